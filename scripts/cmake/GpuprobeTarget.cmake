@@ -1,0 +1,71 @@
+# What every target of ours is built with: warnings as errors, and the sanitizers of the preset.
+#
+# gpuprobe_target(TARGET)               apply to a library or program
+# gpuprobe_test(NAME SOURCES.. LIBS..)  a GoogleTest program, one ctest test per TEST, with a time limit
+# gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
+# gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir)  libFuzzer under preset fuzz, else a replayer of its corpus as a test
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+set(GPUPROBE_ROOT ${CMAKE_CURRENT_LIST_DIR}/../..)
+cmake_path(NORMAL_PATH GPUPROBE_ROOT)
+
+function(gpuprobe_target target)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Werror>
+    $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror>)
+  target_include_directories(${target} PRIVATE ${GPUPROBE_ROOT})
+  if(GPUPROBE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE})
+  endif()
+endfunction()
+
+function(gpuprobe_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  if(NOT GPUPROBE_BUILD_TESTS)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+  add_executable(${name} ${ARG_SOURCES})
+  gpuprobe_target(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+endfunction()
+
+function(gpuprobe_benchmark name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBS" ${ARGN})
+  if(NOT GPUPROBE_BUILD_BENCHMARKS)
+    return()
+  endif()
+  find_package(benchmark REQUIRED)
+  add_executable(${name} ${ARG_SOURCES})
+  gpuprobe_target(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} benchmark::benchmark_main)
+endfunction()
+
+function(gpuprobe_fuzzer name)
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LIBS" ${ARGN})
+  if(NOT GPUPROBE_BUILD_TESTS)
+    return()
+  endif()
+  if(GPUPROBE_BUILD_FUZZERS)
+    add_executable(${name} ${ARG_SOURCES})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(${name} ${ARG_SOURCES} ${GPUPROBE_ROOT}/tests/fuzz/replay_main.cc)
+    add_test(NAME ${name}.corpus COMMAND ${name} ${ARG_CORPUS})
+    set_tests_properties(${name}.corpus PROPERTIES TIMEOUT 60 LABELS "unit;fuzz")
+  endif()
+  gpuprobe_target(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
+endfunction()
