@@ -1,0 +1,120 @@
+// What the application's threads report: small plain structs that go through a per-thread ring to the probe's own thread.
+//
+// Separate from the batch schema because the two sides have different rules: a producer here may not allocate, lock or block, so it writes
+// handles and raw text; the consumer (stream/event_drain) interns names, pairs opened with closed ranges, and fills columns.
+// Thread: producers are application threads inside the guard; the consumer is whoever holds the builder's lock.
+// Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL.
+#pragma once
+
+#include <cstdint>
+
+#include "gpuprobe/v1/wire_tags.h"
+
+namespace gpuprobe::injector {
+
+enum class EventType : uint16_t {
+  kLaunch = 1,
+  kRangeOpen,
+  kRangeClose,
+  kMark,
+  kAllocation,
+  kCollective,
+  kPlanLaunch,
+  kCommunicator,
+};
+
+// A launch of GPU work: kernel, copy, memset or graph. At API entry.
+struct LaunchEvent {
+  static constexpr EventType kType = EventType::kLaunch;
+  uint64_t time_ns;
+  uint64_t range_id;           // innermost open range of this thread, 0 if none
+  uint64_t fallback_range_id;  // of the main thread, when range_id is 0
+  uint32_t correlation;
+  uint32_t reserved;
+};
+
+// Followed by `name_bytes` of text (cut at kMaxNameBytes), not terminated.
+struct RangeOpenEvent {
+  static constexpr EventType kType = EventType::kRangeOpen;
+  uint64_t time_ns;
+  uint64_t id;         // process-wide, from 1
+  uint64_t parent_id;  // enclosing range on this thread, 0 if none
+  uint64_t domain;     // opaque domain handle, 0 for the default; its name comes from the domain registry
+  uint32_t category;
+  uint16_t kind;       // wire::RangeKind
+  uint16_t name_bytes;
+};
+
+struct RangeCloseEvent {
+  static constexpr EventType kType = EventType::kRangeClose;
+  uint64_t time_ns;
+  uint64_t id;
+};
+
+// A range of no length. Followed by its text.
+struct MarkEvent {
+  static constexpr EventType kType = EventType::kMark;
+  uint64_t time_ns;
+  uint64_t id;
+  uint64_t parent_id;
+  uint64_t domain;
+  uint32_t category;
+  uint16_t reserved;
+  uint16_t name_bytes;
+};
+
+struct AllocationEvent {
+  static constexpr EventType kType = EventType::kAllocation;
+  uint64_t time_ns;
+  uint64_t address;
+  uint64_t bytes;  // of a free: filled in by the consumer's ledger
+  uint64_t range_id;
+  int32_t device;  // -1: not known
+  uint8_t op;      // wire::AllocationOp
+  uint8_t memory;  // wire::MemoryKind
+  uint8_t failed;
+  uint8_t reserved;
+};
+
+struct CollectiveEvent {
+  static constexpr EventType kType = EventType::kCollective;
+  uint64_t issue_ns;
+  uint64_t return_ns;
+  uint64_t seq;
+  uint64_t count;
+  uint64_t plan;  // 0: none
+  uint64_t range_id;
+  uint32_t comm;           // Communicator.id
+  int32_t root;            // -1: none
+  int32_t peer;            // -1: none
+  int32_t result;          // ncclResult_t
+  uint16_t op;             // index into the NCCL entry-point table
+  uint8_t datatype;        // ncclDataType_t
+  uint8_t source;          // wire::CallSource
+  uint32_t element_bytes;
+};
+
+// A kernel launched for a plan.
+struct PlanLaunchEvent {
+  static constexpr EventType kType = EventType::kPlanLaunch;
+  uint64_t plan;
+  uint32_t correlation;
+  uint32_t reserved;
+};
+
+struct CommunicatorEvent {
+  static constexpr EventType kType = EventType::kCommunicator;
+  uint64_t time_ns;
+  uint64_t hash;  // 0: not known yet
+  uint32_t id;
+  uint32_t parent;
+  int32_t rank;    // -1: not known
+  int32_t ranks;   // 0: not known
+  int32_t device;  // -1: not known
+  uint8_t state;   // wire::CommunicatorState
+  uint8_t reserved[3];
+};
+
+inline constexpr uint16_t kMaxNameBytes = 256;
+
+}  // namespace gpuprobe::injector
