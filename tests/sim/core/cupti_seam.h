@@ -107,4 +107,19 @@ bool DriverIsUp();                        // cuInit succeeded
 size_t DeviceCount();
 DeviceFacts FactsOfDevice(uint32_t ordinal);
 
+// Identities, for the queries of CUPTI. Zero (or false) for a handle that is not alive; a null stream is the default stream, of the
+// calling thread if `per_thread`.
+void* CurrentContext();                   // CUcontext of the calling thread, or null
+uint32_t ContextUid(void* context);
+bool DeviceOfContext(void* context, uint32_t* ordinal);
+bool StreamIdOf(void* context, void* stream, bool per_thread, uint32_t* stream_id);
+uint32_t GraphId(void* graph);            // CUgraph; of a CUgraphExec's clone too
+uint64_t GraphNodeId(void* node);         // CUgraphNode
+
+// Delivers every activity whose work has ended by now, through the scheduler's thread, and waits for that. Not from `activity`.
+void SettleFinishedWork();
+
+// True if GPUSIM_FAULT="name[=value],..." names this fault; `value` (may be null) is what follows the equals sign.
+bool FaultIs(const char* name, const char** value);
+
 }  // namespace gpusim
