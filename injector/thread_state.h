@@ -1,7 +1,9 @@
 // What the probe knows about one application thread: re-entrancy, its event ring, its open ranges, and the NCCL group it is in.
 //
 // One struct so that a callback finds everything with a single thread-local load. Owned by its thread; other threads read only what is
-// atomic. Allocation: none, ever (static thread-local storage, rings from a pool that is mapped at start).
+// atomic. Allocation: none (a static pool that the kernel backs page by page; one thread-local pointer in static TLS, because the block of
+// static TLS that a dlopened library may use is small and shared). Failure: beyond kMaxThreads threads at once, CurrentThread() is one
+// shared state that no guard enters.
 #pragma once
 
 #include <atomic>
@@ -12,6 +14,8 @@ namespace gpuprobe::injector {
 class EventRing;
 
 inline constexpr int kMaxRangeDepth = 64;
+inline constexpr int kMaxThreads = 4096;
+inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this many is timed
 
 struct ThreadState {
   int guard_depth = 0;            // > 0: our own code runs on this thread
@@ -31,6 +35,13 @@ struct ThreadState {
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;
   uint32_t last_launch_correlation = 0;
+
+  // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the pool's next owner adds to them.
+  std::atomic<uint64_t> host_events{0};
+  std::atomic<uint64_t> host_sampled_ns{0};  // of one event in kHostCostSampling
+  uint64_t sample_start_ns = 0;              // monotonic; 0: this event is not timed
+
+  std::atomic<bool> in_use{false};  // of the pool
 };
 
 // The calling thread's state. Never null, no allocation.
@@ -44,5 +55,12 @@ inline uint64_t InnermostRange(const ThreadState& state) noexcept {
 
 // Innermost range of the process's main thread, which other threads' launches belong to when they have none of their own.
 extern std::atomic<uint64_t> main_thread_range;
+
+// Sums over all threads that are or were.
+struct HostCost {
+  uint64_t events = 0;
+  uint64_t sampled_ns = 0;
+};
+HostCost TotalHostCost() noexcept;
 
 }  // namespace gpuprobe::injector

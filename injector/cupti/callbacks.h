@@ -1,0 +1,39 @@
+// Which of our functions CUPTI's API callbacks lead to: one table by domain, function id and site.
+//
+// Separate so that capture parts (launches, NCCL, memory) add their hooks without knowing the session, and
+// the session subscribes to exactly the functions that somebody wants. Thread: registration on the starting
+// thread, before the probe is live; dispatch on the application's thread, inside a guard. Allocation: none.
+// Failure: a full place in the table refuses the hook.
+#pragma once
+
+#include <cupti.h>
+
+#include "injector/thread_state.h"
+
+namespace gpuprobe::injector {
+
+// Called inside a guard, with the calling thread's state. `data` holds at least until it returns:
+// correlationId, symbolName (launches), functionParams (generated_cuda_meta.h,
+// generated_cuda_runtime_api_meta.h) and, at exit, functionReturnValue. Bound: 100 ns; no lock, allocation,
+// CUPTI or CUDA call.
+using ApiHook = void (*)(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept;
+
+inline constexpr uint32_t kMaxCallbackId = 1024;  // CUDA 13.0 has 800 driver functions
+inline constexpr int kHooksPerSite = 2;
+
+// Adds a hook for one function and site. `domain` is the driver's or the runtime's API. False when the id is
+// out of range or the place is taken kHooksPerSite times. Hooks of one place run in the order in which they
+// were added.
+bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site,
+                ApiHook hook) noexcept;
+
+// True when some hook wants this function.
+bool WantsApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
+
+// Runs the hooks of one callback. The caller holds the guard.
+void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                 const CUpti_CallbackData& data) noexcept;
+
+void ClearApiHooksForTest() noexcept;
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,39 @@
+// The capture parts (NCCL, NVTX, memory) as the backbone sees them: what to call when.
+//
+// Separate so that the backbone depends on no part and a part on nothing but the seams (events.h,
+// callbacks.h, guard.h). A part defines its Part in injector/<part>/part.h; parts.cc lists them. Failure: a
+// part that cannot start counts it and stays silent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuprobe::injector {
+
+struct Part {
+  const char* name;
+  // Once, on the thread that initialises CUDA (inside cuInit), before the probe is live and before CUPTI
+  // callbacks are chosen: registers API hooks, patches, maps memory. No CUDA call, no thread. May be null,
+  // like the others.
+  void (*start)() noexcept;
+  // On the probe's own thread, at every flush: rescans and the like.
+  void (*tick)() noexcept;
+  // On the probe's own thread, before the last drain.
+  void (*finish)() noexcept;
+};
+
+// Names behind the handles in events; asked by the consumer on the probe's own thread. A part sets its own in
+// start().
+struct EventNames {
+  const char* (*collective_op)(uint16_t op) = nullptr;         // "AllReduce"
+  const char* (*collective_datatype)(uint8_t type) = nullptr;  // "float32"
+  // Copies the name of an NVTX domain; returns its length, 0 when it has none.
+  size_t (*range_domain)(uint64_t handle, char* out, size_t capacity) = nullptr;
+};
+extern EventNames event_names;
+
+void StartParts() noexcept;
+void TickParts() noexcept;
+void FinishParts() noexcept;
+
+}  // namespace gpuprobe::injector

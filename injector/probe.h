@@ -1,0 +1,17 @@
+// The probe as a whole: what is put together when CUDA starts, and taken apart when the process ends.
+//
+// Separate from the parts so that each can be tested without the others. Thread: StartProbe on the thread
+// that initialises CUDA, with the driver's lock held; AnnounceLibrary in the loader. Allocation: StartProbe
+// maps memory, once. Failure: the probe stays Off and says so at most once.
+#pragma once
+
+namespace gpuprobe::injector {
+
+// In a process that the library was loaded into: points CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH at
+// this library, unless they are set.
+void AnnounceLibrary() noexcept;
+
+// Starts everything, once; later calls return at once.
+void StartProbe() noexcept;
+
+}  // namespace gpuprobe::injector

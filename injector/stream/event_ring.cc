@@ -1,0 +1,145 @@
+#include "injector/stream/event_ring.h"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "injector/stream/losses.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constinit EventRing rings[kRingSlots];
+constinit std::atomic<char*> mapping{nullptr};
+constinit std::atomic<uint32_t> next_thread_id{1};
+
+constexpr uint64_t kMask = kRingBytes - 1;
+static_assert((kRingBytes & kMask) == 0);
+
+void ReadThreadName(char (&name)[16]) noexcept {
+  char buffer[16] = {};
+  if (prctl(PR_GET_NAME, buffer, 0, 0, 0) == 0) std::memcpy(name, buffer, sizeof(buffer));
+}
+
+}  // namespace
+
+constinit std::atomic<uint32_t> wake_word{0};
+
+void WakeProbeThread() noexcept {
+  wake_word.fetch_add(1, std::memory_order_release);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&wake_word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+bool MapRings() noexcept {
+  if (mapping.load(std::memory_order_acquire) != nullptr) return true;
+  void* memory = mmap(nullptr, kRingSlots * kRingBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
+  madvise(memory, kRingSlots * kRingBytes, MADV_DONTDUMP);
+  for (int i = 0; i < kRingSlots; ++i)
+    rings[i].data_ = static_cast<char*>(memory) + static_cast<size_t>(i) * kRingBytes;
+  mapping.store(static_cast<char*>(memory), std::memory_order_release);
+  return true;
+}
+
+EventRing* ClaimRing(uint32_t tid) noexcept {
+  if (mapping.load(std::memory_order_acquire) == nullptr) return nullptr;
+  for (EventRing& ring : rings) {
+    if (ring.slot_.load(std::memory_order_relaxed) != static_cast<uint32_t>(EventRing::Slot::kFree)) continue;
+    auto expected = static_cast<uint32_t>(EventRing::Slot::kFree);
+    if (!ring.slot_.compare_exchange_strong(expected, static_cast<uint32_t>(EventRing::Slot::kClaiming),
+                                            std::memory_order_acquire)) {
+      continue;
+    }
+    ring.thread_id_ = next_thread_id.fetch_add(1, std::memory_order_relaxed);
+    ring.tid_ = tid;
+    ring.known_tail_ = ring.tail_.load(std::memory_order_relaxed);
+    ring.woke_ = false;
+    ReadThreadName(ring.name_);
+    ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kOwned), std::memory_order_release);
+    return &ring;
+  }
+  return nullptr;
+}
+
+void ReleaseRing(EventRing& ring) noexcept {
+  ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kReleased), std::memory_order_release);
+}
+
+void FreeRing(EventRing& ring) noexcept {
+  madvise(ring.data_, kRingBytes, MADV_DONTNEED);
+  ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kFree), std::memory_order_release);
+}
+
+EventRing& RingAt(int slot) noexcept { return rings[slot]; }
+
+bool EventRing::Push(EventType type, const void* event, size_t event_bytes, std::string_view text) noexcept {
+  if (text.size() > kMaxNameBytes) text = std::string_view(text.data(), kMaxNameBytes);
+  const size_t total = (sizeof(EventHeader) + event_bytes + text.size() + 7) & ~size_t{7};
+  const uint64_t head = head_.load(std::memory_order_relaxed);
+  const uint64_t to_end = kRingBytes - (head & kMask);
+  const uint64_t needed = total <= to_end ? total : to_end + total;
+  uint64_t used = head - known_tail_;
+  if (used + needed > kRingBytes / 2) {
+    known_tail_ = tail_.load(std::memory_order_acquire);
+    used = head - known_tail_;
+    if (used + needed <= kRingBytes / 2) {
+      woke_ = false;
+    } else if (!woke_) {
+      woke_ = true;
+      WakeProbeThread();
+    }
+    if (used + needed > kRingBytes) return false;
+  }
+  uint64_t position = head;
+  if (total > to_end) {
+    const EventHeader wrap{0, 0, 0};
+    std::memcpy(data_ + (position & kMask), &wrap, sizeof(wrap));
+    position += to_end;
+  }
+  const EventHeader header{static_cast<uint32_t>(total), static_cast<uint16_t>(type),
+                           static_cast<uint16_t>(text.size())};
+  char* out = data_ + (position & kMask);
+  std::memcpy(out, &header, sizeof(header));
+  std::memcpy(out + sizeof(header), event, event_bytes);
+  if (!text.empty()) std::memcpy(out + sizeof(header) + event_bytes, text.data(), text.size());
+  head_.store(position + total, std::memory_order_release);
+  return true;
+}
+
+const EventHeader* EventRing::Peek(uint64_t* position, uint64_t end) const noexcept {
+  if (*position >= end) return nullptr;
+  const auto* header = reinterpret_cast<const EventHeader*>(data_ + (*position & kMask));
+  if (header->total_bytes == 0) {
+    *position += kRingBytes - (*position & kMask);
+    if (*position >= end) return nullptr;
+    header = reinterpret_cast<const EventHeader*>(data_ + (*position & kMask));
+  }
+  return header;
+}
+
+EventRing* RingOf(ThreadState& thread) noexcept {
+  if (thread.ring != nullptr) return thread.ring;
+  if (thread.ring_refused) return nullptr;
+  thread.ring = ClaimRing(thread.tid);
+  thread.ring_refused = thread.ring == nullptr;
+  return thread.ring;
+}
+
+bool EmitBytes(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
+               std::string_view text) noexcept {
+  EventRing* ring = RingOf(thread);
+  if (ring == nullptr) {
+    CountLoss(wire::LossReason::kLossThreadSlotsFull);
+    return false;
+  }
+  if (ring->Push(type, event, event_bytes, text)) return true;
+  CountLoss(wire::LossReason::kLossEventRingFull);
+  return false;
+}
+
+}  // namespace gpuprobe::injector

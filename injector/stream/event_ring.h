@@ -1,0 +1,108 @@
+// One thread's queue of events towards the probe's own thread: a single-producer single-consumer ring of
+// bytes.
+//
+// Separate from what events mean (events.h) and from what becomes of them (event_drain.h). Thread: Push and
+// the claim on the owning application thread, everything that reads on the one consumer. Allocation: none;
+// all rings share one mapping that is made at start and whose pages the kernel provides when they are first
+// written. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL; more threads than rings
+// count LOSS_THREAD_SLOTS_FULL for each event.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "injector/stream/events.h"
+#include "injector/thread_state.h"
+
+namespace gpuprobe::injector {
+
+inline constexpr int kRingSlots = 128;
+inline constexpr size_t kRingBytes = size_t{1} << 20;  // 26,000 launches; the consumer is woken at half
+
+// Precedes each event in the ring. Events start at multiples of 8.
+struct EventHeader {
+  uint32_t total_bytes;  // this header, the event, its text and padding; 0: the rest of the ring is unused,
+                         // go on at its start
+  uint16_t type;
+  uint16_t text_bytes;
+};
+static_assert(sizeof(EventHeader) == 8);
+
+class EventRing {
+ public:
+  enum class Slot : uint32_t { kFree, kClaiming, kOwned, kReleased };
+
+  // Producer. `event` is copied, then `text`, which is cut at kMaxNameBytes. False when there was no room.
+  bool Push(EventType type, const void* event, size_t event_bytes, std::string_view text) noexcept;
+
+  // Consumer. The position behind what the producer has published so far, for Peek's `end`.
+  uint64_t PublishedEnd() const noexcept { return head_.load(std::memory_order_acquire); }
+  uint64_t ReadPosition() const noexcept { return tail_.load(std::memory_order_relaxed); }
+  // The event at `position` (updated past a wrap), null at `end`. The pointer is good until Consume passes
+  // it.
+  const EventHeader* Peek(uint64_t* position, uint64_t end) const noexcept;
+  // Gives the producer everything before `position` back.
+  void Consume(uint64_t position) noexcept { tail_.store(position, std::memory_order_release); }
+
+  Slot slot() const noexcept { return static_cast<Slot>(slot_.load(std::memory_order_acquire)); }
+  uint32_t thread_id() const noexcept { return thread_id_; }  // ThreadDef.id: one for each life of the slot
+  uint32_t tid() const noexcept { return tid_; }
+  const char* name() const noexcept {
+    return name_;
+  }  // of the thread when it claimed or, once released, when it ended
+
+ private:
+  friend EventRing* ClaimRing(uint32_t tid) noexcept;
+  friend void ReleaseRing(EventRing& ring) noexcept;
+  friend void FreeRing(EventRing& ring) noexcept;
+  friend bool MapRings() noexcept;
+
+  char* data_ = nullptr;
+  alignas(64) std::atomic<uint64_t> head_{0};  // producer's
+  uint64_t known_tail_ = 0;                    // producer's copy of tail_, refreshed when the ring looks full
+  bool woke_ = false;  // producer asked for a drain since the ring was last below half
+  alignas(64) std::atomic<uint64_t> tail_{0};  // consumer's
+  std::atomic<uint32_t> slot_{0};
+  uint32_t thread_id_ = 0;
+  uint32_t tid_ = 0;
+  char name_[16] = {};
+};
+
+// Maps the memory of all rings once; false when the kernel refuses. Until then no ring can be claimed.
+bool MapRings() noexcept;
+
+// A free ring for the calling thread, or null.
+EventRing* ClaimRing(uint32_t tid) noexcept;
+
+// Producer's last act: what is in the ring is still drained, then the consumer frees the slot.
+void ReleaseRing(EventRing& ring) noexcept;
+
+// Consumer: a released ring that was drained becomes claimable, its pages go back to the kernel.
+void FreeRing(EventRing& ring) noexcept;
+
+// All slots, for the consumer.
+EventRing& RingAt(int slot) noexcept;
+
+// Bumped by producers whose ring passed half, and by whoever wants the probe's thread to act; it sleeps on
+// this word (futex).
+extern std::atomic<uint32_t> wake_word;
+void WakeProbeThread() noexcept;
+
+// Claims the thread's ring if it has none. Null when there is none to have.
+EventRing* RingOf(ThreadState& thread) noexcept;
+
+bool EmitBytes(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
+               std::string_view text) noexcept;
+
+// What producers call, inside a guard: puts the event into the thread's ring. False, with the loss counted,
+// when it was dropped.
+template <typename Event>
+bool Emit(ThreadState& thread, const Event& event, std::string_view text = {}) noexcept {
+  static_assert(std::is_trivially_copyable_v<Event> && sizeof(Event) % 8 == 0);
+  return EmitBytes(thread, Event::kType, &event, sizeof(Event), text);
+}
+
+}  // namespace gpuprobe::injector

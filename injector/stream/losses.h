@@ -1,0 +1,23 @@
+// Records that are missing, counted by reason.
+//
+// Separate because every part of the probe counts and only the batch builder reads. Thread: any, including
+// callbacks. Allocation: none; one relaxed atomic add.
+#pragma once
+
+#include <cstdint>
+
+#include "gpuprobe/v1/wire_tags.h"
+
+namespace gpuprobe::injector {
+
+inline constexpr int kLossReasons =
+    16;  // greater than every value of wire::LossReason; checked by a test against the schema
+
+void CountLoss(wire::LossReason reason, uint64_t records = 1) noexcept;
+
+// Records lost for `reason` since the process started.
+uint64_t LossCount(wire::LossReason reason) noexcept;
+
+void ResetLossesForTest() noexcept;
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,36 @@
+// What went wrong without losing a record, and what the probe found out about itself: the counters behind
+// wire.proto's SelfReport.
+//
+// Separate from losses.h because none of these is a missing record. Thread: any, including callbacks.
+// Allocation: none; relaxed atomics.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuprobe::injector {
+
+enum class SelfCounter : int32_t {
+  kRangePopWithoutPush,
+  kRangeEndWithoutStart,
+  kCuptiErrors,
+  kRelocationsPatched,
+  kAutostartFailures,
+  kConnectFailures,
+  kSettingsRejected,
+  kOwnAllocationFailures,
+  kLateEvents,
+  kCount,
+};
+
+void CountSelf(SelfCounter counter, uint64_t amount = 1) noexcept;
+uint64_t SelfCount(SelfCounter counter) noexcept;
+
+// Counts a call into CUPTI that failed, and keeps its code.
+void CountCuptiError(int32_t code) noexcept;
+int32_t LastCuptiError() noexcept;
+
+// ncclGetVersion's answer, once somebody knows it; 0 before.
+void SetNcclVersion(int32_t version) noexcept;
+int32_t NcclVersion() noexcept;
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,85 @@
+#include "injector/guard.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "injector/lifecycle.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+class GuardTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ResetLifecycleForTest(); }
+  void TearDown() override { ResetLifecycleForTest(); }
+  static void GoLive() {
+    ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
+    ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
+  }
+};
+
+TEST_F(GuardTest, NobodyEntersUnlessTheProbeIsLive) {
+  EXPECT_FALSE(Guard());
+  ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
+  EXPECT_FALSE(Guard());
+  ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
+  EXPECT_TRUE(Guard());
+  ASSERT_TRUE(Transition(LifecycleState::kLive, LifecycleState::kYielded));
+  EXPECT_FALSE(Guard());
+}
+
+TEST_F(GuardTest, AThreadInsideDoesNotEnterAgain) {
+  GoLive();
+  const Guard outer;
+  ASSERT_TRUE(outer);
+  EXPECT_FALSE(Guard());
+}
+
+TEST_F(GuardTest, LeavingLetsTheThreadInAgainAndThreadsAreIndependent) {
+  GoLive();
+  {
+    const Guard guard;
+    EXPECT_TRUE(guard);
+    std::thread([] { EXPECT_TRUE(Guard()); }).join();
+  }
+  EXPECT_TRUE(Guard());
+}
+
+TEST_F(GuardTest, EventsAreCountedAndSomeAreTimed) {
+  GoLive();
+  const HostCost before = TotalHostCost();
+  for (int i = 0; i < 1000; ++i) {
+    const Guard guard;
+    usleep(1);
+  }
+  const HostCost after = TotalHostCost();
+  EXPECT_EQ(after.events - before.events, 1000u);
+  EXPECT_GT(after.sampled_ns - before.sampled_ns, 15u * 1000u);
+}
+
+TEST_F(GuardTest, AForkedChildIsDeadAndTheParentIsNot) {
+  ASSERT_TRUE(WatchForks());
+  GoLive();
+  const pid_t child = fork();
+  if (child == 0) _exit(!Guard() && InForkedChild() && CurrentLifecycle() == LifecycleState::kClosed ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(Guard());
+  EXPECT_FALSE(InForkedChild());
+}
+
+TEST_F(GuardTest, OnlyTheAllowedTransitionsHappen) {
+  EXPECT_FALSE(Transition(LifecycleState::kOff, LifecycleState::kLive));
+  EXPECT_FALSE(Transition(LifecycleState::kLive, LifecycleState::kClosed));
+  GoLive();
+  CloseLifecycle();
+  EXPECT_FALSE(Transition(LifecycleState::kClosed, LifecycleState::kStarting));
+  EXPECT_EQ(CurrentLifecycle(), LifecycleState::kClosed);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector
