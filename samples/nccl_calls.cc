@@ -1,0 +1,250 @@
+// Every kind of NCCL call that a profiler must understand, each with a result that is checked on a real GPU:
+// all collectives, several data types, fused groups, send and receive in a ring, split communicators, and
+// communicators of one process over all its devices.
+//
+// usage: nccl_calls [--count=N] [--rounds=N] [--init-all]   launched as ddp_train is; --init-all wants one
+// process
+
+#include <nccl.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "samples/common/check.h"
+#include "samples/common/check_nccl.h"
+#include "samples/common/ranks.h"
+#include "samples/common/simulated.h"
+
+namespace gpuprobe::samples {
+namespace {
+
+struct World {
+  RankIdentity identity;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  size_t count = 0;  // elements of one rank's share
+  bool checks = true;
+};
+
+// Device memory that starts with a value in every element.
+class Buffer {
+ public:
+  Buffer(size_t count, float value, cudaStream_t stream) : host_(count, value), stream_(stream) {
+    CHECK_CUDA(cudaMalloc(&device_, count * sizeof(float)));
+    CHECK_CUDA(cudaMemcpyAsync(device_, host_.data(), count * sizeof(float), cudaMemcpyHostToDevice, stream));
+  }
+  ~Buffer() { CHECK_CUDA(cudaFree(device_)); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  float* get() const { return device_; }
+  // Waits for the stream and compares the share of one rank with a value.
+  bool Holds(const World& world, const char* what, float expected, size_t first) {
+    CHECK_CUDA(cudaMemcpyAsync(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost,
+                               stream_));
+    CHECK_CUDA(cudaStreamSynchronize(stream_));
+    if (!world.checks) return true;
+    for (size_t i = first; i < first + world.count; ++i) {
+      if (host_[i] == expected) continue;
+      std::fprintf(stderr, "rank %d: %s: element %zu is %g instead of %g\n", world.identity.rank, what, i,
+                   host_[i], expected);
+      return false;
+    }
+    return true;
+  }
+
+ private:
+  float* device_ = nullptr;
+  std::vector<float> host_;
+  cudaStream_t stream_;
+};
+
+float SumOfRanks(int ranks) { return static_cast<float>(ranks * (ranks + 1) / 2); }
+
+// Rank r contributes r + 1 everywhere.
+bool Collectives(const World& world) {
+  const auto ranks = static_cast<size_t>(world.identity.world_size);
+  const float own = static_cast<float>(world.identity.rank + 1);
+  const float last = static_cast<float>(world.identity.world_size);
+  const size_t last_share = (ranks - 1) * world.count;
+  Buffer share(world.count, own, world.stream);
+  Buffer all(world.count * ranks, own, world.stream);
+  Buffer out(world.count * ranks, 0.0F, world.stream);
+  bool good = true;
+
+  CHECK_NCCL(
+      ncclAllReduce(share.get(), out.get(), world.count, ncclFloat, ncclSum, world.comm, world.stream));
+  good &= out.Holds(world, "AllReduce", SumOfRanks(world.identity.world_size), 0);
+  CHECK_NCCL(ncclAllGather(share.get(), out.get(), world.count, ncclFloat, world.comm, world.stream));
+  good &= out.Holds(world, "AllGather", last, last_share);
+  CHECK_NCCL(
+      ncclReduceScatter(all.get(), out.get(), world.count, ncclFloat, ncclMax, world.comm, world.stream));
+  good &= out.Holds(world, "ReduceScatter", last, 0);
+  CHECK_NCCL(ncclBroadcast(share.get(), out.get(), world.count, ncclFloat, world.identity.world_size - 1,
+                           world.comm, world.stream));
+  good &= out.Holds(world, "Broadcast", last, 0);
+  CHECK_NCCL(ncclBcast(out.get(), world.count, ncclFloat, 0, world.comm, world.stream));
+  CHECK_NCCL(
+      ncclReduce(share.get(), out.get(), world.count, ncclFloat, ncclSum, 0, world.comm, world.stream));
+  if (world.identity.rank == 0) good &= out.Holds(world, "Reduce", SumOfRanks(world.identity.world_size), 0);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+  CHECK_NCCL(ncclAlltoAll(all.get(), out.get(), world.count, ncclFloat, world.comm, world.stream));
+  good &= out.Holds(world, "AlltoAll", last, last_share);
+  CHECK_NCCL(ncclGather(share.get(), out.get(), world.count, ncclFloat, 0, world.comm, world.stream));
+  if (world.identity.rank == 0) good &= out.Holds(world, "Gather", last, last_share);
+  CHECK_NCCL(ncclScatter(all.get(), out.get(), world.count, ncclFloat, 0, world.comm, world.stream));
+  good &= out.Holds(world, "Scatter", 1.0F, 0);
+#endif
+  // Other data types: only their bit patterns of zero are used, so that no conversion is needed here.
+  CHECK_CUDA(cudaMemsetAsync(out.get(), 0, world.count * sizeof(float), world.stream));
+  for (const ncclDataType_t type : {ncclInt8, ncclInt32, ncclHalf, ncclBfloat16}) {
+    CHECK_NCCL(ncclAllReduce(out.get(), out.get(), world.count, type, ncclSum, world.comm, world.stream));
+  }
+  good &= out.Holds(world, "AllReduce of zeros", 0.0F, 0);
+  return good;
+}
+
+// Several calls in one group: NCCL may run them in one kernel.
+bool FusedGroup(const World& world) {
+  constexpr int kCalls = 4;
+  const float own = static_cast<float>(world.identity.rank + 1);
+  std::vector<Buffer*> buffers;
+  for (int i = 0; i < kCalls; ++i) buffers.push_back(new Buffer(world.count, own, world.stream));
+  CHECK_NCCL(ncclGroupStart());
+  for (Buffer* buffer : buffers) {
+    CHECK_NCCL(ncclAllReduce(buffer->get(), buffer->get(), world.count, ncclFloat, ncclSum, world.comm,
+                             world.stream));
+  }
+  CHECK_NCCL(ncclGroupEnd());
+  bool good = true;
+  for (Buffer* buffer : buffers) {
+    good &= buffer->Holds(world, "grouped AllReduce", SumOfRanks(world.identity.world_size), 0);
+    delete buffer;
+  }
+  return good;
+}
+
+// To the next rank, from the one before, in one group, as pipeline stages do. A world of one has nobody to
+// send to.
+bool Ring(const World& world) {
+  const int ranks = world.identity.world_size;
+  if (ranks == 1) return true;
+  const int next = (world.identity.rank + 1) % ranks;
+  const int previous = (world.identity.rank + ranks - 1) % ranks;
+  Buffer out(world.count, static_cast<float>(world.identity.rank), world.stream);
+  Buffer in(world.count, -1.0F, world.stream);
+  CHECK_NCCL(ncclGroupStart());
+  CHECK_NCCL(ncclSend(out.get(), world.count, ncclFloat, next, world.comm, world.stream));
+  CHECK_NCCL(ncclRecv(in.get(), world.count, ncclFloat, previous, world.comm, world.stream));
+  CHECK_NCCL(ncclGroupEnd());
+  return in.Holds(world, "Recv", static_cast<float>(previous), 0);
+}
+
+// Even and odd ranks in communicators of their own.
+bool Split(const World& world) {
+  const int color = world.identity.rank % 2;
+  ncclComm_t half = nullptr;
+  CHECK_NCCL(ncclCommSplit(world.comm, color, world.identity.rank, &half, nullptr));
+  float expected = 0;
+  for (int rank = color; rank < world.identity.world_size; rank += 2)
+    expected += static_cast<float>(rank + 1);
+  Buffer buffer(world.count, static_cast<float>(world.identity.rank + 1), world.stream);
+  CHECK_NCCL(ncclAllReduce(buffer.get(), buffer.get(), world.count, ncclFloat, ncclSum, half, world.stream));
+  const bool good = buffer.Holds(world, "AllReduce in a half", expected, 0);
+  CHECK_NCCL(ncclCommDestroy(half));
+  return good;
+}
+
+// One process drives all its devices: communicators from ncclCommInitAll, one call a device inside a group.
+bool InitAll(size_t count, bool checks) {
+  int devices = 0;
+  CHECK_CUDA(cudaGetDeviceCount(&devices));
+  std::vector<ncclComm_t> comms(static_cast<size_t>(devices));
+  CHECK_NCCL(ncclCommInitAll(comms.data(), devices, nullptr));
+  std::vector<World> worlds;
+  std::vector<Buffer*> buffers;
+  for (int device = 0; device < devices; ++device) {
+    CHECK_CUDA(cudaSetDevice(device));
+    World world;
+    world.identity = {device, device, devices};
+    world.comm = comms[static_cast<size_t>(device)];
+    world.count = count;
+    world.checks = checks;
+    CHECK_CUDA(cudaStreamCreate(&world.stream));
+    buffers.push_back(new Buffer(count, static_cast<float>(device + 1), world.stream));
+    worlds.push_back(world);
+  }
+  CHECK_NCCL(ncclGroupStart());
+  for (size_t i = 0; i < worlds.size(); ++i) {
+    CHECK_NCCL(ncclAllReduce(buffers[i]->get(), buffers[i]->get(), count, ncclFloat, ncclSum, worlds[i].comm,
+                             worlds[i].stream));
+  }
+  CHECK_NCCL(ncclGroupEnd());
+  bool good = true;
+  for (size_t i = 0; i < worlds.size(); ++i) {
+    CHECK_CUDA(cudaSetDevice(static_cast<int>(i)));
+    good &= buffers[i]->Holds(worlds[i], "AllReduce over the process's devices", SumOfRanks(devices), 0);
+    delete buffers[i];
+    CHECK_CUDA(cudaStreamDestroy(worlds[i].stream));
+    CHECK_NCCL(ncclCommDestroy(worlds[i].comm));
+  }
+  return good;
+}
+
+bool ReadOption(const char* argument, const char* name, size_t* value) {
+  const size_t length = std::strlen(name);
+  if (std::strncmp(argument, name, length) != 0 || argument[length] != '=') return false;
+  char* end = nullptr;
+  *value = std::strtoull(argument + length + 1, &end, 10);
+  return *end == '\0' && *value > 0;
+}
+
+int Run(int argc, char** argv) {
+  size_t count = size_t{1} << 16;
+  size_t rounds = 3;
+  bool init_all = false;
+  for (int i = 1; i < argc; ++i) {
+    if (ReadOption(argv[i], "--count", &count) || ReadOption(argv[i], "--rounds", &rounds)) continue;
+    if (std::strcmp(argv[i], "--init-all") == 0) {
+      init_all = true;
+      continue;
+    }
+    std::fprintf(stderr, "usage: nccl_calls [--count=N] [--rounds=N] [--init-all]\n");
+    return 2;
+  }
+  World world;
+  world.count = count;
+  world.checks = !OnSimulatedNode();
+  bool good = true;
+  if (init_all) {
+    for (size_t round = 0; round < rounds; ++round) good &= InitAll(count, world.checks);
+  } else {
+    world.identity = FindRankIdentity();
+    ChooseDevice(world.identity);
+    world.comm = JoinWorld(world.identity, "");
+    CHECK_CUDA(cudaStreamCreateWithFlags(&world.stream, cudaStreamNonBlocking));
+    for (size_t round = 0; round < rounds; ++round) {
+      good &= Collectives(world);
+      good &= FusedGroup(world);
+      good &= Ring(world);
+      good &= Split(world);
+    }
+    CHECK_CUDA(cudaStreamDestroy(world.stream));
+    CHECK_NCCL(ncclCommDestroy(world.comm));
+  }
+  if (world.identity.rank == 0) {
+    std::printf("nccl_calls: %zu rounds, %s\n", rounds,
+                !world.checks ? "the simulated node computes nothing, so results are not checked"
+                : good        ? "all results are right"
+                              : "with wrong results");
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace gpuprobe::samples
+
+int main(int argc, char** argv) { return gpuprobe::samples::Run(argc, argv); }
