@@ -1,0 +1,274 @@
+"""What every end-to-end test stands on: a workspace of its own, programs on the simulated GPU node, and collectors.
+
+A workspace is a temporary folder that serves as home, runtime and temporary folder of everything a test starts. Whatever a test starts carries
+the workspace's mark in its environment, so that what is left behind can be found (and is a failure) even if it made a session of its own.
+Tests wait for conditions, never for time: LIMIT_S is what a broken program costs, not what a slow machine may take.
+"""
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+LIMIT_S = 120
+
+BUILD = os.environ.get("GPUPROBE_BUILD_DIR") or sys.exit("GPUPROBE_BUILD_DIR is not set: run this through ctest")
+SOURCE = os.environ.get("GPUPROBE_SOURCE_DIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+GPUPROBE = os.path.join(BUILD, "collector", "gpuprobe")
+LIBRARY = os.path.join(BUILD, "injector", "libgpuprobe.so")
+SIM_LIB = os.path.join(BUILD, "tests", "sim", "lib")
+VECTOR_ADD = os.path.join(BUILD, "samples", "vector_add")
+DDP_TRAIN = os.path.join(BUILD, "samples", "ddp_train")
+NCCL_CALLS = os.path.join(BUILD, "samples", "nccl_calls")
+CUDA_SCRIPT = os.path.join(BUILD, "tests", "e2e", "cuda_script")
+PLAIN_PROGRAM = os.path.join(BUILD, "tests", "e2e", "plain_program")
+LAUNCH_RANKS = os.path.join(SOURCE, "samples", "launch_ranks.sh")
+
+# A training job that is over in a second or two, with several buckets, an evaluation in the middle and one at the end.
+SMALL_TRAINING = ["--steps", "6", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", "--epoch", "4", "--log-every", "2"]
+
+
+class Finished:
+    """How a program ended: returncode as in subprocess (negative: a signal), stdout and stderr as bytes."""
+
+    def __init__(self, command, returncode, stdout, stderr):
+        self.command, self.returncode, self.stdout, self.stderr = command, returncode, stdout, stderr
+
+    @property
+    def outcome(self):
+        return (self.returncode, self.stdout, self.stderr)
+
+    def __str__(self):
+        shown = " ".join(self.command)
+        return f"{shown}\nreturned {self.returncode}\n-- stdout\n{self.stdout.decode(errors='replace')}\n-- stderr\n{self.stderr.decode(errors='replace')}"
+
+
+class Running:
+    """A program in a session of its own, with its output in files, so that nobody has to read while it runs."""
+
+    def __init__(self, command, env, cwd, folder, stdin=None):
+        self.command = command
+        self._out = tempfile.TemporaryFile(dir=folder)
+        self._err = tempfile.TemporaryFile(dir=folder)
+        self._process = subprocess.Popen(
+            command, env=env, cwd=cwd, stdin=subprocess.DEVNULL if stdin is None else stdin, stdout=self._out, stderr=self._err, start_new_session=True)
+
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def alive(self):
+        return self._process.poll() is None
+
+    def signal(self, number):
+        if self.alive():
+            self._process.send_signal(number)
+
+    def so_far(self):
+        """Standard error until now."""
+        return os.pread(self._err.fileno(), 1 << 20, 0)
+
+    def wait(self, limit=LIMIT_S):
+        try:
+            self._process.wait(limit)
+        except subprocess.TimeoutExpired:
+            stacks = describe_processes(processes_of_session(self.pid))
+            self.kill()
+            raise AssertionError(f"still running after {limit} s: {self.finished()}\n{stacks}") from None
+        return self.finished()
+
+    def finished(self):
+        out, err = (os.pread(file.fileno(), 1 << 24, 0) for file in (self._out, self._err))
+        return Finished(self.command, self._process.returncode, out, err)
+
+    def kill(self):
+        for pid in processes_of_session(self.pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+
+    def close(self):
+        self._out.close()
+        self._err.close()
+
+
+def all_pids():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def read_proc(pid, name):
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def processes_of_session(session):
+    found = []
+    for pid in all_pids():
+        fields = read_proc(pid, "stat").rpartition(b")")[2].split()
+        if len(fields) > 3 and int(fields[3]) == session:
+            found.append(pid)
+    return found
+
+
+def describe_processes(pids):
+    lines = []
+    for pid in pids:
+        command = read_proc(pid, "cmdline").replace(b"\0", b" ").decode(errors="replace")
+        threads = [f"{read_proc(pid, f'task/{tid}/comm').decode().strip()}:{read_proc(pid, f'task/{tid}/wchan').decode()}"
+                   for tid in (os.listdir(f"/proc/{pid}/task") if os.path.isdir(f"/proc/{pid}/task") else [])]
+        lines.append(f"  {pid} {command} [{', '.join(threads)}]")
+    return "\n".join(lines)
+
+
+def wait_until(condition, what, limit=LIMIT_S):
+    """Polls until `condition()` is true and returns its value."""
+    deadline = time.monotonic() + limit
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {limit} s there is still no {what}")
+        time.sleep(0.01)
+
+
+def answers(path):
+    """True when somebody accepts connections on the Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        try:
+            client.connect(path)
+            return True
+        except OSError:
+            return False
+
+
+class Collector:
+    """`gpuprobe collect` on a socket of its own."""
+
+    def __init__(self, test, out=None, arguments=()):
+        self.out = out or os.path.join(test.folder, f"collected-{uuid.uuid4().hex[:8]}")
+        self.socket = os.path.join(test.folder, f"{uuid.uuid4().hex[:8]}.sock")
+        self._test = test
+        self.program = test.start([GPUPROBE, "collect", "--socket", self.socket, "--out", self.out, *arguments])
+        wait_until(lambda: answers(self.socket) or not self.program.alive(), "collector on " + self.socket)
+        if not self.program.alive():
+            raise AssertionError(f"the collector ended: {self.program.wait()}")
+
+    def env(self):
+        return {"GPUPROBE_SOCKET": self.socket, "GPUPROBE_AUTOSTART": "0"}
+
+    def stop(self, number=signal.SIGTERM):
+        self.program.signal(number)
+        return self.program.wait()
+
+
+class EndToEndTest(unittest.TestCase):
+    """A test with a workspace, that fails if something outlives it."""
+
+    maxDiff = 4000
+
+    def setUp(self):
+        self.mark = uuid.uuid4().hex
+        # Short: the path of a Unix socket holds 107 characters.
+        self.folder = tempfile.mkdtemp(prefix="gpe2e-", dir="/tmp")
+        self.cwd = self.path("cwd")
+        for name in ("cwd", "run", "tmp", "home"):
+            os.mkdir(self.path(name), 0o700)
+        self._programs = []
+        self.addCleanup(self._clean_up)
+
+    def path(self, *parts):
+        return os.path.join(self.folder, *parts)
+
+    def _clean_up(self):
+        for program in self._programs:
+            program.kill()
+            program.close()
+        survivors = [pid for pid in all_pids() if self.mark.encode() in read_proc(pid, "environ")]
+        shown = describe_processes(survivors)
+        for pid in survivors:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        failed = any(error for _, error in getattr(self._outcome, "errors", [])) or not getattr(self._outcome, "success", True)
+        if failed and os.environ.get("GPUPROBE_E2E_KEEP"):
+            print(f"kept: {self.folder}", file=sys.stderr)
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        if survivors and not failed:
+            self.fail(f"processes were left behind:\n{shown}")
+
+    def assert_nothing_runs(self, but=()):
+        """Waits until every process of this test has ended, except those named."""
+        keep = {program.pid for program in but}
+        # A process that has just been killed keeps its environment for a moment.
+        wait_until(lambda: not [pid for pid in all_pids() if pid not in keep and self.mark.encode() in read_proc(pid, "environ")],
+                   "end of all processes", limit=60)
+
+    def env(self, extra=None, devices=1, sim_lib=None):
+        """The environment of a user on the simulated node. Nothing of the caller's gets through but PATH and the language."""
+        env = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "HOME": self.path("home"), "TMPDIR": self.path("tmp"),
+               "XDG_RUNTIME_DIR": self.path("run"), "E2E_MARK": self.mark, "LD_LIBRARY_PATH": sim_lib or SIM_LIB,
+               "GPUSIM_DEVICES": str(devices), "GPUSIM_TRUTH": self.path("truth"), "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+        env.update(extra or {})
+        return {name: value for name, value in env.items() if value is not None}
+
+    def start(self, command, env=None, devices=1, sim_lib=None, stdin=None, cwd=None):
+        program = Running(command, self.env(env, devices, sim_lib), cwd or self.cwd, self.folder, stdin)
+        self._programs.append(program)
+        return program
+
+    def run_program(self, command, env=None, devices=1, sim_lib=None, stdin=None, cwd=None, limit=LIMIT_S):
+        return self.start(command, env, devices, sim_lib, stdin, cwd).wait(limit)
+
+    def run_well(self, command, **options):
+        """As run_program, and fails unless it returns 0."""
+        finished = self.run_program(command, **options)
+        self.assertEqual(finished.returncode, 0, str(finished))
+        return finished
+
+    def truth(self):
+        """The truth log of all processes, in the order in which each wrote it."""
+        folder = self.path("truth")
+        records = []
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                records += [json.loads(line) for line in file]
+        return records
+
+    def forget_truth(self):
+        shutil.rmtree(self.path("truth"), ignore_errors=True)
+
+    def export(self, run_directory):
+        finished = self.run_well([GPUPROBE, "export", run_directory, "--format", "jsonl"])
+        return [json.loads(line) for line in finished.stdout.splitlines()]
+
+    def report(self, run_directory):
+        """The report as `gpuprobe report --json` makes it from the log; must equal the report.json that the live collector left."""
+        finished = self.run_well([GPUPROBE, "report", run_directory, "--json"])
+        return json.loads(finished.stdout)
+
+    def only_run_directory(self, parent=None):
+        parent = parent or os.path.join(self.cwd, "gpuprobe-runs")
+        self.assertTrue(os.path.isdir(parent), f"no {parent}")
+        entries = os.listdir(parent)
+        self.assertEqual(len(entries), 1, f"run directories: {entries}")
+        return os.path.join(parent, entries[0])
+
+    def assert_no_loss(self, report):
+        self.assertEqual({reason: count for reason, count in report["trust"]["lost"].items() if count}, {}, "records were lost")
+
+
+def main():
+    unittest.main(verbosity=2)

@@ -1,0 +1,221 @@
+"""Bad input, each with its message and exit code: what people mistype, what disks do to files, what strangers say on the socket."""
+import glob
+import os
+import shutil
+
+import harness
+import truth
+import wire
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, SMALL_TRAINING, VECTOR_ADD
+
+
+class CommandLine(harness.EndToEndTest):
+
+    def refused(self, *arguments, says, code=2):
+        finished = self.run_program([GPUPROBE, *arguments])
+        self.assertEqual(finished.returncode, code, str(finished))
+        for text in says if isinstance(says, tuple) else (says,):
+            self.assertIn(text, finished.stderr.decode(), str(finished))
+        self.assertEqual(finished.stdout, b"", "errors belong on standard error")
+
+    def test_unknown_subcommand(self):
+        self.refused("frobnicate", says="frobnicate")
+
+    def test_unknown_option(self):
+        self.refused("report", "--frobnicate", self.cwd, says="--frobnicate")
+
+    def test_run_without_a_program(self):
+        self.refused("run", says="run")
+        self.refused("run", "--", says="run")
+
+    def test_report_without_a_directory(self):
+        self.refused("report", says="DIR")
+
+    def test_run_directory_that_is_not_there(self):
+        self.refused("report", self.path("nowhere"), says=self.path("nowhere"), code=1)
+
+    def test_run_directory_that_is_not_one(self):
+        self.refused("report", self.cwd, says=self.cwd, code=1)
+        self.refused("export", self.cwd, "--format", "jsonl", says=self.cwd, code=1)
+
+    def test_unknown_export_format(self):
+        self.refused("export", self.cwd, "--format", "xml", says="xml")
+
+    def test_unwritable_out(self):
+        self.refused("collect", "--socket", self.path("s.sock"), "--out", "/dev/null/out", says="/dev/null/out", code=1)
+
+    def test_socket_that_cannot_be_bound(self):
+        self.refused("collect", "--socket", "/dev/null/s.sock", "--out", self.path("out"), says="/dev/null/s.sock", code=1)
+
+    def test_second_collector_on_a_socket(self):
+        first = harness.Collector(self)
+        finished = self.run_program([GPUPROBE, "collect", "--socket", first.socket, "--out", self.path("second")])
+        self.assertEqual(finished.returncode, 1, str(finished))
+        self.assertIn(str(first.program.pid), finished.stderr.decode())
+        self.assertTrue(harness.answers(first.socket), "the first goes on")
+        self.assertEqual(first.stop().returncode, 0)
+
+    def test_stale_socket_is_taken_over(self):
+        first = harness.Collector(self)
+        first.stop(9)
+        self.assertTrue(os.path.exists(first.socket))
+        second = self.start([GPUPROBE, "collect", "--socket", first.socket, "--out", self.path("second")])
+        harness.wait_until(lambda: harness.answers(first.socket) or not second.alive(), "second collector")
+        self.run_well([VECTOR_ADD], env={**first.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+        second.signal(15)
+        self.assertEqual(second.wait().returncode, 0)
+        self.assertEqual(len(self.report(self.path("second"))["ranks"]), 1)
+
+
+class DamagedLog(harness.EndToEndTest):
+
+    def setUp(self):
+        super().setUp()
+        self.out = self.path("out")
+        self.run_well([GPUPROBE, "run", "--out", self.out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2)
+        self.logs = sorted(glob.glob(os.path.join(self.out, "*.gpr")))
+        self.assertTrue(self.logs, f"no logs in {os.listdir(self.out)}")
+        self.intact = self.export(self.out)
+
+    def damage(self, change):
+        """Applies `change` to the bytes of the largest log, and returns its path."""
+        log = max(self.logs, key=os.path.getsize)
+        with open(log, "rb") as file:
+            data = bytearray(file.read())
+        with open(log, "wb") as file:
+            file.write(change(data))
+        return log
+
+    def check(self, log):
+        """The damage is named, the other rank is whole, and of this one what came before."""
+        for command in (["report", self.out], ["report", self.out, "--json"], ["export", self.out, "--format", "jsonl"]):
+            finished = self.run_program([GPUPROBE, *command])
+            self.assertEqual(finished.returncode, 0, str(finished))
+            self.assertIn(os.path.basename(log), finished.stderr.decode())
+            self.assertIn("damaged", finished.stderr.decode())
+        kept = self.export(self.out)
+        self.assertLess(len(kept), len(self.intact))
+        intact = {truth.frozen(record, sorted(record)) for record in self.intact if record["kind"] == "kernel"}
+        found = {truth.frozen(record, sorted(record)) for record in kept if record["kind"] == "kernel"}
+        self.assertLessEqual(found, intact, "damage may hide records, never invent them")
+        return kept
+
+    def test_truncated(self):
+        self.check(self.damage(lambda data: data[:len(data) * 2 // 3]))
+
+    def test_truncated_to_nothing(self):
+        log = self.damage(lambda data: b"")
+        finished = self.run_program([GPUPROBE, "report", self.out])
+        self.assertEqual(finished.returncode, 0, str(finished))
+        self.assertIn(os.path.basename(log), finished.stderr.decode())
+
+    def test_one_wrong_byte(self):
+        def flip(data):
+            data[len(data) // 2] ^= 0x55
+            return data
+        self.check(self.damage(flip))
+
+    def test_overwritten_with_noise(self):
+        def noise(data):
+            middle = len(data) // 2
+            data[middle:] = bytes((i * 7919 + 13) % 251 for i in range(len(data) - middle))
+            return data
+        self.check(self.damage(noise))
+
+    def test_replaced_by_text(self):
+        log = self.damage(lambda data: b"this is not a log\n" * 100)
+        finished = self.run_program([GPUPROBE, "report", self.out])
+        self.assertEqual(finished.returncode, 0, str(finished))
+        self.assertIn(os.path.basename(log), finished.stderr.decode())
+
+    def test_log_alone(self):
+        """The summaries are made again from the log when they are gone."""
+        shutil.copytree(self.out, self.path("copy"))
+        for name in os.listdir(self.path("copy")):
+            if not name.endswith(".gpr"):
+                os.unlink(self.path("copy", name))
+        self.assertEqual(len(self.report(self.path("copy"))["ranks"]), 2)
+
+
+class Strangers(harness.EndToEndTest):
+    """A bad client costs that client only."""
+
+    def setUp(self):
+        super().setUp()
+        self.collector = harness.Collector(self)
+
+    def check_others_go_on(self):
+        self.run_well([VECTOR_ADD], env={**self.collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+        finished = self.collector.stop()
+        self.assertEqual(finished.returncode, 0, str(finished))
+        report = self.report(self.collector.out)
+        with_kernels = [rank for rank in report["ranks"] if rank["kernels"]["count"]]
+        self.assertEqual(len(with_kernels), 1)
+        self.assertEqual(with_kernels[0]["kernels"]["count"], 10)
+        return finished
+
+    def send(self, data):
+        with wire.connect(self.collector.socket) as connection:
+            try:
+                connection.sendall(data)
+            except (BrokenPipeError, ConnectionResetError):
+                pass
+            return wire.read_until_closed(connection)
+
+    def test_newer_major_version(self):
+        answer = wire.refusal(self.send(wire.delimited(wire.hello(major=7))))
+        self.assertIsNotNone(answer, "refused without a word")
+        self.assertIn("7", answer)
+        self.assertIn(str(wire.PROTOCOL_MAJOR), answer)
+        self.check_others_go_on()
+
+    def test_newer_minor_version_with_unknown_fields(self):
+        with wire.connect(self.collector.socket) as connection:
+            unknown = wire.block(900, b"from the future") + wire.number(901, 12345)
+            connection.sendall(wire.delimited(wire.hello(minor=99, pid=777) + unknown))
+            bye = wire.block(3, wire.number(1, 1) + wire.block(2, wire.clock()) + wire.block(900, b"more"))
+            connection.sendall(wire.delimited(bye))
+        self.check_others_go_on()
+        self.assertIn(777, [rank["pid"] for rank in self.report(self.collector.out)["ranks"]])
+
+    def test_garbage(self):
+        self.send(bytes((i * 7919 + 13) % 251 for i in range(100000)))
+        self.check_others_go_on()
+
+    def test_http(self):
+        self.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.check_others_go_on()
+
+    def test_frame_of_4_gib(self):
+        before = self.collector_memory_kib()
+        self.send(wire.varint(4 << 30) + b"x" * 1000)
+        self.assertLess(self.collector_memory_kib(), before + (64 << 10), "memory was reserved for a claim")
+        self.check_others_go_on()
+
+    def test_batch_before_hello(self):
+        self.send(wire.delimited(wire.block(2, wire.number(1, 1))))
+        self.check_others_go_on()
+
+    def test_columns_of_unequal_length(self):
+        kernels = wire.block(1, wire.varint(2) * 3) + wire.block(2, wire.varint(5) * 2) + wire.block(3, wire.varint(1) * 3)
+        self.send(wire.delimited(wire.hello(pid=778)) + wire.delimited(wire.block(2, wire.number(1, 1) + wire.block(9, kernels))))
+        self.check_others_go_on()
+
+    def test_client_that_says_half_a_frame_and_goes(self):
+        with wire.connect(self.collector.socket) as connection:
+            connection.sendall(wire.delimited(wire.hello())[:10])
+        self.check_others_go_on()
+
+    def test_client_that_says_nothing(self):
+        with wire.connect(self.collector.socket):
+            self.check_others_go_on()
+
+    def collector_memory_kib(self):
+        for line in harness.read_proc(self.collector.program.pid, "status").decode().splitlines():
+            if line.startswith("VmSize:"):
+                return int(line.split()[1])
+        raise AssertionError("the collector has no VmSize: it has ended")
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,29 @@
+"""scripts/demo.sh ends with a screen that answers the questions it is there for."""
+import os
+import re
+import shutil
+
+import harness
+from harness import BUILD, SOURCE
+
+
+class Demo(harness.EndToEndTest):
+
+    def test_screen(self):
+        if os.path.realpath(BUILD) != os.path.realpath(os.path.join(SOURCE, "build", "release")):
+            self.skipTest("the demo uses build/release, and this is another build")
+        finished = self.run_program([os.path.join(SOURCE, "scripts", "demo.sh"), "--sim"], limit=600,
+                                    env={"LD_LIBRARY_PATH": None, "GPUSIM_DEVICES": None, "HOME": os.environ.get("HOME")})
+        self.assertEqual(finished.returncode, 0, str(finished))
+        screen = (finished.stdout + finished.stderr).decode()
+        for wanted in ("NVIDIA L40S", "4 ranks", "AllReduce", "busbw", "GB/s", "forward", "backward", "optimizer", "MiB", "gpuprobe-runs/"):
+            self.assertIn(wanted, screen)
+        self.assertRegex(screen, r"(?i)none lost|0 records lost")
+        self.assertNotRegex(screen, r"\bnan\b|\binf\b|%[dsf]\b")
+        out = os.path.join(SOURCE, re.search(r"gpuprobe-runs/[0-9TZ]+-demo", screen).group(0))
+        self.assertTrue(os.path.exists(os.path.join(out, "report.json")))
+        shutil.rmtree(out)
+
+
+if __name__ == "__main__":
+    harness.main()

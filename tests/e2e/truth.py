@@ -1,0 +1,113 @@
+"""Holds what was captured against what the simulated node scheduled.
+
+Both come as JSON records with the same field names. Everything that happened must have been captured once, with equal values; host times of allocations and
+of calls, which each side takes with its own clock reading, are compared by their order.
+"""
+from collections import Counter, defaultdict
+
+# The fields that must be equal, by kind.
+COMPARED = {
+    "kernel": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "name", "graph_node", "grid", "block"),
+    "memcpy": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "direction", "bytes", "src_memory", "dst_memory"),
+    "memset": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "bytes"),
+    "sync": ("pid", "rank", "start_ns", "end_ns", "correlation", "what"),
+    "collective": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "op", "comm", "seq", "comm_rank", "comm_ranks", "count", "datatype",
+                   "bytes", "root", "peer"),
+}
+ALLOCATION = ("kind", "memory", "bytes", "address", "device", "failed")
+
+
+def frozen(record, fields):
+    return tuple(tuple(value) if isinstance(value := record.get(field), list) else value for field in fields)
+
+
+def by_kind(records):
+    kinds = defaultdict(list)
+    for record in records:
+        kinds[record["kind"]].append(record)
+    return kinds
+
+
+def multiset_difference(kind, fields, truth, captured):
+    """Lines that say what differs; none when equal."""
+    expected = Counter(frozen(record, fields) for record in truth)
+    found = Counter(frozen(record, fields) for record in captured)
+    lines = [f"{kind}: {sum(expected.values())} happened, {sum(found.values())} captured"] if expected != found else []
+    for title, difference in (("not captured", expected - found), ("captured but did not happen", found - expected)):
+        for values, count in list(difference.items())[:4]:
+            lines.append(f"  {title}{f' ({count} x)' if count > 1 else ''}: " + ", ".join(f"{f}={v}" for f, v in zip(fields, values)))
+    return lines
+
+
+def allocation_differences(truth, captured):
+    """Allocations and frees of each process in their order."""
+    lines = []
+    sequences = {}
+    for side, records in (("truth", truth), ("captured", captured)):
+        for record in sorted(records, key=lambda r: r["time_ns"]):
+            values = dict(record, failed=bool(record.get("failed")))
+            if values["failed"]:
+                values["address"] = 0
+            sequences.setdefault((values["pid"], side), []).append(frozen(values, ALLOCATION))
+    for pid in {pid for pid, _ in sequences}:
+        expected, found = sequences.get((pid, "truth"), []), sequences.get((pid, "captured"), [])
+        if expected == found:
+            continue
+        lines.append(f"allocations of process {pid}: {len(expected)} happened, {len(found)} captured")
+        for i in range(max(len(expected), len(found))):
+            pair = (expected[i] if i < len(expected) else None, found[i] if i < len(found) else None)
+            if pair[0] != pair[1]:
+                lines.append(f"  number {i}: happened {pair[0]}, captured {pair[1]}")
+                break
+    return lines
+
+
+def plan_differences(truth, captured):
+    """Plans are numbered by each side as it likes; which calls share one must agree."""
+    def partition(records):
+        plans = defaultdict(set)
+        for record in records:
+            plans[(record["pid"], record["plan"])].add((record["comm"], record["seq"], record["op"], record["peer"], record["correlation"]))
+        return {frozenset(calls) for calls in plans.values()}
+    expected, found = partition(truth), partition(captured)
+    return [f"plans: {len(expected - found)} of {len(expected)} have other calls than captured, for example {sorted(next(iter(expected - found)))}"] \
+        if expected - found else []
+
+
+def differences(truth, captured):
+    expected, found = by_kind(truth), by_kind(captured)
+    lines = []
+    for kind, fields in COMPARED.items():
+        lines += multiset_difference(kind, fields, expected[kind], found[kind])
+    lines += allocation_differences(expected["alloc"] + expected["free"], found["alloc"] + found["free"])
+    lines += plan_differences(expected["collective"], found["collective"])
+    return lines
+
+
+# Bytes and factor of the bus bandwidth as nccl-tests defines them; `size` is count times the size of an element, n the ranks.
+def bus_factor(op, n):
+    if op == "AllReduce":
+        return 2 * (n - 1) / n
+    if op in ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter"):
+        return (n - 1) / n
+    return 1.0
+
+
+def algorithm_bytes(op, size, n):
+    return size * n if op in ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter") else size
+
+
+def high_water_marks(truth):
+    """Bytes of device memory at their highest, by rank."""
+    live, peak, sizes = Counter(), Counter(), {}
+    for record in sorted((r for r in truth if r["kind"] in ("alloc", "free") and r["memory"] == "device"), key=lambda r: r["time_ns"]):
+        rank, address = record["rank"], record["address"]
+        if record.get("failed"):
+            continue
+        if record["kind"] == "alloc":
+            sizes[(rank, address)] = record["bytes"]
+            live[rank] += record["bytes"]
+            peak[rank] = max(peak[rank], live[rank])
+        else:
+            live[rank] -= sizes.pop((rank, address))
+    return dict(peak)
