@@ -9,9 +9,17 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 namespace gpuprobe::settings {
 namespace {
+
+// Angle brackets would be taken for HTML.
+std::string Escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) out += c == '<' ? std::string("&lt;") : std::string(1, c);
+  return out;
+}
 
 std::string MarkdownTable() {
   std::ostringstream out;
@@ -19,7 +27,7 @@ std::string MarkdownTable() {
   for (const Setting& setting : kSettings) {
     out << "| `" << setting.name << "` | " << setting.default_text;
     if (!setting.unit.empty()) out << ' ' << setting.unit;
-    out << " | " << setting.help << " |\n";
+    out << " | " << Escaped(setting.help) << " |\n";
   }
   return out.str();
 }
