@@ -40,7 +40,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  float* get() const { return device_; }
+  float* Device() const { return device_; }
   // Waits for the stream and compares the share of one rank with a value.
   bool Holds(const World& world, const char* what, float expected, size_t first) {
     CHECK_CUDA(cudaMemcpyAsync(host_.data(), device_, host_.size() * sizeof(float), cudaMemcpyDeviceToHost,
@@ -62,7 +62,10 @@ class Buffer {
   cudaStream_t stream_;
 };
 
-float SumOfRanks(int ranks) { return static_cast<float>(ranks * (ranks + 1) / 2); }
+float SumOfRanks(int ranks) {
+  const int sum = ranks * (ranks + 1) / 2;
+  return static_cast<float>(sum);
+}
 
 // Rank r contributes r + 1 everywhere.
 bool Collectives(const World& world) {
@@ -76,32 +79,32 @@ bool Collectives(const World& world) {
   bool good = true;
 
   CHECK_NCCL(
-      ncclAllReduce(share.get(), out.get(), world.count, ncclFloat, ncclSum, world.comm, world.stream));
+      ncclAllReduce(share.Device(), out.Device(), world.count, ncclFloat, ncclSum, world.comm, world.stream));
   good &= out.Holds(world, "AllReduce", SumOfRanks(world.identity.world_size), 0);
-  CHECK_NCCL(ncclAllGather(share.get(), out.get(), world.count, ncclFloat, world.comm, world.stream));
+  CHECK_NCCL(ncclAllGather(share.Device(), out.Device(), world.count, ncclFloat, world.comm, world.stream));
   good &= out.Holds(world, "AllGather", last, last_share);
   CHECK_NCCL(
-      ncclReduceScatter(all.get(), out.get(), world.count, ncclFloat, ncclMax, world.comm, world.stream));
+      ncclReduceScatter(all.Device(), out.Device(), world.count, ncclFloat, ncclMax, world.comm, world.stream));
   good &= out.Holds(world, "ReduceScatter", last, 0);
-  CHECK_NCCL(ncclBroadcast(share.get(), out.get(), world.count, ncclFloat, world.identity.world_size - 1,
+  CHECK_NCCL(ncclBroadcast(share.Device(), out.Device(), world.count, ncclFloat, world.identity.world_size - 1,
                            world.comm, world.stream));
   good &= out.Holds(world, "Broadcast", last, 0);
-  CHECK_NCCL(ncclBcast(out.get(), world.count, ncclFloat, 0, world.comm, world.stream));
+  CHECK_NCCL(ncclBcast(out.Device(), world.count, ncclFloat, 0, world.comm, world.stream));
   CHECK_NCCL(
-      ncclReduce(share.get(), out.get(), world.count, ncclFloat, ncclSum, 0, world.comm, world.stream));
+      ncclReduce(share.Device(), out.Device(), world.count, ncclFloat, ncclSum, 0, world.comm, world.stream));
   if (world.identity.rank == 0) good &= out.Holds(world, "Reduce", SumOfRanks(world.identity.world_size), 0);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
-  CHECK_NCCL(ncclAlltoAll(all.get(), out.get(), world.count, ncclFloat, world.comm, world.stream));
+  CHECK_NCCL(ncclAlltoAll(all.Device(), out.Device(), world.count, ncclFloat, world.comm, world.stream));
   good &= out.Holds(world, "AlltoAll", last, last_share);
-  CHECK_NCCL(ncclGather(share.get(), out.get(), world.count, ncclFloat, 0, world.comm, world.stream));
+  CHECK_NCCL(ncclGather(share.Device(), out.Device(), world.count, ncclFloat, 0, world.comm, world.stream));
   if (world.identity.rank == 0) good &= out.Holds(world, "Gather", last, last_share);
-  CHECK_NCCL(ncclScatter(all.get(), out.get(), world.count, ncclFloat, 0, world.comm, world.stream));
+  CHECK_NCCL(ncclScatter(all.Device(), out.Device(), world.count, ncclFloat, 0, world.comm, world.stream));
   good &= out.Holds(world, "Scatter", 1.0F, 0);
 #endif
   // Other data types: only their bit patterns of zero are used, so that no conversion is needed here.
-  CHECK_CUDA(cudaMemsetAsync(out.get(), 0, world.count * sizeof(float), world.stream));
+  CHECK_CUDA(cudaMemsetAsync(out.Device(), 0, world.count * sizeof(float), world.stream));
   for (const ncclDataType_t type : {ncclInt8, ncclInt32, ncclHalf, ncclBfloat16}) {
-    CHECK_NCCL(ncclAllReduce(out.get(), out.get(), world.count, type, ncclSum, world.comm, world.stream));
+    CHECK_NCCL(ncclAllReduce(out.Device(), out.Device(), world.count, type, ncclSum, world.comm, world.stream));
   }
   good &= out.Holds(world, "AllReduce of zeros", 0.0F, 0);
   return good;
@@ -112,10 +115,11 @@ bool FusedGroup(const World& world) {
   constexpr int kCalls = 4;
   const float own = static_cast<float>(world.identity.rank + 1);
   std::vector<Buffer*> buffers;
+  buffers.reserve(kCalls);
   for (int i = 0; i < kCalls; ++i) buffers.push_back(new Buffer(world.count, own, world.stream));
   CHECK_NCCL(ncclGroupStart());
   for (Buffer* buffer : buffers) {
-    CHECK_NCCL(ncclAllReduce(buffer->get(), buffer->get(), world.count, ncclFloat, ncclSum, world.comm,
+    CHECK_NCCL(ncclAllReduce(buffer->Device(), buffer->Device(), world.count, ncclFloat, ncclSum, world.comm,
                              world.stream));
   }
   CHECK_NCCL(ncclGroupEnd());
@@ -137,8 +141,8 @@ bool Ring(const World& world) {
   Buffer out(world.count, static_cast<float>(world.identity.rank), world.stream);
   Buffer in(world.count, -1.0F, world.stream);
   CHECK_NCCL(ncclGroupStart());
-  CHECK_NCCL(ncclSend(out.get(), world.count, ncclFloat, next, world.comm, world.stream));
-  CHECK_NCCL(ncclRecv(in.get(), world.count, ncclFloat, previous, world.comm, world.stream));
+  CHECK_NCCL(ncclSend(out.Device(), world.count, ncclFloat, next, world.comm, world.stream));
+  CHECK_NCCL(ncclRecv(in.Device(), world.count, ncclFloat, previous, world.comm, world.stream));
   CHECK_NCCL(ncclGroupEnd());
   return in.Holds(world, "Recv", static_cast<float>(previous), 0);
 }
@@ -152,7 +156,7 @@ bool Split(const World& world) {
   for (int rank = color; rank < world.identity.world_size; rank += 2)
     expected += static_cast<float>(rank + 1);
   Buffer buffer(world.count, static_cast<float>(world.identity.rank + 1), world.stream);
-  CHECK_NCCL(ncclAllReduce(buffer.get(), buffer.get(), world.count, ncclFloat, ncclSum, half, world.stream));
+  CHECK_NCCL(ncclAllReduce(buffer.Device(), buffer.Device(), world.count, ncclFloat, ncclSum, half, world.stream));
   const bool good = buffer.Holds(world, "AllReduce in a half", expected, 0);
   CHECK_NCCL(ncclCommDestroy(half));
   return good;
@@ -179,7 +183,7 @@ bool InitAll(size_t count, bool checks) {
   }
   CHECK_NCCL(ncclGroupStart());
   for (size_t i = 0; i < worlds.size(); ++i) {
-    CHECK_NCCL(ncclAllReduce(buffers[i]->get(), buffers[i]->get(), count, ncclFloat, ncclSum, worlds[i].comm,
+    CHECK_NCCL(ncclAllReduce(buffers[i]->Device(), buffers[i]->Device(), count, ncclFloat, ncclSum, worlds[i].comm,
                              worlds[i].stream));
   }
   CHECK_NCCL(ncclGroupEnd());

@@ -85,7 +85,8 @@ void Trainer::AllocateBuckets() {
     CHECK_CUDA(cudaEventCreateWithFlags(&bucket.ready, cudaEventDisableTiming));
     CHECK_CUDA(cudaEventCreateWithFlags(&bucket.reduced, cudaEventDisableTiming));
     for (int i = 0; i < bucket.layers; ++i) {
-      layers_[static_cast<size_t>(bucket.first_layer + i)].gradient =
+      const int layer = bucket.first_layer + i;
+      layers_[static_cast<size_t>(layer)].gradient =
           bucket.gradients + static_cast<size_t>(i) * static_cast<size_t>(LayerValues());
     }
     buckets_.push_back(bucket);
