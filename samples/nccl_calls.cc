@@ -83,11 +83,11 @@ bool Collectives(const World& world) {
   good &= out.Holds(world, "AllReduce", SumOfRanks(world.identity.world_size), 0);
   CHECK_NCCL(ncclAllGather(share.Device(), out.Device(), world.count, ncclFloat, world.comm, world.stream));
   good &= out.Holds(world, "AllGather", last, last_share);
-  CHECK_NCCL(
-      ncclReduceScatter(all.Device(), out.Device(), world.count, ncclFloat, ncclMax, world.comm, world.stream));
+  CHECK_NCCL(ncclReduceScatter(all.Device(), out.Device(), world.count, ncclFloat, ncclMax, world.comm,
+                               world.stream));
   good &= out.Holds(world, "ReduceScatter", last, 0);
-  CHECK_NCCL(ncclBroadcast(share.Device(), out.Device(), world.count, ncclFloat, world.identity.world_size - 1,
-                           world.comm, world.stream));
+  CHECK_NCCL(ncclBroadcast(share.Device(), out.Device(), world.count, ncclFloat,
+                           world.identity.world_size - 1, world.comm, world.stream));
   good &= out.Holds(world, "Broadcast", last, 0);
   CHECK_NCCL(ncclBcast(out.Device(), world.count, ncclFloat, 0, world.comm, world.stream));
   CHECK_NCCL(
@@ -104,7 +104,8 @@ bool Collectives(const World& world) {
   // Other data types: only their bit patterns of zero are used, so that no conversion is needed here.
   CHECK_CUDA(cudaMemsetAsync(out.Device(), 0, world.count * sizeof(float), world.stream));
   for (const ncclDataType_t type : {ncclInt8, ncclInt32, ncclHalf, ncclBfloat16}) {
-    CHECK_NCCL(ncclAllReduce(out.Device(), out.Device(), world.count, type, ncclSum, world.comm, world.stream));
+    CHECK_NCCL(
+        ncclAllReduce(out.Device(), out.Device(), world.count, type, ncclSum, world.comm, world.stream));
   }
   good &= out.Holds(world, "AllReduce of zeros", 0.0F, 0);
   return good;
@@ -156,7 +157,8 @@ bool Split(const World& world) {
   for (int rank = color; rank < world.identity.world_size; rank += 2)
     expected += static_cast<float>(rank + 1);
   Buffer buffer(world.count, static_cast<float>(world.identity.rank + 1), world.stream);
-  CHECK_NCCL(ncclAllReduce(buffer.Device(), buffer.Device(), world.count, ncclFloat, ncclSum, half, world.stream));
+  CHECK_NCCL(
+      ncclAllReduce(buffer.Device(), buffer.Device(), world.count, ncclFloat, ncclSum, half, world.stream));
   const bool good = buffer.Holds(world, "AllReduce in a half", expected, 0);
   CHECK_NCCL(ncclCommDestroy(half));
   return good;
@@ -183,8 +185,8 @@ bool InitAll(size_t count, bool checks) {
   }
   CHECK_NCCL(ncclGroupStart());
   for (size_t i = 0; i < worlds.size(); ++i) {
-    CHECK_NCCL(ncclAllReduce(buffers[i]->Device(), buffers[i]->Device(), count, ncclFloat, ncclSum, worlds[i].comm,
-                             worlds[i].stream));
+    CHECK_NCCL(ncclAllReduce(buffers[i]->Device(), buffers[i]->Device(), count, ncclFloat, ncclSum,
+                             worlds[i].comm, worlds[i].stream));
   }
   CHECK_NCCL(ncclGroupEnd());
   bool good = true;
