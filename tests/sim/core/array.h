@@ -1,0 +1,25 @@
+// Arrays: device memory with a shape and an element format. Linear inside; nothing here samples them.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/sim/core/copy.h"
+
+struct CUarray_st {
+  uint64_t address = 0;
+  size_t pitch = 0;  // bytes of a row
+  size_t rows = 1;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+};
+
+namespace gpusim {
+
+size_t BytesOfElement(CUarray_format format, unsigned channels);
+
+// The box that a CUDA_MEMCPY3D describes.
+CUresult ShapeOfCopy3D(const CUDA_MEMCPY3D& copy, CopyShape* shape);
+
+}  // namespace gpusim

@@ -1,0 +1,264 @@
+#include "tests/sim/core/graph.h"
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+
+#include "tests/sim/core/trace.h"
+
+namespace gpusim {
+namespace {
+
+std::atomic<uint32_t> next_graph_id{1};
+std::atomic<uint64_t> next_node_id{1};
+
+struct Live {
+  std::set<CUgraph> graphs;
+  std::set<CUgraphExec> execs;
+  std::set<const CUgraphNode_st*> nodes;
+};
+
+Live& All() {
+  static auto* live = new Live;
+  return *live;
+}
+
+using NodeMap = std::map<CUgraphNode, std::vector<CUgraphNode>>;  // a node, and what its dependents wait for in the copy
+
+CUgraphNode CopyNodeLocked(CUgraphNode node, CUgraph into, const NodeMap& copies, const std::vector<CUgraphNode>& roots_wait_for) {
+  std::vector<CUgraphNode> dependencies;
+  for (CUgraphNode dependency : node->dependencies) {
+    const auto found = copies.find(dependency);
+    if (found != copies.end()) dependencies.insert(dependencies.end(), found->second.begin(), found->second.end());
+  }
+  if (node->dependencies.empty()) dependencies = roots_wait_for;
+  CUgraphNode copy = AddNodeLocked(into, node->type, node->work, dependencies);
+  copy->event = node->event;
+  copy->original = node;
+  return copy;
+}
+
+// Copies `graph` into `into`, child graphs opened if `flatten`; returns what a dependent of the whole waits for.
+std::vector<CUgraphNode> CopyNodesLocked(CUgraph graph, CUgraph into, bool flatten, const std::vector<CUgraphNode>& roots_wait_for) {
+  NodeMap copies;
+  std::set<CUgraphNode> leaves;
+  for (const auto& node : graph->nodes) {
+    std::vector<CUgraphNode> ends;
+    CUgraphNode copy = CopyNodeLocked(node.get(), into, copies, roots_wait_for);
+    ends = {copy};
+    if (node->child != nullptr && flatten) {
+      copy->type = CU_GRAPH_NODE_TYPE_EMPTY;
+      ends = CopyNodesLocked(node->child, into, true, {copy});
+    } else if (node->child != nullptr) {
+      copy->child = NewGraph();
+      CopyNodesLocked(node->child, copy->child, false, {});
+    }
+    for (CUgraphNode dependency : copy->dependencies) leaves.erase(dependency);
+    leaves.insert(ends.begin(), ends.end());
+    copies[node.get()] = ends;
+  }
+  if (leaves.empty()) return roots_wait_for;
+  return {leaves.begin(), leaves.end()};
+}
+
+void NotifyGraph(ResourceEvent event, CUgraph graph, CUgraph original, CUgraphNode node) {
+  const CuptiHooks* hooks = cupti_hooks.load(std::memory_order_acquire);
+  if (hooks == nullptr || hooks->resource == nullptr) return;
+  Resource resource;
+  resource.event = event;
+  resource.context = CurrentContextOrNull();
+  resource.graph = graph;
+  resource.original_graph = original;
+  resource.node = node;
+  if (node != nullptr) {
+    resource.original_node = node->original;
+    resource.node_id = node->id;
+  }
+  hooks->resource(resource);
+}
+
+// Before: the mutex is free. A new graph is in nobody else's hands yet.
+void NotifyClones(CUgraph copy, CUgraph original) {
+  for (const auto& node : copy->nodes) NotifyGraph(ResourceEvent::kGraphNodeCloned, copy, original, node.get());
+}
+
+}  // namespace
+
+CUgraph NewGraph() {
+  auto* graph = new CUgraph_st;
+  graph->id = next_graph_id.fetch_add(1);
+  All().graphs.insert(graph);
+  return graph;
+}
+
+void DropGraph(CUgraph graph) {
+  for (const auto& node : graph->nodes) {
+    All().nodes.erase(node.get());
+    if (node->child != nullptr) DropGraph(node->child);
+  }
+  All().graphs.erase(graph);
+  delete graph;
+}
+
+bool IsLive(CUgraph graph) { return All().graphs.count(graph) != 0; }
+bool IsLive(CUgraphExec exec) { return All().execs.count(exec) != 0; }
+
+uint32_t GraphId(void* graph) {
+  const Locked locked;
+  auto* known = static_cast<CUgraph>(graph);
+  if (IsLive(known)) return known->id;
+  auto* exec = static_cast<CUgraphExec>(graph);
+  return IsLive(exec) ? exec->graph->id : 0;
+}
+
+uint64_t GraphNodeId(void* node) {
+  const Locked locked;
+  const auto* known = static_cast<const CUgraphNode_st*>(node);
+  return All().nodes.count(known) != 0 ? known->id : 0;
+}
+
+CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work, const std::vector<CUgraphNode>& dependencies) {
+  auto node = std::make_unique<CUgraphNode_st>();
+  node->graph = graph;
+  node->type = type;
+  node->id = next_node_id.fetch_add(1);
+  node->work = std::move(work);
+  node->dependencies = dependencies;
+  graph->nodes.push_back(std::move(node));
+  All().nodes.insert(graph->nodes.back().get());
+  return graph->nodes.back().get();
+}
+
+void NotifyNode(CUgraphNode node) { NotifyGraph(ResourceEvent::kGraphNodeCreated, node->graph, nullptr, node); }
+
+CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type, Work work, CUevent event,
+                 CUgraph child, CUgraphNode* node) {
+  if (node == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  {
+    const Locked locked;
+    if (!IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; ++i) {
+      if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+    }
+    *node = AddNodeLocked(graph, type, std::move(work), std::vector<CUgraphNode>(dependencies, dependencies + count));
+    (*node)->event = event;
+    if (child != nullptr) {
+      if (!IsLive(child)) return CUDA_ERROR_INVALID_VALUE;
+      (*node)->child = NewGraph();
+      CopyNodesLocked(child, (*node)->child, false, {});
+    }
+  }
+  NotifyNode(*node);
+  return CUDA_SUCCESS;
+}
+
+CUgraph CloneGraph(CUgraph graph) {
+  CUgraph copy = nullptr;
+  {
+    const Locked locked;
+    if (!IsLive(graph)) return nullptr;
+    copy = NewGraph();
+    CopyNodesLocked(graph, copy, false, {});
+  }
+  NotifyClones(copy, graph);
+  return copy;
+}
+
+CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec) {
+  if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto* created = new CUgraphExec_st;
+  {
+    const Locked locked;
+    if (!IsLive(graph)) {
+      delete created;
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    created->flags = flags;
+    created->graph = NewGraph();
+    CopyNodesLocked(graph, created->graph, true, {});
+    All().execs.insert(created);
+  }
+  NotifyClones(created->graph, graph);
+  NotifyGraph(ResourceEvent::kGraphExecCreated, created->graph, graph, nullptr);
+  *exec = created;
+  return CUDA_SUCCESS;
+}
+
+CUresult DropExec(CUgraphExec exec) {
+  const Locked locked;
+  if (All().execs.erase(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
+  DropGraph(exec->graph);
+  delete exec;
+  return CUDA_SUCCESS;
+}
+
+CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
+  const Locked locked;
+  if (!IsLive(exec) || !IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
+  CUgraph flat = NewGraph();
+  CopyNodesLocked(graph, flat, true, {});
+  const auto& before = exec->graph->nodes;
+  *same_shape = before.size() == flat->nodes.size();
+  for (size_t i = 0; *same_shape && i < before.size(); ++i) {
+    *same_shape = before[i]->type == flat->nodes[i]->type && before[i]->dependencies.size() == flat->nodes[i]->dependencies.size();
+  }
+  if (*same_shape) {
+    for (size_t i = 0; i < before.size(); ++i) {  // the nodes keep their ids
+      before[i]->work = flat->nodes[i]->work;
+      before[i]->event = flat->nodes[i]->event;
+    }
+  }
+  DropGraph(flat);
+  return *same_shape ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+namespace {
+
+OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32_t graph_id, uint32_t correlation) {
+  auto op = std::make_shared<Op>();
+  op->work = node.work;
+  Activity& activity = op->work.activity;
+  activity.device = static_cast<uint32_t>(stream.context->device);
+  activity.context_uid = stream.context->uid;
+  activity.stream_id = stream.id;
+  activity.correlation = correlation;
+  activity.graph = graph_id;
+  activity.graph_node = node.id;
+  op->ready_ns = NowNs();
+  if (op->work.rendezvous != nullptr) op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
+  return op;
+}
+
+}  // namespace
+
+CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
+  CUctx_st* context = nullptr;
+  const CUresult current = RequireContext(&context);
+  if (current != CUDA_SUCCESS) return current;
+  Locked locked;
+  if (!IsLive(exec)) return CUDA_ERROR_INVALID_VALUE;
+  CUstream_st* stream = nullptr;
+  const CUresult found = FindStreamLocked(handle, &stream);
+  if (found != CUDA_SUCCESS) return found;
+  const CUresult refused = RefuseInCaptureLocked(stream);
+  if (refused != CUDA_SUCCESS) return refused;
+  const uint32_t correlation = CurrentCorrelation();
+  const OpPtr begin = EnqueueLocked(stream, Work{}, {exec->last});
+  std::map<CUgraphNode, OpPtr> ops;
+  std::vector<OpPtr> all{begin};
+  for (const auto& node : exec->graph->nodes) {
+    std::vector<OpPtr> dependencies{begin};
+    for (CUgraphNode dependency : node->dependencies) dependencies.push_back(ops[dependency]);
+    if (node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && node->event != nullptr) dependencies.push_back(node->event->record);
+    OpPtr op = NodeOpLocked(*node, *stream, exec->graph->id, correlation);
+    Schedule::Get().Submit(op, dependencies);
+    if (node->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && node->event != nullptr) node->event->record = op;
+    ops[node.get()] = op;
+    all.push_back(op);
+  }
+  exec->last = EnqueueLocked(stream, Work{}, all);
+  return CUDA_SUCCESS;
+}
+
+}  // namespace gpusim

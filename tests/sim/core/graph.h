@@ -1,0 +1,58 @@
+// Graphs: nodes, capture, instantiation, and the launch that turns nodes into operations.
+//
+// An executable graph is a flattened copy: child graphs are opened, every node gets an id of its own (CUPTI reports these), and each
+// launch issues one operation a node under the launch's correlation id.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/sim/core/objects.h"
+#include "tests/sim/core/schedule.h"
+
+struct CUgraphNode_st {
+  CUgraph graph = nullptr;
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  uint64_t id = 0;
+  std::vector<CUgraphNode> dependencies;
+  gpusim::Work work;
+  CUevent event = nullptr;
+  CUgraph child = nullptr;
+  CUgraphNode original = nullptr;  // of a clone
+};
+
+struct CUgraph_st {
+  uint32_t id = 0;
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // in order of dependency
+};
+
+struct CUgraphExec_st {
+  CUgraph graph = nullptr;  // the flattened copy
+  unsigned long long flags = 0;
+  gpusim::OpPtr last;  // launches of one executable graph follow each other
+};
+
+namespace gpusim {
+
+CUgraph NewGraph();
+void DropGraph(CUgraph graph);
+bool IsLive(CUgraph graph);
+bool IsLive(CUgraphExec exec);
+
+// With the mutex held. The caller notifies with NotifyNode after it let the mutex go.
+CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work, const std::vector<CUgraphNode>& dependencies);
+CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type, Work work, CUevent event,
+                 CUgraph child, CUgraphNode* node);
+void NotifyNode(CUgraphNode node);
+
+CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec);
+CUresult LaunchGraph(CUgraphExec exec, CUstream stream);
+CUresult DropExec(CUgraphExec exec);
+// Takes over the work of `graph`, if it has the same shape.
+CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape);
+CUgraph CloneGraph(CUgraph graph);
+
+}  // namespace gpusim

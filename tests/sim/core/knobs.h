@@ -1,0 +1,56 @@
+// The GPUSIM_* environment: what the simulated node claims to be and how long its work takes.
+//
+// Separate, so that every number that a test can choose has one place. Read once, at first use; a knob that cannot be read ends the
+// process with its name, because a test that runs with other numbers than it asked for proves nothing.
+#pragma once
+
+#include <cstdint>
+#include <regex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/core/nccl_seam.h"
+
+namespace gpusim {
+
+struct KernelRule {
+  std::regex pattern;  // searched for in the demangled name
+  uint64_t duration_ns = 0;
+};
+
+struct Knobs {
+  int devices = 1;                                  // GPUSIM_DEVICES
+  std::string device_name = "Simulated GPU";        // GPUSIM_DEVICE_NAME
+  uint64_t memory_bytes = uint64_t{16} << 30;       // GPUSIM_MEMORY_GIB, per device and process
+  std::vector<KernelRule> kernels;                  // GPUSIM_KERNELS, first match wins
+  LinkModel link{10'000, 300e9};                    // GPUSIM_LINK
+  double pcie_bytes_per_s = 25e9;                   // GPUSIM_PCIE: host to device and back
+  double slow_factor = 1.0;                         // GPUSIM_SLOW, if it names this rank
+  int64_t hang_call = -1;                           // GPUSIM_HANG, if it names this rank
+  std::vector<std::pair<std::string, std::string>> faults;  // GPUSIM_FAULT
+  std::string truth_dir;                            // GPUSIM_TRUTH
+  int rank = -1;                                    // the launcher's environment
+};
+
+// Rates that no knob sets, of an H100's order.
+constexpr double kPeerBytesPerS = 200e9;
+constexpr double kDeviceCopyBytesPerS = 1500e9;
+constexpr double kHostCopyBytesPerS = 10e9;
+constexpr double kMemsetBytesPerS = 3000e9;
+constexpr uint64_t kDeviceBandwidthBytesPerS = 3'350'000'000'000;
+constexpr uint64_t kDefaultKernelNs = 10'000;
+
+const Knobs& GetKnobs();
+
+// "12us", "1.5ms", "3s", "100" (nanoseconds); "25GB/s", "25e9". False if the text is neither.
+bool ParseDuration(const std::string& text, uint64_t* nanoseconds);
+bool ParseRate(const std::string& text, double* bytes_per_s);
+
+// Duration of one kernel by its mangled name: rule, times this rank's slowness. Remembered by name.
+uint64_t KernelDurationNs(const char* mangled_name);
+
+// Nanoseconds that `bytes` take at `bytes_per_s`, rounded up, at least 1.
+uint64_t TransferNs(uint64_t bytes, double bytes_per_s);
+
+}  // namespace gpusim

@@ -1,0 +1,64 @@
+// Memory: device capacity, what every address is, pools, virtual memory, and the truth's alloc and free lines.
+//
+// All of it is host memory mapped without reserve, so that copies move real bytes and an untouched gigabyte costs nothing. Capacity is
+// counted per device and process, in the bytes that were asked for. Own mutex; never taken while the schedule's is wanted.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+
+struct CUmemPoolHandle_st {
+  int device = 0;
+  uint64_t used = 0;
+  uint64_t used_high = 0;
+  uint64_t release_threshold = 0;
+  bool is_default = false;
+};
+
+namespace gpusim {
+
+enum class MemoryClass { kDevice, kPinned, kRegistered, kManaged, kPool, kArray, kVmm };
+
+struct Range {
+  uint64_t base = 0;
+  uint64_t bytes = 0;  // as asked for
+  MemoryClass memory = MemoryClass::kDevice;
+  int device = 0;
+  CUcontext context = nullptr;
+  CUmemoryPool pool = nullptr;
+  unsigned host_flags = 0;
+};
+
+// Allocates, accounts and reports. `host_flags` are those of cuMemHostAlloc.
+CUresult Allocate(MemoryClass memory, uint64_t bytes, unsigned host_flags, uint64_t* address);
+CUresult AllocateFromPool(CUmemoryPool pool, uint64_t bytes, uint64_t* address);
+// Frees what starts at `address`, if it is of this class.
+CUresult Free(MemoryClass memory, uint64_t address);
+// Reports the release now; the memory goes when `TakeBack` is called at the end of the stream's work.
+CUresult BeginFreeToPool(uint64_t address);
+void TakeBack(uint64_t address);
+CUresult RegisterHost(void* address, uint64_t bytes, unsigned flags);
+CUresult UnregisterHost(void* address);
+void FreeMemoryOfContext(CUcontext context);
+
+// What an address is. False for ordinary host memory.
+bool FindRange(uint64_t address, Range* range);
+// Marks a module's variable of the context.
+uint64_t AllocateGlobal(int device, uint64_t bytes);
+
+void MemoryInfo(int device, uint64_t* free_bytes, uint64_t* total_bytes);
+
+// Device capacity for a VMM handle, and the truth's line about it.
+CUresult AccountVmm(int device, uint64_t bytes, uint64_t id);
+void ReleaseVmm(int device, uint64_t bytes, uint64_t id);
+// A mapping of a handle makes its addresses device memory.
+void NoteMapping(uint64_t address, uint64_t bytes, int device);
+void ForgetMapping(uint64_t address);
+
+CUmemoryPool DefaultPool(int device);
+CUmemoryPool CurrentPool(int device);
+void SetCurrentPool(int device, CUmemoryPool pool);
+
+}  // namespace gpusim

@@ -1,0 +1,68 @@
+#include "tests/sim/core/trace.h"
+
+#include <atomic>
+
+#include "tests/sim/core/objects.h"
+
+namespace gpusim {
+namespace {
+
+std::atomic<uint32_t> next_correlation{1};
+
+struct ThreadState {
+  int depth = 0;
+  int tool_depth = 0;
+  uint32_t correlation = 0;
+  bool null_is_per_thread = false;
+};
+thread_local ThreadState thread_state;
+
+void FillContext(ApiCall* call) {
+  CUctx_st* context = CurrentContextOrNull();
+  call->context = context;
+  call->context_uid = context != nullptr ? context->uid : 0;
+}
+
+}  // namespace
+
+ApiScope::ApiScope(int domain, uint32_t cbid, const char* name, const void* params, void* result, const char* symbol) {
+  ThreadState& state = thread_state;
+  outermost_ = state.depth++ == 0;
+  if (outermost_) state.correlation = next_correlation.fetch_add(1, std::memory_order_relaxed);
+  const CuptiHooks* hooks = cupti_hooks.load(std::memory_order_acquire);
+  if (hooks == nullptr || state.tool_depth > 0 || !hooks->wants_api(domain, cbid)) return;
+  hooks_ = hooks;
+  call_.domain = domain;
+  call_.cbid = cbid;
+  call_.function_name = name;
+  call_.params = params;
+  call_.result = result;
+  call_.symbol_name = symbol;
+  call_.correlation = state.correlation;
+  FillContext(&call_);
+  call_.start_ns = NowNs();
+  hooks_->api_enter(&call_);
+}
+
+ApiScope::~ApiScope() {
+  if (hooks_ != nullptr) {
+    FillContext(&call_);
+    call_.end_ns = NowNs();
+    hooks_->api_exit(&call_);
+  }
+  --thread_state.depth;
+}
+
+uint32_t CurrentCorrelation() {
+  if (thread_state.depth > 0) return thread_state.correlation;
+  return next_correlation.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ThreadBeginToolCallback() { ++thread_state.tool_depth; }
+void ThreadEndToolCallback() { --thread_state.tool_depth; }
+
+PerThreadDefault::PerThreadDefault() : before_(thread_state.null_is_per_thread) { thread_state.null_is_per_thread = true; }
+PerThreadDefault::~PerThreadDefault() { thread_state.null_is_per_thread = before_; }
+bool NullStreamIsPerThread() { return thread_state.null_is_per_thread; }
+
+}  // namespace gpusim

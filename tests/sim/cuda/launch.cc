@@ -1,0 +1,72 @@
+// Kernel launches, and the launch that libnccl makes.
+#include <map>
+#include <mutex>
+
+#include "tests/sim/cuda/api.h"
+
+namespace {
+
+const char* NameOf(CUfunction function) { return function != nullptr ? function->name : nullptr; }
+
+CUfunction RendezvousFunction(const char* name) {
+  static auto* mutex = new std::mutex;
+  static auto* functions = new std::map<const char*, CUfunction>;
+  const std::lock_guard<std::mutex> lock(*mutex);
+  CUfunction& function = (*functions)[name];
+  if (function == nullptr) function = gpusim::KernelByName(name, nullptr);
+  return function;
+}
+
+gpusim::KernelShape ShapeOf(const CUlaunchConfig& config) {
+  return {{config.gridDimX, config.gridDimY, config.gridDimZ},
+          {config.blockDimX, config.blockDimY, config.blockDimZ},
+          config.sharedMemBytes};
+}
+
+}  // namespace
+
+DRIVER_LAUNCH_API(cuLaunchKernel, _ptsz, NameOf(f),
+                  (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+                   unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                   void** kernelParams, void** extra),
+                  (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra)) {
+  return gpusim::LaunchKernel(f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
+}
+
+DRIVER_LAUNCH_API(cuLaunchKernelEx, _ptsz, NameOf(f), (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
+                  (config, f, kernelParams, extra)) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return gpusim::LaunchKernel(f, ShapeOf(*config), config->hStream);
+}
+
+DRIVER_LAUNCH_API(cuLaunchCooperativeKernel, _ptsz, NameOf(f),
+                  (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
+                   unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams),
+                  (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams)) {
+  return gpusim::LaunchKernel(f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
+}
+
+namespace gpusim {
+
+int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch) {
+  CUfunction function = RendezvousFunction(InternName(launch.kernel_name));
+  CUlaunchConfig config{};
+  config.gridDimX = launch.grid;
+  config.gridDimY = config.gridDimZ = 1;
+  config.blockDimX = launch.block;
+  config.blockDimY = config.blockDimZ = 1;
+  config.hStream = static_cast<CUstream>(stream);
+  const cuLaunchKernelEx_params params{&config, function, nullptr, nullptr};
+  return Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, "cuLaunchKernelEx", &params,
+                          function->name, [&] {
+                            Work work;
+                            GPUSIM_CHECK(MakeKernelWork(function, ShapeOf(config), &work));
+                            CUctx_st* context = nullptr;
+                            GPUSIM_CHECK(RequireContext(&context));
+                            work.kind = WorkKind::kRendezvous;
+                            work.rendezvous = std::make_shared<const RendezvousLaunch>(std::move(launch));
+                            return Issue(config.hStream, std::move(work), CU_GRAPH_NODE_TYPE_KERNEL, nullptr);
+                          });
+}
+
+}  // namespace gpusim

@@ -1,0 +1,162 @@
+// Streams, capture, host functions.
+#include "tests/sim/core/graph.h"
+#include "tests/sim/cuda/api.h"
+
+using gpusim::FindStreamLocked;
+using gpusim::Locked;
+using gpusim::OpPtr;
+using gpusim::Schedule;
+using gpusim::Work;
+using gpusim::WorkKind;
+
+DRIVER_API(cuStreamCreate, (CUstream * phStream, unsigned int Flags), (phStream, Flags)) {
+  if (phStream == nullptr || (Flags & ~1U) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUctx_st* context = nullptr;
+  GPUSIM_CHECK(gpusim::RequireContext(&context));
+  return gpusim::NewStream(context, Flags, 0, phStream);
+}
+
+DRIVER_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned int flags, int priority), (phStream, flags, priority)) {
+  if (phStream == nullptr || (flags & ~1U) != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUctx_st* context = nullptr;
+  GPUSIM_CHECK(gpusim::RequireContext(&context));
+  return gpusim::NewStream(context, flags, priority, phStream);
+}
+
+DRIVER_API(cuStreamDestroy_v2, (CUstream hStream), (hStream)) { return gpusim::DropStream(hStream); }
+
+DRIVER_STREAM_API(cuStreamSynchronize, _ptsz, (CUstream hStream), (hStream)) {
+  Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  GPUSIM_CHECK(gpusim::RefuseInCaptureLocked(stream));
+  gpusim::WaitReported(locked.lock(), gpusim::PendingOfStreamLocked(stream), stream->context,
+                       CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, stream->id, 0);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuStreamQuery, _ptsz, (CUstream hStream), (hStream)) {
+  Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  GPUSIM_CHECK(gpusim::RefuseInCaptureLocked(stream));
+  for (const OpPtr& op : gpusim::PendingOfStreamLocked(stream)) {
+    if (!Schedule::Get().Finished(locked.lock(), op)) return CUDA_ERROR_NOT_READY;
+  }
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags)) {
+  return gpusim::StreamWaitEvent(hStream, hEvent, Flags);
+}
+
+DRIVER_STREAM_API(cuStreamGetFlags, _ptsz, (CUstream hStream, unsigned int* flags), (hStream, flags)) {
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  *flags = stream->flags;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuStreamGetPriority, _ptsz, (CUstream hStream, int* priority), (hStream, priority)) {
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  *priority = stream->priority;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuStreamGetId, _ptsz, (CUstream hStream, unsigned long long* streamId), (hStream, streamId)) {
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  *streamId = stream->id;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuStreamGetCtx, _ptsz, (CUstream hStream, CUcontext* pctx), (hStream, pctx)) {
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  *pctx = stream->context;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuStreamGetDevice, _ptsz, (CUstream hStream, CUdevice* device), (hStream, device)) {
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  *device = stream->context->device;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData)) {
+  if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Work work;
+  work.kind = WorkKind::kHost;
+  work.host = [fn, userData] { fn(userData); };
+  return gpusim::Issue(hStream, std::move(work), CU_GRAPH_NODE_TYPE_HOST, nullptr);
+}
+
+DRIVER_STREAM_API(cuStreamAddCallback, _ptsz, (CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags),
+                  (hStream, callback, userData, flags)) {
+  if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  Work work;
+  work.kind = WorkKind::kHost;
+  work.host = [hStream, callback, userData] { callback(hStream, CUDA_SUCCESS, userData); };
+  return gpusim::Issue(hStream, std::move(work), CU_GRAPH_NODE_TYPE_HOST, nullptr);
+}
+
+DRIVER_STREAM_API(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode)) {
+  return gpusim::BeginCapture(hStream, nullptr, nullptr, 0, mode);
+}
+
+DRIVER_STREAM_API(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph* phGraph), (hStream, phGraph)) {
+  return gpusim::EndCapture(hStream, phGraph);
+}
+
+DRIVER_STREAM_API(cuStreamIsCapturing, _ptsz, (CUstream hStream, CUstreamCaptureStatus* captureStatus), (hStream, captureStatus)) {
+  if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  *captureStatus = stream->capture != nullptr ? stream->capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_STREAM_API(cuStreamGetCaptureInfo_v3, _ptsz,
+                  (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                   const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out),
+                  (hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)) {
+  if (captureStatus_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
+  if (edgeData_out != nullptr) *edgeData_out = nullptr;
+  if (stream->capture == nullptr) {
+    *captureStatus_out = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+  }
+  *captureStatus_out = stream->capture->status;
+  if (id_out != nullptr) *id_out = stream->capture->id;
+  if (graph_out != nullptr) *graph_out = stream->capture->graph;
+  if (dependencies_out != nullptr) *dependencies_out = stream->capture_dependencies.data();
+  if (numDependencies_out != nullptr) *numDependencies_out = stream->capture_dependencies.size();
+  return CUDA_SUCCESS;
+}
+
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
+                                              CUgraph* graph_out, const CUgraphNode** dependencies_out, size_t* numDependencies_out);
+DRIVER_STREAM_API(cuStreamGetCaptureInfo_v2, _ptsz,
+                  (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
+                   const CUgraphNode** dependencies_out, size_t* numDependencies_out),
+                  (hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)) {
+  return cuStreamGetCaptureInfo_v3_body(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr,
+                                        numDependencies_out);
+}
+
+DRIVER_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
+  if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *mode = gpusim::ExchangeCaptureMode(*mode);
+  return CUDA_SUCCESS;
+}
