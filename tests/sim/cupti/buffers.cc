@@ -1,0 +1,336 @@
+#include "tests/sim/cupti/buffers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace gpusim::cupti {
+namespace {
+
+// Records wait this long for company, so that there is something to shuffle.
+constexpr std::chrono::milliseconds kWorkerDelay(2);
+// What is kept for want of a buffer when no application thread makes a traced call; beyond it records are dropped and counted.
+constexpr size_t kMaxWaiting = 1U << 20;
+
+thread_local bool inside_completion = false;
+
+}  // namespace
+
+Buffers::Buffers(BufferOptions options) : options_(options) {}
+
+Buffers::~Buffers() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (worker_.joinable()) {
+    worker_.join();
+  }
+}
+
+void Buffers::Register(BufferCallbacks callbacks) {
+  const std::scoped_lock lock(mutex_);
+  callbacks_ = std::move(callbacks);
+}
+
+bool Buffers::Registered() {
+  const std::scoped_lock lock(mutex_);
+  return callbacks_.request != nullptr;
+}
+
+void Buffers::SetPerThread(bool per_thread) {
+  const std::scoped_lock lock(mutex_);
+  per_thread_ = per_thread;
+}
+
+uint64_t Buffers::OwnerOfThisThread() const {
+  static std::atomic<uint64_t> next{1};
+  thread_local const uint64_t mine = next.fetch_add(1);
+  return per_thread_ ? mine : 0;
+}
+
+bool Buffers::Fits(const Buffer& buffer, size_t size) const {
+  return !buffer.sealed && buffer.written + buffer.reserved + size <= buffer.size &&
+         (buffer.max_records == 0 || buffer.records + buffer.incomplete < buffer.max_records);
+}
+
+// The owner's open buffer; one that has no room for `size` is sealed on the way.
+Buffers::BufferPtr Buffers::FindOpen(uint64_t owner, size_t size) {
+  for (const BufferPtr& buffer : buffers_) {
+    if (buffer->sealed || buffer->owner != owner) {
+      continue;
+    }
+    if (Fits(*buffer, size)) {
+      return buffer;
+    }
+    buffer->sealed = true;
+    wake_.notify_all();
+  }
+  return nullptr;
+}
+
+Buffers::BufferPtr Buffers::FindAnyOpen(size_t size) {
+  for (const BufferPtr& buffer : buffers_) {
+    if (Fits(*buffer, size)) {
+      return buffer;
+    }
+    if (!buffer->sealed) {
+      buffer->sealed = true;
+      wake_.notify_all();
+    }
+  }
+  return nullptr;
+}
+
+// Calls the tool without the lock.
+Buffers::BufferPtr Buffers::RequestBuffer(std::unique_lock<std::mutex>& lock) {
+  const BufferCallbacks callbacks = callbacks_;
+  if (!callbacks.request) {
+    return nullptr;
+  }
+  const uint64_t owner = OwnerOfThisThread();
+  auto buffer = std::make_shared<Buffer>();
+  lock.unlock();
+  callbacks.request(&buffer->data, &buffer->size, &buffer->max_records);
+  lock.lock();
+  if (buffer->data == nullptr || buffer->size == 0) {
+    if (options_.crash_on_null) {
+      std::fprintf(stderr, "gpusim: libcupti: the tool returned a NULL buffer\n");
+      std::abort();
+    }
+    return nullptr;
+  }
+  buffer->owner = owner;
+  buffers_.push_back(buffer);
+  starved_ = false;
+  StartWorker();
+  return buffer;
+}
+
+void Buffers::EnsureBuffer() {
+  std::unique_lock lock(mutex_);
+  const size_t size = finished_.empty() ? 1 : finished_.front().record.size();
+  if (FindOpen(OwnerOfThisThread(), size) == nullptr) {
+    RequestBuffer(lock);
+  }
+  if (!finished_.empty()) {
+    wake_.notify_all();
+  }
+}
+
+bool Buffers::Reserve(uint32_t correlation, Record incomplete) {
+  std::unique_lock lock(mutex_);
+  BufferPtr buffer = FindOpen(OwnerOfThisThread(), incomplete.size());
+  if (buffer == nullptr) {
+    buffer = RequestBuffer(lock);
+  }
+  if (buffer == nullptr || !Fits(*buffer, incomplete.size())) {
+    ++dropped_;
+    slots_.insert_or_assign(correlation, Slot{});
+    return false;
+  }
+  buffer->reserved += incomplete.size();
+  ++buffer->incomplete;
+  slots_.insert_or_assign(correlation, Slot{std::move(buffer), std::move(incomplete)});
+  return true;
+}
+
+void Buffers::Unreserve(uint32_t correlation) {
+  const std::scoped_lock lock(mutex_);
+  const auto slot = slots_.find(correlation);
+  if (slot == slots_.end()) {
+    return;
+  }
+  if (slot->second.buffer != nullptr) {
+    slot->second.buffer->reserved -= slot->second.incomplete.size();
+    --slot->second.buffer->incomplete;
+  } else if (dropped_ > 0) {
+    --dropped_;  // there was nothing to drop
+  }
+  slots_.erase(slot);
+  wake_.notify_all();
+}
+
+void Buffers::UnreserveAll() {
+  const std::scoped_lock lock(mutex_);
+  for (auto& [correlation, slot] : slots_) {
+    if (slot.buffer != nullptr) {
+      slot.buffer->reserved -= slot.incomplete.size();
+      --slot.buffer->incomplete;
+    }
+  }
+  slots_.clear();
+  wake_.notify_all();
+}
+
+void Buffers::Add(uint32_t correlation, Record record) {
+  if (record.empty()) {
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  if (!callbacks_.request || finished_.size() >= kMaxWaiting) {
+    ++dropped_;
+    return;
+  }
+  finished_.push_back(Finished{correlation, std::move(record)});
+  starved_ = starved_ && slots_.find(correlation) == slots_.end();
+  StartWorker();
+  wake_.notify_all();
+}
+
+void Buffers::CountDropped(size_t records) {
+  const std::scoped_lock lock(mutex_);
+  dropped_ += records;
+}
+
+size_t Buffers::TakeDropped() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(dropped_, 0);
+}
+
+void Buffers::WriteInto(Buffer& buffer, const Record& record) {
+  std::memcpy(buffer.data + buffer.written, record.data(), record.size());
+  buffer.written += record.size();
+  ++buffer.records;
+  if (buffer.max_records != 0 && buffer.records + buffer.incomplete >= buffer.max_records) {
+    buffer.sealed = true;
+  }
+}
+
+// False: there is no room, and the record has to wait.
+bool Buffers::WriteOne(Finished& finished, std::unique_lock<std::mutex>& lock, bool may_request) {
+  if (finished.correlation != 0) {
+    const auto found = slots_.find(finished.correlation);
+    if (found != slots_.end()) {
+      const Slot slot = std::move(found->second);
+      slots_.erase(found);
+      if (slot.buffer != nullptr) {
+        slot.buffer->reserved -= slot.incomplete.size();
+        --slot.buffer->incomplete;
+        WriteInto(*slot.buffer, finished.record);
+      }
+      return true;
+    }
+  }
+  BufferPtr buffer = FindAnyOpen(finished.record.size());
+  if (buffer == nullptr && may_request) {
+    buffer = RequestBuffer(lock);
+    if (buffer == nullptr || !Fits(*buffer, finished.record.size())) {
+      ++dropped_;
+      return true;
+    }
+  }
+  if (buffer == nullptr) {
+    return false;
+  }
+  WriteInto(*buffer, finished.record);
+  return true;
+}
+
+// Writes what has finished, shuffled within windows by a fixed sequence: unordered, and the same in every run.
+void Buffers::WriteFinished(std::unique_lock<std::mutex>& lock, bool may_request) {
+  while (!finished_.empty()) {
+    const auto window = static_cast<ptrdiff_t>(std::min<size_t>(finished_.size(), options_.shuffle_window));
+    std::vector<Finished> batch(std::make_move_iterator(finished_.begin()),
+                                std::make_move_iterator(finished_.begin() + window));
+    finished_.erase(finished_.begin(), finished_.begin() + window);
+    for (size_t i = batch.size(); i > 1; --i) {
+      shuffle_state_ = shuffle_state_ * 6364136223846793005ULL + 1442695040888963407ULL;
+      std::swap(batch[i - 1], batch[(shuffle_state_ >> 33) % i]);
+    }
+    std::vector<Finished> waiting;
+    for (Finished& finished : batch) {
+      if (!WriteOne(finished, lock, may_request)) {
+        waiting.push_back(std::move(finished));
+      }
+    }
+    if (!waiting.empty()) {
+      starved_ = true;
+      finished_.insert(finished_.begin(), std::make_move_iterator(waiting.begin()),
+                       std::make_move_iterator(waiting.end()));
+      return;
+    }
+  }
+}
+
+void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock, const std::function<bool(const Buffer&)>& ready) {
+  std::vector<BufferPtr> done;
+  for (auto it = buffers_.begin(); it != buffers_.end();) {
+    if (ready(**it)) {
+      done.push_back(*it);
+      it = buffers_.erase(it);
+    } else {
+      ++it;
+    }
+  }
+  if (done.empty()) {
+    return;
+  }
+  const BufferCallbacks callbacks = callbacks_;
+  ++completing_;
+  lock.unlock();
+  inside_completion = true;
+  for (const BufferPtr& buffer : done) {
+    callbacks.complete(buffer->data, buffer->size, buffer->written);
+  }
+  inside_completion = false;
+  lock.lock();
+  --completing_;
+  completed_.notify_all();
+}
+
+void Buffers::Flush(bool forced) {
+  std::unique_lock lock(mutex_);
+  WriteFinished(lock, /*may_request=*/true);
+  if (forced) {
+    for (auto& [correlation, slot] : slots_) {
+      if (slot.buffer != nullptr) {
+        slot.buffer->reserved -= slot.incomplete.size();
+        --slot.buffer->incomplete;
+        WriteInto(*slot.buffer, slot.incomplete);
+        slot = Slot{};
+      }
+    }
+  }
+  CompleteReady(lock, [forced](const Buffer& buffer) {
+    return forced || (buffer.incomplete == 0 && buffer.records > 0);
+  });
+  if (!inside_completion) {
+    completed_.wait(lock, [this] { return completing_ == 0; });
+  }
+}
+
+bool Buffers::HasWork() const {
+  if (!finished_.empty() && !starved_) {
+    return true;
+  }
+  return std::any_of(buffers_.begin(), buffers_.end(), [](const BufferPtr& buffer) { return IsFull(*buffer); });
+}
+
+bool Buffers::IsFull(const Buffer& buffer) { return buffer.sealed && buffer.incomplete == 0; }
+
+void Buffers::StartWorker() {
+  if (!worker_started_) {
+    worker_started_ = true;
+    worker_ = std::thread([this] { Work(); });
+  }
+}
+
+void Buffers::Work() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    wake_.wait(lock, [this] { return stopping_ || HasWork(); });
+    wake_.wait_for(lock, kWorkerDelay, [this] { return stopping_; });
+    if (stopping_) {
+      return;
+    }
+    WriteFinished(lock, /*may_request=*/false);
+    CompleteReady(lock, IsFull);
+  }
+}
+
+}  // namespace gpusim::cupti

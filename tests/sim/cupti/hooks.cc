@@ -1,0 +1,230 @@
+// What the simulated driver calls: API calls, resources and finished work become callbacks and records here.
+
+#include <cuda.h>
+#include <cupti.h>
+#include <generated_cuda_meta.h>
+#include <unistd.h>
+
+#include "tests/sim/core/cupti_seam.h"
+#include "tests/sim/cupti/names.h"
+#include "tests/sim/cupti/session.h"
+
+namespace gpusim::cupti {
+namespace {
+
+// The launch that this thread is inside of and that holds a slot in a buffer; 0: none.
+thread_local uint32_t reserved_launch = 0;
+// The traced call that this thread is inside of, for records about what it creates.
+thread_local uint32_t current_correlation = 0;
+
+DriverCall KindOf(const ApiCall& call) {
+  return call.domain == CUPTI_CB_DOMAIN_DRIVER_API ? KindOfDriverCall(call.cbid) : DriverCall::kOther;
+}
+
+bool WantsApi(int domain, uint32_t cbid) {
+  const Session& session = TheSession();
+  if (session.CallbackEnabled(domain, cbid)) {
+    return true;
+  }
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API &&
+      session.CallbackEnabled(CUPTI_CB_DOMAIN_SYNCHRONIZE, CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED)) {
+    return true;
+  }
+  return session.AnyKindEnabled() || session.ApiRecordWanted(domain, cbid);
+}
+
+CUpti_CallbackData DataOf(ApiCall* call, CUpti_ApiCallbackSite site) {
+  CUpti_CallbackData data{};
+  data.callbackSite = site;
+  data.functionName = call->function_name;
+  data.functionParams = call->params;
+  data.functionReturnValue = site == CUPTI_API_EXIT ? call->result : nullptr;
+  data.symbolName = call->symbol_name;
+  data.context = static_cast<CUcontext>(call->context);
+  data.contextUid = call->context_uid;
+  data.correlationData = &call->correlation_data;
+  data.correlationId = call->correlation;
+  return data;
+}
+
+// The record of a kernel whose end is not known: what a forced flush returns.
+Record IncompleteKernel(const ApiCall& call) {
+  const Session& session = const_cast<const Session&>(TheSession());
+  Activity activity;
+  activity.kind = ActivityKind::kKernel;
+  activity.context_uid = call.context_uid;
+  activity.correlation = call.correlation;
+  activity.name = call.symbol_name;
+  DeviceOfContext(call.context, &activity.device);
+  return ActivityRecord(activity, session.KernelKind(), static_cast<uint32_t>(getpid()), TheKnobs().api_version);
+}
+
+void ApiEnter(ApiCall* call) {
+  Session& session = TheSession();
+  current_correlation = call->correlation;
+  if (session.CallbackEnabled(call->domain, call->cbid)) {
+    const CUpti_CallbackData data = DataOf(call, CUPTI_API_ENTER);
+    session.Call(static_cast<CUpti_CallbackDomain>(call->domain), call->cbid, &data);
+  }
+  if (KindOf(*call) == DriverCall::kKernelLaunch && session.KernelKind() != 0 && !session.knobs().no_kernel_records &&
+      session.buffers().Registered()) {
+    session.buffers().Reserve(call->correlation, IncompleteKernel(*call));
+    reserved_launch = call->correlation;
+  }
+}
+
+void SynchronizeCallback(const ApiCall& call, DriverCall kind) {
+  Session& session = TheSession();
+  const uint32_t cbid = kind == DriverCall::kStreamSynchronize ? CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED
+                                                               : CUPTI_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED;
+  if (!session.CallbackEnabled(CUPTI_CB_DOMAIN_SYNCHRONIZE, cbid)) {
+    return;
+  }
+  CUpti_SynchronizeData data{};
+  data.context = static_cast<CUcontext>(call.context);
+  if (kind == DriverCall::kStreamSynchronize && call.params != nullptr) {
+    data.stream = static_cast<const cuStreamSynchronize_params*>(call.params)->hStream;
+  }
+  session.Call(CUPTI_CB_DOMAIN_SYNCHRONIZE, cbid, &data);
+}
+
+void ApiRecords(const ApiCall& call, uint32_t result) {
+  Session& session = TheSession();
+  if (!session.ApiRecordWanted(call.domain, call.cbid)) {
+    return;
+  }
+  if (session.KindEnabled(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION)) {
+    for (const auto& [kind, ids] : session.ExternalIds()) {
+      if (!ids.empty()) {
+        session.buffers().Add(0, ExternalCorrelationRecord(kind, ids.back(), call.correlation));
+      }
+    }
+  }
+  session.buffers().Add(0, ApiRecord(call, static_cast<uint32_t>(getpid()), session.ThreadId(), result,
+                                     session.knobs().api_version));
+}
+
+void ApiExit(ApiCall* call) {
+  Session& session = TheSession();
+  const DriverCall kind = KindOf(*call);
+  const uint32_t result = call->result == nullptr ? 0 : *static_cast<const uint32_t*>(call->result);
+  if (kind == DriverCall::kStreamSynchronize || kind == DriverCall::kContextSynchronize) {
+    SynchronizeCallback(*call, kind);
+  }
+  if (session.CallbackEnabled(call->domain, call->cbid)) {
+    const CUpti_CallbackData data = DataOf(call, CUPTI_API_EXIT);
+    session.Call(static_cast<CUpti_CallbackDomain>(call->domain), call->cbid, &data);
+  }
+  if (reserved_launch == call->correlation && kind == DriverCall::kKernelLaunch) {
+    if (result != CUDA_SUCCESS) {
+      session.buffers().Unreserve(call->correlation);
+    }
+    reserved_launch = 0;
+  }
+  if (!session.buffers().Registered()) {
+    return;
+  }
+  ApiRecords(*call, result);
+  if (session.AnyKindEnabled() &&
+      (kind != DriverCall::kOther || session.ApiRecordWanted(call->domain, call->cbid))) {
+    session.buffers().EnsureBuffer();
+  }
+}
+
+uint32_t CallbackOf(ResourceEvent event) {
+  switch (event) {
+    case ResourceEvent::kContextCreated:
+      return CUPTI_CBID_RESOURCE_CONTEXT_CREATED;
+    case ResourceEvent::kContextDestroyStarting:
+      return CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING;
+    case ResourceEvent::kStreamCreated:
+      return CUPTI_CBID_RESOURCE_STREAM_CREATED;
+    case ResourceEvent::kStreamDestroyStarting:
+      return CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING;
+    case ResourceEvent::kModuleLoaded:
+      return CUPTI_CBID_RESOURCE_MODULE_LOADED;
+    case ResourceEvent::kGraphNodeCreated:
+      return CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED;
+    case ResourceEvent::kGraphNodeCloned:
+      return CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
+    case ResourceEvent::kGraphExecCreated:
+      return CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED;
+  }
+  return CUPTI_CBID_RESOURCE_INVALID;
+}
+
+bool IsGraphEvent(ResourceEvent event) {
+  return event == ResourceEvent::kGraphNodeCreated || event == ResourceEvent::kGraphNodeCloned ||
+         event == ResourceEvent::kGraphExecCreated;
+}
+
+void CallResource(const Resource& resource) {
+  Session& session = TheSession();
+  const uint32_t cbid = CallbackOf(resource.event);
+  if (!session.CallbackEnabled(CUPTI_CB_DOMAIN_RESOURCE, cbid)) {
+    return;
+  }
+  CUpti_ResourceData data{};
+  data.context = static_cast<CUcontext>(resource.context);
+  data.resourceHandle.stream = static_cast<CUstream>(resource.stream);
+  CUpti_GraphData graph{};
+  CUpti_ModuleResourceData module{};
+  if (IsGraphEvent(resource.event)) {
+    graph.graph = static_cast<CUgraph>(resource.graph);
+    graph.originalGraph = static_cast<CUgraph>(resource.original_graph);
+    graph.node = static_cast<CUgraphNode>(resource.node);
+    graph.originalNode = static_cast<CUgraphNode>(resource.original_node);
+    data.resourceDescriptor = &graph;
+  } else if (resource.event == ResourceEvent::kModuleLoaded) {
+    static std::atomic<uint32_t> modules{0};
+    module.moduleId = ++modules;
+    data.resourceDescriptor = &module;
+  }
+  session.Call(CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
+}
+
+void OnResource(const Resource& resource) {
+  Session& session = TheSession();
+  switch (resource.event) {
+    case ResourceEvent::kContextCreated:
+      session.ContextCreated(resource.context);
+      break;
+    case ResourceEvent::kStreamCreated:
+      session.StreamCreated(resource.context, resource.stream, current_correlation);
+      break;
+    case ResourceEvent::kGraphNodeCreated:
+      if (reserved_launch != 0) {  // captured, not launched
+        session.buffers().Unreserve(reserved_launch);
+        reserved_launch = 0;
+      }
+      break;
+    default:
+      break;
+  }
+  CallResource(resource);
+  if (resource.event == ResourceEvent::kContextDestroyStarting) {
+    session.ContextDestroyed(resource.context);
+  } else if (resource.event == ResourceEvent::kStreamDestroyStarting) {
+    session.StreamDestroyed(resource.stream);
+  }
+}
+
+void OnActivity(const Activity& activity) {
+  Session& session = TheSession();
+  if (session.AnyKindEnabled()) {
+    session.Finished(activity);
+  } else {
+    session.buffers().Unreserve(activity.correlation);
+  }
+}
+
+constexpr CuptiHooks kHooks = {WantsApi, ApiEnter, ApiExit, OnResource, OnActivity};
+
+// Before any function of this library can be called, and before cuInit opens an injection library that is linked to it.
+__attribute__((constructor)) void RegisterWithDriver() {
+  TheSession();
+  cupti_hooks.store(&kHooks, std::memory_order_release);
+}
+
+}  // namespace
+}  // namespace gpusim::cupti

@@ -1,0 +1,384 @@
+#include "tests/sim/cupti/layout.h"
+
+#include <cupti.h>
+#include <cupti_activity_deprecated.h>
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+namespace gpusim::cupti {
+namespace {
+
+// Where a field was added, by cuptiGetVersion's number (CUPTI's release notes).
+constexpr uint32_t kCuda12_0 = 19;   // Kernel9
+constexpr uint32_t kCuda12_4 = 22;   // Overhead3, Context2, GraphTrace2
+constexpr uint32_t kCuda12_6 = 24;   // Memory4, Context3, Device5
+constexpr uint32_t kCuda12_8 = 26;   // Memcpy6, Synchronization2
+constexpr uint32_t kCuda13_0 = 130000;  // Kernel10
+
+constexpr uint32_t kInvalidChannel = 0;
+
+// The newest structure is filled, then cut at the size that the claimed release had: layouts are prefix-compatible, which
+// layout_test.cc checks field by field.
+template <typename T>
+Record Cut(const T& record, uint32_t api_version) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const size_t size = RecordSize(static_cast<uint32_t>(record.kind), api_version);
+  Record bytes(size);
+  std::memcpy(bytes.data(), &record, std::min(size, sizeof(record)));
+  return bytes;
+}
+
+template <typename T>
+T Zeroed() {
+  T record;
+  std::memset(&record, 0, sizeof(record));
+  return record;
+}
+
+size_t KernelSize(uint32_t version) {
+  if (version >= kCuda13_0) {
+    return sizeof(CUpti_ActivityKernel10);
+  }
+  return version >= kCuda12_0 ? sizeof(CUpti_ActivityKernel9) : sizeof(CUpti_ActivityKernel8);
+}
+
+size_t ContextSize(uint32_t version) {
+  if (version >= kCuda12_6) {
+    return sizeof(CUpti_ActivityContext3);
+  }
+  return version >= kCuda12_4 ? sizeof(CUpti_ActivityContext2) : sizeof(CUpti_ActivityContext);
+}
+
+Record KernelRecord(const Activity& activity, uint32_t kind, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityKernel10>();
+  record.kind = static_cast<CUpti_ActivityKind>(kind);
+  record.registersPerThread = static_cast<uint16_t>(activity.registers_per_thread);
+  record.start = activity.start_ns;
+  record.end = activity.end_ns;
+  record.completed = activity.end_ns;
+  record.deviceId = activity.device;
+  record.contextId = activity.context_uid;
+  record.streamId = activity.stream_id;
+  record.gridX = static_cast<int32_t>(activity.grid[0]);
+  record.gridY = static_cast<int32_t>(activity.grid[1]);
+  record.gridZ = static_cast<int32_t>(activity.grid[2]);
+  record.blockX = static_cast<int32_t>(activity.block[0]);
+  record.blockY = static_cast<int32_t>(activity.block[1]);
+  record.blockZ = static_cast<int32_t>(activity.block[2]);
+  record.staticSharedMemory = static_cast<int32_t>(activity.static_shared_bytes);
+  record.dynamicSharedMemory = static_cast<int32_t>(activity.dynamic_shared_bytes);
+  record.sharedMemoryExecuted = activity.static_shared_bytes + activity.dynamic_shared_bytes;
+  record.correlationId = activity.correlation;
+  record.gridId = activity.correlation;
+  record.name = activity.name;
+  record.queued = CUPTI_TIMESTAMP_UNKNOWN;
+  record.submitted = CUPTI_TIMESTAMP_UNKNOWN;
+  record.launchType = CUPTI_ACTIVITY_LAUNCH_TYPE_REGULAR;
+  record.graphNodeId = activity.graph_node;
+  record.graphId = activity.graph;
+  record.channelID = kInvalidChannel;
+  record.channelType = CUPTI_CHANNEL_TYPE_COMPUTE;
+  return Cut(record, api_version);
+}
+
+Record CopyRecord(const Activity& activity, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityMemcpy6>();
+  record.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+  record.copyKind = static_cast<uint8_t>(activity.copy_kind);
+  record.srcKind = static_cast<uint8_t>(activity.src_memory);
+  record.dstKind = static_cast<uint8_t>(activity.dst_memory);
+  record.flags = activity.asynchronous ? CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC : 0;
+  record.bytes = activity.bytes;
+  record.start = activity.start_ns;
+  record.end = activity.end_ns;
+  record.deviceId = activity.device;
+  record.contextId = activity.context_uid;
+  record.streamId = activity.stream_id;
+  record.correlationId = activity.correlation;
+  record.graphNodeId = activity.graph_node;
+  record.graphId = activity.graph;
+  record.channelType = CUPTI_CHANNEL_TYPE_ASYNC_MEMCPY;
+  record.copyCount = 1;
+  return Cut(record, api_version);
+}
+
+Record PeerCopyRecord(const Activity& activity, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityMemcpyPtoP4>();
+  record.kind = CUPTI_ACTIVITY_KIND_MEMCPY2;
+  record.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
+  record.srcKind = static_cast<uint8_t>(activity.src_memory);
+  record.dstKind = static_cast<uint8_t>(activity.dst_memory);
+  record.flags = activity.asynchronous ? CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC : 0;
+  record.bytes = activity.bytes;
+  record.start = activity.start_ns;
+  record.end = activity.end_ns;
+  record.deviceId = activity.device;
+  record.contextId = activity.context_uid;
+  record.streamId = activity.stream_id;
+  record.srcDeviceId = activity.src_device;
+  record.srcContextId = activity.context_uid;
+  record.dstDeviceId = activity.dst_device;
+  record.dstContextId = activity.context_uid;
+  record.correlationId = activity.correlation;
+  record.graphNodeId = activity.graph_node;
+  record.graphId = activity.graph;
+  record.channelType = CUPTI_CHANNEL_TYPE_ASYNC_MEMCPY;
+  return Cut(record, api_version);
+}
+
+Record SetRecord(const Activity& activity, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityMemset4>();
+  record.kind = CUPTI_ACTIVITY_KIND_MEMSET;
+  record.value = activity.memset_value;
+  record.bytes = activity.bytes;
+  record.start = activity.start_ns;
+  record.end = activity.end_ns;
+  record.deviceId = activity.device;
+  record.contextId = activity.context_uid;
+  record.streamId = activity.stream_id;
+  record.correlationId = activity.correlation;
+  record.flags = activity.asynchronous ? CUPTI_ACTIVITY_FLAG_MEMSET_ASYNC : 0;
+  record.memoryKind = static_cast<uint16_t>(activity.dst_memory);
+  record.graphNodeId = activity.graph_node;
+  record.graphId = activity.graph;
+  record.channelType = CUPTI_CHANNEL_TYPE_COMPUTE;
+  return Cut(record, api_version);
+}
+
+Record SyncRecord(const Activity& activity, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivitySynchronization2>();
+  record.kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
+  record.type = static_cast<CUpti_ActivitySynchronizationType>(activity.sync_type);
+  record.start = activity.start_ns;
+  record.end = activity.end_ns;
+  record.correlationId = activity.correlation;
+  record.contextId = activity.context_uid;
+  const bool has_stream = activity.sync_type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE ||
+                          activity.sync_type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT;
+  const bool has_event = activity.sync_type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE ||
+                         activity.sync_type == CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT;
+  record.streamId = has_stream ? activity.stream_id : CUPTI_SYNCHRONIZATION_INVALID_VALUE;
+  record.cudaEventId = has_event ? activity.event_id : CUPTI_SYNCHRONIZATION_INVALID_VALUE;
+  return Cut(record, api_version);
+}
+
+Record MemoryRecord(const Activity& activity, uint32_t pid, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityMemory4>();
+  record.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
+  record.memoryOperationType = static_cast<CUpti_ActivityMemoryOperationType>(activity.memory_operation);
+  record.memoryKind = static_cast<CUpti_ActivityMemoryKind>(activity.dst_memory);
+  record.correlationId = activity.correlation;
+  record.address = activity.address;
+  record.bytes = activity.bytes;
+  record.timestamp = activity.start_ns;
+  record.processId = pid;
+  record.deviceId = activity.device;
+  record.contextId = activity.context_uid;
+  record.streamId = activity.asynchronous ? activity.stream_id : static_cast<uint32_t>(CUPTI_INVALID_STREAM_ID);
+  record.name = activity.name;
+  record.isAsync = activity.asynchronous ? 1 : 0;
+  return Cut(record, api_version);
+}
+
+}  // namespace
+
+size_t RecordSize(uint32_t kind, uint32_t api_version) {
+  switch (kind) {
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivityMemcpy6) : sizeof(CUpti_ActivityMemcpy5);
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return sizeof(CUpti_ActivityMemcpyPtoP4);
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return sizeof(CUpti_ActivityMemset4);
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      return KernelSize(api_version);
+    case CUPTI_ACTIVITY_KIND_DRIVER:
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
+    case CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API:
+      return sizeof(CUpti_ActivityAPI);
+    case CUPTI_ACTIVITY_KIND_DEVICE:
+      return api_version >= kCuda12_6 ? sizeof(CUpti_ActivityDevice5) : sizeof(CUpti_ActivityDevice4);
+    case CUPTI_ACTIVITY_KIND_CONTEXT:
+      return ContextSize(api_version);
+    case CUPTI_ACTIVITY_KIND_STREAM:
+      return sizeof(CUpti_ActivityStream);
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivitySynchronization2) : sizeof(CUpti_ActivitySynchronization);
+    case CUPTI_ACTIVITY_KIND_MEMORY:
+      return sizeof(CUpti_ActivityMemory);
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      return api_version >= kCuda12_6 ? sizeof(CUpti_ActivityMemory4) : sizeof(CUpti_ActivityMemory3);
+    case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
+      return api_version >= kCuda13_0 ? sizeof(CUpti_ActivityMemoryPool3) : sizeof(CUpti_ActivityMemoryPool2);
+    case CUPTI_ACTIVITY_KIND_OVERHEAD:
+      return api_version >= kCuda12_4 ? sizeof(CUpti_ActivityOverhead3) : sizeof(CUpti_ActivityOverhead);
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      return api_version >= kCuda12_4 ? sizeof(CUpti_ActivityGraphTrace2) : sizeof(CUpti_ActivityGraphTrace);
+    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
+      return sizeof(CUpti_ActivityExternalCorrelation);
+    case CUPTI_ACTIVITY_KIND_NAME:
+      return sizeof(CUpti_ActivityName);
+    case CUPTI_ACTIVITY_KIND_MARKER:
+      return sizeof(CUpti_ActivityMarker2);
+    case CUPTI_ACTIVITY_KIND_MARKER_DATA:
+      // The header's CUpti_ActivityMarkerData2 (56 bytes) is that of 13.1; 13.0 writes the older one.
+      return sizeof(CUpti_ActivityMarkerData);
+    case CUPTI_ACTIVITY_KIND_CUDA_EVENT:
+      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivityCudaEvent2) : sizeof(CUpti_ActivityCudaEvent);
+    case CUPTI_ACTIVITY_KIND_FUNCTION:
+      return sizeof(CUpti_ActivityFunction);
+    case CUPTI_ACTIVITY_KIND_MODULE:
+      return sizeof(CUpti_ActivityModule);
+    case CUPTI_ACTIVITY_KIND_CDP_KERNEL:
+      return sizeof(CUpti_ActivityCdpKernel);
+    case CUPTI_ACTIVITY_KIND_PREEMPTION:
+      return sizeof(CUpti_ActivityPreemption);
+    case CUPTI_ACTIVITY_KIND_ENVIRONMENT:
+      return sizeof(CUpti_ActivityEnvironment);
+    case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
+      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivityUnifiedMemoryCounter3)
+                                      : sizeof(CUpti_ActivityUnifiedMemoryCounter2);
+    case CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE:
+      return sizeof(CUpti_ActivityDeviceAttribute);
+    case CUPTI_ACTIVITY_KIND_OPENACC_DATA:
+      return sizeof(CUpti_ActivityOpenAccData);
+    case CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH:
+      return sizeof(CUpti_ActivityOpenAccLaunch);
+    case CUPTI_ACTIVITY_KIND_OPENACC_OTHER:
+      return sizeof(CUpti_ActivityOpenAccOther);
+    case CUPTI_ACTIVITY_KIND_NVLINK:
+      return sizeof(CUpti_ActivityNvLink4);
+    case CUPTI_ACTIVITY_KIND_PCIE:
+      return sizeof(CUpti_ActivityPcie);
+    case CUPTI_ACTIVITY_KIND_OPENMP:
+      return sizeof(CUpti_ActivityOpenMp);
+    case CUPTI_ACTIVITY_KIND_JIT:
+      return api_version >= kCuda12_4 ? sizeof(CUpti_ActivityJit2) : sizeof(CUpti_ActivityJit);
+    case CUPTI_ACTIVITY_KIND_DEVICE_GRAPH_TRACE:
+      return sizeof(CUpti_ActivityDeviceGraphTrace);
+    case CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS:
+      return sizeof(CUpti_ActivityMemDecompress);
+    case CUPTI_ACTIVITY_KIND_CONFIDENTIAL_COMPUTE_ROTATION:
+      return sizeof(CUpti_ActivityConfidentialComputeRotation);
+    default:
+      return 0;
+  }
+}
+
+Record ActivityRecord(const Activity& activity, uint32_t kernel_kind, uint32_t pid, uint32_t api_version) {
+  switch (activity.kind) {
+    case ActivityKind::kKernel:
+      return KernelRecord(activity, kernel_kind, api_version);
+    case ActivityKind::kMemcpy:
+      return CopyRecord(activity, api_version);
+    case ActivityKind::kPeerCopy:
+      return PeerCopyRecord(activity, api_version);
+    case ActivityKind::kMemset:
+      return SetRecord(activity, api_version);
+    case ActivityKind::kSync:
+      return SyncRecord(activity, api_version);
+    case ActivityKind::kMemory:
+      return MemoryRecord(activity, pid, api_version);
+  }
+  return {};
+}
+
+Record ApiRecord(const ApiCall& call, uint32_t pid, uint32_t tid, uint32_t result, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityAPI>();
+  record.kind =
+      call.domain == CUPTI_CB_DOMAIN_RUNTIME_API ? CUPTI_ACTIVITY_KIND_RUNTIME : CUPTI_ACTIVITY_KIND_DRIVER;
+  record.cbid = call.cbid;
+  record.start = call.start_ns;
+  record.end = call.end_ns;
+  record.processId = pid;
+  record.threadId = tid;
+  record.correlationId = call.correlation;
+  record.returnValue = result;
+  return Cut(record, api_version);
+}
+
+Record ExternalCorrelationRecord(uint32_t external_kind, uint64_t external_id, uint32_t correlation) {
+  auto record = Zeroed<CUpti_ActivityExternalCorrelation>();
+  record.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION;
+  record.externalKind = static_cast<CUpti_ExternalCorrelationKind>(external_kind);
+  record.externalId = external_id;
+  record.correlationId = correlation;
+  return Cut(record, kCuda13_0);
+}
+
+Record DeviceRecord(const DeviceFacts& facts, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityDevice5>();
+  record.kind = CUPTI_ACTIVITY_KIND_DEVICE;
+  record.flags = CUPTI_ACTIVITY_FLAG_DEVICE_CONCURRENT_KERNELS;
+  record.globalMemoryBandwidth = facts.memory_bandwidth_bytes_per_s / 1000;  // the header's unit: kBytes/sec
+  record.globalMemorySize = facts.memory_bytes;
+  record.numThreadsPerWarp = 32;
+  record.numMultiprocessors = facts.multiprocessors;
+  record.maxThreadsPerBlock = 1024;
+  record.maxBlockDimX = 1024;
+  record.maxBlockDimY = 1024;
+  record.maxBlockDimZ = 64;
+  record.maxGridDimX = 0x7fffffff;
+  record.maxGridDimY = 65535;
+  record.maxGridDimZ = 65535;
+  record.computeCapabilityMajor = facts.compute_major;
+  record.computeCapabilityMinor = facts.compute_minor;
+  record.id = facts.ordinal;
+  std::memcpy(&record.uuid, facts.uuid, sizeof(facts.uuid));
+  record.name = facts.name;
+  record.isCudaVisible = 1;
+  return Cut(record, api_version);
+}
+
+Record ContextRecord(uint32_t context_uid, uint32_t device, uint32_t null_stream, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityContext3>();
+  record.kind = CUPTI_ACTIVITY_KIND_CONTEXT;
+  record.contextId = context_uid;
+  record.deviceId = device;
+  record.computeApiKind = CUPTI_ACTIVITY_COMPUTE_API_CUDA;
+  record.nullStreamId = static_cast<uint16_t>(null_stream);
+  return Cut(record, api_version);
+}
+
+Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority, uint32_t flag, uint32_t correlation) {
+  auto record = Zeroed<CUpti_ActivityStream>();
+  record.kind = CUPTI_ACTIVITY_KIND_STREAM;
+  record.contextId = context_uid;
+  record.streamId = stream_id;
+  record.priority = priority;
+  record.flag = static_cast<CUpti_ActivityStreamFlag>(flag);
+  record.correlationId = correlation;
+  return Cut(record, kCuda13_0);
+}
+
+Record OverheadRecord(uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityOverhead3>();
+  record.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
+  record.overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
+  record.objectKind = CUPTI_ACTIVITY_OBJECT_THREAD;
+  record.objectId.pt.processId = pid;
+  record.objectId.pt.threadId = tid;
+  record.start = start_ns;
+  record.end = end_ns;
+  return Cut(record, api_version);
+}
+
+Record GraphTraceRecord(const GraphRun& run, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityGraphTrace2>();
+  record.kind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
+  record.correlationId = run.correlation;
+  record.start = run.start_ns;
+  record.end = run.end_ns;
+  record.deviceId = run.device;
+  record.graphId = run.graph;
+  record.contextId = run.context_uid;
+  record.streamId = run.stream_id;
+  record.endDeviceId = run.device;
+  record.endContextId = run.context_uid;
+  return Cut(record, api_version);
+}
+
+}  // namespace gpusim::cupti

@@ -1,0 +1,381 @@
+#include "tests/sim/cupti/session.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "tests/sim/cupti/names.h"
+
+namespace gpusim::cupti {
+namespace {
+
+constexpr char kIncumbent[] = "CUPTI for another tool";
+
+struct Attribute {
+  int number;
+  size_t size;
+  uint64_t initial;
+};
+
+// Sizes and defaults of the header (13.0).
+constexpr Attribute kAttributes[] = {
+    {CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE, sizeof(size_t), 3200000},
+    {CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE_CDP, sizeof(size_t), 8U << 20},
+    {CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, sizeof(size_t), 250},
+    {CUPTI_ACTIVITY_ATTR_PROFILING_SEMAPHORE_POOL_SIZE, sizeof(size_t), 25000},
+    {CUPTI_ACTIVITY_ATTR_PROFILING_SEMAPHORE_POOL_LIMIT, sizeof(size_t), 250},
+    {CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, sizeof(uint8_t), 0},
+    {CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_PRE_ALLOCATE_VALUE, sizeof(size_t), 3},
+    {CUPTI_ACTIVITY_ATTR_PROFILING_SEMAPHORE_PRE_ALLOCATE_VALUE, sizeof(size_t), 3},
+    {CUPTI_ACTIVITY_ATTR_MEM_ALLOCATION_TYPE_HOST_PINNED, sizeof(uint8_t), 0},
+    {CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, sizeof(uint8_t), 1},
+    {CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE_DEVICE_GRAPHS, sizeof(size_t), 16U << 20},
+};
+
+const Attribute* FindAttribute(int number) {
+  for (const Attribute& attribute : kAttributes) {
+    if (attribute.number == number) {
+      return &attribute;
+    }
+  }
+  return nullptr;
+}
+
+constexpr uint32_t kPerThreadBuffersSince = 130000;
+
+}  // namespace
+
+Session::Session() : knobs_(TheKnobs()), buffers_(BufferOptions{.crash_on_null = knobs_.crash_on_null}) {
+  for (int domain = 1; domain < CUPTI_CB_DOMAIN_SIZE; ++domain) {
+    callbacks_[domain] = std::vector<std::atomic<bool>>(CallbackCount(domain));
+  }
+  buffers_.SetPerThread(knobs_.api_version >= kPerThreadBuffersSince);
+}
+
+Session& TheSession() {
+  static auto* const session = new Session;
+  return *session;
+}
+
+CUptiResult Session::Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* userdata,
+                               CUpti_SubscriberParams* params) {
+  if (handle == nullptr) {
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  }
+  const std::scoped_lock lock(mutex_);
+  Subscriber* incumbent = current_.load();
+  if (knobs_.subscriber_taken || incumbent != nullptr) {
+    if (params != nullptr && params->oldSubscriberName != nullptr && params->oldSubscriberSize > 0) {
+      const std::string name = incumbent != nullptr ? incumbent->name : kIncumbent;
+      const size_t length = std::min(name.size(), params->oldSubscriberSize - 1);
+      std::memcpy(params->oldSubscriberName, name.data(), length);
+      params->oldSubscriberName[length] = '\0';
+    }
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  }
+  Subscriber& subscriber = subscribers_[next_subscriber_++ % subscribers_.size()];
+  subscriber.name = "CUPTI";
+  if (params != nullptr && params->subscriberName != nullptr) {
+    subscriber.name += std::string(" for ") + params->subscriberName;
+  }
+  subscriber.userdata = userdata;
+  subscriber.callback = callback;
+  current_ = &subscriber;
+  *handle = reinterpret_cast<CUpti_SubscriberHandle>(&subscriber);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult Session::Unsubscribe(CUpti_SubscriberHandle handle) {
+  if (!IsCurrent(handle)) {
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  }
+  UnsubscribeCurrent();
+  return CUPTI_SUCCESS;
+}
+
+void Session::UnsubscribeCurrent() {
+  const std::scoped_lock lock(mutex_);
+  current_ = nullptr;
+  for (auto& domain : callbacks_) {
+    for (auto& enabled : domain) {
+      enabled = false;
+    }
+  }
+}
+
+bool Session::IsCurrent(CUpti_SubscriberHandle handle) const {
+  return handle != nullptr && reinterpret_cast<Subscriber*>(handle) == current_.load();
+}
+
+bool Session::SetCallback(bool enable, int domain, int64_t cbid) {
+  if (domain <= 0 || domain >= CUPTI_CB_DOMAIN_SIZE) {
+    return false;
+  }
+  auto& ids = callbacks_[domain];
+  if (cbid >= static_cast<int64_t>(ids.size()) || cbid == 0) {
+    return false;
+  }
+  for (size_t id = 1; id < ids.size(); ++id) {
+    if (cbid < 0 || static_cast<int64_t>(id) == cbid) {
+      ids[id] = enable;
+    }
+  }
+  return true;
+}
+
+void Session::Call(CUpti_CallbackDomain domain, uint32_t cbid, const void* data) {
+  Subscriber* subscriber = current_.load(std::memory_order_acquire);
+  if (subscriber == nullptr) {
+    return;
+  }
+  const CUpti_CallbackFunc callback = subscriber->callback;
+  if (callback == nullptr) {
+    return;
+  }
+  ThreadBeginToolCallback();
+  callback(subscriber->userdata, domain, cbid, data);
+  ThreadEndToolCallback();
+}
+
+void Session::SetKind(uint32_t kind, bool enable) {
+  if (kinds_[kind].exchange(enable) != enable) {
+    kinds_enabled_ += enable ? 1 : -1;
+  }
+}
+
+uint32_t Session::KernelKind() const {
+  if (KindEnabled(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) {
+    return CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  }
+  return KindEnabled(CUPTI_ACTIVITY_KIND_KERNEL) ? CUPTI_ACTIVITY_KIND_KERNEL : 0;
+}
+
+void Session::SetApiFilter(int domain, uint32_t cbid, bool enable) {
+  const std::scoped_lock lock(mutex_);
+  api_filter_[domain][cbid] = enable;
+  has_api_filter_ = true;
+}
+
+bool Session::ApiRecordWanted(int domain, uint32_t cbid) const {
+  const bool kind_wanted = KindEnabled(domain == CUPTI_CB_DOMAIN_RUNTIME_API ? CUPTI_ACTIVITY_KIND_RUNTIME
+                                                                            : CUPTI_ACTIVITY_KIND_DRIVER);
+  if (!has_api_filter_) {
+    return kind_wanted;
+  }
+  const std::scoped_lock lock(mutex_);
+  const auto& filter = api_filter_[domain];
+  const auto entry = filter.find(cbid);
+  return entry == filter.end() ? kind_wanted : entry->second;
+}
+
+void Session::Dump(uint32_t kind) {
+  if (kind == CUPTI_ACTIVITY_KIND_DEVICE && DriverIsUp()) {
+    for (uint32_t device = 0; device < DeviceCount(); ++device) {
+      buffers_.Add(0, DeviceRecord(FactsOfDevice(device), knobs_.api_version));
+    }
+    return;
+  }
+  const std::scoped_lock lock(mutex_);
+  if (kind == CUPTI_ACTIVITY_KIND_CONTEXT) {
+    for (const auto& [context, uid] : contexts_) {
+      uint32_t device = 0;
+      uint32_t null_stream = 0;
+      DeviceOfContext(context, &device);
+      StreamIdOf(context, nullptr, false, &null_stream);
+      buffers_.Add(0, ContextRecord(uid, device, null_stream, knobs_.api_version));
+    }
+  } else if (kind == CUPTI_ACTIVITY_KIND_STREAM) {
+    for (const auto& [stream, live] : streams_) {
+      buffers_.Add(0, StreamRecord(live.context_uid, live.stream_id, 0, CUPTI_ACTIVITY_STREAM_CREATE_FLAG_DEFAULT, 0));
+    }
+  }
+}
+
+void Session::ContextCreated(void* context) {
+  const uint32_t uid = ContextUid(context);
+  {
+    const std::scoped_lock lock(mutex_);
+    contexts_[context] = uid;
+  }
+  if (KindEnabled(CUPTI_ACTIVITY_KIND_CONTEXT)) {
+    uint32_t device = 0;
+    uint32_t null_stream = 0;
+    DeviceOfContext(context, &device);
+    StreamIdOf(context, nullptr, false, &null_stream);
+    buffers_.Add(0, ContextRecord(uid, device, null_stream, knobs_.api_version));
+  }
+}
+
+void Session::ContextDestroyed(void* context) {
+  {
+    const std::scoped_lock lock(mutex_);
+    contexts_.erase(context);
+    std::erase_if(streams_, [context](const auto& entry) { return entry.second.context == context; });
+  }
+  buffers_.UnreserveAll();
+}
+
+void Session::StreamCreated(void* context, void* stream, uint32_t correlation) {
+  LiveStream live{context, ContextUid(context), 0};
+  StreamIdOf(context, stream, false, &live.stream_id);
+  {
+    const std::scoped_lock lock(mutex_);
+    streams_[stream] = live;
+  }
+  if (KindEnabled(CUPTI_ACTIVITY_KIND_STREAM)) {
+    buffers_.Add(0, StreamRecord(live.context_uid, live.stream_id, 0, CUPTI_ACTIVITY_STREAM_CREATE_FLAG_DEFAULT,
+                                 correlation));
+  }
+}
+
+void Session::StreamDestroyed(void* stream) {
+  const std::scoped_lock lock(mutex_);
+  streams_.erase(stream);
+}
+
+bool Session::IsNth(uint64_t every, std::atomic<uint64_t>* counter) const {
+  return every != 0 && (counter->fetch_add(1) + 1) % every == 0;
+}
+
+void Session::Finished(const Activity& activity) {
+  Activity record = activity;
+  uint32_t kind = 0;
+  switch (activity.kind) {
+    case ActivityKind::kKernel:
+      kind = KernelKind();
+      break;
+    case ActivityKind::kMemcpy:
+      kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+      break;
+    case ActivityKind::kPeerCopy:
+      kind = KindEnabled(CUPTI_ACTIVITY_KIND_MEMCPY2) ? CUPTI_ACTIVITY_KIND_MEMCPY2 : CUPTI_ACTIVITY_KIND_MEMCPY;
+      break;
+    case ActivityKind::kMemset:
+      kind = CUPTI_ACTIVITY_KIND_MEMSET;
+      break;
+    case ActivityKind::kSync:
+      kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
+      break;
+    case ActivityKind::kMemory:
+      kind = CUPTI_ACTIVITY_KIND_MEMORY2;
+      break;
+  }
+  const bool on_device = activity.kind != ActivityKind::kSync && activity.kind != ActivityKind::kMemory;
+  if (on_device && activity.graph_node != 0 && KindEnabled(CUPTI_ACTIVITY_KIND_GRAPH_TRACE)) {
+    AddGraphPart(activity);
+    return;
+  }
+  const bool is_kernel = activity.kind == ActivityKind::kKernel;
+  if (!KindEnabled(kind) || (is_kernel && knobs_.no_kernel_records)) {
+    buffers_.Unreserve(activity.correlation);
+    return;
+  }
+  if (on_device && IsNth(knobs_.drops, &dropped_)) {
+    buffers_.Unreserve(activity.correlation);
+    buffers_.CountDropped(1);
+    return;
+  }
+  if (is_kernel && IsNth(knobs_.zero_timestamps, &zeroed_)) {
+    record.start_ns = 0;
+    record.end_ns = 0;
+  }
+  if (is_kernel && IsNth(knobs_.backward_timestamps, &backward_)) {
+    std::swap(record.start_ns, record.end_ns);
+  }
+  const uint32_t slot = is_kernel && activity.graph_node == 0 ? activity.correlation : 0;
+  buffers_.Add(slot, ActivityRecord(record, kind, static_cast<uint32_t>(getpid()), knobs_.api_version));
+}
+
+void Session::AddGraphPart(const Activity& activity) {
+  const std::scoped_lock lock(mutex_);
+  GraphRun& run = graph_runs_[activity.correlation];
+  run.start_ns = run.correlation == 0 ? activity.start_ns : std::min(run.start_ns, activity.start_ns);
+  run.end_ns = std::max(run.end_ns, activity.end_ns);
+  run.device = activity.device;
+  run.context_uid = activity.context_uid;
+  run.stream_id = activity.stream_id;
+  run.graph = activity.graph;
+  run.correlation = activity.correlation;
+}
+
+void Session::WriteGraphRuns() {
+  std::unordered_map<uint32_t, GraphRun> runs;
+  {
+    const std::scoped_lock lock(mutex_);
+    runs.swap(graph_runs_);
+  }
+  for (const auto& [correlation, run] : runs) {
+    buffers_.Add(0, GraphTraceRecord(run, knobs_.api_version));
+  }
+}
+
+CUptiResult Session::Flush(bool forced) {
+  while (knobs_.hang_flush) {
+    pause();
+  }
+  if (!buffers_.Registered()) {
+    return CUPTI_ERROR_INVALID_OPERATION;
+  }
+  const uint64_t start_ns = NowNs();
+  std::this_thread::sleep_for(std::chrono::milliseconds(knobs_.slow_flush_ms));
+  SettleFinishedWork();
+  WriteGraphRuns();
+  if (KindEnabled(CUPTI_ACTIVITY_KIND_OVERHEAD)) {
+    buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), ThreadId(), start_ns, NowNs(), knobs_.api_version));
+  }
+  buffers_.Flush(forced);
+  return CUPTI_SUCCESS;
+}
+
+uint32_t Session::ThreadId() const {
+  return thread_id_type_ == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM ? static_cast<uint32_t>(gettid())
+                                                                 : static_cast<uint32_t>(pthread_self());
+}
+
+CUptiResult Session::SetAttribute(int attribute, size_t* size, const void* value) {
+  const Attribute* known = FindAttribute(attribute);
+  if (known == nullptr || size == nullptr || value == nullptr) {
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  }
+  if (*size < known->size) {
+    return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
+  }
+  const auto* bytes = static_cast<const uint8_t*>(value);
+  {
+    const std::scoped_lock lock(mutex_);
+    attributes_[attribute].assign(bytes, bytes + known->size);
+  }
+  if (attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER) {
+    buffers_.SetPerThread(*bytes != 0);
+  }
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult Session::GetAttribute(int attribute, size_t* size, void* value) {
+  const Attribute* known = FindAttribute(attribute);
+  if (known == nullptr || size == nullptr || value == nullptr) {
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  }
+  if (*size < known->size) {
+    return CUPTI_ERROR_PARAMETER_SIZE_NOT_SUFFICIENT;
+  }
+  const std::scoped_lock lock(mutex_);
+  const auto set = attributes_.find(attribute);
+  std::memcpy(value, set == attributes_.end() ? static_cast<const void*>(&known->initial) : set->second.data(),
+              known->size);
+  *size = known->size;
+  return CUPTI_SUCCESS;
+}
+
+std::map<uint32_t, std::vector<uint64_t>>& Session::ExternalIds() {
+  thread_local std::map<uint32_t, std::vector<uint64_t>> stacks;
+  return stacks;
+}
+
+}  // namespace gpusim::cupti

@@ -1,0 +1,127 @@
+// The state behind the CUPTI functions: the one subscriber, what is enabled, the attributes, and the buffers.
+//
+// Separate from the exported functions, which only check their arguments, and from the hooks, through which the driver reports. One object
+// a process, never destroyed: worker and application threads may still use it while the process exits.
+#pragma once
+
+#include <cupti.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tests/sim/cupti/buffers.h"
+#include "tests/sim/cupti/knobs.h"
+
+namespace gpusim::cupti {
+
+constexpr uint32_t kKindLimit = 64;
+
+struct Subscriber {
+  std::atomic<CUpti_CallbackFunc> callback{nullptr};
+  std::atomic<void*> userdata{nullptr};
+  std::string name;
+};
+
+// A live stream or context, for EnableAndDump.
+struct LiveStream {
+  void* context = nullptr;
+  uint32_t context_uid = 0;
+  uint32_t stream_id = 0;
+};
+
+class Session {
+ public:
+  Session();
+
+  // Callbacks.
+  CUptiResult Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* userdata,
+                        CUpti_SubscriberParams* params);
+  CUptiResult Unsubscribe(CUpti_SubscriberHandle handle);
+  void UnsubscribeCurrent();
+  bool IsCurrent(CUpti_SubscriberHandle handle) const;
+  // False if there is no such domain or id. `cbid` -1: all of the domain.
+  bool SetCallback(bool enable, int domain, int64_t cbid);
+  bool CallbackEnabled(int domain, uint32_t cbid) const {
+    return domain > 0 && domain < CUPTI_CB_DOMAIN_SIZE && cbid < callbacks_[domain].size() &&
+           callbacks_[domain][cbid].load(std::memory_order_relaxed);
+  }
+  // Calls the subscriber; the CUDA calls that it makes are not traced.
+  void Call(CUpti_CallbackDomain domain, uint32_t cbid, const void* data);
+
+  // Activity kinds.
+  void SetKind(uint32_t kind, bool enable);
+  bool KindEnabled(uint32_t kind) const {
+    return kind < kKindLimit && kinds_[kind].load(std::memory_order_relaxed);
+  }
+  bool AnyKindEnabled() const { return kinds_enabled_.load(std::memory_order_relaxed) > 0; }
+  // CONCURRENT_KERNEL or KERNEL, 0 if neither is enabled.
+  uint32_t KernelKind() const;
+  // RUNTIME and DRIVER records of single functions.
+  void SetApiFilter(int domain, uint32_t cbid, bool enable);
+  bool ApiRecordWanted(int domain, uint32_t cbid) const;
+
+  // Records about what exists: the device, context and stream kinds.
+  void Dump(uint32_t kind);
+  void ContextCreated(void* context);
+  void ContextDestroyed(void* context);
+  void StreamCreated(void* context, void* stream, uint32_t correlation);
+  void StreamDestroyed(void* stream);
+
+  // Work that finished; applies the faults.
+  void Finished(const Activity& activity);
+  // GRAPH_TRACE records gather until the graph's launch is quiet; this writes what there is.
+  void WriteGraphRuns();
+  CUptiResult Flush(bool forced);
+
+  uint32_t ThreadId() const;
+  std::atomic<int>& thread_id_type() { return thread_id_type_; }
+  Buffers& buffers() { return buffers_; }
+  const Knobs& knobs() const { return knobs_; }
+  // Attributes by number; the value's size comes with it.
+  CUptiResult SetAttribute(int attribute, size_t* size, const void* value);
+  CUptiResult GetAttribute(int attribute, size_t* size, void* value);
+
+  // Per-thread stacks of external correlation ids.
+  std::map<uint32_t, std::vector<uint64_t>>& ExternalIds();
+
+  // Taken by every exported function, and over buffer callbacks, when GPUSIM_FAULT=lock_over_callbacks.
+  std::recursive_mutex& api_mutex() { return api_mutex_; }
+
+ private:
+  bool IsNth(uint64_t every, std::atomic<uint64_t>* counter) const;
+  void AddGraphPart(const Activity& activity);
+
+  const Knobs& knobs_;
+  Buffers buffers_;
+  std::recursive_mutex api_mutex_;
+
+  mutable std::mutex mutex_;
+  std::array<Subscriber, 2> subscribers_;  // handles alternate, so that a stale one is told from the current
+  std::atomic<Subscriber*> current_{nullptr};
+  size_t next_subscriber_ = 0;
+  std::array<std::vector<std::atomic<bool>>, CUPTI_CB_DOMAIN_SIZE> callbacks_;
+
+  std::array<std::atomic<bool>, kKindLimit> kinds_{};
+  std::atomic<int> kinds_enabled_{0};
+  std::array<std::unordered_map<uint32_t, bool>, 3> api_filter_;
+  std::atomic<bool> has_api_filter_{false};
+  std::map<int, std::vector<uint8_t>> attributes_;
+  std::atomic<int> thread_id_type_{CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT};
+
+  std::unordered_map<void*, uint32_t> contexts_;  // to uid
+  std::unordered_map<void*, LiveStream> streams_;
+  std::unordered_map<uint32_t, GraphRun> graph_runs_;  // by the launch's correlation
+  std::atomic<uint64_t> zeroed_{0};
+  std::atomic<uint64_t> backward_{0};
+  std::atomic<uint64_t> dropped_{0};
+};
+
+Session& TheSession();
+
+}  // namespace gpusim::cupti
