@@ -2,7 +2,6 @@
 
 #include <cuda.h>
 #include <cupti.h>
-#include <generated_cuda_meta.h>
 #include <unistd.h>
 
 #include "tests/sim/core/cupti_seam.h"

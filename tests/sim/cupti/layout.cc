@@ -224,8 +224,7 @@ size_t RecordSize(uint32_t kind, uint32_t api_version) {
     case CUPTI_ACTIVITY_KIND_MARKER:
       return sizeof(CUpti_ActivityMarker2);
     case CUPTI_ACTIVITY_KIND_MARKER_DATA:
-      // The header's CUpti_ActivityMarkerData2 (56 bytes) is that of 13.1; 13.0 writes the older one.
-      return sizeof(CUpti_ActivityMarkerData);
+      return api_version >= kCuda13_0 ? sizeof(CUpti_ActivityMarkerData2) : sizeof(CUpti_ActivityMarkerData);
     case CUPTI_ACTIVITY_KIND_CUDA_EVENT:
       return api_version >= kCuda12_8 ? sizeof(CUpti_ActivityCudaEvent2) : sizeof(CUpti_ActivityCudaEvent);
     case CUPTI_ACTIVITY_KIND_FUNCTION:

@@ -104,6 +104,10 @@ DriverCall KindOfDriverCall(uint32_t cbid) {
 }
 
 const char* ResultName(int result) {
+  // The real library has no string for these two.
+  if (result == CUPTI_ERROR_OLD_PROFILER_API_INITIALIZED || result == CUPTI_ERROR_OPENACC_UNDEFINED_ROUTINE) {
+    return nullptr;
+  }
   for (const Entry& entry : kResultEntries) {
     if (entry.id == static_cast<uint32_t>(result)) {
       return entry.name;

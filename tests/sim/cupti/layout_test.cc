@@ -1,0 +1,227 @@
+#include "tests/sim/cupti/layout.h"
+
+#include <cupti.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "tests/sim/cupti/knobs.h"
+#include "tests/sim/cupti/oracle.h"
+
+namespace gpusim::cupti {
+namespace {
+
+constexpr uint32_t kNewest = 130001;
+constexpr uint32_t kVersions[] = {18, 19, 24, kNewest};
+
+Activity Kernel() {
+  Activity activity;
+  activity.kind = ActivityKind::kKernel;
+  activity.start_ns = 1000;
+  activity.end_ns = 3500;
+  activity.device = 2;
+  activity.context_uid = 3;
+  activity.stream_id = 14;
+  activity.correlation = 99;
+  activity.graph_node = 0x100000005;
+  activity.graph = 7;
+  activity.name = "_Z3addv";
+  activity.grid[0] = 10;
+  activity.grid[1] = 11;
+  activity.grid[2] = 12;
+  activity.block[0] = 32;
+  activity.block[1] = 2;
+  activity.dynamic_shared_bytes = 4096;
+  activity.registers_per_thread = 40;
+  return activity;
+}
+
+Activity Copy(ActivityKind kind) {
+  Activity activity = Kernel();
+  activity.kind = kind;
+  activity.bytes = 1 << 20;
+  activity.copy_kind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
+  activity.src_memory = CUPTI_ACTIVITY_MEMORY_KIND_PINNED;
+  activity.dst_memory = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+  activity.src_device = 1;
+  activity.dst_device = 2;
+  activity.memset_value = 0xab;
+  activity.asynchronous = true;
+  activity.sync_type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE;
+  activity.memory_operation = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
+  activity.address = 0x7f0000000000;
+  return activity;
+}
+
+// One record of every kind that the node can write.
+std::vector<Record> EveryKind(uint32_t version) {
+  std::vector<Record> records;
+  records.push_back(ActivityRecord(Kernel(), CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, version));
+  records.push_back(ActivityRecord(Kernel(), CUPTI_ACTIVITY_KIND_KERNEL, 1, version));
+  for (const ActivityKind kind : {ActivityKind::kMemcpy, ActivityKind::kPeerCopy, ActivityKind::kMemset,
+                                  ActivityKind::kSync, ActivityKind::kMemory}) {
+    records.push_back(ActivityRecord(Copy(kind), 0, 1, version));
+  }
+  ApiCall call;
+  call.domain = CUPTI_CB_DOMAIN_RUNTIME_API;
+  records.push_back(ApiRecord(call, 1, 2, 3, version));
+  call.domain = CUPTI_CB_DOMAIN_DRIVER_API;
+  records.push_back(ApiRecord(call, 1, 2, 3, version));
+  records.push_back(ExternalCorrelationRecord(3, 4, 5));
+  records.push_back(DeviceRecord(DeviceFacts{}, version));
+  records.push_back(ContextRecord(1, 0, 7, version));
+  records.push_back(StreamRecord(1, 13, 0, 1, 5));
+  records.push_back(OverheadRecord(1, 2, 3, 4, version));
+  records.push_back(GraphTraceRecord(GraphRun{}, version));
+  return records;
+}
+
+template <typename T>
+const T& As(const Record& record) {
+  EXPECT_GE(record.size(), sizeof(T));
+  return *reinterpret_cast<const T*>(record.data());
+}
+
+TEST(LayoutTest, TheRealLibraryWalksEveryKindThatTheNodeWrites) {
+  SKIP_WITHOUT_ORACLE();
+  std::vector<uint8_t> buffer;
+  std::vector<uint32_t> written;
+  std::vector<size_t> offsets;
+  for (const Record& record : EveryKind(kNewest)) {
+    offsets.push_back(buffer.size());
+    written.push_back(static_cast<uint32_t>(As<CUpti_Activity>(record).kind));
+    buffer.insert(buffer.end(), record.begin(), record.end());
+  }
+  CUpti_Activity* record = nullptr;
+  for (size_t i = 0; i < written.size(); ++i) {
+    ASSERT_EQ(Oracle::Get().next_record(buffer.data(), buffer.size(), &record), CUPTI_SUCCESS) << "record " << i;
+    EXPECT_EQ(static_cast<uint32_t>(record->kind), written[i]);
+    EXPECT_EQ(static_cast<size_t>(reinterpret_cast<uint8_t*>(record) - buffer.data()), offsets[i])
+        << "after kind " << (i == 0 ? 0 : written[i - 1]);
+  }
+  EXPECT_EQ(Oracle::Get().next_record(buffer.data(), buffer.size(), &record), CUPTI_ERROR_MAX_LIMIT_REACHED);
+}
+
+// The smallest buffer that the real library takes a record of this kind from; 0 if it does not know the kind.
+size_t RealSize(uint32_t kind) {
+  for (size_t size = sizeof(CUpti_Activity); size <= 1024; size += 8) {
+    std::vector<uint8_t> buffer(size);
+    reinterpret_cast<CUpti_Activity*>(buffer.data())->kind = static_cast<CUpti_ActivityKind>(kind);
+    CUpti_Activity* record = nullptr;
+    if (Oracle::Get().next_record(buffer.data(), size, &record) == CUPTI_SUCCESS) {
+      return size;
+    }
+  }
+  return 0;
+}
+
+TEST(LayoutTest, SizesOfAllKindsAreTheRealOnes) {
+  SKIP_WITHOUT_ORACLE();
+  for (uint32_t kind = 0; kind < 64; ++kind) {
+    EXPECT_EQ(RecordSize(kind, kNewest), RealSize(kind)) << "kind " << kind;
+  }
+}
+
+TEST(LayoutTest, KernelFieldsAreWhereTheHeaderSaysInEveryVersion) {
+  for (const uint32_t version : kVersions) {
+    const Record bytes = ActivityRecord(Kernel(), CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, version);
+    const auto& record = As<CUpti_ActivityKernel8>(bytes);
+    EXPECT_EQ(record.kind, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    EXPECT_EQ(record.start, 1000U);
+    EXPECT_EQ(record.end, 3500U);
+    EXPECT_EQ(record.deviceId, 2U);
+    EXPECT_EQ(record.contextId, 3U);
+    EXPECT_EQ(record.streamId, 14U);
+    EXPECT_EQ(record.correlationId, 99U);
+    EXPECT_EQ(record.graphNodeId, 0x100000005U);
+    EXPECT_EQ(record.graphId, 7U);
+    EXPECT_STREQ(record.name, "_Z3addv");
+    EXPECT_EQ(record.gridX, 10);
+    EXPECT_EQ(record.gridY, 11);
+    EXPECT_EQ(record.gridZ, 12);
+    EXPECT_EQ(record.blockX, 32);
+    EXPECT_EQ(record.blockY, 2);
+    EXPECT_EQ(record.dynamicSharedMemory, 4096);
+    EXPECT_EQ(record.registersPerThread, 40);
+    EXPECT_EQ(record.channelType, CUPTI_CHANNEL_TYPE_COMPUTE);
+  }
+}
+
+TEST(LayoutTest, CopyFieldsAreWhereTheHeaderSaysInEveryVersion) {
+  for (const uint32_t version : kVersions) {
+    const Record bytes = ActivityRecord(Copy(ActivityKind::kMemcpy), 0, 1, version);
+    const auto& record = As<CUpti_ActivityMemcpy5>(bytes);
+    EXPECT_EQ(record.copyKind, CUPTI_ACTIVITY_MEMCPY_KIND_HTOD);
+    EXPECT_EQ(record.srcKind, CUPTI_ACTIVITY_MEMORY_KIND_PINNED);
+    EXPECT_EQ(record.dstKind, CUPTI_ACTIVITY_MEMORY_KIND_DEVICE);
+    EXPECT_EQ(record.flags, CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC);
+    EXPECT_EQ(record.bytes, 1U << 20);
+    EXPECT_EQ(record.start, 1000U);
+    EXPECT_EQ(record.end, 3500U);
+    EXPECT_EQ(record.correlationId, 99U);
+    EXPECT_EQ(record.graphNodeId, 0x100000005U);
+  }
+  const Record peer = ActivityRecord(Copy(ActivityKind::kPeerCopy), 0, 1, kNewest);
+  EXPECT_EQ(As<CUpti_ActivityMemcpyPtoP4>(peer).srcDeviceId, 1U);
+  EXPECT_EQ(As<CUpti_ActivityMemcpyPtoP4>(peer).dstDeviceId, 2U);
+}
+
+TEST(LayoutTest, OtherFieldsAreWhereTheHeaderSays) {
+  const Record memset = ActivityRecord(Copy(ActivityKind::kMemset), 0, 1, kNewest);
+  EXPECT_EQ(As<CUpti_ActivityMemset4>(memset).value, 0xabU);
+  EXPECT_EQ(As<CUpti_ActivityMemset4>(memset).bytes, 1U << 20);
+  const Record sync = ActivityRecord(Copy(ActivityKind::kSync), 0, 1, kNewest);
+  EXPECT_EQ(As<CUpti_ActivitySynchronization2>(sync).streamId, 14U);
+  EXPECT_EQ(As<CUpti_ActivitySynchronization2>(sync).cudaEventId, CUPTI_SYNCHRONIZATION_INVALID_VALUE);
+  const Record memory = ActivityRecord(Copy(ActivityKind::kMemory), 0, 77, kNewest);
+  EXPECT_EQ(As<CUpti_ActivityMemory4>(memory).address, 0x7f0000000000U);
+  EXPECT_EQ(As<CUpti_ActivityMemory4>(memory).processId, 77U);
+  EXPECT_EQ(As<CUpti_ActivityMemory4>(memory).memoryOperationType, CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION);
+}
+
+TEST(LayoutTest, OlderVersionsHaveTheirOwnSizes) {
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 18), sizeof(CUpti_ActivityKernel8));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 19), sizeof(CUpti_ActivityKernel9));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, kNewest), sizeof(CUpti_ActivityKernel10));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, 24), sizeof(CUpti_ActivitySynchronization));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_MEMCPY, 24), sizeof(CUpti_ActivityMemcpy5));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_OVERHEAD, 19), sizeof(CUpti_ActivityOverhead));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 19), sizeof(CUpti_ActivityGraphTrace));
+}
+
+// Records that are cut at the older size are only right if the newer structure begins with the older one.
+TEST(LayoutTest, NewerStructuresBeginWithTheOlderOnes) {
+#define SAME_PLACE(older, newer, field) static_assert(offsetof(older, field) == offsetof(newer, field))
+  SAME_PLACE(CUpti_ActivityKernel8, CUpti_ActivityKernel10, localMemoryTotal_v2);
+  SAME_PLACE(CUpti_ActivityKernel9, CUpti_ActivityKernel10, maxActiveClusters);
+  SAME_PLACE(CUpti_ActivityKernel8, CUpti_ActivityKernel10, channelType);
+  SAME_PLACE(CUpti_ActivityMemcpy5, CUpti_ActivityMemcpy6, channelType);
+  SAME_PLACE(CUpti_ActivitySynchronization, CUpti_ActivitySynchronization2, cudaEventId);
+  SAME_PLACE(CUpti_ActivityMemory3, CUpti_ActivityMemory4, memoryPoolConfig);
+  SAME_PLACE(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, end);
+  SAME_PLACE(CUpti_ActivityContext, CUpti_ActivityContext3, nullStreamId);
+  SAME_PLACE(CUpti_ActivityContext2, CUpti_ActivityContext3, numMultiprocessors);
+  SAME_PLACE(CUpti_ActivityGraphTrace, CUpti_ActivityGraphTrace2, reserved);
+  SAME_PLACE(CUpti_ActivityDevice4, CUpti_ActivityDevice5, migUuid);
+#undef SAME_PLACE
+}
+
+TEST(KnobsTest, VersionsAndFaultsAreUnderstood) {
+  std::string complaint;
+  const Knobs knobs = ParseKnobs("12.6", "drops=7,lock_over_callbacks,of_another_library", &complaint);
+  EXPECT_EQ(complaint, "");
+  EXPECT_EQ(knobs.api_version, 24U);
+  EXPECT_EQ(knobs.drops, 7U);
+  EXPECT_TRUE(knobs.lock_over_callbacks);
+  EXPECT_TRUE(knobs.crash_on_null) << "NULL is allowed since 12.9";
+  EXPECT_FALSE(ParseKnobs("13.0", nullptr, &complaint).crash_on_null);
+  ParseKnobs("12.7", nullptr, &complaint);
+  EXPECT_THAT(complaint, testing::HasSubstr("12.7"));
+  ParseKnobs(nullptr, "drops=x", &complaint);
+  EXPECT_THAT(complaint, testing::HasSubstr("drops"));
+}
+
+}  // namespace
+}  // namespace gpusim::cupti

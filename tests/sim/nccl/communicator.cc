@@ -1,0 +1,261 @@
+#include "tests/sim/nccl/communicator.h"
+
+#include <signal.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace gpusim::nccl {
+namespace {
+
+// The finaliser of MurmurHash3.
+uint64_t Mix(uint64_t value) {
+  value ^= value >> 33;
+  value *= 0xff51afd7ed558ccdULL;
+  value ^= value >> 33;
+  value *= 0xc4ceb9fe1a85ec53ULL;
+  return value ^ (value >> 33);
+}
+
+uint64_t SecondHash(const ncclUniqueId& id) {
+  uint64_t hash = 0;
+  for (const char byte : id.internal) {
+    hash = Mix(hash ^ static_cast<unsigned char>(byte)) + 0x9e3779b97f4a7c15ULL;
+  }
+  return hash;
+}
+
+// How long to sleep while waiting for other processes: short at first, as they usually come together.
+class Patience {
+ public:
+  void Wait() {
+    std::this_thread::sleep_for(std::chrono::microseconds(step_us_));
+    step_us_ = std::min<int64_t>(step_us_ * 2, 2000);
+  }
+
+ private:
+  int64_t step_us_ = 50;
+};
+
+constexpr int32_t kShrinkColor = 0;
+
+}  // namespace
+
+uint64_t HashUniqueId(const ncclUniqueId& id) {
+  uint64_t hash = 5381;
+  for (const char byte : id.internal) {
+    hash = (hash * 33) ^ static_cast<unsigned char>(byte);
+  }
+  return hash;
+}
+
+uint64_t HashChild(uint64_t parent, uint32_t ordinal, int32_t color) {
+  const uint64_t hash = Mix(parent ^ Mix((uint64_t{ordinal} << 32) | static_cast<uint32_t>(color)));
+  return hash == 0 ? 1 : hash;
+}
+
+uint64_t HashInitAll(uint32_t ordinal) {
+  return HashChild((static_cast<uint64_t>(getpid()) << 32) | 1U, ordinal, 0);
+}
+
+ncclUniqueId NewUniqueId() {
+  ncclUniqueId id;
+  size_t filled = 0;
+  while (filled < sizeof(id.internal)) {
+    const ssize_t got = getrandom(id.internal + filled, sizeof(id.internal) - filled, 0);
+    if (got > 0) {
+      filled += static_cast<size_t>(got);
+    }
+  }
+  const auto maker = static_cast<uint32_t>(getpid());
+  std::memcpy(id.internal, &maker, sizeof(maker));
+  RemoveStaleSegments();
+  return id;
+}
+
+Communicator::~Communicator() {
+  if (segment_ != nullptr) {
+    segment_->rank(rank_).left = 1;
+    segment_->Abandon();
+  }
+}
+
+void Communicator::Become(int rank, int ranks, uint64_t hash) {
+  rank_ = rank;
+  ranks_ = ranks;
+  hash_ = hash;
+}
+
+bool Communicator::Join(uint32_t maker_pid, uint64_t first, uint64_t second) {
+  maker_pid_ = maker_pid;
+  name_hash_ = first;
+  sent_.assign(static_cast<size_t>(ranks_), 0);
+  received_.assign(static_cast<size_t>(ranks_), 0);
+  auto segment = Segment::Open(SegmentName(maker_pid, first, second), ranks_);
+  if (segment == nullptr || !segment->Join(rank_)) {
+    return false;
+  }
+  segment_ = std::move(segment);
+  return true;
+}
+
+bool Communicator::WaitForAll() {
+  Patience patience;
+  while (!segment_->Complete()) {
+    if (aborted_) {
+      return false;
+    }
+    patience.Wait();
+  }
+  return true;
+}
+
+std::string Communicator::HashText() const {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016" PRIx64, hash_);
+  return text;
+}
+
+bool Communicator::LostRank() const {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const RankState& state = segment_->rank(rank);
+    const int32_t pid = state.pid;
+    if (pid > 0 && state.left == 0 && kill(pid, 0) != 0 && errno == ESRCH) {
+      return true;
+    }
+  }
+  return false;
+}
+
+ncclResult_t Creation::Finish() {
+  if (communicator_->ranks() == 0) {
+    return ncclSuccess;  // a split without color: this rank is no member
+  }
+  return communicator_->WaitForAll() ? ncclSuccess : ncclInternalError;
+}
+
+namespace {
+
+class FromId : public Creation {
+ public:
+  FromId(CommunicatorPtr communicator, const ncclUniqueId& id) : Creation(std::move(communicator)), id_(id) {}
+  ncclResult_t Join() override {
+    uint32_t maker = 0;
+    std::memcpy(&maker, id_.internal, sizeof(maker));
+    return communicator_->Join(maker, HashUniqueId(id_), SecondHash(id_)) ? ncclSuccess : ncclInvalidUsage;
+  }
+
+ private:
+  const ncclUniqueId id_;
+};
+
+// The name of a child's memory follows from the parent's and from which child it is.
+bool JoinChild(Communicator& child, const Communicator& parent, uint32_t ordinal, int color) {
+  const uint64_t first = HashChild(parent.name_hash(), ordinal, color);
+  return child.Join(parent.maker_pid(), first, Mix(first ^ parent.hash()));
+}
+
+class BySplit : public Creation {
+ public:
+  BySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color, int key)
+      : Creation(std::move(communicator)), parent_(std::move(parent)), color_(color), key_(key),
+        ordinal_(parent_->NextChild()) {}
+
+  void Announce() override {
+    RankState::SplitVote& vote = VoteOf(parent_->rank());
+    vote.color = color_;
+    vote.key = key_;
+    vote.tag.store(uint64_t{ordinal_} + 1, std::memory_order_release);
+  }
+
+  ncclResult_t Join() override {
+    struct Member {
+      int key;
+      int parent_rank;
+    };
+    std::vector<Member> members;
+    Patience patience;
+    for (int rank = 0; rank < parent_->ranks(); ++rank) {
+      RankState::SplitVote& vote = VoteOf(rank);
+      while (vote.tag.load(std::memory_order_acquire) != uint64_t{ordinal_} + 1) {
+        if (communicator_->aborted() || parent_->aborted()) {
+          return ncclInternalError;
+        }
+        patience.Wait();
+      }
+      if (vote.color == color_) {
+        members.push_back({vote.key, rank});
+      }
+    }
+    if (color_ == NCCL_SPLIT_NOCOLOR) {
+      return ncclSuccess;
+    }
+    std::stable_sort(members.begin(), members.end(),
+                     [](const Member& a, const Member& b) { return a.key < b.key; });
+    const auto mine = std::find_if(members.begin(), members.end(),
+                                   [this](const Member& member) { return member.parent_rank == parent_->rank(); });
+    communicator_->Become(static_cast<int>(mine - members.begin()), static_cast<int>(members.size()),
+                          HashChild(parent_->hash(), ordinal_, color_));
+    return JoinChild(*communicator_, *parent_, ordinal_, color_) ? ncclSuccess : ncclSystemError;
+  }
+
+ private:
+  RankState::SplitVote& VoteOf(int rank) const {
+    return parent_->segment().rank(rank).votes[ordinal_ % kSplitSlots];
+  }
+
+  const CommunicatorPtr parent_;
+  const int color_;
+  const int key_;
+  const uint32_t ordinal_;
+};
+
+class ByShrink : public Creation {
+ public:
+  ByShrink(CommunicatorPtr communicator, CommunicatorPtr parent, const std::vector<int>& excluded)
+      : Creation(std::move(communicator)), parent_(std::move(parent)), ordinal_(parent_->NextChild()) {
+    int rank = 0;
+    int ranks = 0;
+    for (int of_parent = 0; of_parent < parent_->ranks(); ++of_parent) {
+      if (std::find(excluded.begin(), excluded.end(), of_parent) != excluded.end()) {
+        continue;
+      }
+      rank = of_parent == parent_->rank() ? ranks : rank;
+      ++ranks;
+    }
+    communicator_->Become(rank, ranks, HashChild(parent_->hash(), ordinal_, kShrinkColor));
+  }
+
+  ncclResult_t Join() override {
+    return JoinChild(*communicator_, *parent_, ordinal_, kShrinkColor) ? ncclSuccess : ncclSystemError;
+  }
+
+ private:
+  const CommunicatorPtr parent_;
+  const uint32_t ordinal_;
+};
+
+}  // namespace
+
+std::unique_ptr<Creation> CreateFromId(CommunicatorPtr communicator, const ncclUniqueId& id) {
+  return std::make_unique<FromId>(std::move(communicator), id);
+}
+
+std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color, int key) {
+  return std::make_unique<BySplit>(std::move(communicator), std::move(parent), color, key);
+}
+
+std::unique_ptr<Creation> CreateByShrink(CommunicatorPtr communicator, CommunicatorPtr parent,
+                                         const std::vector<int>& excluded) {
+  return std::make_unique<ByShrink>(std::move(communicator), std::move(parent), excluded);
+}
+
+}  // namespace gpusim::nccl

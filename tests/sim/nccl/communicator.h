@@ -1,0 +1,126 @@
+// One rank's end of a communicator, and the ways to make one.
+//
+// Separate from the exported functions, which handle handles, and from the group, which decides what is launched. Shared: kernels that
+// wait for other ranks keep it alive after the application has destroyed its handle.
+#pragma once
+
+#include <cuda.h>
+#include <nccl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/sim/nccl/segment.h"
+
+namespace gpusim::nccl {
+
+// djb2a over the unique id.
+uint64_t HashUniqueId(const ncclUniqueId& id);
+// Of a communicator made from another: the parent's hash, how many were made from the parent before, and the color.
+uint64_t HashChild(uint64_t parent, uint32_t ordinal, int32_t color);
+// The communicators of ncclCommInitAll, which have no unique id that anybody sees: the process and how many calls came before.
+uint64_t HashInitAll(uint32_t ordinal);
+
+ncclUniqueId NewUniqueId();
+
+class Communicator {
+ public:
+  Communicator(int rank, int ranks, int device, CUcontext context, uint64_t hash)
+      : rank_(rank), ranks_(ranks), device_(device), context_(context), hash_(hash) {}
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  // Until the ranks are known (a split), rank() and ranks() are -1 and 0.
+  void Become(int rank, int ranks, uint64_t hash);
+  // Takes part under the segment's name; true if it could.
+  bool Join(uint32_t maker_pid, uint64_t first, uint64_t second);
+  // Sleeps until all ranks are there; false if aborted meanwhile.
+  bool WaitForAll();
+
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  int device() const { return device_; }
+  CUcontext context() const { return context_; }
+  uint64_t hash() const { return hash_; }
+  std::string HashText() const;
+  const Segment& segment() const { return *segment_; }
+  uint32_t maker_pid() const { return maker_pid_; }
+  uint64_t name_hash() const { return name_hash_; }
+
+  // ncclInProgress while it is being made, then ncclSuccess or what went wrong.
+  ncclResult_t state() const { return state_; }
+  void SetState(ncclResult_t state) { state_ = state; }
+  bool aborted() const { return aborted_; }
+  void Abort() { aborted_ = true; }
+  // Some rank's process is gone without having left.
+  bool LostRank() const;
+
+  // Numbers of calls, as the truth tells them: collectives and point-to-point calls apart.
+  uint64_t NextCollective() { return collectives_++; }
+  uint64_t NextTransfer() { return transfers_++; }
+  uint32_t NextChild() { return children_++; }
+  int NextReductionOperator() { return next_operator_++; }
+  // Numbers of kernel instances: what matches one rank's kernel with the others'.
+  uint64_t NextMeeting() { return meetings_++; }
+  uint64_t NextMessageTo(int peer) { return sent_[static_cast<size_t>(peer)]++; }
+  uint64_t NextMessageFrom(int peer) { return received_[static_cast<size_t>(peer)]++; }
+
+  bool blocking() const { return blocking_; }
+  void SetBlocking(bool blocking) { blocking_ = blocking; }
+
+ private:
+  int rank_;
+  int ranks_;
+  const int device_;
+  const CUcontext context_;
+  uint64_t hash_;
+  bool blocking_ = true;
+  uint32_t maker_pid_ = 0;
+  uint64_t name_hash_ = 0;
+  std::unique_ptr<Segment> segment_;
+  std::atomic<ncclResult_t> state_{ncclInProgress};
+  std::atomic<bool> aborted_{false};
+  std::atomic<uint64_t> collectives_{0};
+  std::atomic<uint64_t> transfers_{0};
+  std::atomic<uint64_t> meetings_{0};
+  std::atomic<uint32_t> children_{0};
+  std::atomic<int> next_operator_{ncclNumOps};
+  // By peer; written at launch, which is serialised.
+  std::vector<uint64_t> sent_;
+  std::vector<uint64_t> received_;
+};
+
+using CommunicatorPtr = std::shared_ptr<Communicator>;
+
+// The making of one communicator, in steps that a group takes for all of its members in turn, so that one thread can be several ranks.
+class Creation {
+ public:
+  explicit Creation(CommunicatorPtr communicator) : communicator_(std::move(communicator)) {}
+  virtual ~Creation() = default;
+  virtual void Announce() {}              // does not block
+  virtual ncclResult_t Join() = 0;        // may wait for what others announce
+  ncclResult_t Finish();                  // waits until all have joined
+  const CommunicatorPtr& communicator() const { return communicator_; }
+
+ protected:
+  CommunicatorPtr communicator_;
+};
+
+// From a unique id (several ids count as their first).
+std::unique_ptr<Creation> CreateFromId(CommunicatorPtr communicator, const ncclUniqueId& id);
+// All ranks of `parent` with the same color, ordered by key and rank.
+std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color, int key);
+// `parent` without the ranks in `excluded`.
+std::unique_ptr<Creation> CreateByShrink(CommunicatorPtr communicator, CommunicatorPtr parent,
+                                         const std::vector<int>& excluded);
+
+}  // namespace gpusim::nccl
+
+struct ncclComm {
+  gpusim::nccl::CommunicatorPtr self;
+};

@@ -1,0 +1,181 @@
+#include "tests/sim/nccl/group.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "tests/sim/core/cupti_seam.h"
+#include "tests/sim/core/nccl_seam.h"
+#include "tests/sim/nccl/plan.h"
+
+namespace gpusim::nccl {
+namespace {
+
+struct Group {
+  int depth = 0;
+  ncclResult_t error = ncclSuccess;
+  std::vector<Call> calls;
+  std::vector<PendingCreation> creations;
+};
+
+thread_local Group group;
+
+// Collectives of this process so far, for GPUSIM_HANG.
+std::atomic<uint64_t> collective_calls{0};
+
+ncclResult_t Check(const Call& call) {
+  const Communicator& communicator = *call.communicator;
+  if (communicator.state() != ncclSuccess || communicator.aborted()) {
+    return ncclInvalidArgument;
+  }
+  if (TypeSize(call.type) == 0) {
+    return ncclInvalidArgument;
+  }
+  if (HasRoot(call.operation) && (call.root < 0 || call.root >= communicator.ranks())) {
+    return ncclInvalidArgument;
+  }
+  if (IsPointToPoint(call.operation) && (call.peer < 0 || call.peer >= communicator.ranks())) {
+    return ncclInvalidArgument;
+  }
+  return ncclSuccess;
+}
+
+void Accept(Call& call) {
+  call.issue_ns = NowNs();
+  if (IsPointToPoint(call.operation)) {
+    call.sequence = call.communicator->NextTransfer();
+    return;
+  }
+  call.sequence = call.communicator->NextCollective();
+  call.hangs = RankHangsAt(collective_calls.fetch_add(1));
+}
+
+// A communicator of one: a copy if the result belongs elsewhere, else nothing.
+ncclResult_t RunAlone(const Call& call) {
+  if (call.send == nullptr || call.receive == nullptr || call.send == call.receive || call.hangs) {
+    return ncclSuccess;
+  }
+  const ContextScope context(call.communicator->context());
+  const CUresult result =
+      cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(call.receive), reinterpret_cast<CUdeviceptr>(call.send),
+                        call.count * TypeSize(call.type), call.stream);
+  return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t Make(std::vector<PendingCreation>& creations) {
+  ncclResult_t first_error = ncclSuccess;
+  std::vector<ncclResult_t> results(creations.size(), ncclSuccess);
+  for (const PendingCreation& pending : creations) {
+    pending.creation->Announce();
+  }
+  for (size_t i = 0; i < creations.size(); ++i) {
+    results[i] = creations[i].creation->Join();
+  }
+  for (size_t i = 0; i < creations.size(); ++i) {
+    if (results[i] == ncclSuccess) {
+      results[i] = creations[i].creation->Finish();
+    }
+    creations[i].creation->communicator()->SetState(results[i]);
+    first_error = first_error == ncclSuccess ? results[i] : first_error;
+  }
+  return first_error;
+}
+
+ncclResult_t Run(std::vector<PendingCreation> creations) {
+  if (creations.empty()) {
+    return ncclSuccess;
+  }
+  const bool blocking = std::all_of(creations.begin(), creations.end(), [](const PendingCreation& pending) {
+    return pending.creation->communicator()->blocking();
+  });
+  if (blocking) {
+    return Make(creations);
+  }
+  std::thread([background = std::move(creations)]() mutable { Make(background); }).detach();
+  return ncclInProgress;
+}
+
+ncclResult_t Finish(Group finished) {
+  if (finished.error != ncclSuccess) {
+    return finished.error;
+  }
+  const ncclResult_t made = Run(std::move(finished.creations));
+  if (made != ncclSuccess && made != ncclInProgress) {
+    return made;
+  }
+  for (const Plan& plan : MakePlans(finished.calls)) {
+    const ncclResult_t launched = Launch(plan);
+    if (launched != ncclSuccess) {
+      return launched;
+    }
+  }
+  return made;
+}
+
+}  // namespace
+
+ContextScope::ContextScope(CUcontext context) : pushed_(cuCtxPushCurrent(context) == CUDA_SUCCESS) {}
+
+ContextScope::~ContextScope() {
+  if (pushed_) {
+    CUcontext popped = nullptr;
+    cuCtxPopCurrent(&popped);
+  }
+}
+
+void GroupStart() { ++group.depth; }
+
+ncclResult_t GroupEnd() {
+  if (group.depth == 0) {
+    return ncclInvalidUsage;
+  }
+  if (--group.depth > 0) {
+    return ncclSuccess;
+  }
+  return Finish(std::exchange(group, Group{}));
+}
+
+ncclResult_t GroupSimulateEnd(float* estimated_us) {
+  if (group.depth == 0) {
+    return ncclInvalidUsage;
+  }
+  if (--group.depth > 0) {
+    return ncclSuccess;
+  }
+  const Group finished = std::exchange(group, Group{});
+  uint64_t longest_ns = 0;
+  for (const Plan& plan : MakePlans(finished.calls)) {
+    longest_ns = std::max(longest_ns, plan.duration_ns);
+  }
+  *estimated_us = static_cast<float>(longest_ns) / 1000.0F;
+  return finished.error;
+}
+
+ncclResult_t Submit(Call call) {
+  const ncclResult_t checked = Check(call);
+  if (checked != ncclSuccess) {
+    group.error = group.depth > 0 ? checked : ncclSuccess;
+    return checked;
+  }
+  Accept(call);
+  const bool alone = call.communicator->ranks() == 1 && !IsPointToPoint(call.operation);
+  if (call.count == 0) {
+    return ncclSuccess;
+  }
+  if (alone) {
+    return RunAlone(call);
+  }
+  GroupStart();
+  group.calls.push_back(std::move(call));
+  return GroupEnd();
+}
+
+ncclResult_t Submit(PendingCreation pending) {
+  GroupStart();
+  group.creations.push_back(std::move(pending));
+  return GroupEnd();
+}
+
+}  // namespace gpusim::nccl

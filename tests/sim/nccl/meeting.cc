@@ -1,0 +1,123 @@
+#include "tests/sim/nccl/meeting.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/core/cupti_seam.h"
+
+namespace gpusim::nccl {
+namespace {
+
+void RaiseTo(std::atomic<uint64_t>& value, uint64_t at_least) {
+  uint64_t seen = value.load();
+  while (seen < at_least && !value.compare_exchange_weak(seen, at_least)) {
+  }
+}
+
+// What an aborted communicator's kernels do: end.
+bool EndNow(uint64_t ready_ns, Interval* interval) {
+  *interval = {ready_ns, std::max(ready_ns, NowNs())};
+  return true;
+}
+
+}  // namespace
+
+CollectiveMeeting::CollectiveMeeting(CommunicatorPtr communicator, uint64_t ordinal, uint64_t duration_ns)
+    : communicator_(std::move(communicator)),
+      slot_(communicator_->segment().meeting(ordinal)),
+      key_(ordinal + 1),
+      duration_ns_(duration_ns) {}
+
+void CollectiveMeeting::Arrive(uint64_t ready_ns) {
+  ready_ns_ = ready_ns;
+  arrived_ = TryArrive();
+}
+
+// False while the slot still serves the meeting one round of the ring before.
+bool CollectiveMeeting::TryArrive() {
+  uint64_t holder = 0;
+  if (!slot_.key.compare_exchange_strong(holder, key_) && holder != key_) {
+    return false;
+  }
+  RaiseTo(slot_.last_ready_ns, ready_ns_);
+  RaiseTo(slot_.duration_ns, duration_ns_);
+  slot_.arrived.fetch_add(1, std::memory_order_acq_rel);
+  return true;
+}
+
+bool CollectiveMeeting::Resolve(Interval* interval) {
+  if (communicator_->aborted()) {
+    return EndNow(ready_ns_, interval);
+  }
+  arrived_ = arrived_ || TryArrive();
+  const auto ranks = static_cast<uint32_t>(communicator_->ranks());
+  if (!arrived_ || slot_.arrived.load(std::memory_order_acquire) != ranks) {
+    return false;
+  }
+  *interval = {ready_ns_, slot_.last_ready_ns + slot_.duration_ns};
+  if (slot_.seen.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) {
+    slot_.arrived = 0;
+    slot_.seen = 0;
+    slot_.last_ready_ns = 0;
+    slot_.duration_ns = 0;
+    slot_.key.store(0, std::memory_order_release);
+  }
+  return true;
+}
+
+PeerMeeting::PeerMeeting(CommunicatorPtr communicator, std::vector<Message> messages, uint64_t duration_ns)
+    : communicator_(std::move(communicator)), duration_ns_(duration_ns) {
+  const int rank = communicator_->rank();
+  for (const Message& message : messages) {
+    const int sender = message.sends ? rank : message.peer;
+    const int receiver = message.sends ? message.peer : rank;
+    PeerSlot& slot = communicator_->segment().peer(sender, receiver, message.number);
+    messages_.push_back(Pending{.own = message.sends ? &slot.sender : &slot.receiver,
+                                .other = message.sends ? &slot.receiver : &slot.sender,
+                                .tag = message.number + 1});
+  }
+}
+
+void PeerMeeting::Arrive(uint64_t ready_ns) {
+  ready_ns_ = ready_ns;
+  last_ready_ns_ = ready_ns;
+  for (Pending& message : messages_) {
+    Advance(message);
+  }
+}
+
+void PeerMeeting::Advance(Pending& message) {
+  if (!message.arrived) {
+    // The slot's message of one round before must have been seen by the other side.
+    const uint64_t before = message.tag > kPeerSlots ? message.tag - kPeerSlots : 0;
+    if (message.other->seen.load(std::memory_order_acquire) < before) {
+      return;
+    }
+    message.own->ready_ns = ready_ns_;
+    message.own->tag.store(message.tag, std::memory_order_release);
+    message.arrived = true;
+  }
+  if (!message.met && message.other->tag.load(std::memory_order_acquire) == message.tag) {
+    last_ready_ns_ = std::max(last_ready_ns_, message.other->ready_ns.load());
+    message.own->seen.store(message.tag, std::memory_order_release);
+    message.met = true;
+  }
+}
+
+bool PeerMeeting::Resolve(Interval* interval) {
+  if (communicator_->aborted()) {
+    return EndNow(ready_ns_, interval);
+  }
+  bool all_met = true;
+  for (Pending& message : messages_) {
+    Advance(message);
+    all_met = all_met && message.met;
+  }
+  if (!all_met) {
+    return false;
+  }
+  *interval = {ready_ns_, last_ready_ns_ + duration_ns_};
+  return true;
+}
+
+}  // namespace gpusim::nccl

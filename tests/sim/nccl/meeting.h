@@ -1,0 +1,65 @@
+// Where the ranks' kernels wait for each other: the rendezvous of collectives and of point-to-point kernels.
+//
+// Separate from the group because these run on the driver's scheduler thread, under its lock: they read and write the shared segment and
+// never block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tests/sim/core/nccl_seam.h"
+#include "tests/sim/nccl/communicator.h"
+
+namespace gpusim::nccl {
+
+// All ranks; ends for all together `duration_ns` after the last arrival (the longest of what the ranks say).
+class CollectiveMeeting : public Rendezvous {
+ public:
+  CollectiveMeeting(CommunicatorPtr communicator, uint64_t ordinal, uint64_t duration_ns);
+  void Arrive(uint64_t ready_ns) override;
+  bool Resolve(Interval* interval) override;
+
+ private:
+  bool TryArrive();
+
+  const CommunicatorPtr communicator_;
+  MeetingSlot& slot_;
+  const uint64_t key_;
+  const uint64_t duration_ns_;
+  uint64_t ready_ns_ = 0;
+  bool arrived_ = false;
+};
+
+// One message that a kernel sends or receives.
+struct Message {
+  int peer = 0;
+  bool sends = false;
+  uint64_t number = 0;  // among those of its pair
+};
+
+// A kernel of sends and receives: ends `duration_ns` after the last of its peers came for the matching message.
+class PeerMeeting : public Rendezvous {
+ public:
+  PeerMeeting(CommunicatorPtr communicator, std::vector<Message> messages, uint64_t duration_ns);
+  void Arrive(uint64_t ready_ns) override;
+  bool Resolve(Interval* interval) override;
+
+ private:
+  struct Pending {
+    PeerSide* own;
+    PeerSide* other;
+    uint64_t tag;
+    bool arrived = false;
+    bool met = false;
+  };
+  void Advance(Pending& message);
+
+  const CommunicatorPtr communicator_;
+  std::vector<Pending> messages_;
+  const uint64_t duration_ns_;
+  uint64_t ready_ns_ = 0;
+  uint64_t last_ready_ns_ = 0;
+};
+
+}  // namespace gpusim::nccl

@@ -1,0 +1,166 @@
+#include "tests/sim/nccl/plan.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "tests/sim/core/nccl_seam.h"
+#include "tests/sim/nccl/meeting.h"
+
+namespace gpusim::nccl {
+namespace {
+
+std::atomic<uint64_t> plans_launched{0};
+
+bool IsSamePlan(const Call& a, const Call& b) {
+  if (a.communicator != b.communicator) {
+    return false;
+  }
+  if (IsPointToPoint(a.operation) || IsPointToPoint(b.operation)) {
+    return IsPointToPoint(a.operation) && IsPointToPoint(b.operation);
+  }
+  return a.operation == b.operation && a.reduction == b.reduction && a.type == b.type;
+}
+
+// What the factory needs for each instance: a launch, or a replay of a graph that captured it.
+struct PlanState {
+  CommunicatorPtr communicator;
+  std::vector<Message> messages;  // without numbers; empty: a collective
+  uint64_t duration_ns = 0;
+};
+
+std::shared_ptr<Rendezvous> MakeMeeting(void* opaque) {
+  const auto& state = *static_cast<const PlanState*>(opaque);
+  Communicator& communicator = *state.communicator;
+  if (state.messages.empty()) {
+    return std::make_shared<CollectiveMeeting>(state.communicator, communicator.NextMeeting(), state.duration_ns);
+  }
+  std::vector<Message> messages = state.messages;
+  for (Message& message : messages) {
+    message.number = message.sends ? communicator.NextMessageTo(message.peer) : communicator.NextMessageFrom(message.peer);
+  }
+  return std::make_shared<PeerMeeting>(state.communicator, std::move(messages), state.duration_ns);
+}
+
+CollectiveTruth TruthOf(const Call& call, uint64_t plan) {
+  CollectiveTruth truth;
+  truth.op = OperationName(call.operation);
+  truth.comm = call.communicator->HashText();
+  truth.seq = call.sequence;
+  truth.comm_rank = call.communicator->rank();
+  truth.comm_ranks = call.communicator->ranks();
+  truth.count = call.count;
+  truth.datatype = TypeName(call.type);
+  truth.bytes = call.count * TypeSize(call.type);
+  truth.root = call.root;
+  truth.peer = call.peer;
+  truth.issue_ns = call.issue_ns;
+  truth.plan = plan;
+  return truth;
+}
+
+// The other streams of a plan wait for its kernel, and it for what was issued to them.
+class OtherStreams {
+ public:
+  explicit OtherStreams(const Plan& plan) : first_(plan.calls.front().stream) {
+    for (const Call& call : plan.calls) {
+      if (call.stream != first_ && std::find(streams_.begin(), streams_.end(), call.stream) == streams_.end()) {
+        streams_.push_back(call.stream);
+      }
+    }
+  }
+  void Before() const {
+    for (CUstream stream : streams_) {
+      Order(stream, first_);
+    }
+  }
+  void After() const {
+    for (CUstream stream : streams_) {
+      Order(first_, stream);
+    }
+  }
+
+ private:
+  static void Order(CUstream earlier, CUstream later) {
+    CUevent event = nullptr;
+    if (cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+      cuEventRecord(event, earlier);
+      cuStreamWaitEvent(later, event, 0);
+      cuEventDestroy(event);
+    }
+  }
+
+  const CUstream first_;
+  std::vector<CUstream> streams_;
+};
+
+}  // namespace
+
+std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
+  std::vector<Plan> plans;
+  for (const Call& call : calls) {
+    const auto same = std::find_if(plans.begin(), plans.end(),
+                                   [&call](const Plan& plan) { return IsSamePlan(plan.calls.front(), call); });
+    if (same != plans.end()) {
+      same->calls.push_back(call);
+    } else {
+      plans.push_back(Plan{call.communicator, {call}, 0});
+    }
+  }
+  // By communicator, collectives first: the order in which the real library drains its queues.
+  std::vector<CommunicatorPtr> order;
+  for (const Plan& plan : plans) {
+    if (std::find(order.begin(), order.end(), plan.communicator) == order.end()) {
+      order.push_back(plan.communicator);
+    }
+  }
+  const auto rank_of = [&order](const Plan& plan) {
+    const auto place = std::find(order.begin(), order.end(), plan.communicator) - order.begin();
+    return std::pair(place, IsPointToPoint(plan.calls.front().operation));
+  };
+  std::stable_sort(plans.begin(), plans.end(),
+                   [&rank_of](const Plan& a, const Plan& b) { return rank_of(a) < rank_of(b); });
+  const LinkModel link = Link();
+  for (Plan& plan : plans) {
+    double bus_bytes = 0;
+    for (const Call& call : plan.calls) {
+      bus_bytes += BusBytes(call.operation, call.count, call.type, plan.communicator->ranks());
+    }
+    plan.duration_ns = link.alpha_ns + TransferNs(bus_bytes, link.bytes_per_s);
+  }
+  return plans;
+}
+
+ncclResult_t Launch(const Plan& plan) {
+  const Call& first = plan.calls.front();
+  const bool hangs = std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.hangs; });
+  if (hangs) {
+    plan.communicator->NextMeeting();  // the others wait at this one, not at the next
+    return ncclSuccess;
+  }
+  auto state = std::make_shared<PlanState>();
+  state->communicator = plan.communicator;
+  state->duration_ns = plan.duration_ns;
+  RendezvousLaunch launch;
+  launch.kernel_name = KernelName(first.operation, first.type);
+  const uint64_t number = plans_launched.fetch_add(1) + 1;
+  for (const Call& call : plan.calls) {
+    launch.calls.push_back(TruthOf(call, number));
+    if (IsPointToPoint(call.operation)) {
+      state->messages.push_back(Message{.peer = call.peer, .sends = call.operation == Operation::kSend});
+    }
+  }
+  std::stable_sort(launch.calls.begin(), launch.calls.end(),
+                   [](const CollectiveTruth& a, const CollectiveTruth& b) { return a.bytes > b.bytes; });
+  launch.factory = MakeMeeting;
+  launch.state = std::move(state);
+  const ContextScope context(plan.communicator->context());
+  const OtherStreams others(plan);
+  others.Before();
+  const int result = LaunchRendezvousKernel(first.stream, std::move(launch));
+  others.After();
+  return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+}  // namespace gpusim::nccl

@@ -1,0 +1,25 @@
+// Plans: which calls of a group share a kernel, and the launching of it.
+#pragma once
+
+#include <nccl.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/sim/nccl/group.h"
+
+namespace gpusim::nccl {
+
+// One kernel of one communicator: collectives of one operation, reduction and type, or all sends and receives of the group.
+struct Plan {
+  CommunicatorPtr communicator;
+  std::vector<Call> calls;  // the largest first, as the real library orders them
+  uint64_t duration_ns = 0;  // after the last arrival: alpha and the calls' bytes over the link
+};
+
+// In the order of the communicators' first calls; in each, collectives before sends and receives.
+std::vector<Plan> MakePlans(const std::vector<Call>& calls);
+
+ncclResult_t Launch(const Plan& plan);
+
+}  // namespace gpusim::nccl
