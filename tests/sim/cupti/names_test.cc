@@ -26,7 +26,7 @@ TEST(NamesTest, AllCallbackNamesAreTheRealOnes) {
 
 TEST(NamesTest, ResultNamesAreTheRealOnes) {
   SKIP_WITHOUT_ORACLE();
-  for (int result = 0; result <= 1000; ++result) {
+  for (int result = 0; result <= CUPTI_ERROR_UNKNOWN; ++result) {
     const char* real = nullptr;
     const bool known = Oracle::Get().result_string(static_cast<CUptiResult>(result), &real) == CUPTI_SUCCESS;
     const char* ours = ResultName(result);
