@@ -12,6 +12,9 @@
 namespace gpuprobe::injector {
 
 class EventRing;
+namespace nccl {
+struct CallBatch;
+}
 
 inline constexpr int kMaxRangeDepth = 64;
 inline constexpr int kMaxThreads = 4096;
@@ -26,11 +29,12 @@ struct ThreadState {
   // Push/pop ranges that are open, innermost last. Beyond kMaxRangeDepth only the depth is kept, and the loss counted.
   int range_depth = 0;
   uint64_t range_ids[kMaxRangeDepth] = {};
+  uint16_t range_domains[kMaxRangeDepth] = {};  // index in the domain table: each domain has its own stack
 
-  // NCCL: depth of group calls, and the plan that launches on this thread belong to while an NCCL call of the application runs.
+  // NCCL: depth of group calls, and where calls and launches are noted while an NCCL call or group of the application runs.
   int nccl_call_depth = 0;   // inside an intercepted nccl* function
   int nccl_group_depth = 0;  // GroupStart minus GroupEnd, as the application called them
-  uint64_t nccl_plan = 0;    // plan of the call or group that is being issued, 0 outside
+  nccl::CallBatch* nccl_batch = nullptr;
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;

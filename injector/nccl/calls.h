@@ -1,0 +1,85 @@
+// A batch of NCCL calls that are fused together, and the kernels seen while NCCL launched them.
+//
+// Outside a group a batch is one call and lives in the wrapper's frame; inside a group it comes from a fixed
+// pool at the first call and goes back after the outermost GroupEnd. Owned by one application thread.
+// Allocation: none. Failure: what does not fit is counted, not kept.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/stream/events.h"
+
+namespace gpuprobe::injector::nccl {
+
+// A call that was issued. Everything about its communicator is copied: the handle may be dead when the group
+// ends.
+struct PendingCall {
+  CollectiveEvent event;
+  uint64_t stream;   // CUstream, normalised (NormalStream)
+  uint64_t context;  // CUcontext that the communicator launches in, 0: not known
+  void* handle;      // ncclComm_t, for looking the communicator up again; may be stale
+  int32_t ranks;     // 0: not known
+};
+
+// A kernel of NCCL's whose launch was entered on this thread inside an NCCL call.
+struct SeenLaunch {
+  uint64_t stream;
+  uint64_t context;
+  uint32_t correlation;
+  uint16_t ops;        // bit per EntryPoint that this kernel can carry
+  uint16_t datatypes;  // bit per ncclDataType_t that it works on
+  uint64_t plan;       // AssignPlans' answer
+  uint32_t comm;       // AssignPlans' answer: Communicator.id
+};
+
+// A communicator whose handle NCCL may write only when the group ends.
+struct PendingInit {
+  void** newcomm;  // ncclComm_t*
+  uint64_t hash;
+  uint32_t parent;
+  int32_t rank;
+  int32_t ranks;
+  int32_t device;
+};
+
+inline constexpr uint32_t kGroupCalls = 4096;  // an all-to-all over 1024 ranks is 2048 sends and receives
+inline constexpr uint32_t kGroupLaunches = 256;
+inline constexpr uint32_t kGroupInits = 64;
+inline constexpr uint32_t kSingleLaunches = 8;
+inline constexpr int kGroupBatches = 32;  // threads inside a group at the same time
+
+struct CallBatch {
+  PendingCall* calls;
+  SeenLaunch* launches;
+  PendingInit* inits;
+  uint32_t call_capacity;
+  uint32_t launch_capacity;
+  uint32_t init_capacity;
+  uint32_t call_count;
+  uint32_t launch_count;
+  uint32_t init_count;
+};
+
+// A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
+struct SingleBatch {
+  CallBatch batch;
+  PendingCall call;
+  SeenLaunch launches[kSingleLaunches];
+
+  CallBatch* Reset() noexcept {
+    batch = {&call, launches, nullptr, 1, kSingleLaunches, 0, 0, 0, 0};
+    return &batch;
+  }
+};
+
+// An empty batch for a group, null when all are in use.
+CallBatch* ClaimGroupBatch() noexcept;
+void ReleaseGroupBatch(CallBatch* batch) noexcept;
+
+// The legacy default stream has two names.
+inline uint64_t NormalStream(const void* stream) noexcept {
+  const auto value = reinterpret_cast<uint64_t>(stream);
+  return value == 1 ? 0 : value;
+}
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,119 @@
+#include "injector/nccl/communicators.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+constexpr uintptr_t kEmpty = 0;
+constexpr uintptr_t kFreed = 1;  // was used: a search goes on behind it
+constexpr uintptr_t kBusy = 2;   // being filled
+constexpr uint32_t kProbes = 128;
+constexpr size_t kUniqueIdBytes = 128;
+
+constinit Communicator table[kMaxCommunicators] = {};
+constinit std::atomic<uint32_t> last_id{0};
+
+uint64_t Mix(uint64_t value) noexcept {
+  value ^= value >> 33;
+  value *= 0xff51afd7ed558ccdu;
+  value ^= value >> 33;
+  value *= 0xc4ceb9fe1a85ec53u;
+  return value ^ (value >> 33);
+}
+
+uint32_t FirstPlace(uintptr_t key) noexcept { return static_cast<uint32_t>(Mix(key) % kMaxCommunicators); }
+
+void Fill(Communicator& place, const CommunicatorFacts& facts, uint32_t id) noexcept {
+  place.id.store(id, std::memory_order_relaxed);
+  place.parent.store(facts.parent, std::memory_order_relaxed);
+  place.hash.store(facts.hash, std::memory_order_relaxed);
+  place.rank.store(facts.rank, std::memory_order_relaxed);
+  place.ranks.store(facts.ranks, std::memory_order_relaxed);
+  place.device.store(facts.device, std::memory_order_relaxed);
+  place.children.store(0, std::memory_order_relaxed);
+  place.queries.store(0, std::memory_order_relaxed);
+  place.collectives.store(0, std::memory_order_relaxed);
+  place.transfers.store(0, std::memory_order_relaxed);
+  place.context.store(0, std::memory_order_relaxed);
+}
+
+// A place of its own for `key`, in state kBusy; the one it has already if it is there. Null when all are
+// taken.
+Communicator* Claim(uintptr_t key) noexcept {
+  if (Communicator* known = Find(reinterpret_cast<const void*>(key)); known != nullptr) {
+    uintptr_t expected = key;
+    if (known->key.compare_exchange_strong(expected, kBusy, std::memory_order_acquire)) return known;
+  }
+  uint32_t at = FirstPlace(key);
+  for (uint32_t i = 0; i < kProbes; ++i, at = (at + 1) % kMaxCommunicators) {
+    uintptr_t seen = table[at].key.load(std::memory_order_relaxed);
+    if (seen != kEmpty && seen != kFreed) continue;
+    if (table[at].key.compare_exchange_strong(seen, kBusy, std::memory_order_acquire)) return &table[at];
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Communicator* Register(const void* handle, const CommunicatorFacts& facts) noexcept {
+  const auto key = reinterpret_cast<uintptr_t>(handle);
+  if (key <= kBusy) return nullptr;
+  Communicator* place = Claim(key);
+  if (place == nullptr) return nullptr;
+  Fill(*place, facts, last_id.fetch_add(1, std::memory_order_relaxed) + 1);
+  place->key.store(key, std::memory_order_release);
+  return place;
+}
+
+Communicator* Find(const void* handle) noexcept {
+  const auto key = reinterpret_cast<uintptr_t>(handle);
+  if (key <= kBusy) return nullptr;
+  uint32_t at = FirstPlace(key);
+  for (uint32_t i = 0; i < kProbes; ++i, at = (at + 1) % kMaxCommunicators) {
+    const uintptr_t seen = table[at].key.load(std::memory_order_acquire);
+    if (seen == key) return &table[at];
+    if (seen == kEmpty) return nullptr;
+  }
+  return nullptr;
+}
+
+void Remove(const void* handle) noexcept {
+  auto key = reinterpret_cast<uintptr_t>(handle);
+  Communicator* place = Find(handle);
+  if (place != nullptr) place->key.compare_exchange_strong(key, kFreed, std::memory_order_release);
+}
+
+void Restore(const void* handle, const CommunicatorFacts& facts, uint32_t id, uint64_t collectives,
+             uint64_t transfers) noexcept {
+  const auto key = reinterpret_cast<uintptr_t>(handle);
+  if (key <= kBusy) return;
+  Communicator* place = Claim(key);
+  if (place == nullptr) return;
+  Fill(*place, facts, id);
+  place->collectives.store(collectives, std::memory_order_relaxed);
+  place->transfers.store(transfers, std::memory_order_relaxed);
+  place->key.store(key, std::memory_order_release);
+}
+
+void ClearCommunicatorsForTest() noexcept {
+  for (Communicator& place : table) {
+    Fill(place, {}, 0);
+    place.key.store(kEmpty, std::memory_order_release);
+  }
+  last_id.store(0);
+}
+
+uint64_t HashUniqueId(const void* unique_id) noexcept {
+  const auto* bytes = static_cast<const unsigned char*>(unique_id);
+  uint64_t hash = 5381;
+  for (size_t i = 0; i < kUniqueIdBytes; ++i) hash = (hash * 33) ^ bytes[i];
+  return hash;
+}
+
+uint64_t HashChild(uint64_t parent_hash, uint32_t ordinal, int32_t color) noexcept {
+  if (parent_hash == 0) return 0;
+  const uint64_t hash = Mix(parent_hash ^ Mix((uint64_t{ordinal} << 32) | static_cast<uint32_t>(color)));
+  return hash == 0 ? 1 : hash;
+}
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,71 @@
+// The wrapper around dlsym: assembly, because it has to leave by a jump with the stack as it found it.
+#include <dlfcn.h>
+
+#include "injector/nccl/entry_points.h"
+#include "injector/nccl/patching.h"
+#include "injector/nccl/providers.h"
+#include "injector/nccl/thunks.h"
+
+extern "C" {
+
+// Used by the assembly below only. NOLINTBEGIN(readability-identifier-naming)
+// The wrapper that the program gets for `name`, or null: then the real dlsym answers.
+__attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* handle,
+                                                                      const char* name) noexcept {
+  using namespace gpuprobe::injector::nccl;
+  // RTLD_NEXT means "behind me": whoever asks is a wrapper itself, and is intercepted in front.
+  if (handle == RTLD_NEXT) return nullptr;
+  const EntryPoint entry_point = FindEntryPoint(name);
+  if (entry_point == EntryPoint::kCount) return nullptr;
+  const void* real = dlsym(handle, name);
+  if (real == nullptr) return nullptr;
+  int way = ProviderOf(entry_point, real);
+  if (way < 0) {
+    PatchLoadedObjects();
+    way = ProviderOf(entry_point, real);
+  }
+  return way < 0 ? nullptr : Thunk(way, entry_point);
+}
+// NOLINTEND(readability-identifier-naming)
+}
+
+// Only names that start with 'n' or 'p' are looked at closer. rdi and rsi are saved around the call, which
+// also aligns the stack.
+asm(R"(
+.pushsection .text
+.p2align 4
+.globl gpuprobe_dlsym
+.hidden gpuprobe_dlsym
+.type gpuprobe_dlsym, @function
+gpuprobe_dlsym:
+  .cfi_startproc
+  endbr64
+  testq %rsi, %rsi
+  je 2f
+  cmpb $110, (%rsi)
+  je 1f
+  cmpb $112, (%rsi)
+  jne 2f
+1:
+  pushq %rdi
+  .cfi_adjust_cfa_offset 8
+  pushq %rsi
+  .cfi_adjust_cfa_offset 8
+  subq $8, %rsp
+  .cfi_adjust_cfa_offset 8
+  call gpuprobe_find_thunk
+  addq $8, %rsp
+  .cfi_adjust_cfa_offset -8
+  popq %rsi
+  .cfi_adjust_cfa_offset -8
+  popq %rdi
+  .cfi_adjust_cfa_offset -8
+  testq %rax, %rax
+  je 2f
+  ret
+2:
+  jmp *dlsym@GOTPCREL(%rip)
+  .cfi_endproc
+.size gpuprobe_dlsym, . - gpuprobe_dlsym
+.popsection
+)");

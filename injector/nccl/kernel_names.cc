@@ -1,0 +1,101 @@
+#include "injector/nccl/kernel_names.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "injector/nccl/entry_points.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+constexpr uint16_t Bit(EntryPoint op) noexcept {
+  return static_cast<uint16_t>(1u << static_cast<unsigned>(op));
+}
+
+// The operations are the first entries of the table, so that a mask of 16 bits holds them.
+static_assert(static_cast<int>(EntryPoint::kRecv) < 16);
+
+struct OpToken {
+  std::string_view token;
+  uint16_t ops;
+};
+
+// NCCL builds all-to-all, gather and scatter from sends and receives.
+constexpr uint16_t kPairwise = Bit(EntryPoint::kSend) | Bit(EntryPoint::kRecv) | Bit(EntryPoint::kAlltoAll) |
+                               Bit(EntryPoint::kGather) | Bit(EntryPoint::kScatter);
+constexpr OpToken kOpTokens[] = {
+    {"AllReduce", Bit(EntryPoint::kAllReduce)},
+    {"AllGather", Bit(EntryPoint::kAllGather)},
+    {"ReduceScatter", Bit(EntryPoint::kReduceScatter)},
+    {"Broadcast", Bit(EntryPoint::kBroadcast) | Bit(EntryPoint::kBcast)},
+    {"Reduce", Bit(EntryPoint::kReduce)},
+    {"SendRecv", kPairwise},
+    {"AlltoAll", Bit(EntryPoint::kAlltoAll)},
+    {"Gather", Bit(EntryPoint::kGather)},
+    {"Scatter", Bit(EntryPoint::kScatter)},
+    {"Generic", kAnyOp},
+};
+
+struct TypeToken {
+  std::string_view token;
+  uint16_t datatypes;
+};
+
+// Integer sums of either signedness share a kernel.
+constexpr TypeToken kTypeTokens[] = {
+    {"i8", 0x003},  {"u8", 0x003},  {"i32", 0x00c}, {"u32", 0x00c},  {"i64", 0x030},    {"u64", 0x030},
+    {"f16", 0x040}, {"f32", 0x080}, {"f64", 0x100}, {"bf16", 0x200}, {"f8e4m3", 0x400}, {"f8e5m2", 0x800},
+};
+
+// Skips "_Z<length>" of a mangled function name.
+std::string_view StripMangling(std::string_view name) noexcept {
+  if (name.substr(0, 2) != "_Z") return name;
+  size_t at = 2;
+  size_t length = 0;
+  while (at < name.size() && name[at] >= '0' && name[at] <= '9' && at < 6) {
+    length = length * 10 + static_cast<size_t>(name[at] - '0');
+    ++at;
+  }
+  return name.substr(at, length);
+}
+
+std::string_view NextToken(std::string_view* rest) noexcept {
+  size_t end = 0;
+  while (end < rest->size() && (*rest)[end] != '_' && (*rest)[end] != '(') ++end;
+  const std::string_view token = rest->substr(0, end);
+  const bool more = end < rest->size() && (*rest)[end] == '_';
+  rest->remove_prefix(more ? end + 1 : rest->size());
+  return token;
+}
+
+}  // namespace
+
+KernelTraits ParseKernelName(const char* name) noexcept {
+  constexpr KernelTraits kNone{0, 0};
+  if (name == nullptr) return kNone;
+  std::string_view rest = StripMangling(std::string_view(name, strnlen(name, 256)));
+  bool ours = false;
+  for (const std::string_view prefix :
+       {"ncclDevKernel_", "ncclSymkDevKernel_", "ncclSymDevKernel_", "ncclKernel_"}) {
+    if (rest.substr(0, prefix.size()) != prefix) continue;
+    rest.remove_prefix(prefix.size());
+    ours = true;
+    break;
+  }
+  if (!ours) return kNone;
+  KernelTraits traits{kAnyOp, kAnyDataType};
+  const std::string_view op = NextToken(&rest);
+  for (const OpToken& known : kOpTokens) {
+    if (known.token == op) traits.ops = known.ops;
+  }
+  while (!rest.empty()) {
+    const std::string_view token = NextToken(&rest);
+    for (const TypeToken& known : kTypeTokens) {
+      if (known.token == token) traits.datatypes = known.datatypes;
+    }
+  }
+  return traits;
+}
+
+}  // namespace gpuprobe::injector::nccl

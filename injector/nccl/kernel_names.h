@@ -1,0 +1,23 @@
+// What the name of an NCCL kernel says: which operations and which element types it can carry.
+//
+// Separate because it is pure and follows NCCL's naming, which changes with its versions:
+// ncclDevKernel_AllReduce_Sum_f32_RING_LL, ncclDevKernel_SendRecv, ncclDevKernel_Generic_1,
+// ncclSymkDevKernel_AllGather_..., ncclKernel_AllReduce_RING_LL_Sum_float. Any thread, no allocation.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuprobe::injector::nccl {
+
+struct KernelTraits {
+  uint16_t ops;        // bit per EntryPoint; 0: no kernel of NCCL's
+  uint16_t datatypes;  // bit per ncclDataType_t
+};
+
+inline constexpr uint16_t kAnyOp = 0xffff;
+inline constexpr uint16_t kAnyDataType = 0xffff;
+
+// `name` as CUPTI gives it: mangled or plain, may be null.
+KernelTraits ParseKernelName(const char* name) noexcept;
+
+}  // namespace gpuprobe::injector::nccl

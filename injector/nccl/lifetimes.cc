@@ -1,0 +1,241 @@
+#include "injector/nccl/lifetimes.h"
+
+#include <nccl.h>
+#include <unistd.h>
+
+#include "injector/guard.h"
+#include "injector/nccl/real_functions.h"
+#include "injector/nccl/scopes.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+constexpr uint32_t kMaxQueries = 3;
+
+// rank << 32 | ranks of the largest communicator so far.
+constinit std::atomic<uint64_t> identity_word{0};
+constinit std::atomic<uint32_t> init_all_calls{0};
+
+void NoteIdentity(const Communicator& comm) noexcept {
+  const int32_t rank = comm.rank.load(std::memory_order_relaxed);
+  const int32_t ranks = comm.ranks.load(std::memory_order_relaxed);
+  if (rank < 0 || ranks <= 0) return;
+  uint64_t known = identity_word.load(std::memory_order_relaxed);
+  const uint64_t mine =
+      (static_cast<uint64_t>(static_cast<uint32_t>(rank)) << 32) | static_cast<uint32_t>(ranks);
+  while (static_cast<uint32_t>(known) < static_cast<uint32_t>(ranks) &&
+         !identity_word.compare_exchange_weak(known, mine)) {
+  }
+}
+
+void EmitCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state) noexcept {
+  CommunicatorEvent event{};
+  event.time_ns = NowNs();
+  event.hash = comm.hash.load(std::memory_order_relaxed);
+  event.id = comm.id.load(std::memory_order_relaxed);
+  event.parent = comm.parent.load(std::memory_order_relaxed);
+  event.rank = comm.rank.load(std::memory_order_relaxed);
+  event.ranks = comm.ranks.load(std::memory_order_relaxed);
+  event.device = comm.device.load(std::memory_order_relaxed);
+  event.state = static_cast<uint8_t>(state);
+  Emit(thread, event);
+}
+
+// Asks one of ncclCommUserRank, ncclCommCount, ncclCommCuDevice. These read fields of a communicator that is
+// ready.
+bool Ask(EntryPoint question, const void* handle, int way, std::atomic<int32_t>& field,
+         int32_t unknown) noexcept {
+  if (field.load(std::memory_order_relaxed) != unknown) return false;
+  using Function = ncclResult_t (*)(ncclComm_t, int*);
+  const auto function = RealFunction<Function>(way, question);
+  int answer = unknown;
+  if (function == nullptr ||
+      function(static_cast<ncclComm_t>(const_cast<void*>(handle)), &answer) != ncclSuccess)
+    return false;
+  field.store(answer, std::memory_order_relaxed);
+  return answer != unknown;
+}
+
+// True when something became known.
+bool AskNccl(Communicator& comm, const void* handle, int way) noexcept {
+  bool news = Ask(EntryPoint::kCommUserRank, handle, way, comm.rank, -1);
+  news |= Ask(EntryPoint::kCommCount, handle, way, comm.ranks, 0);
+  news |= Ask(EntryPoint::kCommCuDevice, handle, way, comm.device, -1);
+  comm.queries.fetch_add(1, std::memory_order_relaxed);
+  return news;
+}
+
+bool HasGaps(const Communicator& comm) noexcept {
+  return (comm.ranks.load(std::memory_order_relaxed) == 0 || comm.rank.load(std::memory_order_relaxed) < 0 ||
+          comm.device.load(std::memory_order_relaxed) < 0) &&
+         comm.queries.load(std::memory_order_relaxed) < kMaxQueries;
+}
+
+void LearnNcclVersion(int way) noexcept {
+  if (NcclVersion() != 0) return;
+  const auto function = RealFunction<ncclResult_t (*)(int*)>(way, EntryPoint::kGetVersion);
+  int version = 0;
+  if (function != nullptr && function(&version) == ncclSuccess) SetNcclVersion(version);
+}
+
+// The communicators of one ncclCommInitAll have no unique id that could be seen; they live in one process.
+uint64_t HashOfInitAll() noexcept {
+  const uint32_t ordinal = init_all_calls.fetch_add(1, std::memory_order_relaxed);
+  return HashChild((static_cast<uint64_t>(getpid()) << 32) | 1u, ordinal, 0);
+}
+
+}  // namespace
+
+Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way) noexcept {
+  Communicator* comm = Find(handle);
+  if (comm == nullptr) {
+    comm = Register(handle, {});
+    if (comm == nullptr) {
+      CountLoss(wire::LossReason::kLossCommunicatorUnknown);
+      return nullptr;
+    }
+    AskNccl(*comm, handle, way);
+    LearnNcclVersion(way);
+  } else if (!HasGaps(*comm) || !AskNccl(*comm, handle, way)) {
+    return comm;
+  }
+  NoteIdentity(*comm);
+  EmitCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
+  return comm;
+}
+
+void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept {
+  const void* handle = *init.newcomm;
+  // Null: this rank is no member (a split without color).
+  if (handle == nullptr) return;
+  Communicator* comm = Register(handle, {init.hash, init.parent, init.rank, init.ranks, init.device});
+  if (comm == nullptr) return;  // its calls are counted
+  if (ready) AskNccl(*comm, handle, way);
+  LearnNcclVersion(way);
+  NoteIdentity(*comm);
+  EmitCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
+}
+
+bool IdentityFromNccl(NcclIdentity* identity) noexcept {
+  const uint64_t known = identity_word.load(std::memory_order_relaxed);
+  if (known == 0) return false;
+  *identity = {static_cast<int32_t>(known >> 32), static_cast<int32_t>(static_cast<uint32_t>(known))};
+  return true;
+}
+
+namespace {
+
+// Inside a group the handle may be written as late as at its end.
+void AddOrDefer(ThreadState& thread, const PendingInit& init, int way, ncclResult_t result) noexcept {
+  if (result != ncclSuccess && result != ncclInProgress) return;
+  if (thread.nccl_group_depth == 0) {
+    AddCommunicator(thread, init, way, result == ncclSuccess);
+    return;
+  }
+  if (thread.nccl_batch == nullptr) thread.nccl_batch = ClaimGroupBatch();
+  CallBatch* batch = thread.nccl_batch;
+  if (batch != nullptr && batch->init_count < batch->init_capacity) batch->inits[batch->init_count++] = init;
+  // Else the first call on it enters it, without its hash.
+}
+
+}  // namespace
+
+void InitRankScope::Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id, int rank) noexcept {
+  ours_ = Enter() && newcomm != nullptr && id != nullptr;
+  if (!ours_) return;
+  init_ = {reinterpret_cast<void**>(newcomm), HashUniqueId(id), 0, rank, ranks, -1};
+}
+
+void InitRankScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_) return;
+  Guard guard;
+  if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
+}
+
+void InitAllScope::Begin(ncclComm_t* comms, int devices, const int* device_list) noexcept {
+  ours_ = Enter() && comms != nullptr;
+  comms_ = comms;
+  devices_ = devices;
+  device_list_ = device_list;
+  hash_ = ours_ ? HashOfInitAll() : 0;
+}
+
+void InitAllScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_ || result != ncclSuccess) return;
+  Guard guard;
+  if (!guard) return;
+  for (int i = 0; i < devices_; ++i) {
+    const int32_t device = device_list_ != nullptr ? device_list_[i] : i;
+    AddOrDefer(*thread_, {reinterpret_cast<void**>(&comms_[i]), hash_, 0, i, devices_, device}, origin_.way,
+               result);
+  }
+}
+
+void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color) noexcept {
+  ours_ = Enter() && newcomm != nullptr;
+  if (!ours_) return;
+  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1};
+  Guard guard;
+  if (!guard) return;
+  Communicator* known = KnownCommunicator(*thread_, parent, origin_.way);
+  if (known == nullptr) return;
+  const uint32_t ordinal = known->children.fetch_add(1, std::memory_order_relaxed);
+  init_.hash = HashChild(known->hash.load(std::memory_order_relaxed), ordinal, color);
+  init_.parent = known->id.load(std::memory_order_relaxed);
+  init_.device = known->device.load(std::memory_order_relaxed);
+}
+
+void ChildScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_) return;
+  Guard guard;
+  if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
+}
+
+// The place is given up before NCCL runs: another thread may get the same handle as soon as NCCL has freed
+// it.
+void EndOfCommunicatorScope::Begin(const void* comm) noexcept {
+  ours_ = Enter();
+  handle_ = comm;
+  id_ = 0;
+  if (!ours_) return;
+  const Communicator* known = Find(comm);
+  if (known == nullptr) return;
+  id_ = known->id.load(std::memory_order_relaxed);
+  facts_ = {known->hash.load(std::memory_order_relaxed), known->parent.load(std::memory_order_relaxed),
+            known->rank.load(std::memory_order_relaxed), known->ranks.load(std::memory_order_relaxed),
+            known->device.load(std::memory_order_relaxed)};
+  collectives_ = known->collectives.load(std::memory_order_relaxed);
+  transfers_ = known->transfers.load(std::memory_order_relaxed);
+  Remove(comm);
+}
+
+void EndOfCommunicatorScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_ || id_ == 0) return;
+  if (result != ncclSuccess && result != ncclInProgress) {
+    Restore(handle_, facts_, id_, collectives_, transfers_);
+    return;
+  }
+  Guard guard;
+  if (!guard) return;
+  CommunicatorEvent event{};
+  event.time_ns = NowNs();
+  event.hash = facts_.hash;
+  event.id = id_;
+  event.parent = facts_.parent;
+  event.rank = facts_.rank;
+  event.ranks = facts_.ranks;
+  event.device = facts_.device;
+  event.state = static_cast<uint8_t>(aborted_ ? wire::CommunicatorState::kCommunicatorStateAborted
+                                              : wire::CommunicatorState::kCommunicatorStateDestroyed);
+  Emit(*thread_, event);
+}
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,63 @@
+#include "injector/nccl/part.h"
+
+#include <cupti.h>
+
+#include "injector/cupti/callbacks.h"
+#include "injector/nccl/entry_points.h"
+#include "injector/nccl/patching.h"
+#include "injector/nccl/scopes.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+// The null stream of functions compiled for per-thread default streams is CU_STREAM_PER_THREAD.
+const void* StreamOf(CUstream stream, bool per_thread_default) noexcept {
+  return stream == nullptr && per_thread_default ? reinterpret_cast<const void*>(uintptr_t{2}) : stream;
+}
+
+template <bool kPerThreadDefault>
+void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  if (thread.nccl_batch == nullptr || data.functionParams == nullptr) return;
+  const auto* params = static_cast<const cuLaunchKernel_params*>(data.functionParams);
+  nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->hStream, kPerThreadDefault), data.context,
+                         data.correlationId);
+}
+
+template <bool kPerThreadDefault>
+void OnLaunchKernelEx(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  if (thread.nccl_batch == nullptr || data.functionParams == nullptr) return;
+  const auto* params = static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
+  if (params->config == nullptr) return;
+  nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->config->hStream, kPerThreadDefault),
+                         data.context, data.correlationId);
+}
+
+const char* CollectiveOp(uint16_t op) noexcept {
+  return op < nccl::kEntryPoints ? nccl::kEntryPointNames[op].data() : "";
+}
+
+const char* CollectiveDataType(uint8_t type) noexcept {
+  const std::string_view name = nccl::DataTypeName(type);
+  return name.empty() ? "" : name.data();
+}
+
+void Start() noexcept {
+  event_names.collective_op = CollectiveOp;
+  event_names.collective_datatype = CollectiveDataType;
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_API_ENTER,
+             OnLaunchKernel<false>);
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, CUPTI_API_ENTER,
+             OnLaunchKernel<true>);
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_API_ENTER,
+             OnLaunchKernelEx<false>);
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
+             OnLaunchKernelEx<true>);
+  nccl::PatchLoadedObjects();
+}
+
+}  // namespace
+
+const Part kNcclPart{"nccl", Start, nccl::PatchNewObjects, nullptr};
+
+}  // namespace gpuprobe::injector

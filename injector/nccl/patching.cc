@@ -1,0 +1,98 @@
+#include "injector/nccl/patching.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string_view>
+
+#include "injector/nccl/entry_points.h"
+#include "injector/nccl/providers.h"
+#include "injector/nccl/relocations.h"
+#include "injector/nccl/thunks.h"
+#include "injector/stream/self_report.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+// libnccl calls itself through one of its own slots (ncclBroadcast from ncclBcast); the others must not meet
+// us in their inner workings. By the start of the file's name, versions and plugins included.
+constexpr std::string_view kSkipped[] = {"libnccl",  "libcuda.so", "libcupti",
+                                         "libc.so",  "ld-linux",   "linux-vdso",
+                                         "libdl.so", "libpthread", "libgpuprobe.so"};
+
+// Scans after one that postponed slots; then the object is left alone (its memory is never made read-only).
+constexpr uint32_t kMaxRetries = 20;
+
+// A scan repeats once after objects appeared: their lazily resolved slots may have been overwritten by the
+// loader meanwhile.
+constexpr uint32_t kScansAfterChange = 2;
+
+constinit std::atomic<bool> patching{false};
+constinit std::atomic<uint64_t> scanned_adds{0};
+constinit std::atomic<uint32_t> scans_left{0};
+constinit std::atomic<uint32_t> retries{0};
+
+void SeeObject(const ElfObject& object) noexcept {
+  if (!IsOurself(object)) AddProvider(object);
+}
+
+bool Skip(const ElfObject& object) noexcept {
+  return std::any_of(std::begin(kSkipped), std::end(kSkipped), [&](std::string_view start) {
+    return object.file_name().substr(0, start.size()) == start;
+  });
+}
+
+void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
+  if (slot.value == nullptr) return nullptr;
+  const bool unresolved =
+      slot.type == R_X86_64_JUMP_SLOT && object.Contains(reinterpret_cast<uintptr_t>(slot.value));
+  if (std::strcmp(slot.symbol, "dlsym") == 0) {
+    const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlsym);
+    return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
+  }
+  const EntryPoint entry_point = FindEntryPoint(slot.symbol);
+  if (entry_point == EntryPoint::kCount) return nullptr;
+  int way = ProviderOf(entry_point, slot.value);
+  if (way < 0 && unresolved) way = FirstProvider();
+  if (way < 0 || RealAddress(way, entry_point) == nullptr) return nullptr;
+  return Thunk(way, entry_point);
+}
+
+constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement};
+
+}  // namespace
+
+uint32_t PatchLoadedObjects() noexcept {
+  if (patching.exchange(true, std::memory_order_acquire)) return 0;
+  const ScanResult result = ScanRelocations(kPolicy);
+  if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
+    scanned_adds.store(result.adds, std::memory_order_relaxed);
+    scans_left.store(kScansAfterChange, std::memory_order_relaxed);
+    retries.store(0, std::memory_order_relaxed);
+  }
+  if (result.postponed > 0 && retries.fetch_add(1, std::memory_order_relaxed) < kMaxRetries) {
+    scans_left.store(1, std::memory_order_relaxed);
+  }
+  if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
+  patching.store(false, std::memory_order_release);
+  return result.patched;
+}
+
+void PatchNewObjects() noexcept {
+  const uint32_t left = scans_left.load(std::memory_order_relaxed);
+  if (left == 0 && LoadedObjectsEver() == scanned_adds.load(std::memory_order_relaxed)) return;
+  if (left > 0) scans_left.store(left - 1, std::memory_order_relaxed);
+  PatchLoadedObjects();
+}
+
+void ResetPatchingForTest() noexcept {
+  ClearProvidersForTest();
+  scanned_adds.store(0);
+  scans_left.store(0);
+  retries.store(0);
+}
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,208 @@
+#include "injector/nccl/plans.h"
+
+#include <atomic>
+
+#include "injector/nccl/entry_points.h"
+#include "injector/nccl/kernel_names.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+constinit std::atomic<uint64_t> last_plan{0};
+
+uint64_t NewPlan() noexcept { return last_plan.fetch_add(1, std::memory_order_relaxed) + 1; }
+
+constexpr uint32_t kStreams = 4;  // distinct streams of one communicator that are told apart
+constexpr uint32_t kClasses = 8;  // distinct kinds of kernels of one communicator in one batch
+
+struct KernelClass {
+  uint16_t ops;
+  uint16_t datatypes;
+  bool used;  // some call belongs to it
+  uint64_t plan;
+};
+
+// One communicator of the batch.
+struct CommPart {
+  uint32_t comm;
+  uint64_t context;
+  uint64_t streams[kStreams];
+  uint32_t stream_count;
+  bool any_stream;  // more than kStreams
+  uint16_t ops;     // of its calls
+  uint16_t served;  // operations that have a kernel
+  KernelClass classes[kClasses];
+  uint32_t class_count;
+  uint64_t plan_without_kernels;
+};
+
+bool Launches(const PendingCall& call) noexcept {
+  // 7: ncclInProgress, a non-blocking communicator's success.
+  const bool accepted = call.event.result == 0 || call.event.result == 7;
+  // A rank alone copies, at most; but it sends to itself by a kernel.
+  const bool alone = call.ranks == 1 && !IsPointToPoint(static_cast<EntryPoint>(call.event.op));
+  return accepted && !alone && call.event.count != 0;
+}
+
+uint16_t OpBit(const PendingCall& call) noexcept {
+  return call.event.op < 16 ? static_cast<uint16_t>(1u << call.event.op) : kAnyOp;
+}
+
+uint16_t TypeBit(const PendingCall& call) noexcept {
+  return call.event.datatype < 16 ? static_cast<uint16_t>(1u << call.event.datatype) : kAnyDataType;
+}
+
+bool UsesStream(const CommPart& part, uint64_t stream) noexcept {
+  if (part.any_stream) return true;
+  for (uint32_t i = 0; i < part.stream_count; ++i) {
+    if (part.streams[i] == stream) return true;
+  }
+  return false;
+}
+
+void AddCall(CommPart& part, const PendingCall& call) noexcept {
+  part.ops |= OpBit(call);
+  if (part.context == 0) part.context = call.context;
+  if (UsesStream(part, call.stream)) return;
+  if (part.stream_count == kStreams) {
+    part.any_stream = true;
+  } else {
+    part.streams[part.stream_count++] = call.stream;
+  }
+}
+
+class Batch {
+ public:
+  explicit Batch(CallBatch& batch) noexcept : batch_(batch) {}
+
+  void Run() noexcept {
+    CollectParts();
+    for (uint32_t i = 0; i < batch_.launch_count; ++i) Place(batch_.launches[i]);
+    for (uint32_t i = 0; i < batch_.call_count; ++i) AssignCall(batch_.calls[i]);
+    for (uint32_t i = 0; i < batch_.launch_count; ++i) AssignLaunch(batch_.launches[i]);
+  }
+
+ private:
+  CommPart& PartOf(uint32_t comm) noexcept {
+    if (last_ < part_count_ && parts_[last_].comm == comm) return parts_[last_];
+    for (last_ = 0; last_ < part_count_; ++last_) {
+      if (parts_[last_].comm == comm) return parts_[last_];
+    }
+    if (part_count_ == kPlanComms) return parts_[last_ = kPlanComms - 1];
+    parts_[last_] = CommPart{};
+    parts_[last_].comm = comm;
+    return parts_[part_count_++];
+  }
+
+  void CollectParts() noexcept {
+    for (uint32_t i = 0; i < batch_.call_count; ++i) {
+      if (Launches(batch_.calls[i])) AddCall(PartOf(batch_.calls[i].event.comm), batch_.calls[i]);
+    }
+  }
+
+  // Rule 1. Null when no call of the batch launches anything. The first with the highest rank wins.
+  CommPart* Choose(const SeenLaunch& launch) noexcept {
+    CommPart* best = nullptr;
+    int best_rank = -1;
+    for (uint32_t i = 0; i < part_count_; ++i) {
+      const CommPart& part = parts_[i];
+      const bool context_known = part.context != 0 && launch.context != 0;
+      const int context_rank = !context_known ? 1 : part.context == launch.context ? 2 : 0;
+      const int rank = (UsesStream(part, launch.stream) ? 16 : 0) + context_rank * 4 +
+                       ((part.ops & launch.ops & ~part.served) != 0 ? 2 : 0) +
+                       ((part.ops & launch.ops) != 0 ? 1 : 0);
+      if (rank <= best_rank) continue;
+      best = &parts_[i];
+      best_rank = rank;
+    }
+    return best;
+  }
+
+  void Place(SeenLaunch& launch) noexcept {
+    CommPart* part = Choose(launch);
+    launch.comm = part == nullptr ? 0 : part->comm;
+    launch.plan = 0;
+    if (part == nullptr) return;
+    part->served |= launch.ops;
+    for (uint32_t i = 0; i < part->class_count; ++i) {
+      if (part->classes[i].ops == launch.ops && part->classes[i].datatypes == launch.datatypes) return;
+    }
+    if (part->class_count < kClasses) {
+      part->classes[part->class_count++] = {launch.ops, launch.datatypes, false, 0};
+    }
+  }
+
+  // Rule 2 for a call: a class of its operation and type, else of its operation, else one that takes all,
+  // else the first.
+  static KernelClass& ClassOf(CommPart& part, const PendingCall& call) noexcept {
+    KernelClass* by_op = nullptr;
+    for (uint32_t i = 0; i < part.class_count; ++i) {
+      KernelClass& kind = part.classes[i];
+      if ((kind.ops & OpBit(call)) == 0) continue;
+      if (kind.ops != kAnyOp && (kind.datatypes & TypeBit(call)) != 0) return kind;
+      if (by_op == nullptr || by_op->ops == kAnyOp) by_op = &kind;
+    }
+    return by_op != nullptr ? *by_op : part.classes[0];
+  }
+
+  void AssignCall(PendingCall& call) noexcept {
+    call.event.plan = 0;
+    if (!Launches(call)) return;
+    CommPart& part = PartOf(call.event.comm);
+    if (part.class_count == 0) {
+      if (part.plan_without_kernels == 0) part.plan_without_kernels = NewPlan();
+      call.event.plan = part.plan_without_kernels;
+      return;
+    }
+    KernelClass& kind = ClassOf(part, call);
+    if (!kind.used) {
+      kind.used = true;
+      kind.plan = NewPlan();
+    }
+    call.event.plan = kind.plan;
+  }
+
+  void AssignLaunch(SeenLaunch& launch) noexcept {
+    if (part_count_ == 0) return;
+    CommPart& part = PartOf(launch.comm);
+    uint64_t first_plan = 0;
+    for (uint32_t i = 0; i < part.class_count; ++i) {
+      const KernelClass& kind = part.classes[i];
+      if (!kind.used) continue;
+      if (first_plan == 0 || kind.plan < first_plan) first_plan = kind.plan;
+      if (kind.ops == launch.ops && kind.datatypes == launch.datatypes) {
+        launch.plan = kind.plan;
+        return;
+      }
+    }
+    launch.plan = first_plan;
+  }
+
+  CallBatch& batch_;
+  CommPart parts_[kPlanComms];
+  uint32_t part_count_ = 0;
+  uint32_t last_ = 0;
+};
+
+// The usual case, a call of its own: no table of communicators.
+void AssignSingle(CallBatch& batch) noexcept {
+  PendingCall& call = batch.calls[0];
+  call.event.plan = Launches(call) ? NewPlan() : 0;
+  for (uint32_t i = 0; i < batch.launch_count; ++i) {
+    batch.launches[i].plan = call.event.plan;
+    batch.launches[i].comm = call.event.comm;
+  }
+}
+
+}  // namespace
+
+void AssignPlans(CallBatch& batch) noexcept {
+  if (batch.call_count == 1) {
+    AssignSingle(batch);
+  } else if (batch.call_count > 1) {
+    Batch(batch).Run();
+  }
+}
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,32 @@
+// Decides which calls and which kernels of one batch belong together: the plans.
+//
+// NCCL fuses the calls of a group, per communicator, into one kernel or several. What the probe sees is the
+// calls and, in launch order, the kernels. Rules, in this order:
+//   1. A kernel belongs to the communicator that was used on the kernel's stream in this batch; if several
+//   were (the default stream of several
+//      devices), to those among them that launch in the kernel's CUDA context; if still several, to the first
+//      of them, in the order of the calls, that has a call of the kernel's operation and no kernel for it
+//      yet. A stream that no call named makes all communicators candidates.
+//   2. Within a communicator, kernels of one operation (and element type, where the name says one) form a
+//   plan; a call belongs to the plan of its
+//      operation. One kind of kernel: one plan for all its calls. A kernel that no call fits joins the
+//      communicator's first plan.
+//   3. Calls that launch nothing (a collective of one rank, count zero, failed) have plan 0. Calls whose
+//   kernels were not seen on this thread keep a plan
+//      of their own, without kernels.
+// Pure but for the counter that plan ids come from. Any thread; no allocation; bounded: beyond kPlanComms
+// communicators in a batch, the rest share the last place.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/nccl/calls.h"
+
+namespace gpuprobe::injector::nccl {
+
+inline constexpr uint32_t kPlanComms = 64;
+
+// Fills event.plan of each call and plan and comm of each launch.
+void AssignPlans(CallBatch& batch) noexcept;
+
+}  // namespace gpuprobe::injector::nccl

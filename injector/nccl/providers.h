@@ -1,0 +1,25 @@
+// The objects of this process that define NCCL's functions, each with a way in of its own.
+//
+// Separate from patching.h because look-ups by dlsym ask it too, from application threads. Thread: Add by
+// whoever holds the patching lock, the rest by any. Allocation: none. Failure: beyond kMaxProviders copies a
+// new one is not intercepted.
+#pragma once
+
+#include "injector/nccl/elf_object.h"
+#include "injector/nccl/entry_points.h"
+#include "injector/nccl/real_functions.h"
+
+namespace gpuprobe::injector::nccl {
+
+// Enters the object if it defines NCCL's calls: finds all its functions.
+void AddProvider(const ElfObject& object) noexcept;
+
+// The way whose provider has `entry_point` at `address`; -1 if none.
+int ProviderOf(EntryPoint entry_point, const void* address) noexcept;
+
+// The first provider in load order, as seen by the last scan; -1 if there is none.
+int FirstProvider() noexcept;
+
+void ClearProvidersForTest() noexcept;
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,188 @@
+#include "injector/nccl/scopes.h"
+
+#include "injector/guard.h"
+#include "injector/nccl/kernel_names.h"
+#include "injector/nccl/lifetimes.h"
+#include "injector/nccl/plans.h"
+#include "injector/nccl/real_functions.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/losses.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+bool Accepted(int32_t result) noexcept { return result == ncclSuccess || result == ncclInProgress; }
+
+std::atomic<uint64_t>& SequenceOf(Communicator& comm, EntryPoint op) noexcept {
+  return IsPointToPoint(op) ? comm.transfers : comm.collectives;
+}
+
+// A call that NCCL refused, or never made, gives its number back, so that the count stays that of the other
+// ranks.
+void ReturnSequence(const PendingCall& call) noexcept {
+  Communicator* comm = Find(call.handle);
+  if (comm == nullptr || comm->id.load(std::memory_order_relaxed) != call.event.comm) return;
+  uint64_t next = call.event.seq + 1;
+  SequenceOf(*comm, static_cast<EntryPoint>(call.event.op))
+      .compare_exchange_strong(next, call.event.seq, std::memory_order_relaxed);
+}
+
+// A batch whose kernels all belong to one communicator tells where that one launches.
+void LearnContext(const CallBatch& batch) noexcept {
+  if (batch.call_count == 0 || batch.launch_count == 0) return;
+  const PendingCall& first = batch.calls[0];
+  if (first.context != 0 || first.handle == nullptr) return;
+  for (uint32_t i = 1; i < batch.call_count; ++i) {
+    if (batch.calls[i].event.comm != first.event.comm) return;
+  }
+  Communicator* comm = Find(first.handle);
+  if (comm != nullptr) comm->context.store(batch.launches[0].context, std::memory_order_relaxed);
+}
+
+// The batch is complete: decides its plans and reports it.
+void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
+  AssignPlans(batch);
+  LearnContext(batch);
+  for (uint32_t i = 0; i < batch.call_count; ++i) Emit(thread, batch.calls[i].event);
+  for (uint32_t i = 0; i < batch.launch_count; ++i) {
+    if (batch.launches[i].plan == 0) continue;
+    Emit(thread, PlanLaunchEvent{batch.launches[i].plan, batch.launches[i].correlation, 0});
+  }
+}
+
+}  // namespace
+
+bool Scope::Enter() noexcept {
+  ThreadState& thread = CurrentThread();
+  // The state that threads beyond the limit share has no thread id; nothing may be kept in it.
+  thread_ = thread.tid != 0 ? &thread : nullptr;
+  return thread_ != nullptr && thread_->nccl_call_depth++ == 0;
+}
+
+void Scope::Leave() noexcept {
+  if (thread_ != nullptr) --thread_->nccl_call_depth;
+}
+
+void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,
+                      const void* stream) noexcept {
+  call_ = nullptr;
+  single_ = false;
+  if (!Enter()) return;
+  Guard guard;
+  if (!guard) return;
+  single_ = thread_->nccl_group_depth == 0;
+  if (single_) {
+    thread_->nccl_batch = local_.Reset();
+  } else if (thread_->nccl_batch == nullptr) {
+    thread_->nccl_batch = ClaimGroupBatch();
+  }
+  CallBatch* batch = thread_->nccl_batch;
+  if (batch == nullptr || batch->call_count == batch->call_capacity) {
+    CountLoss(wire::LossReason::kLossEventRingFull);
+    return;
+  }
+  Communicator* known = KnownCommunicator(*thread_, comm, origin_.way);
+  PendingCall& call = batch->calls[batch->call_count++];
+  const auto type = static_cast<uint8_t>(datatype);
+  call.event = {};
+  call.event.seq =
+      known == nullptr ? 0 : SequenceOf(*known, origin_.entry_point).fetch_add(1, std::memory_order_relaxed);
+  call.event.count = count;
+  call.event.range_id = InnermostRange(*thread_);
+  call.event.comm = known == nullptr ? 0 : known->id.load(std::memory_order_relaxed);
+  call.event.root = root;
+  call.event.peer = peer;
+  // The old name of the same operation, in place.
+  const bool old_name = origin_.entry_point == EntryPoint::kBcast;
+  call.event.op = static_cast<uint16_t>(old_name ? EntryPoint::kBroadcast : origin_.entry_point);
+  call.event.datatype = type;
+  call.event.element_bytes = DataTypeBytes(type);
+  call.event.source =
+      static_cast<uint8_t>(origin_.way >= kFirstProviderWay ? wire::CallSource::kCallSourceRelocation
+                                                            : wire::CallSource::kCallSourceInterposed);
+  call.stream = NormalStream(stream);
+  call.context = known == nullptr ? 0 : known->context.load(std::memory_order_relaxed);
+  call.handle = known == nullptr ? nullptr : const_cast<void*>(comm);
+  call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
+  call_ = &call;
+  call.event.issue_ns = NowNs();
+}
+
+void CallScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (call_ == nullptr) {
+    if (single_ && thread_ != nullptr) thread_->nccl_batch = nullptr;
+    return;
+  }
+  call_->event.return_ns = NowNs();
+  call_->event.result = result;
+  if (!Accepted(result)) ReturnSequence(*call_);
+  if (!single_) return;
+  thread_->nccl_batch = nullptr;
+  Guard guard;
+  if (guard) EmitBatch(*thread_, local_.batch);
+}
+
+void GroupStartScope::Begin() noexcept { ours_ = Enter(); }
+
+void GroupStartScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (ours_ && result == ncclSuccess) ++thread_->nccl_group_depth;
+}
+
+void GroupEndScope::Begin() noexcept { ours_ = Enter(); }
+
+// NCCL takes one level off whatever the result is, and abandons the group when the outermost level fails.
+void GroupEndScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_ || thread_->nccl_group_depth == 0) return;
+  if (--thread_->nccl_group_depth > 0) return;
+  CallBatch* batch = thread_->nccl_batch;
+  if (batch == nullptr) return;
+  thread_->nccl_batch = nullptr;
+  Guard guard;
+  if (guard) {
+    for (uint32_t i = 0; i < batch->call_count && !Accepted(result); ++i) {
+      if (batch->calls[i].event.result == ncclSuccess) batch->calls[i].event.result = result;
+    }
+    for (uint32_t i = 0; i < batch->init_count && Accepted(result); ++i) {
+      AddCommunicator(*thread_, batch->inits[i], origin_.way, result == ncclSuccess);
+    }
+    EmitBatch(*thread_, *batch);
+  }
+  ReleaseGroupBatch(batch);
+}
+
+void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
+  CallBatch* batch = thread_ == nullptr ? nullptr : thread_->nccl_batch;
+  if (ours_ && batch != nullptr && thread_->nccl_group_depth == 1) {
+    for (uint32_t i = batch->call_count; i > 0; --i) ReturnSequence(batch->calls[i - 1]);
+    batch->call_count = 0;
+    batch->launch_count = 0;
+    batch->init_count = 0;
+  }
+  GroupEndScope::End(result);
+}
+
+void NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
+                      uint32_t correlation) noexcept {
+  CallBatch* batch = thread.nccl_batch;
+  if (batch == nullptr || thread.nccl_call_depth == 0) return;
+  const KernelTraits traits = ParseKernelName(kernel_name);
+  if (traits.ops == 0) return;
+  if (batch->launch_count == batch->launch_capacity) {
+    CountLoss(wire::LossReason::kLossEventRingFull);
+    return;
+  }
+  SeenLaunch& launch = batch->launches[batch->launch_count++];
+  launch = {NormalStream(stream),
+            reinterpret_cast<uint64_t>(context),
+            correlation,
+            traits.ops,
+            traits.datatypes,
+            0,
+            0};
+}
+
+}  // namespace gpuprobe::injector::nccl

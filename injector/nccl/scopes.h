@@ -1,0 +1,165 @@
+// What happens around a call into NCCL: one scope for each kind of entry point, opened before the real
+// function runs and closed with its result.
+//
+// Separate from the wrappers (wrappers.h), which are generated and only forward. Scopes have no destructors:
+// nothing of ours is on the stack that an unwinder would have to run, and nothing of ours is held while NCCL
+// runs; the guard is entered and left on both sides. Thread: the application's. Allocation: none. Failure: a
+// scope that could not note its call does nothing at its end; NCCL's result is never looked at by the
+// wrapper.
+#pragma once
+
+#include <cuda.h>
+#include <nccl.h>
+
+#include "injector/nccl/calls.h"
+#include "injector/nccl/communicators.h"
+#include "injector/nccl/entry_points.h"
+#include "injector/thread_state.h"
+
+namespace gpuprobe::injector::nccl {
+
+// How a call reached us.
+struct Origin {
+  int way;
+  EntryPoint entry_point;
+};
+
+// Counts the nesting, so that a call that NCCL or a wrapper of the program's makes from inside another one is
+// not a second record.
+class Scope {
+ public:
+  explicit Scope(Origin origin) noexcept : origin_(origin) {}
+
+ protected:
+  // True for the application's own call. Leave must follow in any case.
+  bool Enter() noexcept;
+  void Leave() noexcept;
+
+  Origin origin_;
+  ThreadState* thread_;  // null: no state for this thread
+};
+
+class PassScope {
+ public:
+  explicit PassScope(Origin) noexcept {}
+  void Begin() noexcept {}
+  void End(ncclResult_t) noexcept {}
+};
+
+class CallScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,
+             const void* stream) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  PendingCall* call_;  // null: not recorded
+  bool single_;        // outside a group
+  SingleBatch local_;
+};
+
+class GroupStartScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin() noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool ours_;
+};
+
+class GroupEndScope : protected Scope {
+ public:
+  using Scope::Scope;
+  void Begin() noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ protected:
+  bool ours_;
+};
+
+// Ends the group without launching anything.
+class GroupSimulateEndScope : private GroupEndScope {
+ public:
+  using GroupEndScope::GroupEndScope;
+  void Begin() noexcept { GroupEndScope::Begin(); }
+  void End(ncclResult_t result) noexcept;
+};
+
+class InitRankScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id, int rank) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool ours_;
+  PendingInit init_;
+};
+
+class InitAllScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin(ncclComm_t* comms, int devices, const int* device_list) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool ours_;
+  ncclComm_t* comms_;
+  int devices_;
+  const int* device_list_;
+  uint64_t hash_;
+};
+
+class ChildScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin(ncclComm_t* newcomm, ncclComm_t parent, int color) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool ours_;
+  PendingInit init_;
+};
+
+class EndOfCommunicatorScope : private Scope {
+ public:
+  EndOfCommunicatorScope(Origin origin, bool aborted) noexcept : Scope(origin), aborted_(aborted) {}
+  void Begin(const void* comm) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool aborted_;
+  bool ours_;
+  const void* handle_;
+  uint32_t id_;
+  CommunicatorFacts facts_;
+  uint64_t collectives_;
+  uint64_t transfers_;
+};
+
+class DestroyScope : public EndOfCommunicatorScope {
+ public:
+  explicit DestroyScope(Origin origin) noexcept : EndOfCommunicatorScope(origin, false) {}
+};
+
+class AbortScope : public EndOfCommunicatorScope {
+ public:
+  explicit AbortScope(Origin origin) noexcept : EndOfCommunicatorScope(origin, true) {}
+};
+
+// A kernel launch was entered on this thread: noted if NCCL does it for a call of the application. From the
+// driver callback, inside the guard.
+void NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
+                      uint32_t correlation) noexcept;
+
+// What the communicators say about who this process is: of the one with most ranks so far. False while there
+// is none.
+struct NcclIdentity {
+  int32_t rank;
+  int32_t world_size;
+};
+bool IdentityFromNccl(NcclIdentity* identity) noexcept;
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,108 @@
+// A live probe without a sender, for unit tests of the capture parts: what they emit on this thread is read
+// back as it lies in the ring.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "injector/lifecycle.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/losses.h"
+#include "injector/thread_state.h"
+
+namespace gpuprobe::injector {
+
+struct SeenEvent {
+  EventType type;
+  std::string bytes;
+  std::string text;
+  uint32_t tid;
+
+  template <typename Event>
+  Event As() const {
+    EXPECT_EQ(type, Event::kType);
+    Event event{};
+    std::memcpy(&event, bytes.data(), std::min(sizeof(event), bytes.size()));
+    return event;
+  }
+};
+
+class LiveProbe : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MapRings());
+    ResetLifecycleForTest();
+    Switch(true);
+    ResetLossesForTest();
+    Events();  // what earlier tests left
+  }
+  void TearDown() override {
+    Events();
+    ResetLifecycleForTest();
+  }
+
+  static void Switch(bool live) {
+    ResetLifecycleForTest();
+    if (!live) return;
+    ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
+    ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
+  }
+
+  // Everything that was emitted since the last call, by all threads, each thread's in order.
+  static std::vector<SeenEvent> Events() {
+    std::vector<SeenEvent> events;
+    for (int slot = 0; slot < kRingSlots; ++slot) {
+      EventRing& ring = RingAt(slot);
+      if (ring.slot() != EventRing::Slot::kOwned && ring.slot() != EventRing::Slot::kReleased) continue;
+      const uint64_t end = ring.PublishedEnd();
+      uint64_t position = ring.ReadPosition();
+      while (const EventHeader* header = ring.Peek(&position, end)) {
+        const auto* payload = reinterpret_cast<const char*>(header + 1);
+        const auto type = static_cast<EventType>(header->type);
+        events.push_back({type, std::string(payload, SizeOf(type)),
+                          std::string(payload + SizeOf(type), header->text_bytes), ring.tid()});
+        position += header->total_bytes;
+      }
+      ring.Consume(position);
+      if (ring.slot() == EventRing::Slot::kReleased) FreeRing(ring);
+    }
+    return events;
+  }
+
+  template <typename Event>
+  static std::vector<Event> Only(const std::vector<SeenEvent>& events) {
+    std::vector<Event> found;
+    for (const SeenEvent& event : events) {
+      if (event.type == Event::kType) found.push_back(event.As<Event>());
+    }
+    return found;
+  }
+
+ private:
+  static size_t SizeOf(EventType type) {
+    switch (type) {
+      case EventType::kLaunch:
+        return sizeof(LaunchEvent);
+      case EventType::kRangeOpen:
+        return sizeof(RangeOpenEvent);
+      case EventType::kRangeClose:
+        return sizeof(RangeCloseEvent);
+      case EventType::kMark:
+        return sizeof(MarkEvent);
+      case EventType::kAllocation:
+        return sizeof(AllocationEvent);
+      case EventType::kCollective:
+        return sizeof(CollectiveEvent);
+      case EventType::kPlanLaunch:
+        return sizeof(PlanLaunchEvent);
+      case EventType::kCommunicator:
+        return sizeof(CommunicatorEvent);
+    }
+    return 0;
+  }
+};
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,62 @@
+#include "injector/nccl/entry_points.h"
+
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include <string>
+
+#include "injector/nccl/kernel_names.h"
+
+namespace gpuprobe::injector::nccl {
+namespace {
+
+uint16_t Bit(EntryPoint op) { return static_cast<uint16_t>(1u << static_cast<unsigned>(op)); }
+
+TEST(EntryPoints, NamesAndSymbolsAgree) {
+  for (size_t i = 0; i < kEntryPoints; ++i) {
+    EXPECT_EQ(kSymbolNames[i], "nccl" + std::string(kEntryPointNames[i]));
+    EXPECT_EQ(FindEntryPoint(kSymbolNames[i]), static_cast<EntryPoint>(i));
+    EXPECT_EQ(FindEntryPoint(kProfilingSymbolNames[i]), static_cast<EntryPoint>(i));
+  }
+  EXPECT_EQ(FindEntryPoint("ncclAllReduc"), EntryPoint::kCount);
+  EXPECT_EQ(FindEntryPoint("nanosleep"), EntryPoint::kCount);
+  EXPECT_EQ(FindEntryPoint(""), EntryPoint::kCount);
+  EXPECT_EQ(OpName(static_cast<uint16_t>(EntryPoint::kCount)), "");
+}
+
+TEST(EntryPoints, KnowsEveryDataTypeOfTheHeader) {
+  for (int type = 0; type < ncclNumTypes; ++type) {
+    EXPECT_NE(DataTypeName(static_cast<uint8_t>(type)), "") << type;
+    EXPECT_NE(DataTypeBytes(static_cast<uint8_t>(type)), 0u) << type;
+  }
+  EXPECT_EQ(DataTypeName(ncclNumTypes), "");
+  EXPECT_EQ(DataTypeName(ncclFloat), "float32");
+  EXPECT_EQ(DataTypeBytes(ncclBfloat16), 2u);
+}
+
+TEST(KernelNames, OperationAndTypeComeFromTheName) {
+  const KernelTraits mangled =
+      ParseKernelName("_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE");
+  EXPECT_EQ(mangled.ops, Bit(EntryPoint::kAllReduce));
+  EXPECT_EQ(mangled.datatypes, 1u << ncclFloat32);
+  const KernelTraits plain =
+      ParseKernelName("ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)");
+  EXPECT_EQ(plain.ops, Bit(EntryPoint::kReduceScatter));
+  EXPECT_EQ(plain.datatypes, 1u << ncclBfloat16);
+  EXPECT_EQ(ParseKernelName("ncclDevKernel_Broadcast_RING_LL").ops,
+            Bit(EntryPoint::kBroadcast) | Bit(EntryPoint::kBcast));
+  EXPECT_NE(ParseKernelName("ncclDevKernel_SendRecv").ops & Bit(EntryPoint::kAlltoAll), 0);
+  EXPECT_EQ(ParseKernelName("ncclDevKernel_Generic_1").ops, kAnyOp);
+  EXPECT_EQ(ParseKernelName("ncclKernel_AllReduce_RING_LL_Sum_float").ops, Bit(EntryPoint::kAllReduce));
+  EXPECT_EQ(ParseKernelName("ncclSymkDevKernel_AllGather_ST").ops, Bit(EntryPoint::kAllGather));
+}
+
+TEST(KernelNames, OtherKernelsAreNotNccls) {
+  for (const char* name : {"_Z6vecAddPfS_S_i", "ncclDevice", "", "_Z", "_Z999999999999nccl"}) {
+    EXPECT_EQ(ParseKernelName(name).ops, 0) << name;
+  }
+  EXPECT_EQ(ParseKernelName(nullptr).ops, 0);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector::nccl
