@@ -1,0 +1,189 @@
+#include "injector/nvtx/handlers.h"
+
+#include <nvtx3/nvToolsExt.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "injector/nvtx/domains.h"
+#include "injector/nvtx/ranges.h"
+#include "injector/stream/events.h"
+
+namespace gpuprobe::injector::nvtx {
+
+namespace {
+
+std::string_view Text(const char* text) noexcept {
+  return text == nullptr ? std::string_view() : std::string_view(text, strnlen(text, kMaxNameBytes));
+}
+
+// Wide text as UTF-8, cut at a whole character.
+class NarrowText {
+ public:
+  explicit NarrowText(const wchar_t* text) noexcept {
+    for (; text != nullptr && *text != L'\0'; ++text) {
+      if (!Append(static_cast<uint32_t>(*text))) return;
+    }
+  }
+  std::string_view text() const noexcept { return {bytes_, size_}; }
+
+ private:
+  bool Append(uint32_t code) noexcept {
+    if (code > 0x10ffff) code = 0xfffd;
+    const size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    if (size_ + length > sizeof(bytes_)) return false;
+    if (length == 1) {
+      bytes_[size_++] = static_cast<char>(code);
+      return true;
+    }
+    constexpr uint32_t kLead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    bytes_[size_++] = static_cast<char>(kLead[length] | (code >> (6 * (length - 1))));
+    for (size_t left = length - 1; left > 0; --left) {
+      bytes_[size_++] = static_cast<char>(0x80 | ((code >> (6 * (left - 1))) & 0x3f));
+    }
+    return true;
+  }
+
+  char bytes_[kMaxNameBytes];
+  size_t size_ = 0;
+};
+
+// Calls use(RangeText) with what the attributes say; programs of other NVTX versions have the same fields at
+// the same places.
+template <typename Use>
+auto WithAttributes(const nvtxEventAttributes_t* attributes, Use use) noexcept {
+  RangeText what;
+  if (attributes == nullptr || attributes->size < offsetof(nvtxEventAttributes_t, message)) return use(what);
+  what.category = attributes->category;
+  switch (attributes->messageType) {
+    case NVTX_MESSAGE_TYPE_ASCII:
+      what.text = Text(attributes->message.ascii);
+      return use(what);
+    case NVTX_MESSAGE_TYPE_REGISTERED:
+      what.text = RegisteredText(attributes->message.registered);
+      return use(what);
+    case NVTX_MESSAGE_TYPE_UNICODE: {
+      const NarrowText narrow(attributes->message.unicode);
+      what.text = narrow.text();
+      return use(what);
+    }
+    default:
+      return use(what);
+  }
+}
+
+void MarkEx(const nvtxEventAttributes_t* attributes) noexcept {
+  WithAttributes(attributes, [](const RangeText& what) noexcept { Mark(nullptr, what); });
+}
+void MarkA(const char* message) noexcept { Mark(nullptr, {Text(message)}); }
+void MarkW(const wchar_t* message) noexcept { Mark(nullptr, {NarrowText(message).text()}); }
+
+nvtxRangeId_t RangeStartEx(const nvtxEventAttributes_t* attributes) noexcept {
+  return WithAttributes(attributes, [](const RangeText& what) noexcept { return Start(nullptr, what); });
+}
+nvtxRangeId_t RangeStartA(const char* message) noexcept { return Start(nullptr, {Text(message)}); }
+nvtxRangeId_t RangeStartW(const wchar_t* message) noexcept {
+  return Start(nullptr, {NarrowText(message).text()});
+}
+void RangeEnd(nvtxRangeId_t id) noexcept { End(id); }
+
+int RangePushEx(const nvtxEventAttributes_t* attributes) noexcept {
+  return WithAttributes(attributes, [](const RangeText& what) noexcept { return Push(nullptr, what); });
+}
+int RangePushA(const char* message) noexcept { return Push(nullptr, {Text(message)}); }
+int RangePushW(const wchar_t* message) noexcept { return Push(nullptr, {NarrowText(message).text()}); }
+int RangePop() noexcept { return Pop(nullptr); }
+
+void DomainMarkEx(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) noexcept {
+  WithAttributes(attributes, [domain](const RangeText& what) noexcept { Mark(domain, what); });
+}
+nvtxRangeId_t DomainRangeStartEx(nvtxDomainHandle_t domain,
+                                 const nvtxEventAttributes_t* attributes) noexcept {
+  return WithAttributes(attributes, [domain](const RangeText& what) noexcept { return Start(domain, what); });
+}
+void DomainRangeEnd(nvtxDomainHandle_t, nvtxRangeId_t id) noexcept { End(id); }
+int DomainRangePushEx(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) noexcept {
+  return WithAttributes(attributes, [domain](const RangeText& what) noexcept { return Push(domain, what); });
+}
+int DomainRangePop(nvtxDomainHandle_t domain) noexcept { return Pop(domain); }
+
+nvtxStringHandle_t DomainRegisterStringA(nvtxDomainHandle_t, const char* text) noexcept {
+  return static_cast<nvtxStringHandle_t>(RegisterString(Text(text)));
+}
+nvtxStringHandle_t DomainRegisterStringW(nvtxDomainHandle_t, const wchar_t* text) noexcept {
+  return static_cast<nvtxStringHandle_t>(RegisterString(NarrowText(text).text()));
+}
+nvtxDomainHandle_t DomainCreateA(const char* name) noexcept {
+  return static_cast<nvtxDomainHandle_t>(CreateDomain(Text(name)));
+}
+nvtxDomainHandle_t DomainCreateW(const wchar_t* name) noexcept {
+  return static_cast<nvtxDomainHandle_t>(CreateDomain(NarrowText(name).text()));
+}
+void DomainDestroy(nvtxDomainHandle_t domain) noexcept { DestroyDomain(domain); }
+
+// Slots that we leave empty keep NVTX's own no-ops: names of categories and of threads (the probe takes
+// thread names from the kernel), resources, and everything that names CUDA or OpenCL objects.
+struct Placement {
+  uint32_t slot;
+  NvtxFunctionPointer handler;
+};
+
+template <typename Function>
+NvtxFunctionPointer Generic(Function function) noexcept {
+  return reinterpret_cast<NvtxFunctionPointer>(function);
+}
+
+bool Place(const NvtxExportTableCallbacks& callbacks, NvtxCallbackModule module, const Placement* placements,
+           size_t count) noexcept {
+  NvtxFunctionTable table = nullptr;
+  unsigned int size = 0;
+  if (callbacks.GetModuleFunctionTable(module, &table, &size) == 0 || table == nullptr) return false;
+  bool placed = false;
+  for (size_t i = 0; i < count; ++i) {
+    if (placements[i].slot >= size || table[placements[i].slot] == nullptr) continue;
+    *table[placements[i].slot] = placements[i].handler;
+    placed = true;
+  }
+  return placed;
+}
+
+}  // namespace
+
+int PlaceHandlers(GetExportTable get_export_table) noexcept {
+  if (get_export_table == nullptr) return 0;
+  const auto* callbacks = static_cast<const NvtxExportTableCallbacks*>(get_export_table(NVTX_ETID_CALLBACKS));
+  if (callbacks == nullptr || callbacks->struct_size < sizeof(NvtxExportTableCallbacks) ||
+      callbacks->GetModuleFunctionTable == nullptr) {
+    return 0;
+  }
+  const Placement core[] = {
+      {NVTX_CBID_CORE_MarkEx, Generic(MarkEx)},
+      {NVTX_CBID_CORE_MarkA, Generic(MarkA)},
+      {NVTX_CBID_CORE_MarkW, Generic(MarkW)},
+      {NVTX_CBID_CORE_RangeStartEx, Generic(RangeStartEx)},
+      {NVTX_CBID_CORE_RangeStartA, Generic(RangeStartA)},
+      {NVTX_CBID_CORE_RangeStartW, Generic(RangeStartW)},
+      {NVTX_CBID_CORE_RangeEnd, Generic(RangeEnd)},
+      {NVTX_CBID_CORE_RangePushEx, Generic(RangePushEx)},
+      {NVTX_CBID_CORE_RangePushA, Generic(RangePushA)},
+      {NVTX_CBID_CORE_RangePushW, Generic(RangePushW)},
+      {NVTX_CBID_CORE_RangePop, Generic(RangePop)},
+  };
+  const Placement core2[] = {
+      {NVTX_CBID_CORE2_DomainMarkEx, Generic(DomainMarkEx)},
+      {NVTX_CBID_CORE2_DomainRangeStartEx, Generic(DomainRangeStartEx)},
+      {NVTX_CBID_CORE2_DomainRangeEnd, Generic(DomainRangeEnd)},
+      {NVTX_CBID_CORE2_DomainRangePushEx, Generic(DomainRangePushEx)},
+      {NVTX_CBID_CORE2_DomainRangePop, Generic(DomainRangePop)},
+      {NVTX_CBID_CORE2_DomainRegisterStringA, Generic(DomainRegisterStringA)},
+      {NVTX_CBID_CORE2_DomainRegisterStringW, Generic(DomainRegisterStringW)},
+      {NVTX_CBID_CORE2_DomainCreateA, Generic(DomainCreateA)},
+      {NVTX_CBID_CORE2_DomainCreateW, Generic(DomainCreateW)},
+      {NVTX_CBID_CORE2_DomainDestroy, Generic(DomainDestroy)},
+  };
+  const bool core_placed = Place(*callbacks, NVTX_CB_MODULE_CORE, core, std::size(core));
+  const bool core2_placed = Place(*callbacks, NVTX_CB_MODULE_CORE2, core2, std::size(core2));
+  return core_placed || core2_placed ? 1 : 0;
+}
+
+}  // namespace gpuprobe::injector::nvtx

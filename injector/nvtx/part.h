@@ -1,0 +1,10 @@
+// The NVTX part as the backbone sees it. See injector/parts.h.
+#pragma once
+
+#include "injector/parts.h"
+
+namespace gpuprobe::injector {
+
+extern const Part kNvtxPart;
+
+}  // namespace gpuprobe::injector
