@@ -1,0 +1,290 @@
+// Allocations and releases, from CUPTI's API callbacks at exit.
+//
+// The driver's functions are the truth; a runtime function is looked at only in case its driver call made no
+// callback, which the correlation id that both share tells. A refused allocation is recorded with what was
+// asked for. Registering host memory is not new memory and is not recorded.
+#include "injector/memory/part.h"
+
+#include <cupti.h>
+
+#include <cstddef>
+
+#include "injector/cupti/callbacks.h"
+#include "injector/guard.h"
+#include "injector/memory/array_bytes.h"
+#include "injector/memory/context_devices.h"
+#include "injector/memory/vmm.h"
+#include "injector/stream/event_ring.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+// The first arguments of cuMemAlloc, cuMemHostAlloc, cudaMalloc ...: where the address goes, and how many
+// bytes.
+struct AllocationArguments {
+  const uint64_t* address;
+  size_t bytes;
+};
+#define SAME_START(params, pointer, size)         \
+  static_assert(offsetof(params, pointer) == 0 && \
+                offsetof(params, size) == offsetof(AllocationArguments, bytes))
+SAME_START(cuMemAlloc_v2_params, dptr, bytesize);
+SAME_START(cuMemAllocManaged_params, dptr, bytesize);
+SAME_START(cuMemHostAlloc_params, pp, bytesize);
+SAME_START(cuMemAllocHost_v2_params, pp, bytesize);
+SAME_START(cuMemAllocAsync_params, dptr, bytesize);
+SAME_START(cuMemAllocFromPoolAsync_params, dptr, bytesize);
+SAME_START(cudaMalloc_v3020_params, devPtr, size);
+SAME_START(cudaMallocManaged_v6000_params, devPtr, size);
+SAME_START(cudaHostAlloc_v3020_params, pHost, size);
+SAME_START(cudaMallocHost_v3020_params, ptr, size);
+SAME_START(cudaMallocAsync_v11020_params, devPtr, size);
+SAME_START(cudaMallocFromPoolAsync_v11020_params, ptr, size);
+SAME_START(cuMemCreate_params, handle, size);
+#undef SAME_START
+
+// Of cuMemAllocPitch and cudaMallocPitch.
+struct PitchArguments {
+  const uint64_t* address;
+  const size_t* pitch;
+  size_t width;
+  size_t height;
+};
+static_assert(offsetof(cuMemAllocPitch_v2_params, Height) == offsetof(PitchArguments, height));
+static_assert(offsetof(cudaMallocPitch_v3020_params, height) == offsetof(PitchArguments, height));
+
+// Of all that release: the address or handle itself.
+struct FreeArguments {
+  uint64_t address;
+};
+
+template <typename Arguments>
+const Arguments& ArgumentsOf(const CUpti_CallbackData& data) noexcept {
+  return *static_cast<const Arguments*>(data.functionParams);
+}
+
+// cudaError_t and CUresult both are an int whose 0 is success.
+bool Succeeded(const CUpti_CallbackData& data) noexcept {
+  return data.functionReturnValue != nullptr && *static_cast<const int*>(data.functionReturnValue) == 0;
+}
+
+void Report(ThreadState& thread, wire::AllocationOp op, wire::MemoryKind memory, uint64_t address,
+            uint64_t bytes, int32_t device, bool failed) noexcept {
+  AllocationEvent event{};
+  event.time_ns = NowNs();
+  event.address = address;
+  event.bytes = bytes;
+  event.range_id = InnermostRange(thread);
+  event.device = device;
+  event.op = static_cast<uint8_t>(op);
+  event.memory = static_cast<uint8_t>(memory);
+  event.failed = failed ? 1 : 0;
+  Emit(thread, event);
+}
+
+void ReportAllocation(ThreadState& thread, const CUpti_CallbackData& data, wire::MemoryKind memory,
+                      const uint64_t* address, uint64_t bytes) noexcept {
+  const bool failed = !Succeeded(data);
+  if (!failed && address == nullptr) return;
+  Report(thread, wire::AllocationOp::kAllocationOpAlloc, memory, failed ? 0 : *address, bytes,
+         DeviceOfContext(data.context), failed);
+}
+
+using Recorder = void (*)(ThreadState&, const CUpti_CallbackData&) noexcept;
+
+template <wire::MemoryKind kMemory>
+void Allocated(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<AllocationArguments>(data);
+  ReportAllocation(thread, data, kMemory, arguments.address, arguments.bytes);
+}
+
+void AllocatedPitch(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<PitchArguments>(data);
+  const bool padded = Succeeded(data) && arguments.pitch != nullptr;
+  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindDevice, arguments.address,
+                   (padded ? *arguments.pitch : arguments.width) * arguments.height);
+}
+
+void Allocated3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cudaMalloc3D_v3020_params>(data);
+  const cudaPitchedPtr* result = arguments.pitchedDevPtr;
+  const bool padded = Succeeded(data) && result != nullptr;
+  const auto address = padded ? reinterpret_cast<uint64_t>(result->ptr) : 0;
+  ReportAllocation(
+      thread, data, wire::MemoryKind::kMemoryKindDevice, &address,
+      (padded ? result->pitch : arguments.extent.width) * arguments.extent.height * arguments.extent.depth);
+}
+
+template <wire::MemoryKind kMemory>
+void Freed(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const uint64_t address = ArgumentsOf<FreeArguments>(data).address;
+  if (address == 0 || !Succeeded(data)) return;
+  // The consumer's ledger knows what was there, and of which kind: cuMemFree takes managed and pool memory
+  // too.
+  Report(thread, wire::AllocationOp::kAllocationOpFree, kMemory, address, 0, DeviceOfContext(data.context),
+         false);
+}
+
+void AllocatedArray(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuArrayCreate_v2_params>(data);
+  if (arguments.pAllocateArray == nullptr) return;
+  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindArray,
+                   reinterpret_cast<const uint64_t*>(arguments.pHandle),
+                   ArrayBytes(*arguments.pAllocateArray));
+}
+
+void AllocatedArray3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuArray3DCreate_v2_params>(data);
+  if (arguments.pAllocateArray == nullptr) return;
+  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindArray,
+                   reinterpret_cast<const uint64_t*>(arguments.pHandle),
+                   ArrayBytes(*arguments.pAllocateArray, 1));
+}
+
+void AllocatedMipmaps(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMipmappedArrayCreate_params>(data);
+  if (arguments.pMipmappedArrayDesc == nullptr) return;
+  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindArray,
+                   reinterpret_cast<const uint64_t*>(arguments.pHandle),
+                   ArrayBytes(*arguments.pMipmappedArrayDesc, arguments.numMipmapLevels));
+}
+
+int32_t DeviceOf(const CUmemAllocationProp* properties) noexcept {
+  return properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE
+             ? properties->location.id
+             : -1;
+}
+
+void CreatedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemCreate_params>(data);
+  const bool failed = !Succeeded(data);
+  if (!failed && arguments.handle == nullptr) return;
+  const uint64_t handle = failed ? 0 : *arguments.handle;
+  if (!failed) vmm::Created(handle);
+  Report(thread, wire::AllocationOp::kAllocationOpAlloc, wire::MemoryKind::kMemoryKindVmm, handle,
+         arguments.size, DeviceOf(arguments.prop), failed);
+}
+
+void EndPhysical(ThreadState& thread, uint64_t handle) noexcept {
+  Report(thread, wire::AllocationOp::kAllocationOpFree, wire::MemoryKind::kMemoryKindVmm, handle, 0, -1,
+         false);
+}
+
+void ReleasedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const uint64_t handle = ArgumentsOf<FreeArguments>(data).address;
+  if (Succeeded(data) && vmm::Released(handle)) EndPhysical(thread, handle);
+}
+
+void RetainedPhysical(ThreadState&, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemRetainAllocationHandle_params>(data);
+  if (Succeeded(data) && arguments.handle != nullptr) vmm::Retained(*arguments.handle);
+}
+
+void MappedPhysical(ThreadState&, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemMap_params>(data);
+  if (Succeeded(data)) vmm::Mapped(arguments.ptr, arguments.size, arguments.handle);
+}
+
+void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemUnmap_params>(data);
+  if (!Succeeded(data)) return;
+  uint64_t ended[64];
+  const size_t count = vmm::Unmapped(arguments.ptr, arguments.size, ended, std::size(ended));
+  for (size_t i = 0; i < count; ++i) EndPhysical(thread, ended[i]);
+}
+
+void RetainedPrimary(ThreadState&, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuDevicePrimaryCtxRetain_params>(data);
+  if (Succeeded(data) && arguments.pctx != nullptr) NoteContextDevice(*arguments.pctx, arguments.dev);
+}
+
+void CreatedContext(ThreadState&, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuCtxCreate_v2_params>(data);
+  if (Succeeded(data) && arguments.pctx != nullptr) NoteContextDevice(*arguments.pctx, arguments.dev);
+}
+
+// A driver call: counted, and remembered for the runtime call around it.
+template <Recorder kRecord>
+void OnDriver(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  if (data.functionParams == nullptr) return;
+  thread.last_allocation_correlation = data.correlationId;
+  kRecord(thread, data);
+}
+
+template <Recorder kRecord>
+void OnRuntime(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  if (data.functionParams == nullptr) return;
+  if (data.correlationId != 0 && thread.last_allocation_correlation == data.correlationId) return;
+  kRecord(thread, data);
+}
+
+struct Hook {
+  CUpti_CallbackId cbid;
+  ApiHook hook;
+};
+
+using wire::MemoryKind;
+
+constexpr Hook kDriverHooks[] = {
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, OnDriver<Allocated<MemoryKind::kMemoryKindDevice>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2, OnDriver<AllocatedPitch>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged, OnDriver<Allocated<MemoryKind::kMemoryKindManaged>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, OnDriver<Freed<MemoryKind::kMemoryKindDevice>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, OnDriver<Allocated<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc_v2, OnDriver<Allocated<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2, OnDriver<Allocated<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, OnDriver<Freed<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuArrayCreate_v2, OnDriver<AllocatedArray>},
+    {CUPTI_DRIVER_TRACE_CBID_cuArray3DCreate_v2, OnDriver<AllocatedArray3D>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate, OnDriver<AllocatedMipmaps>},
+    {CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, OnDriver<Freed<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, OnDriver<Freed<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, OnDriver<CreatedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, OnDriver<ReleasedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<RetainedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemMap, OnDriver<MappedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, OnDriver<UnmappedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRetain, OnDriver<RetainedPrimary>},
+    {CUPTI_DRIVER_TRACE_CBID_cuCtxCreate_v2, OnDriver<CreatedContext>},
+};
+
+constexpr Hook kRuntimeHooks[] = {
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, OnRuntime<Allocated<MemoryKind::kMemoryKindDevice>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocPitch_v3020, OnRuntime<AllocatedPitch>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMalloc3D_v3020, OnRuntime<Allocated3D>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000, OnRuntime<Allocated<MemoryKind::kMemoryKindManaged>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindDevice>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020, OnRuntime<Allocated<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020, OnRuntime<Allocated<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_v11020,
+     OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_ptsz_v11020,
+     OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, OnRuntime<Freed<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_ptsz_v11020, OnRuntime<Freed<MemoryKind::kMemoryKindPool>>},
+};
+
+void Start() noexcept {
+  for (const Hook& hook : kDriverHooks) {
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, hook.cbid, CUPTI_API_EXIT, hook.hook);
+  }
+  for (const Hook& hook : kRuntimeHooks) {
+    AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, hook.cbid, CUPTI_API_EXIT, hook.hook);
+  }
+}
+
+}  // namespace
+
+const Part kMemoryPart{"memory", Start, nullptr, nullptr};
+
+}  // namespace gpuprobe::injector
