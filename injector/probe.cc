@@ -1,18 +1,40 @@
 #include "injector/probe.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
+#include "injector/cupti/launches.h"
 #include "injector/lifecycle.h"
 #include "injector/parts.h"
+#include "injector/probe_thread.h"
+#include "injector/settings.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/self_report.h"
 
 namespace gpuprobe::injector {
 
 namespace {
+
+// Everything that lives while the probe does. Made in place and never destroyed: threads of CUPTI and of the
+// program may still come in while the process exits.
+struct Probe {
+  Settings settings;
+  Identity identity;
+  SocketPlaces places;
+  Connection connection;
+  Autostart autostart;
+  Stream stream;
+  CuptiSession session{&stream};
+  ProbeThread thread{&stream, &session, &connection, &autostart, &places, &identity};
+};
+
+alignas(Probe) char probe_storage[sizeof(Probe)];
+Probe* probe = nullptr;
 
 bool LibraryPath(char (&path)[PATH_MAX]) noexcept {
   Dl_info info{};
@@ -23,6 +45,109 @@ bool LibraryPath(char (&path)[PATH_MAX]) noexcept {
 bool Disabled() noexcept {
   const char* value = getenv("GPUPROBE_DISABLE");
   return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
+bool Preloaded() noexcept {
+  const char* value = getenv("LD_PRELOAD");
+  return value != nullptr && std::strstr(value, "libgpuprobe") != nullptr;
+}
+
+// Lines about the environment: only what a person got wrong, and once in a job.
+void ReportSettings(const Settings& settings, const Identity& identity) noexcept {
+  const bool verbose = settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
+  CountSelf(SelfCounter::kSettingsRejected, static_cast<uint64_t>(settings.rejected()));
+  if (settings.unknown() > 0 && identity.local_rank <= 0) {
+    TextBuffer<256> line;
+    line.Add("unknown setting ").Add(settings.first_unknown());
+    if (settings.unknown() > 1)
+      line.Add(" and ").AddNumber(static_cast<uint64_t>(settings.unknown() - 1)).Add(" more");
+    SayLine(line.view());
+  }
+  if (settings.rejected() > 0 && verbose) {
+    TextBuffer<256> line;
+    line.Add(settings.first_rejected()).Add(" has a value that cannot be used; the default is taken");
+    SayLine(line.view());
+  }
+}
+
+// True when there is, or will be, somebody to send to.
+bool FindCollector(Probe& p) noexcept {
+  p.places = FindSocketPlaces(p.settings.Text(SettingIndex("GPUPROBE_SOCKET")), getenv("XDG_RUNTIME_DIR"),
+                              geteuid());
+  if (p.connection.TryPlaces(p.places) >= 0) return true;
+  const bool may_start = p.settings.Flag(SettingIndex("GPUPROBE_AUTOSTART"));
+  const bool verbose = p.settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
+  bool silent = false;
+  char library[PATH_MAX];
+  if (may_start && LibraryPath(library) &&
+      p.autostart.Prepare(library, p.places, p.settings.Text(SettingIndex("GPUPROBE_OUT")),
+                          p.identity.executable, environ, &silent)) {
+    return true;
+  }
+  CountSelf(SelfCounter::kConnectFailures);
+  TextBuffer<640> line;
+  line.Add("no collector at ").Add(p.places.count > 0 ? p.places.paths[0].view() : "the socket given");
+  if (!may_start) {
+    line.Add(" and starting one is off");
+  } else {
+    line.Add(" and none could be started (").Add(p.autostart.problem()).Add(")");
+  }
+  line.Add("; recording nothing. Remedy: gpuprobe collect, or gpuprobe run -- CMD.");
+  if (verbose || (may_start && !silent)) SayLine(line.view());
+  return false;
+}
+
+void SayWhatIsCaptured(const Probe& p, CuptiSession::StartResult result) noexcept {
+  TextBuffer<1536> line;
+  switch (result) {
+    case CuptiSession::StartResult::kCapturing:
+      line.Add("capturing GPU activity with CUPTI ").AddNumber(p.session.api().version);
+      line.Add(" (").Add(p.session.api().path).Add(")");
+      break;
+    case CuptiSession::StartResult::kNoCupti:
+      line.Add("GPU activity is not captured: no libcupti was found. Remedy: put it on the loader's path.");
+      break;
+    case CuptiSession::StartResult::kOtherProfiler:
+      line.Add("GPU activity is not captured: another profiler holds CUPTI. Remedy: run without it.");
+      break;
+    case CuptiSession::StartResult::kRefused:
+      line.Add("GPU activity is not captured: CUPTI refused with error ")
+          .AddNumber(static_cast<uint64_t>(LastCuptiError()));
+      break;
+    case CuptiSession::StartResult::kNoMemory:
+      line.Add("GPU activity is not captured: no memory for its buffers");
+      break;
+  }
+  SayLine(line.view());
+}
+
+CuptiSession::StartResult StartSession(Probe& p) noexcept {
+  CuptiApi api;
+  if (!BindCupti(&api)) return CuptiSession::StartResult::kNoCupti;
+  return p.session.Start(api, static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS"))),
+                         static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB"))) << 10);
+}
+
+// On the thread that calls exit(), after the handlers that were registered later than ours.
+void OnExit() noexcept {
+  if (probe != nullptr) probe->thread.Finish();
+}
+
+// Everything up to the point from which nothing can fail any more but the thread.
+bool Assemble(Probe& p) noexcept {
+  p.settings.Read(environ);
+  FindIdentity(&p.identity);
+  ReportSettings(p.settings, p.identity);
+  if (!FindCollector(p)) return false;
+  const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
+  if (MapRings() && p.stream.Init(queue_bytes) && WatchForks()) return true;
+  CountSelf(SelfCounter::kOwnAllocationFailures);
+  return false;
+}
+
+void SetNvtxInjection() noexcept {
+  char path[PATH_MAX];
+  if (LibraryPath(path)) setenv("NVTX_INJECTION64_PATH", path, 0);
 }
 
 }  // namespace
@@ -37,12 +162,36 @@ void AnnounceLibrary() noexcept {
 
 void StartProbe() noexcept {
   if (Disabled() || !Transition(LifecycleState::kOff, LifecycleState::kStarting)) return;
-  if (!MapRings() || !WatchForks()) {
+  auto* made = new (probe_storage) Probe;
+  if (!Assemble(*made)) {
+    made->connection.Close();
     Transition(LifecycleState::kStarting, LifecycleState::kOff);
     return;
   }
+  SetNvtxInjection();
   StartParts();
+  AddLaunchHooks();
+  const CuptiSession::StartResult result = StartSession(*made);
+  const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
+  if (verbose) SayWhatIsCaptured(*made, result);
+
+  ProbeThread::Options options;
+  options.flush_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_FLUSH_MS")));
+  options.exit_wait_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_EXIT_WAIT_MS")));
+  options.verbose = verbose;
+  const HelloFacts facts{
+      .has_gpu_times = result == CuptiSession::StartResult::kCapturing,
+      .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection};
+  probe = made;
   Transition(LifecycleState::kStarting, LifecycleState::kLive);
+  if (!made->thread.Start(options, facts)) {
+    CountSelf(SelfCounter::kOwnAllocationFailures);
+    CloseLifecycle();
+    made->session.Stop();
+    made->connection.Close();
+    return;
+  }
+  atexit(OnExit);
 }
 
 }  // namespace gpuprobe::injector

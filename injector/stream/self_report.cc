@@ -9,6 +9,8 @@ namespace {
 constinit std::atomic<uint64_t> counters[static_cast<int>(SelfCounter::kCount)] = {};
 constinit std::atomic<int32_t> last_cupti_error{0};
 constinit std::atomic<int32_t> nccl_version{0};
+constinit std::atomic<uint64_t> background_cpu_ns{0};
+constinit std::atomic<uint64_t> bytes_sent{0};
 
 }  // namespace
 
@@ -26,6 +28,16 @@ void CountCuptiError(int32_t code) noexcept {
 }
 
 int32_t LastCuptiError() noexcept { return last_cupti_error.load(std::memory_order_relaxed); }
+
+void SetBackgroundCpuNs(uint64_t nanoseconds) noexcept {
+  background_cpu_ns.store(nanoseconds, std::memory_order_relaxed);
+}
+
+uint64_t BackgroundCpuNs() noexcept { return background_cpu_ns.load(std::memory_order_relaxed); }
+
+void AddBytesSent(uint64_t bytes) noexcept { bytes_sent.fetch_add(bytes, std::memory_order_relaxed); }
+
+uint64_t BytesSent() noexcept { return bytes_sent.load(std::memory_order_relaxed); }
 
 void SetNcclVersion(int32_t version) noexcept { nccl_version.store(version, std::memory_order_relaxed); }
 

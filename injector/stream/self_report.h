@@ -29,6 +29,12 @@ uint64_t SelfCount(SelfCounter counter) noexcept;
 void CountCuptiError(int32_t code) noexcept;
 int32_t LastCuptiError() noexcept;
 
+// CPU time of the probe's own thread, and what it has written to the collector.
+void SetBackgroundCpuNs(uint64_t nanoseconds) noexcept;
+uint64_t BackgroundCpuNs() noexcept;
+void AddBytesSent(uint64_t bytes) noexcept;
+uint64_t BytesSent() noexcept;
+
 // ncclGetVersion's answer, once somebody knows it; 0 before.
 void SetNcclVersion(int32_t version) noexcept;
 int32_t NcclVersion() noexcept;

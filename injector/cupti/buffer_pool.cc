@@ -1,0 +1,47 @@
+#include "injector/cupti/buffer_pool.h"
+
+#include <cstring>
+
+namespace gpuprobe::injector {
+
+bool BufferPool::Init(uint32_t buffers, size_t buffer_bytes) noexcept {
+  if (buffers == 0 || buffers > kMaxBuffers || buffer_bytes == 0) return false;
+  count_ = buffers;
+  buffer_bytes_ = buffer_bytes;
+  return memory_.Map(buffers * buffer_bytes + kDiscardBytes);
+}
+
+uint8_t* BufferPool::Take(size_t* bytes) noexcept {
+  ever_taken_.store(true, std::memory_order_relaxed);
+  auto* base = reinterpret_cast<uint8_t*>(memory_.data());
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (taken_[i].load(std::memory_order_relaxed)) continue;
+    if (taken_[i].exchange(true, std::memory_order_acquire)) continue;
+    outstanding_.fetch_add(1, std::memory_order_relaxed);
+    *bytes = buffer_bytes_;
+    return base + i * buffer_bytes_;
+  }
+  *bytes = kDiscardBytes;
+  return base + count_ * buffer_bytes_;
+}
+
+BufferPool::Owner BufferPool::Classify(const uint8_t* buffer) const noexcept {
+  const auto* base = reinterpret_cast<const uint8_t*>(memory_.data());
+  if (base == nullptr || buffer < base || buffer >= base + memory_.size()) return Owner::kForeign;
+  const auto offset = static_cast<size_t>(buffer - base);
+  if (offset == count_ * buffer_bytes_) return Owner::kDiscard;
+  const size_t index = offset / buffer_bytes_;
+  const bool ours =
+      index < count_ && offset % buffer_bytes_ == 0 && taken_[index].load(std::memory_order_acquire);
+  return ours ? Owner::kPool : Owner::kForeign;
+}
+
+void BufferPool::GiveBack(uint8_t* buffer, size_t used_bytes) noexcept {
+  const size_t index =
+      static_cast<size_t>(buffer - reinterpret_cast<uint8_t*>(memory_.data())) / buffer_bytes_;
+  std::memset(buffer, 0, used_bytes < buffer_bytes_ ? used_bytes : buffer_bytes_);
+  outstanding_.fetch_sub(1, std::memory_order_relaxed);
+  taken_[index].store(false, std::memory_order_release);
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,48 @@
+// The activity buffers that CUPTI fills: a bounded set, always zeroed when handed out.
+//
+// Separate from the session so that exhaustion and foreign buffers can be tested without CUPTI. Thread: Take
+// on the application's thread (CUPTI asks there), Classify and GiveBack on the thread that completes.
+// Allocation: one mapping at Init; pages come when CUPTI writes them. Failure: when no buffer is free, the
+// discard buffer is handed out, because a null pointer crashes CUPTI before 12.9; what is written there is
+// lost and counted when it completes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/stream/mapping.h"
+
+namespace gpuprobe::injector {
+
+class BufferPool {
+ public:
+  static constexpr uint32_t kMaxBuffers = 256;
+  static constexpr size_t kDiscardBytes = size_t{64} << 10;
+
+  enum class Owner { kPool, kDiscard, kForeign };
+
+  [[nodiscard]] bool Init(uint32_t buffers, size_t buffer_bytes) noexcept;
+
+  // A zeroed buffer and its size; never null after Init.
+  uint8_t* Take(size_t* bytes) noexcept;
+
+  // Whose buffer this is. Only a pool buffer may be parsed and given back.
+  Owner Classify(const uint8_t* buffer) const noexcept;
+
+  // Zeroes the first `used_bytes` and makes the buffer free again.
+  void GiveBack(uint8_t* buffer, size_t used_bytes) noexcept;
+
+  uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_relaxed); }
+  bool ever_taken() const noexcept { return ever_taken_.load(std::memory_order_relaxed); }
+
+ private:
+  Mapping memory_;  // the buffers, then the discard buffer
+  uint32_t count_ = 0;
+  size_t buffer_bytes_ = 0;
+  std::atomic<uint32_t> outstanding_{0};
+  std::atomic<bool> ever_taken_{false};
+  std::atomic<bool> taken_[kMaxBuffers] = {};
+};
+
+}  // namespace gpuprobe::injector

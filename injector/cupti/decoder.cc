@@ -1,0 +1,244 @@
+#include "injector/cupti/decoder.h"
+
+#include <cstring>
+
+#include "injector/stream/lock.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr size_t kChunk =
+    512;  // records gathered before the lock is taken: 4 KB of stack, about 6 us of lock
+constexpr uint32_t kVersionWithGraphNodes = 13;  // CUDA 11.0: Kernel5, Memcpy3, MemcpyPtoP2, Memset2
+
+bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
+  if (start_ns != 0 && end_ns >= start_ns) return true;
+  CountLoss(wire::LossReason::kLossInvalidTimestamp);
+  return false;
+}
+
+wire::CopyDirection Direction(uint8_t kind) noexcept {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOD:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOA:
+      return wire::CopyDirection::kCopyDirectionH2d;
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOH:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_ATOH:
+      return wire::CopyDirection::kCopyDirectionD2h;
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOD:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_ATOA:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_ATOD:
+    case CUPTI_ACTIVITY_MEMCPY_KIND_DTOA:
+      return wire::CopyDirection::kCopyDirectionD2d;
+    case CUPTI_ACTIVITY_MEMCPY_KIND_HTOH:
+      return wire::CopyDirection::kCopyDirectionH2h;
+    case CUPTI_ACTIVITY_MEMCPY_KIND_PTOP:
+      return wire::CopyDirection::kCopyDirectionP2p;
+    default:
+      return wire::CopyDirection::kCopyDirectionUnknown;
+  }
+}
+
+wire::MemoryKind Memory(uint32_t kind) noexcept {
+  switch (kind) {
+    case CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE:
+      return wire::MemoryKind::kMemoryKindPageable;
+    case CUPTI_ACTIVITY_MEMORY_KIND_PINNED:
+      return wire::MemoryKind::kMemoryKindPinned;
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE:
+    case CUPTI_ACTIVITY_MEMORY_KIND_DEVICE_STATIC:
+      return wire::MemoryKind::kMemoryKindDevice;
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED:
+    case CUPTI_ACTIVITY_MEMORY_KIND_MANAGED_STATIC:
+      return wire::MemoryKind::kMemoryKindManaged;
+    case CUPTI_ACTIVITY_MEMORY_KIND_ARRAY:
+      return wire::MemoryKind::kMemoryKindArray;
+    default:
+      return wire::MemoryKind::kMemoryKindUnknown;
+  }
+}
+
+wire::SyncKind Sync(uint32_t type) noexcept {
+  switch (type) {
+    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE:
+      return wire::SyncKind::kSyncKindEvent;
+    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT:
+      return wire::SyncKind::kSyncKindStreamWaitEvent;
+    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE:
+      return wire::SyncKind::kSyncKindStream;
+    case CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE:
+      return wire::SyncKind::kSyncKindDevice;
+    default:
+      return wire::SyncKind::kSyncKindUnknown;
+  }
+}
+
+// CUPTI writes all ones where a wait has no stream or event.
+uint32_t IdOrZero(uint32_t id) noexcept { return id == CUPTI_SYNCHRONIZATION_INVALID_VALUE ? 0 : id; }
+
+template <typename Record>
+const Record& As(const CUpti_Activity* record) noexcept {
+  return *reinterpret_cast<const Record*>(record);
+}
+
+}  // namespace
+
+bool Decoder::HasGraphNodes() const noexcept { return api_->version >= kVersionWithGraphNodes; }
+
+void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
+  if (buffer == nullptr || valid_bytes == 0) return;
+  CUpti_Activity* record = nullptr;
+  bool more = true;
+  while (more) {
+    const CUpti_Activity* records[kChunk];
+    size_t count = 0;
+    while (count < kChunk) {
+      const CUptiResult result = api_->ActivityGetNextRecord(buffer, valid_bytes, &record);
+      if (result != CUPTI_SUCCESS) {
+        more = false;
+        if (result == CUPTI_ERROR_INVALID_KIND) CountLoss(wire::LossReason::kLossUnknownRecord);
+        break;
+      }
+      records[count++] = record;
+    }
+    if (count > 0) Decode(records, count);
+  }
+}
+
+void Decoder::Decode(const CUpti_Activity* const* records, size_t count) noexcept {
+  const Lock lock(stream_->mutex);
+  ++epoch_;
+  for (size_t i = 0; i < count; ++i) {
+    const CUpti_Activity* record = records[i];
+    switch (record->kind) {
+      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      case CUPTI_ACTIVITY_KIND_KERNEL:
+        DecodeKernel(record);
+        break;
+      case CUPTI_ACTIVITY_KIND_MEMCPY:
+        DecodeCopy(record);
+        break;
+      case CUPTI_ACTIVITY_KIND_MEMCPY2:
+        DecodePeerCopy(record);
+        break;
+      case CUPTI_ACTIVITY_KIND_MEMSET:
+        DecodeMemset(record);
+        break;
+      case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+        DecodeSync(record);
+        break;
+      case CUPTI_ACTIVITY_KIND_DEVICE:
+        DecodeDevice(record);
+        break;
+      default:
+        CountLoss(wire::LossReason::kLossUnknownRecord);
+        break;
+    }
+  }
+}
+
+void Decoder::DecodeKernel(const CUpti_Activity* record) noexcept {
+  const auto& kernel = As<CUpti_ActivityKernel4>(record);
+  if (!ValidTimes(kernel.start, kernel.end)) return;
+  const SiteKey site{.name = stream_->builder.KernelName(kernel.name, epoch_),
+                     .device = kernel.deviceId,
+                     .context = kernel.contextId,
+                     .stream = kernel.streamId,
+                     .grid = {static_cast<uint32_t>(kernel.gridX), static_cast<uint32_t>(kernel.gridY),
+                              static_cast<uint32_t>(kernel.gridZ)},
+                     .block = {static_cast<uint32_t>(kernel.blockX), static_cast<uint32_t>(kernel.blockY),
+                               static_cast<uint32_t>(kernel.blockZ)},
+                     .static_shared_bytes = static_cast<uint32_t>(kernel.staticSharedMemory),
+                     .dynamic_shared_bytes = static_cast<uint32_t>(kernel.dynamicSharedMemory),
+                     .registers_per_thread = kernel.registersPerThread};
+  const uint64_t graph_node = HasGraphNodes() ? As<CUpti_ActivityKernel5>(record).graphNodeId : 0;
+  stream_->builder.AddKernel(kernel.start, kernel.end, stream_->builder.Site(site), kernel.correlationId,
+                             graph_node);
+}
+
+void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
+  const auto& copy = As<CUpti_ActivityMemcpy>(record);
+  if (!ValidTimes(copy.start, copy.end)) return;
+  stream_->builder.AddCopy({.start_ns = copy.start,
+                            .end_ns = copy.end,
+                            .bytes = copy.bytes,
+                            .graph_node = HasGraphNodes() ? As<CUpti_ActivityMemcpy3>(record).graphNodeId : 0,
+                            .direction = Direction(copy.copyKind),
+                            .src_memory = Memory(copy.srcKind),
+                            .dst_memory = Memory(copy.dstKind),
+                            .device = copy.deviceId,
+                            .context = copy.contextId,
+                            .stream = copy.streamId,
+                            .correlation = copy.correlationId,
+                            .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
+                            .peer_device_plus_one = 0});
+}
+
+void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
+  const auto& copy = As<CUpti_ActivityMemcpyPtoP>(record);
+  if (!ValidTimes(copy.start, copy.end)) return;
+  const uint32_t peer = copy.deviceId == copy.srcDeviceId ? copy.dstDeviceId : copy.srcDeviceId;
+  stream_->builder.AddCopy(
+      {.start_ns = copy.start,
+       .end_ns = copy.end,
+       .bytes = copy.bytes,
+       .graph_node = HasGraphNodes() ? As<CUpti_ActivityMemcpyPtoP2>(record).graphNodeId : 0,
+       .direction = wire::CopyDirection::kCopyDirectionP2p,
+       .src_memory = Memory(copy.srcKind),
+       .dst_memory = Memory(copy.dstKind),
+       .device = copy.deviceId,
+       .context = copy.contextId,
+       .stream = copy.streamId,
+       .correlation = copy.correlationId,
+       .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
+       .peer_device_plus_one = peer + 1});
+}
+
+void Decoder::DecodeMemset(const CUpti_Activity* record) noexcept {
+  const auto& memset_record = As<CUpti_ActivityMemset>(record);
+  if (!ValidTimes(memset_record.start, memset_record.end)) return;
+  stream_->builder.AddMemset(
+      {.start_ns = memset_record.start,
+       .end_ns = memset_record.end,
+       .bytes = memset_record.bytes,
+       .graph_node = HasGraphNodes() ? As<CUpti_ActivityMemset2>(record).graphNodeId : 0,
+       .value = memset_record.value,
+       .memory = Memory(memset_record.memoryKind),
+       .device = memset_record.deviceId,
+       .context = memset_record.contextId,
+       .stream = memset_record.streamId,
+       .correlation = memset_record.correlationId});
+}
+
+void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
+  const auto& sync = As<CUpti_ActivitySynchronization>(record);
+  if (!ValidTimes(sync.start, sync.end)) return;
+  stream_->builder.AddSync({.start_ns = sync.start,
+                            .end_ns = sync.end,
+                            .what = Sync(static_cast<uint32_t>(sync.type)),
+                            .context = IdOrZero(sync.contextId),
+                            .stream = IdOrZero(sync.streamId),
+                            .event = IdOrZero(sync.cudaEventId),
+                            .correlation = sync.correlationId});
+}
+
+void Decoder::DecodeDevice(const CUpti_Activity* record) noexcept {
+  const auto& device = As<CUpti_ActivityDevice2>(record);
+  devices_seen_ = true;
+  DeviceRow row{};
+  row.ordinal = device.id;
+  row.name =
+      device.name == nullptr ? std::string_view() : std::string_view(device.name, strnlen(device.name, 256));
+  std::memcpy(row.uuid, device.uuid.bytes, sizeof(row.uuid));
+  row.memory_bytes = device.globalMemorySize;
+  row.memory_bandwidth_bytes_per_s = device.globalMemoryBandwidth * 1000;  // CUPTI: kBytes per second
+  row.multiprocessors = device.numMultiprocessors;
+  row.compute_major = device.computeCapabilityMajor;
+  row.compute_minor = device.computeCapabilityMinor;
+  stream_->builder.DefineDevice(row);
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,46 @@
+// CUPTI's activity records to rows of the batch builder.
+//
+// Separate from the session so that it can be fed buffers by a test or a benchmark. Thread: the one on which
+// CUPTI completes a buffer, and inside that callback, because the names in the records belong to CUPTI.
+// Allocation: none for a record. Locking: records are gathered first, with no lock held
+// (cuptiActivityGetNextRecord is a CUPTI call), then decoded under the stream's lock. Failure: a record that
+// cannot be used is counted.
+//
+// Layouts: every newer record begins with the older one. We read each field through the oldest struct that
+// has it and gate later fields on CUPTI's version; the stride is CUPTI's business alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/cupti/function_table.h"
+#include "injector/stream/stream.h"
+
+namespace gpuprobe::injector {
+
+class Decoder {
+ public:
+  Decoder(const CuptiApi* api, Stream* stream) noexcept : api_(api), stream_(stream) {}
+
+  void DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept;
+
+  // True once a device record was seen, so that nobody needs to ask again.
+  bool devices_seen() const noexcept { return devices_seen_; }
+
+ private:
+  void Decode(const CUpti_Activity* const* records, size_t count) noexcept;
+  void DecodeKernel(const CUpti_Activity* record) noexcept;
+  void DecodeCopy(const CUpti_Activity* record) noexcept;
+  void DecodePeerCopy(const CUpti_Activity* record) noexcept;
+  void DecodeMemset(const CUpti_Activity* record) noexcept;
+  void DecodeSync(const CUpti_Activity* record) noexcept;
+  void DecodeDevice(const CUpti_Activity* record) noexcept;
+  bool HasGraphNodes() const noexcept;
+
+  const CuptiApi* api_;
+  Stream* stream_;
+  uint32_t epoch_ = 0;  // changes with every gathered chunk: name pointers are trusted within one
+  bool devices_seen_ = false;
+};
+
+}  // namespace gpuprobe::injector

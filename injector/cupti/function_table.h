@@ -1,0 +1,48 @@
+// The CUPTI functions that we use, bound at run time to the copy of libcupti that the process already has.
+//
+// Separate because the library must load, and do the rest of its work, where there is no CUPTI, and because
+// tests put a fake here. Thread: the starting thread. Allocation: the loader's own. Failure: Bind returns
+// false; a single function that this CUPTI does not have stays null.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+
+namespace gpuprobe::injector {
+
+// One row for each function: X(name without the prefix "cupti").
+#define GPUPROBE_CUPTI_FUNCTIONS(X) \
+  X(GetVersion)                     \
+  X(Subscribe)                      \
+  X(Unsubscribe)                    \
+  X(EnableCallback)                 \
+  X(ActivityRegisterCallbacks)      \
+  X(ActivityEnable)                 \
+  X(ActivityEnableAndDump)          \
+  X(ActivityDisable)                \
+  X(ActivityFlushAll)               \
+  X(ActivityGetNextRecord)          \
+  X(ActivityGetNumDroppedRecords)   \
+  X(ActivitySetAttribute)           \
+  X(SetThreadIdType)
+
+struct CuptiApi {
+#define GPUPROBE_DECLARE(name) decltype(&cupti##name) name = nullptr;
+  GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_DECLARE)
+#undef GPUPROBE_DECLARE
+
+  uint32_t version = 0;  // cuptiGetVersion's answer: 18 is CUDA 11.8, 27 is 12.9, then 130000 and up
+  char path[1024] = {};  // the copy that we are bound to
+};
+
+// Looks for a loaded libcupti: by soname (13, 12, 11.8), then any path whose file is called libcupti.so*;
+// then loads the one of the driver's major version. False when there is none that has the functions a session
+// cannot do without.
+bool BindCupti(CuptiApi* api) noexcept;
+
+// Major version of CUDA that a driver's file name implies ("libcuda.so.580.65.06" -> 13); 0 when it does not
+// say.
+int CudaMajorOfDriver(const char* libcuda_path) noexcept;
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,171 @@
+#include "injector/cupti/launches.h"
+
+#include "injector/cupti/callbacks.h"
+#include "injector/guard.h"
+#include "injector/stream/event_ring.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr CUpti_driver_api_trace_cbid kLaunches[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoA,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoD,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoA,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoH,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoA,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DUnaligned,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoAAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoHAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD16,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD32,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGrid,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchGridAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD16_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD32_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoH_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoHAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoD_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoA_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoA_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DUnaligned_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoA_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoAAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeerAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DPeer,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DPeerAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoA_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoD_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoA_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoH_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoA_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DUnaligned_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DPeer_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD16_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD32_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32_v2_ptds,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoAAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoHAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeerAsync_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DPeerAsync_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
+#if CUPTI_API_VERSION >= 26  // CUDA 12.8
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync_ptsz,
+#endif
+#if CUPTI_API_VERSION >= 130000
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync_v2_ptsz,
+#endif
+};
+
+// The last records of a context are asked for while it still exists.
+constexpr CUpti_driver_api_trace_cbid kContextEnds[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRelease,
+    CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRelease_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset,
+    CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2,
+};
+
+void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+  // One driver function may be made of another; the record carries the id of the outermost.
+  if (data.correlationId == thread.last_launch_correlation) return;
+  thread.last_launch_correlation = data.correlationId;
+  const uint64_t range = InnermostRange(thread);
+  Emit(thread,
+       LaunchEvent{.time_ns = NowNs(),
+                   .range_id = range,
+                   .fallback_range_id = range != 0 ? 0 : main_thread_range.load(std::memory_order_relaxed),
+                   .correlation = data.correlationId,
+                   .reserved = 0});
+}
+
+void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,
+                  CUpti_CallbackId /*cbid*/) noexcept {
+  WakeProbeThread();
+}
+
+}  // namespace
+
+void AddLaunchHooks() noexcept {
+  for (const auto cbid : kLaunches) AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnLaunch);
+  for (const auto cbid : kContextEnds)
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnContextEnd);
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,14 @@
+// The driver functions that put work on a stream: a launch event at each entry ties the work's record to the
+// host's thread and range.
+//
+// Separate because it is a list. Runtime functions are not needed: a runtime launch is a driver launch with
+// the same correlation id. Thread: the application's, inside a guard. Allocation: none. Measured cost: see
+// tests/injector/launch_bench.cc.
+#pragma once
+
+namespace gpuprobe::injector {
+
+// Adds the hooks to the callback table; before the session chooses its callbacks.
+void AddLaunchHooks() noexcept;
+
+}  // namespace gpuprobe::injector

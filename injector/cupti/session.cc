@@ -1,0 +1,156 @@
+#include "injector/cupti/session.h"
+
+#include "injector/cupti/callbacks.h"
+#include "injector/guard.h"
+#include "injector/lifecycle.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+// CUPTI's buffer callbacks carry no user data, and are process-global like this.
+constinit std::atomic<CuptiSession*> active_session{nullptr};
+
+constexpr CUpti_ActivityKind kKinds[] = {
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+    CUPTI_ACTIVITY_KIND_MEMCPY2,           CUPTI_ACTIVITY_KIND_MEMSET,
+    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_DEVICE,
+};
+
+// What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
+constexpr size_t kTypicalRecordBytes = 216;
+
+constexpr CUpti_CallbackId kDriverUpEvents[] = {CUPTI_CBID_RESOURCE_CU_INIT_FINISHED,
+                                                CUPTI_CBID_RESOURCE_CONTEXT_CREATED};
+
+}  // namespace
+
+bool CuptiSession::Check(CUptiResult result) noexcept {
+  if (result == CUPTI_SUCCESS) return true;
+  CountCuptiError(static_cast<int32_t>(result));
+  return false;
+}
+
+CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buffers,
+                                              size_t buffer_bytes) noexcept {
+  api_ = api;
+  if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
+  const CUptiResult subscribed = api_.Subscribe(&subscriber_, OnCallback, this);
+  if (subscribed != CUPTI_SUCCESS) {
+    Check(subscribed);
+    return subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? StartResult::kOtherProfiler
+                                                                        : StartResult::kRefused;
+  }
+  active_session.store(this, std::memory_order_release);
+  SetAttributes();
+  bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
+  if (enabled) {
+    for (const CUpti_ActivityKind kind : kKinds) {
+      const bool done = Check(api_.ActivityEnable(kind));
+      if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
+    }
+  }
+  EnableCallbacks();
+  capturing_.store(enabled, std::memory_order_release);
+  return enabled ? StartResult::kCapturing : StartResult::kRefused;
+}
+
+// CUPTI answers 999 while the driver is not up; Tick tries again, and only what fails then is an error.
+void CuptiSession::SetAttributes() noexcept {
+  const bool last_try = driver_is_up();
+  bool done = true;
+  if (api_.SetThreadIdType != nullptr) {
+    const CUptiResult result = api_.SetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+    done = last_try ? Check(result) : result == CUPTI_SUCCESS;
+  }
+  if (api_.ActivitySetAttribute != nullptr) {
+    uint8_t zeroed = 1;
+    size_t size = sizeof(zeroed);
+    const CUptiResult result =
+        api_.ActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed);
+    done = (last_try ? Check(result) : result == CUPTI_SUCCESS) && done;
+  }
+  attributes_set_ = done || last_try;
+}
+
+void CuptiSession::EnableCallbacks() noexcept {
+  for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_CB_DOMAIN_RUNTIME_API}) {
+    for (CUpti_CallbackId cbid = 1; cbid < kMaxCallbackId; ++cbid) {
+      // An older CUPTI does not know the newest functions: not an error, they cannot be called either.
+      if (WantsApi(domain, cbid)) api_.EnableCallback(1, subscriber_, domain, cbid);
+    }
+  }
+  for (const CUpti_CallbackId cbid : kDriverUpEvents) {
+    api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
+  }
+}
+
+void CuptiSession::Tick() noexcept {
+  if (!capturing() || !driver_is_up()) return;
+  if (!attributes_set_) SetAttributes();
+  if (!devices_asked_ && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
+    Check(api_.ActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE));
+    devices_asked_ = true;
+  }
+}
+
+void CuptiSession::Flush(bool forced) noexcept {
+  if (!capturing() || !pool_.ever_taken()) return;
+  Check(api_.ActivityFlushAll(forced ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
+}
+
+void CuptiSession::Stop() noexcept {
+  if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
+  if (api_.ActivityDisable != nullptr) {
+    for (const CUpti_ActivityKind kind : kKinds) Check(api_.ActivityDisable(kind));
+  }
+  if (api_.Unsubscribe != nullptr) Check(api_.Unsubscribe(subscriber_));
+}
+
+void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                                       const void* data) {
+  if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
+    auto* session = static_cast<CuptiSession*>(self);
+    if (!session->driver_up_.exchange(true, std::memory_order_acq_rel) && !InForkedChild()) WakeProbeThread();
+    return;
+  }
+  const Guard guard;
+  if (!guard) return;
+  DispatchApi(guard.thread(), domain, cbid, *static_cast<const CUpti_CallbackData*>(data));
+}
+
+void CUPTIAPI CuptiSession::OnBufferRequested(uint8_t** buffer, size_t* bytes, size_t* max_records) {
+  *max_records = 0;  // as many as fit
+  *buffer = active_session.load(std::memory_order_acquire)->pool_.Take(bytes);
+}
+
+void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream_id, uint8_t* buffer,
+                                              size_t /*bytes*/, size_t valid_bytes) {
+  CuptiSession* session = active_session.load(std::memory_order_acquire);
+  if (session == nullptr || InForkedChild()) return;
+  switch (session->pool_.Classify(buffer)) {
+    case BufferPool::Owner::kForeign:
+      CountLoss(wire::LossReason::kLossForeignBuffer);
+      return;
+    case BufferPool::Owner::kDiscard:
+      CountLoss(wire::LossReason::kLossBufferPoolEmpty,
+                (valid_bytes + kTypicalRecordBytes - 1) / kTypicalRecordBytes);
+      return;
+    case BufferPool::Owner::kPool:
+      break;
+  }
+  // Closed: the collector is gone, nobody will read it.
+  if (CurrentLifecycle() != LifecycleState::kClosed) session->decoder_.DecodeBuffer(buffer, valid_bytes);
+  session->pool_.GiveBack(buffer, valid_bytes);
+  if (session->api_.ActivityGetNumDroppedRecords == nullptr) return;
+  size_t dropped = 0;
+  if (session->api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) == CUPTI_SUCCESS &&
+      dropped != 0) {
+    CountLoss(wire::LossReason::kLossCuptiDropped, dropped);
+  }
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,284 @@
+#include "injector/probe_thread.h"
+
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <ctime>
+
+#include "injector/guard.h"
+#include "injector/lifecycle.h"
+#include "injector/parts.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/lock.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr size_t kStackBytes = size_t{512} << 10;
+constexpr uint64_t kEventSettleNs =
+    1'000'000;  // an event is published at most about this long after its clock was read
+constexpr int kReportEveryTicks = 10;  // counters go out this often although there is nothing else to say
+constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
+
+int64_t MonotonicMs() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+}
+
+// Sleeps while `word` is `value`, at most `milliseconds`.
+void FutexWait(std::atomic<uint32_t>& word, uint32_t value, int64_t milliseconds) noexcept {
+  if (milliseconds <= 0) return;
+  const timespec timeout{milliseconds / 1000, (milliseconds % 1000) * 1'000'000};
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, value, &timeout, nullptr, 0);
+}
+
+void SetAndWake(std::atomic<uint32_t>& word) noexcept {
+  word.store(1, std::memory_order_release);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+
+// Waits until `word` is set; false when the time is over.
+bool WaitForSet(std::atomic<uint32_t>& word, int64_t deadline_ms) noexcept {
+  while (word.load(std::memory_order_acquire) == 0) {
+    const int64_t left = deadline_ms - MonotonicMs();
+    if (left <= 0) return false;
+    FutexWait(word, 0, left);
+  }
+  return true;
+}
+
+// A detached thread with every signal blocked, so that the program's handlers run on the program's threads.
+bool StartDetached(void* (*main)(void*), void* argument) noexcept {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return false;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  pthread_t thread{};
+  const bool started = pthread_create(&thread, &attributes, main, argument) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  return started;
+}
+
+int32_t AskVersion(const char* library, const char* function) noexcept {
+  void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == nullptr) return 0;
+  auto* ask = reinterpret_cast<int (*)(int*)>(dlsym(handle, function));
+  int version = 0;
+  const bool known = ask != nullptr && ask(&version) == 0;
+  dlclose(handle);
+  return known ? version : 0;
+}
+
+}  // namespace
+
+void SayLine(std::string_view text) noexcept {
+  TextBuffer<2 * PATH_MAX> line;
+  line.Add("gpuprobe: ").Add(text).Add("\n");
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.c_str(), line.size());
+}
+
+bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcept {
+  options_ = options;
+  facts_ = facts;
+  return StartDetached(Main, this);
+}
+
+void* ProbeThread::Main(void* self) noexcept {
+  prctl(PR_SET_NAME, "gpuprobe", 0, 0, 0);
+  CurrentThread().guard_depth = 1;  // for good: what this thread makes CUDA do is not the program's
+  auto* thread = static_cast<ProbeThread*>(self);
+  thread->Run();
+  SetAndWake(thread->done_word_);
+  return nullptr;
+}
+
+void ProbeThread::Run() noexcept {
+  if (!Connect()) {
+    GiveUp();
+    return;
+  }
+  Loop();
+}
+
+int64_t ProbeThread::ExitTimeLeftMs() const noexcept {
+  return finishing() ? finish_deadline_ms_.load(std::memory_order_relaxed) - MonotonicMs() : INT64_MAX;
+}
+
+void ProbeThread::SleepUntil(int64_t deadline_ms) noexcept {
+  const uint32_t value = wake_word.load(std::memory_order_acquire);
+  if (finishing()) return;
+  FutexWait(wake_word, value, deadline_ms - MonotonicMs());
+}
+
+// --- the collector
+// ---------------------------------------------------------------------------------------------------------
+
+bool ProbeThread::Connect() noexcept {
+  if (!connection_->open() && !ConnectToStarted()) return false;
+  return sender_.Greet(*identity_, facts_);
+}
+
+bool ProbeThread::ConnectToStarted() noexcept {
+  const int64_t deadline = MonotonicMs() + options_.connect_wait_ms;
+  bool started = false;
+  while (MonotonicMs() < deadline && ExitTimeLeftMs() > kByeReserveMs) {
+    // Who holds the lock looks once more before it starts one: the collector of whoever held it before may
+    // just have come up.
+    if (connection_->TryPlaces(*places_) >= 0) break;
+    if (!started) {
+      const Autostart::Result result = autostart_->TryStart();
+      if (result == Autostart::Result::kFailed) {
+        TextBuffer<512> line;
+        line.Add("no collector answers and none could be started (").Add(autostart_->problem());
+        line.Add("); recording nothing. Remedy: gpuprobe collect, or GPUPROBE_AUTOSTART=0.");
+        SayLine(line.view());
+        return false;
+      }
+      started = result == Autostart::Result::kStarted;
+    }
+    timespec pause{0, 10'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  autostart_->ReleaseLock();
+  if (!connection_->open()) {
+    CountSelf(SelfCounter::kConnectFailures);
+    if (started) {
+      TextBuffer<512> line;
+      line.Add("the collector that was started does not answer at ").Add(autostart_->socket());
+      line.Add("; recording nothing. Remedy: gpuprobe collect.");
+      SayLine(line.view());
+    }
+    return false;
+  }
+  if (started) {
+    TextBuffer<2 * PATH_MAX> line;
+    line.Add("recording to ").Add(autostart_->shown_directory());
+    line.Add("; read it with: gpuprobe report ").Add(autostart_->shown_directory());
+    SayLine(line.view());
+  }
+  return true;
+}
+
+// Nobody will read what is captured: let go of CUPTI, once the driver is up, and of everything else now.
+void ProbeThread::GiveUp() noexcept {
+  CloseLifecycle();
+  while (session_->capturing() && !session_->driver_is_up() && !finishing())
+    SleepUntil(MonotonicMs() + 60'000);
+  if (!finishing()) session_->Stop();
+  {
+    const Lock lock(stream_->mutex);
+    stream_->drain.Drain(UINT64_MAX);
+  }
+  CountLoss(wire::LossReason::kLossNotConnected, stream_->queue.Clear());
+}
+
+// --- the work
+// --------------------------------------------------------------------------------------------------------------
+
+void ProbeThread::Loop() noexcept {
+  while (!finishing()) {
+    const int64_t next = MonotonicMs() + options_.flush_ms;
+    TickParts();
+    session_->Tick();
+    session_->Flush(false);
+    RefreshVersions();
+    Collect(false);
+    const int64_t left = next - MonotonicMs();
+    sender_.Pump(left > 0 ? static_cast<int>(left) : 0);
+    const bool flush_now = sender_.ListenForFlush();
+    if (sender_.ended()) {
+      if (options_.verbose || sender_.refusal()[0] != '\0') {
+        TextBuffer<640> line;
+        line.Add("the collector ")
+            .Add(sender_.refusal()[0] != '\0' ? "refused: " : "is gone; recording ended");
+        SayLine(line.Add(sender_.refusal()).view());
+      }
+      GiveUp();
+      return;
+    }
+    if (!flush_now) SleepUntil(next);
+  }
+  FinishParts();
+  FinalFlush();
+  Collect(true);
+  CloseLifecycle();
+  const int64_t left = ExitTimeLeftMs();
+  const wire::ByeReason reason =
+      flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete;
+  sender_.SayBye(reason, stream_->builder.sequence(), left > 0 ? static_cast<int>(left) : 0);
+  connection_->Close();
+}
+
+void ProbeThread::Collect(bool final) noexcept {
+  timespec cpu{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  SetBackgroundCpuNs(static_cast<uint64_t>(cpu.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(cpu.tv_nsec));
+  const Lock lock(stream_->mutex);
+  stream_->drain.Drain(final ? UINT64_MAX : NowNs() - kEventSettleNs);
+  if (final) stream_->drain.CloseOpenRanges(NowNs());
+  if (stream_->builder.HasContent() || final || ++idle_ticks_ >= kReportEveryTicks) {
+    stream_->builder.Seal();
+    idle_ticks_ = 0;
+  }
+}
+
+// The last flush may hang in a driver that is being torn down: it gets a thread of its own, which is left
+// behind if it does.
+void ProbeThread::FinalFlush() noexcept {
+  const auto flush = [](void* self) noexcept -> void* {
+    CurrentThread().guard_depth = 1;
+    auto* thread = static_cast<ProbeThread*>(self);
+    thread->session_->Flush(false);
+    if (thread->session_->pool().outstanding() != 0) thread->session_->Flush(true);
+    SetAndWake(thread->final_flush_word_);
+    return nullptr;
+  };
+  if (!session_->capturing() || !session_->pool().ever_taken()) return;
+  const int64_t deadline = MonotonicMs() + ExitTimeLeftMs() - kByeReserveMs;
+  flush_complete_ = StartDetached(flush, this) && WaitForSet(final_flush_word_, deadline);
+}
+
+void ProbeThread::RefreshVersions() noexcept {
+  if (!session_->driver_is_up()) return;
+  const int32_t nccl = NcclVersion();
+  if (versions_known_ && versions_.nccl == nccl && versions_.cuda_runtime != 0) return;
+  VersionsRow now;
+  now.cupti = session_->api().version;
+  now.cupti_path = session_->api().path;
+  now.nccl = nccl;
+  now.cuda_driver =
+      versions_known_ ? versions_.cuda_driver : AskVersion("libcuda.so.1", "cuDriverGetVersion");
+  for (const char* runtime : {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
+    if (now.cuda_runtime == 0) now.cuda_runtime = AskVersion(runtime, "cudaRuntimeGetVersion");
+  }
+  if (versions_known_ && now.nccl == versions_.nccl && now.cuda_runtime == versions_.cuda_runtime) return;
+  versions_ = now;
+  versions_known_ = true;
+  const Lock lock(stream_->mutex);
+  stream_->builder.DefineVersions(versions_);
+}
+
+void ProbeThread::Finish() noexcept {
+  if (InForkedChild() || finish_requested_.load(std::memory_order_relaxed)) return;
+  const int64_t deadline = MonotonicMs() + options_.exit_wait_ms;
+  finish_deadline_ms_.store(deadline, std::memory_order_relaxed);
+  finish_requested_.store(true, std::memory_order_release);
+  WakeProbeThread();
+  WaitForSet(done_word_, deadline);
+  CloseLifecycle();
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,87 @@
+// The probe's own thread: it collects, encodes and sends while the program computes, and says goodbye when
+// the program ends.
+//
+// Separate from what it calls in turn: capture parts, CUPTI session, drain, builder, sender, autostart.
+// Thread: Start on the starting thread, Finish on the one that calls exit(), everything else on itself; all
+// signals are blocked there, and the guard keeps its own CUDA callbacks out. Allocation: its stack. Failure:
+// without a collector it closes the probe and ends.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "injector/cupti/session.h"
+#include "injector/identity.h"
+#include "injector/stream/autostart.h"
+#include "injector/stream/connection.h"
+#include "injector/stream/sender.h"
+#include "injector/stream/stream.h"
+
+namespace gpuprobe::injector {
+
+class ProbeThread {
+ public:
+  struct Options {
+    int flush_ms = 500;
+    int exit_wait_ms = 2000;
+    int connect_wait_ms = 10000;  // for a collector that was started
+    bool verbose = false;
+  };
+
+  // All of these outlive the thread. `connection` may be open already; otherwise `autostart` was prepared.
+  ProbeThread(Stream* stream, CuptiSession* session, Connection* connection, Autostart* autostart,
+              const SocketPlaces* places, const Identity* identity) noexcept
+      : stream_(stream),
+        session_(session),
+        connection_(connection),
+        autostart_(autostart),
+        places_(places),
+        identity_(identity),
+        sender_(&stream->queue, connection) {}
+
+  // False when the process cannot have another thread.
+  [[nodiscard]] bool Start(const Options& options, const HelloFacts& facts) noexcept;
+
+  // The process ends: waits until the last records are sent, at most exit_wait_ms; never joins.
+  void Finish() noexcept;
+
+ private:
+  static void* Main(void* self) noexcept;
+  void Run() noexcept;
+  bool Connect() noexcept;
+  bool ConnectToStarted() noexcept;
+  void Loop() noexcept;
+  void Collect(bool final) noexcept;
+  void FinalFlush() noexcept;
+  void RefreshVersions() noexcept;
+  void GiveUp() noexcept;
+  void SleepUntil(int64_t deadline_ms) noexcept;
+  bool finishing() const noexcept { return finish_requested_.load(std::memory_order_acquire); }
+  int64_t ExitTimeLeftMs() const noexcept;
+
+  Stream* stream_;
+  CuptiSession* session_;
+  Connection* connection_;
+  Autostart* autostart_;
+  const SocketPlaces* places_;
+  const Identity* identity_;
+  Sender sender_;
+  Options options_;
+  HelloFacts facts_;
+  VersionsRow versions_;
+  bool versions_known_ = false;
+  int idle_ticks_ = 0;
+  bool flush_complete_ = true;
+
+  std::atomic<bool> finish_requested_{false};
+  std::atomic<int64_t> finish_deadline_ms_{0};
+  std::atomic<uint32_t> done_word_{0};         // 1: the thread has ended its work (futex)
+  std::atomic<uint32_t> final_flush_word_{0};  // 1: the helper's flush came back (futex)
+};
+
+// One line on stderr, in one write, with "gpuprobe: " before it.
+void SayLine(std::string_view text) noexcept;
+
+}  // namespace gpuprobe::injector

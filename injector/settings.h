@@ -1,0 +1,58 @@
+// The GPUPROBE_* environment of this process, read once.
+//
+// Separate from the table (proto/settings.h), which the collector shares. Thread: the starting thread reads,
+// any thread looks up. Allocation: none; texts are copied into fixed room. Failure: a bad value keeps the
+// default and is counted in `rejected`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "proto/settings.h"
+
+namespace gpuprobe::injector {
+
+inline constexpr size_t kSettingCount = sizeof(settings::kSettings) / sizeof(settings::kSettings[0]);
+inline constexpr size_t kMaxSettingText = 1024;
+
+// Index of a name in the table; a name that is not there does not compile.
+consteval size_t SettingIndex(std::string_view name) {
+  size_t i = 0;
+  while (settings::kSettings[i].name != name) ++i;
+  return i;
+}
+
+class Settings {
+ public:
+  // Reads `environment` (as environ: "NAME=value", ended by null).
+  void Read(const char* const* environment) noexcept;
+
+  // Of kNumber and kFlag. `set` says whether the environment gave a good value.
+  int64_t Number(size_t index) const noexcept { return numbers_[index]; }
+  bool Flag(size_t index) const noexcept { return numbers_[index] != 0; }
+  // Of kText; empty when unset.
+  const char* Text(size_t index) const noexcept { return texts_[index]; }
+  bool IsSet(size_t index) const noexcept { return set_[index]; }
+
+  // Values that could not be used, and the first of their names.
+  int rejected() const noexcept { return rejected_; }
+  std::string_view first_rejected() const noexcept { return first_rejected_; }
+  // GPUPROBE_* names that the table does not have, and the first of them.
+  int unknown() const noexcept { return unknown_; }
+  std::string_view first_unknown() const noexcept { return {first_unknown_, first_unknown_size_}; }
+
+ private:
+  void Apply(size_t index, const char* value) noexcept;
+
+  int64_t numbers_[kSettingCount] = {};
+  char texts_[kSettingCount][kMaxSettingText] = {};
+  bool set_[kSettingCount] = {};
+  int rejected_ = 0;
+  std::string_view first_rejected_;
+  int unknown_ = 0;
+  char first_unknown_[128] = {};
+  size_t first_unknown_size_ = 0;
+};
+
+}  // namespace gpuprobe::injector

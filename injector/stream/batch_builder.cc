@@ -1,0 +1,466 @@
+#include "injector/stream/batch_builder.h"
+
+#include <ctime>
+
+#include "injector/guard.h"
+#include "injector/stream/frames.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr size_t kDefinitionBytes = size_t{2} << 20;
+constexpr size_t kClosedLaunchBytes = 4 * kColumnBytes + 256 * kFieldOverhead;
+constexpr size_t kTotalColumns = 5 + 13 + 10 + 7 + 4 + 10 + 9 + 15 + 2;
+constexpr size_t kMaxNameOnWire = size_t{16} << 10;  // longer mangled names are cut
+constexpr size_t kFixedPartBytes = 4096;             // clock, losses, self report
+
+template <typename Table>
+void EncodeTable(WireWriter& batch, wire::BatchTag tag, const Table& table) noexcept {
+  if (table.rows == 0) return;
+  WireWriter message(batch, Number(tag));
+  table.Encode(message);
+}
+
+// A table of rows that are all zero has no column left; readers would see no row. One explicit zero column
+// keeps the count.
+template <typename Table, typename Tag>
+void KeepCount(Table& table, Tag tag) noexcept {
+  table[tag].any |= 1;
+}
+
+void EncodeLosses(WireWriter& batch) noexcept {
+  for (int reason = 0; reason < kLossReasons; ++reason) {
+    const uint64_t records = LossCount(static_cast<wire::LossReason>(reason));
+    if (records == 0) continue;
+    WireWriter loss(batch, Number(wire::BatchTag::kLosses));
+    loss.add_enum(Number(wire::LossTag::kReason), reason);
+    loss.add_uint64(Number(wire::LossTag::kRecords), records);
+  }
+}
+
+void EncodeSelf(WireWriter& batch, uint64_t records, uint64_t batches) noexcept {
+  using Tag = wire::SelfReportTag;
+  const HostCost cost = TotalHostCost();
+  WireWriter self(batch, Number(wire::BatchTag::kSelf));
+  self.add_uint64(Number(Tag::kHostNs), cost.sampled_ns * kHostCostSampling);
+  self.add_uint32(Number(Tag::kHostSampling), kHostCostSampling);
+  self.add_uint64(Number(Tag::kHostEvents), cost.events);
+  self.add_uint64(Number(Tag::kBackgroundCpuNs), BackgroundCpuNs());
+  self.add_uint64(Number(Tag::kBytesSent), BytesSent());
+  self.add_uint64(Number(Tag::kRangePopWithoutPush), SelfCount(SelfCounter::kRangePopWithoutPush));
+  self.add_uint64(Number(Tag::kRangeEndWithoutStart), SelfCount(SelfCounter::kRangeEndWithoutStart));
+  self.add_uint64(Number(Tag::kCuptiErrors), SelfCount(SelfCounter::kCuptiErrors));
+  self.add_uint64(Number(Tag::kRelocationsPatched), SelfCount(SelfCounter::kRelocationsPatched));
+  self.add_uint64(Number(Tag::kRecords), records);
+  self.add_uint64(Number(Tag::kBatches), batches);
+  self.add_int32(Number(Tag::kLastCuptiError), LastCuptiError());
+}
+
+}  // namespace
+
+bool BatchBuilder::Init(SendQueue* queue) noexcept {
+  queue_ = queue;
+  if (!memory_.Map(kTotalColumns * kColumnBytes + kDefinitionBytes + kClosedLaunchBytes) || !strings_.Init())
+    return false;
+  char* memory = memory_.data();
+  memory = kernels_.Carve(memory);
+  memory = copies_.Carve(memory);
+  memory = memsets_.Carve(memory);
+  memory = syncs_.Carve(memory);
+  memory = launches_.Carve(memory);
+  memory = ranges_.Carve(memory);
+  memory = allocations_.Carve(memory);
+  memory = collectives_.Carve(memory);
+  memory = plans_.Carve(memory);
+  definitions_ = {memory, kDefinitionBytes};
+  closed_launches_ = {memory + kDefinitionBytes, kClosedLaunchBytes};
+  StartBatch();
+  return true;
+}
+
+void BatchBuilder::StartBatch() noexcept {
+  base_ns_ = NowNs();
+  kernels_.Clear(base_ns_);
+  copies_.Clear(base_ns_);
+  memsets_.Clear(base_ns_);
+  syncs_.Clear(base_ns_);
+  launches_.Clear(base_ns_);
+  ranges_.Clear(base_ns_);
+  allocations_.Clear(base_ns_);
+  collectives_.Clear(base_ns_);
+  plans_.Clear(base_ns_);
+  closed_launches_.size = 0;
+  launch_rows_ = 0;
+  launch_thread_ = 0;
+}
+
+uint32_t BatchBuilder::rows() const noexcept {
+  return kernels_.rows + copies_.rows + memsets_.rows + syncs_.rows + launch_rows_ + ranges_.rows +
+         allocations_.rows + collectives_.rows + plans_.rows;
+}
+
+size_t BatchBuilder::MaxEncodedBytes() const noexcept {
+  return kFixedPartBytes + kernels_.MaxEncodedBytes() + copies_.MaxEncodedBytes() +
+         memsets_.MaxEncodedBytes() + syncs_.MaxEncodedBytes() + ranges_.MaxEncodedBytes() +
+         allocations_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() + plans_.MaxEncodedBytes() +
+         closed_launches_.size + definitions_.size;
+}
+
+// --- definitions
+// -----------------------------------------------------------------------------------------------------------
+
+// The definitions of a batch that cannot be queued pile up; when even they have no room, the new one is lost.
+WireBuffer& BatchBuilder::RoomForDefinition(size_t bytes) noexcept {
+  if (definitions_.room() < bytes) Seal();
+  definitions_.overflowed = false;
+  return definitions_;
+}
+
+void BatchBuilder::CommitDefinition(size_t size_before) noexcept {
+  if (!definitions_.overflowed) return;
+  definitions_.size = size_before;
+  definitions_.overflowed = false;
+  CountLoss(wire::LossReason::kLossDefinitionsFull);
+}
+
+uint32_t BatchBuilder::String(std::string_view text) noexcept {
+  const Interned interned = strings_.Intern(text);
+  if (interned.id == 0 && !text.empty()) CountLoss(wire::LossReason::kLossDefinitionsFull);
+  if (!interned.is_new) return interned.id;
+  const size_t shown = text.size() < kMaxNameOnWire ? text.size() : kMaxNameOnWire;
+  WireBuffer& out = RoomForDefinition(shown + 3 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kStrings));
+    def.add_uint32(Number(wire::StringDefTag::kId), interned.id);
+    def.add_bytes(Number(wire::StringDefTag::kValue), text.data(), shown);
+  }
+  CommitDefinition(before);
+  return interned.id;
+}
+
+uint32_t BatchBuilder::KernelName(const char* name, uint32_t epoch) noexcept {
+  const Interned interned = strings_.InternPointer(name, epoch);
+  if (!interned.is_new) return interned.id;
+  const size_t length = strnlen(name, kMaxNameOnWire);
+  WireBuffer& out = RoomForDefinition(length + 3 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kStrings));
+    def.add_uint32(Number(wire::StringDefTag::kId), interned.id);
+    def.add_bytes(Number(wire::StringDefTag::kValue), name, length);
+  }
+  CommitDefinition(before);
+  return interned.id;
+}
+
+uint32_t BatchBuilder::Site(const SiteKey& key) noexcept {
+  const Interned interned = sites_.Intern(key);
+  if (interned.id == 0) CountLoss(wire::LossReason::kLossDefinitionsFull);
+  if (!interned.is_new) return interned.id;
+  WireBuffer& out = RoomForDefinition(16 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::KernelSiteTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kKernelSites));
+    def.add_uint32(Number(Tag::kId), interned.id);
+    def.add_uint32(Number(Tag::kName), key.name);
+    def.add_uint32(Number(Tag::kDevice), key.device);
+    def.add_uint32(Number(Tag::kContext), key.context);
+    def.add_uint32(Number(Tag::kStream), key.stream);
+    def.add_uint32(Number(Tag::kGridX), key.grid[0]);
+    def.add_uint32(Number(Tag::kGridY), key.grid[1]);
+    def.add_uint32(Number(Tag::kGridZ), key.grid[2]);
+    def.add_uint32(Number(Tag::kBlockX), key.block[0]);
+    def.add_uint32(Number(Tag::kBlockY), key.block[1]);
+    def.add_uint32(Number(Tag::kBlockZ), key.block[2]);
+    def.add_uint32(Number(Tag::kStaticSharedBytes), key.static_shared_bytes);
+    def.add_uint32(Number(Tag::kDynamicSharedBytes), key.dynamic_shared_bytes);
+    def.add_uint32(Number(Tag::kRegistersPerThread), key.registers_per_thread);
+  }
+  CommitDefinition(before);
+  return interned.id;
+}
+
+void BatchBuilder::DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main) noexcept {
+  WireBuffer& out = RoomForDefinition(name.size() + 4 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::ThreadDefTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kThreads));
+    def.add_uint32(Number(Tag::kId), id);
+    def.add_uint32(Number(Tag::kTid), tid);
+    def.add_bytes(Number(Tag::kName), name.data(), name.size());
+    def.add_uint32(Number(Tag::kMain), main ? 1 : 0);
+  }
+  CommitDefinition(before);
+}
+
+void BatchBuilder::DefineDevice(const DeviceRow& device) noexcept {
+  // As nvidia-smi prints it: GPU-8-4-4-4-12.
+  static constexpr char kHex[] = "0123456789abcdef";
+  char uuid[40] = {'G', 'P', 'U', '-'};
+  size_t length = 4;
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) uuid[length++] = '-';
+    uuid[length++] = kHex[device.uuid[i] >> 4];
+    uuid[length++] = kHex[device.uuid[i] & 15];
+  }
+  WireBuffer& out = RoomForDefinition(device.name.size() + 12 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::DeviceTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kDevices));
+    def.add_uint32(Number(Tag::kOrdinal), device.ordinal);
+    def.add_bytes(Number(Tag::kName), device.name.data(), device.name.size());
+    def.add_bytes(Number(Tag::kUuid), uuid, length);
+    def.add_uint64(Number(Tag::kMemoryBytes), device.memory_bytes);
+    def.add_uint32(Number(Tag::kMultiprocessors), device.multiprocessors);
+    def.add_uint32(Number(Tag::kComputeMajor), device.compute_major);
+    def.add_uint32(Number(Tag::kComputeMinor), device.compute_minor);
+    def.add_uint64(Number(Tag::kMemoryBandwidthBytesPerS), device.memory_bandwidth_bytes_per_s);
+  }
+  CommitDefinition(before);
+}
+
+void BatchBuilder::DefineVersions(const VersionsRow& versions) noexcept {
+  WireBuffer& out = RoomForDefinition(versions.cupti_path.size() + 6 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::VersionsTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kVersions));
+    def.add_int32(Number(Tag::kCudaDriver), versions.cuda_driver);
+    def.add_int32(Number(Tag::kCudaRuntime), versions.cuda_runtime);
+    def.add_uint32(Number(Tag::kCupti), versions.cupti);
+    def.add_int32(Number(Tag::kNccl), versions.nccl);
+    def.add_bytes(Number(Tag::kCuptiPath), versions.cupti_path.data(), versions.cupti_path.size());
+  }
+  CommitDefinition(before);
+}
+
+void BatchBuilder::DefineCommunicator(const CommunicatorEvent& event) noexcept {
+  WireBuffer& out = RoomForDefinition(10 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::CommunicatorTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kCommunicators));
+    def.add_uint32(Number(Tag::kId), event.id);
+    def.add_fixed64(Number(Tag::kHash), event.hash);
+    def.add_uint32(Number(Tag::kParent), event.parent);
+    def.add_int32(Number(Tag::kRank), event.rank);
+    def.add_int32(Number(Tag::kRanks), event.ranks);
+    def.add_int32(Number(Tag::kDevice), event.device);
+    def.add_enum(Number(Tag::kState), event.state);
+    def.add_fixed64(Number(Tag::kTimeNs), event.time_ns);
+  }
+  CommitDefinition(before);
+}
+
+// --- records
+// ---------------------------------------------------------------------------------------------------------------
+
+void BatchBuilder::AddCopy(const CopyRow& row) noexcept {
+  if (copies_.rows == kMaxRows) Seal();
+  using Tag = wire::CopiesTag;
+  copies_.PutInterval(Tag::kStartDelta, Tag::kDuration, row.start_ns, row.end_ns);
+  copies_[Tag::kBytes].Put(row.bytes);
+  copies_[Tag::kDirection].Put(static_cast<uint64_t>(row.direction));
+  copies_[Tag::kSrcMemory].Put(static_cast<uint64_t>(row.src_memory));
+  copies_[Tag::kDstMemory].Put(static_cast<uint64_t>(row.dst_memory));
+  copies_[Tag::kDevice].Put(row.device);
+  copies_[Tag::kContext].Put(row.context);
+  copies_[Tag::kStream].Put(row.stream);
+  copies_[Tag::kCorrelationDelta].PutDelta(row.correlation);
+  copies_[Tag::kGraphNodeDelta].PutDelta(row.graph_node);
+  copies_[Tag::kAsynchronous].Put(row.asynchronous ? 1 : 0);
+  copies_[Tag::kPeerDevice].Put(row.peer_device_plus_one);
+  ++copies_.rows;
+}
+
+void BatchBuilder::AddMemset(const MemsetRow& row) noexcept {
+  if (memsets_.rows == kMaxRows) Seal();
+  using Tag = wire::MemsetsTag;
+  memsets_.PutInterval(Tag::kStartDelta, Tag::kDuration, row.start_ns, row.end_ns);
+  memsets_[Tag::kBytes].Put(row.bytes);
+  memsets_[Tag::kValue].Put(row.value);
+  memsets_[Tag::kMemory].Put(static_cast<uint64_t>(row.memory));
+  memsets_[Tag::kDevice].Put(row.device);
+  memsets_[Tag::kContext].Put(row.context);
+  memsets_[Tag::kStream].Put(row.stream);
+  memsets_[Tag::kCorrelationDelta].PutDelta(row.correlation);
+  memsets_[Tag::kGraphNodeDelta].PutDelta(row.graph_node);
+  ++memsets_.rows;
+}
+
+void BatchBuilder::AddSync(const SyncRow& row) noexcept {
+  if (syncs_.rows == kMaxRows) Seal();
+  using Tag = wire::SyncsTag;
+  syncs_.PutInterval(Tag::kStartDelta, Tag::kDuration, row.start_ns, row.end_ns);
+  syncs_[Tag::kWhat].Put(static_cast<uint64_t>(row.what));
+  syncs_[Tag::kContext].Put(row.context);
+  syncs_[Tag::kStream].Put(row.stream);
+  syncs_[Tag::kEvent].Put(row.event);
+  syncs_[Tag::kCorrelationDelta].PutDelta(row.correlation);
+  ++syncs_.rows;
+}
+
+// Moves the launches of the thread so far out of the columns, so that another thread's can go in.
+void BatchBuilder::CloseLaunches() noexcept {
+  if (launches_.rows == 0) return;
+  KeepCount(launches_, wire::LaunchesTag::kTimeDelta);
+  {
+    WireWriter fields(closed_launches_);
+    WireWriter message(fields, Number(wire::BatchTag::kLaunches));
+    message.add_uint32(Number(wire::LaunchesTag::kThread), launch_thread_);
+    launches_.Encode(message);
+  }
+  launches_.Clear(base_ns_);
+}
+
+void BatchBuilder::AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept {
+  if (thread != launch_thread_) {
+    CloseLaunches();
+    launch_thread_ = thread;
+    if (closed_launches_.room() < 8 * kFieldOverhead + 4 * size_t{kMaxRows - launch_rows_} * 10) Seal();
+  }
+  if (launch_rows_ == kMaxRows) Seal();
+  launch_thread_ = thread;
+  using Tag = wire::LaunchesTag;
+  launches_.PutTime(Tag::kTimeDelta, event.time_ns);
+  launches_[Tag::kCorrelationDelta].PutDelta(event.correlation);
+  launches_[Tag::kRangeDelta].PutDelta(event.range_id);
+  launches_[Tag::kFallbackRangeDelta].PutDelta(event.range_id == 0 ? event.fallback_range_id : 0);
+  ++launches_.rows;
+  ++launch_rows_;
+}
+
+void BatchBuilder::AddRange(const RangeRow& row) noexcept {
+  if (ranges_.rows == kMaxRows) Seal();
+  using Tag = wire::RangesTag;
+  ranges_.PutInterval(Tag::kStartDelta, Tag::kDuration, row.start_ns, row.end_ns);
+  ranges_[Tag::kIdDelta].PutDelta(row.id);
+  ranges_[Tag::kParentDelta].PutDelta(row.parent_id);
+  ranges_[Tag::kName].Put(row.name);
+  ranges_[Tag::kDomain].Put(row.domain);
+  ranges_[Tag::kThread].Put(row.thread);
+  ranges_[Tag::kKind].Put(static_cast<uint64_t>(row.kind));
+  ranges_[Tag::kUnclosed].Put(row.unclosed ? 1 : 0);
+  ranges_[Tag::kCategory].Put(row.category);
+  ++ranges_.rows;
+}
+
+void BatchBuilder::AddAllocation(const AllocationEvent& event, uint32_t thread) noexcept {
+  if (allocations_.rows == kMaxRows) Seal();
+  using Tag = wire::AllocationsTag;
+  allocations_.PutTime(Tag::kTimeDelta, event.time_ns);
+  allocations_[Tag::kOp].Put(event.op);
+  allocations_[Tag::kMemory].Put(event.memory);
+  allocations_[Tag::kAddressDelta].PutDelta(event.address);
+  allocations_[Tag::kBytes].Put(event.bytes);
+  allocations_[Tag::kDevice].Put(event.device < 0 ? 0 : static_cast<uint32_t>(event.device));
+  allocations_[Tag::kFailed].Put(event.failed);
+  allocations_[Tag::kThread].Put(thread);
+  allocations_[Tag::kRangeDelta].PutDelta(event.range_id);
+  ++allocations_.rows;
+}
+
+void BatchBuilder::AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype,
+                                 uint32_t thread) noexcept {
+  if (collectives_.rows == kMaxRows) Seal();
+  using Tag = wire::CollectivesTag;
+  collectives_.PutTime(Tag::kIssueDelta, event.issue_ns);
+  collectives_[Tag::kHostDuration].Put(event.return_ns > event.issue_ns ? event.return_ns - event.issue_ns
+                                                                        : 0);
+  collectives_[Tag::kOp].Put(op);
+  collectives_[Tag::kComm].Put(event.comm);
+  collectives_[Tag::kSeqDelta].PutDelta(event.seq);
+  collectives_[Tag::kCount].Put(event.count);
+  collectives_[Tag::kDatatype].Put(datatype);
+  collectives_[Tag::kElementBytes].Put(event.element_bytes);
+  collectives_[Tag::kRoot].PutSigned(event.root);
+  collectives_[Tag::kPeer].PutSigned(event.peer);
+  collectives_[Tag::kPlanDelta].PutDelta(event.plan);
+  collectives_[Tag::kThread].Put(thread);
+  collectives_[Tag::kRangeDelta].PutDelta(event.range_id);
+  collectives_[Tag::kSource].Put(event.source);
+  collectives_[Tag::kResult].PutSigned(event.result);
+  ++collectives_.rows;
+}
+
+void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event) noexcept {
+  if (plans_.rows == kMaxRows) Seal();
+  using Tag = wire::PlansTag;
+  plans_[Tag::kPlanDelta].PutDelta(event.plan);
+  plans_[Tag::kCorrelationDelta].PutDelta(event.correlation);
+  ++plans_.rows;
+}
+
+// --- sealing
+// ---------------------------------------------------------------------------------------------------------------
+
+void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
+  using Tag = wire::BatchTag;
+  WireWriter batch(*out);
+  batch.add_uint64(Number(Tag::kSequence), sequence_);
+  batch.add_fixed64(Number(Tag::kBaseNs), base_ns_);
+  EncodeClockPair(batch, Number(Tag::kClock));
+  AppendFields(*out, definitions_);
+  if (kernels_.rows != 0) KeepCount(kernels_, wire::KernelsTag::kStartDelta);
+  if (copies_.rows != 0) KeepCount(copies_, wire::CopiesTag::kStartDelta);
+  if (memsets_.rows != 0) KeepCount(memsets_, wire::MemsetsTag::kStartDelta);
+  if (syncs_.rows != 0) KeepCount(syncs_, wire::SyncsTag::kStartDelta);
+  if (ranges_.rows != 0) KeepCount(ranges_, wire::RangesTag::kStartDelta);
+  if (allocations_.rows != 0) KeepCount(allocations_, wire::AllocationsTag::kTimeDelta);
+  if (collectives_.rows != 0) KeepCount(collectives_, wire::CollectivesTag::kIssueDelta);
+  EncodeTable(batch, Tag::kKernels, kernels_);
+  EncodeTable(batch, Tag::kCopies, copies_);
+  EncodeTable(batch, Tag::kMemsets, memsets_);
+  EncodeTable(batch, Tag::kSyncs, syncs_);
+  AppendFields(*out, closed_launches_);
+  EncodeTable(batch, Tag::kRanges, ranges_);
+  EncodeTable(batch, Tag::kAllocations, allocations_);
+  EncodeTable(batch, Tag::kCollectives, collectives_);
+  EncodeTable(batch, Tag::kPlans, plans_);
+  EncodeLosses(batch);
+  EncodeSelf(batch, records_sealed_ + rows(), sequence_);
+}
+
+bool BatchBuilder::Seal() noexcept {
+  CloseLaunches();
+  const uint32_t records = rows();
+  ++sequence_;
+  const size_t bytes = MaxEncodedBytes() + kFramePrefixBytes;
+  char* memory = queue_->Reserve(bytes);
+  bool sealed = false;
+  if (memory != nullptr) {
+    WireBuffer body{memory + kFramePrefixBytes, bytes - kFramePrefixBytes};
+    EncodeBody(&body);
+    if (body.overflowed) {
+      queue_->Cancel();
+    } else {
+      const size_t prefix = WriteFramePrefix(memory, wire::FrameTag::kBatch, body.size);
+      queue_->Commit(kFramePrefixBytes - prefix, prefix + body.size, records);
+      sealed = true;
+    }
+  }
+  if (sealed) {
+    records_sealed_ += records;
+    definitions_.size = 0;
+  } else {
+    CountLoss(wire::LossReason::kLossSendQueueFull, records);
+  }
+  StartBatch();
+  return sealed;
+}
+
+}  // namespace gpuprobe::injector

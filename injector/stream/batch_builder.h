@@ -1,0 +1,143 @@
+// Records in, columnar Batch frames out: the encoder of wire.proto's Batch.
+//
+// Separate from where records come from (cupti/decoder, stream/event_drain) and from where frames go
+// (send_queue). Thread: one at a time, under the lock of stream.h. Allocation: one mapping at Init; none for
+// a record. Failure: when the queue has no room, the records of the batch are dropped and counted
+// (LOSS_SEND_QUEUE_FULL), but its definitions stay and go with a later batch, because ids keep their meaning.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "gpuprobe/v1/wire_tags.h"
+#include "injector/stream/columns.h"
+#include "injector/stream/events.h"
+#include "injector/stream/interner.h"
+#include "injector/stream/send_queue.h"
+
+namespace gpuprobe::injector {
+
+struct CopyRow {
+  uint64_t start_ns, end_ns, bytes, graph_node;
+  wire::CopyDirection direction;
+  wire::MemoryKind src_memory, dst_memory;
+  uint32_t device, context, stream, correlation;
+  bool asynchronous;
+  uint32_t peer_device_plus_one;
+};
+
+struct MemsetRow {
+  uint64_t start_ns, end_ns, bytes, graph_node;
+  uint32_t value;
+  wire::MemoryKind memory;
+  uint32_t device, context, stream, correlation;
+};
+
+struct SyncRow {
+  uint64_t start_ns, end_ns;
+  wire::SyncKind what;
+  uint32_t context, stream, event, correlation;
+};
+
+struct RangeRow {
+  uint64_t start_ns, end_ns, id, parent_id;
+  uint32_t name, domain, thread, category;
+  wire::RangeKind kind;
+  bool unclosed;
+};
+
+struct DeviceRow {
+  uint32_t ordinal;
+  std::string_view name;
+  uint8_t uuid[16];
+  uint64_t memory_bytes, memory_bandwidth_bytes_per_s;
+  uint32_t multiprocessors, compute_major, compute_minor;
+};
+
+struct VersionsRow {
+  int32_t cuda_driver = 0;
+  int32_t cuda_runtime = 0;
+  uint32_t cupti = 0;
+  int32_t nccl = 0;
+  std::string_view cupti_path;
+};
+
+class BatchBuilder {
+ public:
+  [[nodiscard]] bool Init(SendQueue* queue) noexcept;
+
+  // Ids. A new one is defined in the current batch. 0: none (empty text, or no memory:
+  // LOSS_DEFINITIONS_FULL).
+  uint32_t String(std::string_view text) noexcept;
+  uint32_t KernelName(const char* name, uint32_t epoch) noexcept;
+  uint32_t Site(const SiteKey& key) noexcept;
+
+  // Definitions and conditions.
+  void DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main) noexcept;
+  void DefineDevice(const DeviceRow& device) noexcept;
+  void DefineVersions(const VersionsRow& versions) noexcept;
+  void DefineCommunicator(const CommunicatorEvent& event) noexcept;
+
+  // Records.
+  void AddKernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
+                 uint64_t graph_node) noexcept {
+    if (kernels_.rows == kMaxRows) Seal();
+    using Tag = wire::KernelsTag;
+    kernels_.PutInterval(Tag::kStartDelta, Tag::kDuration, start_ns, end_ns);
+    kernels_[Tag::kSite].Put(site);
+    kernels_[Tag::kCorrelationDelta].PutDelta(correlation);
+    kernels_[Tag::kGraphNodeDelta].PutDelta(graph_node);
+    ++kernels_.rows;
+  }
+  void AddCopy(const CopyRow& row) noexcept;
+  void AddMemset(const MemsetRow& row) noexcept;
+  void AddSync(const SyncRow& row) noexcept;
+  void AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept;
+  void AddRange(const RangeRow& row) noexcept;
+  void AddAllocation(const AllocationEvent& event, uint32_t thread) noexcept;
+  // `op` and `datatype` are ids of strings.
+  void AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype, uint32_t thread) noexcept;
+  void AddPlanLaunch(const PlanLaunchEvent& event) noexcept;
+
+  // True when the batch holds anything that is worth sending.
+  bool HasContent() const noexcept { return rows() != 0 || definitions_.size != 0; }
+  // Encodes the batch into the queue and starts the next one. False when its records were dropped.
+  bool Seal() noexcept;
+
+  uint64_t sequence() const noexcept { return sequence_; }  // of the last sealed batch, 0 before the first
+
+ private:
+  void StartBatch() noexcept;
+  uint32_t rows() const noexcept;
+  size_t MaxEncodedBytes() const noexcept;
+  void EncodeBody(WireBuffer* out) noexcept;
+  void CloseLaunches() noexcept;
+  WireBuffer& RoomForDefinition(size_t bytes) noexcept;
+  void CommitDefinition(size_t size_before) noexcept;
+
+  SendQueue* queue_ = nullptr;
+  Mapping memory_;
+  uint64_t base_ns_ = 0;
+  uint64_t sequence_ = 0;
+  uint64_t records_sealed_ = 0;
+
+  ColumnTable<wire::KernelsTag, 5> kernels_;
+  ColumnTable<wire::CopiesTag, 13> copies_;
+  ColumnTable<wire::MemsetsTag, 10> memsets_;
+  ColumnTable<wire::SyncsTag, 7> syncs_;
+  ColumnTable<wire::LaunchesTag, 4, 2> launches_;  // of launch_thread_
+  ColumnTable<wire::RangesTag, 10> ranges_;
+  ColumnTable<wire::AllocationsTag, 9> allocations_;
+  ColumnTable<wire::CollectivesTag, 15> collectives_;
+  ColumnTable<wire::PlansTag, 2> plans_;
+
+  uint32_t launch_thread_ = 0;
+  uint32_t launch_rows_ = 0;    // of all threads in this batch
+  WireBuffer closed_launches_;  // Launches messages of the threads before, as fields of Batch
+  WireBuffer definitions_;  // strings, threads, sites, devices, versions, communicators, as fields of Batch
+
+  StringInterner strings_;
+  SiteInterner sites_;
+};
+
+}  // namespace gpuprobe::injector

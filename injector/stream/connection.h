@@ -1,0 +1,70 @@
+// The socket to the collector: where it is looked for, who may be at the other end, and how bytes go without
+// ever blocking.
+//
+// Separate from the sender, which decides what is sent and when. Thread: TryConnect on the starting thread
+// once, then everything on the probe's own. Allocation: none; one descriptor, moved above those that programs
+// use by number. Failure: an enum; the process's signals and other descriptors are never touched.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/stream/text.h"
+
+namespace gpuprobe::injector {
+
+inline constexpr size_t kMaxSocketPath = 108;  // of sockaddr_un, with its zero
+using SocketPath = TextBuffer<kMaxSocketPath>;
+
+// The places where a collector may listen, in order. `configured` is GPUPROBE_SOCKET: when it is not empty,
+// it is the only one.
+struct SocketPlaces {
+  SocketPath paths[3];
+  int count = 0;
+  bool configured = false;
+};
+SocketPlaces FindSocketPlaces(const char* configured, const char* runtime_dir, uint32_t uid) noexcept;
+
+class Connection {
+ public:
+  enum class Result {
+    kOk,
+    kAgain,  // not now: the other end is slow, or has not sent anything
+    kClosed,
+  };
+
+  Connection() = default;
+  ~Connection() { Close(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Never blocks. False: nobody listens there, or it is not somebody that we trust (neither our own user nor
+  // root).
+  bool TryConnect(const char* path) noexcept;
+  // The first of `places` that answers; its index, or -1.
+  int TryPlaces(const SocketPlaces& places) noexcept;
+  // Takes over a connected socket.
+  void Adopt(int fd) noexcept;
+  void Close() noexcept;
+  bool open() const noexcept { return fd_ >= 0; }
+
+  // Writes what the socket takes now; `sent` is how much that was. Never raises SIGPIPE.
+  Result Send(const char* data, size_t size, size_t* sent) noexcept;
+  // Reads what is there.
+  Result Receive(char* data, size_t capacity, size_t* received) noexcept;
+  // Waits until the socket takes bytes, at most `milliseconds`.
+  void WaitWritable(int milliseconds) const noexcept;
+
+ private:
+  // The program may have closed our descriptor and opened its own under the number: then it is no longer ours
+  // to write to.
+  bool StillOurs() noexcept;
+
+  int fd_ = -1;
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+};
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,69 @@
+// The consumer of all event rings: turns what application threads reported into rows of the batch builder.
+//
+// Separate from the rings, which know bytes, and from the builder, which knows columns: here texts become
+// ids, opened ranges meet their close, frees learn what they released. Thread: the probe's own, with the
+// builder's lock. Allocation: mappings, when a table grows. Failure: a full table drops the record and counts
+// LOSS_DEFINITIONS_FULL; a free of unknown memory is sent with 0 bytes and counted.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/stream/batch_builder.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/flat_map.h"
+
+namespace gpuprobe::injector {
+
+class EventDrain {
+ public:
+  explicit EventDrain(BatchBuilder* builder) noexcept : builder_(builder) {}
+
+  // Takes everything that was published before `until_ns`; UINT64_MAX takes all. Events of different threads
+  // are taken in the order of their times, so `until_ns` should be a little in the past: an event is
+  // published some time after its clock was read.
+  void Drain(uint64_t until_ns) noexcept;
+
+  // The process ends: ranges that are still open become rows that say so.
+  void CloseOpenRanges(uint64_t now_ns) noexcept;
+
+ private:
+  struct OpenRange {
+    uint64_t start_ns;
+    uint64_t parent_id;
+    uint32_t name;
+    uint32_t domain;
+    uint32_t thread;
+    uint32_t category;
+    uint16_t kind;
+  };
+  struct LiveMemory {
+    uint64_t bytes;
+    int32_t device;
+    uint8_t memory;
+  };
+  struct Cursor {
+    EventRing* ring = nullptr;
+    uint64_t position = 0;
+    uint64_t end = 0;
+    uint64_t next_ns = 0;  // time of the event at `position`; UINT64_MAX: none left
+  };
+
+  void MeetThread(int slot, const EventRing& ring) noexcept;
+  void TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept;
+  void Advance(Cursor* cursor, uint64_t until_ns) noexcept;
+  void Take(const EventHeader& header, uint32_t thread) noexcept;
+  void OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept;
+  void ClosedRange(const RangeCloseEvent& event) noexcept;
+  void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;
+  void Allocated(AllocationEvent event, uint32_t thread) noexcept;
+  void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
+  uint32_t DomainName(uint64_t handle) noexcept;
+
+  BatchBuilder* builder_;
+  uint32_t known_thread_[kRingSlots] = {};  // thread id that was defined for each slot
+  FlatMap<OpenRange> open_ranges_{1 << 16};
+  FlatMap<uint64_t> early_closes_{1 << 12};  // ranges whose close came before their open: range id -> end
+  FlatMap<LiveMemory> live_memory_{1 << 20};
+};
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,108 @@
+#include "injector/stream/frames.h"
+
+#include <cstring>
+#include <ctime>
+
+#include "injector/identity.h"
+#include "proto/limits.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr char kProbeVersion[] = GPUPROBE_VERSION;
+
+uint64_t ClockNs(clockid_t clock) noexcept {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+void EncodeIdentity(const Identity& identity, WireWriter& hello) noexcept {
+  using Tag = wire::IdentityTag;
+  WireWriter message(hello, Number(wire::HelloTag::kIdentity));
+  message.add_int32(Number(Tag::kRank), identity.rank);
+  message.add_int32(Number(Tag::kLocalRank), identity.local_rank);
+  message.add_int32(Number(Tag::kWorldSize), identity.world_size);
+  message.add_enum(Number(Tag::kRankSource), static_cast<int32_t>(identity.rank_source));
+  message.add_bytes(Number(Tag::kJob), identity.job, std::strlen(identity.job));
+  message.add_bytes(Number(Tag::kHost), identity.host, std::strlen(identity.host));
+  message.add_uint32(Number(Tag::kPid), identity.pid);
+  message.add_fixed64(Number(Tag::kProcessStartNs), identity.process_start_ns);
+  message.add_bytes(Number(Tag::kExecutable), identity.executable, std::strlen(identity.executable));
+  size_t offset = 0;
+  while (offset < identity.command_line_bytes) {
+    const char* argument = identity.command_line + offset;
+    const size_t length = strnlen(argument, identity.command_line_bytes - offset);
+    message.add_bytes(Number(Tag::kCommandLine), argument, length);
+    offset += length + 1;
+  }
+  message.add_uint32(Number(Tag::kUid), identity.uid);
+}
+
+// Encodes a small message behind its prefix. `encode(WireWriter&)` writes its fields.
+template <typename Encode>
+bool AppendFrame(wire::FrameTag tag, WireBuffer* out, Encode&& encode) noexcept {
+  if (out->room() <= kFramePrefixBytes) return false;
+  char* start = out->data + out->size;
+  WireBuffer body{start + kFramePrefixBytes, out->room() - kFramePrefixBytes};
+  {
+    WireWriter message(body);
+    encode(message);
+  }
+  if (body.overflowed) return false;
+  const size_t prefix = WriteFramePrefix(start, tag, body.size);
+  std::memmove(start, start + kFramePrefixBytes - prefix, prefix + body.size);
+  out->size += prefix + body.size;
+  return true;
+}
+
+}  // namespace
+
+size_t WriteFramePrefix(char* start, wire::FrameTag tag, size_t body_bytes) noexcept {
+  constexpr uint32_t kLengthDelimited = 2;
+  char field[kFramePrefixBytes];
+  size_t field_bytes =
+      static_cast<size_t>(protozero::add_varint_to_buffer(field, (Number(tag) << 3) | kLengthDelimited));
+  field_bytes += static_cast<size_t>(protozero::add_varint_to_buffer(field + field_bytes, body_bytes));
+  char length[kFramePrefixBytes];
+  const auto length_bytes =
+      static_cast<size_t>(protozero::add_varint_to_buffer(length, field_bytes + body_bytes));
+  const size_t total = length_bytes + field_bytes;
+  char* out = start + kFramePrefixBytes - total;
+  std::memcpy(out, length, length_bytes);
+  std::memcpy(out + length_bytes, field, field_bytes);
+  return total;
+}
+
+void EncodeClockPair(WireWriter& message, protozero::pbf_tag_type tag) noexcept {
+  WireWriter pair(message, tag);
+  pair.add_fixed64(Number(wire::ClockPairTag::kRealtimeNs), ClockNs(CLOCK_REALTIME));
+  pair.add_fixed64(Number(wire::ClockPairTag::kMonotonicNs), ClockNs(CLOCK_MONOTONIC));
+}
+
+bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* out) noexcept {
+  using Tag = wire::HelloTag;
+  return AppendFrame(wire::FrameTag::kHello, out, [&](WireWriter& hello) {
+    hello.add_uint32(Number(Tag::kProtocolMajor), wire::kProtocolMajor);
+    hello.add_uint32(Number(Tag::kProtocolMinor), wire::kProtocolMinor);
+    hello.add_bytes(Number(Tag::kProbeVersion), kProbeVersion, sizeof(kProbeVersion) - 1);
+    EncodeIdentity(identity, hello);
+    EncodeClockPair(hello, Number(Tag::kClock));
+    hello.add_enum(Number(Tag::kTimingSource),
+                   static_cast<int32_t>(facts.has_gpu_times ? wire::TimingSource::kTimingSourceCuptiActivity
+                                                            : wire::TimingSource::kTimingSourceNone));
+    hello.add_enum(Number(Tag::kLoadedBy), static_cast<int32_t>(facts.loaded_by));
+  });
+}
+
+bool EncodeBye(wire::ByeReason reason, uint64_t batches, WireBuffer* out) noexcept {
+  using Tag = wire::ByeTag;
+  return AppendFrame(wire::FrameTag::kBye, out, [&](WireWriter& bye) {
+    bye.add_enum(Number(Tag::kReason), static_cast<int32_t>(reason));
+    EncodeClockPair(bye, Number(Tag::kClock));
+    bye.add_uint64(Number(Tag::kBatches), batches);
+  });
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,55 @@
+// Memory of our own, straight from the kernel: never from the program's allocator, which may be anybody's.
+//
+// Separate because everything that the probe keeps lives in such mappings. Thread: any. Allocation: address
+// space; pages come when they are first written. Failure: null.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <utility>
+
+namespace gpuprobe::injector {
+
+inline void* MapMemory(size_t bytes) noexcept {
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+inline void UnmapMemory(void* memory, size_t bytes) noexcept {
+  if (memory != nullptr) munmap(memory, bytes);
+}
+
+// A mapping that ends with its owner.
+class Mapping {
+ public:
+  Mapping() = default;
+  ~Mapping() { Reset(); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  bool Map(size_t bytes) noexcept {
+    Reset();
+    data_ = static_cast<char*>(MapMemory(bytes));
+    bytes_ = data_ == nullptr ? 0 : bytes;
+    return data_ != nullptr;
+  }
+  void Reset() noexcept {
+    UnmapMemory(data_, bytes_);
+    data_ = nullptr;
+    bytes_ = 0;
+  }
+  void Swap(Mapping& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+  }
+  char* data() const noexcept { return data_; }
+  size_t size() const noexcept { return bytes_; }
+
+ private:
+  char* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+}  // namespace gpuprobe::injector

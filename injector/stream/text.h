@@ -1,0 +1,59 @@
+// Text put together in a fixed buffer: paths and the lines that the probe may print.
+//
+// Separate because snprintf takes the locale's locks and std::string the program's allocator. Thread: any.
+// Allocation: none. Failure: text is cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+namespace gpuprobe::injector {
+
+template <size_t kCapacity>
+class TextBuffer {
+ public:
+  TextBuffer& Add(std::string_view text) noexcept {
+    const size_t room = kCapacity - 1 - size_;
+    const size_t count = text.size() < room ? text.size() : room;
+    if (count > 0) std::memcpy(data_ + size_, text.data(), count);
+    cut_ = cut_ || count < text.size();
+    size_ += count;
+    data_[size_] = '\0';
+    return *this;
+  }
+  // Decimal, with leading zeros up to `width` digits.
+  TextBuffer& AddNumber(uint64_t value, int width = 1) noexcept {
+    char digits[24];
+    int count = 0;
+    do {
+      digits[count++] = static_cast<char>('0' + value % 10);
+      value /= 10;
+    } while (value > 0 && count < 20);
+    while (count < width && count < 20) digits[count++] = '0';
+    while (count > 0) {
+      --count;
+      Add({digits + count, 1});
+    }
+    return *this;
+  }
+  void Clear() noexcept {
+    size_ = 0;
+    cut_ = false;
+    data_[0] = '\0';
+  }
+
+  const char* c_str() const noexcept { return data_; }
+  std::string_view view() const noexcept { return {data_, size_}; }
+  size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  bool cut() const noexcept { return cut_; }
+
+ private:
+  char data_[kCapacity] = {};
+  size_t size_ = 0;
+  bool cut_ = false;
+};
+
+}  // namespace gpuprobe::injector
