@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "collector/analysis/collective_report.h"
+#include "collector/analysis/names.h"
+#include "collector/analysis/phase_report.h"
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr size_t kTopKernels = 20;
+
+bool HasRank(const v1::Identity& id) { return id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE; }
+
+std::string Who(const v1::Identity& id) {
+  return HasRank(id) ? absl::StrCat("rank ", id.rank(), " (pid ", id.pid(), ")") : absl::StrCat("pid ", id.pid());
+}
+
+uint64_t FirstNs(const model::ProcessModel& process) {
+  const uint64_t hello = process.hello().clock().realtime_ns();
+  const uint64_t first = process.totals().first_ns;
+  if (hello == 0) return first == UINT64_MAX ? 0 : first;
+  return std::min(hello, first);
+}
+
+uint64_t LastNs(const model::ProcessModel& process) {
+  return std::max(process.totals().last_ns, process.totals().last_clock_ns);
+}
+
+uint64_t DurationNs(const model::ProcessModel& process) {
+  const uint64_t first = FirstNs(process);
+  const uint64_t last = LastNs(process);
+  return last > first ? last - first : 0;
+}
+
+std::vector<KernelReport> TopKernels(const std::vector<const model::ProcessModel*>& processes) {
+  std::map<std::string, model::Distribution> by_name;
+  for (const model::ProcessModel* process : processes) {
+    for (const auto& kernel : process->kernels()) {
+      if (kernel->time_ns.count() == 0) continue;
+      by_name[std::string(process->String(kernel->name))].Merge(kernel->time_ns);
+    }
+  }
+  std::vector<std::pair<uint64_t, const std::string*>> order;
+  order.reserve(by_name.size());
+  for (const auto& [name, times] : by_name) order.emplace_back(times.total(), &name);
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (order.size() > kTopKernels) order.resize(kTopKernels);
+  std::vector<KernelReport> out;
+  for (const auto& [total, name] : order) {
+    out.push_back({.name = Demangle(*name), .time_ns = by_name.at(*name).Summarize()});
+  }
+  return out;
+}
+
+void FillCopies(const model::ProcessModel& process, RankReport& r) {
+  for (const char* direction : {"h2d", "d2h", "d2d", "p2p"}) r.copies[direction];
+  const auto& copies = process.totals().copies;
+  for (size_t i = 0; i < copies.size(); ++i) {
+    if (copies[i].count == 0) continue;
+    CopyReport& c = r.copies[std::string(DirectionName(static_cast<v1::CopyDirection>(i)))];
+    c.count = copies[i].count;
+    c.bytes = copies[i].bytes;
+    c.busy_ns = copies[i].busy.TotalNs();
+    if (copies[i].duration_ns > 0) {
+      c.gbytes_per_s = static_cast<double>(copies[i].bytes) / static_cast<double>(copies[i].duration_ns);
+    }
+  }
+}
+
+void FillMemory(const model::ProcessModel& process, RankReport& r) {
+  for (const char* kind : {"device", "host_pinned", "managed", "pool"}) r.memory[kind];
+  for (size_t i = 0; i < process.memory().size(); ++i) {
+    const model::MemoryLedger::Kind& kind = process.memory()[i];
+    if (kind.allocations + kind.frees + kind.failed == 0) continue;
+    std::string_view name = MemoryName(static_cast<v1::MemoryKind>(i));
+    if (name == "pinned") name = "host_pinned";
+    r.memory[std::string(name)] = {.high_water_bytes = kind.high_water_bytes,
+                                   .high_water_at_ns = kind.high_water_at_ns,
+                                   .live_bytes = kind.live_bytes,
+                                   .allocations = kind.allocations,
+                                   .frees = kind.frees,
+                                   .failed = kind.failed,
+                                   .largest_failed_bytes = kind.largest_failed_bytes,
+                                   .high_water_range = process.HighWaterRange(i)};
+  }
+}
+
+RankReport RankOf(const model::ProcessModel& process) {
+  const v1::Identity& id = process.identity();
+  const auto& totals = process.totals();
+  RankReport r;
+  if (HasRank(id)) r.rank = id.rank();
+  r.label = HasRank(id) ? absl::StrCat(id.rank()) : absl::StrCat("pid ", id.pid());
+  r.host = id.host();
+  r.pid = id.pid();
+  r.start_ns = FirstNs(process);
+  r.duration_ns = DurationNs(process);
+  r.cut_off = process.end_state() == model::EndState::kCutOff;
+  uint64_t most = 0;
+  for (const auto& [ordinal, device] : process.devices()) {
+    if (device.kernels == 0) continue;
+    r.devices.push_back(ordinal);
+    r.kernel_busy_ns += device.busy.TotalNs();
+    if (device.kernels > most) {
+      most = device.kernels;
+      r.device = ordinal;
+    }
+  }
+  if (!r.device.has_value() && !process.devices().empty()) r.device = process.devices().begin()->first;
+  r.kernel_count = totals.kernels;
+  r.graph_kernels = totals.graph_kernels;
+  r.memset_count = totals.memsets;
+  r.memset_bytes = totals.memset_bytes;
+  r.memset_ns = totals.memset_ns;
+  for (size_t i = 0; i < totals.syncs.size(); ++i) {
+    if (totals.syncs[i].count == 0) continue;
+    r.syncs[std::string(SyncName(static_cast<v1::SyncKind>(i)))] = {totals.syncs[i].count,
+                                                                     totals.syncs[i].duration_ns};
+  }
+  FillCopies(process, r);
+  FillMemory(process, r);
+  r.collectives = CollectivesOf(process);
+  r.phases = PhasesOf(process);
+  r.top_kernels = TopKernels({&process});
+  return r;
+}
+
+void FillConditions(const model::JobModel& job, const ReportInput& input, Conditions& c) {
+  c.collector_version = input.collector_version;
+  c.command_line = input.command_line;
+  uint64_t first = UINT64_MAX;
+  uint64_t last = 0;
+  std::set<std::string> hosts;
+  std::set<int> ranks;
+  int unranked = 0;
+  std::set<std::pair<std::string, std::string>> seen_devices;
+  for (const auto& process : job.processes()) {
+    const v1::Identity& id = process->identity();
+    const v1::Versions& v = process->versions();
+    hosts.insert(id.host());
+    if (HasRank(id)) {
+      ranks.insert(id.rank());
+    } else {
+      ++unranked;
+    }
+    c.world_size = std::max(c.world_size, id.world_size());
+    if (c.job.empty()) c.job = id.job();
+    if (c.command_line.empty()) c.command_line.assign(id.command_line().begin(), id.command_line().end());
+    if (c.cuda_driver.empty()) c.cuda_driver = CudaVersionName(v.cuda_driver());
+    if (c.cuda_runtime.empty()) c.cuda_runtime = CudaVersionName(v.cuda_runtime());
+    if (c.cupti.empty() && v.cupti() != 0) c.cupti = absl::StrCat(v.cupti());
+    if (c.nccl.empty()) c.nccl = NcclVersionName(v.nccl());
+    if (c.probe_version.empty()) c.probe_version = process->hello().probe_version();
+    if (FirstNs(*process) != 0) first = std::min(first, FirstNs(*process));
+    last = std::max(last, LastNs(*process));
+    for (const auto& [ordinal, device] : process->devices()) {
+      const std::string key = device.info.uuid().empty() ? absl::StrCat(ordinal) : device.info.uuid();
+      if (!seen_devices.emplace(id.host(), key).second) continue;
+      c.devices.push_back({.host = id.host(),
+                           .ordinal = ordinal,
+                           .name = device.info.name(),
+                           .uuid = device.info.uuid(),
+                           .memory_bytes = device.info.memory_bytes()});
+    }
+  }
+  c.hosts.assign(hosts.begin(), hosts.end());
+  c.start_ns = first == UINT64_MAX ? 0 : first;
+  c.duration_ns = last > c.start_ns ? last - c.start_ns : 0;
+  c.ranks_heard = static_cast<int>(ranks.size()) + unranked;
+  if (c.world_size > 0) c.ranks_expected = c.world_size;
+}
+
+void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
+  std::set<v1::TimingSource> sources;
+  uint64_t host_ns = 0;
+  uint64_t wall_ns = 0;
+  bool measured = false;
+  for (const auto& process : job.processes()) {
+    const auto& totals = process->totals();
+    t.records += totals.records;
+    for (const auto& [reason, records] : totals.losses) {
+      if (records == 0) continue;
+      t.lost[LossName(reason)] += records;
+      t.lost_total += records;
+    }
+    sources.insert(process->hello().timing_source());
+    if (totals.self.host_sampling() != 0) {
+      measured = true;
+      host_ns += totals.self.host_ns();
+      wall_ns += DurationNs(*process);
+      t.overhead_sampling = std::max(t.overhead_sampling, totals.self.host_sampling());
+    }
+    if (std::abs(totals.clock_step_ns) > std::abs(t.clock_step_ns)) t.clock_step_ns = totals.clock_step_ns;
+    t.batches_missing += totals.batches_missing;
+    t.device_records_unattributed += totals.unattributed;
+    t.invalid_times += totals.reversed_times;
+    if (process->end_state() == model::EndState::kCutOff) {
+      t.cut_off.push_back({.who = Who(process->identity()), .last_data_ns = LastNs(*process)});
+    }
+    if (process->end_state() == model::EndState::kSaidByeIncomplete) {
+      t.exit_incomplete.push_back(Who(process->identity()));
+    }
+  }
+  if (t.records + t.lost_total > 0) {
+    t.coverage = static_cast<double>(t.records) / static_cast<double>(t.records + t.lost_total);
+  }
+  if (sources.size() == 1) {
+    t.timing_source = *sources.begin() == v1::TIMING_SOURCE_CUPTI_ACTIVITY ? "cupti_activity" : "none";
+  } else {
+    t.timing_source = sources.empty() ? "none" : "mixed";
+  }
+  if (measured && wall_ns > 0) t.overhead_fraction = static_cast<double>(host_ns) / static_cast<double>(wall_ns);
+  t.damaged_logs = input.damaged_logs;
+  t.unrecorded_frames = input.unrecorded_frames;
+}
+
+}  // namespace
+
+Report BuildReport(const model::JobModel& job, const ReportInput& input) {
+  Report report;
+  FillConditions(job, input, report.conditions);
+  FillTrust(job, input, report.trust);
+  std::vector<const model::ProcessModel*> processes;
+  for (const auto& process : job.processes()) {
+    report.ranks.push_back(RankOf(*process));
+    processes.push_back(process.get());
+  }
+  std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) {
+    // Processes without a rank come last.
+    return a.rank.value_or(INT32_MAX) < b.rank.value_or(INT32_MAX);
+  });
+  report.collectives = CollectivesOf(job);
+  report.phases = PhasesOf(job);
+  report.top_kernels = TopKernels(processes);
+  report.findings = FindingsOf(report);
+  return report;
+}
+
+}  // namespace gpuprobe::analysis

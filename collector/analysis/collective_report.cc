@@ -1,0 +1,145 @@
+#include "collector/analysis/collective_report.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/bus_bandwidth.h"
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+// Sums that can be added over ranks before they become bandwidths.
+struct Gathered {
+  CollectiveReport report;
+  model::Distribution time_ns;
+  double timed_algorithm_bytes = 0;
+  double timed_bus_bytes = 0;
+  uint64_t wait_ns = 0;
+  uint64_t transfer_ns = 0;
+  double transfer_bus_bytes = 0;
+};
+
+// The one-call size S of a series whose plans are all alike.
+double PlanAlgorithmBytes(const model::ProcessModel& process, const model::CollectiveSeries& series, int ranks) {
+  double sum = 0;
+  uint64_t calls = 0;
+  for (const model::CollectivePart& part : series.parts) {
+    sum += MovedBytesOf(process.String(part.op), part.bytes, ranks).algorithm;
+    calls += part.calls;
+  }
+  return calls == 0 ? 0 : sum * series.calls_per_plan / static_cast<double>(calls);
+}
+
+Gathered Gather(const model::ProcessModel& process, const model::CollectiveSeries& series) {
+  Gathered g;
+  CollectiveReport& r = g.report;
+  const v1::Communicator* comm = process.FindCommunicator(series.comm);
+  r.comm = comm != nullptr && comm->hash() != 0 ? CommName(comm->hash()) : "unknown";
+  if (comm != nullptr && comm->name() != 0) r.comm_name = process.String(comm->name());
+  r.comm_ranks = comm != nullptr ? comm->ranks() : 0;
+  std::set<std::string> ops;
+  for (const model::CollectivePart& part : series.parts) ops.emplace(process.String(part.op));
+  r.op = absl::StrJoin(ops, "+");
+  r.fused = series.calls_per_plan > 1;
+  r.calls_per_plan = series.calls_per_plan;
+  const int ranks = std::max(r.comm_ranks, 1);
+  r.size_bytes = series.mixed_sizes ? 0 : static_cast<uint64_t>(PlanAlgorithmBytes(process, series, ranks));
+  r.calls = series.calls;
+  r.failed_calls = series.failed_calls;
+  r.untimed_calls = series.untimed_calls;
+  r.bytes = series.bytes;
+  r.compared_plans = series.compared_plans;
+  g.time_ns = series.time_ns;
+  double bus_per_byte_sum = 0;
+  for (const model::CollectivePart& part : series.parts) {
+    const MovedBytes moved = MovedBytesOf(process.String(part.op), part.timed_bytes, ranks);
+    g.timed_algorithm_bytes += moved.algorithm;
+    g.timed_bus_bytes += moved.bus;
+    bus_per_byte_sum += static_cast<double>(part.timed_bytes);
+  }
+  g.wait_ns = series.wait_ns;
+  g.transfer_ns = series.transfer_ns;
+  if (bus_per_byte_sum > 0) {
+    g.transfer_bus_bytes = static_cast<double>(series.transfer_bytes) * (g.timed_bus_bytes / bus_per_byte_sum);
+  }
+  return g;
+}
+
+CollectiveReport Conclude(Gathered g) {
+  CollectiveReport r = std::move(g.report);
+  r.time_ns = g.time_ns.Summarize();
+  // Without the number of ranks the factors are not known; 1e9 bytes per second is bytes per nanosecond.
+  if (r.comm_ranks > 0 && r.time_ns.total > 0) {
+    r.algbw = g.timed_algorithm_bytes / static_cast<double>(r.time_ns.total);
+    r.busbw = g.timed_bus_bytes / static_cast<double>(r.time_ns.total);
+    if (g.transfer_ns > 0) r.transfer_busbw = g.transfer_bus_bytes / static_cast<double>(g.transfer_ns);
+  }
+  if (r.compared_plans > 0) {
+    r.wait_ns = g.wait_ns;
+    r.transfer_mean_ns = static_cast<double>(g.transfer_ns) / static_cast<double>(r.compared_plans);
+  }
+  return r;
+}
+
+void Absorb(Gathered& into, const Gathered& from) {
+  CollectiveReport& r = into.report;
+  r.calls += from.report.calls;
+  r.failed_calls += from.report.failed_calls;
+  r.untimed_calls += from.report.untimed_calls;
+  r.bytes += from.report.bytes;
+  r.compared_plans += from.report.compared_plans;
+  r.comm_ranks = std::max(r.comm_ranks, from.report.comm_ranks);
+  into.time_ns.Merge(from.time_ns);
+  into.timed_algorithm_bytes += from.timed_algorithm_bytes;
+  into.timed_bus_bytes += from.timed_bus_bytes;
+  into.wait_ns += from.wait_ns;
+  into.transfer_ns += from.transfer_ns;
+  into.transfer_bus_bytes += from.transfer_bus_bytes;
+}
+
+using Key = std::tuple<std::string, std::string, uint64_t, uint32_t>;
+
+// Series that read alike are one entry (several local communicators may carry the same hash).
+std::vector<CollectiveReport> Conclude(std::map<Key, Gathered> gathered) {
+  std::vector<CollectiveReport> out;
+  out.reserve(gathered.size());
+  for (auto& [key, g] : gathered) out.push_back(Conclude(std::move(g)));
+  std::stable_sort(out.begin(), out.end(), [](const CollectiveReport& a, const CollectiveReport& b) {
+    return a.time_ns.total > b.time_ns.total;
+  });
+  return out;
+}
+
+void GatherInto(std::map<Key, Gathered>& all, const model::ProcessModel& process) {
+  for (const auto& series : process.collectives().series()) {
+    Gathered g = Gather(process, *series);
+    const Key key{g.report.op, g.report.comm, g.report.size_bytes, g.report.calls_per_plan};
+    const auto found = all.find(key);
+    if (found == all.end()) {
+      all.emplace(key, std::move(g));
+    } else {
+      Absorb(found->second, g);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<CollectiveReport> CollectivesOf(const model::ProcessModel& process) {
+  std::map<Key, Gathered> all;
+  GatherInto(all, process);
+  return Conclude(std::move(all));
+}
+
+std::vector<CollectiveReport> CollectivesOf(const model::JobModel& job) {
+  std::map<Key, Gathered> all;
+  for (const auto& process : job.processes()) GatherInto(all, *process);
+  return Conclude(std::move(all));
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,17 @@
+// Collective series of the model as report entries, one process's or all ranks' together.
+//
+// Separate from the rest of the report because bandwidths, fused plans and waiting have their own rules.
+#pragma once
+
+#include <vector>
+
+#include "collector/analysis/report.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+std::vector<CollectiveReport> CollectivesOf(const model::ProcessModel& process);
+// Equal (operation, communicator, size) of all processes in one entry; most time first.
+std::vector<CollectiveReport> CollectivesOf(const model::JobModel& job);
+
+}  // namespace gpuprobe::analysis

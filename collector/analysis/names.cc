@@ -1,0 +1,95 @@
+#include "collector/analysis/names.h"
+
+#include <cxxabi.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+namespace gpuprobe::analysis {
+
+std::string_view DirectionName(v1::CopyDirection direction) {
+  switch (direction) {
+    case v1::COPY_DIRECTION_H2D:
+      return "h2d";
+    case v1::COPY_DIRECTION_D2H:
+      return "d2h";
+    case v1::COPY_DIRECTION_D2D:
+      return "d2d";
+    case v1::COPY_DIRECTION_H2H:
+      return "h2h";
+    case v1::COPY_DIRECTION_P2P:
+      return "p2p";
+    default:
+      return "unknown";
+  }
+}
+
+std::string_view MemoryName(v1::MemoryKind kind) {
+  switch (kind) {
+    case v1::MEMORY_KIND_PAGEABLE:
+      return "pageable";
+    case v1::MEMORY_KIND_PINNED:
+      return "pinned";
+    case v1::MEMORY_KIND_DEVICE:
+      return "device";
+    case v1::MEMORY_KIND_MANAGED:
+      return "managed";
+    case v1::MEMORY_KIND_POOL:
+      return "pool";
+    case v1::MEMORY_KIND_ARRAY:
+      return "array";
+    case v1::MEMORY_KIND_VMM:
+      return "vmm";
+    default:
+      return "unknown";
+  }
+}
+
+std::string_view SyncName(v1::SyncKind kind) {
+  switch (kind) {
+    case v1::SYNC_KIND_STREAM:
+      return "stream";
+    case v1::SYNC_KIND_DEVICE:
+      return "device";
+    case v1::SYNC_KIND_EVENT:
+      return "event";
+    case v1::SYNC_KIND_STREAM_WAIT_EVENT:
+      return "stream_wait_event";
+    default:
+      return "unknown";
+  }
+}
+
+std::string LossName(int reason) {
+  const std::string name = v1::LossReason_Name(static_cast<v1::LossReason>(reason));
+  if (name.empty()) return absl::StrCat("reason_", reason);  // a newer minor version's
+  return absl::AsciiStrToLower(absl::StripPrefix(absl::string_view(name), "LOSS_"));
+}
+
+std::string Demangle(std::string_view name) {
+  int status = 0;
+  const std::string text(name);
+  const std::unique_ptr<char, decltype(&std::free)> plain(
+      abi::__cxa_demangle(text.c_str(), nullptr, nullptr, &status), &std::free);
+  return status == 0 && plain != nullptr ? std::string(plain.get()) : text;
+}
+
+std::string CommName(uint64_t hash) { return absl::StrFormat("%016x", hash); }
+
+std::string CudaVersionName(int version) {
+  return version <= 0 ? "" : absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+std::string NcclVersionName(int version) {
+  if (version <= 0) return "";
+  // Up to 2.8 NCCL counted major * 1000, since 2.9 major * 10000.
+  if (version < 10000) return absl::StrCat(version / 1000, ".", version % 1000 / 100, ".", version % 100);
+  return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,30 @@
+// How wire enums and mangled names are called in reports and exports.
+//
+// Separate because the report, the export and the truth log must agree on these words.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::analysis {
+
+// "h2d d2h d2d h2h p2p unknown"
+std::string_view DirectionName(v1::CopyDirection direction);
+// Of an allocation or a copy's side: "pageable pinned device managed pool array vmm unknown"
+std::string_view MemoryName(v1::MemoryKind kind);
+// "stream device event stream_wait_event unknown"
+std::string_view SyncName(v1::SyncKind kind);
+// The enum's name in lower case without its prefix: "send_queue_full"
+std::string LossName(int reason);
+// The function as a person would write it; the name itself if it is not mangled.
+std::string Demangle(std::string_view name);
+// 16 hex digits.
+std::string CommName(uint64_t hash);
+// 13000 -> "13.0", as cuDriverGetVersion counts; empty for 0.
+std::string CudaVersionName(int version);
+// 22809 -> "2.28.9", as ncclGetVersion counts; empty for 0.
+std::string NcclVersionName(int version);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,184 @@
+// The answer in numbers: what every rendering (text, JSON, page) shows, computed once from the model.
+//
+// Separate from the model (running totals) and from rendering (words and layout). Times are nanoseconds, sizes bytes, bandwidths
+// 1e9 bytes per second. What could not be computed is absent (optional, or an empty list), never zero by default.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/model/distribution.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+struct DeviceCondition {
+  std::string host;
+  uint32_t ordinal = 0;
+  std::string name;
+  std::string uuid;
+  uint64_t memory_bytes = 0;
+};
+
+struct Conditions {
+  std::string job;
+  std::vector<std::string> hosts;
+  std::vector<DeviceCondition> devices;
+  std::string cuda_driver;  // "13.0"; empty: not known
+  std::string cuda_runtime;
+  std::string cupti;
+  std::string nccl;
+  std::string probe_version;
+  std::string collector_version;
+  std::vector<std::string> command_line;
+  uint64_t start_ns = 0;
+  uint64_t duration_ns = 0;
+  int world_size = 0;  // 0: not known
+  int ranks_heard = 0;  // distinct ranks (processes without rank count each)
+  std::optional<int> ranks_expected;
+};
+
+struct CutOff {
+  std::string who;  // "rank 3 (pid 4711)"
+  uint64_t last_data_ns = 0;
+};
+
+struct Trust {
+  uint64_t records = 0;
+  std::map<std::string, uint64_t> lost;  // by reason; only what is not zero
+  uint64_t lost_total = 0;
+  std::optional<double> coverage;  // records / (records + lost)
+  std::string timing_source;       // "cupti_activity", "none", "mixed"
+  std::optional<double> overhead_fraction;
+  uint32_t overhead_sampling = 0;  // one event in so many was measured
+  int64_t clock_step_ns = 0;       // largest, over all processes
+  uint64_t batches_missing = 0;
+  uint64_t device_records_unattributed = 0;  // their launch was not seen: in totals, in no phase
+  uint64_t invalid_times = 0;
+  uint64_t unrecorded_frames = 0;  // received and counted, but not written: the disk refused
+  std::vector<CutOff> cut_off;
+  std::vector<std::string> exit_incomplete;  // processes whose last flush did not finish
+  std::vector<std::string> damaged_logs;
+};
+
+struct CopyReport {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  uint64_t busy_ns = 0;
+  double gbytes_per_s = 0;  // bytes / sum of durations; 0 without copies
+};
+
+struct CollectiveReport {
+  std::string op;  // of a fused plan of several operations: joined by '+'
+  std::string comm;  // 16 hex digits, or "unknown"
+  std::string comm_name;
+  int comm_ranks = 0;  // 0: not known
+  bool fused = false;
+  uint32_t calls_per_plan = 1;
+  uint64_t size_bytes = 0;  // S of one plan; 0: mixed sizes
+  uint64_t calls = 0;
+  uint64_t failed_calls = 0;
+  uint64_t untimed_calls = 0;
+  uint64_t bytes = 0;
+  model::Summary time_ns;  // of plans
+  std::optional<double> algbw;
+  std::optional<double> busbw;
+  std::optional<double> transfer_busbw;  // with the shortest duration over the ranks instead of the own one
+  std::optional<uint64_t> wait_ns;       // sum over calls; absent when no other rank was heard
+  std::optional<double> transfer_mean_ns;
+  uint64_t compared_plans = 0;
+};
+
+struct MemoryReport {
+  uint64_t high_water_bytes = 0;
+  uint64_t high_water_at_ns = 0;  // 0: never
+  uint64_t live_bytes = 0;
+  uint64_t allocations = 0;
+  uint64_t frees = 0;
+  uint64_t failed = 0;
+  uint64_t largest_failed_bytes = 0;
+  std::string high_water_range;
+};
+
+struct PhaseReport {
+  std::string name;
+  std::string path;  // names from the outermost range on, joined by '/'
+  int depth = 0;
+  model::Summary gpu_ns;
+  model::Summary host_ns;
+  uint64_t unclosed = 0;
+  uint64_t first_start_ns = 0;
+};
+
+struct KernelReport {
+  std::string name;  // demangled
+  model::Summary time_ns;
+};
+
+struct SyncReport {
+  uint64_t count = 0;
+  uint64_t duration_ns = 0;
+};
+
+struct RankReport {
+  std::optional<int> rank;
+  std::string label;  // "0", or "pid 4711"
+  std::string host;
+  uint32_t pid = 0;
+  std::optional<uint32_t> device;  // the one with most kernels
+  std::vector<uint32_t> devices;
+  uint64_t start_ns = 0;
+  uint64_t duration_ns = 0;
+  uint64_t kernel_count = 0;
+  uint64_t kernel_busy_ns = 0;
+  uint64_t graph_kernels = 0;
+  uint64_t memset_count = 0;
+  uint64_t memset_bytes = 0;
+  uint64_t memset_ns = 0;
+  std::map<std::string, CopyReport> copies;   // h2d d2h d2d p2p always, h2h if there were any
+  std::map<std::string, SyncReport> syncs;    // by what
+  std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
+  std::vector<CollectiveReport> collectives;
+  std::vector<PhaseReport> phases;
+  std::vector<KernelReport> top_kernels;
+  bool cut_off = false;
+};
+
+enum class Severity { kInfo, kWarning, kError };
+
+struct Finding {
+  std::string id;
+  Severity severity;
+  std::string statement;
+  std::string evidence;
+  std::string advice;
+};
+
+struct Report {
+  Conditions conditions;
+  Trust trust;
+  std::vector<RankReport> ranks;
+  std::vector<CollectiveReport> collectives;  // over all ranks
+  std::vector<PhaseReport> phases;            // over all ranks: statistics of all instances
+  std::vector<KernelReport> top_kernels;      // over all ranks
+  std::vector<Finding> findings;
+};
+
+// What the model cannot know.
+struct ReportInput {
+  std::string collector_version;
+  std::vector<std::string> damaged_logs;  // a sentence each
+  uint64_t unrecorded_frames = 0;
+  std::vector<std::string> command_line;  // of the run; empty: that of the first rank
+};
+
+// `job` must be finished. Pure.
+Report BuildReport(const model::JobModel& job, const ReportInput& input);
+
+// The findings that the rest of the report proves.
+std::vector<Finding> FindingsOf(const Report& report);
+
+}  // namespace gpuprobe::analysis

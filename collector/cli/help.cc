@@ -1,0 +1,69 @@
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "collector/cli/command.h"
+#include "collector/cli/help_text.h"
+#include "proto/settings.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+std::string DefaultOf(const settings::Setting& s) {
+  std::string text(s.default_text);
+  if (!text.empty() && !s.unit.empty()) absl::StrAppend(&text, " ", std::string(s.unit));
+  return text;
+}
+
+std::string RangeOf(const settings::Setting& s) {
+  if (s.kind == settings::Kind::kFlag) return "0 or 1";
+  if (s.kind == settings::Kind::kText) return "text";
+  return absl::StrCat(s.minimum, " to ", s.maximum, s.unit.empty() ? "" : " ", std::string(s.unit));
+}
+
+}  // namespace
+
+std::string EnvironmentText() {
+  std::string out = "Environment of the profiled program:\n";
+  for (const settings::Setting& s : settings::kSettings) {
+    absl::StrAppendFormat(&out, "  %-24s %s", std::string(s.name), std::string(s.help));
+    if (!s.default_text.empty()) absl::StrAppend(&out, " [", DefaultOf(s), "]");
+    out += "\n";
+  }
+  return out;
+}
+
+std::string EnvironmentMarkdown() {
+  std::string out = "| variable | values | default | meaning |\n|---|---|---|---|\n";
+  for (const settings::Setting& s : settings::kSettings) {
+    absl::StrAppend(&out, "| `", std::string(s.name), "` | ", RangeOf(s), " | ",
+                    s.default_text.empty() ? "" : absl::StrCat("`", DefaultOf(s), "`"), " | ",
+                    absl::StrReplaceAll(std::string(s.help), {{"|", "\\|"}}), " |\n");
+  }
+  return out;
+}
+
+std::string HelpText() {
+  std::string out =
+      "gpuprobe: profiles distributed GPU training without touching the program\n\n"
+      "  gpuprobe run -- torchrun --nproc-per-node 8 train.py\n\n"
+      "Subcommands (gpuprobe SUBCOMMAND --help says more):\n";
+  for (const Command& command : Commands()) absl::StrAppendFormat(&out, "  %-10s %s\n", command.name, command.summary);
+  absl::StrAppend(&out, "\n", EnvironmentText());
+  return out;
+}
+
+int HelpMain(const Arguments& arguments) {
+  CLI::App app("What gpuprobe can do", "gpuprobe help");
+  std::string topic;
+  bool markdown = false;
+  app.add_option("TOPIC", topic, "environment")->check(CLI::IsMember({"environment"}));
+  app.add_flag("--markdown", markdown, "the environment as a Markdown table");
+  if (const auto code = Parse(app, arguments)) return *code;
+  const std::string text = markdown ? EnvironmentMarkdown() : topic.empty() ? HelpText() : EnvironmentText();
+  std::fputs(text.c_str(), stdout);
+  return kDone;
+}
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,13 @@
+// What `gpuprobe --help` says, and the table of environment variables, both made from the tables that the code uses.
+#pragma once
+
+#include <string>
+
+namespace gpuprobe::cli {
+
+std::string HelpText();
+// proto/settings.h as text for a terminal, or as rows of a Markdown table.
+std::string EnvironmentText();
+std::string EnvironmentMarkdown();
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,48 @@
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/cli/command.h"
+#include "collector/cli/damage_line.h"
+#include "collector/render/html_report.h"
+#include "collector/render/json_report.h"
+#include "collector/render/text_report.h"
+#include "collector/store/run_directory.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+constexpr char kName[] = "report";
+
+}  // namespace
+
+int ReportMain(const Arguments& arguments) {
+  CLI::App app("Reports on a recorded run, from its logs", "gpuprobe report");
+  std::string directory;
+  bool json = false;
+  bool html = false;
+  app.add_option("DIR", directory, "run directory")->required();
+  app.add_flag("--json", json, "as report.json");
+  app.add_flag("--html", html, "as one self-contained page")->excludes("--json");
+  if (const auto code = Parse(app, arguments)) return *code;
+
+  model::JobModel job;
+  const absl::StatusOr<std::vector<store::Damage>> damages = store::Replay(directory, job);
+  if (!damages.ok()) return Fail(kName, damages.status(), kFailed);
+  analysis::ReportInput input;
+  input.collector_version = Version();
+  for (const store::Damage& damage : *damages) {
+    input.damaged_logs.push_back(DamageLine(damage));
+    Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+  }
+  const analysis::Report report = analysis::BuildReport(job, input);
+  const std::string page = directory + "/report.html";
+  const std::string text = json   ? render::JsonReport(report)
+                           : html ? render::HtmlReport(report)
+                                  : render::TextReport(report, std::filesystem::exists(page) ? page : "");
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0 ? kDone : Fail(kName, "standard output cannot be written", kFailed);
+}
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,173 @@
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "collector/cli/command.h"
+#include "collector/cli/launch.h"
+#include "collector/cli/recorder.h"
+#include "collector/cli/signals.h"
+#include "collector/ingest/server.h"
+#include "collector/render/json_report.h"
+#include "collector/render/text_report.h"
+#include "spdlog/spdlog.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr char kName[] = "run";
+// As env, timeout and nohup use them, so that our own failure is not taken for the command's.
+constexpr int kOwnFailure = 125;
+constexpr int kNotExecutable = 126;
+constexpr int kNotFound = 127;
+// Longest wait, after the command has ended, for processes of it that are still connected: the probe itself waits 2 s at exit.
+constexpr milliseconds kStragglerWait{5000};
+
+// A private folder for the socket, removed at the end.
+absl::StatusOr<std::string> MakeSocketDirectory() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  std::vector<std::string> bases;
+  if (runtime != nullptr && *runtime != '\0') bases.emplace_back(runtime);
+  bases.emplace_back("/tmp");
+  int error = 0;
+  for (const std::string& base : bases) {
+    std::string path = base + "/gpuprobe-run-XXXXXX";
+    if (mkdtemp(path.data()) != nullptr) return path;
+    error = errno;
+  }
+  return absl::UnavailableError(absl::StrCat("no place for a socket: ", bases.back(), ": ", std::strerror(error)));
+}
+
+struct Child {
+  pid_t pid = -1;
+  bool ended = false;
+  int exit_code = 0;
+
+  void Reap() {
+    int status = 0;
+    if (ended || waitpid(pid, &status, WNOHANG) != pid) return;
+    if (!WIFEXITED(status) && !WIFSIGNALED(status)) return;
+    ended = true;
+    exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  void Forward(const signalfd_siginfo& info) const {
+    // A signal that the terminal sent went to the whole foreground group, the command included.
+    if (ended || info.ssi_code == SI_KERNEL) return;
+    kill(pid, static_cast<int>(info.ssi_signo));
+  }
+};
+
+void Serve(ingest::Server& server, Recorder& recorder, Child& child) {
+  while (!child.ended) {
+    server.Poll(milliseconds(200));
+    recorder.Tick();
+    child.Reap();
+  }
+  const Clock::time_point end = Clock::now() + kStragglerWait;
+  server.Poll(milliseconds(0));  // who connected just before the end
+  while (server.clients() > 0 && Clock::now() < end) {
+    server.Poll(milliseconds(50));
+    recorder.Tick();
+  }
+  server.Drain(milliseconds(100), milliseconds(1000));
+}
+
+void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bool json) {
+  if (!recorder.heard_anything()) {
+    recorder.RemoveIfEmpty();
+    std::fprintf(stderr, "gpuprobe: no process of this command initialised CUDA; nothing was recorded\n");
+    return;
+  }
+  const absl::StatusOr<analysis::Report> report = recorder.Finish(command);
+  if (!report.ok()) {
+    Fail(kName, report.status(), kFailed);
+    return;
+  }
+  const std::string text = json ? render::JsonReport(*report)
+                                : render::TextReport(*report, recorder.directory() + "/report.html");
+  std::fputs(text.c_str(), stderr);
+}
+
+int ExecFailure(const std::vector<std::string>& command, int error) {
+  Fail(kName, absl::StrCat(command.front(), ": ", std::strerror(error)), kFailed);
+  return error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable;
+}
+
+int Supervise(const std::vector<std::string>& command, const std::string& library, const std::string& out, bool json) {
+  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out);
+  if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
+  const absl::StatusOr<std::string> folder = MakeSocketDirectory();
+  if (!folder.ok()) return Fail(kName, folder.status(), kOwnFailure);
+  const auto remove_folder = absl::MakeCleanup([&] {
+    std::error_code ignored;
+    std::filesystem::remove_all(*folder, ignored);
+  });
+  const std::string socket = *folder + "/collector.sock";
+  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
+      socket, [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
+  if (!server.ok()) return Fail(kName, server.status(), kOwnFailure);
+  absl::StatusOr<SignalFd> signals =
+      SignalFd::Open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
+  if (!signals.ok()) return Fail(kName, signals.status(), kOwnFailure);
+
+  const Launched launched = Launch(command, ProbeEnvironment(library, socket), signals->previous_mask());
+  if (launched.error != 0) {
+    (*recorder)->RemoveIfEmpty();
+    return ExecFailure(command, launched.error);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+  Child child{.pid = launched.pid};
+  const absl::Status watched = (*server)->Watch(signals->fd(), [&] {
+    signals->ReadAll([&](const signalfd_siginfo& info) {
+      if (info.ssi_signo == SIGCHLD) {
+        child.Reap();
+      } else {
+        child.Forward(info);
+      }
+    });
+  });
+  if (!watched.ok()) spdlog::warn("signals are not passed on: {}", std::string(watched.message()));
+  Serve(**server, **recorder, child);
+  server->reset();
+  PrintReport(**recorder, command, json);
+  return child.exit_code;
+}
+
+}  // namespace
+
+int RunMain(const Arguments& arguments) {
+  CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through", "gpuprobe run");
+  std::string out;
+  bool json = false;
+  app.add_option("--out", out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  app.add_flag("--json", json, "at the end report.json on stderr instead of the text");
+  app.prefix_command();
+  app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");
+  // Everything after "--" is the command's, whatever it looks like.
+  const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
+  if (const auto code = Parse(app, Arguments(arguments.begin(), dashes))) return *code;
+  std::vector<std::string> command = app.remaining();
+  if (!command.empty() && command.front().starts_with("-")) {
+    return Fail(kName, absl::StrCat("unknown option ", command.front(), " (see gpuprobe run --help)"), kUsage);
+  }
+  if (dashes != arguments.end()) command.insert(command.end(), command.empty() ? dashes + 1 : dashes, arguments.end());
+  if (command.empty()) {
+    return Fail(kName, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
+  }
+  const absl::StatusOr<std::string> library = FindLibrary();
+  if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
+  return Supervise(command, *library, out, json);
+}
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,32 @@
+// Signals as events of the server's loop: blocked, and read from a descriptor.
+#pragma once
+
+#include <sys/signalfd.h>
+
+#include <csignal>
+#include <functional>
+#include <initializer_list>
+
+#include "absl/status/statusor.h"
+
+namespace gpuprobe::cli {
+
+class SignalFd {
+ public:
+  static absl::StatusOr<SignalFd> Open(std::initializer_list<int> signals);
+  ~SignalFd();
+  SignalFd(SignalFd&& other) noexcept;
+  SignalFd& operator=(SignalFd&&) = delete;
+
+  int fd() const { return fd_; }
+  // The mask before, for a child.
+  const sigset_t& previous_mask() const { return previous_; }
+  void ReadAll(const std::function<void(const signalfd_siginfo&)>& handle) const;
+
+ private:
+  SignalFd(int fd, const sigset_t& previous) : fd_(fd), previous_(previous) {}
+  int fd_;
+  sigset_t previous_;
+};
+
+}  // namespace gpuprobe::cli

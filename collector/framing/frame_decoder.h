@@ -1,0 +1,39 @@
+// Frames out of a byte stream: a varint length before each, nothing trusted.
+//
+// Separate from sockets so that it can be tested and fuzzed alone; the run log reads its chunks with it too. A length above
+// wire::kMaxFrameBytes or a varint that does not end is refused as soon as it is seen, before anything is allocated for it; memory
+// grows with what has arrived, never with what was claimed.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+namespace gpuprobe::framing {
+
+class FrameDecoder {
+ public:
+  void Append(std::string_view bytes);
+
+  // The next whole frame (without its length), valid until the next Append; empty optional state is told by `has_frame`.
+  struct Next {
+    bool has_frame = false;
+    std::string_view frame;
+  };
+  // InvalidArgument when the stream cannot be frames; it stays so.
+  absl::StatusOr<Next> Take();
+
+  // Bytes that arrived and have not been taken.
+  size_t buffered() const { return buffer_.size() - position_; }
+
+ private:
+  std::string buffer_;
+  size_t position_ = 0;
+};
+
+// Appends `frame` with its length in front.
+void AppendDelimited(std::string_view frame, std::string& out);
+
+}  // namespace gpuprobe::framing

@@ -1,0 +1,39 @@
+// The collector's place in the file system: the socket's path, its private directory, and the lock that lets one collector own it.
+//
+// Separate from the server because both the default path and the rules of ownership are a public contract with the injector. The
+// lock file beside the socket holds the owner's pid and is locked with flock for as long as the owner lives, so that a socket that a
+// crash left behind is recognised and replaced.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace gpuprobe::ingest {
+
+// $GPUPROBE_SOCKET, else $XDG_RUNTIME_DIR/gpuprobe/collector.sock, else /tmp/gpuprobe-$UID/collector.sock.
+std::string DefaultSocketPath();
+
+class Endpoint {
+ public:
+  // Makes the directory (0700), takes the lock, binds and listens (0600). AlreadyExists, with the pid of the owner, when another collector
+  // has it; FailedPrecondition when the directory belongs to somebody else; otherwise what the system said.
+  static absl::StatusOr<Endpoint> Open(const std::string& path);
+
+  ~Endpoint();
+  Endpoint(Endpoint&& other) noexcept;
+  Endpoint& operator=(Endpoint&&) = delete;
+
+  int listen_fd() const { return listen_fd_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  Endpoint(std::string path, int listen_fd, int lock_fd)
+      : path_(std::move(path)), listen_fd_(listen_fd), lock_fd_(lock_fd) {}
+
+  std::string path_;
+  int listen_fd_;
+  int lock_fd_;
+};
+
+}  // namespace gpuprobe::ingest

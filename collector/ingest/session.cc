@@ -1,0 +1,75 @@
+#include "collector/ingest/session.h"
+
+#include "absl/strings/str_cat.h"
+#include "proto/limits.h"
+
+namespace gpuprobe::ingest {
+namespace {
+
+void AppendRefusal(const std::string& reason, std::string& reply) {
+  v1::Frame frame;
+  frame.mutable_control()->set_refused(reason);
+  framing::AppendDelimited(frame.SerializeAsString(), reply);
+}
+
+}  // namespace
+
+Session::~Session() {
+  if (sink_ != nullptr) sink_->OnClosed(!said_bye_);
+}
+
+absl::Status Session::Receive(std::string_view bytes, std::string& reply) {
+  decoder_.Append(bytes);
+  while (true) {
+    absl::StatusOr<framing::FrameDecoder::Next> next = decoder_.Take();
+    if (!next.ok()) return next.status();
+    if (!next->has_frame) return absl::OkStatus();
+    if (absl::Status s = Handle(next->frame, reply); !s.ok()) return s;
+  }
+}
+
+absl::Status Session::Handle(std::string_view bytes, std::string& reply) {
+  // Keeps its first block between frames, so that a steady stream allocates nothing.
+  arena_.Reset();
+  auto* frame = google::protobuf::Arena::CreateMessage<v1::Frame>(&arena_);
+  if (!frame->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    return absl::InvalidArgumentError("it sent something that is not a gpuprobe frame");
+  }
+  if (frame->body_case() == v1::Frame::kHello) return HandleHello(frame->hello(), bytes, reply);
+  if (sink_ == nullptr) return absl::InvalidArgumentError("it did not begin with Hello");
+  switch (frame->body_case()) {
+    case v1::Frame::kBatch:
+      return sink_->OnBatch(frame->batch(), bytes);
+    case v1::Frame::kBye:
+      said_bye_ = true;
+      sink_->OnBye(frame->bye(), bytes);
+      return absl::OkStatus();
+    default:
+      return absl::OkStatus();  // a newer minor version's frame: not ours to understand
+  }
+}
+
+absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame, std::string& reply) {
+  if (sink_ != nullptr) return absl::InvalidArgumentError("it sent a second Hello");
+  const v1::Identity& id = hello.identity();
+  name_ = id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE
+              ? absl::StrCat("rank ", id.rank(), " (pid ", id.pid(), ")")
+              : absl::StrCat("pid ", id.pid());
+  if (hello.protocol_major() != wire::kProtocolMajor) {
+    const std::string reason =
+        absl::StrCat("this client speaks protocol ", hello.protocol_major(), ".", hello.protocol_minor(),
+                     ", this collector ", wire::kProtocolMajor, ".", wire::kProtocolMinor,
+                     "; use libgpuprobe.so and gpuprobe of the same release");
+    AppendRefusal(reason, reply);
+    return absl::FailedPreconditionError(reason);
+  }
+  absl::StatusOr<std::unique_ptr<FrameSink>> sink = make_sink_(hello, frame);
+  if (!sink.ok()) {
+    AppendRefusal(std::string(sink.status().message()), reply);
+    return sink.status();
+  }
+  sink_ = *std::move(sink);
+  return absl::OkStatus();
+}
+
+}  // namespace gpuprobe::ingest

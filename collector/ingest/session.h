@@ -1,0 +1,60 @@
+// The conversation with one client: Hello first, then batches, then Bye; anything else ends this client and nobody else.
+//
+// Separate from the socket so that the protocol's rules are tested on bytes alone. The frames go, decoded and as they came, to a FrameSink;
+// one sink per process of the other side.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "collector/framing/frame_decoder.h"
+#include "google/protobuf/arena.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::ingest {
+
+// Takes the frames of one client. `raw` is the frame's bytes without its length.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  virtual absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) = 0;
+  virtual void OnBye(const v1::Bye& bye, std::string_view raw) = 0;
+  // The connection ended; `cut_off`: without Bye.
+  virtual void OnClosed(bool cut_off) = 0;
+};
+
+// Makes the sink for a client whose Hello was accepted.
+using SinkFactory = std::function<absl::StatusOr<std::unique_ptr<FrameSink>>(const v1::Hello&, std::string_view raw)>;
+
+class Session {
+ public:
+  explicit Session(const SinkFactory& make_sink) : make_sink_(make_sink) {}
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Bytes from the client. An error ends the session; `reply` then holds a Control frame to send first, if the client can use one.
+  absl::Status Receive(std::string_view bytes, std::string& reply);
+
+  bool greeted() const { return sink_ != nullptr; }
+  bool finished() const { return said_bye_; }
+  // "rank 3 (pid 4711)", or "a client" before Hello.
+  const std::string& name() const { return name_; }
+
+ private:
+  absl::Status Handle(std::string_view frame, std::string& reply);
+  absl::Status HandleHello(const v1::Hello& hello, std::string_view frame, std::string& reply);
+
+  const SinkFactory& make_sink_;
+  framing::FrameDecoder decoder_;
+  std::unique_ptr<FrameSink> sink_;
+  google::protobuf::Arena arena_;
+  std::string name_ = "a client";
+  bool said_bye_ = false;
+};
+
+}  // namespace gpuprobe::ingest

@@ -1,0 +1,102 @@
+// NCCL calls of one process, joined to the GPU time of the plan that carried them, as series per (operation, communicator, size).
+//
+// Separate because three streams meet here in any order: calls (Collectives), plan-to-launch pairs (Plans) and kernels. A plan waits until
+// enough later ones exist, or until Finish, and is then settled into its series and handed to the job, which compares ranks.
+// A plan's time is from the start of its first kernel to the end of its last.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/model/distribution.h"
+#include "collector/model/records.h"
+
+namespace gpuprobe::model {
+
+// Calls of one operation within a series.
+struct CollectivePart {
+  uint32_t op = 0;       // StringDef
+  uint64_t calls = 0;    // in all
+  uint64_t bytes = 0;    // in all: count x element size
+  // As above, of the calls whose GPU time is known: what a bandwidth may be computed from.
+  uint64_t timed_bytes = 0;
+};
+
+struct CollectiveSeries {
+  uint32_t comm = 0;  // Communicator.id of this process
+  uint64_t size_bytes = 0;  // bytes of one plan's calls; 0 for plans of mixed sizes
+  uint32_t calls_per_plan = 1;  // above 1: fused
+  bool mixed_sizes = false;     // the overflow series: too many distinct sizes
+  uint64_t calls = 0;
+  uint64_t bytes = 0;
+  uint64_t failed_calls = 0;
+  uint64_t untimed_calls = 0;  // launched nothing, or their kernel was not captured
+  std::vector<CollectivePart> parts;
+  Distribution time_ns;  // a sample a plan
+  // Against the other ranks of the same call: filled in by the job.
+  uint64_t compared_plans = 0;
+  uint64_t wait_ns = 0;            // sum of own duration minus the shortest one
+  uint64_t transfer_ns = 0;        // sum of the shortest ones
+  uint64_t transfer_bytes = 0;     // of the compared plans
+  uint64_t compared_ranks_sum = 0;
+};
+
+// A settled plan of collectives, as the job compares it across ranks.
+struct SettledPlan {
+  CollectiveSeries* series;
+  uint32_t comm;
+  uint64_t seq;  // of its first call
+  uint64_t duration_ns;
+  uint64_t bytes;
+};
+
+class CollectiveTracker {
+ public:
+  static constexpr size_t kMaxWaiting = 8192;
+  static constexpr size_t kMaxSeries = 2048;
+
+  using OnSettled = std::function<void(const SettledPlan&)>;
+  explicit CollectiveTracker(OnSettled on_settled) : on_settled_(std::move(on_settled)) {}
+
+  // `point_to_point`: its sequence number says nothing about other ranks.
+  void AddCall(const CollectiveRecord& record, bool point_to_point);
+  void AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns);
+  void Finish();
+
+  const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }
+  uint64_t calls() const { return calls_; }
+
+ private:
+  struct Call {
+    uint32_t op;
+    uint64_t seq;
+    uint64_t bytes;
+    bool failed;
+    bool point_to_point;
+  };
+  struct Plan {
+    uint32_t comm = 0;
+    uint64_t start_ns = UINT64_MAX;
+    uint64_t end_ns = 0;
+    std::vector<Call> calls;
+  };
+
+  Plan& Get(uint64_t plan);
+  void Settle(uint64_t id);
+  void SettlePlan(Plan& plan);
+  CollectiveSeries& SeriesFor(const Plan& plan);
+
+  OnSettled on_settled_;
+  uint64_t calls_ = 0;
+  absl::flat_hash_map<uint64_t, Plan> waiting_;
+  std::deque<uint64_t> order_;  // of arrival
+  absl::flat_hash_map<std::string, CollectiveSeries*> by_key_;
+  std::vector<std::unique_ptr<CollectiveSeries>> series_;
+};
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,66 @@
+// From a device record's correlation id to the launch that made it: the range that was open there, and the collective plan it carries.
+//
+// Separate because this lookup happens once per device record: a power-of-two array indexed by the id's low bits instead of a hash map
+// (ids of one process ascend, so that neighbours do not collide). It doubles while unmatched launches would be overwritten, up to kMaxSlots;
+// beyond that the oldest launch gives way and its records count as unattributed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpuprobe::model {
+
+class CorrelationRing {
+ public:
+  struct Slot {
+    uint64_t correlation = 0;
+    uint64_t range = 0;  // innermost range at the launch, or the fallback; 0: none
+    uint64_t plan = 0;   // 0: no collective
+    // Hull of the device records seen for this id, for a plan that is announced after its kernel. 0: none.
+    uint64_t start_ns = 0;
+    uint64_t end_ns = 0;
+    bool used = false;
+    bool launched = false;  // the launch itself was seen (a plan may come first)
+    bool matched = false;   // a device record was found for it
+  };
+  static constexpr size_t kFirstSlots = size_t{1} << 14;
+  static constexpr size_t kMaxSlots = size_t{1} << 20;
+
+  CorrelationRing() : slots_(kFirstSlots) {}
+
+  Slot* Find(uint64_t correlation) {
+    Slot& slot = slots_[correlation & (slots_.size() - 1)];
+    return slot.used && slot.correlation == correlation ? &slot : nullptr;
+  }
+  // The slot for this id, emptied if another one held it.
+  Slot& Claim(uint64_t correlation);
+
+ private:
+  void Grow();
+
+  std::vector<Slot> slots_;
+};
+
+inline CorrelationRing::Slot& CorrelationRing::Claim(uint64_t correlation) {
+  Slot* slot = &slots_[correlation & (slots_.size() - 1)];
+  if (slot->used && slot->correlation == correlation) return *slot;
+  while (slot->used && slot->launched && !slot->matched && slots_.size() < kMaxSlots) {
+    Grow();
+    slot = &slots_[correlation & (slots_.size() - 1)];
+  }
+  *slot = Slot{};
+  slot->used = true;
+  slot->correlation = correlation;
+  return *slot;
+}
+
+inline void CorrelationRing::Grow() {
+  std::vector<Slot> larger(slots_.size() * 2);
+  for (const Slot& slot : slots_) {
+    if (slot.used) larger[slot.correlation & (larger.size() - 1)] = slot;
+  }
+  slots_.swap(larger);
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,72 @@
+// Statistics of one series of durations, in bounded memory: exact while there are few samples, a log-scaled histogram beyond.
+//
+// Separate because every table of the report stands on it. Count, total, mean, standard deviation, minimum and maximum are always exact;
+// quantiles are exact (linear interpolation between order statistics, as numpy does) up to `exact_limit` samples and
+// within kHistogramError of the value beyond.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/numeric/int128.h"
+
+namespace gpuprobe::model {
+
+// mean, std and quantiles in the unit of the samples (nanoseconds everywhere in this program). `std` is the sample standard
+// deviation (n - 1), 0 for a single sample. All zero when count is 0.
+struct Summary {
+  uint64_t count = 0;
+  uint64_t total = 0;
+  double mean = 0;
+  double std = 0;
+  uint64_t min = 0;
+  double p50 = 0;
+  double p95 = 0;
+  double p99 = 0;
+  uint64_t max = 0;
+  bool quantiles_exact = true;
+};
+
+class Distribution {
+ public:
+  static constexpr size_t kDefaultExactLimit = 65536;
+  // Each octave has 128 buckets and a quantile is given as its bucket's middle: off by at most half a bucket, 1/256 of the value.
+  static constexpr double kHistogramError = 1.0 / 256;
+
+  explicit Distribution(size_t exact_limit = kDefaultExactLimit) : exact_limit_(exact_limit) {}
+
+  void Add(uint64_t sample) {
+    ++count_;
+    total_ += sample;
+    squares_ += absl::uint128(sample) * sample;
+    if (sample < min_) min_ = sample;
+    if (sample > max_) max_ = sample;
+    if (buckets_.empty() && samples_.size() < exact_limit_) {
+      samples_.push_back(sample);
+    } else {
+      AddToHistogram(sample);
+    }
+  }
+  void Merge(const Distribution& other);
+
+  uint64_t count() const { return count_; }
+  uint64_t total() const { return total_; }
+  Summary Summarize() const;
+
+ private:
+  void AddToHistogram(uint64_t sample);
+  void MoveSamplesToHistogram();
+  double HistogramQuantile(double q) const;
+
+  size_t exact_limit_;
+  uint64_t count_ = 0;
+  uint64_t total_ = 0;
+  uint64_t min_ = UINT64_MAX;
+  uint64_t max_ = 0;
+  absl::uint128 squares_ = 0;
+  std::vector<uint64_t> samples_;  // while exact
+  std::vector<uint64_t> buckets_;  // afterwards; grown to the largest bucket that is needed
+};
+
+}  // namespace gpuprobe::model

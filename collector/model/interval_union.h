@@ -1,0 +1,63 @@
+// Length of the union of half-open time intervals that arrive in any order, in bounded memory.
+//
+// Separate because "busy" means this everywhere: of a device, of a copy direction, of the GPU work launched in a range. Intervals that overlap
+// or touch are merged; when more than `limit` disjoint ones are held, the older half is summed up and forgotten. An interval that comes
+// so late that it reaches into the forgotten part is cut there, and what was cut is counted (clipped_ns): the sum may then be too small by that much.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpuprobe::model {
+
+class IntervalUnion {
+ public:
+  static constexpr size_t kDefaultLimit = 65536;
+
+  explicit IntervalUnion(size_t limit = kDefaultLimit) : limit_(limit) {}
+
+  // Empty and reversed intervals are ignored.
+  void Add(uint64_t start_ns, uint64_t end_ns) {
+    if (start_ns < frontier_ns_) start_ns = Clip(start_ns, end_ns);
+    if (end_ns <= start_ns) return;
+    if (tail_.empty() && (merged_.empty() || start_ns >= merged_.back().start_ns)) {
+      if (!merged_.empty() && start_ns <= merged_.back().end_ns) {
+        if (end_ns > merged_.back().end_ns) merged_.back().end_ns = end_ns;
+        return;
+      }
+      merged_.push_back({start_ns, end_ns});
+      if (merged_.size() > limit_) Forget();
+      return;
+    }
+    tail_.push_back({start_ns, end_ns});
+    if (tail_.size() >= kTail) Compact();
+  }
+  // Everything that `other` covers. What it has already forgotten is added as a sum: exact if it is disjoint from ours.
+  void Merge(const IntervalUnion& other);
+
+  uint64_t TotalNs() const;
+  uint64_t clipped_ns() const { return clipped_ns_; }
+  bool empty() const { return merged_.empty() && tail_.empty() && forgotten_ns_ == 0; }
+
+ private:
+  struct Interval {
+    uint64_t start_ns;
+    uint64_t end_ns;
+  };
+  // Out-of-order arrivals wait here; sorting them in groups of this size costs about 30 ns each.
+  static constexpr size_t kTail = 1024;
+
+  uint64_t Clip(uint64_t start_ns, uint64_t end_ns);
+  void Compact();
+  void Forget();
+
+  size_t limit_;
+  std::vector<Interval> merged_;  // sorted, disjoint, not touching
+  std::vector<Interval> tail_;    // as they came
+  uint64_t frontier_ns_ = 0;      // nothing before it can change
+  uint64_t forgotten_ns_ = 0;
+  uint64_t clipped_ns_ = 0;
+};
+
+}  // namespace gpuprobe::model

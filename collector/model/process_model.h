@@ -1,0 +1,162 @@
+// What is known about one profiled process: its identity, names, and running totals over every record it sent.
+//
+// Separate from the job because a process is decoded on its own; only collectives are compared across ranks. Memory is bounded by the
+// number of distinct names, kernels, ranges and sizes, not by the length of the run. Not thread-safe: one owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "collector/model/collective_tracker.h"
+#include "collector/model/correlation_ring.h"
+#include "collector/model/distribution.h"
+#include "collector/model/interval_union.h"
+#include "collector/model/memory_ledger.h"
+#include "collector/model/range_tracker.h"
+#include "collector/model/records.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::model {
+
+struct KernelTotals {
+  // Per kernel name; hundreds of names with hundreds of thousands of samples each must stay small.
+  static constexpr size_t kExactLimit = 8192;
+  uint32_t name = 0;
+  Distribution time_ns{kExactLimit};
+};
+
+struct CopyTotals {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  uint64_t duration_ns = 0;  // sum, what bandwidth is computed from
+  IntervalUnion busy{16384};
+};
+
+struct SyncTotals {
+  uint64_t count = 0;
+  uint64_t duration_ns = 0;
+};
+
+struct DeviceTotals {
+  v1::Device info;  // ordinal only, if the process never described it
+  uint64_t kernels = 0;
+  IntervalUnion busy;  // kernels
+};
+
+enum class EndState : uint8_t { kConnected, kSaidBye, kSaidByeIncomplete, kCutOff };
+
+class ProcessModel {
+ public:
+  // `on_plan` is called for every settled plan of collectives (see CollectiveTracker).
+  ProcessModel(v1::Hello hello, CollectiveTracker::OnSettled on_plan);
+
+  // A later Hello of the same process (it came back after a lost connection).
+  void Rejoin(const v1::Hello& hello);
+  // InvalidArgument when the batch contradicts the schema; what came before in it may have been counted.
+  absl::Status Apply(const v1::Batch& batch);
+  void ApplyBye(const v1::Bye& bye);
+  void MarkCutOff();
+  // Settles what waits for more. Afterwards the totals are final.
+  void Finish();
+
+  const v1::Hello& hello() const { return hello_; }
+  const v1::Identity& identity() const { return hello_.identity(); }
+  const v1::Versions& versions() const { return versions_; }
+  EndState end_state() const { return end_state_; }
+  const std::string& String(uint32_t id) const;
+
+  // All totals are public to analysis as one read-only structure.
+  struct Totals {
+    uint64_t records = 0;  // of every kind, as received
+    uint64_t batches = 0;
+    uint64_t batches_missing = 0;  // gaps in the sequence numbers
+    uint64_t wire_bytes = 0;
+    uint64_t kernels = 0;
+    uint64_t graph_kernels = 0;
+    uint64_t reversed_times = 0;  // records whose end is before their start
+    uint64_t unattributed = 0;    // device records whose launch was never seen
+    uint64_t attributed = 0;
+    uint64_t launches = 0;
+    uint64_t marks = 0;
+    uint64_t memsets = 0;
+    uint64_t memset_bytes = 0;
+    uint64_t memset_ns = 0;
+    uint64_t first_ns = UINT64_MAX;  // of any record
+    uint64_t last_ns = 0;
+    uint64_t last_clock_ns = 0;      // of the last batch
+    int64_t clock_step_ns = 0;       // largest change of REALTIME against MONOTONIC
+    std::array<CopyTotals, 6> copies;  // by v1::CopyDirection
+    std::array<SyncTotals, 5> syncs;   // by v1::SyncKind
+    std::map<int, uint64_t> losses;    // by v1::LossReason, cumulative as the process says
+    v1::SelfReport self;
+  };
+  const Totals& totals() const { return totals_; }
+  const std::vector<std::unique_ptr<KernelTotals>>& kernels() const { return kernels_; }
+  const std::map<uint32_t, DeviceTotals>& devices() const { return devices_; }
+  const std::array<MemoryLedger::Kind, MemoryLedger::kKinds>& memory() const { return ledger_.kinds(); }
+  std::string HighWaterRange(size_t kind) const;
+  const RangeTracker& ranges() const { return ranges_; }
+  const CollectiveTracker& collectives() const { return collectives_; }
+  // nullptr if it was never described.
+  const v1::Communicator* FindCommunicator(uint32_t id) const;
+
+ private:
+  struct Site {
+    KernelTotals* kernel = nullptr;
+    DeviceTotals* device = nullptr;
+  };
+  // A device record whose launch has not arrived.
+  struct Orphan {
+    uint64_t correlation;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t batch;
+  };
+
+  absl::Status ApplyDefinitions(const v1::Batch& batch);
+  absl::Status ApplyHostRecords(const v1::Batch& batch);
+  absl::Status ApplyDeviceRecords(const v1::Batch& batch);
+  void ApplyClockAndLosses(const v1::Batch& batch);
+  DeviceTotals& DeviceFor(uint32_t ordinal);
+  bool Observe(uint64_t start_ns, uint64_t end_ns);
+  void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
+  bool TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
+  void RetryOrphans();
+  void ResolveHighWaterRanges();
+
+  v1::Hello hello_;
+  v1::Versions versions_;
+  Totals totals_;
+  EndState end_state_ = EndState::kConnected;
+  uint64_t last_sequence_ = 0;
+  int64_t clock_offset_ns_ = 0;
+  bool clock_known_ = false;
+
+  std::vector<std::string> strings_;
+  std::vector<bool> point_to_point_;  // by StringDef of the operation
+  std::vector<bool> main_thread_;     // by ThreadDef
+  std::vector<Site> sites_;
+  std::vector<std::unique_ptr<KernelTotals>> kernels_;
+  absl::flat_hash_map<uint32_t, KernelTotals*> kernel_by_name_;
+  std::map<uint32_t, DeviceTotals> devices_;
+  absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
+  CorrelationRing ring_;
+  std::vector<Orphan> orphans_;
+  RangeTracker ranges_;
+  CollectiveTracker collectives_;
+  MemoryLedger ledger_;
+  struct HighWaterName {
+    uint64_t range = 0;
+    PhaseNode::Key name{0, 0};
+  };
+  std::array<HighWaterName, MemoryLedger::kKinds> high_water_names_;
+};
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,436 @@
+// Rows out of a Batch's columns: plain records with absolute times, one visitor per record kind.
+//
+// Separate from the aggregates because the export and the model must read columns the same way. Every visitor first checks
+// that the columns of its message agree in length (a column may be left out: all zero) and returns InvalidArgument otherwise, before
+// it has visited anything. Arithmetic on hostile deltas wraps; records whose end lies before their start are the visitor's business.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::model {
+
+struct KernelRecord {
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint32_t site;
+  uint64_t correlation;
+  uint64_t graph_node;
+};
+
+struct CopyRecord {
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint64_t bytes;
+  v1::CopyDirection direction;
+  v1::MemoryKind src_memory;
+  v1::MemoryKind dst_memory;
+  uint32_t device;
+  uint32_t context;
+  uint32_t stream;
+  uint64_t correlation;
+  uint64_t graph_node;
+  bool asynchronous;
+  int32_t peer_device;  // -1: none
+};
+
+struct MemsetRecord {
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint64_t bytes;
+  uint32_t value;
+  v1::MemoryKind memory;
+  uint32_t device;
+  uint32_t context;
+  uint32_t stream;
+  uint64_t correlation;
+  uint64_t graph_node;
+};
+
+struct SyncRecord {
+  uint64_t start_ns;
+  uint64_t end_ns;
+  v1::SyncKind what;
+  uint32_t context;
+  uint32_t stream;
+  uint32_t event;
+  uint64_t correlation;
+};
+
+struct LaunchRecord {
+  uint32_t thread;
+  uint64_t time_ns;
+  uint64_t correlation;
+  uint64_t range;
+  uint64_t fallback_range;
+};
+
+struct RangeRecord {
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint64_t id;
+  uint64_t parent;
+  uint32_t name;
+  uint32_t domain;
+  uint32_t thread;
+  v1::RangeKind kind;
+  bool unclosed;
+  uint32_t category;
+};
+
+struct AllocationRecord {
+  uint64_t time_ns;
+  v1::AllocationOp op;
+  v1::MemoryKind memory;
+  uint64_t address;
+  uint64_t bytes;
+  uint32_t device;
+  bool failed;
+  uint32_t thread;
+  uint64_t range;
+};
+
+struct CollectiveRecord {
+  uint64_t issue_ns;
+  uint64_t return_ns;
+  uint32_t op;  // StringDef
+  uint32_t comm;
+  uint64_t seq;
+  uint64_t count;
+  uint32_t datatype;  // StringDef
+  uint32_t element_bytes;
+  int32_t root;
+  int32_t peer;
+  uint64_t plan;
+  uint32_t thread;
+  uint64_t range;
+  v1::CallSource source;
+  int32_t result;
+};
+
+namespace internal {
+
+// One column; absent means zero.
+template <typename T>
+struct Column {
+  const T* data;
+  template <typename Field>
+  explicit Column(const Field& field) : data(field.empty() ? nullptr : field.data()) {}
+  T operator[](int row) const { return data != nullptr ? data[row] : T{}; }
+};
+template <typename Field>
+Column(const Field&) -> Column<typename Field::value_type>;
+
+// The number of rows that all columns agree on, or -1.
+template <typename... Fields>
+int Rows(const Fields&... fields) {
+  int rows = 0;
+  bool agree = true;
+  const auto look = [&](int size) {
+    if (size == 0) return;
+    if (rows == 0) rows = size;
+    agree = agree && rows == size;
+  };
+  (look(fields.size()), ...);
+  return agree ? rows : -1;
+}
+
+inline absl::Status Ragged(const char* message) {
+  return absl::InvalidArgumentError(absl::StrCat("columns of ", message, " differ in length"));
+}
+
+inline uint64_t Step(uint64_t& value, int64_t delta) { return value += static_cast<uint64_t>(delta); }
+
+}  // namespace internal
+
+template <typename Visitor>
+absl::Status ForEachKernel(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Kernels& m = batch.kernels();
+  const int rows =
+      internal::Rows(m.start_delta(), m.duration(), m.site(), m.correlation_delta(), m.graph_node_delta());
+  if (rows < 0) return internal::Ragged("Kernels");
+  const internal::Column start(m.start_delta());
+  const internal::Column duration(m.duration());
+  const internal::Column site(m.site());
+  const internal::Column correlation(m.correlation_delta());
+  const internal::Column node(m.graph_node_delta());
+  KernelRecord r{.start_ns = 0, .end_ns = batch.base_ns(), .site = 0, .correlation = 0, .graph_node = 0};
+  for (int i = 0; i < rows; ++i) {
+    r.start_ns = r.end_ns + static_cast<uint64_t>(start[i]);
+    r.end_ns = r.start_ns + duration[i];
+    r.site = site[i];
+    internal::Step(r.correlation, correlation[i]);
+    internal::Step(r.graph_node, node[i]);
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachCopy(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Copies& m = batch.copies();
+  const int rows = internal::Rows(m.start_delta(), m.duration(), m.bytes(), m.direction(), m.src_memory(),
+                                  m.dst_memory(), m.device(), m.context(), m.stream(), m.correlation_delta(),
+                                  m.graph_node_delta(), m.asynchronous(), m.peer_device());
+  if (rows < 0) return internal::Ragged("Copies");
+  const internal::Column start(m.start_delta());
+  const internal::Column duration(m.duration());
+  const internal::Column bytes(m.bytes());
+  const internal::Column direction(m.direction());
+  const internal::Column src(m.src_memory());
+  const internal::Column dst(m.dst_memory());
+  const internal::Column device(m.device());
+  const internal::Column context(m.context());
+  const internal::Column stream(m.stream());
+  const internal::Column correlation(m.correlation_delta());
+  const internal::Column node(m.graph_node_delta());
+  const internal::Column asynchronous(m.asynchronous());
+  const internal::Column peer(m.peer_device());
+  CopyRecord r{};
+  r.end_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    r.start_ns = r.end_ns + static_cast<uint64_t>(start[i]);
+    r.end_ns = r.start_ns + duration[i];
+    r.bytes = bytes[i];
+    r.direction = static_cast<v1::CopyDirection>(direction[i]);
+    r.src_memory = static_cast<v1::MemoryKind>(src[i]);
+    r.dst_memory = static_cast<v1::MemoryKind>(dst[i]);
+    r.device = device[i];
+    r.context = context[i];
+    r.stream = stream[i];
+    internal::Step(r.correlation, correlation[i]);
+    internal::Step(r.graph_node, node[i]);
+    r.asynchronous = asynchronous[i] != 0;
+    r.peer_device = static_cast<int32_t>(peer[i]) - 1;
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachMemset(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Memsets& m = batch.memsets();
+  const int rows =
+      internal::Rows(m.start_delta(), m.duration(), m.bytes(), m.value(), m.memory(), m.device(), m.context(),
+                     m.stream(), m.correlation_delta(), m.graph_node_delta());
+  if (rows < 0) return internal::Ragged("Memsets");
+  const internal::Column start(m.start_delta());
+  const internal::Column duration(m.duration());
+  const internal::Column bytes(m.bytes());
+  const internal::Column value(m.value());
+  const internal::Column memory(m.memory());
+  const internal::Column device(m.device());
+  const internal::Column context(m.context());
+  const internal::Column stream(m.stream());
+  const internal::Column correlation(m.correlation_delta());
+  const internal::Column node(m.graph_node_delta());
+  MemsetRecord r{};
+  r.end_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    r.start_ns = r.end_ns + static_cast<uint64_t>(start[i]);
+    r.end_ns = r.start_ns + duration[i];
+    r.bytes = bytes[i];
+    r.value = value[i];
+    r.memory = static_cast<v1::MemoryKind>(memory[i]);
+    r.device = device[i];
+    r.context = context[i];
+    r.stream = stream[i];
+    internal::Step(r.correlation, correlation[i]);
+    internal::Step(r.graph_node, node[i]);
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachSync(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Syncs& m = batch.syncs();
+  const int rows = internal::Rows(m.start_delta(), m.duration(), m.what(), m.context(), m.stream(), m.event(),
+                                  m.correlation_delta());
+  if (rows < 0) return internal::Ragged("Syncs");
+  const internal::Column start(m.start_delta());
+  const internal::Column duration(m.duration());
+  const internal::Column what(m.what());
+  const internal::Column context(m.context());
+  const internal::Column stream(m.stream());
+  const internal::Column event(m.event());
+  const internal::Column correlation(m.correlation_delta());
+  SyncRecord r{};
+  r.end_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    r.start_ns = r.end_ns + static_cast<uint64_t>(start[i]);
+    r.end_ns = r.start_ns + duration[i];
+    r.what = static_cast<v1::SyncKind>(what[i]);
+    r.context = context[i];
+    r.stream = stream[i];
+    r.event = event[i];
+    internal::Step(r.correlation, correlation[i]);
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachLaunch(const v1::Batch& batch, Visitor&& visit) {
+  for (const v1::Launches& m : batch.launches()) {
+    if (internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta()) < 0) {
+      return internal::Ragged("Launches");
+    }
+  }
+  for (const v1::Launches& m : batch.launches()) {
+    const int rows =
+        internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta());
+    const internal::Column time(m.time_delta());
+    const internal::Column correlation(m.correlation_delta());
+    const internal::Column range(m.range_delta());
+    const internal::Column fallback(m.fallback_range_delta());
+    LaunchRecord r{.thread = m.thread(),
+                   .time_ns = batch.base_ns(),
+                   .correlation = 0,
+                   .range = 0,
+                   .fallback_range = 0};
+    for (int i = 0; i < rows; ++i) {
+      internal::Step(r.time_ns, time[i]);
+      internal::Step(r.correlation, correlation[i]);
+      internal::Step(r.range, range[i]);
+      internal::Step(r.fallback_range, fallback[i]);
+      visit(r);
+    }
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachRange(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Ranges& m = batch.ranges();
+  const int rows = internal::Rows(m.start_delta(), m.duration(), m.id_delta(), m.parent_delta(), m.name(),
+                                  m.domain(), m.thread(), m.kind(), m.unclosed(), m.category());
+  if (rows < 0) return internal::Ragged("Ranges");
+  const internal::Column start(m.start_delta());
+  const internal::Column duration(m.duration());
+  const internal::Column id(m.id_delta());
+  const internal::Column parent(m.parent_delta());
+  const internal::Column name(m.name());
+  const internal::Column domain(m.domain());
+  const internal::Column thread(m.thread());
+  const internal::Column kind(m.kind());
+  const internal::Column unclosed(m.unclosed());
+  const internal::Column category(m.category());
+  RangeRecord r{};
+  r.end_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    r.start_ns = r.end_ns + static_cast<uint64_t>(start[i]);
+    r.end_ns = r.start_ns + duration[i];
+    internal::Step(r.id, id[i]);
+    internal::Step(r.parent, parent[i]);
+    r.name = name[i];
+    r.domain = domain[i];
+    r.thread = thread[i];
+    r.kind = static_cast<v1::RangeKind>(kind[i]);
+    r.unclosed = unclosed[i] != 0;
+    r.category = category[i];
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Allocations& m = batch.allocations();
+  const int rows = internal::Rows(m.time_delta(), m.op(), m.memory(), m.address_delta(), m.bytes(), m.device(),
+                                  m.failed(), m.thread(), m.range_delta());
+  if (rows < 0) return internal::Ragged("Allocations");
+  const internal::Column time(m.time_delta());
+  const internal::Column op(m.op());
+  const internal::Column memory(m.memory());
+  const internal::Column address(m.address_delta());
+  const internal::Column bytes(m.bytes());
+  const internal::Column device(m.device());
+  const internal::Column failed(m.failed());
+  const internal::Column thread(m.thread());
+  const internal::Column range(m.range_delta());
+  AllocationRecord r{};
+  r.time_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(r.time_ns, time[i]);
+    r.op = static_cast<v1::AllocationOp>(op[i]);
+    r.memory = static_cast<v1::MemoryKind>(memory[i]);
+    internal::Step(r.address, address[i]);
+    r.bytes = bytes[i];
+    r.device = device[i];
+    r.failed = failed[i] != 0;
+    r.thread = thread[i];
+    internal::Step(r.range, range[i]);
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Collectives& m = batch.collectives();
+  const int rows =
+      internal::Rows(m.issue_delta(), m.host_duration(), m.op(), m.comm(), m.seq_delta(), m.count(), m.datatype(),
+                     m.element_bytes(), m.root(), m.peer(), m.plan_delta(), m.thread(), m.range_delta(),
+                     m.source(), m.result());
+  if (rows < 0) return internal::Ragged("Collectives");
+  const internal::Column issue(m.issue_delta());
+  const internal::Column host(m.host_duration());
+  const internal::Column op(m.op());
+  const internal::Column comm(m.comm());
+  const internal::Column seq(m.seq_delta());
+  const internal::Column count(m.count());
+  const internal::Column datatype(m.datatype());
+  const internal::Column element(m.element_bytes());
+  const internal::Column root(m.root());
+  const internal::Column peer(m.peer());
+  const internal::Column plan(m.plan_delta());
+  const internal::Column thread(m.thread());
+  const internal::Column range(m.range_delta());
+  const internal::Column source(m.source());
+  const internal::Column result(m.result());
+  CollectiveRecord r{};
+  r.issue_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(r.issue_ns, issue[i]);
+    r.return_ns = r.issue_ns + host[i];
+    r.op = op[i];
+    r.comm = comm[i];
+    internal::Step(r.seq, seq[i]);
+    r.count = count[i];
+    r.datatype = datatype[i];
+    r.element_bytes = element[i];
+    r.root = root[i];
+    r.peer = peer[i];
+    internal::Step(r.plan, plan[i]);
+    r.thread = thread[i];
+    internal::Step(r.range, range[i]);
+    r.source = static_cast<v1::CallSource>(source[i]);
+    r.result = result[i];
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+// visit(plan, correlation)
+template <typename Visitor>
+absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Plans& m = batch.plans();
+  const int rows = internal::Rows(m.plan_delta(), m.correlation_delta());
+  if (rows < 0) return internal::Ragged("Plans");
+  const internal::Column plan_delta(m.plan_delta());
+  const internal::Column correlation_delta(m.correlation_delta());
+  uint64_t plan = 0;
+  uint64_t correlation = 0;
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(plan, plan_delta[i]);
+    internal::Step(correlation, correlation_delta[i]);
+    visit(plan, correlation);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace gpuprobe::model

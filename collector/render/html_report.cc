@@ -1,0 +1,129 @@
+#include "collector/render/html_report.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "collector/render/table.h"
+#include "collector/render/units.h"
+
+namespace gpuprobe::render {
+namespace {
+
+constexpr char kStyle[] = R"css(
+:root{color-scheme:light dark;--ink:#1c2128;--soft:#57606a;--line:#d5dae0;--paper:#fff;--panel:#f5f7f9;--warn:#9a6700;--bad:#b42318;--good:#1a7f37}
+@media(prefers-color-scheme:dark){:root{--ink:#e2e6ea;--soft:#9aa4ae;--line:#343b43;--paper:#14181c;--panel:#1d2227;--warn:#d9a13b;--bad:#f0786c;--good:#57b96b}}
+body{margin:0 auto;max-width:76rem;padding:2rem 1.25rem 4rem;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
+h1{font-size:1.25rem;line-height:1.35;margin:0 0 .25rem}h2{font-size:1rem;margin:2.25rem 0 .5rem}
+p{margin:.25rem 0}.soft{color:var(--soft)}
+.finding{background:var(--panel);border-left:4px solid var(--soft);margin:.75rem 0;padding:.6rem 1rem}
+.finding.warning{border-color:var(--warn)}.finding.error{border-color:var(--bad)}.finding.fine{border-color:var(--good)}
+.finding b{font-weight:600}.finding code{color:var(--soft);font-size:.85em}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;width:100%}
+th,td{padding:.3rem .7rem;text-align:right;white-space:pre;border-bottom:1px solid var(--line)}
+th{color:var(--soft);font-weight:600}td.l,th.l{text-align:left}tbody tr:hover{background:var(--panel)}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.25rem;margin:.5rem 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
+)css";
+
+std::string Escape(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out.push_back(c);
+    }
+  }
+  return out;
+}
+
+std::string FindingHtml(const analysis::Finding& f) {
+  const char* kind = f.severity == analysis::Severity::kError     ? " error"
+                     : f.severity == analysis::Severity::kWarning ? " warning"
+                                                                  : "";
+  return absl::StrCat("<div class=\"finding", kind, "\"><p><b>", Escape(f.statement), "</b></p><p>", Escape(f.evidence),
+                      "</p><p>", Escape(f.advice), " <code>", Escape(f.id), "</code></p></div>\n");
+}
+
+std::string TableHtml(const Table& table) {
+  std::string out = absl::StrCat("<section id=\"", table.id, "\"><h2>", Escape(table.title),
+                                 "</h2><div class=\"wide\"><table><thead><tr>");
+  const auto tag = [&](size_t i) { return table.left[i] ? " class=\"l\">" : ">"; };
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    absl::StrAppend(&out, "<th scope=\"col\"", tag(i), Escape(table.columns[i]), "</th>");
+  }
+  absl::StrAppend(&out, "</tr></thead><tbody>\n");
+  for (const auto& row : table.rows) {
+    absl::StrAppend(&out, "<tr>");
+    for (size_t i = 0; i < row.size(); ++i) absl::StrAppend(&out, "<td", tag(i), Escape(row[i]), "</td>");
+    absl::StrAppend(&out, "</tr>\n");
+  }
+  absl::StrAppend(&out, "</tbody></table></div>");
+  if (!table.note.empty()) absl::StrAppend(&out, "<p class=\"soft\">", Escape(table.note), "</p>");
+  return out + "</section>\n";
+}
+
+std::string ConditionsHtml(const analysis::Report& report) {
+  const analysis::Conditions& c = report.conditions;
+  const analysis::Trust& t = report.trust;
+  std::string out = "<section id=\"conditions\"><h2>Conditions and trust</h2><dl>";
+  const auto item = [&](const char* what, const std::string& value) {
+    if (!value.empty()) absl::StrAppend(&out, "<dt>", what, "</dt><dd>", Escape(value), "</dd>");
+  };
+  item("command", absl::StrJoin(c.command_line, " "));
+  item("job", c.job);
+  item("started", absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(static_cast<int64_t>(c.start_ns)),
+                                   absl::UTCTimeZone()));
+  item("duration", Duration(static_cast<double>(c.duration_ns)));
+  item("hosts", absl::StrJoin(c.hosts, ", "));
+  for (const analysis::DeviceCondition& d : c.devices) {
+    item("device", absl::StrCat(d.host, "/", d.ordinal, ": ", d.name.empty() ? "not described" : d.name, " ", d.uuid,
+                                d.memory_bytes > 0 ? absl::StrCat(", ", Bytes(d.memory_bytes)) : ""));
+  }
+  item("CUDA driver", c.cuda_driver);
+  item("CUDA runtime", c.cuda_runtime);
+  item("CUPTI", c.cupti);
+  item("NCCL", c.nccl);
+  item("probe, collector", absl::StrCat(c.probe_version, ", ", c.collector_version));
+  item("records", absl::StrCat(Count(t.records), ", lost ", Count(t.lost_total)));
+  for (const auto& [reason, records] : t.lost) item("lost", absl::StrCat(reason, ": ", Count(records)));
+  item("GPU times from", t.timing_source);
+  item("own cost", t.overhead_fraction.has_value()
+                       ? absl::StrFormat("%.2g %% of the processes' time on their threads, from one event in %u",
+                                         *t.overhead_fraction * 100, t.overhead_sampling)
+                       : "not measured");
+  if (t.device_records_unattributed > 0) {
+    item("without launch", absl::StrCat(Count(t.device_records_unattributed), " device records: in totals, in no phase"));
+  }
+  return out + "</dl></section>\n";
+}
+
+}  // namespace
+
+std::string HtmlReport(const analysis::Report& report) {
+  std::string out = absl::StrCat(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\"><title>gpuprobe report</title><style>",
+      kStyle, "</style></head><body>\n<h1>", Escape(Headline(report)), "</h1><p class=\"soft\">",
+      Escape(ConditionsLine(report)), "</p>\n");
+  for (const analysis::Finding& f : report.findings) absl::StrAppend(&out, FindingHtml(f));
+  if (report.findings.empty()) {
+    absl::StrAppend(&out, "<div class=\"finding fine\"><p>Nothing is missing and nothing went wrong in what was recorded.</p></div>\n");
+  }
+  for (const Table& table : TablesOf(report)) absl::StrAppend(&out, TableHtml(table));
+  absl::StrAppend(&out, ConditionsHtml(report), "</body></html>\n");
+  return out;
+}
+
+}  // namespace gpuprobe::render

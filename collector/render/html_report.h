@@ -1,0 +1,12 @@
+// report.html: the report as one page that needs nothing else: no network, no script.
+#pragma once
+
+#include <string>
+
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::render {
+
+std::string HtmlReport(const analysis::Report& report);
+
+}  // namespace gpuprobe::render

@@ -1,0 +1,195 @@
+#include "collector/render/json_report.h"
+
+#include "nlohmann/json.hpp"
+
+namespace gpuprobe::render {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value.has_value() ? Json(*value) : Json(nullptr);
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json Statistics(const model::Summary& s) {
+  return {{"count", s.count}, {"total", s.total}, {"mean", s.mean}, {"std", s.std},
+          {"min", s.min},     {"p50", s.p50},     {"p95", s.p95},   {"p99", s.p99},
+          {"max", s.max},     {"quantiles_exact", s.quantiles_exact}};
+}
+
+Json ConditionsOf(const analysis::Conditions& c) {
+  Json devices = Json::array();
+  for (const analysis::DeviceCondition& d : c.devices) {
+    devices.push_back({{"host", d.host},
+                       {"ordinal", d.ordinal},
+                       {"name", d.name},
+                       {"uuid", d.uuid},
+                       {"memory_bytes", d.memory_bytes}});
+  }
+  return {{"job", c.job},
+          {"hosts", c.hosts},
+          {"devices", devices},
+          {"cuda_driver", TextOrNull(c.cuda_driver)},
+          {"cuda_runtime", TextOrNull(c.cuda_runtime)},
+          {"cupti", TextOrNull(c.cupti)},
+          {"nccl", TextOrNull(c.nccl)},
+          {"probe_version", c.probe_version},
+          {"collector_version", c.collector_version},
+          {"command_line", c.command_line},
+          {"start_ns", c.start_ns},
+          {"duration_ns", c.duration_ns},
+          {"world_size", c.world_size > 0 ? Json(c.world_size) : Json(nullptr)},
+          {"ranks_heard", c.ranks_heard},
+          {"ranks_expected", OrNull(c.ranks_expected)}};
+}
+
+Json TrustOf(const analysis::Trust& t) {
+  Json lost = Json::object();
+  for (const auto& [reason, records] : t.lost) lost[reason] = records;
+  Json cut_off = Json::array();
+  for (const analysis::CutOff& c : t.cut_off) cut_off.push_back({{"who", c.who}, {"last_data_ns", c.last_data_ns}});
+  return {{"records", t.records},
+          {"lost", lost},
+          {"coverage", OrNull(t.coverage)},
+          {"timing_source", t.timing_source},
+          {"overhead_fraction", OrNull(t.overhead_fraction)},
+          {"overhead_sampling", t.overhead_sampling},
+          {"clock_step_ns", t.clock_step_ns},
+          {"batches_missing", t.batches_missing},
+          {"device_records_unattributed", t.device_records_unattributed},
+          {"invalid_times", t.invalid_times},
+          {"unrecorded_frames", t.unrecorded_frames},
+          {"cut_off", cut_off},
+          {"exit_incomplete", t.exit_incomplete},
+          {"damaged_logs", t.damaged_logs}};
+}
+
+Json CollectiveOf(const analysis::CollectiveReport& c) {
+  return {{"op", c.op},
+          {"comm", c.comm},
+          {"comm_name", TextOrNull(c.comm_name)},
+          {"comm_ranks", c.comm_ranks > 0 ? Json(c.comm_ranks) : Json(nullptr)},
+          {"fused", c.fused},
+          {"calls_per_plan", c.calls_per_plan},
+          {"size_bytes", c.size_bytes > 0 ? Json(c.size_bytes) : Json(nullptr)},
+          {"calls", c.calls},
+          {"failed_calls", c.failed_calls},
+          {"untimed_calls", c.untimed_calls},
+          {"bytes", c.bytes},
+          {"time_ns", Statistics(c.time_ns)},
+          {"algbw_gbytes_per_s", OrNull(c.algbw)},
+          {"busbw_gbytes_per_s", OrNull(c.busbw)},
+          {"transfer_busbw_gbytes_per_s", OrNull(c.transfer_busbw)},
+          {"wait_ns", OrNull(c.wait_ns)},
+          {"transfer_mean_ns", OrNull(c.transfer_mean_ns)},
+          {"compared_plans", c.compared_plans}};
+}
+
+Json CollectivesOf(const std::vector<analysis::CollectiveReport>& collectives) {
+  Json out = Json::array();
+  for (const analysis::CollectiveReport& c : collectives) out.push_back(CollectiveOf(c));
+  return out;
+}
+
+Json PhasesOf(const std::vector<analysis::PhaseReport>& phases) {
+  Json out = Json::array();
+  for (const analysis::PhaseReport& p : phases) {
+    out.push_back({{"name", p.name},
+                   {"path", p.path},
+                   {"depth", p.depth},
+                   {"time_ns", Statistics(p.gpu_ns)},
+                   {"host_time_ns", Statistics(p.host_ns)},
+                   {"unclosed", p.unclosed}});
+  }
+  return out;
+}
+
+Json KernelsOf(const std::vector<analysis::KernelReport>& kernels) {
+  Json out = Json::array();
+  for (const analysis::KernelReport& k : kernels) out.push_back({{"name", k.name}, {"time_ns", Statistics(k.time_ns)}});
+  return out;
+}
+
+Json MemoryOf(const analysis::RankReport& r) {
+  Json out = Json::object();
+  for (const auto& [kind, m] : r.memory) {
+    out[kind] = {{"high_water_bytes", m.high_water_bytes},
+                 {"high_water_at_ns", m.high_water_at_ns > 0 ? Json(m.high_water_at_ns) : Json(nullptr)},
+                 {"high_water_range", TextOrNull(m.high_water_range)},
+                 {"live_bytes", m.live_bytes},
+                 {"allocations", m.allocations},
+                 {"frees", m.frees},
+                 {"failed", m.failed},
+                 {"largest_failed_bytes", m.largest_failed_bytes}};
+  }
+  return out;
+}
+
+Json RankOf(const analysis::RankReport& r) {
+  Json copies = Json::object();
+  for (const auto& [direction, c] : r.copies) {
+    copies[direction] = {{"count", c.count},
+                         {"bytes", c.bytes},
+                         {"busy_ns", c.busy_ns},
+                         {"gbytes_per_s", c.gbytes_per_s}};
+  }
+  Json syncs = Json::object();
+  for (const auto& [what, s] : r.syncs) syncs[what] = {{"count", s.count}, {"duration_ns", s.duration_ns}};
+  return {{"rank", OrNull(r.rank)},
+          {"host", r.host},
+          {"pid", r.pid},
+          {"device", OrNull(r.device)},
+          {"devices", r.devices},
+          {"start_ns", r.start_ns},
+          {"duration_ns", r.duration_ns},
+          {"cut_off", r.cut_off},
+          {"kernels", {{"count", r.kernel_count}, {"busy_ns", r.kernel_busy_ns}, {"from_graphs", r.graph_kernels}}},
+          {"copies", copies},
+          {"memsets", {{"count", r.memset_count}, {"bytes", r.memset_bytes}, {"duration_ns", r.memset_ns}}},
+          {"syncs", syncs},
+          {"collectives", CollectivesOf(r.collectives)},
+          {"memory", MemoryOf(r)},
+          {"phases", PhasesOf(r.phases)},
+          {"top_kernels", KernelsOf(r.top_kernels)}};
+}
+
+const char* SeverityName(analysis::Severity severity) {
+  switch (severity) {
+    case analysis::Severity::kError:
+      return "error";
+    case analysis::Severity::kWarning:
+      return "warning";
+    default:
+      return "info";
+  }
+}
+
+}  // namespace
+
+std::string JsonReport(const analysis::Report& report) {
+  Json ranks = Json::array();
+  for (const analysis::RankReport& r : report.ranks) ranks.push_back(RankOf(r));
+  Json findings = Json::array();
+  for (const analysis::Finding& f : report.findings) {
+    findings.push_back({{"id", f.id},
+                        {"severity", SeverityName(f.severity)},
+                        {"statement", f.statement},
+                        {"evidence", f.evidence},
+                        {"advice", f.advice}});
+  }
+  const Json json = {{"schema_version", kReportSchemaVersion},
+                     {"conditions", ConditionsOf(report.conditions)},
+                     {"trust", TrustOf(report.trust)},
+                     {"ranks", ranks},
+                     {"collectives", CollectivesOf(report.collectives)},
+                     {"phases", PhasesOf(report.phases)},
+                     {"top_kernels", KernelsOf(report.top_kernels)},
+                     {"findings", findings}};
+  // Names come from programs that need not know UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace gpuprobe::render

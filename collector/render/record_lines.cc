@@ -1,0 +1,208 @@
+#include "collector/render/record_lines.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "collector/analysis/names.h"
+#include "collector/model/records.h"
+#include "nlohmann/json.hpp"
+
+namespace gpuprobe::render {
+namespace {
+
+constexpr size_t kMaxStringId = size_t{1} << 22;
+
+std::string Quote(const std::string& text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+template <typename T>
+void Number(std::string& line, const char* key, T value) {
+  absl::StrAppend(&line, ",\"", key, "\":", value);
+}
+
+void Word(std::string& line, const char* key, std::string_view word) {
+  absl::StrAppend(&line, ",\"", key, "\":\"", std::string(word), "\"");
+}
+
+void Triple(std::string& line, const char* key, uint32_t x, uint32_t y, uint32_t z) {
+  absl::StrAppend(&line, ",\"", key, "\":[", x, ",", y, ",", z, "]");
+}
+
+template <typename Record>
+void DeviceFields(std::string& line, uint32_t device, uint32_t stream, const Record& r) {
+  absl::StrAppend(&line, ",\"device\":", device, ",\"stream\":", stream, ",\"start_ns\":", r.start_ns,
+                  ",\"end_ns\":", r.end_ns);
+  Number(line, "correlation", r.correlation);
+}
+
+bool IsCollectiveKernel(const std::string& quoted_name) { return quoted_name.find("nccl") != std::string::npos; }
+
+}  // namespace
+
+std::string RecordLines::Begin(const char* kind) const {
+  return absl::StrCat("{\"kind\":\"", kind, "\",\"rank\":", identity_.rank(), ",\"pid\":", identity_.pid());
+}
+
+const std::string& RecordLines::Quoted(uint32_t string) const {
+  static const std::string kEmpty = "\"\"";
+  return string < strings_.size() && !strings_[string].empty() ? strings_[string] : kEmpty;
+}
+
+void RecordLines::LearnDefinitions(const v1::Batch& batch) {
+  for (const v1::StringDef& def : batch.strings()) {
+    if (def.id() >= kMaxStringId) continue;
+    if (def.id() >= strings_.size()) strings_.resize(def.id() + 1);
+    strings_[def.id()] = Quote(def.value());
+  }
+  for (const v1::KernelSite& site : batch.kernel_sites()) sites_[site.id()] = site;
+  for (const v1::ThreadDef& thread : batch.threads()) thread_ids_[thread.id()] = thread.tid();
+  for (const v1::Communicator& comm : batch.communicators()) {
+    v1::Communicator& known = communicators_[comm.id()];
+    const v1::Communicator before = known;
+    known = comm;
+    if (known.hash() == 0) known.set_hash(before.hash());
+    if (known.ranks() == 0) known.set_ranks(before.ranks());
+    if (before.ranks() != 0 && known.rank() < 0) known.set_rank(before.rank());
+  }
+}
+
+void RecordLines::LearnKernel(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, uint32_t site) {
+  const auto plan = plan_of_.find(correlation);
+  const auto found = sites_.find(site);
+  if (found == sites_.end()) return;
+  if (plan == plan_of_.end() && !IsCollectiveKernel(Quoted(found->second.name()))) return;
+  PlanWork& work = plan != plan_of_.end() ? plans_[plan->second] : early_[correlation];
+  if (start_ns < work.start_ns) {  // the first kernel gives place and correlation
+    work.start_ns = start_ns;
+    work.correlation = correlation;
+    work.device = found->second.device();
+    work.stream = found->second.stream();
+  }
+  work.end_ns = std::max(work.end_ns, end_ns);
+}
+
+absl::Status RecordLines::Learn(const v1::Batch& batch) {
+  LearnDefinitions(batch);
+  absl::Status status = model::ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation) {
+    plan_of_[correlation] = plan;
+    const auto early = early_.find(correlation);
+    if (early == early_.end()) return;
+    PlanWork& work = plans_[plan];
+    const uint64_t end_ns = std::max(work.end_ns, early->second.end_ns);
+    if (early->second.start_ns < work.start_ns) work = early->second;
+    work.end_ns = end_ns;
+    early_.erase(early);
+  });
+  if (!status.ok()) return status;
+  return model::ForEachKernel(batch, [this](const model::KernelRecord& r) {
+    LearnKernel(r.correlation, r.start_ns, r.end_ns, r.site);
+  });
+}
+
+absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
+  WriteDeviceRecords(batch, emit);
+  WriteHostRecords(batch, emit);
+  WriteCollectives(batch, emit);
+  return absl::OkStatus();
+}
+
+void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
+  // Columns were checked by Learn; a batch that failed there is never written.
+  model::ForEachKernel(batch, [&](const model::KernelRecord& r) {
+    const v1::KernelSite& site = sites_[r.site];
+    std::string line = Begin("kernel");
+    DeviceFields(line, site.device(), site.stream(), r);
+    absl::StrAppend(&line, ",\"name\":", Quoted(site.name()));
+    Number(line, "graph_node", r.graph_node);
+    Triple(line, "grid", site.grid_x(), site.grid_y(), site.grid_z());
+    Triple(line, "block", site.block_x(), site.block_y(), site.block_z());
+    emit(line + "}");
+  }).IgnoreError();
+  model::ForEachCopy(batch, [&](const model::CopyRecord& r) {
+    std::string line = Begin("memcpy");
+    DeviceFields(line, r.device, r.stream, r);
+    Word(line, "direction", analysis::DirectionName(r.direction));
+    Number(line, "bytes", r.bytes);
+    Word(line, "src_memory", analysis::MemoryName(r.src_memory));
+    Word(line, "dst_memory", analysis::MemoryName(r.dst_memory));
+    if (r.graph_node != 0) Number(line, "graph_node", r.graph_node);
+    if (r.peer_device >= 0) Number(line, "peer_device", r.peer_device);
+    emit(line + "}");
+  }).IgnoreError();
+  model::ForEachMemset(batch, [&](const model::MemsetRecord& r) {
+    std::string line = Begin("memset");
+    DeviceFields(line, r.device, r.stream, r);
+    Number(line, "bytes", r.bytes);
+    emit(line + "}");
+  }).IgnoreError();
+}
+
+void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
+  model::ForEachSync(batch, [&](const model::SyncRecord& r) {
+    std::string line = Begin("sync");
+    absl::StrAppend(&line, ",\"stream\":", r.stream, ",\"start_ns\":", r.start_ns, ",\"end_ns\":", r.end_ns);
+    Number(line, "correlation", r.correlation);
+    Word(line, "what", analysis::SyncName(r.what));
+    emit(line + "}");
+  }).IgnoreError();
+  model::ForEachAllocation(batch, [&](const model::AllocationRecord& r) {
+    std::string line = Begin(r.op == v1::ALLOCATION_OP_FREE ? "free" : "alloc");
+    Number(line, "device", r.device);
+    Word(line, "memory", analysis::MemoryName(r.memory));
+    Number(line, "bytes", r.bytes);
+    Number(line, "address", r.address);
+    Number(line, "time_ns", r.time_ns);
+    if (r.failed) absl::StrAppend(&line, ",\"failed\":true");
+    emit(line + "}");
+  }).IgnoreError();
+  model::ForEachRange(batch, [&](const model::RangeRecord& r) {
+    std::string line = Begin("range");
+    Number(line, "start_ns", r.start_ns);
+    Number(line, "end_ns", r.end_ns);
+    absl::StrAppend(&line, ",\"name\":", Quoted(r.name), ",\"domain\":", Quoted(r.domain));
+    Number(line, "id", r.id);
+    Number(line, "parent", r.parent);
+    Number(line, "tid", thread_ids_[r.thread]);
+    const bool push_pop = r.kind == v1::RANGE_KIND_PUSH_POP;
+    Word(line, "range", push_pop ? "push_pop" : r.kind == v1::RANGE_KIND_MARK ? "mark" : "start_end");
+    if (r.unclosed) absl::StrAppend(&line, ",\"unclosed\":true");
+    emit(line + "}");
+  }).IgnoreError();
+  model::ForEachLaunch(batch, [&](const model::LaunchRecord& r) {
+    std::string line = Begin("launch");
+    Number(line, "time_ns", r.time_ns);
+    Number(line, "correlation", r.correlation);
+    Number(line, "tid", thread_ids_[r.thread]);
+    Number(line, "range", r.range);
+    if (r.fallback_range != 0) Number(line, "fallback_range", r.fallback_range);
+    emit(line + "}");
+  }).IgnoreError();
+}
+
+void RecordLines::WriteCollectives(const v1::Batch& batch, const Emit& emit) {
+  model::ForEachCollective(batch, [&](const model::CollectiveRecord& r) {
+    std::string line = Begin("collective");
+    if (const auto plan = plans_.find(r.plan); r.plan != 0 && plan != plans_.end()) {
+      DeviceFields(line, plan->second.device, plan->second.stream, plan->second);
+    }
+    const v1::Communicator& comm = communicators_[r.comm];
+    absl::StrAppend(&line, ",\"op\":", Quoted(r.op));
+    Word(line, "comm", analysis::CommName(comm.hash()));
+    Number(line, "seq", r.seq);
+    Number(line, "comm_rank", comm.rank());
+    Number(line, "comm_ranks", comm.ranks());
+    Number(line, "count", r.count);
+    absl::StrAppend(&line, ",\"datatype\":", Quoted(r.datatype));
+    Number(line, "bytes", r.count * r.element_bytes);
+    Number(line, "root", r.root);
+    Number(line, "peer", r.peer);
+    Number(line, "issue_ns", r.issue_ns);
+    Number(line, "plan", r.plan);
+    if (r.result != 0) Number(line, "result", r.result);
+    emit(line + "}");
+  }).IgnoreError();
+}
+
+}  // namespace gpuprobe::render

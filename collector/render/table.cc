@@ -1,0 +1,198 @@
+#include "collector/render/table.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/render/units.h"
+
+namespace gpuprobe::render {
+namespace {
+
+using analysis::Report;
+
+std::string RateOrNone(const analysis::CopyReport& copy) { return copy.count == 0 ? "-" : Rate(copy.gbytes_per_s); }
+
+std::string RankName(const Report& report, const analysis::RankReport& r) {
+  return report.conditions.hosts.size() > 1 ? absl::StrCat(r.host, "/", r.label) : r.label;
+}
+
+std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
+  const std::string* best_kind = nullptr;
+  const analysis::MemoryReport* best = nullptr;
+  for (const char* kind : {"device", "pool", "managed"}) {
+    const auto found = r.memory.find(kind);
+    if (found == r.memory.end() || found->second.high_water_bytes == 0) continue;
+    if (best == nullptr || found->second.high_water_bytes > best->high_water_bytes) {
+      best = &found->second;
+      best_kind = &found->first;
+    }
+  }
+  if (best == nullptr) return "-";
+  const double at_s = best->high_water_at_ns > report.conditions.start_ns
+                          ? static_cast<double>(best->high_water_at_ns - report.conditions.start_ns) / 1e9
+                          : 0;
+  std::string text = absl::StrFormat("%s (%s, at %.2f s", Bytes(best->high_water_bytes), *best_kind, at_s);
+  if (!best->high_water_range.empty()) absl::StrAppend(&text, ", in ", Shorten(best->high_water_range, 16));
+  return text + ")";
+}
+
+Table Ranks(const Report& report) {
+  Table t{.id = "ranks",
+          .title = "Ranks",
+          .columns = {"rank", "kernels", "busy", "of time", "h2d", "d2h", "d2d", "p2p", "memory peak"},
+          .left = {true, false, false, false, false, false, false, false, true},
+          .rows = {},
+          .note = ""};
+  for (const analysis::RankReport& r : report.ranks) {
+    const double share = r.duration_ns == 0 ? 0
+                                            : static_cast<double>(r.kernel_busy_ns) /
+                                                  static_cast<double>(r.duration_ns) /
+                                                  static_cast<double>(std::max<size_t>(r.devices.size(), 1));
+    t.rows.push_back({absl::StrCat(RankName(report, r), r.cut_off ? " (cut off)" : ""), Count(r.kernel_count),
+                      Duration(static_cast<double>(r.kernel_busy_ns)), Percent(share), RateOrNone(r.copies.at("h2d")),
+                      RateOrNone(r.copies.at("d2h")), RateOrNone(r.copies.at("d2d")), RateOrNone(r.copies.at("p2p")),
+                      MemoryPeak(report, r)});
+  }
+  return t;
+}
+
+Table Phases(const Report& report) {
+  Table t{.id = "phases",
+          .title = "Phases",
+          .columns = {"phase", "instances", "GPU mean", "p50", "p95", "max", "host mean", "rank min", "rank max"},
+          .left = {true, false, false, false, false, false, false, false, false},
+          .rows = {},
+          .note = "GPU: union of the work launched in a range, on whichever thread; rank min and max: of the ranks' means"};
+  constexpr size_t kMaxRows = 24;
+  std::map<std::string, std::pair<double, double>> spread;
+  for (const analysis::RankReport& r : report.ranks) {
+    for (const analysis::PhaseReport& p : r.phases) {
+      if (p.gpu_ns.count == 0) continue;
+      const auto [it, added] = spread.try_emplace(p.path, p.gpu_ns.mean, p.gpu_ns.mean);
+      it->second.first = std::min(it->second.first, p.gpu_ns.mean);
+      it->second.second = std::max(it->second.second, p.gpu_ns.mean);
+    }
+  }
+  for (const analysis::PhaseReport& p : report.phases) {
+    if (t.rows.size() == kMaxRows) {
+      t.note = absl::StrCat(t.note, "; ", report.phases.size() - kMaxRows, " more in report.json");
+      break;
+    }
+    const auto& [low, high] = spread[p.path];
+    t.rows.push_back({absl::StrCat(std::string(static_cast<size_t>(p.depth) * 2, ' '), Shorten(p.name, 32)),
+                      Count(p.gpu_ns.count), Duration(p.gpu_ns.mean), Duration(p.gpu_ns.p50), Duration(p.gpu_ns.p95),
+                      Duration(static_cast<double>(p.gpu_ns.max)), Duration(p.host_ns.mean), Duration(low),
+                      Duration(high)});
+  }
+  return t;
+}
+
+Table Collectives(const Report& report) {
+  Table t{.id = "collectives",
+          .title = "Collectives",
+          .columns = {"collective", "comm", "ranks", "calls", "size", "time p50", "p95", "algbw", "busbw",
+                      "transfer / wait"},
+          .left = {true, true, false, false, false, false, false, false, false, false},
+          .rows = {},
+          .note = ""};
+  constexpr size_t kMaxRows = 16;
+  bool fused = false;
+  for (const analysis::CollectiveReport& c : report.collectives) {
+    if (t.rows.size() == kMaxRows) {
+      t.note = absl::StrCat(report.collectives.size() - kMaxRows, " more in report.json");
+      break;
+    }
+    std::string op = c.op;
+    if (c.fused) {
+      op = absl::StrCat(op, " x", c.calls_per_plan, " fused");
+      fused = true;
+    }
+    std::string wait = "-";
+    if (c.wait_ns.has_value() && c.compared_plans > 0) {
+      wait = absl::StrCat(Duration(*c.transfer_mean_ns), " / ",
+                          Duration(static_cast<double>(*c.wait_ns) / static_cast<double>(c.compared_plans)));
+    }
+    const bool timed = c.time_ns.count > 0;
+    t.rows.push_back({op, c.comm == "unknown" ? c.comm : c.comm.substr(0, 8),
+                      c.comm_ranks == 0 ? "?" : absl::StrCat(c.comm_ranks), Count(c.calls),
+                      c.size_bytes == 0 ? "mixed" : Bytes(c.size_bytes), timed ? Duration(c.time_ns.p50) : "-",
+                      timed ? Duration(c.time_ns.p95) : "-", c.algbw.has_value() ? Rate(*c.algbw) : "-",
+                      c.busbw.has_value() ? Rate(*c.busbw) : "-", wait});
+  }
+  if (fused) {
+    if (!t.note.empty()) t.note += "; ";
+    t.note += "fused: several calls in one kernel, timed as one; size and bandwidth are those of all its calls";
+  }
+  return t;
+}
+
+Table Kernels(const Report& report) {
+  Table t{.id = "kernels",
+          .title = "Top kernels",
+          .columns = {"kernel", "calls", "total", "of busy", "mean", "p50", "p95", "p99"},
+          .left = {true, false, false, false, false, false, false, false},
+          .rows = {},
+          .note = ""};
+  constexpr size_t kMaxRows = 10;
+  constexpr size_t kNameWidth = 48;
+  double busy = 0;
+  for (const analysis::RankReport& r : report.ranks) busy += static_cast<double>(r.kernel_busy_ns);
+  for (const analysis::KernelReport& k : report.top_kernels) {
+    if (t.rows.size() == kMaxRows) break;
+    const auto total = static_cast<double>(k.time_ns.total);
+    t.rows.push_back({Shorten(k.name, kNameWidth), Count(k.time_ns.count), Duration(total),
+                      busy > 0 ? Percent(total / busy) : "-", Duration(k.time_ns.mean), Duration(k.time_ns.p50),
+                      Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
+  }
+  return t;
+}
+
+}  // namespace
+
+std::vector<Table> TablesOf(const Report& report) {
+  std::vector<Table> tables{Ranks(report), Phases(report), Collectives(report), Kernels(report)};
+  std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
+  return tables;
+}
+
+std::string Headline(const Report& report) {
+  const analysis::Conditions& c = report.conditions;
+  const analysis::Trust& t = report.trust;
+  std::string line = absl::StrCat("gpuprobe: ", c.ranks_heard);
+  if (c.ranks_expected.has_value() && *c.ranks_expected != c.ranks_heard) absl::StrAppend(&line, " of ", *c.ranks_expected);
+  absl::StrAppend(&line, c.ranks_heard == 1 && c.ranks_expected.value_or(1) == 1 ? " rank" : " ranks");
+  if (c.hosts.size() == 1) {
+    absl::StrAppend(&line, " on ", c.hosts.front());
+  } else if (c.hosts.size() > 1) {
+    absl::StrAppend(&line, " on ", c.hosts.size(), " hosts");
+  }
+  absl::StrAppend(&line, absl::StrFormat(" in %.1f s, ", static_cast<double>(c.duration_ns) / 1e9), Count(t.records),
+                  " records, ", t.lost_total == 0 ? "0 records lost" : absl::StrCat(Count(t.lost_total), " records LOST"));
+  if (t.overhead_fraction.has_value()) {
+    absl::StrAppend(&line, absl::StrFormat(", own cost %.2g %%", *t.overhead_fraction * 100));
+  } else {
+    absl::StrAppend(&line, ", own cost not measured");
+  }
+  return line;
+}
+
+std::string ConditionsLine(const Report& report) {
+  const analysis::Conditions& c = report.conditions;
+  std::vector<std::string> parts;
+  std::map<std::string, int> devices;
+  for (const analysis::DeviceCondition& d : c.devices) {
+    if (!d.name.empty()) ++devices[d.name];
+  }
+  for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, " x ", name));
+  if (!c.cuda_driver.empty()) parts.push_back(absl::StrCat("CUDA ", c.cuda_driver));
+  if (!c.nccl.empty()) parts.push_back(absl::StrCat("NCCL ", c.nccl));
+  if (report.trust.timing_source == "cupti_activity") parts.push_back("GPU times from CUPTI activity");
+  if (report.trust.timing_source == "none") parts.push_back("no GPU times");
+  if (report.trust.timing_source == "mixed") parts.push_back("GPU times of some ranks only");
+  return absl::StrJoin(parts, ", ");
+}
+
+}  // namespace gpuprobe::render

@@ -1,0 +1,13 @@
+// The report for a terminal: findings first, then the tables, then where more is. At most 120 columns wide.
+#pragma once
+
+#include <string>
+
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::render {
+
+// `page`: path of report.html for the last line; empty: no last line.
+std::string TextReport(const analysis::Report& report, const std::string& page);
+
+}  // namespace gpuprobe::render

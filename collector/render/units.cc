@@ -1,0 +1,54 @@
+#include "collector/render/units.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace gpuprobe::render {
+namespace {
+
+// Three significant digits, never in exponent form.
+std::string Three(double value) {
+  if (value >= 100) return absl::StrFormat("%.0f", value);
+  if (value >= 10) return absl::StrFormat("%.1f", value);
+  return absl::StrFormat("%.2f", value);
+}
+
+}  // namespace
+
+std::string Count(uint64_t value) {
+  std::string digits = absl::StrCat(value);
+  for (size_t at = digits.size(); at > 3;) {
+    at -= 3;
+    digits.insert(at, ",");
+  }
+  return digits;
+}
+
+std::string Duration(double ns) {
+  if (ns < 1e3) return absl::StrFormat("%.0f ns", ns);
+  if (ns < 1e6) return absl::StrCat(Three(ns / 1e3), " us");
+  if (ns < 1e9) return absl::StrCat(Three(ns / 1e6), " ms");
+  return absl::StrCat(Three(ns / 1e9), " s");
+}
+
+std::string Bytes(uint64_t bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  while (value >= 1024 && unit + 1 < std::size(units)) {
+    value /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrCat(bytes, " B") : absl::StrCat(Three(value), " ", units[unit]);
+}
+
+std::string Rate(double gbytes_per_s) { return absl::StrCat(Three(gbytes_per_s), " GB/s"); }
+
+std::string Percent(double share) { return absl::StrFormat("%.1f %%", share * 100); }
+
+std::string Shorten(const std::string& text, size_t width) {
+  if (text.size() <= width) return text;
+  return absl::StrCat(text.substr(0, width - 3), "...");
+}
+
+}  // namespace gpuprobe::render

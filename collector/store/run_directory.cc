@@ -1,0 +1,194 @@
+#include "collector/store/run_directory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+namespace gpuprobe::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLogSuffix[] = ".gpr";
+constexpr char kDefaultParent[] = "gpuprobe-runs";
+
+std::string Sanitize(const std::string& name) {
+  constexpr size_t kMaxName = 48;
+  std::string out;
+  for (const char c : name.substr(0, kMaxName)) {
+    const bool plain = (std::isalnum(static_cast<unsigned char>(c)) != 0) || c == '_' || c == '.' || c == '-';
+    out.push_back(plain ? c : '_');
+  }
+  while (!out.empty() && out.front() == '.') out.erase(out.begin());
+  return out.empty() ? "run" : out;
+}
+
+bool HoldsLogs(const std::string& path) {
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == kLogSuffix) return true;
+  }
+  return false;
+}
+
+// One log being replayed.
+struct Source {
+  std::unique_ptr<MappedFile> file;
+  std::unique_ptr<RunLogReader> reader;
+  model::ProcessModel* process = nullptr;
+  bool done = false;
+};
+
+// One frame of `source` into the model. A batch that contradicts the schema ends the source as damage does.
+void Step(Source& source, model::JobModel& job, std::vector<Damage>& damages) {
+  v1::Frame frame;
+  std::string_view raw;
+  if (!source.reader->Next(frame, raw)) {
+    source.done = true;
+    if (source.reader->damage().has_value()) damages.push_back(*source.reader->damage());
+    return;
+  }
+  if (frame.has_hello()) {
+    source.process = &job.Join(frame.hello());
+  } else if (frame.has_batch() && source.process != nullptr) {
+    if (absl::Status s = source.process->Apply(frame.batch()); !s.ok()) {
+      source.done = true;
+      damages.push_back(source.reader->DamageHere(std::string(s.message())));
+    }
+  } else if (frame.has_bye() && source.process != nullptr) {
+    source.process->ApplyBye(frame.bye());
+  }
+}
+
+}  // namespace
+
+std::string DefaultRunDirectory(const std::string& name, uint64_t now_ns) {
+  const absl::Time now = absl::FromUnixNanos(static_cast<int64_t>(now_ns));
+  const std::string base = absl::StrCat(kDefaultParent, "/", absl::FormatTime("%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()),
+                                        "-", Sanitize(name));
+  std::string path = base;
+  for (int i = 2; fs::exists(path); ++i) path = absl::StrCat(base, "-", i);
+  return path;
+}
+
+std::string RunName(const v1::Identity& identity) {
+  std::string name = fs::path(identity.executable()).filename();
+  const bool interpreter = absl::StartsWith(name, "python");
+  if (interpreter) {
+    for (int i = 1; i < identity.command_line_size(); ++i) {
+      const std::string& argument = identity.command_line(i);
+      if (!absl::StartsWith(argument, "-")) return fs::path(argument).stem();
+      if (argument == "-m" && i + 1 < identity.command_line_size()) return identity.command_line(i + 1);
+    }
+  }
+  return name;
+}
+
+absl::Status PrepareRunDirectory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) return absl::UnavailableError(absl::StrCat(path, " cannot be made: ", error.message()));
+  if (access(path.c_str(), W_OK | X_OK) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(path, " cannot be written: ", std::strerror(errno)));
+  }
+  if (HoldsLogs(path)) {
+    return absl::AlreadyExistsError(absl::StrCat(path, " already holds a run; name another directory"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckDefaultRunDirectory() {
+  const char* where = access(kDefaultParent, F_OK) == 0 ? kDefaultParent : ".";
+  if (access(where, W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(fs::current_path().string(), "/", kDefaultParent,
+                                                  " cannot be written: ", std::strerror(errno),
+                                                  "; name a directory with --out"));
+}
+
+std::string LogName(const std::string& directory, const v1::Identity& identity) {
+  std::string name;
+  if (identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE) {
+    name = absl::StrCat("rank-", identity.rank());
+    if (fs::exists(absl::StrCat(directory, "/", name, kLogSuffix))) absl::StrAppend(&name, "-", identity.pid());
+  } else {
+    name = absl::StrCat("pid-", identity.pid());
+  }
+  std::string unique = name;
+  for (int i = 2; fs::exists(absl::StrCat(directory, "/", unique, kLogSuffix)); ++i) unique = absl::StrCat(name, "-", i);
+  return unique + kLogSuffix;
+}
+
+absl::StatusOr<std::vector<std::string>> ListLogs(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such directory"));
+  if (!fs::is_directory(path, error)) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a run directory but a file; name the directory"));
+  }
+  std::vector<std::string> logs;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == kLogSuffix) logs.push_back(it->path().string());
+  }
+  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  if (logs.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a run directory: it holds no .gpr log; name one that gpuprobe run or collect made"));
+  }
+  // Shorter names first among equals, so that rank-2 comes before rank-10.
+  std::sort(logs.begin(), logs.end(), [](const std::string& a, const std::string& b) {
+    return a.size() != b.size() ? a.size() < b.size() : a < b;
+  });
+  return logs;
+}
+
+absl::StatusOr<std::vector<Damage>> Replay(const std::string& path, model::JobModel& job) {
+  absl::StatusOr<std::vector<std::string>> logs = ListLogs(path);
+  if (!logs.ok()) return logs.status();
+  std::vector<Source> sources;
+  for (const std::string& log : *logs) {
+    absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(log);
+    if (!file.ok()) return file.status();
+    Source source;
+    source.file = *std::move(file);
+    source.reader = std::make_unique<RunLogReader>(fs::path(log).filename().string(), source.file->bytes());
+    sources.push_back(std::move(source));
+  }
+  std::vector<Damage> damages;
+  while (true) {
+    Source* earliest = nullptr;
+    for (Source& source : sources) {
+      if (!source.done && (earliest == nullptr || source.reader->last_ns() < earliest->reader->last_ns())) {
+        earliest = &source;
+      }
+    }
+    if (earliest == nullptr) break;
+    Step(*earliest, job, damages);
+  }
+  job.Finish();
+  return damages;
+}
+
+absl::Status WriteFile(const std::string& path, std::string_view content) {
+  const std::string temporary = absl::StrCat(path, ".tmp");
+  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+  out.write(content.data(), static_cast<std::streamsize>(content.size()));
+  out.close();
+  if (!out) {
+    const int error = errno;
+    unlink(temporary.c_str());
+    return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(error)));
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace gpuprobe::store

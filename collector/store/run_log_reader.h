@@ -1,0 +1,77 @@
+// Reads a `.gpr` file frame by frame, up to its end or to the first damage, which it names.
+//
+// Separate from whoever replays: a chunk is handed out only after its checksum was right, so that everything that was read is what was
+// written. Nothing a file claims is believed: sizes are bounded before memory is taken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "collector/framing/frame_decoder.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::store {
+
+struct Damage {
+  std::string file;  // name without directory
+  uint64_t byte = 0;  // of the file, where the unreadable chunk begins
+  std::string what;   // "bad checksum", "cut off", ...
+  double after_s = 0;  // of recorded time that could be read
+};
+
+class RunLogReader {
+ public:
+  // No chunk that we write is larger: a full chunk and one more frame.
+  static constexpr size_t kMaxChunkBytes = size_t{64} << 20;
+
+  // `bytes` is the file's content and outlives the reader.
+  RunLogReader(std::string name, std::string_view bytes);
+
+  // The next frame into `frame`; false at the end or at damage. FileHeader frames are checked and skipped.
+  // `raw` is valid until the next call.
+  bool Next(v1::Frame& frame, std::string_view& raw);
+
+  const std::optional<Damage>& damage() const { return damage_; }
+  // Damage that the caller found in the frame just read.
+  Damage DamageHere(std::string what) const;
+  // Clock of the last batch that was read, 0 before the first.
+  uint64_t last_ns() const { return last_ns_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  bool LoadChunk();
+  bool Fail(std::string what);
+
+  std::string name_;
+  std::string_view bytes_;
+  size_t chunk_begin_ = 0;
+  size_t chunk_end_ = 0;
+  std::string chunk_;
+  framing::FrameDecoder decoder_;
+  bool saw_header_ = false;
+  uint64_t first_ns_ = 0;
+  uint64_t last_ns_ = 0;
+  std::optional<Damage> damage_;
+};
+
+// A whole file, mapped read-only.
+class MappedFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
+
+ private:
+  MappedFile(void* data, size_t size) : data_(data), size_(size) {}
+  void* data_;
+  size_t size_;
+};
+
+}  // namespace gpuprobe::store

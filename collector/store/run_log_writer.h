@@ -1,0 +1,57 @@
+// Writes one process's frames as they came into a `.gpr` file: zstd frames with checksums, each holding whole Frames.
+//
+// Separate from the reader because it runs beside ingest: appending costs a copy, and a chunk is compressed and written when it has
+// kChunkBytes or kMaxAge. A collector that dies loses at most the open chunk. When the disk refuses, the file is cut back to its last good chunk, recording
+// stops for good, what is not recorded is counted, and ingest goes on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+
+struct ZSTD_CCtx_s;
+
+namespace gpuprobe::store {
+
+class RunLogWriter {
+ public:
+  static constexpr size_t kChunkBytes = size_t{1} << 20;
+  static constexpr uint64_t kMaxAgeNs = 1'000'000'000;
+
+  // The file must not exist. Writes the FileHeader.
+  static absl::StatusOr<std::unique_ptr<RunLogWriter>> Create(const std::string& path, std::string_view version,
+                                                              uint64_t now_ns);
+  ~RunLogWriter();
+  RunLogWriter(const RunLogWriter&) = delete;
+  RunLogWriter& operator=(const RunLogWriter&) = delete;
+
+  // `frame` without its length. `now_ns` on any clock that ascends. The first failure is returned once; later calls only count.
+  absl::Status Append(std::string_view frame, uint64_t now_ns);
+  // Writes the open chunk if it is older than kMaxAgeNs.
+  absl::Status FlushIfDue(uint64_t now_ns);
+  absl::Status Flush();
+
+  const std::string& path() const { return path_; }
+  uint64_t unrecorded_frames() const { return unrecorded_frames_; }
+
+ private:
+  RunLogWriter(std::string path, int fd);
+  absl::Status Write(std::string_view bytes);
+
+  std::string path_;
+  int fd_;
+  ZSTD_CCtx_s* compressor_;
+  std::string chunk_;
+  std::string compressed_;
+  uint64_t chunk_frames_ = 0;
+  uint64_t chunk_opened_ns_ = 0;
+  uint64_t good_bytes_ = 0;
+  bool stopped_ = false;
+  uint64_t unrecorded_frames_ = 0;
+};
+
+}  // namespace gpuprobe::store
