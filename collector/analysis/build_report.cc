@@ -15,7 +15,8 @@ constexpr size_t kTopKernels = 20;
 bool HasRank(const v1::Identity& id) { return id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE; }
 
 std::string Who(const v1::Identity& id) {
-  return HasRank(id) ? absl::StrCat("rank ", id.rank(), " (pid ", id.pid(), ")") : absl::StrCat("pid ", id.pid());
+  return HasRank(id) ? absl::StrCat("rank ", id.rank(), " (pid ", id.pid(), ")")
+                     : absl::StrCat("pid ", id.pid());
 }
 
 uint64_t FirstNs(const model::ProcessModel& process) {
@@ -46,7 +47,8 @@ std::vector<KernelReport> TopKernels(const std::vector<const model::ProcessModel
   std::vector<std::pair<uint64_t, const std::string*>> order;
   order.reserve(by_name.size());
   for (const auto& [name, times] : by_name) order.emplace_back(times.total(), &name);
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
   if (order.size() > kTopKernels) order.resize(kTopKernels);
   std::vector<KernelReport> out;
   for (const auto& [total, name] : order) {
@@ -118,7 +120,7 @@ RankReport RankOf(const model::ProcessModel& process) {
   for (size_t i = 0; i < totals.syncs.size(); ++i) {
     if (totals.syncs[i].count == 0) continue;
     r.syncs[std::string(SyncName(static_cast<v1::SyncKind>(i)))] = {totals.syncs[i].count,
-                                                                     totals.syncs[i].duration_ns};
+                                                                    totals.syncs[i].duration_ns};
   }
   FillCopies(process, r);
   FillMemory(process, r);
@@ -212,7 +214,8 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   } else {
     t.timing_source = sources.empty() ? "none" : "mixed";
   }
-  if (measured && wall_ns > 0) t.overhead_fraction = static_cast<double>(host_ns) / static_cast<double>(wall_ns);
+  if (measured && wall_ns > 0)
+    t.overhead_fraction = static_cast<double>(host_ns) / static_cast<double>(wall_ns);
   t.damaged_logs = input.damaged_logs;
   t.unrecorded_frames = input.unrecorded_frames;
 }

@@ -25,7 +25,8 @@ struct Gathered {
 };
 
 // The one-call size S of a series whose plans are all alike.
-double PlanAlgorithmBytes(const model::ProcessModel& process, const model::CollectiveSeries& series, int ranks) {
+double PlanAlgorithmBytes(const model::ProcessModel& process, const model::CollectiveSeries& series,
+                          int ranks) {
   double sum = 0;
   uint64_t calls = 0;
   for (const model::CollectivePart& part : series.parts) {
@@ -65,7 +66,8 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
   g.wait_ns = series.wait_ns;
   g.transfer_ns = series.transfer_ns;
   if (bus_per_byte_sum > 0) {
-    g.transfer_bus_bytes = static_cast<double>(series.transfer_bytes) * (g.timed_bus_bytes / bus_per_byte_sum);
+    g.transfer_bus_bytes =
+        static_cast<double>(series.transfer_bytes) * (g.timed_bus_bytes / bus_per_byte_sum);
   }
   return g;
 }

@@ -15,16 +15,17 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
   if (t.lost_total == 0) return;
   std::vector<std::string> reasons;
   for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", records));
-  out.push_back({.id = "records-lost",
-                 .severity = Severity::kWarning,
-                 .statement = absl::StrCat(t.lost_total, " records were lost, ",
-                                           Percent(1 - t.coverage.value_or(1)), " of all: sums are too small by about that."),
-                 .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), "."),
-                 .advice = t.lost.contains("send_queue_full")
-                               ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
-                               : t.lost.contains("buffer_pool_empty")
-                                     ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
-                                     : "See the reasons; shorter runs lose less at exit."});
+  out.push_back(
+      {.id = "records-lost",
+       .severity = Severity::kWarning,
+       .statement = absl::StrCat(t.lost_total, " records were lost, ", Percent(1 - t.coverage.value_or(1)),
+                                 " of all: sums are too small by about that."),
+       .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), "."),
+       .advice = t.lost.contains("send_queue_full")
+                     ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
+                 : t.lost.contains("buffer_pool_empty")
+                     ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
+                     : "See the reasons; shorter runs lose less at exit."});
 }
 
 void CutOffRanks(const Report& report, std::vector<Finding>& out) {
@@ -35,12 +36,13 @@ void CutOffRanks(const Report& report, std::vector<Finding>& out) {
     const double after_s = c.last_data_ns > start ? static_cast<double>(c.last_data_ns - start) / 1e9 : 0;
     who.push_back(absl::StrFormat("%s, last data after %.1f s", c.who, after_s));
   }
-  out.push_back({.id = "rank-cut-off",
-                 .severity = Severity::kWarning,
-                 .statement = absl::StrCat(who.size(), who.size() == 1 ? " process" : " processes",
-                                           " ended without saying goodbye: what came after the last data is missing."),
-                 .evidence = absl::StrCat(absl::StrJoin(who, "; "), "."),
-                 .advice = "It was killed, crashed, or left by _exit; its own log says which."});
+  out.push_back(
+      {.id = "rank-cut-off",
+       .severity = Severity::kWarning,
+       .statement = absl::StrCat(who.size(), who.size() == 1 ? " process" : " processes",
+                                 " ended without saying goodbye: what came after the last data is missing."),
+       .evidence = absl::StrCat(absl::StrJoin(who, "; "), "."),
+       .advice = "It was killed, crashed, or left by _exit; its own log says which."});
 }
 
 void RanksMissing(const Report& report, std::vector<Finding>& out) {
@@ -48,7 +50,8 @@ void RanksMissing(const Report& report, std::vector<Finding>& out) {
   if (!c.ranks_expected.has_value() || c.ranks_heard >= *c.ranks_expected) return;
   std::vector<bool> heard(static_cast<size_t>(std::min(*c.ranks_expected, 1 << 16)));
   for (const RankReport& r : report.ranks) {
-    if (r.rank.has_value() && static_cast<size_t>(*r.rank) < heard.size()) heard[static_cast<size_t>(*r.rank)] = true;
+    if (r.rank.has_value() && static_cast<size_t>(*r.rank) < heard.size())
+      heard[static_cast<size_t>(*r.rank)] = true;
   }
   constexpr size_t kNamed = 8;
   std::vector<size_t> missing;
@@ -58,11 +61,12 @@ void RanksMissing(const Report& report, std::vector<Finding>& out) {
   const int absent = *c.ranks_expected - c.ranks_heard;
   out.push_back({.id = "ranks-missing",
                  .severity = Severity::kInfo,
-                 .statement = absl::StrFormat("%d of %d ranks were heard: what follows is about those.", c.ranks_heard,
-                                              *c.ranks_expected),
+                 .statement = absl::StrFormat("%d of %d ranks were heard: what follows is about those.",
+                                              c.ranks_heard, *c.ranks_expected),
                  .evidence = absl::StrCat("Not heard: rank ", absl::StrJoin(missing, ", "),
                                           static_cast<size_t>(absent) > missing.size() ? ", ..." : "", "."),
-                 .advice = "On several hosts each collector hears its own ranks; otherwise see whether the library reached them."});
+                 .advice = "On several hosts each collector hears its own ranks; otherwise see whether the "
+                           "library reached them."});
 }
 
 void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
@@ -73,10 +77,12 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                                             : "some processes delivered no GPU times");
   }
   if (!t.exit_incomplete.empty()) {
-    why.push_back(absl::StrCat("the last flush did not finish in time on ", absl::StrJoin(t.exit_incomplete, ", ")));
+    why.push_back(
+        absl::StrCat("the last flush did not finish in time on ", absl::StrJoin(t.exit_incomplete, ", ")));
   }
   if (t.unrecorded_frames > 0) {
-    why.push_back(absl::StrCat(t.unrecorded_frames, " frames could not be written to the run directory; "
+    why.push_back(absl::StrCat(t.unrecorded_frames,
+                               " frames could not be written to the run directory; "
                                "they are in this report, not in a later `gpuprobe report`"));
   }
   if (t.invalid_times > 0) why.push_back(absl::StrCat(t.invalid_times, " records ended before they began"));
@@ -95,20 +101,22 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                  .severity = Severity::kWarning,
                  .statement = "Not everything was captured.",
                  .evidence = absl::StrCat(absl::StrJoin(why, "; "), "."),
-                 .advice = t.timing_source == "none" ? "See the program's first line from gpuprobe (GPUPROBE_VERBOSE=1)."
-                                                     : "Read totals as lower bounds."});
+                 .advice = t.timing_source == "none"
+                               ? "See the program's first line from gpuprobe (GPUPROBE_VERBOSE=1)."
+                               : "Read totals as lower bounds."});
 }
 
 void ClockStepped(const Report& report, std::vector<Finding>& out) {
   constexpr int64_t kWorthSaying = 1'000'000;  // 1 ms: above what slewing does between two batches
   const int64_t step = report.trust.clock_step_ns;
   if (std::abs(step) < kWorthSaying) return;
-  out.push_back({.id = "clock-stepped",
-                 .severity = Severity::kWarning,
-                 .statement = absl::StrFormat("The host's clock was stepped by %.1f ms during the run.",
-                                              static_cast<double>(step) / 1e6),
-                 .evidence = "CLOCK_REALTIME moved against CLOCK_MONOTONIC between two batches.",
-                 .advice = "Times across that moment are off by as much; durations within a record are not."});
+  out.push_back(
+      {.id = "clock-stepped",
+       .severity = Severity::kWarning,
+       .statement = absl::StrFormat("The host's clock was stepped by %.1f ms during the run.",
+                                    static_cast<double>(step) / 1e6),
+       .evidence = "CLOCK_REALTIME moved against CLOCK_MONOTONIC between two batches.",
+       .advice = "Times across that moment are off by as much; durations within a record are not."});
 }
 
 void AllocationFailed(const Report& report, std::vector<Finding>& out) {
@@ -116,13 +124,15 @@ void AllocationFailed(const Report& report, std::vector<Finding>& out) {
     for (const auto& [kind, m] : r.memory) {
       if (m.failed == 0) continue;
       constexpr double kGib = 1024.0 * 1024 * 1024;
-      out.push_back({.id = "allocation-failed",
-                     .severity = Severity::kError,
-                     .statement = absl::StrFormat("Rank %s was refused %s memory %d times.", r.label, kind, m.failed),
-                     .evidence = absl::StrFormat("Largest request refused: %.2f GiB; live at the high-water mark: %.2f GiB.",
-                                                 static_cast<double>(m.largest_failed_bytes) / kGib,
-                                                 static_cast<double>(m.high_water_bytes) / kGib),
-                     .advice = "See the high-water mark's range below for what held the memory."});
+      out.push_back(
+          {.id = "allocation-failed",
+           .severity = Severity::kError,
+           .statement = absl::StrFormat("Rank %s was refused %s memory %d times.", r.label, kind, m.failed),
+           .evidence =
+               absl::StrFormat("Largest request refused: %.2f GiB; live at the high-water mark: %.2f GiB.",
+                               static_cast<double>(m.largest_failed_bytes) / kGib,
+                               static_cast<double>(m.high_water_bytes) / kGib),
+           .advice = "See the high-water mark's range below for what held the memory."});
     }
   }
 }

@@ -1,4 +1,5 @@
-// The tree of phases as a flat list in the order in which they first began, one process's or all ranks' together.
+// The tree of phases as a flat list in the order in which they first began, one process's or all ranks'
+// together.
 #pragma once
 
 #include <vector>

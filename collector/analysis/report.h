@@ -1,7 +1,8 @@
 // The answer in numbers: what every rendering (text, JSON, page) shows, computed once from the model.
 //
-// Separate from the model (running totals) and from rendering (words and layout). Times are nanoseconds, sizes bytes, bandwidths
-// 1e9 bytes per second. What could not be computed is absent (optional, or an empty list), never zero by default.
+// Separate from the model (running totals) and from rendering (words and layout). Times are nanoseconds,
+// sizes bytes, bandwidths 1e9 bytes per second. What could not be computed is absent (optional, or an empty
+// list), never zero by default.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,7 @@ struct Conditions {
   std::vector<std::string> command_line;
   uint64_t start_ns = 0;
   uint64_t duration_ns = 0;
-  int world_size = 0;  // 0: not known
+  int world_size = 0;   // 0: not known
   int ranks_heard = 0;  // distinct ranks (processes without rank count each)
   std::optional<int> ranks_expected;
 };
@@ -72,7 +73,7 @@ struct CopyReport {
 };
 
 struct CollectiveReport {
-  std::string op;  // of a fused plan of several operations: joined by '+'
+  std::string op;    // of a fused plan of several operations: joined by '+'
   std::string comm;  // 16 hex digits, or "unknown"
   std::string comm_name;
   int comm_ranks = 0;  // 0: not known
@@ -138,8 +139,8 @@ struct RankReport {
   uint64_t memset_count = 0;
   uint64_t memset_bytes = 0;
   uint64_t memset_ns = 0;
-  std::map<std::string, CopyReport> copies;   // h2d d2h d2d p2p always, h2h if there were any
-  std::map<std::string, SyncReport> syncs;    // by what
+  std::map<std::string, CopyReport> copies;    // h2d d2h d2d p2p always, h2h if there were any
+  std::map<std::string, SyncReport> syncs;     // by what
   std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
   std::vector<CollectiveReport> collectives;
   std::vector<PhaseReport> phases;

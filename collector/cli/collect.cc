@@ -21,7 +21,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kName[] = "collect";
-// A collector that was started by a rank stays for the other ranks, which may come a little later or leave and come back.
+// A collector that was started by a rank stays for the other ranks, which may come a little later or leave
+// and come back.
 constexpr milliseconds kGoneWait{2000};
 constexpr milliseconds kFirstWait{15000};
 
@@ -31,12 +32,14 @@ struct Options {
   bool autostarted = false;
 };
 
-// $GPUPROBE_OUT is for a collector that nobody could tell --out; a second run with the same setting gets a number.
+// $GPUPROBE_OUT is for a collector that nobody could tell --out; a second run with the same setting gets a
+// number.
 std::string AutostartedDirectory() {
   const char* out = std::getenv("GPUPROBE_OUT");
   if (out == nullptr || *out == '\0') return "";
   std::string path = out;
-  for (int i = 2; std::filesystem::exists(path) && !std::filesystem::is_empty(path); ++i) path = absl::StrCat(out, "-", i);
+  for (int i = 2; std::filesystem::exists(path) && !std::filesystem::is_empty(path); ++i)
+    path = absl::StrCat(out, "-", i);
   return path;
 }
 
@@ -77,11 +80,14 @@ int Conclude(Recorder& recorder, bool autostarted) {
 }  // namespace
 
 int CollectMain(const Arguments& arguments) {
-  CLI::App app("Collects from every process of this user until SIGTERM or SIGINT, then reports", "gpuprobe collect");
+  CLI::App app("Collects from every process of this user until SIGTERM or SIGINT, then reports",
+               "gpuprobe collect");
   Options options;
-  app.add_option("--socket", options.socket, "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]");
+  app.add_option("--socket", options.socket,
+                 "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]");
   app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
-  app.add_flag("--autostarted", options.autostarted, "end by itself after the last client has gone, and print nothing");
+  app.add_flag("--autostarted", options.autostarted,
+               "end by itself after the last client has gone, and print nothing");
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.socket.empty()) options.socket = ingest::DefaultSocketPath();
   if (options.out.empty() && options.autostarted) options.out = AutostartedDirectory();
@@ -92,14 +98,15 @@ int CollectMain(const Arguments& arguments) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
-      options.socket, [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
+      options.socket,
+      [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
   if (!server.ok()) {
     (*recorder)->RemoveIfEmpty();
     return Fail(kName, server.status(), kFailed);
   }
   bool stop = false;
-  const absl::Status watched =
-      (*server)->Watch(signals->fd(), [&] { signals->ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
+  const absl::Status watched = (*server)->Watch(
+      signals->fd(), [&] { signals->ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
   if (!watched.ok()) return Fail(kName, watched, kFailed);
   if (options.autostarted) {
     LetGoOfStreams();

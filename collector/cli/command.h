@@ -1,7 +1,7 @@
 // The table of subcommands: dispatch, help and error messages derive from it.
 //
-// A subcommand is one function that gets its arguments (without its own name) and returns the program's exit code: 0 done, 1 it could not be
-// done, 2 it was called wrongly. `run` returns what its command returned.
+// A subcommand is one function that gets its arguments (without its own name) and returns the program's exit
+// code: 0 done, 1 it could not be done, 2 it was called wrongly. `run` returns what its command returned.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,8 @@ int ReportMain(const Arguments& arguments);
 int ExportMain(const Arguments& arguments);
 int HelpMain(const Arguments& arguments);
 
-// Parses, and says what is wrong in one line on stderr or prints the help on stdout; then the exit code to end with.
+// Parses, and says what is wrong in one line on stderr or prints the help on stdout; then the exit code to
+// end with.
 std::optional<int> Parse(CLI::App& app, const Arguments& arguments);
 
 // "gpuprobe: collect: ..." on stderr. Returns `code`.
@@ -43,7 +44,7 @@ int Fail(const std::string& command, const std::string& what, int code);
 int Fail(const std::string& command, const absl::Status& status, int code);
 
 std::string Version();
-uint64_t NowNs();           // CLOCK_REALTIME
+uint64_t NowNs();  // CLOCK_REALTIME
 uint64_t MonotonicNs();
 
 }  // namespace gpuprobe::cli

@@ -6,8 +6,8 @@
 namespace gpuprobe::cli {
 
 std::string DamageLine(const store::Damage& damage) {
-  return absl::StrFormat("%s is damaged after %.1f s (%s at byte %s); everything before it is reported", damage.file,
-                         damage.after_s, damage.what, render::Count(damage.byte));
+  return absl::StrFormat("%s is damaged after %.1f s (%s at byte %s); everything before it is reported",
+                         damage.file, damage.after_s, damage.what, render::Count(damage.byte));
 }
 
 }  // namespace gpuprobe::cli

@@ -12,7 +12,8 @@ namespace {
 
 constexpr char kName[] = "export";
 
-// Calls `visit` for every readable frame; the damage at the end, if any. A visitor's error ends the log as damage.
+// Calls `visit` for every readable frame; the damage at the end, if any. A visitor's error ends the log as
+// damage.
 template <typename Visit>
 std::optional<store::Damage> ForEachFrame(const std::string& name, std::string_view bytes, Visit&& visit) {
   store::RunLogReader reader(name, bytes);
@@ -35,13 +36,14 @@ absl::Status ExportLog(const std::string& directory, const std::string& path) {
   const std::string name = std::filesystem::path(path).filename();
   render::RecordLines lines;
   uint64_t good_batches = 0;
-  const std::optional<store::Damage> damage = ForEachFrame(name, (*file)->bytes(), [&](const v1::Frame& frame) {
-    if (frame.has_hello()) lines.LearnHello(frame.hello());
-    if (!frame.has_batch()) return absl::OkStatus();
-    const absl::Status status = lines.Learn(frame.batch());
-    if (status.ok()) ++good_batches;
-    return status;
-  });
+  const std::optional<store::Damage> damage =
+      ForEachFrame(name, (*file)->bytes(), [&](const v1::Frame& frame) {
+        if (frame.has_hello()) lines.LearnHello(frame.hello());
+        if (!frame.has_batch()) return absl::OkStatus();
+        const absl::Status status = lines.Learn(frame.batch());
+        if (status.ok()) ++good_batches;
+        return status;
+      });
   if (damage.has_value()) Fail(kName, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
   uint64_t batches = 0;
   ForEachFrame(name, (*file)->bytes(), [&](const v1::Frame& frame) {

@@ -49,7 +49,8 @@ std::string HelpText() {
       "gpuprobe: profiles distributed GPU training without touching the program\n\n"
       "  gpuprobe run -- torchrun --nproc-per-node 8 train.py\n\n"
       "Subcommands (gpuprobe SUBCOMMAND --help says more):\n";
-  for (const Command& command : Commands()) absl::StrAppendFormat(&out, "  %-10s %s\n", command.name, command.summary);
+  for (const Command& command : Commands())
+    absl::StrAppendFormat(&out, "  %-10s %s\n", command.name, command.summary);
   absl::StrAppend(&out, "\n", EnvironmentText());
   return out;
 }

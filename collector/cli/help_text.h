@@ -1,4 +1,5 @@
-// What `gpuprobe --help` says, and the table of environment variables, both made from the tables that the code uses.
+// What `gpuprobe --help` says, and the table of environment variables, both made from the tables that the
+// code uses.
 #pragma once
 
 #include <string>

@@ -27,7 +27,8 @@ absl::StatusOr<std::string> FindLibrary() {
   return absl::NotFoundError(absl::StrCat("libgpuprobe.so is not beside the program; looked in ", looked));
 }
 
-std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library, const std::string& socket) {
+std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library,
+                                                                  const std::string& socket) {
   const char* preload = std::getenv("LD_PRELOAD");
   const bool has_preload = preload != nullptr && *preload != '\0';
   return {{"LD_PRELOAD", has_preload ? absl::StrCat(preload, ":", library) : library},
@@ -36,8 +37,8 @@ std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::str
           {"GPUPROBE_SOCKET", socket}};
 }
 
-Launched Launch(const std::vector<std::string>& command, const std::vector<std::pair<std::string, std::string>>& environment,
-                const sigset_t& mask) {
+Launched Launch(const std::vector<std::string>& command,
+                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask) {
   std::vector<char*> argv;
   argv.reserve(command.size() + 1);
   for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));

@@ -15,7 +15,8 @@ namespace gpuprobe::cli {
 absl::StatusOr<std::string> FindLibrary();
 
 // The environment that makes a program load `library` and find `socket`. LD_PRELOAD is appended to.
-std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library, const std::string& socket);
+std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library,
+                                                                  const std::string& socket);
 
 struct Launched {
   pid_t pid = -1;
@@ -23,7 +24,7 @@ struct Launched {
 };
 
 // Forks and executes; streams are inherited, signals as they were before (`mask`).
-Launched Launch(const std::vector<std::string>& command, const std::vector<std::pair<std::string, std::string>>& environment,
-                const sigset_t& mask);
+Launched Launch(const std::vector<std::string>& command,
+                const std::vector<std::pair<std::string, std::string>>& environment, const sigset_t& mask);
 
 }  // namespace gpuprobe::cli

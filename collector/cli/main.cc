@@ -33,7 +33,8 @@ std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
   } catch (const CLI::ParseError& error) {
     std::string what = error.what();
     std::replace(what.begin(), what.end(), '\n', ' ');
-    std::fprintf(stderr, "%s: %s (see %s --help)\n", app.get_name().c_str(), what.c_str(), app.get_name().c_str());
+    std::fprintf(stderr, "%s: %s (see %s --help)\n", app.get_name().c_str(), what.c_str(),
+                 app.get_name().c_str());
     return kUsage;
   }
   return std::nullopt;

@@ -49,7 +49,8 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& di
   return recorder;
 }
 
-absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hello& hello, std::string_view raw) {
+absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hello& hello,
+                                                                  std::string_view raw) {
   if (directory_.empty()) {
     const std::string directory = store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs());
     if (absl::Status s = store::PrepareRunDirectory(directory); !s.ok()) return s;
@@ -91,8 +92,10 @@ absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>
   logs_.clear();
   job_.Finish();
   analysis::Report report = analysis::BuildReport(job_, input);
-  if (absl::Status s = store::WriteFile(directory_ + "/report.json", render::JsonReport(report)); !s.ok()) return s;
-  if (absl::Status s = store::WriteFile(directory_ + "/report.html", render::HtmlReport(report)); !s.ok()) return s;
+  if (absl::Status s = store::WriteFile(directory_ + "/report.json", render::JsonReport(report)); !s.ok())
+    return s;
+  if (absl::Status s = store::WriteFile(directory_ + "/report.html", render::HtmlReport(report)); !s.ok())
+    return s;
   return report;
 }
 

@@ -1,7 +1,8 @@
-// From clients' frames to a run directory: applies every frame to the model and writes it to the process's log.
+// From clients' frames to a run directory: applies every frame to the model and writes it to the process's
+// log.
 //
-// Separate from the subcommands because `collect` and `run` record the same way. Used from the server's thread only. Must outlive the
-// server whose sinks it makes.
+// Separate from the subcommands because `collect` and `run` record the same way. Used from the server's
+// thread only. Must outlive the server whose sinks it makes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace gpuprobe::cli {
 
 class Recorder {
  public:
-  // Where to record: `directory` is made at once and must be free; empty: a default name is made when the first process is heard.
+  // Where to record: `directory` is made at once and must be free; empty: a default name is made when the
+  // first process is heard.
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory);
 
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);

@@ -31,7 +31,8 @@ constexpr char kName[] = "run";
 constexpr int kOwnFailure = 125;
 constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;
-// Longest wait, after the command has ended, for processes of it that are still connected: the probe itself waits 2 s at exit.
+// Longest wait, after the command has ended, for processes of it that are still connected: the probe itself
+// waits 2 s at exit.
 constexpr milliseconds kStragglerWait{5000};
 
 // A private folder for the socket, removed at the end.
@@ -46,7 +47,8 @@ absl::StatusOr<std::string> MakeSocketDirectory() {
     if (mkdtemp(path.data()) != nullptr) return path;
     error = errno;
   }
-  return absl::UnavailableError(absl::StrCat("no place for a socket: ", bases.back(), ": ", std::strerror(error)));
+  return absl::UnavailableError(
+      absl::StrCat("no place for a socket: ", bases.back(), ": ", std::strerror(error)));
 }
 
 struct Child {
@@ -94,8 +96,8 @@ void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bo
     Fail(kName, report.status(), kFailed);
     return;
   }
-  const std::string text = json ? render::JsonReport(*report)
-                                : render::TextReport(*report, recorder.directory() + "/report.html");
+  const std::string text =
+      json ? render::JsonReport(*report) : render::TextReport(*report, recorder.directory() + "/report.html");
   std::fputs(text.c_str(), stderr);
 }
 
@@ -104,7 +106,8 @@ int ExecFailure(const std::vector<std::string>& command, int error) {
   return error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable;
 }
 
-int Supervise(const std::vector<std::string>& command, const std::string& library, const std::string& out, bool json) {
+int Supervise(const std::vector<std::string>& command, const std::string& library, const std::string& out,
+              bool json) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
@@ -147,7 +150,8 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
 }  // namespace
 
 int RunMain(const Arguments& arguments) {
-  CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through", "gpuprobe run");
+  CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through",
+               "gpuprobe run");
   std::string out;
   bool json = false;
   app.add_option("--out", out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
@@ -159,9 +163,11 @@ int RunMain(const Arguments& arguments) {
   if (const auto code = Parse(app, Arguments(arguments.begin(), dashes))) return *code;
   std::vector<std::string> command = app.remaining();
   if (!command.empty() && command.front().starts_with("-")) {
-    return Fail(kName, absl::StrCat("unknown option ", command.front(), " (see gpuprobe run --help)"), kUsage);
+    return Fail(kName, absl::StrCat("unknown option ", command.front(), " (see gpuprobe run --help)"),
+                kUsage);
   }
-  if (dashes != arguments.end()) command.insert(command.end(), command.empty() ? dashes + 1 : dashes, arguments.end());
+  if (dashes != arguments.end())
+    command.insert(command.end(), command.empty() ? dashes + 1 : dashes, arguments.end());
   if (command.empty()) {
     return Fail(kName, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }

@@ -23,7 +23,8 @@ absl::StatusOr<SignalFd> SignalFd::Open(std::initializer_list<int> signals) {
   return SignalFd(fd, previous);
 }
 
-SignalFd::SignalFd(SignalFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)), previous_(other.previous_) {}
+SignalFd::SignalFd(SignalFd&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)), previous_(other.previous_) {}
 
 SignalFd::~SignalFd() {
   if (fd_ >= 0) close(fd_);

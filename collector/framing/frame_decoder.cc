@@ -25,8 +25,8 @@ absl::StatusOr<FrameDecoder::Next> FrameDecoder::Take() {
     const auto byte = static_cast<uint8_t>(buffer_[at]);
     if (i < 9) length |= static_cast<uint64_t>(byte & 0x7f) << (7 * i);
     if (length > wire::kMaxFrameBytes || (i == 9 && (byte & 0x7f) != 0)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a frame claims more than the ", wire::kMaxFrameBytes, " bytes that a frame may have"));
+      return absl::InvalidArgumentError(absl::StrCat("a frame claims more than the ", wire::kMaxFrameBytes,
+                                                     " bytes that a frame may have"));
     }
     if ((byte & 0x80) == 0) break;
   }

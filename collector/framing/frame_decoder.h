@@ -1,8 +1,8 @@
 // Frames out of a byte stream: a varint length before each, nothing trusted.
 //
-// Separate from sockets so that it can be tested and fuzzed alone; the run log reads its chunks with it too. A length above
-// wire::kMaxFrameBytes or a varint that does not end is refused as soon as it is seen, before anything is allocated for it; memory
-// grows with what has arrived, never with what was claimed.
+// Separate from sockets so that it can be tested and fuzzed alone; the run log reads its chunks with it too.
+// A length above wire::kMaxFrameBytes or a varint that does not end is refused as soon as it is seen, before
+// anything is allocated for it; memory grows with what has arrived, never with what was claimed.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,8 @@ class FrameDecoder {
  public:
   void Append(std::string_view bytes);
 
-  // The next whole frame (without its length), valid until the next Append; empty optional state is told by `has_frame`.
+  // The next whole frame (without its length), valid until the next Append; empty optional state is told by
+  // `has_frame`.
   struct Next {
     bool has_frame = false;
     std::string_view frame;

@@ -31,7 +31,8 @@ absl::Status MakeDirectory(const std::string& directory) {
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return SystemError(directory, errno);
   struct stat st {};
   if (stat(directory.c_str(), &st) != 0) return SystemError(directory, errno);
-  if (!S_ISDIR(st.st_mode)) return absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"));
+  if (!S_ISDIR(st.st_mode))
+    return absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"));
   return absl::OkStatus();
 }
 
@@ -40,8 +41,8 @@ absl::Status CheckDefaultDirectory(const std::string& directory) {
   struct stat st {};
   if (lstat(directory.c_str(), &st) != 0) return SystemError(directory, errno);
   if (!S_ISDIR(st.st_mode) || st.st_uid != getuid()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(directory, " belongs to another user (uid ", st.st_uid, "); name another one with --socket"));
+    return absl::FailedPreconditionError(absl::StrCat(directory, " belongs to another user (uid ", st.st_uid,
+                                                      "); name another one with --socket"));
   }
   if ((st.st_mode & 0077) != 0 && chmod(directory.c_str(), 0700) != 0) return SystemError(directory, errno);
   return absl::OkStatus();
@@ -57,7 +58,8 @@ std::string ReadPid(int fd) {
 
 absl::StatusOr<int> TakeLock(const std::string& socket) {
   const std::string path = LockPath(socket);
-  // The previous owner may remove the file between our open and our lock: what we locked must still be what the path names.
+  // The previous owner may remove the file between our open and our lock: what we locked must still be what
+  // the path names.
   for (int attempt = 0; attempt < 16; ++attempt) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return SystemError(path, errno);
@@ -66,7 +68,8 @@ absl::StatusOr<int> TakeLock(const std::string& socket) {
       const std::string pid = ReadPid(fd);
       close(fd);
       if (error != EWOULDBLOCK) return SystemError(path, error);
-      return absl::AlreadyExistsError(absl::StrCat("a collector (pid ", pid, ") already listens on ", socket));
+      return absl::AlreadyExistsError(
+          absl::StrCat("a collector (pid ", pid, ") already listens on ", socket));
     }
     struct stat locked {};
     struct stat named {};
@@ -99,7 +102,8 @@ absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path) {
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
     return absl::InvalidArgumentError(absl::StrCat("the socket's path is longer than the ",
-                                                   sizeof(address.sun_path) - 1, " bytes that the system allows: ", path));
+                                                   sizeof(address.sun_path) - 1,
+                                                   " bytes that the system allows: ", path));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   std::string directory = std::filesystem::path(path).parent_path();

@@ -1,8 +1,9 @@
-// The collector's place in the file system: the socket's path, its private directory, and the lock that lets one collector own it.
+// The collector's place in the file system: the socket's path, its private directory, and the lock that lets
+// one collector own it.
 //
-// Separate from the server because both the default path and the rules of ownership are a public contract with the injector. The
-// lock file beside the socket holds the owner's pid and is locked with flock for as long as the owner lives, so that a socket that a
-// crash left behind is recognised and replaced.
+// Separate from the server because both the default path and the rules of ownership are a public contract
+// with the injector. The lock file beside the socket holds the owner's pid and is locked with flock for as
+// long as the owner lives, so that a socket that a crash left behind is recognised and replaced.
 #pragma once
 
 #include <string>
@@ -16,8 +17,9 @@ std::string DefaultSocketPath();
 
 class Endpoint {
  public:
-  // Makes the directory (0700), takes the lock, binds and listens (0600). AlreadyExists, with the pid of the owner, when another collector
-  // has it; FailedPrecondition when the directory belongs to somebody else; otherwise what the system said.
+  // Makes the directory (0700), takes the lock, binds and listens (0600). AlreadyExists, with the pid of the
+  // owner, when another collector has it; FailedPrecondition when the directory belongs to somebody else;
+  // otherwise what the system said.
   static absl::StatusOr<Endpoint> Open(const std::string& path);
 
   ~Endpoint();

@@ -45,7 +45,10 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& socket_
 }
 
 Server::Server(Endpoint endpoint, SinkFactory make_sink, int epoll_fd)
-    : endpoint_(std::move(endpoint)), make_sink_(std::move(make_sink)), epoll_fd_(epoll_fd), buffer_(256 << 10, '\0') {}
+    : endpoint_(std::move(endpoint)),
+      make_sink_(std::move(make_sink)),
+      epoll_fd_(epoll_fd),
+      buffer_(256 << 10, '\0') {}
 
 Server::~Server() {
   while (!clients_.empty()) End(clients_.begin()->first);
@@ -78,7 +81,8 @@ bool Server::Admit(int fd) const {
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
   if (peer.uid == getuid() || peer.uid == 0) return true;
-  spdlog::warn("a client of uid {} (pid {}) was turned away: this collector serves uid {}", peer.uid, peer.pid, getuid());
+  spdlog::warn("a client of uid {} (pid {}) was turned away: this collector serves uid {}", peer.uid,
+               peer.pid, getuid());
   return false;
 }
 

@@ -1,8 +1,10 @@
-// Serves many clients on one thread: accepts, checks who they are, reads in turn, and ends a client that misbehaves.
+// Serves many clients on one thread: accepts, checks who they are, reads in turn, and ends a client that
+// misbehaves.
 //
-// Separate from the session (rules) and the endpoint (place): this is the loop. Every client may have kBudgetBytes read in a round,
-// so that one that sends fast does not keep others waiting; the kernel's socket buffer is the back pressure. Further file descriptors
-// (signals, a child) take part through Watch. One thread; not thread-safe.
+// Separate from the session (rules) and the endpoint (place): this is the loop. Every client may have
+// kBudgetBytes read in a round, so that one that sends fast does not keep others waiting; the kernel's socket
+// buffer is the back pressure. Further file descriptors (signals, a child) take part through Watch. One
+// thread; not thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -34,8 +36,8 @@ class Server {
   absl::Status Watch(int fd, std::function<void()> on_readable);
   // Waits for at most `timeout` and handles what is there.
   void Poll(std::chrono::milliseconds timeout);
-  // Takes everything that clients have sent: asks them to flush, then reads until all have gone or nothing has come
-  // for `quiet`, at most `limit`.
+  // Takes everything that clients have sent: asks them to flush, then reads until all have gone or nothing
+  // has come for `quiet`, at most `limit`.
   void Drain(std::chrono::milliseconds quiet, std::chrono::milliseconds limit);
 
   size_t clients() const { return clients_.size(); }

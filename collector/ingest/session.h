@@ -1,7 +1,8 @@
-// The conversation with one client: Hello first, then batches, then Bye; anything else ends this client and nobody else.
+// The conversation with one client: Hello first, then batches, then Bye; anything else ends this client and
+// nobody else.
 //
-// Separate from the socket so that the protocol's rules are tested on bytes alone. The frames go, decoded and as they came, to a FrameSink;
-// one sink per process of the other side.
+// Separate from the socket so that the protocol's rules are tested on bytes alone. The frames go, decoded and
+// as they came, to a FrameSink; one sink per process of the other side.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ class FrameSink {
 };
 
 // Makes the sink for a client whose Hello was accepted.
-using SinkFactory = std::function<absl::StatusOr<std::unique_ptr<FrameSink>>(const v1::Hello&, std::string_view raw)>;
+using SinkFactory =
+    std::function<absl::StatusOr<std::unique_ptr<FrameSink>>(const v1::Hello&, std::string_view raw)>;
 
 class Session {
  public:
@@ -37,7 +39,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Bytes from the client. An error ends the session; `reply` then holds a Control frame to send first, if the client can use one.
+  // Bytes from the client. An error ends the session; `reply` then holds a Control frame to send first, if
+  // the client can use one.
   absl::Status Receive(std::string_view bytes, std::string& reply);
 
   bool greeted() const { return sink_ != nullptr; }

@@ -1,8 +1,10 @@
-// NCCL calls of one process, joined to the GPU time of the plan that carried them, as series per (operation, communicator, size).
+// NCCL calls of one process, joined to the GPU time of the plan that carried them, as series per (operation,
+// communicator, size).
 //
-// Separate because three streams meet here in any order: calls (Collectives), plan-to-launch pairs (Plans) and kernels. A plan waits until
-// enough later ones exist, or until Finish, and is then settled into its series and handed to the job, which compares ranks.
-// A plan's time is from the start of its first kernel to the end of its last.
+// Separate because three streams meet here in any order: calls (Collectives), plan-to-launch pairs (Plans)
+// and kernels. A plan waits until enough later ones exist, or until Finish, and is then settled into its
+// series and handed to the job, which compares ranks. A plan's time is from the start of its first kernel to
+// the end of its last.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +22,16 @@ namespace gpuprobe::model {
 
 // Calls of one operation within a series.
 struct CollectivePart {
-  uint32_t op = 0;       // StringDef
-  uint64_t calls = 0;    // in all
-  uint64_t bytes = 0;    // in all: count x element size
+  uint32_t op = 0;     // StringDef
+  uint64_t calls = 0;  // in all
+  uint64_t bytes = 0;  // in all: count x element size
   // As above, of the calls whose GPU time is known: what a bandwidth may be computed from.
   uint64_t timed_bytes = 0;
 };
 
 struct CollectiveSeries {
-  uint32_t comm = 0;  // Communicator.id of this process
-  uint64_t size_bytes = 0;  // bytes of one plan's calls; 0 for plans of mixed sizes
+  uint32_t comm = 0;            // Communicator.id of this process
+  uint64_t size_bytes = 0;      // bytes of one plan's calls; 0 for plans of mixed sizes
   uint32_t calls_per_plan = 1;  // above 1: fused
   bool mixed_sizes = false;     // the overflow series: too many distinct sizes
   uint64_t calls = 0;
@@ -40,9 +42,9 @@ struct CollectiveSeries {
   Distribution time_ns;  // a sample a plan
   // Against the other ranks of the same call: filled in by the job.
   uint64_t compared_plans = 0;
-  uint64_t wait_ns = 0;            // sum of own duration minus the shortest one
-  uint64_t transfer_ns = 0;        // sum of the shortest ones
-  uint64_t transfer_bytes = 0;     // of the compared plans
+  uint64_t wait_ns = 0;         // sum of own duration minus the shortest one
+  uint64_t transfer_ns = 0;     // sum of the shortest ones
+  uint64_t transfer_bytes = 0;  // of the compared plans
   uint64_t compared_ranks_sum = 0;
 };
 

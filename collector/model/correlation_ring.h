@@ -1,8 +1,10 @@
-// From a device record's correlation id to the launch that made it: the range that was open there, and the collective plan it carries.
+// From a device record's correlation id to the launch that made it: the range that was open there, and the
+// collective plan it carries.
 //
-// Separate because this lookup happens once per device record: a power-of-two array indexed by the id's low bits instead of a hash map
-// (ids of one process ascend, so that neighbours do not collide). It doubles while unmatched launches would be overwritten, up to kMaxSlots;
-// beyond that the oldest launch gives way and its records count as unattributed.
+// Separate because this lookup happens once per device record: a power-of-two array indexed by the id's low
+// bits instead of a hash map (ids of one process ascend, so that neighbours do not collide). It doubles while
+// unmatched launches would be overwritten, up to kMaxSlots; beyond that the oldest launch gives way and its
+// records count as unattributed.
 #pragma once
 
 #include <cstddef>

@@ -87,7 +87,8 @@ Summary Distribution::Summarize() const {
   const auto n = static_cast<double>(count_);
   s.mean = static_cast<double>(total_) / n;
   if (count_ > 1) {
-    // n * sum(x^2) - sum(x)^2 in integers, so that nothing cancels: exact as long as it fits, and clamped when it would not.
+    // n * sum(x^2) - sum(x)^2 in integers, so that nothing cancels: exact as long as it fits, and clamped
+    // when it would not.
     const absl::uint128 square_of_sum = absl::uint128(total_) * total_;
     const absl::uint128 mean_square = square_of_sum / count_;
     const absl::uint128 spread = squares_ > mean_square ? squares_ - mean_square : absl::uint128(0);

@@ -1,8 +1,9 @@
-// Statistics of one series of durations, in bounded memory: exact while there are few samples, a log-scaled histogram beyond.
+// Statistics of one series of durations, in bounded memory: exact while there are few samples, a log-scaled
+// histogram beyond.
 //
-// Separate because every table of the report stands on it. Count, total, mean, standard deviation, minimum and maximum are always exact;
-// quantiles are exact (linear interpolation between order statistics, as numpy does) up to `exact_limit` samples and
-// within kHistogramError of the value beyond.
+// Separate because every table of the report stands on it. Count, total, mean, standard deviation, minimum
+// and maximum are always exact; quantiles are exact (linear interpolation between order statistics, as numpy
+// does) up to `exact_limit` samples and within kHistogramError of the value beyond.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,8 @@
 
 namespace gpuprobe::model {
 
-// mean, std and quantiles in the unit of the samples (nanoseconds everywhere in this program). `std` is the sample standard
-// deviation (n - 1), 0 for a single sample. All zero when count is 0.
+// mean, std and quantiles in the unit of the samples (nanoseconds everywhere in this program). `std` is the
+// sample standard deviation (n - 1), 0 for a single sample. All zero when count is 0.
 struct Summary {
   uint64_t count = 0;
   uint64_t total = 0;
@@ -31,7 +32,8 @@ struct Summary {
 class Distribution {
  public:
   static constexpr size_t kDefaultExactLimit = 65536;
-  // Each octave has 128 buckets and a quantile is given as its bucket's middle: off by at most half a bucket, 1/256 of the value.
+  // Each octave has 128 buckets and a quantile is given as its bucket's middle: off by at most half a bucket,
+  // 1/256 of the value.
   static constexpr double kHistogramError = 1.0 / 256;
 
   explicit Distribution(size_t exact_limit = kDefaultExactLimit) : exact_limit_(exact_limit) {}

@@ -35,7 +35,8 @@ void IntervalUnion::Compact() {
 
 void IntervalUnion::Forget() {
   const auto half = static_cast<ptrdiff_t>(merged_.size() / 2);
-  for (auto it = merged_.begin(); it != merged_.begin() + half; ++it) forgotten_ns_ += it->end_ns - it->start_ns;
+  for (auto it = merged_.begin(); it != merged_.begin() + half; ++it)
+    forgotten_ns_ += it->end_ns - it->start_ns;
   frontier_ns_ = merged_[static_cast<size_t>(half) - 1].end_ns;
   merged_.erase(merged_.begin(), merged_.begin() + half);
 }

@@ -1,8 +1,9 @@
 // Length of the union of half-open time intervals that arrive in any order, in bounded memory.
 //
-// Separate because "busy" means this everywhere: of a device, of a copy direction, of the GPU work launched in a range. Intervals that overlap
-// or touch are merged; when more than `limit` disjoint ones are held, the older half is summed up and forgotten. An interval that comes
-// so late that it reaches into the forgotten part is cut there, and what was cut is counted (clipped_ns): the sum may then be too small by that much.
+// Separate because "busy" means this everywhere: of a device, of a copy direction, of the GPU work launched
+// in a range. Intervals that overlap or touch are merged; when more than `limit` disjoint ones are held, the
+// older half is summed up and forgotten. An interval that comes so late that it reaches into the forgotten
+// part is cut there, and what was cut is counted (clipped_ns): the sum may then be too small by that much.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,8 @@ class IntervalUnion {
     tail_.push_back({start_ns, end_ns});
     if (tail_.size() >= kTail) Compact();
   }
-  // Everything that `other` covers. What it has already forgotten is added as a sum: exact if it is disjoint from ours.
+  // Everything that `other` covers. What it has already forgotten is added as a sum: exact if it is disjoint
+  // from ours.
   void Merge(const IntervalUnion& other);
 
   uint64_t TotalNs() const;

@@ -8,7 +8,8 @@ ProcessModel& JobModel::Join(const v1::Hello& hello) {
   const v1::Identity& id = hello.identity();
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
     const v1::Identity& known = process->identity();
-    if (known.host() == id.host() && known.pid() == id.pid() && known.process_start_ns() == id.process_start_ns()) {
+    if (known.host() == id.host() && known.pid() == id.pid() &&
+        known.process_start_ns() == id.process_start_ns()) {
       process->Rejoin(hello);
       return *process;
     }
@@ -29,7 +30,8 @@ void JobModel::OnPlan(const ProcessModel& process, const SettledPlan& plan) {
     order_.push_back(key);
   } else if (std::any_of(call.participants.begin(), call.participants.end(),
                          [&](const Participant& p) { return p.comm_rank == comm->rank(); })) {
-    // The same rank again: another communicator with the same hash (a program run twice). What there is belongs to the earlier one.
+    // The same rank again: another communicator with the same hash (a program run twice). What there is
+    // belongs to the earlier one.
     Compare(call);
     call.participants.clear();
   }

@@ -1,8 +1,9 @@
-// All processes that a collector has heard, and what can only be known by comparing them: who waited for whom in a collective.
+// All processes that a collector has heard, and what can only be known by comparing them: who waited for whom
+// in a collective.
 //
-// Separate from ProcessModel because it is the only place where two processes meet. The ranks of one call are matched by (communicator hash,
-// sequence number). The shortest kernel among them is about the transfer alone, since that rank came last; what the others
-// took longer is waiting.
+// Separate from ProcessModel because it is the only place where two processes meet. The ranks of one call are
+// matched by (communicator hash, sequence number). The shortest kernel among them is about the transfer
+// alone, since that rank came last; what the others took longer is waiting.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ class JobModel {
  public:
   static constexpr size_t kMaxWaitingCalls = 65536;
 
-  // A process said hello. Returns the one that it is: the same pid and start time on the same host is the same process.
+  // A process said hello. Returns the one that it is: the same pid and start time on the same host is the
+  // same process.
   ProcessModel& Join(const v1::Hello& hello);
   // Settles everything, marks who never said goodbye, and compares what is left.
   void Finish();

@@ -12,7 +12,9 @@ void MemoryLedger::Add(const AllocationRecord& record) {
 }
 
 void MemoryLedger::ApplyUntil(uint64_t time_ns) {
-  const auto by_time = [](const AllocationRecord& a, const AllocationRecord& b) { return a.time_ns < b.time_ns; };
+  const auto by_time = [](const AllocationRecord& a, const AllocationRecord& b) {
+    return a.time_ns < b.time_ns;
+  };
   std::stable_sort(pending_.begin(), pending_.end(), by_time);
   const auto end = std::find_if(pending_.begin(), pending_.end(),
                                 [&](const AllocationRecord& r) { return r.time_ns > time_ns; });

@@ -1,7 +1,7 @@
 // Live bytes and high-water mark per kind of memory, from allocations and frees.
 //
-// Separate because order matters here as nowhere else: events of different threads can arrive slightly out of order, so they wait until
-// nothing older can come (ApplyUntil) and are applied by time.
+// Separate because order matters here as nowhere else: events of different threads can arrive slightly out of
+// order, so they wait until nothing older can come (ApplyUntil) and are applied by time.
 #pragma once
 
 #include <array>

@@ -9,8 +9,8 @@
 namespace gpuprobe::model {
 namespace {
 
-// Ids are dense by construction; a gap can only come from lost batches. A larger jump is not from our injector, and following it
-// would let a peer make us allocate at will.
+// Ids are dense by construction; a gap can only come from lost batches. A larger jump is not from our
+// injector, and following it would let a peer make us allocate at will.
 constexpr size_t kMaxIdJump = 65536;
 constexpr size_t kMaxId = size_t{1} << 22;
 // A launch is sent with the batch after it at the latest; this many batches are patience enough.
@@ -258,7 +258,8 @@ void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
   if (batch.clock().realtime_ns() == 0) return;
   const auto offset = static_cast<int64_t>(batch.clock().realtime_ns() - batch.clock().monotonic_ns());
   if (clock_known_) {
-    const auto step = static_cast<int64_t>(static_cast<uint64_t>(offset) - static_cast<uint64_t>(clock_offset_ns_));
+    const auto step =
+        static_cast<int64_t>(static_cast<uint64_t>(offset) - static_cast<uint64_t>(clock_offset_ns_));
     if (step != INT64_MIN && std::abs(step) > std::abs(totals_.clock_step_ns)) totals_.clock_step_ns = step;
   }
   clock_known_ = true;

@@ -1,7 +1,9 @@
-// What is known about one profiled process: its identity, names, and running totals over every record it sent.
+// What is known about one profiled process: its identity, names, and running totals over every record it
+// sent.
 //
-// Separate from the job because a process is decoded on its own; only collectives are compared across ranks. Memory is bounded by the
-// number of distinct names, kernels, ranges and sizes, not by the length of the run. Not thread-safe: one owner.
+// Separate from the job because a process is decoded on its own; only collectives are compared across ranks.
+// Memory is bounded by the number of distinct names, kernels, ranges and sizes, not by the length of the run.
+// Not thread-safe: one owner.
 #pragma once
 
 #include <array>
@@ -90,8 +92,8 @@ class ProcessModel {
     uint64_t memset_ns = 0;
     uint64_t first_ns = UINT64_MAX;  // of any record
     uint64_t last_ns = 0;
-    uint64_t last_clock_ns = 0;      // of the last batch
-    int64_t clock_step_ns = 0;       // largest change of REALTIME against MONOTONIC
+    uint64_t last_clock_ns = 0;        // of the last batch
+    int64_t clock_step_ns = 0;         // largest change of REALTIME against MONOTONIC
     std::array<CopyTotals, 6> copies;  // by v1::CopyDirection
     std::array<SyncTotals, 5> syncs;   // by v1::SyncKind
     std::map<int, uint64_t> losses;    // by v1::LossReason, cumulative as the process says

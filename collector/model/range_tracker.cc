@@ -76,8 +76,9 @@ void RangeTracker::Close(const RangeRecord& record, bool main_thread) {
 }
 
 uint64_t RangeTracker::EnclosingOnMainThread(const Instance& instance) const {
-  // Backwards from the last one that starts before: the first that also ends after is the innermost. Ranges of one thread
-  // nest, so the walk passes siblings only; it is cut off where nothing useful can be found any more.
+  // Backwards from the last one that starts before: the first that also ends after is the innermost. Ranges
+  // of one thread nest, so the walk passes siblings only; it is cut off where nothing useful can be found any
+  // more.
   constexpr int kMaxSteps = 256;
   auto it = main_by_start_.upper_bound(instance.start_ns);
   for (int steps = 0; it != main_by_start_.begin() && steps < kMaxSteps; ++steps) {

@@ -1,11 +1,13 @@
-// GPU time and host time per annotated range: a tree of phases, built from range records and the GPU work launched inside them.
+// GPU time and host time per annotated range: a tree of phases, built from range records and the GPU work
+// launched inside them.
 //
-// Separate because two streams meet here in any order: device records name the range that was open at their launch, often before
-// that range has closed and so before its name and parent are known. An instance waits until enough later ones have closed, or
-// until Finish, and is then settled, children before parents: its statistics join the phase of its name under its parent, and its GPU intervals join
-// the parent's. GPU time of an instance is the length of the union of the intervals of the work launched in it, on whichever
-// thread. A range without parent on another thread than the main one belongs inside the main thread's range around it (a backward pass
-// runs on its own thread while the main thread waits in "backward").
+// Separate because two streams meet here in any order: device records name the range that was open at their
+// launch, often before that range has closed and so before its name and parent are known. An instance waits
+// until enough later ones have closed, or until Finish, and is then settled, children before parents: its
+// statistics join the phase of its name under its parent, and its GPU intervals join the parent's. GPU time
+// of an instance is the length of the union of the intervals of the work launched in it, on whichever thread.
+// A range without parent on another thread than the main one belongs inside the main thread's range around it
+// (a backward pass runs on its own thread while the main thread waits in "backward").
 #pragma once
 
 #include <cstdint>
@@ -49,7 +51,8 @@ class RangeTracker {
   void AddGpuWork(uint64_t range, uint64_t start_ns, uint64_t end_ns);
   // A range closed. `main_thread`: it was opened on the process's main thread.
   void Close(const RangeRecord& record, bool main_thread);
-  // Settles everything. Instances that never closed have no name: their GPU work is in unnamed_gpu_ns, their children become roots.
+  // Settles everything. Instances that never closed have no name: their GPU work is in unnamed_gpu_ns, their
+  // children become roots.
   void Finish();
 
   const PhaseNode& root() const { return root_; }
@@ -84,7 +87,8 @@ class RangeTracker {
   uint64_t closed_ = 0;
   uint64_t unnamed_gpu_ns_ = 0;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Instance>> live_;
-  // (end, ~start, ~id) of the closed ones: the earliest end first; at equal ends the inner one, which started later, first.
+  // (end, ~start, ~id) of the closed ones: the earliest end first; at equal ends the inner one, which started
+  // later, first.
   using Waiting = std::tuple<uint64_t, uint64_t, uint64_t>;
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;
   // Closed ranges of the main thread by start, for EnclosingOnMainThread.

@@ -1,8 +1,9 @@
 // Rows out of a Batch's columns: plain records with absolute times, one visitor per record kind.
 //
-// Separate from the aggregates because the export and the model must read columns the same way. Every visitor first checks
-// that the columns of its message agree in length (a column may be left out: all zero) and returns InvalidArgument otherwise, before
-// it has visited anything. Arithmetic on hostile deltas wraps; records whose end lies before their start are the visitor's business.
+// Separate from the aggregates because the export and the model must read columns the same way. Every visitor
+// first checks that the columns of its message agree in length (a column may be left out: all zero) and
+// returns InvalidArgument otherwise, before it has visited anything. Arithmetic on hostile deltas wraps;
+// records whose end lies before their start are the visitor's business.
 #pragma once
 
 #include <cstdint>
@@ -213,9 +214,8 @@ absl::Status ForEachCopy(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachMemset(const v1::Batch& batch, Visitor&& visit) {
   const v1::Memsets& m = batch.memsets();
-  const int rows =
-      internal::Rows(m.start_delta(), m.duration(), m.bytes(), m.value(), m.memory(), m.device(), m.context(),
-                     m.stream(), m.correlation_delta(), m.graph_node_delta());
+  const int rows = internal::Rows(m.start_delta(), m.duration(), m.bytes(), m.value(), m.memory(), m.device(),
+                                  m.context(), m.stream(), m.correlation_delta(), m.graph_node_delta());
   if (rows < 0) return internal::Ragged("Memsets");
   const internal::Column start(m.start_delta());
   const internal::Column duration(m.duration());
@@ -276,7 +276,8 @@ absl::Status ForEachSync(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachLaunch(const v1::Batch& batch, Visitor&& visit) {
   for (const v1::Launches& m : batch.launches()) {
-    if (internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta()) < 0) {
+    if (internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta()) <
+        0) {
       return internal::Ragged("Launches");
     }
   }
@@ -287,11 +288,8 @@ absl::Status ForEachLaunch(const v1::Batch& batch, Visitor&& visit) {
     const internal::Column correlation(m.correlation_delta());
     const internal::Column range(m.range_delta());
     const internal::Column fallback(m.fallback_range_delta());
-    LaunchRecord r{.thread = m.thread(),
-                   .time_ns = batch.base_ns(),
-                   .correlation = 0,
-                   .range = 0,
-                   .fallback_range = 0};
+    LaunchRecord r{
+        .thread = m.thread(), .time_ns = batch.base_ns(), .correlation = 0, .range = 0, .fallback_range = 0};
     for (int i = 0; i < rows; ++i) {
       internal::Step(r.time_ns, time[i]);
       internal::Step(r.correlation, correlation[i]);
@@ -340,8 +338,8 @@ absl::Status ForEachRange(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
   const v1::Allocations& m = batch.allocations();
-  const int rows = internal::Rows(m.time_delta(), m.op(), m.memory(), m.address_delta(), m.bytes(), m.device(),
-                                  m.failed(), m.thread(), m.range_delta());
+  const int rows = internal::Rows(m.time_delta(), m.op(), m.memory(), m.address_delta(), m.bytes(),
+                                  m.device(), m.failed(), m.thread(), m.range_delta());
   if (rows < 0) return internal::Ragged("Allocations");
   const internal::Column time(m.time_delta());
   const internal::Column op(m.op());
@@ -372,10 +370,9 @@ absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
   const v1::Collectives& m = batch.collectives();
-  const int rows =
-      internal::Rows(m.issue_delta(), m.host_duration(), m.op(), m.comm(), m.seq_delta(), m.count(), m.datatype(),
-                     m.element_bytes(), m.root(), m.peer(), m.plan_delta(), m.thread(), m.range_delta(),
-                     m.source(), m.result());
+  const int rows = internal::Rows(m.issue_delta(), m.host_duration(), m.op(), m.comm(), m.seq_delta(),
+                                  m.count(), m.datatype(), m.element_bytes(), m.root(), m.peer(),
+                                  m.plan_delta(), m.thread(), m.range_delta(), m.source(), m.result());
   if (rows < 0) return internal::Ragged("Collectives");
   const internal::Column issue(m.issue_delta());
   const internal::Column host(m.host_duration());

@@ -52,8 +52,9 @@ std::string FindingHtml(const analysis::Finding& f) {
   const char* kind = f.severity == analysis::Severity::kError     ? " error"
                      : f.severity == analysis::Severity::kWarning ? " warning"
                                                                   : "";
-  return absl::StrCat("<div class=\"finding", kind, "\"><p><b>", Escape(f.statement), "</b></p><p>", Escape(f.evidence),
-                      "</p><p>", Escape(f.advice), " <code>", Escape(f.id), "</code></p></div>\n");
+  return absl::StrCat("<div class=\"finding", kind, "\"><p><b>", Escape(f.statement), "</b></p><p>",
+                      Escape(f.evidence), "</p><p>", Escape(f.advice), " <code>", Escape(f.id),
+                      "</code></p></div>\n");
 }
 
 std::string TableHtml(const Table& table) {
@@ -83,13 +84,14 @@ std::string ConditionsHtml(const analysis::Report& report) {
   };
   item("command", absl::StrJoin(c.command_line, " "));
   item("job", c.job);
-  item("started", absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(static_cast<int64_t>(c.start_ns)),
-                                   absl::UTCTimeZone()));
+  item("started",
+       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(static_cast<int64_t>(c.start_ns)),
+                        absl::UTCTimeZone()));
   item("duration", Duration(static_cast<double>(c.duration_ns)));
   item("hosts", absl::StrJoin(c.hosts, ", "));
   for (const analysis::DeviceCondition& d : c.devices) {
-    item("device", absl::StrCat(d.host, "/", d.ordinal, ": ", d.name.empty() ? "not described" : d.name, " ", d.uuid,
-                                d.memory_bytes > 0 ? absl::StrCat(", ", Bytes(d.memory_bytes)) : ""));
+    item("device", absl::StrCat(d.host, "/", d.ordinal, ": ", d.name.empty() ? "not described" : d.name, " ",
+                                d.uuid, d.memory_bytes > 0 ? absl::StrCat(", ", Bytes(d.memory_bytes)) : ""));
   }
   item("CUDA driver", c.cuda_driver);
   item("CUDA runtime", c.cuda_runtime);
@@ -99,12 +101,14 @@ std::string ConditionsHtml(const analysis::Report& report) {
   item("records", absl::StrCat(Count(t.records), ", lost ", Count(t.lost_total)));
   for (const auto& [reason, records] : t.lost) item("lost", absl::StrCat(reason, ": ", Count(records)));
   item("GPU times from", t.timing_source);
-  item("own cost", t.overhead_fraction.has_value()
-                       ? absl::StrFormat("%.2g %% of the processes' time on their threads, from one event in %u",
-                                         *t.overhead_fraction * 100, t.overhead_sampling)
-                       : "not measured");
+  item("own cost",
+       t.overhead_fraction.has_value()
+           ? absl::StrFormat("%.2g %% of the processes' time on their threads, from one event in %u",
+                             *t.overhead_fraction * 100, t.overhead_sampling)
+           : "not measured");
   if (t.device_records_unattributed > 0) {
-    item("without launch", absl::StrCat(Count(t.device_records_unattributed), " device records: in totals, in no phase"));
+    item("without launch",
+         absl::StrCat(Count(t.device_records_unattributed), " device records: in totals, in no phase"));
   }
   return out + "</dl></section>\n";
 }
@@ -119,7 +123,9 @@ std::string HtmlReport(const analysis::Report& report) {
       Escape(ConditionsLine(report)), "</p>\n");
   for (const analysis::Finding& f : report.findings) absl::StrAppend(&out, FindingHtml(f));
   if (report.findings.empty()) {
-    absl::StrAppend(&out, "<div class=\"finding fine\"><p>Nothing is missing and nothing went wrong in what was recorded.</p></div>\n");
+    absl::StrAppend(&out,
+                    "<div class=\"finding fine\"><p>Nothing is missing and nothing went wrong in what was "
+                    "recorded.</p></div>\n");
   }
   for (const Table& table : TablesOf(report)) absl::StrAppend(&out, TableHtml(table));
   absl::StrAppend(&out, ConditionsHtml(report), "</body></html>\n");

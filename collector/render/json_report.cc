@@ -15,8 +15,10 @@ Json OrNull(const std::optional<T>& value) {
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json Statistics(const model::Summary& s) {
-  return {{"count", s.count}, {"total", s.total}, {"mean", s.mean}, {"std", s.std},
-          {"min", s.min},     {"p50", s.p50},     {"p95", s.p95},   {"p99", s.p99},
+  return {{"count", s.count}, {"total", s.total},
+          {"mean", s.mean},   {"std", s.std},
+          {"min", s.min},     {"p50", s.p50},
+          {"p95", s.p95},     {"p99", s.p99},
           {"max", s.max},     {"quantiles_exact", s.quantiles_exact}};
 }
 
@@ -50,7 +52,8 @@ Json TrustOf(const analysis::Trust& t) {
   Json lost = Json::object();
   for (const auto& [reason, records] : t.lost) lost[reason] = records;
   Json cut_off = Json::array();
-  for (const analysis::CutOff& c : t.cut_off) cut_off.push_back({{"who", c.who}, {"last_data_ns", c.last_data_ns}});
+  for (const analysis::CutOff& c : t.cut_off)
+    cut_off.push_back({{"who", c.who}, {"last_data_ns", c.last_data_ns}});
   return {{"records", t.records},
           {"lost", lost},
           {"coverage", OrNull(t.coverage)},
@@ -109,7 +112,8 @@ Json PhasesOf(const std::vector<analysis::PhaseReport>& phases) {
 
 Json KernelsOf(const std::vector<analysis::KernelReport>& kernels) {
   Json out = Json::array();
-  for (const analysis::KernelReport& k : kernels) out.push_back({{"name", k.name}, {"time_ns", Statistics(k.time_ns)}});
+  for (const analysis::KernelReport& k : kernels)
+    out.push_back({{"name", k.name}, {"time_ns", Statistics(k.time_ns)}});
   return out;
 }
 
@@ -131,10 +135,8 @@ Json MemoryOf(const analysis::RankReport& r) {
 Json RankOf(const analysis::RankReport& r) {
   Json copies = Json::object();
   for (const auto& [direction, c] : r.copies) {
-    copies[direction] = {{"count", c.count},
-                         {"bytes", c.bytes},
-                         {"busy_ns", c.busy_ns},
-                         {"gbytes_per_s", c.gbytes_per_s}};
+    copies[direction] = {
+        {"count", c.count}, {"bytes", c.bytes}, {"busy_ns", c.busy_ns}, {"gbytes_per_s", c.gbytes_per_s}};
   }
   Json syncs = Json::object();
   for (const auto& [what, s] : r.syncs) syncs[what] = {{"count", s.count}, {"duration_ns", s.duration_ns}};
@@ -146,7 +148,8 @@ Json RankOf(const analysis::RankReport& r) {
           {"start_ns", r.start_ns},
           {"duration_ns", r.duration_ns},
           {"cut_off", r.cut_off},
-          {"kernels", {{"count", r.kernel_count}, {"busy_ns", r.kernel_busy_ns}, {"from_graphs", r.graph_kernels}}},
+          {"kernels",
+           {{"count", r.kernel_count}, {"busy_ns", r.kernel_busy_ns}, {"from_graphs", r.graph_kernels}}},
           {"copies", copies},
           {"memsets", {{"count", r.memset_count}, {"bytes", r.memset_bytes}, {"duration_ns", r.memset_ns}}},
           {"syncs", syncs},

@@ -1,4 +1,5 @@
-// report.json: the public, versioned form of the report. Documented field by field in REPORT_JSON.md beside this file.
+// report.json: the public, versioned form of the report. Documented field by field in REPORT_JSON.md beside
+// this file.
 #pragma once
 
 #include <string>

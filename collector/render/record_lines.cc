@@ -37,7 +37,9 @@ void DeviceFields(std::string& line, uint32_t device, uint32_t stream, const Rec
   Number(line, "correlation", r.correlation);
 }
 
-bool IsCollectiveKernel(const std::string& quoted_name) { return quoted_name.find("nccl") != std::string::npos; }
+bool IsCollectiveKernel(const std::string& quoted_name) {
+  return quoted_name.find("nccl") != std::string::npos;
+}
 
 }  // namespace
 

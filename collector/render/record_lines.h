@@ -1,8 +1,8 @@
 // Captured records as JSON lines, in the field names of the truth log that the simulated node writes.
 //
-// Separate from the report because nothing is summed here: every record of a log once, streaming. A collective's GPU times come from the
-// kernels of its plan, which may be recorded later than the call: a log is read twice, Learn first, then Write. Memory grows
-// with the number of plans, not of records.
+// Separate from the report because nothing is summed here: every record of a log once, streaming. A
+// collective's GPU times come from the kernels of its plan, which may be recorded later than the call: a log
+// is read twice, Learn first, then Write. Memory grows with the number of plans, not of records.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,9 @@ namespace {
 
 using analysis::Report;
 
-std::string RateOrNone(const analysis::CopyReport& copy) { return copy.count == 0 ? "-" : Rate(copy.gbytes_per_s); }
+std::string RateOrNone(const analysis::CopyReport& copy) {
+  return copy.count == 0 ? "-" : Rate(copy.gbytes_per_s);
+}
 
 std::string RankName(const Report& report, const analysis::RankReport& r) {
   return report.conditions.hosts.size() > 1 ? absl::StrCat(r.host, "/", r.label) : r.label;
@@ -47,25 +49,28 @@ Table Ranks(const Report& report) {
           .rows = {},
           .note = ""};
   for (const analysis::RankReport& r : report.ranks) {
-    const double share = r.duration_ns == 0 ? 0
-                                            : static_cast<double>(r.kernel_busy_ns) /
-                                                  static_cast<double>(r.duration_ns) /
-                                                  static_cast<double>(std::max<size_t>(r.devices.size(), 1));
+    const double share = r.duration_ns == 0
+                             ? 0
+                             : static_cast<double>(r.kernel_busy_ns) / static_cast<double>(r.duration_ns) /
+                                   static_cast<double>(std::max<size_t>(r.devices.size(), 1));
     t.rows.push_back({absl::StrCat(RankName(report, r), r.cut_off ? " (cut off)" : ""), Count(r.kernel_count),
-                      Duration(static_cast<double>(r.kernel_busy_ns)), Percent(share), RateOrNone(r.copies.at("h2d")),
-                      RateOrNone(r.copies.at("d2h")), RateOrNone(r.copies.at("d2d")), RateOrNone(r.copies.at("p2p")),
-                      MemoryPeak(report, r)});
+                      Duration(static_cast<double>(r.kernel_busy_ns)), Percent(share),
+                      RateOrNone(r.copies.at("h2d")), RateOrNone(r.copies.at("d2h")),
+                      RateOrNone(r.copies.at("d2d")), RateOrNone(r.copies.at("p2p")), MemoryPeak(report, r)});
   }
   return t;
 }
 
 Table Phases(const Report& report) {
-  Table t{.id = "phases",
-          .title = "Phases",
-          .columns = {"phase", "instances", "GPU mean", "p50", "p95", "max", "host mean", "rank min", "rank max"},
-          .left = {true, false, false, false, false, false, false, false, false},
-          .rows = {},
-          .note = "GPU: union of the work launched in a range, on whichever thread; rank min and max: of the ranks' means"};
+  Table t{
+      .id = "phases",
+      .title = "Phases",
+      .columns = {"phase", "instances", "GPU mean", "p50", "p95", "max", "host mean", "rank min", "rank max"},
+      .left = {true, false, false, false, false, false, false, false, false},
+      .rows = {},
+      .note =
+          "GPU: union of the work launched in a range, on whichever thread; rank min and max: of the ranks' "
+          "means"};
   constexpr size_t kMaxRows = 24;
   std::map<std::string, std::pair<double, double>> spread;
   for (const analysis::RankReport& r : report.ranks) {
@@ -83,11 +88,17 @@ Table Phases(const Report& report) {
     }
     const auto& [low, high] = spread[p.path];
     t.rows.push_back({absl::StrCat(std::string(static_cast<size_t>(p.depth) * 2, ' '), Shorten(p.name, 32)),
-                      Count(p.gpu_ns.count), Duration(p.gpu_ns.mean), Duration(p.gpu_ns.p50), Duration(p.gpu_ns.p95),
-                      Duration(static_cast<double>(p.gpu_ns.max)), Duration(p.host_ns.mean), Duration(low),
-                      Duration(high)});
+                      Count(p.gpu_ns.count), Duration(p.gpu_ns.mean), Duration(p.gpu_ns.p50),
+                      Duration(p.gpu_ns.p95), Duration(static_cast<double>(p.gpu_ns.max)),
+                      Duration(p.host_ns.mean), Duration(low), Duration(high)});
   }
   return t;
+}
+
+// Hashes that count up from a small number would all begin alike.
+std::string ShortComm(const std::string& comm) {
+  const size_t first = comm.find_first_not_of('0');
+  return first == std::string::npos ? "0" : comm.substr(first, 8);
 }
 
 Table Collectives(const Report& report) {
@@ -116,15 +127,16 @@ Table Collectives(const Report& report) {
                           Duration(static_cast<double>(*c.wait_ns) / static_cast<double>(c.compared_plans)));
     }
     const bool timed = c.time_ns.count > 0;
-    t.rows.push_back({op, c.comm == "unknown" ? c.comm : c.comm.substr(0, 8),
-                      c.comm_ranks == 0 ? "?" : absl::StrCat(c.comm_ranks), Count(c.calls),
-                      c.size_bytes == 0 ? "mixed" : Bytes(c.size_bytes), timed ? Duration(c.time_ns.p50) : "-",
-                      timed ? Duration(c.time_ns.p95) : "-", c.algbw.has_value() ? Rate(*c.algbw) : "-",
-                      c.busbw.has_value() ? Rate(*c.busbw) : "-", wait});
+    t.rows.push_back({op, ShortComm(c.comm), c.comm_ranks == 0 ? "?" : absl::StrCat(c.comm_ranks),
+                      Count(c.calls), c.size_bytes == 0 ? "mixed" : Bytes(c.size_bytes),
+                      timed ? Duration(c.time_ns.p50) : "-", timed ? Duration(c.time_ns.p95) : "-",
+                      c.algbw.has_value() ? Rate(*c.algbw) : "-", c.busbw.has_value() ? Rate(*c.busbw) : "-",
+                      wait});
   }
   if (fused) {
     if (!t.note.empty()) t.note += "; ";
-    t.note += "fused: several calls in one kernel, timed as one; size and bandwidth are those of all its calls";
+    t.note +=
+        "fused: several calls in one kernel, timed as one; size and bandwidth are those of all its calls";
   }
   return t;
 }
@@ -144,8 +156,8 @@ Table Kernels(const Report& report) {
     if (t.rows.size() == kMaxRows) break;
     const auto total = static_cast<double>(k.time_ns.total);
     t.rows.push_back({Shorten(k.name, kNameWidth), Count(k.time_ns.count), Duration(total),
-                      busy > 0 ? Percent(total / busy) : "-", Duration(k.time_ns.mean), Duration(k.time_ns.p50),
-                      Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
+                      busy > 0 ? Percent(total / busy) : "-", Duration(k.time_ns.mean),
+                      Duration(k.time_ns.p50), Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
   }
   return t;
 }
@@ -162,15 +174,17 @@ std::string Headline(const Report& report) {
   const analysis::Conditions& c = report.conditions;
   const analysis::Trust& t = report.trust;
   std::string line = absl::StrCat("gpuprobe: ", c.ranks_heard);
-  if (c.ranks_expected.has_value() && *c.ranks_expected != c.ranks_heard) absl::StrAppend(&line, " of ", *c.ranks_expected);
+  if (c.ranks_expected.has_value() && *c.ranks_expected != c.ranks_heard)
+    absl::StrAppend(&line, " of ", *c.ranks_expected);
   absl::StrAppend(&line, c.ranks_heard == 1 && c.ranks_expected.value_or(1) == 1 ? " rank" : " ranks");
   if (c.hosts.size() == 1) {
     absl::StrAppend(&line, " on ", c.hosts.front());
   } else if (c.hosts.size() > 1) {
     absl::StrAppend(&line, " on ", c.hosts.size(), " hosts");
   }
-  absl::StrAppend(&line, absl::StrFormat(" in %.1f s, ", static_cast<double>(c.duration_ns) / 1e9), Count(t.records),
-                  " records, ", t.lost_total == 0 ? "0 records lost" : absl::StrCat(Count(t.lost_total), " records LOST"));
+  absl::StrAppend(&line, absl::StrFormat(" in %.1f s, ", static_cast<double>(c.duration_ns) / 1e9),
+                  Count(t.records), " records, ",
+                  t.lost_total == 0 ? "0 records lost" : absl::StrCat(Count(t.lost_total), " records LOST"));
   if (t.overhead_fraction.has_value()) {
     absl::StrAppend(&line, absl::StrFormat(", own cost %.2g %%", *t.overhead_fraction * 100));
   } else {

@@ -54,7 +54,8 @@ std::string Lay(const Table& table) {
     std::string text;
     for (size_t i = 0; i < cells.size(); ++i) {
       const std::string pad(widths[i] - cells[i].size(), ' ');
-      absl::StrAppend(&text, i == 0 ? " " : "  ", table.left[i] ? "" : pad, cells[i], table.left[i] ? pad : "");
+      absl::StrAppend(&text, i == 0 ? " " : "  ", table.left[i] ? "" : pad, cells[i],
+                      table.left[i] ? pad : "");
     }
     while (!text.empty() && text.back() == ' ') text.pop_back();
     return text + "\n";

@@ -6,11 +6,11 @@
 
 namespace gpuprobe::render {
 
-std::string Count(uint64_t value);            // 3,912,441
-std::string Duration(double ns);              // 812 ns, 2.20 us, 38.1 ms, 84.1 s
-std::string Bytes(uint64_t bytes);            // 512 B, 25.0 MiB, 41.2 GiB
-std::string Rate(double gbytes_per_s);        // 20.9 GB/s
-std::string Percent(double share);            // 9.2 %
+std::string Count(uint64_t value);      // 3,912,441
+std::string Duration(double ns);        // 812 ns, 2.20 us, 38.1 ms, 84.1 s
+std::string Bytes(uint64_t bytes);      // 512 B, 25.0 MiB, 41.2 GiB
+std::string Rate(double gbytes_per_s);  // 20.9 GB/s
+std::string Percent(double share);      // 9.2 %
 // `text` cut to `width` characters, with "..." where it was cut.
 std::string Shorten(const std::string& text, size_t width);
 

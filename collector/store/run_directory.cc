@@ -72,8 +72,8 @@ void Step(Source& source, model::JobModel& job, std::vector<Damage>& damages) {
 
 std::string DefaultRunDirectory(const std::string& name, uint64_t now_ns) {
   const absl::Time now = absl::FromUnixNanos(static_cast<int64_t>(now_ns));
-  const std::string base = absl::StrCat(kDefaultParent, "/", absl::FormatTime("%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()),
-                                        "-", Sanitize(name));
+  const std::string base = absl::StrCat(
+      kDefaultParent, "/", absl::FormatTime("%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()), "-", Sanitize(name));
   std::string path = base;
   for (int i = 2; fs::exists(path); ++i) path = absl::StrCat(base, "-", i);
   return path;
@@ -117,12 +117,14 @@ std::string LogName(const std::string& directory, const v1::Identity& identity) 
   std::string name;
   if (identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE) {
     name = absl::StrCat("rank-", identity.rank());
-    if (fs::exists(absl::StrCat(directory, "/", name, kLogSuffix))) absl::StrAppend(&name, "-", identity.pid());
+    if (fs::exists(absl::StrCat(directory, "/", name, kLogSuffix)))
+      absl::StrAppend(&name, "-", identity.pid());
   } else {
     name = absl::StrCat("pid-", identity.pid());
   }
   std::string unique = name;
-  for (int i = 2; fs::exists(absl::StrCat(directory, "/", unique, kLogSuffix)); ++i) unique = absl::StrCat(name, "-", i);
+  for (int i = 2; fs::exists(absl::StrCat(directory, "/", unique, kLogSuffix)); ++i)
+    unique = absl::StrCat(name, "-", i);
   return unique + kLogSuffix;
 }
 
@@ -130,7 +132,8 @@ absl::StatusOr<std::vector<std::string>> ListLogs(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such directory"));
   if (!fs::is_directory(path, error)) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is not a run directory but a file; name the directory"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a run directory but a file; name the directory"));
   }
   std::vector<std::string> logs;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
@@ -138,8 +141,8 @@ absl::StatusOr<std::vector<std::string>> ListLogs(const std::string& path) {
   }
   if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
   if (logs.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " is not a run directory: it holds no .gpr log; name one that gpuprobe run or collect made"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is not a run directory: it holds no .gpr log; name one that gpuprobe run or collect made"));
   }
   // Shorter names first among equals, so that rank-2 comes before rank-10.
   std::sort(logs.begin(), logs.end(), [](const std::string& a, const std::string& b) {

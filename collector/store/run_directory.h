@@ -1,7 +1,7 @@
 // A run's directory: which files are in it, what they are called, and how the whole of it is replayed.
 //
-// Separate from single logs because names are a contract (rank-<r>.gpr, report.json, report.html) and because replaying interleaves the
-// logs by time, so that the model sees about what the live collector saw.
+// Separate from single logs because names are a contract (rank-<r>.gpr, report.json, report.html) and because
+// replaying interleaves the logs by time, so that the model sees about what the live collector saw.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,14 @@ std::string DefaultRunDirectory(const std::string& name, uint64_t now_ns);
 // What to call a run after: the script or program that the process runs.
 std::string RunName(const v1::Identity& identity);
 
-// Makes `path` ready to be recorded into: creates it, and refuses one that cannot be written or already holds a run.
+// Makes `path` ready to be recorded into: creates it, and refuses one that cannot be written or already holds
+// a run.
 absl::Status PrepareRunDirectory(const std::string& path);
 // Whether DefaultRunDirectory could be made in the working directory.
 absl::Status CheckDefaultRunDirectory();
 
-// File name of a process's log in `directory`: rank-<r>.gpr, for a second process of that rank rank-<r>-<pid>.gpr, without rank pid-<pid>.gpr.
+// File name of a process's log in `directory`: rank-<r>.gpr, for a second process of that rank
+// rank-<r>-<pid>.gpr, without rank pid-<pid>.gpr.
 std::string LogName(const std::string& directory, const v1::Identity& identity);
 
 // The logs of a run, sorted by name. NotFound or FailedPrecondition when `path` is not a run directory.

@@ -15,7 +15,8 @@
 
 namespace gpuprobe::store {
 
-RunLogReader::RunLogReader(std::string name, std::string_view bytes) : name_(std::move(name)), bytes_(bytes) {}
+RunLogReader::RunLogReader(std::string name, std::string_view bytes)
+    : name_(std::move(name)), bytes_(bytes) {}
 
 Damage RunLogReader::DamageHere(std::string what) const {
   const double after_s = last_ns_ > first_ns_ ? static_cast<double>(last_ns_ - first_ns_) / 1e9 : 0;
@@ -59,13 +60,14 @@ bool RunLogReader::Next(v1::Frame& frame, std::string_view& raw) {
       if (!LoadChunk()) return false;
       continue;
     }
-    if (!frame.ParseFromArray(next->frame.data(), static_cast<int>(next->frame.size()))) return Fail("bad frame");
+    if (!frame.ParseFromArray(next->frame.data(), static_cast<int>(next->frame.size())))
+      return Fail("bad frame");
     if (frame.has_file_header()) {
       saw_header_ = true;
       if (frame.file_header().protocol_major() == wire::kProtocolMajor) continue;
       return Fail(absl::StrCat("written as protocol ", frame.file_header().protocol_major(), ".",
-                               frame.file_header().protocol_minor(), ", this program reads ", wire::kProtocolMajor,
-                               ".x"));
+                               frame.file_header().protocol_minor(), ", this program reads ",
+                               wire::kProtocolMajor, ".x"));
     }
     if (!saw_header_) return Fail("no file header");
     if (frame.has_batch() && frame.batch().clock().realtime_ns() != 0) {

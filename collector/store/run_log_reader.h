@@ -1,7 +1,8 @@
 // Reads a `.gpr` file frame by frame, up to its end or to the first damage, which it names.
 //
-// Separate from whoever replays: a chunk is handed out only after its checksum was right, so that everything that was read is what was
-// written. Nothing a file claims is believed: sizes are bounded before memory is taken.
+// Separate from whoever replays: a chunk is handed out only after its checksum was right, so that everything
+// that was read is what was written. Nothing a file claims is believed: sizes are bounded before memory is
+// taken.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +19,9 @@
 namespace gpuprobe::store {
 
 struct Damage {
-  std::string file;  // name without directory
-  uint64_t byte = 0;  // of the file, where the unreadable chunk begins
-  std::string what;   // "bad checksum", "cut off", ...
+  std::string file;    // name without directory
+  uint64_t byte = 0;   // of the file, where the unreadable chunk begins
+  std::string what;    // "bad checksum", "cut off", ...
   double after_s = 0;  // of recorded time that could be read
 };
 

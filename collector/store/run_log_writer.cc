@@ -14,7 +14,8 @@
 
 namespace gpuprobe::store {
 
-absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::string& path, std::string_view version,
+absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::string& path,
+                                                                   std::string_view version,
                                                                    uint64_t now_ns) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
@@ -31,7 +32,8 @@ absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::st
 
 RunLogWriter::RunLogWriter(std::string path, int fd)
     : path_(std::move(path)), fd_(fd), compressor_(ZSTD_createCCtx()) {
-  // Level 1 compresses columnar batches to about a half at several hundred MB/s; higher levels gain a few per cent.
+  // Level 1 compresses columnar batches to about a half at several hundred MB/s; higher levels gain a few per
+  // cent.
   ZSTD_CCtx_setParameter(compressor_, ZSTD_c_compressionLevel, 1);
   ZSTD_CCtx_setParameter(compressor_, ZSTD_c_checksumFlag, 1);
 }

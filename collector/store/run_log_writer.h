@@ -1,8 +1,10 @@
-// Writes one process's frames as they came into a `.gpr` file: zstd frames with checksums, each holding whole Frames.
+// Writes one process's frames as they came into a `.gpr` file: zstd frames with checksums, each holding whole
+// Frames.
 //
-// Separate from the reader because it runs beside ingest: appending costs a copy, and a chunk is compressed and written when it has
-// kChunkBytes or kMaxAge. A collector that dies loses at most the open chunk. When the disk refuses, the file is cut back to its last good chunk, recording
-// stops for good, what is not recorded is counted, and ingest goes on.
+// Separate from the reader because it runs beside ingest: appending costs a copy, and a chunk is compressed
+// and written when it has kChunkBytes or kMaxAge. A collector that dies loses at most the open chunk. When
+// the disk refuses, the file is cut back to its last good chunk, recording stops for good, what is not
+// recorded is counted, and ingest goes on.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +25,14 @@ class RunLogWriter {
   static constexpr uint64_t kMaxAgeNs = 1'000'000'000;
 
   // The file must not exist. Writes the FileHeader.
-  static absl::StatusOr<std::unique_ptr<RunLogWriter>> Create(const std::string& path, std::string_view version,
-                                                              uint64_t now_ns);
+  static absl::StatusOr<std::unique_ptr<RunLogWriter>> Create(const std::string& path,
+                                                              std::string_view version, uint64_t now_ns);
   ~RunLogWriter();
   RunLogWriter(const RunLogWriter&) = delete;
   RunLogWriter& operator=(const RunLogWriter&) = delete;
 
-  // `frame` without its length. `now_ns` on any clock that ascends. The first failure is returned once; later calls only count.
+  // `frame` without its length. `now_ns` on any clock that ascends. The first failure is returned once; later
+  // calls only count.
   absl::Status Append(std::string_view frame, uint64_t now_ns);
   // Writes the open chunk if it is older than kMaxAgeNs.
   absl::Status FlushIfDue(uint64_t now_ns);

@@ -31,7 +31,8 @@ v1::Hello MakeHello(int rank, int world_size, uint32_t pid) {
 BatchBuilder::BatchBuilder(uint64_t sequence, uint64_t base_ns) {
   batch_.set_sequence(sequence);
   batch_.set_base_ns(base_ns);
-  for (Previous* p : {&kernels_, &copies_, &memsets_, &syncs_, &ranges_, &allocations_, &collectives_}) p->end = base_ns;
+  for (Previous* p : {&kernels_, &copies_, &memsets_, &syncs_, &ranges_, &allocations_, &collectives_})
+    p->end = base_ns;
 }
 
 int64_t BatchBuilder::Delta(uint64_t& previous, uint64_t value) {
@@ -109,8 +110,8 @@ BatchBuilder& BatchBuilder::Kernel(uint64_t start_ns, uint64_t end_ns, uint32_t 
   return *this;
 }
 
-BatchBuilder& BatchBuilder::Copy(uint64_t start_ns, uint64_t end_ns, uint64_t bytes, v1::CopyDirection direction,
-                                 uint64_t correlation) {
+BatchBuilder& BatchBuilder::Copy(uint64_t start_ns, uint64_t end_ns, uint64_t bytes,
+                                 v1::CopyDirection direction, uint64_t correlation) {
   v1::Copies* m = batch_.mutable_copies();
   m->add_start_delta(static_cast<int64_t>(start_ns - copies_.end));
   m->add_duration(end_ns - start_ns);
@@ -160,8 +161,8 @@ BatchBuilder& BatchBuilder::Launch(uint32_t thread, uint64_t time_ns, uint64_t c
   return *this;
 }
 
-BatchBuilder& BatchBuilder::Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, uint64_t start_ns,
-                                  uint64_t end_ns) {
+BatchBuilder& BatchBuilder::Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread,
+                                  uint64_t start_ns, uint64_t end_ns) {
   v1::Ranges* m = batch_.mutable_ranges();
   m->add_start_delta(static_cast<int64_t>(start_ns - ranges_.end));
   m->add_duration(end_ns - start_ns);
@@ -193,8 +194,8 @@ BatchBuilder& BatchBuilder::Free(uint64_t time_ns, uint64_t bytes, uint64_t addr
   return *this;
 }
 
-BatchBuilder& BatchBuilder::Collective(uint32_t op, uint32_t comm, uint64_t seq, uint64_t count, uint32_t element_bytes,
-                                       uint64_t plan, uint64_t issue_ns) {
+BatchBuilder& BatchBuilder::Collective(uint32_t op, uint32_t comm, uint64_t seq, uint64_t count,
+                                       uint32_t element_bytes, uint64_t plan, uint64_t issue_ns) {
   v1::Collectives* m = batch_.mutable_collectives();
   m->add_issue_delta(Delta(collectives_.end, issue_ns));
   m->add_host_duration(5000);
@@ -251,8 +252,13 @@ std::vector<v1::Frame> TrainingRank(int rank, int world_size, int steps) {
     const uint64_t t = kStart + kSecond + static_cast<uint64_t>(step) * 10 * kMs;
     BatchBuilder b(static_cast<uint64_t>(step) + 1, t);
     if (step == 0) {
-      b.String(kForward, "forward").String(kBackward, "backward").String(kOptimizer, "optimizer").String(kStep, "step");
-      b.String(kGemm, "_Z4gemmPfS_i").String(kNccl, "ncclDevKernel_AllReduce_Sum_f32_RING_LL").String(kAllReduce, "AllReduce");
+      b.String(kForward, "forward")
+          .String(kBackward, "backward")
+          .String(kOptimizer, "optimizer")
+          .String(kStep, "step");
+      b.String(kGemm, "_Z4gemmPfS_i")
+          .String(kNccl, "ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+          .String(kAllReduce, "AllReduce");
       b.Thread(1, true, "ddp_train").Thread(2, false, "pt_autograd_0");
       b.Site(1, kGemm).Site(2, kNccl, 0, 13).Comm(1, 0x9c1e, rank, world_size);
       b.Alloc(t, 64 << 20, 0x7000000);
@@ -265,14 +271,16 @@ std::vector<v1::Frame> TrainingRank(int rank, int world_size, int steps) {
     b.Range(id + 1, 0, kStep, 1, t, t + 7 * kMs);
     b.Launch(1, t + 1000, correlation + 1, id + 2).Launch(1, t + 6 * kMs + 1000, correlation + 4, id + 4);
     b.Launch(1, t + 500, correlation + 5, id + 2);
-    b.Launch(2, t + 2 * kMs + 1000, correlation + 2, 0, id + 3).Launch(2, t + 4 * kMs, correlation + 3, 0, id + 3);
+    b.Launch(2, t + 2 * kMs + 1000, correlation + 2, 0, id + 3)
+        .Launch(2, t + 4 * kMs, correlation + 3, 0, id + 3);
     b.Copy(t + 600, t + 600 + 40000, 1 << 20, v1::COPY_DIRECTION_H2D, correlation + 5);
     b.Kernel(t + 100000, t + 2 * kMs, 1, correlation + 1);
     b.Kernel(t + 2 * kMs + 100000, t + 5 * kMs, 1, correlation + 2);
     // Rank 0 arrives last: its kernel is the shortest. All end together.
     b.Kernel(t + 5 * kMs - (rank == 0 ? 0 : kMs), t + 5 * kMs + 500000, 2, correlation + 3);
     b.Kernel(t + 6 * kMs + 100000, t + 7 * kMs, 1, correlation + 4);
-    b.Collective(kAllReduce, 1, static_cast<uint64_t>(step), 1 << 18, 4, static_cast<uint64_t>(step) + 1, t + 4 * kMs);
+    b.Collective(kAllReduce, 1, static_cast<uint64_t>(step), 1 << 18, 4, static_cast<uint64_t>(step) + 1,
+                 t + 4 * kMs);
     b.Plan(static_cast<uint64_t>(step) + 1, correlation + 3);
     b.Clock(t + 8 * kMs, t + 8 * kMs - kStart + 5 * kSecond);
     correlation += 5;

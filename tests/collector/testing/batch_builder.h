@@ -1,7 +1,8 @@
-// Synthetic clients for the collector's tests: records with absolute times in, a Batch as the injector would send it out.
+// Synthetic clients for the collector's tests: records with absolute times in, a Batch as the injector would
+// send it out.
 //
-// Written against the schema's comments alone (deltas from the previous end, all-zero columns left out), so that it checks the reader
-// rather than mirrors it.
+// Written against the schema's comments alone (deltas from the previous end, all-zero columns left out), so
+// that it checks the reader rather than mirrors it.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +30,22 @@ class BatchBuilder {
   BatchBuilder& Clock(uint64_t realtime_ns, uint64_t monotonic_ns);
   BatchBuilder& Loss(v1::LossReason reason, uint64_t records);
 
-  BatchBuilder& Kernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint64_t correlation = 0, uint64_t graph_node = 0);
+  BatchBuilder& Kernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint64_t correlation = 0,
+                       uint64_t graph_node = 0);
   BatchBuilder& Copy(uint64_t start_ns, uint64_t end_ns, uint64_t bytes, v1::CopyDirection direction,
                      uint64_t correlation = 0);
   BatchBuilder& Memset(uint64_t start_ns, uint64_t end_ns, uint64_t bytes, uint64_t correlation = 0);
   BatchBuilder& Sync(uint64_t start_ns, uint64_t end_ns, v1::SyncKind what);
-  BatchBuilder& Launch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint64_t range = 0, uint64_t fallback = 0);
-  BatchBuilder& Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, uint64_t start_ns, uint64_t end_ns);
+  BatchBuilder& Launch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint64_t range = 0,
+                       uint64_t fallback = 0);
+  BatchBuilder& Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, uint64_t start_ns,
+                      uint64_t end_ns);
   BatchBuilder& Alloc(uint64_t time_ns, uint64_t bytes, uint64_t address, uint64_t range = 0,
                       v1::MemoryKind memory = v1::MEMORY_KIND_DEVICE, bool failed = false);
-  BatchBuilder& Free(uint64_t time_ns, uint64_t bytes, uint64_t address, v1::MemoryKind memory = v1::MEMORY_KIND_DEVICE);
-  BatchBuilder& Collective(uint32_t op, uint32_t comm, uint64_t seq, uint64_t count, uint32_t element_bytes, uint64_t plan,
-                           uint64_t issue_ns = kStart);
+  BatchBuilder& Free(uint64_t time_ns, uint64_t bytes, uint64_t address,
+                     v1::MemoryKind memory = v1::MEMORY_KIND_DEVICE);
+  BatchBuilder& Collective(uint32_t op, uint32_t comm, uint64_t seq, uint64_t count, uint32_t element_bytes,
+                           uint64_t plan, uint64_t issue_ns = kStart);
   BatchBuilder& Plan(uint64_t plan, uint64_t correlation);
 
   const v1::Batch& batch() const { return batch_; }
@@ -68,8 +73,9 @@ std::string Stream(const std::vector<v1::Frame>& frames);
 v1::Frame HelloFrame(const v1::Hello& hello);
 v1::Frame ByeFrame(uint64_t batches, v1::ByeReason reason = v1::BYE_REASON_EXIT);
 
-// A rank of a small training job, as frames from Hello to Bye: `steps` of forward, backward (launched from a second thread),
-// one all-reduce of 1 MiB over `world_size` ranks and an optimizer, with a copy and an allocation each.
+// A rank of a small training job, as frames from Hello to Bye: `steps` of forward, backward (launched from a
+// second thread), one all-reduce of 1 MiB over `world_size` ranks and an optimizer, with a copy and an
+// allocation each.
 std::vector<v1::Frame> TrainingRank(int rank, int world_size, int steps);
 
 }  // namespace gpuprobe::testing

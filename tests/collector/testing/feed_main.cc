@@ -1,4 +1,5 @@
-// Feeds a synthetic training job to a collector: gpuprobe_feed SOCKET RANKS STEPS. For trying screens by hand and for tests of the program.
+// Feeds a synthetic training job to a collector: gpuprobe_feed SOCKET RANKS STEPS. For trying screens by hand
+// and for tests of the program.
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
