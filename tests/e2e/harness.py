@@ -215,6 +215,10 @@ class EndToEndTest(unittest.TestCase):
         # A process that has just been killed keeps its environment for a moment.
         wait_until(lambda: not [pid for pid in all_pids() if pid not in keep and self.mark.encode() in read_proc(pid, "environ")],
                    "end of all processes", limit=60)
+        # The node's NCCL names its shared memory after the process that made it.
+        pids = {name.partition(".")[0] for name in os.listdir(self.path("truth"))} if os.path.isdir(self.path("truth")) else set()
+        left = [name for name in os.listdir("/dev/shm") if name.startswith("gpusim-nccl-") and name.split("-")[2] in pids]
+        self.assertEqual(left, [], "left in /dev/shm")
 
     def env(self, extra=None, devices=1, sim_lib=None):
         """The environment of a user on the simulated node. Nothing of the caller's gets through but PATH and the language."""
