@@ -125,6 +125,9 @@ std::string Communicator::HashText() const {
 }
 
 bool Communicator::LostRank() const {
+  if (waiting_ == 0) {
+    return false;
+  }
   for (int rank = 0; rank < ranks_; ++rank) {
     const RankState& state = segment_->rank(rank);
     const int32_t pid = state.pid;

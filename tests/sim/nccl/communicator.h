@@ -57,8 +57,10 @@ class Communicator {
   void SetState(ncclResult_t state) { state_ = state; }
   bool aborted() const { return aborted_; }
   void Abort() { aborted_ = true; }
-  // Some rank's process is gone without having left.
+  // A kernel of this rank waits, and some rank's process is gone without having left.
   bool LostRank() const;
+  void BeginWait() { ++waiting_; }
+  void EndWait() { --waiting_; }
 
   // Numbers of calls, as the truth tells them: collectives and point-to-point calls apart.
   uint64_t NextCollective() { return collectives_++; }
@@ -85,6 +87,7 @@ class Communicator {
   std::unique_ptr<Segment> segment_;
   std::atomic<ncclResult_t> state_{ncclInProgress};
   std::atomic<bool> aborted_{false};
+  std::atomic<int> waiting_{0};  // kernels that have arrived and not met
   std::atomic<uint64_t> collectives_{0};
   std::atomic<uint64_t> transfers_{0};
   std::atomic<uint64_t> meetings_{0};

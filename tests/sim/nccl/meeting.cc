@@ -15,7 +15,8 @@ void RaiseTo(std::atomic<uint64_t>& value, uint64_t at_least) {
 }
 
 // What an aborted communicator's kernels do: end.
-bool EndNow(uint64_t ready_ns, Interval* interval) {
+bool EndNow(Communicator& communicator, uint64_t ready_ns, Interval* interval) {
+  communicator.EndWait();
   *interval = {ready_ns, std::max(ready_ns, NowNs())};
   return true;
 }
@@ -30,6 +31,7 @@ CollectiveMeeting::CollectiveMeeting(CommunicatorPtr communicator, uint64_t ordi
 
 void CollectiveMeeting::Arrive(uint64_t ready_ns) {
   ready_ns_ = ready_ns;
+  communicator_->BeginWait();
   arrived_ = TryArrive();
 }
 
@@ -47,13 +49,14 @@ bool CollectiveMeeting::TryArrive() {
 
 bool CollectiveMeeting::Resolve(Interval* interval) {
   if (communicator_->aborted()) {
-    return EndNow(ready_ns_, interval);
+    return EndNow(*communicator_, ready_ns_, interval);
   }
   arrived_ = arrived_ || TryArrive();
   const auto ranks = static_cast<uint32_t>(communicator_->ranks());
   if (!arrived_ || slot_.arrived.load(std::memory_order_acquire) != ranks) {
     return false;
   }
+  communicator_->EndWait();
   *interval = {ready_ns_, slot_.last_ready_ns + slot_.duration_ns};
   if (slot_.seen.fetch_add(1, std::memory_order_acq_rel) + 1 == ranks) {
     slot_.arrived = 0;
@@ -80,6 +83,7 @@ PeerMeeting::PeerMeeting(CommunicatorPtr communicator, std::vector<Message> mess
 
 void PeerMeeting::Arrive(uint64_t ready_ns) {
   ready_ns_ = ready_ns;
+  communicator_->BeginWait();
   last_ready_ns_ = ready_ns;
   for (Pending& message : messages_) {
     Advance(message);
@@ -106,7 +110,7 @@ void PeerMeeting::Advance(Pending& message) {
 
 bool PeerMeeting::Resolve(Interval* interval) {
   if (communicator_->aborted()) {
-    return EndNow(ready_ns_, interval);
+    return EndNow(*communicator_, ready_ns_, interval);
   }
   bool all_met = true;
   for (Pending& message : messages_) {
@@ -116,6 +120,7 @@ bool PeerMeeting::Resolve(Interval* interval) {
   if (!all_met) {
     return false;
   }
+  communicator_->EndWait();
   *interval = {ready_ns_, last_ready_ns_ + duration_ns_};
   return true;
 }
