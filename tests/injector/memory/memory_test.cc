@@ -1,0 +1,237 @@
+// Allocations as the memory part reads them from callbacks that are made up here.
+#include "injector/cupti/callbacks.h"
+#include "injector/guard.h"
+#include "injector/memory/array_bytes.h"
+#include "injector/memory/context_devices.h"
+#include "injector/memory/part.h"
+#include "injector/memory/vmm.h"
+#include "tests/injector/live_probe.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+void* const kContext = reinterpret_cast<void*>(0xc0);
+
+class Memory : public LiveProbe {
+ protected:
+  void SetUp() override {
+    LiveProbe::SetUp();
+    ClearApiHooksForTest();
+    ClearContextDevicesForTest();
+    vmm::ClearForTest();
+    kMemoryPart.start();
+    NoteContextDevice(kContext, 3);
+  }
+  void TearDown() override {
+    ClearApiHooksForTest();
+    LiveProbe::TearDown();
+  }
+
+  // The exit of an API function.
+  template <typename Params>
+  static void Exit(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const Params& params, int result = 0,
+                   uint32_t correlation = ++last_correlation) {
+    ASSERT_TRUE(WantsApi(domain, cbid)) << cbid;
+    CUpti_CallbackData data = {};
+    data.callbackSite = CUPTI_API_EXIT;
+    data.functionParams = &params;
+    data.functionReturnValue = &result;
+    data.context = static_cast<CUcontext>(kContext);
+    data.correlationId = correlation;
+    last_correlation = correlation;
+    const Guard guard;
+    ASSERT_TRUE(guard);
+    DispatchApi(guard.thread(), domain, cbid, data);
+  }
+  template <typename Params>
+  static void Driver(CUpti_CallbackId cbid, const Params& params, int result = 0) {
+    Exit(CUPTI_CB_DOMAIN_DRIVER_API, cbid, params, result);
+  }
+  // A runtime call around the driver call that was made last.
+  template <typename Params>
+  static void RuntimeAround(CUpti_CallbackId cbid, const Params& params, int result = 0) {
+    Exit(CUPTI_CB_DOMAIN_RUNTIME_API, cbid, params, result, last_correlation);
+  }
+  static std::vector<AllocationEvent> Seen() { return Only<AllocationEvent>(Events()); }
+
+  static uint32_t last_correlation;
+};
+uint32_t Memory::last_correlation = 100;
+
+uint8_t Kind(wire::MemoryKind kind) { return static_cast<uint8_t>(kind); }
+uint8_t Op(wire::AllocationOp op) { return static_cast<uint8_t>(op); }
+
+TEST_F(Memory, DriverAllocationsHaveAddressBytesDeviceAndKind) {
+  CUdeviceptr address = 0x1000;
+  void* host = reinterpret_cast<void*>(0x2000);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 100});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged, cuMemAllocManaged_params{&address, 200, 1});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc, cuMemHostAlloc_params{&host, 300, 0});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2, cuMemAllocHost_v2_params{&host, 400});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, cuMemAllocAsync_params{&address, 500, nullptr});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz,
+         cuMemAllocFromPoolAsync_params{&address, 600, nullptr, nullptr});
+  size_t pitch = 512;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2, cuMemAllocPitch_v2_params{&address, &pitch, 500, 10, 4});
+  const auto seen = Seen();
+  const wire::MemoryKind kinds[] = {wire::MemoryKind::kMemoryKindDevice, wire::MemoryKind::kMemoryKindManaged,
+                                    wire::MemoryKind::kMemoryKindPinned, wire::MemoryKind::kMemoryKindPinned,
+                                    wire::MemoryKind::kMemoryKindPool,   wire::MemoryKind::kMemoryKindPool,
+                                    wire::MemoryKind::kMemoryKindDevice};
+  const uint64_t bytes[] = {100, 200, 300, 400, 500, 600, 5120};
+  ASSERT_EQ(seen.size(), 7u);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].memory, Kind(kinds[i])) << i;
+    EXPECT_EQ(seen[i].bytes, bytes[i]) << i;
+    EXPECT_EQ(seen[i].address, i == 2 || i == 3 ? 0x2000u : 0x1000u) << i;
+    EXPECT_EQ(seen[i].device, 3) << i;
+    EXPECT_EQ(seen[i].op, Op(wire::AllocationOp::kAllocationOpAlloc));
+    EXPECT_EQ(seen[i].failed, 0);
+    EXPECT_NE(seen[i].time_ns, 0u);
+  }
+}
+
+TEST_F(Memory, ReleasesNameTheirAddress) {
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, cuMemFree_v2_params{0x1000});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, cuMemFreeHost_params{reinterpret_cast<void*>(0x2000)});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, cuMemFreeAsync_params{0x3000, nullptr});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, cuMemFree_v2_params{0});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, cuMemFree_v2_params{0x4000}, CUDA_ERROR_INVALID_VALUE);
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 3u) << "nothing and failures release nothing";
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].address, 0x1000 * (i + 1));
+    EXPECT_EQ(seen[i].op, Op(wire::AllocationOp::kAllocationOpFree));
+  }
+}
+
+TEST_F(Memory, ARefusedAllocationIsRecordedWithWhatWasAskedFor) {
+  CUdeviceptr address = 0xdead;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 1 << 30},
+         CUDA_ERROR_OUT_OF_MEMORY);
+  void* pointer = nullptr;
+  RuntimeAround(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, cudaMalloc_v3020_params{&pointer, 1 << 30}, 2);
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].failed, 1);
+  EXPECT_EQ(seen[0].address, 0u);
+  EXPECT_EQ(seen[0].bytes, 1u << 30);
+}
+
+TEST_F(Memory, ARuntimeCallIsCountedOnlyIfItsDriverCallWasNot) {
+  void* pointer = reinterpret_cast<void*>(0x1000);
+  CUdeviceptr address = 0x1000;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 100});
+  RuntimeAround(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, cudaMalloc_v3020_params{&pointer, 100});
+  EXPECT_EQ(Seen().size(), 1u);
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020,
+       cudaMalloc_v3020_params{&pointer, 100});
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020, cudaFree_v3020_params{pointer});
+  EXPECT_EQ(Seen().size(), 2u);
+}
+
+TEST_F(Memory, RuntimeFormsAreUnderstood) {
+  void* pointer = reinterpret_cast<void*>(0x1000);
+  size_t pitch = 256;
+  cudaPitchedPtr volume = {pointer, 256, 100, 5};
+  const auto runtime = [](CUpti_CallbackId cbid, const auto& params) {
+    Exit(CUPTI_CB_DOMAIN_RUNTIME_API, cbid, params);
+  };
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMallocPitch_v3020,
+          cudaMallocPitch_v3020_params{&pointer, &pitch, 100, 4});
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMalloc3D_v3020, cudaMalloc3D_v3020_params{&volume, {100, 5, 2}});
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMallocManaged_v6000, cudaMallocManaged_v6000_params{&pointer, 7, 1});
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020, cudaMallocHost_v3020_params{&pointer, 8});
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020, cudaHostAlloc_v3020_params{&pointer, 9, 0});
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020,
+          cudaMallocAsync_v11020_params{&pointer, 10, nullptr});
+  runtime(CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_v11020,
+          cudaMallocFromPoolAsync_v11020_params{&pointer, 11, nullptr, nullptr});
+  const auto seen = Seen();
+  const uint64_t bytes[] = {1024, 2560, 7, 8, 9, 10, 11};
+  ASSERT_EQ(seen.size(), 7u);
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].bytes, bytes[i]) << i;
+    EXPECT_EQ(seen[i].address, 0x1000u) << i;
+  }
+}
+
+TEST_F(Memory, AnAllocationBelongsToTheOpenRange) {
+  ThreadState& thread = CurrentThread();
+  thread.range_ids[0] = 77;
+  thread.range_depth = 1;
+  CUdeviceptr address = 0x1000;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 100});
+  thread.range_depth = 0;
+  EXPECT_EQ(Seen().at(0).range_id, 77u);
+}
+
+TEST_F(Memory, ArraysCountTheirElements) {
+  CUarray array = reinterpret_cast<CUarray>(0x5000);
+  const CUDA_ARRAY_DESCRIPTOR flat = {64, 32, CU_AD_FORMAT_FLOAT, 4};
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuArrayCreate_v2, cuArrayCreate_v2_params{&array, &flat});
+  CUDA_ARRAY3D_DESCRIPTOR volume = {64, 32, 8, CU_AD_FORMAT_HALF, 1, 0};
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuArray3DCreate_v2, cuArray3DCreate_v2_params{&array, &volume});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy, cuArrayDestroy_params{array});
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 3u);
+  EXPECT_EQ(seen[0].bytes, 64u * 32 * 16);
+  EXPECT_EQ(seen[1].bytes, 64u * 32 * 8 * 2);
+  EXPECT_EQ(seen[0].memory, Kind(wire::MemoryKind::kMemoryKindArray));
+  EXPECT_EQ(seen[2].address, 0x5000u);
+  // Levels halve every side; layers stay.
+  EXPECT_EQ(ArrayBytes(volume, 2), (64u * 32 * 8 + 32u * 16 * 4) * 2);
+  volume.Flags = CUDA_ARRAY3D_LAYERED;
+  EXPECT_EQ(ArrayBytes(volume, 2), (64u * 32 * 8 + 32u * 16 * 8) * 2);
+}
+
+TEST_F(Memory, PhysicalMemoryLivesUntilItsLastReleaseAndUnmap) {
+  CUmemGenericAllocationHandle handle = 0x99;
+  CUmemAllocationProp properties = {};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 2 << 20, &properties, 0});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMap, cuMemMap_params{0x10000000, 2 << 20, 0, handle, 0});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle});
+  auto seen = Seen();
+  ASSERT_EQ(seen.size(), 1u) << "still mapped";
+  EXPECT_EQ(seen[0].device, 1);
+  EXPECT_EQ(seen[0].memory, Kind(wire::MemoryKind::kMemoryKindVmm));
+  EXPECT_EQ(seen[0].bytes, 2u << 20);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle,
+         cuMemRetainAllocationHandle_params{&handle, nullptr});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x10000000, 2 << 20});
+  EXPECT_TRUE(Seen().empty()) << "still retained";
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle});
+  seen = Seen();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].op, Op(wire::AllocationOp::kAllocationOpFree));
+  EXPECT_EQ(seen[0].address, handle);
+}
+
+TEST_F(Memory, OneUnmapMayEndSeveralHandles) {
+  for (CUmemGenericAllocationHandle handle = 1; handle <= 3; ++handle) {
+    Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 4096, nullptr, 0});
+    Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMap, cuMemMap_params{0x10000 + handle * 4096, 4096, 0, handle, 0});
+    Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle});
+  }
+  // Not ours: an imported handle.
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMap, cuMemMap_params{0x90000, 4096, 0, 0x1234, 0});
+  Events();
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x11000, 3 * 4096});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x90000, 4096});
+  EXPECT_EQ(Seen().size(), 3u);
+}
+
+TEST_F(Memory, ContextsTellTheirDeviceWhenTheyAreMade) {
+  CUcontext context = reinterpret_cast<CUcontext>(0xabc);
+  EXPECT_EQ(DeviceOfContext(context), -1);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain_params{&context, 6});
+  EXPECT_EQ(DeviceOfContext(context), 6);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuCtxCreate_v2, cuCtxCreate_v2_params{&context, 0, 7});
+  EXPECT_EQ(DeviceOfContext(context), 7) << "an address that is used again";
+  for (uintptr_t i = 1; i < 1000; ++i) NoteContextDevice(reinterpret_cast<void*>(i * 16), 1);
+  EXPECT_EQ(DeviceOfContext(context), 7);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector
