@@ -62,7 +62,8 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   RetryOrphans();
   // What happened before the previous batch was sealed has arrived by now.
-  ledger_.ApplyUntil(totals_.last_clock_ns != 0 ? totals_.last_clock_ns : UINT64_MAX);
+  const bool has_clock = batch.clock().realtime_ns() != 0;
+  ledger_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
   ResolveHighWaterRanges();
   ApplyClockAndLosses(batch);
   return absl::OkStatus();

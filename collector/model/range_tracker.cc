@@ -115,10 +115,10 @@ void RangeTracker::Settle(uint64_t id) {
   }
   uint64_t parent_id = instance->parent;
   if (parent_id == 0 && !instance->main_thread) parent_id = EnclosingOnMainThread(*instance);
-  const auto parent = parent_id == 0 ? live_.end() : live_.find(parent_id);
-  const bool has_parent = parent != live_.end();
+  // A parent that is still open has not been heard of unless something ran directly in it: it gets its instance here.
+  Instance* parent = parent_id == 0 ? nullptr : &Get(parent_id);
 
-  PhaseNode& node = Child(has_parent ? parent->second->settled_children : root_, instance->name);
+  PhaseNode& node = Child(parent != nullptr ? parent->settled_children : root_, instance->name);
   node.gpu_ns.Add(instance->gpu.TotalNs());
   node.host_ns.Add(instance->end_ns - instance->start_ns);
   node.unclosed += instance->unclosed ? 1 : 0;
@@ -126,7 +126,7 @@ void RangeTracker::Settle(uint64_t id) {
   node.first_start_ns = std::min(node.first_start_ns, instance->start_ns);
   instance->settled_children.gpu_records = 0;
   node.Merge(std::move(instance->settled_children));
-  if (has_parent) parent->second->gpu.Merge(instance->gpu);
+  if (parent != nullptr) parent->gpu.Merge(instance->gpu);
 }
 
 void RangeTracker::Finish() {

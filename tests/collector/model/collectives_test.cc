@@ -1,0 +1,248 @@
+// Calls, plans and kernels joined within a process, and compared across ranks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "collector/analysis/bus_bandwidth.h"
+#include "collector/analysis/collective_report.h"
+#include "collector/model/job_model.h"
+#include "tests/collector/testing/batch_builder.h"
+
+namespace gpuprobe::model {
+namespace {
+
+using analysis::CollectiveReport;
+using analysis::CollectivesOf;
+using gpuprobe::testing::BatchBuilder;
+using gpuprobe::testing::kStart;
+using gpuprobe::testing::MakeHello;
+
+constexpr uint32_t kKernelName = 1;
+constexpr uint32_t kAllReduce = 2;
+constexpr uint32_t kSend = 3;
+constexpr uint32_t kRecv = 4;
+constexpr uint32_t kAllGather = 5;
+
+BatchBuilder Begin(int rank, int ranks, uint64_t hash = 0x9c1e) {
+  BatchBuilder b;
+  b.String(kKernelName, "ncclDevKernel").String(kAllReduce, "AllReduce").String(kSend, "Send").String(kRecv, "Recv");
+  b.String(kAllGather, "AllGather").Site(1, kKernelName).Thread(1, true).Comm(1, hash, rank, ranks);
+  return b;
+}
+
+// One all-reduce of 1,000,000 x 4 bytes that takes `duration` ns.
+BatchBuilder& OneAllReduce(BatchBuilder& b, uint64_t seq, uint64_t duration) {
+  const uint64_t plan = seq + 1;
+  b.Collective(kAllReduce, 1, seq, 1'000'000, 4, plan).Plan(plan, 100 + seq).Launch(1, kStart, 100 + seq);
+  return b.Kernel(kStart + seq * 1000000, kStart + seq * 1000000 + duration, 1, 100 + seq);
+}
+
+TEST(BusBandwidth, TableOfNcclTests) {
+  using analysis::MovedBytesOf;
+  constexpr uint64_t kBytes = 1000;  // count x element size
+  const auto both = [](const char* op, int n) {
+    const analysis::MovedBytes m = MovedBytesOf(op, kBytes, n);
+    return std::pair(m.algorithm, m.bus);
+  };
+  EXPECT_EQ(both("AllReduce", 4), std::pair(1000.0, 1500.0));
+  EXPECT_EQ(both("AllReduce", 1), std::pair(1000.0, 0.0));
+  EXPECT_EQ(both("AllGather", 4), std::pair(4000.0, 3000.0));
+  EXPECT_EQ(both("ReduceScatter", 4), std::pair(4000.0, 3000.0));
+  EXPECT_EQ(both("AlltoAll", 8), std::pair(8000.0, 7000.0));
+  EXPECT_EQ(both("Gather", 2), std::pair(2000.0, 1000.0));
+  EXPECT_EQ(both("Scatter", 2), std::pair(2000.0, 1000.0));
+  for (const char* op : {"Broadcast", "Bcast", "Reduce", "Send", "Recv"}) {
+    EXPECT_EQ(both(op, 8), std::pair(1000.0, 1000.0)) << op;
+  }
+}
+
+TEST(Collectives, BandwidthOfOneRank) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 4);
+  OneAllReduce(b, 0, 100'000);
+  OneAllReduce(b, 1, 300'000);
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  job.Finish();
+  const auto reports = CollectivesOf(process);
+  ASSERT_EQ(reports.size(), 1u);
+  const CollectiveReport& r = reports[0];
+  EXPECT_EQ(r.op, "AllReduce");
+  EXPECT_EQ(r.comm, "0000000000009c1e");
+  EXPECT_EQ(r.comm_ranks, 4);
+  EXPECT_EQ(r.calls, 2u);
+  EXPECT_EQ(r.bytes, 8'000'000u);
+  EXPECT_EQ(r.size_bytes, 4'000'000u);
+  EXPECT_DOUBLE_EQ(r.time_ns.mean, 200'000);
+  EXPECT_NEAR(*r.algbw, 20.0, 1e-9);  // 4 MB in 200 us
+  EXPECT_NEAR(*r.busbw, 30.0, 1e-9);
+  EXPECT_FALSE(r.wait_ns.has_value()) << "no other rank was heard";
+}
+
+TEST(Collectives, WaitIsWhatARankTakesLongerThanTheShortest) {
+  JobModel job;
+  const uint64_t durations[] = {100'000, 150'000, 400'000};
+  for (int rank = 0; rank < 3; ++rank) {
+    BatchBuilder b = Begin(rank, 3);
+    OneAllReduce(b, 0, durations[rank]);
+    ASSERT_TRUE(job.Join(MakeHello(rank, 3)).Apply(b.batch()).ok());
+  }
+  job.Finish();
+  const uint64_t waits[] = {0, 50'000, 300'000};
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const auto reports = CollectivesOf(*job.processes()[rank]);
+    ASSERT_EQ(reports.size(), 1u);
+    ASSERT_TRUE(reports[0].wait_ns.has_value());
+    EXPECT_EQ(*reports[0].wait_ns, waits[rank]);
+    EXPECT_DOUBLE_EQ(*reports[0].transfer_mean_ns, 100'000);
+    EXPECT_NEAR(*reports[0].transfer_busbw, 40.0 * 4 / 3, 1e-9);
+  }
+  const auto all = CollectivesOf(job);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].calls, 3u);
+  EXPECT_EQ(*all[0].wait_ns, 350'000u);
+}
+
+TEST(Collectives, OnlyTheSameCallOfTheSameCommunicatorIsCompared) {
+  JobModel job;
+  BatchBuilder a = Begin(0, 2, 0x1);
+  OneAllReduce(a, 0, 100'000);
+  BatchBuilder b = Begin(1, 2, 0x2);
+  OneAllReduce(b, 0, 500'000);
+  ASSERT_TRUE(job.Join(MakeHello(0)).Apply(a.batch()).ok());
+  ASSERT_TRUE(job.Join(MakeHello(1)).Apply(b.batch()).ok());
+  job.Finish();
+  EXPECT_FALSE(CollectivesOf(*job.processes()[0])[0].wait_ns.has_value());
+}
+
+TEST(Collectives, AProgramRunTwiceIsNotComparedWithItself) {
+  JobModel job;
+  for (uint32_t run = 0; run < 2; ++run) {
+    for (int rank = 0; rank < 2; ++rank) {
+      BatchBuilder b = Begin(rank, 2);
+      OneAllReduce(b, 0, 100'000 + 1000 * static_cast<uint64_t>(rank) + 500'000 * run);
+      ASSERT_TRUE(job.Join(MakeHello(rank, 2, 100 * (run + 1) + static_cast<uint32_t>(rank))).Apply(b.batch()).ok());
+    }
+  }
+  job.Finish();
+  for (const auto& process : job.processes()) {
+    const uint64_t wait = *CollectivesOf(*process)[0].wait_ns;
+    EXPECT_EQ(wait, process->identity().rank() == 0 ? 0u : 1000u);
+  }
+}
+
+TEST(Collectives, AFusedPlanIsTimedAsOneAndItsBandwidthIsTheSum) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 4);
+  for (uint64_t seq = 0; seq < 3; ++seq) b.Collective(kAllReduce, 1, seq, 1'000'000, 4, 7);
+  b.Collective(kAllGather, 1, 3, 1'000'000, 4, 7);
+  b.Plan(7, 100).Launch(1, kStart, 100).Kernel(kStart, kStart + 1'000'000, 1, 100);
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  job.Finish();
+  const auto reports = CollectivesOf(process);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].op, "AllGather+AllReduce");
+  EXPECT_TRUE(reports[0].fused);
+  EXPECT_EQ(reports[0].calls, 4u);
+  EXPECT_EQ(reports[0].calls_per_plan, 4u);
+  EXPECT_EQ(reports[0].time_ns.count, 1u);
+  EXPECT_NEAR(*reports[0].algbw, (3 * 4e6 + 16e6) / 1e6, 1e-9);
+  EXPECT_NEAR(*reports[0].busbw, (3 * 6e6 + 12e6) / 1e6, 1e-9);
+}
+
+TEST(Collectives, APlanOfSeveralKernelsLastsFromTheFirstToTheLast) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 4);
+  b.Collective(kAllReduce, 1, 0, 1000, 4, 1).Plan(1, 100).Plan(1, 101);
+  b.Launch(1, kStart, 100).Launch(1, kStart, 101);
+  b.Kernel(kStart + 50, kStart + 90, 1, 101).Kernel(kStart, kStart + 40, 1, 100);
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  job.Finish();
+  EXPECT_EQ(CollectivesOf(process)[0].time_ns.total, 90u);
+}
+
+TEST(Collectives, OrderOfDeliveryDoesNotMatter) {
+  std::vector<int> order{0, 1, 2, 3};
+  do {
+    JobModel job;
+    ProcessModel& process = job.Join(MakeHello(0));
+    ASSERT_TRUE(process.Apply(Begin(0, 4).batch()).ok());
+    uint64_t sequence = 2;
+    for (const int part : order) {
+      BatchBuilder b(sequence++);
+      if (part == 0) b.Collective(kAllReduce, 1, 0, 1000, 4, 1);
+      if (part == 1) b.Plan(1, 100);
+      if (part == 2) b.Launch(1, kStart, 100);
+      if (part == 3) b.Kernel(kStart, kStart + 500, 1, 100);
+      ASSERT_TRUE(process.Apply(b.batch()).ok());
+    }
+    job.Finish();
+    ASSERT_EQ(CollectivesOf(process).size(), 1u);
+    EXPECT_EQ(CollectivesOf(process)[0].time_ns.total, 500u);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(Collectives, CallsThatLaunchedNothingAreCountedWithoutTime) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 1);
+  b.Collective(kAllReduce, 1, 0, 1000, 4, 0);
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  job.Finish();
+  const auto reports = CollectivesOf(process);
+  ASSERT_EQ(reports.size(), 1u);
+  EXPECT_EQ(reports[0].calls, 1u);
+  EXPECT_EQ(reports[0].untimed_calls, 1u);
+  EXPECT_FALSE(reports[0].busbw.has_value());
+}
+
+TEST(Collectives, SendAndRecvAreNotComparedAcrossRanks) {
+  JobModel job;
+  for (int rank = 0; rank < 2; ++rank) {
+    BatchBuilder b = Begin(rank, 2);
+    b.Collective(rank == 0 ? kSend : kRecv, 1, 0, 1000, 4, 1).Plan(1, 100).Launch(1, kStart, 100);
+    b.Kernel(kStart, kStart + 500, 1, 100);
+    ASSERT_TRUE(job.Join(MakeHello(rank, 2)).Apply(b.batch()).ok());
+  }
+  job.Finish();
+  EXPECT_FALSE(CollectivesOf(*job.processes()[0])[0].wait_ns.has_value());
+}
+
+TEST(Collectives, ACommunicatorThatIsKnownLaterStillGivesBandwidth) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 0, 0);
+  OneAllReduce(b, 0, 100'000);
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  ASSERT_TRUE(process.Apply(BatchBuilder(2).Comm(1, 0xabc, 0, 2).batch()).ok());
+  job.Finish();
+  const auto reports = CollectivesOf(process);
+  EXPECT_EQ(reports[0].comm, "0000000000000abc");
+  EXPECT_NEAR(*reports[0].busbw, 40.0, 1e-9);
+}
+
+TEST(Collectives, TooManySizesShareOneEntryAndKeepTheirSums) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 2);
+  const uint64_t calls = CollectiveTracker::kMaxSeries + 100;
+  for (uint64_t i = 0; i < calls; ++i) {
+    b.Collective(kAllReduce, 1, i, i + 1, 4, i + 1).Plan(i + 1, i + 1).Launch(1, kStart, i + 1);
+    b.Kernel(kStart + i * 100, kStart + i * 100 + 50, 1, i + 1);
+  }
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  job.Finish();
+  uint64_t bytes = 0;
+  uint64_t seen = 0;
+  for (const CollectiveReport& r : CollectivesOf(process)) {
+    bytes += r.bytes;
+    seen += r.calls;
+  }
+  EXPECT_EQ(seen, calls);
+  EXPECT_EQ(bytes, calls * (calls + 1) / 2 * 4);
+  EXPECT_LE(process.collectives().series().size(), CollectiveTracker::kMaxSeries + 1);
+}
+
+}  // namespace
+}  // namespace gpuprobe::model
