@@ -7,7 +7,8 @@ namespace gpusim::cupti {
 namespace {
 
 // CUDA calls of a tool in a buffer callback are not traced; the lock fault is held over the callback.
-BufferCallbacks Wrapped(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersCallbackCompleteFunc complete) {
+BufferCallbacks Wrapped(CUpti_BuffersCallbackRequestFunc request,
+                        CUpti_BuffersCallbackCompleteFunc complete) {
   BufferCallbacks callbacks;
   callbacks.request = [request](uint8_t** buffer, size_t* size, size_t* max_records) {
     const ApiLock lock;
@@ -24,8 +25,8 @@ BufferCallbacks Wrapped(CUpti_BuffersCallbackRequestFunc request, CUpti_BuffersC
   return callbacks;
 }
 
-// Kinds of this release that the node can write; the other known ones are accepted and stay silent, as on a machine where nothing of
-// them happens.
+// Kinds of this release that the node can write; the other known ones are accepted and stay silent, as on a
+// machine where nothing of them happens.
 CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
   const auto number = static_cast<uint32_t>(kind);
   if (TheSession().knobs().unusable) {
@@ -34,7 +35,8 @@ CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
   if (number >= kKindLimit || RecordSize(number, TheSession().knobs().api_version) == 0) {
     return CUPTI_ERROR_INVALID_KIND;
   }
-  if (enable && kind == CUPTI_ACTIVITY_KIND_KERNEL && TheSession().KindEnabled(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) {
+  if (enable && kind == CUPTI_ACTIVITY_KIND_KERNEL &&
+      TheSession().KindEnabled(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) {
     return CUPTI_ERROR_NOT_COMPATIBLE;
   }
   TheSession().SetKind(number, enable);
@@ -86,7 +88,9 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId c
   return CUPTI_SUCCESS;
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableHWTrace(uint8_t) { return Return(CUPTI_ERROR_NOT_SUPPORTED); }
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableHWTrace(uint8_t) {
+  return Return(CUPTI_ERROR_NOT_SUPPORTED);
+}
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
                                                                CUpti_BuffersCallbackCompleteFunc complete) {
@@ -123,7 +127,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uin
   return CUPTI_SUCCESS;
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_size, CUpti_Activity** record) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_size,
+                                                           CUpti_Activity** record) {
   if (buffer == nullptr || record == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
@@ -135,7 +140,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size
   if (next + sizeof(CUpti_Activity) > buffer + valid_size) {
     return CUPTI_ERROR_MAX_LIMIT_REACHED;
   }
-  const size_t size = RecordSize(static_cast<uint32_t>(reinterpret_cast<CUpti_Activity*>(next)->kind), version);
+  const size_t size =
+      RecordSize(static_cast<uint32_t>(reinterpret_cast<CUpti_Activity*>(next)->kind), version);
   if (size == 0) {
     return CUPTI_ERROR_INVALID_KIND;
   }
@@ -146,12 +152,14 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size
   return CUPTI_SUCCESS;
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size, void* value) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size,
+                                                          void* value) {
   const ApiLock lock;
   return Return(NeedsDriver() ? CUPTI_ERROR_UNKNOWN : TheSession().SetAttribute(attribute, size, value));
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size, void* value) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size,
+                                                          void* value) {
   const ApiLock lock;
   return Return(NeedsDriver() ? CUPTI_ERROR_UNKNOWN : TheSession().GetAttribute(attribute, size, value));
 }
@@ -179,7 +187,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetThreadIdType(CUpti_ActivityThreadIdType*
   return CUPTI_SUCCESS;
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind, uint64_t id) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
+                                                                       uint64_t id) {
   if (kind <= CUPTI_EXTERNAL_CORRELATION_KIND_INVALID || kind >= CUPTI_EXTERNAL_CORRELATION_KIND_SIZE) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
@@ -232,8 +241,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetDeviceId(CUcontext context, uint32_t* de
              : Return(CUPTI_ERROR_INVALID_CONTEXT);
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetStreamIdEx(CUcontext context, CUstream stream, uint8_t per_thread_stream,
-                                                   uint32_t* stream_id) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetStreamIdEx(CUcontext context, CUstream stream,
+                                                   uint8_t per_thread_stream, uint32_t* stream_id) {
   if (stream_id == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }

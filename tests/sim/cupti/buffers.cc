@@ -12,7 +12,8 @@ namespace {
 
 // Records wait this long for company, so that there is something to shuffle.
 constexpr std::chrono::milliseconds kWorkerDelay(2);
-// What is kept for want of a buffer when no application thread makes a traced call; beyond it records are dropped and counted.
+// What is kept for want of a buffer when no application thread makes a traced call; beyond it records are
+// dropped and counted.
 constexpr size_t kMaxWaiting = 1U << 20;
 
 thread_local bool inside_completion = false;
@@ -124,18 +125,21 @@ void Buffers::EnsureBuffer() {
 
 bool Buffers::Reserve(uint32_t correlation, Record incomplete) {
   std::unique_lock lock(mutex_);
+  if (slots_.find(correlation) != slots_.end()) {
+    return true;  // one runtime call that launches several times: the first has the slot
+  }
   BufferPtr buffer = FindOpen(OwnerOfThisThread(), incomplete.size());
   if (buffer == nullptr) {
     buffer = RequestBuffer(lock);
   }
   if (buffer == nullptr || !Fits(*buffer, incomplete.size())) {
     ++dropped_;
-    slots_.insert_or_assign(correlation, Slot{});
+    slots_.emplace(correlation, Slot{});
     return false;
   }
   buffer->reserved += incomplete.size();
   ++buffer->incomplete;
-  slots_.insert_or_assign(correlation, Slot{std::move(buffer), std::move(incomplete)});
+  slots_.emplace(correlation, Slot{std::move(buffer), std::move(incomplete)});
   return true;
 }
 
@@ -231,7 +235,8 @@ bool Buffers::WriteOne(Finished& finished, std::unique_lock<std::mutex>& lock, b
   return true;
 }
 
-// Writes what has finished, shuffled within windows by a fixed sequence: unordered, and the same in every run.
+// Writes what has finished, shuffled within windows by a fixed sequence: unordered, and the same in every
+// run.
 void Buffers::WriteFinished(std::unique_lock<std::mutex>& lock, bool may_request) {
   while (!finished_.empty()) {
     const auto window = static_cast<ptrdiff_t>(std::min<size_t>(finished_.size(), options_.shuffle_window));
@@ -257,7 +262,8 @@ void Buffers::WriteFinished(std::unique_lock<std::mutex>& lock, bool may_request
   }
 }
 
-void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock, const std::function<bool(const Buffer&)>& ready) {
+void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock,
+                            const std::function<bool(const Buffer&)>& ready) {
   std::vector<BufferPtr> done;
   for (auto it = buffers_.begin(); it != buffers_.end();) {
     if (ready(**it)) {
@@ -308,7 +314,8 @@ bool Buffers::HasWork() const {
   if (!finished_.empty() && !starved_) {
     return true;
   }
-  return std::any_of(buffers_.begin(), buffers_.end(), [](const BufferPtr& buffer) { return IsFull(*buffer); });
+  return std::any_of(buffers_.begin(), buffers_.end(),
+                     [](const BufferPtr& buffer) { return IsFull(*buffer); });
 }
 
 bool Buffers::IsFull(const Buffer& buffer) { return buffer.sealed && buffer.incomplete == 0; }

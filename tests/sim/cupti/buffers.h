@@ -1,11 +1,13 @@
 // The activity buffer protocol: who asks for buffers, what is written into them, when they are given back.
 //
-// Separate from the API because it is the part with threads: a buffer is requested on the application's thread (in a traced call), records
-// are written by a worker in an order that is not the order of their start, and a buffer is completed by the worker when it is full or in
-// the thread that flushes. Knows nothing of the driver, so it is tested without one.
+// Separate from the API because it is the part with threads: a buffer is requested on the application's
+// thread (in a traced call), records are written by a worker in an order that is not the order of their
+// start, and a buffer is completed by the worker when it is full or in the thread that flushes. Knows nothing
+// of the driver, so it is tested without one.
 //
-// A kernel that was launched but has not finished holds a slot in the buffer that was open at its launch: that buffer is incomplete, a
-// default flush leaves it, a forced flush returns it with a record that has no times, and the real completion is then lost.
+// A kernel that was launched but has not finished holds a slot in the buffer that was open at its launch:
+// that buffer is incomplete, a default flush leaves it, a forced flush returns it with a record that has no
+// times, and the real completion is then lost.
 #pragma once
 
 #include <atomic>
@@ -49,18 +51,20 @@ class Buffers {
   // True: each thread has its own open buffer (13.0's default). False: all threads share one.
   void SetPerThread(bool per_thread);
 
-  // On the application's thread, inside a traced call: sees to it that there is an open buffer, asking for one if need be.
+  // On the application's thread, inside a traced call: sees to it that there is an open buffer, asking for
+  // one if need be.
   void EnsureBuffer();
 
-  // On the application's thread: the kernel `correlation` was launched; `incomplete` is its record without times. False if no buffer
-  // could be had: the record is dropped, counted, and its completion ignored.
+  // On the application's thread: the kernel `correlation` was launched; `incomplete` is its record without
+  // times. False if no buffer could be had: the record is dropped, counted, and its completion ignored.
   bool Reserve(uint32_t correlation, Record incomplete);
   // The launch failed or was captured: there will be no record.
   void Unreserve(uint32_t correlation);
   // Nothing that was launched before will complete (context destroyed).
   void UnreserveAll();
 
-  // A finished record, from any thread. Never blocks on the tool. `correlation` 0: belongs to no reserved launch.
+  // A finished record, from any thread. Never blocks on the tool. `correlation` 0: belongs to no reserved
+  // launch.
   void Add(uint32_t correlation, Record record);
   void CountDropped(size_t records);
 

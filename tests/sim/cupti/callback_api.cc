@@ -10,9 +10,9 @@ namespace {
 
 thread_local CUptiResult last_error = CUPTI_SUCCESS;
 
-constexpr CUpti_CallbackDomain kDomains[] = {CUPTI_CB_DOMAIN_DRIVER_API,  CUPTI_CB_DOMAIN_RUNTIME_API,
-                                             CUPTI_CB_DOMAIN_RESOURCE,    CUPTI_CB_DOMAIN_SYNCHRONIZE,
-                                             CUPTI_CB_DOMAIN_NVTX,        CUPTI_CB_DOMAIN_STATE};
+constexpr CUpti_CallbackDomain kDomains[] = {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_CB_DOMAIN_RUNTIME_API,
+                                             CUPTI_CB_DOMAIN_RESOURCE,   CUPTI_CB_DOMAIN_SYNCHRONIZE,
+                                             CUPTI_CB_DOMAIN_NVTX,       CUPTI_CB_DOMAIN_STATE};
 
 bool IsMine(CUpti_SubscriberHandle subscriber) { return TheSession().IsCurrent(subscriber); }
 
@@ -25,13 +25,14 @@ CUptiResult Return(CUptiResult result) {
   return result;
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
-                                               void* userdata) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber,
+                                               CUpti_CallbackFunc callback, void* userdata) {
   return cuptiSubscribe_v2(subscriber, callback, userdata, nullptr);
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
-                                                  void* userdata, CUpti_SubscriberParams* params) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber,
+                                                  CUpti_CallbackFunc callback, void* userdata,
+                                                  CUpti_SubscriberParams* params) {
   const ApiLock lock;
   if (TheSession().knobs().unusable) {
     return Return(CUPTI_ERROR_UNKNOWN);
@@ -93,7 +94,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiSupportedDomains(size_t* domain_count, CUpt
   return CUPTI_SUCCESS;
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t cbid, const char** name) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t cbid,
+                                                     const char** name) {
   const char* found = CallbackName(domain, cbid);
   if (name == nullptr || found == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);

@@ -55,7 +55,8 @@ Record IncompleteKernel(const ApiCall& call) {
   activity.correlation = call.correlation;
   activity.name = call.symbol_name;
   DeviceOfContext(call.context, &activity.device);
-  return ActivityRecord(activity, session.KernelKind(), static_cast<uint32_t>(getpid()), TheKnobs().api_version);
+  return ActivityRecord(activity, session.KernelKind(), static_cast<uint32_t>(getpid()),
+                        TheKnobs().api_version);
 }
 
 void ApiEnter(ApiCall* call) {
@@ -65,8 +66,8 @@ void ApiEnter(ApiCall* call) {
     const CUpti_CallbackData data = DataOf(call, CUPTI_API_ENTER);
     session.Call(static_cast<CUpti_CallbackDomain>(call->domain), call->cbid, &data);
   }
-  if (KindOf(*call) == DriverCall::kKernelLaunch && session.KernelKind() != 0 && !session.knobs().no_kernel_records &&
-      session.buffers().Registered()) {
+  if (KindOf(*call) == DriverCall::kKernelLaunch && session.KernelKind() != 0 &&
+      !session.knobs().no_kernel_records && session.buffers().Registered()) {
     session.buffers().Reserve(call->correlation, IncompleteKernel(*call));
     reserved_launch = call->correlation;
   }
@@ -219,7 +220,8 @@ void OnActivity(const Activity& activity) {
 
 constexpr CuptiHooks kHooks = {WantsApi, ApiEnter, ApiExit, OnResource, OnActivity};
 
-// Before any function of this library can be called, and before cuInit opens an injection library that is linked to it.
+// Before any function of this library can be called, and before cuInit opens an injection library that is
+// linked to it.
 __attribute__((constructor)) void RegisterWithDriver() {
   TheSession();
   cupti_hooks.store(&kHooks, std::memory_order_release);

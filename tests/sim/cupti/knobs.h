@@ -9,24 +9,26 @@
 namespace gpusim::cupti {
 
 struct Knobs {
-  uint32_t api_version = 130001;   // what cuptiGetVersion says; selects the record layouts
-  bool subscriber_taken = false;   // subscribing answers 39: "another tool" holds CUPTI
-  bool unusable = false;           // every call that needs the driver answers 999
-  uint64_t zero_timestamps = 0;    // every n-th kernel record has no times; 0: never
+  uint32_t api_version = 130001;     // what cuptiGetVersion says; selects the record layouts
+  bool subscriber_taken = false;     // subscribing answers 39: "another tool" holds CUPTI
+  bool unusable = false;             // every call that needs the driver answers 999
+  uint64_t zero_timestamps = 0;      // every n-th kernel record has no times; 0: never
   uint64_t backward_timestamps = 0;  // every n-th kernel record ends before it starts
-  uint64_t drops = 0;              // every n-th device record is dropped and counted
+  uint64_t drops = 0;                // every n-th device record is dropped and counted
   bool lock_over_callbacks = false;  // one lock is held over buffer callbacks and inside every API function
-  bool no_kernel_records = false;  // kernel records never come
-  bool crash_on_null = false;      // a declined buffer request ends the process, as before CUDA 12.9
-  bool hang_flush = false;         // cuptiActivityFlushAll never returns
-  uint64_t slow_flush_ms = 0;      // cuptiActivityFlushAll takes this much longer
+  bool no_kernel_records = false;    // kernel records never come
+  bool crash_on_null = false;        // a declined buffer request ends the process, as before CUDA 12.9
+  bool hang_flush = false;           // cuptiActivityFlushAll never returns
+  uint64_t slow_flush_ms = 0;        // cuptiActivityFlushAll takes this much longer
 };
 
-// `version`: "11.8", "12.0", "12.6", "13.0"; `faults`: comma-separated names of README.md, each with an optional "=N"; names that are not
-// libcupti's belong to the other libraries. Either may be null. What is wrong is said in `complaint`, which else is empty.
+// `version`: "11.8", "12.0", "12.6", "13.0"; `faults`: comma-separated names of README.md, each with an
+// optional "=N"; names that are not libcupti's belong to the other libraries. Either may be null. What is
+// wrong is said in `complaint`, which else is empty.
 Knobs ParseKnobs(const char* version, const char* faults, std::string* complaint);
 
-// The process's knobs. A complaint ends the process with a message: a misspelt fault must not look like a passed test.
+// The process's knobs. A complaint ends the process with a message: a misspelt fault must not look like a
+// passed test.
 const Knobs& TheKnobs();
 
 }  // namespace gpusim::cupti

@@ -11,16 +11,16 @@ namespace gpusim::cupti {
 namespace {
 
 // Where a field was added, by cuptiGetVersion's number (CUPTI's release notes).
-constexpr uint32_t kCuda12_0 = 19;   // Kernel9
-constexpr uint32_t kCuda12_4 = 22;   // Overhead3, Context2, GraphTrace2
-constexpr uint32_t kCuda12_6 = 24;   // Memory4, Context3, Device5
-constexpr uint32_t kCuda12_8 = 26;   // Memcpy6, Synchronization2
+constexpr uint32_t kCuda12_0 = 19;      // Kernel9
+constexpr uint32_t kCuda12_4 = 22;      // Overhead3, Context2, GraphTrace2
+constexpr uint32_t kCuda12_6 = 24;      // Memory4, Context3, Device5
+constexpr uint32_t kCuda12_8 = 26;      // Memcpy6, Synchronization2
 constexpr uint32_t kCuda13_0 = 130000;  // Kernel10
 
 constexpr uint32_t kInvalidChannel = 0;
 
-// The newest structure is filled, then cut at the size that the claimed release had: layouts are prefix-compatible, which
-// layout_test.cc checks field by field.
+// The newest structure is filled, then cut at the size that the claimed release had: layouts are
+// prefix-compatible, which layout_test.cc checks field by field.
 template <typename T>
 Record Cut(const T& record, uint32_t api_version) {
   static_assert(std::is_trivially_copyable_v<T>);
@@ -176,7 +176,8 @@ Record MemoryRecord(const Activity& activity, uint32_t pid, uint32_t api_version
   record.processId = pid;
   record.deviceId = activity.device;
   record.contextId = activity.context_uid;
-  record.streamId = activity.asynchronous ? activity.stream_id : static_cast<uint32_t>(CUPTI_INVALID_STREAM_ID);
+  record.streamId =
+      activity.asynchronous ? activity.stream_id : static_cast<uint32_t>(CUPTI_INVALID_STREAM_ID);
   record.name = activity.name;
   record.isAsync = activity.asynchronous ? 1 : 0;
   return Cut(record, api_version);
@@ -206,7 +207,8 @@ size_t RecordSize(uint32_t kind, uint32_t api_version) {
     case CUPTI_ACTIVITY_KIND_STREAM:
       return sizeof(CUpti_ActivityStream);
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivitySynchronization2) : sizeof(CUpti_ActivitySynchronization);
+      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivitySynchronization2)
+                                      : sizeof(CUpti_ActivitySynchronization);
     case CUPTI_ACTIVITY_KIND_MEMORY:
       return sizeof(CUpti_ActivityMemory);
     case CUPTI_ACTIVITY_KIND_MEMORY2:
@@ -342,7 +344,8 @@ Record ContextRecord(uint32_t context_uid, uint32_t device, uint32_t null_stream
   return Cut(record, api_version);
 }
 
-Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority, uint32_t flag, uint32_t correlation) {
+Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority, uint32_t flag,
+                    uint32_t correlation) {
   auto record = Zeroed<CUpti_ActivityStream>();
   record.kind = CUPTI_ACTIVITY_KIND_STREAM;
   record.contextId = context_uid;

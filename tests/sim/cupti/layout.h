@@ -1,6 +1,7 @@
 // Activity records as bytes: what each CUPTI release lays out, filled from what the simulated node did.
 //
-// Separate and pure (no state, no driver) so that a test can hold the bytes against the toolkit's real libcupti.
+// Separate and pure (no state, no driver) so that a test can hold the bytes against the toolkit's real
+// libcupti.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,9 @@ namespace gpusim::cupti {
 // One record, ready to be copied into a buffer. Sizes are multiples of eight, as the buffers' alignment is.
 using Record = std::vector<uint8_t>;
 
-// Size of a record of `kind` (CUpti_ActivityKind) under `api_version`; 0 for a kind that is not known. Also covers the kinds that the
-// simulated node never writes, because cuptiActivityGetNextRecord has to walk whatever a tool hands it.
+// Size of a record of `kind` (CUpti_ActivityKind) under `api_version`; 0 for a kind that is not known. Also
+// covers the kinds that the simulated node never writes, because cuptiActivityGetNextRecord has to walk
+// whatever a tool hands it.
 size_t RecordSize(uint32_t kind, uint32_t api_version);
 
 // A finished piece of work. `kernel_kind` is CONCURRENT_KERNEL or KERNEL; memory records carry `pid`.
@@ -27,7 +29,8 @@ Record ApiRecord(const ApiCall& call, uint32_t pid, uint32_t tid, uint32_t resul
 Record ExternalCorrelationRecord(uint32_t external_kind, uint64_t external_id, uint32_t correlation);
 Record DeviceRecord(const DeviceFacts& facts, uint32_t api_version);
 Record ContextRecord(uint32_t context_uid, uint32_t device, uint32_t null_stream, uint32_t api_version);
-Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority, uint32_t flag, uint32_t correlation);
+Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority, uint32_t flag,
+                    uint32_t correlation);
 // CUPTI's own time, here: flushing buffers on the thread `tid`.
 Record OverheadRecord(uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t api_version);
 

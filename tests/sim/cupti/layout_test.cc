@@ -96,7 +96,8 @@ TEST(LayoutTest, TheRealLibraryWalksEveryKindThatTheNodeWrites) {
   }
   CUpti_Activity* record = nullptr;
   for (size_t i = 0; i < written.size(); ++i) {
-    ASSERT_EQ(Oracle::Get().next_record(buffer.data(), buffer.size(), &record), CUPTI_SUCCESS) << "record " << i;
+    ASSERT_EQ(Oracle::Get().next_record(buffer.data(), buffer.size(), &record), CUPTI_SUCCESS)
+        << "record " << i;
     EXPECT_EQ(static_cast<uint32_t>(record->kind), written[i]);
     EXPECT_EQ(static_cast<size_t>(reinterpret_cast<uint8_t*>(record) - buffer.data()), offsets[i])
         << "after kind " << (i == 0 ? 0 : written[i - 1]);
@@ -178,7 +179,8 @@ TEST(LayoutTest, OtherFieldsAreWhereTheHeaderSays) {
   const Record memory = ActivityRecord(Copy(ActivityKind::kMemory), 0, 77, kNewest);
   EXPECT_EQ(As<CUpti_ActivityMemory4>(memory).address, 0x7f0000000000U);
   EXPECT_EQ(As<CUpti_ActivityMemory4>(memory).processId, 77U);
-  EXPECT_EQ(As<CUpti_ActivityMemory4>(memory).memoryOperationType, CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION);
+  EXPECT_EQ(As<CUpti_ActivityMemory4>(memory).memoryOperationType,
+            CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION);
 }
 
 TEST(LayoutTest, OlderVersionsHaveTheirOwnSizes) {

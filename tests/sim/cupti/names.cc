@@ -39,7 +39,9 @@ constexpr std::array<const char*, kSize> ById(const Entry (&entries)[kEntries]) 
 constexpr auto kDriverNames = ById<CUPTI_DRIVER_TRACE_CBID_SIZE>(kDriverEntries);
 constexpr auto kRuntimeNames = ById<CUPTI_RUNTIME_TRACE_CBID_SIZE>(kRuntimeEntries);
 
-bool StartsWith(std::string_view text, std::string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
+bool StartsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
 
 DriverCall Classify(std::string_view name) {
   if (StartsWith(name, "cuLaunchHostFunc")) {
@@ -54,8 +56,8 @@ DriverCall Classify(std::string_view name) {
   if (StartsWith(name, "cuCtxSynchronize")) {
     return DriverCall::kContextSynchronize;
   }
-  if (StartsWith(name, "cuMem") || StartsWith(name, "cuGraphLaunch") || StartsWith(name, "cuEventSynchronize") ||
-      StartsWith(name, "cuStreamWaitEvent")) {
+  if (StartsWith(name, "cuMem") || StartsWith(name, "cuGraphLaunch") ||
+      StartsWith(name, "cuEventSynchronize") || StartsWith(name, "cuStreamWaitEvent")) {
     return DriverCall::kDeviceWork;
   }
   return DriverCall::kOther;

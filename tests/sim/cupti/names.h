@@ -1,4 +1,5 @@
-// Names and numbers of the API functions, taken from the toolkit's own enumerations when the build is configured.
+// Names and numbers of the API functions, taken from the toolkit's own enumerations when the build is
+// configured.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,13 @@ const char* CallbackName(int domain, uint32_t cbid);
 uint32_t CallbackCount(int domain);
 
 // What a driver function does, for those that matter to the records.
-enum class DriverCall : uint8_t { kOther, kKernelLaunch, kDeviceWork, kStreamSynchronize, kContextSynchronize };
+enum class DriverCall : uint8_t {
+  kOther,
+  kKernelLaunch,
+  kDeviceWork,
+  kStreamSynchronize,
+  kContextSynchronize
+};
 DriverCall KindOfDriverCall(uint32_t cbid);
 
 const char* ResultName(int result);     // "CUPTI_ERROR_..." or null

@@ -13,8 +13,8 @@ TEST(NamesTest, AllCallbackNamesAreTheRealOnes) {
   for (int domain = 0; domain <= CUPTI_CB_DOMAIN_SIZE; ++domain) {
     for (uint32_t cbid = 0; cbid < 1024; ++cbid) {
       const char* real = nullptr;
-      const bool known =
-          Oracle::Get().callback_name(static_cast<CUpti_CallbackDomain>(domain), cbid, &real) == CUPTI_SUCCESS;
+      const bool known = Oracle::Get().callback_name(static_cast<CUpti_CallbackDomain>(domain), cbid,
+                                                     &real) == CUPTI_SUCCESS;
       const char* ours = CallbackName(domain, cbid);
       ASSERT_EQ(ours != nullptr, known) << "domain " << domain << " id " << cbid;
       if (known) {

@@ -13,7 +13,9 @@ class Oracle {
     static Oracle oracle;
     return oracle;
   }
-  bool loaded() const { return next_record != nullptr && callback_name != nullptr && result_string != nullptr; }
+  bool loaded() const {
+    return next_record != nullptr && callback_name != nullptr && result_string != nullptr;
+  }
 
   decltype(&cuptiActivityGetNextRecord) next_record = nullptr;
   decltype(&cuptiGetCallbackName) callback_name = nullptr;
@@ -37,7 +39,7 @@ class Oracle {
 
 }  // namespace gpusim::cupti
 
-#define SKIP_WITHOUT_ORACLE()                                                                       \
-  if (!::gpusim::cupti::Oracle::Get().loaded()) {                                                   \
+#define SKIP_WITHOUT_ORACLE()                                                                         \
+  if (!::gpusim::cupti::Oracle::Get().loaded()) {                                                     \
     GTEST_SKIP() << "the toolkit's libcupti.so.13 is not at \"" GPUSIM_REAL_CUPTI "\": not compared"; \
   }

@@ -164,7 +164,7 @@ void Session::SetApiFilter(int domain, uint32_t cbid, bool enable) {
 
 bool Session::ApiRecordWanted(int domain, uint32_t cbid) const {
   const bool kind_wanted = KindEnabled(domain == CUPTI_CB_DOMAIN_RUNTIME_API ? CUPTI_ACTIVITY_KIND_RUNTIME
-                                                                            : CUPTI_ACTIVITY_KIND_DRIVER);
+                                                                             : CUPTI_ACTIVITY_KIND_DRIVER);
   if (!has_api_filter_) {
     return kind_wanted;
   }
@@ -192,7 +192,8 @@ void Session::Dump(uint32_t kind) {
     }
   } else if (kind == CUPTI_ACTIVITY_KIND_STREAM) {
     for (const auto& [stream, live] : streams_) {
-      buffers_.Add(0, StreamRecord(live.context_uid, live.stream_id, 0, CUPTI_ACTIVITY_STREAM_CREATE_FLAG_DEFAULT, 0));
+      buffers_.Add(
+          0, StreamRecord(live.context_uid, live.stream_id, 0, CUPTI_ACTIVITY_STREAM_CREATE_FLAG_DEFAULT, 0));
     }
   }
 }
@@ -229,8 +230,8 @@ void Session::StreamCreated(void* context, void* stream, uint32_t correlation) {
     streams_[stream] = live;
   }
   if (KindEnabled(CUPTI_ACTIVITY_KIND_STREAM)) {
-    buffers_.Add(0, StreamRecord(live.context_uid, live.stream_id, 0, CUPTI_ACTIVITY_STREAM_CREATE_FLAG_DEFAULT,
-                                 correlation));
+    buffers_.Add(0, StreamRecord(live.context_uid, live.stream_id, 0,
+                                 CUPTI_ACTIVITY_STREAM_CREATE_FLAG_DEFAULT, correlation));
   }
 }
 
@@ -254,7 +255,8 @@ void Session::Finished(const Activity& activity) {
       kind = CUPTI_ACTIVITY_KIND_MEMCPY;
       break;
     case ActivityKind::kPeerCopy:
-      kind = KindEnabled(CUPTI_ACTIVITY_KIND_MEMCPY2) ? CUPTI_ACTIVITY_KIND_MEMCPY2 : CUPTI_ACTIVITY_KIND_MEMCPY;
+      kind =
+          KindEnabled(CUPTI_ACTIVITY_KIND_MEMCPY2) ? CUPTI_ACTIVITY_KIND_MEMCPY2 : CUPTI_ACTIVITY_KIND_MEMCPY;
       break;
     case ActivityKind::kMemset:
       kind = CUPTI_ACTIVITY_KIND_MEMSET;
@@ -327,7 +329,8 @@ CUptiResult Session::Flush(bool forced) {
   SettleFinishedWork();
   WriteGraphRuns();
   if (KindEnabled(CUPTI_ACTIVITY_KIND_OVERHEAD)) {
-    buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), ThreadId(), start_ns, NowNs(), knobs_.api_version));
+    buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), ThreadId(), start_ns, NowNs(),
+                                   knobs_.api_version));
   }
   buffers_.Flush(forced);
   return CUPTI_SUCCESS;
@@ -367,7 +370,8 @@ CUptiResult Session::GetAttribute(int attribute, size_t* size, void* value) {
   }
   const std::scoped_lock lock(mutex_);
   const auto set = attributes_.find(attribute);
-  std::memcpy(value, set == attributes_.end() ? static_cast<const void*>(&known->initial) : set->second.data(),
+  std::memcpy(value,
+              set == attributes_.end() ? static_cast<const void*>(&known->initial) : set->second.data(),
               known->size);
   *size = known->size;
   return CUPTI_SUCCESS;

@@ -1,7 +1,8 @@
 // The state behind the CUPTI functions: the one subscriber, what is enabled, the attributes, and the buffers.
 //
-// Separate from the exported functions, which only check their arguments, and from the hooks, through which the driver reports. One object
-// a process, never destroyed: worker and application threads may still use it while the process exits.
+// Separate from the exported functions, which only check their arguments, and from the hooks, through which
+// the driver reports. One object a process, never destroyed: worker and application threads may still use it
+// while the process exits.
 #pragma once
 
 #include <cupti.h>

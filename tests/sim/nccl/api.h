@@ -6,8 +6,9 @@
 #include "tests/sim/nccl/communicator.h"
 
 // NCCL_API(result, ncclName, parameters) { body }
-#define NCCL_API(result, name, ...)                                                                             \
-  extern "C" __attribute__((visibility("default"))) result name(__VA_ARGS__) __attribute__((weak, alias("p" #name))); \
+#define NCCL_API(result, name, ...)                                          \
+  extern "C" __attribute__((visibility("default"))) result name(__VA_ARGS__) \
+      __attribute__((weak, alias("p" #name)));                               \
   extern "C" __attribute__((visibility("default"))) result p##name(__VA_ARGS__)
 
 namespace gpusim::nccl {

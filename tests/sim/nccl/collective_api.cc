@@ -8,8 +8,8 @@
 namespace gpusim::nccl {
 namespace {
 
-Call MakeCall(Operation operation, const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
-              cudaStream_t stream) {
+Call MakeCall(Operation operation, const void* send, void* receive, size_t count, ncclDataType_t type,
+              ncclComm_t comm, cudaStream_t stream) {
   Call call;
   call.operation = operation;
   call.send = send;
@@ -48,63 +48,71 @@ ncclResult_t TakePeer(Call call, int peer, const char* function) {
 
 }  // namespace
 
-NCCL_API(ncclResult_t, ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return TakeReduction(MakeCall(Operation::kAllReduce, sendbuff, recvbuff, count, datatype, comm, stream), op, __func__);
+NCCL_API(ncclResult_t, ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count,
+         ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return TakeReduction(MakeCall(Operation::kAllReduce, sendbuff, recvbuff, count, datatype, comm, stream), op,
+                       __func__);
 }
 
-NCCL_API(ncclResult_t, ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
-         ncclComm_t comm, cudaStream_t stream) {
-  return Take(MakeCall(Operation::kAllGather, sendbuff, recvbuff, sendcount, datatype, comm, stream), __func__);
+NCCL_API(ncclResult_t, ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount,
+         ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
+  return Take(MakeCall(Operation::kAllGather, sendbuff, recvbuff, sendcount, datatype, comm, stream),
+              __func__);
 }
 
 NCCL_API(ncclResult_t, ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount,
          ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return TakeReduction(MakeCall(Operation::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, comm, stream), op,
-                       __func__);
+  return TakeReduction(
+      MakeCall(Operation::kReduceScatter, sendbuff, recvbuff, recvcount, datatype, comm, stream), op,
+      __func__);
 }
 
-NCCL_API(ncclResult_t, ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-         int root, ncclComm_t comm, cudaStream_t stream) {
-  return TakeRooted(MakeCall(Operation::kBroadcast, sendbuff, recvbuff, count, datatype, comm, stream), root, __func__);
+NCCL_API(ncclResult_t, ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count,
+         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return TakeRooted(MakeCall(Operation::kBroadcast, sendbuff, recvbuff, count, datatype, comm, stream), root,
+                    __func__);
 }
 
 // The one call that the real library makes through its own PLT: whoever interposes ncclBroadcast sees it.
-NCCL_API(ncclResult_t, ncclBcast, void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
-         cudaStream_t stream) {
+NCCL_API(ncclResult_t, ncclBcast, void* buff, size_t count, ncclDataType_t datatype, int root,
+         ncclComm_t comm, cudaStream_t stream) {
   return ncclBroadcast(buff, buff, count, datatype, root, comm, stream);
 }
 
-NCCL_API(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+NCCL_API(ncclResult_t, ncclReduce, const void* sendbuff, void* recvbuff, size_t count,
+         ncclDataType_t datatype, ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   Call call = MakeCall(Operation::kReduce, sendbuff, recvbuff, count, datatype, comm, stream);
   call.root = root;
   return TakeReduction(std::move(call), op, __func__);
 }
 
-NCCL_API(ncclResult_t, ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-         ncclComm_t comm, cudaStream_t stream) {
+NCCL_API(ncclResult_t, ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count,
+         ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
   return Take(MakeCall(Operation::kAlltoAll, sendbuff, recvbuff, count, datatype, comm, stream), __func__);
 }
 
-NCCL_API(ncclResult_t, ncclGather, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-         int root, ncclComm_t comm, cudaStream_t stream) {
-  return TakeRooted(MakeCall(Operation::kGather, sendbuff, recvbuff, count, datatype, comm, stream), root, __func__);
+NCCL_API(ncclResult_t, ncclGather, const void* sendbuff, void* recvbuff, size_t count,
+         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return TakeRooted(MakeCall(Operation::kGather, sendbuff, recvbuff, count, datatype, comm, stream), root,
+                    __func__);
 }
 
-NCCL_API(ncclResult_t, ncclScatter, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-         int root, ncclComm_t comm, cudaStream_t stream) {
-  return TakeRooted(MakeCall(Operation::kScatter, sendbuff, recvbuff, count, datatype, comm, stream), root, __func__);
+NCCL_API(ncclResult_t, ncclScatter, const void* sendbuff, void* recvbuff, size_t count,
+         ncclDataType_t datatype, int root, ncclComm_t comm, cudaStream_t stream) {
+  return TakeRooted(MakeCall(Operation::kScatter, sendbuff, recvbuff, count, datatype, comm, stream), root,
+                    __func__);
 }
 
-NCCL_API(ncclResult_t, ncclSend, const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-         cudaStream_t stream) {
-  return TakePeer(MakeCall(Operation::kSend, sendbuff, nullptr, count, datatype, comm, stream), peer, __func__);
+NCCL_API(ncclResult_t, ncclSend, const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
+         ncclComm_t comm, cudaStream_t stream) {
+  return TakePeer(MakeCall(Operation::kSend, sendbuff, nullptr, count, datatype, comm, stream), peer,
+                  __func__);
 }
 
-NCCL_API(ncclResult_t, ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
-         cudaStream_t stream) {
-  return TakePeer(MakeCall(Operation::kRecv, nullptr, recvbuff, count, datatype, comm, stream), peer, __func__);
+NCCL_API(ncclResult_t, ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
+         ncclComm_t comm, cudaStream_t stream) {
+  return TakePeer(MakeCall(Operation::kRecv, nullptr, recvbuff, count, datatype, comm, stream), peer,
+                  __func__);
 }
 
 NCCL_API(ncclResult_t, ncclGroupStart, void) {

@@ -169,7 +169,10 @@ bool JoinChild(Communicator& child, const Communicator& parent, uint32_t ordinal
 class BySplit : public Creation {
  public:
   BySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color, int key)
-      : Creation(std::move(communicator)), parent_(std::move(parent)), color_(color), key_(key),
+      : Creation(std::move(communicator)),
+        parent_(std::move(parent)),
+        color_(color),
+        key_(key),
         ordinal_(parent_->NextChild()) {}
 
   void Announce() override {
@@ -203,8 +206,9 @@ class BySplit : public Creation {
     }
     std::stable_sort(members.begin(), members.end(),
                      [](const Member& a, const Member& b) { return a.key < b.key; });
-    const auto mine = std::find_if(members.begin(), members.end(),
-                                   [this](const Member& member) { return member.parent_rank == parent_->rank(); });
+    const auto mine = std::find_if(members.begin(), members.end(), [this](const Member& member) {
+      return member.parent_rank == parent_->rank();
+    });
     communicator_->Become(static_cast<int>(mine - members.begin()), static_cast<int>(members.size()),
                           HashChild(parent_->hash(), ordinal_, color_));
     return JoinChild(*communicator_, *parent_, ordinal_, color_) ? ncclSuccess : ncclSystemError;
@@ -252,7 +256,8 @@ std::unique_ptr<Creation> CreateFromId(CommunicatorPtr communicator, const ncclU
   return std::make_unique<FromId>(std::move(communicator), id);
 }
 
-std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color, int key) {
+std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color,
+                                        int key) {
   return std::make_unique<BySplit>(std::move(communicator), std::move(parent), color, key);
 }
 

@@ -1,7 +1,8 @@
 // One rank's end of a communicator, and the ways to make one.
 //
-// Separate from the exported functions, which handle handles, and from the group, which decides what is launched. Shared: kernels that
-// wait for other ranks keep it alive after the application has destroyed its handle.
+// Separate from the exported functions, which handle handles, and from the group, which decides what is
+// launched. Shared: kernels that wait for other ranks keep it alive after the application has destroyed its
+// handle.
 #pragma once
 
 #include <cuda.h>
@@ -20,9 +21,11 @@ namespace gpusim::nccl {
 
 // djb2a over the unique id.
 uint64_t HashUniqueId(const ncclUniqueId& id);
-// Of a communicator made from another: the parent's hash, how many were made from the parent before, and the color.
+// Of a communicator made from another: the parent's hash, how many were made from the parent before, and the
+// color.
 uint64_t HashChild(uint64_t parent, uint32_t ordinal, int32_t color);
-// The communicators of ncclCommInitAll, which have no unique id that anybody sees: the process and how many calls came before.
+// The communicators of ncclCommInitAll, which have no unique id that anybody sees: the process and how many
+// calls came before.
 uint64_t HashInitAll(uint32_t ordinal);
 
 ncclUniqueId NewUniqueId();
@@ -100,14 +103,15 @@ class Communicator {
 
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 
-// The making of one communicator, in steps that a group takes for all of its members in turn, so that one thread can be several ranks.
+// The making of one communicator, in steps that a group takes for all of its members in turn, so that one
+// thread can be several ranks.
 class Creation {
  public:
   explicit Creation(CommunicatorPtr communicator) : communicator_(std::move(communicator)) {}
   virtual ~Creation() = default;
-  virtual void Announce() {}              // does not block
-  virtual ncclResult_t Join() = 0;        // may wait for what others announce
-  ncclResult_t Finish();                  // waits until all have joined
+  virtual void Announce() {}        // does not block
+  virtual ncclResult_t Join() = 0;  // may wait for what others announce
+  ncclResult_t Finish();            // waits until all have joined
   const CommunicatorPtr& communicator() const { return communicator_; }
 
  protected:
@@ -117,7 +121,8 @@ class Creation {
 // From a unique id (several ids count as their first).
 std::unique_ptr<Creation> CreateFromId(CommunicatorPtr communicator, const ncclUniqueId& id);
 // All ranks of `parent` with the same color, ordered by key and rank.
-std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color, int key);
+std::unique_ptr<Creation> CreateBySplit(CommunicatorPtr communicator, CommunicatorPtr parent, int color,
+                                        int key);
 // `parent` without the ranks in `excluded`.
 std::unique_ptr<Creation> CreateByShrink(CommunicatorPtr communicator, CommunicatorPtr parent,
                                          const std::vector<int>& excluded);

@@ -70,17 +70,19 @@ ncclResult_t Start(std::unique_ptr<Creation> creation, bool blocking, ncclComm_t
   return result;
 }
 
-ncclResult_t InitRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id, int rank, int device, uint64_t hash,
-                      bool blocking) {
+ncclResult_t InitRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id, int rank, int device,
+                      uint64_t hash, bool blocking) {
   CUcontext context = nullptr;
   const ncclResult_t found = ContextOf(device, &context);
   if (found != ncclSuccess) {
     return found;
   }
-  return Start(CreateFromId(std::make_shared<Communicator>(rank, ranks, device, context, hash), id), blocking, newcomm);
+  return Start(CreateFromId(std::make_shared<Communicator>(rank, ranks, device, context, hash), id), blocking,
+               newcomm);
 }
 
-ncclResult_t InitOwnRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+ncclResult_t InitOwnRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id, int rank,
+                         const ncclConfig_t* config) {
   if (newcomm == nullptr || ranks < 1 || ranks > kMaxRanks || rank < 0 || rank >= ranks || !IsValid(config)) {
     return ncclInvalidArgument;
   }
@@ -113,7 +115,8 @@ std::shared_ptr<Communicator> ChildOf(const Communicator& parent) {
 }
 
 bool BlockingOf(const ncclConfig_t* config, const Communicator& parent) {
-  return config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? parent.blocking() : config->blocking != 0;
+  return config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? parent.blocking()
+                                                                        : config->blocking != 0;
 }
 
 }  // namespace
@@ -129,7 +132,6 @@ CommunicatorPtr ReadyBehind(ncclComm_t comm) {
   CommunicatorPtr communicator = Behind(comm);
   return communicator != nullptr && communicator->state() == ncclSuccess ? communicator : nullptr;
 }
-
 
 NCCL_API(ncclResult_t, ncclGetVersion, int* version) {
   if (version == nullptr) {
@@ -168,15 +170,15 @@ NCCL_API(ncclResult_t, ncclCommInitAll, ncclComm_t* comm, int ndev, const int* d
   return Return(InitAll(comm, ndev, devlist), __func__);
 }
 
-NCCL_API(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+NCCL_API(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+         ncclConfig_t* config) {
   const CommunicatorPtr parent = ReadyBehind(comm);
   if (parent == nullptr || newcomm == nullptr || color < NCCL_SPLIT_NOCOLOR || !IsValid(config)) {
     return Return(ncclInvalidArgument, __func__);
   }
   ncclComm_t handle = nullptr;
   const ncclResult_t result =
-      Start(CreateBySplit(ChildOf(*parent), parent, color, key),
-                          BlockingOf(config, *parent), &handle);
+      Start(CreateBySplit(ChildOf(*parent), parent, color, key), BlockingOf(config, *parent), &handle);
   *newcomm = handle;
   if (color == NCCL_SPLIT_NOCOLOR) {
     delete handle;
@@ -202,8 +204,7 @@ NCCL_API(ncclResult_t, ncclCommShrink, ncclComm_t comm, int* excludeRanksList, i
     parent->Abort();
   }
   return Return(
-      Start(CreateByShrink(ChildOf(*parent), parent, excluded),
-                          BlockingOf(config, *parent), newcomm),
+      Start(CreateByShrink(ChildOf(*parent), parent, excluded), BlockingOf(config, *parent), newcomm),
       __func__);
 }
 
@@ -298,11 +299,13 @@ NCCL_API(ncclResult_t, ncclMemAlloc, void** ptr, size_t size) {
 }
 
 NCCL_API(ncclResult_t, ncclMemFree, void* ptr) {
-  return Return(cuMemFree(reinterpret_cast<CUdeviceptr>(ptr)) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError,
-                __func__);
+  return Return(
+      cuMemFree(reinterpret_cast<CUdeviceptr>(ptr)) == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError,
+      __func__);
 }
 
-// Registration changes how the real library moves data; here the handle only has to be unique and to be given back.
+// Registration changes how the real library moves data; here the handle only has to be unique and to be given
+// back.
 NCCL_API(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* buff, size_t size, void** handle) {
   if (ReadyBehind(comm) == nullptr || buff == nullptr || size == 0 || handle == nullptr) {
     return Return(ncclInvalidArgument, __func__);
@@ -319,7 +322,8 @@ NCCL_API(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle) 
   return ncclSuccess;
 }
 
-NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int) {
+NCCL_API(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
+         int) {
   if (ReadyBehind(comm) == nullptr || buff == nullptr || size == 0 || win == nullptr) {
     return Return(ncclInvalidArgument, __func__);
   }

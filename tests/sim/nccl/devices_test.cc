@@ -60,7 +60,8 @@ void ExpectOneMeeting(const std::vector<nlohmann::json>& collectives, size_t dev
 
 // AllReduce of 1000 floats over 8: 4000 * 2 * 7 / 8 bytes at 100 GB/s.
 constexpr uint64_t kDurationNs = 20'000 + 70;
-const std::map<std::string, std::string> kEight = {{"GPUSIM_DEVICES", "8"}, {"GPUSIM_LINK", "alpha=20us,beta=100GB/s"}};
+const std::map<std::string, std::string> kEight = {{"GPUSIM_DEVICES", "8"},
+                                                   {"GPUSIM_LINK", "alpha=20us,beta=100GB/s"}};
 
 TEST(NcclDevicesTest, InitAllDrivesEightDevicesFromOneThread) {
   const RunResult result = RunRanks(1, {.environment = kEight}, [](int) {
@@ -71,7 +72,8 @@ TEST(NcclDevicesTest, InitAllDrivesEightDevicesFromOneThread) {
     for (size_t i = 0; i < comms.size(); ++i) {
       int device = -1;
       RANK_CHECK(ncclCommCuDevice(comms[i], &device) == ncclSuccess && device == static_cast<int>(i));
-      RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[i], devices.streams[i]) == ncclSuccess);
+      RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[i], devices.streams[i]) ==
+                 ncclSuccess);
     }
     RANK_CHECK(ncclGroupEnd() == ncclSuccess);
     devices.Synchronize();
@@ -96,7 +98,8 @@ TEST(NcclDevicesTest, RanksAreThreads) {
         devices.Use(i);
         ncclComm_t comm = nullptr;
         RANK_CHECK(ncclCommInitRank(&comm, 8, id, static_cast<int>(i)) == ncclSuccess);
-        RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comm, devices.streams[i]) == ncclSuccess);
+        RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comm, devices.streams[i]) ==
+                   ncclSuccess);
         RANK_CHECK(cuStreamSynchronize(devices.streams[i]) == CUDA_SUCCESS);
         RANK_CHECK(ncclCommDestroy(comm) == ncclSuccess);
       });
@@ -148,14 +151,16 @@ TEST(NcclDevicesTest, StreamsOfAGroupAreOrderedAroundItsKernel) {
     CUstream second = nullptr;
     RANK_CHECK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
     RANK_CHECK(ncclGroupStart() == ncclSuccess);
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[0], devices.streams[0]) == ncclSuccess);
+    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[0], devices.streams[0]) ==
+               ncclSuccess);
     RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[0], second) == ncclSuccess);
     RANK_CHECK(ncclGroupEnd() == ncclSuccess);
     RANK_CHECK(cuStreamQuery(second) == CUDA_ERROR_NOT_READY);
     devices.Use(1);
     RANK_CHECK(ncclGroupStart() == ncclSuccess);
     for (int i = 0; i < 2; ++i) {
-      RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[1], devices.streams[1]) == ncclSuccess);
+      RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[1], devices.streams[1]) ==
+                 ncclSuccess);
     }
     RANK_CHECK(ncclGroupEnd() == ncclSuccess);
     devices.Use(0);
@@ -173,7 +178,8 @@ TEST(NcclDevicesTest, SimulatedGroupTellsItsTimeAndLaunchesNothing) {
     std::vector<ncclComm_t> comms(8);
     RANK_CHECK(ncclCommInitAll(comms.data(), 8, nullptr) == ncclSuccess);
     RANK_CHECK(ncclGroupStart() == ncclSuccess);
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[0], devices.streams[0]) == ncclSuccess);
+    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comms[0], devices.streams[0]) ==
+               ncclSuccess);
     ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
     RANK_CHECK(ncclGroupSimulateEnd(&info) == ncclSuccess);
     RANK_CHECK(std::abs(info.estimatedTime - 20.07F) < 0.001F);

@@ -1,7 +1,7 @@
 // Where the ranks' kernels wait for each other: the rendezvous of collectives and of point-to-point kernels.
 //
-// Separate from the group because these run on the driver's scheduler thread, under its lock: they read and write the shared segment and
-// never block.
+// Separate from the group because these run on the driver's scheduler thread, under its lock: they read and
+// write the shared segment and never block.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +38,8 @@ struct Message {
   uint64_t number = 0;  // among those of its pair
 };
 
-// A kernel of sends and receives: ends `duration_ns` after the last of its peers came for the matching message.
+// A kernel of sends and receives: ends `duration_ns` after the last of its peers came for the matching
+// message.
 class PeerMeeting : public Rendezvous {
  public:
   PeerMeeting(CommunicatorPtr communicator, std::vector<Message> messages, uint64_t duration_ns);

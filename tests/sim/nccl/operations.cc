@@ -69,7 +69,8 @@ uint64_t TransferNs(double bus_bytes, double bytes_per_s) {
   return static_cast<uint64_t>(std::llround(bus_bytes * 1e9 / bytes_per_s));
 }
 
-// The real library has kernels for sums only, and one for all point-to-point work; other reductions run inside those.
+// The real library has kernels for sums only, and one for all point-to-point work; other reductions run
+// inside those.
 std::string KernelName(Operation operation, ncclDataType_t type) {
   const std::string name = OperationName(operation);
   switch (operation) {

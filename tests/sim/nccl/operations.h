@@ -29,16 +29,16 @@ constexpr bool IsPointToPoint(Operation operation) {
   return operation == Operation::kSend || operation == Operation::kRecv;
 }
 constexpr bool HasRoot(Operation operation) {
-  return operation == Operation::kBroadcast || operation == Operation::kReduce || operation == Operation::kGather ||
-         operation == Operation::kScatter;
+  return operation == Operation::kBroadcast || operation == Operation::kReduce ||
+         operation == Operation::kGather || operation == Operation::kScatter;
 }
 
 // 0 for a type that NCCL does not know.
 size_t TypeSize(ncclDataType_t type);
 const char* TypeName(ncclDataType_t type);  // "float32"
 
-// Bytes on the busiest link: size times factor of nccl-tests' bus bandwidth, so that this over the time is the bus bandwidth.
-// `count` is the API's argument.
+// Bytes on the busiest link: size times factor of nccl-tests' bus bandwidth, so that this over the time is
+// the bus bandwidth. `count` is the API's argument.
 double BusBytes(Operation operation, uint64_t count, ncclDataType_t type, int ranks);
 
 // Nanoseconds that `bus_bytes` take at `bytes_per_s`, rounded to the nearest.

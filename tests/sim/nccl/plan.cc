@@ -34,11 +34,13 @@ std::shared_ptr<Rendezvous> MakeMeeting(void* opaque) {
   const auto& state = *static_cast<const PlanState*>(opaque);
   Communicator& communicator = *state.communicator;
   if (state.messages.empty()) {
-    return std::make_shared<CollectiveMeeting>(state.communicator, communicator.NextMeeting(), state.duration_ns);
+    return std::make_shared<CollectiveMeeting>(state.communicator, communicator.NextMeeting(),
+                                               state.duration_ns);
   }
   std::vector<Message> messages = state.messages;
   for (Message& message : messages) {
-    message.number = message.sends ? communicator.NextMessageTo(message.peer) : communicator.NextMessageFrom(message.peer);
+    message.number =
+        message.sends ? communicator.NextMessageTo(message.peer) : communicator.NextMessageFrom(message.peer);
   }
   return std::make_shared<PeerMeeting>(state.communicator, std::move(messages), state.duration_ns);
 }
@@ -65,7 +67,8 @@ class OtherStreams {
  public:
   explicit OtherStreams(const Plan& plan) : first_(plan.calls.front().stream) {
     for (const Call& call : plan.calls) {
-      if (call.stream != first_ && std::find(streams_.begin(), streams_.end(), call.stream) == streams_.end()) {
+      if (call.stream != first_ &&
+          std::find(streams_.begin(), streams_.end(), call.stream) == streams_.end()) {
         streams_.push_back(call.stream);
       }
     }
@@ -100,8 +103,9 @@ class OtherStreams {
 std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
   std::vector<Plan> plans;
   for (const Call& call : calls) {
-    const auto same = std::find_if(plans.begin(), plans.end(),
-                                   [&call](const Plan& plan) { return IsSamePlan(plan.calls.front(), call); });
+    const auto same = std::find_if(plans.begin(), plans.end(), [&call](const Plan& plan) {
+      return IsSamePlan(plan.calls.front(), call);
+    });
     if (same != plans.end()) {
       same->calls.push_back(call);
     } else {
@@ -134,7 +138,8 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
 
 ncclResult_t Launch(const Plan& plan) {
   const Call& first = plan.calls.front();
-  const bool hangs = std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.hangs; });
+  const bool hangs =
+      std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.hangs; });
   if (hangs) {
     plan.communicator->NextMeeting();  // the others wait at this one, not at the next
     return ncclSuccess;

@@ -10,10 +10,11 @@
 
 namespace gpusim::nccl {
 
-// One kernel of one communicator: collectives of one operation, reduction and type, or all sends and receives of the group.
+// One kernel of one communicator: collectives of one operation, reduction and type, or all sends and receives
+// of the group.
 struct Plan {
   CommunicatorPtr communicator;
-  std::vector<Call> calls;  // the largest first, as the real library orders them
+  std::vector<Call> calls;   // the largest first, as the real library orders them
   uint64_t duration_ns = 0;  // after the last arrival: alpha and the calls' bytes over the link
 };
 

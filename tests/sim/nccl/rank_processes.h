@@ -14,11 +14,12 @@ namespace gpusim::nccl {
 
 struct RunOptions {
   std::map<std::string, std::string> environment = {};
-  int seconds = 20;             // then what still runs is killed
+  int seconds = 20;  // then what still runs is killed
 };
 
 struct RunResult {
-  // Exit codes; minus the signal's number for a rank that a signal ended, -SIGKILL for one that ran out of time.
+  // Exit codes; minus the signal's number for a rank that a signal ended, -SIGKILL for one that ran out of
+  // time.
   std::vector<int> codes;
   // Truth lines of kind "collective" by rank, in the order of their starts.
   std::vector<std::vector<nlohmann::json>> collectives;
@@ -36,9 +37,9 @@ RunResult RunRanks(int ranks, const RunOptions& options, const std::function<int
 }  // namespace gpusim::nccl
 
 // In a rank's process, where GoogleTest's assertions do not reach.
-#define RANK_CHECK(condition)                                            \
-  do {                                                                   \
-    if (!(condition)) {                                                  \
-      ::gpusim::nccl::FailCheck(__FILE__, __LINE__, #condition);         \
-    }                                                                    \
+#define RANK_CHECK(condition)                                    \
+  do {                                                           \
+    if (!(condition)) {                                          \
+      ::gpusim::nccl::FailCheck(__FILE__, __LINE__, #condition); \
+    }                                                            \
   } while (false)

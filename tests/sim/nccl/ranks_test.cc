@@ -43,7 +43,8 @@ struct Rank {
     RANK_CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   }
   void AllReduce(size_t count, ncclDataType_t type = ncclFloat, ncclComm_t on = nullptr) const {
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, count, type, ncclSum, on == nullptr ? comm : on, stream) == ncclSuccess);
+    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, count, type, ncclSum, on == nullptr ? comm : on, stream) ==
+               ncclSuccess);
   }
   void Synchronize() const { RANK_CHECK(cuStreamSynchronize(stream) == CUDA_SUCCESS); }
   int End() const {
@@ -92,10 +93,12 @@ TEST_P(RanksTest, CollectivesEndTogetherAndTheirBusBandwidthIsTheLinks) {
       Pause(3 * ((number + 1) % ranks));
       rank.AllReduce(count);
       RANK_CHECK(ncclAllGather(kBuffer, kBuffer, count, ncclBfloat16, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclReduceScatter(kBuffer, kBuffer, count, ncclHalf, ncclMax, rank.comm, rank.stream) == ncclSuccess);
+      RANK_CHECK(ncclReduceScatter(kBuffer, kBuffer, count, ncclHalf, ncclMax, rank.comm, rank.stream) ==
+                 ncclSuccess);
       RANK_CHECK(ncclBroadcast(kBuffer, kBuffer, count, ncclInt8, 0, rank.comm, rank.stream) == ncclSuccess);
       RANK_CHECK(ncclBcast(kBuffer, count, ncclInt8, ranks - 1, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclReduce(kBuffer, kBuffer, count, ncclDouble, ncclAvg, 0, rank.comm, rank.stream) == ncclSuccess);
+      RANK_CHECK(ncclReduce(kBuffer, kBuffer, count, ncclDouble, ncclAvg, 0, rank.comm, rank.stream) ==
+                 ncclSuccess);
       RANK_CHECK(ncclAlltoAll(kBuffer, kBuffer, count, ncclFloat, rank.comm, rank.stream) == ncclSuccess);
       RANK_CHECK(ncclGather(kBuffer, kBuffer, count, ncclFloat, 0, rank.comm, rank.stream) == ncclSuccess);
       RANK_CHECK(ncclScatter(kBuffer, kBuffer, count, ncclFloat, 0, rank.comm, rank.stream) == ncclSuccess);
@@ -109,9 +112,14 @@ TEST_P(RanksTest, CollectivesEndTogetherAndTheirBusBandwidthIsTheLinks) {
     double size_factor;  // bytes on the bus per count, of nccl-tests
   };
   const double n = ranks;
-  const Expected expected[] = {{"AllReduce", 4 * 2 * (n - 1) / n}, {"AllGather", 2 * n * (n - 1) / n},
-                               {"ReduceScatter", 2 * n * (n - 1) / n}, {"Broadcast", 1}, {"Broadcast", 1},
-                               {"Reduce", 8}, {"AlltoAll", 4 * n * (n - 1) / n}, {"Gather", 4 * n * (n - 1) / n},
+  const Expected expected[] = {{"AllReduce", 4 * 2 * (n - 1) / n},
+                               {"AllGather", 2 * n * (n - 1) / n},
+                               {"ReduceScatter", 2 * n * (n - 1) / n},
+                               {"Broadcast", 1},
+                               {"Broadcast", 1},
+                               {"Reduce", 8},
+                               {"AlltoAll", 4 * n * (n - 1) / n},
+                               {"Gather", 4 * n * (n - 1) / n},
                                {"Scatter", 4 * n * (n - 1) / n}};
   for (const auto& of_rank : result.collectives) {
     ASSERT_EQ(of_rank.size(), 27U);
@@ -122,7 +130,8 @@ TEST_P(RanksTest, CollectivesEndTogetherAndTheirBusBandwidthIsTheLinks) {
       last_start = std::max(last_start, Start(result.collectives[static_cast<size_t>(rank)][i]));
     }
     const double count = result.collectives[0][i].at("count");
-    const auto transfer = static_cast<uint64_t>(std::llround(expected[i % 9].size_factor * count / kBeta * 1e9));
+    const auto transfer =
+        static_cast<uint64_t>(std::llround(expected[i % 9].size_factor * count / kBeta * 1e9));
     for (int rank = 0; rank < ranks; ++rank) {
       const nlohmann::json& line = result.collectives[static_cast<size_t>(rank)][i];
       EXPECT_EQ(line.at("op"), expected[i % 9].op);
@@ -188,7 +197,8 @@ TEST(NcclTest, CallsOfOneKindInAGroupShareAKernel) {
     EXPECT_EQ(plan->second[0].at("count"), 4000) << "the largest first";
     EXPECT_EQ((++plan)->second[0].at("datatype"), "float64");
     EXPECT_EQ((++plan)->second.size(), 2U);
-    EXPECT_EQ(plan->second[0].at("seq").get<int>() + plan->second[1].at("seq").get<int>(), 1) << "numbered apart";
+    EXPECT_EQ(plan->second[0].at("seq").get<int>() + plan->second[1].at("seq").get<int>(), 1)
+        << "numbered apart";
   }
 }
 
@@ -202,8 +212,10 @@ TEST(NcclTest, ARingOfSendsAndReceivesMatchesPairwise) {
         Pause(5 * number);
       }
       RANK_CHECK(ncclGroupStart() == ncclSuccess);
-      RANK_CHECK(ncclSend(kBuffer, 1000, ncclFloat, (number + 1) % kRanks, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclRecv(kBuffer, 1000, ncclFloat, (number + kRanks - 1) % kRanks, rank.comm, rank.stream) == ncclSuccess);
+      RANK_CHECK(ncclSend(kBuffer, 1000, ncclFloat, (number + 1) % kRanks, rank.comm, rank.stream) ==
+                 ncclSuccess);
+      RANK_CHECK(ncclRecv(kBuffer, 1000, ncclFloat, (number + kRanks - 1) % kRanks, rank.comm, rank.stream) ==
+                 ncclSuccess);
       RANK_CHECK(ncclGroupEnd() == ncclSuccess);
     }
     return rank.End();
@@ -384,7 +396,8 @@ TEST(NcclTest, OneRankCopiesOrDoesNothing) {
     CUdeviceptr a = 0;
     CUdeviceptr b = 0;
     RANK_CHECK(cuMemAlloc(&a, 4096) == CUDA_SUCCESS && cuMemAlloc(&b, 4096) == CUDA_SUCCESS);
-    RANK_CHECK(ncclAllReduce(Address(a), Address(b), 1024, ncclFloat, ncclSum, rank.comm, rank.stream) == ncclSuccess);
+    RANK_CHECK(ncclAllReduce(Address(a), Address(b), 1024, ncclFloat, ncclSum, rank.comm, rank.stream) ==
+               ncclSuccess);
     rank.AllReduce(1024);
     return rank.End();
   });
@@ -411,12 +424,14 @@ TEST(NcclTest, BadArgumentsAreRefused) {
     const Rank rank(0, 1, id);
     ncclComm_t none = nullptr;
     RANK_CHECK(ncclCommInitRank(&none, 2, id, 2) == ncclInvalidArgument);
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, static_cast<ncclDataType_t>(99), ncclSum, rank.comm, rank.stream) ==
-               ncclInvalidArgument);
+    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, static_cast<ncclDataType_t>(99), ncclSum, rank.comm,
+                             rank.stream) == ncclInvalidArgument);
     RANK_CHECK(std::strstr(ncclGetLastError(rank.comm), "ncclAllReduce") != nullptr);
-    RANK_CHECK(ncclBroadcast(kBuffer, kBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) == ncclInvalidArgument);
+    RANK_CHECK(ncclBroadcast(kBuffer, kBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) ==
+               ncclInvalidArgument);
     RANK_CHECK(ncclSend(kBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) == ncclInvalidArgument);
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, ncclFloat, ncclSum, nullptr, rank.stream) == ncclInvalidArgument);
+    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, ncclFloat, ncclSum, nullptr, rank.stream) ==
+               ncclInvalidArgument);
     RANK_CHECK(ncclGroupEnd() == ncclInvalidUsage);
     int version = 0;
     RANK_CHECK(ncclGetVersion(&version) == ncclSuccess && version == 22809);

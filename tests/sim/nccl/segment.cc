@@ -23,12 +23,14 @@ constexpr time_t kStaleAfterSeconds = 60;
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
 
 size_t PeersOffset(int ranks) {
-  return sizeof(SegmentHeader) + kMeetingSlots * sizeof(MeetingSlot) + static_cast<size_t>(ranks) * sizeof(RankState);
+  return sizeof(SegmentHeader) + kMeetingSlots * sizeof(MeetingSlot) +
+         static_cast<size_t>(ranks) * sizeof(RankState);
 }
 
 // Zeroed memory is a valid segment. Mostly never touched, so its pages do not exist.
 size_t SegmentSize(int ranks) {
-  return PeersOffset(ranks) + static_cast<size_t>(ranks) * static_cast<size_t>(ranks) * kPeerSlots * sizeof(PeerSlot);
+  return PeersOffset(ranks) +
+         static_cast<size_t>(ranks) * static_cast<size_t>(ranks) * kPeerSlots * sizeof(PeerSlot);
 }
 
 }  // namespace
@@ -44,8 +46,9 @@ std::unique_ptr<Segment> Segment::Open(const std::string& name, int ranks) {
       return nullptr;
     }
     struct stat status {};
-    if (fstat(file, &status) == 0 && (status.st_size == static_cast<off_t>(size) ||
-                                      (status.st_size == 0 && ftruncate(file, static_cast<off_t>(size)) == 0))) {
+    if (fstat(file, &status) == 0 &&
+        (status.st_size == static_cast<off_t>(size) ||
+         (status.st_size == 0 && ftruncate(file, static_cast<off_t>(size)) == 0))) {
       memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     }
     close(file);
@@ -72,7 +75,8 @@ bool Segment::Join(int rank_number) {
   if (!rank(rank_number).pid.compare_exchange_strong(nobody, getpid())) {
     return false;
   }
-  if (header().joined.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_) && ranks_ > 1) {
+  if (header().joined.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_) &&
+      ranks_ > 1) {
     shm_unlink(name_.c_str());
   }
   return true;
@@ -99,13 +103,15 @@ RankState& Segment::rank(int rank) const {
 
 PeerSlot& Segment::peer(int sender, int receiver, uint64_t message) const {
   auto* slots = reinterpret_cast<PeerSlot*>(static_cast<char*>(memory_) + PeersOffset(ranks_));
-  const size_t pair = static_cast<size_t>(sender) * static_cast<size_t>(ranks_) + static_cast<size_t>(receiver);
+  const size_t pair =
+      static_cast<size_t>(sender) * static_cast<size_t>(ranks_) + static_cast<size_t>(receiver);
   return slots[pair * kPeerSlots + message % kPeerSlots];
 }
 
 std::string SegmentName(uint32_t maker_pid, uint64_t first, uint64_t second) {
   char name[80];
-  std::snprintf(name, sizeof(name), "/%s%" PRIu32 "-%016" PRIx64 "%016" PRIx64, kPrefix, maker_pid, first, second);
+  std::snprintf(name, sizeof(name), "/%s%" PRIu32 "-%016" PRIx64 "%016" PRIx64, kPrefix, maker_pid, first,
+                second);
   return name;
 }
 

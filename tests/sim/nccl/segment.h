@@ -1,8 +1,8 @@
 // The memory that the ranks of one communicator share: who is there, what they agree on, when they arrive.
 //
-// Separate from the communicator because it is the only state that other processes write: plain lock-free words, valid at every instant,
-// so that a rank may be killed anywhere. The name in /dev/shm lives only until the last rank has joined; after that the memory goes with
-// the last process that maps it, however that ends.
+// Separate from the communicator because it is the only state that other processes write: plain lock-free
+// words, valid at every instant, so that a rank may be killed anywhere. The name in /dev/shm lives only until
+// the last rank has joined; after that the memory goes with the last process that maps it, however that ends.
 #pragma once
 
 #include <atomic>
@@ -55,8 +55,8 @@ struct PeerSlot {
 
 class Segment {
  public:
-  // Opens or makes the segment `name` ("/gpusim-nccl-..."), or private memory for a single rank. Null: the system refused, or other ranks
-  // made it for another number of ranks.
+  // Opens or makes the segment `name` ("/gpusim-nccl-..."), or private memory for a single rank. Null: the
+  // system refused, or other ranks made it for another number of ranks.
   static std::unique_ptr<Segment> Open(const std::string& name, int ranks);
   ~Segment();
   Segment(const Segment&) = delete;
@@ -64,7 +64,9 @@ class Segment {
 
   // False if somebody else is this rank. The last to join removes the name.
   bool Join(int rank);
-  bool Complete() const { return header().joined.load(std::memory_order_acquire) == static_cast<uint32_t>(ranks_); }
+  bool Complete() const {
+    return header().joined.load(std::memory_order_acquire) == static_cast<uint32_t>(ranks_);
+  }
   // Before everybody was there: gives the name up.
   void Abandon();
 
