@@ -1,0 +1,91 @@
+#include "injector/cupti/buffer_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace gpuprobe::injector {
+namespace {
+
+constexpr size_t kBytes = 65536;
+
+TEST(BufferPool, BuffersAreDistinctZeroedAndOfTheSizeAsked) {
+  BufferPool pool;
+  ASSERT_TRUE(pool.Init(4, kBytes));
+  std::set<uint8_t*> buffers;
+  for (int i = 0; i < 4; ++i) {
+    size_t bytes = 0;
+    uint8_t* buffer = pool.Take(&bytes);
+    EXPECT_EQ(bytes, kBytes);
+    EXPECT_EQ(pool.Classify(buffer), BufferPool::Owner::kPool);
+    EXPECT_TRUE(buffers.insert(buffer).second);
+    EXPECT_TRUE(std::all_of(buffer, buffer + bytes, [](uint8_t byte) { return byte == 0; }));
+  }
+  EXPECT_EQ(pool.outstanding(), 4u);
+}
+
+TEST(BufferPool, AnExhaustedPoolHandsOutTheDiscardBufferAndRecovers) {
+  BufferPool pool;
+  ASSERT_TRUE(pool.Init(2, kBytes));
+  size_t bytes = 0;
+  uint8_t* first = pool.Take(&bytes);
+  pool.Take(&bytes);
+  uint8_t* discard = pool.Take(&bytes);
+  ASSERT_NE(discard, nullptr);
+  EXPECT_GT(bytes, 0u);
+  EXPECT_EQ(pool.Classify(discard), BufferPool::Owner::kDiscard);
+  EXPECT_EQ(pool.Take(&bytes), discard);
+  EXPECT_EQ(pool.outstanding(), 2u);
+  pool.GiveBack(first, 0);
+  EXPECT_EQ(pool.Take(&bytes), first);
+}
+
+TEST(BufferPool, AReturnedBufferIsZeroedAgain) {
+  BufferPool pool;
+  ASSERT_TRUE(pool.Init(1, kBytes));
+  size_t bytes = 0;
+  uint8_t* buffer = pool.Take(&bytes);
+  std::fill(buffer, buffer + 1000, uint8_t{0xff});
+  pool.GiveBack(buffer, 1000);
+  EXPECT_EQ(pool.Take(&bytes), buffer);
+  EXPECT_TRUE(std::all_of(buffer, buffer + bytes, [](uint8_t byte) { return byte == 0; }));
+}
+
+TEST(BufferPool, OthersBuffersAreForeign) {
+  BufferPool pool;
+  ASSERT_TRUE(pool.Init(2, kBytes));
+  std::vector<uint8_t> other(kBytes);
+  EXPECT_EQ(pool.Classify(other.data()), BufferPool::Owner::kForeign);
+  size_t bytes = 0;
+  uint8_t* buffer = pool.Take(&bytes);
+  EXPECT_EQ(pool.Classify(buffer + 8), BufferPool::Owner::kForeign);
+  pool.GiveBack(buffer, 0);
+  EXPECT_EQ(pool.Classify(buffer), BufferPool::Owner::kForeign) << "completed twice";
+}
+
+TEST(BufferPool, ThreadsNeverShareABuffer) {
+  BufferPool pool;
+  ASSERT_TRUE(pool.Init(8, kBytes));
+  std::vector<std::thread> threads;
+  for (uint8_t id = 1; id <= 4; ++id) {
+    threads.emplace_back([&pool, id] {
+      for (int i = 0; i < 2000; ++i) {
+        size_t bytes = 0;
+        uint8_t* buffer = pool.Take(&bytes);
+        if (pool.Classify(buffer) != BufferPool::Owner::kPool) continue;
+        ASSERT_EQ(buffer[0], 0);
+        std::fill(buffer, buffer + 64, id);
+        ASSERT_TRUE(std::all_of(buffer, buffer + 64, [id](uint8_t byte) { return byte == id; }));
+        pool.GiveBack(buffer, 64);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(pool.outstanding(), 0u);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

@@ -1,0 +1,260 @@
+#include "injector/cupti/decoder.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "injector/guard.h"
+#include "injector/stream/losses.h"
+#include "tests/injector/support/frames.h"
+#include "tests/injector/support/records.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+using testing::At;
+using testing::DecodingApi;
+using testing::Kernel;
+using testing::RecordBuffer;
+using testing::Starts;
+using testing::Undelta;
+
+class DecoderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ResetLossesForTest();
+    stream_ = std::make_unique<Stream>();
+    ASSERT_TRUE(stream_->Init(size_t{64} << 20));
+  }
+  v1::Batch Decode(RecordBuffer& buffer, uint32_t version = CUPTI_API_VERSION) {
+    const CuptiApi api = DecodingApi(version);
+    Decoder decoder(&api, stream_.get());
+    decoder.DecodeBuffer(buffer.data(), buffer.size());
+    EXPECT_TRUE(stream_->builder.Seal());
+    const auto batches = testing::TakeBatches(&stream_->queue);
+    EXPECT_EQ(batches.size(), 1u);
+    return batches.empty() ? v1::Batch() : batches[0];
+  }
+
+  std::unique_ptr<Stream> stream_;
+  const uint64_t now_ = NowNs();
+};
+
+TEST_F(DecoderTest, KernelsWithTheirSites) {
+  RecordBuffer buffer;
+  auto kernel = Kernel("_Z6vecAddPKfS0_Pfi", now_, now_ + 1000, 42);
+  kernel.deviceId = 3;
+  kernel.graphNodeId = 99;
+  kernel.staticSharedMemory = 16;
+  kernel.dynamicSharedMemory = 2048;
+  buffer.Add(kernel);
+  buffer.Add(Kernel("_Z6vecAddPKfS0_Pfi", now_ + 2000, now_ + 3000, 43));
+  const v1::Batch batch = Decode(buffer);
+  ASSERT_EQ(batch.kernels().duration_size(), 2);
+  EXPECT_EQ(Starts(batch.base_ns(), batch.kernels().start_delta(), batch.kernels().duration()),
+            (std::vector<uint64_t>{now_, now_ + 2000}));
+  EXPECT_EQ(Undelta(batch.kernels().correlation_delta(), 2), (std::vector<uint64_t>{42, 43}));
+  EXPECT_EQ(Undelta(batch.kernels().graph_node_delta(), 2), (std::vector<uint64_t>{99, 0}));
+  ASSERT_EQ(batch.kernel_sites_size(), 2);
+  const v1::KernelSite& site = batch.kernel_sites(0);
+  EXPECT_EQ(site.device(), 3u);
+  EXPECT_EQ(site.stream(), 7u);
+  EXPECT_EQ(site.grid_x(), 128u);
+  EXPECT_EQ(site.block_x(), 256u);
+  EXPECT_EQ(site.registers_per_thread(), 24u);
+  EXPECT_EQ(site.static_shared_bytes(), 16u);
+  EXPECT_EQ(site.dynamic_shared_bytes(), 2048u);
+  EXPECT_EQ(testing::Text({batch}, site.name()), "_Z6vecAddPKfS0_Pfi");
+}
+
+TEST_F(DecoderTest, BeforeGraphNodesExistedTheFieldBehindTheRecordIsNotRead) {
+  RecordBuffer buffer;
+  auto kernel = Kernel("k", now_, now_ + 1, 1);
+  kernel.graphNodeId = 0x1234567;
+  buffer.Add(kernel);
+  EXPECT_TRUE(Decode(buffer, 12).kernels().graph_node_delta().empty());
+}
+
+TEST_F(DecoderTest, CopiesOfEveryDirection) {
+  struct Case {
+    uint8_t kind;
+    v1::CopyDirection direction;
+  };
+  const Case cases[] = {{CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, v1::COPY_DIRECTION_H2D},
+                        {CUPTI_ACTIVITY_MEMCPY_KIND_DTOH, v1::COPY_DIRECTION_D2H},
+                        {CUPTI_ACTIVITY_MEMCPY_KIND_HTOA, v1::COPY_DIRECTION_H2D},
+                        {CUPTI_ACTIVITY_MEMCPY_KIND_ATOH, v1::COPY_DIRECTION_D2H},
+                        {CUPTI_ACTIVITY_MEMCPY_KIND_ATOA, v1::COPY_DIRECTION_D2D},
+                        {CUPTI_ACTIVITY_MEMCPY_KIND_DTOD, v1::COPY_DIRECTION_D2D},
+                        {CUPTI_ACTIVITY_MEMCPY_KIND_HTOH, v1::COPY_DIRECTION_H2H}};
+  RecordBuffer buffer;
+  for (const Case& each : cases) {
+    CUpti_ActivityMemcpy6 copy{};
+    copy.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+    copy.copyKind = each.kind;
+    copy.srcKind = CUPTI_ACTIVITY_MEMORY_KIND_PINNED;
+    copy.dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+    copy.flags = CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC;
+    copy.bytes = 4096;
+    copy.start = now_;
+    copy.end = now_ + 10;
+    copy.streamId = 13;
+    copy.graphNodeId = 5;
+    buffer.Add(copy);
+  }
+  const v1::Batch batch = Decode(buffer);
+  ASSERT_EQ(batch.copies().direction_size(), static_cast<int>(std::size(cases)));
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    EXPECT_EQ(batch.copies().direction(static_cast<int>(i)), cases[i].direction);
+  }
+  EXPECT_EQ(batch.copies().src_memory(0), v1::MEMORY_KIND_PINNED);
+  EXPECT_EQ(batch.copies().dst_memory(0), v1::MEMORY_KIND_DEVICE);
+  EXPECT_EQ(batch.copies().asynchronous(0), 1u);
+  EXPECT_EQ(batch.copies().stream(0), 13u);
+  EXPECT_EQ(batch.copies().graph_node_delta(0), 5);
+}
+
+TEST_F(DecoderTest, PeerCopiesNameTheOtherDevice) {
+  RecordBuffer buffer;
+  CUpti_ActivityMemcpyPtoP4 copy{};
+  copy.kind = CUPTI_ACTIVITY_KIND_MEMCPY2;
+  copy.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_PTOP;
+  copy.start = now_;
+  copy.end = now_ + 10;
+  copy.deviceId = 0;
+  copy.srcDeviceId = 0;
+  copy.dstDeviceId = 2;
+  buffer.Add(copy);
+  copy.deviceId = 2;
+  buffer.Add(copy);
+  const v1::Batch batch = Decode(buffer);
+  EXPECT_EQ(batch.copies().direction(0), v1::COPY_DIRECTION_P2P);
+  EXPECT_EQ(batch.copies().peer_device(0), 3u);
+  EXPECT_EQ(batch.copies().peer_device(1), 1u);
+  EXPECT_EQ(batch.copies().device(1), 2u);
+}
+
+TEST_F(DecoderTest, MemsetsSynchronisationsAndDevices) {
+  RecordBuffer buffer;
+  CUpti_ActivityMemset4 fill{};
+  fill.kind = CUPTI_ACTIVITY_KIND_MEMSET;
+  fill.value = 7;
+  fill.bytes = 99;
+  fill.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_MANAGED;
+  fill.start = now_;
+  fill.end = now_ + 4;
+  fill.correlationId = 6;
+  buffer.Add(fill);
+  CUpti_ActivitySynchronization2 sync{};
+  sync.kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
+  sync.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT;
+  sync.start = now_;
+  sync.end = now_;
+  sync.contextId = 1;
+  sync.streamId = CUPTI_SYNCHRONIZATION_INVALID_VALUE;
+  sync.cudaEventId = 12;
+  buffer.Add(sync);
+  CUpti_ActivityDevice5 device{};
+  device.kind = CUPTI_ACTIVITY_KIND_DEVICE;
+  device.id = 1;
+  device.name = "NVIDIA L40S";
+  device.globalMemorySize = uint64_t{48} << 30;
+  device.globalMemoryBandwidth = 864000000;
+  device.numMultiprocessors = 142;
+  device.computeCapabilityMajor = 8;
+  device.computeCapabilityMinor = 9;
+  buffer.Add(device);
+  const v1::Batch batch = Decode(buffer);
+  EXPECT_EQ(batch.memsets().value(0), 7u);
+  EXPECT_EQ(batch.memsets().bytes(0), 99u);
+  EXPECT_EQ(batch.memsets().memory(0), v1::MEMORY_KIND_MANAGED);
+  EXPECT_EQ(batch.syncs().what(0), v1::SYNC_KIND_STREAM_WAIT_EVENT);
+  EXPECT_TRUE(batch.syncs().stream().empty());
+  EXPECT_EQ(batch.syncs().event(0), 12u);
+  ASSERT_EQ(batch.devices_size(), 1);
+  EXPECT_EQ(batch.devices(0).name(), "NVIDIA L40S");
+  EXPECT_EQ(batch.devices(0).memory_bandwidth_bytes_per_s(), 864'000'000'000u);
+}
+
+TEST_F(DecoderTest, ZeroAndBackwardTimesAreCountedNotSent) {
+  RecordBuffer buffer;
+  buffer.Add(Kernel("k", 0, 0, 1));
+  buffer.Add(Kernel("k", now_, 0, 2));
+  buffer.Add(Kernel("k", now_ + 10, now_, 3));
+  buffer.Add(Kernel("k", now_, now_ + 10, 4));
+  const v1::Batch batch = Decode(buffer);
+  ASSERT_EQ(batch.kernels().duration_size(), 1);
+  EXPECT_EQ(batch.kernels().correlation_delta(0), 4);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossInvalidTimestamp), 3u);
+}
+
+TEST_F(DecoderTest, RecordsThatNobodyAskedForAreCounted) {
+  RecordBuffer buffer;
+  CUpti_ActivityOverhead3 overhead{};
+  overhead.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
+  buffer.Add(overhead);
+  buffer.Add(Kernel("k", now_, now_ + 10, 4));
+  EXPECT_EQ(Decode(buffer).kernels().duration_size(), 1);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 1u);
+}
+
+TEST_F(DecoderTest, ALargeBufferArrivesWhole) {
+  RecordBuffer buffer;
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) names.push_back("kernel_" + std::to_string(i));
+  for (uint32_t i = 0; i < 40000; ++i)
+    buffer.Add(Kernel(names[i % 40].c_str(), now_ + i * 10, now_ + i * 10 + 5, i));
+  const CuptiApi api = DecodingApi();
+  Decoder decoder(&api, stream_.get());
+  decoder.DecodeBuffer(buffer.data(), buffer.size());
+  stream_->builder.Seal();
+  uint64_t kernels = 0;
+  uint64_t sites = 0;
+  for (const v1::Batch& batch : testing::TakeBatches(&stream_->queue)) {
+    kernels += static_cast<uint64_t>(batch.kernels().duration_size());
+    sites += static_cast<uint64_t>(batch.kernel_sites_size());
+  }
+  EXPECT_EQ(kernels, 40000u);
+  EXPECT_EQ(sites, 40u);
+}
+
+// The toolkit's own libcupti walks buffers without a driver: it must agree with the stand-in that the other
+// tests use.
+TEST_F(DecoderTest, TheToolkitsOwnWalkAgrees) {
+  void* handle = dlopen(GPUPROBE_REAL_CUPTI, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) GTEST_SKIP() << "no libcupti at " GPUPROBE_REAL_CUPTI;
+  CuptiApi api = DecodingApi();
+  api.ActivityGetNextRecord =
+      reinterpret_cast<decltype(api.ActivityGetNextRecord)>(dlsym(handle, "cuptiActivityGetNextRecord"));
+  ASSERT_NE(api.ActivityGetNextRecord, nullptr);
+  RecordBuffer buffer;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    buffer.Add(Kernel("k", now_ + i, now_ + i + 1, i));
+    CUpti_ActivityMemcpy6 copy{};
+    copy.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
+    copy.start = copy.end = now_;
+    buffer.Add(copy);
+    CUpti_ActivitySynchronization2 sync{};
+    sync.kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION;
+    sync.start = sync.end = now_;
+    buffer.Add(sync);
+    CUpti_ActivityMemset4 fill{};
+    fill.kind = CUPTI_ACTIVITY_KIND_MEMSET;
+    fill.start = fill.end = now_;
+    buffer.Add(fill);
+  }
+  Decoder decoder(&api, stream_.get());
+  decoder.DecodeBuffer(buffer.data(), buffer.size());
+  stream_->builder.Seal();
+  const auto batches = testing::TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].kernels().duration_size(), 1000);
+  EXPECT_EQ(batches[0].copies().start_delta_size(), 1000);
+  EXPECT_EQ(batches[0].syncs().start_delta_size(), 1000);
+  EXPECT_EQ(batches[0].memsets().start_delta_size(), 1000);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

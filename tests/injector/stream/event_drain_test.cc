@@ -1,0 +1,209 @@
+#include "injector/stream/event_drain.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+
+#include "injector/guard.h"
+#include "injector/parts.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/stream.h"
+#include "tests/injector/support/frames.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+using testing::At;
+using testing::TakeBatches;
+using testing::Undelta;
+
+class EventDrainTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MapRings());
+    ResetLossesForTest();
+    stream_ = std::make_unique<Stream>();
+    ASSERT_TRUE(stream_->Init(size_t{64} << 20));
+  }
+  void TearDown() override {
+    event_names = {};
+    stream_->drain.Drain(UINT64_MAX);
+    stream_->drain.Drain(UINT64_MAX);  // frees the rings of threads that ended
+  }
+  v1::Batch DrainAll() {
+    stream_->drain.Drain(UINT64_MAX);
+    stream_->builder.Seal();
+    const auto batches = TakeBatches(&stream_->queue);
+    EXPECT_EQ(batches.size(), 1u);
+    return batches.empty() ? v1::Batch() : batches[0];
+  }
+  static bool Open(uint64_t time_ns, uint64_t id, uint64_t parent, std::string_view name,
+                   uint64_t domain = 0) {
+    return Emit(CurrentThread(),
+                RangeOpenEvent{.time_ns = time_ns,
+                               .id = id,
+                               .parent_id = parent,
+                               .domain = domain,
+                               .category = 6,
+                               .kind = static_cast<uint16_t>(wire::RangeKind::kRangeKindPushPop),
+                               .name_bytes = static_cast<uint16_t>(name.size())},
+                name);
+  }
+  static bool Close(uint64_t time_ns, uint64_t id) {
+    return Emit(CurrentThread(), RangeCloseEvent{time_ns, id});
+  }
+  static bool Memory(wire::AllocationOp op, uint64_t time_ns, uint64_t address, uint64_t bytes,
+                     bool failed = false) {
+    return Emit(CurrentThread(),
+                AllocationEvent{.time_ns = time_ns,
+                                .address = address,
+                                .bytes = bytes,
+                                .range_id = 0,
+                                .device = 1,
+                                .op = static_cast<uint8_t>(op),
+                                .memory = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindDevice),
+                                .failed = failed ? uint8_t{1} : uint8_t{0},
+                                .reserved = 0});
+  }
+
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_F(EventDrainTest, ARangeIsOneRowWhenItCloses) {
+  event_names.range_domain = [](uint64_t handle, char* out, size_t capacity) -> size_t {
+    return static_cast<size_t>(snprintf(out, capacity, "domain-%d", static_cast<int>(handle)));
+  };
+  ASSERT_TRUE(Open(1000, 5, 4, "forward", 7));
+  EXPECT_EQ(DrainAll().ranges().start_delta_size(), 0);
+  ASSERT_TRUE(Close(1500, 5));
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.ranges().start_delta_size(), 1);
+  EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(batch.ranges().start_delta(0)), 1000u);
+  EXPECT_EQ(batch.ranges().duration(0), 500u);
+  EXPECT_EQ(batch.ranges().id_delta(0), 5);
+  EXPECT_EQ(batch.ranges().parent_delta(0), 4);
+  EXPECT_EQ(batch.ranges().category(0), 6u);
+  EXPECT_NE(batch.ranges().domain(0), 0u);
+  EXPECT_NE(batch.ranges().domain(0), batch.ranges().name(0));
+}
+
+TEST_F(EventDrainTest, ARangeThatAnotherThreadClosesIsWholeWhicheverRingIsReadFirst) {
+  // The main thread's ring comes first; what it closes was opened elsewhere.
+  ASSERT_TRUE(Close(2000, 9));
+  stream_->drain.Drain(UINT64_MAX);
+  std::thread([] { ASSERT_TRUE(Open(1000, 9, 0, "request")); }).join();
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.ranges().start_delta_size(), 1);
+  EXPECT_EQ(batch.ranges().duration(0), 1000u);
+}
+
+TEST_F(EventDrainTest, RangesStillOpenAtTheEndSaySo) {
+  ASSERT_TRUE(Open(1000, 3, 0, "training"));
+  stream_->drain.Drain(UINT64_MAX);
+  stream_->drain.CloseOpenRanges(9000);
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.ranges().start_delta_size(), 1);
+  EXPECT_EQ(batch.ranges().unclosed(0), 1u);
+  EXPECT_EQ(batch.ranges().duration(0), 8000u);
+}
+
+TEST_F(EventDrainTest, AFreeLearnsItsSizeEvenAcrossThreads) {
+  std::thread([] { ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 100, 0x7000, 4096)); }).join();
+  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpFree, 200, 0x7000, 0));
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.allocations().time_delta_size(), 2);
+  EXPECT_EQ(batch.allocations().op(0), v1::ALLOCATION_OP_ALLOC);
+  EXPECT_EQ(batch.allocations().op(1), v1::ALLOCATION_OP_FREE);
+  EXPECT_EQ(batch.allocations().bytes(1), 4096u);
+  EXPECT_EQ(Undelta(batch.allocations().address_delta(), 2), (std::vector<uint64_t>{0x7000, 0x7000}));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
+TEST_F(EventDrainTest, AFreeOfUnknownMemoryIsSentAndCounted) {
+  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpFree, 200, 0x9000, 0));
+  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 300, 0, 1 << 30, true));
+  const v1::Batch batch = DrainAll();
+  EXPECT_EQ(batch.allocations().bytes(0), 0u);
+  EXPECT_EQ(batch.allocations().failed(1), 1u);
+  EXPECT_EQ(batch.allocations().bytes(1), uint64_t{1} << 30);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 1u);
+}
+
+TEST_F(EventDrainTest, EventsOfDifferentThreadsAreTakenInTheOrderOfTheirTimes) {
+  std::thread([] {
+    for (uint64_t i = 0; i < 100; ++i)
+      ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 1 + 2 * i, 0x1000 + i, 8));
+  }).join();
+  for (uint64_t i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 2 + 2 * i, 0x100000 + i, 8));
+  }
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.allocations().time_delta_size(), 200);
+  for (int i = 1; i < 200; ++i) EXPECT_EQ(batch.allocations().time_delta(i), 1) << i;
+}
+
+TEST_F(EventDrainTest, EventsAfterTheLimitWaitForTheNextDrain) {
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{100, 0, 0, 1, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{900, 0, 0, 2, 0}));
+  stream_->drain.Drain(500);
+  stream_->builder.Seal();
+  const auto batches = TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.at(0).launches_size(), 1);
+  EXPECT_EQ(batches[0].launches(0).correlation_delta_size(), 1);
+  const v1::Batch rest = DrainAll();
+  EXPECT_EQ(rest.launches(0).correlation_delta(0), 2);
+}
+
+TEST_F(EventDrainTest, AThreadIsKnownByTheNameThatItTookLater) {
+  std::atomic<bool> named{false};
+  std::atomic<bool> done{false};
+  std::thread worker([&] {
+    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0}));
+    pthread_setname_np(pthread_self(), "pt_autograd_0");
+    named = true;
+    while (!done) usleep(1000);
+  });
+  while (!named) usleep(1000);
+  const v1::Batch batch = DrainAll();
+  done = true;
+  worker.join();
+  ASSERT_EQ(batch.threads_size(), 1);
+  EXPECT_EQ(batch.threads(0).name(), "pt_autograd_0");
+  EXPECT_FALSE(batch.threads(0).main());
+  EXPECT_EQ(batch.launches(0).thread(), batch.threads(0).id());
+}
+
+TEST_F(EventDrainTest, TheRingOfAThreadThatEndedIsFreedAndItsEventsAreThere) {
+  EventRing* ring = nullptr;
+  std::thread([&ring] {
+    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0}));
+    ring = CurrentThread().ring;
+  }).join();
+  EXPECT_EQ(DrainAll().launches(0).time_delta_size(), 5000);
+  stream_->drain.Drain(UINT64_MAX);
+  EXPECT_EQ(ring->slot(), EventRing::Slot::kFree);
+}
+
+TEST_F(EventDrainTest, CollectivesGetTheNamesOfTheirTables) {
+  event_names.collective_op = [](uint16_t op) -> const char* { return op == 1 ? "AllReduce" : "Send"; };
+  event_names.collective_datatype = [](uint8_t type) -> const char* {
+    return type == 7 ? "float32" : "int8";
+  };
+  CollectiveEvent event{};
+  event.issue_ns = 10;
+  event.return_ns = 20;
+  event.op = 1;
+  event.datatype = 7;
+  ASSERT_TRUE(Emit(CurrentThread(), event));
+  ASSERT_TRUE(Emit(CurrentThread(), PlanLaunchEvent{3, 77, 0}));
+  const v1::Batch batch = DrainAll();
+  EXPECT_EQ(testing::Text({batch}, batch.collectives().op(0)), "AllReduce");
+  EXPECT_EQ(testing::Text({batch}, batch.collectives().datatype(0)), "float32");
+  EXPECT_EQ(batch.plans().correlation_delta(0), 77);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

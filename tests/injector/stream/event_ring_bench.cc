@@ -1,0 +1,65 @@
+// What an event costs the application's thread: the guard, the clock and the ring.
+#include <benchmark/benchmark.h>
+
+#include "injector/cupti/callbacks.h"
+#include "injector/cupti/launches.h"
+#include "injector/guard.h"
+#include "injector/lifecycle.h"
+#include "injector/stream/event_ring.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+void GoLive() {
+  MapRings();
+  Transition(LifecycleState::kOff, LifecycleState::kStarting);
+  Transition(LifecycleState::kStarting, LifecycleState::kLive);
+}
+
+// The consumer's side is not measured: the ring is emptied in one store when it is half full.
+void EmptyRing(EventRing* ring, uint64_t events) {
+  if (ring != nullptr && events % 8192 == 0) ring->Consume(ring->PublishedEnd());
+}
+
+void GuardOnly(benchmark::State& state) {
+  GoLive();
+  for (auto _ : state) {
+    const Guard guard;
+    benchmark::DoNotOptimize(static_cast<bool>(guard));
+  }
+}
+BENCHMARK(GuardOnly);
+
+void PushLaunchEvent(benchmark::State& state) {
+  GoLive();
+  ThreadState& thread = CurrentThread();
+  uint64_t events = 0;
+  for (auto _ : state) {
+    Emit(thread, LaunchEvent{1, 2, 3, 4, 0});
+    EmptyRing(thread.ring, ++events);
+  }
+}
+BENCHMARK(PushLaunchEvent);
+
+// All that happens between CUPTI's callback and its return.
+void LaunchCallback(benchmark::State& state) {
+  GoLive();
+  AddLaunchHooks();
+  ThreadState& thread = CurrentThread();
+  CUpti_CallbackData data{};
+  data.callbackSite = CUPTI_API_ENTER;
+  uint64_t events = 0;
+  for (auto _ : state) {
+    ++data.correlationId;
+    {
+      const Guard guard;
+      if (guard)
+        DispatchApi(guard.thread(), CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, data);
+    }
+    EmptyRing(thread.ring, ++events);
+  }
+}
+BENCHMARK(LaunchCallback);
+
+}  // namespace
+}  // namespace gpuprobe::injector
