@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "injector/stream/text.h"
+
 namespace gpuprobe::injector::nccl {
 
 // In the order of the table. CollectiveEvent.op is one of these.
@@ -47,7 +49,7 @@ constexpr std::string_view OpName(uint16_t op) noexcept {
 // The entry point that `symbol` ("ncclAllReduce" or "pncclAllReduce") names, kCount if none.
 constexpr EntryPoint FindEntryPoint(std::string_view symbol) noexcept {
   if (!symbol.empty() && symbol.front() == 'p') symbol.remove_prefix(1);
-  if (symbol.substr(0, 4) != "nccl") return EntryPoint::kCount;
+  if (!StartsWith(symbol, "nccl")) return EntryPoint::kCount;
   symbol.remove_prefix(4);
   for (size_t i = 0; i < kEntryPoints; ++i) {
     if (kEntryPointNames[i] == symbol) return static_cast<EntryPoint>(i);

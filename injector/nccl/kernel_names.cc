@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "injector/nccl/entry_points.h"
+#include "injector/stream/text.h"
 
 namespace gpuprobe::injector::nccl {
 
@@ -50,20 +51,20 @@ constexpr TypeToken kTypeTokens[] = {
 
 // Skips "_Z<length>" of a mangled function name.
 std::string_view StripMangling(std::string_view name) noexcept {
-  if (name.substr(0, 2) != "_Z") return name;
+  if (!StartsWith(name, "_Z")) return name;
   size_t at = 2;
   size_t length = 0;
   while (at < name.size() && name[at] >= '0' && name[at] <= '9' && at < 6) {
     length = length * 10 + static_cast<size_t>(name[at] - '0');
     ++at;
   }
-  return name.substr(at, length);
+  return Slice(name, at, length);
 }
 
 std::string_view NextToken(std::string_view* rest) noexcept {
   size_t end = 0;
   while (end < rest->size() && (*rest)[end] != '_' && (*rest)[end] != '(') ++end;
-  const std::string_view token = rest->substr(0, end);
+  const std::string_view token = Slice(*rest, 0, end);
   const bool more = end < rest->size() && (*rest)[end] == '_';
   rest->remove_prefix(more ? end + 1 : rest->size());
   return token;
@@ -78,7 +79,7 @@ KernelTraits ParseKernelName(const char* name) noexcept {
   bool ours = false;
   for (const std::string_view prefix :
        {"ncclDevKernel_", "ncclSymkDevKernel_", "ncclSymDevKernel_", "ncclKernel_"}) {
-    if (rest.substr(0, prefix.size()) != prefix) continue;
+    if (!StartsWith(rest, prefix)) continue;
     rest.remove_prefix(prefix.size());
     ours = true;
     break;

@@ -12,6 +12,7 @@
 #include "injector/nccl/relocations.h"
 #include "injector/nccl/thunks.h"
 #include "injector/stream/self_report.h"
+#include "injector/stream/text.h"
 
 namespace gpuprobe::injector::nccl {
 
@@ -40,9 +41,8 @@ void SeeObject(const ElfObject& object) noexcept {
 }
 
 bool Skip(const ElfObject& object) noexcept {
-  return std::any_of(std::begin(kSkipped), std::end(kSkipped), [&](std::string_view start) {
-    return object.file_name().substr(0, start.size()) == start;
-  });
+  return std::any_of(std::begin(kSkipped), std::end(kSkipped),
+                     [&](std::string_view start) { return StartsWith(object.file_name(), start); });
 }
 
 void* Replacement(const ElfObject& object, const Slot& slot) noexcept {

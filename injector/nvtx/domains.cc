@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "injector/stream/losses.h"
+#include "injector/stream/text.h"
 
 namespace gpuprobe::injector::nvtx {
 
@@ -44,7 +45,7 @@ uint32_t SettledState(const Domain& domain) noexcept {
 }  // namespace
 
 void* CreateDomain(std::string_view name) noexcept {
-  name = name.substr(0, kMaxDomainName);
+  name = Slice(name, 0, kMaxDomainName);
   for (size_t i = 1; i < kOverflowDomain; ++i) {
     Domain& domain = domains[i];
     uint32_t state = SettledState(domain);

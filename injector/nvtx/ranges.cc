@@ -9,6 +9,7 @@
 #include "injector/stream/event_ring.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
+#include "injector/stream/text.h"
 
 namespace gpuprobe::injector::nvtx {
 
@@ -37,7 +38,7 @@ uint64_t ParentOf(const ThreadState& thread) noexcept {
 
 void EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t id, uint64_t parent,
               wire::RangeKind kind) noexcept {
-  const std::string_view text = what.text.substr(0, kMaxNameBytes);
+  const std::string_view text = Slice(what.text, 0, kMaxNameBytes);
   RangeOpenEvent event{};
   event.id = id;
   event.parent_id = parent;
@@ -137,7 +138,7 @@ void End(uint64_t program_id) noexcept {
 void Mark(void* domain, const RangeText& what) noexcept {
   Guard guard;
   if (!guard) return;
-  const std::string_view text = what.text.substr(0, kMaxNameBytes);
+  const std::string_view text = Slice(what.text, 0, kMaxNameBytes);
   MarkEvent event{};
   event.id = NewId();
   event.parent_id = ParentOf(guard.thread());

@@ -11,6 +11,18 @@
 
 namespace gpuprobe::injector {
 
+// The part of `text` from `from` on, `count` characters at most: string_view::substr without its exception.
+constexpr std::string_view Slice(std::string_view text, size_t from,
+                                 size_t count = std::string_view::npos) noexcept {
+  if (from > text.size()) from = text.size();
+  const size_t rest = text.size() - from;
+  return {text.data() + from, count < rest ? count : rest};
+}
+
+constexpr bool StartsWith(std::string_view text, std::string_view start) noexcept {
+  return Slice(text, 0, start.size()) == start;
+}
+
 template <size_t kCapacity>
 class TextBuffer {
  public:
