@@ -25,7 +25,8 @@ namespace gpuprobe::injector {
   X(ActivityGetNextRecord)          \
   X(ActivityGetNumDroppedRecords)   \
   X(ActivitySetAttribute)           \
-  X(SetThreadIdType)
+  X(SetThreadIdType)                \
+  X(GetDeviceId)
 
 struct CuptiApi {
 #define GPUPROBE_DECLARE(name) decltype(&cupti##name) name = nullptr;

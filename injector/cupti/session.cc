@@ -1,6 +1,7 @@
 #include "injector/cupti/session.h"
 
 #include "injector/cupti/callbacks.h"
+#include "injector/cupti/context_devices.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/stream/event_ring.h"
@@ -110,10 +111,21 @@ void CuptiSession::Stop() noexcept {
   if (api_.Unsubscribe != nullptr) Check(api_.Unsubscribe(subscriber_));
 }
 
+// Asked once a context, while it is being made: later callbacks name the context only.
+void CuptiSession::NoteContext(CUcontext context) const noexcept {
+  uint32_t device = 0;
+  if (api_.GetDeviceId == nullptr || context == nullptr || InForkedChild()) return;
+  if (api_.GetDeviceId(context, &device) == CUPTI_SUCCESS)
+    NoteContextDevice(context, static_cast<int32_t>(device));
+}
+
 void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                        const void* data) {
   if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
     auto* session = static_cast<CuptiSession*>(self);
+    if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
+      session->NoteContext(static_cast<const CUpti_ResourceData*>(data)->context);
+    }
     if (!session->driver_up_.exchange(true, std::memory_order_acq_rel) && !InForkedChild()) WakeProbeThread();
     return;
   }

@@ -51,6 +51,7 @@ class CuptiSession {
   const BufferPool& pool() const noexcept { return pool_; }
 
  private:
+  void NoteContext(CUcontext context) const noexcept;
   static void CUPTIAPI OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                   const void* data);
   static void CUPTIAPI OnBufferRequested(uint8_t** buffer, size_t* bytes, size_t* max_records);

@@ -12,7 +12,7 @@
 #include "injector/cupti/callbacks.h"
 #include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
-#include "injector/memory/context_devices.h"
+#include "injector/cupti/context_devices.h"
 #include "injector/memory/vmm.h"
 #include "injector/stream/event_ring.h"
 

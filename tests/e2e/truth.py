@@ -76,6 +76,8 @@ def plan_differences(truth, captured):
 
 def differences(truth, captured):
     expected, found = by_kind(truth), by_kind(captured)
+    # Calls that launched nothing (a communicator of one rank) are captured, but the node schedules nothing for them.
+    found["collective"] = [record for record in found["collective"] if "correlation" in record]
     lines = []
     for kind, fields in COMPARED.items():
         lines += multiset_difference(kind, fields, expected[kind], found[kind])

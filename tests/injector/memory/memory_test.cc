@@ -2,7 +2,7 @@
 #include "injector/cupti/callbacks.h"
 #include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
-#include "injector/memory/context_devices.h"
+#include "injector/cupti/context_devices.h"
 #include "injector/memory/part.h"
 #include "injector/memory/vmm.h"
 #include "tests/injector/live_probe.h"

@@ -1,4 +1,4 @@
-#include "injector/memory/context_devices.h"
+#include "injector/cupti/context_devices.h"
 
 #include <atomic>
 
