@@ -29,10 +29,10 @@ BufferCallbacks Wrapped(CUpti_BuffersCallbackRequestFunc request,
 // machine where nothing of them happens.
 CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
   const auto number = static_cast<uint32_t>(kind);
-  if (TheSession().knobs().unusable) {
+  if (TheSession().GetKnobs().unusable) {
     return CUPTI_ERROR_UNKNOWN;
   }
-  if (number >= kKindLimit || RecordSize(number, TheSession().knobs().api_version) == 0) {
+  if (number >= kKindLimit || RecordSize(number, TheSession().GetKnobs().api_version) == 0) {
     return CUPTI_ERROR_INVALID_KIND;
   }
   if (enable && kind == CUPTI_ACTIVITY_KIND_KERNEL &&
@@ -44,7 +44,7 @@ CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
 }
 
 // What the real library answers to these before the driver works.
-bool NeedsDriver() { return TheSession().knobs().unusable || !DriverIsUp(); }
+bool NeedsDriver() { return TheSession().GetKnobs().unusable || !DriverIsUp(); }
 
 }  // namespace
 
@@ -98,12 +98,12 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCall
   if (request == nullptr || complete == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  TheSession().buffers().Register(Wrapped(request, complete));
+  TheSession().GetBuffers().Register(Wrapped(request, complete));
   return CUPTI_SUCCESS;
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag) {
-  if (TheSession().knobs().unusable) {
+  if (TheSession().GetKnobs().unusable) {
     return Return(CUPTI_ERROR_UNKNOWN);
   }
   return Return(TheSession().Flush((flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) != 0));
@@ -123,7 +123,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uin
   if (dropped == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  *dropped = TheSession().buffers().TakeDropped();
+  *dropped = TheSession().GetBuffers().TakeDropped();
   return CUPTI_SUCCESS;
 }
 
@@ -132,7 +132,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size
   if (buffer == nullptr || record == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  const uint32_t version = TheSession().knobs().api_version;
+  const uint32_t version = TheSession().GetKnobs().api_version;
   uint8_t* next = buffer;
   if (*record != nullptr) {
     next = reinterpret_cast<uint8_t*>(*record) + RecordSize(static_cast<uint32_t>((*record)->kind), version);
@@ -172,7 +172,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiSetThreadIdType(CUpti_ActivityThreadIdType 
   if (type < 0 || type >= CUPTI_ACTIVITY_THREAD_ID_TYPE_SIZE) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  TheSession().thread_id_type() = type;
+  TheSession().ThreadIdType() = type;
   return CUPTI_SUCCESS;
 }
 
@@ -183,7 +183,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetThreadIdType(CUpti_ActivityThreadIdType*
   if (type == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  *type = static_cast<CUpti_ActivityThreadIdType>(TheSession().thread_id_type().load());
+  *type = static_cast<CUpti_ActivityThreadIdType>(TheSession().ThreadIdType().load());
   return CUPTI_SUCCESS;
 }
 
@@ -291,7 +291,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiFinalize() {
   for (uint32_t kind = 1; kind < kKindLimit; ++kind) {
     TheSession().SetKind(kind, false);
   }
-  TheSession().buffers().UnreserveAll();
+  TheSession().GetBuffers().UnreserveAll();
   TheSession().UnsubscribeCurrent();
   return CUPTI_SUCCESS;
 }

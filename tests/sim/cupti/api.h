@@ -19,8 +19,8 @@ CUptiResult Return(CUptiResult result);
 class ApiLock {
  public:
   ApiLock() {
-    if (TheSession().knobs().lock_over_callbacks) {
-      lock_.emplace(TheSession().api_mutex());
+    if (TheSession().GetKnobs().lock_over_callbacks) {
+      lock_.emplace(TheSession().ApiMutex());
     }
   }
 

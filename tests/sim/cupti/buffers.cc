@@ -50,8 +50,8 @@ void Buffers::SetPerThread(bool per_thread) {
 
 uint64_t Buffers::OwnerOfThisThread() const {
   static std::atomic<uint64_t> next{1};
-  thread_local const uint64_t mine = next.fetch_add(1);
-  return per_thread_ ? mine : 0;
+  thread_local const uint64_t kMine = next.fetch_add(1);
+  return per_thread_ ? kMine : 0;
 }
 
 bool Buffers::Fits(const Buffer& buffer, size_t size) const {

@@ -248,6 +248,7 @@ TEST(BuffersTest, ManyThreadsLoseNothing) {
   Buffers buffers({});
   buffers.Register(tool.Callbacks());
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&buffers, t] {
       for (uint32_t i = 0; i < kEach; ++i) {

@@ -34,7 +34,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscr
                                                   CUpti_CallbackFunc callback, void* userdata,
                                                   CUpti_SubscriberParams* params) {
   const ApiLock lock;
-  if (TheSession().knobs().unusable) {
+  if (TheSession().GetKnobs().unusable) {
     return Return(CUPTI_ERROR_UNKNOWN);
   }
   return Return(TheSession().Subscribe(subscriber, callback, userdata, params));
@@ -108,7 +108,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
   if (version == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  *version = TheSession().knobs().api_version;
+  *version = TheSession().GetKnobs().api_version;
   return CUPTI_SUCCESS;
 }
 

@@ -67,8 +67,8 @@ void ApiEnter(ApiCall* call) {
     session.Call(static_cast<CUpti_CallbackDomain>(call->domain), call->cbid, &data);
   }
   if (KindOf(*call) == DriverCall::kKernelLaunch && session.KernelKind() != 0 &&
-      !session.knobs().no_kernel_records && session.buffers().Registered()) {
-    session.buffers().Reserve(call->correlation, IncompleteKernel(*call));
+      !session.GetKnobs().no_kernel_records && session.GetBuffers().Registered()) {
+    session.GetBuffers().Reserve(call->correlation, IncompleteKernel(*call));
     reserved_launch = call->correlation;
   }
 }
@@ -96,12 +96,12 @@ void ApiRecords(const ApiCall& call, uint32_t result) {
   if (session.KindEnabled(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION)) {
     for (const auto& [kind, ids] : session.ExternalIds()) {
       if (!ids.empty()) {
-        session.buffers().Add(0, ExternalCorrelationRecord(kind, ids.back(), call.correlation));
+        session.GetBuffers().Add(0, ExternalCorrelationRecord(kind, ids.back(), call.correlation));
       }
     }
   }
-  session.buffers().Add(0, ApiRecord(call, static_cast<uint32_t>(getpid()), session.ThreadId(), result,
-                                     session.knobs().api_version));
+  session.GetBuffers().Add(0, ApiRecord(call, static_cast<uint32_t>(getpid()), session.ThreadId(), result,
+                                        session.GetKnobs().api_version));
 }
 
 void ApiExit(ApiCall* call) {
@@ -117,17 +117,17 @@ void ApiExit(ApiCall* call) {
   }
   if (reserved_launch == call->correlation && kind == DriverCall::kKernelLaunch) {
     if (result != CUDA_SUCCESS) {
-      session.buffers().Unreserve(call->correlation);
+      session.GetBuffers().Unreserve(call->correlation);
     }
     reserved_launch = 0;
   }
-  if (!session.buffers().Registered()) {
+  if (!session.GetBuffers().Registered()) {
     return;
   }
   ApiRecords(*call, result);
   if (session.AnyKindEnabled() &&
       (kind != DriverCall::kOther || session.ApiRecordWanted(call->domain, call->cbid))) {
-    session.buffers().EnsureBuffer();
+    session.GetBuffers().EnsureBuffer();
   }
 }
 
@@ -194,7 +194,7 @@ void OnResource(const Resource& resource) {
       break;
     case ResourceEvent::kGraphNodeCreated:
       if (reserved_launch != 0) {  // captured, not launched
-        session.buffers().Unreserve(reserved_launch);
+        session.GetBuffers().Unreserve(reserved_launch);
         reserved_launch = 0;
       }
       break;
@@ -214,7 +214,7 @@ void OnActivity(const Activity& activity) {
   if (session.AnyKindEnabled()) {
     session.Finished(activity);
   } else {
-    session.buffers().Unreserve(activity.correlation);
+    session.GetBuffers().Unreserve(activity.correlation);
   }
 }
 

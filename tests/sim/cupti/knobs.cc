@@ -80,7 +80,7 @@ Knobs ParseKnobs(const char* version, const char* faults, std::string* complaint
 }
 
 const Knobs& TheKnobs() {
-  static const Knobs knobs = [] {
+  static const Knobs kKnobs = [] {
     std::string complaint;
     Knobs parsed = ParseKnobs(std::getenv("GPUSIM_CUPTI_VERSION"), std::getenv("GPUSIM_FAULT"), &complaint);
     if (!complaint.empty()) {
@@ -89,7 +89,7 @@ const Knobs& TheKnobs() {
     }
     return parsed;
   }();
-  return knobs;
+  return kKnobs;
 }
 
 }  // namespace gpusim::cupti

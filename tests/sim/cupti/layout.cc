@@ -11,11 +11,11 @@ namespace gpusim::cupti {
 namespace {
 
 // Where a field was added, by cuptiGetVersion's number (CUPTI's release notes).
-constexpr uint32_t kCuda12_0 = 19;      // Kernel9
-constexpr uint32_t kCuda12_4 = 22;      // Overhead3, Context2, GraphTrace2
-constexpr uint32_t kCuda12_6 = 24;      // Memory4, Context3, Device5
-constexpr uint32_t kCuda12_8 = 26;      // Memcpy6, Synchronization2
-constexpr uint32_t kCuda13_0 = 130000;  // Kernel10
+constexpr uint32_t kCuda120 = 19;      // Kernel9
+constexpr uint32_t kCuda124 = 22;      // Overhead3, Context2, GraphTrace2
+constexpr uint32_t kCuda126 = 24;      // Memory4, Context3, Device5
+constexpr uint32_t kCuda128 = 26;      // Memcpy6, Synchronization2
+constexpr uint32_t kCuda130 = 130000;  // Kernel10
 
 constexpr uint32_t kInvalidChannel = 0;
 
@@ -38,17 +38,17 @@ T Zeroed() {
 }
 
 size_t KernelSize(uint32_t version) {
-  if (version >= kCuda13_0) {
+  if (version >= kCuda130) {
     return sizeof(CUpti_ActivityKernel10);
   }
-  return version >= kCuda12_0 ? sizeof(CUpti_ActivityKernel9) : sizeof(CUpti_ActivityKernel8);
+  return version >= kCuda120 ? sizeof(CUpti_ActivityKernel9) : sizeof(CUpti_ActivityKernel8);
 }
 
 size_t ContextSize(uint32_t version) {
-  if (version >= kCuda12_6) {
+  if (version >= kCuda126) {
     return sizeof(CUpti_ActivityContext3);
   }
-  return version >= kCuda12_4 ? sizeof(CUpti_ActivityContext2) : sizeof(CUpti_ActivityContext);
+  return version >= kCuda124 ? sizeof(CUpti_ActivityContext2) : sizeof(CUpti_ActivityContext);
 }
 
 Record KernelRecord(const Activity& activity, uint32_t kind, uint32_t api_version) {
@@ -188,7 +188,7 @@ Record MemoryRecord(const Activity& activity, uint32_t pid, uint32_t api_version
 size_t RecordSize(uint32_t kind, uint32_t api_version) {
   switch (kind) {
     case CUPTI_ACTIVITY_KIND_MEMCPY:
-      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivityMemcpy6) : sizeof(CUpti_ActivityMemcpy5);
+      return api_version >= kCuda128 ? sizeof(CUpti_ActivityMemcpy6) : sizeof(CUpti_ActivityMemcpy5);
     case CUPTI_ACTIVITY_KIND_MEMCPY2:
       return sizeof(CUpti_ActivityMemcpyPtoP4);
     case CUPTI_ACTIVITY_KIND_MEMSET:
@@ -201,24 +201,24 @@ size_t RecordSize(uint32_t kind, uint32_t api_version) {
     case CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API:
       return sizeof(CUpti_ActivityAPI);
     case CUPTI_ACTIVITY_KIND_DEVICE:
-      return api_version >= kCuda12_6 ? sizeof(CUpti_ActivityDevice5) : sizeof(CUpti_ActivityDevice4);
+      return api_version >= kCuda126 ? sizeof(CUpti_ActivityDevice5) : sizeof(CUpti_ActivityDevice4);
     case CUPTI_ACTIVITY_KIND_CONTEXT:
       return ContextSize(api_version);
     case CUPTI_ACTIVITY_KIND_STREAM:
       return sizeof(CUpti_ActivityStream);
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivitySynchronization2)
-                                      : sizeof(CUpti_ActivitySynchronization);
+      return api_version >= kCuda128 ? sizeof(CUpti_ActivitySynchronization2)
+                                     : sizeof(CUpti_ActivitySynchronization);
     case CUPTI_ACTIVITY_KIND_MEMORY:
       return sizeof(CUpti_ActivityMemory);
     case CUPTI_ACTIVITY_KIND_MEMORY2:
-      return api_version >= kCuda12_6 ? sizeof(CUpti_ActivityMemory4) : sizeof(CUpti_ActivityMemory3);
+      return api_version >= kCuda126 ? sizeof(CUpti_ActivityMemory4) : sizeof(CUpti_ActivityMemory3);
     case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
-      return api_version >= kCuda13_0 ? sizeof(CUpti_ActivityMemoryPool3) : sizeof(CUpti_ActivityMemoryPool2);
+      return api_version >= kCuda130 ? sizeof(CUpti_ActivityMemoryPool3) : sizeof(CUpti_ActivityMemoryPool2);
     case CUPTI_ACTIVITY_KIND_OVERHEAD:
-      return api_version >= kCuda12_4 ? sizeof(CUpti_ActivityOverhead3) : sizeof(CUpti_ActivityOverhead);
+      return api_version >= kCuda124 ? sizeof(CUpti_ActivityOverhead3) : sizeof(CUpti_ActivityOverhead);
     case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
-      return api_version >= kCuda12_4 ? sizeof(CUpti_ActivityGraphTrace2) : sizeof(CUpti_ActivityGraphTrace);
+      return api_version >= kCuda124 ? sizeof(CUpti_ActivityGraphTrace2) : sizeof(CUpti_ActivityGraphTrace);
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
       return sizeof(CUpti_ActivityExternalCorrelation);
     case CUPTI_ACTIVITY_KIND_NAME:
@@ -226,9 +226,9 @@ size_t RecordSize(uint32_t kind, uint32_t api_version) {
     case CUPTI_ACTIVITY_KIND_MARKER:
       return sizeof(CUpti_ActivityMarker2);
     case CUPTI_ACTIVITY_KIND_MARKER_DATA:
-      return api_version >= kCuda13_0 ? sizeof(CUpti_ActivityMarkerData2) : sizeof(CUpti_ActivityMarkerData);
+      return api_version >= kCuda130 ? sizeof(CUpti_ActivityMarkerData2) : sizeof(CUpti_ActivityMarkerData);
     case CUPTI_ACTIVITY_KIND_CUDA_EVENT:
-      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivityCudaEvent2) : sizeof(CUpti_ActivityCudaEvent);
+      return api_version >= kCuda128 ? sizeof(CUpti_ActivityCudaEvent2) : sizeof(CUpti_ActivityCudaEvent);
     case CUPTI_ACTIVITY_KIND_FUNCTION:
       return sizeof(CUpti_ActivityFunction);
     case CUPTI_ACTIVITY_KIND_MODULE:
@@ -240,8 +240,8 @@ size_t RecordSize(uint32_t kind, uint32_t api_version) {
     case CUPTI_ACTIVITY_KIND_ENVIRONMENT:
       return sizeof(CUpti_ActivityEnvironment);
     case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
-      return api_version >= kCuda12_8 ? sizeof(CUpti_ActivityUnifiedMemoryCounter3)
-                                      : sizeof(CUpti_ActivityUnifiedMemoryCounter2);
+      return api_version >= kCuda128 ? sizeof(CUpti_ActivityUnifiedMemoryCounter3)
+                                     : sizeof(CUpti_ActivityUnifiedMemoryCounter2);
     case CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE:
       return sizeof(CUpti_ActivityDeviceAttribute);
     case CUPTI_ACTIVITY_KIND_OPENACC_DATA:
@@ -257,7 +257,7 @@ size_t RecordSize(uint32_t kind, uint32_t api_version) {
     case CUPTI_ACTIVITY_KIND_OPENMP:
       return sizeof(CUpti_ActivityOpenMp);
     case CUPTI_ACTIVITY_KIND_JIT:
-      return api_version >= kCuda12_4 ? sizeof(CUpti_ActivityJit2) : sizeof(CUpti_ActivityJit);
+      return api_version >= kCuda124 ? sizeof(CUpti_ActivityJit2) : sizeof(CUpti_ActivityJit);
     case CUPTI_ACTIVITY_KIND_DEVICE_GRAPH_TRACE:
       return sizeof(CUpti_ActivityDeviceGraphTrace);
     case CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS:
@@ -307,7 +307,7 @@ Record ExternalCorrelationRecord(uint32_t external_kind, uint64_t external_id, u
   record.externalKind = static_cast<CUpti_ExternalCorrelationKind>(external_kind);
   record.externalId = external_id;
   record.correlationId = correlation;
-  return Cut(record, kCuda13_0);
+  return Cut(record, kCuda130);
 }
 
 Record DeviceRecord(const DeviceFacts& facts, uint32_t api_version) {
@@ -353,7 +353,7 @@ Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority,
   record.priority = priority;
   record.flag = static_cast<CUpti_ActivityStreamFlag>(flag);
   record.correlationId = correlation;
-  return Cut(record, kCuda13_0);
+  return Cut(record, kCuda130);
 }
 
 Record OverheadRecord(uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t api_version) {

@@ -95,14 +95,14 @@ uint32_t CallbackCount(int domain) {
 }
 
 DriverCall KindOfDriverCall(uint32_t cbid) {
-  static const auto kinds = [] {
+  static const auto kKinds = [] {
     std::array<DriverCall, kDriverNames.size()> table{};
     for (size_t id = 0; id < table.size(); ++id) {
       table[id] = kDriverNames[id] == nullptr ? DriverCall::kOther : Classify(kDriverNames[id]);
     }
     return table;
   }();
-  return cbid < kinds.size() ? kinds[cbid] : DriverCall::kOther;
+  return cbid < kKinds.size() ? kKinds[cbid] : DriverCall::kOther;
 }
 
 const char* ResultName(int result) {

@@ -59,8 +59,8 @@ Session::Session() : knobs_(TheKnobs()), buffers_(BufferOptions{.crash_on_null =
 }
 
 Session& TheSession() {
-  static auto* const session = new Session;
-  return *session;
+  static auto* const kSession = new Session;
+  return *kSession;
 }
 
 CUptiResult Session::Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* userdata,

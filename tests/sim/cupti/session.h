@@ -81,9 +81,9 @@ class Session {
   CUptiResult Flush(bool forced);
 
   uint32_t ThreadId() const;
-  std::atomic<int>& thread_id_type() { return thread_id_type_; }
-  Buffers& buffers() { return buffers_; }
-  const Knobs& knobs() const { return knobs_; }
+  std::atomic<int>& ThreadIdType() { return thread_id_type_; }
+  Buffers& GetBuffers() { return buffers_; }
+  const Knobs& GetKnobs() const { return knobs_; }
   // Attributes by number; the value's size comes with it.
   CUptiResult SetAttribute(int attribute, size_t* size, const void* value);
   CUptiResult GetAttribute(int attribute, size_t* size, void* value);
@@ -92,7 +92,7 @@ class Session {
   std::map<uint32_t, std::vector<uint64_t>>& ExternalIds();
 
   // Taken by every exported function, and over buffer callbacks, when GPUSIM_FAULT=lock_over_callbacks.
-  std::recursive_mutex& api_mutex() { return api_mutex_; }
+  std::recursive_mutex& ApiMutex() { return api_mutex_; }
 
  private:
   bool IsNth(uint64_t every, std::atomic<uint64_t>* counter) const;

@@ -14,7 +14,7 @@ namespace {
 Tool* current = nullptr;
 
 // Before the driver reads its knobs.
-const bool kernel_durations_set = [] {
+const bool kKernelDurationsSet = [] {
   return setenv("GPUSIM_KERNELS", "slow_kernel=300ms;fast_kernel=20us", 0) == 0;
 }();
 

@@ -83,7 +83,7 @@ ncclUniqueId NewUniqueId() {
 
 Communicator::~Communicator() {
   if (segment_ != nullptr) {
-    segment_->rank(rank_).left = 1;
+    segment_->Rank(rank_).left = 1;
     segment_->Abandon();
   }
 }
@@ -129,7 +129,7 @@ bool Communicator::LostRank() const {
     return false;
   }
   for (int rank = 0; rank < ranks_; ++rank) {
-    const RankState& state = segment_->rank(rank);
+    const RankState& state = segment_->Rank(rank);
     const int32_t pid = state.pid;
     if (pid > 0 && state.left == 0 && kill(pid, 0) != 0 && errno == ESRCH) {
       return true;
@@ -139,7 +139,7 @@ bool Communicator::LostRank() const {
 }
 
 ncclResult_t Creation::Finish() {
-  if (communicator_->ranks() == 0) {
+  if (communicator_->Ranks() == 0) {
     return ncclSuccess;  // a split without color: this rank is no member
   }
   return communicator_->WaitForAll() ? ncclSuccess : ncclInternalError;
@@ -162,8 +162,8 @@ class FromId : public Creation {
 
 // The name of a child's memory follows from the parent's and from which child it is.
 bool JoinChild(Communicator& child, const Communicator& parent, uint32_t ordinal, int color) {
-  const uint64_t first = HashChild(parent.name_hash(), ordinal, color);
-  return child.Join(parent.maker_pid(), first, Mix(first ^ parent.hash()));
+  const uint64_t first = HashChild(parent.NameHash(), ordinal, color);
+  return child.Join(parent.MakerPid(), first, Mix(first ^ parent.Hash()));
 }
 
 class BySplit : public Creation {
@@ -176,7 +176,7 @@ class BySplit : public Creation {
         ordinal_(parent_->NextChild()) {}
 
   void Announce() override {
-    RankState::SplitVote& vote = VoteOf(parent_->rank());
+    RankState::SplitVote& vote = VoteOf(parent_->Rank());
     vote.color = color_;
     vote.key = key_;
     vote.tag.store(uint64_t{ordinal_} + 1, std::memory_order_release);
@@ -189,10 +189,10 @@ class BySplit : public Creation {
     };
     std::vector<Member> members;
     Patience patience;
-    for (int rank = 0; rank < parent_->ranks(); ++rank) {
+    for (int rank = 0; rank < parent_->Ranks(); ++rank) {
       RankState::SplitVote& vote = VoteOf(rank);
       while (vote.tag.load(std::memory_order_acquire) != uint64_t{ordinal_} + 1) {
-        if (communicator_->aborted() || parent_->aborted()) {
+        if (communicator_->IsAborted() || parent_->IsAborted()) {
           return ncclInternalError;
         }
         patience.Wait();
@@ -207,16 +207,16 @@ class BySplit : public Creation {
     std::stable_sort(members.begin(), members.end(),
                      [](const Member& a, const Member& b) { return a.key < b.key; });
     const auto mine = std::find_if(members.begin(), members.end(), [this](const Member& member) {
-      return member.parent_rank == parent_->rank();
+      return member.parent_rank == parent_->Rank();
     });
     communicator_->Become(static_cast<int>(mine - members.begin()), static_cast<int>(members.size()),
-                          HashChild(parent_->hash(), ordinal_, color_));
+                          HashChild(parent_->Hash(), ordinal_, color_));
     return JoinChild(*communicator_, *parent_, ordinal_, color_) ? ncclSuccess : ncclSystemError;
   }
 
  private:
   RankState::SplitVote& VoteOf(int rank) const {
-    return parent_->segment().rank(rank).votes[ordinal_ % kSplitSlots];
+    return parent_->Shared().Rank(rank).votes[ordinal_ % kSplitSlots];
   }
 
   const CommunicatorPtr parent_;
@@ -231,14 +231,14 @@ class ByShrink : public Creation {
       : Creation(std::move(communicator)), parent_(std::move(parent)), ordinal_(parent_->NextChild()) {
     int rank = 0;
     int ranks = 0;
-    for (int of_parent = 0; of_parent < parent_->ranks(); ++of_parent) {
+    for (int of_parent = 0; of_parent < parent_->Ranks(); ++of_parent) {
       if (std::find(excluded.begin(), excluded.end(), of_parent) != excluded.end()) {
         continue;
       }
-      rank = of_parent == parent_->rank() ? ranks : rank;
+      rank = of_parent == parent_->Rank() ? ranks : rank;
       ++ranks;
     }
-    communicator_->Become(rank, ranks, HashChild(parent_->hash(), ordinal_, kShrinkColor));
+    communicator_->Become(rank, ranks, HashChild(parent_->Hash(), ordinal_, kShrinkColor));
   }
 
   ncclResult_t Join() override {

@@ -45,20 +45,20 @@ class Communicator {
   // Sleeps until all ranks are there; false if aborted meanwhile.
   bool WaitForAll();
 
-  int rank() const { return rank_; }
-  int ranks() const { return ranks_; }
-  int device() const { return device_; }
-  CUcontext context() const { return context_; }
-  uint64_t hash() const { return hash_; }
+  int Rank() const { return rank_; }
+  int Ranks() const { return ranks_; }
+  int Device() const { return device_; }
+  CUcontext Context() const { return context_; }
+  uint64_t Hash() const { return hash_; }
   std::string HashText() const;
-  const Segment& segment() const { return *segment_; }
-  uint32_t maker_pid() const { return maker_pid_; }
-  uint64_t name_hash() const { return name_hash_; }
+  const Segment& Shared() const { return *segment_; }
+  uint32_t MakerPid() const { return maker_pid_; }
+  uint64_t NameHash() const { return name_hash_; }
 
   // ncclInProgress while it is being made, then ncclSuccess or what went wrong.
-  ncclResult_t state() const { return state_; }
+  ncclResult_t State() const { return state_; }
   void SetState(ncclResult_t state) { state_ = state; }
-  bool aborted() const { return aborted_; }
+  bool IsAborted() const { return aborted_; }
   void Abort() { aborted_ = true; }
   // A kernel of this rank waits, and some rank's process is gone without having left.
   bool LostRank() const;
@@ -75,7 +75,7 @@ class Communicator {
   uint64_t NextMessageTo(int peer) { return sent_[static_cast<size_t>(peer)]++; }
   uint64_t NextMessageFrom(int peer) { return received_[static_cast<size_t>(peer)]++; }
 
-  bool blocking() const { return blocking_; }
+  bool IsBlocking() const { return blocking_; }
   void SetBlocking(bool blocking) { blocking_ = blocking; }
 
  private:
@@ -112,7 +112,7 @@ class Creation {
   virtual void Announce() {}        // does not block
   virtual ncclResult_t Join() = 0;  // may wait for what others announce
   ncclResult_t Finish();            // waits until all have joined
-  const CommunicatorPtr& communicator() const { return communicator_; }
+  const CommunicatorPtr& Target() const { return communicator_; }
 
  protected:
   CommunicatorPtr communicator_;

@@ -59,7 +59,7 @@ ncclResult_t ContextOf(int device, CUcontext* context) {
 
 // The handle is the caller's from here on, and usable when the communicator's state is ncclSuccess.
 ncclResult_t Start(std::unique_ptr<Creation> creation, bool blocking, ncclComm_t* newcomm) {
-  const CommunicatorPtr communicator = creation->communicator();
+  const CommunicatorPtr communicator = creation->Target();
   communicator->SetBlocking(blocking);
   *newcomm = new ncclComm{communicator};
   const ncclResult_t result = Submit(PendingCreation{std::move(creation), *newcomm});
@@ -111,11 +111,11 @@ ncclResult_t InitAll(ncclComm_t* comms, int count, const int* devices) {
 }
 
 std::shared_ptr<Communicator> ChildOf(const Communicator& parent) {
-  return std::make_shared<Communicator>(-1, 0, parent.device(), parent.context(), 0);
+  return std::make_shared<Communicator>(-1, 0, parent.Device(), parent.Context(), 0);
 }
 
 bool BlockingOf(const ncclConfig_t* config, const Communicator& parent) {
-  return config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? parent.blocking()
+  return config == nullptr || config->blocking == NCCL_CONFIG_UNDEF_INT ? parent.IsBlocking()
                                                                         : config->blocking != 0;
 }
 
@@ -130,7 +130,7 @@ ncclResult_t Return(ncclResult_t result, const char* function) {
 
 CommunicatorPtr ReadyBehind(ncclComm_t comm) {
   CommunicatorPtr communicator = Behind(comm);
-  return communicator != nullptr && communicator->state() == ncclSuccess ? communicator : nullptr;
+  return communicator != nullptr && communicator->State() == ncclSuccess ? communicator : nullptr;
 }
 
 NCCL_API(ncclResult_t, ncclGetVersion, int* version) {
@@ -191,12 +191,12 @@ NCCL_API(ncclResult_t, ncclCommShrink, ncclComm_t comm, int* excludeRanksList, i
          ncclComm_t* newcomm, ncclConfig_t* config, int shrinkFlags) {
   const CommunicatorPtr parent = ReadyBehind(comm);
   if (parent == nullptr || newcomm == nullptr || excludeRanksList == nullptr || excludeRanksCount < 1 ||
-      excludeRanksCount >= parent->ranks() || !IsValid(config)) {
+      excludeRanksCount >= parent->Ranks() || !IsValid(config)) {
     return Return(ncclInvalidArgument, __func__);
   }
   const std::vector<int> excluded(excludeRanksList, excludeRanksList + excludeRanksCount);
   for (const int rank : excluded) {
-    if (rank < 0 || rank >= parent->ranks() || rank == parent->rank()) {
+    if (rank < 0 || rank >= parent->Ranks() || rank == parent->Rank()) {
       return Return(ncclInvalidArgument, __func__);
     }
   }
@@ -217,7 +217,7 @@ NCCL_API(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   if (comm == nullptr) {
     return ncclSuccess;
   }
-  if (comm->self->state() == ncclInProgress) {
+  if (comm->self->State() == ncclInProgress) {
     return Return(ncclInvalidArgument, __func__);
   }
   delete comm;
@@ -247,7 +247,7 @@ NCCL_API(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* asy
   if (communicator == nullptr || asyncError == nullptr) {
     return Return(ncclInvalidArgument, __func__);
   }
-  *asyncError = communicator->state();
+  *asyncError = communicator->State();
   if (*asyncError == ncclSuccess && communicator->LostRank()) {
     *asyncError = ncclRemoteError;
   }
@@ -259,7 +259,7 @@ NCCL_API(ncclResult_t, ncclCommCount, const ncclComm_t comm, int* count) {
   if (communicator == nullptr || count == nullptr) {
     return Return(ncclInvalidArgument, __func__);
   }
-  *count = communicator->ranks();
+  *count = communicator->Ranks();
   return ncclSuccess;
 }
 
@@ -268,7 +268,7 @@ NCCL_API(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int* rank) {
   if (communicator == nullptr || rank == nullptr) {
     return Return(ncclInvalidArgument, __func__);
   }
-  *rank = communicator->rank();
+  *rank = communicator->Rank();
   return ncclSuccess;
 }
 
@@ -277,7 +277,7 @@ NCCL_API(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int* device) {
   if (communicator == nullptr || device == nullptr) {
     return Return(ncclInvalidArgument, __func__);
   }
-  *device = communicator->device();
+  *device = communicator->Device();
   return ncclSuccess;
 }
 
@@ -294,7 +294,7 @@ NCCL_API(ncclResult_t, ncclMemAlloc, void** ptr, size_t size) {
   if (cuMemAlloc(&memory, size) != CUDA_SUCCESS) {
     return Return(ncclUnhandledCudaError, __func__);
   }
-  *ptr = reinterpret_cast<void*>(memory);
+  *ptr = reinterpret_cast<void*>(memory);  // NOLINT(performance-no-int-to-ptr)
   return ncclSuccess;
 }
 

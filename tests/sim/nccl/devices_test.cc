@@ -17,7 +17,7 @@ namespace {
 
 using testing::Each;
 
-void* const kBuffer = reinterpret_cast<void*>(uint64_t{0x1000});
+void* const kBuffer = reinterpret_cast<void*>(uint64_t{0x1000});  // NOLINT(performance-no-int-to-ptr)
 
 // A context and a stream of each device.
 struct Devices {

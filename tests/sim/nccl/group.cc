@@ -27,16 +27,16 @@ std::atomic<uint64_t> collective_calls{0};
 
 ncclResult_t Check(const Call& call) {
   const Communicator& communicator = *call.communicator;
-  if (communicator.state() != ncclSuccess || communicator.aborted()) {
+  if (communicator.State() != ncclSuccess || communicator.IsAborted()) {
     return ncclInvalidArgument;
   }
   if (TypeSize(call.type) == 0) {
     return ncclInvalidArgument;
   }
-  if (HasRoot(call.operation) && (call.root < 0 || call.root >= communicator.ranks())) {
+  if (HasRoot(call.operation) && (call.root < 0 || call.root >= communicator.Ranks())) {
     return ncclInvalidArgument;
   }
-  if (IsPointToPoint(call.operation) && (call.peer < 0 || call.peer >= communicator.ranks())) {
+  if (IsPointToPoint(call.operation) && (call.peer < 0 || call.peer >= communicator.Ranks())) {
     return ncclInvalidArgument;
   }
   return ncclSuccess;
@@ -57,7 +57,7 @@ ncclResult_t RunAlone(const Call& call) {
   if (call.send == nullptr || call.receive == nullptr || call.send == call.receive || call.hangs) {
     return ncclSuccess;
   }
-  const ContextScope context(call.communicator->context());
+  const ContextScope context(call.communicator->Context());
   const CUresult result =
       cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(call.receive), reinterpret_cast<CUdeviceptr>(call.send),
                         call.count * TypeSize(call.type), call.stream);
@@ -77,7 +77,7 @@ ncclResult_t Make(std::vector<PendingCreation>& creations) {
     if (results[i] == ncclSuccess) {
       results[i] = creations[i].creation->Finish();
     }
-    creations[i].creation->communicator()->SetState(results[i]);
+    creations[i].creation->Target()->SetState(results[i]);
     first_error = first_error == ncclSuccess ? results[i] : first_error;
   }
   return first_error;
@@ -88,7 +88,7 @@ ncclResult_t Run(std::vector<PendingCreation> creations) {
     return ncclSuccess;
   }
   const bool blocking = std::all_of(creations.begin(), creations.end(), [](const PendingCreation& pending) {
-    return pending.creation->communicator()->blocking();
+    return pending.creation->Target()->IsBlocking();
   });
   if (blocking) {
     return Make(creations);
@@ -160,7 +160,7 @@ ncclResult_t Submit(Call call) {
     return checked;
   }
   Accept(call);
-  const bool alone = call.communicator->ranks() == 1 && !IsPointToPoint(call.operation);
+  const bool alone = call.communicator->Ranks() == 1 && !IsPointToPoint(call.operation);
   if (call.count == 0) {
     return ncclSuccess;
   }

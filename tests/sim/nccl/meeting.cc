@@ -25,7 +25,7 @@ bool EndNow(Communicator& communicator, uint64_t ready_ns, Interval* interval) {
 
 CollectiveMeeting::CollectiveMeeting(CommunicatorPtr communicator, uint64_t ordinal, uint64_t duration_ns)
     : communicator_(std::move(communicator)),
-      slot_(communicator_->segment().meeting(ordinal)),
+      slot_(communicator_->Shared().Meeting(ordinal)),
       key_(ordinal + 1),
       duration_ns_(duration_ns) {}
 
@@ -48,11 +48,11 @@ bool CollectiveMeeting::TryArrive() {
 }
 
 bool CollectiveMeeting::Resolve(Interval* interval) {
-  if (communicator_->aborted()) {
+  if (communicator_->IsAborted()) {
     return EndNow(*communicator_, ready_ns_, interval);
   }
   arrived_ = arrived_ || TryArrive();
-  const auto ranks = static_cast<uint32_t>(communicator_->ranks());
+  const auto ranks = static_cast<uint32_t>(communicator_->Ranks());
   if (!arrived_ || slot_.arrived.load(std::memory_order_acquire) != ranks) {
     return false;
   }
@@ -68,13 +68,14 @@ bool CollectiveMeeting::Resolve(Interval* interval) {
   return true;
 }
 
-PeerMeeting::PeerMeeting(CommunicatorPtr communicator, std::vector<Message> messages, uint64_t duration_ns)
+PeerMeeting::PeerMeeting(CommunicatorPtr communicator, const std::vector<Message>& messages,
+                         uint64_t duration_ns)
     : communicator_(std::move(communicator)), duration_ns_(duration_ns) {
-  const int rank = communicator_->rank();
+  const int rank = communicator_->Rank();
   for (const Message& message : messages) {
     const int sender = message.sends ? rank : message.peer;
     const int receiver = message.sends ? message.peer : rank;
-    PeerSlot& slot = communicator_->segment().peer(sender, receiver, message.number);
+    PeerSlot& slot = communicator_->Shared().Peer(sender, receiver, message.number);
     messages_.push_back(Pending{.own = message.sends ? &slot.sender : &slot.receiver,
                                 .other = message.sends ? &slot.receiver : &slot.sender,
                                 .tag = message.number + 1});
@@ -109,7 +110,7 @@ void PeerMeeting::Advance(Pending& message) {
 }
 
 bool PeerMeeting::Resolve(Interval* interval) {
-  if (communicator_->aborted()) {
+  if (communicator_->IsAborted()) {
     return EndNow(*communicator_, ready_ns_, interval);
   }
   bool all_met = true;

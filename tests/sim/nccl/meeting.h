@@ -42,7 +42,7 @@ struct Message {
 // message.
 class PeerMeeting : public Rendezvous {
  public:
-  PeerMeeting(CommunicatorPtr communicator, std::vector<Message> messages, uint64_t duration_ns);
+  PeerMeeting(CommunicatorPtr communicator, const std::vector<Message>& messages, uint64_t duration_ns);
   void Arrive(uint64_t ready_ns) override;
   bool Resolve(Interval* interval) override;
 

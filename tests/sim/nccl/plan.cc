@@ -42,7 +42,7 @@ std::shared_ptr<Rendezvous> MakeMeeting(void* opaque) {
     message.number =
         message.sends ? communicator.NextMessageTo(message.peer) : communicator.NextMessageFrom(message.peer);
   }
-  return std::make_shared<PeerMeeting>(state.communicator, std::move(messages), state.duration_ns);
+  return std::make_shared<PeerMeeting>(state.communicator, messages, state.duration_ns);
 }
 
 CollectiveTruth TruthOf(const Call& call, uint64_t plan) {
@@ -50,8 +50,8 @@ CollectiveTruth TruthOf(const Call& call, uint64_t plan) {
   truth.op = OperationName(call.operation);
   truth.comm = call.communicator->HashText();
   truth.seq = call.sequence;
-  truth.comm_rank = call.communicator->rank();
-  truth.comm_ranks = call.communicator->ranks();
+  truth.comm_rank = call.communicator->Rank();
+  truth.comm_ranks = call.communicator->Ranks();
   truth.count = call.count;
   truth.datatype = TypeName(call.type);
   truth.bytes = call.count * TypeSize(call.type);
@@ -129,7 +129,7 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
   for (Plan& plan : plans) {
     double bus_bytes = 0;
     for (const Call& call : plan.calls) {
-      bus_bytes += BusBytes(call.operation, call.count, call.type, plan.communicator->ranks());
+      bus_bytes += BusBytes(call.operation, call.count, call.type, plan.communicator->Ranks());
     }
     plan.duration_ns = link.alpha_ns + TransferNs(bus_bytes, link.bytes_per_s);
   }
@@ -160,7 +160,7 @@ ncclResult_t Launch(const Plan& plan) {
                    [](const CollectiveTruth& a, const CollectiveTruth& b) { return a.bytes > b.bytes; });
   launch.factory = MakeMeeting;
   launch.state = std::move(state);
-  const ContextScope context(plan.communicator->context());
+  const ContextScope context(plan.communicator->Context());
   const OtherStreams others(plan);
   others.Before();
   const int result = LaunchRendezvousKernel(first.stream, std::move(launch));

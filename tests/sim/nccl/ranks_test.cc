@@ -28,7 +28,7 @@ constexpr uint64_t kAlphaNs = 20'000;
 constexpr double kBeta = 100e9;
 const std::map<std::string, std::string> kLink = {{"GPUSIM_LINK", "alpha=20us,beta=100GB/s"}};
 
-void* Address(uint64_t value) { return reinterpret_cast<void*>(value); }
+void* Address(uint64_t value) { return reinterpret_cast<void*>(value); }  // NOLINT(performance-no-int-to-ptr)
 void* const kBuffer = Address(0x1000);
 
 void Pause(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }

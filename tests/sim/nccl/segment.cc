@@ -59,7 +59,7 @@ std::unique_ptr<Segment> Segment::Open(const std::string& name, int ranks) {
   std::unique_ptr<Segment> segment(new Segment(name, ranks, memory, size));
   uint32_t expected = 0;
   const auto wanted = static_cast<uint32_t>(ranks);
-  if (!segment->header().ranks.compare_exchange_strong(expected, wanted) && expected != wanted) {
+  if (!segment->Header().ranks.compare_exchange_strong(expected, wanted) && expected != wanted) {
     return nullptr;
   }
   return segment;
@@ -72,10 +72,10 @@ Segment::~Segment() { munmap(memory_, size_); }
 
 bool Segment::Join(int rank_number) {
   int32_t nobody = 0;
-  if (!rank(rank_number).pid.compare_exchange_strong(nobody, getpid())) {
+  if (!Rank(rank_number).pid.compare_exchange_strong(nobody, getpid())) {
     return false;
   }
-  if (header().joined.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_) &&
+  if (Header().joined.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(ranks_) &&
       ranks_ > 1) {
     shm_unlink(name_.c_str());
   }
@@ -88,20 +88,20 @@ void Segment::Abandon() {
   }
 }
 
-SegmentHeader& Segment::header() const { return *static_cast<SegmentHeader*>(memory_); }
+SegmentHeader& Segment::Header() const { return *static_cast<SegmentHeader*>(memory_); }
 
-MeetingSlot& Segment::meeting(uint64_t ordinal) const {
+MeetingSlot& Segment::Meeting(uint64_t ordinal) const {
   auto* slots = reinterpret_cast<MeetingSlot*>(static_cast<char*>(memory_) + sizeof(SegmentHeader));
   return slots[ordinal % kMeetingSlots];
 }
 
-RankState& Segment::rank(int rank) const {
+RankState& Segment::Rank(int rank) const {
   auto* states = reinterpret_cast<RankState*>(static_cast<char*>(memory_) + sizeof(SegmentHeader) +
                                               kMeetingSlots * sizeof(MeetingSlot));
   return states[rank];
 }
 
-PeerSlot& Segment::peer(int sender, int receiver, uint64_t message) const {
+PeerSlot& Segment::Peer(int sender, int receiver, uint64_t message) const {
   auto* slots = reinterpret_cast<PeerSlot*>(static_cast<char*>(memory_) + PeersOffset(ranks_));
   const size_t pair =
       static_cast<size_t>(sender) * static_cast<size_t>(ranks_) + static_cast<size_t>(receiver);

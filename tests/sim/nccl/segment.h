@@ -65,15 +65,15 @@ class Segment {
   // False if somebody else is this rank. The last to join removes the name.
   bool Join(int rank);
   bool Complete() const {
-    return header().joined.load(std::memory_order_acquire) == static_cast<uint32_t>(ranks_);
+    return Header().joined.load(std::memory_order_acquire) == static_cast<uint32_t>(ranks_);
   }
   // Before everybody was there: gives the name up.
   void Abandon();
 
-  SegmentHeader& header() const;
-  RankState& rank(int rank) const;
-  MeetingSlot& meeting(uint64_t ordinal) const;
-  PeerSlot& peer(int sender, int receiver, uint64_t message) const;
+  SegmentHeader& Header() const;
+  RankState& Rank(int rank) const;
+  MeetingSlot& Meeting(uint64_t ordinal) const;
+  PeerSlot& Peer(int sender, int receiver, uint64_t message) const;
 
  private:
   Segment(std::string name, int ranks, void* memory, size_t size);
