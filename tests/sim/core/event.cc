@@ -13,6 +13,14 @@ std::set<CUevent>& LiveEvents() {
   return *events;
 }
 
+void AddEventNode(std::unique_lock<std::mutex>& lock, CUstream_st* stream, CUgraphNodeType type, CUevent event) {
+  CUgraphNode node = AddCapturedLocked(stream, Work{}, type);
+  node->event = event;
+  lock.unlock();
+  NotifyNode(node);
+  lock.lock();
+}
+
 }  // namespace
 
 CUresult NewEvent(CUctx_st* context, unsigned flags, CUevent* event) {
@@ -52,7 +60,7 @@ CUresult RecordEvent(CUevent event, CUstream handle, unsigned flags) {
   }
   if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
-    AddCapturedLocked(stream, Work{}, CU_GRAPH_NODE_TYPE_EVENT_RECORD)->event = event;
+    AddEventNode(locked.lock(), stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
     return CUDA_SUCCESS;
   }
   // In a capture a record is no node: it names the nodes that a wait will depend on.
@@ -68,7 +76,7 @@ CUresult StreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   if (found != CUDA_SUCCESS) return found;
   if (!IsLiveLocked(event)) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0 && stream->capture != nullptr) {
-    AddCapturedLocked(stream, Work{}, CU_GRAPH_NODE_TYPE_WAIT_EVENT)->event = event;
+    AddEventNode(locked.lock(), stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
     return CUDA_SUCCESS;
   }
   if (event->capture != nullptr && event->capture->graph != nullptr) {

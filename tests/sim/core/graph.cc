@@ -39,14 +39,45 @@ CUgraphNode CopyNodeLocked(CUgraphNode node, CUgraph into, const NodeMap& copies
   return copy;
 }
 
+// Every node after those that it depends on.
+std::vector<CUgraphNode> InOrderLocked(CUgraph graph) {
+  std::vector<CUgraphNode> order;
+  std::set<CUgraphNode> placed;
+  while (order.size() < graph->nodes.size()) {
+    const size_t before = order.size();
+    for (const auto& node : graph->nodes) {
+      if (placed.count(node.get()) != 0) continue;
+      const bool ready = std::all_of(node->dependencies.begin(), node->dependencies.end(),
+                                     [&placed](CUgraphNode dependency) { return placed.count(dependency) != 0; });
+      if (!ready) continue;
+      order.push_back(node.get());
+      placed.insert(node.get());
+    }
+    if (order.size() == before) break;  // AddDependencyLocked lets no cycle in
+  }
+  return order;
+}
+
+bool Reaches(CUgraphNode from, CUgraphNode to) {
+  std::vector<CUgraphNode> open{from};
+  std::set<CUgraphNode> seen;
+  while (!open.empty()) {
+    CUgraphNode node = open.back();
+    open.pop_back();
+    if (node == to) return true;
+    if (!seen.insert(node).second) continue;
+    open.insert(open.end(), node->dependencies.begin(), node->dependencies.end());
+  }
+  return false;
+}
+
 // Copies `graph` into `into`, child graphs opened if `flatten`; returns what a dependent of the whole waits for.
 std::vector<CUgraphNode> CopyNodesLocked(CUgraph graph, CUgraph into, bool flatten, const std::vector<CUgraphNode>& roots_wait_for) {
   NodeMap copies;
   std::set<CUgraphNode> leaves;
-  for (const auto& node : graph->nodes) {
-    std::vector<CUgraphNode> ends;
-    CUgraphNode copy = CopyNodeLocked(node.get(), into, copies, roots_wait_for);
-    ends = {copy};
+  for (CUgraphNode node : InOrderLocked(graph)) {
+    CUgraphNode copy = CopyNodeLocked(node, into, copies, roots_wait_for);
+    std::vector<CUgraphNode> ends{copy};
     if (node->child != nullptr && flatten) {
       copy->type = CU_GRAPH_NODE_TYPE_EMPTY;
       ends = CopyNodesLocked(node->child, into, true, {copy});
@@ -56,7 +87,7 @@ std::vector<CUgraphNode> CopyNodesLocked(CUgraph graph, CUgraph into, bool flatt
     }
     for (CUgraphNode dependency : copy->dependencies) leaves.erase(dependency);
     leaves.insert(ends.begin(), ends.end());
-    copies[node.get()] = ends;
+    copies[node] = ends;
   }
   if (leaves.empty()) return roots_wait_for;
   return {leaves.begin(), leaves.end()};
@@ -131,6 +162,15 @@ CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work, const 
 }
 
 void NotifyNode(CUgraphNode node) { NotifyGraph(ResourceEvent::kGraphNodeCreated, node->graph, nullptr, node); }
+
+bool IsLiveNodeLocked(CUgraphNode node) { return All().nodes.count(node) != 0; }
+
+CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to) {
+  if (!IsLiveNodeLocked(from) || !IsLiveNodeLocked(to) || from->graph != graph || to->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+  if (Reaches(from, to)) return CUDA_ERROR_INVALID_VALUE;  // a cycle
+  to->dependencies.push_back(from);
+  return CUDA_SUCCESS;
+}
 
 CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type, Work work, CUevent event,
                  CUgraph child, CUgraphNode* node) {

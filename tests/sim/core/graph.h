@@ -26,7 +26,7 @@ struct CUgraphNode_st {
 
 struct CUgraph_st {
   uint32_t id = 0;
-  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // in order of dependency
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // in order of creation; of an executable graph, in order of dependency
 };
 
 struct CUgraphExec_st {
@@ -47,6 +47,8 @@ CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work, const 
 CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type, Work work, CUevent event,
                  CUgraph child, CUgraphNode* node);
 void NotifyNode(CUgraphNode node);
+bool IsLiveNodeLocked(CUgraphNode node);
+CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to);
 
 CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec);
 CUresult LaunchGraph(CUgraphExec exec, CUstream stream);
