@@ -37,10 +37,11 @@ void Fill(Communicator& place, const CommunicatorFacts& facts, uint32_t id) noex
   place.context.store(0, std::memory_order_relaxed);
 }
 
-// A place of its own for `key`, in state kBusy; the one it has already if it is there. Null when all are
+// A place of its own for `handle`, in state kBusy; the one it has already if it is there. Null when all are
 // taken.
-Communicator* Claim(uintptr_t key) noexcept {
-  if (Communicator* known = Find(reinterpret_cast<const void*>(key)); known != nullptr) {
+Communicator* Claim(const void* handle) noexcept {
+  const auto key = reinterpret_cast<uintptr_t>(handle);
+  if (Communicator* known = Find(handle); known != nullptr) {
     uintptr_t expected = key;
     if (known->key.compare_exchange_strong(expected, kBusy, std::memory_order_acquire)) return known;
   }
@@ -58,7 +59,7 @@ Communicator* Claim(uintptr_t key) noexcept {
 Communicator* Register(const void* handle, const CommunicatorFacts& facts) noexcept {
   const auto key = reinterpret_cast<uintptr_t>(handle);
   if (key <= kBusy) return nullptr;
-  Communicator* place = Claim(key);
+  Communicator* place = Claim(handle);
   if (place == nullptr) return nullptr;
   Fill(*place, facts, last_id.fetch_add(1, std::memory_order_relaxed) + 1);
   place->key.store(key, std::memory_order_release);
@@ -87,7 +88,7 @@ void Restore(const void* handle, const CommunicatorFacts& facts, uint32_t id, ui
              uint64_t transfers) noexcept {
   const auto key = reinterpret_cast<uintptr_t>(handle);
   if (key <= kBusy) return;
-  Communicator* place = Claim(key);
+  Communicator* place = Claim(handle);
   if (place == nullptr) return;
   Fill(*place, facts, id);
   place->collectives.store(collectives, std::memory_order_relaxed);

@@ -44,7 +44,7 @@ ElfObject::ElfObject(const dl_phdr_info& info) noexcept
   const ElfW(Dyn)* dynamic = nullptr;
   for (size_t i = 0; i < header_count_; ++i) {
     const ElfW(Phdr)& header = headers_[i];
-    if (header.p_type == PT_DYNAMIC) dynamic = reinterpret_cast<const ElfW(Dyn)*>(base_ + header.p_vaddr);
+    if (header.p_type == PT_DYNAMIC) dynamic = PointerTo<const ElfW(Dyn)>(base_ + header.p_vaddr);
     if (header.p_type == PT_GNU_RELRO) {
       // Whole pages only, as the loader does it.
       relro_start_ = (base_ + header.p_vaddr) & ~(page - 1);
@@ -62,28 +62,28 @@ void ElfObject::ReadDynamic(const ElfW(Dyn) * dynamic) noexcept {
     const ElfW(Addr) pointer = dynamic->d_un.d_ptr;
     switch (dynamic->d_tag) {
       case DT_SYMTAB:
-        symbols_ = reinterpret_cast<const ElfW(Sym)*>(absolute(pointer));
+        symbols_ = PointerTo<const ElfW(Sym)>(absolute(pointer));
         break;
       case DT_STRTAB:
-        strings_ = reinterpret_cast<const char*>(absolute(pointer));
+        strings_ = PointerTo<const char>(absolute(pointer));
         break;
       case DT_STRSZ:
         strings_bytes_ = dynamic->d_un.d_val;
         break;
       case DT_GNU_HASH:
-        gnu_hash_ = reinterpret_cast<const uint32_t*>(absolute(pointer));
+        gnu_hash_ = PointerTo<const uint32_t>(absolute(pointer));
         break;
       case DT_HASH:
-        sysv_hash_ = reinterpret_cast<const uint32_t*>(absolute(pointer));
+        sysv_hash_ = PointerTo<const uint32_t>(absolute(pointer));
         break;
       case DT_RELA:
-        rela_.entries = reinterpret_cast<const ElfW(Rela)*>(absolute(pointer));
+        rela_.entries = PointerTo<const ElfW(Rela)>(absolute(pointer));
         break;
       case DT_RELASZ:
         rela_.count = dynamic->d_un.d_val / sizeof(ElfW(Rela));
         break;
       case DT_JMPREL:
-        jump_slots_.entries = reinterpret_cast<const ElfW(Rela)*>(absolute(pointer));
+        jump_slots_.entries = PointerTo<const ElfW(Rela)>(absolute(pointer));
         break;
       case DT_PLTRELSZ:
         jump_slots_.count = dynamic->d_un.d_val / sizeof(ElfW(Rela));
@@ -125,7 +125,7 @@ void* ElfObject::Defined(size_t symbol, const char* name) const noexcept {
   const ElfW(Sym)& entry = symbols_[symbol];
   if (entry.st_shndx == SHN_UNDEF || entry.st_value == 0 || entry.st_name >= strings_bytes_) return nullptr;
   if (std::strcmp(strings_ + entry.st_name, name) != 0) return nullptr;
-  return reinterpret_cast<void*>(base_ + entry.st_value);
+  return PointerTo<void>(base_ + entry.st_value);
 }
 
 void* ElfObject::FindByGnuHash(const char* name) const noexcept {

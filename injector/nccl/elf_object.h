@@ -14,15 +14,21 @@
 
 namespace gpuprobe::injector::nccl {
 
+// The one place where addresses become pointers.
+template <typename Pointee>
+Pointee* PointerTo(uintptr_t address) noexcept {
+  return reinterpret_cast<Pointee*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+
 class ElfObject {
  public:
   // Valid as long as the object stays loaded, which the callback of dl_iterate_phdr guarantees.
   explicit ElfObject(const dl_phdr_info& info) noexcept;
 
-  std::string_view file_name() const noexcept {
+  std::string_view FileName() const noexcept {
     return file_name_;
   }  // without folders; empty for the program itself
-  uintptr_t base() const noexcept { return base_; }
+  uintptr_t Base() const noexcept { return base_; }
 
   // True when `address` lies in one of the object's segments.
   bool Contains(uintptr_t address) const noexcept;
@@ -47,7 +53,7 @@ class ElfObject {
         if (symbol == 0 || entry.r_addend != 0) continue;
         const size_t name = symbols_[symbol].st_name;
         if (name >= strings_bytes_) continue;
-        visit(reinterpret_cast<void**>(base_ + entry.r_offset), strings_ + name, type);
+        visit(PointerTo<void*>(base_ + entry.r_offset), strings_ + name, type);
       }
     }
   }

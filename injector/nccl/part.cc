@@ -13,7 +13,7 @@ namespace {
 
 // The null stream of functions compiled for per-thread default streams is CU_STREAM_PER_THREAD.
 const void* StreamOf(CUstream stream, bool per_thread_default) noexcept {
-  return stream == nullptr && per_thread_default ? reinterpret_cast<const void*>(uintptr_t{2}) : stream;
+  return stream == nullptr && per_thread_default ? CU_STREAM_PER_THREAD : stream;
 }
 
 template <bool kPerThreadDefault>

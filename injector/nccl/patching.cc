@@ -42,7 +42,7 @@ void SeeObject(const ElfObject& object) noexcept {
 
 bool Skip(const ElfObject& object) noexcept {
   return std::any_of(std::begin(kSkipped), std::end(kSkipped),
-                     [&](std::string_view start) { return StartsWith(object.file_name(), start); });
+                     [&](std::string_view start) { return StartsWith(object.FileName(), start); });
 }
 
 void* Replacement(const ElfObject& object, const Slot& slot) noexcept {

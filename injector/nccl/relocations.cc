@@ -42,7 +42,7 @@ class MapsParser {
         return false;
     }
   }
-  Access access() const noexcept { return access_; }
+  Access Found() const noexcept { return access_; }
 
  private:
   static uintptr_t Digit(char c) noexcept {
@@ -80,7 +80,7 @@ Access AccessOf(uintptr_t address) noexcept {
     for (ssize_t i = 0; i < got && !found; ++i) found = parser.Feed(buffer[i]);
   }
   close(file);
-  return parser.access();
+  return parser.Found();
 }
 
 void Store(void** slot, void* value) noexcept { __atomic_store_n(slot, value, __ATOMIC_RELEASE); }
@@ -101,7 +101,7 @@ class Scanner {
   }
 
   ScanResult result;
-  const RelocationPolicy& policy() noexcept { return policy_; }
+  const RelocationPolicy& Policy() noexcept { return policy_; }
 
  private:
   // Libraries have a million relocations: the policy is asked about few.
@@ -131,7 +131,7 @@ class Scanner {
         break;
     }
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    void* start = reinterpret_cast<void*>(address & ~(page - 1));
+    void* start = PointerTo<void>(address & ~(page - 1));
     if (mprotect(start, page, PROT_READ | PROT_WRITE) != 0) {
       ++result.failed;
       return;
@@ -154,7 +154,7 @@ ScanResult ScanRelocations(const RelocationPolicy& policy) noexcept {
         auto* scan = static_cast<Scanner*>(data);
         scan->result.adds = info->dlpi_adds;
         scan->result.subs = info->dlpi_subs;
-        scan->policy().see_object(ElfObject(*info));
+        scan->Policy().see_object(ElfObject(*info));
         return 0;
       },
       &scanner);

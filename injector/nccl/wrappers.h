@@ -14,7 +14,9 @@ namespace gpuprobe::injector::nccl {
 
 template <int kWay>
 struct Wrappers {
-// Not noexcept: a thread that is cancelled inside NCCL unwinds through here.
+// `name`, `params`, `args` and `facts` are pieces of code, not expressions.
+// NOLINTBEGIN(bugprone-macro-parentheses) Not noexcept: a thread that is cancelled inside NCCL unwinds
+// through here.
 #define NCCL_ENTRY(scope, name, params, args, facts)                     \
   static ncclResult_t name params {                                      \
     using Function = ncclResult_t(*) params;                             \
@@ -28,6 +30,7 @@ struct Wrappers {
   }
 #include "injector/nccl/entry_points.inc"
 #undef NCCL_ENTRY
+  // NOLINTEND(bugprone-macro-parentheses)
 };
 
 }  // namespace gpuprobe::injector::nccl

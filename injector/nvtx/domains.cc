@@ -63,15 +63,22 @@ void* CreateDomain(std::string_view name) noexcept {
 // The name stays: events that are still in the rings refer to it, and the domain is often created again.
 void DestroyDomain(void*) noexcept {}
 
-uint16_t DomainIndex(const void* domain) noexcept {
-  const auto address = reinterpret_cast<uintptr_t>(domain);
+namespace {
+
+uint16_t IndexOfAddress(uintptr_t address) noexcept {
   const auto start = reinterpret_cast<uintptr_t>(&domains[0]);
   if (address < start || address >= start + sizeof(domains)) return 0;
   return static_cast<uint16_t>((address - start) / sizeof(Domain));
 }
 
+}  // namespace
+
+uint16_t DomainIndex(const void* domain) noexcept {
+  return IndexOfAddress(reinterpret_cast<uintptr_t>(domain));
+}
+
 std::string_view DomainName(uint64_t handle) noexcept {
-  const uint16_t index = DomainIndex(reinterpret_cast<const void*>(handle));
+  const uint16_t index = IndexOfAddress(handle);
   const Domain& domain = domains[index];
   if (index == 0 || domain.state.load(std::memory_order_acquire) != 2) return {};
   return {domain.name, domain.name_bytes};

@@ -25,7 +25,7 @@ class NarrowText {
       if (!Append(static_cast<uint32_t>(*text))) return;
     }
   }
-  std::string_view text() const noexcept { return {bytes_, size_}; }
+  std::string_view View() const noexcept { return {bytes_, size_}; }
 
  private:
   bool Append(uint32_t code) noexcept {
@@ -64,7 +64,7 @@ auto WithAttributes(const nvtxEventAttributes_t* attributes, Use use) noexcept {
       return use(what);
     case NVTX_MESSAGE_TYPE_UNICODE: {
       const NarrowText narrow(attributes->message.unicode);
-      what.text = narrow.text();
+      what.text = narrow.View();
       return use(what);
     }
     default:
@@ -76,14 +76,14 @@ void MarkEx(const nvtxEventAttributes_t* attributes) noexcept {
   WithAttributes(attributes, [](const RangeText& what) noexcept { Mark(nullptr, what); });
 }
 void MarkA(const char* message) noexcept { Mark(nullptr, {Text(message)}); }
-void MarkW(const wchar_t* message) noexcept { Mark(nullptr, {NarrowText(message).text()}); }
+void MarkW(const wchar_t* message) noexcept { Mark(nullptr, {NarrowText(message).View()}); }
 
 nvtxRangeId_t RangeStartEx(const nvtxEventAttributes_t* attributes) noexcept {
   return WithAttributes(attributes, [](const RangeText& what) noexcept { return Start(nullptr, what); });
 }
 nvtxRangeId_t RangeStartA(const char* message) noexcept { return Start(nullptr, {Text(message)}); }
 nvtxRangeId_t RangeStartW(const wchar_t* message) noexcept {
-  return Start(nullptr, {NarrowText(message).text()});
+  return Start(nullptr, {NarrowText(message).View()});
 }
 void RangeEnd(nvtxRangeId_t id) noexcept { End(id); }
 
@@ -91,7 +91,7 @@ int RangePushEx(const nvtxEventAttributes_t* attributes) noexcept {
   return WithAttributes(attributes, [](const RangeText& what) noexcept { return Push(nullptr, what); });
 }
 int RangePushA(const char* message) noexcept { return Push(nullptr, {Text(message)}); }
-int RangePushW(const wchar_t* message) noexcept { return Push(nullptr, {NarrowText(message).text()}); }
+int RangePushW(const wchar_t* message) noexcept { return Push(nullptr, {NarrowText(message).View()}); }
 int RangePop() noexcept { return Pop(nullptr); }
 
 void DomainMarkEx(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) noexcept {
@@ -111,13 +111,13 @@ nvtxStringHandle_t DomainRegisterStringA(nvtxDomainHandle_t, const char* text) n
   return static_cast<nvtxStringHandle_t>(RegisterString(Text(text)));
 }
 nvtxStringHandle_t DomainRegisterStringW(nvtxDomainHandle_t, const wchar_t* text) noexcept {
-  return static_cast<nvtxStringHandle_t>(RegisterString(NarrowText(text).text()));
+  return static_cast<nvtxStringHandle_t>(RegisterString(NarrowText(text).View()));
 }
 nvtxDomainHandle_t DomainCreateA(const char* name) noexcept {
   return static_cast<nvtxDomainHandle_t>(CreateDomain(Text(name)));
 }
 nvtxDomainHandle_t DomainCreateW(const wchar_t* name) noexcept {
-  return static_cast<nvtxDomainHandle_t>(CreateDomain(NarrowText(name).text()));
+  return static_cast<nvtxDomainHandle_t>(CreateDomain(NarrowText(name).View()));
 }
 void DomainDestroy(nvtxDomainHandle_t domain) noexcept { DestroyDomain(domain); }
 

@@ -18,14 +18,14 @@ namespace {
 constinit std::atomic<uint64_t> last_id{0};
 
 // Of the process that loaded the library; a forked child is not let in by the guard.
-const uint32_t process_id = static_cast<uint32_t>(getpid());
+const uint32_t kProcessId = static_cast<uint32_t>(getpid());
 
 uint64_t NewId() noexcept { return last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 // The "main training thread" is the process's main thread; ranges of others are found through their own
 // stacks only.
 void PublishMainThread(const ThreadState& thread) noexcept {
-  if (thread.tid == process_id) main_thread_range.store(InnermostRange(thread), std::memory_order_relaxed);
+  if (thread.tid == kProcessId) main_thread_range.store(InnermostRange(thread), std::memory_order_relaxed);
 }
 
 // Innermost range that has a record: ranges that were opened while the probe was off have none.

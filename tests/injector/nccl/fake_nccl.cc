@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Launch {
 };
 
 struct State {
+  std::map<ncclComm_t, std::unique_ptr<ncclComm>> communicators;
   std::map<std::string, int> calls;
   std::map<std::string, ncclResult_t> failures;
   int group_depth = 0;
@@ -69,10 +71,17 @@ ncclResult_t Issue(const char* name, const char* kernel, size_t count, ncclComm_
   return TheState().group_depth > 0 ? ncclSuccess : LaunchAll();
 }
 
+ncclComm_t NewComm(int rank, int ranks, int device) {
+  auto comm = std::make_unique<ncclComm>(ncclComm{rank, ranks, device});
+  const ncclComm_t handle = comm.get();
+  TheState().communicators[handle] = std::move(comm);
+  return handle;
+}
+
 ncclResult_t Make(const char* name, ncclComm_t* where, int rank, int ranks, int device) {
   const ncclResult_t result = Count(name);
   if (result != ncclSuccess) return result;
-  auto* comm = new ncclComm{rank, ranks, device};
+  const ncclComm_t comm = NewComm(rank, ranks, device);
   if (TheState().group_depth > 0) {
     TheState().pending_inits.emplace_back(where, comm);
   } else {
@@ -83,7 +92,7 @@ ncclResult_t Make(const char* name, ncclComm_t* where, int rank, int ranks, int 
 
 ncclResult_t Unmake(const char* name, ncclComm_t comm) {
   const ncclResult_t result = Count(name);
-  if (result == ncclSuccess) delete comm;
+  if (result == ncclSuccess) TheState().communicators.erase(comm);
   return result;
 }
 
@@ -180,7 +189,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int
 }
 ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int* list) {
   const ncclResult_t result = Count("CommInitAll");
-  for (int i = 0; i < devices; ++i) comms[i] = new ncclComm{i, devices, list != nullptr ? list[i] : i};
+  for (int i = 0; i < devices; ++i) comms[i] = NewComm(i, devices, list != nullptr ? list[i] : i);
   return result;
 }
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* comm, ncclConfig_t*) {
