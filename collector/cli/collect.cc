@@ -32,11 +32,13 @@ struct Options {
   bool autostarted = false;
 };
 
-// $GPUPROBE_OUT is for a collector that nobody could tell --out; a second run with the same setting gets a
-// number.
-std::string AutostartedDirectory() {
-  const char* out = std::getenv("GPUPROBE_OUT");
-  if (out == nullptr || *out == '\0') return "";
+// A second run with the same GPUPROBE_OUT, or in the same second, gets a number: nobody is there to choose
+// another name.
+std::string AutostartedDirectory(std::string out) {
+  if (out.empty()) {
+    const char* setting = std::getenv("GPUPROBE_OUT");
+    out = setting == nullptr ? "" : setting;
+  }
   std::string path = out;
   for (int i = 2; std::filesystem::exists(path) && !std::filesystem::is_empty(path); ++i)
     path = absl::StrCat(out, "-", i);
@@ -90,7 +92,7 @@ int CollectMain(const Arguments& arguments) {
                "end by itself after the last client has gone, and print nothing");
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.socket.empty()) options.socket = ingest::DefaultSocketPath();
-  if (options.out.empty() && options.autostarted) options.out = AutostartedDirectory();
+  if (options.autostarted) options.out = AutostartedDirectory(options.out);
 
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kName, signals.status(), kFailed);

@@ -106,8 +106,8 @@ absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path) {
                                                    " bytes that the system allows: ", path));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  std::string directory = std::filesystem::path(path).parent_path();
-  if (directory.empty()) directory = ".";
+  const std::string parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? std::string(1, '.') : parent;
   if (absl::Status s = MakeDirectory(directory); !s.ok()) return s;
   const bool ours = std::filesystem::path(directory).filename().string().starts_with("gpuprobe");
   if (ours) {

@@ -1,4 +1,5 @@
-// What a record costs the collector: parsing a batch of kernels and everything the model does with it, on one core.
+// What a record costs the collector: parsing a batch of kernels and everything the model does with it, on one
+// core.
 #include <benchmark/benchmark.h>
 
 #include "collector/framing/frame_decoder.h"
@@ -18,7 +19,8 @@ constexpr uint64_t kRecords = 8192;
 constexpr uint32_t kSites = 64;
 constexpr uint64_t kKernelNs = 10'000;
 
-// A batch as a training step gives it: 8192 kernels of 64 sites on 4 streams that overlap, with their launches.
+// A batch as a training step gives it: 8192 kernels of 64 sites on 4 streams that overlap, with their
+// launches.
 std::string BatchBytes(uint64_t number, bool launches) {
   const uint64_t first = number * kRecords + 1;
   BatchBuilder b(number + 1, kStart + first * kKernelNs);
@@ -32,9 +34,11 @@ std::string BatchBytes(uint64_t number, bool launches) {
     if (launches) b.Launch(1, start - 5000, first + i, range);
     // Durations vary, every eighth record comes late, as from another stream's buffer.
     const uint64_t late = i % 8 == 7 ? 3 * kKernelNs : 0;
-    b.Kernel(start - late, start - late + 6000 + (i * 7919) % 6000, 1 + static_cast<uint32_t>(i % kSites), first + i);
+    b.Kernel(start - late, start - late + 6000 + (i * 7919) % 6000, 1 + static_cast<uint32_t>(i % kSites),
+             first + i);
   }
-  if (launches) b.Range(range, 0, kSites + 1, 1, kStart + first * kKernelNs, kStart + (first + kRecords) * kKernelNs);
+  if (launches)
+    b.Range(range, 0, kSites + 1, 1, kStart + first * kKernelNs, kStart + (first + kRecords) * kKernelNs);
   b.Clock(kStart + (first + kRecords) * kKernelNs, (first + kRecords) * kKernelNs);
   std::string out;
   framing::AppendDelimited(b.Frame().SerializeAsString(), out);
@@ -69,8 +73,8 @@ void Ingest(benchmark::State& state, bool launches, bool store) {
     model::JobModel job;
     std::unique_ptr<store::RunLogWriter> log;
     if (store) log = *store::RunLogWriter::Create(dir.File(std::to_string(runs++)), "bench", 0);
-    const ingest::SinkFactory factory = [&](const v1::Hello& h, std::string_view)
-        -> absl::StatusOr<std::unique_ptr<ingest::FrameSink>> {
+    const ingest::SinkFactory factory =
+        [&](const v1::Hello& h, std::string_view) -> absl::StatusOr<std::unique_ptr<ingest::FrameSink>> {
       return std::make_unique<ModelSink>(job.Join(h), log.get());
     };
     ingest::Session session(factory);

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <malloc.h>
 
 #include "proto/limits.h"
@@ -21,7 +20,8 @@ std::vector<std::string> TakeAll(FrameDecoder& decoder) {
 }
 
 TEST(FrameDecoder, TakesFramesHoweverTheBytesAreCut) {
-  const std::vector<std::string> frames{"", "a", std::string(127, 'b'), std::string(128, 'c'), std::string(70000, 'd')};
+  const std::vector<std::string> frames{"", "a", std::string(127, 'b'), std::string(128, 'c'),
+                                        std::string(70000, 'd')};
   std::string stream;
   for (const std::string& frame : frames) AppendDelimited(frame, stream);
   for (const size_t piece : {size_t{1}, size_t{2}, size_t{3}, size_t{1000}, stream.size()}) {
@@ -38,7 +38,9 @@ TEST(FrameDecoder, TakesFramesHoweverTheBytesAreCut) {
 
 TEST(FrameDecoder, WaitsForTheRestOfAFrame) {
   FrameDecoder decoder;
-  decoder.Append("\x05" "abc");
+  decoder.Append(
+      "\x05"
+      "abc");
   auto next = decoder.Take();
   ASSERT_TRUE(next.ok());
   EXPECT_FALSE(next->has_frame);

@@ -14,7 +14,6 @@
 namespace gpuprobe::ingest {
 namespace {
 
-using ::testing::HasSubstr;
 using gpuprobe::testing::BatchBuilder;
 using gpuprobe::testing::ByeFrame;
 using gpuprobe::testing::Client;
@@ -23,6 +22,7 @@ using gpuprobe::testing::MakeHello;
 using gpuprobe::testing::Stream;
 using gpuprobe::testing::TempDir;
 using std::chrono::milliseconds;
+using ::testing::HasSubstr;
 
 class ServerTest : public ::testing::Test {
  protected:
@@ -158,7 +158,8 @@ TEST(Endpoint, ReplacesASocketThatACrashLeftBehind) {
 }
 
 TEST(Endpoint, SaysThatAPathIsTooLongOrNotAPlace) {
-  EXPECT_EQ(Endpoint::Open("/tmp/" + std::string(200, 'x')).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Endpoint::Open("/tmp/" + std::string(200, 'x')).status().code(),
+            absl::StatusCode::kInvalidArgument);
   const auto nowhere = Endpoint::Open("/dev/null/s.sock");
   ASSERT_FALSE(nowhere.ok());
   EXPECT_THAT(std::string(nowhere.status().message()), HasSubstr("/dev/null"));

@@ -8,12 +8,12 @@
 namespace gpuprobe::ingest {
 namespace {
 
-using ::testing::HasSubstr;
 using gpuprobe::testing::BatchBuilder;
 using gpuprobe::testing::ByeFrame;
 using gpuprobe::testing::HelloFrame;
 using gpuprobe::testing::MakeHello;
 using gpuprobe::testing::Stream;
+using ::testing::HasSubstr;
 
 struct Seen {
   int hellos = 0;
@@ -65,7 +65,8 @@ class SessionTest : public ::testing::Test {
   Seen seen_;
   std::string reply_;
   std::string name_;
-  SinkFactory factory_ = [this](const v1::Hello&, std::string_view) -> absl::StatusOr<std::unique_ptr<FrameSink>> {
+  SinkFactory factory_ = [this](const v1::Hello&,
+                                std::string_view) -> absl::StatusOr<std::unique_ptr<FrameSink>> {
     ++seen_.hellos;
     return std::make_unique<RecordingSink>(seen_);
   };
@@ -122,7 +123,8 @@ TEST_F(SessionTest, ASecondHelloEndsTheSession) {
 
 TEST_F(SessionTest, ASinkThatRefusesABatchEndsTheSession) {
   seen_.batch_status = absl::InvalidArgumentError("columns differ");
-  EXPECT_FALSE(Converse(Stream({HelloFrame(MakeHello(0)), BatchBuilder().Frame(), BatchBuilder().Frame()})).ok());
+  EXPECT_FALSE(
+      Converse(Stream({HelloFrame(MakeHello(0)), BatchBuilder().Frame(), BatchBuilder().Frame()})).ok());
   EXPECT_EQ(seen_.batches, 1);
 }
 

@@ -24,7 +24,10 @@ constexpr uint32_t kAllGather = 5;
 
 BatchBuilder Begin(int rank, int ranks, uint64_t hash = 0x9c1e) {
   BatchBuilder b;
-  b.String(kKernelName, "ncclDevKernel").String(kAllReduce, "AllReduce").String(kSend, "Send").String(kRecv, "Recv");
+  b.String(kKernelName, "ncclDevKernel")
+      .String(kAllReduce, "AllReduce")
+      .String(kSend, "Send")
+      .String(kRecv, "Recv");
   b.String(kAllGather, "AllGather").Site(1, kKernelName).Thread(1, true).Comm(1, hash, rank, ranks);
   return b;
 }
@@ -120,7 +123,8 @@ TEST(Collectives, AProgramRunTwiceIsNotComparedWithItself) {
     for (int rank = 0; rank < 2; ++rank) {
       BatchBuilder b = Begin(rank, 2);
       OneAllReduce(b, 0, 100'000 + 1000 * static_cast<uint64_t>(rank) + 500'000 * run);
-      ASSERT_TRUE(job.Join(MakeHello(rank, 2, 100 * (run + 1) + static_cast<uint32_t>(rank))).Apply(b.batch()).ok());
+      ASSERT_TRUE(
+          job.Join(MakeHello(rank, 2, 100 * (run + 1) + static_cast<uint32_t>(rank))).Apply(b.batch()).ok());
     }
   }
   job.Finish();

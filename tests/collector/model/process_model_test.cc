@@ -19,7 +19,13 @@ ProcessModel Model() {
 
 BatchBuilder WithKernels(uint64_t sequence = 1) {
   BatchBuilder b(sequence);
-  b.String(1, "kernel_a").String(2, "kernel_b").Site(1, 1).Site(2, 2).Site(3, 1, 1).Thread(1, true).Thread(2, false);
+  b.String(1, "kernel_a")
+      .String(2, "kernel_b")
+      .Site(1, 1)
+      .Site(2, 2)
+      .Site(3, 1, 1)
+      .Thread(1, true)
+      .Thread(2, false);
   return b;
 }
 
@@ -30,12 +36,13 @@ const PhaseNode* Child(const PhaseNode& node, uint32_t name) {
 
 TEST(ProcessModel, KernelsByNameAndBusyByDevice) {
   ProcessModel model = Model();
-  ASSERT_TRUE(model.Apply(WithKernels()
-                              .Kernel(kStart + 100, kStart + 200, 1)
-                              .Kernel(kStart + 150, kStart + 300, 2)  // overlaps: busy is a union
-                              .Kernel(kStart + 50, kStart + 80, 1)    // out of order
-                              .Kernel(kStart + 100, kStart + 200, 3)  // another device
-                              .batch())
+  ASSERT_TRUE(model
+                  .Apply(WithKernels()
+                             .Kernel(kStart + 100, kStart + 200, 1)
+                             .Kernel(kStart + 150, kStart + 300, 2)  // overlaps: busy is a union
+                             .Kernel(kStart + 50, kStart + 80, 1)    // out of order
+                             .Kernel(kStart + 100, kStart + 200, 3)  // another device
+                             .batch())
                   .ok());
   model.Finish();
   EXPECT_EQ(model.totals().kernels, 4u);
@@ -171,7 +178,8 @@ TEST(ProcessModel, ManyInstancesStayBoundedAndExact) {
   }
   const uint64_t rounded = (instances + 999) / 1000 * 1000;
   // The range around them all closes last, long after most of its children were settled.
-  ASSERT_TRUE(model.Apply(BatchBuilder(9999).Range(1, 0, 10, 1, kStart, kStart + rounded * 100).batch()).ok());
+  ASSERT_TRUE(
+      model.Apply(BatchBuilder(9999).Range(1, 0, 10, 1, kStart, kStart + rounded * 100).batch()).ok());
   model.Finish();
   const PhaseNode* outer = Child(model.ranges().root(), 10);
   ASSERT_NE(outer, nullptr);
@@ -207,7 +215,13 @@ TEST(ProcessModel, HighWaterMarkWithTimeAndRange) {
 TEST(ProcessModel, AllocationsOfTwoThreadsAreAppliedByTime) {
   ProcessModel model = Model();
   // The second batch brings a free that happened before the first batch's allocation.
-  ASSERT_TRUE(model.Apply(BatchBuilder(1).Alloc(kStart + 10, 100, 0xa0).Alloc(kStart + 40, 100, 0xb0).Clock(kStart + 45, 45).batch()).ok());
+  ASSERT_TRUE(model
+                  .Apply(BatchBuilder(1)
+                             .Alloc(kStart + 10, 100, 0xa0)
+                             .Alloc(kStart + 40, 100, 0xb0)
+                             .Clock(kStart + 45, 45)
+                             .batch())
+                  .ok());
   ASSERT_TRUE(model.Apply(BatchBuilder(2).Free(kStart + 30, 100, 0xa0).Clock(kStart + 90, 90).batch()).ok());
   model.Finish();
   EXPECT_EQ(model.memory()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 100u);
@@ -232,13 +246,15 @@ TEST(ProcessModel, AClockStepIsNoticed) {
 
 TEST(ProcessModel, RefusesWhatContradictsTheSchema) {
   ProcessModel model = Model();
-  EXPECT_FALSE(model.Apply(BatchBuilder().Kernel(kStart, kStart + 1, 5).batch()).ok()) << "site without definition";
+  EXPECT_FALSE(model.Apply(BatchBuilder().Kernel(kStart, kStart + 1, 5).batch()).ok())
+      << "site without definition";
   v1::Batch ragged;
   ragged.mutable_kernels()->add_start_delta(1);
   ragged.mutable_kernels()->add_start_delta(1);
   ragged.mutable_kernels()->add_site(1);
   EXPECT_FALSE(model.Apply(ragged).ok()) << "columns of unequal length";
-  EXPECT_FALSE(model.Apply(BatchBuilder().String(4'000'000'000u, "x").batch()).ok()) << "an id that is out of all proportion";
+  EXPECT_FALSE(model.Apply(BatchBuilder().String(4'000'000'000u, "x").batch()).ok())
+      << "an id that is out of all proportion";
 }
 
 TEST(ProcessModel, EndsAsItSaid) {

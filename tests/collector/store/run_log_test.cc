@@ -1,0 +1,267 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "collector/store/run_directory.h"
+#include "collector/store/run_log_reader.h"
+#include "collector/store/run_log_writer.h"
+#include "tests/collector/testing/batch_builder.h"
+#include "tests/collector/testing/temp_dir.h"
+
+namespace gpuprobe::store {
+namespace {
+
+using gpuprobe::testing::BatchBuilder;
+using gpuprobe::testing::ByeFrame;
+using gpuprobe::testing::HelloFrame;
+using gpuprobe::testing::kSecond;
+using gpuprobe::testing::kStart;
+using gpuprobe::testing::MakeHello;
+using gpuprobe::testing::TempDir;
+using gpuprobe::testing::TrainingRank;
+using ::testing::HasSubstr;
+
+std::string ReadAll(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+// A chunk for every `frames_per_chunk` frames.
+void WriteLog(const std::string& path, const std::vector<v1::Frame>& frames, size_t frames_per_chunk) {
+  auto writer = RunLogWriter::Create(path, "test", kStart);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  size_t n = 0;
+  for (const v1::Frame& frame : frames) {
+    ASSERT_TRUE((*writer)->Append(frame.SerializeAsString(), 0).ok());
+    if (++n % frames_per_chunk == 0) {
+      ASSERT_TRUE((*writer)->Flush().ok());
+    }
+  }
+}
+
+struct Read {
+  std::vector<std::string> frames;
+  std::optional<Damage> damage;
+};
+
+Read ReadLog(std::string_view bytes) {
+  Read read;
+  RunLogReader reader("rank-0.gpr", bytes);
+  v1::Frame frame;
+  std::string_view raw;
+  while (reader.Next(frame, raw)) read.frames.emplace_back(raw);
+  read.damage = reader.damage();
+  return read;
+}
+
+std::vector<std::string> Bytes(const std::vector<v1::Frame>& frames) {
+  std::vector<std::string> out;
+  for (const v1::Frame& frame : frames) out.push_back(frame.SerializeAsString());
+  return out;
+}
+
+class RunLogTest : public ::testing::Test {
+ protected:
+  TempDir dir_;
+  std::string path_ = dir_.File("rank-0.gpr");
+  std::vector<v1::Frame> frames_ = TrainingRank(0, 1, 6);
+};
+
+TEST_F(RunLogTest, GivesBackTheFramesAsTheyCame) {
+  WriteLog(path_, frames_, 2);
+  const std::string bytes = ReadAll(path_);
+  const Read read = ReadLog(bytes);
+  EXPECT_FALSE(read.damage.has_value());
+  EXPECT_EQ(read.frames, Bytes(frames_));
+}
+
+TEST_F(RunLogTest, CutAtAnyByteGivesEverythingBeforeTheCutChunk) {
+  WriteLog(path_, frames_, 2);
+  const std::string bytes = ReadAll(path_);
+  const std::vector<std::string> whole = Bytes(frames_);
+  size_t most = 0;
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    const Read read = ReadLog(std::string_view(bytes).substr(0, size));
+    ASSERT_LE(read.frames.size(), whole.size());
+    EXPECT_TRUE(std::equal(read.frames.begin(), read.frames.end(), whole.begin())) << size;
+    EXPECT_GE(read.frames.size(), most) << "a longer file gives no less";
+    most = std::max(most, read.frames.size());
+    // Between two chunks a file ends well; anywhere else it must say so.
+    if (!read.damage.has_value()) {
+      EXPECT_EQ(read.frames.size() % 2, 0u) << size;
+    } else {
+      EXPECT_LE(read.damage->byte, size);
+    }
+  }
+  EXPECT_GE(most, whole.size() - 2);
+}
+
+TEST_F(RunLogTest, AFlippedBitIsNeverReadAsData) {
+  WriteLog(path_, frames_, 2);
+  const std::string bytes = ReadAll(path_);
+  const std::vector<std::string> whole = Bytes(frames_);
+  for (size_t at = 0; at < bytes.size(); ++at) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
+    const Read read = ReadLog(damaged);
+    ASSERT_LE(read.frames.size(), whole.size()) << at;
+    EXPECT_TRUE(std::equal(read.frames.begin(), read.frames.end(), whole.begin())) << at;
+    EXPECT_TRUE(read.damage.has_value() || read.frames == whole) << "silent loss, byte " << at;
+  }
+}
+
+TEST_F(RunLogTest, NamesAWrongChecksumAndItsPlace) {
+  WriteLog(path_, frames_, 2);
+  std::string bytes = ReadAll(path_);
+  bytes[bytes.size() - 1] ^= 1;  // the last chunk's checksum
+  const Read read = ReadLog(bytes);
+  ASSERT_TRUE(read.damage.has_value());
+  EXPECT_EQ(read.damage->what, "bad checksum");
+  EXPECT_GT(read.damage->byte, 0u);
+  EXPECT_GT(read.damage->after_s, 0);
+}
+
+TEST_F(RunLogTest, TextAndNoiseAreNoLogs) {
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "this is not a log\n";
+  EXPECT_TRUE(ReadLog(text).damage.has_value());
+  EXPECT_TRUE(ReadLog("").damage.has_value());
+  EXPECT_TRUE(ReadLog(std::string(1000, '\0')).damage.has_value());
+}
+
+TEST_F(RunLogTest, AnotherMajorVersionIsRefusedByName) {
+  v1::Frame header;
+  header.mutable_file_header()->set_protocol_major(9);
+  // The writer puts its own header first; a second one stands for a file of the future.
+  frames_.insert(frames_.begin(), header);
+  WriteLog(path_, frames_, 100);
+  const std::string bytes = ReadAll(path_);
+  const Read read = ReadLog(bytes);
+  ASSERT_TRUE(read.damage.has_value());
+  EXPECT_THAT(read.damage->what, HasSubstr("protocol 9.0"));
+}
+
+TEST_F(RunLogTest, WritesWhatIsASecondOldOrAMegabyteLarge) {
+  auto writer = RunLogWriter::Create(path_, "test", kStart);
+  ASSERT_TRUE(writer.ok());
+  const std::string frame = frames_[1].SerializeAsString();
+  ASSERT_TRUE((*writer)->Append(frame, 5 * kSecond).ok());
+  ASSERT_TRUE((*writer)->Flush().ok());
+  const auto size = [&] { return std::filesystem::file_size(path_); };
+  const auto before = size();
+  ASSERT_TRUE((*writer)->Append(frame, 10 * kSecond).ok());
+  ASSERT_TRUE((*writer)->FlushIfDue(10 * kSecond + RunLogWriter::kMaxAgeNs - 1).ok());
+  EXPECT_EQ(size(), before);
+  ASSERT_TRUE((*writer)->FlushIfDue(10 * kSecond + RunLogWriter::kMaxAgeNs).ok());
+  const auto after = size();
+  EXPECT_GT(after, before);
+  for (size_t bytes = 0; bytes < RunLogWriter::kChunkBytes; bytes += frame.size()) {
+    ASSERT_TRUE((*writer)->Append(frame, 20 * kSecond).ok());
+  }
+  EXPECT_GT(size(), after);
+}
+
+// A limit on file size stands for a full disk.
+TEST_F(RunLogTest, AFullDiskEndsRecordingAndCountsWhatIsMissing) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit unlimited{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  auto writer = RunLogWriter::Create(path_, "test", kStart);
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->Append(frames_[0].SerializeAsString(), 0).ok());
+  ASSERT_TRUE((*writer)->Flush().ok());
+  std::mt19937_64 random(5);
+  std::string noise(100000, '\0');
+  for (char& c : noise) c = static_cast<char>(random());
+  rlimit small = unlimited;
+  small.rlim_cur = 50000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  ASSERT_TRUE((*writer)->Append(noise, 0).ok());
+  const absl::Status failed = (*writer)->Flush();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &unlimited), 0);
+  EXPECT_FALSE(failed.ok());
+  EXPECT_TRUE((*writer)->Append(frames_[1].SerializeAsString(), 0).ok()) << "said once";
+  EXPECT_EQ((*writer)->unrecorded_frames(), 2u);
+  writer->reset();
+  const std::string bytes = ReadAll(path_);
+  const Read read = ReadLog(bytes);
+  EXPECT_FALSE(read.damage.has_value()) << "cut back to its last good chunk";
+  EXPECT_EQ(read.frames.size(), 1u);
+}
+
+TEST_F(RunLogTest, ReplayFeedsTheModelAndNamesDamage) {
+  for (int rank = 0; rank < 3; ++rank) {
+    WriteLog(dir_.File("rank-" + std::to_string(rank) + ".gpr"), TrainingRank(rank, 3, 20), 5);
+  }
+  std::filesystem::resize_file(dir_.File("rank-1.gpr"),
+                               std::filesystem::file_size(dir_.File("rank-1.gpr")) * 2 / 3);
+  model::JobModel job;
+  const auto damages = Replay(dir_.path(), job);
+  ASSERT_TRUE(damages.ok()) << damages.status();
+  ASSERT_EQ(damages->size(), 1u);
+  EXPECT_EQ(damages->front().file, "rank-1.gpr");
+  EXPECT_EQ(damages->front().what, "cut off");
+  ASSERT_EQ(job.processes().size(), 3u);
+  for (const auto& process : job.processes()) {
+    if (process->identity().rank() == 1) {
+      EXPECT_GT(process->totals().kernels, 0u);
+      EXPECT_LT(process->totals().kernels, 80u);
+      EXPECT_EQ(process->end_state(), model::EndState::kCutOff);
+    } else {
+      EXPECT_EQ(process->totals().kernels, 80u);
+      EXPECT_EQ(process->end_state(), model::EndState::kSaidBye);
+    }
+  }
+}
+
+TEST_F(RunLogTest, NamesOfLogs) {
+  v1::Identity id = MakeHello(3, 4, 77).identity();
+  EXPECT_EQ(LogName(dir_.path(), id), "rank-3.gpr");
+  std::ofstream(dir_.File("rank-3.gpr")) << "x";
+  EXPECT_EQ(LogName(dir_.path(), id), "rank-3-77.gpr");
+  id = MakeHello(-1, 0, 77).identity();
+  EXPECT_EQ(LogName(dir_.path(), id), "pid-77.gpr");
+}
+
+TEST(RunDirectory, DefaultNameHasTheTimeAndTheProgram) {
+  EXPECT_EQ(DefaultRunDirectory("train", 1'795'197'662'000'000'000), "gpuprobe-runs/20261120T180102Z-train");
+  EXPECT_THAT(DefaultRunDirectory("../a b", kStart), ::testing::EndsWith("Z-_a_b"));
+}
+
+TEST(RunDirectory, ARunIsCalledAfterItsScriptOrProgram) {
+  v1::Identity id;
+  id.set_executable("/usr/bin/ddp_train");
+  EXPECT_EQ(RunName(id), "ddp_train");
+  id.set_executable("/opt/venv/bin/python3.11");
+  for (const char* argument : {"python", "-u", "/work/train.py", "--lr"}) id.add_command_line(argument);
+  EXPECT_EQ(RunName(id), "train");
+}
+
+TEST(RunDirectory, RefusesWhatIsNoRunDirectory) {
+  const TempDir dir;
+  EXPECT_EQ(ListLogs(dir.File("nowhere")).status().code(), absl::StatusCode::kNotFound);
+  const auto empty = ListLogs(dir.path());
+  EXPECT_THAT(std::string(empty.status().message()), HasSubstr("is not a run directory"));
+  std::ofstream(dir.File("file")) << "x";
+  EXPECT_FALSE(ListLogs(dir.File("file")).ok());
+}
+
+TEST(RunDirectory, RefusesToRecordOverARunOrWhereItCannotWrite) {
+  const TempDir dir;
+  EXPECT_TRUE(PrepareRunDirectory(dir.File("new/deep")).ok());
+  EXPECT_TRUE(std::filesystem::is_directory(dir.File("new/deep")));
+  std::ofstream(dir.File("rank-0.gpr")) << "x";
+  EXPECT_EQ(PrepareRunDirectory(dir.path()).code(), absl::StatusCode::kAlreadyExists);
+  const absl::Status unwritable = PrepareRunDirectory("/dev/null/out");
+  EXPECT_THAT(std::string(unwritable.message()), HasSubstr("/dev/null/out"));
+}
+
+}  // namespace
+}  // namespace gpuprobe::store
