@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/cli/command.h"
 #include "collector/cli/help_text.h"
+#include "google/protobuf/stubs/logging.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -95,6 +96,8 @@ int main(int argc, char** argv) {
   auto logger = spdlog::stderr_logger_st("gpuprobe");
   logger->set_pattern("gpuprobe: %v");
   spdlog::set_default_logger(logger);
+  // What does not parse is reported by whoever tried to parse it.
+  google::protobuf::SetLogHandler(nullptr);
   try {
     return gpuprobe::cli::Main({argv + 1, argv + argc});
   } catch (const std::exception& error) {  // out of memory, mostly: our own code reports by Status

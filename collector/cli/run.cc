@@ -87,7 +87,6 @@ void Serve(ingest::Server& server, Recorder& recorder, Child& child) {
 
 void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bool json) {
   if (!recorder.heard_anything()) {
-    recorder.RemoveIfEmpty();
     std::fprintf(stderr, "gpuprobe: no process of this command initialised CUDA; nothing was recorded\n");
     return;
   }
@@ -110,6 +109,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
               bool json) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
+  const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
   if (!folder.ok()) return Fail(kName, folder.status(), kOwnFailure);
   const auto remove_folder = absl::MakeCleanup([&] {
@@ -126,7 +126,6 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
 
   const Launched launched = Launch(command, ProbeEnvironment(library, socket), signals->previous_mask());
   if (launched.error != 0) {
-    (*recorder)->RemoveIfEmpty();
     return ExecFailure(command, launched.error);
   }
   std::signal(SIGPIPE, SIG_IGN);

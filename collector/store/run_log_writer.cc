@@ -16,7 +16,7 @@ namespace gpuprobe::store {
 
 absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::string& path,
                                                                    std::string_view version,
-                                                                   uint64_t now_ns) {
+                                                                   uint64_t created_ns) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
   std::unique_ptr<RunLogWriter> writer(new RunLogWriter(path, fd));
@@ -25,8 +25,10 @@ absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::st
   header->set_protocol_major(wire::kProtocolMajor);
   header->set_protocol_minor(wire::kProtocolMinor);
   header->set_collector_version(std::string(version));
-  header->set_created_ns(now_ns);
-  if (absl::Status s = writer->Append(frame.SerializeAsString(), now_ns); !s.ok()) return s;
+  header->set_created_ns(created_ns);
+  // Age counts on the clock that Append is given, from 0: the first frame is written at once, so that a process
+  // is on disk as soon as it was heard.
+  if (absl::Status s = writer->Append(frame.SerializeAsString(), 0); !s.ok()) return s;
   return writer;
 }
 

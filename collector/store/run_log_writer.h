@@ -26,7 +26,7 @@ class RunLogWriter {
 
   // The file must not exist. Writes the FileHeader.
   static absl::StatusOr<std::unique_ptr<RunLogWriter>> Create(const std::string& path,
-                                                              std::string_view version, uint64_t now_ns);
+                                                              std::string_view version, uint64_t created_ns);
   ~RunLogWriter();
   RunLogWriter(const RunLogWriter&) = delete;
   RunLogWriter& operator=(const RunLogWriter&) = delete;
