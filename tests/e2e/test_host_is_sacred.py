@@ -47,8 +47,16 @@ class HostIsSacred(harness.EndToEndTest):
         self.same_as_without({"GPUPROBE_DISABLE": "1"})
 
     def test_settings_that_make_no_sense(self):
-        self.same_as_without({"GPUPROBE_AUTOSTART": "0", "GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5", "GPUPROBE_NO_SUCH": "1"},
+        self.same_as_without({"GPUPROBE_AUTOSTART": "0", "GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5"},
                              commands=[[VECTOR_ADD]])
+
+    def test_unknown_setting_is_said_in_one_line(self):
+        plain = self.run_well([VECTOR_ADD])
+        for loading in LOADINGS.values():
+            probed = self.run_well([VECTOR_ADD], env={**loading, "GPUPROBE_AUTOSTART": "0", "GPUPROBE_NO_SUCH": "1"})
+            self.assertEqual(probed.stdout, plain.stdout)
+            self.assertEqual(len(probed.stderr.splitlines()), 1, str(probed))
+            self.assertIn(b"GPUPROBE_NO_SUCH", probed.stderr)
 
     def test_no_libcupti_on_the_node(self):
         """The toolkit's own libcupti, if the loader knows one, is then what the probe meets, on a driver that is not its own."""
