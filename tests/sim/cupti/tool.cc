@@ -15,7 +15,7 @@ Tool* current = nullptr;
 
 // Before the driver reads its knobs.
 const bool kKernelDurationsSet = [] {
-  return setenv("GPUSIM_KERNELS", "slow_kernel=300ms;fast_kernel=20us", 0) == 0;
+  return setenv("GPUSIM_KERNELS", "slow_kernel=800ms;fast_kernel=20us", 0) == 0;
 }();
 
 constexpr char kModule[] =

@@ -74,7 +74,7 @@ class Tool {
   std::vector<CUpti_ActivityKind> kinds_;
 };
 
-// Device 0's primary context, a stream and two kernels: fast_kernel (20 us) and slow_kernel (300 ms).
+// Device 0's primary context, a stream and two kernels: fast_kernel (20 us) and slow_kernel (800 ms).
 class Application {
  public:
   Application();

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -309,8 +311,14 @@ TEST(NcclTest, ShrinkLeavesOutRanks) {
 
 TEST(NcclTest, NonBlockingInitIsInProgressUntilAllAreThere) {
   const ncclUniqueId id = NewId();
+  // Rank 1 comes only when rank 0 has seen that it waits.
+  auto* const seen_in_progress = static_cast<std::atomic<bool>*>(
+      mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(seen_in_progress, MAP_FAILED);
   const RunResult result = RunRanks(2, {}, [&](int number) {
-    Pause(number == 1 ? 100 : 0);
+    while (number == 1 && !*seen_in_progress) {
+      Pause(1);
+    }
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     ncclComm_t comm = nullptr;
@@ -319,6 +327,7 @@ TEST(NcclTest, NonBlockingInitIsInProgressUntilAllAreThere) {
     int count = 0;
     RANK_CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess);
     RANK_CHECK(number == 1 || (state == ncclInProgress && ncclCommCount(comm, &count) != ncclSuccess));
+    *seen_in_progress = true;
     while (state == ncclInProgress) {
       Pause(1);
       RANK_CHECK(ncclCommGetAsyncError(comm, &state) == ncclSuccess);
@@ -326,6 +335,7 @@ TEST(NcclTest, NonBlockingInitIsInProgressUntilAllAreThere) {
     RANK_CHECK(state == ncclSuccess && ncclCommCount(comm, &count) == ncclSuccess && count == 2);
     return 0;
   });
+  munmap(seen_in_progress, sizeof(std::atomic<bool>));
   EXPECT_THAT(result.codes, Each(0));
 }
 
