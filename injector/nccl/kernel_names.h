@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 
 namespace gpuprobe::injector::nccl {
 
@@ -16,6 +17,17 @@ struct KernelTraits {
 
 inline constexpr uint16_t kAnyOp = 0xffff;
 inline constexpr uint16_t kAnyDataType = 0xffff;
+
+// True for the names of NCCL's kernels, by their start. Asked at every launch of the program's: a few
+// instructions.
+inline bool IsNcclKernel(const char* name) noexcept {
+  if (name == nullptr) return false;
+  if (name[0] == '_' && name[1] == 'Z') {
+    name += 2;
+    while (*name >= '0' && *name <= '9') ++name;
+  }
+  return std::strncmp(name, "nccl", 4) == 0;
+}
 
 // `name` as CUPTI gives it: mangled or plain, may be null.
 KernelTraits ParseKernelName(const char* name) noexcept;

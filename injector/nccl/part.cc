@@ -2,10 +2,14 @@
 
 #include <cupti.h>
 
+#include <atomic>
+
 #include "injector/cupti/callbacks.h"
 #include "injector/nccl/entry_points.h"
+#include "injector/nccl/kernel_names.h"
 #include "injector/nccl/patching.h"
 #include "injector/nccl/scopes.h"
+#include "injector/stream/event_ring.h"
 
 namespace gpuprobe::injector {
 
@@ -16,9 +20,21 @@ const void* StreamOf(CUstream stream, bool per_thread_default) noexcept {
   return stream == nullptr && per_thread_default ? CU_STREAM_PER_THREAD : stream;
 }
 
+// A kernel of NCCL's outside every call that we saw: an object that came after the last scan may call NCCL
+// past us. The probe's thread looks at once instead of at its next turn; a few times only, because
+// non-blocking communicators launch from threads of NCCL's own.
+void SuspectNewObject(const ThreadState& thread, const char* kernel_name) noexcept {
+  constexpr int kMaxSuspicions = 8;
+  static constinit std::atomic<int> suspicions{0};
+  if (thread.nccl_call_depth != 0 || !nccl::IsNcclKernel(kernel_name)) return;
+  if (suspicions.load(std::memory_order_relaxed) >= kMaxSuspicions) return;
+  if (suspicions.fetch_add(1, std::memory_order_relaxed) < kMaxSuspicions) WakeProbeThread();
+}
+
 template <bool kPerThreadDefault>
 void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
-  if (thread.nccl_batch == nullptr || data.functionParams == nullptr) return;
+  if (thread.nccl_batch == nullptr) return SuspectNewObject(thread, data.symbolName);
+  if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernel_params*>(data.functionParams);
   nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->hStream, kPerThreadDefault), data.context,
                          data.correlationId);
@@ -26,7 +42,8 @@ void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_C
 
 template <bool kPerThreadDefault>
 void OnLaunchKernelEx(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
-  if (thread.nccl_batch == nullptr || data.functionParams == nullptr) return;
+  if (thread.nccl_batch == nullptr) return SuspectNewObject(thread, data.symbolName);
+  if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
   if (params->config == nullptr) return;
   nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->config->hStream, kPerThreadDefault),

@@ -56,6 +56,11 @@ TEST(KernelNames, OtherKernelsAreNotNccls) {
     EXPECT_EQ(ParseKernelName(name).ops, 0) << name;
   }
   EXPECT_EQ(ParseKernelName(nullptr).ops, 0);
+  EXPECT_TRUE(IsNcclKernel("_Z22ncclDevKernel_SendRecv24ncclDevKernelArgsStorageILm4096EE"));
+  EXPECT_TRUE(IsNcclKernel("ncclDevKernel_SendRecv"));
+  for (const char* name : {"_Z6vecAddPfS_S_i", "", "_", "_Z", "_Z12", "ncc"})
+    EXPECT_FALSE(IsNcclKernel(name)) << name;
+  EXPECT_FALSE(IsNcclKernel(nullptr));
 }
 
 }  // namespace
