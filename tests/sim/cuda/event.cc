@@ -52,7 +52,9 @@ DRIVER_API(cuEventElapsedTime_v2, (float* pMilliseconds, CUevent hStart, CUevent
   for (const gpusim::OpPtr& record : {start, end}) {
     if (!Schedule::Get().Finished(locked.lock(), record)) return CUDA_ERROR_NOT_READY;
   }
-  *pMilliseconds = static_cast<float>((static_cast<double>(end->end_ns) - static_cast<double>(start->end_ns)) / 1e6);
+  // The difference first: a time of day does not fit into a double's digits.
+  const auto elapsed_ns = static_cast<int64_t>(end->end_ns - start->end_ns);
+  *pMilliseconds = static_cast<float>(static_cast<double>(elapsed_ns) / 1e6);
   return CUDA_SUCCESS;
 }
 
