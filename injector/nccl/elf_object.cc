@@ -58,6 +58,7 @@ void ElfObject::ReadDynamic(const ElfW(Dyn) * dynamic) noexcept {
   // glibc stores absolute addresses into the entries when it loads an object, but not into the vDSO's.
   const auto absolute = [this](ElfW(Addr) value) { return value < base_ ? value + base_ : value; };
   bool rela_plt = true;
+  size_t relative_count = 0;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     const ElfW(Addr) pointer = dynamic->d_un.d_ptr;
     switch (dynamic->d_tag) {
@@ -82,6 +83,9 @@ void ElfObject::ReadDynamic(const ElfW(Dyn) * dynamic) noexcept {
       case DT_RELASZ:
         rela_.count = dynamic->d_un.d_val / sizeof(ElfW(Rela));
         break;
+      case DT_RELACOUNT:
+        relative_count = dynamic->d_un.d_val;
+        break;
       case DT_JMPREL:
         jump_slots_.entries = PointerTo<const ElfW(Rela)>(absolute(pointer));
         break;
@@ -94,6 +98,12 @@ void ElfObject::ReadDynamic(const ElfW(Dyn) * dynamic) noexcept {
       default:
         break;
     }
+  }
+  // Relocations without a symbol come first, a million of them in a large library: their pages are not even
+  // touched.
+  if (rela_.entries != nullptr && relative_count <= rela_.count) {
+    rela_.entries += relative_count;
+    rela_.count -= relative_count;
   }
   if (rela_.entries == nullptr || symbols_ == nullptr || strings_ == nullptr) rela_ = {nullptr, 0};
   if (!rela_plt || jump_slots_.entries == nullptr || symbols_ == nullptr || strings_ == nullptr) {

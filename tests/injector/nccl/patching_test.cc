@@ -138,9 +138,8 @@ std::string ProtectionOf(const void* address) {
   return found;
 }
 
-TEST_F(Patching, ReadOnlyRelocationsAreReadOnlyAgain) {
-  void* victim = dlopen(VICTIM_NOW, RTLD_LAZY | RTLD_LOCAL);
-  ASSERT_NE(victim, nullptr);
+// The slot through which victim_now calls ncclAllReduce.
+void** SlotOfVictimNow() {
   // The address of the slot: found as the policy finds it.
   struct Search {
     const char* file;
@@ -156,12 +155,36 @@ TEST_F(Patching, ReadOnlyRelocationsAreReadOnlyAgain) {
         return 0;
       },
       &search);
-  ASSERT_NE(search.slot, nullptr);
-  const void* before = *search.slot;
-  ASSERT_EQ(ProtectionOf(search.slot), "r--p");
+  return search.slot;
+}
+
+TEST_F(Patching, ReadOnlyRelocationsAreReadOnlyAgain) {
+  void* victim = dlopen(VICTIM_NOW, RTLD_LAZY | RTLD_LOCAL);
+  ASSERT_NE(victim, nullptr);
+  void** slot = SlotOfVictimNow();
+  ASSERT_NE(slot, nullptr);
+  const void* before = *slot;
+  ASSERT_EQ(ProtectionOf(slot), "r--p");
   PatchLoadedObjects();
-  EXPECT_NE(*search.slot, before);
-  EXPECT_EQ(ProtectionOf(search.slot), "r--p");
+  EXPECT_NE(*slot, before);
+  EXPECT_EQ(ProtectionOf(slot), "r--p");
+  dlclose(victim);
+}
+
+TEST_F(Patching, AnObjectThatIsStillBeingRelocatedIsLeftForLater) {
+  void* victim = dlopen(VICTIM_NOW, RTLD_LAZY | RTLD_LOCAL);
+  ASSERT_NE(victim, nullptr);
+  void** slot = SlotOfVictimNow();
+  ASSERT_NE(slot, nullptr);
+  const void* before = *slot;
+  // As the loader has it until all relocations are done.
+  void* page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(slot) & ~uintptr_t{4095});
+  ASSERT_EQ(mprotect(page, 4096, PROT_READ | PROT_WRITE), 0);
+  PatchLoadedObjects();
+  EXPECT_EQ(*slot, before);
+  ASSERT_EQ(mprotect(page, 4096, PROT_READ), 0);
+  PatchNewObjects();
+  EXPECT_NE(*slot, before);
   dlclose(victim);
 }
 
