@@ -90,6 +90,7 @@ bool Decoder::HasGraphNodes() const noexcept { return api_->version >= kVersionW
 
 void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
   if (buffer == nullptr || valid_bytes == 0) return;
+  const uint32_t epoch = next_epoch_.fetch_add(1, std::memory_order_relaxed);
   CUpti_Activity* record = nullptr;
   bool more = true;
   while (more) {
@@ -104,19 +105,18 @@ void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
       }
       records[count++] = record;
     }
-    if (count > 0) Decode(records, count);
+    if (count > 0) Decode(records, count, epoch);
   }
 }
 
-void Decoder::Decode(const CUpti_Activity* const* records, size_t count) noexcept {
+void Decoder::Decode(const CUpti_Activity* const* records, size_t count, uint32_t epoch) noexcept {
   const Lock lock(stream_->mutex);
-  ++epoch_;
   for (size_t i = 0; i < count; ++i) {
     const CUpti_Activity* record = records[i];
     switch (record->kind) {
       case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
       case CUPTI_ACTIVITY_KIND_KERNEL:
-        DecodeKernel(record);
+        DecodeKernel(record, epoch);
         break;
       case CUPTI_ACTIVITY_KIND_MEMCPY:
         DecodeCopy(record);
@@ -140,22 +140,60 @@ void Decoder::Decode(const CUpti_Activity* const* records, size_t count) noexcep
   }
 }
 
-void Decoder::DecodeKernel(const CUpti_Activity* record) noexcept {
+void Decoder::Init() noexcept { site_cache_.Map(kCachedSites * sizeof(CachedSite)); }
+
+uint32_t Decoder::InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_id) noexcept {
+  return stream_->builder.Site(
+      {.name = name_id,
+       .device = kernel.deviceId,
+       .context = kernel.contextId,
+       .stream = kernel.streamId,
+       .grid = {static_cast<uint32_t>(kernel.gridX), static_cast<uint32_t>(kernel.gridY),
+                static_cast<uint32_t>(kernel.gridZ)},
+       .block = {static_cast<uint32_t>(kernel.blockX), static_cast<uint32_t>(kernel.blockY),
+                 static_cast<uint32_t>(kernel.blockZ)},
+       .static_shared_bytes = static_cast<uint32_t>(kernel.staticSharedMemory),
+       .dynamic_shared_bytes = static_cast<uint32_t>(kernel.dynamicSharedMemory),
+       .registers_per_thread = kernel.registersPerThread});
+}
+
+// The same few hundred sites come again and again: most records find theirs by comparing 44 bytes where they
+// lie.
+uint32_t Decoder::SiteOf(const CUpti_ActivityKernel4& kernel, uint32_t epoch) noexcept {
+  static_assert(offsetof(CUpti_ActivityKernel4, dynamicSharedMemory) -
+                    offsetof(CUpti_ActivityKernel4, deviceId) ==
+                5 * sizeof(uint64_t));
+  auto* cache = reinterpret_cast<CachedSite*>(site_cache_.data());
+  if (cache == nullptr) return InternSite(kernel, stream_->builder.KernelName(kernel.name, epoch));
+  RawSite raw;
+  std::memcpy(raw.words, &kernel.deviceId, sizeof(raw.words));
+  std::memcpy(&raw.last, &kernel.dynamicSharedMemory, sizeof(raw.last));
+  uint64_t hash = reinterpret_cast<uintptr_t>(kernel.name) ^ (raw.words[1] * 0x9fb21c651e98df25u);
+  hash ^= raw.words[2] * 0xa0761d6478bd642fu ^ raw.words[3] * 0xe7037ed1a0b428dbu ^
+          raw.words[0] * 0x8ebc6af09c88c6e3u;
+  hash ^= (raw.words[4] ^ raw.last) * 0x589965cc75374cc3u;
+  CachedSite& cached = cache[(hash * 0x9e3779b97f4a7c15u) >> 51];
+  static_assert(kCachedSites == 1 << 13);
+
+  uint64_t difference = reinterpret_cast<uintptr_t>(cached.name) ^ reinterpret_cast<uintptr_t>(kernel.name);
+  for (int i = 0; i < 5; ++i) difference |= cached.raw.words[i] ^ raw.words[i];
+  difference |= cached.raw.last ^ raw.last;
+  difference |= static_cast<uint64_t>(cached.registers_per_thread ^ kernel.registersPerThread);
+  const bool same = cached.used && difference == 0;
+  if (same && cached.epoch == epoch) return cached.site;
+  const uint32_t name_id = stream_->builder.KernelName(kernel.name, epoch);
+  if (!same || cached.name_id != name_id) {
+    cached = {kernel.name, raw, epoch, name_id, InternSite(kernel, name_id), kernel.registersPerThread, true};
+  }
+  cached.epoch = epoch;
+  return cached.site;
+}
+
+void Decoder::DecodeKernel(const CUpti_Activity* record, uint32_t epoch) noexcept {
   const auto& kernel = As<CUpti_ActivityKernel4>(record);
   if (!ValidTimes(kernel.start, kernel.end)) return;
-  const SiteKey site{.name = stream_->builder.KernelName(kernel.name, epoch_),
-                     .device = kernel.deviceId,
-                     .context = kernel.contextId,
-                     .stream = kernel.streamId,
-                     .grid = {static_cast<uint32_t>(kernel.gridX), static_cast<uint32_t>(kernel.gridY),
-                              static_cast<uint32_t>(kernel.gridZ)},
-                     .block = {static_cast<uint32_t>(kernel.blockX), static_cast<uint32_t>(kernel.blockY),
-                               static_cast<uint32_t>(kernel.blockZ)},
-                     .static_shared_bytes = static_cast<uint32_t>(kernel.staticSharedMemory),
-                     .dynamic_shared_bytes = static_cast<uint32_t>(kernel.dynamicSharedMemory),
-                     .registers_per_thread = kernel.registersPerThread};
   const uint64_t graph_node = HasGraphNodes() ? As<CUpti_ActivityKernel5>(record).graphNodeId : 0;
-  stream_->builder.AddKernel(kernel.start, kernel.end, stream_->builder.Site(site), kernel.correlationId,
+  stream_->builder.AddKernel(kernel.start, kernel.end, SiteOf(kernel, epoch), kernel.correlationId,
                              graph_node);
 }
 

@@ -39,6 +39,7 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
                                               size_t buffer_bytes) noexcept {
   api_ = api;
   if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
+  decoder_.Init();
   const CUptiResult subscribed = api_.Subscribe(&subscriber_, OnCallback, this);
   if (subscribed != CUPTI_SUCCESS) {
     Check(subscribed);

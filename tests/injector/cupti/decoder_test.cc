@@ -3,7 +3,9 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "injector/guard.h"
@@ -31,6 +33,7 @@ class DecoderTest : public ::testing::Test {
   v1::Batch Decode(RecordBuffer& buffer, uint32_t version = CUPTI_API_VERSION) {
     const CuptiApi api = DecodingApi(version);
     Decoder decoder(&api, stream_.get());
+    decoder.Init();
     decoder.DecodeBuffer(buffer.data(), buffer.size());
     EXPECT_TRUE(stream_->builder.Seal());
     const auto batches = testing::TakeBatches(&stream_->queue);
@@ -208,6 +211,7 @@ TEST_F(DecoderTest, ALargeBufferArrivesWhole) {
     buffer.Add(Kernel(names[i % 40].c_str(), now_ + i * 10, now_ + i * 10 + 5, i));
   const CuptiApi api = DecodingApi();
   Decoder decoder(&api, stream_.get());
+  decoder.Init();
   decoder.DecodeBuffer(buffer.data(), buffer.size());
   stream_->builder.Seal();
   uint64_t kernels = 0;
@@ -218,6 +222,60 @@ TEST_F(DecoderTest, ALargeBufferArrivesWhole) {
   }
   EXPECT_EQ(kernels, 40000u);
   EXPECT_EQ(sites, 40u);
+}
+
+TEST_F(DecoderTest, ANameThatMovedToAnotherTextIsNotMistakenForTheOldOne) {
+  const CuptiApi api = DecodingApi();
+  Decoder decoder(&api, stream_.get());
+  decoder.Init();
+  char name[16] = "kernel_a";
+  RecordBuffer buffer;
+  buffer.Add(Kernel(name, now_, now_ + 1, 1));
+  decoder.DecodeBuffer(buffer.data(), buffer.size());
+  decoder.DecodeBuffer(buffer.data(), buffer.size());
+  std::strcpy(name, "kernel_b");  // the module was unloaded, another one loaded in its place
+  decoder.DecodeBuffer(buffer.data(), buffer.size());
+  stream_->builder.Seal();
+  const auto batches = testing::TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.at(0).kernels().site_size(), 3);
+  const auto name_of = [&](int i) {
+    for (const v1::KernelSite& site : batches[0].kernel_sites()) {
+      if (site.id() == batches[0].kernels().site(i)) return testing::Text(batches, site.name());
+    }
+    return std::string("no site");
+  };
+  EXPECT_EQ(name_of(0), "kernel_a");
+  EXPECT_EQ(name_of(1), "kernel_a");
+  EXPECT_EQ(name_of(2), "kernel_b");
+}
+
+// The same site in everything but one field each must not be taken for it by the cache.
+TEST_F(DecoderTest, EveryFieldOfTheShapeMakesAnotherSite) {
+  RecordBuffer buffer;
+  auto base = Kernel("k", now_, now_ + 1, 1);
+  buffer.Add(base);
+  const auto with = [&](auto change) {
+    auto kernel = base;
+    change(kernel);
+    buffer.Add(kernel);
+    buffer.Add(base);
+  };
+  with([](auto& k) { k.deviceId = 1; });
+  with([](auto& k) { k.contextId = 2; });
+  with([](auto& k) { k.streamId = 8; });
+  with([](auto& k) { k.gridX = 2; });
+  with([](auto& k) { k.gridY = 2; });
+  with([](auto& k) { k.gridZ = 2; });
+  with([](auto& k) { k.blockX = 2; });
+  with([](auto& k) { k.blockY = 2; });
+  with([](auto& k) { k.blockZ = 2; });
+  with([](auto& k) { k.staticSharedMemory = 2; });
+  with([](auto& k) { k.dynamicSharedMemory = 2; });
+  with([](auto& k) { k.registersPerThread = 2; });
+  const v1::Batch batch = Decode(buffer);
+  EXPECT_EQ(batch.kernel_sites_size(), 13);
+  std::set<uint32_t> sites(batch.kernels().site().begin(), batch.kernels().site().end());
+  EXPECT_EQ(sites.size(), 13u);
 }
 
 // The toolkit's own libcupti walks buffers without a driver: it must agree with the stand-in that the other
@@ -246,6 +304,7 @@ TEST_F(DecoderTest, TheToolkitsOwnWalkAgrees) {
     buffer.Add(fill);
   }
   Decoder decoder(&api, stream_.get());
+  decoder.Init();
   decoder.DecodeBuffer(buffer.data(), buffer.size());
   stream_->builder.Seal();
   const auto batches = testing::TakeBatches(&stream_->queue);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <protozero/buffer_string.hpp>
 
 #include "injector/guard.h"
 #include "injector/stream/losses.h"
@@ -286,6 +287,20 @@ TEST_F(BatchBuilderTest, DefinitionsOfDevicesThreadsAndVersions) {
   EXPECT_FALSE(batch.threads(0).main());
   EXPECT_EQ(batch.versions().nccl(), 22809);
   EXPECT_EQ(batch.versions().cupti_path(), "/x/libcupti.so.13");
+}
+
+TEST(Columns, VarintsOfEveryLengthAreThoseOfProtobuf) {
+  char memory[kColumnBytes];
+  Column column{memory, memory};
+  std::string expected;
+  for (int bit = 0; bit < 64; ++bit) {
+    for (const uint64_t value :
+         {uint64_t{1} << bit, (uint64_t{1} << bit) - 1, (uint64_t{1} << bit) | 0x55, ~uint64_t{0} >> bit}) {
+      column.Put(value);
+      protozero::add_varint_to_buffer(&expected, value);
+    }
+  }
+  EXPECT_EQ(std::string(column.begin, column.size()), expected);
 }
 
 TEST(LossReasons, TheCountersCoverTheSchema) { EXPECT_LT(v1::LossReason_MAX, kLossReasons); }
