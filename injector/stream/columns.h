@@ -26,6 +26,10 @@ struct Column {
   // column has room for ten each.
   void Put(uint64_t value) noexcept {
     any |= value;
+    if (value < 0x80) {  // most columns hold nothing else, and their branch is predicted
+      *end++ = static_cast<char>(value);
+      return;
+    }
     if (value >> 56 != 0) {
       end += protozero::add_varint_to_buffer(end, value);
       return;
