@@ -213,6 +213,7 @@ void ProbeThread::Loop() noexcept {
   }
   FinishParts();
   FinalFlush();
+  RefreshVersions();
   Collect(true);
   CloseLifecycle();
   const int64_t left = ExitTimeLeftMs();
@@ -241,6 +242,7 @@ void ProbeThread::FinalFlush() noexcept {
   const auto flush = [](void* self) noexcept -> void* {
     CurrentThread().guard_depth = 1;
     auto* thread = static_cast<ProbeThread*>(self);
+    thread->session_->Tick();  // a short program may end before the first one
     thread->session_->Flush(false);
     if (thread->session_->pool().outstanding() != 0) thread->session_->Flush(true);
     SetAndWake(thread->final_flush_word_);
