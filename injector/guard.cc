@@ -1,5 +1,6 @@
 #include "injector/guard.h"
 
+#include <cerrno>
 #include <ctime>
 
 #include "injector/lifecycle.h"
@@ -25,6 +26,7 @@ Guard::Guard() noexcept {
   if (state.guard_depth != 0) return;
   state.guard_depth = 1;
   state_ = &state;
+  saved_errno_ = errno;
   const uint64_t events = state.host_events.load(std::memory_order_relaxed);
   state.host_events.store(events + 1, std::memory_order_relaxed);
   // Not the first of a thread: that one pays for page faults that no other pays.
@@ -40,6 +42,7 @@ Guard::~Guard() {
                                   std::memory_order_relaxed);
   }
   state_->guard_depth = 0;
+  errno = saved_errno_;
 }
 
 uint64_t NowNs() noexcept {

@@ -25,6 +25,7 @@ constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr uint64_t kEventSettleNs =
     1'000'000;  // an event is published at most about this long after its clock was read
 constexpr int kReportEveryTicks = 10;  // counters go out this often although there is nothing else to say
+constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
 constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
 
 int64_t MonotonicMs() noexcept {
@@ -117,10 +118,10 @@ int64_t ProbeThread::ExitTimeLeftMs() const noexcept {
   return finishing() ? finish_deadline_ms_.load(std::memory_order_relaxed) - MonotonicMs() : INT64_MAX;
 }
 
-void ProbeThread::SleepUntil(int64_t deadline_ms) noexcept {
-  const uint32_t value = wake_word.load(std::memory_order_acquire);
+// `seen` is the wake word from before the work: a wake that came during it ends the sleep at once.
+void ProbeThread::SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept {
   if (finishing()) return;
-  FutexWait(wake_word, value, deadline_ms - MonotonicMs());
+  FutexWait(wake_word, seen, deadline_ms - MonotonicMs());
 }
 
 // --- the collector
@@ -175,8 +176,11 @@ bool ProbeThread::ConnectToStarted() noexcept {
 // Nobody will read what is captured: let go of CUPTI, once the driver is up, and of everything else now.
 void ProbeThread::GiveUp() noexcept {
   CloseLifecycle();
-  while (session_->capturing() && !session_->driver_is_up() && !finishing())
-    SleepUntil(MonotonicMs() + 60'000);
+  while (session_->capturing() && !session_->driver_is_up() && !finishing()) {
+    const uint32_t seen = wake_word.load(std::memory_order_acquire);
+    if (session_->driver_is_up()) break;
+    SleepUntil(MonotonicMs() + 60'000, seen);
+  }
   if (!finishing()) session_->Stop();
   {
     const Lock lock(stream_->mutex);
@@ -190,14 +194,14 @@ void ProbeThread::GiveUp() noexcept {
 
 void ProbeThread::Loop() noexcept {
   while (!finishing()) {
+    const uint32_t seen = wake_word.load(std::memory_order_acquire);
     const int64_t next = MonotonicMs() + options_.flush_ms;
     TickParts();
     session_->Tick();
     session_->Flush(false);
     RefreshVersions();
     Collect(false);
-    const int64_t left = next - MonotonicMs();
-    sender_.Pump(left > 0 ? static_cast<int>(left) : 0);
+    PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
     if (sender_.ended()) {
       if (options_.verbose || sender_.refusal()[0] != '\0') {
@@ -209,7 +213,7 @@ void ProbeThread::Loop() noexcept {
       GiveUp();
       return;
     }
-    if (!flush_now) SleepUntil(next);
+    if (!flush_now) SleepUntil(next, seen);
   }
   FinishParts();
   FinalFlush();
@@ -221,6 +225,17 @@ void ProbeThread::Loop() noexcept {
       flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete;
   sender_.SayBye(reason, stream_->builder.sequence(), left > 0 ? static_cast<int>(left) : 0);
   connection_->Close();
+}
+
+// Sends in slices, so that a collector that reads slowly does not keep the rings from being drained when one
+// is half full.
+void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
+  bool sent = false;
+  while (!sent && !sender_.ended()) {
+    const int64_t left = deadline_ms - MonotonicMs();
+    sent = sender_.Pump(left < kPumpSliceMs ? static_cast<int>(left > 0 ? left : 0) : kPumpSliceMs);
+    if (left <= 0 || finishing() || wake_word.load(std::memory_order_acquire) != seen) return;
+  }
 }
 
 void ProbeThread::Collect(bool final) noexcept {

@@ -57,7 +57,8 @@ class ProbeThread {
   void FinalFlush() noexcept;
   void RefreshVersions() noexcept;
   void GiveUp() noexcept;
-  void SleepUntil(int64_t deadline_ms) noexcept;
+  void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
+  void PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   bool finishing() const noexcept { return finish_requested_.load(std::memory_order_acquire); }
   int64_t ExitTimeLeftMs() const noexcept;
 

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <thread>
 
 #include "injector/lifecycle.h"
@@ -46,6 +47,17 @@ TEST_F(GuardTest, LeavingLetsTheThreadInAgainAndThreadsAreIndependent) {
     std::thread([] { EXPECT_TRUE(Guard()); }).join();
   }
   EXPECT_TRUE(Guard());
+}
+
+TEST_F(GuardTest, TheProgramsErrnoSurvives) {
+  GoLive();
+  errno = EAGAIN;
+  {
+    const Guard guard;
+    ASSERT_TRUE(guard);
+    errno = ENOENT;
+  }
+  EXPECT_EQ(errno, EAGAIN);
 }
 
 TEST_F(GuardTest, EventsAreCountedAndSomeAreTimed) {
