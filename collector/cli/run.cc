@@ -87,7 +87,9 @@ void Serve(ingest::Server& server, Recorder& recorder, Child& child) {
 
 void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bool json) {
   if (!recorder.heard_anything()) {
-    std::fprintf(stderr, "gpuprobe: no process of this command initialised CUDA; nothing was recorded\n");
+    std::fprintf(stderr,
+                 "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none lived "
+                 "long enough to say so\n");
     return;
   }
   const absl::StatusOr<analysis::Report> report = recorder.Finish(command);

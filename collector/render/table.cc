@@ -155,7 +155,7 @@ Table Kernels(const Report& report) {
   for (const analysis::KernelReport& k : report.top_kernels) {
     if (t.rows.size() == kMaxRows) break;
     const auto total = static_cast<double>(k.time_ns.total);
-    t.rows.push_back({Shorten(k.name, kNameWidth), Count(k.time_ns.count), Duration(total),
+    t.rows.push_back({KernelName(k.name, kNameWidth), Count(k.time_ns.count), Duration(total),
                       busy > 0 ? Percent(total / busy) : "-", Duration(k.time_ns.mean),
                       Duration(k.time_ns.p50), Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
   }

@@ -42,7 +42,34 @@ std::string Bytes(uint64_t bytes) {
   return unit == 0 ? absl::StrCat(bytes, " B") : absl::StrCat(Three(value), " ", units[unit]);
 }
 
-std::string Rate(double gbytes_per_s) { return absl::StrCat(Three(gbytes_per_s), " GB/s"); }
+std::string Rate(double gbytes_per_s) {
+  if (gbytes_per_s > 0 && gbytes_per_s < 0.1) return absl::StrCat(Three(gbytes_per_s * 1e3), " MB/s");
+  return absl::StrCat(Three(gbytes_per_s), " GB/s");
+}
+
+std::string KernelName(const std::string& name, size_t width) {
+  if (name.size() <= width) return name;
+  // Parameters begin at the first parenthesis outside template arguments that is not part of a name
+  // ("(anonymous namespace)").
+  int depth = 0;
+  size_t end = name.size();
+  size_t begin = 0;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (name[i] == '<') ++depth;
+    if (name[i] == '>') --depth;
+    if (depth > 0) continue;
+    if (name.compare(i, 2, "::") == 0) begin = i + 2;
+    if (name[i] != '(') continue;
+    if (name.compare(i, 21, "(anonymous namespace)") == 0) {
+      i += 20;
+      continue;
+    }
+    end = i;
+    break;
+  }
+  if (end <= width) return name.substr(0, end);
+  return Shorten(name.substr(begin, end - begin), width);
+}
 
 std::string Percent(double share) { return absl::StrFormat("%.1f %%", share * 100); }
 

@@ -9,8 +9,11 @@ namespace gpuprobe::render {
 std::string Count(uint64_t value);      // 3,912,441
 std::string Duration(double ns);        // 812 ns, 2.20 us, 38.1 ms, 84.1 s
 std::string Bytes(uint64_t bytes);      // 512 B, 25.0 MiB, 41.2 GiB
-std::string Rate(double gbytes_per_s);  // 20.9 GB/s
+std::string Rate(double gbytes_per_s);  // 20.9 GB/s; 0.63 MB/s below a tenth
 std::string Percent(double share);      // 9.2 %
+// A demangled function in at most `width` characters: without its parameters, then without its namespaces,
+// when it is longer.
+std::string KernelName(const std::string& name, size_t width);
 // `text` cut to `width` characters, with "..." where it was cut.
 std::string Shorten(const std::string& text, size_t width);
 

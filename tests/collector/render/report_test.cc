@@ -215,6 +215,12 @@ TEST(Units, AsPeopleReadThem) {
   EXPECT_EQ(Bytes(512), "512 B");
   EXPECT_EQ(Bytes(25 << 20), "25.0 MiB");
   EXPECT_EQ(Rate(20.9), "20.9 GB/s");
+  EXPECT_EQ(Rate(0.00063), "0.63 MB/s");
+  EXPECT_EQ(KernelName("gemm(float*, int)", 48), "gemm(float*, int)");
+  EXPECT_EQ(KernelName("a::(anonymous namespace)::Forward<f(int)>(float*, int)", 44),
+            "a::(anonymous namespace)::Forward<f(int)>");
+  EXPECT_EQ(KernelName("a::(anonymous namespace)::Forward<x::y>(float*)", 20), "Forward<x::y>");
+  EXPECT_EQ(KernelName(std::string(60, 'k') + "()", 20), std::string(17, 'k') + "...");
 }
 
 }  // namespace
