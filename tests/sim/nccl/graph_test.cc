@@ -16,7 +16,7 @@ namespace {
 
 void* const kBuffer = reinterpret_cast<void*>(uint64_t{0x1000});  // NOLINT(performance-no-int-to-ptr)
 constexpr int kRanks = 3;
-constexpr int kReplays = 5;
+constexpr size_t kReplays = 5;
 
 int CaptureAndReplay(int rank, const ncclUniqueId& id) {
   ncclComm_t comm = nullptr;
@@ -33,7 +33,7 @@ int CaptureAndReplay(int rank, const ncclUniqueId& id) {
   CUgraphExec exec = nullptr;
   RANK_CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
   RANK_CHECK(cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
-  for (int i = 0; i < kReplays; ++i) {
+  for (size_t i = 0; i < kReplays; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(rank));
     RANK_CHECK(cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
   }
@@ -50,16 +50,16 @@ TEST(NcclGraphTest, RanksMeetAtEveryReplay) {
   const RunResult result = RunRanks(kRanks, {}, [&](int rank) { return CaptureAndReplay(rank, id); });
   EXPECT_THAT(result.codes, testing::Each(0));
   for (const auto& of_rank : result.collectives) {
-    ASSERT_EQ(of_rank.size(), 2U * kReplays + 1);
+    ASSERT_EQ(of_rank.size(), 2 * kReplays + 1);
   }
-  for (size_t i = 0; i < 2U * kReplays + 1; ++i) {
+  for (size_t i = 0; i < 2 * kReplays + 1; ++i) {
     uint64_t last_start = 0;
     for (const auto& of_rank : result.collectives) {
       last_start = std::max(last_start, of_rank[i].at("start_ns").get<uint64_t>());
       EXPECT_EQ(of_rank[i].at("end_ns"), result.collectives[0][i].at("end_ns"));
     }
     EXPECT_GT(result.collectives[0][i].at("end_ns").get<uint64_t>(), last_start);
-    const bool replayed = i < 2U * kReplays;
+    const bool replayed = i < 2 * kReplays;
     EXPECT_EQ(result.collectives[0][i].at("seq"), replayed ? i % 2 : 2)
         << "a replay repeats the captured number";
   }
