@@ -94,7 +94,8 @@ TEST_F(CopyTest, BytesGoThereAndBack) {
 
 TEST_F(CopyTest, AFillIsSeenByTheCopyAfterIt) {
   ASSERT_CUDA(cudaMemsetAsync(device_, 0x5A, 4096, stream_));
-  ASSERT_EQ(cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(device_) + 1024, 0x01020304, 16, stream_), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemsetD32Async(reinterpret_cast<CUdeviceptr>(device_) + 1024, 0x01020304, 16, stream_),
+            CUDA_SUCCESS);
   ASSERT_CUDA(cudaMemcpyAsync(pinned_, device_, 4096, cudaMemcpyDeviceToHost, stream_));
   ASSERT_CUDA(cudaStreamSynchronize(stream_));
   const auto* bytes = static_cast<const unsigned char*>(pinned_);

@@ -115,7 +115,8 @@ TEST_F(GraphTest, NodesAreAnnouncedAndTheirClonesNameThem) {
   EXPECT_EQ(originals, created);
   ASSERT_CUDA(cudaGraphLaunch(exec, a_));
   ASSERT_CUDA(cudaStreamSynchronize(a_));
-  for (const Activity& kernel : Activities(ActivityKind::kKernel)) EXPECT_EQ(clone_ids.count(kernel.graph_node), 1U);
+  for (const Activity& kernel : Activities(ActivityKind::kKernel))
+    EXPECT_EQ(clone_ids.count(kernel.graph_node), 1U);
   EXPECT_CUDA(cudaGraphExecDestroy(exec));
   EXPECT_CUDA(cudaGraphDestroy(graph));
 }
@@ -173,7 +174,8 @@ TEST_F(GraphTest, AGraphMadeByHandCopiesFillsAndRecords) {
   params.elementSize = 1;
   params.width = 4096;
   params.height = 1;
-  ASSERT_CUDA(cudaGraphAddMemcpyNode1D(&copy, graph, nullptr, 0, pinned, device, 4096, cudaMemcpyDeviceToHost));
+  ASSERT_CUDA(
+      cudaGraphAddMemcpyNode1D(&copy, graph, nullptr, 0, pinned, device, 4096, cudaMemcpyDeviceToHost));
   ASSERT_CUDA(cudaGraphAddMemsetNode(&fill, graph, nullptr, 0, &params));
   ASSERT_CUDA(cudaGraphAddDependencies(graph, &fill, &copy, nullptr, 1));  // against the order of creation
   EXPECT_EQ(cudaGraphAddDependencies(graph, &copy, &fill, nullptr, 1), cudaErrorInvalidValue) << "a cycle";
@@ -219,7 +221,9 @@ class GatedMeeting : public Rendezvous {
 RendezvousLaunch GatedLaunch(const std::shared_ptr<Gate>& gate) {
   RendezvousLaunch launch;
   launch.kernel_name = "_Z9gatedKernv";
-  launch.factory = [](void* state) -> std::shared_ptr<Rendezvous> { return std::make_shared<GatedMeeting>(static_cast<Gate*>(state)); };
+  launch.factory = [](void* state) -> std::shared_ptr<Rendezvous> {
+    return std::make_shared<GatedMeeting>(static_cast<Gate*>(state));
+  };
   launch.state = gate;
   CollectiveTruth call;
   call.op = "AllReduce";
@@ -267,7 +271,8 @@ TEST_F(GraphTest, EachReplayOfACapturedMeetingIsANewOne) {
   ASSERT_EQ(kernels.size(), 3U);
   EXPECT_EQ(kernels[1].start_ns, kernels[0].end_ns);
   size_t collectives = 0;
-  for (const std::string& line : TruthLines()) collectives += line.find("\"kind\":\"collective\"") != std::string::npos ? 1 : 0;
+  for (const std::string& line : TruthLines())
+    collectives += line.find("\"kind\":\"collective\"") != std::string::npos ? 1 : 0;
   EXPECT_EQ(collectives, 3U);
   EXPECT_CUDA(cudaGraphExecDestroy(exec));
   EXPECT_CUDA(cudaGraphDestroy(graph));

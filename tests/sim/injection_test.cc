@@ -1,4 +1,5 @@
-// cuInit loads CUDA_INJECTION64_PATH, once, and bears what it finds. One test a process: a driver starts once.
+// cuInit loads CUDA_INJECTION64_PATH, once, and bears what it finds. One test a process: a driver starts
+// once.
 #include <cuda.h>
 #include <gtest/gtest.h>
 

@@ -16,7 +16,8 @@ TEST(KnobsTest, DurationsHaveUnits) {
   EXPECT_EQ(nanoseconds, 2'000'000U);
   EXPECT_TRUE(ParseDuration("3s", &nanoseconds));
   EXPECT_EQ(nanoseconds, 3'000'000'000U);
-  for (const char* bad : {"", "fast", "3 weeks", "-1us", "inf"}) EXPECT_FALSE(ParseDuration(bad, &nanoseconds)) << bad;
+  for (const char* bad : {"", "fast", "3 weeks", "-1us", "inf"})
+    EXPECT_FALSE(ParseDuration(bad, &nanoseconds)) << bad;
 }
 
 TEST(KnobsTest, RatesAreBytesASecond) {

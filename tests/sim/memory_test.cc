@@ -49,7 +49,8 @@ TEST_F(MemoryTest, AFullDeviceRefusesAndRecovers) {
   ASSERT_CUDA(cudaFree(more));
   EXPECT_EQ(FreeBytes(), before);
   size_t refused = 0;
-  for (const std::string& line : TruthLines()) refused += line.find("\"failed\":true") != std::string::npos ? 1 : 0;
+  for (const std::string& line : TruthLines())
+    refused += line.find("\"failed\":true") != std::string::npos ? 1 : 0;
   EXPECT_EQ(refused, 1U);
 }
 

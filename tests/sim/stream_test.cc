@@ -1,4 +1,5 @@
-// Order and overlap: streams, the default stream, events, host functions. Times are exact wherever the schedule decides them.
+// Order and overlap: streams, the default stream, events, host functions. Times are exact wherever the
+// schedule decides them.
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -76,8 +77,8 @@ TEST_F(StreamTest, TheDefaultStreamWaitsForBlockingStreamsAndTheyForIt) {
   for (cudaStream_t stream : {a, b, apart}) EXPECT_CUDA(cudaStreamDestroy(stream));
 }
 
-extern "C" cudaError_t cudaLaunchKernel_ptsz(const void* func, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem,
-                                             cudaStream_t stream);
+extern "C" cudaError_t cudaLaunchKernel_ptsz(const void* func, dim3 gridDim, dim3 blockDim, void** args,
+                                             size_t sharedMem, cudaStream_t stream);
 
 TEST_F(StreamTest, EveryThreadHasItsOwnDefaultStreamWhenAskedForIt) {
   const auto launch = [this] {
@@ -144,7 +145,8 @@ TEST_F(StreamTest, EventsWithoutTimingOrRecordHaveNoElapsedTime) {
   ASSERT_CUDA(cudaEventCreate(&timed));
   ASSERT_CUDA(cudaEventCreateWithFlags(&untimed, cudaEventDisableTiming));
   float milliseconds = 0;
-  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, timed, timed), cudaErrorInvalidResourceHandle) << "never recorded";
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, timed, timed), cudaErrorInvalidResourceHandle)
+      << "never recorded";
   ASSERT_CUDA(cudaEventRecord(timed, nullptr));
   ASSERT_CUDA(cudaEventRecord(untimed, nullptr));
   ASSERT_CUDA(cudaDeviceSynchronize());
@@ -229,11 +231,13 @@ TEST_F(StreamTest, DevicesHaveContextsOfTheirOwn) {
 }
 
 TEST_F(StreamTest, AShapeThatNoDeviceTakesIsRefused) {
-  EXPECT_EQ(cudaLaunchKernel(Fast(), dim3(1), dim3(2048), nullptr, 0, nullptr), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(cudaLaunchKernel(Fast(), dim3(1), dim3(2048), nullptr, 0, nullptr),
+            cudaErrorInvalidConfiguration);
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   char unknown = 0;
-  EXPECT_EQ(cudaLaunchKernel(&unknown, dim3(1), dim3(32), nullptr, 0, nullptr), cudaErrorInvalidDeviceFunction);
+  EXPECT_EQ(cudaLaunchKernel(&unknown, dim3(1), dim3(32), nullptr, 0, nullptr),
+            cudaErrorInvalidDeviceFunction);
   cudaGetLastError();
 }
 

@@ -8,8 +8,9 @@
 #include <mutex>
 
 extern "C" void** __cudaRegisterFatBinary(void* fatCubin);
-extern "C" void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char* deviceFun, const char* deviceName,
-                                       int thread_limit, uint3* tid, uint3* bid, dim3* bDim, dim3* gDim, int* wSize);
+extern "C" void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char* deviceFun,
+                                       const char* deviceName, int thread_limit, uint3* tid, uint3* bid,
+                                       dim3* bDim, dim3* gDim, int* wSize);
 
 namespace gpusim {
 namespace {
@@ -76,9 +77,11 @@ const bool kPrepared = [] {
   setenv("GPUSIM_TRUTH", truth_dir->c_str(), 1);
   setenv("RANK", "5", 1);
   cupti_hooks.store(&kHooks, std::memory_order_release);
-  void** module = __cudaRegisterFatBinary(nullptr);
-  __cudaRegisterFunction(module, &slow_entry, &slow_entry, "_Z4slowPf", -1, nullptr, nullptr, nullptr, nullptr, nullptr);
-  __cudaRegisterFunction(module, &fast_entry, &fast_entry, "_Z4fastPf", -1, nullptr, nullptr, nullptr, nullptr, nullptr);
+  static void** const module = __cudaRegisterFatBinary(nullptr);
+  __cudaRegisterFunction(module, &slow_entry, &slow_entry, "_Z4slowPf", -1, nullptr, nullptr, nullptr,
+                         nullptr, nullptr);
+  __cudaRegisterFunction(module, &fast_entry, &fast_entry, "_Z4fastPf", -1, nullptr, nullptr, nullptr,
+                         nullptr, nullptr);
   std::atexit([] {
     const std::string file = *truth_dir + "/" + std::to_string(getpid()) + ".jsonl";
     unlink(file.c_str());

@@ -1,4 +1,5 @@
-// The fixture of the node's own tests: known knobs, two kernels as nvcc registers them, and a recorder in libcupti's place.
+// The fixture of the node's own tests: known knobs, two kernels as nvcc registers them, and a recorder in
+// libcupti's place.
 #pragma once
 
 #include <cuda.h>

@@ -1,4 +1,5 @@
-// Callbacks and the truth: runtime around driver under one correlation id, and a log that says what the activities say.
+// Callbacks and the truth: runtime around driver under one correlation id, and a log that says what the
+// activities say.
 #include <cupti.h>
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -94,7 +95,9 @@ TEST_F(TraceTest, StreamsAreAnnounced) {
 }
 
 // `"key":value` as a line of the truth has it.
-std::string Field(const char* key, uint64_t value) { return std::string("\"") + key + "\":" + std::to_string(value); }
+std::string Field(const char* key, uint64_t value) {
+  return std::string("\"") + key + "\":" + std::to_string(value);
+}
 
 bool Says(const std::string& line, const std::string& field) {
   const size_t at = line.find(field);
@@ -135,8 +138,10 @@ TEST_F(TraceTest, TheTruthSaysWhatTheActivitiesSay) {
   for (const Activity& activity : Activities()) {
     if (activity.kind == ActivityKind::kMemory) continue;
     const auto found = std::find_if(lines.begin(), lines.end(), [&activity](const std::string& line) {
-      return line.rfind(std::string("{\"kind\":\"") + KindOf(activity) + '"', 0) == 0 && Says(line, Field("start_ns", activity.start_ns)) &&
-             Says(line, Field("end_ns", activity.end_ns)) && Says(line, Field("stream", activity.stream_id)) &&
+      return line.rfind(std::string("{\"kind\":\"") + KindOf(activity) + '"', 0) == 0 &&
+             Says(line, Field("start_ns", activity.start_ns)) &&
+             Says(line, Field("end_ns", activity.end_ns)) &&
+             Says(line, Field("stream", activity.stream_id)) &&
              Says(line, Field("correlation", activity.correlation)) && Says(line, Field("rank", 5));
     });
     ASSERT_NE(found, lines.end()) << KindOf(activity) << " at " << activity.start_ns;
@@ -154,7 +159,8 @@ TEST_F(TraceTest, WorkIsInTheTruthOnceItHasBeenWaitedFor) {
   Launch(Slow(), nullptr);
   ASSERT_CUDA(cudaDeviceSynchronize());
   // Without settling: a program may call _exit here.
-  const std::string path = std::string(std::getenv("GPUSIM_TRUTH")) + "/" + std::to_string(getpid()) + ".jsonl";
+  const std::string path =
+      std::string(std::getenv("GPUSIM_TRUTH")) + "/" + std::to_string(getpid()) + ".jsonl";
   std::string content;
   FILE* file = std::fopen(path.c_str(), "r");
   ASSERT_NE(file, nullptr);
@@ -169,7 +175,8 @@ TEST_F(TraceTest, AForkedChildHasNoDriver) {
   if (child == 0) {
     void* pointer = nullptr;
     const bool refused = cudaMalloc(&pointer, 100) == cudaErrorInitializationError &&
-                         cuInit(0) == CUDA_ERROR_NOT_INITIALIZED && cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
+                         cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+                         cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED;
     _exit(refused ? 0 : 1);
   }
   int status = 0;
@@ -188,9 +195,12 @@ TEST_F(TraceTest, FunctionsAreFoundByNameAndVersion) {
   EXPECT_NE(dlsym(driver, "gpusim_version"), nullptr);
   void* function = nullptr;
   CUdriverProcAddressQueryResult status{};
-  ASSERT_EQ(cuGetProcAddress("cuMemAlloc", &function, 13000, CU_GET_PROC_ADDRESS_DEFAULT, &status), CUDA_SUCCESS);
+  ASSERT_EQ(cuGetProcAddress("cuMemAlloc", &function, 13000, CU_GET_PROC_ADDRESS_DEFAULT, &status),
+            CUDA_SUCCESS);
   EXPECT_EQ(function, dlsym(driver, "cuMemAlloc_v2"));
-  ASSERT_EQ(cuGetProcAddress("cuLaunchKernel", &function, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status), CUDA_SUCCESS);
+  ASSERT_EQ(cuGetProcAddress("cuLaunchKernel", &function, 13000,
+                             CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status),
+            CUDA_SUCCESS);
   EXPECT_EQ(function, dlsym(driver, "cuLaunchKernel_ptsz"));
   ASSERT_EQ(cuGetProcAddress("cuNoSuchFunction", &function, 13000, 0, &status), CUDA_SUCCESS);
   EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);

@@ -71,12 +71,14 @@ bool AnyStreamCapturesLocked(CUctx_st* context) {
 }
 
 CUgraphNode AddCapturedLocked(CUstream_st* stream, Work work, CUgraphNodeType type) {
-  CUgraphNode node = AddNodeLocked(stream->capture->graph, type, std::move(work), stream->capture_dependencies);
+  CUgraphNode node =
+      AddNodeLocked(stream->capture->graph, type, std::move(work), stream->capture_dependencies);
   stream->capture_dependencies = {node};
   return node;
 }
 
-CUresult BeginCapture(CUstream handle, CUgraph into, const CUgraphNode* dependencies, size_t count, CUstreamCaptureMode mode) {
+CUresult BeginCapture(CUstream handle, CUgraph into, const CUgraphNode* dependencies, size_t count,
+                      CUstreamCaptureMode mode) {
   static uint64_t next_id = 1;
   const Locked locked;
   CUstream_st* stream = nullptr;

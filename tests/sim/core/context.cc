@@ -50,7 +50,9 @@ CUctx_st* NewContextLocked(int device, unsigned flags, bool primary) {
   context->uid = All().next_uid++;
   context->primary = primary;
   context->flags = flags;
-  context->limits = {{CU_LIMIT_STACK_SIZE, 1024}, {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20}, {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
+  context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
+                     {CU_LIMIT_PRINTF_FIFO_SIZE, 1 << 20},
+                     {CU_LIMIT_MALLOC_HEAP_SIZE, 8 << 20}};
   context->legacy = std::make_unique<CUstream_st>();
   context->legacy->context = context;
   context->legacy->id = 7;

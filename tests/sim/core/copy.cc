@@ -13,7 +13,8 @@
 namespace gpusim {
 namespace {
 
-// Up to this size a copy from pageable memory returns once its bytes are staged (CUDA's "API synchronization behavior").
+// Up to this size a copy from pageable memory returns once its bytes are staged (CUDA's "API synchronization
+// behavior").
 constexpr uint64_t kStagedBytes = 64 << 10;
 
 struct Place {
@@ -51,9 +52,12 @@ Place PlaceOf(uint64_t address, bool array) {
 
 int KindOf(const Place& source, const Place& destination) {
   if (!source.device && !destination.device) return CUPTI_ACTIVITY_MEMCPY_KIND_HTOH;
-  if (!source.device) return destination.array ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOA : CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
-  if (!destination.device) return source.array ? CUPTI_ACTIVITY_MEMCPY_KIND_ATOH : CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
-  if (source.array) return destination.array ? CUPTI_ACTIVITY_MEMCPY_KIND_ATOA : CUPTI_ACTIVITY_MEMCPY_KIND_ATOD;
+  if (!source.device)
+    return destination.array ? CUPTI_ACTIVITY_MEMCPY_KIND_HTOA : CUPTI_ACTIVITY_MEMCPY_KIND_HTOD;
+  if (!destination.device)
+    return source.array ? CUPTI_ACTIVITY_MEMCPY_KIND_ATOH : CUPTI_ACTIVITY_MEMCPY_KIND_DTOH;
+  if (source.array)
+    return destination.array ? CUPTI_ACTIVITY_MEMCPY_KIND_ATOA : CUPTI_ACTIVITY_MEMCPY_KIND_ATOD;
   return destination.array ? CUPTI_ACTIVITY_MEMCPY_KIND_DTOA : CUPTI_ACTIVITY_MEMCPY_KIND_DTOD;
 }
 
@@ -70,7 +74,8 @@ void MoveBytes(const CopyShape& shape) {
   for (size_t plane = 0; plane < shape.depth; ++plane) {
     for (size_t row = 0; row < shape.height; ++row) {
       std::memmove(At(shape.destination + plane * shape.destination_slice + row * shape.destination_pitch),
-                   At(shape.source + plane * shape.source_slice + row * shape.source_pitch), shape.width_bytes);
+                   At(shape.source + plane * shape.source_slice + row * shape.source_pitch),
+                   shape.width_bytes);
     }
   }
 }
@@ -83,7 +88,8 @@ struct Ends {
 };
 
 Work DescribeCopy(const CopyShape& shape, const Ends& ends) {
-  const bool peer = ends.source.device && ends.destination.device && ends.source.ordinal != ends.destination.ordinal;
+  const bool peer =
+      ends.source.device && ends.destination.device && ends.source.ordinal != ends.destination.ordinal;
   Work work;
   work.reported = true;
   work.duration_ns = TransferNs(BytesOf(shape), RateOf(ends.source, ends.destination, peer));
@@ -136,8 +142,8 @@ Manners MannersOf(const Ends& ends, uint64_t bytes, CopyCall call) {
   return manners;
 }
 
-CUresult IssueWithManners(Work work, const CopyShape* shape, const Manners& manners, CUgraphNodeType type, CopyCall call,
-                          CUstream handle) {
+CUresult IssueWithManners(Work work, const CopyShape* shape, const Manners& manners, CUgraphNodeType type,
+                          CopyCall call, CUstream handle) {
   Locked locked;
   CUstream_st* stream = nullptr;
   const CUresult found = FindStreamLocked(handle, &stream);
@@ -171,7 +177,8 @@ void FillBytes(const FillShape& shape) {
 }  // namespace
 
 CUresult MakeCopyWork(const CopyShape& shape, Work* work) {
-  const Ends ends{PlaceOf(shape.source, shape.source_is_array), PlaceOf(shape.destination, shape.destination_is_array)};
+  const Ends ends{PlaceOf(shape.source, shape.source_is_array),
+                  PlaceOf(shape.destination, shape.destination_is_array)};
   *work = DescribeCopy(shape, ends);
   work->activity.asynchronous = true;
   return CUDA_SUCCESS;
@@ -183,7 +190,8 @@ CUresult Copy(const CopyShape& shape, CopyCall call, CUstream stream) {
   if (current != CUDA_SUCCESS) return current;
   if (BytesOf(shape) == 0) return CUDA_SUCCESS;  // no record, no wait
   if (shape.destination == 0 || shape.source == 0) return CUDA_ERROR_INVALID_VALUE;
-  const Ends ends{PlaceOf(shape.source, shape.source_is_array), PlaceOf(shape.destination, shape.destination_is_array)};
+  const Ends ends{PlaceOf(shape.source, shape.source_is_array),
+                  PlaceOf(shape.destination, shape.destination_is_array)};
   Work work = DescribeCopy(shape, ends);
   const Manners manners = MannersOf(ends, work.activity.bytes, call);
   // As CUPTI flags it: issued by an asynchronous call.

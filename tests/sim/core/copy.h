@@ -1,4 +1,5 @@
-// Copies and fills: their kind, how long they take, which bytes they move, and when the calling thread goes on.
+// Copies and fills: their kind, how long they take, which bytes they move, and when the calling thread goes
+// on.
 #pragma once
 
 #include <cuda.h>
@@ -25,7 +26,8 @@ struct CopyShape {
 
 enum class CopyCall { kSynchronous, kAsynchronous };
 
-// Issues the copy as the driver would: pageable memory is staged or waited for, a synchronous copy between devices is not waited for.
+// Issues the copy as the driver would: pageable memory is staged or waited for, a synchronous copy between
+// devices is not waited for.
 CUresult Copy(const CopyShape& shape, CopyCall call, CUstream stream);
 CUresult CopyLine(uint64_t destination, uint64_t source, size_t bytes, CopyCall call, CUstream stream);
 

@@ -13,7 +13,8 @@ std::set<CUevent>& LiveEvents() {
   return *events;
 }
 
-void AddEventNode(std::unique_lock<std::mutex>& lock, CUstream_st* stream, CUgraphNodeType type, CUevent event) {
+void AddEventNode(std::unique_lock<std::mutex>& lock, CUstream_st* stream, CUgraphNodeType type,
+                  CUevent event) {
   CUgraphNode node = AddCapturedLocked(stream, Work{}, type);
   node->event = event;
   lock.unlock();
@@ -58,7 +59,8 @@ CUresult RecordEvent(CUevent event, CUstream handle, unsigned flags) {
     event->record = op;
     return CUDA_SUCCESS;
   }
-  if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
     AddEventNode(locked.lock(), stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
     return CUDA_SUCCESS;
@@ -80,13 +82,15 @@ CUresult StreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
     return CUDA_SUCCESS;
   }
   if (event->capture != nullptr && event->capture->graph != nullptr) {
-    if (stream->capture != nullptr && stream->capture != event->capture) return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    if (stream->capture != nullptr && stream->capture != event->capture)
+      return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     if (stream->legacy) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     // The fork: the stream joins the capture.
     if (stream->capture == nullptr) JoinCaptureLocked(stream, event->capture);
     for (CUgraphNode node : event->capture_dependencies) {
       std::vector<CUgraphNode>& dependencies = stream->capture_dependencies;
-      if (std::find(dependencies.begin(), dependencies.end(), node) == dependencies.end()) dependencies.push_back(node);
+      if (std::find(dependencies.begin(), dependencies.end(), node) == dependencies.end())
+        dependencies.push_back(node);
     }
     return CUDA_SUCCESS;
   }

@@ -24,13 +24,16 @@ Live& All() {
   return *live;
 }
 
-using NodeMap = std::map<CUgraphNode, std::vector<CUgraphNode>>;  // a node, and what its dependents wait for in the copy
+using NodeMap =
+    std::map<CUgraphNode, std::vector<CUgraphNode>>;  // a node, and what its dependents wait for in the copy
 
-CUgraphNode CopyNodeLocked(CUgraphNode node, CUgraph into, const NodeMap& copies, const std::vector<CUgraphNode>& roots_wait_for) {
+CUgraphNode CopyNodeLocked(CUgraphNode node, CUgraph into, const NodeMap& copies,
+                           const std::vector<CUgraphNode>& roots_wait_for) {
   std::vector<CUgraphNode> dependencies;
   for (CUgraphNode dependency : node->dependencies) {
     const auto found = copies.find(dependency);
-    if (found != copies.end()) dependencies.insert(dependencies.end(), found->second.begin(), found->second.end());
+    if (found != copies.end())
+      dependencies.insert(dependencies.end(), found->second.begin(), found->second.end());
   }
   if (node->dependencies.empty()) dependencies = roots_wait_for;
   CUgraphNode copy = AddNodeLocked(into, node->type, node->work, dependencies);
@@ -47,8 +50,9 @@ std::vector<CUgraphNode> InOrderLocked(CUgraph graph) {
     const size_t before = order.size();
     for (const auto& node : graph->nodes) {
       if (placed.count(node.get()) != 0) continue;
-      const bool ready = std::all_of(node->dependencies.begin(), node->dependencies.end(),
-                                     [&placed](CUgraphNode dependency) { return placed.count(dependency) != 0; });
+      const bool ready =
+          std::all_of(node->dependencies.begin(), node->dependencies.end(),
+                      [&placed](CUgraphNode dependency) { return placed.count(dependency) != 0; });
       if (!ready) continue;
       order.push_back(node.get());
       placed.insert(node.get());
@@ -71,8 +75,10 @@ bool Reaches(CUgraphNode from, CUgraphNode to) {
   return false;
 }
 
-// Copies `graph` into `into`, child graphs opened if `flatten`; returns what a dependent of the whole waits for.
-std::vector<CUgraphNode> CopyNodesLocked(CUgraph graph, CUgraph into, bool flatten, const std::vector<CUgraphNode>& roots_wait_for) {
+// Copies `graph` into `into`, child graphs opened if `flatten`; returns what a dependent of the whole waits
+// for.
+std::vector<CUgraphNode> CopyNodesLocked(CUgraph graph, CUgraph into, bool flatten,
+                                         const std::vector<CUgraphNode>& roots_wait_for) {
   NodeMap copies;
   std::set<CUgraphNode> leaves;
   for (CUgraphNode node : InOrderLocked(graph)) {
@@ -111,7 +117,8 @@ void NotifyGraph(ResourceEvent event, CUgraph graph, CUgraph original, CUgraphNo
 
 // Before: the mutex is free. A new graph is in nobody else's hands yet.
 void NotifyClones(CUgraph copy, CUgraph original) {
-  for (const auto& node : copy->nodes) NotifyGraph(ResourceEvent::kGraphNodeCloned, copy, original, node.get());
+  for (const auto& node : copy->nodes)
+    NotifyGraph(ResourceEvent::kGraphNodeCloned, copy, original, node.get());
 }
 
 }  // namespace
@@ -149,7 +156,8 @@ uint64_t GraphNodeId(void* node) {
   return All().nodes.count(known) != 0 ? known->id : 0;
 }
 
-CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work, const std::vector<CUgraphNode>& dependencies) {
+CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work,
+                          const std::vector<CUgraphNode>& dependencies) {
   auto node = std::make_unique<CUgraphNode_st>();
   node->graph = graph;
   node->type = type;
@@ -161,27 +169,32 @@ CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work, const 
   return graph->nodes.back().get();
 }
 
-void NotifyNode(CUgraphNode node) { NotifyGraph(ResourceEvent::kGraphNodeCreated, node->graph, nullptr, node); }
+void NotifyNode(CUgraphNode node) {
+  NotifyGraph(ResourceEvent::kGraphNodeCreated, node->graph, nullptr, node);
+}
 
 bool IsLiveNodeLocked(CUgraphNode node) { return All().nodes.count(node) != 0; }
 
 CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to) {
-  if (!IsLiveNodeLocked(from) || !IsLiveNodeLocked(to) || from->graph != graph || to->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsLiveNodeLocked(from) || !IsLiveNodeLocked(to) || from->graph != graph || to->graph != graph)
+    return CUDA_ERROR_INVALID_VALUE;
   if (Reaches(from, to)) return CUDA_ERROR_INVALID_VALUE;  // a cycle
   to->dependencies.push_back(from);
   return CUDA_SUCCESS;
 }
 
-CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type, Work work, CUevent event,
-                 CUgraph child, CUgraphNode* node) {
+CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
+                 Work work, CUevent event, CUgraph child, CUgraphNode* node) {
   if (node == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   {
     const Locked locked;
     if (!IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; ++i) {
-      if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph) return CUDA_ERROR_INVALID_VALUE;
+      if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph)
+        return CUDA_ERROR_INVALID_VALUE;
     }
-    *node = AddNodeLocked(graph, type, std::move(work), std::vector<CUgraphNode>(dependencies, dependencies + count));
+    *node = AddNodeLocked(graph, type, std::move(work),
+                          std::vector<CUgraphNode>(dependencies, dependencies + count));
     (*node)->event = event;
     if (child != nullptr) {
       if (!IsLive(child)) return CUDA_ERROR_INVALID_VALUE;
@@ -241,7 +254,8 @@ CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
   const auto& before = exec->graph->nodes;
   *same_shape = before.size() == flat->nodes.size();
   for (size_t i = 0; *same_shape && i < before.size(); ++i) {
-    *same_shape = before[i]->type == flat->nodes[i]->type && before[i]->dependencies.size() == flat->nodes[i]->dependencies.size();
+    *same_shape = before[i]->type == flat->nodes[i]->type &&
+                  before[i]->dependencies.size() == flat->nodes[i]->dependencies.size();
   }
   if (*same_shape) {
     for (size_t i = 0; i < before.size(); ++i) {  // the nodes keep their ids
@@ -255,7 +269,8 @@ CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
 
 namespace {
 
-OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32_t graph_id, uint32_t correlation) {
+OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32_t graph_id,
+                   uint32_t correlation) {
   auto op = std::make_shared<Op>();
   op->work = node.work;
   Activity& activity = op->work.activity;
@@ -266,7 +281,8 @@ OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32
   activity.graph = graph_id;
   activity.graph_node = node.id;
   op->ready_ns = NowNs();
-  if (op->work.rendezvous != nullptr) op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
+  if (op->work.rendezvous != nullptr)
+    op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
   return op;
 }
 
@@ -290,7 +306,8 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
   for (const auto& node : exec->graph->nodes) {
     std::vector<OpPtr> dependencies{begin};
     for (CUgraphNode dependency : node->dependencies) dependencies.push_back(ops[dependency]);
-    if (node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && node->event != nullptr) dependencies.push_back(node->event->record);
+    if (node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && node->event != nullptr)
+      dependencies.push_back(node->event->record);
     OpPtr op = NodeOpLocked(*node, *stream, exec->graph->id, correlation);
     Schedule::Get().Submit(op, dependencies);
     if (node->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && node->event != nullptr) node->event->record = op;

@@ -1,7 +1,7 @@
 // Graphs: nodes, capture, instantiation, and the launch that turns nodes into operations.
 //
-// An executable graph is a flattened copy: child graphs are opened, every node gets an id of its own (CUPTI reports these), and each
-// launch issues one operation a node under the launch's correlation id.
+// An executable graph is a flattened copy: child graphs are opened, every node gets an id of its own (CUPTI
+// reports these), and each launch issues one operation a node under the launch's correlation id.
 #pragma once
 
 #include <cuda.h>
@@ -26,7 +26,8 @@ struct CUgraphNode_st {
 
 struct CUgraph_st {
   uint32_t id = 0;
-  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // in order of creation; of an executable graph, in order of dependency
+  std::vector<std::unique_ptr<CUgraphNode_st>>
+      nodes;  // in order of creation; of an executable graph, in order of dependency
 };
 
 struct CUgraphExec_st {
@@ -43,9 +44,10 @@ bool IsLive(CUgraph graph);
 bool IsLive(CUgraphExec exec);
 
 // With the mutex held. The caller notifies with NotifyNode after it let the mutex go.
-CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work, const std::vector<CUgraphNode>& dependencies);
-CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type, Work work, CUevent event,
-                 CUgraph child, CUgraphNode* node);
+CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work,
+                          const std::vector<CUgraphNode>& dependencies);
+CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
+                 Work work, CUevent event, CUgraph child, CUgraphNode* node);
 void NotifyNode(CUgraphNode node);
 bool IsLiveNodeLocked(CUgraphNode node);
 CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to);

@@ -1,9 +1,10 @@
-// Kernels: names, handles, and the work that a launch is. They do not compute; see GPUSIM_KERNELS for how long they take.
+// Kernels: names, handles, and the work that a launch is. They do not compute; see GPUSIM_KERNELS for how
+// long they take.
+#include <cupti.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-
-#include <cupti.h>
 
 #include "tests/sim/core/knobs.h"
 #include "tests/sim/core/objects.h"

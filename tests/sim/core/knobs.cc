@@ -9,10 +9,17 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <regex>
 
 #include "tests/sim/core/cupti_seam.h"
 
 namespace gpusim {
+
+struct KernelRule {
+  std::regex pattern;
+  uint64_t duration_ns = 0;
+};
+
 namespace {
 
 [[noreturn]] void Reject(const char* knob, const std::string& why) {
@@ -70,7 +77,8 @@ void ReadKernels(const char* text, Knobs* knobs) {
       Reject("GPUSIM_KERNELS", "'" + rule + "' is not regex=duration");
     }
     try {
-      knobs->kernels.push_back({std::regex(rule.substr(0, equals)), duration_ns});
+      knobs->kernels.push_back(
+          std::make_shared<const KernelRule>(KernelRule{std::regex(rule.substr(0, equals)), duration_ns}));
     } catch (const std::regex_error& error) {
       Reject("GPUSIM_KERNELS", "'" + rule + "': " + error.what());
     }
@@ -128,7 +136,8 @@ Knobs* ReadKnobs() {
   if (const char* text = std::getenv("GPUSIM_KERNELS")) ReadKernels(text, knobs);
   if (const char* text = std::getenv("GPUSIM_LINK")) ReadLink(text, knobs);
   if (const char* text = std::getenv("GPUSIM_PCIE")) {
-    if (!ParseRate(text, &knobs->pcie_bytes_per_s)) Reject("GPUSIM_PCIE", std::string(text) + " is not a rate");
+    if (!ParseRate(text, &knobs->pcie_bytes_per_s))
+      Reject("GPUSIM_PCIE", std::string(text) + " is not a rate");
   }
   if (const char* text = std::getenv("GPUSIM_SLOW")) {
     ReadRankKnob("GPUSIM_SLOW", text, "factor", knobs->rank, &knobs->slow_factor);
@@ -196,9 +205,9 @@ uint64_t KernelDurationNs(const char* mangled_name) {
   const Knobs& knobs = GetKnobs();
   uint64_t duration_ns = kDefaultKernelNs;
   const std::string name = Demangle(mangled_name);
-  for (const KernelRule& rule : knobs.kernels) {
-    if (std::regex_search(name, rule.pattern)) {
-      duration_ns = rule.duration_ns;
+  for (const auto& rule : knobs.kernels) {
+    if (std::regex_search(name, rule->pattern)) {
+      duration_ns = rule->duration_ns;
       break;
     }
   }

@@ -1,11 +1,12 @@
 // The GPUSIM_* environment: what the simulated node claims to be and how long its work takes.
 //
-// Separate, so that every number that a test can choose has one place. Read once, at first use; a knob that cannot be read ends the
-// process with its name, because a test that runs with other numbers than it asked for proves nothing.
+// Separate, so that every number that a test can choose has one place. Read once, at first use; a knob that
+// cannot be read ends the process with its name, because a test that runs with other numbers than it asked
+// for proves nothing.
 #pragma once
 
 #include <cstdint>
-#include <regex>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,23 +15,20 @@
 
 namespace gpusim {
 
-struct KernelRule {
-  std::regex pattern;  // searched for in the demangled name
-  uint64_t duration_ns = 0;
-};
+struct KernelRule;  // a pattern that is searched for in the demangled name, and a duration
 
 struct Knobs {
-  int devices = 1;                                  // GPUSIM_DEVICES
-  std::string device_name = "Simulated GPU";        // GPUSIM_DEVICE_NAME
-  uint64_t memory_bytes = uint64_t{16} << 30;       // GPUSIM_MEMORY_GIB, per device and process
-  std::vector<KernelRule> kernels;                  // GPUSIM_KERNELS, first match wins
-  LinkModel link{10'000, 300e9};                    // GPUSIM_LINK
-  double pcie_bytes_per_s = 25e9;                   // GPUSIM_PCIE: host to device and back
-  double slow_factor = 1.0;                         // GPUSIM_SLOW, if it names this rank
-  int64_t hang_call = -1;                           // GPUSIM_HANG, if it names this rank
+  int devices = 1;                                          // GPUSIM_DEVICES
+  std::string device_name = "Simulated GPU";                // GPUSIM_DEVICE_NAME
+  uint64_t memory_bytes = uint64_t{16} << 30;               // GPUSIM_MEMORY_GIB, per device and process
+  std::vector<std::shared_ptr<const KernelRule>> kernels;   // GPUSIM_KERNELS, first match wins
+  LinkModel link{10'000, 300e9};                            // GPUSIM_LINK
+  double pcie_bytes_per_s = 25e9;                           // GPUSIM_PCIE: host to device and back
+  double slow_factor = 1.0;                                 // GPUSIM_SLOW, if it names this rank
+  int64_t hang_call = -1;                                   // GPUSIM_HANG, if it names this rank
   std::vector<std::pair<std::string, std::string>> faults;  // GPUSIM_FAULT
-  std::string truth_dir;                            // GPUSIM_TRUTH
-  int rank = -1;                                    // the launcher's environment
+  std::string truth_dir;                                    // GPUSIM_TRUTH
+  int rank = -1;                                            // the launcher's environment
 };
 
 // Rates that no knob sets, of an H100's order.

@@ -75,7 +75,9 @@ int ActivityKindOf(MemoryClass memory) {
   }
 }
 
-bool NeedsDeviceMemory(MemoryClass memory) { return memory != MemoryClass::kPinned && memory != MemoryClass::kRegistered; }
+bool NeedsDeviceMemory(MemoryClass memory) {
+  return memory != MemoryClass::kPinned && memory != MemoryClass::kRegistered;
+}
 
 uint64_t MappedBytes(uint64_t bytes) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -84,8 +86,8 @@ uint64_t MappedBytes(uint64_t bytes) {
 
 // Untouched pages cost nothing and read as zero.
 void* Map(uint64_t bytes) {
-  void* memory =
-      mmap(nullptr, MappedBytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, MappedBytes(bytes), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
 
@@ -106,20 +108,20 @@ void Report(const Range& range, bool is_free, bool failed) {
   activity.bytes = range.bytes;
   activity.address = range.base;
   activity.dst_memory = ActivityKindOf(range.memory);
-  activity.memory_operation =
-      is_free ? CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE : CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
+  activity.memory_operation = is_free ? CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE
+                                      : CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
   activity.asynchronous = range.memory == MemoryClass::kPool;
   if (TruthWanted()) {
     std::string line;
-    AppendMemoryTruth(is_free, NameOf(range.memory), range.bytes, range.base, activity.end_ns, activity.device, activity.correlation,
-                      failed, &line);
+    AppendMemoryTruth(is_free, NameOf(range.memory), range.bytes, range.base, activity.end_ns,
+                      activity.device, activity.correlation, failed, &line);
     WriteTruth(line);
   }
   if (!failed) Schedule::Get().Post(activity);
 }
 
-CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryClass memory, uint64_t bytes, unsigned host_flags,
-                     uint64_t* address) {
+CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryClass memory, uint64_t bytes,
+                     unsigned host_flags, uint64_t* address) {
   Range range{0, bytes, memory, device, context, pool, host_flags};
   bool reserved = true;
   {
@@ -147,7 +149,8 @@ void DropLocked(const Range& range) {
   if (NeedsDeviceMemory(range.memory)) Memory().used[range.device] -= range.bytes;
   if (range.pool != nullptr) range.pool->used -= range.bytes;
   if (range.memory != MemoryClass::kRegistered) {
-    munmap(reinterpret_cast<void*>(range.base), MappedBytes(range.bytes));  // NOLINT(performance-no-int-to-ptr)
+    munmap(reinterpret_cast<void*>(range.base),
+           MappedBytes(range.bytes));  // NOLINT(performance-no-int-to-ptr)
   }
 }
 
@@ -177,7 +180,8 @@ CUresult AllocateFromPool(CUmemoryPool pool, uint64_t bytes, uint64_t* address) 
   const CUresult current = RequireContext(&context);
   if (current != CUDA_SUCCESS) return current;
   const int device = pool != nullptr ? pool->device : context->device;
-  return AllocateFor(context, device, pool != nullptr ? pool : CurrentPool(device), MemoryClass::kPool, bytes, 0, address);
+  return AllocateFor(context, device, pool != nullptr ? pool : CurrentPool(device), MemoryClass::kPool, bytes,
+                     0, address);
 }
 
 CUresult Free(MemoryClass memory, uint64_t address) {
@@ -189,12 +193,14 @@ CUresult Free(MemoryClass memory, uint64_t address) {
     if (found == Memory().ranges.end()) return CUDA_ERROR_INVALID_VALUE;
     range = found->second;
     // cuMemFree takes device, managed and pool memory alike.
-    const bool fits = range.memory == memory || (memory == MemoryClass::kDevice && (range.memory == MemoryClass::kManaged ||
-                                                                                     range.memory == MemoryClass::kPool));
+    const bool fits = range.memory == memory ||
+                      (memory == MemoryClass::kDevice &&
+                       (range.memory == MemoryClass::kManaged || range.memory == MemoryClass::kPool));
     if (!fits) return CUDA_ERROR_INVALID_VALUE;
     Memory().ranges.erase(found);
   }
-  if (range.context != nullptr && IsLive(range.context)) WaitForContext(range.context);  // queued work may still use it
+  if (range.context != nullptr && IsLive(range.context))
+    WaitForContext(range.context);  // queued work may still use it
   Report(range, true, false);
   const std::lock_guard<std::mutex> lock(Memory().mutex);
   DropLocked(range);
@@ -209,7 +215,8 @@ CUresult BeginFreeToPool(uint64_t address) {
     if (found == Memory().ranges.end()) return CUDA_ERROR_INVALID_VALUE;
     range = found->second;
   }
-  if (range.memory != MemoryClass::kPool && range.memory != MemoryClass::kDevice) return CUDA_ERROR_INVALID_VALUE;
+  if (range.memory != MemoryClass::kPool && range.memory != MemoryClass::kDevice)
+    return CUDA_ERROR_INVALID_VALUE;
   Report(range, true, false);
   return CUDA_SUCCESS;
 }
@@ -228,7 +235,13 @@ CUresult RegisterHost(void* address, uint64_t bytes, unsigned flags) {
   CUctx_st* context = nullptr;
   const CUresult current = RequireContext(&context);
   if (current != CUDA_SUCCESS) return current;
-  const Range range{reinterpret_cast<uint64_t>(address), bytes, MemoryClass::kRegistered, context->device, context, nullptr, flags};
+  const Range range{reinterpret_cast<uint64_t>(address),
+                    bytes,
+                    MemoryClass::kRegistered,
+                    context->device,
+                    context,
+                    nullptr,
+                    flags};
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     if (!Memory().ranges.emplace(range.base, range).second) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;

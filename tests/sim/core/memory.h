@@ -1,7 +1,9 @@
-// Memory: device capacity, what every address is, pools, virtual memory, and the truth's alloc and free lines.
+// Memory: device capacity, what every address is, pools, virtual memory, and the truth's alloc and free
+// lines.
 //
-// All of it is host memory mapped without reserve, so that copies move real bytes and an untouched gigabyte costs nothing. Capacity is
-// counted per device and process, in the bytes that were asked for. Own mutex; never taken while the schedule's is wanted.
+// All of it is host memory mapped without reserve, so that copies move real bytes and an untouched gigabyte
+// costs nothing. Capacity is counted per device and process, in the bytes that were asked for. Own mutex;
+// never taken while the schedule's is wanted.
 #pragma once
 
 #include <cuda.h>

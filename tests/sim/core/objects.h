@@ -1,7 +1,8 @@
 // The objects behind the driver's opaque handles, and how work gets into a stream.
 //
-// The handle types of cuda.h point at these structures. All of them belong to the schedule's mutex; functions named ...Locked want it
-// held. An object that was destroyed stays valid memory while queued work refers to it.
+// The handle types of cuda.h point at these structures. All of them belong to the schedule's mutex; functions
+// named ...Locked want it held. An object that was destroyed stays valid memory while queued work refers to
+// it.
 #pragma once
 
 #include <cuda.h>
@@ -51,7 +52,7 @@ struct CUevent_st {
   CUctx_st* context = nullptr;
   uint32_t id = 0;
   unsigned flags = 0;
-  gpusim::OpPtr record;  // null: never recorded
+  gpusim::OpPtr record;                      // null: never recorded
   std::shared_ptr<gpusim::Capture> capture;  // recorded in a capture
   std::vector<CUgraphNode> capture_dependencies;
 };
@@ -66,7 +67,8 @@ struct CUctx_st {
   std::unique_ptr<CUstream_st> legacy;
   std::map<uint64_t, std::unique_ptr<CUstream_st>> per_thread;  // by the thread's number
   std::set<CUstream_st*> streams;                               // created ones
-  std::vector<std::pair<gpusim::OpPtr, bool>> orphans;  // last work of destroyed streams; true: of blocking ones
+  std::vector<std::pair<gpusim::OpPtr, bool>>
+      orphans;  // last work of destroyed streams; true: of blocking ones
   std::set<const void*> loaded_modules;
   std::set<uint32_t> peers;  // uids of the contexts that it may reach
   std::map<CUlimit, size_t> limits;
@@ -122,30 +124,34 @@ void NotifyResource(ResourceEvent event, CUctx_st* context, void* stream);
 uint64_t ThreadNumber();
 
 // stream.cc
-// The stream behind a handle for the calling thread's current context; null, legacy and per-thread handles included.
+// The stream behind a handle for the calling thread's current context; null, legacy and per-thread handles
+// included.
 CUresult FindStreamLocked(CUstream handle, CUstream_st** stream);
 CUstream_st* LegacyStreamLocked(CUctx_st* context);
 CUresult NewStream(CUctx_st* context, unsigned flags, int priority, CUstream* stream);
 CUresult DropStream(CUstream stream);
-// Issues `work` to the stream, or adds it to the capture that the stream is in. `op` (may be null) gets the operation, null if captured.
-// Waits while the stream has its fill of work.
+// Issues `work` to the stream, or adds it to the capture that the stream is in. `op` (may be null) gets the
+// operation, null if captured. Waits while the stream has its fill of work.
 CUresult Issue(CUstream handle, Work work, CUgraphNodeType node_type, OpPtr* op);
-CUresult IssueLocked(std::unique_lock<std::mutex>& lock, CUstream_st* stream, Work work, CUgraphNodeType node_type, OpPtr* op);
+CUresult IssueLocked(std::unique_lock<std::mutex>& lock, CUstream_st* stream, Work work,
+                     CUgraphNodeType node_type, OpPtr* op);
 // As Issue, in the order of the default stream's rules, with further dependencies; never captured.
 OpPtr EnqueueLocked(CUstream_st* stream, Work work, std::vector<OpPtr> dependencies);
 // Everything that a synchronisation of the stream, or of its context, waits for.
 std::vector<OpPtr> PendingOfStreamLocked(CUstream_st* stream);
 std::vector<OpPtr> PendingOfContextLocked(CUctx_st* context);
 // Waits and reports it as a synchronisation of `type` (CUpti_ActivitySynchronizationType).
-void WaitReported(std::unique_lock<std::mutex>& lock, const std::vector<OpPtr>& ops, CUctx_st* context, int type, uint32_t stream_id,
-                  uint32_t event_id);
+void WaitReported(std::unique_lock<std::mutex>& lock, const std::vector<OpPtr>& ops, CUctx_st* context,
+                  int type, uint32_t stream_id, uint32_t event_id);
 void WaitForContext(CUctx_st* context);
-// The error that a call which cannot be captured gets from this stream's capture (it is invalidated); success if there is none.
+// The error that a call which cannot be captured gets from this stream's capture (it is invalidated); success
+// if there is none.
 CUresult RefuseInCaptureLocked(CUstream_st* stream);
 
 // capture.cc
 CUgraphNode AddCapturedLocked(CUstream_st* stream, Work work, CUgraphNodeType type);
-CUresult BeginCapture(CUstream stream, CUgraph into, const CUgraphNode* dependencies, size_t count, CUstreamCaptureMode mode);
+CUresult BeginCapture(CUstream stream, CUgraph into, const CUgraphNode* dependencies, size_t count,
+                      CUstreamCaptureMode mode);
 CUresult EndCapture(CUstream stream, CUgraph* graph);
 CUstreamCaptureMode ExchangeCaptureMode(CUstreamCaptureMode mode);
 void JoinCaptureLocked(CUstream_st* stream, const std::shared_ptr<Capture>& capture);

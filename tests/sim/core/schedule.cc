@@ -21,9 +21,11 @@ std::atomic<const CuptiHooks*> cupti_hooks{nullptr};
 namespace {
 
 constexpr uint64_t kNever = ~uint64_t{0};
-// How long the records of ended work may lie when nobody waits for it: one wake-up a millisecond instead of one a kernel.
+// How long the records of ended work may lie when nobody waits for it: one wake-up a millisecond instead of
+// one a kernel.
 constexpr uint64_t kDeliveryLagNs = 1'000'000;
-// How often other processes' arrival is looked for. Eight ranks share two cores, so it slows down while nothing comes.
+// How often other processes' arrival is looked for. Eight ranks share two cores, so it slows down while
+// nothing comes.
 constexpr uint64_t kFirstPollNs = 50'000;
 constexpr uint64_t kSlowestPollNs = 400'000;
 
@@ -72,7 +74,8 @@ uint64_t NowNs() {
 bool LostToFork() { return lost_to_fork.load(std::memory_order_relaxed); }
 
 Schedule& Schedule::Get() {
-  static auto* schedule = new Schedule;  // outlives static destruction: its thread runs until the process ends
+  static auto* schedule =
+      new Schedule;  // outlives static destruction: its thread runs until the process ends
   return *schedule;
 }
 
@@ -170,7 +173,8 @@ bool Schedule::Finished(std::unique_lock<std::mutex>& lock, const OpPtr& op) {
   return true;
 }
 
-void Schedule::WaitUntilBelow(std::unique_lock<std::mutex>& lock, const std::shared_ptr<size_t>& in_flight, size_t limit) {
+void Schedule::WaitUntilBelow(std::unique_lock<std::mutex>& lock, const std::shared_ptr<size_t>& in_flight,
+                              size_t limit) {
   done_.wait(lock, [&] { return *in_flight <= limit; });
 }
 
@@ -239,7 +243,8 @@ bool Schedule::Perform(std::unique_lock<std::mutex>& lock, uint64_t now_ns) {
     if (!truth) continue;
     AppendTruth(op->work.activity, &lines);
     if (op->work.rendezvous == nullptr) continue;
-    for (const CollectiveTruth& call : op->work.rendezvous->calls) AppendTruth(op->work.activity, call, &lines);
+    for (const CollectiveTruth& call : op->work.rendezvous->calls)
+      AppendTruth(op->work.activity, call, &lines);
   }
   WriteTruth(lines);
   for (const OpPtr& op : ended) {
@@ -278,8 +283,9 @@ void Schedule::Run() {
 void Schedule::RunHostFunctions() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    const auto first = std::min_element(host_queue_.begin(), host_queue_.end(),
-                                        [](const OpPtr& a, const OpPtr& b) { return a->ready_ns < b->ready_ns; });
+    const auto first =
+        std::min_element(host_queue_.begin(), host_queue_.end(),
+                         [](const OpPtr& a, const OpPtr& b) { return a->ready_ns < b->ready_ns; });
     if (first == host_queue_.end()) {
       host_wake_.wait(lock);
       continue;

@@ -1,9 +1,10 @@
 // The schedule: when each piece of work starts and ends, and the thread that makes it so.
 //
-// An operation starts when it was enqueued and everything it depends on has ended, whichever is later, and ends a known time after.
-// So its times are arithmetic on its dependencies' times, known at once for ordinary work and as soon as the last rank arrives, or the
-// host function returns, for the rest; thread scheduling never enters them. One thread performs what has ended (the copy's bytes, the
-// truth's line, CUPTI's activity) once the wall clock has passed the end, in order of end times.
+// An operation starts when it was enqueued and everything it depends on has ended, whichever is later, and
+// ends a known time after. So its times are arithmetic on its dependencies' times, known at once for ordinary
+// work and as soon as the last rank arrives, or the host function returns, for the rest; thread scheduling
+// never enters them. One thread performs what has ended (the copy's bytes, the truth's line, CUPTI's
+// activity) once the wall clock has passed the end, in order of end times.
 #pragma once
 
 #include <condition_variable>
@@ -23,12 +24,13 @@ namespace gpusim {
 
 enum class WorkKind { kTimed, kHost, kRendezvous };
 
-// What is to be done, without when: issued to a stream now, or kept in a graph node and issued at every launch.
+// What is to be done, without when: issued to a stream now, or kept in a graph node and issued at every
+// launch.
 struct Work {
   WorkKind kind = WorkKind::kTimed;
   uint64_t duration_ns = 0;
-  bool reported = false;  // has an activity and a line in the truth
-  Activity activity;      // all but times and identities
+  bool reported = false;         // has an activity and a line in the truth
+  Activity activity;             // all but times and identities
   std::function<void()> effect;  // bytes moved; the scheduler's thread, when the work has ended
   std::function<void()> host;    // kHost: the function, on the thread for host functions
   std::shared_ptr<const RendezvousLaunch> rendezvous;
@@ -52,7 +54,7 @@ struct Op {
   std::shared_ptr<size_t> in_flight;  // its stream's count
   std::shared_ptr<Rendezvous> meeting;
   bool arrived = false;
-  uint64_t poll_ns = 0;       // when to ask the meeting again
+  uint64_t poll_ns = 0;  // when to ask the meeting again
   uint64_t poll_step_ns = 0;
 };
 
@@ -70,7 +72,8 @@ class Schedule {
   // True if the op has ended by now; then its effects are visible.
   bool Finished(std::unique_lock<std::mutex>& lock, const OpPtr& op);
   // Sleeps until a stream's count of operations in flight is at most `limit`.
-  void WaitUntilBelow(std::unique_lock<std::mutex>& lock, const std::shared_ptr<size_t>& in_flight, size_t limit);
+  void WaitUntilBelow(std::unique_lock<std::mutex>& lock, const std::shared_ptr<size_t>& in_flight,
+                      size_t limit);
 
   // Without the mutex. An activity that has no operation (sync, memory), delivered by the scheduler's thread.
   void Post(const Activity& activity);

@@ -1,7 +1,7 @@
 // Streams: who waits for whom, and the way of work into the schedule.
-#include <algorithm>
-
 #include <cupti.h>
+
+#include <algorithm>
 
 #include "tests/sim/core/graph.h"
 #include "tests/sim/core/objects.h"
@@ -91,7 +91,8 @@ CUresult DropStream(CUstream stream) {
   LiveStreams().erase(stream);
   // Its queued work goes on: the default stream and a synchronisation of the context still wait for it.
   std::erase_if(context->orphans, [](const auto& orphan) { return orphan.first->done; });
-  if (stream->last != nullptr && !stream->last->done) context->orphans.emplace_back(stream->last, Blocks(*stream));
+  if (stream->last != nullptr && !stream->last->done)
+    context->orphans.emplace_back(stream->last, Blocks(*stream));
   context->streams.erase(stream);
   ForgetCapturingLocked(stream);
   delete stream;
@@ -117,7 +118,8 @@ OpPtr EnqueueLocked(CUstream_st* stream, Work work, std::vector<OpPtr> dependenc
   op->work.activity.device = static_cast<uint32_t>(context->device);
   op->work.activity.context_uid = context->uid;
   op->work.activity.stream_id = stream->id;
-  if (op->work.activity.correlation == 0 && op->work.reported) op->work.activity.correlation = CurrentCorrelation();
+  if (op->work.activity.correlation == 0 && op->work.reported)
+    op->work.activity.correlation = CurrentCorrelation();
   op->in_flight = stream->in_flight;
   if (op->work.rendezvous != nullptr) {
     op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
@@ -128,10 +130,12 @@ OpPtr EnqueueLocked(CUstream_st* stream, Work work, std::vector<OpPtr> dependenc
   return op;
 }
 
-CUresult IssueLocked(std::unique_lock<std::mutex>& lock, CUstream_st* stream, Work work, CUgraphNodeType node_type, OpPtr* op) {
+CUresult IssueLocked(std::unique_lock<std::mutex>& lock, CUstream_st* stream, Work work,
+                     CUgraphNodeType node_type, OpPtr* op) {
   if (op != nullptr) op->reset();
   if (stream->capture != nullptr) {
-    if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+      return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     CUgraphNode node = AddCapturedLocked(stream, std::move(work), node_type);
     lock.unlock();
     NotifyNode(node);
@@ -185,8 +189,8 @@ CUresult RefuseInCaptureLocked(CUstream_st* stream) {
   return CUDA_SUCCESS;
 }
 
-void WaitReported(std::unique_lock<std::mutex>& lock, const std::vector<OpPtr>& ops, CUctx_st* context, int type, uint32_t stream_id,
-                  uint32_t event_id) {
+void WaitReported(std::unique_lock<std::mutex>& lock, const std::vector<OpPtr>& ops, CUctx_st* context,
+                  int type, uint32_t stream_id, uint32_t event_id) {
   Activity activity;
   activity.kind = ActivityKind::kSync;
   activity.start_ns = NowNs();

@@ -25,7 +25,8 @@ void FillContext(ApiCall* call) {
 
 }  // namespace
 
-ApiScope::ApiScope(int domain, uint32_t cbid, const char* name, const void* params, void* result, const char* symbol) {
+ApiScope::ApiScope(int domain, uint32_t cbid, const char* name, const void* params, void* result,
+                   const char* symbol) {
   ThreadState& state = thread_state;
   outermost_ = state.depth++ == 0;
   if (outermost_) state.correlation = next_correlation.fetch_add(1, std::memory_order_relaxed);
@@ -61,7 +62,9 @@ uint32_t CurrentCorrelation() {
 void ThreadBeginToolCallback() { ++thread_state.tool_depth; }
 void ThreadEndToolCallback() { --thread_state.tool_depth; }
 
-PerThreadDefault::PerThreadDefault() : before_(thread_state.null_is_per_thread) { thread_state.null_is_per_thread = true; }
+PerThreadDefault::PerThreadDefault() : before_(thread_state.null_is_per_thread) {
+  thread_state.null_is_per_thread = true;
+}
 PerThreadDefault::~PerThreadDefault() { thread_state.null_is_per_thread = before_; }
 bool NullStreamIsPerThread() { return thread_state.null_is_per_thread; }
 

@@ -1,7 +1,8 @@
-// What every exported function of the driver and the runtime is wrapped in: correlation ids and the enter and exit callbacks.
+// What every exported function of the driver and the runtime is wrapped in: correlation ids and the enter and
+// exit callbacks.
 //
-// The outermost traced call of a thread takes a fresh correlation id; driver calls that the runtime makes inside carry the same one.
-// With no subscriber for the function the cost is a load and a compare.
+// The outermost traced call of a thread takes a fresh correlation id; driver calls that the runtime makes
+// inside carry the same one. With no subscriber for the function the cost is a load and a compare.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,8 @@ class PerThreadDefault {
 bool NullStreamIsPerThread();
 
 template <typename Result, typename Body>
-Result Traced(int domain, uint32_t cbid, const char* name, const void* params, const char* symbol, Body body) {
+Result Traced(int domain, uint32_t cbid, const char* name, const void* params, const char* symbol,
+              Body body) {
   Result result{};
   const ApiScope scope(domain, cbid, name, params, &result, symbol);
   result = body();

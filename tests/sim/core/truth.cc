@@ -63,7 +63,8 @@ class Line {
   }
   void Triple(const char* key, const uint32_t* value) {
     Key(key);
-    *out_ += '[' + std::to_string(value[0]) + ',' + std::to_string(value[1]) + ',' + std::to_string(value[2]) + ']';
+    *out_ += '[' + std::to_string(value[0]) + ',' + std::to_string(value[1]) + ',' +
+             std::to_string(value[2]) + ']';
   }
   void True(const char* key) {
     Key(key);
@@ -194,8 +195,8 @@ void AppendTruth(const Activity& kernel, const CollectiveTruth& call, std::strin
   line.Unsigned("plan", call.plan);
 }
 
-void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns, uint32_t device,
-                       uint32_t correlation, bool failed, std::string* lines) {
+void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns,
+                       uint32_t device, uint32_t correlation, bool failed, std::string* lines) {
   Line line(is_free ? "free" : "alloc", lines);
   line.Unsigned("device", device);
   line.Unsigned("correlation", correlation);

@@ -1,7 +1,8 @@
 // The truth log: what the node scheduled, one JSON object a line in GPUSIM_TRUTH/<pid>.jsonl.
 //
-// Separate from CUPTI's records on purpose: a report is held against this file, so nothing that a profiler touches may shape it.
-// A line is written with one write() when its work has ended, so that the file is complete whatever way the process goes.
+// Separate from CUPTI's records on purpose: a report is held against this file, so nothing that a profiler
+// touches may shape it. A line is written with one write() when its work has ended, so that the file is
+// complete whatever way the process goes.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,13 @@ namespace gpusim {
 
 bool TruthWanted();
 
-// Appends the line of a finished activity (kernel, memcpy, memset, sync) to `lines`. kMemory has TruthOfMemory.
+// Appends the line of a finished activity (kernel, memcpy, memset, sync) to `lines`. kMemory has
+// TruthOfMemory.
 void AppendTruth(const Activity& activity, std::string* lines);
 void AppendTruth(const Activity& kernel, const CollectiveTruth& call, std::string* lines);
 // `memory` is "device", "pinned", "managed", "pool", "array" or "vmm".
-void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns, uint32_t device,
-                       uint32_t correlation, bool failed, std::string* lines);
+void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns,
+                       uint32_t device, uint32_t correlation, bool failed, std::string* lines);
 
 // Writes whole lines. A file that cannot be opened or written is said once on stderr.
 void WriteTruth(const std::string& lines);

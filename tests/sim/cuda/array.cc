@@ -28,8 +28,10 @@ size_t BytesOfElement(CUarray_format format, unsigned channels) {
 
 }  // namespace gpusim
 
-DRIVER_API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray), (pHandle, pAllocateArray)) {
-  if (pHandle == nullptr || pAllocateArray == nullptr || pAllocateArray->Width == 0) return CUDA_ERROR_INVALID_VALUE;
+DRIVER_API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pAllocateArray),
+           (pHandle, pAllocateArray)) {
+  if (pHandle == nullptr || pAllocateArray == nullptr || pAllocateArray->Width == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   const size_t element = gpusim::BytesOfElement(pAllocateArray->Format, pAllocateArray->NumChannels);
   if (element == 0) return CUDA_ERROR_INVALID_VALUE;
   auto* array = new CUarray_st;
@@ -46,7 +48,8 @@ DRIVER_API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuArrayCreate_v2, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR* pAllocateArray), (pHandle, pAllocateArray)) {
+DRIVER_API(cuArrayCreate_v2, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR* pAllocateArray),
+           (pHandle, pAllocateArray)) {
   if (pAllocateArray == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
   descriptor.Width = pAllocateArray->Width;
@@ -63,13 +66,15 @@ DRIVER_API(cuArrayDestroy, (CUarray hArray), (hArray)) {
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * pArrayDescriptor, CUarray hArray), (pArrayDescriptor, hArray)) {
+DRIVER_API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * pArrayDescriptor, CUarray hArray),
+           (pArrayDescriptor, hArray)) {
   if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   *pArrayDescriptor = hArray->descriptor;
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR * pArrayDescriptor, CUarray hArray), (pArrayDescriptor, hArray)) {
+DRIVER_API(cuArrayGetDescriptor_v2, (CUDA_ARRAY_DESCRIPTOR * pArrayDescriptor, CUarray hArray),
+           (pArrayDescriptor, hArray)) {
   if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   pArrayDescriptor->Width = hArray->descriptor.Width;
   pArrayDescriptor->Height = hArray->descriptor.Height;

@@ -23,13 +23,15 @@ DRIVER_API(cuDevicePrimaryCtxSetFlags_v2, (CUdevice dev, unsigned int flags), (d
   return gpusim::SetPrimaryFlags(dev, flags);
 }
 
-DRIVER_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned int* flags, int* active), (dev, flags, active)) {
+DRIVER_API(cuDevicePrimaryCtxGetState, (CUdevice dev, unsigned int* flags, int* active),
+           (dev, flags, active)) {
   if (!gpusim::IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
   gpusim::PrimaryState(dev, flags, active);
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuCtxCreate_v4, (CUcontext * pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev),
+DRIVER_API(cuCtxCreate_v4,
+           (CUcontext * pctx, CUctxCreateParams* ctxCreateParams, unsigned int flags, CUdevice dev),
            (pctx, ctxCreateParams, flags, dev)) {
   if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (!gpusim::IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
@@ -99,7 +101,8 @@ DRIVER_API(cuCtxGetApiVersion, (CUcontext ctx, unsigned int* version), (ctx, ver
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuCtxGetStreamPriorityRange, (int* leastPriority, int* greatestPriority), (leastPriority, greatestPriority)) {
+DRIVER_API(cuCtxGetStreamPriorityRange, (int* leastPriority, int* greatestPriority),
+           (leastPriority, greatestPriority)) {
   if (leastPriority != nullptr) *leastPriority = 0;
   if (greatestPriority != nullptr) *greatestPriority = -5;
   return CUDA_SUCCESS;
@@ -131,7 +134,8 @@ DRIVER_API(cuCtxEnablePeerAccess, (CUcontext peerContext, unsigned int Flags), (
   if (!gpusim::IsLive(peerContext)) return CUDA_ERROR_INVALID_CONTEXT;
   if (peerContext->device == context->device) return CUDA_ERROR_INVALID_DEVICE;
   const gpusim::Locked locked;
-  return context->peers.insert(peerContext->uid).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  return context->peers.insert(peerContext->uid).second ? CUDA_SUCCESS
+                                                        : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
 
 DRIVER_API(cuCtxDisablePeerAccess, (CUcontext peerContext), (peerContext)) {
@@ -158,9 +162,13 @@ CUresult SynchronizeContext() {
 
 extern "C" CUresult cuCtxSynchronize() {
   if (!gpusim::DriverIsUp()) return CUDA_ERROR_NOT_INITIALIZED;
-  return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize, "cuCtxSynchronize", nullptr,
-                                  nullptr, SynchronizeContext);
+  return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,
+                                  "cuCtxSynchronize", nullptr, nullptr, SynchronizeContext);
 }
 
-extern "C" CUresult cuProfilerStart() { return gpusim::DriverIsUp() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
-extern "C" CUresult cuProfilerStop() { return gpusim::DriverIsUp() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
+extern "C" CUresult cuProfilerStart() {
+  return gpusim::DriverIsUp() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+extern "C" CUresult cuProfilerStop() {
+  return gpusim::DriverIsUp() ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}

@@ -53,7 +53,8 @@ Corner CornerOf(const End& end, size_t width_bytes, size_t copy_height) {
   return {base + end.z * slice + end.y * pitch + end.x_bytes, pitch, slice, end.type == CU_MEMORYTYPE_ARRAY};
 }
 
-gpusim::CopyShape ShapeOf(const End& source, const End& destination, size_t width_bytes, size_t height, size_t depth) {
+gpusim::CopyShape ShapeOf(const End& source, const End& destination, size_t width_bytes, size_t height,
+                          size_t depth) {
   const Corner from = CornerOf(source, width_bytes, height);
   const Corner to = CornerOf(destination, width_bytes, height);
   gpusim::CopyShape shape;
@@ -73,8 +74,12 @@ gpusim::CopyShape ShapeOf(const End& source, const End& destination, size_t widt
 
 CUresult Copy2D(const CUDA_MEMCPY2D* copy, CopyCall call, CUstream stream) {
   if (copy == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const End source{copy->srcMemoryType, copy->srcHost, copy->srcDevice, copy->srcArray, copy->srcPitch, 0, copy->srcXInBytes, copy->srcY, 0};
-  const End destination{copy->dstMemoryType, copy->dstHost, copy->dstDevice, copy->dstArray, copy->dstPitch, 0, copy->dstXInBytes, copy->dstY, 0};
+  const End source{copy->srcMemoryType, copy->srcHost,  copy->srcDevice,
+                   copy->srcArray,      copy->srcPitch, 0,
+                   copy->srcXInBytes,   copy->srcY,     0};
+  const End destination{copy->dstMemoryType, copy->dstHost,  copy->dstDevice,
+                        copy->dstArray,      copy->dstPitch, 0,
+                        copy->dstXInBytes,   copy->dstY,     0};
   return Copy(ShapeOf(source, destination, copy->WidthInBytes, copy->Height, 1), call, stream);
 }
 
@@ -85,7 +90,8 @@ CUresult Copy3D(const CUDA_MEMCPY3D* copy, CopyCall call, CUstream stream) {
   return Copy(shape, call, stream);
 }
 
-CUresult FillLine(CUdeviceptr address, uint32_t value, unsigned element_bytes, size_t count, CopyCall call, CUstream stream) {
+CUresult FillLine(CUdeviceptr address, uint32_t value, unsigned element_bytes, size_t count, CopyCall call,
+                  CUstream stream) {
   gpusim::FillShape shape;
   shape.destination = address;
   shape.value = value;
@@ -94,8 +100,8 @@ CUresult FillLine(CUdeviceptr address, uint32_t value, unsigned element_bytes, s
   return Fill(shape, call, stream);
 }
 
-CUresult FillBox(CUdeviceptr address, size_t pitch, uint32_t value, unsigned element_bytes, size_t width, size_t height, CopyCall call,
-                 CUstream stream) {
+CUresult FillBox(CUdeviceptr address, size_t pitch, uint32_t value, unsigned element_bytes, size_t width,
+                 size_t height, CopyCall call, CUstream stream) {
   gpusim::FillShape shape;
   shape.destination = address;
   shape.pitch = pitch;
@@ -128,13 +134,16 @@ CUresult ShapeOfCopy3D(const CUDA_MEMCPY3D& copy, CopyShape* shape) {
 #define SYNC CopyCall::kSynchronous
 #define ASYNC CopyCall::kAsynchronous
 
-DRIVER_STREAM_API(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount), (dst, src, ByteCount)) {
+DRIVER_STREAM_API(cuMemcpy, _ptds, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount),
+                  (dst, src, ByteCount)) {
   return CopyLine(dst, src, ByteCount, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount), (dstDevice, srcHost, ByteCount)) {
+DRIVER_STREAM_API(cuMemcpyHtoD_v2, _ptds, (CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount),
+                  (dstDevice, srcHost, ByteCount)) {
   return CopyLine(dstDevice, Address(srcHost), ByteCount, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemcpyDtoH_v2, _ptds, (void* dstHost, CUdeviceptr srcDevice, size_t ByteCount), (dstHost, srcDevice, ByteCount)) {
+DRIVER_STREAM_API(cuMemcpyDtoH_v2, _ptds, (void* dstHost, CUdeviceptr srcDevice, size_t ByteCount),
+                  (dstHost, srcDevice, ByteCount)) {
   return CopyLine(Address(dstHost), srcDevice, ByteCount, SYNC, nullptr);
 }
 DRIVER_STREAM_API(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount),
@@ -142,87 +151,112 @@ DRIVER_STREAM_API(cuMemcpyDtoD_v2, _ptds, (CUdeviceptr dstDevice, CUdeviceptr sr
   return CopyLine(dstDevice, srcDevice, ByteCount, SYNC, nullptr);
 }
 DRIVER_STREAM_API(cuMemcpyPeer, _ptds,
-                  (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount),
+                  (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                   size_t ByteCount),
                   (dstDevice, dstContext, srcDevice, srcContext, ByteCount)) {
   return CopyLine(dstDevice, srcDevice, ByteCount, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemcpyAsync, _ptsz, (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
+DRIVER_STREAM_API(cuMemcpyAsync, _ptsz,
+                  (CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream),
                   (dst, src, ByteCount, hStream)) {
   return CopyLine(dst, src, ByteCount, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemcpyHtoDAsync_v2, _ptsz, (CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream),
+DRIVER_STREAM_API(cuMemcpyHtoDAsync_v2, _ptsz,
+                  (CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream),
                   (dstDevice, srcHost, ByteCount, hStream)) {
   return CopyLine(dstDevice, Address(srcHost), ByteCount, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemcpyDtoHAsync_v2, _ptsz, (void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+DRIVER_STREAM_API(cuMemcpyDtoHAsync_v2, _ptsz,
+                  (void* dstHost, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
                   (dstHost, srcDevice, ByteCount, hStream)) {
   return CopyLine(Address(dstHost), srcDevice, ByteCount, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemcpyDtoDAsync_v2, _ptsz, (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
+DRIVER_STREAM_API(cuMemcpyDtoDAsync_v2, _ptsz,
+                  (CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount, CUstream hStream),
                   (dstDevice, srcDevice, ByteCount, hStream)) {
   return CopyLine(dstDevice, srcDevice, ByteCount, ASYNC, hStream);
 }
 DRIVER_STREAM_API(cuMemcpyPeerAsync, _ptsz,
-                  (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext, size_t ByteCount,
-                   CUstream hStream),
+                  (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice, CUcontext srcContext,
+                   size_t ByteCount, CUstream hStream),
                   (dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream)) {
   return CopyLine(dstDevice, srcDevice, ByteCount, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* pCopy), (pCopy)) { return Copy2D(pCopy, SYNC, nullptr); }
-DRIVER_STREAM_API(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D* pCopy), (pCopy)) { return Copy2D(pCopy, SYNC, nullptr); }
-DRIVER_STREAM_API(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* pCopy, CUstream hStream), (pCopy, hStream)) {
+DRIVER_STREAM_API(cuMemcpy2D_v2, _ptds, (const CUDA_MEMCPY2D* pCopy), (pCopy)) {
+  return Copy2D(pCopy, SYNC, nullptr);
+}
+DRIVER_STREAM_API(cuMemcpy2DUnaligned_v2, _ptds, (const CUDA_MEMCPY2D* pCopy), (pCopy)) {
+  return Copy2D(pCopy, SYNC, nullptr);
+}
+DRIVER_STREAM_API(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D* pCopy, CUstream hStream),
+                  (pCopy, hStream)) {
   return Copy2D(pCopy, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D* pCopy), (pCopy)) { return Copy3D(pCopy, SYNC, nullptr); }
-DRIVER_STREAM_API(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D* pCopy, CUstream hStream), (pCopy, hStream)) {
+DRIVER_STREAM_API(cuMemcpy3D_v2, _ptds, (const CUDA_MEMCPY3D* pCopy), (pCopy)) {
+  return Copy3D(pCopy, SYNC, nullptr);
+}
+DRIVER_STREAM_API(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D* pCopy, CUstream hStream),
+                  (pCopy, hStream)) {
   return Copy3D(pCopy, ASYNC, hStream);
 }
 
-DRIVER_STREAM_API(cuMemsetD8_v2, _ptds, (CUdeviceptr dstDevice, unsigned char uc, size_t N), (dstDevice, uc, N)) {
+DRIVER_STREAM_API(cuMemsetD8_v2, _ptds, (CUdeviceptr dstDevice, unsigned char uc, size_t N),
+                  (dstDevice, uc, N)) {
   return FillLine(dstDevice, uc, 1, N, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemsetD16_v2, _ptds, (CUdeviceptr dstDevice, unsigned short us, size_t N), (dstDevice, us, N)) {
+DRIVER_STREAM_API(cuMemsetD16_v2, _ptds, (CUdeviceptr dstDevice, unsigned short us, size_t N),
+                  (dstDevice, us, N)) {
   return FillLine(dstDevice, us, 2, N, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemsetD32_v2, _ptds, (CUdeviceptr dstDevice, unsigned int ui, size_t N), (dstDevice, ui, N)) {
+DRIVER_STREAM_API(cuMemsetD32_v2, _ptds, (CUdeviceptr dstDevice, unsigned int ui, size_t N),
+                  (dstDevice, ui, N)) {
   return FillLine(dstDevice, ui, 4, N, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemsetD8Async, _ptsz, (CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream),
+DRIVER_STREAM_API(cuMemsetD8Async, _ptsz,
+                  (CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream),
                   (dstDevice, uc, N, hStream)) {
   return FillLine(dstDevice, uc, 1, N, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemsetD16Async, _ptsz, (CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream),
+DRIVER_STREAM_API(cuMemsetD16Async, _ptsz,
+                  (CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream),
                   (dstDevice, us, N, hStream)) {
   return FillLine(dstDevice, us, 2, N, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemsetD32Async, _ptsz, (CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream),
+DRIVER_STREAM_API(cuMemsetD32Async, _ptsz,
+                  (CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream),
                   (dstDevice, ui, N, hStream)) {
   return FillLine(dstDevice, ui, 4, N, ASYNC, hStream);
 }
-DRIVER_STREAM_API(cuMemsetD2D8_v2, _ptds, (CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height),
+DRIVER_STREAM_API(cuMemsetD2D8_v2, _ptds,
+                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height),
                   (dstDevice, dstPitch, uc, Width, Height)) {
   return FillBox(dstDevice, dstPitch, uc, 1, Width, Height, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemsetD2D16_v2, _ptds, (CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height),
+DRIVER_STREAM_API(cuMemsetD2D16_v2, _ptds,
+                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height),
                   (dstDevice, dstPitch, us, Width, Height)) {
   return FillBox(dstDevice, dstPitch, us, 2, Width, Height, SYNC, nullptr);
 }
-DRIVER_STREAM_API(cuMemsetD2D32_v2, _ptds, (CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height),
+DRIVER_STREAM_API(cuMemsetD2D32_v2, _ptds,
+                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height),
                   (dstDevice, dstPitch, ui, Width, Height)) {
   return FillBox(dstDevice, dstPitch, ui, 4, Width, Height, SYNC, nullptr);
 }
 DRIVER_STREAM_API(cuMemsetD2D8Async, _ptsz,
-                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, CUstream hStream),
+                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height,
+                   CUstream hStream),
                   (dstDevice, dstPitch, uc, Width, Height, hStream)) {
   return FillBox(dstDevice, dstPitch, uc, 1, Width, Height, ASYNC, hStream);
 }
 DRIVER_STREAM_API(cuMemsetD2D16Async, _ptsz,
-                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, CUstream hStream),
+                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height,
+                   CUstream hStream),
                   (dstDevice, dstPitch, us, Width, Height, hStream)) {
   return FillBox(dstDevice, dstPitch, us, 2, Width, Height, ASYNC, hStream);
 }
 DRIVER_STREAM_API(cuMemsetD2D32Async, _ptsz,
-                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, CUstream hStream),
+                  (CUdeviceptr dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height,
+                   CUstream hStream),
                   (dstDevice, dstPitch, ui, Width, Height, hStream)) {
   return FillBox(dstDevice, dstPitch, ui, 4, Width, Height, ASYNC, hStream);
 }

@@ -152,20 +152,24 @@ DRIVER_API(cuDeviceGetByPCIBusId, (CUdevice * dev, const char* pciBusId), (dev, 
   unsigned bus = 0;
   if (dev == nullptr || pciBusId == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (std::sscanf(pciBusId, "%x:%x:", &domain, &bus) != 2) return CUDA_ERROR_INVALID_VALUE;
-  if (domain != 0 || bus == 0 || !gpusim::IsDevice(static_cast<CUdevice>(bus) - 1)) return CUDA_ERROR_INVALID_DEVICE;
+  if (domain != 0 || bus == 0 || !gpusim::IsDevice(static_cast<CUdevice>(bus) - 1))
+    return CUDA_ERROR_INVALID_DEVICE;
   *dev = static_cast<CUdevice>(bus) - 1;
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuDeviceCanAccessPeer, (int* canAccessPeer, CUdevice dev, CUdevice peerDev), (canAccessPeer, dev, peerDev)) {
+DRIVER_API(cuDeviceCanAccessPeer, (int* canAccessPeer, CUdevice dev, CUdevice peerDev),
+           (canAccessPeer, dev, peerDev)) {
   if (!gpusim::IsDevice(dev) || !gpusim::IsDevice(peerDev)) return CUDA_ERROR_INVALID_DEVICE;
   *canAccessPeer = dev != peerDev ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuDeviceGetP2PAttribute, (int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice),
+DRIVER_API(cuDeviceGetP2PAttribute,
+           (int* value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice),
            (value, attrib, srcDevice, dstDevice)) {
-  if (!gpusim::IsDevice(srcDevice) || !gpusim::IsDevice(dstDevice) || srcDevice == dstDevice) return CUDA_ERROR_INVALID_DEVICE;
+  if (!gpusim::IsDevice(srcDevice) || !gpusim::IsDevice(dstDevice) || srcDevice == dstDevice)
+    return CUDA_ERROR_INVALID_DEVICE;
   *value = attrib == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ? 0 : 1;
   return CUDA_SUCCESS;
 }

@@ -17,7 +17,8 @@ DRIVER_STREAM_API(cuEventRecord, _ptsz, (CUevent hEvent, CUstream hStream), (hEv
   return gpusim::RecordEvent(hEvent, hStream, 0);
 }
 
-DRIVER_STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent hEvent, CUstream hStream, unsigned int flags), (hEvent, hStream, flags)) {
+DRIVER_STREAM_API(cuEventRecordWithFlags, _ptsz, (CUevent hEvent, CUstream hStream, unsigned int flags),
+                  (hEvent, hStream, flags)) {
   return gpusim::RecordEvent(hEvent, hStream, flags);
 }
 
@@ -35,12 +36,14 @@ DRIVER_API(cuEventSynchronize, (CUevent hEvent), (hEvent)) {
   if (hEvent->capture != nullptr && hEvent->capture->graph != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   gpusim::OpPtr record = hEvent->record;
   if (record == nullptr) return CUDA_SUCCESS;
-  gpusim::WaitReported(locked.lock(), {record}, hEvent->context, CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE,
-                       record->work.activity.stream_id, hEvent->id);
+  gpusim::WaitReported(locked.lock(), {record}, hEvent->context,
+                       CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE, record->work.activity.stream_id,
+                       hEvent->id);
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuEventElapsedTime_v2, (float* pMilliseconds, CUevent hStart, CUevent hEnd), (pMilliseconds, hStart, hEnd)) {
+DRIVER_API(cuEventElapsedTime_v2, (float* pMilliseconds, CUevent hStart, CUevent hEnd),
+           (pMilliseconds, hStart, hEnd)) {
   Locked locked;
   if (pMilliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
   for (CUevent event : {hStart, hEnd}) {

@@ -13,7 +13,8 @@ using gpusim::Work;
 
 namespace {
 
-// The pattern of CUDA's list queries: with no array, how many there are; else as many as fit, and how many that were.
+// The pattern of CUDA's list queries: with no array, how many there are; else as many as fit, and how many
+// that were.
 template <typename Fill>
 void FillList(size_t available, size_t* count, bool wanted, Fill fill) {
   if (wanted) {
@@ -25,7 +26,8 @@ void FillList(size_t available, size_t* count, bool wanted, Fill fill) {
   }
 }
 
-CUresult AddKernel(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count, const CUDA_KERNEL_NODE_PARAMS& params) {
+CUresult AddKernel(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                   const CUDA_KERNEL_NODE_PARAMS& params) {
   CUfunction function = params.func != nullptr ? params.func : params.kern;
   if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Work work;
@@ -34,7 +36,8 @@ CUresult AddKernel(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependen
                                        {params.blockDimX, params.blockDimY, params.blockDimZ},
                                        params.sharedMemBytes},
                                       &work));
-  return AddNode(graph, dependencies, count, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work), nullptr, nullptr, node);
+  return AddNode(graph, dependencies, count, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work), nullptr, nullptr,
+                 node);
 }
 
 }  // namespace
@@ -60,28 +63,29 @@ DRIVER_API(cuGraphClone, (CUgraph * phGraphClone, CUgraph originalGraph), (phGra
 }
 
 DRIVER_API(cuGraphAddKernelNode_v2,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-            const CUDA_KERNEL_NODE_PARAMS* nodeParams),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS* nodeParams),
            (phGraphNode, hGraph, dependencies, numDependencies, nodeParams)) {
   if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return AddKernel(phGraphNode, hGraph, dependencies, numDependencies, *nodeParams);
 }
 
 DRIVER_API(cuGraphAddMemcpyNode,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-            const CUDA_MEMCPY3D* copyParams, CUcontext ctx),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, const CUDA_MEMCPY3D* copyParams, CUcontext ctx),
            (phGraphNode, hGraph, dependencies, numDependencies, copyParams, ctx)) {
   if (copyParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   gpusim::CopyShape shape;
   GPUSIM_CHECK(gpusim::ShapeOfCopy3D(*copyParams, &shape));
   Work work;
   GPUSIM_CHECK(gpusim::MakeCopyWork(shape, &work));
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, std::move(work), nullptr, nullptr, phGraphNode);
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, std::move(work), nullptr,
+                 nullptr, phGraphNode);
 }
 
 DRIVER_API(cuGraphAddMemsetNode,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-            const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS* memsetParams, CUcontext ctx),
            (phGraphNode, hGraph, dependencies, numDependencies, memsetParams, ctx)) {
   if (memsetParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   gpusim::FillShape shape;
@@ -93,51 +97,63 @@ DRIVER_API(cuGraphAddMemsetNode,
   shape.height = memsetParams->height;
   Work work;
   GPUSIM_CHECK(gpusim::MakeFillWork(shape, &work));
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, std::move(work), nullptr, nullptr, phGraphNode);
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, std::move(work), nullptr,
+                 nullptr, phGraphNode);
 }
 
 DRIVER_API(cuGraphAddHostNode,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies,
-            const CUDA_HOST_NODE_PARAMS* nodeParams),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, const CUDA_HOST_NODE_PARAMS* nodeParams),
            (phGraphNode, hGraph, dependencies, numDependencies, nodeParams)) {
   if (nodeParams == nullptr || nodeParams->fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Work work;
   work.kind = gpusim::WorkKind::kHost;
   work.host = [fn = nodeParams->fn, data = nodeParams->userData] { fn(data); };
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, std::move(work), nullptr, nullptr, phGraphNode);
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, std::move(work), nullptr,
+                 nullptr, phGraphNode);
 }
 
 DRIVER_API(cuGraphAddEmptyNode,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies),
            (phGraphNode, hGraph, dependencies, numDependencies)) {
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, Work{}, nullptr, nullptr, phGraphNode);
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, Work{}, nullptr, nullptr,
+                 phGraphNode);
 }
 
 DRIVER_API(cuGraphAddEventRecordNode,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies, CUevent event),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, CUevent event),
            (phGraphNode, hGraph, dependencies, numDependencies, event)) {
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EVENT_RECORD, Work{}, event, nullptr, phGraphNode);
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EVENT_RECORD, Work{}, event,
+                 nullptr, phGraphNode);
 }
 
 DRIVER_API(cuGraphAddEventWaitNode,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies, CUevent event),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, CUevent event),
            (phGraphNode, hGraph, dependencies, numDependencies, event)) {
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_WAIT_EVENT, Work{}, event, nullptr, phGraphNode);
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_WAIT_EVENT, Work{}, event, nullptr,
+                 phGraphNode);
 }
 
 DRIVER_API(cuGraphAddChildGraphNode,
-           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies, size_t numDependencies, CUgraph childGraph),
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, CUgraph childGraph),
            (phGraphNode, hGraph, dependencies, numDependencies, childGraph)) {
   if (childGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, Work{}, nullptr, childGraph, phGraphNode);
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, Work{}, nullptr, childGraph,
+                 phGraphNode);
 }
 
 DRIVER_API(cuGraphAddDependencies_v2,
-           (CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* edgeData, size_t numDependencies),
+           (CUgraph hGraph, const CUgraphNode* from, const CUgraphNode* to, const CUgraphEdgeData* edgeData,
+            size_t numDependencies),
            (hGraph, from, to, edgeData, numDependencies)) {
   const Locked locked;
   if (!gpusim::IsLive(hGraph)) return CUDA_ERROR_INVALID_VALUE;
-  for (size_t i = 0; i < numDependencies; ++i) GPUSIM_CHECK(gpusim::AddDependencyLocked(hGraph, from[i], to[i]));
+  for (size_t i = 0; i < numDependencies; ++i)
+    GPUSIM_CHECK(gpusim::AddDependencyLocked(hGraph, from[i], to[i]));
   return CUDA_SUCCESS;
 }
 
@@ -148,14 +164,17 @@ DRIVER_API(cuGraphNodeGetType, (CUgraphNode hNode, CUgraphNodeType* type), (hNod
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuGraphGetNodes, (CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes), (hGraph, nodes, numNodes)) {
+DRIVER_API(cuGraphGetNodes, (CUgraph hGraph, CUgraphNode* nodes, size_t* numNodes),
+           (hGraph, nodes, numNodes)) {
   const Locked locked;
   if (!gpusim::IsLive(hGraph) || numNodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  FillList(hGraph->nodes.size(), numNodes, nodes != nullptr, [&](size_t i) { nodes[i] = hGraph->nodes[i].get(); });
+  FillList(hGraph->nodes.size(), numNodes, nodes != nullptr,
+           [&](size_t i) { nodes[i] = hGraph->nodes[i].get(); });
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuGraphGetRootNodes, (CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes), (hGraph, rootNodes, numRootNodes)) {
+DRIVER_API(cuGraphGetRootNodes, (CUgraph hGraph, CUgraphNode* rootNodes, size_t* numRootNodes),
+           (hGraph, rootNodes, numRootNodes)) {
   const Locked locked;
   if (!gpusim::IsLive(hGraph) || numRootNodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::vector<CUgraphNode> roots;
@@ -166,7 +185,8 @@ DRIVER_API(cuGraphGetRootNodes, (CUgraph hGraph, CUgraphNode* rootNodes, size_t*
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuGraphGetEdges_v2, (CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData, size_t* numEdges),
+DRIVER_API(cuGraphGetEdges_v2,
+           (CUgraph hGraph, CUgraphNode* from, CUgraphNode* to, CUgraphEdgeData* edgeData, size_t* numEdges),
            (hGraph, from, to, edgeData, numEdges)) {
   const Locked locked;
   if (!gpusim::IsLive(hGraph) || numEdges == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -200,12 +220,14 @@ DRIVER_API(cuGraphInstantiateWithFlags, (CUgraphExec * phGraphExec, CUgraph hGra
 }
 
 DRIVER_STREAM_API(cuGraphInstantiateWithParams, _ptsz,
-                  (CUgraphExec * phGraphExec, CUgraph hGraph, CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams),
+                  (CUgraphExec * phGraphExec, CUgraph hGraph,
+                   CUDA_GRAPH_INSTANTIATE_PARAMS* instantiateParams),
                   (phGraphExec, hGraph, instantiateParams)) {
   if (instantiateParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = gpusim::Instantiate(hGraph, instantiateParams->flags, phGraphExec);
   instantiateParams->hErrNode_out = nullptr;
-  instantiateParams->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+  instantiateParams->result_out =
+      result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
   return result;
 }
 
@@ -228,22 +250,26 @@ DRIVER_STREAM_API(cuGraphLaunch, _ptsz, (CUgraphExec hGraphExec, CUstream hStrea
   return gpusim::LaunchGraph(hGraphExec, hStream);
 }
 
-DRIVER_API(cuGraphExecDestroy, (CUgraphExec hGraphExec), (hGraphExec)) { return gpusim::DropExec(hGraphExec); }
+DRIVER_API(cuGraphExecDestroy, (CUgraphExec hGraphExec), (hGraphExec)) {
+  return gpusim::DropExec(hGraphExec);
+}
 
-DRIVER_API(cuGraphExecUpdate_v2, (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo),
+DRIVER_API(cuGraphExecUpdate_v2,
+           (CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo* resultInfo),
            (hGraphExec, hGraph, resultInfo)) {
   bool same_shape = false;
   const CUresult result = gpusim::UpdateExec(hGraphExec, hGraph, &same_shape);
   if (resultInfo != nullptr) {
     *resultInfo = CUgraphExecUpdateResultInfo{};
-    resultInfo->result = same_shape ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+    resultInfo->result =
+        same_shape ? CU_GRAPH_EXEC_UPDATE_SUCCESS : CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
   }
   return result;
 }
 
 DRIVER_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
-                  (CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
-                   size_t numDependencies, CUstreamCaptureMode mode),
+                  (CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
+                   const CUgraphEdgeData* dependencyData, size_t numDependencies, CUstreamCaptureMode mode),
                   (hStream, hGraph, dependencies, dependencyData, numDependencies, mode)) {
   if (hGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return gpusim::BeginCapture(hStream, hGraph, dependencies, numDependencies, mode);

@@ -77,8 +77,9 @@ void* FindFunction(const char* name, int version, cuuint64_t flags) {
 
 extern "C" CUresult cuInit(unsigned int Flags) {
   const cuInit_params params{Flags};
-  return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuInit, "cuInit", &params, nullptr,
-                                  [Flags] { return Flags != 0 ? CUDA_ERROR_INVALID_VALUE : gpusim::InitDriver(); });
+  return gpusim::Traced<CUresult>(
+      CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuInit, "cuInit", &params, nullptr,
+      [Flags] { return Flags != 0 ? CUDA_ERROR_INVALID_VALUE : gpusim::InitDriver(); });
 }
 
 extern "C" CUresult cuDriverGetVersion(int* driverVersion) {

@@ -26,24 +26,30 @@ gpusim::KernelShape ShapeOf(const CUlaunchConfig& config) {
 }  // namespace
 
 DRIVER_LAUNCH_API(cuLaunchKernel, _ptsz, NameOf(f),
-                  (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                   unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                   void** kernelParams, void** extra),
-                  (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra)) {
-  return gpusim::LaunchKernel(f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
+                  (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams, void** extra),
+                  (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+                   kernelParams, extra)) {
+  return gpusim::LaunchKernel(
+      f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
 }
 
-DRIVER_LAUNCH_API(cuLaunchKernelEx, _ptsz, NameOf(f), (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
+DRIVER_LAUNCH_API(cuLaunchKernelEx, _ptsz, NameOf(f),
+                  (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
                   (config, f, kernelParams, extra)) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return gpusim::LaunchKernel(f, ShapeOf(*config), config->hStream);
 }
 
 DRIVER_LAUNCH_API(cuLaunchCooperativeKernel, _ptsz, NameOf(f),
-                  (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,
-                   unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void** kernelParams),
-                  (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams)) {
-  return gpusim::LaunchKernel(f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
+                  (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                   unsigned int sharedMemBytes, CUstream hStream, void** kernelParams),
+                  (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
+                   kernelParams)) {
+  return gpusim::LaunchKernel(
+      f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
 }
 
 namespace gpusim {
@@ -57,8 +63,8 @@ int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch) {
   config.blockDimY = config.blockDimZ = 1;
   config.hStream = static_cast<CUstream>(stream);
   const cuLaunchKernelEx_params params{&config, function, nullptr, nullptr};
-  return Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, "cuLaunchKernelEx", &params,
-                          function->name, [&] {
+  return Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+                          "cuLaunchKernelEx", &params, function->name, [&] {
                             Work work;
                             GPUSIM_CHECK(MakeKernelWork(function, ShapeOf(config), &work));
                             CUctx_st* context = nullptr;

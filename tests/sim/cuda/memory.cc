@@ -29,9 +29,11 @@ DRIVER_API(cuMemAlloc_v2, (CUdeviceptr * dptr, size_t bytesize), (dptr, bytesize
 }
 
 DRIVER_API(cuMemAllocPitch_v2,
-           (CUdeviceptr * dptr, size_t* pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes),
+           (CUdeviceptr * dptr, size_t* pPitch, size_t WidthInBytes, size_t Height,
+            unsigned int ElementSizeBytes),
            (dptr, pPitch, WidthInBytes, Height, ElementSizeBytes)) {
-  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (dptr == nullptr || pPitch == nullptr || WidthInBytes == 0 || Height == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   constexpr size_t kPitch = 512;
   *pPitch = (WidthInBytes + kPitch - 1) / kPitch * kPitch;
   uint64_t address = 0;
@@ -42,7 +44,8 @@ DRIVER_API(cuMemAllocPitch_v2,
 
 DRIVER_API(cuMemFree_v2, (CUdeviceptr dptr), (dptr)) { return gpusim::Free(MemoryClass::kDevice, dptr); }
 
-DRIVER_API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags), (dptr, bytesize, flags)) {
+DRIVER_API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int flags),
+           (dptr, bytesize, flags)) {
   if (dptr == nullptr || flags == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t address = 0;
   GPUSIM_CHECK(gpusim::Allocate(MemoryClass::kManaged, bytesize, 0, &address));
@@ -50,7 +53,9 @@ DRIVER_API(cuMemAllocManaged, (CUdeviceptr * dptr, size_t bytesize, unsigned int
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuMemAllocHost_v2, (void** pp, size_t bytesize), (pp, bytesize)) { return AllocateHost(bytesize, 0, pp); }
+DRIVER_API(cuMemAllocHost_v2, (void** pp, size_t bytesize), (pp, bytesize)) {
+  return AllocateHost(bytesize, 0, pp);
+}
 
 DRIVER_API(cuMemHostAlloc, (void** pp, size_t bytesize, unsigned int Flags), (pp, bytesize, Flags)) {
   return AllocateHost(bytesize, Flags, pp);
@@ -64,7 +69,8 @@ DRIVER_API(cuMemHostRegister_v2, (void* p, size_t bytesize, unsigned int Flags),
 
 DRIVER_API(cuMemHostUnregister, (void* p), (p)) { return gpusim::UnregisterHost(p); }
 
-DRIVER_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void* p, unsigned int Flags), (pdptr, p, Flags)) {
+DRIVER_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void* p, unsigned int Flags),
+           (pdptr, p, Flags)) {
   Range range;
   if (pdptr == nullptr || !gpusim::FindRange(Address(p), &range)) return CUDA_ERROR_INVALID_VALUE;
   *pdptr = Address(p);
@@ -89,7 +95,8 @@ DRIVER_API(cuMemGetInfo_v2, (size_t * free, size_t* total), (free, total)) {
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t* psize, CUdeviceptr dptr), (pbase, psize, dptr)) {
+DRIVER_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t* psize, CUdeviceptr dptr),
+           (pbase, psize, dptr)) {
   Range range;
   if (!gpusim::FindRange(dptr, &range)) return CUDA_ERROR_NOT_FOUND;
   if (pbase != nullptr) *pbase = range.base;
@@ -99,7 +106,9 @@ DRIVER_API(cuMemGetAddressRange_v2, (CUdeviceptr * pbase, size_t* psize, CUdevic
 
 namespace {
 
-bool IsHostMemory(const Range& range) { return range.memory == MemoryClass::kPinned || range.memory == MemoryClass::kRegistered; }
+bool IsHostMemory(const Range& range) {
+  return range.memory == MemoryClass::kPinned || range.memory == MemoryClass::kRegistered;
+}
 
 CUresult PointerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
   Range range;
@@ -116,7 +125,8 @@ CUresult PointerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
     case CU_POINTER_ATTRIBUTE_HOST_POINTER: {
       const bool host = attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER;
-      if (!known || (host && !IsHostMemory(range) && range.memory != MemoryClass::kManaged)) return CUDA_ERROR_INVALID_VALUE;
+      if (!known || (host && !IsHostMemory(range) && range.memory != MemoryClass::kManaged))
+        return CUDA_ERROR_INVALID_VALUE;
       *static_cast<CUdeviceptr*>(data) = pointer;
       return CUDA_SUCCESS;
     }
@@ -152,12 +162,14 @@ CUresult PointerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr
 
 }  // namespace
 
-DRIVER_API(cuPointerGetAttribute, (void* data, CUpointer_attribute attribute, CUdeviceptr ptr), (data, attribute, ptr)) {
+DRIVER_API(cuPointerGetAttribute, (void* data, CUpointer_attribute attribute, CUdeviceptr ptr),
+           (data, attribute, ptr)) {
   if (data == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return PointerAttribute(data, attribute, ptr);
 }
 
-DRIVER_API(cuPointerGetAttributes, (unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr),
+DRIVER_API(cuPointerGetAttributes,
+           (unsigned int numAttributes, CUpointer_attribute* attributes, void** data, CUdeviceptr ptr),
            (numAttributes, attributes, data, ptr)) {
   for (unsigned i = 0; i < numAttributes; ++i) {
     // What an unknown address has no answer for reads as zero, as documented.
@@ -166,10 +178,12 @@ DRIVER_API(cuPointerGetAttributes, (unsigned int numAttributes, CUpointer_attrib
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuPointerSetAttribute, (const void* value, CUpointer_attribute attribute, CUdeviceptr ptr), (value, attribute, ptr)) {
+DRIVER_API(cuPointerSetAttribute, (const void* value, CUpointer_attribute attribute, CUdeviceptr ptr),
+           (value, attribute, ptr)) {
   Range range;
   if (value == nullptr || !gpusim::FindRange(ptr, &range)) return CUDA_ERROR_INVALID_VALUE;
-  // Copies of this node never overtake a synchronous call's return, so synchronous memory operations hold already.
+  // Copies of this node never overtake a synchronous call's return, so synchronous memory operations hold
+  // already.
   return attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
@@ -180,9 +194,11 @@ DRIVER_API(cuMemAdvise_v2, (CUdeviceptr devPtr, size_t count, CUmem_advise advic
 }
 
 DRIVER_STREAM_API(cuMemPrefetchAsync_v2, _ptsz,
-                  (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream),
+                  (CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags,
+                   CUstream hStream),
                   (devPtr, count, location, flags, hStream)) {
   Range range;
-  if (!gpusim::FindRange(devPtr, &range) || range.memory != MemoryClass::kManaged || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!gpusim::FindRange(devPtr, &range) || range.memory != MemoryClass::kManaged || count == 0)
+    return CUDA_ERROR_INVALID_VALUE;
   return gpusim::Issue(hStream, gpusim::Work{}, CU_GRAPH_NODE_TYPE_EMPTY, nullptr);  // all memory is near
 }

@@ -27,7 +27,8 @@ CUresult FunctionOf(CUmodule module, const char* name, CUfunction* function) {
   if (module == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (function == nullptr || name == nullptr || *name == '\0') return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard<std::mutex> lock(ModulesMutex());
-  if (!module->image.empty() && module->image.find(std::string(".entry ") + name) == std::string::npos) return CUDA_ERROR_NOT_FOUND;
+  if (!module->image.empty() && module->image.find(std::string(".entry ") + name) == std::string::npos)
+    return CUDA_ERROR_NOT_FOUND;
   CUfunction& known = module->functions[name];
   if (known == nullptr) known = gpusim::KernelByName(name, module);
   *function = known;
@@ -109,7 +110,8 @@ DRIVER_API(cuModuleLoadData, (CUmodule * module, const void* image), (module, im
 }
 
 DRIVER_API(cuModuleLoadDataEx,
-           (CUmodule * module, const void* image, unsigned int numOptions, CUjit_option* options, void** optionValues),
+           (CUmodule * module, const void* image, unsigned int numOptions, CUjit_option* options,
+            void** optionValues),
            (module, image, numOptions, options, optionValues)) {
   return cuModuleLoadData_body(module, image);
 }
@@ -141,9 +143,11 @@ DRIVER_API(cuModuleGetFunction, (CUfunction * hfunc, CUmodule hmod, const char* 
 }
 
 DRIVER_API(cuLibraryLoadData,
-           (CUlibrary * library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues, unsigned int numJitOptions,
-            CUlibraryOption* libraryOptions, void** libraryOptionValues, unsigned int numLibraryOptions),
-           (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions)) {
+           (CUlibrary * library, const void* code, CUjit_option* jitOptions, void** jitOptionsValues,
+            unsigned int numJitOptions, CUlibraryOption* libraryOptions, void** libraryOptionValues,
+            unsigned int numLibraryOptions),
+           (library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues,
+            numLibraryOptions)) {
   if (library == nullptr || code == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *library = new CUlib_st;
   (*library)->module.image = TextOf(code);
@@ -154,7 +158,8 @@ DRIVER_API(cuLibraryUnload, (CUlibrary library), (library)) {
   return library != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-DRIVER_API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char* name), (pKernel, library, name)) {
+DRIVER_API(cuLibraryGetKernel, (CUkernel * pKernel, CUlibrary library, const char* name),
+           (pKernel, library, name)) {
   if (library == nullptr || pKernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUfunction function = nullptr;
   GPUSIM_CHECK(FunctionOf(&library->module, name, &function));
@@ -180,11 +185,13 @@ DRIVER_API(cuKernelGetName, (const char** name, CUkernel hfunc), (name, hfunc)) 
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuKernelGetAttribute, (int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev), (pi, attrib, kernel, dev)) {
+DRIVER_API(cuKernelGetAttribute, (int* pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev),
+           (pi, attrib, kernel, dev)) {
   return FunctionAttribute(pi, attrib, kernel);
 }
 
-DRIVER_API(cuKernelSetAttribute, (CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev), (attrib, val, kernel, dev)) {
+DRIVER_API(cuKernelSetAttribute, (CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev),
+           (attrib, val, kernel, dev)) {
   return SetFunctionAttribute(kernel, attrib, val);
 }
 
@@ -194,11 +201,13 @@ DRIVER_API(cuFuncGetName, (const char** name, CUfunction hfunc), (name, hfunc)) 
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hfunc), (pi, attrib, hfunc)) {
+DRIVER_API(cuFuncGetAttribute, (int* pi, CUfunction_attribute attrib, CUfunction hfunc),
+           (pi, attrib, hfunc)) {
   return FunctionAttribute(pi, attrib, hfunc);
 }
 
-DRIVER_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value), (hfunc, attrib, value)) {
+DRIVER_API(cuFuncSetAttribute, (CUfunction hfunc, CUfunction_attribute attrib, int value),
+           (hfunc, attrib, value)) {
   return SetFunctionAttribute(hfunc, attrib, value);
 }
 
@@ -222,7 +231,8 @@ DRIVER_API(cuFuncLoad, (CUfunction function), (function)) {
   return function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-DRIVER_API(cuOccupancyMaxActiveBlocksPerMultiprocessor, (int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize),
+DRIVER_API(cuOccupancyMaxActiveBlocksPerMultiprocessor,
+           (int* numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize),
            (numBlocks, func, blockSize, dynamicSMemSize)) {
   return ActiveBlocks(numBlocks, func, blockSize, dynamicSMemSize);
 }
@@ -234,11 +244,12 @@ DRIVER_API(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
 }
 
 DRIVER_API(cuOccupancyMaxPotentialBlockSize,
-           (int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize,
-            int blockSizeLimit),
+           (int* minGridSize, int* blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+            size_t dynamicSMemSize, int blockSizeLimit),
            (minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit)) {
   const int limit = blockSizeLimit > 0 ? std::min(blockSizeLimit, 1024) : 1024;
-  const size_t shared = blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(limit) : dynamicSMemSize;
+  const size_t shared =
+      blockSizeToDynamicSMemSize != nullptr ? blockSizeToDynamicSMemSize(limit) : dynamicSMemSize;
   int blocks = 0;
   GPUSIM_CHECK(ActiveBlocks(&blocks, func, limit, shared));
   *blockSize = limit;

@@ -21,11 +21,13 @@ CUresult AllocateInOrder(CUmemoryPool pool, size_t bytes, CUstream handle, CUdev
 
 }  // namespace
 
-DRIVER_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream), (dptr, bytesize, hStream)) {
+DRIVER_STREAM_API(cuMemAllocAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUstream hStream),
+                  (dptr, bytesize, hStream)) {
   return AllocateInOrder(nullptr, bytesize, hStream, dptr);
 }
 
-DRIVER_STREAM_API(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
+DRIVER_STREAM_API(cuMemAllocFromPoolAsync, _ptsz,
+                  (CUdeviceptr * dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream),
                   (dptr, bytesize, pool, hStream)) {
   if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return AllocateInOrder(pool, bytesize, hStream, dptr);
@@ -57,7 +59,8 @@ DRIVER_API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* poolProp
 
 DRIVER_API(cuMemPoolDestroy, (CUmemoryPool pool), (pool)) {
   if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  if (gpusim::CurrentPool(pool->device) == pool) gpusim::SetCurrentPool(pool->device, gpusim::DefaultPool(pool->device));
+  if (gpusim::CurrentPool(pool->device) == pool)
+    gpusim::SetCurrentPool(pool->device, gpusim::DefaultPool(pool->device));
   return CUDA_SUCCESS;  // allocations may outlive it, so the structure stays
 }
 
@@ -66,7 +69,8 @@ DRIVER_API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t minBytesToKeep), (pool, m
   return pool != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-DRIVER_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void* value), (pool, attr, value)) {
+DRIVER_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void* value),
+           (pool, attr, value)) {
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
@@ -86,7 +90,8 @@ DRIVER_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, 
   }
 }
 
-DRIVER_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void* value), (pool, attr, value)) {
+DRIVER_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void* value),
+           (pool, attr, value)) {
   if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
@@ -105,6 +110,7 @@ DRIVER_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, 
   }
 }
 
-DRIVER_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc* map, size_t count), (pool, map, count)) {
+DRIVER_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc* map, size_t count),
+           (pool, map, count)) {
   return pool != nullptr && map != nullptr && count != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

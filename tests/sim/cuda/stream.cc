@@ -16,7 +16,8 @@ DRIVER_API(cuStreamCreate, (CUstream * phStream, unsigned int Flags), (phStream,
   return gpusim::NewStream(context, Flags, 0, phStream);
 }
 
-DRIVER_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned int flags, int priority), (phStream, flags, priority)) {
+DRIVER_API(cuStreamCreateWithPriority, (CUstream * phStream, unsigned int flags, int priority),
+           (phStream, flags, priority)) {
   if (phStream == nullptr || (flags & ~1U) != 0) return CUDA_ERROR_INVALID_VALUE;
   CUctx_st* context = nullptr;
   GPUSIM_CHECK(gpusim::RequireContext(&context));
@@ -46,7 +47,8 @@ DRIVER_STREAM_API(cuStreamQuery, _ptsz, (CUstream hStream), (hStream)) {
   return CUDA_SUCCESS;
 }
 
-DRIVER_STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags), (hStream, hEvent, Flags)) {
+DRIVER_STREAM_API(cuStreamWaitEvent, _ptsz, (CUstream hStream, CUevent hEvent, unsigned int Flags),
+                  (hStream, hEvent, Flags)) {
   return gpusim::StreamWaitEvent(hStream, hEvent, Flags);
 }
 
@@ -66,7 +68,8 @@ DRIVER_STREAM_API(cuStreamGetPriority, _ptsz, (CUstream hStream, int* priority),
   return CUDA_SUCCESS;
 }
 
-DRIVER_STREAM_API(cuStreamGetId, _ptsz, (CUstream hStream, unsigned long long* streamId), (hStream, streamId)) {
+DRIVER_STREAM_API(cuStreamGetId, _ptsz, (CUstream hStream, unsigned long long* streamId),
+                  (hStream, streamId)) {
   const Locked locked;
   CUstream_st* stream = nullptr;
   GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
@@ -90,7 +93,8 @@ DRIVER_STREAM_API(cuStreamGetDevice, _ptsz, (CUstream hStream, CUdevice* device)
   return CUDA_SUCCESS;
 }
 
-DRIVER_STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream hStream, CUhostFn fn, void* userData), (hStream, fn, userData)) {
+DRIVER_STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream hStream, CUhostFn fn, void* userData),
+                  (hStream, fn, userData)) {
   if (fn == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Work work;
   work.kind = WorkKind::kHost;
@@ -98,7 +102,8 @@ DRIVER_STREAM_API(cuLaunchHostFunc, _ptsz, (CUstream hStream, CUhostFn fn, void*
   return gpusim::Issue(hStream, std::move(work), CU_GRAPH_NODE_TYPE_HOST, nullptr);
 }
 
-DRIVER_STREAM_API(cuStreamAddCallback, _ptsz, (CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags),
+DRIVER_STREAM_API(cuStreamAddCallback, _ptsz,
+                  (CUstream hStream, CUstreamCallback callback, void* userData, unsigned int flags),
                   (hStream, callback, userData, flags)) {
   if (callback == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   Work work;
@@ -107,7 +112,8 @@ DRIVER_STREAM_API(cuStreamAddCallback, _ptsz, (CUstream hStream, CUstreamCallbac
   return gpusim::Issue(hStream, std::move(work), CU_GRAPH_NODE_TYPE_HOST, nullptr);
 }
 
-DRIVER_STREAM_API(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, CUstreamCaptureMode mode), (hStream, mode)) {
+DRIVER_STREAM_API(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, CUstreamCaptureMode mode),
+                  (hStream, mode)) {
   return gpusim::BeginCapture(hStream, nullptr, nullptr, 0, mode);
 }
 
@@ -115,7 +121,8 @@ DRIVER_STREAM_API(cuStreamEndCapture, _ptsz, (CUstream hStream, CUgraph* phGraph
   return gpusim::EndCapture(hStream, phGraph);
 }
 
-DRIVER_STREAM_API(cuStreamIsCapturing, _ptsz, (CUstream hStream, CUstreamCaptureStatus* captureStatus), (hStream, captureStatus)) {
+DRIVER_STREAM_API(cuStreamIsCapturing, _ptsz, (CUstream hStream, CUstreamCaptureStatus* captureStatus),
+                  (hStream, captureStatus)) {
   if (captureStatus == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Locked locked;
   CUstream_st* stream = nullptr;
@@ -125,9 +132,11 @@ DRIVER_STREAM_API(cuStreamIsCapturing, _ptsz, (CUstream hStream, CUstreamCapture
 }
 
 DRIVER_STREAM_API(cuStreamGetCaptureInfo_v3, _ptsz,
-                  (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                   const CUgraphNode** dependencies_out, const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out),
-                  (hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out)) {
+                  (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
+                   CUgraph* graph_out, const CUgraphNode** dependencies_out,
+                   const CUgraphEdgeData** edgeData_out, size_t* numDependencies_out),
+                  (hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out,
+                   numDependencies_out)) {
   if (captureStatus_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const Locked locked;
   CUstream_st* stream = nullptr;
@@ -145,14 +154,16 @@ DRIVER_STREAM_API(cuStreamGetCaptureInfo_v3, _ptsz,
   return CUDA_SUCCESS;
 }
 
-extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
-                                              CUgraph* graph_out, const CUgraphNode** dependencies_out, size_t* numDependencies_out);
+extern "C" CUresult cuStreamGetCaptureInfo_v2(CUstream hStream, CUstreamCaptureStatus* captureStatus_out,
+                                              cuuint64_t* id_out, CUgraph* graph_out,
+                                              const CUgraphNode** dependencies_out,
+                                              size_t* numDependencies_out);
 DRIVER_STREAM_API(cuStreamGetCaptureInfo_v2, _ptsz,
-                  (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out, CUgraph* graph_out,
-                   const CUgraphNode** dependencies_out, size_t* numDependencies_out),
+                  (CUstream hStream, CUstreamCaptureStatus* captureStatus_out, cuuint64_t* id_out,
+                   CUgraph* graph_out, const CUgraphNode** dependencies_out, size_t* numDependencies_out),
                   (hStream, captureStatus_out, id_out, graph_out, dependencies_out, numDependencies_out)) {
-  return cuStreamGetCaptureInfo_v3_body(hStream, captureStatus_out, id_out, graph_out, dependencies_out, nullptr,
-                                        numDependencies_out);
+  return cuStreamGetCaptureInfo_v3_body(hStream, captureStatus_out, id_out, graph_out, dependencies_out,
+                                        nullptr, numDependencies_out);
 }
 
 DRIVER_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {

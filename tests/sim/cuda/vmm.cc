@@ -1,7 +1,8 @@
 // Virtual memory management: reserved addresses, physical handles, and the mappings between them.
 //
-// All physical memory of the process is one anonymous file, so that one handle can be mapped at several addresses; a handle is an
-// offset into it. A handle's memory is given back with its last reference, and a mapping is a reference.
+// All physical memory of the process is one anonymous file, so that one handle can be mapped at several
+// addresses; a handle is an offset into it. A handle's memory is given back with its last reference, and a
+// mapping is a reference.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -45,12 +46,15 @@ State& All() {
   return *state;
 }
 
-void* At(CUdeviceptr address) { return reinterpret_cast<void*>(address); }  // NOLINT(performance-no-int-to-ptr)
+void* At(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);
+}  // NOLINT(performance-no-int-to-ptr)
 
 bool GrowLocked(size_t bytes, off_t* offset) {
   State& state = All();
   if (state.file < 0) state.file = memfd_create("gpusim-vmm", MFD_CLOEXEC);
-  if (state.file < 0 || ftruncate(state.file, state.file_bytes + static_cast<off_t>(bytes)) != 0) return false;
+  if (state.file < 0 || ftruncate(state.file, state.file_bytes + static_cast<off_t>(bytes)) != 0)
+    return false;
   *offset = state.file_bytes;
   state.file_bytes += static_cast<off_t>(bytes);
   return true;
@@ -65,7 +69,8 @@ CUresult DropReference(CUmemGenericAllocationHandle handle) {
     if (--found->second.references > 0) return CUDA_SUCCESS;
     gone = found->second;
     All().handles.erase(found);
-    fallocate(All().file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone.offset, static_cast<off_t>(gone.bytes));
+    fallocate(All().file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone.offset,
+              static_cast<off_t>(gone.bytes));
   }
   gpusim::ReleaseVmm(gone.device, gone.bytes, handle);
   return CUDA_SUCCESS;
@@ -88,7 +93,8 @@ DRIVER_API(cuMemGetAllocationGranularity,
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuMemAddressReserve, (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags),
+DRIVER_API(cuMemAddressReserve,
+           (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags),
            (ptr, size, alignment, addr, flags)) {
   if (ptr == nullptr || size == 0 || size % kGranularity != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   // Room to align by hand; what is too much is given back at once.
@@ -115,9 +121,11 @@ DRIVER_API(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size)) {
 }
 
 DRIVER_API(cuMemCreate,
-           (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp* prop, unsigned long long flags),
+           (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp* prop,
+            unsigned long long flags),
            (handle, size, prop, flags)) {
-  if (handle == nullptr || prop == nullptr || size == 0 || size % kGranularity != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (handle == nullptr || prop == nullptr || size == 0 || size % kGranularity != 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
@@ -151,13 +159,15 @@ DRIVER_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, 
   auto after = All().mappings.upper_bound(reinterpret_cast<CUdeviceptr>(addr));
   if (handle == nullptr || after == All().mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
   --after;
-  if (reinterpret_cast<CUdeviceptr>(addr) >= after->first + after->second.bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (reinterpret_cast<CUdeviceptr>(addr) >= after->first + after->second.bytes)
+    return CUDA_ERROR_INVALID_VALUE;
   *handle = after->second.handle;
   ++All().handles[*handle].references;
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuMemGetAllocationPropertiesFromHandle, (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), (prop, handle)) {
+DRIVER_API(cuMemGetAllocationPropertiesFromHandle,
+           (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), (prop, handle)) {
   const std::lock_guard<std::mutex> lock(All().mutex);
   const auto found = All().handles.find(handle);
   if (prop == nullptr || found == All().handles.end()) return CUDA_ERROR_INVALID_VALUE;
@@ -165,16 +175,20 @@ DRIVER_API(cuMemGetAllocationPropertiesFromHandle, (CUmemAllocationProp * prop, 
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuMemMap, (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags),
+DRIVER_API(cuMemMap,
+           (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+            unsigned long long flags),
            (ptr, size, offset, handle, flags)) {
   int device = 0;
   {
     const std::lock_guard<std::mutex> lock(All().mutex);
     const auto found = All().handles.find(handle);
-    if (found == All().handles.end() || offset + size > found->second.bytes || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (found == All().handles.end() || offset + size > found->second.bytes || flags != 0)
+      return CUDA_ERROR_INVALID_VALUE;
     if (!IsReservedLocked(ptr, size) || All().mappings.count(ptr) != 0) return CUDA_ERROR_INVALID_VALUE;
     // No access until cuMemSetAccess, as on hardware.
-    void* mapped = mmap(At(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, All().file, found->second.offset + static_cast<off_t>(offset));
+    void* mapped = mmap(At(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, All().file,
+                        found->second.offset + static_cast<off_t>(offset));
     if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     ++found->second.references;
     All().mappings[ptr] = {handle, size};
@@ -185,7 +199,8 @@ DRIVER_API(cuMemMap, (CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericA
 }
 
 DRIVER_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size)) {
-  if (CUctx_st* context = gpusim::CurrentContextOrNull()) gpusim::WaitForContext(context);  // queued work may still use it
+  if (CUctx_st* context = gpusim::CurrentContextOrNull())
+    gpusim::WaitForContext(context);  // queued work may still use it
   CUmemGenericAllocationHandle handle = 0;
   {
     const std::lock_guard<std::mutex> lock(All().mutex);
@@ -199,7 +214,8 @@ DRIVER_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size)) {
   return DropReference(handle);
 }
 
-DRIVER_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count), (ptr, size, desc, count)) {
+DRIVER_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count),
+           (ptr, size, desc, count)) {
   if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard<std::mutex> lock(All().mutex);
   if (!IsReservedLocked(ptr, size)) return CUDA_ERROR_INVALID_VALUE;

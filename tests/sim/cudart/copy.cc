@@ -39,7 +39,8 @@ cudaError_t CopyInOrder(void* dst, const void* src, size_t count, cudaMemcpyKind
   return cudaErrorInvalidMemcpyDirection;
 }
 
-CUDA_MEMCPY2D Describe2D(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width, size_t height) {
+CUDA_MEMCPY2D Describe2D(void* dst, size_t dpitch, const void* src, size_t spitch, size_t width,
+                         size_t height) {
   CUDA_MEMCPY2D copy{};
   copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
   copy.srcDevice = Device(src);
@@ -94,7 +95,8 @@ cudaError_t SymbolPlace(const void* symbol, size_t count, size_t offset, char** 
 
 }  // namespace
 
-RUNTIME_STREAM_API(cudaMemcpy, 3020, _ptds, 7000, (void* dst, const void* src, size_t count, enum cudaMemcpyKind kind),
+RUNTIME_STREAM_API(cudaMemcpy, 3020, _ptds, 7000,
+                   (void* dst, const void* src, size_t count, enum cudaMemcpyKind kind),
                    (dst, src, count, kind)) {
   GPUSIM_RETURN_IF(Ready());
   return CopyNow(dst, src, count, kind);
@@ -113,14 +115,16 @@ RUNTIME_API(cudaMemcpyPeer, 4000, (void* dst, int dstDevice, const void* src, in
   return FromDriver(cuMemcpyPeer(Device(dst), nullptr, Device(src), nullptr, count));
 }
 
-RUNTIME_API(cudaMemcpyPeerAsync, 4000, (void* dst, int dstDevice, const void* src, int srcDevice, size_t count, cudaStream_t stream),
+RUNTIME_API(cudaMemcpyPeerAsync, 4000,
+            (void* dst, int dstDevice, const void* src, int srcDevice, size_t count, cudaStream_t stream),
             (dst, dstDevice, src, srcDevice, count, stream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemcpyPeerAsync(Device(dst), nullptr, Device(src), nullptr, count, stream));
 }
 
 RUNTIME_STREAM_API(cudaMemcpy2D, 3020, _ptds, 7000,
-                   (void* dst, size_t dpitch, const void* src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind),
+                   (void* dst, size_t dpitch, const void* src, size_t spitch, size_t width, size_t height,
+                    enum cudaMemcpyKind kind),
                    (dst, dpitch, src, spitch, width, height, kind)) {
   GPUSIM_RETURN_IF(Ready());
   if (width > dpitch || width > spitch) return cudaErrorInvalidPitchValue;
@@ -129,8 +133,8 @@ RUNTIME_STREAM_API(cudaMemcpy2D, 3020, _ptds, 7000,
 }
 
 RUNTIME_STREAM_API(cudaMemcpy2DAsync, 3020, _ptsz, 7000,
-                   (void* dst, size_t dpitch, const void* src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind,
-                    cudaStream_t stream),
+                   (void* dst, size_t dpitch, const void* src, size_t spitch, size_t width, size_t height,
+                    enum cudaMemcpyKind kind, cudaStream_t stream),
                    (dst, dpitch, src, spitch, width, height, kind, stream)) {
   GPUSIM_RETURN_IF(Ready());
   if (width > dpitch || width > spitch) return cudaErrorInvalidPitchValue;
@@ -145,7 +149,8 @@ RUNTIME_STREAM_API(cudaMemcpy3D, 3020, _ptds, 7000, (const struct cudaMemcpy3DPa
   return FromDriver(cuMemcpy3D_v2(&copy));
 }
 
-RUNTIME_STREAM_API(cudaMemcpy3DAsync, 3020, _ptsz, 7000, (const struct cudaMemcpy3DParms* p, cudaStream_t stream), (p, stream)) {
+RUNTIME_STREAM_API(cudaMemcpy3DAsync, 3020, _ptsz, 7000,
+                   (const struct cudaMemcpy3DParms* p, cudaStream_t stream), (p, stream)) {
   GPUSIM_RETURN_IF(Ready());
   if (p == nullptr) return cudaErrorInvalidValue;
   const CUDA_MEMCPY3D copy = Describe3D(*p);
@@ -153,7 +158,8 @@ RUNTIME_STREAM_API(cudaMemcpy3DAsync, 3020, _ptsz, 7000, (const struct cudaMemcp
 }
 
 RUNTIME_STREAM_API(cudaMemcpyToSymbol, 3020, _ptds, 7000,
-                   (const void* symbol, const void* src, size_t count, size_t offset, enum cudaMemcpyKind kind),
+                   (const void* symbol, const void* src, size_t count, size_t offset,
+                    enum cudaMemcpyKind kind),
                    (symbol, src, count, offset, kind)) {
   GPUSIM_RETURN_IF(Ready());
   char* place = nullptr;
@@ -171,7 +177,8 @@ RUNTIME_STREAM_API(cudaMemcpyFromSymbol, 3020, _ptds, 7000,
 }
 
 RUNTIME_STREAM_API(cudaMemcpyToSymbolAsync, 3020, _ptsz, 7000,
-                   (const void* symbol, const void* src, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream),
+                   (const void* symbol, const void* src, size_t count, size_t offset,
+                    enum cudaMemcpyKind kind, cudaStream_t stream),
                    (symbol, src, count, offset, kind, stream)) {
   GPUSIM_RETURN_IF(Ready());
   char* place = nullptr;
@@ -180,7 +187,8 @@ RUNTIME_STREAM_API(cudaMemcpyToSymbolAsync, 3020, _ptsz, 7000,
 }
 
 RUNTIME_STREAM_API(cudaMemcpyFromSymbolAsync, 3020, _ptsz, 7000,
-                   (void* dst, const void* symbol, size_t count, size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream),
+                   (void* dst, const void* symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+                    cudaStream_t stream),
                    (dst, symbol, count, offset, kind, stream)) {
   GPUSIM_RETURN_IF(Ready());
   char* place = nullptr;
@@ -188,18 +196,21 @@ RUNTIME_STREAM_API(cudaMemcpyFromSymbolAsync, 3020, _ptsz, 7000,
   return CopyInOrder(dst, place, count, kind, stream);
 }
 
-RUNTIME_STREAM_API(cudaMemset, 3020, _ptds, 7000, (void* devPtr, int value, size_t count), (devPtr, value, count)) {
+RUNTIME_STREAM_API(cudaMemset, 3020, _ptds, 7000, (void* devPtr, int value, size_t count),
+                   (devPtr, value, count)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemsetD8_v2(Device(devPtr), static_cast<unsigned char>(value), count));
 }
 
-RUNTIME_STREAM_API(cudaMemsetAsync, 3020, _ptsz, 7000, (void* devPtr, int value, size_t count, cudaStream_t stream),
+RUNTIME_STREAM_API(cudaMemsetAsync, 3020, _ptsz, 7000,
+                   (void* devPtr, int value, size_t count, cudaStream_t stream),
                    (devPtr, value, count, stream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemsetD8Async(Device(devPtr), static_cast<unsigned char>(value), count, stream));
 }
 
-RUNTIME_STREAM_API(cudaMemset2D, 3020, _ptds, 7000, (void* devPtr, size_t pitch, int value, size_t width, size_t height),
+RUNTIME_STREAM_API(cudaMemset2D, 3020, _ptds, 7000,
+                   (void* devPtr, size_t pitch, int value, size_t width, size_t height),
                    (devPtr, pitch, value, width, height)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemsetD2D8_v2(Device(devPtr), pitch, static_cast<unsigned char>(value), width, height));
@@ -209,5 +220,6 @@ RUNTIME_STREAM_API(cudaMemset2DAsync, 3020, _ptsz, 7000,
                    (void* devPtr, size_t pitch, int value, size_t width, size_t height, cudaStream_t stream),
                    (devPtr, pitch, value, width, height, stream)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(cuMemsetD2D8Async(Device(devPtr), pitch, static_cast<unsigned char>(value), width, height, stream));
+  return FromDriver(
+      cuMemsetD2D8Async(Device(devPtr), pitch, static_cast<unsigned char>(value), width, height, stream));
 }

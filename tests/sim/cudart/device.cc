@@ -29,8 +29,9 @@ constexpr ErrorText kErrors[] = {
 };
 
 const ErrorText* FindError(cudaError_t error) {
-  const auto* found = std::find_if(std::begin(kErrors), std::end(kErrors),
-                                   [error](const ErrorText& known) { return known.code == static_cast<int>(error); });
+  const auto* found = std::find_if(std::begin(kErrors), std::end(kErrors), [error](const ErrorText& known) {
+    return known.code == static_cast<int>(error);
+  });
   return found != std::end(kErrors) ? found : nullptr;
 }
 
@@ -112,7 +113,9 @@ extern "C" const char* cudaGetErrorString(cudaError_t error) {
   return found != nullptr ? found->text : "unrecognized error code";
 }
 
-RUNTIME_API(cudaDriverGetVersion, 3020, (int* driverVersion), (driverVersion)) { return FromDriver(cuDriverGetVersion(driverVersion)); }
+RUNTIME_API(cudaDriverGetVersion, 3020, (int* driverVersion), (driverVersion)) {
+  return FromDriver(cuDriverGetVersion(driverVersion));
+}
 
 RUNTIME_API(cudaRuntimeGetVersion, 3020, (int* runtimeVersion), (runtimeVersion)) {
   if (runtimeVersion == nullptr) return cudaErrorInvalidValue;
@@ -141,7 +144,8 @@ RUNTIME_API(cudaSetDevice, 3020, (int device), (device)) {
   return gpusim::cudart::UsePrimary(device);
 }
 
-RUNTIME_API(cudaInitDevice, 12000, (int device, unsigned int deviceFlags, unsigned int flags), (device, deviceFlags, flags)) {
+RUNTIME_API(cudaInitDevice, 12000, (int device, unsigned int deviceFlags, unsigned int flags),
+            (device, deviceFlags, flags)) {
   GPUSIM_RETURN_IF(DriverReady());
   if (device < 0 || static_cast<size_t>(device) >= gpusim::DeviceCount()) return cudaErrorInvalidDevice;
   CUcontext before = nullptr;
@@ -171,7 +175,8 @@ RUNTIME_API_WITHOUT_PARAMS(cudaDeviceReset, 3020) {
   return FromDriver(cuDevicePrimaryCtxReset_v2(gpusim::cudart::CurrentDeviceOrdinal()));
 }
 
-RUNTIME_API(cudaDeviceGetAttribute, 5000, (int* value, enum cudaDeviceAttr attr, int device), (value, attr, device)) {
+RUNTIME_API(cudaDeviceGetAttribute, 5000, (int* value, enum cudaDeviceAttr attr, int device),
+            (value, attr, device)) {
   GPUSIM_RETURN_IF(DriverReady());
   return FromDriver(cuDeviceGetAttribute(value, static_cast<CUdevice_attribute>(attr), device));
 }
@@ -186,7 +191,8 @@ RUNTIME_API(cudaDeviceGetByPCIBusId, 4010, (int* device, const char* pciBusId), 
   return FromDriver(cuDeviceGetByPCIBusId(device, pciBusId));
 }
 
-RUNTIME_API(cudaDeviceGetStreamPriorityRange, 5050, (int* leastPriority, int* greatestPriority), (leastPriority, greatestPriority)) {
+RUNTIME_API(cudaDeviceGetStreamPriorityRange, 5050, (int* leastPriority, int* greatestPriority),
+            (leastPriority, greatestPriority)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuCtxGetStreamPriorityRange(leastPriority, greatestPriority));
 }
@@ -201,15 +207,18 @@ RUNTIME_API(cudaDeviceSetLimit, 3020, (enum cudaLimit limit, size_t value), (lim
   return FromDriver(cuCtxSetLimit(static_cast<CUlimit>(limit), value));
 }
 
-RUNTIME_API(cudaDeviceCanAccessPeer, 4000, (int* canAccessPeer, int device, int peerDevice), (canAccessPeer, device, peerDevice)) {
+RUNTIME_API(cudaDeviceCanAccessPeer, 4000, (int* canAccessPeer, int device, int peerDevice),
+            (canAccessPeer, device, peerDevice)) {
   GPUSIM_RETURN_IF(DriverReady());
   return FromDriver(cuDeviceCanAccessPeer(canAccessPeer, device, peerDevice));
 }
 
-RUNTIME_API(cudaDeviceGetP2PAttribute, 8000, (int* value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice),
+RUNTIME_API(cudaDeviceGetP2PAttribute, 8000,
+            (int* value, enum cudaDeviceP2PAttr attr, int srcDevice, int dstDevice),
             (value, attr, srcDevice, dstDevice)) {
   GPUSIM_RETURN_IF(DriverReady());
-  return FromDriver(cuDeviceGetP2PAttribute(value, static_cast<CUdevice_P2PAttribute>(attr), srcDevice, dstDevice));
+  return FromDriver(
+      cuDeviceGetP2PAttribute(value, static_cast<CUdevice_P2PAttribute>(attr), srcDevice, dstDevice));
 }
 
 RUNTIME_API(cudaDeviceEnablePeerAccess, 4000, (int peerDevice, unsigned int flags), (peerDevice, flags)) {
@@ -237,15 +246,19 @@ int Attribute(CUdevice_attribute attribute, int device) {
 }
 
 void FillLimits(int device, cudaDeviceProp* prop) {
-  prop->sharedMemPerBlock = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, device));
-  prop->sharedMemPerBlockOptin = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
+  prop->sharedMemPerBlock =
+      static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, device));
+  prop->sharedMemPerBlockOptin =
+      static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, device));
   prop->sharedMemPerMultiprocessor =
       static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, device));
-  prop->reservedSharedMemPerBlock = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, device));
+  prop->reservedSharedMemPerBlock =
+      static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, device));
   prop->totalConstMem = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, device));
   prop->memPitch = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_MAX_PITCH, device));
   prop->textureAlignment = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, device));
-  prop->texturePitchAlignment = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, device));
+  prop->texturePitchAlignment =
+      static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, device));
   prop->surfaceAlignment = static_cast<size_t>(Attribute(CU_DEVICE_ATTRIBUTE_SURFACE_ALIGNMENT, device));
   const std::pair<int*, CUdevice_attribute> plain[] = {
       {&prop->regsPerBlock, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK},
@@ -338,17 +351,20 @@ extern "C" cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPt
                                                enum cudaDriverEntryPointQueryResult* driverStatus) {
   return gpusim::cudart::Remember(EntryPoint(symbol, funcPtr, CUDART_VERSION, flags, driverStatus));
 }
-extern "C" cudaError_t cudaGetDriverEntryPoint_ptsz(const char* symbol, void** funcPtr, unsigned long long flags,
+extern "C" cudaError_t cudaGetDriverEntryPoint_ptsz(const char* symbol, void** funcPtr,
+                                                    unsigned long long flags,
                                                     enum cudaDriverEntryPointQueryResult* driverStatus) {
   return gpusim::cudart::Remember(
       EntryPoint(symbol, funcPtr, CUDART_VERSION, flags | cudaEnablePerThreadDefaultStream, driverStatus));
 }
-extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** funcPtr, unsigned int cudaVersion,
-                                                        unsigned long long flags, enum cudaDriverEntryPointQueryResult* driverStatus) {
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** funcPtr,
+                                                        unsigned int cudaVersion, unsigned long long flags,
+                                                        enum cudaDriverEntryPointQueryResult* driverStatus) {
   return gpusim::cudart::Remember(EntryPoint(symbol, funcPtr, cudaVersion, flags, driverStatus));
 }
-extern "C" cudaError_t cudaGetDriverEntryPointByVersion_ptsz(const char* symbol, void** funcPtr, unsigned int cudaVersion,
-                                                             unsigned long long flags,
-                                                             enum cudaDriverEntryPointQueryResult* driverStatus) {
-  return cudaGetDriverEntryPointByVersion(symbol, funcPtr, cudaVersion, flags | cudaEnablePerThreadDefaultStream, driverStatus);
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion_ptsz(
+    const char* symbol, void** funcPtr, unsigned int cudaVersion, unsigned long long flags,
+    enum cudaDriverEntryPointQueryResult* driverStatus) {
+  return cudaGetDriverEntryPointByVersion(symbol, funcPtr, cudaVersion,
+                                          flags | cudaEnablePerThreadDefaultStream, driverStatus);
 }

@@ -21,14 +21,15 @@ RUNTIME_API(cudaGraphDestroy, 10000, (cudaGraph_t graph), (graph)) {
   return FromDriver(cuGraphDestroy(graph));
 }
 
-RUNTIME_API(cudaGraphClone, 10000, (cudaGraph_t * pGraphClone, cudaGraph_t originalGraph), (pGraphClone, originalGraph)) {
+RUNTIME_API(cudaGraphClone, 10000, (cudaGraph_t * pGraphClone, cudaGraph_t originalGraph),
+            (pGraphClone, originalGraph)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphClone(pGraphClone, originalGraph));
 }
 
 RUNTIME_API(cudaGraphAddKernelNode, 10000,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies,
-             const struct cudaKernelNodeParams* pNodeParams),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, const struct cudaKernelNodeParams* pNodeParams),
             (pGraphNode, graph, pDependencies, numDependencies, pNodeParams)) {
   GPUSIM_RETURN_IF(Ready());
   if (pNodeParams == nullptr) return cudaErrorInvalidValue;
@@ -48,8 +49,8 @@ RUNTIME_API(cudaGraphAddKernelNode, 10000,
 }
 
 RUNTIME_API(cudaGraphAddMemcpyNode1D, 11010,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies, void* dst,
-             const void* src, size_t count, enum cudaMemcpyKind kind),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, void* dst, const void* src, size_t count, enum cudaMemcpyKind kind),
             (pGraphNode, graph, pDependencies, numDependencies, dst, src, count, kind)) {
   GPUSIM_RETURN_IF(Ready());
   CUDA_MEMCPY3D copy{};
@@ -59,12 +60,13 @@ RUNTIME_API(cudaGraphAddMemcpyNode1D, 11010,
   copy.WidthInBytes = count;
   copy.Height = 1;
   copy.Depth = 1;
-  return FromDriver(cuGraphAddMemcpyNode(pGraphNode, graph, pDependencies, numDependencies, &copy, gpusim::CurrentContextOrNull()));
+  return FromDriver(cuGraphAddMemcpyNode(pGraphNode, graph, pDependencies, numDependencies, &copy,
+                                         gpusim::CurrentContextOrNull()));
 }
 
 RUNTIME_API(cudaGraphAddMemsetNode, 10000,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies,
-             const struct cudaMemsetParams* pMemsetParams),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, const struct cudaMemsetParams* pMemsetParams),
             (pGraphNode, graph, pDependencies, numDependencies, pMemsetParams)) {
   GPUSIM_RETURN_IF(Ready());
   if (pMemsetParams == nullptr) return cudaErrorInvalidValue;
@@ -75,12 +77,13 @@ RUNTIME_API(cudaGraphAddMemsetNode, 10000,
   params.elementSize = pMemsetParams->elementSize;
   params.width = pMemsetParams->width;
   params.height = pMemsetParams->height;
-  return FromDriver(cuGraphAddMemsetNode(pGraphNode, graph, pDependencies, numDependencies, &params, gpusim::CurrentContextOrNull()));
+  return FromDriver(cuGraphAddMemsetNode(pGraphNode, graph, pDependencies, numDependencies, &params,
+                                         gpusim::CurrentContextOrNull()));
 }
 
 RUNTIME_API(cudaGraphAddHostNode, 10000,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies,
-             const struct cudaHostNodeParams* pNodeParams),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, const struct cudaHostNodeParams* pNodeParams),
             (pGraphNode, graph, pDependencies, numDependencies, pNodeParams)) {
   GPUSIM_RETURN_IF(Ready());
   if (pNodeParams == nullptr) return cudaErrorInvalidValue;
@@ -89,102 +92,114 @@ RUNTIME_API(cudaGraphAddHostNode, 10000,
 }
 
 RUNTIME_API(cudaGraphAddEmptyNode, 10000,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies),
             (pGraphNode, graph, pDependencies, numDependencies)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphAddEmptyNode(pGraphNode, graph, pDependencies, numDependencies));
 }
 
 RUNTIME_API(cudaGraphAddEventRecordNode, 11010,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies,
-             cudaEvent_t event),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, cudaEvent_t event),
             (pGraphNode, graph, pDependencies, numDependencies, event)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphAddEventRecordNode(pGraphNode, graph, pDependencies, numDependencies, event));
 }
 
 RUNTIME_API(cudaGraphAddEventWaitNode, 11010,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies,
-             cudaEvent_t event),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, cudaEvent_t event),
             (pGraphNode, graph, pDependencies, numDependencies, event)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphAddEventWaitNode(pGraphNode, graph, pDependencies, numDependencies, event));
 }
 
 RUNTIME_API(cudaGraphAddChildGraphNode, 10000,
-            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies, size_t numDependencies,
-             cudaGraph_t childGraph),
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, cudaGraph_t childGraph),
             (pGraphNode, graph, pDependencies, numDependencies, childGraph)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphAddChildGraphNode(pGraphNode, graph, pDependencies, numDependencies, childGraph));
 }
 
 RUNTIME_API(cudaGraphAddDependencies, 12030,
-            (cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to, const cudaGraphEdgeData* edgeData,
-             size_t numDependencies),
+            (cudaGraph_t graph, const cudaGraphNode_t* from, const cudaGraphNode_t* to,
+             const cudaGraphEdgeData* edgeData, size_t numDependencies),
             (graph, from, to, edgeData, numDependencies)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(
-      cuGraphAddDependencies_v2(graph, from, to, reinterpret_cast<const CUgraphEdgeData*>(edgeData), numDependencies));
+  return FromDriver(cuGraphAddDependencies_v2(
+      graph, from, to, reinterpret_cast<const CUgraphEdgeData*>(edgeData), numDependencies));
 }
 
-RUNTIME_API(cudaGraphNodeGetType, 10000, (cudaGraphNode_t node, enum cudaGraphNodeType* pType), (node, pType)) {
+RUNTIME_API(cudaGraphNodeGetType, 10000, (cudaGraphNode_t node, enum cudaGraphNodeType* pType),
+            (node, pType)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphNodeGetType(node, reinterpret_cast<CUgraphNodeType*>(pType)));
 }
 
-RUNTIME_API(cudaGraphGetNodes, 10000, (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* numNodes), (graph, nodes, numNodes)) {
+RUNTIME_API(cudaGraphGetNodes, 10000, (cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* numNodes),
+            (graph, nodes, numNodes)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphGetNodes(graph, nodes, numNodes));
 }
 
-RUNTIME_API(cudaGraphGetRootNodes, 10000, (cudaGraph_t graph, cudaGraphNode_t* pRootNodes, size_t* pNumRootNodes),
+RUNTIME_API(cudaGraphGetRootNodes, 10000,
+            (cudaGraph_t graph, cudaGraphNode_t* pRootNodes, size_t* pNumRootNodes),
             (graph, pRootNodes, pNumRootNodes)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphGetRootNodes(graph, pRootNodes, pNumRootNodes));
 }
 
 RUNTIME_API(cudaGraphGetEdges, 12030,
-            (cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edgeData, size_t* numEdges),
+            (cudaGraph_t graph, cudaGraphNode_t* from, cudaGraphNode_t* to, cudaGraphEdgeData* edgeData,
+             size_t* numEdges),
             (graph, from, to, edgeData, numEdges)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(cuGraphGetEdges_v2(graph, from, to, reinterpret_cast<CUgraphEdgeData*>(edgeData), numEdges));
+  return FromDriver(
+      cuGraphGetEdges_v2(graph, from, to, reinterpret_cast<CUgraphEdgeData*>(edgeData), numEdges));
 }
 
 RUNTIME_API(cudaGraphNodeGetDependencies, 12030,
-            (cudaGraphNode_t node, cudaGraphNode_t* pDependencies, cudaGraphEdgeData* edgeData, size_t* pNumDependencies),
+            (cudaGraphNode_t node, cudaGraphNode_t* pDependencies, cudaGraphEdgeData* edgeData,
+             size_t* pNumDependencies),
             (node, pDependencies, edgeData, pNumDependencies)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(
-      cuGraphNodeGetDependencies_v2(node, pDependencies, reinterpret_cast<CUgraphEdgeData*>(edgeData), pNumDependencies));
+  return FromDriver(cuGraphNodeGetDependencies_v2(
+      node, pDependencies, reinterpret_cast<CUgraphEdgeData*>(edgeData), pNumDependencies));
 }
 
-RUNTIME_API(cudaGraphInstantiate, 12000, (cudaGraphExec_t * pGraphExec, cudaGraph_t graph, unsigned long long flags),
+RUNTIME_API(cudaGraphInstantiate, 12000,
+            (cudaGraphExec_t * pGraphExec, cudaGraph_t graph, unsigned long long flags),
             (pGraphExec, graph, flags)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphInstantiateWithFlags(pGraphExec, graph, flags));
 }
 
-RUNTIME_API(cudaGraphInstantiateWithFlags, 11040, (cudaGraphExec_t * pGraphExec, cudaGraph_t graph, unsigned long long flags),
+RUNTIME_API(cudaGraphInstantiateWithFlags, 11040,
+            (cudaGraphExec_t * pGraphExec, cudaGraph_t graph, unsigned long long flags),
             (pGraphExec, graph, flags)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphInstantiateWithFlags(pGraphExec, graph, flags));
 }
 
 RUNTIME_STREAM_API(cudaGraphInstantiateWithParams, 12000, _ptsz, 12000,
-                   (cudaGraphExec_t * pGraphExec, cudaGraph_t graph, cudaGraphInstantiateParams* instantiateParams),
+                   (cudaGraphExec_t * pGraphExec, cudaGraph_t graph,
+                    cudaGraphInstantiateParams* instantiateParams),
                    (pGraphExec, graph, instantiateParams)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(
-      cuGraphInstantiateWithParams(pGraphExec, graph, reinterpret_cast<CUDA_GRAPH_INSTANTIATE_PARAMS*>(instantiateParams)));
+  return FromDriver(cuGraphInstantiateWithParams(
+      pGraphExec, graph, reinterpret_cast<CUDA_GRAPH_INSTANTIATE_PARAMS*>(instantiateParams)));
 }
 
-RUNTIME_STREAM_API(cudaGraphUpload, 10000, _ptsz, 10000, (cudaGraphExec_t graphExec, cudaStream_t stream), (graphExec, stream)) {
+RUNTIME_STREAM_API(cudaGraphUpload, 10000, _ptsz, 10000, (cudaGraphExec_t graphExec, cudaStream_t stream),
+                   (graphExec, stream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphUpload(graphExec, stream));
 }
 
-RUNTIME_STREAM_API(cudaGraphLaunch, 10000, _ptsz, 10000, (cudaGraphExec_t graphExec, cudaStream_t stream), (graphExec, stream)) {
+RUNTIME_STREAM_API(cudaGraphLaunch, 10000, _ptsz, 10000, (cudaGraphExec_t graphExec, cudaStream_t stream),
+                   (graphExec, stream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuGraphLaunch(graphExec, stream));
 }
@@ -198,14 +213,17 @@ RUNTIME_API(cudaGraphExecUpdate, 10020,
             (cudaGraphExec_t hGraphExec, cudaGraph_t hGraph, cudaGraphExecUpdateResultInfo* resultInfo),
             (hGraphExec, hGraph, resultInfo)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(cuGraphExecUpdate_v2(hGraphExec, hGraph, reinterpret_cast<CUgraphExecUpdateResultInfo*>(resultInfo)));
+  return FromDriver(
+      cuGraphExecUpdate_v2(hGraphExec, hGraph, reinterpret_cast<CUgraphExecUpdateResultInfo*>(resultInfo)));
 }
 
 RUNTIME_STREAM_API(cudaStreamBeginCaptureToGraph, 12030, _ptsz, 12030,
                    (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
-                    const cudaGraphEdgeData* dependencyData, size_t numDependencies, enum cudaStreamCaptureMode mode),
+                    const cudaGraphEdgeData* dependencyData, size_t numDependencies,
+                    enum cudaStreamCaptureMode mode),
                    (stream, graph, dependencies, dependencyData, numDependencies, mode)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(cuStreamBeginCaptureToGraph(stream, graph, dependencies, reinterpret_cast<const CUgraphEdgeData*>(dependencyData),
+  return FromDriver(cuStreamBeginCaptureToGraph(stream, graph, dependencies,
+                                                reinterpret_cast<const CUgraphEdgeData*>(dependencyData),
                                                 numDependencies, static_cast<CUstreamCaptureMode>(mode)));
 }

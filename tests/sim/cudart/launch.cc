@@ -12,12 +12,13 @@ const char* NameOf(const void* entry) {
   return function != nullptr ? function->name : nullptr;
 }
 
-cudaError_t Launch(const void* entry, dim3 grid, dim3 block, void** args, size_t shared, cudaStream_t stream) {
+cudaError_t Launch(const void* entry, dim3 grid, dim3 block, void** args, size_t shared,
+                   cudaStream_t stream) {
   GPUSIM_RETURN_IF(Ready());
   CUfunction function = FunctionOfEntry(entry);
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
-  const CUresult result = cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z, static_cast<unsigned>(shared),
-                                         stream, args, nullptr);
+  const CUresult result = cuLaunchKernel(function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                                         static_cast<unsigned>(shared), stream, args, nullptr);
   // The runtime has a name of its own for a shape that no device takes.
   return result == CUDA_ERROR_INVALID_VALUE ? cudaErrorInvalidConfiguration : FromDriver(result);
 }
@@ -46,18 +47,20 @@ int Attribute(CUfunction_attribute attribute, CUfunction function) {
 }  // namespace
 
 RUNTIME_LAUNCH_API(cudaLaunchKernel, 7000, _ptsz, 7000, NameOf(func),
-                   (const void* func, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem, cudaStream_t stream),
+                   (const void* func, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem,
+                    cudaStream_t stream),
                    (func, gridDim, blockDim, args, sharedMem, stream)) {
   return Launch(func, gridDim, blockDim, args, sharedMem, stream);
 }
 
-// What nvcc 13 calls for <<<>>>. CUPTI publishes no parameters under its own id, so subscribers see it as cudaLaunchKernel.
-extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem,
-                                          cudaStream_t stream) {
+// What nvcc 13 calls for <<<>>>. CUPTI publishes no parameters under its own id, so subscribers see it as
+// cudaLaunchKernel.
+extern "C" cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void** args,
+                                          size_t sharedMem, cudaStream_t stream) {
   return cudaLaunchKernel(kernel, gridDim, blockDim, args, sharedMem, stream);
 }
-extern "C" cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem,
-                                               cudaStream_t stream) {
+extern "C" cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t kernel, dim3 gridDim, dim3 blockDim, void** args,
+                                               size_t sharedMem, cudaStream_t stream) {
   return cudaLaunchKernel_ptsz(kernel, gridDim, blockDim, args, sharedMem, stream);
 }
 
@@ -73,17 +76,19 @@ RUNTIME_LAUNCH_API(cudaLaunchKernelExC, 11060, _ptsz, 11060, NameOf(func),
 }
 
 RUNTIME_LAUNCH_API(cudaLaunchCooperativeKernel, 9000, _ptsz, 9000, NameOf(func),
-                   (const void* func, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem, cudaStream_t stream),
+                   (const void* func, dim3 gridDim, dim3 blockDim, void** args, size_t sharedMem,
+                    cudaStream_t stream),
                    (func, gridDim, blockDim, args, sharedMem, stream)) {
   GPUSIM_RETURN_IF(Ready());
   CUfunction function = FunctionOfEntry(func);
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
-  return FromDriver(cuLaunchCooperativeKernel(function, gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y, blockDim.z,
-                                              static_cast<unsigned>(sharedMem), stream, args));
+  return FromDriver(cuLaunchCooperativeKernel(function, gridDim.x, gridDim.y, gridDim.z, blockDim.x,
+                                              blockDim.y, blockDim.z, static_cast<unsigned>(sharedMem),
+                                              stream, args));
 }
 
-RUNTIME_STREAM_API(cudaLaunchHostFunc, 10000, _ptsz, 10000, (cudaStream_t stream, cudaHostFn_t fn, void* userData),
-                   (stream, fn, userData)) {
+RUNTIME_STREAM_API(cudaLaunchHostFunc, 10000, _ptsz, 10000,
+                   (cudaStream_t stream, cudaHostFn_t fn, void* userData), (stream, fn, userData)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuLaunchHostFunc(stream, fn, userData));
 }
@@ -103,14 +108,16 @@ RUNTIME_API(cudaFuncGetAttributes, 3020, (struct cudaFuncAttributes * attr, cons
   return cudaSuccess;
 }
 
-RUNTIME_API(cudaFuncSetAttribute, 9000, (const void* func, enum cudaFuncAttribute attr, int value), (func, attr, value)) {
+RUNTIME_API(cudaFuncSetAttribute, 9000, (const void* func, enum cudaFuncAttribute attr, int value),
+            (func, attr, value)) {
   GPUSIM_RETURN_IF(Ready());
   CUfunction function = FunctionOfEntry(func);
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
   return FromDriver(cuFuncSetAttribute(function, static_cast<CUfunction_attribute>(attr), value));
 }
 
-RUNTIME_API(cudaFuncSetCacheConfig, 3020, (const void* func, enum cudaFuncCache cacheConfig), (func, cacheConfig)) {
+RUNTIME_API(cudaFuncSetCacheConfig, 3020, (const void* func, enum cudaFuncCache cacheConfig),
+            (func, cacheConfig)) {
   GPUSIM_RETURN_IF(Ready());
   CUfunction function = FunctionOfEntry(func);
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
@@ -124,7 +131,8 @@ RUNTIME_API(cudaFuncGetName, 12030, (const char** name, const void* func), (name
   return FromDriver(cuFuncGetName(name, function));
 }
 
-RUNTIME_API(cudaGetFuncBySymbol, 11000, (cudaFunction_t * functionPtr, const void* symbolPtr), (functionPtr, symbolPtr)) {
+RUNTIME_API(cudaGetFuncBySymbol, 11000, (cudaFunction_t * functionPtr, const void* symbolPtr),
+            (functionPtr, symbolPtr)) {
   GPUSIM_RETURN_IF(Ready());
   CUfunction function = FunctionOfEntry(symbolPtr);
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
@@ -133,11 +141,13 @@ RUNTIME_API(cudaGetFuncBySymbol, 11000, (cudaFunction_t * functionPtr, const voi
 }
 
 RUNTIME_API(cudaOccupancyMaxActiveBlocksPerMultiprocessor, 6050,
-            (int* numBlocks, const void* func, int blockSize, size_t dynamicSMemSize), (numBlocks, func, blockSize, dynamicSMemSize)) {
+            (int* numBlocks, const void* func, int blockSize, size_t dynamicSMemSize),
+            (numBlocks, func, blockSize, dynamicSMemSize)) {
   GPUSIM_RETURN_IF(Ready());
   CUfunction function = FunctionOfEntry(func);
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
-  return FromDriver(cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, function, blockSize, dynamicSMemSize));
+  return FromDriver(
+      cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, function, blockSize, dynamicSMemSize));
 }
 
 RUNTIME_API(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000,
@@ -146,5 +156,6 @@ RUNTIME_API(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, 7000,
   GPUSIM_RETURN_IF(Ready());
   CUfunction function = FunctionOfEntry(func);
   if (function == nullptr) return cudaErrorInvalidDeviceFunction;
-  return FromDriver(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, function, blockSize, dynamicSMemSize, flags));
+  return FromDriver(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, function, blockSize,
+                                                                         dynamicSMemSize, flags));
 }

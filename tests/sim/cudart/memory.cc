@@ -21,15 +21,20 @@ CUmemLocation Location(const cudaMemLocation& location) {
 CUarray_format FormatOf(const cudaChannelFormatDesc& desc) {
   switch (desc.f) {
     case cudaChannelFormatKindSigned:
-      return desc.x == 8 ? CU_AD_FORMAT_SIGNED_INT8 : desc.x == 16 ? CU_AD_FORMAT_SIGNED_INT16 : CU_AD_FORMAT_SIGNED_INT32;
+      return desc.x == 8    ? CU_AD_FORMAT_SIGNED_INT8
+             : desc.x == 16 ? CU_AD_FORMAT_SIGNED_INT16
+                            : CU_AD_FORMAT_SIGNED_INT32;
     case cudaChannelFormatKindFloat:
       return desc.x == 16 ? CU_AD_FORMAT_HALF : CU_AD_FORMAT_FLOAT;
     default:
-      return desc.x == 8 ? CU_AD_FORMAT_UNSIGNED_INT8 : desc.x == 16 ? CU_AD_FORMAT_UNSIGNED_INT16 : CU_AD_FORMAT_UNSIGNED_INT32;
+      return desc.x == 8    ? CU_AD_FORMAT_UNSIGNED_INT8
+             : desc.x == 16 ? CU_AD_FORMAT_UNSIGNED_INT16
+                            : CU_AD_FORMAT_UNSIGNED_INT32;
   }
 }
 
-cudaError_t MakeArray(cudaArray_t* array, const cudaChannelFormatDesc* desc, cudaExtent extent, unsigned flags) {
+cudaError_t MakeArray(cudaArray_t* array, const cudaChannelFormatDesc* desc, cudaExtent extent,
+                      unsigned flags) {
   if (array == nullptr || desc == nullptr) return cudaErrorInvalidValue;
   GPUSIM_RETURN_IF(Ready());
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
@@ -37,7 +42,8 @@ cudaError_t MakeArray(cudaArray_t* array, const cudaChannelFormatDesc* desc, cud
   descriptor.Height = extent.height;
   descriptor.Depth = extent.depth;
   descriptor.Format = FormatOf(*desc);
-  descriptor.NumChannels = static_cast<unsigned>((desc->x != 0) + (desc->y != 0) + (desc->z != 0) + (desc->w != 0));
+  descriptor.NumChannels =
+      static_cast<unsigned>((desc->x != 0) + (desc->y != 0) + (desc->z != 0) + (desc->w != 0));
   descriptor.Flags = flags;
   return FromDriver(cuArray3DCreate_v2(reinterpret_cast<CUarray*>(array), &descriptor));
 }
@@ -57,21 +63,25 @@ RUNTIME_API(cudaFree, 3020, (void* devPtr), (devPtr)) {
   return devPtr == nullptr ? cudaSuccess : FromDriver(cuMemFree_v2(Device(devPtr)));
 }
 
-RUNTIME_API(cudaMallocPitch, 3020, (void** devPtr, size_t* pitch, size_t width, size_t height), (devPtr, pitch, width, height)) {
+RUNTIME_API(cudaMallocPitch, 3020, (void** devPtr, size_t* pitch, size_t width, size_t height),
+            (devPtr, pitch, width, height)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemAllocPitch_v2(reinterpret_cast<CUdeviceptr*>(devPtr), pitch, width, height, 4));
 }
 
-RUNTIME_API(cudaMalloc3D, 3020, (struct cudaPitchedPtr * pitchedDevPtr, struct cudaExtent extent), (pitchedDevPtr, extent)) {
+RUNTIME_API(cudaMalloc3D, 3020, (struct cudaPitchedPtr * pitchedDevPtr, struct cudaExtent extent),
+            (pitchedDevPtr, extent)) {
   GPUSIM_RETURN_IF(Ready());
   CUdeviceptr pointer = 0;
   size_t pitch = 0;
   GPUSIM_RETURN_IF(cuMemAllocPitch_v2(&pointer, &pitch, extent.width, extent.height * extent.depth, 4));
-  *pitchedDevPtr = {reinterpret_cast<void*>(pointer), pitch, extent.width, extent.height};  // NOLINT(performance-no-int-to-ptr)
+  *pitchedDevPtr = {reinterpret_cast<void*>(pointer), pitch, extent.width,
+                    extent.height};  // NOLINT(performance-no-int-to-ptr)
   return cudaSuccess;
 }
 
-RUNTIME_API(cudaMallocManaged, 6000, (void** devPtr, size_t size, unsigned int flags), (devPtr, size, flags)) {
+RUNTIME_API(cudaMallocManaged, 6000, (void** devPtr, size_t size, unsigned int flags),
+            (devPtr, size, flags)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemAllocManaged(reinterpret_cast<CUdeviceptr*>(devPtr), size, flags));
 }
@@ -101,7 +111,8 @@ RUNTIME_API(cudaHostUnregister, 4000, (void* ptr), (ptr)) {
   return FromDriver(cuMemHostUnregister(ptr));
 }
 
-RUNTIME_API(cudaHostGetDevicePointer, 3020, (void** pDevice, void* pHost, unsigned int flags), (pDevice, pHost, flags)) {
+RUNTIME_API(cudaHostGetDevicePointer, 3020, (void** pDevice, void* pHost, unsigned int flags),
+            (pDevice, pHost, flags)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemHostGetDevicePointer_v2(reinterpret_cast<CUdeviceptr*>(pDevice), pHost, flags));
 }
@@ -116,23 +127,27 @@ RUNTIME_API(cudaMemGetInfo, 3020, (size_t * free, size_t* total), (free, total))
   return FromDriver(cuMemGetInfo_v2(free, total));
 }
 
-RUNTIME_STREAM_API(cudaMallocAsync, 11020, _ptsz, 11020, (void** devPtr, size_t size, cudaStream_t hStream), (devPtr, size, hStream)) {
+RUNTIME_STREAM_API(cudaMallocAsync, 11020, _ptsz, 11020, (void** devPtr, size_t size, cudaStream_t hStream),
+                   (devPtr, size, hStream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemAllocAsync(reinterpret_cast<CUdeviceptr*>(devPtr), size, hStream));
 }
 
 RUNTIME_STREAM_API(cudaMallocFromPoolAsync, 11020, _ptsz, 11020,
-                   (void** ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream), (ptr, size, memPool, stream)) {
+                   (void** ptr, size_t size, cudaMemPool_t memPool, cudaStream_t stream),
+                   (ptr, size, memPool, stream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemAllocFromPoolAsync(reinterpret_cast<CUdeviceptr*>(ptr), size, memPool, stream));
 }
 
-RUNTIME_STREAM_API(cudaFreeAsync, 11020, _ptsz, 11020, (void* devPtr, cudaStream_t hStream), (devPtr, hStream)) {
+RUNTIME_STREAM_API(cudaFreeAsync, 11020, _ptsz, 11020, (void* devPtr, cudaStream_t hStream),
+                   (devPtr, hStream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemFreeAsync(Device(devPtr), hStream));
 }
 
-RUNTIME_API(cudaMemPoolCreate, 11020, (cudaMemPool_t * memPool, const struct cudaMemPoolProps* poolProps), (memPool, poolProps)) {
+RUNTIME_API(cudaMemPoolCreate, 11020, (cudaMemPool_t * memPool, const struct cudaMemPoolProps* poolProps),
+            (memPool, poolProps)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemPoolCreate(memPool, reinterpret_cast<const CUmemPoolProps*>(poolProps)));
 }
@@ -142,28 +157,33 @@ RUNTIME_API(cudaMemPoolDestroy, 11020, (cudaMemPool_t memPool), (memPool)) {
   return FromDriver(cuMemPoolDestroy(memPool));
 }
 
-RUNTIME_API(cudaMemPoolTrimTo, 11020, (cudaMemPool_t memPool, size_t minBytesToKeep), (memPool, minBytesToKeep)) {
+RUNTIME_API(cudaMemPoolTrimTo, 11020, (cudaMemPool_t memPool, size_t minBytesToKeep),
+            (memPool, minBytesToKeep)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemPoolTrimTo(memPool, minBytesToKeep));
 }
 
-RUNTIME_API(cudaMemPoolSetAttribute, 11020, (cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void* value), (memPool, attr, value)) {
+RUNTIME_API(cudaMemPoolSetAttribute, 11020, (cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void* value),
+            (memPool, attr, value)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemPoolSetAttribute(memPool, static_cast<CUmemPool_attribute>(attr), value));
 }
 
-RUNTIME_API(cudaMemPoolGetAttribute, 11020, (cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void* value), (memPool, attr, value)) {
+RUNTIME_API(cudaMemPoolGetAttribute, 11020, (cudaMemPool_t memPool, enum cudaMemPoolAttr attr, void* value),
+            (memPool, attr, value)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemPoolGetAttribute(memPool, static_cast<CUmemPool_attribute>(attr), value));
 }
 
-RUNTIME_API(cudaMemPoolSetAccess, 11020, (cudaMemPool_t memPool, const struct cudaMemAccessDesc* descList, size_t count),
+RUNTIME_API(cudaMemPoolSetAccess, 11020,
+            (cudaMemPool_t memPool, const struct cudaMemAccessDesc* descList, size_t count),
             (memPool, descList, count)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemPoolSetAccess(memPool, reinterpret_cast<const CUmemAccessDesc*>(descList), count));
 }
 
-RUNTIME_API(cudaPointerGetAttributes, 4000, (struct cudaPointerAttributes * attributes, const void* ptr), (attributes, ptr)) {
+RUNTIME_API(cudaPointerGetAttributes, 4000, (struct cudaPointerAttributes * attributes, const void* ptr),
+            (attributes, ptr)) {
   if (attributes == nullptr) return cudaErrorInvalidValue;
   GPUSIM_RETURN_IF(Ready());
   *attributes = cudaPointerAttributes{};
@@ -189,26 +209,31 @@ RUNTIME_API(cudaPointerGetAttributes, 4000, (struct cudaPointerAttributes * attr
 }
 
 RUNTIME_STREAM_API(cudaMemPrefetchAsync, 12020, _ptsz, 12020,
-                   (const void* devPtr, size_t count, struct cudaMemLocation location, unsigned int flags, cudaStream_t stream),
+                   (const void* devPtr, size_t count, struct cudaMemLocation location, unsigned int flags,
+                    cudaStream_t stream),
                    (devPtr, count, location, flags, stream)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuMemPrefetchAsync_v2(Device(devPtr), count, Location(location), flags, stream));
 }
 
-RUNTIME_API(cudaMemAdvise, 12020, (const void* devPtr, size_t count, enum cudaMemoryAdvise advice, struct cudaMemLocation location),
+RUNTIME_API(cudaMemAdvise, 12020,
+            (const void* devPtr, size_t count, enum cudaMemoryAdvise advice, struct cudaMemLocation location),
             (devPtr, count, advice, location)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(cuMemAdvise_v2(Device(devPtr), count, static_cast<CUmem_advise>(advice), Location(location)));
+  return FromDriver(
+      cuMemAdvise_v2(Device(devPtr), count, static_cast<CUmem_advise>(advice), Location(location)));
 }
 
 RUNTIME_API(cudaMallocArray, 3020,
-            (cudaArray_t * array, const struct cudaChannelFormatDesc* desc, size_t width, size_t height, unsigned int flags),
+            (cudaArray_t * array, const struct cudaChannelFormatDesc* desc, size_t width, size_t height,
+             unsigned int flags),
             (array, desc, width, height, flags)) {
   return MakeArray(array, desc, cudaExtent{width, height, 0}, flags);
 }
 
 RUNTIME_API(cudaMalloc3DArray, 3020,
-            (cudaArray_t * array, const struct cudaChannelFormatDesc* desc, struct cudaExtent extent, unsigned int flags),
+            (cudaArray_t * array, const struct cudaChannelFormatDesc* desc, struct cudaExtent extent,
+             unsigned int flags),
             (array, desc, extent, flags)) {
   return MakeArray(array, desc, extent, flags);
 }
@@ -230,6 +255,7 @@ RUNTIME_API(cudaGetSymbolSize, 3020, (size_t * size, const void* symbol), (size,
   return gpusim::cudart::VariableAddress(symbol, &address, size) ? cudaSuccess : cudaErrorInvalidSymbol;
 }
 
-extern "C" cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind f) {
+extern "C" cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w,
+                                                       enum cudaChannelFormatKind f) {
   return cudaChannelFormatDesc{x, y, z, w, f};
 }

@@ -1,4 +1,5 @@
-// What nvcc's start-up code calls: fat binaries, kernels, variables, and the launch configuration stack of the <<<>>> syntax.
+// What nvcc's start-up code calls: fat binaries, kernels, variables, and the launch configuration stack of
+// the <<<>>> syntax.
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -16,8 +17,8 @@ namespace {
 struct Variable {
   std::string name;
   size_t bytes = 0;
-  void** managed = nullptr;            // of a __managed__ variable: where its address goes
-  std::map<int, uint64_t> by_device;   // made at first use
+  void** managed = nullptr;           // of a __managed__ variable: where its address goes
+  std::map<int, uint64_t> by_device;  // made at first use
 };
 
 struct Registry {
@@ -79,24 +80,26 @@ extern "C" char __cudaInitModule(void** fatCubinHandle) {
   return 1;
 }
 
-extern "C" void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char* deviceFun, const char* deviceName,
-                                       int thread_limit, uint3* tid, uint3* bid, dim3* bDim, dim3* gDim, int* wSize) {
+extern "C" void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFun, char* deviceFun,
+                                       const char* deviceName, int thread_limit, uint3* tid, uint3* bid,
+                                       dim3* bDim, dim3* gDim, int* wSize) {
   CUfunction function = gpusim::KernelByName(deviceName, *fatCubinHandle);
   const std::lock_guard<std::mutex> lock(All().mutex);
   All().kernels[hostFun] = function;
   All().handles.insert(function);
 }
 
-extern "C" void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char* deviceAddress, const char* deviceName, int ext,
-                                  size_t size, int constant, int global) {
+extern "C" void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char* deviceAddress,
+                                  const char* deviceName, int ext, size_t size, int constant, int global) {
   const std::lock_guard<std::mutex> lock(All().mutex);
   gpusim::cudart::Variable& variable = All().variables[hostVar];
   variable.name = deviceName;
   variable.bytes = size;
 }
 
-extern "C" void __cudaRegisterManagedVar(void** fatCubinHandle, void** hostVarPtrAddress, char* deviceAddress, const char* deviceName,
-                                         int ext, size_t size, int constant, int global) {
+extern "C" void __cudaRegisterManagedVar(void** fatCubinHandle, void** hostVarPtrAddress, char* deviceAddress,
+                                         const char* deviceName, int ext, size_t size, int constant,
+                                         int global) {
   const std::lock_guard<std::mutex> lock(All().mutex);
   gpusim::cudart::Variable& variable = All().variables[hostVarPtrAddress];
   variable.name = deviceName;
@@ -112,7 +115,8 @@ extern "C" unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, siz
   return 0;
 }
 
-extern "C" cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sharedMem, void* stream) {
+extern "C" cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sharedMem,
+                                                  void* stream) {
   if (configurations.empty()) return cudaErrorMissingConfiguration;
   const gpusim::cudart::CallConfiguration& top = configurations.back();
   *gridDim = top.grid;
