@@ -39,7 +39,7 @@ std::string EnvironmentMarkdown() {
   for (const settings::Setting& s : settings::kSettings) {
     absl::StrAppend(&out, "| `", std::string(s.name), "` | ", RangeOf(s), " | ",
                     s.default_text.empty() ? "" : absl::StrCat("`", DefaultOf(s), "`"), " | ",
-                    absl::StrReplaceAll(std::string(s.help), {{"|", "\\|"}}), " |\n");
+                    absl::StrReplaceAll(std::string(s.help), {{"|", "\\|"}, {"<", "&lt;"}}), " |\n");
   }
   return out;
 }

@@ -1,0 +1,40 @@
+"""The documents say what the program says."""
+import os
+import re
+
+import harness
+from harness import GPUPROBE, SOURCE
+
+
+class Documentation(harness.EndToEndTest):
+
+    def setUp(self):
+        super().setUp()
+        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+            self.readme = file.read()
+
+    def test_environment_table_is_the_programs(self):
+        table = self.run_well([GPUPROBE, "help", "environment", "--markdown"]).stdout.decode()
+        self.assertIn(table, self.readme, "replace the README's table with the output of: gpuprobe help environment --markdown")
+
+    def test_subcommands_of_the_readme_exist(self):
+        text = self.run_well([GPUPROBE, "--help"]).stdout.decode()
+        known = set(re.findall(r"^  ([a-z]+) {2,}", text, re.MULTILINE))
+        for commands in re.findall(r"^```\n(.*?)^```", self.readme, re.MULTILINE | re.DOTALL):
+            for name in re.findall(r"^(?:\$ )?gpuprobe ([a-z]+)", commands, re.MULTILINE):
+                self.assertIn(name, known)
+
+    def test_files_that_documents_name_exist(self):
+        for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"):
+            with open(os.path.join(SOURCE, document), encoding="utf-8") as file:
+                text = file.read()
+            for path in re.findall(r"`((?:injector|collector|proto|tests|samples|scripts)/[\w/.]+)`", text):
+                if re.search(r"NAME|/[xy][/_.]", path):
+                    continue  # stands for any name
+                with self.subTest(document=document, path=path):
+                    matching = [path] + [path + suffix for suffix in (".h", ".cc", ".py", ".sh")]
+                    self.assertTrue(any(os.path.exists(os.path.join(SOURCE, name)) for name in matching))
+
+
+if __name__ == "__main__":
+    harness.main()
