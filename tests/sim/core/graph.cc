@@ -280,7 +280,7 @@ OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32
   activity.correlation = correlation;
   activity.graph = graph_id;
   activity.graph_node = node.id;
-  op->ready_ns = NowNs();
+  // Enqueued with the launch, however long the loop over the nodes takes: `begin` says when.
   if (op->work.rendezvous != nullptr)
     op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
   return op;
