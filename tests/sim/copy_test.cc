@@ -39,6 +39,7 @@ class CopyTest : public NodeTest {
 };
 
 TEST_F(CopyTest, APinnedCopyIsAsynchronousAndTakesBytesOverRate) {
+  Launch(Slow(), stream_);
   ASSERT_CUDA(cudaMemcpyAsync(device_, pinned_, kBytes, cudaMemcpyHostToDevice, stream_));
   EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
   ASSERT_CUDA(cudaStreamSynchronize(stream_));
