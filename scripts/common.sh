@@ -26,12 +26,12 @@ cuda_roots() {
   return 0
 }
 
-# Configures and builds one preset, quietly when there is nothing to do.
+# build_preset PRESET [TARGET...]: configures and builds, all targets or those named.
 build_preset() {
   local preset=$1
   shift
   cd "$ROOT"
   say "Configure and build: preset $preset, $JOBS jobs, in build/$preset"
-  cmake --preset "$preset" "$@" | tail -n 4
-  cmake --build --preset "$preset" -j "$JOBS"
+  cmake --preset "$preset" | tail -n 4
+  cmake --build --preset "$preset" -j "$JOBS" ${1:+--target "$@"}
 }

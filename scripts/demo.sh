@@ -41,7 +41,9 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 say "Building gpuprobe (preset release, in build/release)"
-if ! build_preset release -DGPUPROBE_BUILD_TESTS="${GPUPROBE_BUILD_TESTS:-ON}" >"$log" 2>&1; then
+targets=(gpuprobe gpuprobe_program ddp_train)
+[ "$where" = gpu ] || targets+=(gpusim)
+if ! build_preset release "${targets[@]}" >"$log" 2>&1; then
   cat "$log" >&2
   die "the build failed"
 fi
