@@ -51,6 +51,7 @@ std::vector<KernelReport> TopKernels(const std::vector<const model::ProcessModel
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   if (order.size() > kTopKernels) order.resize(kTopKernels);
   std::vector<KernelReport> out;
+  out.reserve(order.size());
   for (const auto& [total, name] : order) {
     out.push_back({.name = Demangle(*name), .time_ns = by_name.at(*name).Summarize()});
   }

@@ -72,8 +72,8 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
   return g;
 }
 
-CollectiveReport Conclude(Gathered g) {
-  CollectiveReport r = std::move(g.report);
+CollectiveReport Conclude(const Gathered& g) {
+  CollectiveReport r = g.report;
   r.time_ns = g.time_ns.Summarize();
   // Without the number of ranks the factors are not known; 1e9 bytes per second is bytes per nanosecond.
   if (r.comm_ranks > 0 && r.time_ns.total > 0) {
@@ -107,10 +107,10 @@ void Absorb(Gathered& into, const Gathered& from) {
 using Key = std::tuple<std::string, std::string, uint64_t, uint32_t>;
 
 // Series that read alike are one entry (several local communicators may carry the same hash).
-std::vector<CollectiveReport> Conclude(std::map<Key, Gathered> gathered) {
+std::vector<CollectiveReport> Conclude(const std::map<Key, Gathered>& gathered) {
   std::vector<CollectiveReport> out;
   out.reserve(gathered.size());
-  for (auto& [key, g] : gathered) out.push_back(Conclude(std::move(g)));
+  for (const auto& [key, g] : gathered) out.push_back(Conclude(g));
   std::stable_sort(out.begin(), out.end(), [](const CollectiveReport& a, const CollectiveReport& b) {
     return a.time_ns.total > b.time_ns.total;
   });
@@ -135,13 +135,13 @@ void GatherInto(std::map<Key, Gathered>& all, const model::ProcessModel& process
 std::vector<CollectiveReport> CollectivesOf(const model::ProcessModel& process) {
   std::map<Key, Gathered> all;
   GatherInto(all, process);
-  return Conclude(std::move(all));
+  return Conclude(all);
 }
 
 std::vector<CollectiveReport> CollectivesOf(const model::JobModel& job) {
   std::map<Key, Gathered> all;
   for (const auto& process : job.processes()) GatherInto(all, *process);
-  return Conclude(std::move(all));
+  return Conclude(all);
 }
 
 }  // namespace gpuprobe::analysis

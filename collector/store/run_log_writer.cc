@@ -26,8 +26,8 @@ absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::st
   header->set_protocol_minor(wire::kProtocolMinor);
   header->set_collector_version(std::string(version));
   header->set_created_ns(created_ns);
-  // Age counts on the clock that Append is given, from 0: the first frame is written at once, so that a process
-  // is on disk as soon as it was heard.
+  // Age counts on the clock that Append is given, from 0: the first frame is written at once, so that a
+  // process is on disk as soon as it was heard.
   if (absl::Status s = writer->Append(frame.SerializeAsString(), 0); !s.ok()) return s;
   return writer;
 }
