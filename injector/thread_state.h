@@ -1,9 +1,11 @@
-// What the probe knows about one application thread: re-entrancy, its event ring, its open ranges, and the NCCL group it is in.
+// What the probe knows about one application thread: re-entrancy, its event ring, its open ranges, and the
+// NCCL group it is in.
 //
-// One struct so that a callback finds everything with a single thread-local load. Owned by its thread; other threads read only what is
-// atomic. Allocation: none (a static pool that the kernel backs page by page; one thread-local pointer in static TLS, because the block of
-// static TLS that a dlopened library may use is small and shared). Failure: beyond kMaxThreads threads at once, CurrentThread() is one
-// shared state that no guard enters.
+// One struct so that a callback finds everything with a single thread-local load. Owned by its thread; other
+// threads read only what is atomic. Allocation: none (a static pool that the kernel backs page by page; one
+// thread-local pointer in static TLS, because the block of static TLS that a dlopened library may use is
+// small and shared). Failure: beyond kMaxThreads threads at once, CurrentThread() is one shared state that no
+// guard enters.
 #pragma once
 
 #include <atomic>
@@ -21,17 +23,19 @@ inline constexpr int kMaxThreads = 4096;
 inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this many is timed
 
 struct ThreadState {
-  int guard_depth = 0;            // > 0: our own code runs on this thread
-  bool ring_refused = false;      // no slot was free: LOSS_THREAD_SLOTS_FULL is counted for each event
-  EventRing* ring = nullptr;      // claimed on the first event
+  int guard_depth = 0;        // > 0: our own code runs on this thread
+  bool ring_refused = false;  // no slot was free: LOSS_THREAD_SLOTS_FULL is counted for each event
+  EventRing* ring = nullptr;  // claimed on the first event
   uint32_t tid = 0;
 
-  // Push/pop ranges that are open, innermost last. Beyond kMaxRangeDepth only the depth is kept, and the loss counted.
+  // Push/pop ranges that are open, innermost last. Beyond kMaxRangeDepth only the depth is kept, and the loss
+  // counted.
   int range_depth = 0;
   uint64_t range_ids[kMaxRangeDepth] = {};
   uint16_t range_domains[kMaxRangeDepth] = {};  // index in the domain table: each domain has its own stack
 
-  // NCCL: depth of group calls, and where calls and launches are noted while an NCCL call or group of the application runs.
+  // NCCL: depth of group calls, and where calls and launches are noted while an NCCL call or group of the
+  // application runs.
   int nccl_call_depth = 0;   // inside an intercepted nccl* function
   int nccl_group_depth = 0;  // GroupStart minus GroupEnd, as the application called them
   nccl::CallBatch* nccl_batch = nullptr;
@@ -40,7 +44,8 @@ struct ThreadState {
   uint32_t last_allocation_correlation = 0;
   uint32_t last_launch_correlation = 0;
 
-  // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the pool's next owner adds to them.
+  // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the
+  // pool's next owner adds to them.
   std::atomic<uint64_t> host_events{0};
   std::atomic<uint64_t> host_sampled_ns{0};  // of one event in kHostCostSampling
   uint64_t sample_start_ns = 0;              // monotonic; 0: this event is not timed
@@ -57,7 +62,8 @@ inline uint64_t InnermostRange(const ThreadState& state) noexcept {
   return state.range_ids[(state.range_depth < kMaxRangeDepth ? state.range_depth : kMaxRangeDepth) - 1];
 }
 
-// Innermost range of the process's main thread, which other threads' launches belong to when they have none of their own.
+// Innermost range of the process's main thread, which other threads' launches belong to when they have none
+// of their own.
 extern std::atomic<uint64_t> main_thread_range;
 
 // Sums over all threads that are or were.

@@ -1,5 +1,6 @@
-// The one table of GPUPROBE_* environment variables: the injector's parser, the program's --help and the README's rows derive from it.
-// Plain constexpr data: no allocation, no dependency, usable inside the profiled process.
+// The one table of GPUPROBE_* environment variables: the injector's parser, the program's --help and the
+// README's rows derive from it. Plain constexpr data: no allocation, no dependency, usable inside the
+// profiled process.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +22,25 @@ struct Setting {
 
 inline constexpr Setting kSettings[] = {
     {"GPUPROBE_SOCKET", Kind::kText, "", "", 0, 0,
-     "Unix socket of the collector; else $XDG_RUNTIME_DIR/gpuprobe/collector.sock, /tmp/gpuprobe-$UID/collector.sock, "
+     "Unix socket of the collector; else $XDG_RUNTIME_DIR/gpuprobe/collector.sock, "
+     "/tmp/gpuprobe-$UID/collector.sock, "
      "/run/gpuprobe/collector.sock, the first that answers"},
     {"GPUPROBE_AUTOSTART", Kind::kFlag, "1", "", 0, 1, "start a collector when none answers"},
     {"GPUPROBE_OUT", Kind::kText, "", "", 0, 0,
      "run directory of a collector that is started by itself; else gpuprobe-runs/<UTC time>-<name>"},
-    {"GPUPROBE_RANK", Kind::kNumber, "", "", 0, 1 << 24, "this process's rank, before what the launcher says"},
+    {"GPUPROBE_RANK", Kind::kNumber, "", "", 0, 1 << 24,
+     "this process's rank, before what the launcher says"},
     {"GPUPROBE_DISABLE", Kind::kFlag, "0", "", 0, 1, "1: the library does nothing at all"},
     {"GPUPROBE_VERBOSE", Kind::kFlag, "0", "", 0, 1, "1: one line on stderr that says what is captured"},
-    {"GPUPROBE_FLUSH_MS", Kind::kNumber, "500", "ms", 10, 60000, "how often finished records are collected and sent"},
+    {"GPUPROBE_FLUSH_MS", Kind::kNumber, "500", "ms", 10, 60000,
+     "how often finished records are collected and sent"},
     {"GPUPROBE_BUFFER_KIB", Kind::kNumber, "4096", "KiB", 64, 65536, "size of one activity buffer"},
-    {"GPUPROBE_BUFFERS", Kind::kNumber, "16", "", 2, 256, "activity buffers, allocated as needed up to this number"},
-    {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024, "batches that wait for the collector; beyond it they are dropped and counted"},
-    {"GPUPROBE_EXIT_WAIT_MS", Kind::kNumber, "2000", "ms", 0, 60000, "longest wait at exit for the last records"},
+    {"GPUPROBE_BUFFERS", Kind::kNumber, "16", "", 2, 256,
+     "activity buffers, allocated as needed up to this number"},
+    {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024,
+     "batches that wait for the collector; beyond it they are dropped and counted"},
+    {"GPUPROBE_EXIT_WAIT_MS", Kind::kNumber, "2000", "ms", 0, 60000,
+     "longest wait at exit for the last records"},
 };
 
 }  // namespace gpuprobe::settings

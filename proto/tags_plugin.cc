@@ -1,7 +1,9 @@
-// protoc plugin: writes the field numbers of each message as an enum for protozero, and each enum of the schema as itself.
+// protoc plugin: writes the field numbers of each message as an enum for protozero, and each enum of the
+// schema as itself.
 //
-// Separate from libprotobuf's own output because the injector may not link libprotobuf; generated rather than written by hand so that
-// the injector's encoder and the collector's decoder cannot disagree. Runs at build time only.
+// Separate from libprotobuf's own output because the injector may not link libprotobuf; generated rather than
+// written by hand so that the injector's encoder and the collector's decoder cannot disagree. Runs at build
+// time only.
 #include <google/protobuf/compiler/code_generator.h>
 #include <google/protobuf/compiler/plugin.h>
 #include <google/protobuf/descriptor.h>
@@ -33,14 +35,16 @@ std::string ConstantName(const std::string& snake) {
 
 class TagsGenerator : public pb::compiler::CodeGenerator {
  public:
-  bool Generate(const pb::FileDescriptor* file, const std::string& /*parameter*/, pb::compiler::GeneratorContext* context,
-                std::string* /*error*/) const override {
+  bool Generate(const pb::FileDescriptor* file, const std::string& /*parameter*/,
+                pb::compiler::GeneratorContext* context, std::string* /*error*/) const override {
     std::string name = file->name();
     name.replace(name.rfind(".proto"), std::string::npos, "_tags.h");
     const std::unique_ptr<pb::io::ZeroCopyOutputStream> stream(context->Open(name));
     pb::io::Printer out(stream.get(), '$');
-    out.Print("// Generated from $file$. Do not edit.\n#pragma once\n\n#include <cstdint>\n\nnamespace gpuprobe::wire {\n", "file",
-              file->name());
+    out.Print(
+        "// Generated from $file$. Do not edit.\n#pragma once\n\n#include <cstdint>\n\nnamespace "
+        "gpuprobe::wire {\n",
+        "file", file->name());
     for (int i = 0; i < file->enum_type_count(); ++i) {
       const pb::EnumDescriptor* type = file->enum_type(i);
       out.Print("\nenum class $name$ : int32_t {\n", "name", type->name());

@@ -10,9 +10,9 @@
 #include <cstddef>
 
 #include "injector/cupti/callbacks.h"
+#include "injector/cupti/context_devices.h"
 #include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
-#include "injector/cupti/context_devices.h"
 #include "injector/memory/vmm.h"
 #include "injector/stream/event_ring.h"
 

@@ -1,9 +1,11 @@
-// What the application's threads report: small plain structs that go through a per-thread ring to the probe's own thread.
+// What the application's threads report: small plain structs that go through a per-thread ring to the probe's
+// own thread.
 //
-// Separate from the batch schema because the two sides have different rules: a producer here may not allocate, lock or block, so it writes
-// handles and raw text; the consumer (stream/event_drain) interns names, pairs opened with closed ranges, and fills columns.
-// Thread: producers are application threads inside the guard; the consumer is whoever holds the builder's lock.
-// Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL.
+// Separate from the batch schema because the two sides have different rules: a producer here may not
+// allocate, lock or block, so it writes handles and raw text; the consumer (stream/event_drain) interns
+// names, pairs opened with closed ranges, and fills columns. Thread: producers are application threads inside
+// the guard; the consumer is whoever holds the builder's lock. Failure: a full ring drops the event and
+// counts LOSS_EVENT_RING_FULL.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,7 @@ struct RangeOpenEvent {
   uint64_t parent_id;  // enclosing range on this thread, 0 if none
   uint64_t domain;     // opaque domain handle, 0 for the default; its name comes from the domain registry
   uint32_t category;
-  uint16_t kind;       // wire::RangeKind
+  uint16_t kind;  // wire::RangeKind
   uint16_t name_bytes;
 };
 
@@ -84,13 +86,13 @@ struct CollectiveEvent {
   uint64_t count;
   uint64_t plan;  // 0: none
   uint64_t range_id;
-  uint32_t comm;           // Communicator.id
-  int32_t root;            // -1: none
-  int32_t peer;            // -1: none
-  int32_t result;          // ncclResult_t
-  uint16_t op;             // index into the NCCL entry-point table
-  uint8_t datatype;        // ncclDataType_t
-  uint8_t source;          // wire::CallSource
+  uint32_t comm;     // Communicator.id
+  int32_t root;      // -1: none
+  int32_t peer;      // -1: none
+  int32_t result;    // ncclResult_t
+  uint16_t op;       // index into the NCCL entry-point table
+  uint8_t datatype;  // ncclDataType_t
+  uint8_t source;    // wire::CallSource
   uint32_t element_bytes;
 };
 

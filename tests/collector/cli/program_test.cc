@@ -137,7 +137,8 @@ TEST_F(ProgramTest, RunPassesStreamsThroughAndSaysThatNothingWasRecorded) {
 }
 
 TEST_F(ProgramTest, RunSetsTheEnvironmentAndKeepsThePreloadsThatAreThere) {
-  const Finished f = RunProgram(Command({"run", "--", "/usr/bin/env"}), dir_.path(), {{"LD_PRELOAD", "libm.so.6"}});
+  const Finished f =
+      RunProgram(Command({"run", "--", "/usr/bin/env"}), dir_.path(), {{"LD_PRELOAD", "libm.so.6"}});
   EXPECT_EQ(f.exit_code, 0) << f.err;
   const std::string library = std::filesystem::path(GPUPROBE_TEST_PROGRAM).parent_path() / "libgpuprobe.so";
   EXPECT_THAT(f.out, HasSubstr("LD_PRELOAD=libm.so.6:" + library + "\n"));

@@ -66,7 +66,7 @@ Finished Subprocess::Wait() {
 }
 
 Finished RunProgram(const std::vector<std::string>& command, const std::string& directory,
-             const std::map<std::string, std::string>& environment, const std::string& input) {
+                    const std::map<std::string, std::string>& environment, const std::string& input) {
   return Subprocess(command, directory, environment, input).Wait();
 }
 

@@ -38,6 +38,7 @@ class Subprocess {
 };
 
 Finished RunProgram(const std::vector<std::string>& command, const std::string& directory,
-             const std::map<std::string, std::string>& environment = {}, const std::string& input = "");
+                    const std::map<std::string, std::string>& environment = {},
+                    const std::string& input = "");
 
 }  // namespace gpuprobe::testing

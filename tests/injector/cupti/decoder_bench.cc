@@ -46,8 +46,9 @@ void WalkKernels(benchmark::State& state) {
     }
     benchmark::DoNotOptimize(sum);
   }
-  state.counters["time/record"] = benchmark::Counter(static_cast<double>(state.iterations()) * kRecords,
-                                                     benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["time/record"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * kRecords,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 BENCHMARK(WalkKernels);
 

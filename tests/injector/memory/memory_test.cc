@@ -1,8 +1,8 @@
 // Allocations as the memory part reads them from callbacks that are made up here.
 #include "injector/cupti/callbacks.h"
+#include "injector/cupti/context_devices.h"
 #include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
-#include "injector/cupti/context_devices.h"
 #include "injector/memory/part.h"
 #include "injector/memory/vmm.h"
 #include "tests/injector/live_probe.h"

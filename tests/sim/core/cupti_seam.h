@@ -1,7 +1,8 @@
 // The seam between the simulated driver and the simulated CUPTI: what the one tells the other.
 //
-// The core (inside libcuda.so.1) knows what happens; libcupti.so.13, which a process may or may not load, turns it into callbacks and
-// activity records. libcupti registers one table of functions when it is loaded; until then every notification is a null check.
+// The core (inside libcuda.so.1) knows what happens; libcupti.so.13, which a process may or may not load,
+// turns it into callbacks and activity records. libcupti registers one table of functions when it is loaded;
+// until then every notification is a null check.
 #pragma once
 
 #include <atomic>
@@ -10,19 +11,20 @@
 
 namespace gpusim {
 
-// One API call of the runtime or the driver, on the calling thread. A driver call made by a runtime call carries the same correlation id.
+// One API call of the runtime or the driver, on the calling thread. A driver call made by a runtime call
+// carries the same correlation id.
 struct ApiCall {
-  int domain = 0;                   // CUpti_CallbackDomain: driver or runtime API
-  uint32_t cbid = 0;                // CUPTI_DRIVER_TRACE_CBID_* or CUPTI_RUNTIME_TRACE_CBID_*
+  int domain = 0;     // CUpti_CallbackDomain: driver or runtime API
+  uint32_t cbid = 0;  // CUPTI_DRIVER_TRACE_CBID_* or CUPTI_RUNTIME_TRACE_CBID_*
   const char* function_name = nullptr;
-  const void* params = nullptr;     // generated_cuda_meta.h or generated_cuda_runtime_api_meta.h
-  void* result = nullptr;           // CUresult* or cudaError_t*, valid at exit
+  const void* params = nullptr;       // generated_cuda_meta.h or generated_cuda_runtime_api_meta.h
+  void* result = nullptr;             // CUresult* or cudaError_t*, valid at exit
   const char* symbol_name = nullptr;  // mangled kernel name of a launch
-  void* context = nullptr;          // CUcontext
+  void* context = nullptr;            // CUcontext
   uint32_t context_uid = 0;
   uint32_t correlation = 0;
-  uint64_t correlation_data = 0;    // scratch that a subscriber may use between enter and exit
-  uint64_t start_ns = 0;            // at enter; end_ns at exit
+  uint64_t correlation_data = 0;  // scratch that a subscriber may use between enter and exit
+  uint64_t start_ns = 0;          // at enter; end_ns at exit
   uint64_t end_ns = 0;
 };
 
@@ -48,21 +50,30 @@ struct Activity {
   uint32_t registers_per_thread = 0;
   // memcpy, memset, memory
   uint64_t bytes = 0;
-  int copy_kind = 0;    // CUpti_ActivityMemcpyKind
-  int src_memory = 0;   // CUpti_ActivityMemoryKind
-  int dst_memory = 0;   // also the memory kind of a memset or of an allocation
+  int copy_kind = 0;        // CUpti_ActivityMemcpyKind
+  int src_memory = 0;       // CUpti_ActivityMemoryKind
+  int dst_memory = 0;       // also the memory kind of a memset or of an allocation
   uint32_t src_device = 0;  // peer copies
   uint32_t dst_device = 0;
   uint32_t memset_value = 0;
   bool asynchronous = false;
-  uint64_t address = 0;     // memory
+  uint64_t address = 0;      // memory
   int memory_operation = 0;  // CUpti_ActivityMemoryOperationType
   // sync
   int sync_type = 0;  // CUpti_ActivitySynchronizationType
   uint32_t event_id = 0;
 };
 
-enum class ResourceEvent { kContextCreated, kContextDestroyStarting, kStreamCreated, kStreamDestroyStarting, kModuleLoaded, kGraphNodeCreated, kGraphNodeCloned, kGraphExecCreated };
+enum class ResourceEvent {
+  kContextCreated,
+  kContextDestroyStarting,
+  kStreamCreated,
+  kStreamDestroyStarting,
+  kModuleLoaded,
+  kGraphNodeCreated,
+  kGraphNodeCloned,
+  kGraphExecCreated
+};
 
 struct Resource {
   ResourceEvent event = ResourceEvent::kContextCreated;
@@ -75,7 +86,8 @@ struct Resource {
   uint64_t node_id = 0;
 };
 
-// What libcupti implements. Every function may be called from any thread; `activity` from the scheduler's thread.
+// What libcupti implements. Every function may be called from any thread; `activity` from the scheduler's
+// thread.
 struct CuptiHooks {
   // True when somebody subscribed to this API function; asked before the call's structures are filled.
   bool (*wants_api)(int domain, uint32_t cbid);
@@ -89,8 +101,8 @@ struct CuptiHooks {
 extern std::atomic<const CuptiHooks*> cupti_hooks;
 
 // What libcupti asks of the core.
-uint64_t NowNs();                         // CLOCK_REALTIME
-void ThreadBeginToolCallback();           // a tool's callback runs: its own CUDA calls are not traced
+uint64_t NowNs();                // CLOCK_REALTIME
+void ThreadBeginToolCallback();  // a tool's callback runs: its own CUDA calls are not traced
 void ThreadEndToolCallback();
 
 struct DeviceFacts {
@@ -103,23 +115,25 @@ struct DeviceFacts {
   uint32_t compute_minor = 0;
   uint64_t memory_bandwidth_bytes_per_s = 0;
 };
-bool DriverIsUp();                        // cuInit succeeded
+bool DriverIsUp();  // cuInit succeeded
 size_t DeviceCount();
 DeviceFacts FactsOfDevice(uint32_t ordinal);
 
-// Identities, for the queries of CUPTI. Zero (or false) for a handle that is not alive; a null stream is the default stream, of the
-// calling thread if `per_thread`.
-void* CurrentContext();                   // CUcontext of the calling thread, or null
+// Identities, for the queries of CUPTI. Zero (or false) for a handle that is not alive; a null stream is the
+// default stream, of the calling thread if `per_thread`.
+void* CurrentContext();  // CUcontext of the calling thread, or null
 uint32_t ContextUid(void* context);
 bool DeviceOfContext(void* context, uint32_t* ordinal);
 bool StreamIdOf(void* context, void* stream, bool per_thread, uint32_t* stream_id);
-uint32_t GraphId(void* graph);            // CUgraph; of a CUgraphExec's clone too
-uint64_t GraphNodeId(void* node);         // CUgraphNode
+uint32_t GraphId(void* graph);     // CUgraph; of a CUgraphExec's clone too
+uint64_t GraphNodeId(void* node);  // CUgraphNode
 
-// Delivers every activity whose work has ended by now, through the scheduler's thread, and waits for that. Not from `activity`.
+// Delivers every activity whose work has ended by now, through the scheduler's thread, and waits for that.
+// Not from `activity`.
 void SettleFinishedWork();
 
-// True if GPUSIM_FAULT="name[=value],..." names this fault; `value` (may be null) is what follows the equals sign.
+// True if GPUSIM_FAULT="name[=value],..." names this fault; `value` (may be null) is what follows the equals
+// sign.
 bool FaultIs(const char* name, const char** value);
 
 }  // namespace gpusim

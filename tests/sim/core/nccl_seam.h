@@ -1,7 +1,9 @@
-// The seam between the simulated driver and the simulated NCCL: kernels whose time other processes help to decide.
+// The seam between the simulated driver and the simulated NCCL: kernels whose time other processes help to
+// decide.
 //
-// libnccl launches its kernels through the core like any other kernel, so that callbacks, correlation ids, stream order, capture, CUPTI
-// records and the truth's kernel line come by themselves; only start and end are the rendezvous's.
+// libnccl launches its kernels through the core like any other kernel, so that callbacks, correlation ids,
+// stream order, capture, CUPTI records and the truth's kernel line come by themselves; only start and end are
+// the rendezvous's.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +18,8 @@ struct Interval {
   uint64_t end_ns = 0;
 };
 
-// A meeting of ranks. One object serves one kernel instance (a replayed graph asks for a fresh one each time).
+// A meeting of ranks. One object serves one kernel instance (a replayed graph asks for a fresh one each
+// time).
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
@@ -29,9 +32,10 @@ class Rendezvous {
 // Makes the rendezvous of each instance of a kernel that was launched or captured.
 using RendezvousFactory = std::shared_ptr<Rendezvous> (*)(void* state);
 
-// One call of the group, for the truth log; the core adds times, stream, device and correlation when the kernel is done.
+// One call of the group, for the truth log; the core adds times, stream, device and correlation when the
+// kernel is done.
 struct CollectiveTruth {
-  std::string op;  // "AllReduce"
+  std::string op;    // "AllReduce"
   std::string comm;  // hash, 16 hex digits
   uint64_t seq = 0;
   int comm_rank = 0;
@@ -46,7 +50,8 @@ struct CollectiveTruth {
 };
 
 struct RendezvousLaunch {
-  std::string kernel_name;  // "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", mangled
+  std::string
+      kernel_name;  // "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", mangled
   uint32_t grid = 2;
   uint32_t block = 544;
   std::vector<CollectiveTruth> calls;
@@ -54,18 +59,18 @@ struct RendezvousLaunch {
   std::shared_ptr<void> state;
 };
 
-// Launches through cuLaunchKernelEx's callbacks on `stream` (CUstream; null is the legacy default stream of the current context).
-// Returns a CUresult.
+// Launches through cuLaunchKernelEx's callbacks on `stream` (CUstream; null is the legacy default stream of
+// the current context). Returns a CUresult.
 int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch);
 
 // Identity and knobs that libnccl shares with the core.
-int ProcessRank();                 // from the launcher's environment, -1 if none
-bool RankHangsAt(uint64_t call);   // GPUSIM_HANG: this rank's n-th collective (from 0) is never issued
+int ProcessRank();                // from the launcher's environment, -1 if none
+bool RankHangsAt(uint64_t call);  // GPUSIM_HANG: this rank's n-th collective (from 0) is never issued
 struct LinkModel {
   uint64_t alpha_ns = 0;
   double bytes_per_s = 0;
 };
-LinkModel Link();                  // GPUSIM_LINK
-int CurrentDevice();               // of the calling thread
+LinkModel Link();     // GPUSIM_LINK
+int CurrentDevice();  // of the calling thread
 
 }  // namespace gpusim
