@@ -434,8 +434,8 @@ TEST(NcclTest, BadArgumentsAreRefused) {
     const Rank rank(0, 1, id);
     ncclComm_t none = nullptr;
     RANK_CHECK(ncclCommInitRank(&none, 2, id, 2) == ncclInvalidArgument);
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, static_cast<ncclDataType_t>(99), ncclSum, rank.comm,
-                             rank.stream) == ncclInvalidArgument);
+    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, ncclNumTypes, ncclSum, rank.comm, rank.stream) ==
+               ncclInvalidArgument);
     RANK_CHECK(std::strstr(ncclGetLastError(rank.comm), "ncclAllReduce") != nullptr);
     RANK_CHECK(ncclBroadcast(kBuffer, kBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) ==
                ncclInvalidArgument);
