@@ -151,13 +151,13 @@ CUresult IssueWithManners(Work work, const CopyShape* shape, const Manners& mann
   const bool captured = stream->capture != nullptr;
   if (captured && call == CopyCall::kSynchronous) return RefuseInCaptureLocked(stream);
   if (!captured && manners.wait_before) {
-    for (const OpPtr& op : PendingOfStreamLocked(stream)) Schedule::Get().Wait(locked.lock(), op);
+    for (const OpPtr& op : PendingOfStreamLocked(stream)) Schedule::Get().Wait(locked.Lock(), op);
   }
   if (!captured && manners.stage) Stage(*shape, &work);
   OpPtr op;
-  const CUresult issued = IssueLocked(locked.lock(), stream, std::move(work), type, &op);
+  const CUresult issued = IssueLocked(locked.Lock(), stream, std::move(work), type, &op);
   if (issued != CUDA_SUCCESS) return issued;
-  if (manners.wait_after) Schedule::Get().Wait(locked.lock(), op);
+  if (manners.wait_after) Schedule::Get().Wait(locked.Lock(), op);
   return CUDA_SUCCESS;
 }
 

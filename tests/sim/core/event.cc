@@ -53,7 +53,7 @@ CUresult RecordEvent(CUevent event, CUstream handle, unsigned flags) {
   if (!IsLiveLocked(event) || stream->context != event->context) return CUDA_ERROR_INVALID_HANDLE;
   if (stream->capture == nullptr) {
     OpPtr op;
-    const CUresult issued = IssueLocked(locked.lock(), stream, Work{}, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &op);
+    const CUresult issued = IssueLocked(locked.Lock(), stream, Work{}, CU_GRAPH_NODE_TYPE_EVENT_RECORD, &op);
     if (issued != CUDA_SUCCESS) return issued;
     event->capture.reset();
     event->record = op;
@@ -62,7 +62,7 @@ CUresult RecordEvent(CUevent event, CUstream handle, unsigned flags) {
   if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if ((flags & CU_EVENT_RECORD_EXTERNAL) != 0) {
-    AddEventNode(locked.lock(), stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
+    AddEventNode(locked.Lock(), stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD, event);
     return CUDA_SUCCESS;
   }
   // In a capture a record is no node: it names the nodes that a wait will depend on.
@@ -78,7 +78,7 @@ CUresult StreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   if (found != CUDA_SUCCESS) return found;
   if (!IsLiveLocked(event)) return CUDA_ERROR_INVALID_HANDLE;
   if ((flags & CU_EVENT_WAIT_EXTERNAL) != 0 && stream->capture != nullptr) {
-    AddEventNode(locked.lock(), stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
+    AddEventNode(locked.Lock(), stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT, event);
     return CUDA_SUCCESS;
   }
   if (event->capture != nullptr && event->capture->graph != nullptr) {

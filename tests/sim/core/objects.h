@@ -98,8 +98,8 @@ namespace gpusim {
 // Takes the schedule's mutex.
 class Locked {
  public:
-  Locked() : lock_(Schedule::Get().mutex()) {}
-  std::unique_lock<std::mutex>& lock() { return lock_; }
+  Locked() : lock_(Schedule::Get().Mutex()) {}
+  std::unique_lock<std::mutex>& Lock() { return lock_; }
 
  private:
   std::unique_lock<std::mutex> lock_;

@@ -63,7 +63,7 @@ class Schedule {
   static Schedule& Get();
 
   // Guards the schedule and every object of the node (streams, events, contexts, graphs).
-  std::mutex& mutex() { return mutex_; }
+  std::mutex& Mutex() { return mutex_; }
 
   // With the mutex held. `op->ready_ns` is the enqueue time. Null dependencies are skipped.
   void Submit(const OpPtr& op, const std::vector<OpPtr>& dependencies);

@@ -157,7 +157,7 @@ CUresult Issue(CUstream handle, Work work, CUgraphNodeType node_type, OpPtr* op)
   CUstream_st* stream = nullptr;
   const CUresult found = FindStreamLocked(handle, &stream);
   if (found != CUDA_SUCCESS) return found;
-  return IssueLocked(locked.lock(), stream, std::move(work), node_type, op);
+  return IssueLocked(locked.Lock(), stream, std::move(work), node_type, op);
 }
 
 std::vector<OpPtr> PendingOfStreamLocked(CUstream_st* stream) {
@@ -214,7 +214,7 @@ void WaitReported(std::unique_lock<std::mutex>& lock, const std::vector<OpPtr>& 
 
 void WaitForContext(CUctx_st* context) {
   Locked locked;
-  for (const OpPtr& op : PendingOfContextLocked(context)) Schedule::Get().Wait(locked.lock(), op);
+  for (const OpPtr& op : PendingOfContextLocked(context)) Schedule::Get().Wait(locked.Lock(), op);
 }
 
 }  // namespace gpusim

@@ -153,7 +153,7 @@ CUresult SynchronizeContext() {
   GPUSIM_CHECK(gpusim::RequireContext(&context));
   gpusim::Locked locked;
   if (gpusim::AnyStreamCapturesLocked(context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  gpusim::WaitReported(locked.lock(), gpusim::PendingOfContextLocked(context), context,
+  gpusim::WaitReported(locked.Lock(), gpusim::PendingOfContextLocked(context), context,
                        CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE, 0, 0);
   return CUDA_SUCCESS;
 }

@@ -27,7 +27,7 @@ DRIVER_API(cuEventQuery, (CUevent hEvent), (hEvent)) {
   if (!gpusim::IsLiveLocked(hEvent)) return CUDA_ERROR_INVALID_HANDLE;
   if (hEvent->capture != nullptr && hEvent->capture->graph != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   const gpusim::OpPtr record = hEvent->record;
-  return Schedule::Get().Finished(locked.lock(), record) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return Schedule::Get().Finished(locked.Lock(), record) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 DRIVER_API(cuEventSynchronize, (CUevent hEvent), (hEvent)) {
@@ -36,7 +36,7 @@ DRIVER_API(cuEventSynchronize, (CUevent hEvent), (hEvent)) {
   if (hEvent->capture != nullptr && hEvent->capture->graph != nullptr) return CUDA_ERROR_CAPTURED_EVENT;
   gpusim::OpPtr record = hEvent->record;
   if (record == nullptr) return CUDA_SUCCESS;
-  gpusim::WaitReported(locked.lock(), {record}, hEvent->context,
+  gpusim::WaitReported(locked.Lock(), {record}, hEvent->context,
                        CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE, record->work.activity.stream_id,
                        hEvent->id);
   return CUDA_SUCCESS;
@@ -53,7 +53,7 @@ DRIVER_API(cuEventElapsedTime_v2, (float* pMilliseconds, CUevent hStart, CUevent
   const gpusim::OpPtr start = hStart->record;
   const gpusim::OpPtr end = hEnd->record;
   for (const gpusim::OpPtr& record : {start, end}) {
-    if (!Schedule::Get().Finished(locked.lock(), record)) return CUDA_ERROR_NOT_READY;
+    if (!Schedule::Get().Finished(locked.Lock(), record)) return CUDA_ERROR_NOT_READY;
   }
   // The difference first: a time of day does not fit into a double's digits.
   const auto elapsed_ns = static_cast<int64_t>(end->end_ns - start->end_ns);

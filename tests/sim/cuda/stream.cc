@@ -31,7 +31,7 @@ DRIVER_STREAM_API(cuStreamSynchronize, _ptsz, (CUstream hStream), (hStream)) {
   CUstream_st* stream = nullptr;
   GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
   GPUSIM_CHECK(gpusim::RefuseInCaptureLocked(stream));
-  gpusim::WaitReported(locked.lock(), gpusim::PendingOfStreamLocked(stream), stream->context,
+  gpusim::WaitReported(locked.Lock(), gpusim::PendingOfStreamLocked(stream), stream->context,
                        CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, stream->id, 0);
   return CUDA_SUCCESS;
 }
@@ -42,7 +42,7 @@ DRIVER_STREAM_API(cuStreamQuery, _ptsz, (CUstream hStream), (hStream)) {
   GPUSIM_CHECK(FindStreamLocked(hStream, &stream));
   GPUSIM_CHECK(gpusim::RefuseInCaptureLocked(stream));
   for (const OpPtr& op : gpusim::PendingOfStreamLocked(stream)) {
-    if (!Schedule::Get().Finished(locked.lock(), op)) return CUDA_ERROR_NOT_READY;
+    if (!Schedule::Get().Finished(locked.Lock(), op)) return CUDA_ERROR_NOT_READY;
   }
   return CUDA_SUCCESS;
 }
