@@ -21,6 +21,7 @@ namespace gpuprobe::injector {
 
 namespace {
 
+constexpr size_t kLineBytes = size_t{2} * PATH_MAX;
 constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr uint64_t kEventSettleNs =
     1'000'000;  // an event is published at most about this long after its clock was read
@@ -86,7 +87,7 @@ int32_t AskVersion(const char* library, const char* function) noexcept {
 }  // namespace
 
 void SayLine(std::string_view text) noexcept {
-  TextBuffer<2 * PATH_MAX> line;
+  TextBuffer<kLineBytes> line;
   line.Add("gpuprobe: ").Add(text).Add("\n");
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.c_str(), line.size());
 }
@@ -165,7 +166,7 @@ bool ProbeThread::ConnectToStarted() noexcept {
     return false;
   }
   if (started) {
-    TextBuffer<2 * PATH_MAX> line;
+    TextBuffer<kLineBytes> line;
     line.Add("recording to ").Add(autostart_->shown_directory());
     line.Add("; read it with: gpuprobe report ").Add(autostart_->shown_directory());
     SayLine(line.view());

@@ -29,6 +29,7 @@ namespace gpuprobe::injector {
   X(GetDeviceId)
 
 struct CuptiApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's name cannot be in parentheses
 #define GPUPROBE_DECLARE(name) decltype(&cupti##name) name = nullptr;
   GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_DECLARE)
 #undef GPUPROBE_DECLARE

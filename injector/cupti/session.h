@@ -26,7 +26,7 @@ class CuptiSession {
     kNoMemory,
   };
 
-  explicit CuptiSession(Stream* stream) noexcept : stream_(stream), decoder_(&api_, stream) {}
+  explicit CuptiSession(Stream* stream) noexcept : decoder_(&api_, stream) {}
 
   // With a table that was bound before (BindCupti, or a test's fake).
   [[nodiscard]] StartResult Start(const CuptiApi& api, uint32_t buffers, size_t buffer_bytes) noexcept;
@@ -63,7 +63,6 @@ class CuptiSession {
   void EnableCallbacks() noexcept;
 
   CuptiApi api_;
-  Stream* stream_;
   Decoder decoder_;
   BufferPool pool_;
   CUpti_SubscriberHandle subscriber_ = nullptr;

@@ -53,8 +53,8 @@ void AddUtcTime(PathText* out) noexcept {
   const time_t now = time(nullptr);
   tm utc{};
   gmtime_r(&now, &utc);
-  out->AddNumber(static_cast<uint64_t>(utc.tm_year + 1900), 4)
-      .AddNumber(static_cast<uint64_t>(utc.tm_mon + 1), 2);
+  out->AddNumber(uint64_t{1900} + static_cast<uint64_t>(utc.tm_year), 4)
+      .AddNumber(uint64_t{1} + static_cast<uint64_t>(utc.tm_mon), 2);
   out->AddNumber(static_cast<uint64_t>(utc.tm_mday), 2)
       .Add("T")
       .AddNumber(static_cast<uint64_t>(utc.tm_hour), 2);

@@ -21,6 +21,9 @@
 // Nothing in here may end the host: protozero's own checks are for code that is still being written.
 #define protozero_assert(condition)
 #if !defined(__cpp_exceptions)
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wkeyword-macro"
+#endif
 // Left alone by clang-format, which would turn catch into a macro without arguments.
 // clang-format off
 #define throw (void)

@@ -16,7 +16,6 @@
 namespace gpuprobe::injector {
 namespace {
 
-using testing::At;
 using testing::DecodingApi;
 using testing::Kernel;
 using testing::RecordBuffer;
@@ -206,9 +205,10 @@ TEST_F(DecoderTest, RecordsThatNobodyAskedForAreCounted) {
 TEST_F(DecoderTest, ALargeBufferArrivesWhole) {
   RecordBuffer buffer;
   std::vector<std::string> names;
+  names.reserve(40);
   for (int i = 0; i < 40; ++i) names.push_back("kernel_" + std::to_string(i));
-  for (uint32_t i = 0; i < 40000; ++i)
-    buffer.Add(Kernel(names[i % 40].c_str(), now_ + i * 10, now_ + i * 10 + 5, i));
+  for (uint64_t i = 0; i < 40000; ++i)
+    buffer.Add(Kernel(names[i % 40].c_str(), now_ + i * 10, now_ + i * 10 + 5, static_cast<uint32_t>(i)));
   const CuptiApi api = DecodingApi();
   Decoder decoder(&api, stream_.get());
   decoder.Init();

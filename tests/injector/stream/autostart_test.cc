@@ -34,7 +34,7 @@ std::string Slurp(const fs::path& path) {
 // Waits until `path` has content that ends with a line.
 std::string WaitFor(const fs::path& path) {
   for (int i = 0; i < 1000; ++i) {
-    const std::string text = Slurp(path);
+    std::string text = Slurp(path);
     if (text.find("end\n") != std::string::npos) return text;
     usleep(10000);
   }
@@ -104,6 +104,7 @@ TEST_F(AutostartTest, TheStartedProcessInheritsNothingButItsEnvironment) {
   // cp and find look at themselves: a shell would change signals and open descriptors of its own.
   const auto run = [&](const char* program, std::vector<std::string> arguments) {
     std::vector<char*> pointers;
+    pointers.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
     fs::remove(out);

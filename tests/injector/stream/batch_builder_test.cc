@@ -12,7 +12,6 @@
 namespace gpuprobe::injector {
 namespace {
 
-using testing::At;
 using testing::Starts;
 using testing::TakeBatches;
 using testing::Undelta;

@@ -16,7 +16,6 @@
 namespace gpuprobe::injector {
 namespace {
 
-using testing::At;
 using testing::TakeBatches;
 using testing::Undelta;
 

@@ -15,6 +15,7 @@ namespace {
 bool Put(SendQueue* queue, const std::string& text, size_t reserve = 0) {
   char* memory = queue->Reserve(reserve > text.size() + 3 ? reserve : text.size() + 3);
   if (memory == nullptr) return false;
+  // NOLINTNEXTLINE(bugprone-not-null-terminated-result): a frame is no C string
   std::memcpy(memory + 3, text.data(), text.size());
   queue->Commit(3, text.size(), 1);
   return true;
