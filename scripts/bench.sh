@@ -6,10 +6,10 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-build_preset bench >&2
+build_preset bench benchmarks >&2
 cd "$ROOT/build/bench"
-mapfile -t programs < <(find . -type f -perm -u+x -name '*_benchmark' | sort)
-[ ${#programs[@]} -gt 0 ] || die "the build made no *_benchmark program"
+mapfile -t programs < <(find . -type f -perm -u+x -name '*_bench' | sort)
+[ ${#programs[@]} -gt 0 ] || die "the build made no *_bench program"
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 for program in "${programs[@]}"; do
@@ -21,36 +21,46 @@ done
 python3 - "$results" <<'PY'
 import glob, json, os, platform, sys
 
-def scaled(value, units):
-    for factor, unit in units:
-        if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value:.3g} {units[-1][1]}"
+KNOWN = {"name", "run_name", "run_type", "repetitions", "repetition_index", "threads", "iterations", "real_time", "cpu_time", "time_unit", "family_index",
+         "per_family_instance_index", "aggregate_name", "aggregate_unit", "label"}
 
-cpu = platform.processor() or platform.machine()
+
+def scaled(value, steps):
+    for factor, unit in steps:
+        if abs(value) >= factor:
+            break
+    return f"{value / factor:.3g} {unit}"
+
+
+def shown_time(seconds):
+    return scaled(seconds, [(1, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
+
+
+def shown_counter(name, value):
+    """A counter's name says its unit: time/x, bytes/x, x/s."""
+    if name.startswith("time/"):
+        return f"{shown_time(value)} a {name[5:]}"
+    if name.startswith("bytes/"):
+        return f"{value:.3g} bytes a {name[6:]}"
+    what = {"items_per_second": "items", "bytes_per_second": "bytes"}.get(name, name.removesuffix("/s"))
+    return scaled(value, [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1, "")]) + f" {what}/s"
+
+
+cpu = platform.machine()
 with open("/proc/cpuinfo") as lines:
     for line in lines:
         if line.startswith("model name"):
             cpu = line.split(":", 1)[1].strip()
             break
-rows = []
+print(f"Measured on {cpu}, {os.cpu_count()} cores, {platform.system()} {platform.release()}, GCC -O3: CPU time, median of 5 runs.\n")
+print("| benchmark | time an iteration | |\n|---|---|---|")
 for path in sorted(glob.glob(os.path.join(sys.argv[1], "*.json"))):
     if os.path.getsize(path) == 0:
-        continue
+        continue  # no benchmark of this program matched
     for run in json.load(open(path))["benchmarks"]:
         if run.get("aggregate_name") != "median":
             continue
-        nanos = run["cpu_time"] * {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}[run["time_unit"]]
-        rate = run.get("items_per_second")
-        known = {"name", "run_name", "run_type", "repetitions", "threads", "iterations", "real_time", "cpu_time", "time_unit", "family_index",
-                 "per_family_instance_index", "aggregate_name", "aggregate_unit", "items_per_second", "bytes_per_second", "label"}
-        extra = ", ".join(f"{value:.3g} {key.replace('_', ' ')}" for key, value in run.items() if key not in known)
-        rows.append((run["run_name"],
-                     f"{1e9 / rate:.3g} ns" if rate else scaled(nanos, [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1, "ns")]),
-                     scaled(rate, [(1e9, "G/s"), (1e6, "M/s"), (1e3, "k/s"), (1, "/s")]) if rate else "",
-                     extra))
-print(f"Measured on {cpu}, {os.cpu_count()} cores, {platform.system()} {platform.release()}; CPU time, median of 5.\n")
-print("| benchmark | time an item | rate | |\n|---|---|---|---|")
-for row in rows:
-    print("| " + " | ".join(row) + " |")
+        seconds = run["cpu_time"] * {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}[run["time_unit"]]
+        counters = [shown_counter(name, value) for name, value in run.items() if name not in KNOWN]
+        print(f"| {run['run_name']} | {shown_time(seconds)} | {', '.join(counters)} |")
 PY

@@ -53,6 +53,10 @@ function(gpuprobe_benchmark name)
   add_executable(${name} ${ARG_SOURCES})
   gpuprobe_target(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} benchmark::benchmark_main)
+  if(NOT TARGET benchmarks)
+    add_custom_target(benchmarks)  # all of them: what scripts/bench.sh builds
+  endif()
+  add_dependencies(benchmarks ${name})
 endfunction()
 
 function(gpuprobe_fuzzer name)
