@@ -93,8 +93,8 @@ DeviceFacts FactsOfDevice(uint32_t ordinal) {
 }
 
 uint64_t ThreadNumber() {
-  thread_local const uint64_t number = next_thread_number.fetch_add(1);
-  return number;
+  thread_local const uint64_t kNumber = next_thread_number.fetch_add(1);
+  return kNumber;
 }
 
 void NotifyResource(ResourceEvent event, CUctx_st* context, void* stream) {

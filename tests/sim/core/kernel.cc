@@ -11,7 +11,9 @@
 #include "tests/sim/core/trace.h"
 
 // A program that wants to know whether results are computed looks this up with dlsym.
-extern "C" const char* gpusim_version() { return "gpusim 1: kernels take time and compute nothing"; }
+extern "C" const char* gpusim_version() {  // NOLINT(readability-identifier-naming)
+  return "gpusim 1: kernels take time and compute nothing";
+}
 
 namespace gpusim {
 namespace {

@@ -90,7 +90,7 @@ void ReadLink(const char* text, Knobs* knobs) {
     const bool read = key == "alpha"  ? ParseDuration(value, &knobs->link.alpha_ns)
                       : key == "beta" ? ParseRate(value, &knobs->link.bytes_per_s)
                                       : false;
-    if (!read) Reject("GPUSIM_LINK", "'" + key + "=" + value + "' is neither alpha=DURATION nor beta=RATE");
+    if (!read) Reject("GPUSIM_LINK", key + " is neither alpha=DURATION nor beta=RATE: " + value);
   }
 }
 

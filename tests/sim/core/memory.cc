@@ -149,8 +149,8 @@ void DropLocked(const Range& range) {
   if (NeedsDeviceMemory(range.memory)) Memory().used[range.device] -= range.bytes;
   if (range.pool != nullptr) range.pool->used -= range.bytes;
   if (range.memory != MemoryClass::kRegistered) {
-    munmap(reinterpret_cast<void*>(range.base),
-           MappedBytes(range.bytes));  // NOLINT(performance-no-int-to-ptr)
+    auto* mapped = reinterpret_cast<void*>(range.base);  // NOLINT(performance-no-int-to-ptr)
+    munmap(mapped, MappedBytes(range.bytes));
   }
 }
 

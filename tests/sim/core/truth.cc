@@ -209,13 +209,13 @@ void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_
 
 void WriteTruth(const std::string& lines) {
   if (lines.empty()) return;
-  static const int fd = OpenTruth();
-  if (fd < 0) return;
+  static const int kFile = OpenTruth();
+  if (kFile < 0) return;
   static auto* mutex = new std::mutex;  // a write may be cut short; its rest must follow at once
   const std::lock_guard<std::mutex> lock(*mutex);
   size_t done = 0;
   while (done < lines.size()) {
-    const ssize_t written = write(fd, lines.data() + done, lines.size() - done);
+    const ssize_t written = write(kFile, lines.data() + done, lines.size() - done);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       static bool said = false;

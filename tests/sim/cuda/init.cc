@@ -43,12 +43,12 @@ constexpr Form kForms[] = {
 };
 
 void* Lookup(const std::string& name) {
-  static void* const self = [] {
+  static void* const kSelf = [] {
     Dl_info info{};
     dladdr(reinterpret_cast<void*>(&Lookup), &info);
     return dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
   }();
-  return self != nullptr ? dlsym(self, name.c_str()) : nullptr;
+  return kSelf != nullptr ? dlsym(kSelf, name.c_str()) : nullptr;
 }
 
 void* LookupWithTwin(const std::string& name, bool per_thread) {
