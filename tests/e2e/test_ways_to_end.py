@@ -1,4 +1,5 @@
 """However a program or its collector ends: the program behaves as without the probe, what was delivered is in the report, what was lost is counted."""
+import contextlib
 import os
 import signal
 
@@ -9,11 +10,14 @@ from harness import CUDA_SCRIPT, LIBRARY
 
 class WaysToEnd(harness.EndToEndTest):
 
-    def compare(self, *operations, stop=None):
+    def compare(self, *operations, stop=None, then=()):
         """Runs the script without and with the probe, compares, and returns the report and the captured records.
 
-        `stop` is a signal to be sent when the program has created the file "ready".
+        `stop` is a signal to be sent when the program has created the file "ready". `then` are operations that it performs only after something of
+        it has reached the log: what comes after may end it before the probe's thread had its turn.
         """
+        if then:
+            operations += (f"touch:{self.path('ready')}", f"await:{self.path('go')}", *then)
         outcomes = []
         collector = None
         for probed in (False, True):
@@ -23,18 +27,29 @@ class WaysToEnd(harness.EndToEndTest):
                 collector = harness.Collector(self)
                 env = {**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "20"}
             program = self.start([CUDA_SCRIPT, *operations], env=env)
-            if stop is not None:
+            if stop is not None or then:
                 harness.wait_until(lambda: os.path.exists(self.path("ready")), "the program's readiness")
                 if probed:
                     self.await_records(collector, 1)
-                program.signal(stop)
-            outcomes.append(program.wait().outcome)
             if stop is not None:
-                os.unlink(self.path("ready"))
+                program.signal(stop)
+            if then:
+                self.create("go")
+            outcomes.append(program.wait().outcome)
+            self.remove("ready", "go")
         self.assertEqual(outcomes[1], outcomes[0])
         self.assertEqual(collector.stop().returncode, 0)
         self.assert_nothing_runs()
         return self.report(collector.out), self.export(collector.out)
+
+    def create(self, name):
+        with open(self.path(name), "w", encoding="utf-8"):
+            pass
+
+    def remove(self, *names):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self.path(name))
 
     def await_records(self, collector, least):
         """Waits until the collector has stored kernels: what a killed program had delivered by then must be reported."""
@@ -59,16 +74,25 @@ class WaysToEnd(harness.EndToEndTest):
 
     def test_underscore_exit(self):
         """No handler runs, so the last records may be missing; they must not be missing in silence."""
-        report, records = self.compare("kernels:20", "print:done", "_exit:6")
+        report, records = self.compare("kernels:20", "print:done", then=["_exit:6"])
         self.assert_cut_off_or_complete(report, records, 20)
 
     def test_abort(self):
-        report, records = self.compare("kernels:20", "print:done", "abort")
+        report, records = self.compare("kernels:20", "print:done", then=["abort"])
         self.assert_cut_off_or_complete(report, records, 20)
 
     def test_crash(self):
-        report, records = self.compare("kernels:20", "print:done", "raise:SEGV")
+        report, records = self.compare("kernels:20", "print:done", then=["raise:SEGV"])
         self.assert_cut_off_or_complete(report, records, 20)
+
+    def test_end_before_the_probe_had_its_turn(self):
+        """Nothing may have reached the collector yet: only the program's behaviour is certain."""
+        for end in ("_exit:6", "abort", "raise:SEGV", "raise:KILL"):
+            plain = self.run_program([CUDA_SCRIPT, "kernels:3", "print:done", end])
+            collector = harness.Collector(self)
+            probed = self.run_program([CUDA_SCRIPT, "kernels:3", "print:done", end], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+            self.assertEqual(probed.outcome, plain.outcome)
+            self.assertEqual(collector.stop().returncode, 0)
 
     def test_sigterm(self):
         report, records = self.compare("kernels:20", f"touch:{self.path('ready')}", "sleep", stop=signal.SIGTERM)
@@ -116,18 +140,15 @@ class WaysToEnd(harness.EndToEndTest):
 
     def test_collector_killed_half_way(self):
         script = ["print:begin", "kernels:20", f"touch:{self.path('ready')}", f"await:{self.path('go')}", "kernels:20", "copies:3", "print:end", "return:9"]
-        with open(self.path("go"), "w", encoding="utf-8"):
-            pass
+        self.create("go")
         plain = self.run_program([CUDA_SCRIPT, *script])
-        os.unlink(self.path("go"))
-        os.unlink(self.path("ready"))
+        self.remove("go", "ready")
         collector = harness.Collector(self)
         program = self.start([CUDA_SCRIPT, *script], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "20"})
         harness.wait_until(lambda: os.path.exists(self.path("ready")), "the program's readiness")
         self.await_records(collector, 20)
         collector.stop(signal.SIGKILL)
-        with open(self.path("go"), "w", encoding="utf-8"):
-            pass
+        self.create("go")
         self.assertEqual(program.wait().outcome, plain.outcome)
         self.assert_nothing_runs()
         report = self.report(collector.out)
