@@ -32,6 +32,9 @@ CUDA_SCRIPT = os.path.join(BUILD, "tests", "e2e", "cuda_script")
 PLAIN_PROGRAM = os.path.join(BUILD, "tests", "e2e", "plain_program")
 LAUNCH_RANKS = os.path.join(SOURCE, "samples", "launch_ranks.sh")
 
+# For programs whose records must all arrive however slow the machine is: the longest wait at exit that the probe accepts.
+PATIENT = {"GPUPROBE_EXIT_WAIT_MS": "60000"}
+
 # A training job that is over in a second or two, with several buckets, an evaluation in the middle and one at the end.
 SMALL_TRAINING = ["--steps", "6", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", "--epoch", "4", "--log-every", "2"]
 
@@ -167,7 +170,7 @@ class Collector:
             raise AssertionError(f"the collector ended: {self.program.wait()}")
 
     def env(self):
-        return {"GPUPROBE_SOCKET": self.socket, "GPUPROBE_AUTOSTART": "0"}
+        return {"GPUPROBE_SOCKET": self.socket, "GPUPROBE_AUTOSTART": "0", **PATIENT}
 
     def stop(self, number=signal.SIGTERM):
         self.program.signal(number)

@@ -6,7 +6,7 @@ import shutil
 import harness
 import truth
 import wire
-from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, SMALL_TRAINING, VECTOR_ADD
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, PATIENT, SMALL_TRAINING, VECTOR_ADD
 
 
 class CommandLine(harness.EndToEndTest):
@@ -72,7 +72,7 @@ class DamagedLog(harness.EndToEndTest):
     def setUp(self):
         super().setUp()
         self.out = self.path("out")
-        self.run_well([GPUPROBE, "run", "--out", self.out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2)
+        self.run_well([GPUPROBE, "run", "--out", self.out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2, env=PATIENT)
         self.logs = sorted(glob.glob(os.path.join(self.out, "*.gpr")))
         self.assertTrue(self.logs, f"no logs in {os.listdir(self.out)}")
         self.intact = self.export(self.out)

@@ -5,13 +5,13 @@ import unittest
 
 import harness
 import truth
-from harness import DDP_TRAIN, LAUNCH_RANKS, LIBRARY, SIM_LIB, SMALL_TRAINING
+from harness import DDP_TRAIN, LAUNCH_RANKS, LIBRARY, PATIENT, SIM_LIB, SMALL_TRAINING
 
 
 class LiteralCommand(harness.EndToEndTest):
 
-    def literal_env(self, extra=None):
-        return {"CUDA_INJECTION64_PATH": "libgpuprobe.so", "LD_LIBRARY_PATH": f"{SIM_LIB}:{os.path.dirname(LIBRARY)}", **(extra or {})}
+    def literal_env(self):
+        return {"CUDA_INJECTION64_PATH": "libgpuprobe.so", "LD_LIBRARY_PATH": f"{SIM_LIB}:{os.path.dirname(LIBRARY)}", **PATIENT}
 
     def check(self, finished, plain, ranks):
         self.assert_nothing_runs()

@@ -4,7 +4,7 @@ import signal
 import tempfile
 
 import harness
-from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SMALL_TRAINING, VECTOR_ADD
+from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
 
 
 class Run(harness.EndToEndTest):
@@ -64,7 +64,7 @@ class Run(harness.EndToEndTest):
         self.assertTrue(finished.stderr, "that nothing was recorded must be said")
 
     def test_report_of_a_training_answers_the_questions(self):
-        finished = self.run_under_probe(LAUNCH_RANKS, "4", DDP_TRAIN, *SMALL_TRAINING, devices=4)
+        finished = self.run_under_probe(LAUNCH_RANKS, "4", DDP_TRAIN, *SMALL_TRAINING, devices=4, env=PATIENT)
         self.assertEqual(finished.returncode, 0, str(finished))
         screen = finished.stderr.decode()
         for wanted in ("AllReduce", "GB/s", "forward", "backward", "optimizer", "busbw", "4 ranks"):

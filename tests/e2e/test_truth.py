@@ -5,14 +5,14 @@ from collections import defaultdict
 
 import harness
 import truth
-from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, NCCL_CALLS, SMALL_TRAINING, VECTOR_ADD
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, NCCL_CALLS, PATIENT, SMALL_TRAINING, VECTOR_ADD
 
 
 class Truth(harness.EndToEndTest):
 
     def record(self, command, devices=1, env=None):
         out = self.path("run-directory")
-        self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=devices, env=env)
+        self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=devices, env={**PATIENT, **(env or {})})
         self.assert_nothing_runs()
         return out
 
