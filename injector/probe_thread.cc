@@ -95,6 +95,10 @@ void SayLine(std::string_view text) noexcept {
 bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcept {
   options_ = options;
   facts_ = facts;
+  // Who this is goes out before the program runs on, if a collector is there: a process that dies within a
+  // millisecond is then one that was cut off, not one that was never seen. The socket does not block.
+  greeted_ = connection_->open() && sender_.Greet(*identity_, facts_);
+  if (greeted_) sender_.Pump(0);
   return StartDetached(Main, this);
 }
 
@@ -129,8 +133,9 @@ void ProbeThread::SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept {
 // ---------------------------------------------------------------------------------------------------------
 
 bool ProbeThread::Connect() noexcept {
-  if (!connection_->open() && !ConnectToStarted()) return false;
-  return sender_.Greet(*identity_, facts_);
+  if (sender_.ended()) return false;
+  if (connection_->open()) return greeted_;
+  return ConnectToStarted() && sender_.Greet(*identity_, facts_);
 }
 
 bool ProbeThread::ConnectToStarted() noexcept {

@@ -75,6 +75,7 @@ class ProbeThread {
   bool versions_known_ = false;
   int idle_ticks_ = 0;
   bool flush_complete_ = true;
+  bool greeted_ = false;  // Hello went out, or waits, on a connection that was open at the start
 
   std::atomic<bool> finish_requested_{false};
   std::atomic<int64_t> finish_deadline_ms_{0};
