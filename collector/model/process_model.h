@@ -113,9 +113,19 @@ class ProcessModel {
   struct Site {
     KernelTotals* kernel = nullptr;
     DeviceTotals* device = nullptr;
+    bool collective = false;  // a kernel of NCCL's, by its name
   };
   // A device record whose launch has not arrived.
   struct Orphan {
+    uint64_t correlation;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t batch;
+  };
+
+  // A kernel in a graph whose node no plan names yet: the pair may come with the next batch.
+  struct EarlyReplay {
+    uint64_t graph_node;
     uint64_t correlation;
     uint64_t start_ns;
     uint64_t end_ns;
@@ -131,6 +141,8 @@ class ProcessModel {
   void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   bool TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   void RetryOrphans();
+  void JoinReplay(const KernelRecord& kernel);
+  void RetryReplays();
   void ResolveHighWaterRanges();
 
   v1::Hello hello_;
@@ -151,6 +163,8 @@ class ProcessModel {
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   CorrelationRing ring_;
   std::vector<Orphan> orphans_;
+  absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
+  std::vector<EarlyReplay> early_replays_;
   RangeTracker ranges_;
   CollectiveTracker collectives_;
   MemoryLedger ledger_;

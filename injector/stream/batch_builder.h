@@ -129,7 +129,7 @@ class BatchBuilder {
   ColumnTable<wire::RangesTag, 10> ranges_;
   ColumnTable<wire::AllocationsTag, 9> allocations_;
   ColumnTable<wire::CollectivesTag, 15> collectives_;
-  ColumnTable<wire::PlansTag, 2> plans_;
+  ColumnTable<wire::PlansTag, 3> plans_;
 
   uint32_t launch_thread_ = 0;
   uint32_t launch_rows_ = 0;    // of all threads in this batch

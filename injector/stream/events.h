@@ -96,12 +96,13 @@ struct CollectiveEvent {
   uint32_t element_bytes;
 };
 
-// A kernel launched for a plan.
+// A kernel launched for a plan, or the node of a CUDA graph that will launch it.
 struct PlanLaunchEvent {
   static constexpr EventType kType = EventType::kPlanLaunch;
   uint64_t plan;
-  uint32_t correlation;
+  uint32_t correlation;  // 0: captured
   uint32_t reserved;
+  uint64_t graph_node;  // 0: launched at once
 };
 
 struct CommunicatorEvent {

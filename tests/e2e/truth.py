@@ -12,7 +12,7 @@ COMPARED = {
     "memset": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "bytes"),
     "sync": ("pid", "rank", "start_ns", "end_ns", "correlation", "what"),
     "collective": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "op", "comm", "seq", "comm_rank", "comm_ranks", "count", "datatype",
-                   "bytes", "root", "peer"),
+                   "bytes", "root", "peer", "replay"),
 }
 ALLOCATION = ("kind", "memory", "bytes", "address", "device", "failed")
 
@@ -67,7 +67,7 @@ def plan_differences(truth, captured):
     def partition(records):
         plans = defaultdict(set)
         for record in records:
-            plans[(record["pid"], record["plan"])].add((record["comm"], record["seq"], record["op"], record["peer"], record.get("correlation")))
+            plans[(record["pid"], record["plan"], record.get("replay"))].add((record["comm"], record["seq"], record["op"], record["peer"], record.get("correlation")))
         return {frozenset(calls) for calls in plans.values()}
     expected, found = partition(truth), partition(captured)
     return [f"plans: {len(expected - found)} of {len(expected)} have other calls than captured, for example {sorted(next(iter(expected - found)))}"] \
@@ -75,8 +75,8 @@ def plan_differences(truth, captured):
 
 
 def launched_nothing(call):
-    """A communicator of one rank moves nothing: the call has no kernel, and so no place in what the node scheduled."""
-    return call["plan"] == 0 and call["comm_ranks"] == 1
+    """A communicator of one rank moves nothing, and a captured call only its replays: the call has no kernel, and so no place in what the node scheduled."""
+    return call["plan"] == 0 and call["comm_ranks"] == 1 or call.get("captured")
 
 
 def differences(truth, captured):
