@@ -26,8 +26,7 @@ namespace gpuprobe::injector {
   X(ActivityGetNumDroppedRecords)   \
   X(ActivitySetAttribute)           \
   X(SetThreadIdType)                \
-  X(GetDeviceId)                    \
-  X(GetGraphNodeId)
+  X(GetDeviceId)
 
 struct CuptiApi {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's name cannot be in parentheses

@@ -100,6 +100,8 @@ class LiveProbe : public ::testing::Test {
         return sizeof(PlanLaunchEvent);
       case EventType::kCommunicator:
         return sizeof(CommunicatorEvent);
+      case EventType::kContextEnd:
+        return sizeof(ContextEndEvent);
     }
     return 0;
   }
