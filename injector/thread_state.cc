@@ -56,7 +56,6 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_group_depth = 0;
   state.nccl_batch = nullptr;
   state.last_allocation_correlation = 0;
-  state.release_began_ns = 0;
   state.last_launch_correlation = 0;
   state.sample_start_ns = 0;
 }

@@ -102,35 +102,6 @@ struct MemoryReport {
   uint64_t failed = 0;
   uint64_t largest_failed_bytes = 0;
   std::string high_water_range;
-  std::string high_water_path;  // the ranges around it, too
-  struct Held {
-    uint64_t bytes = 0;
-    std::string path;  // where it was allocated
-  };
-  std::vector<Held> largest;  // live at the mark, largest first
-};
-
-// What driver calls obtained on one device: without the context's, the modules' and the tools' own memory.
-struct DeviceMemoryReport {
-  uint32_t device = 0;
-  std::optional<uint64_t> capacity_bytes;
-  uint64_t live_bytes = 0;
-  uint64_t high_water_bytes = 0;
-  uint64_t high_water_at_ns = 0;
-  std::map<std::string, uint64_t> at_high_water;  // bytes by kind
-};
-
-// An allocation that was refused for want of memory.
-struct RefusalReport {
-  uint64_t time_ns = 0;
-  std::string memory;
-  uint64_t asked_bytes = 0;
-  uint32_t device = 0;
-  std::string path;
-  std::map<std::string, uint64_t> live;  // bytes by kind: of the device, pinned ones of the process
-  uint64_t device_live_bytes = 0;        // resident on the device: all but pinned and managed
-  std::optional<uint64_t> capacity_bytes;
-  std::optional<uint64_t> free_at_most_bytes;  // capacity - device_live_bytes
 };
 
 struct PhaseReport {
@@ -171,8 +142,6 @@ struct RankReport {
   std::map<std::string, CopyReport> copies;    // h2d d2h d2d p2p always, h2h if there were any
   std::map<std::string, SyncReport> syncs;     // by what
   std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
-  std::vector<DeviceMemoryReport> device_memory;
-  std::vector<RefusalReport> out_of_memory;  // in order of time
   std::vector<CollectiveReport> collectives;
   std::vector<PhaseReport> phases;
   std::vector<KernelReport> top_kernels;

@@ -1,6 +1,7 @@
 #include "collector/model/collective_tracker.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 
@@ -9,27 +10,35 @@ namespace gpuprobe::model {
 CollectiveTracker::Plan& CollectiveTracker::Get(uint64_t plan) {
   const auto [it, added] = waiting_.try_emplace(plan);
   if (!added) return it->second;
-  order_.push_back(plan);
-  if (order_.size() > kMaxWaiting) {
-    const uint64_t oldest = order_.front();
-    order_.pop_front();
-    Settle(oldest);
-  }
+  Append({.plan = plan, .replayed = false});
   return waiting_[plan];
 }
 
+void CollectiveTracker::Append(Waiting waiting) {
+  order_.push_back(waiting);
+  if (order_.size() <= kMaxWaiting) return;
+  const Waiting oldest = order_.front();
+  order_.pop_front();
+  Settle(oldest);
+}
+
 void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_point) {
-  ++calls_;
   const Call call{.op = record.op,
                   .seq = record.seq,
                   .bytes = record.count * record.element_bytes,
                   .failed = record.result != 0,
                   .point_to_point = point_to_point};
+  if (const auto captured = captured_.find(record.plan); captured != captured_.end()) {
+    captured->second.pattern.comm = record.comm;
+    captured->second.pattern.calls.push_back(call);
+    return;
+  }
+  ++calls_;
   if (record.plan == 0) {
     Plan alone;
     alone.comm = record.comm;
     alone.calls.push_back(call);
-    SettlePlan(alone);
+    SettlePlan(alone, 0);
     return;
   }
   Plan& plan = Get(record.plan);
@@ -41,6 +50,30 @@ void CollectiveTracker::AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end
   Plan& found = Get(plan);
   found.start_ns = std::min(found.start_ns, start_ns);
   found.end_ns = std::max(found.end_ns, end_ns);
+}
+
+void CollectiveTracker::MarkCaptured(uint64_t plan) {
+  if (plan == 0 || captured_.size() >= kMaxCaptured) return;
+  const auto [it, added] = captured_.try_emplace(plan);
+  const auto waiting = waiting_.find(plan);
+  if (!added || waiting == waiting_.end()) return;
+  it->second.pattern = std::move(waiting->second);
+  waiting_.erase(waiting);
+  calls_ -= it->second.pattern.calls.size();
+}
+
+void CollectiveTracker::AddReplayedKernel(uint64_t plan, uint64_t correlation, uint64_t start_ns,
+                                          uint64_t end_ns) {
+  const auto captured = captured_.find(plan);
+  if (captured == captured_.end()) return;
+  const auto [open, added] = captured->second.open.try_emplace(correlation, start_ns, end_ns);
+  if (added) {
+    Append({.plan = plan, .replayed = true});
+    return;
+  }
+  auto& [start, end] = open->second;
+  start = std::min(start, start_ns);
+  end = std::max(end, end_ns);
 }
 
 CollectiveSeries& CollectiveTracker::SeriesFor(const Plan& plan) {
@@ -72,15 +105,28 @@ CollectiveSeries& CollectiveTracker::SeriesFor(const Plan& plan) {
   return *series;
 }
 
-void CollectiveTracker::Settle(uint64_t id) {
-  const auto found = waiting_.find(id);
+void CollectiveTracker::Settle(Waiting waiting) {
+  if (waiting.replayed) {
+    const auto found = captured_.find(waiting.plan);
+    if (found == captured_.end() || found->second.open.empty()) return;
+    Captured& captured = found->second;
+    const auto first = captured.open.begin();
+    Plan replay = captured.pattern;
+    std::tie(replay.start_ns, replay.end_ns) = first->second;
+    captured.open.erase(first);
+    ++captured.settled;
+    calls_ += replay.calls.size();
+    if (!replay.calls.empty()) SettlePlan(replay, captured.settled);
+    return;
+  }
+  const auto found = waiting_.find(waiting.plan);
   if (found == waiting_.end()) return;
-  Plan plan = std::move(found->second);
+  const Plan plan = std::move(found->second);
   waiting_.erase(found);
-  if (!plan.calls.empty()) SettlePlan(plan);
+  if (!plan.calls.empty()) SettlePlan(plan, 0);
 }
 
-void CollectiveTracker::SettlePlan(Plan& plan) {
+void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
   CollectiveSeries& series = SeriesFor(plan);
   const bool timed = plan.end_ns > plan.start_ns;
   bool comparable = timed;
@@ -106,6 +152,7 @@ void CollectiveTracker::SettlePlan(Plan& plan) {
     on_settled_({.series = &series,
                  .comm = plan.comm,
                  .seq = first_seq,
+                 .replay = replay,
                  .duration_ns = plan.end_ns - plan.start_ns,
                  .bytes = bytes});
   }
@@ -113,7 +160,7 @@ void CollectiveTracker::SettlePlan(Plan& plan) {
 
 void CollectiveTracker::Finish() {
   while (!order_.empty()) {
-    const uint64_t oldest = order_.front();
+    const Waiting oldest = order_.front();
     order_.pop_front();
     Settle(oldest);
   }

@@ -5,13 +5,20 @@
 // and kernels. A plan waits until enough later ones exist, or until Finish, and is then settled into its
 // series and handed to the job, which compares ranks. A plan's time is from the start of its first kernel to
 // the end of its last.
+//
+// The calls of a plan that was captured into a CUDA graph are a pattern: each launch of a graph that carries
+// it is a plan of its own, with the pattern's calls and its own time. Ranks are matched by the captured
+// call's sequence number and the number of the replay, which all ranks count alike because they launch the
+// same graphs in the same order. Replays of one pattern settle in the order of their launches.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -52,7 +59,8 @@ struct CollectiveSeries {
 struct SettledPlan {
   CollectiveSeries* series;
   uint32_t comm;
-  uint64_t seq;  // of its first call
+  uint64_t seq;     // of its first call
+  uint64_t replay;  // from 1: the n-th launch of what was captured; 0: launched at once
   uint64_t duration_ns;
   uint64_t bytes;
 };
@@ -61,6 +69,8 @@ class CollectiveTracker {
  public:
   static constexpr size_t kMaxWaiting = 8192;
   static constexpr size_t kMaxSeries = 2048;
+  // More captured plans than a program has; beyond, their calls count as untimed.
+  static constexpr size_t kMaxCaptured = 65536;
 
   using OnSettled = std::function<void(const SettledPlan&)>;
   explicit CollectiveTracker(OnSettled on_settled) : on_settled_(std::move(on_settled)) {}
@@ -68,6 +78,10 @@ class CollectiveTracker {
   // `point_to_point`: its sequence number says nothing about other ranks.
   void AddCall(const CollectiveRecord& record, bool point_to_point);
   void AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns);
+  // The plan's calls were captured, not launched.
+  void MarkCaptured(uint64_t plan);
+  // A kernel of a captured plan ran in the graph launch with this correlation id.
+  void AddReplayedKernel(uint64_t plan, uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   void Finish();
 
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }
@@ -88,15 +102,27 @@ class CollectiveTracker {
     std::vector<Call> calls;
   };
 
+  struct Captured {
+    Plan pattern;
+    std::map<uint64_t, std::pair<uint64_t, uint64_t>> open;  // correlation -> start, end
+    uint64_t settled = 0;
+  };
+  struct Waiting {
+    uint64_t plan;
+    bool replayed;
+  };
+
   Plan& Get(uint64_t plan);
-  void Settle(uint64_t id);
-  void SettlePlan(Plan& plan);
+  void Append(Waiting waiting);
+  void Settle(Waiting waiting);
+  void SettlePlan(const Plan& plan, uint64_t replay);
   CollectiveSeries& SeriesFor(const Plan& plan);
 
   OnSettled on_settled_;
   uint64_t calls_ = 0;
   absl::flat_hash_map<uint64_t, Plan> waiting_;
-  std::deque<uint64_t> order_;  // of arrival
+  absl::flat_hash_map<uint64_t, Captured> captured_;
+  std::deque<Waiting> order_;  // of arrival
   absl::flat_hash_map<std::string, CollectiveSeries*> by_key_;
   std::vector<std::unique_ptr<CollectiveSeries>> series_;
 };

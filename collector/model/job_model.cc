@@ -23,7 +23,7 @@ ProcessModel& JobModel::Join(const v1::Hello& hello) {
 void JobModel::OnPlan(const ProcessModel& process, const SettledPlan& plan) {
   const v1::Communicator* comm = process.FindCommunicator(plan.comm);
   if (comm == nullptr || comm->hash() == 0 || comm->rank() < 0) return;
-  const Key key{comm->hash(), plan.seq};
+  const Key key{comm->hash(), plan.seq, plan.replay};
   const auto [it, added] = calls_.try_emplace(key);
   Call& call = it->second;
   if (added) {

@@ -2,13 +2,14 @@
 // in a collective.
 //
 // Separate from ProcessModel because it is the only place where two processes meet. The ranks of one call are
-// matched by (communicator hash, sequence number). The shortest kernel among them is about the transfer
-// alone, since that rank came last; what the others took longer is waiting.
+// matched by (communicator hash, sequence number, number of the replay). The shortest kernel among them is
+// about the transfer alone, since that rank came last; what the others took longer is waiting.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,7 +41,7 @@ class JobModel {
     int32_t comm_ranks = 0;
     std::vector<Participant> participants;
   };
-  using Key = std::pair<uint64_t, uint64_t>;  // communicator hash, sequence
+  using Key = std::tuple<uint64_t, uint64_t, uint64_t>;  // communicator hash, sequence, replay
 
   void OnPlan(const ProcessModel& process, const SettledPlan& plan);
   static void Compare(const Call& call);

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "collector/model/collective_kernels.h"
 
 namespace gpuprobe::model {
 namespace {
@@ -18,6 +17,8 @@ constexpr size_t kMaxId = size_t{1} << 22;
 // A launch is sent with the batch after it at the latest; this many batches are patience enough.
 constexpr uint64_t kOrphanBatches = 8;
 constexpr size_t kMaxOrphans = 65536;
+// Nodes that carry collectives: a program with a thousand graphs of a thousand layers.
+constexpr size_t kMaxGraphNodes = size_t{1} << 20;
 
 template <typename T>
 absl::Status MakeRoom(std::vector<T>& dense, uint32_t id, const char* what) {
@@ -63,13 +64,11 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   RetryOrphans();
+  RetryReplays();
   // What happened before the previous batch was sealed has arrived by now.
   const bool has_clock = batch.clock().realtime_ns() != 0;
   ledger_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
   ResolveHighWaterRanges();
-  if (range_paths_.full()) {
-    range_paths_.Forget([this](const std::function<void(uint64_t)>& need) { ledger_.ForEachRange(need); });
-  }
   ApplyClockAndLosses(batch);
   return absl::OkStatus();
 }
@@ -95,7 +94,9 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
       kernel = kernels_.back().get();
       kernel->name = def.name();
     }
-    sites_[def.id()] = {.kernel = kernel, .device = &DeviceFor(def.device())};
+    sites_[def.id()] = {.kernel = kernel,
+                        .device = &DeviceFor(def.device()),
+                        .collective = IsCollectiveKernel(String(def.name()))};
   }
   for (const v1::Device& device : batch.devices()) DeviceFor(device.ordinal()).info = device;
   if (batch.has_versions()) versions_ = batch.versions();
@@ -121,26 +122,28 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     slot.range = r.range != 0 ? r.range : r.fallback_range;
   });
   if (!status.ok()) return status;
-  status = ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation) {
+  status = ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation, uint64_t graph_node) {
+    if (graph_node != 0) {
+      if (plan_of_node_.size() < kMaxGraphNodes) plan_of_node_[graph_node] = plan;
+      collectives_.MarkCaptured(plan);
+      return;
+    }
     CorrelationRing::Slot& slot = ring_.Claim(correlation);
     slot.plan = plan;
     if (slot.end_ns != 0) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns);
-  });
-  if (!status.ok()) return status;
-  // Before the ranges: the one in which it happened may close in the same batch.
-  status = ForEachAllocation(batch, [this](const AllocationRecord& r) {
-    ++totals_.records;
-    Observe(r.time_ns, r.time_ns);
-    range_paths_.Watch(r.range);
-    ledger_.Add(r);
   });
   if (!status.ok()) return status;
   status = ForEachRange(batch, [this](const RangeRecord& r) {
     ++totals_.records;
     if (r.kind == v1::RANGE_KIND_MARK) ++totals_.marks;
     Observe(r.start_ns, r.end_ns);
-    range_paths_.Close(r);
     ranges_.Close(r, r.thread < main_thread_.size() && main_thread_[r.thread]);
+  });
+  if (!status.ok()) return status;
+  status = ForEachAllocation(batch, [this](const AllocationRecord& r) {
+    ++totals_.records;
+    Observe(r.time_ns, r.time_ns);
+    ledger_.Add(r);
   });
   if (!status.ok()) return status;
   status = ForEachCollective(batch, [this](const CollectiveRecord& r) {
@@ -169,8 +172,11 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     }
     if (!Observe(r.start_ns, r.end_ns)) return;
     ++totals_.kernels;
-    if (r.graph_node != 0) ++totals_.graph_kernels;
     const Site& site = sites_[r.site];
+    if (r.graph_node != 0) {
+      ++totals_.graph_kernels;
+      if (site.collective) JoinReplay(r);
+    }
     site.kernel->time_ns.Add(r.end_ns - r.start_ns);
     ++site.device->kernels;
     site.device->busy.Add(r.start_ns, r.end_ns);
@@ -233,6 +239,25 @@ void ProcessModel::Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns
   }
 }
 
+void ProcessModel::JoinReplay(const KernelRecord& kernel) {
+  const auto plan = plan_of_node_.find(kernel.graph_node);
+  if (plan != plan_of_node_.end()) {
+    collectives_.AddReplayedKernel(plan->second, kernel.correlation, kernel.start_ns, kernel.end_ns);
+  } else if (early_replays_.size() < kMaxOrphans) {
+    early_replays_.push_back(
+        {kernel.graph_node, kernel.correlation, kernel.start_ns, kernel.end_ns, totals_.batches});
+  }
+}
+
+void ProcessModel::RetryReplays() {
+  std::erase_if(early_replays_, [this](const EarlyReplay& early) {
+    const auto plan = plan_of_node_.find(early.graph_node);
+    if (plan == plan_of_node_.end()) return totals_.batches >= early.batch + kOrphanBatches;
+    collectives_.AddReplayedKernel(plan->second, early.correlation, early.start_ns, early.end_ns);
+    return true;
+  });
+}
+
 void ProcessModel::RetryOrphans() {
   std::erase_if(orphans_, [this](const Orphan& orphan) {
     if (TryJoin(orphan.correlation, orphan.start_ns, orphan.end_ns)) {
@@ -256,12 +281,6 @@ void ProcessModel::ResolveHighWaterRanges() {
 
 std::string ProcessModel::HighWaterRange(size_t kind) const {
   return std::string(String(high_water_names_[kind].name.second));
-}
-
-std::string ProcessModel::RangePath(uint64_t range) const {
-  return absl::StrJoin(range_paths_.Path(range), "/", [this](std::string* out, uint32_t name) {
-    absl::StrAppend(out, name == 0 ? "?" : String(name));
-  });
 }
 
 void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
@@ -295,7 +314,7 @@ void ProcessModel::MarkCutOff() {
 void ProcessModel::Finish() {
   totals_.unattributed += orphans_.size();
   orphans_.clear();
-  ledger_.Finish();
+  ledger_.ApplyUntil(UINT64_MAX);
   ResolveHighWaterRanges();
   ranges_.Finish();
   collectives_.Finish();

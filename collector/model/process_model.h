@@ -21,7 +21,6 @@
 #include "collector/model/distribution.h"
 #include "collector/model/interval_union.h"
 #include "collector/model/memory_ledger.h"
-#include "collector/model/range_paths.h"
 #include "collector/model/range_tracker.h"
 #include "collector/model/records.h"
 #include "gpuprobe/v1/wire.pb.h"
@@ -104,11 +103,7 @@ class ProcessModel {
   const std::vector<std::unique_ptr<KernelTotals>>& kernels() const { return kernels_; }
   const std::map<uint32_t, DeviceTotals>& devices() const { return devices_; }
   const std::array<MemoryLedger::Kind, MemoryLedger::kKinds>& memory() const { return ledger_.kinds(); }
-  const MemoryLedger& ledger() const { return ledger_; }
   std::string HighWaterRange(size_t kind) const;
-  // Names of the ranges around `range` and of itself, joined by '/'; empty for 0. "?" stands for a name that
-  // was not heard. Known for ranges in which memory was allocated or refused.
-  std::string RangePath(uint64_t range) const;
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
   // nullptr if it was never described.
@@ -118,9 +113,19 @@ class ProcessModel {
   struct Site {
     KernelTotals* kernel = nullptr;
     DeviceTotals* device = nullptr;
+    bool collective = false;  // a kernel of NCCL's, by its name
   };
   // A device record whose launch has not arrived.
   struct Orphan {
+    uint64_t correlation;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint64_t batch;
+  };
+
+  // A kernel in a graph whose node no plan names yet: the pair may come with the next batch.
+  struct EarlyReplay {
+    uint64_t graph_node;
     uint64_t correlation;
     uint64_t start_ns;
     uint64_t end_ns;
@@ -136,6 +141,8 @@ class ProcessModel {
   void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   bool TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   void RetryOrphans();
+  void JoinReplay(const KernelRecord& kernel);
+  void RetryReplays();
   void ResolveHighWaterRanges();
 
   v1::Hello hello_;
@@ -156,10 +163,11 @@ class ProcessModel {
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   CorrelationRing ring_;
   std::vector<Orphan> orphans_;
+  absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
+  std::vector<EarlyReplay> early_replays_;
   RangeTracker ranges_;
   CollectiveTracker collectives_;
   MemoryLedger ledger_;
-  RangePaths range_paths_;
   struct HighWaterName {
     uint64_t range = 0;
     PhaseNode::Key name{0, 0};

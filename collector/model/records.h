@@ -412,20 +412,23 @@ absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
   return absl::OkStatus();
 }
 
-// visit(plan, correlation)
+// visit(plan, correlation, graph_node): of a captured plan graph_node is set, else correlation.
 template <typename Visitor>
 absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
   const v1::Plans& m = batch.plans();
-  const int rows = internal::Rows(m.plan_delta(), m.correlation_delta());
+  const int rows = internal::Rows(m.plan_delta(), m.correlation_delta(), m.graph_node_delta());
   if (rows < 0) return internal::Ragged("Plans");
   const internal::Column plan_delta(m.plan_delta());
   const internal::Column correlation_delta(m.correlation_delta());
+  const internal::Column node_delta(m.graph_node_delta());
   uint64_t plan = 0;
   uint64_t correlation = 0;
+  uint64_t node = 0;
   for (int i = 0; i < rows; ++i) {
     internal::Step(plan, plan_delta[i]);
     internal::Step(correlation, correlation_delta[i]);
-    visit(plan, correlation);
+    internal::Step(node, node_delta[i]);
+    visit(plan, correlation, node);
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
+#include "collector/model/collective_kernels.h"
 #include "collector/model/records.h"
 #include "nlohmann/json.hpp"
 
@@ -37,10 +38,6 @@ void DeviceFields(std::string& line, uint32_t device, uint32_t stream, const Rec
   Number(line, "correlation", r.correlation);
 }
 
-bool IsCollectiveKernel(const std::string& quoted_name) {
-  return quoted_name.find("nccl") != std::string::npos;
-}
-
 }  // namespace
 
 std::string RecordLines::Begin(const char* kind) const {
@@ -58,7 +55,13 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
     if (def.id() >= strings_.size()) strings_.resize(def.id() + 1);
     strings_[def.id()] = Quote(def.value());
   }
-  for (const v1::KernelSite& site : batch.kernel_sites()) sites_[site.id()] = site;
+  for (const v1::KernelSite& site : batch.kernel_sites()) {
+    sites_[site.id()] = site;
+    if (site.id() >= kMaxStringId) continue;
+    if (site.id() >= collective_sites_.size()) collective_sites_.resize(site.id() + 1);
+    const std::string_view name = Quoted(site.name());
+    collective_sites_[site.id()] = model::IsCollectiveKernel(name.substr(1));
+  }
   for (const v1::ThreadDef& thread : batch.threads()) thread_ids_[thread.id()] = thread.tid();
   for (const v1::Communicator& comm : batch.communicators()) {
     v1::Communicator& known = communicators_[comm.id()];
@@ -70,37 +73,66 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
   }
 }
 
-void RecordLines::LearnKernel(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, uint32_t site) {
-  const auto plan = plan_of_.find(correlation);
-  const auto found = sites_.find(site);
-  if (found == sites_.end()) return;
-  if (plan == plan_of_.end() && !IsCollectiveKernel(Quoted(found->second.name()))) return;
-  PlanWork& work = plan != plan_of_.end() ? plans_[plan->second] : early_[correlation];
-  if (start_ns < work.start_ns) {  // the first kernel gives place and correlation
-    work.start_ns = start_ns;
-    work.correlation = correlation;
-    work.device = found->second.device();
-    work.stream = found->second.stream();
+void RecordLines::LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node) {
+  if (graph_node != 0) {
+    plan_of_node_[graph_node] = plan;
+    replays_.try_emplace(plan);
+    const auto early = early_replays_.find(graph_node);
+    if (early == early_replays_.end()) return;
+    const std::vector<model::KernelRecord> kernels = std::move(early->second);
+    early_replays_.erase(early);
+    for (const model::KernelRecord& kernel : kernels) LearnKernel(kernel);
+    return;
   }
-  work.end_ns = std::max(work.end_ns, end_ns);
+  plan_of_[correlation] = plan;
+  const auto early = early_.find(correlation);
+  if (early == early_.end()) return;
+  PlanWork& work = plans_[plan];
+  const uint64_t end_ns = std::max(work.end_ns, early->second.end_ns);
+  if (early->second.start_ns < work.start_ns) work = early->second;
+  work.end_ns = end_ns;
+  early_.erase(early);
+}
+
+void RecordLines::LearnKernel(const model::KernelRecord& kernel) {
+  const auto plan = plan_of_.find(kernel.correlation);
+  const auto found = sites_.find(kernel.site);
+  if (found == sites_.end()) return;
+  const bool nccl = kernel.site < collective_sites_.size() && collective_sites_[kernel.site];
+  if (plan == plan_of_.end() && !nccl) return;
+  PlanWork* work = nullptr;
+  if (plan != plan_of_.end()) {
+    work = &plans_[plan->second];
+  } else if (kernel.graph_node == 0) {
+    work = &early_[kernel.correlation];
+  } else if (const auto node = plan_of_node_.find(kernel.graph_node); node != plan_of_node_.end()) {
+    work = &replays_[node->second][kernel.correlation];
+  } else {
+    early_replays_[kernel.graph_node].push_back(kernel);
+    return;
+  }
+  if (kernel.start_ns < work->start_ns) {  // the first kernel gives place and correlation
+    work->start_ns = kernel.start_ns;
+    work->correlation = kernel.correlation;
+    work->device = found->second.device();
+    work->stream = found->second.stream();
+  }
+  work->end_ns = std::max(work->end_ns, kernel.end_ns);
 }
 
 absl::Status RecordLines::Learn(const v1::Batch& batch) {
   LearnDefinitions(batch);
-  absl::Status status = model::ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation) {
-    plan_of_[correlation] = plan;
-    const auto early = early_.find(correlation);
-    if (early == early_.end()) return;
-    PlanWork& work = plans_[plan];
-    const uint64_t end_ns = std::max(work.end_ns, early->second.end_ns);
-    if (early->second.start_ns < work.start_ns) work = early->second;
-    work.end_ns = end_ns;
-    early_.erase(early);
-  });
+  absl::Status status =
+      model::ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation, uint64_t graph_node) {
+        LearnPlan(plan, correlation, graph_node);
+      });
   if (!status.ok()) return status;
-  return model::ForEachKernel(batch, [this](const model::KernelRecord& r) {
-    LearnKernel(r.correlation, r.start_ns, r.end_ns, r.site);
-  });
+  if (!replays_.empty()) {
+    status = model::ForEachLaunch(
+        batch, [this](const model::LaunchRecord& r) { launch_ns_[r.correlation] = r.time_ns; });
+    if (!status.ok()) return status;
+  }
+  return model::ForEachKernel(batch, [this](const model::KernelRecord& r) { LearnKernel(r); });
 }
 
 absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
@@ -183,27 +215,43 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
   }).IgnoreError();
 }
 
+std::string RecordLines::CollectiveLine(const model::CollectiveRecord& call, const PlanWork* work,
+                                        uint64_t issue_ns) {
+  std::string line = Begin("collective");
+  if (work != nullptr) DeviceFields(line, work->device, work->stream, *work);
+  const v1::Communicator& comm = communicators_[call.comm];
+  absl::StrAppend(&line, ",\"op\":", Quoted(call.op));
+  Word(line, "comm", analysis::CommName(comm.hash()));
+  Number(line, "seq", call.seq);
+  Number(line, "comm_rank", comm.rank());
+  Number(line, "comm_ranks", comm.ranks());
+  Number(line, "count", call.count);
+  absl::StrAppend(&line, ",\"datatype\":", Quoted(call.datatype));
+  Number(line, "bytes", call.count * call.element_bytes);
+  Number(line, "root", call.root);
+  Number(line, "peer", call.peer);
+  Number(line, "issue_ns", issue_ns);
+  Number(line, "plan", call.plan);
+  if (call.result != 0) Number(line, "result", call.result);
+  return line;
+}
+
 void RecordLines::WriteCollectives(const v1::Batch& batch, const Emit& emit) {
   model::ForEachCollective(batch, [&](const model::CollectiveRecord& r) {
-    std::string line = Begin("collective");
-    if (const auto plan = plans_.find(r.plan); r.plan != 0 && plan != plans_.end()) {
-      DeviceFields(line, plan->second.device, plan->second.stream, plan->second);
+    const auto replays = replays_.find(r.plan);
+    if (replays == replays_.end()) {
+      const auto plan = r.plan == 0 ? plans_.end() : plans_.find(r.plan);
+      emit(CollectiveLine(r, plan == plans_.end() ? nullptr : &plan->second, r.issue_ns) + "}");
+      return;
     }
-    const v1::Communicator& comm = communicators_[r.comm];
-    absl::StrAppend(&line, ",\"op\":", Quoted(r.op));
-    Word(line, "comm", analysis::CommName(comm.hash()));
-    Number(line, "seq", r.seq);
-    Number(line, "comm_rank", comm.rank());
-    Number(line, "comm_ranks", comm.ranks());
-    Number(line, "count", r.count);
-    absl::StrAppend(&line, ",\"datatype\":", Quoted(r.datatype));
-    Number(line, "bytes", r.count * r.element_bytes);
-    Number(line, "root", r.root);
-    Number(line, "peer", r.peer);
-    Number(line, "issue_ns", r.issue_ns);
-    Number(line, "plan", r.plan);
-    if (r.result != 0) Number(line, "result", r.result);
-    emit(line + "}");
+    emit(CollectiveLine(r, nullptr, r.issue_ns) + ",\"captured\":true}");
+    uint64_t number = 0;
+    for (const auto& [correlation, work] : replays->second) {
+      const auto launch = launch_ns_.find(correlation);
+      std::string line = CollectiveLine(r, &work, launch == launch_ns_.end() ? 0 : launch->second);
+      Number(line, "replay", ++number);
+      emit(line + "}");
+    }
   }).IgnoreError();
 }
 

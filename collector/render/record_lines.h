@@ -2,16 +2,22 @@
 //
 // Separate from the report because nothing is summed here: every record of a log once, streaming. A
 // collective's GPU times come from the kernels of its plan, which may be recorded later than the call: a log
-// is read twice, Learn first, then Write. Memory grows with the number of plans, not of records.
+// is read twice, Learn first, then Write. Memory grows with the number of plans, not of records; of a log
+// with captured collectives, also with the launches that follow the capture.
+//
+// A captured call has a line of its own with "captured": true and no times, and one with "replay" (from 1)
+// for each launch of a graph that carries it; the issue time is then that of the graph's launch.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "collector/model/records.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::render {
@@ -36,22 +42,31 @@ class RecordLines {
   };
 
   void LearnDefinitions(const v1::Batch& batch);
-  void LearnKernel(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, uint32_t site);
+  void LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node);
+  void LearnKernel(const model::KernelRecord& kernel);
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
   void WriteHostRecords(const v1::Batch& batch, const Emit& emit);
   void WriteCollectives(const v1::Batch& batch, const Emit& emit);
+  std::string CollectiveLine(const model::CollectiveRecord& call, const PlanWork* work, uint64_t issue_ns);
   std::string Begin(const char* kind) const;
   const std::string& Quoted(uint32_t string) const;
 
   v1::Identity identity_;
   std::vector<std::string> strings_;  // quoted
   absl::flat_hash_map<uint32_t, v1::KernelSite> sites_;
+  std::vector<bool> collective_sites_;  // kernels of NCCL's, by KernelSite
   absl::flat_hash_map<uint32_t, uint32_t> thread_ids_;
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_;  // by correlation
   absl::flat_hash_map<uint64_t, PlanWork> plans_;
   // Kernels of collectives that came before their plan was announced, by correlation.
   absl::flat_hash_map<uint64_t, PlanWork> early_;
+  absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
+  // Of captured plans: a piece of work for each graph launch, by its correlation.
+  absl::flat_hash_map<uint64_t, std::map<uint64_t, PlanWork>> replays_;
+  // Kernels in graphs whose node no plan has named yet, by node.
+  absl::flat_hash_map<uint64_t, std::vector<model::KernelRecord>> early_replays_;
+  absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;  // by correlation, once something was captured
 };
 
 }  // namespace gpuprobe::render

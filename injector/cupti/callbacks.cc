@@ -49,7 +49,10 @@ void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_Callbac
   }
 }
 
+constinit GraphNodeHooks graph_node_hooks;
+
 void ClearApiHooksForTest() noexcept {
+  graph_node_hooks = {};
   for (Place& place : driver_places) place = {};
   for (Place& place : runtime_places) place = {};
 }

@@ -34,6 +34,16 @@ bool WantsApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
 void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                  const CUpti_CallbackData& data) noexcept;
 
+// A kernel node of a CUDA graph was made (original_id 0), or was copied from another node when its graph was
+// cloned or instantiated. On the application's thread, inside a guard; the rules of ApiHook hold.
+struct GraphNodeHooks {
+  // Asked first, because a graph has thousands of nodes that concern nobody.
+  bool (*wants)(const ThreadState& thread, bool cloned) noexcept = nullptr;
+  void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id) noexcept = nullptr;
+};
+// Before the session starts. Null functions: nobody wants to know.
+extern GraphNodeHooks graph_node_hooks;
+
 void ClearApiHooksForTest() noexcept;
 
 }  // namespace gpuprobe::injector

@@ -10,8 +10,8 @@ namespace gpuprobe::injector {
 
 namespace {
 
-constexpr size_t kChunk =
-    512;  // records gathered before the lock is taken: 4 KB of stack, about 6 us of lock
+// Records gathered before the lock is taken: they are still in the first cache when they are decoded.
+constexpr uint32_t kChunk = 64;
 constexpr uint32_t kVersionWithGraphNodes = 13;  // CUDA 11.0: Kernel5, Memcpy3, MemcpyPtoP2, Memset2
 
 bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
@@ -84,18 +84,64 @@ const Record& As(const CUpti_Activity* record) noexcept {
   return *reinterpret_cast<const Record*>(record);
 }
 
+bool IsKernel(const CUpti_Activity* record) noexcept {
+  return record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || record->kind == CUPTI_ACTIVITY_KIND_KERNEL;
+}
+
 }  // namespace
 
 bool Decoder::HasGraphNodes() const noexcept { return api_->version >= kVersionWithGraphNodes; }
 
+// Word `i` of the part of a kernel record that says where it ran and in what shape: device and context,
+// stream and grid, block, static shared memory. Read where it lies.
+inline uint64_t SiteWord(const CUpti_ActivityKernel4& kernel, size_t i) noexcept {
+  static_assert(offsetof(CUpti_ActivityKernel4, dynamicSharedMemory) -
+                    offsetof(CUpti_ActivityKernel4, deviceId) ==
+                5 * sizeof(uint64_t));
+  uint64_t word = 0;
+  std::memcpy(&word, reinterpret_cast<const char*>(&kernel.deviceId) + i * sizeof(word), sizeof(word));
+  return word;
+}
+
+// The same few hundred sites come again and again: most records find theirs by comparing 44 bytes where they
+// lie. A site has two places.
+inline uint32_t Decoder::PairOf(const CUpti_ActivityKernel4& kernel) noexcept {
+  const uint64_t shape = (SiteWord(kernel, 1) * 0x9fb21c651e98df25u) ^
+                         (SiteWord(kernel, 2) * 0xa0761d6478bd642fu) ^
+                         ((SiteWord(kernel, 3) + SiteWord(kernel, 0)) * 0xe7037ed1a0b428dbu);
+  const uint64_t rest = reinterpret_cast<uintptr_t>(kernel.name) ^ SiteWord(kernel, 4) ^
+                        static_cast<uint32_t>(kernel.dynamicSharedMemory);
+  return 2 * static_cast<uint32_t>(((shape ^ rest) * 0x9e3779b97f4a7c15u) >> (64 - kSitePairBits));
+}
+
+inline bool Decoder::Matches(const CachedSite& cached, const CUpti_ActivityKernel4& kernel) noexcept {
+  uint64_t difference = reinterpret_cast<uintptr_t>(cached.name) ^ reinterpret_cast<uintptr_t>(kernel.name);
+  for (size_t i = 0; i < 5; ++i) difference |= cached.words[i] ^ SiteWord(kernel, i);
+  difference |= cached.last ^ static_cast<uint32_t>(kernel.dynamicSharedMemory);
+  difference |= static_cast<uint64_t>(cached.registers_per_thread ^ kernel.registersPerThread);
+  return difference == 0;
+}
+
+// Clearing keeps an entry of an epoch that was given out 65,536 buffers ago from being taken for a current
+// one; twice as often as needed, for threads that are still at an old buffer.
+uint32_t Decoder::NextEpoch() noexcept {
+  const Lock lock(stream_->mutex);
+  ++epoch_;
+  if ((epoch_ & 0x7fff) == 0) {
+    if (site_cache_.data() != nullptr) std::memset(site_cache_.data(), 0, kCachedSites * sizeof(CachedSite));
+    ++epoch_;
+  }
+  return epoch_;
+}
+
 void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
   if (buffer == nullptr || valid_bytes == 0) return;
-  const uint32_t epoch = next_epoch_.fetch_add(1, std::memory_order_relaxed);
+  const uint32_t epoch = NextEpoch();
   CUpti_Activity* record = nullptr;
   bool more = true;
   while (more) {
     const CUpti_Activity* records[kChunk];
-    size_t count = 0;
+    uint32_t count = 0;
     while (count < kChunk) {
       const CUptiResult result = api_->ActivityGetNextRecord(buffer, valid_bytes, &record);
       if (result != CUPTI_SUCCESS) {
@@ -103,40 +149,76 @@ void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
         if (result == CUPTI_ERROR_INVALID_KIND) CountLoss(wire::LossReason::kLossUnknownRecord);
         break;
       }
+      // The rest of a kernel record, which is three lines long.
+      __builtin_prefetch(reinterpret_cast<const char*>(record) + 64);
+      __builtin_prefetch(reinterpret_cast<const char*>(record) + 128);
       records[count++] = record;
     }
     if (count > 0) Decode(records, count, epoch);
   }
 }
 
-void Decoder::Decode(const CUpti_Activity* const* records, size_t count, uint32_t epoch) noexcept {
+void Decoder::Decode(const CUpti_Activity* const* records, uint32_t count, uint32_t epoch) noexcept {
+  // First where the sites are, all of them, so that their cache lines are on their way at once.
+  CachedSite* cache = cached_sites();
+  uint32_t pairs[kChunk];
+  for (uint32_t i = 0; i < count && cache != nullptr; ++i) {
+    if (!IsKernel(records[i])) continue;
+    pairs[i] = PairOf(As<CUpti_ActivityKernel4>(records[i]));
+    __builtin_prefetch(cache + pairs[i]);
+  }
+  const auto short_epoch = static_cast<uint16_t>(epoch);
+  const bool graph_nodes = HasGraphNodes();
   const Lock lock(stream_->mutex);
-  for (size_t i = 0; i < count; ++i) {
+  BatchBuilder& builder = stream_->builder;
+  BatchBuilder::KernelWriter kernels = builder.OpenKernels(count);
+  for (uint32_t i = 0; i < count; ++i) {
     const CUpti_Activity* record = records[i];
-    switch (record->kind) {
-      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      case CUPTI_ACTIVITY_KIND_KERNEL:
-        DecodeKernel(record, epoch);
-        break;
-      case CUPTI_ACTIVITY_KIND_MEMCPY:
-        DecodeCopy(record);
-        break;
-      case CUPTI_ACTIVITY_KIND_MEMCPY2:
-        DecodePeerCopy(record);
-        break;
-      case CUPTI_ACTIVITY_KIND_MEMSET:
-        DecodeMemset(record);
-        break;
-      case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-        DecodeSync(record);
-        break;
-      case CUPTI_ACTIVITY_KIND_DEVICE:
-        DecodeDevice(record);
-        break;
-      default:
-        CountLoss(wire::LossReason::kLossUnknownRecord);
-        break;
+    if (!IsKernel(record)) {
+      builder.CloseKernels(kernels);
+      DecodeOther(record);
+      kernels = builder.OpenKernels(count - i);
+      continue;
     }
+    const auto& kernel = As<CUpti_ActivityKernel4>(record);
+    if (!ValidTimes(kernel.start, kernel.end)) continue;
+    const CachedSite* cached = cache == nullptr ? nullptr : cache + pairs[i];
+    uint32_t site = 0;
+    if (cached != nullptr && cached[0].epoch == short_epoch && Matches(cached[0], kernel)) {
+      site = cached[0].site;
+    } else if (cached != nullptr && cached[1].epoch == short_epoch && Matches(cached[1], kernel)) {
+      site = cached[1].site;
+    } else {
+      builder.CloseKernels(kernels);
+      site = LookUpSite(kernel, epoch);
+      kernels = builder.OpenKernels(count - i);
+    }
+    kernels.Add(kernel.start, kernel.end, site, kernel.correlationId,
+                graph_nodes ? As<CUpti_ActivityKernel5>(record).graphNodeId : 0);
+  }
+  builder.CloseKernels(kernels);
+}
+
+void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
+  switch (record->kind) {
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      DecodeCopy(record);
+      break;
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      DecodePeerCopy(record);
+      break;
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      DecodeMemset(record);
+      break;
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+      DecodeSync(record);
+      break;
+    case CUPTI_ACTIVITY_KIND_DEVICE:
+      DecodeDevice(record);
+      break;
+    default:
+      CountLoss(wire::LossReason::kLossUnknownRecord);
+      break;
   }
 }
 
@@ -157,44 +239,26 @@ uint32_t Decoder::InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_
        .registers_per_thread = kernel.registersPerThread});
 }
 
-// The same few hundred sites come again and again: most records find theirs by comparing 44 bytes where they
-// lie.
-uint32_t Decoder::SiteOf(const CUpti_ActivityKernel4& kernel, uint32_t epoch) noexcept {
-  static_assert(offsetof(CUpti_ActivityKernel4, dynamicSharedMemory) -
-                    offsetof(CUpti_ActivityKernel4, deviceId) ==
-                5 * sizeof(uint64_t));
-  auto* cache = reinterpret_cast<CachedSite*>(site_cache_.data());
-  if (cache == nullptr) return InternSite(kernel, stream_->builder.KernelName(kernel.name, epoch));
-  RawSite raw;
-  std::memcpy(raw.words, &kernel.deviceId, sizeof(raw.words));
-  std::memcpy(&raw.last, &kernel.dynamicSharedMemory, sizeof(raw.last));
-  uint64_t hash = reinterpret_cast<uintptr_t>(kernel.name) ^ (raw.words[1] * 0x9fb21c651e98df25u);
-  hash ^= raw.words[2] * 0xa0761d6478bd642fu ^ raw.words[3] * 0xe7037ed1a0b428dbu ^
-          raw.words[0] * 0x8ebc6af09c88c6e3u;
-  hash ^= (raw.words[4] ^ raw.last) * 0x589965cc75374cc3u;
-  CachedSite& cached = cache[(hash * 0x9e3779b97f4a7c15u) >> 51];
-  static_assert(kCachedSites == 1 << 13);
-
-  uint64_t difference = reinterpret_cast<uintptr_t>(cached.name) ^ reinterpret_cast<uintptr_t>(kernel.name);
-  for (int i = 0; i < 5; ++i) difference |= cached.raw.words[i] ^ raw.words[i];
-  difference |= cached.raw.last ^ raw.last;
-  difference |= static_cast<uint64_t>(cached.registers_per_thread ^ kernel.registersPerThread);
-  const bool same = cached.used && difference == 0;
-  if (same && cached.epoch == epoch) return cached.site;
+// The first record of a site in a buffer, or in the process: the name's text has to be looked at.
+uint32_t Decoder::LookUpSite(const CUpti_ActivityKernel4& kernel, uint32_t epoch) noexcept {
   const uint32_t name_id = stream_->builder.KernelName(kernel.name, epoch);
-  if (!same || cached.name_id != name_id) {
-    cached = {kernel.name, raw, epoch, name_id, InternSite(kernel, name_id), kernel.registersPerThread, true};
+  if (cached_sites() == nullptr) return InternSite(kernel, name_id);
+  CachedSite* pair = cached_sites() + PairOf(kernel);
+  for (CachedSite* cached : {pair, pair + 1}) {
+    if (cached->epoch == 0 || cached->name_id != name_id || !Matches(*cached, kernel)) continue;
+    cached->epoch = static_cast<uint16_t>(epoch);
+    return cached->site;
   }
-  cached.epoch = epoch;
-  return cached.site;
-}
-
-void Decoder::DecodeKernel(const CUpti_Activity* record, uint32_t epoch) noexcept {
-  const auto& kernel = As<CUpti_ActivityKernel4>(record);
-  if (!ValidTimes(kernel.start, kernel.end)) return;
-  const uint64_t graph_node = HasGraphNodes() ? As<CUpti_ActivityKernel5>(record).graphNodeId : 0;
-  stream_->builder.AddKernel(kernel.start, kernel.end, SiteOf(kernel, epoch), kernel.correlationId,
-                             graph_node);
+  // A pointer that means another text now must not be found under its old one.
+  if (!Matches(pair[0], kernel)) pair[1] = pair[0];
+  pair[0].name = kernel.name;
+  for (size_t i = 0; i < 5; ++i) pair[0].words[i] = SiteWord(kernel, i);
+  pair[0].last = static_cast<uint32_t>(kernel.dynamicSharedMemory);
+  pair[0].site = InternSite(kernel, name_id);
+  pair[0].name_id = name_id;
+  pair[0].epoch = static_cast<uint16_t>(epoch);
+  pair[0].registers_per_thread = kernel.registersPerThread;
+  return pair[0].site;
 }
 
 void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {

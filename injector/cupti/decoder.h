@@ -10,7 +10,6 @@
 // has it and gate later fields on CUPTI's version; the stride is CUPTI's business alone.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -32,26 +31,28 @@ class Decoder {
   bool devices_seen() const noexcept { return devices_seen_; }
 
  private:
-  // The part of a kernel record that says where it ran and in what shape, as it lies there: device, context,
-  // stream, grid, block, shared memory.
-  struct RawSite {
+  // What a site's records share, as it lies in them: name, device, context, stream, grid, block, shared
+  // memory. One cache line. Never used: epoch 0.
+  struct alignas(64) CachedSite {
+    const char* name;
     uint64_t words[5];
     uint32_t last;
-  };
-  struct CachedSite {
-    const char* name;
-    RawSite raw;
-    uint32_t epoch;
-    uint32_t name_id;
     uint32_t site;
+    uint32_t name_id;
+    uint16_t epoch;
     uint16_t registers_per_thread;
-    bool used;
   };
-  static constexpr size_t kCachedSites = 8192;
+  static_assert(sizeof(CachedSite) == 64);
+  static constexpr int kSitePairBits = 13;
+  static constexpr size_t kCachedSites = size_t{2} << kSitePairBits;
 
-  void Decode(const CUpti_Activity* const* records, size_t count, uint32_t epoch) noexcept;
-  void DecodeKernel(const CUpti_Activity* record, uint32_t epoch) noexcept;
-  uint32_t SiteOf(const CUpti_ActivityKernel4& kernel, uint32_t epoch) noexcept;
+  uint32_t NextEpoch() noexcept;
+  void Decode(const CUpti_Activity* const* records, uint32_t count, uint32_t epoch) noexcept;
+  void DecodeOther(const CUpti_Activity* record) noexcept;
+  CachedSite* cached_sites() const noexcept { return reinterpret_cast<CachedSite*>(site_cache_.data()); }
+  static uint32_t PairOf(const CUpti_ActivityKernel4& kernel) noexcept;
+  static bool Matches(const CachedSite& cached, const CUpti_ActivityKernel4& kernel) noexcept;
+  uint32_t LookUpSite(const CUpti_ActivityKernel4& kernel, uint32_t epoch) noexcept;
   uint32_t InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_id) noexcept;
   void DecodeCopy(const CUpti_Activity* record) noexcept;
   void DecodePeerCopy(const CUpti_Activity* record) noexcept;
@@ -62,7 +63,7 @@ class Decoder {
 
   const CuptiApi* api_;
   Stream* stream_;
-  std::atomic<uint32_t> next_epoch_{1};  // one for each buffer: a name's pointer means one text within it
+  uint32_t epoch_ = 0;  // one for each buffer: a name's pointer means one text within it; under the lock
   Mapping site_cache_;
   bool devices_seen_ = false;
 };

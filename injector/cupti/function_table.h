@@ -26,7 +26,8 @@ namespace gpuprobe::injector {
   X(ActivityGetNumDroppedRecords)   \
   X(ActivitySetAttribute)           \
   X(SetThreadIdType)                \
-  X(GetDeviceId)
+  X(GetDeviceId)                    \
+  X(GetGraphNodeId)
 
 struct CuptiApi {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration's name cannot be in parentheses

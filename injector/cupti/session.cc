@@ -24,14 +24,11 @@ constexpr CUpti_ActivityKind kKinds[] = {
 // What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
 constexpr size_t kTypicalRecordBytes = 216;
 
+constexpr CUpti_CallbackId kGraphNodeEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+                                                 CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
+
 constexpr CUpti_CallbackId kDriverUpEvents[] = {CUPTI_CBID_RESOURCE_CU_INIT_FINISHED,
                                                 CUPTI_CBID_RESOURCE_CONTEXT_CREATED};
-
-// The memory that was allocated in a context goes with it, without a call for each.
-void ReportContextEnd(CUcontext context) noexcept {
-  const Guard guard;
-  if (guard) Emit(guard.thread(), ContextEndEvent{NowNs(), reinterpret_cast<uint64_t>(context)});
-}
 
 }  // namespace
 
@@ -94,7 +91,10 @@ void CuptiSession::EnableCallbacks() noexcept {
   for (const CUpti_CallbackId cbid : kDriverUpEvents) {
     api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
   }
-  api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
+  if (graph_node_hooks.on_node == nullptr || api_.GetGraphNodeId == nullptr) return;
+  for (const CUpti_CallbackId cbid : kGraphNodeEvents) {
+    api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
+  }
 }
 
 void CuptiSession::Tick() noexcept {
@@ -127,14 +127,30 @@ void CuptiSession::NoteContext(CUcontext context) const noexcept {
     NoteContextDevice(context, static_cast<int32_t>(device));
 }
 
+// CUPTI's own example asks for ids inside these callbacks.
+void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
+  if (graph.nodeType != CU_GRAPH_NODE_TYPE_KERNEL) return;
+  const Guard guard;
+  if (!guard || !graph_node_hooks.wants(guard.thread(), cloned)) return;
+  uint64_t id = 0;
+  uint64_t original_id = 0;
+  if (api_.GetGraphNodeId(graph.node, &id) != CUPTI_SUCCESS) return;
+  if (cloned && api_.GetGraphNodeId(graph.originalNode, &original_id) != CUPTI_SUCCESS) return;
+  graph_node_hooks.on_node(guard.thread(), id, original_id);
+}
+
 void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                        const void* data) {
   if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
     auto* session = static_cast<CuptiSession*>(self);
+    const bool cloned = cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
+    if (cloned || cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
+      const auto* graph = static_cast<const CUpti_ResourceData*>(data)->resourceDescriptor;
+      if (graph != nullptr) session->NoteGraphNode(*static_cast<const CUpti_GraphData*>(graph), cloned);
+      return;
+    }
     if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
       session->NoteContext(static_cast<const CUpti_ResourceData*>(data)->context);
-    } else if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
-      return ReportContextEnd(static_cast<const CUpti_ResourceData*>(data)->context);
     }
     if (!session->driver_up_.exchange(true, std::memory_order_acq_rel) && !InForkedChild()) WakeProbeThread();
     return;

@@ -52,6 +52,7 @@ class CuptiSession {
 
  private:
   void NoteContext(CUcontext context) const noexcept;
+  void NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept;
   static void CUPTIAPI OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                   const void* data);
   static void CUPTIAPI OnBufferRequested(uint8_t** buffer, size_t* bytes, size_t* max_records);

@@ -26,10 +26,11 @@ struct SeenLaunch {
   uint64_t stream;
   uint64_t context;
   uint32_t correlation;
-  uint16_t ops;        // bit per EntryPoint that this kernel can carry
-  uint16_t datatypes;  // bit per ncclDataType_t that it works on
-  uint64_t plan;       // AssignPlans' answer
-  uint32_t comm;       // AssignPlans' answer: Communicator.id
+  uint16_t ops;         // bit per EntryPoint that this kernel can carry
+  uint16_t datatypes;   // bit per ncclDataType_t that it works on
+  uint64_t plan;        // AssignPlans' answer
+  uint32_t comm;        // AssignPlans' answer: Communicator.id
+  uint64_t graph_node;  // the kernel was captured into this node of a graph; 0: launched
 };
 
 // A communicator whose handle NCCL may write only when the group ends.

@@ -70,6 +70,7 @@ void Start() noexcept {
              OnLaunchKernelEx<false>);
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
              OnLaunchKernelEx<true>);
+  graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
   nccl::PatchLoadedObjects();
 }
 

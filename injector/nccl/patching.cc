@@ -61,11 +61,7 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   return Thunk(way, entry_point);
 }
 
-bool Concerns(const char* symbol) noexcept {
-  return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd';
-}
-
-constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns};
+constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement};
 
 }  // namespace
 

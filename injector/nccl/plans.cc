@@ -29,9 +29,9 @@ struct CommPart {
   uint64_t context;
   uint64_t streams[kStreams];
   uint32_t stream_count;
-  bool any_stream;  // more than kStreams
-  uint16_t ops;     // of its calls
-  uint16_t served;  // operations that have a kernel
+  bool any_stream;     // more than kStreams
+  uint16_t ops;        // of its calls
+  uint16_t datatypes;  // of its calls
   KernelClass classes[kClasses];
   uint32_t class_count;
   uint64_t plan_without_kernels;
@@ -63,6 +63,7 @@ bool UsesStream(const CommPart& part, uint64_t stream) noexcept {
 
 void AddCall(CommPart& part, const PendingCall& call) noexcept {
   part.ops |= OpBit(call);
+  part.datatypes |= TypeBit(call);
   if (part.context == 0) part.context = call.context;
   if (UsesStream(part, call.stream)) return;
   if (part.stream_count == kStreams) {
@@ -70,6 +71,13 @@ void AddCall(CommPart& part, const PendingCall& call) noexcept {
   } else {
     part.streams[part.stream_count++] = call.stream;
   }
+}
+
+bool HasClass(const CommPart& part, const SeenLaunch& launch) noexcept {
+  for (uint32_t i = 0; i < part.class_count; ++i) {
+    if (part.classes[i].ops == launch.ops && part.classes[i].datatypes == launch.datatypes) return true;
+  }
+  return false;
 }
 
 class Batch {
@@ -107,11 +115,13 @@ class Batch {
     int best_rank = -1;
     for (uint32_t i = 0; i < part_count_; ++i) {
       const CommPart& part = parts_[i];
-      const bool context_known = part.context != 0 && launch.context != 0;
-      const int context_rank = !context_known ? 1 : part.context == launch.context ? 2 : 0;
-      const int rank = (UsesStream(part, launch.stream) ? 16 : 0) + context_rank * 4 +
-                       ((part.ops & launch.ops & ~part.served) != 0 ? 2 : 0) +
-                       ((part.ops & launch.ops) != 0 ? 1 : 0);
+      const bool contexts_known = part.context != 0 && launch.context != 0;
+      const bool same_context = contexts_known && part.context == launch.context;
+      const bool fits = (part.ops & launch.ops) != 0;
+      const bool lacks = fits && (part.datatypes & launch.datatypes) != 0 && !HasClass(part, launch);
+      const int rank = (UsesStream(part, launch.stream) ? 16 : 0) +
+                       (!contexts_known || same_context ? 8 : 0) + (lacks ? 4 : 0) + (fits ? 2 : 0) +
+                       (same_context ? 1 : 0);
       if (rank <= best_rank) continue;
       best = &parts_[i];
       best_rank = rank;
@@ -124,11 +134,7 @@ class Batch {
     launch.comm = part == nullptr ? 0 : part->comm;
     launch.plan = 0;
     if (part == nullptr) return;
-    part->served |= launch.ops;
-    for (uint32_t i = 0; i < part->class_count; ++i) {
-      if (part->classes[i].ops == launch.ops && part->classes[i].datatypes == launch.datatypes) return;
-    }
-    if (part->class_count < kClasses) {
+    if (!HasClass(*part, launch) && part->class_count < kClasses) {
       part->classes[part->class_count++] = {launch.ops, launch.datatypes, false, 0};
     }
   }

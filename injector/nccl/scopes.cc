@@ -1,6 +1,7 @@
 #include "injector/nccl/scopes.h"
 
 #include "injector/guard.h"
+#include "injector/nccl/captured_nodes.h"
 #include "injector/nccl/kernel_names.h"
 #include "injector/nccl/lifetimes.h"
 #include "injector/nccl/plans.h"
@@ -46,8 +47,11 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   LearnContext(batch);
   for (uint32_t i = 0; i < batch.call_count; ++i) Emit(thread, batch.calls[i].event);
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
-    if (batch.launches[i].plan == 0) continue;
-    Emit(thread, PlanLaunchEvent{batch.launches[i].plan, batch.launches[i].correlation, 0});
+    const SeenLaunch& launch = batch.launches[i];
+    if (launch.plan == 0) continue;
+    if (launch.graph_node != 0) RememberCaptured(launch.graph_node, launch.plan);
+    const uint32_t correlation = launch.graph_node != 0 ? 0 : launch.correlation;
+    Emit(thread, PlanLaunchEvent{launch.plan, correlation, 0, launch.graph_node});
   }
 }
 
@@ -182,7 +186,26 @@ void NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* 
             traits.ops,
             traits.datatypes,
             0,
+            0,
             0};
+}
+
+bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept {
+  return cloned ? AnyCaptured() : thread.nccl_batch != nullptr && thread.nccl_call_depth != 0;
+}
+
+void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id) noexcept {
+  if (original_id != 0) {
+    const uint64_t plan = PlanOfCaptured(original_id);
+    if (plan == 0) return;
+    RememberCaptured(id, plan);
+    Emit(thread, PlanLaunchEvent{plan, 0, 0, id});
+    return;
+  }
+  const CallBatch* batch = thread.nccl_batch;
+  if (batch == nullptr || batch->launch_count == 0) return;
+  SeenLaunch& launch = batch->launches[batch->launch_count - 1];
+  if (launch.graph_node == 0) launch.graph_node = id;
 }
 
 }  // namespace gpuprobe::injector::nccl

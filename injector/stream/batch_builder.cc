@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kDefinitionBytes = size_t{2} << 20;
 constexpr size_t kClosedLaunchBytes = 4 * kColumnBytes + 256 * kFieldOverhead;
-constexpr size_t kTotalColumns = 5 + 13 + 10 + 7 + 4 + 10 + 9 + 15 + 2;
+constexpr size_t kTotalColumns = 5 + 13 + 10 + 7 + 4 + 10 + 9 + 15 + 3;
 constexpr size_t kMaxNameOnWire = size_t{16} << 10;  // longer mangled names are cut
 constexpr size_t kFixedPartBytes = 4096;             // clock, losses, self report
 
@@ -402,6 +402,7 @@ void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event) noexcept {
   using Tag = wire::PlansTag;
   plans_[Tag::kPlanDelta].PutDelta(event.plan);
   plans_[Tag::kCorrelationDelta].PutDelta(event.correlation);
+  plans_[Tag::kGraphNodeDelta].PutDelta(event.graph_node);
   ++plans_.rows;
 }
 

@@ -81,13 +81,85 @@ class BatchBuilder {
   // Records.
   void AddKernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
                  uint64_t graph_node) noexcept {
-    if (kernels_.rows == kMaxRows) Seal();
+    KernelWriter writer = OpenKernels(1);
+    writer.Add(start_ns, end_ns, site, correlation, graph_node);
+    CloseKernels(writer);
+  }
+
+  // The same for many in a row. The builder's own function must not be called between Open and Close, which
+  // leaves the cursors in registers; at most `rows` records, which have room without another check.
+  class KernelWriter {
+   public:
+    void Add(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
+             uint64_t graph_node) noexcept {
+      start_ = WriteVarint(start_, protozero::encode_zigzag64(static_cast<int64_t>(start_ns - time_ns_)));
+      duration_ = WriteVarint(duration_, end_ns - start_ns);
+      site_ = WriteVarint(site_, site);
+      correlation_ = WriteVarint(
+          correlation_, protozero::encode_zigzag64(static_cast<int64_t>(correlation - correlation_before_)));
+      time_ns_ = end_ns;
+      correlation_before_ = correlation;
+      if ((graph_node | graph_any_) != 0) PutGraphNode(graph_node);
+      ++rows_;
+    }
+
+   private:
+    friend class BatchBuilder;
+
+    // Most programs have no graphs: the column's zeros are written when the first value comes.
+    void PutGraphNode(uint64_t graph_node) noexcept {
+      if (graph_any_ == 0) {
+        std::memset(graph_, 0, rows_);
+        graph_ += rows_;
+      }
+      graph_any_ |= graph_node;
+      graph_ =
+          WriteVarint(graph_, protozero::encode_zigzag64(static_cast<int64_t>(graph_node - graph_before_)));
+      graph_before_ = graph_node;
+    }
+
+    char* start_;
+    char* duration_;
+    char* site_;
+    char* correlation_;
+    char* graph_;
+    uint64_t time_ns_;
+    uint64_t correlation_before_;
+    uint64_t graph_before_;
+    uint64_t graph_any_;
+    uint32_t rows_;
+  };
+  KernelWriter OpenKernels(uint32_t rows) noexcept {
+    if (kernels_.rows + rows > kMaxRows) Seal();
     using Tag = wire::KernelsTag;
-    kernels_.PutInterval(Tag::kStartDelta, Tag::kDuration, start_ns, end_ns);
-    kernels_[Tag::kSite].Put(site);
-    kernels_[Tag::kCorrelationDelta].PutDelta(correlation);
-    kernels_[Tag::kGraphNodeDelta].PutDelta(graph_node);
-    ++kernels_.rows;
+    KernelWriter writer;
+    writer.start_ = kernels_[Tag::kStartDelta].end;
+    writer.duration_ = kernels_[Tag::kDuration].end;
+    writer.site_ = kernels_[Tag::kSite].end;
+    writer.correlation_ = kernels_[Tag::kCorrelationDelta].end;
+    writer.graph_ = kernels_[Tag::kGraphNodeDelta].end;
+    writer.time_ns_ = kernels_.previous_time_ns;
+    writer.correlation_before_ = kernels_[Tag::kCorrelationDelta].previous;
+    writer.graph_before_ = kernels_[Tag::kGraphNodeDelta].previous;
+    writer.graph_any_ = kernels_[Tag::kGraphNodeDelta].any;
+    writer.rows_ = kernels_.rows;
+    return writer;
+  }
+  void CloseKernels(const KernelWriter& writer) noexcept {
+    using Tag = wire::KernelsTag;
+    // Only the column of graph nodes is ever left out.
+    for (const Tag tag : {Tag::kStartDelta, Tag::kDuration, Tag::kSite, Tag::kCorrelationDelta})
+      kernels_[tag].any = 1;
+    kernels_[Tag::kStartDelta].end = writer.start_;
+    kernels_[Tag::kDuration].end = writer.duration_;
+    kernels_[Tag::kSite].end = writer.site_;
+    kernels_[Tag::kCorrelationDelta].end = writer.correlation_;
+    kernels_[Tag::kGraphNodeDelta].end = writer.graph_;
+    kernels_.previous_time_ns = writer.time_ns_;
+    kernels_[Tag::kCorrelationDelta].previous = writer.correlation_before_;
+    kernels_[Tag::kGraphNodeDelta].previous = writer.graph_before_;
+    kernels_[Tag::kGraphNodeDelta].any = writer.graph_any_;
+    kernels_.rows = writer.rows_;
   }
   void AddCopy(const CopyRow& row) noexcept;
   void AddMemset(const MemsetRow& row) noexcept;
@@ -129,7 +201,7 @@ class BatchBuilder {
   ColumnTable<wire::RangesTag, 10> ranges_;
   ColumnTable<wire::AllocationsTag, 9> allocations_;
   ColumnTable<wire::CollectivesTag, 15> collectives_;
-  ColumnTable<wire::PlansTag, 2> plans_;
+  ColumnTable<wire::PlansTag, 3> plans_;
 
   uint32_t launch_thread_ = 0;
   uint32_t launch_rows_ = 0;    // of all threads in this batch

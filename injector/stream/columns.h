@@ -15,33 +15,34 @@ namespace gpuprobe::injector {
 inline constexpr uint32_t kMaxRows = 16384;  // of one kind in one batch: 120 KB of kernels
 inline constexpr size_t kColumnBytes = size_t{kMaxRows} * 10;
 
+// Writes `value` at `at` and returns the place behind it. Bytes behind that place may be overwritten: a
+// column has room for ten a value. Below 128 with a branch, because most columns hold nothing else and it is
+// predicted; from there to 28 bits, where durations and gaps are, without one on the length: they alternate
+// between two and three bytes, and a mispredicted branch costs more than the whole value.
+inline char* WriteVarint(char* at, uint64_t value) noexcept {
+  if (value < 0x80) {
+    *at = static_cast<char>(value);
+    return at + 1;
+  }
+  if (value >> 28 != 0) return at + protozero::add_varint_to_buffer(at, value);
+  const auto bits = static_cast<uint32_t>(value);
+  uint32_t groups = (bits & 0x0000'3fff) | ((bits & 0x0fff'c000) << 2);
+  groups = (groups & 0x007f'007f) | ((groups & 0x3f80'3f80) << 1);
+  const int more = static_cast<int>(bits >> 14 != 0) + static_cast<int>(bits >> 21 != 0);  // than two bytes
+  groups |= 0x0080'8080u >> (16 - 8 * more);
+  std::memcpy(at, &groups, sizeof(groups));
+  return at + 2 + more;
+}
+
 struct Column {
   char* begin = nullptr;
   char* end = nullptr;
   uint64_t previous = 0;  // of a delta column
   uint64_t any = 0;       // all values ored: 0 means that the column can be left out
 
-  // Up to 56 bits without a branch on the length: durations alternate between two and three bytes, and a
-  // mispredicted branch costs more than the whole value. Eight bytes are written, `length` of them count; a
-  // column has room for ten each.
   void Put(uint64_t value) noexcept {
     any |= value;
-    if (value < 0x80) {  // most columns hold nothing else, and their branch is predicted
-      *end++ = static_cast<char>(value);
-      return;
-    }
-    if (value >> 56 != 0) {
-      end += protozero::add_varint_to_buffer(end, value);
-      return;
-    }
-    const int highest_bit = 63 - __builtin_clzll(value | 1);
-    const int length = (highest_bit * 9 + 73) / 64;  // highest_bit / 7 + 1, for 0 to 63
-    uint64_t groups = (value & 0x0000'0000'0fff'ffff) | ((value & 0x00ff'ffff'f000'0000) << 4);
-    groups = (groups & 0x0000'3fff'0000'3fff) | ((groups & 0x0fff'c000'0fff'c000) << 2);
-    groups = (groups & 0x007f'007f'007f'007f) | ((groups & 0x3f80'3f80'3f80'3f80) << 1);
-    groups |= 0x8080'8080'8080'8080 & ((uint64_t{1} << (8 * (length - 1))) - 1);
-    std::memcpy(end, &groups, sizeof(groups));
-    end += length;
+    end = WriteVarint(end, value);
   }
   void PutSigned(int64_t value) noexcept { Put(protozero::encode_zigzag64(value)); }
   void PutDelta(uint64_t value) noexcept {

@@ -23,7 +23,6 @@ enum class EventType : uint16_t {
   kCollective,
   kPlanLaunch,
   kCommunicator,
-  kContextEnd,
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.
@@ -72,20 +71,11 @@ struct AllocationEvent {
   uint64_t address;
   uint64_t bytes;  // of a free: filled in by the consumer's ledger
   uint64_t range_id;
-  uint64_t began_ns;  // of a free: when the call was entered, 0 if that was not seen
-  uint64_t context;   // whose end releases the memory too; 0: none
-  int32_t device;     // -1: not known
-  uint8_t op;         // wire::AllocationOp
-  uint8_t memory;     // wire::MemoryKind
+  int32_t device;  // -1: not known
+  uint8_t op;      // wire::AllocationOp
+  uint8_t memory;  // wire::MemoryKind
   uint8_t failed;
   uint8_t reserved;
-};
-
-// A context ends, and with it the memory that was allocated in it.
-struct ContextEndEvent {
-  static constexpr EventType kType = EventType::kContextEnd;
-  uint64_t time_ns;
-  uint64_t context;
 };
 
 struct CollectiveEvent {
@@ -106,12 +96,13 @@ struct CollectiveEvent {
   uint32_t element_bytes;
 };
 
-// A kernel launched for a plan.
+// A kernel launched for a plan, or the node of a CUDA graph that will launch it.
 struct PlanLaunchEvent {
   static constexpr EventType kType = EventType::kPlanLaunch;
   uint64_t plan;
-  uint32_t correlation;
+  uint32_t correlation;  // 0: captured
   uint32_t reserved;
+  uint64_t graph_node;  // 0: launched at once
 };
 
 struct CommunicatorEvent {

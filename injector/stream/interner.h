@@ -45,7 +45,7 @@ class StringInterner {
     uint32_t id;
     uint32_t offset;
   };
-  static constexpr size_t kCacheEntries = 2048;
+  static constexpr size_t kCacheEntries = 16384;
   static constexpr size_t kTextBytes = size_t{16} << 20;
   static constexpr size_t kMaxTexts = 65536;
 

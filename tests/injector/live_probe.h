@@ -100,8 +100,6 @@ class LiveProbe : public ::testing::Test {
         return sizeof(PlanLaunchEvent);
       case EventType::kCommunicator:
         return sizeof(CommunicatorEvent);
-      case EventType::kContextEnd:
-        return sizeof(ContextEndEvent);
     }
     return 0;
   }

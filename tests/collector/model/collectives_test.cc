@@ -226,6 +226,89 @@ TEST(Collectives, ACommunicatorThatIsKnownLaterStillGivesBandwidth) {
   EXPECT_NEAR(*reports[0].busbw, 40.0, 1e-9);
 }
 
+// One captured all-reduce and all-gather in a plan, on node 70 and its copy 71.
+BatchBuilder& Capture(BatchBuilder& b) {
+  b.String(8, "_Z10ncclDevKernel_AllReduce_RING_LLv").Site(2, 8);
+  b.Collective(kAllReduce, 1, 4, 1'000'000, 4, 9).Collective(kAllGather, 1, 5, 1000, 4, 9);
+  return b.CapturedPlan(9, 70).CapturedPlan(9, 71);
+}
+
+TEST(CapturedCollectives, EveryReplayIsACallOfItsOwn) {
+  JobModel job;
+  const uint64_t first_duration[] = {100, 140};
+  for (int rank = 0; rank < 2; ++rank) {
+    BatchBuilder b = Begin(rank, 2);
+    Capture(b);
+    // The record of the second launch comes first, and one of the graphs is the copy.
+    b.Kernel(kStart + 5000, kStart + 5500, 2, 301, 71);
+    b.Kernel(kStart + 1000, kStart + 1000 + first_duration[rank], 2, 300, 70);
+    ASSERT_TRUE(job.Join(MakeHello(rank, 2)).Apply(b.batch()).ok());
+  }
+  job.Finish();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const auto reports = CollectivesOf(*job.processes()[rank]);
+    ASSERT_EQ(reports.size(), 1u);
+    EXPECT_EQ(reports[0].op, "AllGather+AllReduce");
+    EXPECT_EQ(reports[0].calls, 4u) << "two calls, twice; the capture itself ran nothing";
+    EXPECT_EQ(reports[0].untimed_calls, 0u);
+    EXPECT_EQ(reports[0].time_ns.total, 500 + first_duration[rank]);
+    ASSERT_TRUE(reports[0].wait_ns.has_value());
+    EXPECT_EQ(*reports[0].wait_ns, rank == 1 ? 40u : 0u) << "first with first, second with second";
+  }
+}
+
+TEST(CapturedCollectives, OrderOfDeliveryDoesNotMatter) {
+  std::vector<int> order{0, 1, 2};
+  do {
+    JobModel job;
+    ProcessModel& process = job.Join(MakeHello(0));
+    BatchBuilder begin = Begin(0, 4);
+    ASSERT_TRUE(process.Apply(begin.String(8, "ncclDevKernel_AllReduce_RING_LL").Site(2, 8).batch()).ok());
+    uint64_t sequence = 2;
+    for (const int part : order) {
+      BatchBuilder b(sequence++);
+      if (part == 0) b.Collective(kAllReduce, 1, 0, 1000, 4, 1);
+      if (part == 1) b.CapturedPlan(1, 70);
+      if (part == 2) b.Kernel(kStart, kStart + 500, 2, 300, 70);
+      ASSERT_TRUE(process.Apply(b.batch()).ok());
+    }
+    job.Finish();
+    ASSERT_EQ(CollectivesOf(process).size(), 1u);
+    EXPECT_EQ(CollectivesOf(process)[0].calls, 1u);
+    EXPECT_EQ(CollectivesOf(process)[0].time_ns.total, 500u);
+    EXPECT_EQ(process.collectives().calls(), 1u);
+  } while (std::next_permutation(order.begin(), order.end()));
+}
+
+TEST(CapturedCollectives, ACaptureThatNeverRanIsNoCall) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 2);
+  Capture(b);
+  b.Kernel(kStart, kStart + 10, 1, 300, 70);  // of the program's own, by its name
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  job.Finish();
+  EXPECT_TRUE(CollectivesOf(process).empty());
+  EXPECT_EQ(process.collectives().calls(), 0u);
+}
+
+TEST(CapturedCollectives, ReplaysBeyondWhatWaitsSettleInOrder) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 2);
+  Capture(b);
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  const uint64_t replays = CollectiveTracker::kMaxWaiting + 1000;
+  BatchBuilder kernels(2);
+  for (uint64_t i = 0; i < replays; ++i)
+    kernels.Kernel(kStart + i * 100, kStart + i * 100 + 50, 2, 300 + i, 70);
+  ASSERT_TRUE(process.Apply(kernels.batch()).ok());
+  EXPECT_EQ(process.collectives().calls(), 2 * 1000u);
+  job.Finish();
+  EXPECT_EQ(process.collectives().calls(), 2 * replays);
+  EXPECT_EQ(CollectivesOf(process)[0].time_ns.total, 50 * replays);
+}
+
 TEST(Collectives, TooManySizesShareOneEntryAndKeepTheirSums) {
   JobModel job;
   ProcessModel& process = job.Join(MakeHello(0));

@@ -95,6 +95,39 @@ TEST(RecordLines, ACollectiveGetsTheTimesOfItsPlansKernels) {
   EXPECT_EQ(collectives[1].at("bytes"), 2000);
 }
 
+TEST(RecordLines, ACapturedCallHasALineForEachReplay) {
+  BatchBuilder early(1);  // the kernel's record may come before the graph's node is named
+  early.String(1, "ncclDevKernel_AllReduce_RING_LL")
+      .String(2, "AllReduce")
+      .Site(1, 1, 1, 13)
+      .Comm(1, 7, 2, 4);
+  early.Kernel(kStart + 40, kStart + 55, 1, 100, 70).Kernel(kStart + 41, kStart + 42, 1, 100, 99);
+  BatchBuilder call(2);
+  call.Collective(2, 1, 3, 1000, 4, 5, kStart).CapturedPlan(5, 70);
+  call.Launch(1, kStart + 30, 100).Launch(1, kStart + 60, 101);
+  BatchBuilder later(3);
+  later.Kernel(kStart + 70, kStart + 75, 1, 101, 70);
+  std::vector<Json> collectives;
+  for (const Json& line : Lines({early.batch(), call.batch(), later.batch()})) {
+    if (line.at("kind") == "collective") collectives.push_back(line);
+  }
+  ASSERT_EQ(collectives.size(), 3u);
+  EXPECT_EQ(collectives[0].at("captured"), true);
+  EXPECT_EQ(collectives[0].at("issue_ns"), kStart);
+  EXPECT_FALSE(collectives[0].contains("start_ns"));
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(collectives[i].at("replay"), i);
+    EXPECT_EQ(collectives[i].at("seq"), 3);
+    EXPECT_EQ(collectives[i].at("bytes"), 4000);
+    EXPECT_EQ(collectives[i].at("stream"), 13);
+  }
+  EXPECT_EQ(collectives[1].at("start_ns"), kStart + 40);
+  EXPECT_EQ(collectives[1].at("end_ns"), kStart + 55);
+  EXPECT_EQ(collectives[1].at("issue_ns"), kStart + 30);
+  EXPECT_EQ(collectives[2].at("start_ns"), kStart + 70);
+  EXPECT_EQ(collectives[2].at("issue_ns"), kStart + 60);
+}
+
 TEST(RecordLines, RefusesARaggedBatch) {
   v1::Batch ragged;
   ragged.mutable_kernels()->add_duration(1);

@@ -218,6 +218,13 @@ BatchBuilder& BatchBuilder::Plan(uint64_t plan, uint64_t correlation) {
   return *this;
 }
 
+BatchBuilder& BatchBuilder::CapturedPlan(uint64_t plan, uint64_t graph_node) {
+  v1::Plans* m = batch_.mutable_plans();
+  m->add_plan_delta(Delta(plans_.id, plan));
+  m->add_graph_node_delta(Delta(plans_.other, graph_node));
+  return *this;
+}
+
 v1::Frame BatchBuilder::Frame() const {
   v1::Frame frame;
   *frame.mutable_batch() = batch_;

@@ -31,7 +31,7 @@ struct Case {
   Case& Launch(const char* kernel, uint64_t stream, uint64_t context = 0) {
     const KernelTraits traits = ParseKernelName(kernel);
     launches.push_back(
-        {stream, context, static_cast<uint32_t>(launches.size() + 1), traits.ops, traits.datatypes, 0, 0});
+        {stream, context, static_cast<uint32_t>(launches.size() + 1), traits.ops, traits.datatypes, 0, 0, 0});
     return *this;
   }
   void Run() {
@@ -122,6 +122,20 @@ TEST(Plans, CommunicatorsOnTheDefaultStreamAreToldApartByContext) {
   group.Launch(kAllReduceKernel, 0, 0x20).Launch(kAllReduceKernel, 0, 0x10).Run();
   EXPECT_EQ(group.launches[0].plan, group.calls[1].event.plan);
   EXPECT_EQ(group.launches[1].plan, group.calls[0].event.plan);
+}
+
+TEST(Plans, CommunicatorsOnOneStreamTakeAKernelEach) {
+  Case c;
+  c.Call(EntryPoint::kAllReduce, 1, 7, 0xa).Call(EntryPoint::kAllReduce, 1, 7, 0xa, ncclFloat16);
+  c.Call(EntryPoint::kAllReduce, 2, 7);  // it has not launched before: its context is not known
+  c.Launch(kAllReduceKernel, 7, 0xa)
+      .Launch(kAllReduceHalfKernel, 7, 0xa)
+      .Launch(kAllReduceKernel, 7, 0xa)
+      .Run();
+  EXPECT_EQ(c.launches[0].comm, 1u);
+  EXPECT_EQ(c.launches[1].comm, 1u);
+  EXPECT_EQ(c.launches[2].comm, 2u);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(c.launches[i].plan, c.calls[i].event.plan);
 }
 
 TEST(Plans, CommunicatorsThatNothingTellsApartTakeKernelsInOrder) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "injector/guard.h"
+#include "injector/nccl/captured_nodes.h"
 #include "injector/nccl/wrappers.h"
 #include "tests/injector/live_probe.h"
 #include "tests/injector/nccl/fake_nccl.h"
@@ -17,12 +18,22 @@ namespace {
 using Nccl = Wrappers<kFirstProviderWay>;
 
 uint32_t next_correlation = 0;
+uint64_t captured_node = 0;  // not 0: what NCCL launches is captured into this node of a graph
+
+// What CUPTI's callback would do when a node of a graph is made, or copied from another.
+void NoteNode(uint64_t id, uint64_t original_id) {
+  const Guard guard;
+  if (guard) NoteGraphNode(guard.thread(), id, original_id);
+}
 
 // What CUPTI's callback would do while NCCL launches.
 void OnLaunch(const char* kernel, cudaStream_t stream, const void*) {
-  const Guard guard;
-  if (guard)
+  if (const Guard guard; guard) {
     NoteKernelLaunch(guard.thread(), kernel, stream, reinterpret_cast<const void*>(0x77), ++next_correlation);
+  }
+  if (captured_node == 0) return;
+  NoteNode(captured_node, 0);
+  NoteNode(captured_node + 1000, 0);  // a node that NCCL adds besides its kernel's
 }
 
 class Scopes : public LiveProbe {
@@ -30,6 +41,7 @@ class Scopes : public LiveProbe {
   void SetUp() override {
     LiveProbe::SetUp();
     ClearCommunicatorsForTest();
+    ClearCapturedForTest();
     library_ = dlopen(FAKE_NCCL_A, RTLD_NOW | RTLD_LOCAL);
     ASSERT_NE(library_, nullptr) << dlerror();
     fake_ = reinterpret_cast<const FakeNccl* (*)()>(dlsym(library_, "fake_nccl"))();
@@ -346,6 +358,46 @@ TEST_F(Scopes, KernelsOutsideNcclCallsAreNobodys) {
   OnLaunch("vector_add", nullptr, nullptr);
   Nccl::GroupEnd();
   EXPECT_EQ(Only<PlanLaunchEvent>(Events()).size(), 1u);
+}
+
+TEST_F(Scopes, ACapturedCallKeepsItsPlanUnderItsNodeAndTheNodesCopies) {
+  const ncclComm_t comm = Make();
+  Events();
+  captured_node = 70;
+  AllReduce(comm);
+  captured_node = 0;
+  AllReduce(comm);
+  NoteNode(71, 70);  // instantiated
+  NoteNode(72, 71);  // from a copy of a copy
+  NoteNode(80, 79);  // a node of the program's own
+  NoteNode(81, 0);   // made outside of every call
+  const auto events = Events();
+  const auto calls = Only<CollectiveEvent>(events);
+  const auto launches = Only<PlanLaunchEvent>(events);
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_NE(calls[0].plan, calls[1].plan);
+  ASSERT_EQ(launches.size(), 4u);
+  EXPECT_EQ(launches[1].plan, calls[1].plan);
+  EXPECT_NE(launches[1].correlation, 0u);
+  EXPECT_EQ(launches[1].graph_node, 0u);
+  const uint64_t nodes[] = {70, 71, 72};
+  const size_t at[] = {0, 2, 3};
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(launches[at[i]].plan, calls[0].plan);
+    EXPECT_EQ(launches[at[i]].correlation, 0u);
+    EXPECT_EQ(launches[at[i]].graph_node, nodes[i]);
+  }
+}
+
+TEST_F(Scopes, NodesAreOfInterestOnlyInsideACallAndAfterACapture) {
+  ThreadState& thread = CurrentThread();
+  EXPECT_FALSE(WantsGraphNode(thread, false));
+  EXPECT_FALSE(WantsGraphNode(thread, true));
+  captured_node = 70;
+  AllReduce(Make());
+  captured_node = 0;
+  EXPECT_FALSE(WantsGraphNode(thread, false));
+  EXPECT_TRUE(WantsGraphNode(thread, true));
 }
 
 TEST_F(Scopes, TheLargestCommunicatorSaysWhoWeAre) {

@@ -175,7 +175,7 @@ TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
   event.source = static_cast<uint8_t>(wire::CallSource::kCallSourceInterposed);
   event.element_bytes = 4;
   builder_->AddCollective(event, builder_->String("AllReduce"), builder_->String("float32"), 9);
-  builder_->AddPlanLaunch({17, 555, 0});
+  builder_->AddPlanLaunch({17, 555, 0, 0});
   builder_->DefineCommunicator(
       {.time_ns = now,
        .hash = 0xdeadbeefcafef00d,

@@ -55,14 +55,12 @@ class EventDrainTest : public ::testing::Test {
     return Emit(CurrentThread(), RangeCloseEvent{time_ns, id});
   }
   static bool Memory(wire::AllocationOp op, uint64_t time_ns, uint64_t address, uint64_t bytes,
-                     bool failed = false, uint64_t began_ns = 0, uint64_t context = 0) {
+                     bool failed = false) {
     return Emit(CurrentThread(),
                 AllocationEvent{.time_ns = time_ns,
                                 .address = address,
                                 .bytes = bytes,
                                 .range_id = 0,
-                                .began_ns = began_ns,
-                                .context = context,
                                 .device = 1,
                                 .op = static_cast<uint8_t>(op),
                                 .memory = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindDevice),
@@ -133,45 +131,6 @@ TEST_F(EventDrainTest, AFreeOfUnknownMemoryIsSentAndCounted) {
   EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 1u);
 }
 
-// Thread A enters cuMemFree at 200 and reports it at 400; thread B was given the address at 300.
-TEST_F(EventDrainTest, AnAddressThatIsGivenOutAgainBeforeItsReleaseIsToldIsReleasedFirst) {
-  using wire::AllocationOp;
-  ASSERT_TRUE(Memory(AllocationOp::kAllocationOpAlloc, 100, 0x7000, 10));
-  std::thread([] { ASSERT_TRUE(Memory(AllocationOp::kAllocationOpAlloc, 300, 0x7000, 20)); }).join();
-  ASSERT_TRUE(Memory(AllocationOp::kAllocationOpFree, 400, 0x7000, 0, false, 200));
-  ASSERT_TRUE(Memory(AllocationOp::kAllocationOpFree, 600, 0x7000, 0, false, 500));
-  const v1::Batch batch = DrainAll();
-  ASSERT_EQ(batch.allocations().time_delta_size(), 4);
-  const uint32_t ops[] = {0, 1, 0, 1};
-  const uint64_t bytes[] = {10, 10, 20, 20};
-  for (int i = 0; i < 4; ++i) {
-    EXPECT_EQ(static_cast<uint32_t>(batch.allocations().op(i)), ops[i]) << i;
-    EXPECT_EQ(batch.allocations().bytes(i), bytes[i]) << i;
-  }
-  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
-}
-
-TEST_F(EventDrainTest, TheEndOfAContextReleasesWhatWasAllocatedInIt) {
-  constexpr int kAllocations = 1000;
-  for (int i = 0; i < kAllocations; ++i) {
-    ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 100, 0x10000 + 16 * static_cast<uint64_t>(i),
-                       8, false, 0, 0xc1));
-  }
-  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 100, 0x7000, 9, false, 0, 0xc2));
-  ASSERT_TRUE(Emit(CurrentThread(), ContextEndEvent{200, 0xc1}));
-  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpFree, 300, 0x7000, 0));
-  const v1::Batch batch = DrainAll();
-  ASSERT_EQ(batch.allocations().time_delta_size(), 2 * kAllocations + 2);
-  int64_t live = 0;
-  for (int i = 0; i < batch.allocations().time_delta_size(); ++i) {
-    const auto bytes = static_cast<int64_t>(batch.allocations().bytes(i));
-    live += batch.allocations().op_size() != 0 && batch.allocations().op(i) == v1::ALLOCATION_OP_FREE ? -bytes
-                                                                                                      : bytes;
-  }
-  EXPECT_EQ(live, 0);
-  EXPECT_EQ(batch.allocations().bytes(2 * kAllocations + 1), 9u);
-}
-
 TEST_F(EventDrainTest, EventsOfDifferentThreadsAreTakenInTheOrderOfTheirTimes) {
   std::thread([] {
     for (uint64_t i = 0; i < 100; ++i)
@@ -238,7 +197,7 @@ TEST_F(EventDrainTest, CollectivesGetTheNamesOfTheirTables) {
   event.op = 1;
   event.datatype = 7;
   ASSERT_TRUE(Emit(CurrentThread(), event));
-  ASSERT_TRUE(Emit(CurrentThread(), PlanLaunchEvent{3, 77, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), PlanLaunchEvent{3, 77, 0, 0}));
   const v1::Batch batch = DrainAll();
   EXPECT_EQ(testing::Text({batch}, batch.collectives().op(0)), "AllReduce");
   EXPECT_EQ(testing::Text({batch}, batch.collectives().datatype(0)), "float32");

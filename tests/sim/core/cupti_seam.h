@@ -84,6 +84,7 @@ struct Resource {
   void* node = nullptr;
   void* original_node = nullptr;
   uint64_t node_id = 0;
+  int node_type = 0;  // CUgraphNodeType
 };
 
 // What libcupti implements. Every function may be called from any thread; `activity` from the scheduler's

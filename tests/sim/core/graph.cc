@@ -111,6 +111,7 @@ void NotifyGraph(ResourceEvent event, CUgraph graph, CUgraph original, CUgraphNo
   if (node != nullptr) {
     resource.original_node = node->original;
     resource.node_id = node->id;
+    resource.node_type = static_cast<int>(node->type);
   }
   hooks->resource(resource);
 }
@@ -270,7 +271,7 @@ CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
 namespace {
 
 OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32_t graph_id,
-                   uint32_t correlation) {
+                   uint32_t correlation, uint64_t issue_ns) {
   auto op = std::make_shared<Op>();
   op->work = node.work;
   Activity& activity = op->work.activity;
@@ -281,8 +282,15 @@ OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32
   activity.graph = graph_id;
   activity.graph_node = node.id;
   // Enqueued with the launch, however long the loop over the nodes takes: `begin` says when.
-  if (op->work.rendezvous != nullptr)
-    op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
+  if (op->work.rendezvous == nullptr) return op;
+  op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
+  auto replay = std::make_shared<RendezvousLaunch>(*op->work.rendezvous);
+  const uint64_t number = ++op->work.rendezvous->replays;
+  for (CollectiveTruth& call : replay->calls) {
+    call.replay = number;
+    call.issue_ns = issue_ns;
+  }
+  op->work.rendezvous = std::move(replay);
   return op;
 }
 
@@ -300,6 +308,7 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
   const CUresult refused = RefuseInCaptureLocked(stream);
   if (refused != CUDA_SUCCESS) return refused;
   const uint32_t correlation = CurrentCorrelation();
+  const uint64_t issue_ns = NowNs();
   const OpPtr begin = EnqueueLocked(stream, Work{}, {exec->last});
   std::map<CUgraphNode, OpPtr> ops;
   std::vector<OpPtr> all{begin};
@@ -308,7 +317,7 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
     for (CUgraphNode dependency : node->dependencies) dependencies.push_back(ops[dependency]);
     if (node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && node->event != nullptr)
       dependencies.push_back(node->event->record);
-    OpPtr op = NodeOpLocked(*node, *stream, exec->graph->id, correlation);
+    OpPtr op = NodeOpLocked(*node, *stream, exec->graph->id, correlation, issue_ns);
     Schedule::Get().Submit(op, dependencies);
     if (node->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && node->event != nullptr) node->event->record = op;
     ops[node.get()] = op;

@@ -45,8 +45,9 @@ struct CollectiveTruth {
   uint64_t bytes = 0;
   int root = -1;
   int peer = -1;
-  uint64_t issue_ns = 0;
+  uint64_t issue_ns = 0;  // of a replay: when its graph was launched
   uint64_t plan = 0;
+  uint64_t replay = 0;  // from 1: the n-th launch of what was captured; 0: launched at once
 };
 
 struct RendezvousLaunch {
@@ -55,6 +56,7 @@ struct RendezvousLaunch {
   uint32_t grid = 2;
   uint32_t block = 544;
   std::vector<CollectiveTruth> calls;
+  mutable uint64_t replays = 0;  // so far; the schedule's mutex
   RendezvousFactory factory = nullptr;
   std::shared_ptr<void> state;
 };

@@ -193,6 +193,7 @@ void AppendTruth(const Activity& kernel, const CollectiveTruth& call, std::strin
   line.Number("peer", call.peer);
   line.Unsigned("issue_ns", call.issue_ns);
   line.Unsigned("plan", call.plan);
+  if (call.replay != 0) line.Unsigned("replay", call.replay);
 }
 
 void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns,

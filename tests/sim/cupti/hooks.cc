@@ -174,6 +174,7 @@ void CallResource(const Resource& resource) {
     graph.originalGraph = static_cast<CUgraph>(resource.original_graph);
     graph.node = static_cast<CUgraphNode>(resource.node);
     graph.originalNode = static_cast<CUgraphNode>(resource.original_node);
+    graph.nodeType = static_cast<CUgraphNodeType>(resource.node_type);
     data.resourceDescriptor = &graph;
   } else if (resource.event == ResourceEvent::kModuleLoaded) {
     static std::atomic<uint32_t> modules{0};

@@ -62,6 +62,7 @@ TEST(NcclGraphTest, RanksMeetAtEveryReplay) {
     const bool replayed = i < 2 * kReplays;
     EXPECT_EQ(result.collectives[0][i].at("seq"), replayed ? i % 2 : 2)
         << "a replay repeats the captured number";
+    EXPECT_EQ(result.collectives[0][i].value("replay", 0u), replayed ? i / 2 + 1 : 0);
   }
 }
 

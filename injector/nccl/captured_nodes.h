@@ -1,0 +1,27 @@
+// Which nodes of CUDA graphs carry which plan: node id -> plan.
+//
+// Separate from the batches because it outlives them: a graph is instantiated, copied and launched long after
+// its calls were captured. Thread: any application thread, inside the guard. Allocation: none; 256 KB of zero
+// pages. Failure: nothing removes a node, since a destroyed graph's ids never come back; when a set of the
+// table is full, the oldest of its nodes (ids ascend) gives way. A copy made of such a node later has no
+// plan: its kernels are known by their names only.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuprobe::injector::nccl {
+
+inline constexpr uint32_t kCapturedSets = 4096;
+inline constexpr uint32_t kCapturedWays = 4;
+
+void RememberCaptured(uint64_t node, uint64_t plan) noexcept;
+
+// 0 when the node carries none, or none that is remembered.
+uint64_t PlanOfCaptured(uint64_t node) noexcept;
+
+// False until something was captured: what most programs pay for each node.
+bool AnyCaptured() noexcept;
+
+void ClearCapturedForTest() noexcept;
+
+}  // namespace gpuprobe::injector::nccl
