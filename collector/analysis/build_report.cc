@@ -6,6 +6,7 @@
 #include "collector/analysis/names.h"
 #include "collector/analysis/phase_report.h"
 #include "collector/analysis/report.h"
+#include "collector/analysis/slow_ranks.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -239,6 +240,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.collectives = CollectivesOf(job);
   report.phases = PhasesOf(job);
   report.top_kernels = TopKernels(processes);
+  report.stragglers = SlowRanksOf(job, report.ranks);
   report.findings = FindingsOf(report);
   return report;
 }

@@ -4,28 +4,51 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/report.h"
+#include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
-std::string Percent(double share) { return absl::StrFormat("%.2g %%", share * 100); }
+std::string LossPercent(double share) { return absl::StrFormat("%.2g %%", share * 100); }
 
 void RecordsLost(const Report& report, std::vector<Finding>& out) {
   const Trust& t = report.trust;
   if (t.lost_total == 0) return;
   std::vector<std::string> reasons;
   for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", records));
-  out.push_back(
-      {.id = "records-lost",
-       .severity = Severity::kWarning,
-       .statement = absl::StrCat(t.lost_total, " records were lost, ", Percent(1 - t.coverage.value_or(1)),
-                                 " of all: sums are too small by about that."),
-       .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), "."),
-       .advice = t.lost.contains("send_queue_full")
-                     ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
-                 : t.lost.contains("buffer_pool_empty")
-                     ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
-                     : "See the reasons; shorter runs lose less at exit."});
+  out.push_back({.id = "records-lost",
+                 .severity = Severity::kWarning,
+                 .statement = absl::StrCat(t.lost_total, " records were lost, ",
+                                           LossPercent(1 - t.coverage.value_or(1)),
+                                           " of all: sums are too small by about that."),
+                 .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), "."),
+                 .advice = t.lost.contains("send_queue_full")
+                               ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
+                           : t.lost.contains("buffer_pool_empty")
+                               ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
+                               : "See the reasons; shorter runs lose less at exit."});
+}
+
+void SlowRanks(const Report& report, std::vector<Finding>& out) {
+  for (const Straggler& s : report.stragglers) {
+    std::string waiting;
+    if (s.others_wait_mean_ns > 0) {
+      waiting = absl::StrFormat(" In collectives each other rank waited %s in all, rank %d %s.",
+                                Duration(s.others_wait_mean_ns), s.rank, Duration(s.wait_ns));
+    }
+    const std::string where = s.device.has_value() ? absl::StrCat("GPU ", *s.device, " on ", s.host) : s.host;
+    out.push_back(
+        {.id = "straggler-slow-gpu",
+         .severity = Severity::kWarning,
+         .statement = absl::StrFormat("Rank %d is slow: its kernels take %.2f x as long as the same kernels "
+                                      "on the other ranks, %s more in all.",
+                                      s.rank, s.slowdown, Duration(s.extra_ns)),
+         .evidence = absl::StrFormat(
+             "%s: %s a call against %s (median of the ranks), launched equally often.%s",
+             KernelName(s.kernel, 40), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns), waiting),
+         .advice = absl::StrCat("Look at clocks, power limit and temperature of ", where,
+                                ", and at who else uses it.")});
+  }
 }
 
 void CutOffRanks(const Report& report, std::vector<Finding>& out) {
@@ -142,6 +165,7 @@ void AllocationFailed(const Report& report, std::vector<Finding>& out) {
 std::vector<Finding> FindingsOf(const Report& report) {
   std::vector<Finding> findings;
   AllocationFailed(report, findings);
+  SlowRanks(report, findings);
   CutOffRanks(report, findings);
   RecordsLost(report, findings);
   RanksMissing(report, findings);

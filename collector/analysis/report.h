@@ -148,6 +148,20 @@ struct RankReport {
   bool cut_off = false;
 };
 
+// A rank that others wait for because its kernels run slower than the same kernels elsewhere (slow_ranks.h).
+struct Straggler {
+  int rank = 0;
+  std::string host;
+  std::optional<uint32_t> device;
+  double slowdown = 0;  // time of its kernels over that of the same launches at the other ranks' pace
+  double extra_ns = 0;  // the difference, over the whole run
+  std::string kernel;   // the one that costs most of it, demangled
+  double kernel_mean_ns = 0;
+  double kernel_elsewhere_ns = 0;  // median over the ranks of their means
+  double wait_ns = 0;              // its own in collectives, over the whole run
+  double others_wait_mean_ns = 0;  // of each other rank
+};
+
 enum class Severity { kInfo, kWarning, kError };
 
 struct Finding {
@@ -165,6 +179,7 @@ struct Report {
   std::vector<CollectiveReport> collectives;  // over all ranks
   std::vector<PhaseReport> phases;            // over all ranks: statistics of all instances
   std::vector<KernelReport> top_kernels;      // over all ranks
+  std::vector<Straggler> stragglers;          // slowest first
   std::vector<Finding> findings;
 };
 

@@ -4,11 +4,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "collector/analysis/units.h"
 #include "collector/render/table.h"
-#include "collector/render/units.h"
 
 namespace gpuprobe::render {
 namespace {
+
+using analysis::Bytes;
+using analysis::Count;
+using analysis::Duration;
 
 constexpr char kStyle[] = R"css(
 :root{color-scheme:light dark;--ink:#1c2128;--soft:#57606a;--line:#d5dae0;--paper:#fff;--panel:#f5f7f9;--warn:#9a6700;--bad:#b42318;--good:#1a7f37}

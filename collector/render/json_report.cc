@@ -183,6 +183,20 @@ std::string JsonReport(const analysis::Report& report) {
                         {"evidence", f.evidence},
                         {"advice", f.advice}});
   }
+  Json stragglers = Json::array();
+  for (const analysis::Straggler& s : report.stragglers) {
+    stragglers.push_back({{"rank", s.rank},
+                          {"host", s.host},
+                          {"device", OrNull(s.device)},
+                          {"cause", "slow_kernels"},
+                          {"slowdown", s.slowdown},
+                          {"extra_ns", s.extra_ns},
+                          {"kernel", s.kernel},
+                          {"kernel_mean_ns", s.kernel_mean_ns},
+                          {"kernel_elsewhere_ns", s.kernel_elsewhere_ns},
+                          {"wait_ns", s.wait_ns},
+                          {"others_wait_mean_ns", s.others_wait_mean_ns}});
+  }
   const Json json = {{"schema_version", kReportSchemaVersion},
                      {"conditions", ConditionsOf(report.conditions)},
                      {"trust", TrustOf(report.trust)},
@@ -190,6 +204,7 @@ std::string JsonReport(const analysis::Report& report) {
                      {"collectives", CollectivesOf(report.collectives)},
                      {"phases", PhasesOf(report.phases)},
                      {"top_kernels", KernelsOf(report.top_kernels)},
+                     {"stragglers", stragglers},
                      {"findings", findings}};
   // Names come from programs that need not know UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

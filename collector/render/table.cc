@@ -6,10 +6,18 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "collector/render/units.h"
+#include "collector/analysis/units.h"
 
 namespace gpuprobe::render {
 namespace {
+
+using analysis::Bytes;
+using analysis::Count;
+using analysis::Duration;
+using analysis::KernelName;
+using analysis::Percent;
+using analysis::Rate;
+using analysis::Shorten;
 
 using analysis::Report;
 

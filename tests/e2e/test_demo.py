@@ -18,6 +18,8 @@ class Demo(harness.EndToEndTest):
         screen = (finished.stdout + finished.stderr).decode()
         for wanted in ("NVIDIA L40S", "4 ranks", "AllReduce", "busbw", "GB/s", "forward", "backward", "optimizer", "MiB", "gpuprobe-runs/"):
             self.assertIn(wanted, screen)
+        # The demo's last rank is 1.3 x as slow as the rest, and that is the first thing said.
+        self.assertRegex(screen, r"\n 1  Rank 3 is slow: its kernels take 1\.30 x as long")
         self.assertRegex(screen, r"(?i)none lost|0 records lost")
         self.assertNotRegex(screen, r"\bnan\b|\binf\b|%[dsf]\b")
         out = os.path.join(SOURCE, re.search(r"gpuprobe-runs/[0-9TZ]+-demo", screen).group(0))

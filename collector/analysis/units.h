@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace gpuprobe::render {
+namespace gpuprobe::analysis {
 
 std::string Count(uint64_t value);      // 3,912,441
 std::string Duration(double ns);        // 812 ns, 2.20 us, 38.1 ms, 84.1 s
@@ -17,4 +17,4 @@ std::string KernelName(const std::string& name, size_t width);
 // `text` cut to `width` characters, with "..." where it was cut.
 std::string Shorten(const std::string& text, size_t width);
 
-}  // namespace gpuprobe::render
+}  // namespace gpuprobe::analysis

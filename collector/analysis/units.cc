@@ -1,9 +1,9 @@
-#include "collector/render/units.h"
+#include "collector/analysis/units.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
-namespace gpuprobe::render {
+namespace gpuprobe::analysis {
 namespace {
 
 // Three significant digits, never in exponent form.
@@ -78,4 +78,4 @@ std::string Shorten(const std::string& text, size_t width) {
   return absl::StrCat(text.substr(0, width - 3), "...");
 }
 
-}  // namespace gpuprobe::render
+}  // namespace gpuprobe::analysis

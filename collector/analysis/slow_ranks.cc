@@ -1,0 +1,153 @@
+#include "collector/analysis/slow_ranks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+// Half of a rank's kernel time must be comparable before anything is said about it.
+constexpr double kLeastShareCompared = 0.5;
+// Spread below which differences are the clock's and the scheduler's, as a share of the median.
+constexpr double kNoiseFloor = 0.01;
+constexpr double kMadToSigma = 1.4826;  // of a normal distribution
+
+struct KernelTime {
+  uint64_t count = 0;
+  uint64_t total_ns = 0;
+  double mean() const { return static_cast<double>(total_ns) / static_cast<double>(count); }
+};
+
+struct RankKernels {
+  const RankReport* rank = nullptr;
+  std::map<std::string, KernelTime> by_name;  // mangled
+  uint64_t total_ns = 0;
+};
+
+struct Pace {
+  double expected_ns = 0;
+  double actual_ns = 0;
+  double slowdown() const { return expected_ns > 0 ? actual_ns / expected_ns : 0; }
+};
+
+bool IsCommunication(const std::string& mangled) {
+  return absl::StrContains(mangled, "ncclDevKernel") || absl::StrContains(mangled, "ncclSymkDevKernel") ||
+         absl::StrContains(mangled, "ncclKernel");
+}
+
+double Median(std::vector<double> values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
+  if (values.size() % 2 == 1) return values[middle];
+  const double upper = values[middle];
+  return (upper + *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) / 2;
+}
+
+std::vector<RankKernels> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+  std::vector<RankKernels> out;
+  for (const auto& process : job.processes()) {
+    RankKernels kernels;
+    for (const RankReport& rank : ranks) {
+      if (rank.pid == process->identity().pid() && rank.host == process->identity().host() &&
+          rank.rank.has_value())
+        kernels.rank = &rank;
+    }
+    for (const auto& kernel : process->kernels()) {
+      const std::string name(process->String(kernel->name));
+      if (kernel->time_ns.count() == 0 || IsCommunication(name)) continue;
+      KernelTime& time = kernels.by_name[name];
+      time.count += kernel->time_ns.count();
+      time.total_ns += kernel->time_ns.total();
+      kernels.total_ns += kernel->time_ns.total();
+    }
+    if (kernels.rank != nullptr && kernels.total_ns > 0) out.push_back(std::move(kernels));
+  }
+  return out;
+}
+
+// Mean over ranks' pace of each kernel that all of them launched equally often.
+std::map<std::string, double> CommonPace(const std::vector<RankKernels>& ranks) {
+  std::map<std::string, double> pace;
+  for (const auto& [name, first] : ranks.front().by_name) {
+    std::vector<double> means;
+    for (const RankKernels& rank : ranks) {
+      const auto found = rank.by_name.find(name);
+      if (found == rank.by_name.end() || found->second.count != first.count) break;
+      means.push_back(found->second.mean());
+    }
+    if (means.size() == ranks.size()) pace[name] = Median(means);
+  }
+  return pace;
+}
+
+Pace PaceOf(const RankKernels& rank, const std::map<std::string, double>& common) {
+  Pace pace;
+  for (const auto& [name, mean_ns] : common) {
+    const KernelTime& own = rank.by_name.at(name);
+    pace.expected_ns += mean_ns * static_cast<double>(own.count);
+    pace.actual_ns += static_cast<double>(own.total_ns);
+  }
+  return pace;
+}
+
+double WaitOf(const RankReport& rank) {
+  double wait_ns = 0;
+  for (const CollectiveReport& c : rank.collectives) wait_ns += static_cast<double>(c.wait_ns.value_or(0));
+  return wait_ns;
+}
+
+Straggler Describe(const RankKernels& slow, const Pace& pace, const std::map<std::string, double>& common,
+                   const std::vector<RankKernels>& ranks) {
+  Straggler s;
+  s.rank = *slow.rank->rank;
+  s.host = slow.rank->host;
+  s.device = slow.rank->device;
+  s.slowdown = pace.slowdown();
+  s.extra_ns = pace.actual_ns - pace.expected_ns;
+  double most = 0;
+  for (const auto& [name, mean_ns] : common) {
+    const KernelTime& own = slow.by_name.at(name);
+    const double extra = static_cast<double>(own.total_ns) - mean_ns * static_cast<double>(own.count);
+    if (extra <= most) continue;
+    most = extra;
+    s.kernel = Demangle(name);
+    s.kernel_mean_ns = own.mean();
+    s.kernel_elsewhere_ns = mean_ns;
+  }
+  s.wait_ns = WaitOf(*slow.rank);
+  double others = 0;
+  for (const RankKernels& rank : ranks) others += rank.rank == slow.rank ? 0 : WaitOf(*rank.rank);
+  s.others_wait_mean_ns = others / static_cast<double>(ranks.size() - 1);
+  return s;
+}
+
+}  // namespace
+
+std::vector<Straggler> SlowRanksOf(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+  const std::vector<RankKernels> compared = Collect(job, ranks);
+  if (compared.size() < kLeastRanksCompared) return {};
+  const std::map<std::string, double> common = CommonPace(compared);
+  std::vector<double> slowdowns;
+  for (const RankKernels& rank : compared) slowdowns.push_back(PaceOf(rank, common).slowdown());
+  const double middle = Median(slowdowns);
+  std::vector<double> deviations;
+  for (const double s : slowdowns) deviations.push_back(std::abs(s - middle));
+  const double spread = std::max(kMadToSigma * Median(deviations), kNoiseFloor * middle);
+  std::vector<Straggler> out;
+  for (const RankKernels& rank : compared) {
+    const Pace pace = PaceOf(rank, common);
+    if (pace.actual_ns < kLeastShareCompared * static_cast<double>(rank.total_ns)) continue;
+    if (pace.slowdown() < kSlowdownThreshold * middle) continue;
+    if ((pace.slowdown() - middle) / spread < kRobustScoreThreshold) continue;
+    out.push_back(Describe(rank, pace, common, compared));
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Straggler& a, const Straggler& b) { return a.extra_ns > b.extra_ns; });
+  return out;
+}
+
+}  // namespace gpuprobe::analysis
