@@ -55,6 +55,8 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_call_depth = 0;
   state.nccl_group_depth = 0;
   state.nccl_batch = nullptr;
+  state.nccl_plugin_correlation = 0;
+  state.nccl_plugin_plan = 0;
   state.last_allocation_correlation = 0;
   state.last_launch_correlation = 0;
   state.sample_start_ns = 0;

@@ -39,6 +39,10 @@ struct ThreadState {
   int nccl_call_depth = 0;   // inside an intercepted nccl* function
   int nccl_group_depth = 0;  // GroupStart minus GroupEnd, as the application called them
   nccl::CallBatch* nccl_batch = nullptr;
+  // The last kernel of NCCL's that was launched outside of these, for what NCCL tells its profiler plugin.
+  uint32_t nccl_plugin_correlation = 0;  // 0: none, or its calls have all been told
+  uint64_t nccl_plugin_plan = 0;         // 0: no call was told yet
+  uint64_t nccl_plugin_launch_ns = 0;
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;

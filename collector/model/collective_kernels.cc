@@ -1,14 +1,18 @@
 #include "collector/model/collective_kernels.h"
 
-#include <algorithm>
+#include <iterator>
+#include <vector>
 
 namespace gpuprobe::model {
 namespace {
 
 constexpr std::string_view kPrefixes[] = {"ncclDevKernel_", "ncclSymkDevKernel_", "ncclSymDevKernel_",
                                           "ncclKernel_"};
-constexpr std::string_view kOperations[] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce",
-                                            "AlltoAll",  "Gather",    "Scatter",       "SendRecv"};
+// The longer of two that begin alike comes first; the last one stands for all others.
+constexpr std::string_view kOperations[] = {"AllReduce", "AllGather", "ReduceScatter", "Broadcast",
+                                            "Reduce",    "AlltoAll",  "Gather",        "Scatter",
+                                            "SendRecv",  "Generic"};
+constexpr size_t kGeneric = std::size(kOperations) - 1;
 
 // Without the "_Z<length>" of a mangled function.
 std::string_view Plain(std::string_view name) {
@@ -19,18 +23,28 @@ std::string_view Plain(std::string_view name) {
 
 }  // namespace
 
-std::string_view OperationOfKernel(std::string_view name) {
+uint32_t OperationIdOfKernel(std::string_view name) {
   const std::string_view plain = Plain(name);
   for (const std::string_view prefix : kPrefixes) {
     if (!plain.starts_with(prefix)) continue;
     const std::string_view rest = plain.substr(prefix.size());
-    const std::string_view token = rest.substr(0, rest.find_first_of("_("));
     // A mangled name goes on with its arguments right after the operation.
-    const auto* best = std::find_if(std::begin(kOperations), std::end(kOperations),
-                                    [&](std::string_view op) { return token.starts_with(op); });
-    return best == std::end(kOperations) ? "Generic" : *best;
+    for (size_t i = 0; i < kGeneric; ++i) {
+      if (rest.starts_with(kOperations[i])) return kFirstOperationId + static_cast<uint32_t>(i);
+    }
+    return kFirstOperationId + kGeneric;
   }
-  return {};
+  return 0;
+}
+
+std::string_view OperationOfKernel(std::string_view name) { return OperationOfId(OperationIdOfKernel(name)); }
+
+const std::string& OperationOfId(uint32_t id) {
+  static const auto* const names =
+      new std::vector<std::string>(std::begin(kOperations), std::end(kOperations));
+  static const std::string kNone;
+  return id >= kFirstOperationId && id - kFirstOperationId < names->size() ? (*names)[id - kFirstOperationId]
+                                                                           : kNone;
 }
 
 }  // namespace gpuprobe::model

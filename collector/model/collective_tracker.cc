@@ -76,6 +76,14 @@ void CollectiveTracker::AddReplayedKernel(uint64_t plan, uint64_t correlation, u
   end = std::max(end, end_ns);
 }
 
+void CollectiveTracker::AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns) {
+  ++calls_;
+  Plan alone{.comm = 0, .start_ns = start_ns, .end_ns = end_ns, .calls = {}};
+  // Nothing says which call of the other ranks' it is, as with a send.
+  alone.calls.push_back({.op = op, .seq = 0, .bytes = 0, .failed = false, .point_to_point = true});
+  SettlePlan(alone, 0);
+}
+
 CollectiveSeries& CollectiveTracker::SeriesFor(const Plan& plan) {
   // Calls of a plan may have been reordered: the key does not depend on their order.
   std::vector<std::pair<uint32_t, uint64_t>> calls;

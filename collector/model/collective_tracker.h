@@ -82,6 +82,8 @@ class CollectiveTracker {
   void MarkCaptured(uint64_t plan);
   // A kernel of a captured plan ran in the graph launch with this correlation id.
   void AddReplayedKernel(uint64_t plan, uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
+  // A kernel of NCCL's that no call explains: a record of its own, of an unknown communicator.
+  void AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns);
   void Finish();
 
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }

@@ -41,8 +41,7 @@ void ProcessModel::Rejoin(const v1::Hello& hello) {
 }
 
 const std::string& ProcessModel::String(uint32_t id) const {
-  static const std::string kNone;
-  return id < strings_.size() ? strings_[id] : kNone;
+  return id < strings_.size() ? strings_[id] : OperationOfId(id);
 }
 
 const v1::Communicator* ProcessModel::FindCommunicator(uint32_t id) const {
@@ -64,7 +63,7 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   RetryOrphans();
-  RetryReplays();
+  RetryUnexplained(kOrphanBatches);
   // What happened before the previous batch was sealed has arrived by now.
   const bool has_clock = batch.clock().realtime_ns() != 0;
   ledger_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
@@ -96,7 +95,7 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
     }
     sites_[def.id()] = {.kernel = kernel,
                         .device = &DeviceFor(def.device()),
-                        .collective = IsCollectiveKernel(String(def.name()))};
+                        .collective_op = OperationIdOfKernel(String(def.name()))};
   }
   for (const v1::Device& device : batch.devices()) DeviceFor(device.ordinal()).info = device;
   if (batch.has_versions()) versions_ = batch.versions();
@@ -173,10 +172,8 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     if (!Observe(r.start_ns, r.end_ns)) return;
     ++totals_.kernels;
     const Site& site = sites_[r.site];
-    if (r.graph_node != 0) {
-      ++totals_.graph_kernels;
-      if (site.collective) JoinReplay(r);
-    }
+    if (r.graph_node != 0) ++totals_.graph_kernels;
+    if (site.collective_op != 0) JoinCollective(r, site.collective_op);
     site.kernel->time_ns.Add(r.end_ns - r.start_ns);
     ++site.device->kernels;
     site.device->busy.Add(r.start_ns, r.end_ns);
@@ -239,21 +236,37 @@ void ProcessModel::Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns
   }
 }
 
-void ProcessModel::JoinReplay(const KernelRecord& kernel) {
+bool ProcessModel::Explained(const Unexplained& kernel) {
+  if (kernel.graph_node == 0) {
+    const CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
+    return slot != nullptr && slot->plan != 0;
+  }
   const auto plan = plan_of_node_.find(kernel.graph_node);
-  if (plan != plan_of_node_.end()) {
-    collectives_.AddReplayedKernel(plan->second, kernel.correlation, kernel.start_ns, kernel.end_ns);
-  } else if (early_replays_.size() < kMaxOrphans) {
-    early_replays_.push_back(
-        {kernel.graph_node, kernel.correlation, kernel.start_ns, kernel.end_ns, totals_.batches});
+  if (plan == plan_of_node_.end()) return false;
+  collectives_.AddReplayedKernel(plan->second, kernel.correlation, kernel.start_ns, kernel.end_ns);
+  return true;
+}
+
+void ProcessModel::JoinCollective(const KernelRecord& kernel, uint32_t op) {
+  const Unexplained waiting{.correlation = kernel.correlation,
+                            .graph_node = kernel.graph_node,
+                            .start_ns = kernel.start_ns,
+                            .end_ns = kernel.end_ns,
+                            .op = op,
+                            .batch = totals_.batches};
+  if (Explained(waiting)) return;
+  if (unexplained_.size() < kMaxOrphans) {
+    unexplained_.push_back(waiting);
+  } else {
+    collectives_.AddUnexplained(op, kernel.start_ns, kernel.end_ns);
   }
 }
 
-void ProcessModel::RetryReplays() {
-  std::erase_if(early_replays_, [this](const EarlyReplay& early) {
-    const auto plan = plan_of_node_.find(early.graph_node);
-    if (plan == plan_of_node_.end()) return totals_.batches >= early.batch + kOrphanBatches;
-    collectives_.AddReplayedKernel(plan->second, early.correlation, early.start_ns, early.end_ns);
+void ProcessModel::RetryUnexplained(uint64_t patience) {
+  std::erase_if(unexplained_, [&](const Unexplained& kernel) {
+    if (Explained(kernel)) return true;
+    if (totals_.batches < kernel.batch + patience) return false;
+    collectives_.AddUnexplained(kernel.op, kernel.start_ns, kernel.end_ns);
     return true;
   });
 }
@@ -317,6 +330,7 @@ void ProcessModel::Finish() {
   ledger_.ApplyUntil(UINT64_MAX);
   ResolveHighWaterRanges();
   ranges_.Finish();
+  RetryUnexplained(0);
   collectives_.Finish();
 }
 

@@ -72,6 +72,7 @@ class ProcessModel {
   const v1::Identity& identity() const { return hello_.identity(); }
   const v1::Versions& versions() const { return versions_; }
   EndState end_state() const { return end_state_; }
+  // Also of the operations that only kernels name (collective_kernels.h).
   const std::string& String(uint32_t id) const;
 
   // All totals are public to analysis as one read-only structure.
@@ -113,7 +114,7 @@ class ProcessModel {
   struct Site {
     KernelTotals* kernel = nullptr;
     DeviceTotals* device = nullptr;
-    bool collective = false;  // a kernel of NCCL's, by its name
+    uint32_t collective_op = 0;  // of a kernel of NCCL's, by its name
   };
   // A device record whose launch has not arrived.
   struct Orphan {
@@ -123,12 +124,14 @@ class ProcessModel {
     uint64_t batch;
   };
 
-  // A kernel in a graph whose node no plan names yet: the pair may come with the next batch.
-  struct EarlyReplay {
-    uint64_t graph_node;
+  // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a
+  // record of its own.
+  struct Unexplained {
     uint64_t correlation;
+    uint64_t graph_node;
     uint64_t start_ns;
     uint64_t end_ns;
+    uint32_t op;
     uint64_t batch;
   };
 
@@ -141,8 +144,9 @@ class ProcessModel {
   void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   bool TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   void RetryOrphans();
-  void JoinReplay(const KernelRecord& kernel);
-  void RetryReplays();
+  void JoinCollective(const KernelRecord& kernel, uint32_t op);
+  bool Explained(const Unexplained& kernel);
+  void RetryUnexplained(uint64_t patience);
   void ResolveHighWaterRanges();
 
   v1::Hello hello_;
@@ -164,7 +168,7 @@ class ProcessModel {
   CorrelationRing ring_;
   std::vector<Orphan> orphans_;
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
-  std::vector<EarlyReplay> early_replays_;
+  std::vector<Unexplained> unexplained_;
   RangeTracker ranges_;
   CollectiveTracker collectives_;
   MemoryLedger ledger_;

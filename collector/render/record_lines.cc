@@ -38,6 +38,23 @@ void DeviceFields(std::string& line, uint32_t device, uint32_t stream, const Rec
   Number(line, "correlation", r.correlation);
 }
 
+const char* SourceName(v1::CallSource source) {
+  switch (source) {
+    case v1::CALL_SOURCE_INTERPOSED:
+      return "interposed";
+    case v1::CALL_SOURCE_RELOCATION:
+      return "relocation";
+    case v1::CALL_SOURCE_PLUGIN:
+      return "plugin";
+    case v1::CALL_SOURCE_NVTX:
+      return "nvtx";
+    case v1::CALL_SOURCE_KERNEL_NAME:
+      return "kernel_name";
+    default:
+      return "unknown";
+  }
+}
+
 }  // namespace
 
 std::string RecordLines::Begin(const char* kind) const {
@@ -153,6 +170,7 @@ void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
     Triple(line, "grid", site.grid_x(), site.grid_y(), site.grid_z());
     Triple(line, "block", site.block_x(), site.block_y(), site.block_z());
     emit(line + "}");
+    if (Unexplained(r)) emit(UnexplainedLine(r, site));
   }).IgnoreError();
   model::ForEachCopy(batch, [&](const model::CopyRecord& r) {
     std::string line = Begin("memcpy");
@@ -215,6 +233,24 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
   }).IgnoreError();
 }
 
+bool RecordLines::Unexplained(const model::KernelRecord& kernel) const {
+  if (kernel.site >= collective_sites_.size() || !collective_sites_[kernel.site]) return false;
+  return kernel.graph_node == 0 ? !plan_of_.contains(kernel.correlation)
+                                : !plan_of_node_.contains(kernel.graph_node);
+}
+
+// What the name of its kernel says of a collective that no call explains.
+std::string RecordLines::UnexplainedLine(const model::KernelRecord& kernel,
+                                         const v1::KernelSite& site) const {
+  std::string line = Begin("collective");
+  DeviceFields(line, site.device(), site.stream(), kernel);
+  Word(line, "op", model::OperationOfKernel(std::string_view(Quoted(site.name())).substr(1)));
+  Word(line, "comm", "unknown");
+  Number(line, "plan", 0);
+  Word(line, "source", "kernel_name");
+  return line + "}";
+}
+
 std::string RecordLines::CollectiveLine(const model::CollectiveRecord& call, const PlanWork* work,
                                         uint64_t issue_ns) {
   std::string line = Begin("collective");
@@ -232,6 +268,7 @@ std::string RecordLines::CollectiveLine(const model::CollectiveRecord& call, con
   Number(line, "peer", call.peer);
   Number(line, "issue_ns", issue_ns);
   Number(line, "plan", call.plan);
+  Word(line, "source", SourceName(call.source));
   if (call.result != 0) Number(line, "result", call.result);
   return line;
 }

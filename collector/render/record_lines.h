@@ -6,7 +6,8 @@
 // with captured collectives, also with the launches that follow the capture.
 //
 // A captured call has a line of its own with "captured": true and no times, and one with "replay" (from 1)
-// for each launch of a graph that carries it; the issue time is then that of the graph's launch.
+// for each launch of a graph that carries it; the issue time is then that of the graph's launch. A kernel of
+// NCCL's that no call explains is a collective with "source": "kernel_name", of communicator "unknown".
 #pragma once
 
 #include <cstdint>
@@ -47,6 +48,8 @@ class RecordLines {
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
   void WriteHostRecords(const v1::Batch& batch, const Emit& emit);
   void WriteCollectives(const v1::Batch& batch, const Emit& emit);
+  bool Unexplained(const model::KernelRecord& kernel) const;
+  std::string UnexplainedLine(const model::KernelRecord& kernel, const v1::KernelSite& site) const;
   std::string CollectiveLine(const model::CollectiveRecord& call, const PlanWork* work, uint64_t issue_ns);
   std::string Begin(const char* kind) const;
   const std::string& Quoted(uint32_t string) const;

@@ -50,9 +50,11 @@ void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_Callbac
 }
 
 constinit GraphNodeHooks graph_node_hooks;
+constinit NewLibraryHook new_library_hook = nullptr;
 
 void ClearApiHooksForTest() noexcept {
   graph_node_hooks = {};
+  new_library_hook = nullptr;
   for (Place& place : driver_places) place = {};
   for (Place& place : runtime_places) place = {};
 }

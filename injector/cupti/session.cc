@@ -27,6 +27,9 @@ constexpr size_t kTypicalRecordBytes = 216;
 constexpr CUpti_CallbackId kGraphNodeEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
                                                  CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
 
+constexpr CUpti_CallbackId kNewLibraryEvents[] = {CUPTI_CBID_RESOURCE_MODULE_LOADED,
+                                                  CUPTI_CBID_RESOURCE_STREAM_CREATED};
+
 constexpr CUpti_CallbackId kDriverUpEvents[] = {CUPTI_CBID_RESOURCE_CU_INIT_FINISHED,
                                                 CUPTI_CBID_RESOURCE_CONTEXT_CREATED};
 
@@ -91,6 +94,9 @@ void CuptiSession::EnableCallbacks() noexcept {
   for (const CUpti_CallbackId cbid : kDriverUpEvents) {
     api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
   }
+  for (const CUpti_CallbackId cbid : kNewLibraryEvents) {
+    if (new_library_hook != nullptr) api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
+  }
   if (graph_node_hooks.on_node == nullptr || api_.GetGraphNodeId == nullptr) return;
   for (const CUpti_CallbackId cbid : kGraphNodeEvents) {
     api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
@@ -147,6 +153,10 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
     if (cloned || cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
       const auto* graph = static_cast<const CUpti_ResourceData*>(data)->resourceDescriptor;
       if (graph != nullptr) session->NoteGraphNode(*static_cast<const CUpti_GraphData*>(graph), cloned);
+      return;
+    }
+    if (cbid == CUPTI_CBID_RESOURCE_MODULE_LOADED || cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED) {
+      if (const Guard guard; guard && new_library_hook != nullptr) new_library_hook();
       return;
     }
     if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {

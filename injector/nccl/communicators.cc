@@ -78,6 +78,17 @@ Communicator* Find(const void* handle) noexcept {
   return nullptr;
 }
 
+bool HasCommunicator(uint64_t hash, int32_t rank) noexcept {
+  for (const Communicator& place : table) {
+    if (hash != 0 && place.key.load(std::memory_order_acquire) > kBusy &&
+        place.hash.load(std::memory_order_relaxed) == hash &&
+        place.rank.load(std::memory_order_relaxed) == rank) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void Remove(const void* handle) noexcept {
   auto key = reinterpret_cast<uintptr_t>(handle);
   Communicator* place = Find(handle);

@@ -45,6 +45,9 @@ Communicator* Register(const void* handle, const CommunicatorFacts& facts) noexc
 // Null when the handle was never registered or was removed.
 Communicator* Find(const void* handle) noexcept;
 
+// True when some handle's communicator is known by this hash (not 0) and rank. Looks at the whole table.
+bool HasCommunicator(uint64_t hash, int32_t rank) noexcept;
+
 // The handle is dead or about to be: its place is free for another one.
 void Remove(const void* handle) noexcept;
 

@@ -46,15 +46,20 @@ constexpr std::string_view OpName(uint16_t op) noexcept {
   return op < kEntryPoints ? kEntryPointNames[op] : std::string_view();
 }
 
+// By its name alone ("AllReduce"); kCount if none.
+constexpr EntryPoint FindOperation(std::string_view name) noexcept {
+  for (size_t i = 0; i < kEntryPoints; ++i) {
+    if (kEntryPointNames[i] == name) return static_cast<EntryPoint>(i);
+  }
+  return EntryPoint::kCount;
+}
+
 // The entry point that `symbol` ("ncclAllReduce" or "pncclAllReduce") names, kCount if none.
 constexpr EntryPoint FindEntryPoint(std::string_view symbol) noexcept {
   if (!symbol.empty() && symbol.front() == 'p') symbol.remove_prefix(1);
   if (!StartsWith(symbol, "nccl")) return EntryPoint::kCount;
   symbol.remove_prefix(4);
-  for (size_t i = 0; i < kEntryPoints; ++i) {
-    if (kEntryPointNames[i] == symbol) return static_cast<EntryPoint>(i);
-  }
-  return EntryPoint::kCount;
+  return FindOperation(symbol);
 }
 
 constexpr bool IsPointToPoint(EntryPoint op) noexcept {

@@ -19,6 +19,7 @@ constexpr uint32_t kMaxQueries = 3;
 // rank << 32 | ranks of the largest communicator so far.
 constinit std::atomic<uint64_t> identity_word{0};
 constinit std::atomic<uint32_t> init_all_calls{0};
+constinit std::atomic<bool> made_without_blocking{false};
 
 void NoteIdentity(const Communicator& comm) noexcept {
   const int32_t rank = comm.rank.load(std::memory_order_relaxed);
@@ -30,19 +31,6 @@ void NoteIdentity(const Communicator& comm) noexcept {
   while (static_cast<uint32_t>(known) < static_cast<uint32_t>(ranks) &&
          !identity_word.compare_exchange_weak(known, mine)) {
   }
-}
-
-void EmitCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state) noexcept {
-  CommunicatorEvent event{};
-  event.time_ns = NowNs();
-  event.hash = comm.hash.load(std::memory_order_relaxed);
-  event.id = comm.id.load(std::memory_order_relaxed);
-  event.parent = comm.parent.load(std::memory_order_relaxed);
-  event.rank = comm.rank.load(std::memory_order_relaxed);
-  event.ranks = comm.ranks.load(std::memory_order_relaxed);
-  event.device = comm.device.load(std::memory_order_relaxed);
-  event.state = static_cast<uint8_t>(state);
-  Emit(thread, event);
 }
 
 // Asks one of ncclCommUserRank, ncclCommCount, ncclCommCuDevice. These read fields of a communicator that is
@@ -90,6 +78,22 @@ uint64_t HashOfInitAll() noexcept {
 
 }  // namespace
 
+void ReportCommunicator(ThreadState& thread, const Communicator& comm,
+                        wire::CommunicatorState state) noexcept {
+  CommunicatorEvent event{};
+  event.time_ns = NowNs();
+  event.hash = comm.hash.load(std::memory_order_relaxed);
+  event.id = comm.id.load(std::memory_order_relaxed);
+  event.parent = comm.parent.load(std::memory_order_relaxed);
+  event.rank = comm.rank.load(std::memory_order_relaxed);
+  event.ranks = comm.ranks.load(std::memory_order_relaxed);
+  event.device = comm.device.load(std::memory_order_relaxed);
+  event.state = static_cast<uint8_t>(state);
+  Emit(thread, event);
+}
+
+bool MadeWithoutBlocking() noexcept { return made_without_blocking.load(std::memory_order_relaxed); }
+
 Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way) noexcept {
   Communicator* comm = Find(handle);
   if (comm == nullptr) {
@@ -104,7 +108,7 @@ Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way
     return comm;
   }
   NoteIdentity(*comm);
-  EmitCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
+  ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
   return comm;
 }
 
@@ -117,7 +121,7 @@ void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool
   if (ready) AskNccl(*comm, handle, way);
   LearnNcclVersion(way);
   NoteIdentity(*comm);
-  EmitCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
+  ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
 }
 
 bool IdentityFromNccl(NcclIdentity* identity) noexcept {
@@ -132,6 +136,7 @@ namespace {
 // Inside a group the handle may be written as late as at its end.
 void AddOrDefer(ThreadState& thread, const PendingInit& init, int way, ncclResult_t result) noexcept {
   if (result != ncclSuccess && result != ncclInProgress) return;
+  if (result == ncclInProgress) made_without_blocking.store(true, std::memory_order_relaxed);
   if (thread.nccl_group_depth == 0) {
     AddCommunicator(thread, init, way, result == ncclSuccess);
     return;

@@ -21,4 +21,12 @@ Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way
 // asked about it.
 void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept;
 
+// The event about a communicator as it is known now.
+void ReportCommunicator(ThreadState& thread, const Communicator& comm,
+                        wire::CommunicatorState state) noexcept;
+
+// True once a communicator was made through us that NCCL went on to make in the background: its kernels are
+// launched from threads of NCCL's own.
+bool MadeWithoutBlocking() noexcept;
+
 }  // namespace gpuprobe::injector::nccl

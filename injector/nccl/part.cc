@@ -8,6 +8,7 @@
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/kernel_names.h"
 #include "injector/nccl/patching.h"
+#include "injector/nccl/plugin.h"
 #include "injector/nccl/scopes.h"
 #include "injector/stream/event_ring.h"
 
@@ -20,20 +21,21 @@ const void* StreamOf(CUstream stream, bool per_thread_default) noexcept {
   return stream == nullptr && per_thread_default ? CU_STREAM_PER_THREAD : stream;
 }
 
-// A kernel of NCCL's outside every call that we saw: an object that came after the last scan may call NCCL
-// past us. The probe's thread looks at once instead of at its next turn; a few times only, because
-// non-blocking communicators launch from threads of NCCL's own.
-void SuspectNewObject(const ThreadState& thread, const char* kernel_name) noexcept {
+// A kernel outside every call that we saw. If it is NCCL's, either a plugin's event will explain it, or an
+// object that came after the last scan may call NCCL past us. The probe's thread looks at once instead of at
+// its next turn; a few times only, because non-blocking communicators launch from threads of NCCL's own.
+void OnOtherLaunch(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   constexpr int kMaxSuspicions = 8;
   static constinit std::atomic<int> suspicions{0};
-  if (thread.nccl_call_depth != 0 || !nccl::IsNcclKernel(kernel_name)) return;
+  if (thread.nccl_call_depth != 0 || !nccl::IsNcclKernel(data.symbolName)) return;
+  nccl::NotePluginLaunch(thread, data.correlationId);
   if (suspicions.load(std::memory_order_relaxed) >= kMaxSuspicions) return;
   if (suspicions.fetch_add(1, std::memory_order_relaxed) < kMaxSuspicions) WakeProbeThread();
 }
 
 template <bool kPerThreadDefault>
 void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
-  if (thread.nccl_batch == nullptr) return SuspectNewObject(thread, data.symbolName);
+  if (thread.nccl_batch == nullptr) return OnOtherLaunch(thread, data);
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernel_params*>(data.functionParams);
   nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->hStream, kPerThreadDefault), data.context,
@@ -42,7 +44,7 @@ void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_C
 
 template <bool kPerThreadDefault>
 void OnLaunchKernelEx(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
-  if (thread.nccl_batch == nullptr) return SuspectNewObject(thread, data.symbolName);
+  if (thread.nccl_batch == nullptr) return OnOtherLaunch(thread, data);
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
   if (params->config == nullptr) return;
@@ -71,6 +73,8 @@ void Start() noexcept {
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
              OnLaunchKernelEx<true>);
   graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
+  new_library_hook = nccl::PatchObjectsThatAppeared;
+  nccl::OfferPlugin();
   nccl::PatchLoadedObjects();
 }
 

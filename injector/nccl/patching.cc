@@ -88,6 +88,10 @@ void PatchNewObjects() noexcept {
   PatchLoadedObjects();
 }
 
+void PatchObjectsThatAppeared() noexcept {
+  if (LoadedObjectsEver() != scanned_adds.load(std::memory_order_relaxed)) PatchLoadedObjects();
+}
+
 void ResetPatchingForTest() noexcept {
   ClearProvidersForTest();
   scanned_adds.store(0);

@@ -11,8 +11,6 @@ namespace {
 
 constinit std::atomic<uint64_t> last_plan{0};
 
-uint64_t NewPlan() noexcept { return last_plan.fetch_add(1, std::memory_order_relaxed) + 1; }
-
 constexpr uint32_t kStreams = 4;  // distinct streams of one communicator that are told apart
 constexpr uint32_t kClasses = 8;  // distinct kinds of kernels of one communicator in one batch
 
@@ -202,6 +200,8 @@ void AssignSingle(CallBatch& batch) noexcept {
 }
 
 }  // namespace
+
+uint64_t NewPlan() noexcept { return last_plan.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 void AssignPlans(CallBatch& batch) noexcept {
   if (batch.call_count == 1) {

@@ -26,6 +26,9 @@ namespace gpuprobe::injector::nccl {
 
 inline constexpr uint32_t kPlanComms = 64;
 
+// A plan id that nobody has, from 1.
+uint64_t NewPlan() noexcept;
+
 // Fills event.plan of each call and plan and comm of each launch.
 void AssignPlans(CallBatch& batch) noexcept;
 

@@ -4,6 +4,7 @@
 
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/collective_report.h"
+#include "collector/model/collective_kernels.h"
 #include "collector/model/job_model.h"
 #include "tests/collector/testing/batch_builder.h"
 
@@ -307,6 +308,49 @@ TEST(CapturedCollectives, ReplaysBeyondWhatWaitsSettleInOrder) {
   job.Finish();
   EXPECT_EQ(process.collectives().calls(), 2 * replays);
   EXPECT_EQ(CollectivesOf(process)[0].time_ns.total, 50 * replays);
+}
+
+TEST(KernelNames, SayTheOperation) {
+  EXPECT_EQ(
+      OperationOfKernel("_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"),
+      "AllReduce");
+  EXPECT_EQ(OperationOfKernel("ncclDevKernel_Reduce_Sum_f32_RING_LL"), "Reduce");
+  EXPECT_EQ(OperationOfKernel("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), "ReduceScatter");
+  EXPECT_EQ(OperationOfKernel("_Z22ncclDevKernel_SendRecv24ncclDevKernelArgsStorageILm4096EE"), "SendRecv");
+  EXPECT_EQ(OperationOfKernel("ncclSymkDevKernel_AllGather_LL(ncclSymkDevWorkArgs)"), "AllGather");
+  EXPECT_EQ(OperationOfKernel("ncclKernel_Broadcast_RING_LL_Sum_int8_t"), "Broadcast");
+  EXPECT_EQ(OperationOfKernel("ncclDevKernel_Generic_1"), "Generic");
+  EXPECT_EQ(OperationOfKernel("ncclDevKernel_SomethingNew"), "Generic");
+  for (const char* name : {"", "_Z", "_Z12", "nccl", "ncclTestKernel", "my_ncclDevKernel_AllReduce"})
+    EXPECT_EQ(OperationOfKernel(name), "") << name;
+}
+
+TEST(Collectives, AKernelThatNoCallExplainsIsARecordOfItsOwn) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 2);
+  b.String(8, "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL").Site(2, 8);
+  b.Launch(1, kStart, 300).Launch(1, kStart, 301).Launch(1, kStart, 302);
+  b.Kernel(kStart, kStart + 100, 2, 300).Kernel(kStart + 200, kStart + 250, 2, 301);
+  b.Kernel(kStart + 300, kStart + 350, 2, 302, 77);  // in a graph
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  // The second one's call comes late.
+  BatchBuilder late(2);
+  late.Collective(kAllGather, 1, 0, 1000, 4, 3).Plan(3, 301);
+  ASSERT_TRUE(process.Apply(late.batch()).ok());
+  job.Finish();
+  const auto reports = CollectivesOf(process);
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].op, "ReduceScatter");
+  EXPECT_EQ(reports[0].comm, "unknown");
+  EXPECT_EQ(reports[0].calls, 2u);
+  EXPECT_EQ(reports[0].untimed_calls, 0u);
+  EXPECT_EQ(reports[0].time_ns.total, 150u);
+  EXPECT_FALSE(reports[0].busbw.has_value());
+  EXPECT_FALSE(reports[0].wait_ns.has_value());
+  EXPECT_EQ(reports[1].op, "AllGather");
+  EXPECT_EQ(reports[1].time_ns.total, 50u);
+  EXPECT_EQ(process.collectives().calls(), 3u);
 }
 
 TEST(Collectives, TooManySizesShareOneEntryAndKeepTheirSums) {

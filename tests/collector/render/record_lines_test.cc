@@ -108,9 +108,15 @@ TEST(RecordLines, ACapturedCallHasALineForEachReplay) {
   BatchBuilder later(3);
   later.Kernel(kStart + 70, kStart + 75, 1, 101, 70);
   std::vector<Json> collectives;
+  std::vector<Json> unexplained;
   for (const Json& line : Lines({early.batch(), call.batch(), later.batch()})) {
-    if (line.at("kind") == "collective") collectives.push_back(line);
+    if (line.at("kind") != "collective") continue;
+    (line.at("source") == "kernel_name" ? unexplained : collectives).push_back(line);
   }
+  ASSERT_EQ(unexplained.size(), 1u) << "node 99 is nobody's";
+  EXPECT_EQ(unexplained[0].at("op"), "AllReduce");
+  EXPECT_EQ(unexplained[0].at("comm"), "unknown");
+  EXPECT_EQ(unexplained[0].at("start_ns"), kStart + 41);
   ASSERT_EQ(collectives.size(), 3u);
   EXPECT_EQ(collectives[0].at("captured"), true);
   EXPECT_EQ(collectives[0].at("issue_ns"), kStart);

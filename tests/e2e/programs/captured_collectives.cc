@@ -2,7 +2,8 @@
 // that was split; replayed through two executable graphs of one capture and through one of its clone, with
 // calls that are launched at once in between.
 //
-// usage: captured_collectives [REPLAYS]   launched as ddp_train is
+// usage: captured_collectives [REPLAYS [STEPS]]   launched as ddp_train is; the steps come first, without a
+// graph
 
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -56,8 +57,10 @@ cudaGraphExec_t Instantiate(cudaGraph_t graph) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+// By its name, for a program that opens this as a module.
+extern "C" int RunCollectives(int argc, char** argv) {
   const int replays = argc > 1 ? std::atoi(argv[1]) : 3;
+  const int steps = argc > 2 ? std::atoi(argv[2]) : 1;
   World world;
   world.identity = gpuprobe::samples::FindRankIdentity();
   gpuprobe::samples::ChooseDevice(world.identity);
@@ -65,7 +68,7 @@ int main(int argc, char** argv) {
   CHECK_NCCL(ncclCommSplit(world.comm, world.identity.rank % 2, world.identity.rank, &world.half, nullptr));
   CHECK_CUDA(cudaStreamCreateWithFlags(&world.stream, cudaStreamNonBlocking));
   CHECK_CUDA(cudaMalloc(&world.buffer, kCount * sizeof(float)));
-  Step(world);
+  for (int i = 0; i < steps; ++i) Step(world);
 
   cudaGraph_t graph = nullptr;
   cudaGraph_t clone = nullptr;
@@ -89,3 +92,5 @@ int main(int argc, char** argv) {
   CHECK_NCCL(ncclCommDestroy(world.comm));
   return 0;
 }
+
+int main(int argc, char** argv) { return RunCollectives(argc, argv); }

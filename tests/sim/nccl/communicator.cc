@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 
+#include "tests/sim/nccl/profiler.h"
+
 namespace gpusim::nccl {
 namespace {
 
@@ -82,6 +84,7 @@ ncclUniqueId NewUniqueId() {
 }
 
 Communicator::~Communicator() {
+  CloseProfiler(profiler_);
   if (segment_ != nullptr) {
     segment_->Rank(rank_).left = 1;
     segment_->Abandon();
@@ -106,6 +109,8 @@ bool Communicator::Join(uint32_t maker_pid, uint64_t first, uint64_t second) {
   segment_ = std::move(segment);
   return true;
 }
+
+void Communicator::OpenProfiler() { profiler_ = nccl::OpenProfiler(*this); }
 
 bool Communicator::WaitForAll() {
   Patience patience;
@@ -142,7 +147,11 @@ ncclResult_t Creation::Finish() {
   if (communicator_->Ranks() == 0) {
     return ncclSuccess;  // a split without color: this rank is no member
   }
-  return communicator_->WaitForAll() ? ncclSuccess : ncclInternalError;
+  if (!communicator_->WaitForAll()) {
+    return ncclInternalError;
+  }
+  communicator_->OpenProfiler();
+  return ncclSuccess;
 }
 
 namespace {

@@ -75,6 +75,10 @@ class Communicator {
   uint64_t NextMessageTo(int peer) { return sent_[static_cast<size_t>(peer)]++; }
   uint64_t NextMessageFrom(int peer) { return received_[static_cast<size_t>(peer)]++; }
 
+  // What its profiler plugin knows it by; null without a plugin.
+  void OpenProfiler();
+  void* Profiler() const { return profiler_; }
+
   bool IsBlocking() const { return blocking_; }
   void SetBlocking(bool blocking) { blocking_ = blocking; }
 
@@ -85,6 +89,7 @@ class Communicator {
   const CUcontext context_;
   uint64_t hash_;
   bool blocking_ = true;
+  void* profiler_ = nullptr;
   uint32_t maker_pid_ = 0;
   uint64_t name_hash_ = 0;
   std::unique_ptr<Segment> segment_;

@@ -7,6 +7,7 @@
 
 #include "tests/sim/core/nccl_seam.h"
 #include "tests/sim/nccl/meeting.h"
+#include "tests/sim/nccl/profiler.h"
 
 namespace gpusim::nccl {
 namespace {
@@ -164,6 +165,11 @@ ncclResult_t Launch(const Plan& plan) {
   const OtherStreams others(plan);
   others.Before();
   const int result = LaunchRendezvousKernel(first.stream, std::move(launch));
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuStreamIsCapturing(first.stream, &capture);
+  if (result == CUDA_SUCCESS && capture == CU_STREAM_CAPTURE_STATUS_NONE) {
+    ProfilePlan(plan.communicator->Profiler(), *plan.communicator, plan.calls);
+  }
   others.After();
   return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
 }

@@ -1,0 +1,245 @@
+#include "injector/nccl/plugin.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+
+#include "injector/guard.h"
+#include "injector/nccl/calls.h"
+#include "injector/nccl/communicators.h"
+#include "injector/nccl/lifetimes.h"
+#include "injector/nccl/plans.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/text.h"
+
+namespace gpuprobe::injector::nccl {
+
+// Who records the communicator's calls. Decided at its first one, because NCCL tells of a communicator before
+// the call that makes it returns to a wrapper.
+enum class Owner : uint8_t { kUndecided, kPlugin, kWrapper };
+
+struct PluginCommunicator {
+  std::atomic<bool> in_use;
+  std::atomic<Owner> owner;
+  uint64_t hash;
+  int32_t rank;
+  int32_t ranks;
+};
+
+namespace {
+
+constinit PluginCommunicator communicators[kPluginCommunicators] = {};
+constinit std::atomic<bool> any{false};
+
+constexpr size_t kMaxPluginPath = 254;  // NCCL's own limit
+
+bool InsideInterceptedCall(const ThreadState& thread) noexcept {
+  return thread.nccl_call_depth != 0 || thread.nccl_batch != nullptr;
+}
+
+bool OursAlready(ThreadState& thread, PluginCommunicator& comm) noexcept {
+  Owner owner = comm.owner.load(std::memory_order_acquire);
+  if (owner != Owner::kUndecided) return owner == Owner::kPlugin;
+  const bool wrapped = HasCommunicator(comm.hash, comm.rank) || MadeWithoutBlocking();
+  const Owner decided = wrapped ? Owner::kWrapper : Owner::kPlugin;
+  if (!comm.owner.compare_exchange_strong(owner, decided)) return owner == Owner::kPlugin;
+  if (wrapped) return false;
+  if (const Communicator* known = Register(&comm, {comm.hash, 0, comm.rank, comm.ranks, -1});
+      known != nullptr)
+    ReportCommunicator(thread, *known, wire::CommunicatorState::kCommunicatorStateCreated);
+  return true;
+}
+
+// NCCL makes all-to-all, gather and scatter of sends and receives.
+bool Fits(EntryPoint issued, EntryPoint told) noexcept {
+  return issued == told ||
+         (IsPointToPoint(told) && (issued == EntryPoint::kAlltoAll || issued == EntryPoint::kGather ||
+                                   issued == EntryPoint::kScatter));
+}
+
+// The one handle among the batch's calls that this call can be of; null when there are several.
+void* HandleOf(const CallBatch& batch, const PluginCommunicator& comm, const PluginCall& call) noexcept {
+  void* found = nullptr;
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    const PendingCall& issued = batch.calls[i];
+    const Communicator* known = Find(issued.handle);
+    if (known == nullptr || !Fits(static_cast<EntryPoint>(issued.event.op), call.op)) continue;
+    const uint64_t hash = known->hash.load(std::memory_order_relaxed);
+    const int32_t rank = known->rank.load(std::memory_order_relaxed);
+    const bool other = (hash != 0 && comm.hash != 0 && hash != comm.hash) ||
+                       (rank >= 0 && comm.rank >= 0 && rank != comm.rank) ||
+                       (issued.ranks > 0 && comm.ranks > 0 && issued.ranks != comm.ranks);
+    if (other || issued.handle == found) continue;
+    if (found != nullptr) return nullptr;
+    found = issued.handle;
+  }
+  return found;
+}
+
+// The wrapper may not have seen how its communicator was made: the hash and the calls before are known here.
+void TellWrapper(ThreadState& thread, PluginCommunicator& comm, const PluginCall& call) noexcept {
+  CallBatch* batch = thread.nccl_batch;
+  if (comm.owner.load(std::memory_order_relaxed) == Owner::kWrapper || batch == nullptr) return;
+  void* handle = HandleOf(*batch, comm, call);
+  if (handle == nullptr) return;  // the next call will tell
+  Communicator* wrapped = Find(handle);
+  const Communicator* told = Find(&comm);
+  comm.owner.store(Owner::kWrapper, std::memory_order_release);
+  if (wrapped == nullptr || wrapped->hash.load(std::memory_order_relaxed) != 0) return;
+  wrapped->hash.store(comm.hash, std::memory_order_relaxed);
+  if (told != nullptr) {
+    const uint64_t collectives = told->collectives.load(std::memory_order_relaxed);
+    const uint64_t transfers = told->transfers.load(std::memory_order_relaxed);
+    wrapped->collectives.fetch_add(collectives, std::memory_order_relaxed);
+    wrapped->transfers.fetch_add(transfers, std::memory_order_relaxed);
+    for (uint32_t i = 0; i < batch->call_count; ++i) {
+      if (batch->calls[i].handle != handle) continue;
+      CollectiveEvent& event = batch->calls[i].event;
+      event.seq += IsPointToPoint(static_cast<EntryPoint>(event.op)) ? transfers : collectives;
+    }
+  }
+  ReportCommunicator(thread, *wrapped, wire::CommunicatorState::kCommunicatorStateCreated);
+}
+
+void Record(ThreadState& thread, PluginCommunicator& comm, const PluginCall& call) noexcept {
+  Communicator* known = Find(&comm);
+  if (known == nullptr) {
+    CountLoss(wire::LossReason::kLossCommunicatorUnknown);
+    return;
+  }
+  if (thread.nccl_plugin_plan == 0) {
+    thread.nccl_plugin_plan = NewPlan();
+    Emit(thread, PlanLaunchEvent{thread.nccl_plugin_plan, thread.nccl_plugin_correlation, 0, 0});
+  }
+  auto& sequence = IsPointToPoint(call.op) ? known->transfers : known->collectives;
+  CollectiveEvent event{};
+  event.issue_ns = thread.nccl_plugin_launch_ns;
+  event.return_ns = NowNs();
+  event.seq = sequence.fetch_add(1, std::memory_order_relaxed);
+  event.count = call.count;
+  event.plan = thread.nccl_plugin_plan;
+  event.range_id = InnermostRange(thread);
+  event.comm = known->id.load(std::memory_order_relaxed);
+  event.root = call.root;
+  event.peer = call.peer;
+  event.op = static_cast<uint16_t>(call.op);
+  event.datatype = call.datatype;
+  event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
+  event.element_bytes = DataTypeBytes(call.datatype);
+  Emit(thread, event);
+}
+
+bool Readable(std::string_view folder) noexcept {
+  TextBuffer<PATH_MAX> path;
+  path.Add(folder).Add("/libnccl-profiler.so");
+  return !folder.empty() && !path.cut() && access(path.c_str(), R_OK) == 0;
+}
+
+// NCCL would find such a plugin by itself.
+bool PluginOnLoaderPath() noexcept {
+  for (const char* folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"}) {
+    if (Readable(folder)) return true;
+  }
+  const char* path = getenv("LD_LIBRARY_PATH");
+  while (path != nullptr && *path != '\0') {
+    const char* end = strchrnul(path, ':');
+    if (Readable({path, static_cast<size_t>(end - path)})) return true;
+    path = *end == '\0' ? end : end + 1;
+  }
+  return false;
+}
+
+bool IsSet(const char* variable) noexcept {
+  const char* value = getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+}  // namespace
+
+PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t ranks) noexcept {
+  const Guard guard;
+  if (!guard) return nullptr;
+  for (PluginCommunicator& comm : communicators) {
+    bool expected = false;
+    if (comm.in_use.load(std::memory_order_relaxed) ||
+        !comm.in_use.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
+      continue;
+    }
+    comm.hash = hash;
+    comm.rank = rank;
+    comm.ranks = ranks;
+    const bool wrapped = InsideInterceptedCall(guard.thread());
+    comm.owner.store(wrapped ? Owner::kWrapper : Owner::kUndecided, std::memory_order_release);
+    any.store(true, std::memory_order_relaxed);
+    return &comm;
+  }
+  return nullptr;
+}
+
+void ClosePluginCommunicator(PluginCommunicator* comm) noexcept {
+  if (comm == nullptr) return;
+  const Guard guard;
+  const Communicator* known = Find(comm);
+  if (guard && known != nullptr)
+    ReportCommunicator(guard.thread(), *known, wire::CommunicatorState::kCommunicatorStateDestroyed);
+  Remove(comm);
+  comm->in_use.store(false, std::memory_order_release);
+}
+
+void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept {
+  const Guard guard;
+  if (!guard) return;
+  if (comm == nullptr) {
+    if (!InsideInterceptedCall(guard.thread())) CountLoss(wire::LossReason::kLossCommunicatorUnknown);
+    return;
+  }
+  if (call.comm_hash != 0 && comm->hash == 0) {
+    comm->hash = call.comm_hash;
+    comm->rank = call.rank;
+  }
+  if (InsideInterceptedCall(guard.thread())) {
+    TellWrapper(guard.thread(), *comm, call);
+    return;
+  }
+  if (guard.thread().nccl_plugin_correlation == 0 || call.op == EntryPoint::kCount) return;
+  if (OursAlready(guard.thread(), *comm)) Record(guard.thread(), *comm, call);
+}
+
+void EndPluginGroup() noexcept {
+  const Guard guard;
+  if (!guard) return;
+  guard.thread().nccl_plugin_correlation = 0;
+  guard.thread().nccl_plugin_plan = 0;
+}
+
+void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept {
+  if (!any.load(std::memory_order_relaxed)) return;
+  thread.nccl_plugin_correlation = correlation;
+  thread.nccl_plugin_plan = 0;
+  thread.nccl_plugin_launch_ns = NowNs();
+}
+
+void OfferPlugin() noexcept {
+  for (const char* variable : {"NCCL_PROFILER_PLUGIN", "NCCL_NET_PLUGIN"}) {
+    if (IsSet(variable)) return;
+  }
+  Dl_info info{};
+  char path[PATH_MAX];
+  if (dladdr(reinterpret_cast<void*>(&OfferPlugin), &info) == 0 || info.dli_fname == nullptr ||
+      realpath(info.dli_fname, path) == nullptr || strlen(path) > kMaxPluginPath || PluginOnLoaderPath()) {
+    return;
+  }
+  setenv("NCCL_PROFILER_PLUGIN", path, 0);
+}
+
+void ClearPluginForTest() noexcept {
+  for (PluginCommunicator& comm : communicators) comm.in_use.store(false);
+  any.store(false);
+}
+
+}  // namespace gpuprobe::injector::nccl

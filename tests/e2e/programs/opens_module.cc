@@ -1,0 +1,24 @@
+// Initialises CUDA, lets some time pass, opens a module that links NCCL, and runs it at once.
+//
+// usage: opens_module MODULE ARGUMENTS..
+
+#include <cuda_runtime.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "samples/common/check.h"
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 2;
+  CHECK_CUDA(cudaFree(nullptr));
+  usleep(300000);
+  void* module = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    return 1;
+  }
+  const auto run = reinterpret_cast<int (*)(int, char**)>(dlsym(module, "RunCollectives"));
+  return run == nullptr ? 1 : run(argc - 1, argv + 1);
+}
