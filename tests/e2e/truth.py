@@ -40,7 +40,7 @@ def multiset_difference(kind, fields, truth, captured):
 
 
 def allocation_differences(truth, captured):
-    """Allocations and frees of each process in their order."""
+    """Allocations and frees of each process on each device, in their order. Threads on several devices have no common one."""
     lines = []
     sequences = {}
     for side, records in (("truth", truth), ("captured", captured)):
@@ -48,12 +48,12 @@ def allocation_differences(truth, captured):
             values = dict(record, failed=bool(record.get("failed")))
             if values["failed"]:
                 values["address"] = 0
-            sequences.setdefault((values["pid"], side), []).append(frozen(values, ALLOCATION))
-    for pid in {pid for pid, _ in sequences}:
-        expected, found = sequences.get((pid, "truth"), []), sequences.get((pid, "captured"), [])
+            sequences.setdefault((values["pid"], values["device"], side), []).append(frozen(values, ALLOCATION))
+    for pid, device in {(pid, device) for pid, device, _ in sequences}:
+        expected, found = sequences.get((pid, device, "truth"), []), sequences.get((pid, device, "captured"), [])
         if expected == found:
             continue
-        lines.append(f"allocations of process {pid}: {len(expected)} happened, {len(found)} captured")
+        lines.append(f"allocations of process {pid} on device {device}: {len(expected)} happened, {len(found)} captured")
         for i in range(max(len(expected), len(found))):
             pair = (expected[i] if i < len(expected) else None, found[i] if i < len(found) else None)
             if pair[0] != pair[1]:
@@ -63,11 +63,12 @@ def allocation_differences(truth, captured):
 
 
 def plan_differences(truth, captured):
-    """Plans are numbered by each side as it likes; which calls share one must agree."""
+    """Plans are numbered by each side as it likes (each copy of NCCL anew); which calls of a communicator share one must agree."""
     def partition(records):
         plans = defaultdict(set)
         for record in records:
-            plans[(record["pid"], record["plan"], record.get("replay"))].add((record["comm"], record["seq"], record["op"], record["peer"], record.get("correlation")))
+            plan = (record["pid"], record["comm"], record["plan"], record.get("replay"))
+            plans[plan].add((record["comm"], record["seq"], record["op"], record["peer"], record.get("correlation")))
         return {frozenset(calls) for calls in plans.values()}
     expected, found = partition(truth), partition(captured)
     return [f"plans: {len(expected - found)} of {len(expected)} have other calls than captured, for example {sorted(next(iter(expected - found)))}"] \

@@ -1,0 +1,70 @@
+// How a program reaches NCCL: by the symbols, through a table that static relocations fill, or by dlsym.
+//
+// Separate from the scenarios, which say NCCL(AllReduce)(...) and are compiled once for each way.
+// HARD_WAY_TABLE and HARD_WAY_DLSYM choose; without either the symbols are called.
+#pragma once
+
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#define HARD_WAY_FUNCTIONS(DO)                                                                              \
+  DO(GetUniqueId)                                                                                           \
+  DO(GetErrorString) DO(CommInitRank) DO(CommInitRankConfig) DO(CommInitAll) DO(CommFinalize)               \
+      DO(CommDestroy) DO(CommGetAsyncError) DO(GroupStart) DO(GroupEnd) DO(AllReduce) DO(AllGather)         \
+          DO(ReduceScatter) DO(Broadcast) DO(Bcast) DO(Reduce) DO(AlltoAll) DO(Gather) DO(Scatter) DO(Send) \
+              DO(Recv)
+
+namespace hard_way {
+
+#define HARD_WAY_MEMBER(name) decltype(&nccl##name) name;
+struct NcclTable {
+  HARD_WAY_FUNCTIONS(HARD_WAY_MEMBER)
+};
+#undef HARD_WAY_MEMBER
+
+// The functions of one copy of NCCL, looked up by name as JAX does.
+inline NcclTable LookUp(void* library) {
+  NcclTable table = {};
+  const auto find = [library](const char* name) {
+    void* const found = dlsym(library, name);
+    if (found == nullptr) {
+      std::fprintf(stderr, "%s\n", dlerror());
+      std::exit(1);
+    }
+    return found;
+  };
+#define HARD_WAY_FIND(name) table.name = reinterpret_cast<decltype(table.name)>(find("nccl" #name));
+  HARD_WAY_FUNCTIONS(HARD_WAY_FIND)
+#undef HARD_WAY_FIND
+  return table;
+}
+
+inline void* OpenNccl(const char* path) {
+  void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "%s\n", dlerror());
+    std::exit(1);
+  }
+  return library;
+}
+
+#if defined(HARD_WAY_DLSYM)
+inline const NcclTable& Table() {
+  static const NcclTable table = LookUp(OpenNccl("libnccl.so.2"));
+  return table;
+}
+#define NCCL(name) ::hard_way::Table().name
+#elif defined(HARD_WAY_TABLE)
+#define HARD_WAY_ADDRESS(name) &nccl##name,
+// Not const: the compiler must call what is in the table, not what it knows to have been put there.
+inline NcclTable nccl_table = {HARD_WAY_FUNCTIONS(HARD_WAY_ADDRESS)};
+#undef HARD_WAY_ADDRESS
+#define NCCL(name) ::hard_way::nccl_table.name
+#else
+#define NCCL(name) nccl##name
+#endif
+
+}  // namespace hard_way
