@@ -38,10 +38,6 @@ WAYS = {
     "grid": ([LAUNCH_RANKS, "8", os.path.join(PROGRAMS, "hard_way_grid")], 8),
 }
 
-# What is known to be missed: (way, loading): why. An entry that has become wrong fails.
-POINTERS_TAKEN_BEFORE_US = "the program holds NCCL's addresses since before cuInit, when nothing was patched; only NCCL's profiler plugin can see these calls"
-KNOWN = {("dlsym_before_cuda", name): POINTERS_TAKEN_BEFORE_US for name in ("preloaded", "injected", "run")}
-
 
 class HardWay(harness.EndToEndTest):
 
@@ -83,7 +79,7 @@ def add_tests():
         for name, loading in (("preloaded", "LD_PRELOAD"), ("injected", "CUDA_INJECTION64_PATH"), ("run", "run")):
             def test(self, way=way, loading=loading):
                 self.check(way, loading)
-            setattr(HardWay, f"test_{way}_{name}", harness.unittest.expectedFailure(test) if (way, name) in KNOWN else test)
+            setattr(HardWay, f"test_{way}_{name}", test)
 
 
 add_tests()

@@ -70,6 +70,7 @@ struct Rank {
 
 std::vector<Rank> RanksOfInitAll(int devices) {
   std::vector<Rank> ranks;
+  ranks.reserve(static_cast<size_t>(devices));
   for (int device = 0; device < devices; ++device) ranks.emplace_back(device);
   std::vector<ncclComm_t> comms(ranks.size());
   CHECK(NCCL(CommInitAll)(comms.data(), devices, nullptr));
@@ -147,6 +148,7 @@ void OnThreads(int ranks, const std::function<void(Rank&, int)>& program, ncclCo
   ncclUniqueId id;
   CHECK(NCCL(GetUniqueId)(&id));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int number = 0; number < ranks; ++number) {
     threads.emplace_back([&, number] {
       Rank rank(number);
@@ -258,6 +260,7 @@ void Copies(const char* path) {
   for (int copy = 0; copy < 2; ++copy) {
     ncclUniqueId id;
     CHECK(copies[copy].GetUniqueId(&id));
+    ranks[copy].reserve(2);
     for (int device = 0; device < 2; ++device) ranks[copy].emplace_back(device);
     CHECK(copies[copy].GroupStart());
     for (Rank& r : ranks[copy]) {
@@ -289,6 +292,7 @@ void Copies(const char* path) {
 void Early() {
   const NcclTable early = LookUp(OpenNccl("libnccl.so.2"));
   std::vector<Rank> ranks;
+  ranks.reserve(2);
   for (int device = 0; device < 2; ++device) ranks.emplace_back(device);
   ncclComm_t comms[2] = {};
   CHECK(early.CommInitAll(comms, 2, nullptr));

@@ -10,15 +10,16 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define HARD_WAY_FUNCTIONS(DO)                                                                              \
-  DO(GetUniqueId)                                                                                           \
-  DO(GetErrorString) DO(CommInitRank) DO(CommInitRankConfig) DO(CommInitAll) DO(CommFinalize)               \
-      DO(CommDestroy) DO(CommGetAsyncError) DO(GroupStart) DO(GroupEnd) DO(AllReduce) DO(AllGather)         \
-          DO(ReduceScatter) DO(Broadcast) DO(Bcast) DO(Reduce) DO(AlltoAll) DO(Gather) DO(Scatter) DO(Send) \
-              DO(Recv)
+#define HARD_WAY_FUNCTIONS(DO)                                                                        \
+  DO(GetUniqueId)                                                                                     \
+  DO(GetErrorString)                                                                                  \
+  DO(CommInitRank) DO(CommInitRankConfig) DO(CommInitAll) DO(CommFinalize) DO(CommDestroy)            \
+      DO(CommGetAsyncError) DO(GroupStart) DO(GroupEnd) DO(AllReduce) DO(AllGather) DO(ReduceScatter) \
+          DO(Broadcast) DO(Bcast) DO(Reduce) DO(AlltoAll) DO(Gather) DO(Scatter) DO(Send) DO(Recv)
 
 namespace hard_way {
 
+// NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a member
 #define HARD_WAY_MEMBER(name) decltype(&nccl##name) name;
 struct NcclTable {
   HARD_WAY_FUNCTIONS(HARD_WAY_MEMBER)
@@ -53,8 +54,8 @@ inline void* OpenNccl(const char* path) {
 
 #if defined(HARD_WAY_DLSYM)
 inline const NcclTable& Table() {
-  static const NcclTable table = LookUp(OpenNccl("libnccl.so.2"));
-  return table;
+  static const NcclTable kTable = LookUp(OpenNccl("libnccl.so.2"));
+  return kTable;
 }
 #define NCCL(name) ::hard_way::Table().name
 #elif defined(HARD_WAY_TABLE)
