@@ -16,7 +16,6 @@ using gpuprobe::injector::nccl::EntryPoint;
 using gpuprobe::injector::nccl::FindOperation;
 using gpuprobe::injector::nccl::NotePluginCall;
 using gpuprobe::injector::nccl::OpenPluginCommunicator;
-using gpuprobe::injector::nccl::PluginCall;
 using gpuprobe::injector::nccl::PluginCommunicator;
 
 constexpr int kSuccess = 0;

@@ -300,5 +300,58 @@ TEST(DriverVersions, TheFileNameOfTheDriverSaysWhichCuptiFits) {
   EXPECT_EQ(CudaMajorOfDriver("/opt/other.so"), 0);
 }
 
+// Ids of nodes are their addresses here.
+std::vector<std::pair<uint64_t, uint64_t>> seen_nodes;
+bool nodes_wanted = true;
+int libraries = 0;
+
+CUgraphNode Node(uintptr_t id) { return reinterpret_cast<CUgraphNode>(id); }  // NOLINT
+
+TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
+  seen_nodes.clear();
+  graph_node_hooks = {
+      [](const ThreadState&, bool) noexcept { return nodes_wanted; },
+      [](ThreadState&, uint64_t id, uint64_t original) noexcept { seen_nodes.emplace_back(id, original); }};
+  new_library_hook = []() noexcept { ++libraries; };
+  CuptiApi api = FakeApi();
+  api.GetGraphNodeId = [](CUgraphNode node, uint64_t* id) {
+    *id = reinterpret_cast<uint64_t>(node);
+    return *id == 66 ? CUPTI_ERROR_INVALID_PARAMETER : CUPTI_SUCCESS;
+  };
+  ASSERT_EQ(session_->Start(api, 2, 65536), CuptiSession::StartResult::kCapturing);
+  const auto call = [this](CUpti_CallbackId cbid, CUpti_GraphData* graph) {
+    EXPECT_TRUE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, cbid}));
+    CUpti_ResourceData data = {};
+    data.resourceDescriptor = graph;
+    fake_.callback(fake_.user_data, CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
+  };
+  CUpti_GraphData graph = {};
+  graph.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
+  graph.node = Node(5);
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
+  graph.node = Node(7);
+  graph.originalNode = Node(5);
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, &graph);
+  graph.originalNode = Node(66);  // CUPTI does not know it
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, &graph);
+  graph.nodeType = CU_GRAPH_NODE_TYPE_MEMSET;
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, nullptr);
+  graph.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
+  nodes_wanted = false;
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
+  nodes_wanted = true;
+  EXPECT_EQ(seen_nodes, (std::vector<std::pair<uint64_t, uint64_t>>{{5, 0}, {7, 5}}));
+  call(CUPTI_CBID_RESOURCE_STREAM_CREATED, nullptr);
+  call(CUPTI_CBID_RESOURCE_MODULE_LOADED, nullptr);
+  EXPECT_EQ(libraries, 2);
+}
+
+TEST_F(SessionTest, WithoutHooksNobodyIsToldOfGraphs) {
+  ASSERT_EQ(Start(), CuptiSession::StartResult::kCapturing);
+  EXPECT_FALSE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED}));
+  EXPECT_FALSE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_STREAM_CREATED}));
+}
+
 }  // namespace
 }  // namespace gpuprobe::injector
