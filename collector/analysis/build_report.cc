@@ -220,6 +220,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.overhead_fraction = static_cast<double>(host_ns) / static_cast<double>(wall_ns);
   t.damaged_logs = input.damaged_logs;
   t.unrecorded_frames = input.unrecorded_frames;
+  t.detail_since_ns = input.detail_since_ns;
 }
 
 }  // namespace

@@ -129,6 +129,20 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                                : "Read totals as lower bounds."});
 }
 
+void DetailDropped(const Report& report, std::vector<Finding>& out) {
+  const uint64_t since = report.trust.detail_since_ns;
+  if (since == 0) return;
+  const uint64_t start = report.conditions.start_ns;
+  const double after_s = since > start ? static_cast<double>(since - start) / 1e9 : 0;
+  out.push_back(
+      {.id = "detail-dropped",
+       .severity = Severity::kInfo,
+       .statement = absl::StrFormat("Single records exist from %.1f s after the start on.", after_s),
+       .evidence = "The run reached its size limit, so older records were dropped after they had been "
+                   "counted: every number here is of the whole run, gpuprobe export is not.",
+       .advice = "--keep SIZE keeps more."});
+}
+
 void ClockStepped(const Report& report, std::vector<Finding>& out) {
   constexpr int64_t kWorthSaying = 1'000'000;  // 1 ms: above what slewing does between two batches
   const int64_t step = report.trust.clock_step_ns;
@@ -171,6 +185,7 @@ std::vector<Finding> FindingsOf(const Report& report) {
   RanksMissing(report, findings);
   CaptureIncomplete(report, findings);
   ClockStepped(report, findings);
+  DetailDropped(report, findings);
   return findings;
 }
 

@@ -60,6 +60,8 @@ struct Trust {
   uint64_t device_records_unattributed = 0;  // their launch was not seen: in totals, in no phase
   uint64_t invalid_times = 0;
   uint64_t unrecorded_frames = 0;  // received and counted, but not written: the disk refused
+  uint64_t detail_since_ns =
+      0;  // records before it were dropped to save space, after they were counted; 0: none
   std::vector<CutOff> cut_off;
   std::vector<std::string> exit_incomplete;  // processes whose last flush did not finish
   std::vector<std::string> damaged_logs;
@@ -188,6 +190,7 @@ struct ReportInput {
   std::string collector_version;
   std::vector<std::string> damaged_logs;  // a sentence each
   uint64_t unrecorded_frames = 0;
+  uint64_t detail_since_ns = 0;           // as Trust.detail_since_ns
   std::vector<std::string> command_line;  // of the run; empty: that of the first rank
 };
 

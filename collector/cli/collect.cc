@@ -30,6 +30,7 @@ struct Options {
   std::string socket;
   std::string out;
   bool autostarted = false;
+  KeepOption keep;
 };
 
 // A second run with the same GPUPROBE_OUT, or in the same second, gets a number: nobody is there to choose
@@ -88,6 +89,7 @@ int CollectMain(const Arguments& arguments) {
   app.add_option("--socket", options.socket,
                  "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]");
   app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  options.keep.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
                "end by itself after the last client has gone, and print nothing");
   if (const auto code = Parse(app, arguments)) return *code;
@@ -97,7 +99,7 @@ int CollectMain(const Arguments& arguments) {
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
   std::signal(SIGPIPE, SIG_IGN);
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out);
+  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket,

@@ -1,11 +1,17 @@
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/render/record_lines.h"
-#include "collector/store/run_directory.h"
+#include "collector/store/run_files.h"
+#include "collector/store/run_log_reader.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -25,32 +31,59 @@ std::optional<store::Damage> ForEachFrame(const std::string& name, std::string_v
   return reader.damage();
 }
 
+std::string FileName(const store::Segment& segment) {
+  return std::filesystem::path(segment.path).filename().string();
+}
+
 void Print(const std::string& line) {
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fputc('\n', stdout);
 }
 
-absl::Status ExportLog(const std::string& directory, const std::string& path) {
-  absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(path);
-  if (!file.ok()) return file.status();
-  const std::string name = std::filesystem::path(path).filename();
+// The segments of one process: their definitions and plans are one.
+absl::Status ExportLog(const std::string& directory, std::span<const store::Segment> segments) {
+  std::vector<std::unique_ptr<store::MappedFile>> files;
+  std::vector<uint64_t> good_batches;
   render::RecordLines lines;
-  uint64_t good_batches = 0;
-  const std::optional<store::Damage> damage =
-      ForEachFrame(name, (*file)->bytes(), [&](const v1::Frame& frame) {
-        if (frame.has_hello()) lines.LearnHello(frame.hello());
-        if (!frame.has_batch()) return absl::OkStatus();
-        const absl::Status status = lines.Learn(frame.batch());
-        if (status.ok()) ++good_batches;
-        return status;
-      });
-  if (damage.has_value()) Fail(kName, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
-  uint64_t batches = 0;
-  ForEachFrame(name, (*file)->bytes(), [&](const v1::Frame& frame) {
-    if (frame.has_batch() && batches++ < good_batches) return lines.Write(frame.batch(), Print);
-    return absl::OkStatus();
-  });
+  for (const store::Segment& segment : segments) {
+    absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
+    if (!file.ok()) return file.status();
+    files.push_back(*std::move(file));
+    uint64_t good = 0;
+    const std::optional<store::Damage> damage =
+        ForEachFrame(FileName(segment), files.back()->bytes(), [&](const v1::Frame& frame) {
+          if (frame.has_hello()) lines.LearnHello(frame.hello());
+          if (!frame.has_batch()) return absl::OkStatus();
+          const absl::Status status = lines.Learn(frame.batch());
+          if (status.ok()) ++good;
+          return status;
+        });
+    good_batches.push_back(good);
+    if (damage.has_value()) Fail(kName, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
+  }
+  for (size_t i = 0; i < files.size(); ++i) {
+    uint64_t batches = 0;
+    ForEachFrame(FileName(segments[i]), files[i]->bytes(), [&](const v1::Frame& frame) {
+      if (frame.has_batch() && batches++ < good_batches[i]) return lines.Write(frame.batch(), Print);
+      return absl::OkStatus();
+    });
+  }
   return absl::OkStatus();
+}
+
+// When the oldest generation that is left began.
+uint64_t DetailSinceNs(const store::RunFiles& run) {
+  uint64_t since = UINT64_MAX;
+  for (const store::Segment& segment : run.segments) {
+    if (segment.generation != run.FirstGeneration()) continue;
+    const absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
+    if (!file.ok()) continue;
+    store::RunLogReader reader(FileName(segment), (*file)->bytes());
+    v1::Frame frame;
+    std::string_view raw;
+    if (reader.Next(frame, raw)) since = std::min(since, reader.created_ns());
+  }
+  return since;
 }
 
 }  // namespace
@@ -62,10 +95,23 @@ int ExportMain(const Arguments& arguments) {
   app.add_option("DIR", directory, "run directory")->required();
   app.add_option("--format", format, "jsonl: one JSON object a line")->check(CLI::IsMember({"jsonl"}));
   if (const auto code = Parse(app, arguments)) return *code;
-  const absl::StatusOr<std::vector<std::string>> logs = store::ListLogs(directory);
-  if (!logs.ok()) return Fail(kName, logs.status(), kFailed);
-  for (const std::string& log : *logs) {
-    if (absl::Status s = ExportLog(directory, log); !s.ok()) return Fail(kName, s, kFailed);
+  const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
+  if (!run.ok()) return Fail(kName, run.status(), kFailed);
+  if (run->FirstGeneration() > 1) {
+    const absl::Time since = absl::FromUnixNanos(static_cast<int64_t>(DetailSinceNs(*run)));
+    Fail(kName,
+         absl::StrCat(directory, ": records exist from ",
+                      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", since, absl::UTCTimeZone()),
+                      " on; older ones were dropped to keep the run within its size (--keep)"),
+         kDone);
+  }
+  const std::span<const store::Segment> segments(run->segments);
+  for (size_t at = 0; at < segments.size();) {
+    size_t end = at + 1;
+    while (end < segments.size() && segments[end].log == segments[at].log) ++end;
+    if (absl::Status s = ExportLog(directory, segments.subspan(at, end - at)); !s.ok())
+      return Fail(kName, s, kFailed);
+    at = end;
   }
   return std::fflush(stdout) == 0 ? kDone : Fail(kName, "standard output cannot be written", kFailed);
 }

@@ -11,15 +11,25 @@
 
 namespace gpuprobe::cli {
 
+void KeepOption::AddTo(CLI::App& app) {
+  app.add_option(
+         "--keep", bytes,
+         "largest size of a run's records, 16MiB or more; older detail is dropped, totals stay [2GiB]")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(kSmallestBytes, UINT64_MAX))
+      ->option_text("SIZE");
+}
+
 class Recorder::Sink : public ingest::FrameSink {
  public:
-  Sink(Recorder& recorder, model::ProcessModel& process, store::RunLogWriter& log)
+  Sink(Recorder& recorder, model::ProcessModel& process, store::RunRecording::Log& log)
       : recorder_(recorder), process_(process), log_(log) {}
 
   absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) override {
     // What contradicts the schema is not recorded either: a log must replay.
     if (absl::Status s = process_.Apply(batch); !s.ok()) return s;
-    recorder_.Note(log_.Append(raw, MonotonicNs()));
+    recorder_.Note(log_.AppendBatch(batch, raw, MonotonicNs()));
+    recorder_.RotateIfDue();
     return absl::OkStatus();
   }
   void OnBye(const v1::Bye& bye, std::string_view raw) override {
@@ -34,11 +44,12 @@ class Recorder::Sink : public ingest::FrameSink {
  private:
   Recorder& recorder_;
   model::ProcessModel& process_;
-  store::RunLogWriter& log_;
+  store::RunRecording::Log& log_;
 };
 
-absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory) {
-  std::unique_ptr<Recorder> recorder(new Recorder());
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory,
+                                                           uint64_t keep_bytes) {
+  std::unique_ptr<Recorder> recorder(new Recorder(keep_bytes));
   if (directory.empty()) {
     if (absl::Status s = store::CheckDefaultRunDirectory(); !s.ok()) return s;
     return recorder;
@@ -57,17 +68,27 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
     directory_ = directory;
     made_directory_ = true;
   }
-  model::ProcessModel& process = job_.Join(hello);
-  std::unique_ptr<store::RunLogWriter>& log = logs_[&process];
-  if (log == nullptr) {
-    const std::string path = absl::StrCat(directory_, "/", store::LogName(directory_, hello.identity()));
-    absl::StatusOr<std::unique_ptr<store::RunLogWriter>> created =
-        store::RunLogWriter::Create(path, Version(), NowNs());
-    if (!created.ok()) return created.status();
-    log = *std::move(created);
+  if (recording_ == nullptr) {
+    recording_ = std::make_unique<store::RunRecording>(directory_, Version(), keep_bytes_, NowNs());
   }
-  Note(log->Append(raw, MonotonicNs()));
+  model::ProcessModel& process = job_.Join(hello);
+  store::RunRecording::Log*& log = logs_[&process];
+  if (log != nullptr) {
+    Note(log->AppendHello(raw, MonotonicNs()));
+  } else {
+    absl::StatusOr<store::RunRecording::Log*> opened = recording_->Open(hello, raw, MonotonicNs());
+    if (!opened.ok()) return opened.status();
+    log = *opened;
+  }
   return std::make_unique<Sink>(*this, process, *log);
+}
+
+void Recorder::RotateIfDue() {
+  if (!recording_->Due()) return;
+  if (absl::Status s = recording_->Rotate(job_.SaveState(), NowNs()); !s.ok() && !said_rotation_trouble_) {
+    said_rotation_trouble_ = true;
+    spdlog::warn("the run may grow beyond --keep: {}", std::string(s.message()));
+  }
 }
 
 void Recorder::Note(const absl::Status& status) {
@@ -77,19 +98,18 @@ void Recorder::Note(const absl::Status& status) {
 }
 
 void Recorder::Tick() {
-  const uint64_t now_ns = MonotonicNs();
-  for (auto& [process, log] : logs_) Note(log->FlushIfDue(now_ns));
+  if (recording_ != nullptr) Note(recording_->FlushIfDue(MonotonicNs()));
 }
 
 absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>& command_line) {
   analysis::ReportInput input;
   input.collector_version = Version();
   input.command_line = command_line;
-  for (auto& [process, log] : logs_) {
-    Note(log->Flush());
-    input.unrecorded_frames += log->unrecorded_frames();
-  }
+  Note(recording_->Close());
+  input.unrecorded_frames = recording_->unrecorded_frames();
+  input.detail_since_ns = recording_->detail_since_ns();
   logs_.clear();
+  recording_.reset();
   job_.Finish();
   analysis::Report report = analysis::BuildReport(job_, input);
   if (absl::Status s = store::WriteFile(directory_ + "/report.json", render::JsonReport(report)); !s.ok())

@@ -11,19 +11,30 @@
 #include <string>
 #include <vector>
 
+#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "collector/analysis/report.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job_model.h"
-#include "collector/store/run_log_writer.h"
+#include "collector/store/run_recording.h"
 
 namespace gpuprobe::cli {
+
+// --keep of the subcommands that record.
+struct KeepOption {
+  static constexpr uint64_t kDefaultBytes = uint64_t{2} << 30;
+  static constexpr uint64_t kSmallestBytes = uint64_t{16} << 20;  // below, totals would crowd out the detail
+
+  uint64_t bytes = kDefaultBytes;
+
+  void AddTo(CLI::App& app);
+};
 
 class Recorder {
  public:
   // Where to record: `directory` is made at once and must be free; empty: a default name is made when the
-  // first process is heard.
-  static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory);
+  // first process is heard. `keep_bytes`: see RunRecording.
+  static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
 
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // Writes what has waited long enough; call a few times a second.
@@ -40,14 +51,18 @@ class Recorder {
 
  private:
   class Sink;
-  Recorder() = default;
+  explicit Recorder(uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
   void Note(const absl::Status& status);
+  void RotateIfDue();
 
   std::string directory_;
   bool made_directory_ = false;
   model::JobModel job_;
-  std::map<const model::ProcessModel*, std::unique_ptr<store::RunLogWriter>> logs_;
+  uint64_t keep_bytes_;
+  std::unique_ptr<store::RunRecording> recording_;  // from the first process on
+  std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
   bool said_disk_trouble_ = false;
+  bool said_rotation_trouble_ = false;
 };
 
 }  // namespace gpuprobe::cli

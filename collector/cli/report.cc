@@ -28,11 +28,12 @@ int ReportMain(const Arguments& arguments) {
   if (const auto code = Parse(app, arguments)) return *code;
 
   model::JobModel job;
-  const absl::StatusOr<std::vector<store::Damage>> damages = store::Replay(directory, job);
-  if (!damages.ok()) return Fail(kName, damages.status(), kFailed);
+  const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
+  if (!replayed.ok()) return Fail(kName, replayed.status(), kFailed);
   analysis::ReportInput input;
   input.collector_version = Version();
-  for (const store::Damage& damage : *damages) {
+  input.detail_since_ns = replayed->detail_since_ns;
+  for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));
     Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
   }

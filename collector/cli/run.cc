@@ -108,8 +108,8 @@ int ExecFailure(const std::vector<std::string>& command, int error) {
 }
 
 int Supervise(const std::vector<std::string>& command, const std::string& library, const std::string& out,
-              bool json) {
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out);
+              uint64_t keep_bytes, bool json) {
+  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out, keep_bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
@@ -156,6 +156,8 @@ int RunMain(const Arguments& arguments) {
   std::string out;
   bool json = false;
   app.add_option("--out", out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  KeepOption keep;
+  keep.AddTo(app);
   app.add_flag("--json", json, "at the end report.json on stderr instead of the text");
   app.prefix_command();
   app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");
@@ -174,7 +176,7 @@ int RunMain(const Arguments& arguments) {
   }
   const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
-  return Supervise(command, *library, out, json);
+  return Supervise(command, *library, out, keep.bytes, json);
 }
 
 }  // namespace gpuprobe::cli

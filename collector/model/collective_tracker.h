@@ -34,6 +34,8 @@ struct CollectivePart {
   uint64_t bytes = 0;  // in all: count x element size
   // As above, of the calls whose GPU time is known: what a bandwidth may be computed from.
   uint64_t timed_bytes = 0;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 struct CollectiveSeries {
@@ -53,6 +55,8 @@ struct CollectiveSeries {
   uint64_t transfer_ns = 0;     // sum of the shortest ones
   uint64_t transfer_bytes = 0;  // of the compared plans
   uint64_t compared_ranks_sum = 0;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 // A settled plan of collectives, as the job compares it across ranks.
@@ -85,6 +89,8 @@ class CollectiveTracker {
   // A kernel of NCCL's that no call explains: a record of its own, of an unknown communicator.
   void AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns);
   void Finish();
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }
   uint64_t calls() const { return calls_; }
@@ -96,22 +102,30 @@ class CollectiveTracker {
     uint64_t bytes;
     bool failed;
     bool point_to_point;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   struct Plan {
     uint32_t comm = 0;
     uint64_t start_ns = UINT64_MAX;
     uint64_t end_ns = 0;
     std::vector<Call> calls;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
 
   struct Captured {
     Plan pattern;
     std::map<uint64_t, std::pair<uint64_t, uint64_t>> open;  // correlation -> start, end
     uint64_t settled = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   struct Waiting {
     uint64_t plan;
     bool replayed;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
 
   Plan& Get(uint64_t plan);

@@ -25,6 +25,8 @@ class CorrelationRing {
     bool used = false;
     bool launched = false;  // the launch itself was seen (a plan may come first)
     bool matched = false;   // a device record was found for it
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   static constexpr size_t kFirstSlots = size_t{1} << 14;
   static constexpr size_t kMaxSlots = size_t{1} << 20;
@@ -35,6 +37,8 @@ class CorrelationRing {
     Slot& slot = slots_[correlation & (slots_.size() - 1)];
     return slot.used && slot.correlation == correlation ? &slot : nullptr;
   }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
   // The slot for this id, emptied if another one held it.
   Slot& Claim(uint64_t correlation);
 

@@ -55,6 +55,8 @@ class Distribution {
   uint64_t count() const { return count_; }
   uint64_t total() const { return total_; }
   Summary Summarize() const;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 
  private:
   void AddToHistogram(uint64_t sample);

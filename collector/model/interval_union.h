@@ -40,12 +40,16 @@ class IntervalUnion {
 
   uint64_t TotalNs() const;
   uint64_t clipped_ns() const { return clipped_ns_; }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
   bool empty() const { return merged_.empty() && tail_.empty() && forgotten_ns_ == 0; }
 
  private:
   struct Interval {
     uint64_t start_ns;
     uint64_t end_ns;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   // Out-of-order arrivals wait here; sorting them in groups of this size costs about 30 ns each.
   static constexpr size_t kTail = 1024;

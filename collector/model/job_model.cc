@@ -14,6 +14,10 @@ ProcessModel& JobModel::Join(const v1::Hello& hello) {
       return *process;
     }
   }
+  return AddProcess(hello);
+}
+
+ProcessModel& JobModel::AddProcess(const v1::Hello& hello) {
   const size_t index = processes_.size();
   processes_.push_back(std::make_unique<ProcessModel>(
       hello, [this, index](const SettledPlan& plan) { OnPlan(*processes_[index], plan); }));

@@ -9,11 +9,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "collector/model/process_model.h"
 
 namespace gpuprobe::model {
@@ -27,6 +30,12 @@ class JobModel {
   ProcessModel& Join(const v1::Hello& hello);
   // Settles everything, marks who never said goodbye, and compares what is left.
   void Finish();
+
+  // Everything that is known so far, as bytes from which LoadState makes a model that goes on exactly like
+  // this one. Linear in the model's size: some megabytes after days.
+  std::string SaveState();
+  // Replaces what is known. DataLoss when these are no such bytes; the model is empty then.
+  absl::Status LoadState(std::string_view bytes);
 
   const std::vector<std::unique_ptr<ProcessModel>>& processes() const { return processes_; }
 
@@ -43,6 +52,9 @@ class JobModel {
   };
   using Key = std::tuple<uint64_t, uint64_t, uint64_t>;  // communicator hash, sequence, replay
 
+  ProcessModel& AddProcess(const v1::Hello& hello);
+  template <typename Archive>
+  void VisitCalls(Archive& archive);
   void OnPlan(const ProcessModel& process, const SettledPlan& plan);
   static void Compare(const Call& call);
 

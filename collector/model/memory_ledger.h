@@ -24,12 +24,17 @@ class MemoryLedger {
     uint64_t high_water_bytes = 0;
     uint64_t high_water_at_ns = 0;
     uint64_t high_water_range = 0;  // innermost range that was open then, 0 if none
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   static constexpr size_t kKinds = 8;  // v1::MemoryKind
 
   void Add(const AllocationRecord& record);
   // Applies what happened up to `time_ns`.
   void ApplyUntil(uint64_t time_ns);
+
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 
   const std::array<Kind, kKinds>& kinds() const { return kinds_; }
 

@@ -56,6 +56,7 @@ DeviceTotals& ProcessModel::DeviceFor(uint32_t ordinal) {
 }
 
 absl::Status ProcessModel::Apply(const v1::Batch& batch) {
+  if (batch.restated()) return ApplyDefinitions(batch);
   if (batch.sequence() > last_sequence_ + 1) totals_.batches_missing += batch.sequence() - last_sequence_ - 1;
   last_sequence_ = std::max(last_sequence_, batch.sequence());
   ++totals_.batches;
@@ -100,14 +101,7 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   for (const v1::Device& device : batch.devices()) DeviceFor(device.ordinal()).info = device;
   if (batch.has_versions()) versions_ = batch.versions();
   for (const v1::Communicator& comm : batch.communicators()) {
-    v1::Communicator& known = communicators_[comm.id()];
-    // The end of a communicator may be told without repeating what is known of it.
-    const v1::Communicator before = known;
-    known = comm;
-    if (known.hash() == 0) known.set_hash(before.hash());
-    if (known.ranks() == 0) known.set_ranks(before.ranks());
-    if (known.name() == 0) known.set_name(before.name());
-    if (before.ranks() != 0 && known.rank() < 0) known.set_rank(before.rank());
+    MergeCommunicator(comm, communicators_[comm.id()]);
   }
   return absl::OkStatus();
 }

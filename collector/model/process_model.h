@@ -32,6 +32,8 @@ struct KernelTotals {
   static constexpr size_t kExactLimit = 8192;
   uint32_t name = 0;
   Distribution time_ns{kExactLimit};
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 struct CopyTotals {
@@ -39,17 +41,23 @@ struct CopyTotals {
   uint64_t bytes = 0;
   uint64_t duration_ns = 0;  // sum, what bandwidth is computed from
   IntervalUnion busy{16384};
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 struct SyncTotals {
   uint64_t count = 0;
   uint64_t duration_ns = 0;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 struct DeviceTotals {
   v1::Device info;  // ordinal only, if the process never described it
   uint64_t kernels = 0;
   IntervalUnion busy;  // kernels
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 enum class EndState : uint8_t { kConnected, kSaidBye, kSaidByeIncomplete, kCutOff };
@@ -67,6 +75,8 @@ class ProcessModel {
   void MarkCutOff();
   // Settles what waits for more. Afterwards the totals are final.
   void Finish();
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 
   const v1::Hello& hello() const { return hello_; }
   const v1::Identity& identity() const { return hello_.identity(); }
@@ -99,6 +109,8 @@ class ProcessModel {
     std::array<SyncTotals, 5> syncs;   // by v1::SyncKind
     std::map<int, uint64_t> losses;    // by v1::LossReason, cumulative as the process says
     v1::SelfReport self;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   const Totals& totals() const { return totals_; }
   const std::vector<std::unique_ptr<KernelTotals>>& kernels() const { return kernels_; }
@@ -122,6 +134,8 @@ class ProcessModel {
     uint64_t start_ns;
     uint64_t end_ns;
     uint64_t batch;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
 
   // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a
@@ -133,8 +147,12 @@ class ProcessModel {
     uint64_t end_ns;
     uint32_t op;
     uint64_t batch;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
 
+  template <typename Archive>
+  void VisitSites(Archive& archive);
   absl::Status ApplyDefinitions(const v1::Batch& batch);
   absl::Status ApplyHostRecords(const v1::Batch& batch);
   absl::Status ApplyDeviceRecords(const v1::Batch& batch);
@@ -175,6 +193,8 @@ class ProcessModel {
   struct HighWaterName {
     uint64_t range = 0;
     PhaseNode::Key name{0, 0};
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   std::array<HighWaterName, MemoryLedger::kKinds> high_water_names_;
 };

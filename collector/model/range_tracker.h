@@ -38,6 +38,8 @@ struct PhaseNode {
   std::map<Key, std::unique_ptr<PhaseNode>> children;
 
   void Merge(PhaseNode&& other);
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 class RangeTracker {
@@ -54,6 +56,8 @@ class RangeTracker {
   // Settles everything. Instances that never closed have no name: their GPU work is in unnamed_gpu_ns, their
   // children become roots.
   void Finish();
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 
   const PhaseNode& root() const { return root_; }
   uint64_t closed() const { return closed_; }
@@ -73,6 +77,8 @@ class RangeTracker {
     uint64_t gpu_records = 0;
     IntervalUnion gpu{kIntervals};
     PhaseNode settled_children;
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   static constexpr size_t kIntervals = 8192;
 

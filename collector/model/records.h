@@ -92,6 +92,8 @@ struct AllocationRecord {
   bool failed;
   uint32_t thread;
   uint64_t range;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
 };
 
 struct CollectiveRecord {
@@ -431,6 +433,17 @@ absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
     visit(plan, correlation, node);
   }
   return absl::OkStatus();
+}
+
+// What is told later about a communicator replaces what was known; its end may be told without repeating the
+// rest.
+inline void MergeCommunicator(const v1::Communicator& told, v1::Communicator& known) {
+  const v1::Communicator before = known;
+  known = told;
+  if (known.hash() == 0) known.set_hash(before.hash());
+  if (known.ranks() == 0) known.set_ranks(before.ranks());
+  if (known.name() == 0) known.set_name(before.name());
+  if (before.ranks() != 0 && known.rank() < 0) known.set_rank(before.rank());
 }
 
 }  // namespace gpuprobe::model

@@ -65,6 +65,7 @@ Json TrustOf(const analysis::Trust& t) {
           {"device_records_unattributed", t.device_records_unattributed},
           {"invalid_times", t.invalid_times},
           {"unrecorded_frames", t.unrecorded_frames},
+          {"detail_since_ns", t.detail_since_ns == 0 ? Json(nullptr) : Json(t.detail_since_ns)},
           {"cut_off", cut_off},
           {"exit_incomplete", t.exit_incomplete},
           {"damaged_logs", t.damaged_logs}};

@@ -81,12 +81,7 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
   }
   for (const v1::ThreadDef& thread : batch.threads()) thread_ids_[thread.id()] = thread.tid();
   for (const v1::Communicator& comm : batch.communicators()) {
-    v1::Communicator& known = communicators_[comm.id()];
-    const v1::Communicator before = known;
-    known = comm;
-    if (known.hash() == 0) known.set_hash(before.hash());
-    if (known.ranks() == 0) known.set_ranks(before.ranks());
-    if (before.ranks() != 0 && known.rank() < 0) known.set_rank(before.rank());
+    model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
 }
 

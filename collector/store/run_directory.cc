@@ -7,10 +7,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "collector/store/run_files.h"
 
 namespace gpuprobe::store {
 namespace {
@@ -68,6 +71,44 @@ void Step(Source& source, model::JobModel& job, std::vector<Damage>& damages) {
   }
 }
 
+absl::StatusOr<Source> OpenSource(const Segment& segment) {
+  absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(segment.path);
+  if (!file.ok()) return file.status();
+  Source source;
+  source.file = *std::move(file);
+  source.reader =
+      std::make_unique<RunLogReader>(fs::path(segment.path).filename().string(), source.file->bytes());
+  return source;
+}
+
+// The logs of one generation, by the time of their batches.
+void Interleave(std::vector<Source>& sources, model::JobModel& job, std::vector<Damage>& damages) {
+  while (true) {
+    Source* earliest = nullptr;
+    for (Source& source : sources) {
+      if (!source.done && (earliest == nullptr || source.reader->last_ns() < earliest->reader->last_ns())) {
+        earliest = &source;
+      }
+    }
+    if (earliest == nullptr) return;
+    Step(*earliest, job, damages);
+  }
+}
+
+// A log whose records are in the totals already: only whether it can be read.
+void ReadOnly(Source& source, std::vector<Damage>& damages) {
+  v1::Frame frame;
+  std::string_view raw;
+  while (source.reader->Next(frame, raw)) {
+  }
+  if (source.reader->damage().has_value()) damages.push_back(*source.reader->damage());
+}
+
+absl::Status LoadTotals(const std::string& path, model::JobModel& job) {
+  const absl::StatusOr<std::string> state = ReadTotals(path);
+  return state.ok() ? job.LoadState(*state) : state.status();
+}
+
 }  // namespace
 
 std::string DefaultRunDirectory(const std::string& name, uint64_t now_ns) {
@@ -113,69 +154,64 @@ absl::Status CheckDefaultRunDirectory() {
                                                   "; name a directory with --out"));
 }
 
-std::string LogName(const std::string& directory, const v1::Identity& identity) {
+std::string LogName(const std::string& directory, const v1::Identity& identity,
+                    const std::set<std::string>& taken) {
+  const auto used = [&](const std::string& name) {
+    return taken.contains(name) || fs::exists(absl::StrCat(directory, "/", SegmentName(name, 1)));
+  };
   std::string name;
   if (identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE) {
     name = absl::StrCat("rank-", identity.rank());
-    if (fs::exists(absl::StrCat(directory, "/", name, kLogSuffix)))
-      absl::StrAppend(&name, "-", identity.pid());
+    if (used(name)) absl::StrAppend(&name, "-", identity.pid());
   } else {
     name = absl::StrCat("pid-", identity.pid());
   }
   std::string unique = name;
-  for (int i = 2; fs::exists(absl::StrCat(directory, "/", unique, kLogSuffix)); ++i)
-    unique = absl::StrCat(name, "-", i);
-  return unique + kLogSuffix;
+  for (int i = 2; used(unique); ++i) unique = absl::StrCat(name, "-", i);
+  return unique;
 }
 
-absl::StatusOr<std::vector<std::string>> ListLogs(const std::string& path) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such directory"));
-  if (!fs::is_directory(path, error)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, " is not a run directory but a file; name the directory"));
+absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job) {
+  absl::StatusOr<RunFiles> files = ListRun(path);
+  if (!files.ok()) return files.status();
+  Replayed replayed;
+  const uint32_t first = files->FirstGeneration();
+  uint32_t from = 0;
+  for (auto it = files->totals.rbegin(); it != files->totals.rend() && from == 0; ++it) {
+    const absl::Status loaded = LoadTotals(it->second, job);
+    if (loaded.ok()) {
+      from = it->first;
+    } else {
+      replayed.damages.push_back({.file = fs::path(it->second).filename().string(),
+                                  .what = std::string(loaded.message()),
+                                  .totals_whole = first == 1});
+    }
   }
-  std::vector<std::string> logs;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == kLogSuffix) logs.push_back(it->path().string());
+  std::map<uint32_t, std::vector<Source>> generations;
+  for (const Segment& segment : files->segments) {
+    absl::StatusOr<Source> source = OpenSource(segment);
+    if (!source.ok()) return source.status();
+    generations[segment.generation].push_back(*std::move(source));
   }
-  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
-  if (logs.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        path, " is not a run directory: it holds no .gpr log; name one that gpuprobe run or collect made"));
-  }
-  // Shorter names first among equals, so that rank-2 comes before rank-10.
-  std::sort(logs.begin(), logs.end(), [](const std::string& a, const std::string& b) {
-    return a.size() != b.size() ? a.size() < b.size() : a < b;
-  });
-  return logs;
-}
-
-absl::StatusOr<std::vector<Damage>> Replay(const std::string& path, model::JobModel& job) {
-  absl::StatusOr<std::vector<std::string>> logs = ListLogs(path);
-  if (!logs.ok()) return logs.status();
-  std::vector<Source> sources;
-  for (const std::string& log : *logs) {
-    absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(log);
-    if (!file.ok()) return file.status();
-    Source source;
-    source.file = *std::move(file);
-    source.reader = std::make_unique<RunLogReader>(fs::path(log).filename().string(), source.file->bytes());
-    sources.push_back(std::move(source));
-  }
-  std::vector<Damage> damages;
-  while (true) {
-    Source* earliest = nullptr;
-    for (Source& source : sources) {
-      if (!source.done && (earliest == nullptr || source.reader->last_ns() < earliest->reader->last_ns())) {
-        earliest = &source;
+  for (auto& [generation, sources] : generations) {
+    const size_t before = replayed.damages.size();
+    if (generation < from) {
+      for (Source& source : sources) ReadOnly(source, replayed.damages);
+    } else {
+      Interleave(sources, job, replayed.damages);
+    }
+    for (size_t i = before; i < replayed.damages.size(); ++i)
+      replayed.damages[i].totals_whole = generation < from;
+    if (generation != first || first == 1) continue;
+    for (const Source& source : sources) {
+      const uint64_t began_ns = source.reader->created_ns();
+      if (began_ns != 0 && (replayed.detail_since_ns == 0 || began_ns < replayed.detail_since_ns)) {
+        replayed.detail_since_ns = began_ns;
       }
     }
-    if (earliest == nullptr) break;
-    Step(*earliest, job, damages);
   }
   job.Finish();
-  return damages;
+  return replayed;
 }
 
 absl::Status WriteFile(const std::string& path, std::string_view content) {

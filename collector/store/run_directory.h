@@ -5,7 +5,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,15 +28,20 @@ absl::Status PrepareRunDirectory(const std::string& path);
 // Whether DefaultRunDirectory could be made in the working directory.
 absl::Status CheckDefaultRunDirectory();
 
-// File name of a process's log in `directory`: rank-<r>.gpr, for a second process of that rank
-// rank-<r>-<pid>.gpr, without rank pid-<pid>.gpr.
-std::string LogName(const std::string& directory, const v1::Identity& identity);
+// Name of a process's log in `directory`, without suffix: rank-<r>, for a second process of that rank
+// rank-<r>-<pid>, without rank pid-<pid>. `taken`: names whose files may be gone.
+std::string LogName(const std::string& directory, const v1::Identity& identity,
+                    const std::set<std::string>& taken = {});
 
-// The logs of a run, sorted by name. NotFound or FailedPrecondition when `path` is not a run directory.
-absl::StatusOr<std::vector<std::string>> ListLogs(const std::string& path);
+struct Replayed {
+  std::vector<Damage> damages;   // everything before each was applied
+  uint64_t detail_since_ns = 0;  // what came before was dropped: it is in totals only; 0: nothing was
+};
 
-// Replays every log into `job` and settles it. Returns the damages found; everything before each was applied.
-absl::StatusOr<std::vector<Damage>> Replay(const std::string& path, model::JobModel& job);
+// Replays a run into `job`, which is empty, and settles it: from the newest totals that can be read and what
+// was recorded after them, else from every log. NotFound or FailedPrecondition when `path` is not a run
+// directory.
+absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job);
 
 // Replaces `path` with `content` in one step.
 absl::Status WriteFile(const std::string& path, std::string_view content);

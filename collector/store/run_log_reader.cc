@@ -64,6 +64,7 @@ bool RunLogReader::Next(v1::Frame& frame, std::string_view& raw) {
       return Fail("bad frame");
     if (frame.has_file_header()) {
       saw_header_ = true;
+      created_ns_ = frame.file_header().created_ns();
       if (frame.file_header().protocol_major() == wire::kProtocolMajor) continue;
       return Fail(absl::StrCat("written as protocol ", frame.file_header().protocol_major(), ".",
                                frame.file_header().protocol_minor(), ", this program reads ",

@@ -23,6 +23,8 @@ struct Damage {
   uint64_t byte = 0;   // of the file, where the unreadable chunk begins
   std::string what;    // "bad checksum", "cut off", ...
   double after_s = 0;  // of recorded time that could be read
+  // What is unreadable is in the totals all the same: a later generation began with them.
+  bool totals_whole = false;
 };
 
 class RunLogReader {
@@ -42,6 +44,8 @@ class RunLogReader {
   Damage DamageHere(std::string what) const;
   // Clock of the last batch that was read, 0 before the first.
   uint64_t last_ns() const { return last_ns_; }
+  // When the file was begun, as its header says; 0 before the first frame.
+  uint64_t created_ns() const { return created_ns_; }
   const std::string& name() const { return name_; }
 
  private:
@@ -57,6 +61,7 @@ class RunLogReader {
   bool saw_header_ = false;
   uint64_t first_ns_ = 0;
   uint64_t last_ns_ = 0;
+  uint64_t created_ns_ = 0;
   std::optional<Damage> damage_;
 };
 

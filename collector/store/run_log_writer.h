@@ -39,6 +39,7 @@ class RunLogWriter {
   absl::Status Flush();
 
   const std::string& path() const { return path_; }
+  uint64_t file_bytes() const { return good_bytes_; }
   uint64_t unrecorded_frames() const { return unrecorded_frames_; }
 
  private:

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "collector/store/run_directory.h"
+#include "collector/store/run_files.h"
 #include "collector/store/run_log_reader.h"
 #include "collector/store/run_log_writer.h"
 #include "tests/collector/testing/batch_builder.h"
@@ -203,11 +204,12 @@ TEST_F(RunLogTest, ReplayFeedsTheModelAndNamesDamage) {
   std::filesystem::resize_file(dir_.File("rank-1.gpr"),
                                std::filesystem::file_size(dir_.File("rank-1.gpr")) * 2 / 3);
   model::JobModel job;
-  const auto damages = Replay(dir_.path(), job);
-  ASSERT_TRUE(damages.ok()) << damages.status();
-  ASSERT_EQ(damages->size(), 1u);
-  EXPECT_EQ(damages->front().file, "rank-1.gpr");
-  EXPECT_EQ(damages->front().what, "cut off");
+  const auto replayed = Replay(dir_.path(), job);
+  ASSERT_TRUE(replayed.ok()) << replayed.status();
+  const std::vector<Damage>& damages = replayed->damages;
+  ASSERT_EQ(damages.size(), 1u);
+  EXPECT_EQ(damages.front().file, "rank-1.gpr");
+  EXPECT_EQ(damages.front().what, "cut off");
   ASSERT_EQ(job.processes().size(), 3u);
   for (const auto& process : job.processes()) {
     if (process->identity().rank() == 1) {
@@ -223,11 +225,12 @@ TEST_F(RunLogTest, ReplayFeedsTheModelAndNamesDamage) {
 
 TEST_F(RunLogTest, NamesOfLogs) {
   v1::Identity id = MakeHello(3, 4, 77).identity();
-  EXPECT_EQ(LogName(dir_.path(), id), "rank-3.gpr");
+  EXPECT_EQ(LogName(dir_.path(), id), "rank-3");
+  EXPECT_EQ(LogName(dir_.path(), id, {"rank-3"}), "rank-3-77");
   std::ofstream(dir_.File("rank-3.gpr")) << "x";
-  EXPECT_EQ(LogName(dir_.path(), id), "rank-3-77.gpr");
+  EXPECT_EQ(LogName(dir_.path(), id), "rank-3-77");
   id = MakeHello(-1, 0, 77).identity();
-  EXPECT_EQ(LogName(dir_.path(), id), "pid-77.gpr");
+  EXPECT_EQ(LogName(dir_.path(), id), "pid-77");
 }
 
 TEST(RunDirectory, DefaultNameHasTheTimeAndTheProgram) {
@@ -246,11 +249,11 @@ TEST(RunDirectory, ARunIsCalledAfterItsScriptOrProgram) {
 
 TEST(RunDirectory, RefusesWhatIsNoRunDirectory) {
   const TempDir dir;
-  EXPECT_EQ(ListLogs(dir.File("nowhere")).status().code(), absl::StatusCode::kNotFound);
-  const auto empty = ListLogs(dir.path());
+  EXPECT_EQ(ListRun(dir.File("nowhere")).status().code(), absl::StatusCode::kNotFound);
+  const auto empty = ListRun(dir.path());
   EXPECT_THAT(std::string(empty.status().message()), HasSubstr("is not a run directory"));
   std::ofstream(dir.File("file")) << "x";
-  EXPECT_FALSE(ListLogs(dir.File("file")).ok());
+  EXPECT_FALSE(ListRun(dir.File("file")).ok());
 }
 
 TEST(RunDirectory, RefusesToRecordOverARunOrWhereItCannotWrite) {

@@ -1,0 +1,342 @@
+// Which members make up a model's state: each class names them once, for saving and for loading. A member
+// that is missing here is missing after a run's detail was rotated; StateTest compares.
+#include <algorithm>
+
+#include "collector/model/collective_kernels.h"
+#include "collector/model/job_model.h"
+#include "collector/model/state_archive.h"
+
+namespace gpuprobe::model {
+namespace {
+
+// Raised with every change to what is visited below.
+constexpr uint32_t kStateVersion = 1;
+
+}  // namespace
+
+template <typename Archive>
+void Distribution::Visit(Archive& archive) {
+  constexpr size_t kMaxBuckets = size_t{64} << 7;
+  archive(count_, total_, min_, max_, squares_, samples_, buckets_);
+  archive.Require(buckets_.size() <= kMaxBuckets && (count_ == 0 || min_ <= max_));
+  archive.Require(buckets_.empty() ? samples_.size() == count_ : samples_.empty());
+}
+
+template <typename Archive>
+void IntervalUnion::Interval::Visit(Archive& archive) {
+  archive(start_ns, end_ns);
+}
+
+template <typename Archive>
+void IntervalUnion::Visit(Archive& archive) {
+  archive(merged_, tail_, frontier_ns_, forgotten_ns_, clipped_ns_);
+  archive.Require(tail_.size() <= kTail);
+  for (size_t i = 0; i < merged_.size(); ++i) {
+    archive.Require(merged_[i].start_ns < merged_[i].end_ns &&
+                    (i == 0 || merged_[i - 1].end_ns < merged_[i].start_ns));
+    if (!archive.ok()) return merged_.clear();
+  }
+}
+
+template <typename Archive>
+void CorrelationRing::Slot::Visit(Archive& archive) {
+  archive(correlation, range, plan, start_ns, end_ns, launched, matched);
+}
+
+template <typename Archive>
+void CorrelationRing::Visit(Archive& archive) {
+  uint64_t size = slots_.size();
+  auto count = static_cast<uint64_t>(
+      std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.used; }));
+  archive(size, count);
+  if constexpr (Archive::kReads) {
+    archive.Require(size >= kFirstSlots && size <= kMaxSlots && (size & (size - 1)) == 0 && count <= size);
+    if (!archive.ok()) return;
+    slots_.assign(size, Slot{});
+    for (Slot slot; count > 0 && archive.ok(); --count) {
+      archive(slot);
+      slot.used = true;
+      slots_[slot.correlation & (size - 1)] = slot;
+    }
+  } else {
+    for (Slot& slot : slots_) {
+      if (slot.used) archive(slot);
+    }
+  }
+}
+
+template <typename Archive>
+void MemoryLedger::Kind::Visit(Archive& archive) {
+  archive(allocations, frees, failed, largest_failed_bytes, last_failed_ns, live_bytes, high_water_bytes,
+          high_water_at_ns, high_water_range);
+}
+
+template <typename Archive>
+void MemoryLedger::Visit(Archive& archive) {
+  archive(kinds_, pending_);
+}
+
+template <typename Archive>
+void AllocationRecord::Visit(Archive& archive) {
+  archive(time_ns, op, memory, address, bytes, device, failed, thread, range);
+}
+
+template <typename Archive>
+void PhaseNode::Visit(Archive& archive) {
+  archive(gpu_ns, host_ns, unclosed, gpu_records, first_start_ns, children);
+}
+
+template <typename Archive>
+void RangeTracker::Instance::Visit(Archive& archive) {
+  archive(parent, start_ns, end_ns, name, closed, unclosed, main_thread, gpu_records, gpu, settled_children);
+}
+
+template <typename Archive>
+void RangeTracker::Visit(Archive& archive) {
+  archive(root_, phases_, closed_, unnamed_gpu_ns_, live_, main_by_start_);
+  std::vector<Waiting> waiting;
+  if constexpr (!Archive::kReads) {
+    for (auto copy = waiting_; !copy.empty(); copy.pop()) waiting.push_back(copy.top());
+  }
+  archive(waiting);
+  if constexpr (Archive::kReads) {
+    waiting_ = decltype(waiting_)(std::greater<>(), std::move(waiting));
+    last_ = nullptr;
+    last_id_ = 0;
+  }
+}
+
+template <typename Archive>
+void CollectivePart::Visit(Archive& archive) {
+  archive(op, calls, bytes, timed_bytes);
+}
+
+template <typename Archive>
+void CollectiveSeries::Visit(Archive& archive) {
+  archive(comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, failed_calls, untimed_calls, parts,
+          time_ns, compared_plans, wait_ns, transfer_ns, transfer_bytes, compared_ranks_sum);
+}
+
+template <typename Archive>
+void CollectiveTracker::Call::Visit(Archive& archive) {
+  archive(op, seq, bytes, failed, point_to_point);
+}
+
+template <typename Archive>
+void CollectiveTracker::Plan::Visit(Archive& archive) {
+  archive(comm, start_ns, end_ns, calls);
+}
+
+template <typename Archive>
+void CollectiveTracker::Captured::Visit(Archive& archive) {
+  archive(pattern, open, settled);
+}
+
+template <typename Archive>
+void CollectiveTracker::Waiting::Visit(Archive& archive) {
+  archive(plan, replayed);
+}
+
+template <typename Archive>
+void CollectiveTracker::Visit(Archive& archive) {
+  archive(calls_, waiting_, captured_, order_, series_);
+  std::vector<std::pair<std::string, uint64_t>> keys;
+  if constexpr (!Archive::kReads) {
+    absl::flat_hash_map<const CollectiveSeries*, uint64_t> index;
+    for (const auto& series : series_) index.emplace(series.get(), index.size());
+    for (const auto& [key, series] : by_key_) keys.emplace_back(key, index.at(series));
+  }
+  archive(keys);
+  if constexpr (Archive::kReads) {
+    by_key_.clear();
+    for (const auto& [key, index] : keys) {
+      archive.Require(index < series_.size());
+      if (archive.ok()) by_key_[key] = series_[index].get();
+    }
+  }
+}
+
+template <typename Archive>
+void KernelTotals::Visit(Archive& archive) {
+  archive(name, time_ns);
+}
+
+template <typename Archive>
+void CopyTotals::Visit(Archive& archive) {
+  archive(count, bytes, duration_ns, busy);
+}
+
+template <typename Archive>
+void SyncTotals::Visit(Archive& archive) {
+  archive(count, duration_ns);
+}
+
+template <typename Archive>
+void DeviceTotals::Visit(Archive& archive) {
+  archive(info, kernels, busy);
+}
+
+template <typename Archive>
+void ProcessModel::Totals::Visit(Archive& archive) {
+  archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, reversed_times, unattributed,
+          attributed, launches, marks, memsets, memset_bytes, memset_ns, first_ns, last_ns, last_clock_ns,
+          clock_step_ns, copies, syncs, losses, self);
+}
+
+template <typename Archive>
+void ProcessModel::Orphan::Visit(Archive& archive) {
+  archive(correlation, start_ns, end_ns, batch);
+}
+
+template <typename Archive>
+void ProcessModel::EarlyReplay::Visit(Archive& archive) {
+  archive(graph_node, correlation, start_ns, end_ns, batch);
+}
+
+template <typename Archive>
+void ProcessModel::HighWaterName::Visit(Archive& archive) {
+  archive(range, name);
+}
+
+template <typename Archive>
+void ProcessModel::VisitSites(Archive& archive) {
+  // (name, device + 1) of a site; (0, 0) where an id was never defined.
+  std::vector<std::pair<uint32_t, uint64_t>> sites;
+  if constexpr (!Archive::kReads) {
+    absl::flat_hash_map<const DeviceTotals*, uint64_t> ordinals;
+    for (const auto& [ordinal, device] : devices_) ordinals[&device] = ordinal;
+    for (const Site& site : sites_) {
+      if (site.kernel == nullptr) {
+        sites.emplace_back(0, 0);
+      } else {
+        sites.emplace_back(site.kernel->name, ordinals.at(site.device) + 1);
+      }
+    }
+  }
+  archive(sites);
+  if constexpr (Archive::kReads) {
+    kernel_by_name_.clear();
+    for (const auto& kernel : kernels_) kernel_by_name_[kernel->name] = kernel.get();
+    sites_.assign(sites.size(), {});
+    for (size_t i = 0; i < sites.size(); ++i) {
+      const auto& [name, device] = sites[i];
+      if (device == 0) continue;
+      const auto kernel = kernel_by_name_.find(name);
+      const auto found = devices_.find(static_cast<uint32_t>(device - 1));
+      archive.Require(kernel != kernel_by_name_.end() && found != devices_.end());
+      if (!archive.ok()) return;
+      sites_[i].kernel = kernel->second;
+      sites_[i].device = &found->second;
+      sites_[i].collective = IsCollectiveKernel(String(name));
+    }
+  }
+}
+
+template <typename Archive>
+void ProcessModel::Visit(Archive& archive) {
+  archive(versions_, totals_, end_state_, last_sequence_, clock_offset_ns_, clock_known_, strings_,
+          point_to_point_, main_thread_, kernels_, devices_, communicators_, ring_, orphans_, plan_of_node_,
+          early_replays_, ranges_, collectives_, ledger_, high_water_names_);
+  VisitSites(archive);
+}
+
+template <typename Archive>
+void JobModel::VisitCalls(Archive& archive) {
+  uint64_t calls = calls_.size();
+  archive(order_, calls);
+  // A participant's series by process and place in it.
+  const auto visit = [&](auto&& index_of, auto&& series_at) {
+    const auto one = [&](Call& call) {
+      uint64_t participants = call.participants.size();
+      archive(call.comm_ranks, participants);
+      if constexpr (Archive::kReads) {
+        archive.Require(participants <= (uint64_t{1} << 20));
+        call.participants.resize(archive.ok() ? participants : 0);
+      }
+      for (Participant& p : call.participants) {
+        std::pair<uint64_t, uint64_t> place = index_of(p.series);
+        archive(p.comm_rank, p.duration_ns, p.bytes, place);
+        p.series = series_at(place);
+      }
+      if constexpr (Archive::kReads) {
+        if (!archive.ok()) call.participants.clear();
+      }
+    };
+    if constexpr (Archive::kReads) {
+      for (; calls > 0 && archive.ok(); --calls) {
+        Key key{};
+        archive(key);
+        one(calls_[key]);
+      }
+    } else {
+      for (auto& [key, call] : calls_) {
+        Key copy = key;
+        archive(copy);
+        one(call);
+      }
+    }
+  };
+  if constexpr (Archive::kReads) {
+    visit(
+        [](const CollectiveSeries*) {
+          return std::pair<uint64_t, uint64_t>{0, 0};
+        },
+        [&](const std::pair<uint64_t, uint64_t>& place) -> CollectiveSeries* {
+          const auto& [process, series] = place;
+          archive.Require(process < processes_.size() &&
+                          series < processes_[process]->collectives().series().size());
+          return archive.ok() ? processes_[process]->collectives().series()[series].get() : nullptr;
+        });
+  } else {
+    absl::flat_hash_map<const CollectiveSeries*, std::pair<uint64_t, uint64_t>> places;
+    absl::flat_hash_map<std::pair<uint64_t, uint64_t>, CollectiveSeries*> series;
+    for (uint64_t p = 0; p < processes_.size(); ++p) {
+      const auto& all = processes_[p]->collectives().series();
+      for (uint64_t s = 0; s < all.size(); ++s) {
+        places[all[s].get()] = {p, s};
+        series[{p, s}] = all[s].get();
+      }
+    }
+    visit([&](const CollectiveSeries* at) { return places.at(at); },
+          [&](const std::pair<uint64_t, uint64_t>& place) { return series.at(place); });
+  }
+}
+
+std::string JobModel::SaveState() {
+  StateWriter archive;
+  uint32_t version = kStateVersion;
+  uint64_t count = processes_.size();
+  archive(version, count);
+  for (const auto& process : processes_) {
+    v1::Hello hello = process->hello();
+    archive(hello, *process);
+  }
+  VisitCalls(archive);
+  return archive.bytes();
+}
+
+absl::Status JobModel::LoadState(std::string_view bytes) {
+  processes_.clear();
+  calls_.clear();
+  order_.clear();
+  StateReader archive(bytes);
+  uint32_t version = 0;
+  uint64_t count = 0;
+  archive(version, count);
+  if (archive.ok() && version != kStateVersion) {
+    return absl::DataLossError("totals of another release");
+  }
+  for (; count > 0 && archive.ok(); --count) {
+    v1::Hello hello;
+    archive(hello);
+    if (archive.ok()) archive(AddProcess(hello));
+  }
+  VisitCalls(archive);
+  if (archive.ok() && archive.at_end()) return absl::OkStatus();
+  calls_.clear();
+  order_.clear();
+  processes_.clear();
+  return absl::DataLossError("bad totals");
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,131 @@
+#include "collector/store/run_files.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "collector/store/run_log_reader.h"
+#include "collector/store/run_log_writer.h"
+
+namespace gpuprobe::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLogSuffix[] = ".gpr";
+constexpr char kTotalsSuffix[] = ".gpt";
+constexpr char kTotalsPrefix[] = "totals-";
+constexpr size_t kPartBytes = size_t{4} << 20;
+constexpr size_t kMaxStateBytes = size_t{1} << 30;
+
+bool ParseGeneration(absl::string_view text, uint32_t& generation) {
+  return text.size() >= 4 && absl::SimpleAtoi(text, &generation) && generation >= 2;
+}
+
+Segment SegmentAt(const fs::path& path) {
+  Segment segment{.path = path.string(), .log = path.stem().string()};
+  const size_t dot = segment.log.rfind('.');
+  uint32_t generation = 0;
+  if (dot != std::string::npos &&
+      ParseGeneration(absl::string_view(segment.log).substr(dot + 1), generation)) {
+    segment.log.resize(dot);
+    segment.generation = generation;
+  }
+  return segment;
+}
+
+}  // namespace
+
+uint32_t RunFiles::FirstGeneration() const {
+  uint32_t first = UINT32_MAX;
+  for (const Segment& segment : segments) first = std::min(first, segment.generation);
+  return segments.empty() ? 1 : first;
+}
+
+std::string SegmentName(const std::string& log, uint32_t generation) {
+  return generation <= 1 ? absl::StrCat(log, kLogSuffix)
+                         : absl::StrFormat("%s.%04u%s", log, generation, kLogSuffix);
+}
+
+std::string TotalsName(uint32_t generation) {
+  return absl::StrFormat("%s%04u%s", kTotalsPrefix, generation, kTotalsSuffix);
+}
+
+absl::StatusOr<RunFiles> ListRun(const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such directory"));
+  if (!fs::is_directory(path, error)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not a run directory but a file; name the directory"));
+  }
+  RunFiles files;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    const fs::path& file = it->path();
+    if (file.extension() == kLogSuffix) files.segments.push_back(SegmentAt(file));
+    if (file.extension() != kTotalsSuffix) continue;
+    const std::string stem = file.stem().string();
+    absl::string_view number = stem;
+    uint32_t generation = 0;
+    if (absl::ConsumePrefix(&number, kTotalsPrefix) && ParseGeneration(number, generation)) {
+      files.totals[generation] = file.string();
+    }
+  }
+  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  if (files.segments.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, " is not a run directory: it holds no .gpr log; name one that gpuprobe run or collect made"));
+  }
+  // Shorter names first among equals, so that rank-2 comes before rank-10.
+  std::sort(files.segments.begin(), files.segments.end(), [](const Segment& a, const Segment& b) {
+    if (a.log != b.log) return a.log.size() != b.log.size() ? a.log.size() < b.log.size() : a.log < b.log;
+    return a.generation < b.generation;
+  });
+  return files;
+}
+
+absl::Status WriteTotals(const std::string& path, const std::string& version, uint64_t now_ns,
+                         const std::string& state) {
+  const std::string temporary = absl::StrCat(path, ".tmp");
+  unlink(temporary.c_str());  // of a collector that was killed while it wrote
+  absl::StatusOr<std::unique_ptr<RunLogWriter>> writer = RunLogWriter::Create(temporary, version, now_ns);
+  if (!writer.ok()) return writer.status();
+  absl::Status status;
+  for (size_t at = 0; status.ok() && (at == 0 || at < state.size()); at += kPartBytes) {
+    v1::Frame frame;
+    frame.mutable_model_state()->set_part(state.substr(at, kPartBytes));
+    frame.mutable_model_state()->set_last(at + kPartBytes >= state.size());
+    status = (*writer)->Append(frame.SerializeAsString(), 0);
+  }
+  if (status.ok()) status = (*writer)->Flush();
+  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
+    status = absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+  }
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+absl::StatusOr<std::string> ReadTotals(const std::string& path) {
+  absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(path);
+  if (!file.ok()) return file.status();
+  RunLogReader reader(fs::path(path).filename().string(), (*file)->bytes());
+  v1::Frame frame;
+  std::string_view raw;
+  std::string state;
+  while (reader.Next(frame, raw)) {
+    if (!frame.has_model_state()) continue;
+    state += frame.model_state().part();
+    if (state.size() > kMaxStateBytes) return absl::DataLossError("too large");
+    if (frame.model_state().last()) return state;
+  }
+  return absl::DataLossError(reader.damage().has_value() ? reader.damage()->what : "incomplete");
+}
+
+}  // namespace gpuprobe::store

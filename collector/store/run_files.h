@@ -1,0 +1,43 @@
+// What the files of a run directory are called, and which there are.
+//
+// Separate because the names are a contract between recording, replay and export: <log>.gpr is the first
+// segment of a process's log and <log>.NNNN.gpr the one of generation NNNN; totals-NNNN.gpt holds the totals
+// of everything that came before generation NNNN began.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace gpuprobe::store {
+
+struct Segment {
+  std::string path;
+  std::string log;  // "rank-3": the segments of one process share it
+  uint32_t generation = 1;
+};
+
+struct RunFiles {
+  std::vector<Segment> segments;           // by log, then by generation
+  std::map<uint32_t, std::string> totals;  // path by generation
+
+  // Above 1: earlier detail was dropped.
+  uint32_t FirstGeneration() const;
+};
+
+std::string SegmentName(const std::string& log, uint32_t generation);
+std::string TotalsName(uint32_t generation);
+
+// NotFound or FailedPrecondition when `path` is not a run directory.
+absl::StatusOr<RunFiles> ListRun(const std::string& path);
+
+// The totals are cut into Frames and written in one step: the file is there whole, or not at all.
+absl::Status WriteTotals(const std::string& path, const std::string& version, uint64_t now_ns,
+                         const std::string& state);
+absl::StatusOr<std::string> ReadTotals(const std::string& path);
+
+}  // namespace gpuprobe::store

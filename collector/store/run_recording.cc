@@ -1,0 +1,188 @@
+#include "collector/store/run_recording.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collector/store/run_directory.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+void Keep(absl::Status& first, absl::Status next) {
+  if (first.ok()) first = std::move(next);
+}
+
+}  // namespace
+
+absl::Status RunRecording::Log::Begin(uint64_t now_ns) {
+  if (writer_ != nullptr) return absl::OkStatus();
+  const std::string path = absl::StrCat(run_.directory_, "/", SegmentName(name_, run_.generation_));
+  absl::StatusOr<std::unique_ptr<RunLogWriter>> created =
+      RunLogWriter::Create(path, run_.version_, run_.starts_ns_.back());
+  if (!created.ok()) return created.status();
+  writer_ = *std::move(created);
+  absl::Status status = writer_->Append(hello_, now_ns);
+  if (run_.generation_ > 1) {
+    for (const std::string& frame : definitions_.Frames()) Keep(status, writer_->Append(frame, now_ns));
+  }
+  return status;
+}
+
+void RunRecording::Log::End() {
+  if (writer_ == nullptr) return;
+  run_.unrecorded_frames_ += writer_->unrecorded_frames();
+  writer_.reset();
+}
+
+absl::Status RunRecording::Log::Append(std::string_view raw, uint64_t now_ns) {
+  if (stopped_) {
+    ++run_.unrecorded_frames_;
+    return absl::OkStatus();
+  }
+  const uint64_t before = writer_ == nullptr ? 0 : writer_->file_bytes();
+  absl::Status status = Begin(now_ns);
+  if (writer_ == nullptr) {
+    stopped_ = true;
+    ++run_.unrecorded_frames_;
+    return status;
+  }
+  Keep(status, writer_->Append(raw, now_ns));
+  run_.generation_bytes_ += writer_->file_bytes() - std::min(before, writer_->file_bytes());
+  return status;
+}
+
+absl::Status RunRecording::Log::AppendHello(std::string_view raw, uint64_t now_ns) {
+  hello_ = raw;
+  // Begin writes it.
+  if (writer_ != nullptr) return Append(raw, now_ns);
+  absl::Status status = Begin(now_ns);
+  if (writer_ == nullptr) stopped_ = true;
+  return status;
+}
+
+absl::Status RunRecording::Log::AppendBatch(const v1::Batch& batch, std::string_view raw, uint64_t now_ns) {
+  absl::Status status = Append(raw, now_ns);
+  definitions_.Learn(batch);
+  return status;
+}
+
+absl::Status RunRecording::Log::Flush() {
+  if (writer_ == nullptr) return absl::OkStatus();
+  const uint64_t before = writer_->file_bytes();
+  absl::Status status = writer_->Flush();
+  run_.generation_bytes_ += writer_->file_bytes() - before;
+  return status;
+}
+
+RunRecording::RunRecording(std::string directory, std::string version, uint64_t keep_bytes,
+                           uint64_t realtime_ns)
+    : directory_(std::move(directory)),
+      version_(std::move(version)),
+      keep_bytes_(keep_bytes),
+      starts_ns_{realtime_ns} {}
+
+absl::StatusOr<RunRecording::Log*> RunRecording::Open(const v1::Hello& hello, std::string_view raw,
+                                                      uint64_t now_ns) {
+  const std::string name = LogName(directory_, hello.identity(), names_);
+  std::unique_ptr<Log> log(new Log(*this, name));
+  if (absl::Status s = log->AppendHello(raw, now_ns); log->writer_ == nullptr) return s;
+  names_.insert(name);
+  logs_.push_back(std::move(log));
+  return logs_.back().get();
+}
+
+uint64_t RunRecording::GenerationLimit() const {
+  // Where totals are large against the bound, a generation is at least as large as they are, so that no more
+  // than half of what is written is totals.
+  return std::max(keep_bytes_ / kGenerations, std::min(totals_bytes_, keep_bytes_ / 4));
+}
+
+absl::Status RunRecording::ForEach(const std::function<absl::Status(Log&)>& act) {
+  absl::Status status;
+  for (const std::unique_ptr<Log>& log : logs_) Keep(status, act(*log));
+  return status;
+}
+
+absl::Status RunRecording::FlushIfDue(uint64_t now_ns) {
+  return ForEach([&](Log& log) {
+    if (log.writer_ == nullptr) return absl::OkStatus();
+    const uint64_t before = log.writer_->file_bytes();
+    absl::Status status = log.writer_->FlushIfDue(now_ns);
+    generation_bytes_ += log.writer_->file_bytes() - before;
+    return status;
+  });
+}
+
+absl::Status RunRecording::Flush() {
+  return ForEach([](Log& log) { return log.Flush(); });
+}
+
+absl::Status RunRecording::Close() {
+  absl::Status status = Flush();
+  for (const std::unique_ptr<Log>& log : logs_) log->End();
+  return status;
+}
+
+absl::Status RunRecording::Rotate(const std::string& state, uint64_t realtime_ns) {
+  absl::Status status = Flush();
+  const std::string totals = absl::StrCat(directory_, "/", TotalsName(generation_ + 1));
+  Keep(status, WriteTotals(totals, version_, realtime_ns, state));
+  generation_bytes_ = 0;  // a disk that refuses is tried again after as much more
+  if (!status.ok()) return status;
+  for (const std::unique_ptr<Log>& log : logs_) log->End();
+  ++generation_;
+  starts_ns_.push_back(realtime_ns);
+  DropWhatDoesNotFit();
+  return absl::OkStatus();
+}
+
+void RunRecording::DropWhatDoesNotFit() {
+  const absl::StatusOr<RunFiles> files = ListRun(directory_);
+  if (!files.ok()) return;
+  std::error_code ignored;
+  // The newest totals are what a reader needs, those before them what it falls back to.
+  constexpr uint32_t kTotalsKept = 2;
+  uint64_t sum = 0;
+  for (const auto& [generation, path] : files->totals) {
+    if (generation + kTotalsKept <= generation_) {
+      fs::remove(path, ignored);
+    } else {
+      sum += fs::file_size(path, ignored);
+      if (generation == generation_) totals_bytes_ = fs::file_size(path, ignored);
+    }
+  }
+  std::map<uint32_t, uint64_t> sizes;
+  for (const Segment& segment : files->segments) {
+    const uint64_t size = fs::file_size(segment.path, ignored);
+    sizes[segment.generation] += size;
+    sum += size;
+  }
+  // Room for the generation that begins and for the totals at its end. The one that has just ended stays.
+  const uint64_t reserved = GenerationLimit() + totals_bytes_;
+  const uint64_t room = keep_bytes_ - std::min(keep_bytes_, reserved);
+  for (const auto& [generation, size] : sizes) {
+    if (sum <= room || generation + 1 >= generation_) break;
+    for (const Segment& segment : files->segments) {
+      if (segment.generation == generation) fs::remove(segment.path, ignored);
+    }
+    sum -= size;
+    const auto next = sizes.upper_bound(generation);
+    first_generation_ = next == sizes.end() ? generation_ : next->first;
+  }
+}
+
+uint64_t RunRecording::unrecorded_frames() const {
+  uint64_t frames = unrecorded_frames_;
+  for (const std::unique_ptr<Log>& log : logs_) {
+    if (log->writer_ != nullptr) frames += log->writer_->unrecorded_frames();
+  }
+  return frames;
+}
+
+}  // namespace gpuprobe::store
