@@ -115,6 +115,7 @@ RankReport RankOf(const model::ProcessModel& process) {
   }
   if (!r.device.has_value() && !process.devices().empty()) r.device = process.devices().begin()->first;
   r.kernel_count = totals.kernels;
+  for (const auto& kernel : process.kernels()) r.kernel_total_ns += kernel->time_ns.total();
   r.graph_kernels = totals.graph_kernels;
   r.memset_count = totals.memsets;
   r.memset_bytes = totals.memset_bytes;

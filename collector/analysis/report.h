@@ -136,7 +136,8 @@ struct RankReport {
   uint64_t start_ns = 0;
   uint64_t duration_ns = 0;
   uint64_t kernel_count = 0;
-  uint64_t kernel_busy_ns = 0;
+  uint64_t kernel_busy_ns = 0;   // union
+  uint64_t kernel_total_ns = 0;  // sum of durations
   uint64_t graph_kernels = 0;
   uint64_t memset_count = 0;
   uint64_t memset_bytes = 0;

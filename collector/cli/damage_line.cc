@@ -9,7 +9,7 @@ std::string DamageLine(const store::Damage& damage) {
   if (damage.totals_whole) {
     return absl::StrFormat(
         "%s is damaged after %.1f s (%s at byte %s); totals are whole, its further detail is not",
-        damage.file, damage.after_s, damage.what, render::Count(damage.byte));
+        damage.file, damage.after_s, damage.what, analysis::Count(damage.byte));
   }
   return absl::StrFormat("%s is damaged after %.1f s (%s at byte %s); everything before it is reported",
                          damage.file, damage.after_s, damage.what, analysis::Count(damage.byte));

@@ -152,19 +152,19 @@ Table Collectives(const Report& report) {
 Table Kernels(const Report& report) {
   Table t{.id = "kernels",
           .title = "Top kernels",
-          .columns = {"kernel", "calls", "total", "of busy", "mean", "p50", "p95", "p99"},
+          .columns = {"kernel", "calls", "total", "of kernel time", "mean", "p50", "p95", "p99"},
           .left = {true, false, false, false, false, false, false, false},
           .rows = {},
           .note = ""};
   constexpr size_t kMaxRows = 10;
   constexpr size_t kNameWidth = 48;
-  double busy = 0;
-  for (const analysis::RankReport& r : report.ranks) busy += static_cast<double>(r.kernel_busy_ns);
+  double all = 0;
+  for (const analysis::RankReport& r : report.ranks) all += static_cast<double>(r.kernel_total_ns);
   for (const analysis::KernelReport& k : report.top_kernels) {
     if (t.rows.size() == kMaxRows) break;
     const auto total = static_cast<double>(k.time_ns.total);
     t.rows.push_back({KernelName(k.name, kNameWidth), Count(k.time_ns.count), Duration(total),
-                      busy > 0 ? Percent(total / busy) : "-", Duration(k.time_ns.mean),
+                      all > 0 ? Percent(total / all) : "-", Duration(k.time_ns.mean),
                       Duration(k.time_ns.p50), Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
   }
   return t;
