@@ -189,8 +189,8 @@ void ProcessModel::Orphan::Visit(Archive& archive) {
 }
 
 template <typename Archive>
-void ProcessModel::EarlyReplay::Visit(Archive& archive) {
-  archive(graph_node, correlation, start_ns, end_ns, batch);
+void ProcessModel::Unexplained::Visit(Archive& archive) {
+  archive(correlation, graph_node, start_ns, end_ns, op, batch);
 }
 
 template <typename Archive>
@@ -227,7 +227,7 @@ void ProcessModel::VisitSites(Archive& archive) {
       if (!archive.ok()) return;
       sites_[i].kernel = kernel->second;
       sites_[i].device = &found->second;
-      sites_[i].collective = IsCollectiveKernel(String(name));
+      sites_[i].collective_op = OperationIdOfKernel(String(name));
     }
   }
 }
@@ -236,7 +236,7 @@ template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
   archive(versions_, totals_, end_state_, last_sequence_, clock_offset_ns_, clock_known_, strings_,
           point_to_point_, main_thread_, kernels_, devices_, communicators_, ring_, orphans_, plan_of_node_,
-          early_replays_, ranges_, collectives_, ledger_, high_water_names_);
+          unexplained_, ranges_, collectives_, ledger_, high_water_names_);
   VisitSites(archive);
 }
 
