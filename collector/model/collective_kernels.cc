@@ -40,11 +40,12 @@ uint32_t OperationIdOfKernel(std::string_view name) {
 std::string_view OperationOfKernel(std::string_view name) { return OperationOfId(OperationIdOfKernel(name)); }
 
 const std::string& OperationOfId(uint32_t id) {
-  static const auto* const names =
+  static const auto* const kNames =
       new std::vector<std::string>(std::begin(kOperations), std::end(kOperations));
   static const std::string kNone;
-  return id >= kFirstOperationId && id - kFirstOperationId < names->size() ? (*names)[id - kFirstOperationId]
-                                                                           : kNone;
+  return id >= kFirstOperationId && id - kFirstOperationId < kNames->size()
+             ? (*kNames)[id - kFirstOperationId]
+             : kNone;
 }
 
 }  // namespace gpuprobe::model
