@@ -6,6 +6,7 @@ directories under runs/.
 """
 import argparse
 import ctypes
+import glob
 import json
 import os
 import re
@@ -25,6 +26,15 @@ VECTOR_ADD_KERNELS = 10
 LOADINGS = {"injected": "CUDA_INJECTION64_PATH", "preloaded": "LD_PRELOAD"}
 TORCH_MODES = ("eager", "compiled", "graphs")
 ROUNDS = 3
+
+
+def library_path():
+    """Where the samples find the CUDA runtime, CUPTI and NCCL when the loader does not know: after what is set, the toolkit's folders and those of pip's wheels."""
+    folders = [os.environ["LD_LIBRARY_PATH"]] if os.environ.get("LD_LIBRARY_PATH") else []
+    folders += ["/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64"]
+    for place in sys.path:
+        folders += sorted(glob.glob(os.path.join(place or ".", "nvidia", "*", "lib")))
+    return ":".join(folders)
 
 
 class Failed(Exception):
@@ -115,7 +125,8 @@ class Checker:
                           probe=self.call([self.gpuprobe, "--help"], 20).splitlines()[0])
 
     def vector_add(self, loading):
-        _, report, records = self.record("vector_add", loading, [os.path.join(self.samples, "vector_add")], 60)
+        _, report, records = self.record("vector_add", loading, [os.path.join(self.samples, "vector_add")], 60,
+                                         {"LD_LIBRARY_PATH": library_path()})
         step = f"vector_add {loading}"
         kinds = Counter(record["kind"] for record in records)
         self.note(step, "kernels", kinds["kernel"], VECTOR_ADD_KERNELS)
@@ -131,7 +142,7 @@ class Checker:
 
     def two_ranks(self, name, arguments, loading):
         command = [os.path.join(self.samples, "launch_ranks.sh"), "2", os.path.join(self.samples, name), *arguments]
-        _, report, records = self.record(name, loading, command, 90, {"DDP_SHARE_DEVICE": "1"})
+        _, report, records = self.record(name, loading, command, 90, {"DDP_SHARE_DEVICE": "1", "LD_LIBRARY_PATH": library_path()})
         step = f"{name} {loading}"
         self.note(step, "ranks", len(report["ranks"]), 2)
         self.note(step, "lost records", lost(report), 0)
