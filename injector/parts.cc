@@ -1,5 +1,7 @@
 #include "injector/parts.h"
 
+#include "injector/recording.h"
+
 #ifdef GPUPROBE_PART_NCCL
 #include "injector/nccl/part.h"
 #endif
@@ -38,7 +40,17 @@ void ForEach(void (*Part::*step)() noexcept) noexcept {
 
 }  // namespace
 
-void StartParts() noexcept { ForEach(&Part::start); }
+// NCCL's and NVTX's calls come to us whether they are recorded or not; the memory part is started only if it
+// has something to do.
+void StartParts() noexcept {
+  for (const Part* part : kParts) {
+    if (part == nullptr || part->start == nullptr) continue;
+#ifdef GPUPROBE_PART_MEMORY
+    if (part == &kMemoryPart && !recording.Wants(kRecordMemory)) continue;
+#endif
+    part->start();
+  }
+}
 void TickParts() noexcept { ForEach(&Part::tick); }
 void FinishParts() noexcept { ForEach(&Part::finish); }
 

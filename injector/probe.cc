@@ -9,9 +9,11 @@
 #include <new>
 
 #include "injector/cupti/launches.h"
+#include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/parts.h"
 #include "injector/probe_thread.h"
+#include "injector/recording.h"
 #include "injector/settings.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/self_report.h"
@@ -54,7 +56,6 @@ bool Preloaded() noexcept {
 
 // Lines about the environment: only what a person got wrong, and once in a job.
 void ReportSettings(const Settings& settings, const Identity& identity) noexcept {
-  const bool verbose = settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
   CountSelf(SelfCounter::kSettingsRejected, static_cast<uint64_t>(settings.rejected()));
   if (settings.unknown() > 0 && identity.local_rank <= 0) {
     TextBuffer<256> line;
@@ -63,9 +64,12 @@ void ReportSettings(const Settings& settings, const Identity& identity) noexcept
       line.Add(" and ").AddNumber(static_cast<uint64_t>(settings.unknown() - 1)).Add(" more");
     SayLine(line.view());
   }
-  if (settings.rejected() > 0 && verbose) {
+  if (settings.rejected() > 0 && identity.local_rank <= 0) {
     TextBuffer<256> line;
-    line.Add(settings.first_rejected()).Add(" has a value that cannot be used; the default is taken");
+    line.Add(settings.first_rejected());
+    if (settings.rejected() > 1)
+      line.Add(" and ").AddNumber(static_cast<uint64_t>(settings.rejected() - 1)).Add(" more");
+    line.Add(": not a value that can be used; the default is taken");
     SayLine(line.view());
   }
 }
@@ -137,8 +141,9 @@ void OnExit() noexcept {
 bool Assemble(Probe& p) noexcept {
   p.settings.Read(environ);
   FindIdentity(&p.identity);
+  recording = ChooseRecording(&p.settings, p.identity, NowNs());
   ReportSettings(p.settings, p.identity);
-  if (!FindCollector(p)) return false;
+  if (!recording.this_rank || !FindCollector(p)) return false;
   const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
   if (MapRings() && p.stream.Init(queue_bytes) && WatchForks()) return true;
   CountSelf(SelfCounter::kOwnAllocationFailures);
@@ -168,9 +173,9 @@ void StartProbe() noexcept {
     Transition(LifecycleState::kStarting, LifecycleState::kOff);
     return;
   }
-  SetNvtxInjection();
+  if (recording.Wants(kRecordNvtx)) SetNvtxInjection();
   StartParts();
-  AddLaunchHooks();
+  if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
   const CuptiSession::StartResult result = StartSession(*made);
   const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
   if (verbose) SayWhatIsCaptured(*made, result);
@@ -180,8 +185,9 @@ void StartProbe() noexcept {
   options.exit_wait_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_EXIT_WAIT_MS")));
   options.verbose = verbose;
   const HelloFacts facts{
-      .has_gpu_times = result == CuptiSession::StartResult::kCapturing,
-      .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection};
+      .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),
+      .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,
+      .recording_ranks = recording.ranks};
   probe = made;
   Transition(LifecycleState::kStarting, LifecycleState::kLive);
   if (!made->thread.Start(options, facts)) {

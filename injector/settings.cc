@@ -46,7 +46,17 @@ void Settings::Apply(size_t index, const char* value) noexcept {
       return;
     }
   }
-  if (rejected_++ == 0) first_rejected_ = setting.name;
+  CountRejected(index);
+}
+
+void Settings::CountRejected(size_t index) noexcept {
+  if (rejected_++ == 0) first_rejected_ = settings::kSettings[index].name;
+}
+
+void Settings::Reject(size_t index) noexcept {
+  texts_[index][0] = '\0';
+  set_[index] = false;
+  CountRejected(index);
 }
 
 void Settings::Read(const char* const* environment) noexcept {

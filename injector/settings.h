@@ -35,6 +35,9 @@ class Settings {
   const char* Text(size_t index) const noexcept { return texts_[index]; }
   bool IsSet(size_t index) const noexcept { return set_[index]; }
 
+  // For who finds that a text does not say anything: as if it had not been set, and counted.
+  void Reject(size_t index) noexcept;
+
   // Values that could not be used, and the first of their names.
   int rejected() const noexcept { return rejected_; }
   std::string_view first_rejected() const noexcept { return first_rejected_; }
@@ -43,6 +46,7 @@ class Settings {
   std::string_view first_unknown() const noexcept { return {first_unknown_, first_unknown_size_}; }
 
  private:
+  void CountRejected(size_t index) noexcept;
   void Apply(size_t index, const char* value) noexcept;
 
   int64_t numbers_[kSettingCount] = {};

@@ -117,6 +117,7 @@ RankReport RankOf(const model::ProcessModel& process) {
   r.kernel_count = totals.kernels;
   for (const auto& kernel : process.kernels()) r.kernel_total_ns += kernel->time_ns.total();
   r.graph_kernels = totals.graph_kernels;
+  r.launch_delay_ns = totals.launch_delay_ns.Summarize();
   r.memset_count = totals.memsets;
   r.memset_bytes = totals.memset_bytes;
   r.memset_ns = totals.memset_ns;
@@ -124,6 +125,9 @@ RankReport RankOf(const model::ProcessModel& process) {
     if (totals.syncs[i].count == 0) continue;
     r.syncs[std::string(SyncName(static_cast<v1::SyncKind>(i)))] = {totals.syncs[i].count,
                                                                     totals.syncs[i].duration_ns};
+    if (static_cast<v1::SyncKind>(i) == v1::SYNC_KIND_STREAM_WAIT_EVENT) continue;
+    r.blocked.count += totals.syncs[i].count;
+    r.blocked.duration_ns += totals.syncs[i].duration_ns;
   }
   FillCopies(process, r);
   FillMemory(process, r);
@@ -141,6 +145,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
   std::set<std::string> hosts;
   std::set<int> ranks;
   int unranked = 0;
+  uint32_t recording_ranks = 0;
   std::set<std::pair<std::string, std::string>> seen_devices;
   for (const auto& process : job.processes()) {
     const v1::Identity& id = process->identity();
@@ -152,6 +157,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
       ++unranked;
     }
     c.world_size = std::max(c.world_size, id.world_size());
+    recording_ranks = std::max(recording_ranks, process->hello().recording_ranks());
     if (c.job.empty()) c.job = id.job();
     if (c.command_line.empty()) c.command_line.assign(id.command_line().begin(), id.command_line().end());
     if (c.cuda_driver.empty()) c.cuda_driver = CudaVersionName(v.cuda_driver());
@@ -176,6 +182,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
   c.duration_ns = last > c.start_ns ? last - c.start_ns : 0;
   c.ranks_heard = static_cast<int>(ranks.size()) + unranked;
   if (c.world_size > 0) c.ranks_expected = c.world_size;
+  if (recording_ranks > 0) c.ranks_expected = static_cast<int>(recording_ranks);
 }
 
 void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
@@ -191,6 +198,9 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
       t.lost[LossName(reason)] += records;
       t.lost_total += records;
     }
+    t.outside_window += totals.self.records_outside_window();
+    for (const v1::UnknownKind& unknown : totals.self.unknown_kinds())
+      t.unknown_kinds[ActivityKindName(unknown.kind())] += unknown.records();
     sources.insert(process->hello().timing_source());
     if (totals.self.host_sampling() != 0) {
       measured = true;
@@ -209,8 +219,9 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
       t.exit_incomplete.push_back(Who(process->identity()));
     }
   }
-  if (t.records + t.lost_total > 0) {
-    t.coverage = static_cast<double>(t.records) / static_cast<double>(t.records + t.lost_total);
+  const uint64_t all = t.records + t.lost_total + t.outside_window;
+  if (all > 0) {
+    t.coverage = static_cast<double>(t.records) / static_cast<double>(all);
   }
   if (sources.size() == 1) {
     t.timing_source = *sources.begin() == v1::TIMING_SOURCE_CUPTI_ACTIVITY ? "cupti_activity" : "none";

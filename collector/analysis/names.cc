@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 
 #include "absl/strings/ascii.h"
@@ -69,6 +70,67 @@ std::string LossName(int reason) {
   const std::string name = v1::LossReason_Name(static_cast<v1::LossReason>(reason));
   if (name.empty()) return absl::StrCat("reason_", reason);  // a newer minor version's
   return absl::AsciiStrToLower(absl::StripPrefix(absl::string_view(name), "LOSS_"));
+}
+
+std::string ActivityKindName(uint32_t kind) {
+  // CUPTI's enumeration without its prefix, from 0.
+  static constexpr std::string_view kNames[] = {"unreadable",
+                                                "memcpy",
+                                                "memset",
+                                                "kernel",
+                                                "driver",
+                                                "runtime",
+                                                "event",
+                                                "metric",
+                                                "device",
+                                                "context",
+                                                "concurrent_kernel",
+                                                "name",
+                                                "marker",
+                                                "marker_data",
+                                                "source_locator",
+                                                "global_access",
+                                                "branch",
+                                                "overhead",
+                                                "cdp_kernel",
+                                                "preemption",
+                                                "environment",
+                                                "event_instance",
+                                                "memcpy2",
+                                                "metric_instance",
+                                                "instruction_execution",
+                                                "unified_memory_counter",
+                                                "function",
+                                                "module",
+                                                "device_attribute",
+                                                "shared_access",
+                                                "pc_sampling",
+                                                "pc_sampling_record_info",
+                                                "instruction_correlation",
+                                                "openacc_data",
+                                                "openacc_launch",
+                                                "openacc_other",
+                                                "cuda_event",
+                                                "stream",
+                                                "synchronization",
+                                                "external_correlation",
+                                                "nvlink",
+                                                "instantaneous_event",
+                                                "instantaneous_event_instance",
+                                                "instantaneous_metric",
+                                                "instantaneous_metric_instance",
+                                                "memory",
+                                                "pcie",
+                                                "openmp",
+                                                "internal_launch_api",
+                                                "memory2",
+                                                "memory_pool",
+                                                "graph_trace",
+                                                "jit",
+                                                "device_graph_trace",
+                                                "mem_decompress"};
+  if (kind < std::size(kNames)) return std::string(kNames[kind]);
+  return absl::StrCat("kind_", kind);
 }
 
 std::string Demangle(std::string_view name) {

@@ -18,6 +18,8 @@ std::string_view MemoryName(v1::MemoryKind kind);
 std::string_view SyncName(v1::SyncKind kind);
 // The enum's name in lower case without its prefix: "send_queue_full"
 std::string LossName(int reason);
+// Of a CUpti_ActivityKind: "overhead", or "kind_77" for one without a name here; "unreadable" for 0.
+std::string ActivityKindName(uint32_t kind);
 // The function as a person would write it; the name itself if it is not mangled.
 std::string Demangle(std::string_view name);
 // 16 hex digits.

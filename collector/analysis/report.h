@@ -51,7 +51,7 @@ struct Trust {
   uint64_t records = 0;
   std::map<std::string, uint64_t> lost;  // by reason; only what is not zero
   uint64_t lost_total = 0;
-  std::optional<double> coverage;  // records / (records + lost)
+  std::optional<double> coverage;  // records / (records + lost + outside_window)
   std::string timing_source;       // "cupti_activity", "none", "mixed"
   std::optional<double> overhead_fraction;
   uint32_t overhead_sampling = 0;  // one event in so many was measured
@@ -62,6 +62,8 @@ struct Trust {
   uint64_t unrecorded_frames = 0;  // received and counted, but not written: the disk refused
   uint64_t detail_since_ns =
       0;  // records before it were dropped to save space, after they were counted; 0: none
+  uint64_t outside_window = 0;                    // left out on request; part of coverage
+  std::map<std::string, uint64_t> unknown_kinds;  // of records that the probe does not know
   std::vector<CutOff> cut_off;
   std::vector<std::string> exit_incomplete;  // processes whose last flush did not finish
   std::vector<std::string> damaged_logs;
@@ -139,11 +141,13 @@ struct RankReport {
   uint64_t kernel_busy_ns = 0;   // union
   uint64_t kernel_total_ns = 0;  // sum of durations
   uint64_t graph_kernels = 0;
+  model::Summary launch_delay_ns;
   uint64_t memset_count = 0;
   uint64_t memset_bytes = 0;
   uint64_t memset_ns = 0;
   std::map<std::string, CopyReport> copies;    // h2d d2h d2d p2p always, h2h if there were any
   std::map<std::string, SyncReport> syncs;     // by what
+  SyncReport blocked;                          // in those calls in which the host waits
   std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
   std::vector<CollectiveReport> collectives;
   std::vector<PhaseReport> phases;

@@ -18,7 +18,8 @@ class CorrelationRing {
   struct Slot {
     uint64_t correlation = 0;
     uint64_t range = 0;  // innermost range at the launch, or the fallback; 0: none
-    uint64_t plan = 0;   // 0: no collective
+    uint64_t launch_ns = 0;
+    uint64_t plan = 0;  // 0: no collective
     // Hull of the device records seen for this id, for a plan that is announced after its kernel. 0: none.
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;

@@ -40,7 +40,7 @@ void IntervalUnion::Visit(Archive& archive) {
 
 template <typename Archive>
 void CorrelationRing::Slot::Visit(Archive& archive) {
-  archive(correlation, range, plan, start_ns, end_ns, launched, matched);
+  archive(correlation, range, launch_ns, plan, start_ns, end_ns, launched, matched);
 }
 
 template <typename Archive>
@@ -178,14 +178,14 @@ void DeviceTotals::Visit(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Totals::Visit(Archive& archive) {
-  archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, reversed_times, unattributed,
-          attributed, launches, marks, memsets, memset_bytes, memset_ns, first_ns, last_ns, last_clock_ns,
-          clock_step_ns, copies, syncs, losses, self);
+  archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, launch_delay_ns,
+          reversed_times, unattributed, attributed, launches, marks, memsets, memset_bytes, memset_ns,
+          first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs, losses, self);
 }
 
 template <typename Archive>
 void ProcessModel::Orphan::Visit(Archive& archive) {
-  archive(correlation, start_ns, end_ns, batch);
+  archive(correlation, start_ns, end_ns, batch, kernel);
 }
 
 template <typename Archive>

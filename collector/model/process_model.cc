@@ -112,6 +112,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     ++totals_.launches;
     CorrelationRing::Slot& slot = ring_.Claim(r.correlation);
     slot.launched = true;
+    slot.launch_ns = r.time_ns;
     slot.range = r.range != 0 ? r.range : r.fallback_range;
   });
   if (!status.ok()) return status;
@@ -171,7 +172,7 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     site.kernel->time_ns.Add(r.end_ns - r.start_ns);
     ++site.device->kernels;
     site.device->busy.Add(r.start_ns, r.end_ns);
-    Join(r.correlation, r.start_ns, r.end_ns);
+    Join(r.correlation, r.start_ns, r.end_ns, r.graph_node == 0);
   });
   if (!status.ok()) return status;
   if (!bad_site.ok()) return bad_site;
@@ -184,7 +185,7 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     totals.bytes += r.bytes;
     totals.duration_ns += r.end_ns - r.start_ns;
     totals.busy.Add(r.start_ns, r.end_ns);
-    Join(r.correlation, r.start_ns, r.end_ns);
+    Join(r.correlation, r.start_ns, r.end_ns, false);
   });
   if (!status.ok()) return status;
   return ForEachMemset(batch, [this](const MemsetRecord& r) {
@@ -193,7 +194,7 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     ++totals_.memsets;
     totals_.memset_bytes += r.bytes;
     totals_.memset_ns += r.end_ns - r.start_ns;
-    Join(r.correlation, r.start_ns, r.end_ns);
+    Join(r.correlation, r.start_ns, r.end_ns, false);
   });
 }
 
@@ -207,12 +208,13 @@ bool ProcessModel::Observe(uint64_t start_ns, uint64_t end_ns) {
   return true;
 }
 
-bool ProcessModel::TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns) {
+bool ProcessModel::TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel) {
   CorrelationRing::Slot* slot = ring_.Find(correlation);
   if (slot == nullptr) return false;
   // A plan's time is a hull: telling it of the same kernel twice changes nothing.
   if (slot->plan != 0) collectives_.AddKernel(slot->plan, start_ns, end_ns);
   if (!slot->launched) return false;
+  if (kernel && start_ns >= slot->launch_ns) totals_.launch_delay_ns.Add(start_ns - slot->launch_ns);
   slot->matched = true;
   slot->start_ns = slot->end_ns == 0 ? start_ns : std::min(slot->start_ns, start_ns);
   slot->end_ns = std::max(slot->end_ns, end_ns);
@@ -220,11 +222,11 @@ bool ProcessModel::TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end
   return true;
 }
 
-void ProcessModel::Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns) {
-  if (TryJoin(correlation, start_ns, end_ns)) {
+void ProcessModel::Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel) {
+  if (TryJoin(correlation, start_ns, end_ns, kernel)) {
     ++totals_.attributed;
   } else if (orphans_.size() < kMaxOrphans) {
-    orphans_.push_back({correlation, start_ns, end_ns, totals_.batches});
+    orphans_.push_back({correlation, start_ns, end_ns, totals_.batches, kernel});
   } else {
     ++totals_.unattributed;
   }
@@ -267,7 +269,7 @@ void ProcessModel::RetryUnexplained(uint64_t patience) {
 
 void ProcessModel::RetryOrphans() {
   std::erase_if(orphans_, [this](const Orphan& orphan) {
-    if (TryJoin(orphan.correlation, orphan.start_ns, orphan.end_ns)) {
+    if (TryJoin(orphan.correlation, orphan.start_ns, orphan.end_ns, orphan.kernel)) {
       ++totals_.attributed;
       return true;
     }

@@ -93,6 +93,9 @@ class ProcessModel {
     uint64_t wire_bytes = 0;
     uint64_t kernels = 0;
     uint64_t graph_kernels = 0;
+    // From the launch's API entry to the kernel's start; kernels in graphs wait for one another and are left
+    // out.
+    Distribution launch_delay_ns{KernelTotals::kExactLimit};
     uint64_t reversed_times = 0;  // records whose end is before their start
     uint64_t unattributed = 0;    // device records whose launch was never seen
     uint64_t attributed = 0;
@@ -134,6 +137,7 @@ class ProcessModel {
     uint64_t start_ns;
     uint64_t end_ns;
     uint64_t batch;
+    bool kernel;
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -159,8 +163,9 @@ class ProcessModel {
   void ApplyClockAndLosses(const v1::Batch& batch);
   DeviceTotals& DeviceFor(uint32_t ordinal);
   bool Observe(uint64_t start_ns, uint64_t end_ns);
-  void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
-  bool TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
+  // `kernel`: a kernel that was launched by itself.
+  void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel);
+  bool TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel);
   void RetryOrphans();
   void JoinCollective(const KernelRecord& kernel, uint32_t op);
   bool Explained(const Unexplained& kernel);

@@ -51,12 +51,16 @@ Json ConditionsOf(const analysis::Conditions& c) {
 Json TrustOf(const analysis::Trust& t) {
   Json lost = Json::object();
   for (const auto& [reason, records] : t.lost) lost[reason] = records;
+  Json unknown = Json::object();
+  for (const auto& [kind, records] : t.unknown_kinds) unknown[kind] = records;
   Json cut_off = Json::array();
   for (const analysis::CutOff& c : t.cut_off)
     cut_off.push_back({{"who", c.who}, {"last_data_ns", c.last_data_ns}});
   return {{"records", t.records},
           {"lost", lost},
           {"coverage", OrNull(t.coverage)},
+          {"outside_window", t.outside_window},
+          {"unknown_kinds", unknown},
           {"timing_source", t.timing_source},
           {"overhead_fraction", OrNull(t.overhead_fraction)},
           {"overhead_sampling", t.overhead_sampling},
@@ -153,10 +157,12 @@ Json RankOf(const analysis::RankReport& r) {
            {{"count", r.kernel_count},
             {"busy_ns", r.kernel_busy_ns},
             {"total_ns", r.kernel_total_ns},
-            {"from_graphs", r.graph_kernels}}},
+            {"from_graphs", r.graph_kernels},
+            {"launch_delay_ns", Statistics(r.launch_delay_ns)}}},
           {"copies", copies},
           {"memsets", {{"count", r.memset_count}, {"bytes", r.memset_bytes}, {"duration_ns", r.memset_ns}}},
           {"syncs", syncs},
+          {"sync", {{"count", r.blocked.count}, {"blocked_ns", r.blocked.duration_ns}}},
           {"collectives", CollectivesOf(r.collectives)},
           {"memory", MemoryOf(r)},
           {"phases", PhasesOf(r.phases)},

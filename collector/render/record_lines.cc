@@ -79,7 +79,10 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
     const std::string_view name = Quoted(site.name());
     collective_sites_[site.id()] = model::IsCollectiveKernel(name.substr(1));
   }
-  for (const v1::ThreadDef& thread : batch.threads()) thread_ids_[thread.id()] = thread.tid();
+  for (const v1::ThreadDef& thread : batch.threads()) {
+    thread_ids_[thread.id()] = thread.tid();
+    thread_names_[thread.id()] = Quote(thread.name());
+  }
   for (const v1::Communicator& comm : batch.communicators()) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
@@ -222,6 +225,8 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
     Number(line, "time_ns", r.time_ns);
     Number(line, "correlation", r.correlation);
     Number(line, "tid", thread_ids_[r.thread]);
+    const auto name = thread_names_.find(r.thread);
+    absl::StrAppend(&line, ",\"thread\":", name == thread_names_.end() ? "\"\"" : name->second);
     Number(line, "range", r.range);
     if (r.fallback_range != 0) Number(line, "fallback_range", r.fallback_range);
     emit(line + "}");

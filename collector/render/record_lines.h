@@ -59,6 +59,7 @@ class RecordLines {
   absl::flat_hash_map<uint32_t, v1::KernelSite> sites_;
   std::vector<bool> collective_sites_;  // kernels of NCCL's, by KernelSite
   absl::flat_hash_map<uint32_t, uint32_t> thread_ids_;
+  absl::flat_hash_map<uint32_t, std::string> thread_names_;  // quoted
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_;  // by correlation
   absl::flat_hash_map<uint64_t, PlanWork> plans_;

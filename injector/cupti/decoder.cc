@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "injector/recording.h"
 #include "injector/stream/lock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
@@ -17,6 +18,14 @@ constexpr uint32_t kVersionWithGraphNodes = 13;  // CUDA 11.0: Kernel5, Memcpy3,
 bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
   if (start_ns != 0 && end_ns >= start_ns) return true;
   CountLoss(wire::LossReason::kLossInvalidTimestamp);
+  return false;
+}
+
+// Also false, and counted, for what nobody asked to have recorded.
+bool Usable(uint64_t start_ns, uint64_t end_ns) noexcept {
+  if (!ValidTimes(start_ns, end_ns)) return false;
+  if (recording.Holds(start_ns)) return true;
+  CountSelf(SelfCounter::kOutsideWindow);
   return false;
 }
 
@@ -146,7 +155,7 @@ void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
       const CUptiResult result = api_->ActivityGetNextRecord(buffer, valid_bytes, &record);
       if (result != CUPTI_SUCCESS) {
         more = false;
-        if (result == CUPTI_ERROR_INVALID_KIND) CountLoss(wire::LossReason::kLossUnknownRecord);
+        if (result == CUPTI_ERROR_INVALID_KIND) CountUnknown(0);
         break;
       }
       // The rest of a kernel record, which is three lines long.
@@ -181,7 +190,7 @@ void Decoder::Decode(const CUpti_Activity* const* records, uint32_t count, uint3
       continue;
     }
     const auto& kernel = As<CUpti_ActivityKernel4>(record);
-    if (!ValidTimes(kernel.start, kernel.end)) continue;
+    if (!Usable(kernel.start, kernel.end)) continue;
     const CachedSite* cached = cache == nullptr ? nullptr : cache + pairs[i];
     uint32_t site = 0;
     if (cached != nullptr && cached[0].epoch == short_epoch && Matches(cached[0], kernel)) {
@@ -218,8 +227,15 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
       break;
     default:
       CountLoss(wire::LossReason::kLossUnknownRecord);
+      stream_->builder.CountUnknownKind(static_cast<uint32_t>(record->kind));
       break;
   }
+}
+
+void Decoder::CountUnknown(uint32_t kind) noexcept {
+  CountLoss(wire::LossReason::kLossUnknownRecord);
+  const Lock lock(stream_->mutex);
+  stream_->builder.CountUnknownKind(kind);
 }
 
 void Decoder::Init() noexcept { site_cache_.Map(kCachedSites * sizeof(CachedSite)); }
@@ -263,7 +279,7 @@ uint32_t Decoder::LookUpSite(const CUpti_ActivityKernel4& kernel, uint32_t epoch
 
 void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpy>(record);
-  if (!ValidTimes(copy.start, copy.end)) return;
+  if (!Usable(copy.start, copy.end)) return;
   stream_->builder.AddCopy({.start_ns = copy.start,
                             .end_ns = copy.end,
                             .bytes = copy.bytes,
@@ -281,7 +297,7 @@ void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
 
 void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpyPtoP>(record);
-  if (!ValidTimes(copy.start, copy.end)) return;
+  if (!Usable(copy.start, copy.end)) return;
   const uint32_t peer = copy.deviceId == copy.srcDeviceId ? copy.dstDeviceId : copy.srcDeviceId;
   stream_->builder.AddCopy(
       {.start_ns = copy.start,
@@ -301,7 +317,7 @@ void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
 
 void Decoder::DecodeMemset(const CUpti_Activity* record) noexcept {
   const auto& memset_record = As<CUpti_ActivityMemset>(record);
-  if (!ValidTimes(memset_record.start, memset_record.end)) return;
+  if (!Usable(memset_record.start, memset_record.end)) return;
   stream_->builder.AddMemset(
       {.start_ns = memset_record.start,
        .end_ns = memset_record.end,
@@ -317,7 +333,7 @@ void Decoder::DecodeMemset(const CUpti_Activity* record) noexcept {
 
 void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
   const auto& sync = As<CUpti_ActivitySynchronization>(record);
-  if (!ValidTimes(sync.start, sync.end)) return;
+  if (!Usable(sync.start, sync.end)) return;
   stream_->builder.AddSync({.start_ns = sync.start,
                             .end_ns = sync.end,
                             .what = Sync(static_cast<uint32_t>(sync.type)),

@@ -48,6 +48,7 @@ class Decoder {
 
   uint32_t NextEpoch() noexcept;
   void Decode(const CUpti_Activity* const* records, uint32_t count, uint32_t epoch) noexcept;
+  void CountUnknown(uint32_t kind) noexcept;
   void DecodeOther(const CUpti_Activity* record) noexcept;
   CachedSite* cached_sites() const noexcept { return reinterpret_cast<CachedSite*>(site_cache_.data()); }
   static uint32_t PairOf(const CUpti_ActivityKernel4& kernel) noexcept;

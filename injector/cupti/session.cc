@@ -4,6 +4,7 @@
 #include "injector/cupti/context_devices.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
+#include "injector/recording.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
@@ -15,10 +16,17 @@ namespace {
 // CUPTI's buffer callbacks carry no user data, and are process-global like this.
 constinit std::atomic<CuptiSession*> active_session{nullptr};
 
-constexpr CUpti_ActivityKind kKinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-    CUPTI_ACTIVITY_KIND_MEMCPY2,           CUPTI_ACTIVITY_KIND_MEMSET,
-    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_DEVICE,
+struct Kind {
+  CUpti_ActivityKind kind;
+  uint32_t wanted_for;  // RecordKinds
+};
+constexpr Kind kKinds[] = {
+    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, kRecordKernels},
+    {CUPTI_ACTIVITY_KIND_MEMCPY, kRecordCopies},
+    {CUPTI_ACTIVITY_KIND_MEMCPY2, kRecordCopies},
+    {CUPTI_ACTIVITY_KIND_MEMSET, kRecordMemsets},
+    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, kRecordSyncs},
+    {CUPTI_ACTIVITY_KIND_DEVICE, kRecordAll},
 };
 
 // What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
@@ -56,7 +64,8 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   SetAttributes();
   bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
   if (enabled) {
-    for (const CUpti_ActivityKind kind : kKinds) {
+    for (const auto& [kind, wanted_for] : kKinds) {
+      if (!recording.Wants(wanted_for)) continue;
       const bool done = Check(api_.ActivityEnable(kind));
       if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
     }
@@ -120,7 +129,9 @@ void CuptiSession::Flush(bool forced) noexcept {
 void CuptiSession::Stop() noexcept {
   if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
   if (api_.ActivityDisable != nullptr) {
-    for (const CUpti_ActivityKind kind : kKinds) Check(api_.ActivityDisable(kind));
+    for (const auto& [kind, wanted_for] : kKinds) {
+      if (recording.Wants(wanted_for)) Check(api_.ActivityDisable(kind));
+    }
   }
   if (api_.Unsubscribe != nullptr) Check(api_.Unsubscribe(subscriber_));
 }

@@ -41,24 +41,6 @@ void EncodeLosses(WireWriter& batch) noexcept {
   }
 }
 
-void EncodeSelf(WireWriter& batch, uint64_t records, uint64_t batches) noexcept {
-  using Tag = wire::SelfReportTag;
-  const HostCost cost = TotalHostCost();
-  WireWriter self(batch, Number(wire::BatchTag::kSelf));
-  self.add_uint64(Number(Tag::kHostNs), cost.sampled_ns * kHostCostSampling);
-  self.add_uint32(Number(Tag::kHostSampling), kHostCostSampling);
-  self.add_uint64(Number(Tag::kHostEvents), cost.events);
-  self.add_uint64(Number(Tag::kBackgroundCpuNs), BackgroundCpuNs());
-  self.add_uint64(Number(Tag::kBytesSent), BytesSent());
-  self.add_uint64(Number(Tag::kRangePopWithoutPush), SelfCount(SelfCounter::kRangePopWithoutPush));
-  self.add_uint64(Number(Tag::kRangeEndWithoutStart), SelfCount(SelfCounter::kRangeEndWithoutStart));
-  self.add_uint64(Number(Tag::kCuptiErrors), SelfCount(SelfCounter::kCuptiErrors));
-  self.add_uint64(Number(Tag::kRelocationsPatched), SelfCount(SelfCounter::kRelocationsPatched));
-  self.add_uint64(Number(Tag::kRecords), records);
-  self.add_uint64(Number(Tag::kBatches), batches);
-  self.add_int32(Number(Tag::kLastCuptiError), LastCuptiError());
-}
-
 }  // namespace
 
 bool BatchBuilder::Init(SendQueue* queue) noexcept {
@@ -409,6 +391,41 @@ void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event) noexcept {
 // --- sealing
 // ---------------------------------------------------------------------------------------------------------------
 
+void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
+  using Tag = wire::SelfReportTag;
+  const HostCost cost = TotalHostCost();
+  WireWriter self(batch, Number(wire::BatchTag::kSelf));
+  self.add_uint64(Number(Tag::kHostNs), cost.sampled_ns * kHostCostSampling);
+  self.add_uint32(Number(Tag::kHostSampling), kHostCostSampling);
+  self.add_uint64(Number(Tag::kHostEvents), cost.events);
+  self.add_uint64(Number(Tag::kBackgroundCpuNs), BackgroundCpuNs());
+  self.add_uint64(Number(Tag::kBytesSent), BytesSent());
+  self.add_uint64(Number(Tag::kRangePopWithoutPush), SelfCount(SelfCounter::kRangePopWithoutPush));
+  self.add_uint64(Number(Tag::kRangeEndWithoutStart), SelfCount(SelfCounter::kRangeEndWithoutStart));
+  self.add_uint64(Number(Tag::kCuptiErrors), SelfCount(SelfCounter::kCuptiErrors));
+  self.add_uint64(Number(Tag::kRelocationsPatched), SelfCount(SelfCounter::kRelocationsPatched));
+  self.add_uint64(Number(Tag::kRecords), records_sealed_ + rows());
+  self.add_uint64(Number(Tag::kBatches), sequence_);
+  self.add_int32(Number(Tag::kLastCuptiError), LastCuptiError());
+  self.add_uint64(Number(Tag::kRecordsOutsideWindow), SelfCount(SelfCounter::kOutsideWindow));
+  for (size_t i = 0; i < unknown_kind_count_; ++i) {
+    WireWriter unknown(self, Number(Tag::kUnknownKinds));
+    unknown.add_uint32(Number(wire::UnknownKindTag::kKind), unknown_kinds_[i].kind);
+    unknown.add_uint64(Number(wire::UnknownKindTag::kRecords), unknown_kinds_[i].records);
+  }
+}
+
+void BatchBuilder::CountUnknownKind(uint32_t kind) noexcept {
+  size_t i = 0;
+  while (i < unknown_kind_count_ && unknown_kinds_[i].kind != kind) ++i;
+  if (i == kMaxUnknownKinds) i = kMaxUnknownKinds - 1;
+  if (i == unknown_kind_count_) {
+    ++unknown_kind_count_;
+    unknown_kinds_[i].kind = kind;
+  }
+  ++unknown_kinds_[i].records;
+}
+
 void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   using Tag = wire::BatchTag;
   WireWriter batch(*out);
@@ -433,7 +450,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   EncodeTable(batch, Tag::kCollectives, collectives_);
   EncodeTable(batch, Tag::kPlans, plans_);
   EncodeLosses(batch);
-  EncodeSelf(batch, records_sealed_ + rows(), sequence_);
+  EncodeSelf(batch);
 }
 
 bool BatchBuilder::Seal() noexcept {

@@ -171,6 +171,9 @@ class BatchBuilder {
   void AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype, uint32_t thread) noexcept;
   void AddPlanLaunch(const PlanLaunchEvent& event) noexcept;
 
+  // One more record of a CUpti_ActivityKind that nobody decodes. Of many kinds, the last place has the rest.
+  void CountUnknownKind(uint32_t kind) noexcept;
+
   // True when the batch holds anything that is worth sending.
   bool HasContent() const noexcept { return rows() != 0 || definitions_.size != 0; }
   // Encodes the batch into the queue and starts the next one. False when its records were dropped.
@@ -182,6 +185,7 @@ class BatchBuilder {
   void StartBatch() noexcept;
   uint32_t rows() const noexcept;
   size_t MaxEncodedBytes() const noexcept;
+  void EncodeSelf(WireWriter& batch) const noexcept;
   void EncodeBody(WireBuffer* out) noexcept;
   void CloseLaunches() noexcept;
   WireBuffer& RoomForDefinition(size_t bytes) noexcept;
@@ -207,6 +211,14 @@ class BatchBuilder {
   uint32_t launch_rows_ = 0;    // of all threads in this batch
   WireBuffer closed_launches_;  // Launches messages of the threads before, as fields of Batch
   WireBuffer definitions_;  // strings, threads, sites, devices, versions, communicators, as fields of Batch
+
+  struct UnknownKind {
+    uint32_t kind;
+    uint64_t records;
+  };
+  static constexpr size_t kMaxUnknownKinds = 16;
+  UnknownKind unknown_kinds_[kMaxUnknownKinds] = {};
+  size_t unknown_kind_count_ = 0;
 
   StringInterner strings_;
   SiteInterner sites_;

@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "injector/parts.h"
+#include "injector/recording.h"
 #include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
 #include "injector/stream/text.h"
 
 namespace gpuprobe::injector {
@@ -40,6 +42,23 @@ uint64_t EventTime(const EventHeader& header) noexcept {
   uint64_t time_ns = 0;  // every other event starts with it
   std::memcpy(&time_ns, &header + 1, sizeof(time_ns));
   return time_ns;
+}
+
+uint32_t RecordKindOf(EventType type) noexcept {
+  switch (type) {
+    case EventType::kRangeOpen:
+    case EventType::kRangeClose:
+    case EventType::kMark:
+      return kRecordNvtx;
+    case EventType::kAllocation:
+      return kRecordMemory;
+    case EventType::kCollective:
+    case EventType::kPlanLaunch:
+    case EventType::kCommunicator:
+      return kRecordNccl;
+    default:
+      return kRecordAll;
+  }
 }
 
 // The thread's name as it is now: threads are often named after their first event. Empty when it has ended.
@@ -82,11 +101,17 @@ void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Curs
     if (!met) MeetThread(slot, ring);
     met = true;
     if (static_cast<EventType>(header->type) == EventType::kLaunch) {
-      builder_->AddLaunch(ring.thread_id(), Payload<LaunchEvent>(*header));
+      Launched(Payload<LaunchEvent>(*header), ring.thread_id());
     }
     position += header->total_bytes;
     cursor->end = position;
   }
+}
+
+void EventDrain::Launched(LaunchEvent event, uint32_t thread) noexcept {
+  if (!recording.HoldsLaunch(event.time_ns)) return CountSelf(SelfCounter::kOutsideWindow);
+  if (!recording.Wants(kRecordNvtx)) event.range_id = event.fallback_range_id = 0;
+  builder_->AddLaunch(thread, event);
 }
 
 void EventDrain::Advance(Cursor* cursor, uint64_t until_ns) noexcept {
@@ -141,6 +166,7 @@ void EventDrain::Drain(uint64_t until_ns) noexcept {
 }
 
 void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
+  if (!recording.Wants(RecordKindOf(static_cast<EventType>(header.type)))) return;
   switch (static_cast<EventType>(header.type)) {
     case EventType::kLaunch:
       return;
@@ -167,6 +193,11 @@ uint32_t EventDrain::DomainName(uint64_t handle) noexcept {
   char name[kMaxNameBytes];
   const size_t length = event_names.range_domain(handle, name, sizeof(name));
   return builder_->String({name, length < sizeof(name) ? length : sizeof(name)});
+}
+
+void EventDrain::AddRange(const RangeRow& row) noexcept {
+  if (!recording.Overlaps(row.start_ns, row.end_ns)) return CountSelf(SelfCounter::kOutsideWindow);
+  builder_->AddRange(row);
 }
 
 void EventDrain::OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept {
@@ -196,32 +227,32 @@ void EventDrain::ClosedRange(const RangeCloseEvent& event) noexcept {
       CountLoss(wire::LossReason::kLossDefinitionsFull);
     return;
   }
-  builder_->AddRange({.start_ns = range->start_ns,
-                      .end_ns = event.time_ns > range->start_ns ? event.time_ns : range->start_ns,
-                      .id = event.id,
-                      .parent_id = range->parent_id,
-                      .name = range->name,
-                      .domain = range->domain,
-                      .thread = range->thread,
-                      .category = range->category,
-                      .kind = static_cast<wire::RangeKind>(range->kind),
-                      .unclosed = false});
+  AddRange({.start_ns = range->start_ns,
+            .end_ns = event.time_ns > range->start_ns ? event.time_ns : range->start_ns,
+            .id = event.id,
+            .parent_id = range->parent_id,
+            .name = range->name,
+            .domain = range->domain,
+            .thread = range->thread,
+            .category = range->category,
+            .kind = static_cast<wire::RangeKind>(range->kind),
+            .unclosed = false});
   open_ranges_.Erase(event.id);
 }
 
 void EventDrain::Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept {
   const uint32_t name_id = builder_->String(name);
   const uint32_t domain = DomainName(event.domain);
-  builder_->AddRange({.start_ns = event.time_ns,
-                      .end_ns = event.time_ns,
-                      .id = event.id,
-                      .parent_id = event.parent_id,
-                      .name = name_id,
-                      .domain = domain,
-                      .thread = thread,
-                      .category = event.category,
-                      .kind = wire::RangeKind::kRangeKindMark,
-                      .unclosed = false});
+  AddRange({.start_ns = event.time_ns,
+            .end_ns = event.time_ns,
+            .id = event.id,
+            .parent_id = event.parent_id,
+            .name = name_id,
+            .domain = domain,
+            .thread = thread,
+            .category = event.category,
+            .kind = wire::RangeKind::kRangeKindMark,
+            .unclosed = false});
 }
 
 void EventDrain::Allocated(AllocationEvent event, uint32_t thread) noexcept {
@@ -245,6 +276,7 @@ void EventDrain::Allocated(AllocationEvent event, uint32_t thread) noexcept {
 }
 
 void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexcept {
+  if (!recording.Holds(event.issue_ns)) return CountSelf(SelfCounter::kOutsideWindow);
   const char* op = event_names.collective_op == nullptr ? nullptr : event_names.collective_op(event.op);
   const char* datatype =
       event_names.collective_datatype == nullptr ? nullptr : event_names.collective_datatype(event.datatype);
@@ -255,16 +287,16 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
 
 void EventDrain::CloseOpenRanges(uint64_t now_ns) noexcept {
   open_ranges_.ForEach([this, now_ns](uint64_t id, const OpenRange& range) {
-    builder_->AddRange({.start_ns = range.start_ns,
-                        .end_ns = now_ns > range.start_ns ? now_ns : range.start_ns,
-                        .id = id,
-                        .parent_id = range.parent_id,
-                        .name = range.name,
-                        .domain = range.domain,
-                        .thread = range.thread,
-                        .category = range.category,
-                        .kind = static_cast<wire::RangeKind>(range.kind),
-                        .unclosed = true});
+    AddRange({.start_ns = range.start_ns,
+              .end_ns = now_ns > range.start_ns ? now_ns : range.start_ns,
+              .id = id,
+              .parent_id = range.parent_id,
+              .name = range.name,
+              .domain = range.domain,
+              .thread = range.thread,
+              .category = range.category,
+              .kind = static_cast<wire::RangeKind>(range.kind),
+              .unclosed = true});
   });
   open_ranges_.Clear();
 }

@@ -50,8 +50,10 @@ class EventDrain {
 
   void MeetThread(int slot, const EventRing& ring) noexcept;
   void TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept;
+  void Launched(LaunchEvent event, uint32_t thread) noexcept;
   void Advance(Cursor* cursor, uint64_t until_ns) noexcept;
   void Take(const EventHeader& header, uint32_t thread) noexcept;
+  void AddRange(const RangeRow& row) noexcept;
   void OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept;
   void ClosedRange(const RangeCloseEvent& event) noexcept;
   void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;

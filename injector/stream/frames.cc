@@ -93,6 +93,7 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
                    static_cast<int32_t>(facts.has_gpu_times ? wire::TimingSource::kTimingSourceCuptiActivity
                                                             : wire::TimingSource::kTimingSourceNone));
     hello.add_enum(Number(Tag::kLoadedBy), static_cast<int32_t>(facts.loaded_by));
+    hello.add_uint32(Number(Tag::kRecordingRanks), facts.recording_ranks);
   });
 }
 

@@ -32,6 +32,7 @@ void EncodeClockPair(WireWriter& message, protozero::pbf_tag_type tag) noexcept;
 struct HelloFacts {
   bool has_gpu_times = false;  // CUPTI activity records will come
   wire::LoadedBy loaded_by = wire::LoadedBy::kLoadedByUnknown;
+  uint32_t recording_ranks = 0;  // of the job; 0: all
 };
 
 // Whole delimited frames, appended to `out`. False when they did not fit.

@@ -19,6 +19,7 @@ enum class SelfCounter : int32_t {
   kSettingsRejected,
   kOwnAllocationFailures,
   kLateEvents,
+  kOutsideWindow,
   kCount,
 };
 

@@ -156,6 +156,19 @@ TEST(ProcessModel, AGraphLaunchTakesAllItsKernels) {
   EXPECT_EQ(model.totals().graph_kernels, 10u);
 }
 
+TEST(ProcessModel, LaunchDelayOfKernelsThatWereLaunchedByThemselves) {
+  ProcessModel model = Model();
+  BatchBuilder b = WithKernels();
+  b.Launch(1, kStart + 10, 100, 0).Launch(1, kStart + 20, 101, 0).Launch(1, kStart + 30, 102, 0);
+  b.Kernel(kStart + 110, kStart + 200, 1, 100);
+  b.Kernel(kStart + 320, kStart + 400, 1, 101);
+  b.Kernel(kStart + 500, kStart + 600, 1, 102, 7);  // of a graph
+  b.Copy(kStart + 600, kStart + 700, 8, v1::COPY_DIRECTION_H2D, 102);
+  ASSERT_TRUE(model.Apply(b.batch()).ok());
+  EXPECT_EQ(model.totals().launch_delay_ns.count(), 2u);
+  EXPECT_EQ(model.totals().launch_delay_ns.total(), 400u);
+}
+
 TEST(ProcessModel, DeviceRecordsWithoutLaunchAreCountedAsSuch) {
   ProcessModel model = Model();
   ASSERT_TRUE(model.Apply(WithKernels().Kernel(kStart, kStart + 1, 1, 55).batch()).ok());

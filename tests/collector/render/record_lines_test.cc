@@ -27,7 +27,7 @@ std::vector<Json> Lines(const std::vector<v1::Batch>& batches) {
 
 TEST(RecordLines, EveryKindInTheTruthLogsNames) {
   BatchBuilder b;
-  b.String(1, "_Z4gemmPfS_i").String(2, "step \"x\"").Site(1, 1, 3, 13).Thread(1, true);
+  b.String(1, "_Z4gemmPfS_i").String(2, "step \"x\"").Site(1, 1, 3, 13).Thread(1, true, "python");
   b.Kernel(kStart + 10, kStart + 20, 1, 100, 5);
   b.Copy(kStart, kStart + 5, 4096, v1::COPY_DIRECTION_H2D, 101);
   b.Memset(kStart + 1, kStart + 2, 64, 102);
@@ -62,6 +62,8 @@ TEST(RecordLines, EveryKindInTheTruthLogsNames) {
   EXPECT_EQ(lines[7].at("kind"), "range");
   EXPECT_EQ(lines[7].at("name"), "step \"x\"");
   EXPECT_EQ(lines[8].at("kind"), "launch");
+  EXPECT_EQ(lines[8].at("tid"), 9001);
+  EXPECT_EQ(lines[8].at("thread"), "python");
   EXPECT_EQ(lines[8].at("time_ns"), kStart + 2);
 }
 

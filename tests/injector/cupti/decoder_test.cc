@@ -9,7 +9,9 @@
 #include <string>
 
 #include "injector/guard.h"
+#include "injector/recording.h"
 #include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
 #include "tests/injector/support/frames.h"
 #include "tests/injector/support/records.h"
 
@@ -198,8 +200,47 @@ TEST_F(DecoderTest, RecordsThatNobodyAskedForAreCounted) {
   overhead.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
   buffer.Add(overhead);
   buffer.Add(Kernel("k", now_, now_ + 10, 4));
-  EXPECT_EQ(Decode(buffer).kernels().duration_size(), 1);
-  EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 1u);
+  buffer.Add(overhead);
+  const v1::Batch batch = Decode(buffer);
+  EXPECT_EQ(batch.kernels().duration_size(), 1);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 2u);
+  ASSERT_EQ(batch.self().unknown_kinds_size(), 1);
+  EXPECT_EQ(batch.self().unknown_kinds(0).kind(), uint32_t{CUPTI_ACTIVITY_KIND_OVERHEAD});
+  EXPECT_EQ(batch.self().unknown_kinds(0).records(), 2u);
+}
+
+TEST_F(DecoderTest, WorkOutsideTheWindowIsLeftOutAndCounted) {
+  recording.from_ns = now_;
+  recording.span_ns = 1000;
+  const uint64_t before = SelfCount(SelfCounter::kOutsideWindow);
+  RecordBuffer buffer;
+  buffer.Add(Kernel("k", now_ - 1, now_ + 10, 1));
+  buffer.Add(Kernel("k", now_, now_ + 10, 2));
+  buffer.Add(Kernel("k", now_ + 999, now_ + 2000, 3));
+  buffer.Add(Kernel("k", now_ + 1000, now_ + 2000, 4));
+  const v1::Batch batch = Decode(buffer);
+  recording = {};
+  EXPECT_EQ(Undelta(batch.kernels().correlation_delta(), 2), (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(SelfCount(SelfCounter::kOutsideWindow) - before, 2u);
+  EXPECT_EQ(batch.self().records_outside_window(), SelfCount(SelfCounter::kOutsideWindow));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossInvalidTimestamp), 0u);
+}
+
+// Graph nodes begin in the middle of a batch: the records before them have node 0.
+TEST_F(DecoderTest, GraphNodesAfterKernelsWithoutOne) {
+  RecordBuffer buffer;
+  for (uint32_t i = 0; i < 200; ++i) {
+    auto kernel = Kernel("k", now_ + i * 10, now_ + i * 10 + 5, i + 1);
+    kernel.graphNodeId = i < 100 ? 0 : 5000 + i;
+    buffer.Add(kernel);
+  }
+  const v1::Batch batch = Decode(buffer);
+  const auto nodes = Undelta(batch.kernels().graph_node_delta(), 200);
+  ASSERT_EQ(nodes.size(), 200u);
+  EXPECT_EQ(nodes[0], 0u);
+  EXPECT_EQ(nodes[99], 0u);
+  EXPECT_EQ(nodes[100], 5100u);
+  EXPECT_EQ(nodes[199], 5199u);
 }
 
 TEST_F(DecoderTest, ALargeBufferArrivesWhole) {

@@ -9,7 +9,9 @@
 
 #include "injector/guard.h"
 #include "injector/parts.h"
+#include "injector/recording.h"
 #include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
 #include "injector/stream/stream.h"
 #include "tests/injector/support/frames.h"
 
@@ -70,6 +72,42 @@ class EventDrainTest : public ::testing::Test {
 
   std::unique_ptr<Stream> stream_;
 };
+
+TEST_F(EventDrainTest, WhatIsNotWantedIsNotSent) {
+  recording.kinds = kRecordKernels;
+  ASSERT_TRUE(Open(100, 1, 0, "step"));
+  ASSERT_TRUE(Emit(
+      CurrentThread(),
+      LaunchEvent{.time_ns = 110, .range_id = 1, .fallback_range_id = 0, .correlation = 7, .reserved = 0}));
+  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 120, 0x1000, 64));
+  ASSERT_TRUE(Close(130, 1));
+  const v1::Batch batch = DrainAll();
+  recording = {};
+  EXPECT_FALSE(batch.has_ranges());
+  EXPECT_FALSE(batch.has_allocations());
+  ASSERT_EQ(batch.launches_size(), 1);
+  EXPECT_EQ(batch.launches(0).correlation_delta_size(), 1);
+  EXPECT_EQ(batch.launches(0).range_delta_size(), 0);
+}
+
+TEST_F(EventDrainTest, OutsideTheWindowOnlyAllocationsAreSent) {
+  recording.from_ns = 1000;
+  recording.span_ns = 1000;
+  ASSERT_TRUE(Open(100, 1, 0, "before"));
+  ASSERT_TRUE(Close(130, 1));
+  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 140, 0x2000, 64));
+  ASSERT_TRUE(Open(150, 2, 0, "into"));
+  ASSERT_TRUE(Close(1100, 2));
+  ASSERT_TRUE(Open(2500, 3, 0, "after"));
+  ASSERT_TRUE(Close(2600, 3));
+  const uint64_t before = SelfCount(SelfCounter::kOutsideWindow);
+  const v1::Batch batch = DrainAll();
+  recording = {};
+  EXPECT_EQ(batch.ranges().duration_size(), 1);
+  EXPECT_EQ(batch.ranges().id_delta(0), 2);
+  EXPECT_EQ(batch.allocations().bytes_size(), 1);
+  EXPECT_EQ(SelfCount(SelfCounter::kOutsideWindow) - before, 2u);
+}
 
 TEST_F(EventDrainTest, ARangeIsOneRowWhenItCloses) {
   event_names.range_domain = [](uint64_t handle, char* out, size_t capacity) -> size_t {

@@ -1,0 +1,74 @@
+"""GPUPROBE_KINDS, GPUPROBE_RANKS, GPUPROBE_START_AFTER_S and GPUPROBE_STOP_AFTER_S record what they say, and the report says what was left out."""
+import harness
+import truth
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
+
+
+class Recording(harness.EndToEndTest):
+
+    def record(self, command, env, devices=1):
+        out = self.path("run-directory")
+        finished = self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=devices, env={**PATIENT, **env})
+        self.assert_nothing_runs()
+        report = self.report(out)
+        self.assert_no_loss(report)
+        return self.export(out), report, finished
+
+    def train(self, env, ranks=2):
+        return self.record([LAUNCH_RANKS, str(ranks), DDP_TRAIN, *SMALL_TRAINING], env, devices=ranks)
+
+    def test_only_some_kinds(self):
+        """Those that were asked for are complete, and nothing else is there."""
+        for kinds, exported in (("kernels", {"kernel", "launch"}), ("copies,memory", {"memcpy", "alloc", "free", "launch"}),
+                                ("syncs", {"sync"}), ("nccl,kernels", {"kernel", "launch", "collective"}), ("nvtx", {"range"})):
+            with self.subTest(kinds=kinds):
+                self.forget_truth()
+                self._remove("run-directory")
+                captured, _, _ = self.train({"GPUPROBE_KINDS": kinds})
+                self.assertEqual({record["kind"] for record in captured}, exported)
+                happened = [record for record in self.truth() if record["kind"] in exported]
+                self.assertEqual(truth.differences(happened, captured), [])
+
+    def _remove(self, name):
+        harness.shutil.rmtree(self.path(name), ignore_errors=True)
+
+    def test_only_some_ranks(self):
+        captured, report, _ = self.train({"GPUPROBE_RANKS": "1-5"})
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], [1])
+        self.assertEqual(truth.differences([record for record in self.truth() if record["rank"] == 1], captured), [])
+        self.assertEqual(report["conditions"]["ranks_expected"], 1)
+        self.assertNotIn("ranks-missing", [finding["id"] for finding in report["findings"]])
+
+    def test_a_window_that_never_begins(self):
+        """Nothing but allocations; the rest is counted."""
+        captured, report, _ = self.record([VECTOR_ADD], {"GPUPROBE_START_AFTER_S": "3600"})
+        self.assertEqual({record["kind"] for record in captured}, {"alloc", "free"})
+        happened = self.truth()
+        self.assertEqual(truth.allocation_differences([r for r in happened if r["kind"] in ("alloc", "free")], captured), [])
+        work = sum(record["kind"] in ("kernel", "memcpy", "memset", "sync") for record in happened)
+        self.assertGreaterEqual(report["trust"]["outside_window"], work)
+        self.assertLess(report["trust"]["coverage"], 1)
+
+    def test_a_window_in_the_middle(self):
+        """Of work that goes on for seconds, what began inside the window is there, and nothing else."""
+        command = [LAUNCH_RANKS, "1", DDP_TRAIN, *SMALL_TRAINING, "--steps", "60"]
+        captured, report, _ = self.record(command, {"GPUPROBE_START_AFTER_S": "1", "GPUPROBE_STOP_AFTER_S": "2",
+                                                    "GPUSIM_KERNELS": "Adam=5ms;.*=200us"})
+        happened = [record for record in self.truth() if record["kind"] == "kernel"]
+        starts = [record["start_ns"] for record in captured if record["kind"] == "kernel"]
+        self.assertGreater(max(r["start_ns"] for r in happened) - min(r["start_ns"] for r in happened), 2_000_000_000, "the program was too short")
+        self.assertTrue(starts)
+        self.assertLess(max(starts) - min(starts), 1_000_000_000)
+        inside = [record for record in happened if min(starts) <= record["start_ns"] <= max(starts)]
+        self.assertEqual(len(inside), len(starts))
+        self.assertEqual(report["trust"]["device_records_unattributed"], 0)
+        self.assertGreaterEqual(report["trust"]["outside_window"], len(happened) - len(starts))
+
+    def test_a_bad_value_is_said_once_and_everything_recorded(self):
+        captured, _, finished = self.train({"GPUPROBE_KINDS": "kernels;nccl"})
+        self.assertEqual(finished.stderr.count(b"GPUPROBE_KINDS: not a value that can be used; the default is taken"), 1)
+        self.assertEqual(truth.differences(self.truth(), captured), [])
+
+
+if __name__ == "__main__":
+    harness.main()
