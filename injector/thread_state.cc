@@ -58,6 +58,7 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_plugin_correlation = 0;
   state.nccl_plugin_plan = 0;
   state.last_allocation_correlation = 0;
+  state.release_began_ns = 0;
   state.last_launch_correlation = 0;
   state.sample_start_ns = 0;
 }

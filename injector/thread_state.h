@@ -46,6 +46,7 @@ struct ThreadState {
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;
+  uint64_t release_began_ns = 0;  // entry of the release that is going on
   uint32_t last_launch_correlation = 0;
 
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/collective_report.h"
+#include "collector/analysis/memory_report.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/phase_report.h"
 #include "collector/analysis/report.h"
@@ -71,24 +72,6 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
     if (copies[i].duration_ns > 0) {
       c.gbytes_per_s = static_cast<double>(copies[i].bytes) / static_cast<double>(copies[i].duration_ns);
     }
-  }
-}
-
-void FillMemory(const model::ProcessModel& process, RankReport& r) {
-  for (const char* kind : {"device", "host_pinned", "managed", "pool"}) r.memory[kind];
-  for (size_t i = 0; i < process.memory().size(); ++i) {
-    const model::MemoryLedger::Kind& kind = process.memory()[i];
-    if (kind.allocations + kind.frees + kind.failed == 0) continue;
-    std::string_view name = MemoryName(static_cast<v1::MemoryKind>(i));
-    if (name == "pinned") name = "host_pinned";
-    r.memory[std::string(name)] = {.high_water_bytes = kind.high_water_bytes,
-                                   .high_water_at_ns = kind.high_water_at_ns,
-                                   .live_bytes = kind.live_bytes,
-                                   .allocations = kind.allocations,
-                                   .frees = kind.frees,
-                                   .failed = kind.failed,
-                                   .largest_failed_bytes = kind.largest_failed_bytes,
-                                   .high_water_range = process.HighWaterRange(i)};
   }
 }
 
@@ -212,6 +195,9 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.batches_missing += totals.batches_missing;
     t.device_records_unattributed += totals.unattributed;
     t.invalid_times += totals.reversed_times;
+    t.range_pops_without_push += totals.self.range_pop_without_push();
+    t.range_ends_without_start += totals.self.range_end_without_start();
+    t.ranges_unclosed += totals.ranges_unclosed;
     if (process->end_state() == model::EndState::kCutOff) {
       t.cut_off.push_back({.who = Who(process->identity()), .last_data_ns = LastNs(*process)});
     }

@@ -156,21 +156,41 @@ void ClockStepped(const Report& report, std::vector<Finding>& out) {
        .advice = "Times across that moment are off by as much; durations within a record are not."});
 }
 
+std::string Gib(uint64_t bytes) {
+  constexpr double kMib = 1024.0 * 1024;
+  const double mib = static_cast<double>(bytes) / kMib;
+  return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
+}
+
+// The last refusal is the one that counts: an allocator asks again after it has given back what it could.
 void AllocationFailed(const Report& report, std::vector<Finding>& out) {
   for (const RankReport& r : report.ranks) {
-    for (const auto& [kind, m] : r.memory) {
-      if (m.failed == 0) continue;
-      constexpr double kGib = 1024.0 * 1024 * 1024;
-      out.push_back(
-          {.id = "allocation-failed",
-           .severity = Severity::kError,
-           .statement = absl::StrFormat("Rank %s was refused %s memory %d times.", r.label, kind, m.failed),
-           .evidence =
-               absl::StrFormat("Largest request refused: %.2f GiB; live at the high-water mark: %.2f GiB.",
-                               static_cast<double>(m.largest_failed_bytes) / kGib,
-                               static_cast<double>(m.high_water_bytes) / kGib),
-           .advice = "See the high-water mark's range below for what held the memory."});
+    if (r.out_of_memory.empty()) continue;
+    const RefusalReport& last = r.out_of_memory.back();
+    uint64_t refused = 0;
+    for (const auto& [kind, m] : r.memory) refused += m.failed;
+    std::string statement =
+        absl::StrFormat("%s ran out of memory: asked %s (%s), %s live",
+                        r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid),
+                        Gib(last.asked_bytes), last.memory, Gib(last.device_live_bytes));
+    if (last.capacity_bytes.has_value()) absl::StrAppend(&statement, " of ", Gib(*last.capacity_bytes));
+    if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
+    std::vector<std::string> live;
+    for (const auto& [kind, bytes] : last.live) live.push_back(absl::StrCat(kind, " ", Gib(bytes)));
+    std::string evidence =
+        absl::StrCat(refused, refused == 1 ? " request was" : " requests were",
+                     " refused. Live then: ", live.empty() ? "nothing" : absl::StrJoin(live, ", "), ".");
+    if (last.free_at_most_bytes.has_value()) {
+      absl::StrAppend(&evidence, " Free: at most ", Gib(*last.free_at_most_bytes),
+                      "; the context, loaded modules and other processes take their part of it.");
     }
+    out.push_back({.id = "allocation-failed",
+                   .severity = Severity::kError,
+                   .statement = statement + ".",
+                   .evidence = evidence,
+                   .advice =
+                       "report.json names the largest allocations at the high-water mark and the ranges "
+                       "that made them (memory, out_of_memory)."});
   }
 }
 

@@ -59,6 +59,9 @@ struct Trust {
   uint64_t batches_missing = 0;
   uint64_t device_records_unattributed = 0;  // their launch was not seen: in totals, in no phase
   uint64_t invalid_times = 0;
+  uint64_t range_pops_without_push = 0;  // annotation calls without a partner: the program's mistakes
+  uint64_t range_ends_without_start = 0;
+  uint64_t ranges_unclosed = 0;
   uint64_t unrecorded_frames = 0;  // received and counted, but not written: the disk refused
   uint64_t detail_since_ns =
       0;  // records before it were dropped to save space, after they were counted; 0: none
@@ -106,6 +109,48 @@ struct MemoryReport {
   uint64_t failed = 0;
   uint64_t largest_failed_bytes = 0;
   std::string high_water_range;
+  std::string high_water_path;  // the ranges around it, too
+  struct Held {
+    uint64_t bytes = 0;
+    std::string path;  // where it was allocated
+  };
+  std::vector<Held> largest;  // live at the mark, largest first
+};
+
+// What driver calls obtained on one device: without the context's, the modules' and the tools' own memory.
+struct DeviceMemoryReport {
+  uint32_t device = 0;
+  std::optional<uint64_t> capacity_bytes;
+  uint64_t live_bytes = 0;
+  uint64_t high_water_bytes = 0;
+  uint64_t high_water_at_ns = 0;
+  std::map<std::string, uint64_t> at_high_water;  // bytes by kind
+};
+
+// PyTorch's caching allocator on one device: what tensors had, and what it held for them.
+struct PytorchMemoryReport {
+  uint32_t device = 0;
+  uint64_t allocated_bytes = 0;  // at the end
+  uint64_t reserved_bytes = 0;
+  uint64_t peak_allocated_bytes = 0;
+  uint64_t peak_reserved_bytes = 0;
+  std::optional<uint64_t> fragmentation_bytes;  // peak reserved - peak allocated: held, and never all in use
+  uint64_t refusals = 0;
+  uint64_t last_refused_bytes = 0;
+  std::string last_refused_path;
+};
+
+// An allocation that was refused for want of memory.
+struct RefusalReport {
+  uint64_t time_ns = 0;
+  std::string memory;
+  uint64_t asked_bytes = 0;
+  uint32_t device = 0;
+  std::string path;
+  std::map<std::string, uint64_t> live;  // bytes by kind: of the device, pinned ones of the process
+  uint64_t device_live_bytes = 0;        // resident on the device: all but pinned and managed
+  std::optional<uint64_t> capacity_bytes;
+  std::optional<uint64_t> free_at_most_bytes;  // capacity - device_live_bytes
 };
 
 struct PhaseReport {
@@ -149,6 +194,9 @@ struct RankReport {
   std::map<std::string, SyncReport> syncs;     // by what
   SyncReport blocked;                          // in those calls in which the host waits
   std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
+  std::vector<DeviceMemoryReport> device_memory;
+  std::vector<PytorchMemoryReport> pytorch_memory;
+  std::vector<RefusalReport> out_of_memory;  // in order of time
   std::vector<CollectiveReport> collectives;
   std::vector<PhaseReport> phases;
   std::vector<KernelReport> top_kernels;

@@ -3,6 +3,22 @@
 #include <algorithm>
 
 namespace gpuprobe::model {
+namespace {
+
+bool IsOnDevice(size_t kind) {
+  switch (static_cast<v1::MemoryKind>(kind)) {
+    case v1::MEMORY_KIND_DEVICE:
+    case v1::MEMORY_KIND_MANAGED:
+    case v1::MEMORY_KIND_POOL:
+    case v1::MEMORY_KIND_ARRAY:
+    case v1::MEMORY_KIND_VMM:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 void MemoryLedger::Add(const AllocationRecord& record) {
   // Far beyond one flush interval of the busiest program: applying early then costs order, not memory.
@@ -22,26 +38,82 @@ void MemoryLedger::ApplyUntil(uint64_t time_ns) {
   pending_.erase(pending_.begin(), end);
 }
 
+void MemoryLedger::Finish() {
+  ApplyUntil(UINT64_MAX);
+  for (size_t kind = 0; kind < kKinds; ++kind) NameLargest(kind);
+}
+
 void MemoryLedger::Apply(const AllocationRecord& record) {
-  const auto index = static_cast<size_t>(record.memory);
-  Kind& kind = kinds_[index < kKinds ? index : 0];
-  if (record.failed) {
-    ++kind.failed;
-    kind.largest_failed_bytes = std::max(kind.largest_failed_bytes, record.bytes);
-    kind.last_failed_ns = record.time_ns;
-    return;
-  }
-  if (record.op == v1::ALLOCATION_OP_FREE) {
-    ++kind.frees;
-    kind.live_bytes -= std::min(kind.live_bytes, record.bytes);
-    return;
-  }
+  const size_t index = static_cast<size_t>(record.memory) < kKinds ? static_cast<size_t>(record.memory) : 0;
+  if (record.failed) return Refused(record);
+  if (record.op == v1::ALLOCATION_OP_FREE) return Released(index, record);
+  Kind& kind = kinds_[index];
   ++kind.allocations;
   kind.live_bytes += record.bytes;
+  if (live_.size() < kMaxLive) {
+    const auto [held, added] = live_.try_emplace(Key(static_cast<uint32_t>(index), record.address),
+                                                 Held{record.bytes, record.range});
+    if (added) by_size_[index].emplace(record.bytes, record.address);
+  }
   if (kind.live_bytes > kind.high_water_bytes) {
     kind.high_water_bytes = kind.live_bytes;
     kind.high_water_at_ns = record.time_ns;
     kind.high_water_range = record.range;
+    at_high_water_[index] = true;
+  }
+  if (!IsOnDevice(index)) return;
+  Device& device = devices_[record.device];
+  device.live[index] += record.bytes;
+  device.live_bytes += record.bytes;
+  if (device.live_bytes > device.high_water_bytes) {
+    device.high_water_bytes = device.live_bytes;
+    device.high_water_at_ns = record.time_ns;
+    device.at_high_water = device.live;
+  }
+}
+
+void MemoryLedger::Refused(const AllocationRecord& record) {
+  const size_t index = static_cast<size_t>(record.memory) < kKinds ? static_cast<size_t>(record.memory) : 0;
+  Kind& kind = kinds_[index];
+  ++kind.failed;
+  kind.largest_failed_bytes = std::max(kind.largest_failed_bytes, record.bytes);
+  kind.last_failed_ns = record.time_ns;
+  if (refusals_.size() == kMaxRefusals) refusals_.pop_back();
+  Refusal& refusal = refusals_.emplace_back();
+  refusal.time_ns = record.time_ns;
+  refusal.memory = record.memory;
+  refusal.asked_bytes = record.bytes;
+  refusal.device = record.device;
+  refusal.range = record.range;
+  if (const auto device = devices_.find(record.device); device != devices_.end())
+    refusal.live = device->second.live;
+  refusal.live[v1::MEMORY_KIND_PINNED] = kinds_[v1::MEMORY_KIND_PINNED].live_bytes;
+}
+
+void MemoryLedger::Released(size_t index, const AllocationRecord& record) {
+  NameLargest(index);
+  Kind& kind = kinds_[index];
+  ++kind.frees;
+  kind.live_bytes -= std::min(kind.live_bytes, record.bytes);
+  if (const auto held = live_.find(Key(static_cast<uint32_t>(index), record.address)); held != live_.end()) {
+    by_size_[index].erase({held->second.bytes, record.address});
+    live_.erase(held);
+  }
+  if (!IsOnDevice(index)) return;
+  Device& device = devices_[record.device];
+  device.live[index] -= std::min(device.live[index], record.bytes);
+  device.live_bytes -= std::min(device.live_bytes, record.bytes);
+}
+
+// A mark stands until something is released: only then, or at the end, is it worth asking what made it.
+void MemoryLedger::NameLargest(size_t index) {
+  if (!at_high_water_[index]) return;
+  at_high_water_[index] = false;
+  Kind& kind = kinds_[index];
+  kind.largest.clear();
+  const auto& by_size = by_size_[index];
+  for (auto it = by_size.rbegin(); it != by_size.rend() && kind.largest.size() < kLargest; ++it) {
+    kind.largest.push_back(live_.at(Key(static_cast<uint32_t>(index), it->second)));
   }
 }
 

@@ -1,4 +1,5 @@
-// Live bytes and high-water mark per kind of memory, from allocations and frees.
+// Live bytes and high-water mark per kind of memory, from allocations and frees; what was live when the mark
+// was reached, and when an allocation was refused.
 //
 // Separate because order matters here as nowhere else: events of different threads can arrive slightly out of
 // order, so they wait until nothing older can come (ApplyUntil) and are applied by time.
@@ -6,14 +7,30 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "collector/model/records.h"
 
 namespace gpuprobe::model {
 
 class MemoryLedger {
  public:
+  static constexpr size_t kKinds = 8;    // v1::MemoryKind
+  static constexpr size_t kLargest = 5;  // allocations named at a high-water mark
+  static constexpr size_t kMaxRefusals =
+      64;  // kept one by one: the first ones and, in the last place, the last
+  static constexpr size_t kMaxLive = 1 << 20;  // allocations known one by one; sums are exact beyond it
+
+  struct Held {
+    uint64_t bytes = 0;
+    uint64_t range = 0;  // innermost range in which it was allocated, 0 if none
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
   struct Kind {
     uint64_t allocations = 0;
     uint64_t frees = 0;
@@ -24,25 +41,73 @@ class MemoryLedger {
     uint64_t high_water_bytes = 0;
     uint64_t high_water_at_ns = 0;
     uint64_t high_water_range = 0;  // innermost range that was open then, 0 if none
+    std::vector<Held> largest;      // live then, largest first
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  static constexpr size_t kKinds = 8;  // v1::MemoryKind
+  using BytesByKind = std::array<uint64_t, kKinds>;
+  // Device memory of all kinds (device, pool, array, vmm, and managed, which may be elsewhere) that driver
+  // calls obtained on one device.
+  struct Device {
+    BytesByKind live{};
+    uint64_t live_bytes = 0;
+    uint64_t high_water_bytes = 0;
+    uint64_t high_water_at_ns = 0;
+    BytesByKind at_high_water{};
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  struct Refusal {
+    uint64_t time_ns = 0;
+    v1::MemoryKind memory = v1::MEMORY_KIND_UNKNOWN;
+    uint64_t asked_bytes = 0;
+    uint32_t device = 0;
+    uint64_t range = 0;
+    BytesByKind live{};  // on that device; pinned memory of the whole process
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
 
   void Add(const AllocationRecord& record);
   // Applies what happened up to `time_ns`.
   void ApplyUntil(uint64_t time_ns);
+  // The high-water marks are final.
+  void Finish();
 
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
   const std::array<Kind, kKinds>& kinds() const { return kinds_; }
+  const std::map<uint32_t, Device>& devices() const { return devices_; }
+  const std::vector<Refusal>& refusals() const { return refusals_; }
+
+  // Calls visit(range id) for every range that an answer may name.
+  template <typename Visit>
+  void ForEachRange(Visit visit) const {
+    for (const AllocationRecord& record : pending_) visit(record.range);
+    for (const auto& [key, held] : live_) visit(held.range);
+    for (const Refusal& refusal : refusals_) visit(refusal.range);
+    for (const Kind& kind : kinds_) {
+      visit(kind.high_water_range);
+      for (const Held& held : kind.largest) visit(held.range);
+    }
+  }
 
  private:
   void Apply(const AllocationRecord& record);
+  void Refused(const AllocationRecord& record);
+  void Released(size_t kind, const AllocationRecord& record);
+  void NameLargest(size_t kind);
 
   std::array<Kind, kKinds> kinds_{};
+  std::map<uint32_t, Device> devices_;
+  std::vector<Refusal> refusals_;
   std::vector<AllocationRecord> pending_;
+  // Live allocations: by (kind, address), and of each kind by size.
+  using Key = std::pair<uint32_t, uint64_t>;
+  absl::flat_hash_map<Key, Held> live_;
+  std::array<std::set<std::pair<uint64_t, uint64_t>>, kKinds> by_size_;  // (bytes, address)
+  std::array<bool, kKinds> at_high_water_{};  // live bytes are at the mark, and `largest` is older than it
 };
 
 }  // namespace gpuprobe::model

@@ -10,7 +10,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 1;
+constexpr uint32_t kStateVersion = 2;
 
 }  // namespace
 
@@ -68,12 +68,54 @@ void CorrelationRing::Visit(Archive& archive) {
 template <typename Archive>
 void MemoryLedger::Kind::Visit(Archive& archive) {
   archive(allocations, frees, failed, largest_failed_bytes, last_failed_ns, live_bytes, high_water_bytes,
-          high_water_at_ns, high_water_range);
+          high_water_at_ns, high_water_range, largest);
+}
+
+template <typename Archive>
+void MemoryLedger::Held::Visit(Archive& archive) {
+  archive(bytes, range);
+}
+
+template <typename Archive>
+void MemoryLedger::Device::Visit(Archive& archive) {
+  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water);
+}
+
+template <typename Archive>
+void MemoryLedger::Refusal::Visit(Archive& archive) {
+  archive(time_ns, memory, asked_bytes, device, range, live);
 }
 
 template <typename Archive>
 void MemoryLedger::Visit(Archive& archive) {
-  archive(kinds_, pending_);
+  archive(kinds_, devices_, refusals_, pending_, live_, at_high_water_);
+  if constexpr (Archive::kReads) {
+    for (auto& by_size : by_size_) by_size.clear();
+    for (const auto& [key, held] : live_) {
+      archive.Require(key.first < kKinds);
+      if (key.first < kKinds) by_size_[key.first].emplace(held.bytes, key.second);
+    }
+  }
+}
+
+template <typename Archive>
+void RangePaths::Range::Visit(Archive& archive) {
+  archive(parent, name, closed);
+}
+
+template <typename Archive>
+void RangePaths::Visit(Archive& archive) {
+  archive(ranges_);
+}
+
+template <typename Archive>
+void AllocatorRefusalRecord::Visit(Archive& archive) {
+  archive(time_ns, device, asked_bytes, allocated_bytes, reserved_bytes, range);
+}
+
+template <typename Archive>
+void AllocatorTotals::Visit(Archive& archive) {
+  archive(allocated_bytes, reserved_bytes, peak_allocated_bytes, peak_reserved_bytes, refusals, last_refusal);
 }
 
 template <typename Archive>
@@ -179,8 +221,8 @@ void DeviceTotals::Visit(Archive& archive) {
 template <typename Archive>
 void ProcessModel::Totals::Visit(Archive& archive) {
   archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, launch_delay_ns,
-          reversed_times, unattributed, attributed, launches, marks, memsets, memset_bytes, memset_ns,
-          first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs, losses, self);
+          reversed_times, unattributed, attributed, launches, marks, ranges_unclosed, memsets, memset_bytes,
+          memset_ns, first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs, losses, self);
 }
 
 template <typename Archive>
@@ -236,7 +278,7 @@ template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
   archive(versions_, totals_, end_state_, last_sequence_, clock_offset_ns_, clock_known_, strings_,
           point_to_point_, main_thread_, kernels_, devices_, communicators_, ring_, orphans_, plan_of_node_,
-          unexplained_, ranges_, collectives_, ledger_, high_water_names_);
+          unexplained_, ranges_, collectives_, ledger_, range_paths_, allocator_, high_water_names_);
   VisitSites(archive);
 }
 

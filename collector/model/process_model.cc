@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/model/collective_kernels.h"
 
 namespace gpuprobe::model {
@@ -69,6 +71,12 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   const bool has_clock = batch.clock().realtime_ns() != 0;
   ledger_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
   ResolveHighWaterRanges();
+  if (range_paths_.full()) {
+    range_paths_.Forget([this](const std::function<void(uint64_t)>& need) {
+      ledger_.ForEachRange(need);
+      for (const auto& [device, totals] : allocator_) need(totals.last_refusal.range);
+    });
+  }
   ApplyClockAndLosses(batch);
   return absl::OkStatus();
 }
@@ -127,17 +135,22 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     if (slot.end_ns != 0) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns);
   });
   if (!status.ok()) return status;
-  status = ForEachRange(batch, [this](const RangeRecord& r) {
-    ++totals_.records;
-    if (r.kind == v1::RANGE_KIND_MARK) ++totals_.marks;
-    Observe(r.start_ns, r.end_ns);
-    ranges_.Close(r, r.thread < main_thread_.size() && main_thread_[r.thread]);
-  });
-  if (!status.ok()) return status;
+  // Before the ranges: the one in which it happened may close in the same batch.
   status = ForEachAllocation(batch, [this](const AllocationRecord& r) {
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
+    range_paths_.Watch(r.range);
     ledger_.Add(r);
+  });
+  if (!status.ok()) return status;
+  if (status = ApplyAllocatorRecords(batch); !status.ok()) return status;
+  status = ForEachRange(batch, [this](const RangeRecord& r) {
+    ++totals_.records;
+    if (r.unclosed) ++totals_.ranges_unclosed;
+    if (r.kind == v1::RANGE_KIND_MARK) ++totals_.marks;
+    Observe(r.start_ns, r.end_ns);
+    range_paths_.Close(r);
+    ranges_.Close(r, r.thread < main_thread_.size() && main_thread_[r.thread]);
   });
   if (!status.ok()) return status;
   status = ForEachCollective(batch, [this](const CollectiveRecord& r) {
@@ -153,6 +166,27 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     SyncTotals& totals = totals_.syncs[what < totals_.syncs.size() ? what : 0];
     ++totals.count;
     totals.duration_ns += r.end_ns - r.start_ns;
+  });
+}
+
+absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
+  absl::Status status = ForEachAllocatorLevel(batch, [this](const AllocatorLevelRecord& r) {
+    ++totals_.records;
+    Observe(r.time_ns, r.time_ns);
+    AllocatorTotals& totals = allocator_[r.device];
+    totals.allocated_bytes = r.allocated_bytes;
+    totals.reserved_bytes = r.reserved_bytes;
+    totals.peak_allocated_bytes = std::max(totals.peak_allocated_bytes, r.peak_allocated_bytes);
+    totals.peak_reserved_bytes = std::max(totals.peak_reserved_bytes, r.peak_reserved_bytes);
+  });
+  if (!status.ok()) return status;
+  return ForEachAllocatorRefusal(batch, [this](const AllocatorRefusalRecord& r) {
+    ++totals_.records;
+    Observe(r.time_ns, r.time_ns);
+    range_paths_.Watch(r.range);
+    AllocatorTotals& totals = allocator_[r.device];
+    ++totals.refusals;
+    totals.last_refusal = r;
   });
 }
 
@@ -292,6 +326,12 @@ std::string ProcessModel::HighWaterRange(size_t kind) const {
   return std::string(String(high_water_names_[kind].name.second));
 }
 
+std::string ProcessModel::RangePath(uint64_t range) const {
+  return absl::StrJoin(range_paths_.Path(range), "/", [this](std::string* out, uint32_t name) {
+    absl::StrAppend(out, name == 0 ? "?" : String(name));
+  });
+}
+
 void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
   for (const v1::Loss& loss : batch.losses()) {
     uint64_t& known = totals_.losses[static_cast<int>(loss.reason())];
@@ -323,7 +363,7 @@ void ProcessModel::MarkCutOff() {
 void ProcessModel::Finish() {
   totals_.unattributed += orphans_.size();
   orphans_.clear();
-  ledger_.ApplyUntil(UINT64_MAX);
+  ledger_.Finish();
   ResolveHighWaterRanges();
   ranges_.Finish();
   RetryUnexplained(0);

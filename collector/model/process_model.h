@@ -21,6 +21,7 @@
 #include "collector/model/distribution.h"
 #include "collector/model/interval_union.h"
 #include "collector/model/memory_ledger.h"
+#include "collector/model/range_paths.h"
 #include "collector/model/range_tracker.h"
 #include "collector/model/records.h"
 #include "gpuprobe/v1/wire.pb.h"
@@ -62,6 +63,18 @@ struct DeviceTotals {
 
 enum class EndState : uint8_t { kConnected, kSaidBye, kSaidByeIncomplete, kCutOff };
 
+// PyTorch's caching allocator on one device.
+struct AllocatorTotals {
+  uint64_t allocated_bytes = 0;  // at the last sample
+  uint64_t reserved_bytes = 0;
+  uint64_t peak_allocated_bytes = 0;
+  uint64_t peak_reserved_bytes = 0;
+  uint64_t refusals = 0;
+  AllocatorRefusalRecord last_refusal{};
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
 class ProcessModel {
  public:
   // `on_plan` is called for every settled plan of collectives (see CollectiveTracker).
@@ -101,6 +114,7 @@ class ProcessModel {
     uint64_t attributed = 0;
     uint64_t launches = 0;
     uint64_t marks = 0;
+    uint64_t ranges_unclosed = 0;
     uint64_t memsets = 0;
     uint64_t memset_bytes = 0;
     uint64_t memset_ns = 0;
@@ -119,7 +133,12 @@ class ProcessModel {
   const std::vector<std::unique_ptr<KernelTotals>>& kernels() const { return kernels_; }
   const std::map<uint32_t, DeviceTotals>& devices() const { return devices_; }
   const std::array<MemoryLedger::Kind, MemoryLedger::kKinds>& memory() const { return ledger_.kinds(); }
+  const MemoryLedger& ledger() const { return ledger_; }
+  const std::map<uint32_t, AllocatorTotals>& allocator() const { return allocator_; }
   std::string HighWaterRange(size_t kind) const;
+  // Names of the ranges around `range` and of itself, joined by '/'; empty for 0. "?" stands for a name that
+  // was not heard. Known for ranges in which memory was allocated or refused.
+  std::string RangePath(uint64_t range) const;
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
   // nullptr if it was never described.
@@ -159,6 +178,7 @@ class ProcessModel {
   void VisitSites(Archive& archive);
   absl::Status ApplyDefinitions(const v1::Batch& batch);
   absl::Status ApplyHostRecords(const v1::Batch& batch);
+  absl::Status ApplyAllocatorRecords(const v1::Batch& batch);
   absl::Status ApplyDeviceRecords(const v1::Batch& batch);
   void ApplyClockAndLosses(const v1::Batch& batch);
   DeviceTotals& DeviceFor(uint32_t ordinal);
@@ -195,6 +215,8 @@ class ProcessModel {
   RangeTracker ranges_;
   CollectiveTracker collectives_;
   MemoryLedger ledger_;
+  RangePaths range_paths_;
+  std::map<uint32_t, AllocatorTotals> allocator_;  // by device
   struct HighWaterName {
     uint64_t range = 0;
     PhaseNode::Key name{0, 0};

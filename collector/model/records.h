@@ -80,6 +80,9 @@ struct RangeRecord {
   v1::RangeKind kind;
   bool unclosed;
   uint32_t category;
+  uint32_t color;  // ARGB, 0 if none
+  v1::PayloadKind payload_kind;
+  uint64_t payload;
 };
 
 struct AllocationRecord {
@@ -91,6 +94,26 @@ struct AllocationRecord {
   uint32_t device;
   bool failed;
   uint32_t thread;
+  uint64_t range;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
+struct AllocatorLevelRecord {
+  uint64_t time_ns;
+  uint32_t device;
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
+  uint64_t peak_allocated_bytes;
+  uint64_t peak_reserved_bytes;
+};
+
+struct AllocatorRefusalRecord {
+  uint64_t time_ns;
+  uint32_t device;
+  uint64_t asked_bytes;
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
   uint64_t range;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
@@ -307,7 +330,8 @@ template <typename Visitor>
 absl::Status ForEachRange(const v1::Batch& batch, Visitor&& visit) {
   const v1::Ranges& m = batch.ranges();
   const int rows = internal::Rows(m.start_delta(), m.duration(), m.id_delta(), m.parent_delta(), m.name(),
-                                  m.domain(), m.thread(), m.kind(), m.unclosed(), m.category());
+                                  m.domain(), m.thread(), m.kind(), m.unclosed(), m.category(), m.color(),
+                                  m.payload(), m.payload_kind());
   if (rows < 0) return internal::Ragged("Ranges");
   const internal::Column start(m.start_delta());
   const internal::Column duration(m.duration());
@@ -319,6 +343,9 @@ absl::Status ForEachRange(const v1::Batch& batch, Visitor&& visit) {
   const internal::Column kind(m.kind());
   const internal::Column unclosed(m.unclosed());
   const internal::Column category(m.category());
+  const internal::Column color(m.color());
+  const internal::Column payload(m.payload());
+  const internal::Column payload_kind(m.payload_kind());
   RangeRecord r{};
   r.end_ns = batch.base_ns();
   for (int i = 0; i < rows; ++i) {
@@ -332,6 +359,61 @@ absl::Status ForEachRange(const v1::Batch& batch, Visitor&& visit) {
     r.kind = static_cast<v1::RangeKind>(kind[i]);
     r.unclosed = unclosed[i] != 0;
     r.category = category[i];
+    r.color = color[i];
+    r.payload = payload[i];
+    r.payload_kind = static_cast<v1::PayloadKind>(payload_kind[i]);
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachAllocatorLevel(const v1::Batch& batch, Visitor&& visit) {
+  const v1::AllocatorLevels& m = batch.allocator_levels();
+  const int rows = internal::Rows(m.time_delta(), m.device(), m.allocated(), m.reserved(), m.peak_allocated(),
+                                  m.peak_reserved());
+  if (rows < 0) return internal::Ragged("AllocatorLevels");
+  const internal::Column time(m.time_delta());
+  const internal::Column device(m.device());
+  const internal::Column allocated(m.allocated());
+  const internal::Column reserved(m.reserved());
+  const internal::Column peak_allocated(m.peak_allocated());
+  const internal::Column peak_reserved(m.peak_reserved());
+  AllocatorLevelRecord r{};
+  r.time_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(r.time_ns, time[i]);
+    r.device = device[i];
+    r.allocated_bytes = allocated[i];
+    r.reserved_bytes = reserved[i];
+    r.peak_allocated_bytes = peak_allocated[i];
+    r.peak_reserved_bytes = peak_reserved[i];
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachAllocatorRefusal(const v1::Batch& batch, Visitor&& visit) {
+  const v1::AllocatorRefusals& m = batch.allocator_refusals();
+  const int rows =
+      internal::Rows(m.time_delta(), m.device(), m.asked(), m.allocated(), m.reserved(), m.range_delta());
+  if (rows < 0) return internal::Ragged("AllocatorRefusals");
+  const internal::Column time(m.time_delta());
+  const internal::Column device(m.device());
+  const internal::Column asked(m.asked());
+  const internal::Column allocated(m.allocated());
+  const internal::Column reserved(m.reserved());
+  const internal::Column range(m.range_delta());
+  AllocatorRefusalRecord r{};
+  r.time_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(r.time_ns, time[i]);
+    r.device = device[i];
+    r.asked_bytes = asked[i];
+    r.allocated_bytes = allocated[i];
+    r.reserved_bytes = reserved[i];
+    internal::Step(r.range, range[i]);
     visit(r);
   }
   return absl::OkStatus();

@@ -68,6 +68,9 @@ Json TrustOf(const analysis::Trust& t) {
           {"batches_missing", t.batches_missing},
           {"device_records_unattributed", t.device_records_unattributed},
           {"invalid_times", t.invalid_times},
+          {"range_pops_without_push", t.range_pops_without_push},
+          {"range_ends_without_start", t.range_ends_without_start},
+          {"ranges_unclosed", t.ranges_unclosed},
           {"unrecorded_frames", t.unrecorded_frames},
           {"detail_since_ns", t.detail_since_ns == 0 ? Json(nullptr) : Json(t.detail_since_ns)},
           {"cut_off", cut_off},
@@ -125,14 +128,62 @@ Json KernelsOf(const std::vector<analysis::KernelReport>& kernels) {
 Json MemoryOf(const analysis::RankReport& r) {
   Json out = Json::object();
   for (const auto& [kind, m] : r.memory) {
+    Json largest = Json::array();
+    for (const analysis::MemoryReport::Held& held : m.largest)
+      largest.push_back({{"bytes", held.bytes}, {"path", TextOrNull(held.path)}});
     out[kind] = {{"high_water_bytes", m.high_water_bytes},
                  {"high_water_at_ns", m.high_water_at_ns > 0 ? Json(m.high_water_at_ns) : Json(nullptr)},
                  {"high_water_range", TextOrNull(m.high_water_range)},
+                 {"high_water_path", TextOrNull(m.high_water_path)},
+                 {"largest", largest},
                  {"live_bytes", m.live_bytes},
                  {"allocations", m.allocations},
                  {"frees", m.frees},
                  {"failed", m.failed},
                  {"largest_failed_bytes", m.largest_failed_bytes}};
+  }
+  Json pytorch = Json::array();
+  for (const analysis::PytorchMemoryReport& p : r.pytorch_memory) {
+    pytorch.push_back({{"device", p.device},
+                       {"allocated_bytes", p.allocated_bytes},
+                       {"reserved_bytes", p.reserved_bytes},
+                       {"peak_allocated_bytes", p.peak_allocated_bytes},
+                       {"peak_reserved_bytes", p.peak_reserved_bytes},
+                       {"fragmentation_bytes", OrNull(p.fragmentation_bytes)},
+                       {"refusals", p.refusals},
+                       {"last_refused_bytes", p.refusals > 0 ? Json(p.last_refused_bytes) : Json(nullptr)},
+                       {"last_refused_path", TextOrNull(p.last_refused_path)}});
+  }
+  if (!pytorch.empty()) out["pytorch"] = pytorch;
+  return out;
+}
+
+Json DeviceMemoryOf(const analysis::RankReport& r) {
+  Json out = Json::array();
+  for (const analysis::DeviceMemoryReport& d : r.device_memory) {
+    out.push_back({{"device", d.device},
+                   {"source", "driver_allocations"},
+                   {"capacity_bytes", OrNull(d.capacity_bytes)},
+                   {"high_water_bytes", d.high_water_bytes},
+                   {"high_water_at_ns", d.high_water_at_ns > 0 ? Json(d.high_water_at_ns) : Json(nullptr)},
+                   {"at_high_water", d.at_high_water},
+                   {"live_bytes", d.live_bytes}});
+  }
+  return out;
+}
+
+Json OutOfMemoryOf(const analysis::RankReport& r) {
+  Json out = Json::array();
+  for (const analysis::RefusalReport& o : r.out_of_memory) {
+    out.push_back({{"time_ns", o.time_ns},
+                   {"memory", o.memory},
+                   {"asked_bytes", o.asked_bytes},
+                   {"device", o.device},
+                   {"path", TextOrNull(o.path)},
+                   {"live_bytes", o.live},
+                   {"device_live_bytes", o.device_live_bytes},
+                   {"capacity_bytes", OrNull(o.capacity_bytes)},
+                   {"free_at_most_bytes", OrNull(o.free_at_most_bytes)}});
   }
   return out;
 }
@@ -165,6 +216,8 @@ Json RankOf(const analysis::RankReport& r) {
           {"sync", {{"count", r.blocked.count}, {"blocked_ns", r.blocked.duration_ns}}},
           {"collectives", CollectivesOf(r.collectives)},
           {"memory", MemoryOf(r)},
+          {"device_memory", DeviceMemoryOf(r)},
+          {"out_of_memory", OutOfMemoryOf(r)},
           {"phases", PhasesOf(r.phases)},
           {"top_kernels", KernelsOf(r.top_kernels)}};
 }

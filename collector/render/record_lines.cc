@@ -1,6 +1,7 @@
 #include "collector/render/record_lines.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
@@ -52,6 +53,19 @@ const char* SourceName(v1::CallSource source) {
       return "kernel_name";
     default:
       return "unknown";
+  }
+}
+
+void AppendPayload(std::string& line, const model::RangeRecord& range) {
+  switch (range.payload_kind) {
+    case v1::PAYLOAD_KIND_UINT64:
+      return Number(line, "payload", range.payload);
+    case v1::PAYLOAD_KIND_INT64:
+      return Number(line, "payload", static_cast<int64_t>(range.payload));
+    case v1::PAYLOAD_KIND_DOUBLE:
+      return Number(line, "payload", nlohmann::json(std::bit_cast<double>(range.payload)).dump());
+    default:
+      return;
   }
 }
 
@@ -217,6 +231,9 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
     Number(line, "tid", thread_ids_[r.thread]);
     const bool push_pop = r.kind == v1::RANGE_KIND_PUSH_POP;
     Word(line, "range", push_pop ? "push_pop" : r.kind == v1::RANGE_KIND_MARK ? "mark" : "start_end");
+    if (r.category != 0) Number(line, "category", r.category);
+    if (r.color != 0) Number(line, "color", r.color);
+    AppendPayload(line, r);
     if (r.unclosed) absl::StrAppend(&line, ",\"unclosed\":true");
     emit(line + "}");
   }).IgnoreError();

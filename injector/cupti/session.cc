@@ -41,6 +41,12 @@ constexpr CUpti_CallbackId kNewLibraryEvents[] = {CUPTI_CBID_RESOURCE_MODULE_LOA
 constexpr CUpti_CallbackId kDriverUpEvents[] = {CUPTI_CBID_RESOURCE_CU_INIT_FINISHED,
                                                 CUPTI_CBID_RESOURCE_CONTEXT_CREATED};
 
+// The memory that was allocated in a context goes with it, without a call for each.
+void ReportContextEnd(CUcontext context) noexcept {
+  const Guard guard;
+  if (guard) Emit(guard.thread(), ContextEndEvent{NowNs(), reinterpret_cast<uint64_t>(context)});
+}
+
 }  // namespace
 
 bool CuptiSession::Check(CUptiResult result) noexcept {
@@ -103,6 +109,7 @@ void CuptiSession::EnableCallbacks() noexcept {
   for (const CUpti_CallbackId cbid : kDriverUpEvents) {
     api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
   }
+  api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
   for (const CUpti_CallbackId cbid : kNewLibraryEvents) {
     if (new_library_hook != nullptr) api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
   }
@@ -172,6 +179,8 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
     }
     if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
       session->NoteContext(static_cast<const CUpti_ResourceData*>(data)->context);
+    } else if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
+      return ReportContextEnd(static_cast<const CUpti_ResourceData*>(data)->context);
     }
     if (!session->driver_up_.exchange(true, std::memory_order_acq_rel) && !InForkedChild()) WakeProbeThread();
     return;

@@ -1,8 +1,10 @@
 // Allocations and releases, from CUPTI's API callbacks at exit.
 //
 // The driver's functions are the truth; a runtime function is looked at only in case its driver call made no
-// callback, which the correlation id that both share tells. A refused allocation is recorded with what was
-// asked for. Registering host memory is not new memory and is not recorded.
+// callback, which the correlation id that both share tells. An allocation that was refused for want of memory
+// is recorded with what was asked for; one that failed otherwise (a bad argument, a broken context) asked for
+// nothing. Registered host memory is page-locked memory like any other: it counts from register to
+// unregister.
 #include "injector/memory/part.h"
 
 #include <cupti.h>
@@ -13,6 +15,7 @@
 #include "injector/cupti/context_devices.h"
 #include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
+#include "injector/memory/pytorch.h"
 #include "injector/memory/vmm.h"
 #include "injector/stream/event_ring.h"
 
@@ -42,6 +45,8 @@ SAME_START(cudaMallocHost_v3020_params, ptr, size);
 SAME_START(cudaMallocAsync_v11020_params, devPtr, size);
 SAME_START(cudaMallocFromPoolAsync_v11020_params, ptr, size);
 SAME_START(cuMemCreate_params, handle, size);
+SAME_START(cuMemHostRegister_v2_params, p, bytesize);
+SAME_START(cudaHostRegister_v4000_params, ptr, size);
 #undef SAME_START
 
 // Of cuMemAllocPitch and cudaMallocPitch.
@@ -69,26 +74,57 @@ bool Succeeded(const CUpti_CallbackData& data) noexcept {
   return data.functionReturnValue != nullptr && *static_cast<const int*>(data.functionReturnValue) == 0;
 }
 
-void Report(ThreadState& thread, wire::AllocationOp op, wire::MemoryKind memory, uint64_t address,
-            uint64_t bytes, int32_t device, bool failed) noexcept {
+// The number is the same in both APIs.
+static_assert(int{CUDA_ERROR_OUT_OF_MEMORY} == int{cudaErrorMemoryAllocation});
+bool Refused(const CUpti_CallbackData& data) noexcept {
+  return data.functionReturnValue != nullptr &&
+         *static_cast<const int*>(data.functionReturnValue) == CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+struct Memory {
+  wire::MemoryKind kind;
+  uint64_t address;  // or handle
+  uint64_t bytes;
+  int32_t device;
+  const void* context;  // null: outlives every context
+};
+
+AllocationEvent EventOf(const ThreadState& thread, const Memory& memory) noexcept {
   AllocationEvent event{};
   event.time_ns = NowNs();
-  event.address = address;
-  event.bytes = bytes;
+  event.address = memory.address;
+  event.bytes = memory.bytes;
   event.range_id = InnermostRange(thread);
-  event.device = device;
-  event.op = static_cast<uint8_t>(op);
-  event.memory = static_cast<uint8_t>(memory);
+  event.context = reinterpret_cast<uint64_t>(memory.context);
+  event.device = memory.device;
+  event.memory = static_cast<uint8_t>(memory.kind);
+  return event;
+}
+
+// A success without an address gave nothing: zero bytes were asked for.
+void ReportAllocation(ThreadState& thread, const CUpti_CallbackData& data, Memory memory) noexcept {
+  const bool failed = !Succeeded(data);
+  if (failed ? !Refused(data) : memory.address == 0) return;
+  if (failed) memory.address = 0;
+  AllocationEvent event = EventOf(thread, memory);
+  event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
   event.failed = failed ? 1 : 0;
   Emit(thread, event);
 }
 
-void ReportAllocation(ThreadState& thread, const CUpti_CallbackData& data, wire::MemoryKind memory,
-                      const uint64_t* address, uint64_t bytes) noexcept {
-  const bool failed = !Succeeded(data);
-  if (!failed && address == nullptr) return;
-  Report(thread, wire::AllocationOp::kAllocationOpAlloc, memory, failed ? 0 : *address, bytes,
-         DeviceOfContext(data.context), failed);
+void ReportRelease(ThreadState& thread, const Memory& memory) noexcept {
+  AllocationEvent event = EventOf(thread, memory);
+  event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+  event.began_ns = thread.release_began_ns;
+  Emit(thread, event);
+}
+
+// Memory of the current context, whose address the call left behind `address`.
+void ReportInContext(ThreadState& thread, const CUpti_CallbackData& data, wire::MemoryKind kind,
+                     const uint64_t* address, uint64_t bytes) noexcept {
+  const bool known = Succeeded(data) && address != nullptr;
+  ReportAllocation(thread, data,
+                   {kind, known ? *address : 0, bytes, DeviceOfContext(data.context), data.context});
 }
 
 using Recorder = void (*)(ThreadState&, const CUpti_CallbackData&) noexcept;
@@ -96,14 +132,20 @@ using Recorder = void (*)(ThreadState&, const CUpti_CallbackData&) noexcept;
 template <wire::MemoryKind kMemory>
 void Allocated(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<AllocationArguments>(data);
-  ReportAllocation(thread, data, kMemory, arguments.address, arguments.bytes);
+  ReportInContext(thread, data, kMemory, arguments.address, arguments.bytes);
+}
+
+void Registered(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<AllocationArguments>(data);
+  const auto address = reinterpret_cast<uint64_t>(arguments.address);
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindPinned, &address, arguments.bytes);
 }
 
 void AllocatedPitch(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<PitchArguments>(data);
   const bool padded = Succeeded(data) && arguments.pitch != nullptr;
-  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindDevice, arguments.address,
-                   (padded ? *arguments.pitch : arguments.width) * arguments.height);
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindDevice, arguments.address,
+                  (padded ? *arguments.pitch : arguments.width) * arguments.height);
 }
 
 void Allocated3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
@@ -111,7 +153,7 @@ void Allocated3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const cudaPitchedPtr* result = arguments.pitchedDevPtr;
   const bool padded = Succeeded(data) && result != nullptr;
   const auto address = padded ? reinterpret_cast<uint64_t>(result->ptr) : 0;
-  ReportAllocation(
+  ReportInContext(
       thread, data, wire::MemoryKind::kMemoryKindDevice, &address,
       (padded ? result->pitch : arguments.extent.width) * arguments.extent.height * arguments.extent.depth);
 }
@@ -122,32 +164,67 @@ void Freed(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   if (address == 0 || !Succeeded(data)) return;
   // The consumer's ledger knows what was there, and of which kind: cuMemFree takes managed and pool memory
   // too.
-  Report(thread, wire::AllocationOp::kAllocationOpFree, kMemory, address, 0, DeviceOfContext(data.context),
-         false);
+  ReportRelease(thread, {kMemory, address, 0, DeviceOfContext(data.context), data.context});
 }
 
 void AllocatedArray(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuArrayCreate_v2_params>(data);
   if (arguments.pAllocateArray == nullptr) return;
-  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindArray,
-                   reinterpret_cast<const uint64_t*>(arguments.pHandle),
-                   ArrayBytes(*arguments.pAllocateArray));
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
+                  reinterpret_cast<const uint64_t*>(arguments.pHandle),
+                  ArrayBytes(*arguments.pAllocateArray));
 }
 
 void AllocatedArray3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuArray3DCreate_v2_params>(data);
   if (arguments.pAllocateArray == nullptr) return;
-  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindArray,
-                   reinterpret_cast<const uint64_t*>(arguments.pHandle),
-                   ArrayBytes(*arguments.pAllocateArray, 1));
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
+                  reinterpret_cast<const uint64_t*>(arguments.pHandle),
+                  ArrayBytes(*arguments.pAllocateArray, 1));
 }
 
 void AllocatedMipmaps(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMipmappedArrayCreate_params>(data);
   if (arguments.pMipmappedArrayDesc == nullptr) return;
-  ReportAllocation(thread, data, wire::MemoryKind::kMemoryKindArray,
-                   reinterpret_cast<const uint64_t*>(arguments.pHandle),
-                   ArrayBytes(*arguments.pMipmappedArrayDesc, arguments.numMipmapLevels));
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
+                  reinterpret_cast<const uint64_t*>(arguments.pHandle),
+                  ArrayBytes(*arguments.pMipmappedArrayDesc, arguments.numMipmapLevels));
+}
+
+// cudaMallocArray, cudaMalloc3DArray and cudaMallocMipmappedArray, which describe an element by its bits.
+uint64_t ArrayBytes(const cudaChannelFormatDesc* element, const cudaExtent& extent, unsigned flags,
+                    unsigned levels) noexcept {
+  if (element == nullptr) return 0;
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+  descriptor.Width = extent.width;
+  descriptor.Height = extent.height;
+  descriptor.Depth = extent.depth;
+  descriptor.Format = CU_AD_FORMAT_UNSIGNED_INT8;
+  descriptor.NumChannels = static_cast<unsigned>(element->x + element->y + element->z + element->w) / 8;
+  descriptor.Flags = flags;
+  return injector::ArrayBytes(descriptor, levels);
+}
+static_assert(cudaArrayLayered == CUDA_ARRAY3D_LAYERED);
+
+void AllocatedRuntimeArray(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cudaMallocArray_v3020_params>(data);
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
+                  reinterpret_cast<const uint64_t*>(arguments.array),
+                  ArrayBytes(arguments.desc, {arguments.width, arguments.height, 0}, arguments.flags, 1));
+}
+
+void AllocatedRuntimeArray3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cudaMalloc3DArray_v3020_params>(data);
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
+                  reinterpret_cast<const uint64_t*>(arguments.array),
+                  ArrayBytes(arguments.desc, arguments.extent, arguments.flags, 1));
+}
+
+void AllocatedRuntimeMipmaps(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cudaMallocMipmappedArray_v5000_params>(data);
+  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
+                  reinterpret_cast<const uint64_t*>(arguments.mipmappedArray),
+                  ArrayBytes(arguments.desc, arguments.extent, arguments.flags, arguments.numLevels));
 }
 
 int32_t DeviceOf(const CUmemAllocationProp* properties) noexcept {
@@ -158,17 +235,15 @@ int32_t DeviceOf(const CUmemAllocationProp* properties) noexcept {
 
 void CreatedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemCreate_params>(data);
-  const bool failed = !Succeeded(data);
-  if (!failed && arguments.handle == nullptr) return;
-  const uint64_t handle = failed ? 0 : *arguments.handle;
-  if (!failed) vmm::Created(handle);
-  Report(thread, wire::AllocationOp::kAllocationOpAlloc, wire::MemoryKind::kMemoryKindVmm, handle,
-         arguments.size, DeviceOf(arguments.prop), failed);
+  const uint64_t handle = Succeeded(data) && arguments.handle != nullptr ? *arguments.handle : 0;
+  if (handle != 0) vmm::Created(handle);
+  ReportAllocation(
+      thread, data,
+      {wire::MemoryKind::kMemoryKindVmm, handle, arguments.size, DeviceOf(arguments.prop), nullptr});
 }
 
 void EndPhysical(ThreadState& thread, uint64_t handle) noexcept {
-  Report(thread, wire::AllocationOp::kAllocationOpFree, wire::MemoryKind::kMemoryKindVmm, handle, 0, -1,
-         false);
+  ReportRelease(thread, {wire::MemoryKind::kMemoryKindVmm, handle, 0, -1, nullptr});
 }
 
 void ReleasedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
@@ -219,6 +294,12 @@ void OnRuntime(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callba
   kRecord(thread, data);
 }
 
+// The driver may hand an address out again before the thread that released it says so: when a release began
+// tells which of the two it meant.
+void BeginRelease(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
+  thread.release_began_ns = NowNs();
+}
+
 struct Hook {
   CUpti_CallbackId cbid;
   ApiHook hook;
@@ -235,6 +316,9 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc_v2, OnDriver<Allocated<MemoryKind::kMemoryKindPinned>>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2, OnDriver<Allocated<MemoryKind::kMemoryKindPinned>>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost, OnDriver<Freed<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister, OnDriver<Registered>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2, OnDriver<Registered>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemHostUnregister, OnDriver<Freed<MemoryKind::kMemoryKindPinned>>},
     {CUPTI_DRIVER_TRACE_CBID_cuArrayCreate_v2, OnDriver<AllocatedArray>},
     {CUPTI_DRIVER_TRACE_CBID_cuArray3DCreate_v2, OnDriver<AllocatedArray3D>},
     {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate, OnDriver<AllocatedMipmaps>},
@@ -264,6 +348,13 @@ constexpr Hook kRuntimeHooks[] = {
     {CUPTI_RUNTIME_TRACE_CBID_cudaMallocHost_v3020, OnRuntime<Allocated<MemoryKind::kMemoryKindPinned>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaHostAlloc_v3020, OnRuntime<Allocated<MemoryKind::kMemoryKindPinned>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaHostRegister_v4000, OnRuntime<Registered>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaHostUnregister_v4000, OnRuntime<Freed<MemoryKind::kMemoryKindPinned>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocArray_v3020, OnRuntime<AllocatedRuntimeArray>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMalloc3DArray_v3020, OnRuntime<AllocatedRuntimeArray3D>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocMipmappedArray_v5000, OnRuntime<AllocatedRuntimeMipmaps>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeArray_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeMipmappedArray_v5000, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_v11020,
@@ -274,17 +365,39 @@ constexpr Hook kRuntimeHooks[] = {
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_ptsz_v11020, OnRuntime<Freed<MemoryKind::kMemoryKindPool>>},
 };
 
+// Whose address can be given out again at once.
+constexpr CUpti_CallbackId kDriverReleases[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost,
+    CUPTI_DRIVER_TRACE_CBID_cuMemHostUnregister,
+    CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy,
+    CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayDestroy,
+    CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync,
+    CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuMemRelease,
+    CUPTI_DRIVER_TRACE_CBID_cuMemUnmap,
+};
+
 void Start() noexcept {
+  for (const CUpti_CallbackId cbid : kDriverReleases) {
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, BeginRelease);
+  }
   for (const Hook& hook : kDriverHooks) {
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, hook.cbid, CUPTI_API_EXIT, hook.hook);
   }
   for (const Hook& hook : kRuntimeHooks) {
     AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, hook.cbid, CUPTI_API_EXIT, hook.hook);
   }
+  pytorch::PatchLoadedObjects();
+}
+
+void Tick() noexcept {
+  pytorch::PatchNewObjects();
+  pytorch::ReportLevels();
 }
 
 }  // namespace
 
-const Part kMemoryPart{"memory", Start, nullptr, nullptr};
+const Part kMemoryPart{"memory", Start, Tick, pytorch::ReportLevels};
 
 }  // namespace gpuprobe::injector

@@ -61,7 +61,11 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   return Thunk(way, entry_point);
 }
 
-constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement};
+bool Concerns(const char* symbol) noexcept {
+  return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd';
+}
+
+constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns};
 
 }  // namespace
 

@@ -93,7 +93,7 @@ class Scanner {
     if (IsOurself(object) || policy_.skip(object)) return;
     object.ForEachSymbolRelocation([&](void** slot, const char* symbol, uint32_t type) {
       const auto address = reinterpret_cast<uintptr_t>(slot);
-      if (address % sizeof(void*) != 0 || !Interesting(symbol)) return;
+      if (address % sizeof(void*) != 0 || !policy_.concerns(symbol)) return;
       void* value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
       void* replacement = policy_.replacement(object, {value, symbol, type});
       if (replacement != nullptr && replacement != value) Write(object, slot, replacement);
@@ -104,11 +104,6 @@ class Scanner {
   const RelocationPolicy& Policy() noexcept { return policy_; }
 
  private:
-  // Libraries have a million relocations: the policy is asked about few.
-  static bool Interesting(const char* symbol) noexcept {
-    return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd';
-  }
-
   void Write(const ElfObject& object, void** slot, void* value) noexcept {
     const auto address = reinterpret_cast<uintptr_t>(slot);
     if (!object.InWritableSegment(address)) {

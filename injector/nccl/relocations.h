@@ -31,8 +31,10 @@ struct RelocationPolicy {
   void (*see_object)(const ElfObject& object) noexcept;
   // True: the object's slots are left alone.
   bool (*skip)(const ElfObject& object) noexcept;
-  // What the slot shall hold; null: leave it. Asked for symbols that start with 'd', 'n' or 'p'.
+  // What the slot shall hold; null: leave it.
   void* (*replacement)(const ElfObject& object, const Slot& slot) noexcept;
+  // False for symbols that `replacement` need not be asked about: libraries have a million relocations.
+  bool (*concerns)(const char* symbol) noexcept;
 };
 
 struct ScanResult {

@@ -2,6 +2,7 @@
 
 #include <nvtx3/nvToolsExt.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstring>
 
@@ -48,6 +49,38 @@ class NarrowText {
   size_t size_ = 0;
 };
 
+void ReadPayload(const nvtxEventAttributes_t& attributes, RangeText* what) noexcept {
+  using enum wire::PayloadKind;
+  switch (attributes.payloadType) {
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
+      what->payload_kind = kPayloadKindUint64;
+      what->payload = attributes.payload.ullValue;
+      return;
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
+      what->payload_kind = kPayloadKindUint64;
+      what->payload = attributes.payload.uiValue;
+      return;
+    case NVTX_PAYLOAD_TYPE_INT64:
+      what->payload_kind = kPayloadKindInt64;
+      what->payload = static_cast<uint64_t>(attributes.payload.llValue);
+      return;
+    case NVTX_PAYLOAD_TYPE_INT32:
+      what->payload_kind = kPayloadKindInt64;
+      what->payload = static_cast<uint64_t>(int64_t{attributes.payload.iValue});
+      return;
+    case NVTX_PAYLOAD_TYPE_DOUBLE:
+      what->payload_kind = kPayloadKindDouble;
+      what->payload = std::bit_cast<uint64_t>(attributes.payload.dValue);
+      return;
+    case NVTX_PAYLOAD_TYPE_FLOAT:
+      what->payload_kind = kPayloadKindDouble;
+      what->payload = std::bit_cast<uint64_t>(double{attributes.payload.fValue});
+      return;
+    default:
+      return;
+  }
+}
+
 // Calls use(RangeText) with what the attributes say; programs of other NVTX versions have the same fields at
 // the same places.
 template <typename Use>
@@ -55,6 +88,8 @@ auto WithAttributes(const nvtxEventAttributes_t* attributes, Use use) noexcept {
   RangeText what;
   if (attributes == nullptr || attributes->size < offsetof(nvtxEventAttributes_t, message)) return use(what);
   what.category = attributes->category;
+  if (attributes->colorType == NVTX_COLOR_ARGB) what.color = attributes->color;
+  ReadPayload(*attributes, &what);
   switch (attributes->messageType) {
     case NVTX_MESSAGE_TYPE_ASCII:
       what.text = Text(attributes->message.ascii);

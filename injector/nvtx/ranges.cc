@@ -46,6 +46,9 @@ void EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t
   event.category = what.category;
   event.kind = static_cast<uint16_t>(kind);
   event.name_bytes = static_cast<uint16_t>(text.size());
+  event.payload = what.payload;
+  event.color = what.color;
+  event.payload_kind = static_cast<uint32_t>(what.payload_kind);
   event.time_ns = NowNs();
   Emit(thread, event, text);
 }
@@ -145,6 +148,9 @@ void Mark(void* domain, const RangeText& what) noexcept {
   event.domain = reinterpret_cast<uint64_t>(domain);
   event.category = what.category;
   event.name_bytes = static_cast<uint16_t>(text.size());
+  event.payload = what.payload;
+  event.color = what.color;
+  event.payload_kind = static_cast<uint32_t>(what.payload_kind);
   event.time_ns = NowNs();
   Emit(guard.thread(), event, text);
 }

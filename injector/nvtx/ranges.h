@@ -9,12 +9,17 @@
 #include <cstdint>
 #include <string_view>
 
+#include "gpuprobe/v1/wire_tags.h"
+
 namespace gpuprobe::injector::nvtx {
 
 // One call's text and attributes. `text` may be as long as the program likes; it is cut.
 struct RangeText {
   std::string_view text;
   uint32_t category = 0;
+  uint32_t color = 0;  // ARGB
+  wire::PayloadKind payload_kind = wire::PayloadKind::kPayloadKindNone;
+  uint64_t payload = 0;
 };
 
 // Level of the new range in its domain's stack on this thread, from 0.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kDefinitionBytes = size_t{2} << 20;
 constexpr size_t kClosedLaunchBytes = 4 * kColumnBytes + 256 * kFieldOverhead;
-constexpr size_t kTotalColumns = 5 + 13 + 10 + 7 + 4 + 10 + 9 + 15 + 3;
+constexpr size_t kTotalColumns = 5 + 13 + 10 + 7 + 4 + 13 + 9 + 6 + 6 + 15 + 3;
 constexpr size_t kMaxNameOnWire = size_t{16} << 10;  // longer mangled names are cut
 constexpr size_t kFixedPartBytes = 4096;             // clock, losses, self report
 
@@ -55,6 +55,8 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
   memory = launches_.Carve(memory);
   memory = ranges_.Carve(memory);
   memory = allocations_.Carve(memory);
+  memory = allocator_levels_.Carve(memory);
+  memory = allocator_refusals_.Carve(memory);
   memory = collectives_.Carve(memory);
   memory = plans_.Carve(memory);
   definitions_ = {memory, kDefinitionBytes};
@@ -72,6 +74,8 @@ void BatchBuilder::StartBatch() noexcept {
   launches_.Clear(base_ns_);
   ranges_.Clear(base_ns_);
   allocations_.Clear(base_ns_);
+  allocator_levels_.Clear(base_ns_);
+  allocator_refusals_.Clear(base_ns_);
   collectives_.Clear(base_ns_);
   plans_.Clear(base_ns_);
   closed_launches_.size = 0;
@@ -81,13 +85,15 @@ void BatchBuilder::StartBatch() noexcept {
 
 uint32_t BatchBuilder::rows() const noexcept {
   return kernels_.rows + copies_.rows + memsets_.rows + syncs_.rows + launch_rows_ + ranges_.rows +
-         allocations_.rows + collectives_.rows + plans_.rows;
+         allocations_.rows + allocator_levels_.rows + allocator_refusals_.rows + collectives_.rows +
+         plans_.rows;
 }
 
 size_t BatchBuilder::MaxEncodedBytes() const noexcept {
   return kFixedPartBytes + kernels_.MaxEncodedBytes() + copies_.MaxEncodedBytes() +
          memsets_.MaxEncodedBytes() + syncs_.MaxEncodedBytes() + ranges_.MaxEncodedBytes() +
-         allocations_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() + plans_.MaxEncodedBytes() +
+         allocations_.MaxEncodedBytes() + allocator_levels_.MaxEncodedBytes() +
+         allocator_refusals_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() + plans_.MaxEncodedBytes() +
          closed_launches_.size + definitions_.size;
 }
 
@@ -338,6 +344,9 @@ void BatchBuilder::AddRange(const RangeRow& row) noexcept {
   ranges_[Tag::kKind].Put(static_cast<uint64_t>(row.kind));
   ranges_[Tag::kUnclosed].Put(row.unclosed ? 1 : 0);
   ranges_[Tag::kCategory].Put(row.category);
+  ranges_[Tag::kColor].Put(row.color);
+  ranges_[Tag::kPayload].Put(row.payload);
+  ranges_[Tag::kPayloadKind].Put(row.payload_kind);
   ++ranges_.rows;
 }
 
@@ -354,6 +363,30 @@ void BatchBuilder::AddAllocation(const AllocationEvent& event, uint32_t thread) 
   allocations_[Tag::kThread].Put(thread);
   allocations_[Tag::kRangeDelta].PutDelta(event.range_id);
   ++allocations_.rows;
+}
+
+void BatchBuilder::AddAllocatorLevel(const AllocatorLevelEvent& event) noexcept {
+  if (allocator_levels_.rows == kMaxRows) Seal();
+  using Tag = wire::AllocatorLevelsTag;
+  allocator_levels_.PutTime(Tag::kTimeDelta, event.time_ns);
+  allocator_levels_[Tag::kDevice].Put(static_cast<uint32_t>(event.device));
+  allocator_levels_[Tag::kAllocated].Put(event.allocated_bytes);
+  allocator_levels_[Tag::kReserved].Put(event.reserved_bytes);
+  allocator_levels_[Tag::kPeakAllocated].Put(event.peak_allocated_bytes);
+  allocator_levels_[Tag::kPeakReserved].Put(event.peak_reserved_bytes);
+  ++allocator_levels_.rows;
+}
+
+void BatchBuilder::AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexcept {
+  if (allocator_refusals_.rows == kMaxRows) Seal();
+  using Tag = wire::AllocatorRefusalsTag;
+  allocator_refusals_.PutTime(Tag::kTimeDelta, event.time_ns);
+  allocator_refusals_[Tag::kDevice].Put(static_cast<uint32_t>(event.device));
+  allocator_refusals_[Tag::kAsked].Put(event.asked_bytes);
+  allocator_refusals_[Tag::kAllocated].Put(event.allocated_bytes);
+  allocator_refusals_[Tag::kReserved].Put(event.reserved_bytes);
+  allocator_refusals_[Tag::kRangeDelta].PutDelta(event.range_id);
+  ++allocator_refusals_.rows;
 }
 
 void BatchBuilder::AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype,
@@ -439,6 +472,8 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   if (syncs_.rows != 0) KeepCount(syncs_, wire::SyncsTag::kStartDelta);
   if (ranges_.rows != 0) KeepCount(ranges_, wire::RangesTag::kStartDelta);
   if (allocations_.rows != 0) KeepCount(allocations_, wire::AllocationsTag::kTimeDelta);
+  if (allocator_levels_.rows != 0) KeepCount(allocator_levels_, wire::AllocatorLevelsTag::kTimeDelta);
+  if (allocator_refusals_.rows != 0) KeepCount(allocator_refusals_, wire::AllocatorRefusalsTag::kTimeDelta);
   if (collectives_.rows != 0) KeepCount(collectives_, wire::CollectivesTag::kIssueDelta);
   EncodeTable(batch, Tag::kKernels, kernels_);
   EncodeTable(batch, Tag::kCopies, copies_);
@@ -447,6 +482,8 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   AppendFields(*out, closed_launches_);
   EncodeTable(batch, Tag::kRanges, ranges_);
   EncodeTable(batch, Tag::kAllocations, allocations_);
+  EncodeTable(batch, Tag::kAllocatorLevels, allocator_levels_);
+  EncodeTable(batch, Tag::kAllocatorRefusals, allocator_refusals_);
   EncodeTable(batch, Tag::kCollectives, collectives_);
   EncodeTable(batch, Tag::kPlans, plans_);
   EncodeLosses(batch);

@@ -44,6 +44,9 @@ struct RangeRow {
   uint32_t name, domain, thread, category;
   wire::RangeKind kind;
   bool unclosed;
+  uint32_t color;
+  uint64_t payload;
+  uint32_t payload_kind;  // wire::PayloadKind
 };
 
 struct DeviceRow {
@@ -167,6 +170,8 @@ class BatchBuilder {
   void AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept;
   void AddRange(const RangeRow& row) noexcept;
   void AddAllocation(const AllocationEvent& event, uint32_t thread) noexcept;
+  void AddAllocatorLevel(const AllocatorLevelEvent& event) noexcept;
+  void AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexcept;
   // `op` and `datatype` are ids of strings.
   void AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype, uint32_t thread) noexcept;
   void AddPlanLaunch(const PlanLaunchEvent& event) noexcept;
@@ -202,8 +207,10 @@ class BatchBuilder {
   ColumnTable<wire::MemsetsTag, 10> memsets_;
   ColumnTable<wire::SyncsTag, 7> syncs_;
   ColumnTable<wire::LaunchesTag, 4, 2> launches_;  // of launch_thread_
-  ColumnTable<wire::RangesTag, 10> ranges_;
+  ColumnTable<wire::RangesTag, 13> ranges_;
   ColumnTable<wire::AllocationsTag, 9> allocations_;
+  ColumnTable<wire::AllocatorLevelsTag, 6> allocator_levels_;
+  ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
   ColumnTable<wire::CollectivesTag, 15> collectives_;
   ColumnTable<wire::PlansTag, 3> plans_;
 

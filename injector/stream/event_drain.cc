@@ -178,6 +178,12 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return Marked(Payload<MarkEvent>(header), Text<MarkEvent>(header), thread);
     case EventType::kAllocation:
       return Allocated(Payload<AllocationEvent>(header), thread);
+    case EventType::kAllocatorLevel:
+      return builder_->AddAllocatorLevel(Payload<AllocatorLevelEvent>(header));
+    case EventType::kAllocatorRefusal:
+      return builder_->AddAllocatorRefusal(Payload<AllocatorRefusalEvent>(header));
+    case EventType::kContextEnd:
+      return ContextEnded(Payload<ContextEndEvent>(header), thread);
     case EventType::kCollective:
       return Collective(Payload<CollectiveEvent>(header), thread);
     case EventType::kPlanLaunch:
@@ -207,6 +213,9 @@ void EventDrain::OpenedRange(const RangeOpenEvent& event, std::string_view name,
                         .domain = DomainName(event.domain),
                         .thread = thread,
                         .category = event.category,
+                        .payload = event.payload,
+                        .color = event.color,
+                        .payload_kind = event.payload_kind,
                         .kind = event.kind};
   if (open_ranges_.Insert(event.id, range) == nullptr) {
     CountLoss(wire::LossReason::kLossDefinitionsFull);
@@ -219,6 +228,23 @@ void EventDrain::OpenedRange(const RangeOpenEvent& event, std::string_view name,
   ClosedRange(close);
 }
 
+RangeRow EventDrain::RowOf(uint64_t id, const OpenRange& range, uint64_t end_ns,
+                           bool unclosed) const noexcept {
+  return {.start_ns = range.start_ns,
+          .end_ns = end_ns > range.start_ns ? end_ns : range.start_ns,
+          .id = id,
+          .parent_id = range.parent_id,
+          .name = range.name,
+          .domain = range.domain,
+          .thread = range.thread,
+          .category = range.category,
+          .kind = static_cast<wire::RangeKind>(range.kind),
+          .unclosed = unclosed,
+          .color = range.color,
+          .payload = range.payload,
+          .payload_kind = range.payload_kind};
+}
+
 void EventDrain::ClosedRange(const RangeCloseEvent& event) noexcept {
   const OpenRange* range = open_ranges_.Find(event.id);
   if (range == nullptr) {
@@ -227,16 +253,7 @@ void EventDrain::ClosedRange(const RangeCloseEvent& event) noexcept {
       CountLoss(wire::LossReason::kLossDefinitionsFull);
     return;
   }
-  AddRange({.start_ns = range->start_ns,
-            .end_ns = event.time_ns > range->start_ns ? event.time_ns : range->start_ns,
-            .id = event.id,
-            .parent_id = range->parent_id,
-            .name = range->name,
-            .domain = range->domain,
-            .thread = range->thread,
-            .category = range->category,
-            .kind = static_cast<wire::RangeKind>(range->kind),
-            .unclosed = false});
+  AddRange(RowOf(event.id, *range, event.time_ns, false));
   open_ranges_.Erase(event.id);
 }
 
@@ -252,27 +269,90 @@ void EventDrain::Marked(const MarkEvent& event, std::string_view name, uint32_t 
             .thread = thread,
             .category = event.category,
             .kind = wire::RangeKind::kRangeKindMark,
-            .unclosed = false});
+            .unclosed = false,
+            .color = event.color,
+            .payload = event.payload,
+            .payload_kind = event.payload_kind});
 }
 
-void EventDrain::Allocated(AllocationEvent event, uint32_t thread) noexcept {
-  if (static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpAlloc) {
-    if (event.failed == 0 && event.address != 0 &&
-        live_memory_.Insert(event.address, {event.bytes, event.device, event.memory}) == nullptr) {
-      CountLoss(wire::LossReason::kLossDefinitionsFull);
+namespace {
+
+// Handles of the virtual memory API are small numbers of their own: they must not meet addresses.
+uint64_t KeyOf(uint64_t address, uint8_t memory) noexcept {
+  const bool is_handle = static_cast<wire::MemoryKind>(memory) == wire::MemoryKind::kMemoryKindVmm;
+  return is_handle ? address ^ (uint64_t{1} << 63) : address;
+}
+
+}  // namespace
+
+void EventDrain::AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id,
+                            uint32_t thread) noexcept {
+  AllocationEvent event{};
+  event.time_ns = time_ns;
+  event.address = memory.address;
+  event.bytes = memory.bytes;
+  event.range_id = range_id;
+  event.device = memory.device;
+  event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+  event.memory = memory.memory;
+  builder_->AddAllocation(event, thread);
+}
+
+void EventDrain::Allocated(const AllocationEvent& event, uint32_t thread) noexcept {
+  if (static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree)
+    return Released(event, thread);
+  if (event.failed == 0 && event.address != 0) {
+    const uint64_t key = KeyOf(event.address, event.memory);
+    LiveMemory memory{.address = event.address,
+                      .bytes = event.bytes,
+                      .context = event.context,
+                      .since_ns = event.time_ns,
+                      .device = event.device,
+                      .memory = event.memory,
+                      .replaced = false};
+    // The driver gave an address out again before the thread that released it could say so.
+    if (const LiveMemory* before = live_memory_.Find(key); before != nullptr) {
+      AddRelease(*before, event.time_ns, event.range_id, thread);
+      memory.replaced = true;
     }
-  } else if (event.failed == 0) {
-    const LiveMemory* memory = live_memory_.Find(event.address);
-    if (memory == nullptr) {
-      if (event.bytes == 0) CountLoss(wire::LossReason::kLossAllocationUnknown);
-    } else {
-      event.bytes = memory->bytes;
-      event.device = memory->device;
-      event.memory = memory->memory;
-      live_memory_.Erase(event.address);
-    }
+    if (live_memory_.Insert(key, memory) == nullptr) CountLoss(wire::LossReason::kLossDefinitionsFull);
   }
   builder_->AddAllocation(event, thread);
+}
+
+void EventDrain::Released(AllocationEvent event, uint32_t thread) noexcept {
+  const uint64_t key = KeyOf(event.address, event.memory);
+  LiveMemory* memory = live_memory_.Find(key);
+  if (memory == nullptr) {
+    CountLoss(wire::LossReason::kLossAllocationUnknown);
+    builder_->AddAllocation(event, thread);
+    return;
+  }
+  if (memory->replaced && event.began_ns != 0 && event.began_ns < memory->since_ns) {
+    memory->replaced = false;  // the late word about what was there before: it was recorded already
+    return;
+  }
+  event.bytes = memory->bytes;
+  event.device = memory->device;
+  event.memory = memory->memory;
+  live_memory_.Erase(key);
+  builder_->AddAllocation(event, thread);
+}
+
+void EventDrain::ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept {
+  // The table must not change while it is walked: a handful at a time.
+  constexpr size_t kAtOnce = 256;
+  uint64_t keys[kAtOnce];
+  for (size_t found = kAtOnce; found == kAtOnce;) {
+    found = 0;
+    live_memory_.ForEach([&](uint64_t key, const LiveMemory& memory) {
+      if (memory.context == event.context && found < kAtOnce) keys[found++] = key;
+    });
+    for (size_t i = 0; i < found; ++i) {
+      AddRelease(*live_memory_.Find(keys[i]), event.time_ns, 0, thread);
+      live_memory_.Erase(keys[i]);
+    }
+  }
 }
 
 void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexcept {
@@ -286,18 +366,8 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
 }
 
 void EventDrain::CloseOpenRanges(uint64_t now_ns) noexcept {
-  open_ranges_.ForEach([this, now_ns](uint64_t id, const OpenRange& range) {
-    AddRange({.start_ns = range.start_ns,
-              .end_ns = now_ns > range.start_ns ? now_ns : range.start_ns,
-              .id = id,
-              .parent_id = range.parent_id,
-              .name = range.name,
-              .domain = range.domain,
-              .thread = range.thread,
-              .category = range.category,
-              .kind = static_cast<wire::RangeKind>(range.kind),
-              .unclosed = true});
-  });
+  open_ranges_.ForEach(
+      [this, now_ns](uint64_t id, const OpenRange& range) { AddRange(RowOf(id, range, now_ns, true)); });
   open_ranges_.Clear();
 }
 

@@ -34,12 +34,20 @@ class EventDrain {
     uint32_t domain;
     uint32_t thread;
     uint32_t category;
+    uint64_t payload;
+    uint32_t color;
+    uint32_t payload_kind;
     uint16_t kind;
   };
+  RangeRow RowOf(uint64_t id, const OpenRange& range, uint64_t end_ns, bool unclosed) const noexcept;
   struct LiveMemory {
+    uint64_t address;
     uint64_t bytes;
+    uint64_t context;
+    uint64_t since_ns;
     int32_t device;
     uint8_t memory;
+    bool replaced;  // something was at this address whose release has not been told yet
   };
   struct Cursor {
     EventRing* ring = nullptr;
@@ -57,7 +65,10 @@ class EventDrain {
   void OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept;
   void ClosedRange(const RangeCloseEvent& event) noexcept;
   void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;
-  void Allocated(AllocationEvent event, uint32_t thread) noexcept;
+  void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
+  void Released(AllocationEvent event, uint32_t thread) noexcept;
+  void AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
+  void ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept;
   void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
   uint32_t DomainName(uint64_t handle) noexcept;
 

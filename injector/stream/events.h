@@ -23,6 +23,9 @@ enum class EventType : uint16_t {
   kCollective,
   kPlanLaunch,
   kCommunicator,
+  kContextEnd,
+  kAllocatorLevel,
+  kAllocatorRefusal,
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.
@@ -45,6 +48,9 @@ struct RangeOpenEvent {
   uint32_t category;
   uint16_t kind;  // wire::RangeKind
   uint16_t name_bytes;
+  uint64_t payload;
+  uint32_t color;         // ARGB, 0: none
+  uint32_t payload_kind;  // wire::PayloadKind
 };
 
 struct RangeCloseEvent {
@@ -63,6 +69,9 @@ struct MarkEvent {
   uint32_t category;
   uint16_t reserved;
   uint16_t name_bytes;
+  uint64_t payload;
+  uint32_t color;
+  uint32_t payload_kind;
 };
 
 struct AllocationEvent {
@@ -71,11 +80,43 @@ struct AllocationEvent {
   uint64_t address;
   uint64_t bytes;  // of a free: filled in by the consumer's ledger
   uint64_t range_id;
-  int32_t device;  // -1: not known
-  uint8_t op;      // wire::AllocationOp
-  uint8_t memory;  // wire::MemoryKind
+  uint64_t began_ns;  // of a free: when the call was entered, 0 if that was not seen
+  uint64_t context;   // whose end releases the memory too; 0: none
+  int32_t device;     // -1: not known
+  uint8_t op;         // wire::AllocationOp
+  uint8_t memory;     // wire::MemoryKind
   uint8_t failed;
   uint8_t reserved;
+};
+
+// A context ends, and with it the memory that was allocated in it.
+struct ContextEndEvent {
+  static constexpr EventType kType = EventType::kContextEnd;
+  uint64_t time_ns;
+  uint64_t context;
+};
+
+// What PyTorch's allocator has handed out and holds on a device.
+struct AllocatorLevelEvent {
+  static constexpr EventType kType = EventType::kAllocatorLevel;
+  uint64_t time_ns;
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
+  uint64_t peak_allocated_bytes;
+  uint64_t peak_reserved_bytes;
+  int32_t device;
+  uint32_t reserved;
+};
+
+struct AllocatorRefusalEvent {
+  static constexpr EventType kType = EventType::kAllocatorRefusal;
+  uint64_t time_ns;
+  uint64_t asked_bytes;
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
+  uint64_t range_id;
+  int32_t device;
+  uint32_t reserved;
 };
 
 struct CollectiveEvent {

@@ -39,18 +39,40 @@ def multiset_difference(kind, fields, truth, captured):
     return lines
 
 
+def in_order(records):
+    """One process's allocations and releases by time. The end of a context releases many at once, in no order: a row of releases goes by address."""
+    ordered, releases = [], []
+    for record in sorted(records, key=lambda r: r["time_ns"]):
+        if record["kind"] == "free":
+            releases.append(record)
+            continue
+        ordered += sorted(releases, key=lambda r: (r["memory"], r["address"])) + [record]
+        releases = []
+    return ordered + sorted(releases, key=lambda r: (r["memory"], r["address"]))
+
+
+def without_array_addresses(records):
+    """The node logs where an array's memory is, a program only sees its handle: each becomes the number of its allocation."""
+    numbers, count, out = {}, 0, []
+    for record in records:
+        record = dict(record, failed=bool(record.get("failed")))
+        if record["failed"]:
+            record["address"] = 0
+        elif record["memory"] == "array":
+            if record["kind"] == "alloc":
+                count += 1
+                numbers[record["address"]] = count
+            record["address"] = numbers.get(record["address"], 0)
+        out.append(record)
+    return out
+
+
 def allocation_differences(truth, captured):
     """Allocations and frees of each process on each device, in their order. Threads on several devices have no common one."""
     lines = []
-    sequences = {}
-    for side, records in (("truth", truth), ("captured", captured)):
-        for record in sorted(records, key=lambda r: r["time_ns"]):
-            values = dict(record, failed=bool(record.get("failed")))
-            if values["failed"]:
-                values["address"] = 0
-            sequences.setdefault((values["pid"], values["device"], side), []).append(frozen(values, ALLOCATION))
-    for pid, device in {(pid, device) for pid, device, _ in sequences}:
-        expected, found = sequences.get((pid, device, "truth"), []), sequences.get((pid, device, "captured"), [])
+    for pid, device in sorted({(record["pid"], record["device"]) for record in truth + captured}):
+        expected, found = ([frozen(r, ALLOCATION) for r in in_order(without_array_addresses(sorted(
+            (r for r in side if (r["pid"], r["device"]) == (pid, device)), key=lambda r: r["time_ns"])))] for side in (truth, captured))
         if expected == found:
             continue
         lines.append(f"allocations of process {pid} on device {device}: {len(expected)} happened, {len(found)} captured")
@@ -104,10 +126,10 @@ def algorithm_bytes(op, size, n):
     return size * n if op in ("AllGather", "ReduceScatter", "AlltoAll", "Gather", "Scatter") else size
 
 
-def high_water_marks(truth):
-    """Bytes of device memory at their highest, by rank."""
+def high_water_marks(truth, memory="device"):
+    """Bytes of one kind of memory at their highest, by rank."""
     live, peak, sizes = Counter(), Counter(), {}
-    for record in sorted((r for r in truth if r["kind"] in ("alloc", "free") and r["memory"] == "device"), key=lambda r: r["time_ns"]):
+    for record in sorted((r for r in truth if r["kind"] in ("alloc", "free") and r["memory"] == memory), key=lambda r: r["time_ns"]):
         rank, address = record["rank"], record["address"]
         if record.get("failed"):
             continue
@@ -118,3 +140,20 @@ def high_water_marks(truth):
         else:
             live[rank] -= sizes.pop((rank, address))
     return dict(peak)
+
+
+def live_allocations(truth, until_ns):
+    """What was there at a time, by (rank, kind): bytes of each allocation, largest first."""
+    live = {}
+    for record in sorted((r for r in truth if r["kind"] in ("alloc", "free")), key=lambda r: r["time_ns"]):
+        if record["time_ns"] > until_ns or record.get("failed"):
+            continue
+        key = (record["rank"], record["memory"], record["address"])
+        if record["kind"] == "alloc":
+            live[key] = record["bytes"]
+        else:
+            live.pop(key)
+    found = defaultdict(list)
+    for (rank, memory, _), size in live.items():
+        found[(rank, memory)].append(size)
+    return {key: sorted(sizes, reverse=True) for key, sizes in found.items()}

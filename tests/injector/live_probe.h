@@ -100,6 +100,12 @@ class LiveProbe : public ::testing::Test {
         return sizeof(PlanLaunchEvent);
       case EventType::kCommunicator:
         return sizeof(CommunicatorEvent);
+      case EventType::kContextEnd:
+        return sizeof(ContextEndEvent);
+      case EventType::kAllocatorLevel:
+        return sizeof(AllocatorLevelEvent);
+      case EventType::kAllocatorRefusal:
+        return sizeof(AllocatorRefusalEvent);
     }
     return 0;
   }

@@ -118,6 +118,73 @@ TEST_F(Memory, ARefusedAllocationIsRecordedWithWhatWasAskedFor) {
   EXPECT_EQ(seen[0].bytes, 1u << 30);
 }
 
+TEST_F(Memory, ACallThatFailedForAnotherReasonAskedForNothing) {
+  CUdeviceptr address = 0;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 0}, CUDA_ERROR_INVALID_VALUE);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 64}, CUDA_ERROR_LAUNCH_FAILED);
+  EXPECT_TRUE(Seen().empty());
+}
+
+TEST_F(Memory, RegisteredHostMemoryCountsAsPinned) {
+  char host[64];
+  const auto address = reinterpret_cast<uint64_t>(&host[0]);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2, cuMemHostRegister_v2_params{host, sizeof(host), 0});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemHostUnregister, cuMemHostUnregister_params{host});
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaHostRegister_v4000,
+       cudaHostRegister_v4000_params{host, sizeof(host), 0});
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 3u);
+  for (const AllocationEvent& event : seen) {
+    EXPECT_EQ(event.address, address);
+    EXPECT_EQ(event.memory, Kind(wire::MemoryKind::kMemoryKindPinned));
+  }
+  EXPECT_EQ(seen[0].bytes, sizeof(host));
+  EXPECT_EQ(seen[1].op, Op(wire::AllocationOp::kAllocationOpFree));
+  EXPECT_EQ(seen[2].bytes, sizeof(host));
+}
+
+TEST_F(Memory, AReleaseKnowsWhenItBeganAndAnAllocationItsContext) {
+  CUdeviceptr address = 0x1000;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 100});
+  const uint64_t before_ns = NowNs();
+  CUpti_CallbackData data = {};
+  data.callbackSite = CUPTI_API_ENTER;
+  {
+    const Guard guard;
+    ASSERT_TRUE(guard);
+    DispatchApi(guard.thread(), CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, data);
+  }
+  const uint64_t after_ns = NowNs();
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, cuMemFree_v2_params{0x1000});
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].context, reinterpret_cast<uint64_t>(kContext));
+  EXPECT_GE(seen[1].began_ns, before_ns);
+  EXPECT_LE(seen[1].began_ns, after_ns);
+  EXPECT_GE(seen[1].time_ns, seen[1].began_ns);
+}
+
+TEST_F(Memory, ArraysOfTheRuntimeCountTheirBits) {
+  cudaArray_t array = reinterpret_cast<cudaArray_t>(0x5000);
+  cudaMipmappedArray_t mipmaps = reinterpret_cast<cudaMipmappedArray_t>(0x6000);
+  const cudaChannelFormatDesc pairs = {16, 16, 0, 0, cudaChannelFormatKindFloat};
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocArray_v3020,
+       cudaMallocArray_v3020_params{&array, &pairs, 10, 0, 0});
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc3DArray_v3020,
+       cudaMalloc3DArray_v3020_params{&array, &pairs, {10, 20, 30}, 0});
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMallocMipmappedArray_v5000,
+       cudaMallocMipmappedArray_v5000_params{&mipmaps, &pairs, {16, 16, 0}, 2, 0});
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaFreeArray_v3020,
+       cudaFreeArray_v3020_params{array});
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 4u);
+  EXPECT_EQ(seen[0].bytes, 4u * 10);
+  EXPECT_EQ(seen[1].bytes, 4u * 6000);
+  EXPECT_EQ(seen[2].bytes, 4u * (256 + 64));
+  EXPECT_EQ(seen[2].address, 0x6000u);
+  EXPECT_EQ(seen[3].op, Op(wire::AllocationOp::kAllocationOpFree));
+}
+
 TEST_F(Memory, ARuntimeCallIsCountedOnlyIfItsDriverCallWasNot) {
   void* pointer = reinterpret_cast<void*>(0x1000);
   CUdeviceptr address = 0x1000;

@@ -50,19 +50,24 @@ class EventDrainTest : public ::testing::Test {
                                .domain = domain,
                                .category = 6,
                                .kind = static_cast<uint16_t>(wire::RangeKind::kRangeKindPushPop),
-                               .name_bytes = static_cast<uint16_t>(name.size())},
+                               .name_bytes = static_cast<uint16_t>(name.size()),
+                               .payload = 77,
+                               .color = 0xff00ff00,
+                               .payload_kind = 1},
                 name);
   }
   static bool Close(uint64_t time_ns, uint64_t id) {
     return Emit(CurrentThread(), RangeCloseEvent{time_ns, id});
   }
   static bool Memory(wire::AllocationOp op, uint64_t time_ns, uint64_t address, uint64_t bytes,
-                     bool failed = false) {
+                     bool failed = false, uint64_t began_ns = 0, uint64_t context = 0) {
     return Emit(CurrentThread(),
                 AllocationEvent{.time_ns = time_ns,
                                 .address = address,
                                 .bytes = bytes,
                                 .range_id = 0,
+                                .began_ns = began_ns,
+                                .context = context,
                                 .device = 1,
                                 .op = static_cast<uint8_t>(op),
                                 .memory = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindDevice),
@@ -123,6 +128,9 @@ TEST_F(EventDrainTest, ARangeIsOneRowWhenItCloses) {
   EXPECT_EQ(batch.ranges().id_delta(0), 5);
   EXPECT_EQ(batch.ranges().parent_delta(0), 4);
   EXPECT_EQ(batch.ranges().category(0), 6u);
+  EXPECT_EQ(batch.ranges().color(0), 0xff00ff00u);
+  EXPECT_EQ(batch.ranges().payload_kind(0), v1::PAYLOAD_KIND_UINT64);
+  EXPECT_EQ(batch.ranges().payload(0), 77u);
   EXPECT_NE(batch.ranges().domain(0), 0u);
   EXPECT_NE(batch.ranges().domain(0), batch.ranges().name(0));
 }
@@ -167,6 +175,73 @@ TEST_F(EventDrainTest, AFreeOfUnknownMemoryIsSentAndCounted) {
   EXPECT_EQ(batch.allocations().failed(1), 1u);
   EXPECT_EQ(batch.allocations().bytes(1), uint64_t{1} << 30);
   EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 1u);
+}
+
+TEST_F(EventDrainTest, AllocatorLevelsAndRefusalsAreRows) {
+  ASSERT_TRUE(Emit(CurrentThread(), AllocatorLevelEvent{.time_ns = 1000,
+                                                        .allocated_bytes = 10,
+                                                        .reserved_bytes = 20,
+                                                        .peak_allocated_bytes = 15,
+                                                        .peak_reserved_bytes = 25,
+                                                        .device = 3,
+                                                        .reserved = 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), AllocatorRefusalEvent{.time_ns = 2000,
+                                                          .asked_bytes = 99,
+                                                          .allocated_bytes = 10,
+                                                          .reserved_bytes = 20,
+                                                          .range_id = 7,
+                                                          .device = 3,
+                                                          .reserved = 0}));
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.allocator_levels().time_delta_size(), 1);
+  EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(batch.allocator_levels().time_delta(0)), 1000u);
+  EXPECT_EQ(batch.allocator_levels().device(0), 3u);
+  EXPECT_EQ(batch.allocator_levels().allocated(0), 10u);
+  EXPECT_EQ(batch.allocator_levels().reserved(0), 20u);
+  EXPECT_EQ(batch.allocator_levels().peak_allocated(0), 15u);
+  EXPECT_EQ(batch.allocator_levels().peak_reserved(0), 25u);
+  ASSERT_EQ(batch.allocator_refusals().time_delta_size(), 1);
+  EXPECT_EQ(batch.allocator_refusals().asked(0), 99u);
+  EXPECT_EQ(batch.allocator_refusals().range_delta(0), 7);
+}
+
+// Thread A enters cuMemFree at 200 and reports it at 400; thread B was given the address at 300.
+TEST_F(EventDrainTest, AnAddressThatIsGivenOutAgainBeforeItsReleaseIsToldIsReleasedFirst) {
+  using wire::AllocationOp;
+  ASSERT_TRUE(Memory(AllocationOp::kAllocationOpAlloc, 100, 0x7000, 10));
+  std::thread([] { ASSERT_TRUE(Memory(AllocationOp::kAllocationOpAlloc, 300, 0x7000, 20)); }).join();
+  ASSERT_TRUE(Memory(AllocationOp::kAllocationOpFree, 400, 0x7000, 0, false, 200));
+  ASSERT_TRUE(Memory(AllocationOp::kAllocationOpFree, 600, 0x7000, 0, false, 500));
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.allocations().time_delta_size(), 4);
+  const uint32_t ops[] = {0, 1, 0, 1};
+  const uint64_t bytes[] = {10, 10, 20, 20};
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(static_cast<uint32_t>(batch.allocations().op(i)), ops[i]) << i;
+    EXPECT_EQ(batch.allocations().bytes(i), bytes[i]) << i;
+  }
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
+TEST_F(EventDrainTest, TheEndOfAContextReleasesWhatWasAllocatedInIt) {
+  constexpr int kAllocations = 1000;
+  for (int i = 0; i < kAllocations; ++i) {
+    ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 100, 0x10000 + 16 * static_cast<uint64_t>(i),
+                       8, false, 0, 0xc1));
+  }
+  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 100, 0x7000, 9, false, 0, 0xc2));
+  ASSERT_TRUE(Emit(CurrentThread(), ContextEndEvent{200, 0xc1}));
+  ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpFree, 300, 0x7000, 0));
+  const v1::Batch batch = DrainAll();
+  ASSERT_EQ(batch.allocations().time_delta_size(), 2 * kAllocations + 2);
+  int64_t live = 0;
+  for (int i = 0; i < batch.allocations().time_delta_size(); ++i) {
+    const auto bytes = static_cast<int64_t>(batch.allocations().bytes(i));
+    live += batch.allocations().op_size() != 0 && batch.allocations().op(i) == v1::ALLOCATION_OP_FREE ? -bytes
+                                                                                                      : bytes;
+  }
+  EXPECT_EQ(live, 0);
+  EXPECT_EQ(batch.allocations().bytes(2 * kAllocations + 1), 9u);
 }
 
 TEST_F(EventDrainTest, EventsOfDifferentThreadsAreTakenInTheOrderOfTheirTimes) {

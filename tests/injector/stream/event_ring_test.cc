@@ -36,8 +36,16 @@ LaunchEvent Launch(uint32_t correlation) {
 }
 
 TEST_F(EventRingTest, EventsComeOutInOrderWithTheirText) {
-  const RangeOpenEvent open{
-      .time_ns = 5, .id = 9, .parent_id = 0, .domain = 0, .category = 0, .kind = 0, .name_bytes = 7};
+  const RangeOpenEvent open{.time_ns = 5,
+                            .id = 9,
+                            .parent_id = 0,
+                            .domain = 0,
+                            .category = 0,
+                            .kind = 0,
+                            .name_bytes = 7,
+                            .payload = 0,
+                            .color = 0,
+                            .payload_kind = 0};
   ASSERT_TRUE(ring_->Push(EventType::kRangeOpen, &open, sizeof(open), "forward"));
   const LaunchEvent launch = Launch(42);
   ASSERT_TRUE(ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
@@ -61,7 +69,10 @@ TEST_F(EventRingTest, AFullRingRefusesAndTakesAgainAfterConsume) {
   const LaunchEvent launch = Launch(1);
   size_t pushed = 0;
   while (ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {})) ++pushed;
-  EXPECT_EQ(pushed, kRingBytes / (sizeof(EventHeader) + sizeof(LaunchEvent)));
+  // Where the ring ends, what is left may be too small for an event.
+  constexpr size_t kFits = kRingBytes / (sizeof(EventHeader) + sizeof(LaunchEvent));
+  EXPECT_GE(pushed, kFits - 1);
+  EXPECT_LE(pushed, kFits);
   ring_->Consume(ring_->PublishedEnd());
   EXPECT_TRUE(ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
 }

@@ -121,7 +121,7 @@ void Report(const Range& range, bool is_free, bool failed) {
 }
 
 CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryClass memory, uint64_t bytes,
-                     unsigned host_flags, uint64_t* address) {
+                     unsigned host_flags, uint64_t* address, uint64_t asked_bytes = 0) {
   Range range{0, bytes, memory, device, context, pool, host_flags};
   bool reserved = true;
   {
@@ -139,6 +139,7 @@ CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryCla
       Memory().used[device] -= bytes;
     }
   }
+  if (range.base == 0 && asked_bytes != 0) range.bytes = asked_bytes;
   Report(range, false, range.base == 0);
   if (range.base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = range.base;
@@ -166,12 +167,13 @@ CUmemoryPool PoolLocked(int device) {
 
 }  // namespace
 
-CUresult Allocate(MemoryClass memory, uint64_t bytes, unsigned host_flags, uint64_t* address) {
+CUresult Allocate(MemoryClass memory, uint64_t bytes, unsigned host_flags, uint64_t* address,
+                  uint64_t asked_bytes) {
   if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   CUctx_st* context = nullptr;
   const CUresult current = RequireContext(&context);
   if (current != CUDA_SUCCESS) return current;
-  return AllocateFor(context, context->device, nullptr, memory, bytes, host_flags, address);
+  return AllocateFor(context, context->device, nullptr, memory, bytes, host_flags, address, asked_bytes);
 }
 
 CUresult AllocateFromPool(CUmemoryPool pool, uint64_t bytes, uint64_t* address) {
@@ -266,16 +268,21 @@ CUresult UnregisterHost(void* address) {
 }
 
 void FreeMemoryOfContext(CUcontext context) {
-  const std::lock_guard<std::mutex> lock(Memory().mutex);
-  for (auto at = Memory().ranges.begin(); at != Memory().ranges.end();) {
-    const Range& range = at->second;
-    if (range.context == context && range.memory != MemoryClass::kVmm) {
-      DropLocked(range);
-      at = Memory().ranges.erase(at);
-    } else {
-      ++at;
+  std::vector<Range> gone;
+  {
+    const std::lock_guard<std::mutex> lock(Memory().mutex);
+    for (auto at = Memory().ranges.begin(); at != Memory().ranges.end();) {
+      const Range& range = at->second;
+      if (range.context == context && range.memory != MemoryClass::kVmm) {
+        DropLocked(range);
+        gone.push_back(range);
+        at = Memory().ranges.erase(at);
+      } else {
+        ++at;
+      }
     }
   }
+  for (const Range& range : gone) Report(range, true, false);
 }
 
 bool FindRange(uint64_t address, Range* range) {

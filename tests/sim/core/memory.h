@@ -33,8 +33,10 @@ struct Range {
   unsigned host_flags = 0;
 };
 
-// Allocates, accounts and reports. `host_flags` are those of cuMemHostAlloc.
-CUresult Allocate(MemoryClass memory, uint64_t bytes, unsigned host_flags, uint64_t* address);
+// Allocates, accounts and reports. `host_flags` are those of cuMemHostAlloc. A refusal is reported with
+// `asked_bytes`, what the program asked for before anything was padded; 0: `bytes`.
+CUresult Allocate(MemoryClass memory, uint64_t bytes, unsigned host_flags, uint64_t* address,
+                  uint64_t asked_bytes = 0);
 CUresult AllocateFromPool(CUmemoryPool pool, uint64_t bytes, uint64_t* address);
 // Frees what starts at `address`, if it is of this class.
 CUresult Free(MemoryClass memory, uint64_t address);

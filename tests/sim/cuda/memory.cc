@@ -37,7 +37,7 @@ DRIVER_API(cuMemAllocPitch_v2,
   constexpr size_t kPitch = 512;
   *pPitch = (WidthInBytes + kPitch - 1) / kPitch * kPitch;
   uint64_t address = 0;
-  GPUSIM_CHECK(gpusim::Allocate(MemoryClass::kDevice, *pPitch * Height, 0, &address));
+  GPUSIM_CHECK(gpusim::Allocate(MemoryClass::kDevice, *pPitch * Height, 0, &address, WidthInBytes * Height));
   *dptr = address;
   return CUDA_SUCCESS;
 }

@@ -1,0 +1,105 @@
+#include "collector/analysis/memory_report.h"
+
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+std::string KindName(size_t kind) {
+  const std::string_view name = MemoryName(static_cast<v1::MemoryKind>(kind));
+  return name == "pinned" ? "host_pinned" : std::string(name);
+}
+
+std::map<std::string, uint64_t> ByName(const model::MemoryLedger::BytesByKind& bytes) {
+  std::map<std::string, uint64_t> named;
+  for (size_t kind = 0; kind < bytes.size(); ++kind) {
+    if (bytes[kind] != 0) named[KindName(kind)] = bytes[kind];
+  }
+  return named;
+}
+
+std::optional<uint64_t> Capacity(const model::ProcessModel& process, uint32_t device) {
+  const auto found = process.devices().find(device);
+  if (found == process.devices().end() || found->second.info.memory_bytes() == 0) return std::nullopt;
+  return found->second.info.memory_bytes();
+}
+
+// Managed memory may be on the host.
+uint64_t Resident(const model::MemoryLedger::BytesByKind& live) {
+  uint64_t bytes = 0;
+  for (size_t kind = 0; kind < live.size(); ++kind) {
+    if (kind != v1::MEMORY_KIND_PINNED && kind != v1::MEMORY_KIND_MANAGED) bytes += live[kind];
+  }
+  return bytes;
+}
+
+MemoryReport KindReport(const model::ProcessModel& process, size_t index) {
+  const model::MemoryLedger::Kind& kind = process.memory()[index];
+  MemoryReport m{.high_water_bytes = kind.high_water_bytes,
+                 .high_water_at_ns = kind.high_water_at_ns,
+                 .live_bytes = kind.live_bytes,
+                 .allocations = kind.allocations,
+                 .frees = kind.frees,
+                 .failed = kind.failed,
+                 .largest_failed_bytes = kind.largest_failed_bytes,
+                 .high_water_range = process.HighWaterRange(index),
+                 .high_water_path = process.RangePath(kind.high_water_range),
+                 .largest = {}};
+  for (const model::MemoryLedger::Held& held : kind.largest) {
+    m.largest.push_back({.bytes = held.bytes, .path = process.RangePath(held.range)});
+  }
+  return m;
+}
+
+RefusalReport RefusalOf(const model::ProcessModel& process, const model::MemoryLedger::Refusal& refusal) {
+  RefusalReport r{.time_ns = refusal.time_ns,
+                  .memory = KindName(refusal.memory),
+                  .asked_bytes = refusal.asked_bytes,
+                  .device = refusal.device,
+                  .path = process.RangePath(refusal.range),
+                  .live = ByName(refusal.live),
+                  .device_live_bytes = Resident(refusal.live),
+                  .capacity_bytes = Capacity(process, refusal.device),
+                  .free_at_most_bytes = {}};
+  if (r.capacity_bytes.has_value() && *r.capacity_bytes >= r.device_live_bytes) {
+    r.free_at_most_bytes = *r.capacity_bytes - r.device_live_bytes;
+  }
+  return r;
+}
+
+}  // namespace
+
+void FillMemory(const model::ProcessModel& process, RankReport& rank) {
+  for (const char* kind : {"device", "host_pinned", "managed", "pool"}) rank.memory[kind];
+  for (size_t i = 0; i < process.memory().size(); ++i) {
+    const model::MemoryLedger::Kind& kind = process.memory()[i];
+    if (kind.allocations + kind.frees + kind.failed != 0) rank.memory[KindName(i)] = KindReport(process, i);
+  }
+  for (const auto& [ordinal, device] : process.ledger().devices()) {
+    rank.device_memory.push_back({.device = ordinal,
+                                  .capacity_bytes = Capacity(process, ordinal),
+                                  .live_bytes = device.live_bytes,
+                                  .high_water_bytes = device.high_water_bytes,
+                                  .high_water_at_ns = device.high_water_at_ns,
+                                  .at_high_water = ByName(device.at_high_water)});
+  }
+  for (const auto& [ordinal, allocator] : process.allocator()) {
+    PytorchMemoryReport p{.device = ordinal,
+                          .allocated_bytes = allocator.allocated_bytes,
+                          .reserved_bytes = allocator.reserved_bytes,
+                          .peak_allocated_bytes = allocator.peak_allocated_bytes,
+                          .peak_reserved_bytes = allocator.peak_reserved_bytes,
+                          .fragmentation_bytes = {},
+                          .refusals = allocator.refusals,
+                          .last_refused_bytes = allocator.last_refusal.asked_bytes,
+                          .last_refused_path = process.RangePath(allocator.last_refusal.range)};
+    if (p.peak_reserved_bytes >= p.peak_allocated_bytes)
+      p.fragmentation_bytes = p.peak_reserved_bytes - p.peak_allocated_bytes;
+    rank.pytorch_memory.push_back(p);
+  }
+  for (const model::MemoryLedger::Refusal& refusal : process.ledger().refusals()) {
+    rank.out_of_memory.push_back(RefusalOf(process, refusal));
+  }
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,47 @@
+// What PyTorch's caching allocator has handed out and what it holds, from the function by which it tells its
+// own profiler.
+//
+// Driver calls show what PyTorch reserved; what it allocated is known to its allocator only, which calls
+// c10::reportMemoryUsageToProfiler on every malloc and free. Separate from the ledger because these are
+// levels, not allocations. Thread: Note... on the application's, under the allocator's lock: a handful of
+// relaxed stores; the rest on the probe's. Allocation: none. Failure: a build of PyTorch whose function has
+// another signature is not seen; nothing breaks.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuprobe::injector::pytorch {
+
+inline constexpr int kMaxDevices = 64;
+
+// The functions under all the names that they have had: the totals were int64_t, then size_t, and at first
+// absent.
+enum class Function : int32_t {
+  kUsage,
+  kUsageSigned,
+  kUsageWithoutTotals,
+  kOutOfMemory,
+  kOutOfMemorySigned,
+  kCount,
+};
+inline constexpr int kFunctions = static_cast<int>(Function::kCount);
+extern const char* const kSymbols[kFunctions];  // mangled
+
+// Our function of the same signature, which notes and goes on to `real`, the first one given for good.
+void* Replacement(Function function, void* real) noexcept;
+// What our function goes on to, null if it is not in use.
+void* RealFunction(Function function) noexcept;
+
+// Leads the allocator's calls to us where they are bound by a relocation that can be patched: all loaded
+// objects, or only if objects appeared since the last time. As patching.h of nccl. Returns how many slots
+// were written.
+uint32_t PatchLoadedObjects() noexcept;
+void PatchNewObjects() noexcept;
+
+// On the probe's thread: reports the levels of every device that changed since the last time.
+void ReportLevels() noexcept;
+
+void ResetForTest() noexcept;
+void ForgetObjectsForTest() noexcept;
+
+}  // namespace gpuprobe::injector::pytorch

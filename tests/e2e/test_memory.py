@@ -1,0 +1,114 @@
+"""Every call by which memory is obtained or released, held against the simulated node's own ledger to the byte."""
+import os
+
+import harness
+import truth
+from harness import BUILD, GPUPROBE
+
+MEMORY_CALLS = os.path.join(BUILD, "tests", "e2e", "memory_calls")
+KINDS = {"device": "device", "pinned": "host_pinned", "managed": "managed", "pool": "pool", "array": "array", "vmm": "vmm"}
+
+
+class Memory(harness.EndToEndTest):
+
+    def record(self, *arguments, env=None, memory_gib="1"):
+        out = self.path("run-directory")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_CALLS, *arguments], env={"GPUSIM_MEMORY_GIB": memory_gib, **(env or {})})
+        self.assert_nothing_runs()
+        happened = self.truth()
+        self.assertEqual(truth.differences(happened, self.export(out)), [])
+        report = self.report(out)
+        self.assert_no_loss(report)
+        return happened, report, out
+
+    def check_high_water(self, happened, memory):
+        for kind, name in KINDS.items():
+            if name not in memory:
+                self.assertNotIn(kind, {r["memory"] for r in happened})
+                continue
+            with self.subTest(kind=kind):
+                allocations = [r for r in happened if r["memory"] == kind and r["kind"] == "alloc"]
+                self.assertEqual(memory[name]["high_water_bytes"], truth.high_water_marks(happened, kind).get(-1, 0))
+                self.assertEqual(memory[name]["allocations"], sum(not r.get("failed") for r in allocations))
+                self.assertEqual(memory[name]["failed"], sum(bool(r.get("failed")) for r in allocations))
+                self.assertEqual(memory[name]["live_bytes"], 0)
+
+    def test_every_call(self):
+        happened, report, _ = self.record()
+        happened = [r for r in happened if r["kind"] in ("alloc", "free")]
+        self.assertEqual({r["memory"] for r in happened if r["kind"] == "alloc"}, set(KINDS))
+        self.check_high_water(happened, report["ranks"][0]["memory"])
+
+    def test_refused(self):
+        happened, report, _ = self.record("refused")
+        happened = [r for r in happened if r["kind"] in ("alloc", "free")]
+        self.assertEqual(sorted(r["memory"] for r in happened if r.get("failed")), ["array", "device", "managed", "pool", "vmm"])
+        self.check_high_water(happened, report["ranks"][0]["memory"])
+
+    def test_what_was_live_at_the_high_water_mark(self):
+        happened, report, _ = self.record("refused")
+        memory = report["ranks"][0]["memory"]
+        for kind, name in KINDS.items():
+            allocated = [r["bytes"] for r in happened if r["kind"] == "alloc" and r["memory"] == kind and not r.get("failed")]
+            with self.subTest(kind=kind):
+                self.assertEqual([held["bytes"] for held in memory.get(name, {"largest": []})["largest"]], sorted(allocated, reverse=True)[:5])
+        gib = 1 << 30
+        self.assertEqual(memory["device"]["largest"], [{"bytes": gib // 2, "path": "setup"}, {"bytes": 4096, "path": "step/activations"}])
+        self.assertEqual((memory["device"]["high_water_range"], memory["device"]["high_water_path"]), ("activations", "step/activations"))
+        self.assertEqual(memory["pool"]["largest"], [{"bytes": gib // 8, "path": "setup/weights"}])
+        total = report["ranks"][0]["device_memory"]
+        self.assertEqual([(entry["device"], entry["capacity_bytes"], entry["high_water_bytes"], entry["live_bytes"]) for entry in total],
+                         [(0, gib, gib // 2 + gib // 8 + gib // 16 + 4096, 0)])
+        self.assertEqual(total[0]["at_high_water"], {"device": gib // 2 + 4096, "pool": gib // 8, "managed": gib // 16})
+
+    def test_out_of_memory_says_what_was_asked_and_what_was_there(self):
+        happened, report, out = self.record("refused")
+        refused = sorted((r for r in happened if r["kind"] == "alloc" and r.get("failed")), key=lambda r: r["time_ns"])
+        events = report["ranks"][0]["out_of_memory"]
+        self.assertEqual([(e["memory"], e["asked_bytes"], e["device"]) for e in events], [(KINDS[r["memory"]], r["bytes"], r["device"]) for r in refused])
+        gib = 1 << 30
+        for event in events:
+            self.assertEqual(event["path"], "step/activations")
+            self.assertEqual(event["live_bytes"], {"device": gib // 2, "pool": gib // 8, "managed": gib // 16})
+            self.assertEqual((event["capacity_bytes"], event["device_live_bytes"]), (gib, gib // 2 + gib // 8))
+            self.assertEqual(event["free_at_most_bytes"], gib - gib // 2 - gib // 8)
+        finding, = (f for f in report["findings"] if f["id"] == "allocation-failed")
+        self.assertEqual(finding["statement"], "Process %d ran out of memory: asked 1.0 GiB (array), 0.6 GiB live of 1.0 GiB, in range step/activations."
+                         % report["ranks"][0]["pid"])
+        shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
+        self.assertIn("ran out of memory: asked", shown)
+
+    def test_one_allocation_of_many_is_refused(self):
+        """Wherever the refusal falls, the program ends as it would, and the ledger holds."""
+        for number in (0, 2, 9):
+            with self.subTest(number=number):
+                out = self.path(f"refused-{number}")
+                self.forget_truth()
+                env = {"GPUSIM_MEMORY_GIB": "1", "GPUSIM_FAULT": f"oom={number}"}
+                finished = self.run_program([GPUPROBE, "run", "--out", out, "--", MEMORY_CALLS], env=env)
+                self.assertEqual(finished.returncode, 1, str(finished))
+                happened = self.truth()
+                self.assertEqual(sum(bool(r.get("failed")) for r in happened), 1)
+                self.assertEqual(truth.differences(happened, self.export(out)), [])
+
+    def test_pytorch_allocator(self):
+        """What tensors had and what was held for them, by both ways of loading."""
+        program = os.path.join(BUILD, "tests", "e2e", "allocator")
+        libraries = f"{harness.SIM_LIB}:{os.path.join(BUILD, 'tests', 'injector', 'memory')}"
+        for way in ("preload", "inject"):
+            with self.subTest(way=way):
+                collector = harness.Collector(self)
+                load = {"LD_PRELOAD": harness.LIBRARY} if way == "preload" else {"CUDA_INJECTION64_PATH": harness.LIBRARY}
+                finished = self.run_well([program], sim_lib=libraries, env={"GPUSIM_MEMORY_GIB": "1", **load, **collector.env()})
+                collector.stop()
+                out = collector.out
+                allocated, reserved, peak_allocated, peak_reserved = map(int, finished.stdout.split())
+                found, = self.report(out)["ranks"][0]["memory"]["pytorch"]
+                self.assertEqual(found, {
+                    "device": 0, "allocated_bytes": allocated, "reserved_bytes": reserved, "peak_allocated_bytes": peak_allocated,
+                    "peak_reserved_bytes": peak_reserved, "fragmentation_bytes": peak_reserved - peak_allocated, "refusals": 1,
+                    "last_refused_bytes": 1 << 40, "last_refused_path": "too much"})
+
+
+if __name__ == "__main__":
+    harness.main()

@@ -1,0 +1,224 @@
+// The injector's memory does not grow with the length of a job, and no event on the application's threads
+// allocates: ten million kernels and a million graph replays through decoder, rings, builder and queue into a
+// sink that reads everything, with every allocation of the process counted.
+#include <cupti.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "injector/cupti/callbacks.h"
+#include "injector/cupti/decoder.h"
+#include "injector/cupti/launches.h"
+#include "injector/guard.h"
+#include "injector/memory/part.h"
+#include "injector/memory/vmm.h"
+#include "injector/nvtx/domains.h"
+#include "injector/nvtx/ranges.h"
+#include "injector/stream/losses.h"
+#include "tests/injector/live_probe.h"
+#include "tests/injector/support/records.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+namespace {
+std::atomic<uint64_t> allocations{0};
+}  // namespace
+
+#if !SANITIZED
+// The C library's allocator, counted. operator new comes here, too.
+extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* malloc(size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_malloc(size);
+}
+void* calloc(size_t count, size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_calloc(count, size);
+}
+void* realloc(void* memory, size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  return __libc_realloc(memory, size);
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
+}
+#endif
+
+namespace gpuprobe::injector {
+namespace {
+
+uint64_t ResidentBytes() {
+  unsigned long pages = 0;
+  FILE* statm = std::fopen("/proc/self/statm", "r");
+  if (statm == nullptr || std::fscanf(statm, "%*u %lu", &pages) != 1) std::abort();
+  std::fclose(statm);
+  return uint64_t{pages} * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+class FlatMemory : public LiveProbe {
+ protected:
+  void SetUp() override {
+    LiveProbe::SetUp();
+    ClearApiHooksForTest();
+    vmm::ClearForTest();
+    ResetLossesForTest();
+    AddLaunchHooks();
+    kMemoryPart.start();
+    stream_ = std::make_unique<Stream>();
+    ASSERT_TRUE(stream_->Init(size_t{16} << 20));
+    decoder_ = std::make_unique<Decoder>(&api_, stream_.get());
+    decoder_->Init();
+  }
+  void TearDown() override {
+    ClearApiHooksForTest();
+    LiveProbe::TearDown();
+  }
+
+  // The collector reads everything.
+  void Sink() {
+    stream_->drain.Drain(UINT64_MAX);
+    stream_->builder.Seal();
+    SendQueue::Frame frame;
+    while (stream_->queue.Front(&frame)) {
+      sent_bytes_ += frame.size;
+      stream_->queue.Pop();
+    }
+  }
+
+  // One call of an API function, entry and exit.
+  template <typename Params>
+  static void Call(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const Params& params,
+                   uint32_t correlation, const char* symbol = nullptr) {
+    const int result = 0;
+    CUpti_CallbackData data = {};
+    data.functionParams = &params;
+    data.functionReturnValue = const_cast<int*>(&result);
+    data.correlationId = correlation;
+    data.symbolName = symbol;
+    for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
+      data.callbackSite = site;
+      const Guard guard;
+      DispatchApi(guard.thread(), domain, cbid, data);
+    }
+  }
+
+  CuptiApi api_ = testing::DecodingApi();
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Decoder> decoder_;
+  uint64_t sent_bytes_ = 0;
+};
+
+constexpr uint32_t kKernelsInBuffer = 10'000;
+
+// A buffer as CUPTI fills it again and again: the kernels of some functions, or of a graph's nodes.
+testing::RecordBuffer Kernels(const std::vector<std::string>& names, bool of_graph) {
+  testing::RecordBuffer buffer;
+  uint64_t now_ns = NowNs();
+  for (uint32_t i = 0; i < kKernelsInBuffer; ++i) {
+    auto kernel = testing::Kernel(names[i % names.size()].c_str(), now_ns, now_ns + 2000, 1 + i);
+    kernel.streamId = 7 + i % 3;
+    kernel.graphNodeId = of_graph ? 1 + i % 50 : 0;
+    buffer.Add(kernel);
+    now_ns += 2500;
+  }
+  return buffer;
+}
+
+TEST_F(FlatMemory, TenMillionKernels) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 300; ++i) names.push_back("kernel_number_" + std::to_string(i));
+  testing::RecordBuffer buffer = Kernels(names, false);
+  const cuLaunchKernel_params launch = {};
+  uint32_t correlation = 0;
+  const auto round = [&] {
+    for (int i = 0; i < 5000; ++i) {
+      Call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, launch, ++correlation,
+           "kernel");
+    }
+    decoder_->DecodeBuffer(buffer.data(), buffer.size());
+    Sink();
+  };
+  for (int i = 0; i < 20; ++i) round();  // every page that will be used has been
+  const uint64_t resident_before = ResidentBytes();
+  const uint64_t allocations_before = allocations.load();
+  for (int i = 0; i < 1000; ++i) round();
+  EXPECT_EQ(allocations.load(), allocations_before);
+  EXPECT_LE(ResidentBytes(), resident_before + (size_t{1} << 20));
+  EXPECT_GT(sent_bytes_, 10'000'000u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossSendQueueFull), 0u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossEventRingFull), 0u);
+}
+
+TEST_F(FlatMemory, AMillionGraphReplays) {
+  const std::vector<std::string> names = {"graph_kernel_a", "graph_kernel_b"};
+  testing::RecordBuffer buffer = Kernels(names, true);
+  const cuGraphLaunch_params launch = {};
+  uint32_t correlation = 0;
+  const auto round = [&] {
+    for (int i = 0; i < 2000; ++i) {
+      const int level = nvtx::Push(nullptr, {.text = "decode"});
+      Call(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, launch, ++correlation);
+      ASSERT_EQ(nvtx::Pop(nullptr), level);
+    }
+    decoder_->DecodeBuffer(buffer.data(), buffer.size());
+    Sink();
+  };
+  for (int i = 0; i < 20; ++i) round();
+  const uint64_t resident_before = ResidentBytes();
+  const uint64_t allocations_before = allocations.load();
+  for (int i = 0; i < 500; ++i) round();
+  EXPECT_EQ(allocations.load(), allocations_before);
+  EXPECT_LE(ResidentBytes(), resident_before + (size_t{1} << 20));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossEventRingFull), 0u);
+}
+
+TEST_F(FlatMemory, NoEventAllocates) {
+  if (SANITIZED != 0) GTEST_SKIP() << "the sanitizer's allocator is not counted";
+  CUdeviceptr address = 0x1000;
+  void* pointer = reinterpret_cast<void*>(0x2000);
+  CUmemGenericAllocationHandle handle = 0x99;
+  void* domain = nvtx::CreateDomain("domain");
+  uint32_t correlation = 0;
+  const auto events = [&] {
+    nvtx::Push(domain, {.text = "a range", .category = 3});
+    nvtx::Mark(nullptr, {.text = "mark"});
+    nvtx::Pop(domain);
+    nvtx::Pop(nullptr);  // nothing is open
+    nvtx::End(nvtx::Start(nullptr, {.text = "started"}));
+    constexpr auto kDriver = CUPTI_CB_DOMAIN_DRIVER_API;
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, cuLaunchKernel_params{}, ++correlation, "kernel");
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, cuGraphLaunch_params{}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 64}, ++correlation);
+    Call(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020,
+         cudaMalloc_v3020_params{&pointer, 64}, correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, cuMemFree_v2_params{address}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 4096, nullptr, 0},
+         ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemMap, cuMemMap_params{0x10000, 4096, 0, handle, 0},
+         ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x10000, 4096}, ++correlation);
+  };
+  events();
+  const uint64_t before = allocations.load();
+  for (int i = 0; i < 1000; ++i) events();
+  EXPECT_EQ(allocations.load(), before);
+  // The counter counts.
+  const std::unique_ptr<std::string> counted = std::make_unique<std::string>(100, 'x');
+  EXPECT_GT(allocations.load(), before) << counted->size();
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector
