@@ -46,17 +46,21 @@ class HostIsSacred(harness.EndToEndTest):
     def test_disabled(self):
         self.same_as_without({"GPUPROBE_DISABLE": "1"})
 
-    def test_settings_that_make_no_sense(self):
-        self.same_as_without({"GPUPROBE_AUTOSTART": "0", "GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5"},
-                             commands=[[VECTOR_ADD]])
+    def says_one_line(self, settings, word):
+        """What a person got wrong is said once, and changes nothing else."""
+        plain = self.run_well([VECTOR_ADD])
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                probed = self.run_well([VECTOR_ADD], env={**loading, "GPUPROBE_AUTOSTART": "0", **settings})
+                self.assertEqual(probed.stdout, plain.stdout)
+                self.assertEqual(len(probed.stderr.splitlines()), 1, str(probed))
+                self.assertIn(word, probed.stderr)
+
+    def test_settings_that_make_no_sense_are_said_in_one_line(self):
+        self.says_one_line({"GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5"}, b"GPUPROBE_BUFFERS and 1 more")
 
     def test_unknown_setting_is_said_in_one_line(self):
-        plain = self.run_well([VECTOR_ADD])
-        for loading in LOADINGS.values():
-            probed = self.run_well([VECTOR_ADD], env={**loading, "GPUPROBE_AUTOSTART": "0", "GPUPROBE_NO_SUCH": "1"})
-            self.assertEqual(probed.stdout, plain.stdout)
-            self.assertEqual(len(probed.stderr.splitlines()), 1, str(probed))
-            self.assertIn(b"GPUPROBE_NO_SUCH", probed.stderr)
+        self.says_one_line({"GPUPROBE_NO_SUCH": "1"}, b"GPUPROBE_NO_SUCH")
 
     def test_no_libcupti_on_the_node(self):
         """The toolkit's own libcupti, if the loader knows one, is then what the probe meets, on a driver that is not its own."""
