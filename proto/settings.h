@@ -40,12 +40,14 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024,
      "batches that wait for the collector; beyond it they are dropped and counted"},
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
-     "what to record, of kernels,copies,memsets,syncs,memory,nccl,nvtx; else everything. NCCL's GPU times come "
+     "what to record, of kernels,copies,memsets,syncs,memory,nccl,nvtx; else everything. NCCL's GPU times "
+     "come "
      "from kernels"},
     {"GPUPROBE_RANKS", Kind::kText, "", "", 0, 0,
      "ranks that record, ascending, as 0,4-7; else all. A process without a rank always records"},
     {"GPUPROBE_START_AFTER_S", Kind::kNumber, "0", "s", 0, 31536000,
-     "record what happens from so long after the program's first use of CUDA; allocations are always followed"},
+     "record what happens from so long after the program's first use of CUDA; allocations are always "
+     "followed"},
     {"GPUPROBE_STOP_AFTER_S", Kind::kNumber, "", "s", 1, 31536000,
      "record nothing that begins later than this after the program's first use of CUDA; greater than "
      "GPUPROBE_START_AFTER_S"},

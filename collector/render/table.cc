@@ -164,8 +164,8 @@ Table Kernels(const Report& report) {
     if (t.rows.size() == kMaxRows) break;
     const auto total = static_cast<double>(k.time_ns.total);
     t.rows.push_back({KernelName(k.name, kNameWidth), Count(k.time_ns.count), Duration(total),
-                      all > 0 ? Percent(total / all) : "-", Duration(k.time_ns.mean),
-                      Duration(k.time_ns.p50), Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
+                      all > 0 ? Percent(total / all) : "-", Duration(k.time_ns.mean), Duration(k.time_ns.p50),
+                      Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
   }
   return t;
 }

@@ -108,7 +108,7 @@ TEST(JsonReport, HasTheFieldsThatToolsMayRelyOn) {
     EXPECT_TRUE(collective.at("busbw_gbytes_per_s").is_number());
     EXPECT_TRUE(collective.at("wait_ns").is_number_unsigned());
     for (const char* phase : {"forward", "backward", "optimizer"}) {
-  EXPECT_TRUE(json.at("stragglers").is_array());
+      EXPECT_TRUE(json.at("stragglers").is_array());
       const Json* found = Find(rank.at("phases"), "name", phase);
       ASSERT_NE(found, nullptr) << phase;
       ExpectStatistics(found->at("time_ns"));
