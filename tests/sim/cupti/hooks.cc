@@ -2,6 +2,7 @@
 
 #include <cuda.h>
 #include <cupti.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "tests/sim/core/cupti_seam.h"
@@ -225,6 +226,9 @@ constexpr CuptiHooks kHooks = {WantsApi, ApiEnter, ApiExit, OnResource, OnActivi
 // linked to it.
 __attribute__((constructor)) void RegisterWithDriver() {
   TheSession();
+  // A forked child has CUPTI's locks as they were at the fork, held or not, and no worker: CUPTI is deaf
+  // there.
+  pthread_atfork(nullptr, nullptr, [] { cupti_hooks.store(nullptr, std::memory_order_release); });
   cupti_hooks.store(&kHooks, std::memory_order_release);
 }
 
