@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
+#include "collector/cli/node_recorder.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/endpoint.h"
@@ -25,11 +26,13 @@ constexpr char kName[] = "collect";
 // and come back.
 constexpr milliseconds kGoneWait{2000};
 constexpr milliseconds kFirstWait{15000};
+constexpr char kNodeRuns[] = "/var/log/gpuprobe";  // where --node records
 
 struct Options {
   std::string socket;
   std::string out;
   bool autostarted = false;
+  bool node = false;
   KeepOption keep;
 };
 
@@ -80,6 +83,39 @@ int Conclude(Recorder& recorder, bool autostarted) {
   return kDone;
 }
 
+// Until a signal: the runs of all users, each reported when its last client has gone.
+int CollectForNode(const Options& options, SignalFd& signals) {
+  if (geteuid() != 0) {
+    return Fail(kName,
+                "--node needs root: programs only trust a collector of their own user's or root's; run it as "
+                "root, or without --node for your own programs",
+                kFailed);
+  }
+  const auto say = [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); };
+  absl::StatusOr<std::unique_ptr<NodeRecorder>> recorder =
+      NodeRecorder::Create(options.out.empty() ? kNodeRuns : options.out, options.keep.bytes, say);
+  if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
+  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::StartForNode(
+      options.socket, [&](uid_t user, const v1::Hello& hello, std::string_view raw) {
+        return (*recorder)->Open(user, hello, raw);
+      });
+  if (!server.ok()) return Fail(kName, server.status(), kFailed);
+  bool stop = false;
+  const absl::Status watched =
+      (*server)->Watch(signals.fd(), [&] { signals.ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
+  if (!watched.ok()) return Fail(kName, watched, kFailed);
+  say(absl::StrCat("collecting for all users on ", options.socket));
+  while (!stop) {
+    (*server)->Poll(milliseconds(200));
+    (*recorder)->Tick();
+  }
+  (*server)->Drain(milliseconds(300), milliseconds(3000));
+  server->reset();
+  (*recorder)->Finish();
+  if ((*recorder)->concluded() == 0) say("no process connected; nothing was recorded");
+  return kDone;
+}
+
 }  // namespace
 
 int CollectMain(const Arguments& arguments) {
@@ -88,17 +124,24 @@ int CollectMain(const Arguments& arguments) {
   Options options;
   app.add_option("--socket", options.socket,
                  "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]");
-  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  app.add_option(
+      "--out", options.out,
+      "run directory [gpuprobe-runs/<UTC time>-<name>]; with --node: where the users' directories are "
+      "[/var/log/gpuprobe]");
+  app.add_flag("--node", options.node,
+               "serve every user of this node (as root); each run is its user's alone, in DIR/USER/");
   options.keep.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
                "end by itself after the last client has gone, and print nothing");
   if (const auto code = Parse(app, arguments)) return *code;
-  if (options.socket.empty()) options.socket = ingest::DefaultSocketPath();
+  if (options.socket.empty())
+    options.socket = options.node ? ingest::kNodeSocketPath : ingest::DefaultSocketPath();
   if (options.autostarted) options.out = AutostartedDirectory(options.out);
 
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
   std::signal(SIGPIPE, SIG_IGN);
+  if (options.node) return CollectForNode(options, *signals);
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(

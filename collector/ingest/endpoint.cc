@@ -25,10 +25,15 @@ absl::Status SystemError(const std::string& what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(error)));
 }
 
-absl::Status MakeDirectory(const std::string& directory) {
+// Permissions beyond the owner's of the directory and the socket.
+mode_t DirectoryMode(Audience audience) { return audience == Audience::kNode ? 0755 : 0700; }
+mode_t SocketMode(Audience audience) { return audience == Audience::kNode ? 0666 : 0600; }
+
+absl::Status MakeDirectory(const std::string& directory, Audience audience) {
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), error);
-  if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return SystemError(directory, errno);
+  if (mkdir(directory.c_str(), DirectoryMode(audience)) != 0 && errno != EEXIST)
+    return SystemError(directory, errno);
   struct stat st {};
   if (stat(directory.c_str(), &st) != 0) return SystemError(directory, errno);
   if (!S_ISDIR(st.st_mode))
@@ -37,14 +42,16 @@ absl::Status MakeDirectory(const std::string& directory) {
 }
 
 // Our own default directories are ours alone; a directory that the user chose is left as it is.
-absl::Status CheckDefaultDirectory(const std::string& directory) {
+absl::Status CheckDefaultDirectory(const std::string& directory, Audience audience) {
   struct stat st {};
   if (lstat(directory.c_str(), &st) != 0) return SystemError(directory, errno);
   if (!S_ISDIR(st.st_mode) || st.st_uid != getuid()) {
     return absl::FailedPreconditionError(absl::StrCat(directory, " belongs to another user (uid ", st.st_uid,
                                                       "); name another one with --socket"));
   }
-  if ((st.st_mode & 0077) != 0 && chmod(directory.c_str(), 0700) != 0) return SystemError(directory, errno);
+  const mode_t mode = DirectoryMode(audience);
+  if ((st.st_mode & 0777) != mode && chmod(directory.c_str(), mode) != 0)
+    return SystemError(directory, errno);
   return absl::OkStatus();
 }
 
@@ -97,7 +104,7 @@ std::string DefaultSocketPath() {
   return absl::StrCat("/tmp/gpuprobe-", getuid(), "/collector.sock");
 }
 
-absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path) {
+absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path, Audience audience) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -108,10 +115,10 @@ absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const std::string parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? std::string(1, '.') : parent;
-  if (absl::Status s = MakeDirectory(directory); !s.ok()) return s;
+  if (absl::Status s = MakeDirectory(directory, audience); !s.ok()) return s;
   const bool ours = std::filesystem::path(directory).filename().string().starts_with("gpuprobe");
   if (ours) {
-    if (absl::Status s = CheckDefaultDirectory(directory); !s.ok()) return s;
+    if (absl::Status s = CheckDefaultDirectory(directory, audience); !s.ok()) return s;
   }
   absl::StatusOr<int> lock = TakeLock(path);
   if (!lock.ok()) return lock.status();
@@ -122,7 +129,7 @@ absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path) {
   unlink(path.c_str());  // nobody holds the lock: a socket here is stale
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return SystemError("socket", errno);
-  const mode_t mask = umask(0177);
+  const mode_t mask = umask(0777 & ~SocketMode(audience));
   const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
   const int error = errno;
   umask(mask);

@@ -6,6 +6,7 @@
 // long as the owner lives, so that a socket that a crash left behind is recognised and replaced.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -15,12 +16,21 @@ namespace gpuprobe::ingest {
 // $GPUPROBE_SOCKET, else $XDG_RUNTIME_DIR/gpuprobe/collector.sock, else /tmp/gpuprobe-$UID/collector.sock.
 std::string DefaultSocketPath();
 
+// Where a collector for all users of a node listens; programs look there last.
+inline constexpr char kNodeSocketPath[] = "/run/gpuprobe/collector.sock";
+
+// Who may connect.
+enum class Audience : uint8_t {
+  kOwner,  // directory 0700, socket 0600
+  kNode,   // every user: directory 0755, socket 0666
+};
+
 class Endpoint {
  public:
-  // Makes the directory (0700), takes the lock, binds and listens (0600). AlreadyExists, with the pid of the
-  // owner, when another collector has it; FailedPrecondition when the directory belongs to somebody else;
-  // otherwise what the system said.
-  static absl::StatusOr<Endpoint> Open(const std::string& path);
+  // Makes the directory, takes the lock, binds and listens. AlreadyExists, with the pid of the owner, when
+  // another collector has it; FailedPrecondition when the directory belongs to somebody else; otherwise what
+  // the system said.
+  static absl::StatusOr<Endpoint> Open(const std::string& path, Audience audience = Audience::kOwner);
 
   ~Endpoint();
   Endpoint(Endpoint&& other) noexcept;

@@ -33,19 +33,33 @@ void SendBestEffort(int fd, const std::string& bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& socket_path, SinkFactory make_sink) {
-  absl::StatusOr<Endpoint> endpoint = Endpoint::Open(socket_path);
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& socket_path, Audience audience,
+                                                      UserSinkFactory make_sink) {
+  absl::StatusOr<Endpoint> endpoint = Endpoint::Open(socket_path, audience);
   if (!endpoint.ok()) return endpoint.status();
   const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd < 0) return absl::UnavailableError(absl::StrCat("epoll_create1: ", std::strerror(errno)));
   const int listen_fd = endpoint->listen_fd();
-  std::unique_ptr<Server> server(new Server(*std::move(endpoint), std::move(make_sink), epoll_fd));
+  std::unique_ptr<Server> server(new Server(*std::move(endpoint), audience, std::move(make_sink), epoll_fd));
   if (absl::Status s = Add(epoll_fd, listen_fd); !s.ok()) return s;
   return server;
 }
 
-Server::Server(Endpoint endpoint, SinkFactory make_sink, int epoll_fd)
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& socket_path, SinkFactory make_sink) {
+  return Start(socket_path, Audience::kOwner,
+               [make_sink = std::move(make_sink)](uid_t, const v1::Hello& hello, std::string_view raw) {
+                 return make_sink(hello, raw);
+               });
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::StartForNode(const std::string& socket_path,
+                                                             UserSinkFactory make_sink) {
+  return Start(socket_path, Audience::kNode, std::move(make_sink));
+}
+
+Server::Server(Endpoint endpoint, Audience audience, UserSinkFactory make_sink, int epoll_fd)
     : endpoint_(std::move(endpoint)),
+      audience_(audience),
       make_sink_(std::move(make_sink)),
       epoll_fd_(epoll_fd),
       buffer_(256 << 10, '\0') {}
@@ -76,11 +90,12 @@ void Server::Poll(std::chrono::milliseconds timeout) {
   }
 }
 
-bool Server::Admit(int fd) const {
+bool Server::Admit(int fd, uid_t& user) const {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  if (peer.uid == getuid() || peer.uid == 0) return true;
+  user = peer.uid;
+  if (audience_ == Audience::kNode || peer.uid == getuid() || peer.uid == 0) return true;
   spdlog::warn("a client of uid {} (pid {}) was turned away: this collector serves uid {}", peer.uid,
                peer.pid, getuid());
   return false;
@@ -91,12 +106,18 @@ void Server::Accept() {
     const int fd = accept4(endpoint_.listen_fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return;
     ++accepted_;
-    if (clients_.size() >= kMaxClients || !Admit(fd) || !Add(epoll_fd_, fd).ok()) {
+    uid_t user = 0;
+    if (clients_.size() >= kMaxClients || !Admit(fd, user) || !Add(epoll_fd_, fd).ok()) {
       ++dropped_;
       close(fd);
       continue;
     }
-    clients_.emplace(fd, Client{.fd = fd, .session = std::make_unique<Session>(make_sink_)});
+    Client& client = clients_[fd];
+    client.fd = fd;
+    client.make_sink = [this, user](const v1::Hello& hello, std::string_view raw) {
+      return make_sink_(user, hello, raw);
+    };
+    client.session = std::make_unique<Session>(client.make_sink);
   }
 }
 

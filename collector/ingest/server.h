@@ -27,7 +27,14 @@ class Server {
   static constexpr size_t kBudgetBytes = size_t{1} << 20;
   static constexpr size_t kMaxClients = 16384;
 
+  // Serves the user that runs it, and root.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& socket_path, SinkFactory make_sink);
+  // Makes the sink for a client of this user, as the system says it.
+  using UserSinkFactory = std::function<absl::StatusOr<std::unique_ptr<FrameSink>>(
+      uid_t user, const v1::Hello&, std::string_view raw)>;
+  // Serves every user of the node.
+  static absl::StatusOr<std::unique_ptr<Server>> StartForNode(const std::string& socket_path,
+                                                              UserSinkFactory make_sink);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
@@ -49,20 +56,24 @@ class Server {
 
  private:
   struct Client {
-    int fd;
+    int fd = -1;
+    SinkFactory make_sink;  // what the session refers to
     std::unique_ptr<Session> session;
     bool counted = false;
   };
 
-  Server(Endpoint endpoint, SinkFactory make_sink, int epoll_fd);
+  Server(Endpoint endpoint, Audience audience, UserSinkFactory make_sink, int epoll_fd);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& socket_path, Audience audience,
+                                                       UserSinkFactory make_sink);
   void Accept();
   void Serve(int fd, bool hung_up);
   void End(int fd);
   void Drop(Client& client, const absl::Status& why, const std::string& reply);
-  bool Admit(int fd) const;
+  bool Admit(int fd, uid_t& user) const;
 
   Endpoint endpoint_;
-  SinkFactory make_sink_;
+  Audience audience_;
+  UserSinkFactory make_sink_;
   int epoll_fd_;
   std::map<int, Client> clients_;
   std::map<int, std::function<void()>> watched_;
