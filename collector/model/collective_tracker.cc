@@ -10,16 +10,12 @@ namespace gpuprobe::model {
 CollectiveTracker::Plan& CollectiveTracker::Get(uint64_t plan) {
   const auto [it, added] = waiting_.try_emplace(plan);
   if (!added) return it->second;
-  Append({.plan = plan, .replayed = false});
-  return waiting_[plan];
-}
-
-void CollectiveTracker::Append(Waiting waiting) {
-  order_.push_back(waiting);
-  if (order_.size() <= kMaxWaiting) return;
-  const Waiting oldest = order_.front();
+  while (!order_.empty() && !waiting_.contains(order_.front())) order_.pop_front();
+  order_.push_back(plan);
+  if (order_.size() <= kMaxWaiting) return it->second;
+  SettleWaiting(order_.front());
   order_.pop_front();
-  Settle(oldest);
+  return waiting_[plan];
 }
 
 void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_point) {
@@ -31,9 +27,11 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
   if (const auto captured = captured_.find(record.plan); captured != captured_.end()) {
     captured->second.pattern.comm = record.comm;
     captured->second.pattern.calls.push_back(call);
+    if (!point_to_point) events_.finished(record.comm, record.seq, 0);
     return;
   }
   ++calls_;
+  if (!point_to_point && !call.failed) events_.issued(record);
   if (record.plan == 0) {
     Plan alone;
     alone.comm = record.comm;
@@ -42,14 +40,40 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
     return;
   }
   Plan& plan = Get(record.plan);
-  if (plan.calls.empty()) plan.comm = record.comm;
+  if (plan.calls.empty()) {
+    plan.comm = record.comm;
+    plan.issue_ns = record.issue_ns;
+  }
   plan.calls.push_back(call);
+  if (plan.end_ns != 0 && !point_to_point) events_.finished(record.comm, record.seq, plan.end_ns);
+  Advance(record.plan, plan);
 }
 
-void CollectiveTracker::AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns) {
+void CollectiveTracker::AddLaunch(uint64_t plan, uint64_t correlation) {
   Plan& found = Get(plan);
+  if (found.launches++ == 0) found.correlation = correlation;
+}
+
+void CollectiveTracker::AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns, bool last_word) {
+  Plan& found = Get(plan);
+  const bool first = found.end_ns == 0;
   found.start_ns = std::min(found.start_ns, start_ns);
   found.end_ns = std::max(found.end_ns, end_ns);
+  if (first) TellFinished(found);
+  if (last_word) ++found.kernels;
+  Advance(plan, found);
+}
+
+void CollectiveTracker::TellFinished(const Plan& plan) const {
+  for (const Call& call : plan.calls) {
+    if (!call.point_to_point) events_.finished(plan.comm, call.seq, plan.end_ns);
+  }
+}
+
+void CollectiveTracker::Advance(uint64_t number, Plan& plan) {
+  if (plan.complete || plan.calls.empty() || plan.launches == 0 || plan.kernels < plan.launches) return;
+  plan.complete = true;
+  complete_.push_back({.plan = number, .replayed = false, .batch = batch_});
 }
 
 void CollectiveTracker::MarkCaptured(uint64_t plan) {
@@ -59,6 +83,7 @@ void CollectiveTracker::MarkCaptured(uint64_t plan) {
   if (!added || waiting == waiting_.end()) return;
   it->second.pattern = std::move(waiting->second);
   waiting_.erase(waiting);
+  TellFinished(it->second.pattern);
   calls_ -= it->second.pattern.calls.size();
 }
 
@@ -68,7 +93,8 @@ void CollectiveTracker::AddReplayedKernel(uint64_t plan, uint64_t correlation, u
   if (captured == captured_.end()) return;
   const auto [open, added] = captured->second.open.try_emplace(correlation, start_ns, end_ns);
   if (added) {
-    Append({.plan = plan, .replayed = true});
+    complete_.push_back({.plan = plan, .replayed = true, .batch = batch_});
+    if (captured->second.open.size() > kMaxWaiting) SettleReplay(plan);
     return;
   }
   auto& [start, end] = open->second;
@@ -113,25 +139,36 @@ CollectiveSeries& CollectiveTracker::SeriesFor(const Plan& plan) {
   return *series;
 }
 
-void CollectiveTracker::Settle(Waiting waiting) {
-  if (waiting.replayed) {
-    const auto found = captured_.find(waiting.plan);
-    if (found == captured_.end() || found->second.open.empty()) return;
-    Captured& captured = found->second;
-    const auto first = captured.open.begin();
-    Plan replay = captured.pattern;
-    std::tie(replay.start_ns, replay.end_ns) = first->second;
-    captured.open.erase(first);
-    ++captured.settled;
-    calls_ += replay.calls.size();
-    if (!replay.calls.empty()) SettlePlan(replay, captured.settled);
-    return;
-  }
-  const auto found = waiting_.find(waiting.plan);
+void CollectiveTracker::SettleReplay(uint64_t number) {
+  const auto found = captured_.find(number);
+  if (found == captured_.end() || found->second.open.empty()) return;
+  Captured& captured = found->second;
+  const auto first = captured.open.begin();
+  Plan replay = captured.pattern;
+  std::tie(replay.start_ns, replay.end_ns) = first->second;
+  replay.correlation = first->first;
+  replay.issue_ns = 0;
+  captured.open.erase(first);
+  ++captured.settled;
+  calls_ += replay.calls.size();
+  if (!replay.calls.empty()) SettlePlan(replay, captured.settled);
+}
+
+void CollectiveTracker::SettleWaiting(uint64_t number) {
+  const auto found = waiting_.find(number);
   if (found == waiting_.end()) return;
   const Plan plan = std::move(found->second);
   waiting_.erase(found);
   if (!plan.calls.empty()) SettlePlan(plan, 0);
+}
+
+void CollectiveTracker::EndBatch() {
+  ++batch_;
+  while (!complete_.empty() && complete_.front().batch + kSettleBatches < batch_) {
+    const Complete next = complete_.front();
+    complete_.pop_front();
+    next.replayed ? SettleReplay(next.plan) : SettleWaiting(next.plan);
+  }
 }
 
 void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
@@ -157,21 +194,23 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
   }
   if (timed) series.time_ns.Add(plan.end_ns - plan.start_ns);
   if (comparable) {
-    on_settled_({.series = &series,
-                 .comm = plan.comm,
-                 .seq = first_seq,
-                 .replay = replay,
-                 .duration_ns = plan.end_ns - plan.start_ns,
-                 .bytes = bytes});
+    events_.settled({.series = &series,
+                     .comm = plan.comm,
+                     .seq = first_seq,
+                     .replay = replay,
+                     .start_ns = plan.start_ns,
+                     .end_ns = plan.end_ns,
+                     .issue_ns = plan.issue_ns,
+                     .correlation = plan.correlation,
+                     .bytes = bytes});
   }
 }
 
 void CollectiveTracker::Finish() {
-  while (!order_.empty()) {
-    const Waiting oldest = order_.front();
-    order_.pop_front();
-    Settle(oldest);
+  for (; !complete_.empty(); complete_.pop_front()) {
+    if (complete_.front().replayed) SettleReplay(complete_.front().plan);
   }
+  for (; !order_.empty(); order_.pop_front()) SettleWaiting(order_.front());
 }
 
 }  // namespace gpuprobe::model

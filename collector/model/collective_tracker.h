@@ -2,9 +2,9 @@
 // communicator, size).
 //
 // Separate because three streams meet here in any order: calls (Collectives), plan-to-launch pairs (Plans)
-// and kernels. A plan waits until enough later ones exist, or until Finish, and is then settled into its
-// series and handed to the job, which compares ranks. A plan's time is from the start of its first kernel to
-// the end of its last.
+// and kernels. A plan waits until its kernels have ended and nothing more can come for it, or until enough
+// later ones exist, or until Finish; then it is settled into its series and handed to the job, which compares
+// ranks. A plan's time is from the start of its first kernel to the end of its last.
 //
 // The calls of a plan that was captured into a CUDA graph are a pattern: each launch of a graph that carries
 // it is a plan of its own, with the pattern's calls and its own time. Ranks are matched by the captured
@@ -65,8 +65,21 @@ struct SettledPlan {
   uint32_t comm;
   uint64_t seq;     // of its first call
   uint64_t replay;  // from 1: the n-th launch of what was captured; 0: launched at once
-  uint64_t duration_ns;
+  uint64_t start_ns;
+  uint64_t end_ns;
+  uint64_t issue_ns;     // of its first call; 0: replayed
+  uint64_t correlation;  // of its first launch
   uint64_t bytes;
+};
+
+// What the tracker tells its owner while records come.
+struct CollectiveEvents {
+  // A call was issued; not yet known whether it was captured.
+  std::function<void(const CollectiveRecord&)> issued = [](const CollectiveRecord&) {};
+  // The first kernel of the call's plan has ended, or the call was captured and so never launched.
+  std::function<void(uint32_t comm, uint64_t seq, uint64_t end_ns)> finished = [](uint32_t, uint64_t,
+                                                                                  uint64_t) {};
+  std::function<void(const SettledPlan&)> settled = [](const SettledPlan&) {};
 };
 
 class CollectiveTracker {
@@ -76,18 +89,25 @@ class CollectiveTracker {
   // More captured plans than a program has; beyond, their calls count as untimed.
   static constexpr size_t kMaxCaptured = 65536;
 
-  using OnSettled = std::function<void(const SettledPlan&)>;
-  explicit CollectiveTracker(OnSettled on_settled) : on_settled_(std::move(on_settled)) {}
+  // A group's calls and launches are told in two batches at most.
+  static constexpr uint64_t kSettleBatches = 2;
+
+  explicit CollectiveTracker(CollectiveEvents events) : events_(std::move(events)) {}
 
   // `point_to_point`: its sequence number says nothing about other ranks.
   void AddCall(const CollectiveRecord& record, bool point_to_point);
-  void AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns);
+  // The plan was launched with this correlation id.
+  void AddLaunch(uint64_t plan, uint64_t correlation);
+  // `last_word`: this kernel is not told of again.
+  void AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns, bool last_word);
   // The plan's calls were captured, not launched.
   void MarkCaptured(uint64_t plan);
   // A kernel of a captured plan ran in the graph launch with this correlation id.
   void AddReplayedKernel(uint64_t plan, uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
   // A kernel of NCCL's that no call explains: a record of its own, of an unknown communicator.
   void AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns);
+  // A batch was applied: settles what was complete kSettleBatches ago.
+  void EndBatch();
   void Finish();
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
@@ -109,6 +129,11 @@ class CollectiveTracker {
     uint32_t comm = 0;
     uint64_t start_ns = UINT64_MAX;
     uint64_t end_ns = 0;
+    uint64_t issue_ns = 0;
+    uint64_t correlation = 0;
+    uint32_t launches = 0;
+    uint32_t kernels = 0;  // of these launches, ended
+    bool complete = false;
     std::vector<Call> calls;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -121,24 +146,29 @@ class CollectiveTracker {
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  struct Waiting {
-    uint64_t plan;
-    bool replayed;
+  struct Complete {
+    uint64_t plan = 0;
+    bool replayed = false;
+    uint64_t batch = 0;
     template <typename Archive>
     void Visit(Archive& archive);
   };
 
   Plan& Get(uint64_t plan);
-  void Append(Waiting waiting);
-  void Settle(Waiting waiting);
+  void Advance(uint64_t number, Plan& plan);
+  void TellFinished(const Plan& plan) const;
+  void SettleWaiting(uint64_t number);
+  void SettleReplay(uint64_t number);
   void SettlePlan(const Plan& plan, uint64_t replay);
   CollectiveSeries& SeriesFor(const Plan& plan);
 
-  OnSettled on_settled_;
+  CollectiveEvents events_;
   uint64_t calls_ = 0;
+  uint64_t batch_ = 0;
   absl::flat_hash_map<uint64_t, Plan> waiting_;
   absl::flat_hash_map<uint64_t, Captured> captured_;
-  std::deque<Waiting> order_;  // of arrival
+  std::deque<uint64_t> order_;     // plans by arrival; those that are settled stay until they come first
+  std::deque<Complete> complete_;  // in the order in which they became so
   absl::flat_hash_map<std::string, CollectiveSeries*> by_key_;
   std::vector<std::unique_ptr<CollectiveSeries>> series_;
 };

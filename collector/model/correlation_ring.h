@@ -38,6 +38,13 @@ class CorrelationRing {
     Slot& slot = slots_[correlation & (slots_.size() - 1)];
     return slot.used && slot.correlation == correlation ? &slot : nullptr;
   }
+  // visit(slot), in no order.
+  template <typename Visitor>
+  void ForEach(Visitor&& visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.used) visit(slot);
+    }
+  }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
   // The slot for this id, emptied if another one held it.

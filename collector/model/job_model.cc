@@ -18,40 +18,84 @@ ProcessModel& JobModel::Join(const v1::Hello& hello) {
 }
 
 ProcessModel& JobModel::AddProcess(const v1::Hello& hello) {
-  const size_t index = processes_.size();
-  processes_.push_back(std::make_unique<ProcessModel>(
-      hello, [this, index](const SettledPlan& plan) { OnPlan(*processes_[index], plan); }));
+  const auto index = static_cast<uint32_t>(processes_.size());
+  const auto self = [this, index]() -> const ProcessModel& { return *processes_[index]; };
+  ProcessEvents events;
+  events.collectives.issued = [this, self](const CollectiveRecord& call) { OnIssued(self(), call); };
+  events.collectives.finished = [this, self](uint32_t comm, uint64_t seq, uint64_t) {
+    const v1::Communicator* known = self().FindCommunicator(comm);
+    if (known != nullptr) issued_.Finished(known->hash(), seq);
+  };
+  events.collectives.settled = [this, self](const SettledPlan& plan) { OnPlan(self(), plan); };
+  events.communicator = [this, index](const v1::Communicator& comm) {
+    issued_.Join(comm.hash(), comm.ranks(), comm.rank(), index);
+  };
+  processes_.push_back(std::make_unique<ProcessModel>(hello, std::move(events)));
   return *processes_.back();
+}
+
+uint32_t JobModel::Intern(const std::string& name) {
+  const auto found = name_ids_.find(name);
+  if (found != name_ids_.end()) return found->second;
+  if (names_.size() >= kMaxNames) return 0;
+  names_.push_back(name);
+  return name_ids_[name] = static_cast<uint32_t>(names_.size() - 1);
+}
+
+void JobModel::OnIssued(const ProcessModel& process, const CollectiveRecord& call) {
+  const v1::Communicator* comm = process.FindCommunicator(call.comm);
+  if (comm == nullptr || comm->hash() == 0 || comm->rank() < 0) return;
+  const IssuedCalls::Signature signature{.op = Intern(process.String(call.op)),
+                                         .datatype = Intern(process.String(call.datatype)),
+                                         .count = call.count,
+                                         .root = call.root};
+  issued_.Issued(comm->hash(), comm->rank(), call.seq, signature,
+                 {.comm_rank = comm->rank(),
+                  .signature = 0,
+                  .issue_ns = call.issue_ns,
+                  .element_bytes = call.element_bytes,
+                  .plan = call.plan});
 }
 
 void JobModel::OnPlan(const ProcessModel& process, const SettledPlan& plan) {
   const v1::Communicator* comm = process.FindCommunicator(plan.comm);
   if (comm == nullptr || comm->hash() == 0 || comm->rank() < 0) return;
+  if (comm->rank() >= IssuedCalls::kMaxRanks) return;
+  const auto rank = static_cast<size_t>(comm->rank());
   const Key key{comm->hash(), plan.seq, plan.replay};
-  const auto [it, added] = calls_.try_emplace(key);
-  Call& call = it->second;
+  auto [it, added] = calls_.try_emplace(key);
   if (added) {
     order_.push_back(key);
-  } else if (std::any_of(call.participants.begin(), call.participants.end(),
-                         [&](const Participant& p) { return p.comm_rank == comm->rank(); })) {
+  } else if (const auto& present = it->second.present; rank < present.size() && present[rank]) {
     // The same rank again: another communicator with the same hash (a program run twice). What there is
     // belongs to the earlier one.
-    Compare(call);
-    call.participants.clear();
+    Close(it->second);
   }
+  Call& call = it->second;
   call.comm_ranks = std::max(call.comm_ranks, comm->ranks());
-  call.participants.push_back({comm->rank(), plan.duration_ns, plan.bytes, plan.series});
+  if (call.present.size() <= rank) call.present.resize(std::max<size_t>(rank + 1, std::clamp(comm->ranks(), 0, IssuedCalls::kMaxRanks)));
+  call.present[rank] = true;
+  call.participants.push_back({comm->rank(), plan.end_ns - plan.start_ns, plan.bytes, plan.series});
+  ++waiting_;
   if (static_cast<int32_t>(call.participants.size()) >= call.comm_ranks && call.comm_ranks > 0) {
-    Compare(call);
-    call.participants.clear();
+    Close(call);
+    calls_.erase(it);
   }
-  while (order_.size() > kMaxWaitingCalls) {
+  while (!order_.empty() && (calls_.size() > kMaxWaitingCalls || waiting_ > kMaxWaitingRanks ||
+                             !calls_.contains(order_.front()))) {
     const auto oldest = calls_.find(order_.front());
     order_.pop_front();
     if (oldest == calls_.end()) continue;
-    Compare(oldest->second);
+    Close(oldest->second);
     calls_.erase(oldest);
   }
+}
+
+void JobModel::Close(Call& call) {
+  Compare(call);
+  waiting_ -= call.participants.size();
+  call.participants.clear();
+  call.present.clear();
 }
 
 void JobModel::Compare(const Call& call) {
@@ -78,6 +122,7 @@ void JobModel::Finish() {
   }
   calls_.clear();
   order_.clear();
+  waiting_ = 0;
 }
 
 }  // namespace gpuprobe::model

@@ -17,13 +17,16 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "collector/model/issued_calls.h"
 #include "collector/model/process_model.h"
 
 namespace gpuprobe::model {
 
 class JobModel {
  public:
+  // Calls that were not heard from all of their ranks, and the ranks that were heard of them.
   static constexpr size_t kMaxWaitingCalls = 65536;
+  static constexpr size_t kMaxWaitingRanks = size_t{1} << 20;
 
   // A process said hello. Returns the one that it is: the same pid and start time on the same host is the
   // same process.
@@ -38,8 +41,12 @@ class JobModel {
   absl::Status LoadState(std::string_view bytes);
 
   const std::vector<std::unique_ptr<ProcessModel>>& processes() const { return processes_; }
+  const IssuedCalls& issued() const { return issued_; }
+  // Of operations and data types in `issued`: one id a name, whatever the processes call it.
+  const std::string& Name(uint32_t id) const { return names_[id]; }
 
  private:
+  static constexpr uint32_t kMaxNames = 65536;
   struct Participant {
     int32_t comm_rank;
     uint64_t duration_ns;
@@ -48,6 +55,7 @@ class JobModel {
   };
   struct Call {
     int32_t comm_ranks = 0;
+    std::vector<bool> present;  // by rank of the communicator
     std::vector<Participant> participants;
   };
   using Key = std::tuple<uint64_t, uint64_t, uint64_t>;  // communicator hash, sequence, replay
@@ -55,12 +63,21 @@ class JobModel {
   ProcessModel& AddProcess(const v1::Hello& hello);
   template <typename Archive>
   void VisitCalls(Archive& archive);
+  template <typename Archive>
+  void VisitNames(Archive& archive);
+  void OnIssued(const ProcessModel& process, const CollectiveRecord& call);
   void OnPlan(const ProcessModel& process, const SettledPlan& plan);
+  uint32_t Intern(const std::string& name);
+  void Close(Call& call);
   static void Compare(const Call& call);
 
   std::vector<std::unique_ptr<ProcessModel>> processes_;
   absl::flat_hash_map<Key, Call> calls_;
   std::deque<Key> order_;
+  size_t waiting_ = 0;  // participants in calls_
+  IssuedCalls issued_;
+  std::vector<std::string> names_{""};
+  absl::flat_hash_map<std::string, uint32_t> name_ids_{{"", 0}};
 };
 
 }  // namespace gpuprobe::model

@@ -10,7 +10,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 2;
+constexpr uint32_t kStateVersion = 3;
 
 }  // namespace
 
@@ -166,7 +166,7 @@ void CollectiveTracker::Call::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveTracker::Plan::Visit(Archive& archive) {
-  archive(comm, start_ns, end_ns, calls);
+  archive(comm, start_ns, end_ns, issue_ns, correlation, launches, kernels, complete, calls);
 }
 
 template <typename Archive>
@@ -175,13 +175,13 @@ void CollectiveTracker::Captured::Visit(Archive& archive) {
 }
 
 template <typename Archive>
-void CollectiveTracker::Waiting::Visit(Archive& archive) {
-  archive(plan, replayed);
+void CollectiveTracker::Complete::Visit(Archive& archive) {
+  archive(plan, replayed, batch);
 }
 
 template <typename Archive>
 void CollectiveTracker::Visit(Archive& archive) {
-  archive(calls_, waiting_, captured_, order_, series_);
+  archive(calls_, batch_, waiting_, captured_, order_, complete_, series_);
   std::vector<std::pair<std::string, uint64_t>> keys;
   if constexpr (!Archive::kReads) {
     absl::flat_hash_map<const CollectiveSeries*, uint64_t> index;
@@ -196,6 +196,53 @@ void CollectiveTracker::Visit(Archive& archive) {
       if (archive.ok()) by_key_[key] = series_[index].get();
     }
   }
+}
+
+template <typename Archive>
+void HostProgress::LastCall::Visit(Archive& archive) {
+  archive(issue_ns, return_ns, op, comm, seq, plan, done_ns);
+}
+
+template <typename Archive>
+void HostProgress::Visit(Archive& archive) {
+  archive(last_call, last_launch_ns, last_device_end_ns, io_bytes, last_io_ns, last_left_out_ns, open_ranges,
+          blocked_in, blocked_since_ns);
+}
+
+template <typename Archive>
+void IssuedCalls::Signature::Visit(Archive& archive) {
+  archive(op, datatype, count, root);
+}
+
+template <typename Archive>
+void IssuedCalls::Issue::Visit(Archive& archive) {
+  archive(comm_rank, signature, issue_ns, element_bytes, plan);
+}
+
+template <typename Archive>
+void IssuedCalls::Call::Visit(Archive& archive) {
+  archive(seq, signatures, issues);
+  for (const Issue& issue : issues) archive.Require(issue.signature < signatures.size());
+}
+
+template <typename Archive>
+void IssuedCalls::RankState::Visit(Archive& archive) {
+  archive(process, next_seq);
+}
+
+template <typename Archive>
+void IssuedCalls::Communicator::Visit(Archive& archive) {
+  archive(finished, calls, ranks, heard);
+}
+
+template <typename Archive>
+void IssuedCalls::Mismatched::Visit(Archive& archive) {
+  archive(hash, call);
+}
+
+template <typename Archive>
+void IssuedCalls::Visit(Archive& archive) {
+  archive(communicators_, mismatched_);
 }
 
 template <typename Archive>
@@ -276,21 +323,45 @@ void ProcessModel::VisitSites(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, end_state_, last_sequence_, clock_offset_ns_, clock_known_, strings_,
+  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_known_, strings_,
           point_to_point_, main_thread_, kernels_, devices_, communicators_, ring_, orphans_, plan_of_node_,
           unexplained_, ranges_, collectives_, ledger_, range_paths_, allocator_, high_water_names_);
   VisitSites(archive);
 }
 
 template <typename Archive>
+void JobModel::VisitNames(Archive& archive) {
+  archive(issued_, names_);
+  if constexpr (Archive::kReads) {
+    archive.Require(!names_.empty());
+    name_ids_.clear();
+    for (size_t i = 0; i < names_.size(); ++i) name_ids_[names_[i]] = static_cast<uint32_t>(i);
+    const auto known = [this, &archive](const IssuedCalls::Call& call) {
+      for (const IssuedCalls::Signature& s : call.signatures)
+        archive.Require(s.op < names_.size() && s.datatype < names_.size());
+    };
+    for (const auto& [hash, comm] : issued_.communicators()) {
+      for (const IssuedCalls::Call& call : comm.calls) known(call);
+      for (const IssuedCalls::RankState& rank : comm.ranks)
+        archive.Require(rank.process == IssuedCalls::kNoProcess || rank.process < processes_.size());
+      for (const IssuedCalls::Call& call : comm.calls) {
+        for (const IssuedCalls::Issue& issue : call.issues)
+          archive.Require(issue.comm_rank >= 0 && static_cast<size_t>(issue.comm_rank) < comm.ranks.size());
+      }
+    }
+    for (const IssuedCalls::Mismatched& m : issued_.Mismatches()) known(m.call);
+  }
+}
+
+template <typename Archive>
 void JobModel::VisitCalls(Archive& archive) {
   uint64_t calls = calls_.size();
-  archive(order_, calls);
+  archive(order_, waiting_, calls);
   // A participant's series by process and place in it.
   const auto visit = [&](auto&& index_of, auto&& series_at) {
     const auto one = [&](Call& call) {
       uint64_t participants = call.participants.size();
-      archive(call.comm_ranks, participants);
+      archive(call.comm_ranks, call.present, participants);
       if constexpr (Archive::kReads) {
         archive.Require(participants <= (uint64_t{1} << 20));
         call.participants.resize(archive.ok() ? participants : 0);
@@ -353,6 +424,7 @@ std::string JobModel::SaveState() {
     v1::Hello hello = process->hello();
     archive(hello, *process);
   }
+  VisitNames(archive);
   VisitCalls(archive);
   return archive.bytes();
 }
@@ -361,6 +433,7 @@ absl::Status JobModel::LoadState(std::string_view bytes) {
   processes_.clear();
   calls_.clear();
   order_.clear();
+  issued_ = {};
   StateReader archive(bytes);
   uint32_t version = 0;
   uint64_t count = 0;
@@ -373,11 +446,16 @@ absl::Status JobModel::LoadState(std::string_view bytes) {
     archive(hello);
     if (archive.ok()) archive(AddProcess(hello));
   }
+  VisitNames(archive);
   VisitCalls(archive);
   if (archive.ok() && archive.at_end()) return absl::OkStatus();
   calls_.clear();
   order_.clear();
   processes_.clear();
+  waiting_ = 0;
+  issued_ = {};
+  names_ = {""};
+  name_ids_ = {{"", 0}};
   return absl::DataLossError("bad totals");
 }
 

@@ -34,8 +34,19 @@ absl::Status MakeRoom(std::vector<T>& dense, uint32_t id, const char* what) {
 
 }  // namespace
 
-ProcessModel::ProcessModel(v1::Hello hello, CollectiveTracker::OnSettled on_plan)
-    : hello_(std::move(hello)), collectives_(std::move(on_plan)) {}
+ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
+    : events_(std::move(events)),
+      hello_(std::move(hello)),
+      collectives_({.issued = events_.collectives.issued,
+                    .finished = [this](uint32_t comm, uint64_t seq,
+                                       uint64_t end_ns) { Finished(comm, seq, end_ns); },
+                    .settled = events_.collectives.settled}) {}
+
+void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
+  HostProgress::LastCall& last = progress_.last_call;
+  if (last.comm == comm && last.seq == seq) last.done_ns = end_ns;
+  events_.collectives.finished(comm, seq, end_ns);
+}
 
 void ProcessModel::Rejoin(const v1::Hello& hello) {
   hello_ = hello;
@@ -67,6 +78,7 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   RetryOrphans();
   RetryUnexplained(kOrphanBatches);
+  collectives_.EndBatch();
   // What happened before the previous batch was sealed has arrived by now.
   const bool has_clock = batch.clock().realtime_ns() != 0;
   ledger_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
@@ -77,6 +89,7 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
       for (const auto& [device, totals] : allocator_) need(totals.last_refusal.range);
     });
   }
+  ApplyHostState(batch);
   ApplyClockAndLosses(batch);
   return absl::OkStatus();
 }
@@ -109,7 +122,9 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   for (const v1::Device& device : batch.devices()) DeviceFor(device.ordinal()).info = device;
   if (batch.has_versions()) versions_ = batch.versions();
   for (const v1::Communicator& comm : batch.communicators()) {
-    MergeCommunicator(comm, communicators_[comm.id()]);
+    v1::Communicator& known = communicators_[comm.id()];
+    MergeCommunicator(comm, known);
+    events_.communicator(known);
   }
   return absl::OkStatus();
 }
@@ -118,6 +133,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
   absl::Status status = ForEachLaunch(batch, [this](const LaunchRecord& r) {
     ++totals_.records;
     ++totals_.launches;
+    progress_.last_launch_ns = std::max(progress_.last_launch_ns, r.time_ns);
     CorrelationRing::Slot& slot = ring_.Claim(r.correlation);
     slot.launched = true;
     slot.launch_ns = r.time_ns;
@@ -132,7 +148,8 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     }
     CorrelationRing::Slot& slot = ring_.Claim(correlation);
     slot.plan = plan;
-    if (slot.end_ns != 0) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns);
+    collectives_.AddLaunch(plan, correlation);
+    if (slot.matched) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns, true);
   });
   if (!status.ok()) return status;
   // Before the ranges: the one in which it happened may close in the same batch.
@@ -156,6 +173,13 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
   status = ForEachCollective(batch, [this](const CollectiveRecord& r) {
     ++totals_.records;
     Observe(r.issue_ns, r.return_ns);
+    progress_.last_call = {.issue_ns = r.issue_ns,
+                           .return_ns = r.return_ns,
+                           .op = r.op,
+                           .comm = r.comm,
+                           .seq = r.seq,
+                           .plan = r.plan,
+                           .done_ns = 0};
     collectives_.AddCall(r, r.op < point_to_point_.size() && point_to_point_[r.op]);
   });
   if (!status.ok()) return status;
@@ -246,7 +270,7 @@ bool ProcessModel::TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end
   CorrelationRing::Slot* slot = ring_.Find(correlation);
   if (slot == nullptr) return false;
   // A plan's time is a hull: telling it of the same kernel twice changes nothing.
-  if (slot->plan != 0) collectives_.AddKernel(slot->plan, start_ns, end_ns);
+  if (slot->plan != 0) collectives_.AddKernel(slot->plan, start_ns, end_ns, slot->launched);
   if (!slot->launched) return false;
   if (kernel && start_ns >= slot->launch_ns) totals_.launch_delay_ns.Add(start_ns - slot->launch_ns);
   slot->matched = true;
@@ -257,6 +281,7 @@ bool ProcessModel::TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end
 }
 
 void ProcessModel::Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel) {
+  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, end_ns);
   if (TryJoin(correlation, start_ns, end_ns, kernel)) {
     ++totals_.attributed;
   } else if (orphans_.size() < kMaxOrphans) {
@@ -330,6 +355,20 @@ std::string ProcessModel::RangePath(uint64_t range) const {
   return absl::StrJoin(range_paths_.Path(range), "/", [this](std::string* out, uint32_t name) {
     absl::StrAppend(out, name == 0 ? "?" : String(name));
   });
+}
+
+void ProcessModel::ApplyHostState(const v1::Batch& batch) {
+  const uint64_t left_out = batch.self().records_outside_window();
+  if (left_out > totals_.self.records_outside_window()) progress_.last_left_out_ns = batch.clock().realtime_ns();
+  if (!batch.has_host_state()) return;
+  const v1::HostState& state = batch.host_state();
+  if (state.io_bytes() > progress_.io_bytes + HostProgress::kIoWorthMentioning) {
+    progress_.last_io_ns = batch.clock().realtime_ns();
+  }
+  progress_.io_bytes = state.io_bytes();
+  progress_.open_ranges.assign(state.open_ranges().begin(), state.open_ranges().end());
+  progress_.blocked_in = state.blocked_in();
+  progress_.blocked_since_ns = state.blocked_since_ns();
 }
 
 void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@
 #include "collector/model/collective_tracker.h"
 #include "collector/model/correlation_ring.h"
 #include "collector/model/distribution.h"
+#include "collector/model/host_progress.h"
 #include "collector/model/interval_union.h"
 #include "collector/model/memory_ledger.h"
 #include "collector/model/range_paths.h"
@@ -75,10 +77,18 @@ struct AllocatorTotals {
   void Visit(Archive& archive);  // model_state.cc
 };
 
+// What a process tells the job, which compares it with others.
+struct ProcessEvents {
+  CollectiveEvents collectives;
+  // Became known, or known in more detail.
+  std::function<void(const v1::Communicator&)> communicator = [](const v1::Communicator&) {};
+};
+
 class ProcessModel {
  public:
-  // `on_plan` is called for every settled plan of collectives (see CollectiveTracker).
-  ProcessModel(v1::Hello hello, CollectiveTracker::OnSettled on_plan);
+  ProcessModel(v1::Hello hello, ProcessEvents events);
+  ProcessModel(const ProcessModel&) = delete;  // its parts tell it by address
+  ProcessModel& operator=(const ProcessModel&) = delete;
 
   // A later Hello of the same process (it came back after a lost connection).
   void Rejoin(const v1::Hello& hello);
@@ -141,6 +151,9 @@ class ProcessModel {
   std::string RangePath(uint64_t range) const;
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
+  const HostProgress& progress() const { return progress_; }
+  // The latest launches, and whether anything of them has ended.
+  const CorrelationRing& launches() const { return ring_; }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const;
 
@@ -182,6 +195,8 @@ class ProcessModel {
   absl::Status ApplyDeviceRecords(const v1::Batch& batch);
   void ApplyClockAndLosses(const v1::Batch& batch);
   DeviceTotals& DeviceFor(uint32_t ordinal);
+  void ApplyHostState(const v1::Batch& batch);
+  void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
   bool Observe(uint64_t start_ns, uint64_t end_ns);
   // `kernel`: a kernel that was launched by itself.
   void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel);
@@ -192,9 +207,11 @@ class ProcessModel {
   void RetryUnexplained(uint64_t patience);
   void ResolveHighWaterRanges();
 
+  ProcessEvents events_;
   v1::Hello hello_;
   v1::Versions versions_;
   Totals totals_;
+  HostProgress progress_;
   EndState end_state_ = EndState::kConnected;
   uint64_t last_sequence_ = 0;
   int64_t clock_offset_ns_ = 0;

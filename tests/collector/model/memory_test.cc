@@ -113,7 +113,7 @@ TEST(RangePaths, PathsSurviveTheirRangesAndTheRestIsForgotten) {
 }
 
 TEST(ProcessModel, AnAllocationIsFoundInItsRangesHoweverTheyArrive) {
-  ProcessModel model(v1::Hello(), [](const SettledPlan&) {});
+  ProcessModel model(v1::Hello(), ProcessEvents{});
   BatchBuilder first(1);
   first.String(10, "step").String(11, "forward").Thread(1, true);
   first.Alloc(testing::kStart + 10, 100, 0xa0, 2).Range(2, 1, 11, 1, testing::kStart, testing::kStart + 20);

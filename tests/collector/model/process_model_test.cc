@@ -14,7 +14,7 @@ using gpuprobe::testing::kStart;
 using gpuprobe::testing::MakeHello;
 
 ProcessModel Model() {
-  return {MakeHello(0), [](const SettledPlan&) {}};
+  return {MakeHello(0), ProcessEvents{}};
 }
 
 BatchBuilder WithKernels(uint64_t sequence = 1) {

@@ -1,0 +1,41 @@
+// The last sign of life of each kind that a process gave: what it did last, when it launched, what its host
+// does. Plain data of ProcessModel.
+//
+// Separate because only the search for hangs reads it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace gpuprobe::model {
+
+struct HostProgress {
+  // Less is what a process reads and writes anyway: its log lines, our own look at /proc.
+  static constexpr uint64_t kIoWorthMentioning = uint64_t{256} << 10;
+
+  // The collective issued last, on whichever communicator.
+  struct LastCall {
+    uint64_t issue_ns = 0;  // 0: none was
+    uint64_t return_ns = 0;
+    uint32_t op = 0;  // StringDef
+    uint32_t comm = 0;
+    uint64_t seq = 0;
+    uint64_t plan = 0;
+    uint64_t done_ns = 0;  // end of its kernel, 0: not known to have ended
+    template <typename Archive>
+    void Visit(Archive& archive);  // model_state.cc
+  };
+  LastCall last_call;
+  uint64_t last_launch_ns = 0;
+  uint64_t last_device_end_ns = 0;
+  uint64_t io_bytes = 0;               // read and written by the process so far
+  uint64_t last_io_ns = 0;             // when that had grown by kIoWorthMentioning
+  uint64_t last_left_out_ns = 0;       // when records were last left out on request
+  std::vector<uint32_t> open_ranges;   // StringDefs of the main thread's ranges, outermost first
+  uint32_t blocked_in = 0;             // StringDef of the call that the main thread waits in, 0: none
+  uint64_t blocked_since_ns = 0;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
+}  // namespace gpuprobe::model
