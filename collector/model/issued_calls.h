@@ -1,11 +1,11 @@
 // Collectives that were issued and are not known to be over, over all ranks, and calls that the ranks of a
 // communicator issued differently.
 //
-// Separate from JobModel, which compares collectives that are over: a call that hangs never is. A communicator
-// runs its collectives one after another, so a call is over as soon as any rank has finished it or a later
-// one; what is left open is what ranks issued since. A rank whose record of a call was lost is taken to have
-// issued it when it issued a later one. Memory: the calls between the slowest rank's and the newest one,
-// bounded.
+// Separate from JobModel, which compares collectives that are over: a call that hangs never is. A
+// communicator runs its collectives one after another, so a call is over as soon as any rank has finished it
+// or a later one; what is left open is what ranks issued since. A rank whose record of a call was lost is
+// taken to have issued it when it issued a later one. Memory: the calls between the slowest rank's and the
+// newest one, bounded.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ namespace gpuprobe::model {
 
 class IssuedCalls {
  public:
-  // Calls of one communicator that are kept, and of those how many that are over but were not heard from every
-  // rank; beyond, the oldest is forgotten.
+  // Calls of one communicator that are kept, and of those how many that are over but were not heard from
+  // every rank; beyond, the oldest is forgotten.
   static constexpr size_t kMaxCalls = 65536;
   static constexpr size_t kMaxOver = 1024;
   static constexpr size_t kMaxMismatched = 64;
@@ -61,7 +61,7 @@ class IssuedCalls {
     void Visit(Archive& archive);
   };
   struct Communicator {
-    uint64_t finished = 0;  // calls below it are over
+    uint64_t finished = 0;   // calls below it are over
     std::deque<Call> calls;  // by seq; first those that are over and still compared
     std::vector<RankState> ranks;
     uint64_t heard = 0;  // ranks with a process
@@ -75,7 +75,8 @@ class IssuedCalls {
     void Visit(Archive& archive);
   };
 
-  // `comm_rank` of `process` is one of the `ranks` of the communicator `hash`; known before it issues anything.
+  // `comm_rank` of `process` is one of the `ranks` of the communicator `hash`; known before it issues
+  // anything.
   void Join(uint64_t hash, int32_t ranks, int32_t comm_rank, uint32_t process);
   void Issued(uint64_t hash, int32_t comm_rank, uint64_t seq, const Signature& signature, const Issue& issue);
   // Some rank's kernel of the call has ended, or the call was captured and not launched.

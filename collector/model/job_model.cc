@@ -73,7 +73,8 @@ void JobModel::OnPlan(const ProcessModel& process, const SettledPlan& plan) {
   }
   Call& call = it->second;
   call.comm_ranks = std::max(call.comm_ranks, comm->ranks());
-  if (call.present.size() <= rank) call.present.resize(std::max<size_t>(rank + 1, std::clamp(comm->ranks(), 0, IssuedCalls::kMaxRanks)));
+  if (call.present.size() <= rank)
+    call.present.resize(std::max<size_t>(rank + 1, std::clamp(comm->ranks(), 0, IssuedCalls::kMaxRanks)));
   call.present[rank] = true;
   call.participants.push_back({comm->rank(), plan.end_ns - plan.start_ns, plan.bytes, plan.series});
   ++waiting_;

@@ -37,10 +37,10 @@ absl::Status MakeRoom(std::vector<T>& dense, uint32_t id, const char* what) {
 ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
     : events_(std::move(events)),
       hello_(std::move(hello)),
-      collectives_({.issued = events_.collectives.issued,
-                    .finished = [this](uint32_t comm, uint64_t seq,
-                                       uint64_t end_ns) { Finished(comm, seq, end_ns); },
-                    .settled = events_.collectives.settled}) {}
+      collectives_(
+          {.issued = events_.collectives.issued,
+           .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
+           .settled = events_.collectives.settled}) {}
 
 void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
   HostProgress::LastCall& last = progress_.last_call;
@@ -359,7 +359,8 @@ std::string ProcessModel::RangePath(uint64_t range) const {
 
 void ProcessModel::ApplyHostState(const v1::Batch& batch) {
   const uint64_t left_out = batch.self().records_outside_window();
-  if (left_out > totals_.self.records_outside_window()) progress_.last_left_out_ns = batch.clock().realtime_ns();
+  if (left_out > totals_.self.records_outside_window())
+    progress_.last_left_out_ns = batch.clock().realtime_ns();
   if (!batch.has_host_state()) return;
   const v1::HostState& state = batch.host_state();
   if (state.io_bytes() > progress_.io_bytes + HostProgress::kIoWorthMentioning) {

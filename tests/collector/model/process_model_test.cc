@@ -13,9 +13,7 @@ using gpuprobe::testing::kMs;
 using gpuprobe::testing::kStart;
 using gpuprobe::testing::MakeHello;
 
-ProcessModel Model() {
-  return {MakeHello(0), ProcessEvents{}};
-}
+ProcessModel Model() { return {MakeHello(0), ProcessEvents{}}; }
 
 BatchBuilder WithKernels(uint64_t sequence = 1) {
   BatchBuilder b(sequence);
