@@ -1,211 +1,53 @@
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "collector/analysis/report.h"
-#include "collector/analysis/units.h"
+#include "collector/analysis/finding_rules.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
-std::string LossPercent(double share) { return absl::StrFormat("%.2g %%", share * 100); }
+constexpr FindingRule kRules[] = {
+    {"allocation-failed", Severity::kError, "an allocation was refused for want of memory", AllocationFailed},
+    {"straggler-slow-gpu", Severity::kWarning,
+     "a rank's kernels take at least 1.10 x as long as the same kernels elsewhere, with a robust z-score of "
+     "3.5 over the ranks",
+     StragglerSlowGpu},
+    {"rank-cut-off", Severity::kWarning, "a process ended without saying goodbye", RankCutOff},
+    {"records-lost", Severity::kWarning, "a record was lost", RecordsLost},
+    {"ranks-missing", Severity::kInfo, "fewer ranks were heard than the job has", RanksMissing},
+    {"capture-incomplete", Severity::kWarning,
+     "GPU times are missing, the last flush was cut short, or what was recorded is damaged",
+     CaptureIncomplete},
+    {"clock-stepped", Severity::kWarning, "the host's clock was stepped by 1 ms or more", ClockStepped},
+    {"detail-dropped", Severity::kInfo, "single records were dropped to hold --keep", DetailDropped},
+};
 
-void RecordsLost(const Report& report, std::vector<Finding>& out) {
-  const Trust& t = report.trust;
-  if (t.lost_total == 0) return;
-  std::vector<std::string> reasons;
-  for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", records));
-  out.push_back({.id = "records-lost",
-                 .severity = Severity::kWarning,
-                 .statement = absl::StrCat(t.lost_total, " records were lost, ",
-                                           LossPercent(1 - t.coverage.value_or(1)),
-                                           " of all: sums are too small by about that."),
-                 .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), "."),
-                 .advice = t.lost.contains("send_queue_full")
-                               ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
-                           : t.lost.contains("buffer_pool_empty")
-                               ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
-                               : "See the reasons; shorter runs lose less at exit."});
-}
-
-void SlowRanks(const Report& report, std::vector<Finding>& out) {
-  for (const Straggler& s : report.stragglers) {
-    std::string waiting;
-    if (s.others_wait_mean_ns > 0) {
-      waiting = absl::StrFormat(" In collectives each other rank waited %s in all, rank %d %s.",
-                                Duration(s.others_wait_mean_ns), s.rank, Duration(s.wait_ns));
-    }
-    const std::string where = s.device.has_value() ? absl::StrCat("GPU ", *s.device, " on ", s.host) : s.host;
-    out.push_back(
-        {.id = "straggler-slow-gpu",
-         .severity = Severity::kWarning,
-         .statement = absl::StrFormat("Rank %d is slow: its kernels take %.2f x as long as the same kernels "
-                                      "on the other ranks, %s more in all.",
-                                      s.rank, s.slowdown, Duration(s.extra_ns)),
-         .evidence = absl::StrFormat(
-             "%s: %s a call against %s (median of the ranks), launched equally often.%s",
-             KernelName(s.kernel, 40), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns), waiting),
-         .advice = absl::StrCat("Look at clocks, power limit and temperature of ", where,
-                                ", and at who else uses it.")});
-  }
-}
-
-void CutOffRanks(const Report& report, std::vector<Finding>& out) {
-  if (report.trust.cut_off.empty()) return;
-  std::vector<std::string> who;
-  for (const CutOff& c : report.trust.cut_off) {
-    const uint64_t start = report.conditions.start_ns;
-    const double after_s = c.last_data_ns > start ? static_cast<double>(c.last_data_ns - start) / 1e9 : 0;
-    who.push_back(absl::StrFormat("%s, last data after %.1f s", c.who, after_s));
-  }
-  out.push_back(
-      {.id = "rank-cut-off",
-       .severity = Severity::kWarning,
-       .statement = absl::StrCat(who.size(), who.size() == 1 ? " process" : " processes",
-                                 " ended without saying goodbye: what came after the last data is missing."),
-       .evidence = absl::StrCat(absl::StrJoin(who, "; "), "."),
-       .advice = "It was killed, crashed, or left by _exit; its own log says which."});
-}
-
-void RanksMissing(const Report& report, std::vector<Finding>& out) {
-  const Conditions& c = report.conditions;
-  if (!c.ranks_expected.has_value() || c.ranks_heard >= *c.ranks_expected) return;
-  std::vector<bool> heard(static_cast<size_t>(std::min(*c.ranks_expected, 1 << 16)));
-  for (const RankReport& r : report.ranks) {
-    if (r.rank.has_value() && static_cast<size_t>(*r.rank) < heard.size())
-      heard[static_cast<size_t>(*r.rank)] = true;
-  }
-  constexpr size_t kNamed = 8;
-  std::vector<size_t> missing;
-  for (size_t i = 0; i < heard.size() && missing.size() < kNamed; ++i) {
-    if (!heard[i]) missing.push_back(i);
-  }
-  const int absent = *c.ranks_expected - c.ranks_heard;
-  out.push_back({.id = "ranks-missing",
-                 .severity = Severity::kInfo,
-                 .statement = absl::StrFormat("%d of %d ranks were heard: what follows is about those.",
-                                              c.ranks_heard, *c.ranks_expected),
-                 .evidence = absl::StrCat("Not heard: rank ", absl::StrJoin(missing, ", "),
-                                          static_cast<size_t>(absent) > missing.size() ? ", ..." : "", "."),
-                 .advice = "On several hosts each collector hears its own ranks; otherwise see whether the "
-                           "library reached them."});
-}
-
-void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
-  std::vector<std::string> why;
-  const Trust& t = report.trust;
-  if (t.timing_source != "cupti_activity" && !report.ranks.empty()) {
-    why.push_back(t.timing_source == "none" ? "no process delivered GPU times"
-                                            : "some processes delivered no GPU times");
-  }
-  if (!t.exit_incomplete.empty()) {
-    why.push_back(
-        absl::StrCat("the last flush did not finish in time on ", absl::StrJoin(t.exit_incomplete, ", ")));
-  }
-  if (t.unrecorded_frames > 0) {
-    why.push_back(absl::StrCat(t.unrecorded_frames,
-                               " frames could not be written to the run directory; "
-                               "they are in this report, not in a later `gpuprobe report`"));
-  }
-  if (t.invalid_times > 0) why.push_back(absl::StrCat(t.invalid_times, " records ended before they began"));
-  for (const std::string& damage : t.damaged_logs) why.push_back(damage);
-  uint64_t untimed = 0;
-  uint64_t calls = 0;
-  for (const CollectiveReport& c : report.collectives) {
-    untimed += c.untimed_calls;
-    calls += c.calls;
-  }
-  if (untimed > 0) {
-    why.push_back(absl::StrCat(untimed, " of ", calls, " collective calls have no kernel, so no GPU time"));
-  }
-  if (why.empty()) return;
-  out.push_back({.id = "capture-incomplete",
-                 .severity = Severity::kWarning,
-                 .statement = "Not everything was captured.",
-                 .evidence = absl::StrCat(absl::StrJoin(why, "; "), "."),
-                 .advice = t.timing_source == "none"
-                               ? "See the program's first line from gpuprobe (GPUPROBE_VERBOSE=1)."
-                               : "Read totals as lower bounds."});
-}
-
-void DetailDropped(const Report& report, std::vector<Finding>& out) {
-  const uint64_t since = report.trust.detail_since_ns;
-  if (since == 0) return;
-  const uint64_t start = report.conditions.start_ns;
-  const double after_s = since > start ? static_cast<double>(since - start) / 1e9 : 0;
-  out.push_back(
-      {.id = "detail-dropped",
-       .severity = Severity::kInfo,
-       .statement = absl::StrFormat("Single records exist from %.1f s after the start on.", after_s),
-       .evidence = "The run reached its size limit, so older records were dropped after they had been "
-                   "counted: every number here is of the whole run, gpuprobe export is not.",
-       .advice = "--keep SIZE keeps more."});
-}
-
-void ClockStepped(const Report& report, std::vector<Finding>& out) {
-  constexpr int64_t kWorthSaying = 1'000'000;  // 1 ms: above what slewing does between two batches
-  const int64_t step = report.trust.clock_step_ns;
-  if (std::abs(step) < kWorthSaying) return;
-  out.push_back(
-      {.id = "clock-stepped",
-       .severity = Severity::kWarning,
-       .statement = absl::StrFormat("The host's clock was stepped by %.1f ms during the run.",
-                                    static_cast<double>(step) / 1e6),
-       .evidence = "CLOCK_REALTIME moved against CLOCK_MONOTONIC between two batches.",
-       .advice = "Times across that moment are off by as much; durations within a record are not."});
-}
-
-std::string Gib(uint64_t bytes) {
-  constexpr double kMib = 1024.0 * 1024;
-  const double mib = static_cast<double>(bytes) / kMib;
-  return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
-}
-
-// The last refusal is the one that counts: an allocator asks again after it has given back what it could.
-void AllocationFailed(const Report& report, std::vector<Finding>& out) {
-  for (const RankReport& r : report.ranks) {
-    if (r.out_of_memory.empty()) continue;
-    const RefusalReport& last = r.out_of_memory.back();
-    uint64_t refused = 0;
-    for (const auto& [kind, m] : r.memory) refused += m.failed;
-    std::string statement =
-        absl::StrFormat("%s ran out of memory: asked %s (%s), %s live",
-                        r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid),
-                        Gib(last.asked_bytes), last.memory, Gib(last.device_live_bytes));
-    if (last.capacity_bytes.has_value()) absl::StrAppend(&statement, " of ", Gib(*last.capacity_bytes));
-    if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
-    std::vector<std::string> live;
-    for (const auto& [kind, bytes] : last.live) live.push_back(absl::StrCat(kind, " ", Gib(bytes)));
-    std::string evidence =
-        absl::StrCat(refused, refused == 1 ? " request was" : " requests were",
-                     " refused. Live then: ", live.empty() ? "nothing" : absl::StrJoin(live, ", "), ".");
-    if (last.free_at_most_bytes.has_value()) {
-      absl::StrAppend(&evidence, " Free: at most ", Gib(*last.free_at_most_bytes),
-                      "; the context, loaded modules and other processes take their part of it.");
-    }
-    out.push_back({.id = "allocation-failed",
-                   .severity = Severity::kError,
-                   .statement = statement + ".",
-                   .evidence = evidence,
-                   .advice =
-                       "report.json names the largest allocations at the high-water mark and the ranges "
-                       "that made them (memory, out_of_memory)."});
-  }
+// What is wrong comes before what costs time, and that before what is merely worth knowing.
+int Group(const Finding& f) {
+  if (f.severity == Severity::kError) return 0;
+  if (f.cost_ns_per_step.has_value()) return 1;
+  return f.severity == Severity::kWarning ? 2 : 3;
 }
 
 }  // namespace
 
+std::span<const FindingRule> FindingRules() { return kRules; }
+
 std::vector<Finding> FindingsOf(const Report& report) {
   std::vector<Finding> findings;
-  AllocationFailed(report, findings);
-  SlowRanks(report, findings);
-  CutOffRanks(report, findings);
-  RecordsLost(report, findings);
-  RanksMissing(report, findings);
-  CaptureIncomplete(report, findings);
-  ClockStepped(report, findings);
-  DetailDropped(report, findings);
+  for (const FindingRule& rule : kRules) {
+    const size_t before = findings.size();
+    rule.find(report, findings);
+    for (size_t i = before; i < findings.size(); ++i) {
+      findings[i].id = rule.id;
+      findings[i].severity = rule.severity;
+    }
+  }
+  std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
+    if (Group(a) != Group(b)) return Group(a) < Group(b);
+    return a.cost_ns_per_step.value_or(0) > b.cost_ns_per_step.value_or(0);
+  });
   return findings;
 }
 

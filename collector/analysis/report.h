@@ -220,11 +220,13 @@ struct Straggler {
 enum class Severity { kInfo, kWarning, kError };
 
 struct Finding {
-  std::string id;
-  Severity severity;
   std::string statement;
   std::string evidence;
   std::string advice;
+  // What a step would be shorter without it; findings rank by it.
+  std::optional<double> cost_ns_per_step = std::nullopt;
+  std::string id = {};  // this and the severity: from the table (finding_rules.h)
+  Severity severity = Severity::kInfo;
 };
 
 struct Report {
@@ -250,7 +252,7 @@ struct ReportInput {
 // `job` must be finished. Pure.
 Report BuildReport(const model::JobModel& job, const ReportInput& input);
 
-// The findings that the rest of the report proves.
+// The findings that the rest of the report proves (finding_rules.h), worst first.
 std::vector<Finding> FindingsOf(const Report& report);
 
 }  // namespace gpuprobe::analysis

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "collector/analysis/finding_rules.h"
 #include "collector/cli/command.h"
 #include "collector/cli/help_text.h"
 #include "proto/settings.h"
@@ -55,14 +56,24 @@ std::string HelpText() {
   return out;
 }
 
+std::string FindingsText() {
+  std::string out = "Findings, each when:\n";
+  for (const analysis::FindingRule& rule : analysis::FindingRules())
+    absl::StrAppendFormat(&out, "  %-24s %s\n", rule.id, rule.holds_when);
+  return out;
+}
+
 int HelpMain(const Arguments& arguments) {
   CLI::App app("What gpuprobe can do", "gpuprobe help");
   std::string topic;
   bool markdown = false;
-  app.add_option("TOPIC", topic, "environment")->check(CLI::IsMember({"environment"}));
+  app.add_option("TOPIC", topic, "environment, findings")->check(CLI::IsMember({"environment", "findings"}));
   app.add_flag("--markdown", markdown, "the environment as a Markdown table");
   if (const auto code = Parse(app, arguments)) return *code;
-  const std::string text = markdown ? EnvironmentMarkdown() : topic.empty() ? HelpText() : EnvironmentText();
+  const std::string text = topic == "findings" ? FindingsText()
+                           : markdown          ? EnvironmentMarkdown()
+                           : topic.empty()     ? HelpText()
+                                               : EnvironmentText();
   std::fputs(text.c_str(), stdout);
   return kDone;
 }

@@ -10,5 +10,6 @@ std::string HelpText();
 // proto/settings.h as text for a terminal, or as rows of a Markdown table.
 std::string EnvironmentText();
 std::string EnvironmentMarkdown();
+std::string FindingsText();
 
 }  // namespace gpuprobe::cli

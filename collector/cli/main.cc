@@ -18,7 +18,10 @@ std::span<const Command> Commands() {
       {"collect", "collect from every process of this user until stopped", CollectMain},
       {"report", "report on a recorded run", ReportMain},
       {"export", "print the records of a run", ExportMain},
-      {"help", "this help; help environment: the GPUPROBE_* variables", HelpMain},
+      {"help",
+       "this help; help environment: the GPUPROBE_* variables; help findings: what can be concluded, and "
+       "when",
+       HelpMain},
   };
   return kCommands;
 }

@@ -244,7 +244,8 @@ std::string JsonReport(const analysis::Report& report) {
                         {"severity", SeverityName(f.severity)},
                         {"statement", f.statement},
                         {"evidence", f.evidence},
-                        {"advice", f.advice}});
+                        {"advice", f.advice},
+                        {"cost_ns_per_step", OrNull(f.cost_ns_per_step)}});
   }
   Json stragglers = Json::array();
   for (const analysis::Straggler& s : report.stragglers) {

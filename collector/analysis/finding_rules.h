@@ -1,0 +1,39 @@
+// The table of findings: what the tool can conclude, when, and how bad that is.
+//
+// Separate from findings.h's callers because report, help and documentation derive from this one list. Every
+// rule is a pure function of the report: it appends what it finds and leaves id and severity to the table.
+// Rules of one subject share a file, findings_<subject>.cc.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::analysis {
+
+struct FindingRule {
+  const char* id;
+  Severity severity;
+  const char* holds_when;  // for people: the condition, with its threshold
+  void (*find)(const Report& report, std::vector<Finding>& out);
+};
+
+// In the order in which findings stand that cost nothing measurable.
+std::span<const FindingRule> FindingRules();
+
+// findings_memory.cc
+void AllocationFailed(const Report& report, std::vector<Finding>& out);
+
+// findings_ranks.cc
+void StragglerSlowGpu(const Report& report, std::vector<Finding>& out);
+
+// findings_capture.cc
+void RankCutOff(const Report& report, std::vector<Finding>& out);
+void RecordsLost(const Report& report, std::vector<Finding>& out);
+void RanksMissing(const Report& report, std::vector<Finding>& out);
+void CaptureIncomplete(const Report& report, std::vector<Finding>& out);
+void ClockStepped(const Report& report, std::vector<Finding>& out);
+void DetailDropped(const Report& report, std::vector<Finding>& out);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,127 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/finding_rules.h"
+#include "collector/analysis/units.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+std::string LossPercent(double share) { return absl::StrFormat("%.2g %%", share * 100); }
+
+}  // namespace
+
+void RecordsLost(const Report& report, std::vector<Finding>& out) {
+  const Trust& t = report.trust;
+  if (t.lost_total == 0) return;
+  std::vector<std::string> reasons;
+  for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", records));
+  out.push_back({.statement = absl::StrCat(t.lost_total, " records were lost, ",
+                                           LossPercent(1 - t.coverage.value_or(1)),
+                                           " of all: sums are too small by about that."),
+                 .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), "."),
+                 .advice = t.lost.contains("send_queue_full")
+                               ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
+                           : t.lost.contains("buffer_pool_empty")
+                               ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
+                               : "See the reasons; shorter runs lose less at exit."});
+}
+
+void RankCutOff(const Report& report, std::vector<Finding>& out) {
+  if (report.trust.cut_off.empty()) return;
+  std::vector<std::string> who;
+  for (const CutOff& c : report.trust.cut_off) {
+    const uint64_t start = report.conditions.start_ns;
+    const double after_s = c.last_data_ns > start ? static_cast<double>(c.last_data_ns - start) / 1e9 : 0;
+    who.push_back(absl::StrFormat("%s, last data after %.1f s", c.who, after_s));
+  }
+  out.push_back(
+      {.statement = absl::StrCat(who.size(), who.size() == 1 ? " process" : " processes",
+                                 " ended without saying goodbye: what came after the last data is missing."),
+       .evidence = absl::StrCat(absl::StrJoin(who, "; "), "."),
+       .advice = "It was killed, crashed, or left by _exit; its own log says which."});
+}
+
+void RanksMissing(const Report& report, std::vector<Finding>& out) {
+  const Conditions& c = report.conditions;
+  if (!c.ranks_expected.has_value() || c.ranks_heard >= *c.ranks_expected) return;
+  std::vector<bool> heard(static_cast<size_t>(std::min(*c.ranks_expected, 1 << 16)));
+  for (const RankReport& r : report.ranks) {
+    if (r.rank.has_value() && static_cast<size_t>(*r.rank) < heard.size())
+      heard[static_cast<size_t>(*r.rank)] = true;
+  }
+  constexpr size_t kNamed = 8;
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < heard.size() && missing.size() < kNamed; ++i) {
+    if (!heard[i]) missing.push_back(i);
+  }
+  const int absent = *c.ranks_expected - c.ranks_heard;
+  out.push_back({.statement = absl::StrFormat("%d of %d ranks were heard: what follows is about those.",
+                                              c.ranks_heard, *c.ranks_expected),
+                 .evidence = absl::StrCat("Not heard: rank ", absl::StrJoin(missing, ", "),
+                                          static_cast<size_t>(absent) > missing.size() ? ", ..." : "", "."),
+                 .advice = "On several hosts each collector hears its own ranks; otherwise see whether the "
+                           "library reached them."});
+}
+
+void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
+  std::vector<std::string> why;
+  const Trust& t = report.trust;
+  if (t.timing_source != "cupti_activity" && !report.ranks.empty()) {
+    why.push_back(t.timing_source == "none" ? "no process delivered GPU times"
+                                            : "some processes delivered no GPU times");
+  }
+  if (!t.exit_incomplete.empty()) {
+    why.push_back(
+        absl::StrCat("the last flush did not finish in time on ", absl::StrJoin(t.exit_incomplete, ", ")));
+  }
+  if (t.unrecorded_frames > 0) {
+    why.push_back(absl::StrCat(t.unrecorded_frames,
+                               " frames could not be written to the run directory; "
+                               "they are in this report, not in a later `gpuprobe report`"));
+  }
+  if (t.invalid_times > 0) why.push_back(absl::StrCat(t.invalid_times, " records ended before they began"));
+  for (const std::string& damage : t.damaged_logs) why.push_back(damage);
+  uint64_t untimed = 0;
+  uint64_t calls = 0;
+  for (const CollectiveReport& c : report.collectives) {
+    untimed += c.untimed_calls;
+    calls += c.calls;
+  }
+  if (untimed > 0) {
+    why.push_back(absl::StrCat(untimed, " of ", calls, " collective calls have no kernel, so no GPU time"));
+  }
+  if (why.empty()) return;
+  out.push_back({.statement = "Not everything was captured.",
+                 .evidence = absl::StrCat(absl::StrJoin(why, "; "), "."),
+                 .advice = t.timing_source == "none"
+                               ? "See the program's first line from gpuprobe (GPUPROBE_VERBOSE=1)."
+                               : "Read totals as lower bounds."});
+}
+
+void DetailDropped(const Report& report, std::vector<Finding>& out) {
+  const uint64_t since = report.trust.detail_since_ns;
+  if (since == 0) return;
+  const uint64_t start = report.conditions.start_ns;
+  const double after_s = since > start ? static_cast<double>(since - start) / 1e9 : 0;
+  out.push_back(
+      {.statement = absl::StrFormat("Single records exist from %.1f s after the start on.", after_s),
+       .evidence = "The run reached its size limit, so older records were dropped after they had been "
+                   "counted: every number here is of the whole run, gpuprobe export is not.",
+       .advice = "--keep SIZE keeps more."});
+}
+
+void ClockStepped(const Report& report, std::vector<Finding>& out) {
+  constexpr int64_t kWorthSaying = 1'000'000;  // 1 ms: above what slewing does between two batches
+  const int64_t step = report.trust.clock_step_ns;
+  if (std::abs(step) < kWorthSaying) return;
+  out.push_back(
+      {.statement = absl::StrFormat("The host's clock was stepped by %.1f ms during the run.",
+                                    static_cast<double>(step) / 1e6),
+       .evidence = "CLOCK_REALTIME moved against CLOCK_MONOTONIC between two batches.",
+       .advice = "Times across that moment are off by as much; durations within a record are not."});
+}
+
+}  // namespace gpuprobe::analysis
