@@ -11,8 +11,6 @@ namespace gpuprobe::injector {
 
 namespace {
 
-// Records gathered before the lock is taken: they are still in the first cache when they are decoded.
-constexpr uint32_t kChunk = 64;
 constexpr uint32_t kVersionWithGraphNodes = 13;  // CUDA 11.0: Kernel5, Memcpy3, MemcpyPtoP2, Memset2
 
 bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
@@ -22,12 +20,14 @@ bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
 }
 
 // Also false, and counted, for what nobody asked to have recorded.
-bool Usable(uint64_t start_ns, uint64_t end_ns) noexcept {
+bool Usable(const Recording& window, uint64_t start_ns, uint64_t end_ns) noexcept {
   if (!ValidTimes(start_ns, end_ns)) return false;
-  if (recording.Holds(start_ns)) return true;
+  if (window.Holds(start_ns)) return true;
   CountSelf(SelfCounter::kOutsideWindow);
   return false;
 }
+
+bool Usable(uint64_t start_ns, uint64_t end_ns) noexcept { return Usable(recording, start_ns, end_ns); }
 
 wire::CopyDirection Direction(uint8_t kind) noexcept {
   switch (kind) {
@@ -101,111 +101,98 @@ bool IsKernel(const CUpti_Activity* record) noexcept {
 
 bool Decoder::HasGraphNodes() const noexcept { return api_->version >= kVersionWithGraphNodes; }
 
-// Word `i` of the part of a kernel record that says where it ran and in what shape: device and context,
-// stream and grid, block, static shared memory. Read where it lies.
-inline uint64_t SiteWord(const CUpti_ActivityKernel4& kernel, size_t i) noexcept {
-  static_assert(offsetof(CUpti_ActivityKernel4, dynamicSharedMemory) -
-                    offsetof(CUpti_ActivityKernel4, deviceId) ==
-                5 * sizeof(uint64_t));
-  uint64_t word = 0;
-  std::memcpy(&word, reinterpret_cast<const char*>(&kernel.deviceId) + i * sizeof(word), sizeof(word));
-  return word;
-}
+struct Decoder::Chunk {
+  static constexpr uint32_t kRecords = KernelBlock::kRows;
 
-// The same few hundred sites come again and again: most records find theirs by comparing 44 bytes where they
-// lie. A site has two places.
-inline uint32_t Decoder::PairOf(const CUpti_ActivityKernel4& kernel) noexcept {
-  const uint64_t shape = (SiteWord(kernel, 1) * 0x9fb21c651e98df25u) ^
-                         (SiteWord(kernel, 2) * 0xa0761d6478bd642fu) ^
-                         ((SiteWord(kernel, 3) + SiteWord(kernel, 0)) * 0xe7037ed1a0b428dbu);
-  const uint64_t rest = reinterpret_cast<uintptr_t>(kernel.name) ^ SiteWord(kernel, 4) ^
-                        static_cast<uint32_t>(kernel.dynamicSharedMemory);
-  return 2 * static_cast<uint32_t>(((shape ^ rest) * 0x9e3779b97f4a7c15u) >> (64 - kSitePairBits));
-}
+  KernelBlock kernels;
+  const CUpti_ActivityKernel4* kernel_records[kRecords];
+  uint8_t unknown[kRecords];  // rows whose site is to be looked up
+  uint32_t unknown_count;
+  const CUpti_Activity* others[kRecords];
+  uint32_t other_count;
+};
 
-inline bool Decoder::Matches(const CachedSite& cached, const CUpti_ActivityKernel4& kernel) noexcept {
-  uint64_t difference = reinterpret_cast<uintptr_t>(cached.name) ^ reinterpret_cast<uintptr_t>(kernel.name);
-  for (size_t i = 0; i < 5; ++i) difference |= cached.words[i] ^ SiteWord(kernel, i);
-  difference |= cached.last ^ static_cast<uint32_t>(kernel.dynamicSharedMemory);
-  difference |= static_cast<uint64_t>(cached.registers_per_thread ^ kernel.registersPerThread);
-  return difference == 0;
-}
-
-// Clearing keeps an entry of an epoch that was given out 65,536 buffers ago from being taken for a current
-// one; twice as often as needed, for threads that are still at an old buffer.
 uint32_t Decoder::NextEpoch() noexcept {
   const Lock lock(stream_->mutex);
   ++epoch_;
-  if ((epoch_ & 0x7fff) == 0) {
-    if (site_cache_.data() != nullptr) std::memset(site_cache_.data(), 0, kCachedSites * sizeof(CachedSite));
-    ++epoch_;
-  }
+  if ((epoch_ & 0xffff) == 0) ++epoch_;
   return epoch_;
 }
 
 void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
   if (buffer == nullptr || valid_bytes == 0) return;
   const uint32_t epoch = NextEpoch();
+  SiteCache* sites = sites_.Claim() ? &sites_ : nullptr;
+  if (sites != nullptr) sites->StartEpoch(epoch);
   CUpti_Activity* record = nullptr;
+  Chunk chunk;
   bool more = true;
   while (more) {
-    const CUpti_Activity* records[kChunk];
-    uint32_t count = 0;
-    while (count < kChunk) {
-      const CUptiResult result = api_->ActivityGetNextRecord(buffer, valid_bytes, &record);
-      if (result != CUPTI_SUCCESS) {
-        more = false;
-        if (result == CUPTI_ERROR_INVALID_KIND) CountUnknown(0);
-        break;
-      }
-      // The rest of a kernel record, which is three lines long.
-      __builtin_prefetch(reinterpret_cast<const char*>(record) + 64);
-      __builtin_prefetch(reinterpret_cast<const char*>(record) + 128);
-      records[count++] = record;
-    }
-    if (count > 0) Decode(records, count, epoch);
+    more = Gather(buffer, valid_bytes, sites, static_cast<uint16_t>(epoch), &record, &chunk);
+    Decode(&chunk, sites, epoch);
   }
+  if (sites != nullptr) sites->Release();
 }
 
-void Decoder::Decode(const CUpti_Activity* const* records, uint32_t count, uint32_t epoch) noexcept {
-  // First where the sites are, all of them, so that their cache lines are on their way at once.
-  CachedSite* cache = cached_sites();
-  uint32_t pairs[kChunk];
-  for (uint32_t i = 0; i < count && cache != nullptr; ++i) {
-    if (!IsKernel(records[i])) continue;
-    pairs[i] = PairOf(As<CUpti_ActivityKernel4>(records[i]));
-    __builtin_prefetch(cache + pairs[i]);
-  }
-  const auto short_epoch = static_cast<uint16_t>(epoch);
+// Walking from record to record is a chain of loads that keeps the processor waiting: as much as possible is
+// done beside it, and without a branch that depends on the record.
+bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites, uint16_t epoch,
+                     CUpti_Activity** record, Chunk* chunk) noexcept {
+  const auto next_record = api_->ActivityGetNextRecord;
   const bool graph_nodes = HasGraphNodes();
-  const Lock lock(stream_->mutex);
-  BatchBuilder& builder = stream_->builder;
-  BatchBuilder::KernelWriter kernels = builder.OpenKernels(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    const CUpti_Activity* record = records[i];
-    if (!IsKernel(record)) {
-      builder.CloseKernels(kernels);
-      DecodeOther(record);
-      kernels = builder.OpenKernels(count - i);
+  const Recording window = recording;
+  const CachedSite no_site = {};
+  KernelBlock& block = chunk->kernels;
+  uint64_t graph_any = 0;
+  uint32_t rows = 0;
+  uint32_t unknown_count = 0;
+  uint32_t other_count = 0;
+  bool more = true;
+  while (rows < Chunk::kRecords && other_count < Chunk::kRecords) {
+    const CUptiResult result = next_record(buffer, valid_bytes, record);
+    if (result != CUPTI_SUCCESS) {
+      if (result == CUPTI_ERROR_INVALID_KIND) CountUnknown(0);
+      more = false;
+      break;
+    }
+    const CUpti_Activity* found = *record;
+    if (!IsKernel(found)) {
+      chunk->others[other_count++] = found;
       continue;
     }
-    const auto& kernel = As<CUpti_ActivityKernel4>(record);
-    if (!Usable(kernel.start, kernel.end)) continue;
-    const CachedSite* cached = cache == nullptr ? nullptr : cache + pairs[i];
-    uint32_t site = 0;
-    if (cached != nullptr && cached[0].epoch == short_epoch && Matches(cached[0], kernel)) {
-      site = cached[0].site;
-    } else if (cached != nullptr && cached[1].epoch == short_epoch && Matches(cached[1], kernel)) {
-      site = cached[1].site;
-    } else {
-      builder.CloseKernels(kernels);
-      site = LookUpSite(kernel, epoch);
-      kernels = builder.OpenKernels(count - i);
-    }
-    kernels.Add(kernel.start, kernel.end, site, kernel.correlationId,
-                graph_nodes ? As<CUpti_ActivityKernel5>(record).graphNodeId : 0);
+    const auto& kernel = As<CUpti_ActivityKernel4>(found);
+    if (!Usable(window, kernel.start, kernel.end)) continue;
+    const CachedSite& site = sites == nullptr ? no_site : sites->Guess(kernel);
+    const bool known = SiteCache::Matches(site, kernel) & (site.epoch == epoch);
+    chunk->unknown[unknown_count] = static_cast<uint8_t>(rows);
+    unknown_count += static_cast<uint32_t>(!known);
+    chunk->kernel_records[rows] = &kernel;
+    block.start_ns[rows] = kernel.start;
+    block.end_ns[rows] = kernel.end;
+    block.site[rows] = site.site;
+    block.correlation[rows] = kernel.correlationId;
+    const uint64_t node = graph_nodes ? As<CUpti_ActivityKernel5>(found).graphNodeId : 0;
+    block.graph_node[rows] = node;
+    graph_any |= node;
+    ++rows;
   }
-  builder.CloseKernels(kernels);
+  block.rows = rows;
+  block.graph_any = graph_any;
+  chunk->unknown_count = unknown_count;
+  chunk->other_count = other_count;
+  return more;
+}
+
+void Decoder::Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
+  const Lock lock(stream_->mutex);
+  for (uint32_t i = 0; i < chunk->unknown_count; ++i)
+    stream_->builder.ExpectKernelName(chunk->kernel_records[chunk->unknown[i]]->name);
+  for (uint32_t i = 0; i < chunk->unknown_count; ++i) {
+    const uint32_t row = chunk->unknown[i];
+    chunk->kernels.site[row] = LookUpSite(*chunk->kernel_records[row], sites, epoch);
+  }
+  stream_->builder.AddKernels(chunk->kernels);
+  for (uint32_t i = 0; i < chunk->other_count; ++i) DecodeOther(chunk->others[i]);
 }
 
 void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
@@ -238,7 +225,7 @@ void Decoder::CountUnknown(uint32_t kind) noexcept {
   stream_->builder.CountUnknownKind(kind);
 }
 
-void Decoder::Init() noexcept { site_cache_.Map(kCachedSites * sizeof(CachedSite)); }
+void Decoder::Init() noexcept { static_cast<void>(sites_.Init()); }
 
 uint32_t Decoder::InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_id) noexcept {
   return stream_->builder.Site(
@@ -256,25 +243,17 @@ uint32_t Decoder::InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_
 }
 
 // The first record of a site in a buffer, or in the process: the name's text has to be looked at.
-uint32_t Decoder::LookUpSite(const CUpti_ActivityKernel4& kernel, uint32_t epoch) noexcept {
+uint32_t Decoder::LookUpSite(const CUpti_ActivityKernel4& kernel, SiteCache* sites, uint32_t epoch) noexcept {
   const uint32_t name_id = stream_->builder.KernelName(kernel.name, epoch);
-  if (cached_sites() == nullptr) return InternSite(kernel, name_id);
-  CachedSite* pair = cached_sites() + PairOf(kernel);
-  for (CachedSite* cached : {pair, pair + 1}) {
-    if (cached->epoch == 0 || cached->name_id != name_id || !Matches(*cached, kernel)) continue;
-    cached->epoch = static_cast<uint16_t>(epoch);
-    return cached->site;
+  if (sites == nullptr) return InternSite(kernel, name_id);
+  CachedSite& site = sites->FindOrAdd(kernel);
+  // Also when the pointer means another text now.
+  if (site.epoch == 0 || site.name_id != name_id) {
+    site.site = InternSite(kernel, name_id);
+    site.name_id = name_id;
   }
-  // A pointer that means another text now must not be found under its old one.
-  if (!Matches(pair[0], kernel)) pair[1] = pair[0];
-  pair[0].name = kernel.name;
-  for (size_t i = 0; i < 5; ++i) pair[0].words[i] = SiteWord(kernel, i);
-  pair[0].last = static_cast<uint32_t>(kernel.dynamicSharedMemory);
-  pair[0].site = InternSite(kernel, name_id);
-  pair[0].name_id = name_id;
-  pair[0].epoch = static_cast<uint16_t>(epoch);
-  pair[0].registers_per_thread = kernel.registersPerThread;
-  return pair[0].site;
+  site.epoch = static_cast<uint16_t>(epoch);
+  return site.site;
 }
 
 void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {

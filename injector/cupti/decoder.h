@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "injector/cupti/function_table.h"
+#include "injector/cupti/site_cache.h"
 #include "injector/stream/stream.h"
 
 namespace gpuprobe::injector {
@@ -31,29 +32,17 @@ class Decoder {
   bool devices_seen() const noexcept { return devices_seen_; }
 
  private:
-  // What a site's records share, as it lies in them: name, device, context, stream, grid, block, shared
-  // memory. One cache line. Never used: epoch 0.
-  struct alignas(64) CachedSite {
-    const char* name;
-    uint64_t words[5];
-    uint32_t last;
-    uint32_t site;
-    uint32_t name_id;
-    uint16_t epoch;
-    uint16_t registers_per_thread;
-  };
-  static_assert(sizeof(CachedSite) == 64);
-  static constexpr int kSitePairBits = 13;
-  static constexpr size_t kCachedSites = size_t{2} << kSitePairBits;
+  // Records that were walked over and not yet decoded.
+  struct Chunk;
 
   uint32_t NextEpoch() noexcept;
-  void Decode(const CUpti_Activity* const* records, uint32_t count, uint32_t epoch) noexcept;
+  // Up to a chunk of the records behind `*record`. False at the end of the buffer.
+  bool Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites, uint16_t epoch,
+              CUpti_Activity** record, Chunk* chunk) noexcept;
+  void Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept;
   void CountUnknown(uint32_t kind) noexcept;
   void DecodeOther(const CUpti_Activity* record) noexcept;
-  CachedSite* cached_sites() const noexcept { return reinterpret_cast<CachedSite*>(site_cache_.data()); }
-  static uint32_t PairOf(const CUpti_ActivityKernel4& kernel) noexcept;
-  static bool Matches(const CachedSite& cached, const CUpti_ActivityKernel4& kernel) noexcept;
-  uint32_t LookUpSite(const CUpti_ActivityKernel4& kernel, uint32_t epoch) noexcept;
+  uint32_t LookUpSite(const CUpti_ActivityKernel4& kernel, SiteCache* sites, uint32_t epoch) noexcept;
   uint32_t InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_id) noexcept;
   void DecodeCopy(const CUpti_Activity* record) noexcept;
   void DecodePeerCopy(const CUpti_Activity* record) noexcept;
@@ -65,7 +54,7 @@ class Decoder {
   const CuptiApi* api_;
   Stream* stream_;
   uint32_t epoch_ = 0;  // one for each buffer: a name's pointer means one text within it; under the lock
-  Mapping site_cache_;
+  SiteCache sites_;
   bool devices_seen_ = false;
 };
 

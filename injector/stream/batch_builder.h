@@ -13,6 +13,7 @@
 #include "injector/stream/columns.h"
 #include "injector/stream/events.h"
 #include "injector/stream/interner.h"
+#include "injector/stream/kernel_columns.h"
 #include "injector/stream/send_queue.h"
 
 namespace gpuprobe::injector {
@@ -73,6 +74,8 @@ class BatchBuilder {
   // LOSS_DEFINITIONS_FULL).
   uint32_t String(std::string_view text) noexcept;
   uint32_t KernelName(const char* name, uint32_t epoch) noexcept;
+  // It will be asked for soon.
+  void ExpectKernelName(const char* name) const noexcept { strings_.ExpectPointer(name); }
   uint32_t Site(const SiteKey& key) noexcept;
 
   // Definitions and conditions.
@@ -84,85 +87,13 @@ class BatchBuilder {
   // Records.
   void AddKernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
                  uint64_t graph_node) noexcept {
-    KernelWriter writer = OpenKernels(1);
-    writer.Add(start_ns, end_ns, site, correlation, graph_node);
-    CloseKernels(writer);
+    KernelBlock block;
+    block.Add(start_ns, end_ns, site, correlation, graph_node);
+    AddKernels(block);
   }
-
-  // The same for many in a row. The builder's own function must not be called between Open and Close, which
-  // leaves the cursors in registers; at most `rows` records, which have room without another check.
-  class KernelWriter {
-   public:
-    void Add(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
-             uint64_t graph_node) noexcept {
-      start_ = WriteVarint(start_, protozero::encode_zigzag64(static_cast<int64_t>(start_ns - time_ns_)));
-      duration_ = WriteVarint(duration_, end_ns - start_ns);
-      site_ = WriteVarint(site_, site);
-      correlation_ = WriteVarint(
-          correlation_, protozero::encode_zigzag64(static_cast<int64_t>(correlation - correlation_before_)));
-      time_ns_ = end_ns;
-      correlation_before_ = correlation;
-      if ((graph_node | graph_any_) != 0) PutGraphNode(graph_node);
-      ++rows_;
-    }
-
-   private:
-    friend class BatchBuilder;
-
-    // Most programs have no graphs: the column's zeros are written when the first value comes.
-    void PutGraphNode(uint64_t graph_node) noexcept {
-      if (graph_any_ == 0) {
-        std::memset(graph_, 0, rows_);
-        graph_ += rows_;
-      }
-      graph_any_ |= graph_node;
-      graph_ =
-          WriteVarint(graph_, protozero::encode_zigzag64(static_cast<int64_t>(graph_node - graph_before_)));
-      graph_before_ = graph_node;
-    }
-
-    char* start_;
-    char* duration_;
-    char* site_;
-    char* correlation_;
-    char* graph_;
-    uint64_t time_ns_;
-    uint64_t correlation_before_;
-    uint64_t graph_before_;
-    uint64_t graph_any_;
-    uint32_t rows_;
-  };
-  KernelWriter OpenKernels(uint32_t rows) noexcept {
-    if (kernels_.rows + rows > kMaxRows) Seal();
-    using Tag = wire::KernelsTag;
-    KernelWriter writer;
-    writer.start_ = kernels_[Tag::kStartDelta].end;
-    writer.duration_ = kernels_[Tag::kDuration].end;
-    writer.site_ = kernels_[Tag::kSite].end;
-    writer.correlation_ = kernels_[Tag::kCorrelationDelta].end;
-    writer.graph_ = kernels_[Tag::kGraphNodeDelta].end;
-    writer.time_ns_ = kernels_.previous_time_ns;
-    writer.correlation_before_ = kernels_[Tag::kCorrelationDelta].previous;
-    writer.graph_before_ = kernels_[Tag::kGraphNodeDelta].previous;
-    writer.graph_any_ = kernels_[Tag::kGraphNodeDelta].any;
-    writer.rows_ = kernels_.rows;
-    return writer;
-  }
-  void CloseKernels(const KernelWriter& writer) noexcept {
-    using Tag = wire::KernelsTag;
-    // Only the column of graph nodes is ever left out.
-    for (const Tag tag : {Tag::kStartDelta, Tag::kDuration, Tag::kSite, Tag::kCorrelationDelta})
-      kernels_[tag].any = 1;
-    kernels_[Tag::kStartDelta].end = writer.start_;
-    kernels_[Tag::kDuration].end = writer.duration_;
-    kernels_[Tag::kSite].end = writer.site_;
-    kernels_[Tag::kCorrelationDelta].end = writer.correlation_;
-    kernels_[Tag::kGraphNodeDelta].end = writer.graph_;
-    kernels_.previous_time_ns = writer.time_ns_;
-    kernels_[Tag::kCorrelationDelta].previous = writer.correlation_before_;
-    kernels_[Tag::kGraphNodeDelta].previous = writer.graph_before_;
-    kernels_[Tag::kGraphNodeDelta].any = writer.graph_any_;
-    kernels_.rows = writer.rows_;
+  void AddKernels(const KernelBlock& block) noexcept {
+    if (kernels_.rows + block.rows > kMaxRows) Seal();
+    PutKernels(block, &kernels_);
   }
   void AddCopy(const CopyRow& row) noexcept;
   void AddMemset(const MemsetRow& row) noexcept;
@@ -202,7 +133,7 @@ class BatchBuilder {
   uint64_t sequence_ = 0;
   uint64_t records_sealed_ = 0;
 
-  ColumnTable<wire::KernelsTag, 5> kernels_;
+  KernelTable kernels_;
   ColumnTable<wire::CopiesTag, 13> copies_;
   ColumnTable<wire::MemsetsTag, 10> memsets_;
   ColumnTable<wire::SyncsTag, 7> syncs_;

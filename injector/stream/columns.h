@@ -8,31 +8,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "injector/stream/varints.h"
 #include "injector/stream/wire_writer.h"
 
 namespace gpuprobe::injector {
 
 inline constexpr uint32_t kMaxRows = 16384;  // of one kind in one batch: 120 KB of kernels
 inline constexpr size_t kColumnBytes = size_t{kMaxRows} * 10;
-
-// Writes `value` at `at` and returns the place behind it. Bytes behind that place may be overwritten: a
-// column has room for ten a value. Below 128 with a branch, because most columns hold nothing else and it is
-// predicted; from there to 28 bits, where durations and gaps are, without one on the length: they alternate
-// between two and three bytes, and a mispredicted branch costs more than the whole value.
-inline char* WriteVarint(char* at, uint64_t value) noexcept {
-  if (value < 0x80) {
-    *at = static_cast<char>(value);
-    return at + 1;
-  }
-  if (value >> 28 != 0) return at + protozero::add_varint_to_buffer(at, value);
-  const auto bits = static_cast<uint32_t>(value);
-  uint32_t groups = (bits & 0x0000'3fff) | ((bits & 0x0fff'c000) << 2);
-  groups = (groups & 0x007f'007f) | ((groups & 0x3f80'3f80) << 1);
-  const int more = static_cast<int>(bits >> 14 != 0) + static_cast<int>(bits >> 21 != 0);  // than two bytes
-  groups |= 0x0080'8080u >> (16 - 8 * more);
-  std::memcpy(at, &groups, sizeof(groups));
-  return at + 2 + more;
-}
 
 struct Column {
   char* begin = nullptr;

@@ -96,12 +96,13 @@ Interned StringInterner::Intern(std::string_view text) noexcept {
 
 Interned StringInterner::InternPointer(const char* text, uint32_t epoch) noexcept {
   if (text == nullptr) return {};
-  CachedPointer& cached = cache_[MixBits(reinterpret_cast<uintptr_t>(text)) & (kCacheEntries - 1)];
-  if (cached.pointer == text) {
-    if (cached.epoch == epoch) return {cached.id, false};
-    if (std::strcmp(text_.data() + cached.offset, text) == 0) {
-      cached.epoch = epoch;
-      return {cached.id, false};
+  CachedPointer* pair = cache_ + PlaceOf(text);
+  CachedPointer* known = pair[0].pointer != text && pair[1].pointer == text ? pair + 1 : pair;
+  if (known->pointer == text) {
+    if (known->epoch == epoch) return {known->id, false};
+    if (std::strcmp(text_.data() + known->offset, text) == 0) {
+      known->epoch = epoch;
+      return {known->id, false};
     }
   }
   const size_t length = strnlen(text, kTextBytes);
@@ -110,7 +111,8 @@ Interned StringInterner::InternPointer(const char* text, uint32_t epoch) noexcep
   const Entry* entry = Lookup({text, length}, &result.is_new);
   if (entry == nullptr) return {};
   result.id = entry->id;
-  cached = {text, epoch, entry->id, entry->offset};
+  if (known->pointer != text) pair[1] = pair[0];
+  *known = {text, epoch, entry->id, entry->offset};
   return result;
 }
 

@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "injector/guard.h"
 #include "injector/recording.h"
@@ -263,6 +266,61 @@ TEST_F(DecoderTest, ALargeBufferArrivesWhole) {
   }
   EXPECT_EQ(kernels, 40000u);
   EXPECT_EQ(sites, 40u);
+}
+
+// Values that take more than four bytes, among others that take one.
+TEST_F(DecoderTest, PausesAndKernelsOfSeconds) {
+  constexpr uint64_t kSecond = 1'000'000'000;
+  RecordBuffer buffer;
+  std::vector<uint64_t> starts;
+  std::vector<uint64_t> durations;
+  uint64_t at = now_;
+  for (uint32_t i = 0; i < 300; ++i) {
+    const uint64_t duration = i % 70 == 5 ? 40 * kSecond : i % 3 == 0 ? 90 : 5000;
+    buffer.Add(Kernel("k", at, at + duration, i % 90 == 7 ? 4'000'000'000u : i));
+    starts.push_back(at);
+    durations.push_back(duration);
+    at = i % 110 == 9 ? at - 3600 * kSecond : at + duration + (i % 100 == 3 ? 2 * kSecond : 700);
+  }
+  const v1::Batch batch = Decode(buffer);
+  EXPECT_EQ(Starts(batch.base_ns(), batch.kernels().start_delta(), batch.kernels().duration()), starts);
+  EXPECT_EQ(std::vector<uint64_t>(batch.kernels().duration().begin(), batch.kernels().duration().end()),
+            durations);
+  const auto correlations = Undelta(batch.kernels().correlation_delta(), 300);
+  EXPECT_EQ(correlations[6], 6u);
+  EXPECT_EQ(correlations[7], 4'000'000'000u);
+  EXPECT_EQ(correlations[8], 8u);
+}
+
+// The second of two threads with a buffer at the same time has no cache of sites.
+TEST_F(DecoderTest, TwoThreadsAtATime) {
+  const CuptiApi api = DecodingApi();
+  Decoder decoder(&api, stream_.get());
+  decoder.Init();
+  std::vector<std::string> names;
+  for (int i = 0; i < 40; ++i) names.push_back("kernel_" + std::to_string(i));
+  RecordBuffer buffers[2];
+  for (uint32_t i = 0; i < 2000; ++i)
+    buffers[i % 2].Add(Kernel(names[i % 40].c_str(), now_ + i, now_ + i + 1, i));
+  std::vector<std::thread> threads;
+  for (RecordBuffer& buffer : buffers) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 4; ++round) decoder.DecodeBuffer(buffer.data(), buffer.size());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  stream_->builder.Seal();
+  const auto batches = testing::TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].kernels().site_size(), 8000);
+  EXPECT_EQ(batches[0].kernel_sites_size(), 40);
+  std::map<uint32_t, std::string> names_of;
+  for (const v1::KernelSite& site : batches[0].kernel_sites())
+    names_of[site.id()] = testing::Text(batches, site.name());
+  const auto correlations = Undelta(batches[0].kernels().correlation_delta(), 8000);
+  for (int i = 0; i < 8000; ++i) {
+    ASSERT_EQ(names_of[batches[0].kernels().site(i)], names[correlations[static_cast<size_t>(i)] % 40]);
+  }
 }
 
 TEST_F(DecoderTest, ANameThatMovedToAnotherTextIsNotMistakenForTheOldOne) {
