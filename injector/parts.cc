@@ -53,5 +53,6 @@ void StartParts() noexcept {
 }
 void TickParts() noexcept { ForEach(&Part::tick); }
 void FinishParts() noexcept { ForEach(&Part::finish); }
+void LookParts() noexcept { ForEach(&Part::look); }
 
 }  // namespace gpuprobe::injector

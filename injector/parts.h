@@ -20,6 +20,9 @@ struct Part {
   void (*tick)() noexcept;
   // On the probe's own thread, before the last drain.
   void (*finish)() noexcept;
+  // On the probe's own thread, when somebody called WakeProbeThreadForALook, and while it has no collector
+  // yet.
+  void (*look)() noexcept = nullptr;
 };
 
 // Names behind the handles in events; asked by the consumer on the probe's own thread. A part sets its own in
@@ -35,5 +38,6 @@ extern EventNames event_names;
 void StartParts() noexcept;
 void TickParts() noexcept;
 void FinishParts() noexcept;
+void LookParts() noexcept;
 
 }  // namespace gpuprobe::injector

@@ -123,10 +123,23 @@ int64_t ProbeThread::ExitTimeLeftMs() const noexcept {
   return finishing() ? finish_deadline_ms_.load(std::memory_order_relaxed) - MonotonicMs() : INT64_MAX;
 }
 
+// True when somebody called for a flush since the wake word was `seen`. A call for a look at new objects is
+// answered here, and updates it.
+bool ProbeThread::Called(uint32_t* seen) noexcept {
+  const uint32_t word = wake_word.load(std::memory_order_acquire);
+  if (AsksForFlush(word, *seen)) return true;
+  if (word != *seen) LookParts();
+  *seen = word;
+  return false;
+}
+
 // `seen` is the wake word from before the work: a wake that came during it ends the sleep at once.
 void ProbeThread::SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept {
-  if (finishing()) return;
-  FutexWait(wake_word, seen, deadline_ms - MonotonicMs());
+  while (!finishing() && !Called(&seen)) {
+    const int64_t left = deadline_ms - MonotonicMs();
+    if (left <= 0) return;
+    FutexWait(wake_word, seen, left);
+  }
 }
 
 // --- the collector
@@ -156,6 +169,7 @@ bool ProbeThread::ConnectToStarted() noexcept {
       }
       started = result == Autostart::Result::kStarted;
     }
+    LookParts();
     timespec pause{0, 10'000'000};
     nanosleep(&pause, nullptr);
   }
@@ -240,7 +254,7 @@ void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
   while (!sent && !sender_.ended()) {
     const int64_t left = deadline_ms - MonotonicMs();
     sent = sender_.Pump(left < kPumpSliceMs ? static_cast<int>(left > 0 ? left : 0) : kPumpSliceMs);
-    if (left <= 0 || finishing() || wake_word.load(std::memory_order_acquire) != seen) return;
+    if (left <= 0 || finishing() || Called(&seen)) return;
   }
 }
 

@@ -57,6 +57,7 @@ class ProbeThread {
   void FinalFlush() noexcept;
   void RefreshVersions() noexcept;
   void GiveUp() noexcept;
+  bool Called(uint32_t* seen) noexcept;
   void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   void PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   bool finishing() const noexcept { return finish_requested_.load(std::memory_order_acquire); }

@@ -55,8 +55,12 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_call_depth = 0;
   state.nccl_group_depth = 0;
   state.nccl_batch = nullptr;
+  state.nccl_held.store(nullptr, std::memory_order_relaxed);
+  state.nccl_patches_seen = 0;
+  state.nccl_api_group = false;
   state.nccl_plugin_correlation = 0;
   state.nccl_plugin_plan = 0;
+  state.nccl_plugin_told = false;
   state.last_allocation_correlation = 0;
   state.release_began_ns = 0;
   state.last_launch_correlation = 0;
@@ -87,13 +91,15 @@ ThreadState& Claim() noexcept {
 
 ThreadState& CurrentThread() noexcept { return current != nullptr ? *current : Claim(); }
 
+int UsedThreads() noexcept { return highest_used.load(std::memory_order_relaxed); }
+ThreadState& ThreadAt(int index) noexcept { return pool[index]; }
+
 HostCost TotalHostCost() noexcept {
   HostCost total;
-  const int used = highest_used.load(std::memory_order_relaxed);
-  for (int i = 0; i < used; ++i) {
-    total.events += pool[i].host_events.load(std::memory_order_relaxed);
-    total.sampled_ns += pool[i].host_sampled_ns.load(std::memory_order_relaxed);
-  }
+  ForEachThread([&total](const ThreadState& thread) noexcept {
+    total.events += thread.host_events.load(std::memory_order_relaxed);
+    total.sampled_ns += thread.host_sampled_ns.load(std::memory_order_relaxed);
+  });
   return total;
 }
 

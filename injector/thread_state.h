@@ -39,10 +39,16 @@ struct ThreadState {
   int nccl_call_depth = 0;   // inside an intercepted nccl* function
   int nccl_group_depth = 0;  // GroupStart minus GroupEnd, as the application called them
   nccl::CallBatch* nccl_batch = nullptr;
+  // Calls that launched nothing on a thread that has not been seen between two groups since calls were led to
+  // us: they may be part of a group that began past us (injector/nccl/torn_groups.h).
+  std::atomic<nccl::CallBatch*> nccl_held{nullptr};
+  uint32_t nccl_patches_seen = 0;  // LatePatches() when the thread was last seen between two groups
+  bool nccl_api_group = false;     // a group that NCCL tells its plugin of, and no wrapper saw begin
   // The last kernel of NCCL's that was launched outside of these, for what NCCL tells its profiler plugin.
   uint32_t nccl_plugin_correlation = 0;  // 0: none, or its calls have all been told
   uint64_t nccl_plugin_plan = 0;         // 0: no call was told yet
   uint64_t nccl_plugin_launch_ns = 0;
+  bool nccl_plugin_told = false;  // some call of it
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;
@@ -61,6 +67,9 @@ struct ThreadState {
 // The calling thread's state. Never null, no allocation.
 ThreadState& CurrentThread() noexcept;
 
+int UsedThreads() noexcept;
+ThreadState& ThreadAt(int index) noexcept;
+
 // Innermost open push/pop range of this thread, 0 if none.
 inline uint64_t InnermostRange(const ThreadState& state) noexcept {
   if (state.range_depth <= 0) return 0;
@@ -70,6 +79,12 @@ inline uint64_t InnermostRange(const ThreadState& state) noexcept {
 // Innermost range of the process's main thread, which other threads' launches belong to when they have none
 // of their own.
 extern std::atomic<uint64_t> main_thread_range;
+
+// Calls visit for every state that was ever used, also those whose threads have ended.
+template <typename Visit>
+void ForEachThread(Visit visit) noexcept {
+  for (int i = 0; i < UsedThreads(); ++i) visit(ThreadAt(i));
+}
 
 // Sums over all threads that are or were.
 struct HostCost {

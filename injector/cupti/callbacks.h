@@ -44,9 +44,9 @@ struct GraphNodeHooks {
 // Before the session starts. Null functions: nobody wants to know.
 extern GraphNodeHooks graph_node_hooks;
 
-// Called when a stream was made or a module (a library's kernels) was loaded: seldom, taking long anyway, and
-// before a library that has just been opened does anything that matters. On the application's thread, inside
-// a guard. Before the session starts; null: nobody wants to know.
+// Called when a stream was made or a module (a library's kernels) was loaded: what a library that has just
+// been opened does first. On the application's thread, inside a guard; the rules of ApiHook hold, and so it
+// can only ask the probe's thread to look. Set before the session starts; null: nobody wants to know.
 using NewLibraryHook = void (*)() noexcept;
 extern NewLibraryHook new_library_hook;
 

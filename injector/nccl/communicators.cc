@@ -35,6 +35,7 @@ void Fill(Communicator& place, const CommunicatorFacts& facts, uint32_t id) noex
   place.collectives.store(0, std::memory_order_relaxed);
   place.transfers.store(0, std::memory_order_relaxed);
   place.context.store(0, std::memory_order_relaxed);
+  place.blocking.store(Blocking::kUnknown, std::memory_order_relaxed);
 }
 
 // A place of its own for `handle`, in state kBusy; the one it has already if it is there. Null when all are
@@ -78,15 +79,17 @@ Communicator* Find(const void* handle) noexcept {
   return nullptr;
 }
 
-bool HasCommunicator(uint64_t hash, int32_t rank) noexcept {
-  for (const Communicator& place : table) {
-    if (hash != 0 && place.key.load(std::memory_order_acquire) > kBusy &&
+Communicator* FindByHash(uint64_t hash, int32_t rank, const void* but) noexcept {
+  if (hash == 0) return nullptr;
+  for (Communicator& place : table) {
+    const uintptr_t key = place.key.load(std::memory_order_acquire);
+    if (key > kBusy && key != reinterpret_cast<uintptr_t>(but) &&
         place.hash.load(std::memory_order_relaxed) == hash &&
         place.rank.load(std::memory_order_relaxed) == rank) {
-      return true;
+      return &place;
     }
   }
-  return false;
+  return nullptr;
 }
 
 void Remove(const void* handle) noexcept {

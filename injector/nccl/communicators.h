@@ -15,6 +15,9 @@ namespace gpuprobe::injector::nccl {
 
 inline constexpr uint32_t kMaxCommunicators = 2048;
 
+// Whether NCCL launches a communicator's kernels on the calling thread or on one of its own.
+enum class Blocking : uint8_t { kUnknown, kYes, kNo };
+
 struct Communicator {
   std::atomic<uintptr_t> key{0};
   std::atomic<uint32_t> id{0};  // from 1, process-wide, never reused
@@ -28,6 +31,7 @@ struct Communicator {
   std::atomic<uint64_t> collectives{0};  // sequence number of the next one
   std::atomic<uint64_t> transfers{0};    // of the next send or receive
   std::atomic<uint64_t> context{0};      // CUcontext that its kernels were launched in, 0: not seen yet
+  std::atomic<Blocking> blocking{Blocking::kUnknown};
 };
 
 struct CommunicatorFacts {
@@ -45,8 +49,9 @@ Communicator* Register(const void* handle, const CommunicatorFacts& facts) noexc
 // Null when the handle was never registered or was removed.
 Communicator* Find(const void* handle) noexcept;
 
-// True when some handle's communicator is known by this hash (not 0) and rank. Looks at the whole table.
-bool HasCommunicator(uint64_t hash, int32_t rank) noexcept;
+// The communicator that is known by this hash (not 0) and rank, other than `but`'s; null if none. Looks at
+// the whole table.
+Communicator* FindByHash(uint64_t hash, int32_t rank, const void* but) noexcept;
 
 // The handle is dead or about to be: its place is free for another one.
 void Remove(const void* handle) noexcept;

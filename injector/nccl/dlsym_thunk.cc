@@ -21,7 +21,7 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
   if (real == nullptr) return nullptr;
   int way = ProviderOf(entry_point, real);
   if (way < 0) {
-    PatchLoadedObjects();
+    MeetProviderAt(real);
     way = ProviderOf(entry_point, real);
   }
   return way < 0 ? nullptr : Thunk(way, entry_point);

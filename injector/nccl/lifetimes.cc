@@ -118,6 +118,7 @@ void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool
   if (handle == nullptr) return;
   Communicator* comm = Register(handle, {init.hash, init.parent, init.rank, init.ranks, init.device});
   if (comm == nullptr) return;  // its calls are counted
+  comm->blocking.store(ready ? Blocking::kYes : Blocking::kNo, std::memory_order_relaxed);
   if (ready) AskNccl(*comm, handle, way);
   LearnNcclVersion(way);
   NoteIdentity(*comm);

@@ -10,6 +10,7 @@
 #include "injector/nccl/patching.h"
 #include "injector/nccl/plugin.h"
 #include "injector/nccl/scopes.h"
+#include "injector/nccl/torn_groups.h"
 #include "injector/stream/event_ring.h"
 
 namespace gpuprobe::injector {
@@ -28,9 +29,10 @@ void OnOtherLaunch(ThreadState& thread, const CUpti_CallbackData& data) noexcept
   constexpr int kMaxSuspicions = 8;
   static constinit std::atomic<int> suspicions{0};
   if (thread.nccl_call_depth != 0 || !nccl::IsNcclKernel(data.symbolName)) return;
+  if (thread.nccl_group_depth != 0) nccl::EndOfGroupWasMissed(thread);
   nccl::NotePluginLaunch(thread, data.correlationId);
   if (suspicions.load(std::memory_order_relaxed) >= kMaxSuspicions) return;
-  if (suspicions.fetch_add(1, std::memory_order_relaxed) < kMaxSuspicions) WakeProbeThread();
+  if (suspicions.fetch_add(1, std::memory_order_relaxed) < kMaxSuspicions) nccl::AskForScan();
 }
 
 template <bool kPerThreadDefault>
@@ -38,8 +40,10 @@ void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_C
   if (thread.nccl_batch == nullptr) return OnOtherLaunch(thread, data);
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernel_params*>(data.functionParams);
-  nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->hStream, kPerThreadDefault), data.context,
-                         data.correlationId);
+  if (!nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->hStream, kPerThreadDefault),
+                              data.context, data.correlationId)) {
+    OnOtherLaunch(thread, data);
+  }
 }
 
 template <bool kPerThreadDefault>
@@ -48,8 +52,10 @@ void OnLaunchKernelEx(ThreadState& thread, const CUpti_CallbackData& data, CUpti
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
   if (params->config == nullptr) return;
-  nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->config->hStream, kPerThreadDefault),
-                         data.context, data.correlationId);
+  if (!nccl::NoteKernelLaunch(thread, data.symbolName, StreamOf(params->config->hStream, kPerThreadDefault),
+                              data.context, data.correlationId)) {
+    OnOtherLaunch(thread, data);
+  }
 }
 
 const char* CollectiveOp(uint16_t op) noexcept {
@@ -73,13 +79,15 @@ void Start() noexcept {
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
              OnLaunchKernelEx<true>);
   graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
-  new_library_hook = nccl::PatchObjectsThatAppeared;
+  new_library_hook = nccl::AskForScan;
   nccl::OfferPlugin();
   nccl::PatchLoadedObjects();
 }
 
+void Finish() noexcept { nccl::FlushHeld(CurrentThread()); }
+
 }  // namespace
 
-const Part kNcclPart{"nccl", Start, nccl::PatchNewObjects, nullptr};
+const Part kNcclPart{"nccl", Start, nccl::PatchNewObjects, Finish, nccl::PatchNewObjects};
 
 }  // namespace gpuprobe::injector

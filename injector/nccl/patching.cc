@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <ctime>
 #include <string_view>
 
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/providers.h"
 #include "injector/nccl/relocations.h"
 #include "injector/nccl/thunks.h"
+#include "injector/stream/event_ring.h"
 #include "injector/stream/self_report.h"
 #include "injector/stream/text.h"
 
@@ -26,6 +28,7 @@ constexpr std::string_view kSkipped[] = {"libnccl",  "libcuda.so", "libcupti",
 
 // Scans after one that postponed slots; then the object is left alone (its memory is never made read-only).
 constexpr uint32_t kMaxRetries = 20;
+constexpr int kQuickRetries = 5;  // of these a millisecond apart
 
 // A scan repeats once after objects appeared: their lazily resolved slots may have been overwritten by the
 // loader meanwhile.
@@ -35,6 +38,20 @@ constinit std::atomic<bool> patching{false};
 constinit std::atomic<uint64_t> scanned_adds{0};
 constinit std::atomic<uint32_t> scans_left{0};
 constinit std::atomic<uint32_t> retries{0};
+constinit std::atomic<bool> postponed{false};  // by the last scan
+constinit std::atomic<bool> scan_asked{false};
+constinit std::atomic<uint32_t> late_patches{0};
+constinit std::atomic<bool> first_scan{true};
+constinit std::atomic<bool> scan_patches{false};  // this scan has led calls to us
+
+// Before the slot is written: the first call through it must know.
+void* Lead(void* thunk) noexcept {
+  if (!scan_patches.exchange(true, std::memory_order_relaxed) &&
+      !first_scan.load(std::memory_order_relaxed)) {
+    late_patches.fetch_add(1, std::memory_order_release);
+  }
+  return thunk;
+}
 
 void SeeObject(const ElfObject& object) noexcept {
   if (!IsOurself(object)) AddProvider(object);
@@ -58,49 +75,73 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   int way = ProviderOf(entry_point, slot.value);
   if (way < 0 && unresolved) way = FirstProvider();
   if (way < 0 || RealAddress(way, entry_point) == nullptr) return nullptr;
-  return Thunk(way, entry_point);
+  void* thunk = Thunk(way, entry_point);
+  return thunk == slot.value ? nullptr : Lead(thunk);
 }
 
 bool Concerns(const char* symbol) noexcept {
   return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd';
 }
 
-constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns};
+// A group whose start is seen shall be seen to its end.
+bool ComesLast(const char* symbol) noexcept { return FindEntryPoint(symbol) == EntryPoint::kGroupStart; }
+
+constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns, ComesLast};
 
 }  // namespace
 
 uint32_t PatchLoadedObjects() noexcept {
   if (patching.exchange(true, std::memory_order_acquire)) return 0;
+  scan_patches.store(false, std::memory_order_relaxed);
   const ScanResult result = ScanRelocations(kPolicy);
   if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
     scanned_adds.store(result.adds, std::memory_order_relaxed);
     scans_left.store(kScansAfterChange, std::memory_order_relaxed);
     retries.store(0, std::memory_order_relaxed);
   }
-  if (result.postponed > 0 && retries.fetch_add(1, std::memory_order_relaxed) < kMaxRetries) {
-    scans_left.store(1, std::memory_order_relaxed);
-  }
+  const bool again = result.postponed > 0 && retries.fetch_add(1, std::memory_order_relaxed) < kMaxRetries;
+  if (again) scans_left.store(1, std::memory_order_relaxed);
+  postponed.store(again, std::memory_order_relaxed);
+  if (scan_patches.load(std::memory_order_relaxed) && !first_scan.load(std::memory_order_relaxed))
+    late_patches.fetch_add(1, std::memory_order_release);
+  first_scan.store(false, std::memory_order_relaxed);
   if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
   patching.store(false, std::memory_order_release);
   return result.patched;
 }
 
 void PatchNewObjects() noexcept {
+  scan_asked.store(false, std::memory_order_relaxed);
   const uint32_t left = scans_left.load(std::memory_order_relaxed);
   if (left == 0 && LoadedObjectsEver() == scanned_adds.load(std::memory_order_relaxed)) return;
   if (left > 0) scans_left.store(left - 1, std::memory_order_relaxed);
   PatchLoadedObjects();
+  // The loader is about to be done with it.
+  for (int i = 0; i < kQuickRetries && postponed.load(std::memory_order_relaxed); ++i) {
+    timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+    PatchLoadedObjects();
+  }
 }
 
-void PatchObjectsThatAppeared() noexcept {
-  if (LoadedObjectsEver() != scanned_adds.load(std::memory_order_relaxed)) PatchLoadedObjects();
+void AskForScan() noexcept {
+  if (!scan_asked.exchange(true, std::memory_order_relaxed)) WakeProbeThreadForALook();
 }
+
+void MeetProviderAt(const void* address) noexcept {
+  ForObjectAt(address, SeeObject);
+  AskForScan();
+}
+
+uint32_t LatePatches() noexcept { return late_patches.load(std::memory_order_relaxed); }
 
 void ResetPatchingForTest() noexcept {
   ClearProvidersForTest();
   scanned_adds.store(0);
   scans_left.store(0);
   retries.store(0);
+  postponed.store(false);
+  scan_asked.store(false);
 }
 
 }  // namespace gpuprobe::injector::nccl

@@ -13,21 +13,29 @@
 
 namespace gpuprobe::injector::nccl {
 
-// Scans all objects and patches. From InitializeInjection, and from a dlsym for an NCCL name of an object
-// that was not seen yet. Returns how many slots were written.
+// Scans all objects and patches. From InitializeInjection. Returns how many slots were written.
 uint32_t PatchLoadedObjects() noexcept;
 
-// From the probe's thread, at every flush: scans again if objects appeared since the last scan, or if that
-// one had to postpone something. Costs a look at the first object of the linker's list otherwise.
+// From the probe's thread, at every flush and when it was asked for: scans again if objects appeared since
+// the last scan, or if that one had to postpone something. Costs a look at the first object of the linker's
+// list otherwise. A scan takes 15 us over 10 small objects, 0.3 to 3.6 ms over a million relocations (six
+// libraries of 100 MB), in pieces between which the linker's lock is free.
 void PatchNewObjects() noexcept;
 
 // From an application thread, when something was made that a library which has just been opened needs before
-// it can call NCCL (new_library_hook of injector/cupti/callbacks.h): scans at once if objects appeared since
-// the last scan, so that their first calls are not missed. Takes what dl_iterate_phdr takes, the linker's
-// list lock, which nobody holds for longer than it takes to change the list. Measured: 14 ns when there is
-// nothing new; a scan 15 us over 10 small objects, 0.3 to 3.6 ms over a million relocations (six libraries of
-// 100 MB).
-void PatchObjectsThatAppeared() noexcept;
+// it can call NCCL (new_library_hook of injector/cupti/callbacks.h), or a kernel of NCCL's was launched past
+// us: wakes the probe's thread, once until it has looked. Until then the object's calls are not seen by a
+// wrapper: what NCCL tells its plugin, else the kernels' names, stand for them.
+void AskForScan() noexcept;
+
+// Makes the copy of NCCL that `address` lies in known, if it is one: for a program that looks its functions
+// up by dlsym as soon as it has opened it. On the application's thread, inside its dlsym; walks the linker's
+// list, a few microseconds.
+void MeetProviderAt(const void* address) noexcept;
+
+// Bumped when a scan after the first one leads the first call to us, and when it has led all: threads may be
+// inside a group of NCCL's that began past us. Odd while calls are being led.
+uint32_t LatePatches() noexcept;
 
 // Forgets the providers. Slots stay as they are.
 void ResetPatchingForTest() noexcept;

@@ -35,14 +35,6 @@ struct CommPart {
   uint64_t plan_without_kernels;
 };
 
-bool Launches(const PendingCall& call) noexcept {
-  // 7: ncclInProgress, a non-blocking communicator's success.
-  const bool accepted = call.event.result == 0 || call.event.result == 7;
-  // A rank alone copies, at most; but it sends to itself by a kernel.
-  const bool alone = call.ranks == 1 && !IsPointToPoint(static_cast<EntryPoint>(call.event.op));
-  return accepted && !alone && call.event.count != 0;
-}
-
 uint16_t OpBit(const PendingCall& call) noexcept {
   return call.event.op < 16 ? static_cast<uint16_t>(1u << call.event.op) : kAnyOp;
 }
@@ -200,6 +192,14 @@ void AssignSingle(CallBatch& batch) noexcept {
 }
 
 }  // namespace
+
+bool Launches(const PendingCall& call) noexcept {
+  // 7: ncclInProgress, a non-blocking communicator's success.
+  const bool accepted = call.event.result == 0 || call.event.result == 7;
+  // A rank alone copies, at most; but it sends to itself by a kernel.
+  const bool alone = call.ranks == 1 && !IsPointToPoint(static_cast<EntryPoint>(call.event.op));
+  return accepted && !alone && call.event.count != 0;
+}
 
 uint64_t NewPlan() noexcept { return last_plan.fetch_add(1, std::memory_order_relaxed) + 1; }
 

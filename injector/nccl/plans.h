@@ -29,6 +29,9 @@ inline constexpr uint32_t kPlanComms = 64;
 // A plan id that nobody has, from 1.
 uint64_t NewPlan() noexcept;
 
+// True for a call that has a kernel: accepted, with elements, and not of a rank alone.
+bool Launches(const PendingCall& call) noexcept;
+
 // Fills event.plan of each call and plan and comm of each launch.
 void AssignPlans(CallBatch& batch) noexcept;
 

@@ -11,8 +11,11 @@
 #include "injector/guard.h"
 #include "injector/nccl/calls.h"
 #include "injector/nccl/communicators.h"
+#include "injector/nccl/elf_object.h"
 #include "injector/nccl/lifetimes.h"
 #include "injector/nccl/plans.h"
+#include "injector/nccl/scopes.h"
+#include "injector/nccl/torn_groups.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/text.h"
@@ -26,6 +29,7 @@ enum class Owner : uint8_t { kUndecided, kPlugin, kWrapper };
 struct PluginCommunicator {
   std::atomic<bool> in_use;
   std::atomic<Owner> owner;
+  std::atomic<void*> handle;  // the wrapper's, once a call was seen by both
   uint64_t hash;
   int32_t rank;
   int32_t ranks;
@@ -36,6 +40,19 @@ namespace {
 constinit PluginCommunicator communicators[kPluginCommunicators] = {};
 constinit std::atomic<bool> any{false};
 
+// Kernels of NCCL's that were launched past the wrappers, and those whose calls NCCL told afterwards. It
+// tells none of a captured plan.
+constinit std::atomic<uint64_t> launches_past_us{0};
+constinit std::atomic<uint64_t> launches_told{0};
+constinit std::atomic<bool> api_is_told{false};
+
+// False when calls were made that nobody counted: then a communicator that is met late has numbers of its
+// own, which must not be compared with those of other ranks.
+bool EveryCallIsCounted() noexcept {
+  return api_is_told.load(std::memory_order_relaxed) ||
+         launches_past_us.load(std::memory_order_relaxed) == launches_told.load(std::memory_order_relaxed);
+}
+
 constexpr size_t kMaxPluginPath = 254;  // NCCL's own limit
 
 bool InsideInterceptedCall(const ThreadState& thread) noexcept {
@@ -45,7 +62,7 @@ bool InsideInterceptedCall(const ThreadState& thread) noexcept {
 bool OursAlready(ThreadState& thread, PluginCommunicator& comm) noexcept {
   Owner owner = comm.owner.load(std::memory_order_acquire);
   if (owner != Owner::kUndecided) return owner == Owner::kPlugin;
-  const bool wrapped = HasCommunicator(comm.hash, comm.rank) || MadeWithoutBlocking();
+  const bool wrapped = FindByHash(comm.hash, comm.rank, &comm) != nullptr || MadeWithoutBlocking();
   const Owner decided = wrapped ? Owner::kWrapper : Owner::kPlugin;
   if (!comm.owner.compare_exchange_strong(owner, decided)) return owner == Owner::kPlugin;
   if (wrapped) return false;
@@ -89,8 +106,10 @@ void TellWrapper(ThreadState& thread, PluginCommunicator& comm, const PluginCall
   if (handle == nullptr) return;  // the next call will tell
   Communicator* wrapped = Find(handle);
   const Communicator* told = Find(&comm);
+  comm.handle.store(handle, std::memory_order_relaxed);
   comm.owner.store(Owner::kWrapper, std::memory_order_release);
   if (wrapped == nullptr || wrapped->hash.load(std::memory_order_relaxed) != 0) return;
+  if (!EveryCallIsCounted()) return;
   wrapped->hash.store(comm.hash, std::memory_order_relaxed);
   if (told != nullptr) {
     const uint64_t collectives = told->collectives.load(std::memory_order_relaxed);
@@ -106,8 +125,28 @@ void TellWrapper(ThreadState& thread, PluginCommunicator& comm, const PluginCall
   ReportCommunicator(thread, *wrapped, wire::CommunicatorState::kCommunicatorStateCreated);
 }
 
-void Record(ThreadState& thread, PluginCommunicator& comm, const PluginCall& call) noexcept {
-  Communicator* known = Find(&comm);
+// The wrapper's communicator that NCCL tells of.
+Communicator* WrappersOwn(const PluginCommunicator& comm) noexcept {
+  const void* handle = comm.handle.load(std::memory_order_relaxed);
+  return handle != nullptr ? Find(handle) : FindByHash(comm.hash, comm.rank, &comm);
+}
+
+// Whoever it belongs to, what the registry knows it by.
+void* CommunicatorKey(PluginCommunicator& comm) noexcept {
+  if (comm.owner.load(std::memory_order_relaxed) != Owner::kWrapper) return &comm;
+  const Communicator* known = WrappersOwn(comm);
+  return known == nullptr ? nullptr : PointerTo<void>(known->key.load(std::memory_order_relaxed));
+}
+
+// A call past the wrapper on its communicator. Of those that may be non-blocking the calls come on threads of
+// NCCL's own although the wrapper saw them.
+Communicator* WrappersIfBlocking(const PluginCommunicator& comm) noexcept {
+  Communicator* known = WrappersOwn(comm);
+  if (known == nullptr || known->blocking.load(std::memory_order_relaxed) != Blocking::kYes) return nullptr;
+  return known;
+}
+
+void Record(ThreadState& thread, Communicator* known, const PluginCall& call) noexcept {
   if (known == nullptr) {
     CountLoss(wire::LossReason::kLossCommunicatorUnknown);
     return;
@@ -132,6 +171,22 @@ void Record(ThreadState& thread, PluginCommunicator& comm, const PluginCall& cal
   event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
   event.element_bytes = DataTypeBytes(call.datatype);
   Emit(thread, event);
+}
+
+// What the application's call of a send or receive did not say.
+void TellApiGroup(ThreadState& thread, PluginCommunicator& comm, const PluginCall& call) noexcept {
+  CallBatch* batch = thread.nccl_batch;
+  if (batch == nullptr || !IsPointToPoint(call.op)) return;
+  for (uint32_t i = 0; i < batch->call_count; ++i) {
+    const PendingCall& pending = batch->calls[i];
+    CollectiveEvent& event = batch->calls[i].event;
+    if (pending.handle != CommunicatorKey(comm) || static_cast<EntryPoint>(event.op) != call.op ||
+        event.count != call.count || event.peer >= 0) {
+      continue;
+    }
+    event.peer = call.peer;
+    return;
+  }
 }
 
 bool Readable(std::string_view folder) noexcept {
@@ -173,6 +228,7 @@ PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t 
     comm.hash = hash;
     comm.rank = rank;
     comm.ranks = ranks;
+    comm.handle.store(nullptr, std::memory_order_relaxed);
     const bool wrapped = InsideInterceptedCall(guard.thread());
     comm.owner.store(wrapped ? Owner::kWrapper : Owner::kUndecided, std::memory_order_release);
     any.store(true, std::memory_order_relaxed);
@@ -202,13 +258,97 @@ void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept {
     comm->hash = call.comm_hash;
     comm->rank = call.rank;
   }
+  if (guard.thread().nccl_api_group) {
+    TellApiGroup(guard.thread(), *comm, call);
+    return;
+  }
   if (InsideInterceptedCall(guard.thread())) {
     TellWrapper(guard.thread(), *comm, call);
     return;
   }
-  if (guard.thread().nccl_plugin_correlation == 0 || call.op == EntryPoint::kCount) return;
-  if (OursAlready(guard.thread(), *comm)) Record(guard.thread(), *comm, call);
+  ThreadState& thread = guard.thread();
+  if (thread.nccl_plugin_correlation == 0 || call.op == EntryPoint::kCount) return;
+  if (!thread.nccl_plugin_told) launches_told.fetch_add(1, std::memory_order_relaxed);
+  thread.nccl_plugin_told = true;
+  if (OursAlready(thread, *comm)) {
+    Record(thread, Find(comm), call);
+  } else if (Communicator* wrapped = WrappersIfBlocking(*comm); wrapped != nullptr) {
+    Record(thread, wrapped, call);
+  }
 }
+
+void BeginApiGroup() noexcept {
+  const Guard guard;
+  if (!guard) return;
+  api_is_told.store(true, std::memory_order_relaxed);
+  ThreadState& thread = guard.thread();
+  if (thread.tid == 0 || thread.nccl_group_depth != 0 || InsideInterceptedCall(thread)) return;
+  thread.nccl_api_group = true;
+  ++thread.nccl_call_depth;  // what is called until its end is told here too
+}
+
+void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
+  const Guard guard;
+  if (!guard || call.op == EntryPoint::kCount) return;
+  ThreadState& thread = guard.thread();
+  if (!thread.nccl_api_group && thread.nccl_call_depth != 0) {
+    if (comm != nullptr)
+      TellWrapper(thread, *comm, {call.op, call.datatype, call.root, -1, call.count, 0, comm->rank});
+    return;
+  }
+  // Past the wrappers: a group of its own, or a call in a group whose start they saw.
+  if (!thread.nccl_api_group && thread.nccl_group_depth == 0) return;
+  Communicator* known = nullptr;
+  if (comm != nullptr) known = OursAlready(thread, *comm) ? Find(comm) : WrappersOwn(*comm);
+  if (known == nullptr) {
+    CountLoss(wire::LossReason::kLossCommunicatorUnknown);
+    return;
+  }
+  if (thread.nccl_batch == nullptr) thread.nccl_batch = ClaimGroupBatch();
+  CallBatch* batch = thread.nccl_batch;
+  if (batch == nullptr || batch->call_count == batch->call_capacity) {
+    CountLoss(wire::LossReason::kLossEventRingFull);
+    return;
+  }
+  PendingCall& pending = batch->calls[batch->call_count++];
+  CollectiveEvent& event = pending.event;
+  event = {};
+  event.issue_ns = event.return_ns = NowNs();
+  event.seq = (IsPointToPoint(call.op) ? known->transfers : known->collectives)
+                  .fetch_add(1, std::memory_order_relaxed);
+  event.count = call.count;
+  event.range_id = InnermostRange(thread);
+  event.comm = known->id.load(std::memory_order_relaxed);
+  event.root = call.root;
+  event.peer = -1;
+  event.op = static_cast<uint16_t>(call.op);
+  event.datatype = call.datatype;
+  event.element_bytes = DataTypeBytes(call.datatype);
+  event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
+  pending.stream = NormalStream(call.stream);
+  pending.context = known->context.load(std::memory_order_relaxed);
+  pending.handle = PointerTo<void>(known->key.load(std::memory_order_relaxed));
+  pending.ranks = known->ranks.load(std::memory_order_relaxed);
+}
+
+void EndApiGroup() noexcept {
+  ThreadState& thread = CurrentThread();
+  if (!thread.nccl_api_group) return;
+  thread.nccl_api_group = false;
+  --thread.nccl_call_depth;
+  CallBatch* batch = thread.nccl_batch;
+  thread.nccl_batch = nullptr;
+  if (batch == nullptr) return;
+  if (const Guard guard; guard) {
+    EmitBatch(thread, *batch);
+    OutsideAllGroups(thread);
+  }
+  ReleaseGroupBatch(batch);
+}
+
+bool ApiIsTold() noexcept { return api_is_told.load(std::memory_order_relaxed); }
+
+bool PluginIsTold() noexcept { return any.load(std::memory_order_relaxed); }
 
 void EndPluginGroup() noexcept {
   const Guard guard;
@@ -218,7 +358,9 @@ void EndPluginGroup() noexcept {
 }
 
 void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept {
+  launches_past_us.fetch_add(1, std::memory_order_relaxed);
   if (!any.load(std::memory_order_relaxed)) return;
+  thread.nccl_plugin_told = false;
   thread.nccl_plugin_correlation = correlation;
   thread.nccl_plugin_plan = 0;
   thread.nccl_plugin_launch_ns = NowNs();
@@ -240,6 +382,9 @@ void OfferPlugin() noexcept {
 void ClearPluginForTest() noexcept {
   for (PluginCommunicator& comm : communicators) comm.in_use.store(false);
   any.store(false);
+  api_is_told.store(false);
+  launches_past_us.store(0);
+  launches_told.store(0);
 }
 
 }  // namespace gpuprobe::injector::nccl

@@ -1,5 +1,6 @@
 // The exported ncclProfiler_v1 to _v6: each version's way of telling a call, in the words of plugin.h.
 #include <cstring>
+#include <type_traits>
 
 #include "injector/lifecycle.h"
 #include "injector/nccl/plugin.h"
@@ -10,22 +11,26 @@ namespace {
 namespace abi = gpuprobe::nccl_plugin;
 using gpuprobe::injector::CurrentLifecycle;
 using gpuprobe::injector::LifecycleState;
+using gpuprobe::injector::nccl::BeginApiGroup;
 using gpuprobe::injector::nccl::ClosePluginCommunicator;
+using gpuprobe::injector::nccl::EndApiGroup;
 using gpuprobe::injector::nccl::EndPluginGroup;
 using gpuprobe::injector::nccl::EntryPoint;
 using gpuprobe::injector::nccl::FindOperation;
+using gpuprobe::injector::nccl::NoteApiCall;
 using gpuprobe::injector::nccl::NotePluginCall;
 using gpuprobe::injector::nccl::OpenPluginCommunicator;
 using gpuprobe::injector::nccl::PluginCommunicator;
 
 constexpr int kSuccess = 0;
 
-// The least that makes NCCL tell the calls: no proxy events, and no kernel channels, which cost a proxy
-// operation for each plan.
+// The least that makes NCCL tell the calls, and from version 5 on also what the application called: no proxy
+// events, and no kernel channels, which cost a proxy operation for each plan.
 constexpr int kMask = static_cast<int>(abi::kEventGroup | abi::kEventCollective | abi::kEventPointToPoint);
 
 // Handles say only what kind of event stops. NCCL leaves an event's children out if it has none.
 char group_handle;
+char api_group_handle;
 char call_handle;
 
 template <size_t kCount>
@@ -54,25 +59,63 @@ uint64_t HashOf(const Part& part) noexcept {
 
 bool HasRoot(EntryPoint op) noexcept { return op == EntryPoint::kBroadcast || op == EntryPoint::kReduce; }
 
+// Versions 5 and 6: what the application called, on its own thread and before anything is launched.
+void NoteApiEvent(PluginCommunicator* comm, const abi::Descriptor5& descriptor) noexcept {
+  if (descriptor.type == abi::kEventGroupApi) {
+    BeginApiGroup();
+  } else if (descriptor.type == abi::kEventCollectiveApi) {
+    const abi::CollectiveApi& part = descriptor.collective_api;
+    const EntryPoint op = FindOperation(FunctionName(part.function));
+    NoteApiCall(comm, {.op = op,
+                       .datatype = DataType(part.datatype),
+                       .root = HasRoot(op) ? part.root : -1,
+                       .count = part.count,
+                       .stream = part.stream});
+  } else if (descriptor.type == abi::kEventPointToPointApi) {
+    const abi::PointToPointApi& part = descriptor.point_to_point_api;
+    NoteApiCall(comm, {.op = FindOperation(FunctionName(part.function)),
+                       .datatype = DataType(part.datatype),
+                       .root = -1,
+                       .count = part.count,
+                       .stream = part.stream});
+  }
+}
+
 template <typename Descriptor>
 int StartEvent(void* context, void** handle, Descriptor* descriptor) noexcept {
   auto* comm = static_cast<PluginCommunicator*>(context);
-  *handle = descriptor->type == abi::kEventGroup ? &group_handle : &call_handle;
-  if (descriptor->type == abi::kEventCollective) {
+  *handle = &call_handle;
+  if (descriptor->type == abi::kEventGroup) {
+    *handle = &group_handle;
+  } else if (descriptor->type == abi::kEventCollective) {
     const auto& part = descriptor->collective;
     const EntryPoint op = FindOperation(FunctionName(part.function));
-    NotePluginCall(comm, {op, DataType(part.datatype), HasRoot(op) ? part.root : -1, -1, part.count,
-                          HashOf(part), descriptor->rank});
+    NotePluginCall(comm, {.op = op,
+                          .datatype = DataType(part.datatype),
+                          .root = HasRoot(op) ? part.root : -1,
+                          .peer = -1,
+                          .count = part.count,
+                          .comm_hash = HashOf(part),
+                          .rank = descriptor->rank});
   } else if (descriptor->type == abi::kEventPointToPoint) {
     const auto& part = descriptor->point_to_point;
-    NotePluginCall(comm, {FindOperation(FunctionName(part.function)), DataType(part.datatype), -1, part.peer,
-                          part.count, HashOf(part), descriptor->rank});
+    NotePluginCall(comm, {.op = FindOperation(FunctionName(part.function)),
+                          .datatype = DataType(part.datatype),
+                          .root = -1,
+                          .peer = part.peer,
+                          .count = part.count,
+                          .comm_hash = HashOf(part),
+                          .rank = descriptor->rank});
+  } else if constexpr (std::is_same_v<Descriptor, abi::Descriptor5>) {
+    if (descriptor->type == abi::kEventGroupApi) *handle = &api_group_handle;
+    NoteApiEvent(comm, *descriptor);
   }
   return kSuccess;
 }
 
 int StopEvent(void* handle) noexcept {
   if (handle == &group_handle) EndPluginGroup();
+  if (handle == &api_group_handle) EndApiGroup();
   return kSuccess;
 }
 
@@ -115,14 +158,14 @@ extern "C" {
 #define GPUPROBE_PLUGIN extern __attribute__((visibility("default")))
 GPUPROBE_PLUGIN const abi::Profiler1 ncclProfiler_v1;
 GPUPROBE_PLUGIN const abi::Profiler2 ncclProfiler_v2;
-GPUPROBE_PLUGIN const abi::Profiler2 ncclProfiler_v3;
+GPUPROBE_PLUGIN const abi::Profiler3 ncclProfiler_v3;
 GPUPROBE_PLUGIN const abi::Profiler4 ncclProfiler_v4;
 GPUPROBE_PLUGIN const abi::Profiler5 ncclProfiler_v5;
 GPUPROBE_PLUGIN const abi::Profiler5 ncclProfiler_v6;
 #undef GPUPROBE_PLUGIN
 constinit const abi::Profiler1 ncclProfiler_v1 = Table<abi::Profiler1, abi::Descriptor1>(OpenVersion1);
 constinit const abi::Profiler2 ncclProfiler_v2 = Table<abi::Profiler2, abi::Descriptor2>(OpenVersion1);
-constinit const abi::Profiler2 ncclProfiler_v3 = Table<abi::Profiler2, abi::Descriptor2>(OpenVersion1);
+constinit const abi::Profiler3 ncclProfiler_v3 = Table<abi::Profiler3, abi::Descriptor3>(OpenVersion1);
 constinit const abi::Profiler4 ncclProfiler_v4 = Table<abi::Profiler4, abi::Descriptor4>(OpenVersion4);
 constinit const abi::Profiler5 ncclProfiler_v5 = Table<abi::Profiler5, abi::Descriptor5>(OpenVersion5);
 constinit const abi::Profiler5 ncclProfiler_v6 = Table<abi::Profiler5, abi::Descriptor5>(OpenVersion5);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 
 namespace gpuprobe::injector::nccl {
 
@@ -83,20 +84,40 @@ Access AccessOf(uintptr_t address) noexcept {
   return parser.Found();
 }
 
+uint64_t MonotonicNs() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
 void Store(void** slot, void* value) noexcept { __atomic_store_n(slot, value, __ATOMIC_RELEASE); }
 
 class Scanner {
  public:
   explicit Scanner(const RelocationPolicy& policy) noexcept : policy_(policy) {}
 
+  void PatchAll() noexcept {
+    deferred_ = false;
+    PatchInPieces();
+    if (!deferred_) return;
+    last_ones_ = true;
+    PatchInPieces();
+  }
+
   void PatchObject(const ElfObject& object) noexcept {
     if (IsOurself(object) || policy_.skip(object)) return;
+    relro_asked_ = false;
     object.ForEachSymbolRelocation([&](void** slot, const char* symbol, uint32_t type) {
       const auto address = reinterpret_cast<uintptr_t>(slot);
       if (address % sizeof(void*) != 0 || !policy_.concerns(symbol)) return;
       void* value = __atomic_load_n(slot, __ATOMIC_ACQUIRE);
       void* replacement = policy_.replacement(object, {value, symbol, type});
-      if (replacement != nullptr && replacement != value) Write(object, slot, replacement);
+      if (replacement == nullptr || replacement == value) return;
+      if (!last_ones_ && policy_.comes_last != nullptr && policy_.comes_last(symbol)) {
+        deferred_ = true;
+      } else {
+        Write(object, slot, replacement);
+      }
     });
   }
 
@@ -104,6 +125,30 @@ class Scanner {
   const RelocationPolicy& Policy() noexcept { return policy_; }
 
  private:
+  // As many objects from `next_` on as fit into kLockedNs, again and again.
+  void PatchInPieces() noexcept {
+    next_ = 0;
+    do {
+      index_ = 0;
+      more_ = false;
+      piece_began_ns_ = MonotonicNs();
+      dl_iterate_phdr(
+          [](dl_phdr_info* info, size_t, void* data) noexcept {
+            return static_cast<Scanner*>(data)->PatchInPiece(*info) ? 0 : 1;
+          },
+          this);
+    } while (more_);
+  }
+
+  // False ends the piece.
+  bool PatchInPiece(const dl_phdr_info& info) noexcept {
+    if (index_++ < next_) return true;
+    PatchObject(ElfObject(info));
+    ++next_;
+    more_ = MonotonicNs() - piece_began_ns_ > kLockedNs;
+    return !more_;
+  }
+
   void Write(const ElfObject& object, void** slot, void* value) noexcept {
     const auto address = reinterpret_cast<uintptr_t>(slot);
     if (!object.InWritableSegment(address)) {
@@ -115,7 +160,10 @@ class Scanner {
       ++result.patched;
       return;
     }
-    switch (AccessOf(address)) {
+    // Asked once for the object: either all of its slots are written or none.
+    if (!relro_asked_) relro_access_ = AccessOf(address);
+    relro_asked_ = true;
+    switch (relro_access_) {
       case Access::kUnknown:
         ++result.failed;
         return;
@@ -138,6 +186,14 @@ class Scanner {
   }
 
   const RelocationPolicy& policy_;
+  bool relro_asked_ = false;
+  Access relro_access_ = Access::kUnknown;  // of the object's read-only part, as the loader has it now
+  bool last_ones_ = false;                  // the pass over what comes last
+  bool deferred_ = false;                   // something is left for it
+  size_t index_ = 0;                        // of the object that the linker shows next
+  size_t next_ = 0;                         // of the object to scan next
+  bool more_ = false;
+  uint64_t piece_began_ns_ = 0;
 };
 
 }  // namespace
@@ -153,13 +209,24 @@ ScanResult ScanRelocations(const RelocationPolicy& policy) noexcept {
         return 0;
       },
       &scanner);
+  scanner.PatchAll();
+  return scanner.result;
+}
+
+void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noexcept) noexcept {
+  struct Search {
+    uintptr_t address;
+    void (*visit)(const ElfObject& object) noexcept;
+  } search{reinterpret_cast<uintptr_t>(address), visit};
   dl_iterate_phdr(
       [](dl_phdr_info* info, size_t, void* data) noexcept {
-        static_cast<Scanner*>(data)->PatchObject(ElfObject(*info));
-        return 0;
+        const auto& wanted = *static_cast<const Search*>(data);
+        const ElfObject object(*info);
+        if (!object.Contains(wanted.address)) return 0;
+        wanted.visit(object);
+        return 1;
       },
-      &scanner);
-  return scanner.result;
+      &search);
 }
 
 uint64_t LoadedObjectsEver() noexcept {

@@ -35,6 +35,8 @@ struct RelocationPolicy {
   void* (*replacement)(const ElfObject& object, const Slot& slot) noexcept;
   // False for symbols that `replacement` need not be asked about: libraries have a million relocations.
   bool (*concerns)(const char* symbol) noexcept;
+  // True for symbols whose slots are written when all others, of all objects, have been. Null: none.
+  bool (*comes_last)(const char* symbol) noexcept = nullptr;
 };
 
 struct ScanResult {
@@ -45,7 +47,14 @@ struct ScanResult {
   uint64_t subs = 0;  // dlpi_subs: objects ever unloaded
 };
 
+// Gives the linker's lock back every kLockedNs or after the object that is being scanned then, so that nobody
+// who opens or looks up anything waits for all of a scan. Objects that come or go meanwhile are found by the
+// next one: adds and subs are those at the start.
+inline constexpr uint64_t kLockedNs = 200'000;
 ScanResult ScanRelocations(const RelocationPolicy& policy) noexcept;
+
+// Calls visit for the object that `address` lies in, under the linker's lock.
+void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noexcept) noexcept;
 
 // dlpi_adds of now, by looking at the first object only.
 uint64_t LoadedObjectsEver() noexcept;

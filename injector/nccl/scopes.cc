@@ -6,6 +6,7 @@
 #include "injector/nccl/lifetimes.h"
 #include "injector/nccl/plans.h"
 #include "injector/nccl/real_functions.h"
+#include "injector/nccl/torn_groups.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/losses.h"
 
@@ -19,8 +20,38 @@ std::atomic<uint64_t>& SequenceOf(Communicator& comm, EntryPoint op) noexcept {
   return IsPointToPoint(op) ? comm.transfers : comm.collectives;
 }
 
-// A call that NCCL refused, or never made, gives its number back, so that the count stays that of the other
-// ranks.
+// A batch whose kernels all belong to one communicator tells where that one launches.
+void LearnFromLaunches(const CallBatch& batch) noexcept {
+  if (batch.call_count == 0 || batch.launch_count == 0) return;
+  const PendingCall& first = batch.calls[0];
+  if (first.context != 0 || first.handle == nullptr) return;
+  for (uint32_t i = 1; i < batch.call_count; ++i) {
+    if (batch.calls[i].event.comm != first.event.comm) return;
+  }
+  Communicator* comm = Find(first.handle);
+  if (comm == nullptr) return;
+  comm->context.store(batch.launches[0].context, std::memory_order_relaxed);
+  Blocking unknown = Blocking::kUnknown;
+  comm->blocking.compare_exchange_strong(unknown, Blocking::kYes, std::memory_order_relaxed);
+}
+
+bool LaunchesSomething(const CallBatch& batch) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    if (Launches(batch.calls[i])) return true;
+  }
+  return false;
+}
+
+// The calls of a batch that launched nothing may belong to a group that began past us.
+bool HeldBack(ThreadState& thread, const CallBatch& batch) noexcept {
+  if (!MayBeInTornGroup(thread)) return false;
+  if (batch.launch_count == 0 && LaunchesSomething(batch) && Hold(thread, batch)) return true;
+  OutsideAllGroups(thread);
+  return false;
+}
+
+}  // namespace
+
 void ReturnSequence(const PendingCall& call) noexcept {
   Communicator* comm = Find(call.handle);
   if (comm == nullptr || comm->id.load(std::memory_order_relaxed) != call.event.comm) return;
@@ -29,22 +60,9 @@ void ReturnSequence(const PendingCall& call) noexcept {
       .compare_exchange_strong(next, call.event.seq, std::memory_order_relaxed);
 }
 
-// A batch whose kernels all belong to one communicator tells where that one launches.
-void LearnContext(const CallBatch& batch) noexcept {
-  if (batch.call_count == 0 || batch.launch_count == 0) return;
-  const PendingCall& first = batch.calls[0];
-  if (first.context != 0 || first.handle == nullptr) return;
-  for (uint32_t i = 1; i < batch.call_count; ++i) {
-    if (batch.calls[i].event.comm != first.event.comm) return;
-  }
-  Communicator* comm = Find(first.handle);
-  if (comm != nullptr) comm->context.store(batch.launches[0].context, std::memory_order_relaxed);
-}
-
-// The batch is complete: decides its plans and reports it.
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   AssignPlans(batch);
-  LearnContext(batch);
+  LearnFromLaunches(batch);
   for (uint32_t i = 0; i < batch.call_count; ++i) Emit(thread, batch.calls[i].event);
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
     const SeenLaunch& launch = batch.launches[i];
@@ -54,8 +72,6 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
     Emit(thread, PlanLaunchEvent{launch.plan, correlation, 0, launch.graph_node});
   }
 }
-
-}  // namespace
 
 bool Scope::Enter() noexcept {
   ThreadState& thread = CurrentThread();
@@ -125,7 +141,7 @@ void CallScope::End(ncclResult_t result) noexcept {
   if (!single_) return;
   thread_->nccl_batch = nullptr;
   Guard guard;
-  if (guard) EmitBatch(*thread_, local_.batch);
+  if (guard && !HeldBack(*thread_, local_.batch)) EmitBatch(*thread_, local_.batch);
 }
 
 void GroupStartScope::Begin() noexcept { ours_ = Enter(); }
@@ -135,10 +151,23 @@ void GroupStartScope::End(ncclResult_t result) noexcept {
   if (ours_ && result == ncclSuccess) ++thread_->nccl_group_depth;
 }
 
-void GroupEndScope::Begin() noexcept { ours_ = Enter(); }
+void GroupEndScope::Begin() noexcept {
+  ours_ = Enter();
+  left_ = false;
+  if (!ours_ || thread_->nccl_group_depth > 0) return;
+  Guard guard;
+  if (guard) thread_->nccl_batch = TakeTornGroup(*thread_);
+  if (thread_->nccl_batch != nullptr) {
+    thread_->nccl_group_depth = 1;
+    return;
+  }
+  Leave();
+  left_ = true;
+}
 
 // NCCL takes one level off whatever the result is, and abandons the group when the outermost level fails.
 void GroupEndScope::End(ncclResult_t result) noexcept {
+  if (left_) return;
   Leave();
   if (!ours_ || thread_->nccl_group_depth == 0) return;
   if (--thread_->nccl_group_depth > 0) return;
@@ -153,7 +182,7 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
     for (uint32_t i = 0; i < batch->init_count && Accepted(result); ++i) {
       AddCommunicator(*thread_, batch->inits[i], origin_.way, result == ncclSuccess);
     }
-    EmitBatch(*thread_, *batch);
+    if (!HeldBack(*thread_, *batch)) EmitBatch(*thread_, *batch);
   }
   ReleaseGroupBatch(batch);
 }
@@ -169,15 +198,15 @@ void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
   GroupEndScope::End(result);
 }
 
-void NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
+bool NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
                       uint32_t correlation) noexcept {
   CallBatch* batch = thread.nccl_batch;
-  if (batch == nullptr || thread.nccl_call_depth == 0) return;
+  if (batch == nullptr || thread.nccl_call_depth == 0) return false;
   const KernelTraits traits = ParseKernelName(kernel_name);
-  if (traits.ops == 0) return;
+  if (traits.ops == 0) return false;
   if (batch->launch_count == batch->launch_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
-    return;
+    return true;
   }
   SeenLaunch& launch = batch->launches[batch->launch_count++];
   launch = {NormalStream(stream),
@@ -188,6 +217,7 @@ void NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* 
             0,
             0,
             0};
+  return true;
 }
 
 bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept {

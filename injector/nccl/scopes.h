@@ -77,6 +77,7 @@ class GroupEndScope : protected Scope {
 
  protected:
   bool ours_;
+  bool left_;  // of a group that began past us: as if nobody stood in between
 };
 
 // Ends the group without launching anything.
@@ -149,10 +150,17 @@ class AbortScope : public EndOfCommunicatorScope {
   explicit AbortScope(Origin origin) noexcept : EndOfCommunicatorScope(origin, true) {}
 };
 
-// A kernel launch was entered on this thread: noted if NCCL does it for a call of the application. From the
-// driver callback, inside the guard.
-void NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
+// A kernel launch was entered on this thread: noted if NCCL does it for a call of the application. False when
+// it is none of NCCL's inside a call of NCCL's that is seen. From the driver callback, inside the guard.
+bool NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
                       uint32_t correlation) noexcept;
+
+// The batch is complete: decides its plans and reports it. Inside the guard.
+void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept;
+
+// A call that NCCL refused, never made, or that is recorded otherwise, gives its number back, so that the
+// count stays that of the other ranks. The last of a batch first.
+void ReturnSequence(const PendingCall& call) noexcept;
 
 // Kernel nodes of CUDA graphs (GraphNodeHooks of injector/cupti/callbacks.h): a kernel of NCCL's that was
 // captured instead of launched keeps its plan under its node's id, and so does every copy of the node.

@@ -28,10 +28,17 @@ void ReadThreadName(char (&name)[16]) noexcept {
 
 constinit std::atomic<uint32_t> wake_word{0};
 
-void WakeProbeThread() noexcept {
-  wake_word.fetch_add(1, std::memory_order_release);
+namespace {
+
+void Wake(uint32_t step) noexcept {
+  wake_word.fetch_add(step, std::memory_order_release);
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&wake_word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
+
+}  // namespace
+
+void WakeProbeThread() noexcept { Wake(1); }
+void WakeProbeThreadForALook() noexcept { Wake(kLookStep); }
 
 bool MapRings() noexcept {
   if (mapping.load(std::memory_order_acquire) != nullptr) return true;

@@ -87,9 +87,13 @@ void FreeRing(EventRing& ring) noexcept;
 EventRing& RingAt(int slot) noexcept;
 
 // Bumped by producers whose ring passed half, and by whoever wants the probe's thread to act; it sleeps on
-// this word (futex).
+// this word (futex). The low half counts calls for a flush, the high half calls for a look at new objects
+// (Part::look), which costs much less.
 extern std::atomic<uint32_t> wake_word;
+inline constexpr uint32_t kLookStep = 1u << 16;
+inline bool AsksForFlush(uint32_t now, uint32_t seen) noexcept { return (now ^ seen) % kLookStep != 0; }
 void WakeProbeThread() noexcept;
+void WakeProbeThreadForALook() noexcept;
 
 // Claims the thread's ring if it has none. Null when there is none to have.
 EventRing* RingOf(ThreadState& thread) noexcept;

@@ -1,12 +1,13 @@
 // NCCL used in the ways that real programs use it, without device code. Which scenario is the argument; how
 // NCCL is reached is decided when this is compiled and linked (hard_way_nccl.h).
 //
-// usage: hard_way operations | devices | threads | nested | pipeline | nonblocking | early | copies PATH
-// Says "<scenario>: <N> calls" and how many collectives, sends and receives it issued.
+// usage: hard_way operations | devices | threads | nested | pipeline | nonblocking | early | torn | copies
+// PATH Says "<scenario>: <N> calls" and how many collectives, sends and receives it issued.
 
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -43,9 +44,11 @@ void Check(ncclResult_t result, int line) {
 
 // What one rank needs on its device.
 struct Rank {
-  explicit Rank(int on_device) : device(on_device) {
-    CHECK(cudaSetDevice(device));
+  explicit Rank(int on_device) : Rank(on_device, nullptr) {
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  }
+  Rank(int on_device, cudaStream_t on_stream) : device(on_device), stream(on_stream) {
+    CHECK(cudaSetDevice(device));
     CHECK(cudaMalloc(&in, kBufferBytes));
     CHECK(cudaMalloc(&out, kBufferBytes));
   }
@@ -58,11 +61,11 @@ struct Rank {
     Synchronize();
     CHECK(cudaFree(in));
     CHECK(cudaFree(out));
-    CHECK(cudaStreamDestroy(stream));
+    if (stream != nullptr) CHECK(cudaStreamDestroy(stream));
   }
 
   int device;
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream;
   ncclComm_t comm = nullptr;
   void* in = nullptr;
   void* out = nullptr;
@@ -252,6 +255,31 @@ void NonBlocking() {
   OnThreads(2, program, &config);
 }
 
+// A group that begins before its calls are led to the probe and ends after it: for a module that is opened
+// when CUDA is long up. No stream is made, which would have the probe look at once.
+void Torn() {
+  constexpr auto kUntilPatched = std::chrono::milliseconds(1500);
+  std::vector<Rank> ranks;
+  ranks.reserve(2);
+  for (int device = 0; device < 2; ++device) ranks.emplace_back(device, nullptr);
+  ncclComm_t comms[2] = {};
+  CHECK(NCCL(CommInitAll)(comms, 2, nullptr));
+  for (Rank& rank : ranks) rank.comm = comms[rank.device];
+  CHECK(NCCL(GroupStart)());
+  for (const size_t count : {size_t{100}, size_t{200}}) {
+    for (const Rank& r : ranks) {
+      r.Use();
+      ISSUE(NCCL(AllReduce)(r.in, r.out, count, ncclFloat, ncclSum, r.comm, r.stream));
+    }
+    if (count == 100) std::this_thread::sleep_for(kUntilPatched);
+  }
+  CHECK(NCCL(GroupEnd)());
+  Together(ranks, [](const Rank& r) {
+    ISSUE(NCCL(AllReduce)(r.in, r.out, 300, ncclFloat, ncclSum, r.comm, r.stream));
+  });
+  Destroy(ranks);
+}
+
 // Two copies of NCCL, each with two ranks on the same two devices; their calls alternate.
 void Copies(const char* path) {
   CHECK(cudaSetDevice(0));  // as programs do: NCCL is looked up when the device is known
@@ -326,6 +354,8 @@ int Run(int argc, char** argv) {
     NonBlocking();
   } else if (scenario == "early") {
     Early();
+  } else if (scenario == "torn") {
+    Torn();
   } else if (scenario == "copies" && argc == 3) {
     Copies(argv[2]);
   } else {

@@ -19,6 +19,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", dlerror());
     return 1;
   }
-  const auto run = reinterpret_cast<int (*)(int, char**)>(dlsym(module, "RunCollectives"));
+  void* function = dlsym(module, "RunCollectives");
+  if (function == nullptr) function = dlsym(module, "HardWay");
+  const auto run = reinterpret_cast<int (*)(int, char**)>(function);
   return run == nullptr ? 1 : run(argc - 1, argv + 1);
 }

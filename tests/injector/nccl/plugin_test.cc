@@ -105,6 +105,26 @@ TEST_F(Plugin, ACallThatAWrapperSeesIsTheWrappers) {
   EXPECT_EQ(calls[0].source, static_cast<uint8_t>(wire::CallSource::kCallSourceRelocation));
 }
 
+TEST_F(Plugin, ACallPastTheWrapperOnItsCommunicatorIsRecordedUnderThatOne) {
+  int handle = 0;
+  Communicator* wrapped = Register(&handle, {.hash = 0xabc, .rank = 1, .ranks = 4, .device = 0});
+  wrapped->blocking.store(Blocking::kYes);
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  CallScope call(Origin{kFirstProviderWay, EntryPoint::kAllReduce});
+  call.Begin(100, ncclFloat32, -1, -1, &handle, nullptr);
+  NotePluginCall(comm, kAllReduce);
+  EndPluginGroup();
+  call.End(ncclSuccess);
+  Launch(12);
+  NotePluginCall(comm, kAllReduce);
+  const auto calls = Only<CollectiveEvent>(Events());
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[1].source, static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin));
+  EXPECT_EQ(calls[1].comm, calls[0].comm);
+  EXPECT_EQ(calls[0].seq, 0u);
+  EXPECT_EQ(calls[1].seq, 1u);
+}
+
 TEST_F(Plugin, ACommunicatorThatAWrapperMeetsLaterIsKnownByThePlugin) {
   PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
   Launch(11);
@@ -128,6 +148,21 @@ TEST_F(Plugin, ACommunicatorThatAWrapperMeetsLaterIsKnownByThePlugin) {
   ASSERT_FALSE(communicators.empty());
   EXPECT_EQ(communicators.back().id, calls[0].comm);
   EXPECT_EQ(communicators.back().hash, 0xabcu);
+}
+
+TEST_F(Plugin, ACommunicatorWithCallsThatNobodyCountedIsNotNamed) {
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  Launch(11);  // captured: nothing is told
+  Launch(12);
+  NotePluginCall(comm, kAllReduce);
+  EndPluginGroup();
+  int handle = 0;
+  CallScope call(Origin{kFirstProviderWay, EntryPoint::kAllReduce});
+  call.Begin(100, ncclFloat32, -1, -1, &handle, nullptr);
+  NotePluginCall(comm, kAllReduce);
+  call.End(ncclSuccess);
+  EXPECT_EQ(Find(&handle)->hash.load(), 0u);
+  EXPECT_EQ(Only<CollectiveEvent>(Events()).size(), 2u);
 }
 
 TEST_F(Plugin, InAGroupTheCommunicatorIsTheOneThatFits) {

@@ -47,6 +47,9 @@ struct CollectiveTruth {
   int peer = -1;
   uint64_t issue_ns = 0;  // of a replay: when its graph was launched
   uint64_t plan = 0;
+  std::string algorithm;  // empty: a send or receive, or an operation made of them
+  std::string protocol;
+  int channels = 0;
   uint64_t replay = 0;  // from 1: the n-th launch of what was captured; 0: launched at once
 };
 

@@ -193,6 +193,11 @@ void AppendTruth(const Activity& kernel, const CollectiveTruth& call, std::strin
   line.Number("peer", call.peer);
   line.Unsigned("issue_ns", call.issue_ns);
   line.Unsigned("plan", call.plan);
+  if (!call.algorithm.empty()) {
+    line.Text("algorithm", call.algorithm.c_str());
+    line.Text("protocol", call.protocol.c_str());
+    line.Number("channels", call.channels);
+  }
   if (call.replay != 0) line.Unsigned("replay", call.replay);
 }
 

@@ -9,6 +9,7 @@
 #include "tests/sim/core/cupti_seam.h"
 #include "tests/sim/core/nccl_seam.h"
 #include "tests/sim/nccl/plan.h"
+#include "tests/sim/nccl/profiler.h"
 
 namespace gpusim::nccl {
 namespace {
@@ -97,6 +98,16 @@ ncclResult_t Run(std::vector<PendingCreation> creations) {
   return ncclInProgress;
 }
 
+ncclResult_t LaunchAll(const std::vector<Call>& calls) {
+  for (const Plan& plan : MakePlans(calls)) {
+    const ncclResult_t launched = Launch(plan);
+    if (launched != ncclSuccess) {
+      return launched;
+    }
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t Finish(Group finished) {
   if (finished.error != ncclSuccess) {
     return finished.error;
@@ -105,13 +116,8 @@ ncclResult_t Finish(Group finished) {
   if (made != ncclSuccess && made != ncclInProgress) {
     return made;
   }
-  for (const Plan& plan : MakePlans(finished.calls)) {
-    const ncclResult_t launched = Launch(plan);
-    if (launched != ncclSuccess) {
-      return launched;
-    }
-  }
-  return made;
+  const ncclResult_t launched = LaunchAll(finished.calls);
+  return launched != ncclSuccess ? launched : made;
 }
 
 }  // namespace
@@ -134,7 +140,9 @@ ncclResult_t GroupEnd() {
   if (--group.depth > 0) {
     return ncclSuccess;
   }
-  return Finish(std::exchange(group, Group{}));
+  const ncclResult_t result = Finish(std::exchange(group, Group{}));
+  ProfileGroupEnd();
+  return result;
 }
 
 ncclResult_t GroupSimulateEnd(float* estimated_us) {
@@ -149,6 +157,7 @@ ncclResult_t GroupSimulateEnd(float* estimated_us) {
   for (const Plan& plan : MakePlans(finished.calls)) {
     longest_ns = std::max(longest_ns, plan.duration_ns);
   }
+  ProfileGroupEnd();
   *estimated_us = static_cast<float>(longest_ns) / 1000.0F;
   return finished.error;
 }
@@ -168,6 +177,8 @@ ncclResult_t Submit(Call call) {
     return RunAlone(call);
   }
   GroupStart();
+  ProfileApiCall(call, IsCaptured(call.stream));
+  call.group_api_event = GroupApiEvent();
   group.calls.push_back(std::move(call));
   return GroupEnd();
 }

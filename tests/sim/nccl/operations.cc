@@ -71,6 +71,15 @@ uint64_t TransferNs(double bus_bytes, double bytes_per_s) {
 
 // The real library has kernels for sums only, and one for all point-to-point work; other reductions run
 // inside those.
+HowItRuns HowToRun(Operation operation, uint64_t bytes) {
+  const bool small = bytes <= 4096;
+  return {small && operation == Operation::kAllReduce ? "TREE" : "RING",
+          bytes <= 32768    ? "LL"
+          : bytes <= 262144 ? "LL128"
+                            : "SIMPLE",
+          static_cast<uint8_t>(bytes >= 524288 ? 16 : 1 + bytes / 32768)};
+}
+
 std::string KernelName(Operation operation, ncclDataType_t type) {
   const std::string name = OperationName(operation);
   switch (operation) {

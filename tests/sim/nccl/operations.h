@@ -28,6 +28,8 @@ const char* OperationName(Operation operation);
 constexpr bool IsPointToPoint(Operation operation) {
   return operation == Operation::kSend || operation == Operation::kRecv;
 }
+// False for those that are made of sends and receives.
+constexpr bool IsOneCollective(Operation operation) { return operation < Operation::kAlltoAll; }
 constexpr bool HasRoot(Operation operation) {
   return operation == Operation::kBroadcast || operation == Operation::kReduce ||
          operation == Operation::kGather || operation == Operation::kScatter;
@@ -43,6 +45,15 @@ double BusBytes(Operation operation, uint64_t count, ncclDataType_t type, int ra
 
 // Nanoseconds that `bus_bytes` take at `bytes_per_s`, rounded to the nearest.
 uint64_t TransferNs(double bus_bytes, double bytes_per_s);
+
+// How the real library would run a collective: its algorithm, protocol and number of channels. A rule of
+// ours that gives each of several.
+struct HowItRuns {
+  const char* algorithm;  // "RING"
+  const char* protocol;   // "LL"
+  uint8_t channels;
+};
+HowItRuns HowToRun(Operation operation, uint64_t bytes);
 
 // Mangled name of the kernel that the real library (2.28.9) has for it.
 std::string KernelName(Operation operation, ncclDataType_t type);

@@ -60,6 +60,12 @@ CollectiveTruth TruthOf(const Call& call, uint64_t plan) {
   truth.peer = call.peer;
   truth.issue_ns = call.issue_ns;
   truth.plan = plan;
+  if (IsOneCollective(call.operation)) {
+    const HowItRuns how = HowToRun(call.operation, truth.bytes);
+    truth.algorithm = how.algorithm;
+    truth.protocol = how.protocol;
+    truth.channels = how.channels;
+  }
   return truth;
 }
 
@@ -100,6 +106,12 @@ class OtherStreams {
 };
 
 }  // namespace
+
+bool IsCaptured(CUstream stream) {
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuStreamIsCapturing(stream, &capture);
+  return capture != CU_STREAM_CAPTURE_STATUS_NONE;
+}
 
 std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
   std::vector<Plan> plans;
@@ -164,12 +176,12 @@ ncclResult_t Launch(const Plan& plan) {
   const ContextScope context(plan.communicator->Context());
   const OtherStreams others(plan);
   others.Before();
-  const int result = LaunchRendezvousKernel(first.stream, std::move(launch));
-  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-  cuStreamIsCapturing(first.stream, &capture);
-  if (result == CUDA_SUCCESS && capture == CU_STREAM_CAPTURE_STATUS_NONE) {
-    ProfilePlan(plan.communicator->Profiler(), *plan.communicator, plan.calls);
+  int result = CUDA_SUCCESS;
+  {
+    const ProfiledLaunch profiled(*plan.communicator, first.stream, first.group_api_event);
+    result = LaunchRendezvousKernel(first.stream, std::move(launch));
   }
+  if (result == CUDA_SUCCESS && !IsCaptured(first.stream)) ProfilePlan(*plan.communicator, plan.calls);
   others.After();
   return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
 }

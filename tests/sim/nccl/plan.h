@@ -23,4 +23,6 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls);
 
 ncclResult_t Launch(const Plan& plan);
 
+bool IsCaptured(CUstream stream);
+
 }  // namespace gpusim::nccl

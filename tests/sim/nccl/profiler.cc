@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <type_traits>
 
 #include "injector/nccl/plugin_abi.h"
 #include "tests/sim/nccl/group.h"
@@ -22,7 +23,8 @@ namespace abi = gpuprobe::nccl_plugin;
 
 constexpr int kNewestVersion = 6;
 
-// One for every communicator and thread, as in the real library: the last one that is made decides.
+// One for every communicator and thread, as in the real library: the last one that is made decides, and a
+// plugin may read and change it.
 std::atomic<int> mask{0};
 
 struct Event {
@@ -38,7 +40,13 @@ class Plugin {
   virtual ~Plugin() = default;
   virtual void* Open(const Communicator& communicator) = 0;
   virtual void Close(void* context) = 0;
-  virtual void* Start(void* context, const Communicator& communicator, const Event* event, void* parent) = 0;
+  // A null event is the group. `parent` is the application's call, from version 5 on.
+  virtual void* Start(const Communicator& communicator, const Event* event, void* group, void* parent) = 0;
+  // What only versions 5 and 6 have; null for others.
+  virtual void* StartGroupApi(const Communicator& communicator, bool captured) = 0;
+  virtual void* StartCallApi(const Communicator& communicator, const Event& event, bool captured,
+                             void* group) = 0;
+  virtual void* StartLaunch(const Communicator& communicator, void* stream, void* group) = 0;
   virtual void Stop(void* handle) = 0;
 };
 
@@ -48,38 +56,75 @@ uint8_t FunctionNumber(const std::string& operation) {
   return number;
 }
 
+template <size_t kCount>
+uint8_t NumberOf(const char* const (&names)[kCount], const char* name) {
+  for (uint8_t number = 0; number < kCount; ++number) {
+    if (std::strcmp(names[number], name) == 0) return number;
+  }
+  return UINT8_MAX;
+}
+
 // How one version fills the fields that others have not, or have otherwise.
-void Fill(abi::Collective1& part, const Event& event, const Communicator& communicator) {
+template <typename Part>
+void FillNamed(Part& part, const Event& event) {
+  part.function = event.operation;
+  part.datatype = abi::kDataTypeNames[event.call->type];
+}
+template <typename Part>
+void FillHow(Part& part, const Event& event) {
+  const HowItRuns how = HowToRun(event.call->operation, event.call->count * TypeSize(event.call->type));
+  part.channels = how.channels;
+  part.warps = 16;
+  if constexpr (std::is_same_v<Part, abi::Collective1>) {
+    part.algorithm = NumberOf(abi::kAlgorithmNames, how.algorithm);
+    part.protocol = NumberOf(abi::kProtocolNames, how.protocol);
+  } else {
+    part.algorithm = how.algorithm;
+    part.protocol = how.protocol;
+  }
+}
+template <typename Part>
+void FillCommunicator(Part& part, const Communicator& communicator) {
   part.comm_name = "";
   part.comm_hash = communicator.Hash();
+}
+void Fill(abi::Collective1& part, const Event& event, const Communicator& communicator) {
+  FillCommunicator(part, communicator);
+  FillHow(part, event);
   part.function = FunctionNumber(event.operation);
   part.datatype = static_cast<uint8_t>(event.call->type);
 }
+template <typename Part>
+void FillCollective(Part& part, const Event& event) {
+  FillNamed(part, event);
+  FillHow(part, event);
+}
 void Fill(abi::Collective2& part, const Event& event, const Communicator& communicator) {
-  part.comm_name = "";
-  part.comm_hash = communicator.Hash();
-  part.function = event.operation;
-  part.datatype = abi::kDataTypeNames[event.call->type];
+  FillCommunicator(part, communicator);
+  FillCollective(part, event);
 }
-void Fill(abi::Collective4& part, const Event& event, const Communicator&) {
-  part.function = event.operation;
-  part.datatype = abi::kDataTypeNames[event.call->type];
+void Fill(abi::Collective3& part, const Event& event, const Communicator& communicator) {
+  FillCommunicator(part, communicator);
+  FillCollective(part, event);
 }
+void Fill(abi::Collective4& part, const Event& event, const Communicator&) { FillCollective(part, event); }
 void Fill(abi::PointToPoint1& part, const Event& event, const Communicator& communicator) {
-  part.comm_name = "";
-  part.comm_hash = communicator.Hash();
+  FillCommunicator(part, communicator);
   part.function = FunctionNumber(event.operation);
   part.datatype = static_cast<uint8_t>(event.call->type);
 }
 void Fill(abi::PointToPoint2& part, const Event& event, const Communicator& communicator) {
-  part.comm_name = "";
-  part.comm_hash = communicator.Hash();
-  part.function = event.operation;
-  part.datatype = abi::kDataTypeNames[event.call->type];
+  FillCommunicator(part, communicator);
+  FillNamed(part, event);
+}
+void Fill(abi::Collective5& part, const Event& event, const Communicator&) { FillCollective(part, event); }
+void Fill(abi::PointToPoint5& part, const Event& event, const Communicator&) {
+  FillNamed(part, event);
+  part.channels = 1;
 }
 void Fill(abi::PointToPoint4& part, const Event& event, const Communicator&) {
-  part.function = event.operation;
-  part.datatype = abi::kDataTypeNames[event.call->type];
+  FillNamed(part, event);
+  part.channels = 1;
 }
 
 int Init(abi::Init1 init, void** context, int* wanted, const Communicator&) { return init(context, wanted); }
@@ -106,47 +151,102 @@ class PluginOf : public Plugin {
 
   void* Open(const Communicator& communicator) override {
     void* context = nullptr;
-    int wanted = 0;
+    int wanted = mask;
     if (Init(table_->init, &context, &wanted, communicator) == 0) mask = wanted;
     return context;
   }
 
   void Close(void* context) override { table_->finalize(context); }
 
-  // A null event is the group.
-  void* Start(void* context, const Communicator& communicator, const Event* event, void* parent) override {
-    Padded<Descriptor> padded;
-    std::memset(static_cast<void*>(&padded), 0xee, sizeof(padded));
-    Descriptor& descriptor = padded.descriptor;
-    descriptor.type = abi::kEventGroup;
-    descriptor.parent = parent;
-    descriptor.rank = communicator.Rank();
-    if (event != nullptr && event->collective) {
-      auto& part = descriptor.collective;
-      descriptor.type = abi::kEventCollective;
-      part.sequence = event->sequence;
-      part.send = event->call->send;
-      part.receive = event->call->receive;
-      part.count = event->call->count;
-      part.root =
-          event->call->root < 0 ? 0 : event->call->root;  // as the real library: 0 where there is none
-      Fill(part, *event, communicator);
-    } else if (event != nullptr) {
-      auto& part = descriptor.point_to_point;
-      descriptor.type = abi::kEventPointToPoint;
-      part.buffer = event->call->receive;
-      part.count = event->call->count;
-      part.peer = event->peer;
-      Fill(part, *event, communicator);
+  void* Start(const Communicator& communicator, const Event* event, void* group, void* parent) override {
+    return StartFilled(communicator, [&](Descriptor& descriptor) {
+      descriptor.type = abi::kEventGroup;
+      descriptor.parent = kVersion5 ? parent : group;
+      if (event == nullptr) return;
+      descriptor.type = event->collective ? abi::kEventCollective : abi::kEventPointToPoint;
+      if (event->collective) {
+        auto& part = descriptor.collective;
+        part.sequence = event->sequence;
+        part.send = event->call->send;
+        part.receive = event->call->receive;
+        part.count = event->call->count;
+        part.root =
+            event->call->root < 0 ? 0 : event->call->root;  // as the real library: 0 where there is none
+        if constexpr (kVersion5) part.parent_group = group;
+        Fill(part, *event, communicator);
+      } else {
+        auto& part = descriptor.point_to_point;
+        part.buffer = event->call->receive;
+        part.count = event->call->count;
+        part.peer = event->peer;
+        if constexpr (kVersion5) part.parent_group = group;
+        Fill(part, *event, communicator);
+      }
+    });
+  }
+
+  void* StartGroupApi(const Communicator& communicator, bool captured) override {
+    if constexpr (!kVersion5) {
+      return nullptr;
+    } else {
+      return StartFilled(communicator, [&](Descriptor& descriptor) {
+        descriptor.type = abi::kEventGroupApi;
+        descriptor.parent = nullptr;
+        descriptor.group_api = {captured, 1};
+      });
     }
-    void* handle = nullptr;
-    table_->start_event(context, &handle, &descriptor);
-    return handle;
+  }
+
+  void* StartCallApi(const Communicator& communicator, const Event& event, bool captured,
+                     void* group) override {
+    if constexpr (!kVersion5) {
+      return nullptr;
+    } else {
+      return StartFilled(communicator, [&](Descriptor& descriptor) {
+        const Call& call = *event.call;
+        descriptor.parent = group;
+        if (event.collective) {
+          descriptor.type = abi::kEventCollectiveApi;
+          descriptor.collective_api = {
+              event.operation, call.count, abi::kDataTypeNames[call.type], call.root < 0 ? 0 : call.root,
+              call.stream,     captured};
+        } else {
+          descriptor.type = abi::kEventPointToPointApi;
+          descriptor.point_to_point_api = {event.operation, call.count, abi::kDataTypeNames[call.type],
+                                           call.stream, captured};
+        }
+      });
+    }
+  }
+
+  void* StartLaunch(const Communicator& communicator, void* stream, void* group) override {
+    if constexpr (!kVersion5) {
+      return nullptr;
+    } else {
+      return StartFilled(communicator, [&](Descriptor& descriptor) {
+        descriptor.type = abi::kEventKernelLaunch;
+        descriptor.parent = group;
+        descriptor.kernel_launch.stream = stream;
+      });
+    }
   }
 
   void Stop(void* handle) override { table_->stop_event(handle); }
 
  private:
+  static constexpr bool kVersion5 = std::is_same_v<Descriptor, abi::Descriptor5>;
+
+  template <typename Filler>
+  void* StartFilled(const Communicator& communicator, Filler filler) {
+    Padded<Descriptor> padded;
+    std::memset(static_cast<void*>(&padded), 0xee, sizeof(padded));
+    padded.descriptor.rank = communicator.Rank();
+    filler(padded.descriptor);
+    void* handle = nullptr;
+    table_->start_event(communicator.Profiler(), &handle, &padded.descriptor);
+    return handle;
+  }
+
   const Profiler* table_;
 };
 
@@ -158,7 +258,7 @@ std::unique_ptr<Plugin> Make(const void* table) {
 using Maker = std::unique_ptr<Plugin> (*)(const void* table);
 constexpr Maker kMakers[kNewestVersion] = {
     Make<abi::Profiler1, abi::Descriptor1>, Make<abi::Profiler2, abi::Descriptor2>,
-    Make<abi::Profiler2, abi::Descriptor2>, Make<abi::Profiler4, abi::Descriptor4>,
+    Make<abi::Profiler3, abi::Descriptor3>, Make<abi::Profiler4, abi::Descriptor4>,
     Make<abi::Profiler5, abi::Descriptor5>, Make<abi::Profiler5, abi::Descriptor5>};
 
 int NewestVersionWanted() {
@@ -218,10 +318,7 @@ std::vector<Event> EventsOf(const Communicator& communicator, const Call& call) 
       }
       break;
     default:
-      events.push_back({.collective = true,
-                        .operation = OperationName(call.operation),
-                        .call = &call,
-                        .sequence = NextSequence(communicator, call.operation)});
+      events.push_back({.collective = true, .operation = OperationName(call.operation), .call = &call});
   }
   return events;
 }
@@ -236,19 +333,78 @@ void CloseProfiler(void* context) {
   if (context != nullptr) ThePlugin()->Close(context);
 }
 
-void ProfilePlan(void* context, const Communicator& communicator, const std::vector<Call>& calls) {
-  if (context == nullptr || mask == 0) return;
-  void* group = ThePlugin()->Start(context, communicator, nullptr, nullptr);
+namespace {
+
+struct ApiState {
+  void* group = nullptr;  // the event of the outermost group
+  bool open = false;
+};
+thread_local ApiState api;
+
+int Told(const Communicator& communicator) {
+  static const int kNcclVersion = NewestVersionWanted();
+  if (communicator.Profiler() == nullptr) return 0;
+  return static_cast<int>(abi::ToldFor(static_cast<uint64_t>(mask.load()), kNcclVersion));
+}
+
+bool HasApiEvents() { return NewestVersionWanted() >= 5; }
+
+}  // namespace
+
+void ProfileApiCall(Call& call, bool captured) {
+  const Communicator& communicator = *call.communicator;
+  const int told = Told(communicator);
+  if (!HasApiEvents() || told == 0) return;
+  if (!api.open && (told & abi::kEventGroupApi) != 0) {
+    api = {ThePlugin()->StartGroupApi(communicator, captured), true};
+  }
+  for (const Event& event : EventsOf(communicator, call)) {
+    const uint64_t kind = event.collective ? abi::kEventCollectiveApi : abi::kEventPointToPointApi;
+    void* handle = (static_cast<uint64_t>(told) & kind) == 0
+                       ? nullptr
+                       : ThePlugin()->StartCallApi(communicator, event, captured, api.group);
+    if (handle != nullptr) ThePlugin()->Stop(handle);
+    call.api_events.push_back(handle);
+  }
+}
+
+void ProfileGroupEnd() {
+  if (api.group != nullptr) ThePlugin()->Stop(api.group);
+  api = {};
+}
+
+ProfiledLaunch::ProfiledLaunch(const Communicator& communicator, void* stream, void* group) {
+  if (HasApiEvents() && (Told(communicator) & abi::kEventKernelLaunch) != 0) {
+    handle_ = ThePlugin()->StartLaunch(communicator, stream, group);
+  }
+}
+
+ProfiledLaunch::~ProfiledLaunch() {
+  if (handle_ != nullptr) ThePlugin()->Stop(handle_);
+}
+
+void* GroupApiEvent() { return api.group; }
+
+void ProfilePlan(const Communicator& communicator, const std::vector<Call>& calls) {
+  const auto told = static_cast<uint64_t>(Told(communicator));
+  if ((told & abi::kEventGroup) == 0) return;
+  void* group = ThePlugin()->Start(communicator, nullptr, nullptr, nullptr);
   std::vector<void*> handles;
   for (const Call& call : calls) {
-    for (const Event& event : EventsOf(communicator, call)) {
+    size_t number = 0;
+    for (Event event : EventsOf(communicator, call)) {
+      void* parent = number < call.api_events.size() ? call.api_events[number] : nullptr;
+      ++number;
       const uint64_t kind = event.collective ? abi::kEventCollective : abi::kEventPointToPoint;
-      if (group == nullptr || (static_cast<uint64_t>(mask.load()) & kind) == 0) continue;
-      handles.push_back(ThePlugin()->Start(context, communicator, &event, group));
+      if (event.collective) event.sequence = NextSequence(communicator, call.operation);
+      if ((told & kind) == 0 || (group == nullptr && !HasApiEvents())) continue;
+      handles.push_back(ThePlugin()->Start(communicator, &event, group, parent));
     }
   }
-  for (void* handle : handles) ThePlugin()->Stop(handle);
-  ThePlugin()->Stop(group);
+  for (void* handle : handles) {
+    if (handle != nullptr) ThePlugin()->Stop(handle);
+  }
+  if (group != nullptr) ThePlugin()->Stop(group);
 }
 
 }  // namespace gpusim::nccl

@@ -1,11 +1,11 @@
 // NCCL's side of its profiler plugin: loads the library that NCCL_PROFILER_PLUGIN names and tells it of
 // communicators and calls, as the real library does.
 //
-// Separate from the communicators and plans, which call it at the points where the real library does. Events
-// told are a group for each plan, right after its kernel was launched, and the plan's collectives, sends and
-// receives inside; AlltoAll, Gather and Scatter are told as what the real library makes them of: sends and
-// receives for each peer. Captured plans are told nothing (the real library tells each replay, from a host
-// function in the graph).
+// Separate from the communicators and plans, which call it at the points where the real library does. Which
+// events are told follows from the plugin's mask by the real library's rule (ToldFor of plugin_abi.h).
+// AlltoAll, Gather and Scatter are told as what the real library makes them of: sends and receives for each
+// peer. Of captured plans only the application's calls are told (the real library also tells each replay,
+// from a host function in the graph).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,27 @@ class Communicator;
 void* OpenProfiler(const Communicator& communicator);
 void CloseProfiler(void* context);
 
-// A plan's kernel was launched on this thread.
-void ProfilePlan(void* context, const Communicator& communicator, const std::vector<Call>& calls);
+// From version 5 on: the application's call was taken, in the group that is open on this thread.
+void ProfileApiCall(Call& call, bool captured);
+// The outermost group has ended on this thread, its plans are launched or handed on.
+void ProfileGroupEnd();
+// The event of the group on this thread, null if there is none.
+void* GroupApiEvent();
+
+// From version 5 on: around the launch of a plan's kernel.
+class ProfiledLaunch {
+ public:
+  ProfiledLaunch(const Communicator& communicator, void* stream, void* group);
+  ~ProfiledLaunch();
+  ProfiledLaunch(const ProfiledLaunch&) = delete;
+  ProfiledLaunch& operator=(const ProfiledLaunch&) = delete;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+// A plan's kernel was launched on this thread: a group of events, and the plan's collectives, sends and
+// receives inside.
+void ProfilePlan(const Communicator& communicator, const std::vector<Call>& calls);
 
 }  // namespace gpusim::nccl
