@@ -33,6 +33,7 @@ int CollectMain(const Arguments& arguments);
 int RunMain(const Arguments& arguments);
 int ReportMain(const Arguments& arguments);
 int ExportMain(const Arguments& arguments);
+int SimulateMain(const Arguments& arguments);
 int HelpMain(const Arguments& arguments);
 
 // Parses, and says what is wrong in one line on stderr or prints the help on stdout; then the exit code to

@@ -18,6 +18,7 @@ std::span<const Command> Commands() {
       {"collect", "collect from every process of this user until stopped", CollectMain},
       {"report", "report on a recorded run", ReportMain},
       {"export", "print the records of a run", ExportMain},
+      {"simulate", "make the records of a job and feed them to a collector", SimulateMain},
       {"help",
        "this help; help environment: the GPUPROBE_* variables; help findings: what can be concluded, and "
        "when",

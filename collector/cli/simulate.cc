@@ -1,0 +1,208 @@
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <thread>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/cli/command.h"
+#include "collector/cli/feed.h"
+#include "collector/cli/recorder.h"
+#include "collector/simulate/scenarios.h"
+#include "collector/simulate/simulation.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kName[] = "simulate";
+constexpr std::chrono::milliseconds kConnectPatience{20'000};
+
+struct Options {
+  std::string scenario;
+  bool list = false;
+  std::optional<int> ranks;
+  std::optional<int> steps;
+  std::optional<int> layers;
+  uint64_t seed = 1;
+  std::string out;
+  std::string socket;
+  bool real_time = false;
+  KeepOption keep;
+};
+
+int List() {
+  for (const simulate::Scenario& scenario : simulate::Scenarios()) {
+    std::printf("%-24s %s\n", std::string(scenario.name).c_str(), std::string(scenario.summary).c_str());
+  }
+  return kDone;
+}
+
+// `gpuprobe collect` of our own, as another process, so that what it needs can be told from what we need.
+class OwnCollector {
+ public:
+  static absl::StatusOr<std::unique_ptr<OwnCollector>> Start(const Options& options) {
+    std::string folder = "/tmp/gpuprobe-simulate-XXXXXX";
+    if (mkdtemp(folder.data()) == nullptr)
+      return absl::UnavailableError(absl::StrCat(folder, ": ", std::strerror(errno)));
+    std::unique_ptr<OwnCollector> collector(new OwnCollector(folder));
+    std::vector<std::string> arguments = {"gpuprobe",          "collect", "--socket",
+                                          collector->socket(), "--keep",  absl::StrCat(options.keep.bytes)};
+    if (!options.out.empty()) arguments.insert(arguments.end(), {"--out", options.out});
+    std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    const int error = posix_spawn(&collector->pid_, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
+    if (error != 0) return absl::UnavailableError(absl::StrCat("a collector: ", std::strerror(error)));
+    return collector;
+  }
+  ~OwnCollector() {
+    if (pid_ > 0) kill(pid_, SIGKILL);
+    Reap(0);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
+  OwnCollector(const OwnCollector&) = delete;
+  OwnCollector& operator=(const OwnCollector&) = delete;
+
+  std::string socket() const { return folder_ + "/collector.sock"; }
+  bool Alive() {
+    Reap(WNOHANG);
+    return pid_ > 0;
+  }
+  // Lets it report. Its exit code.
+  int Stop() {
+    if (pid_ > 0) kill(pid_, SIGTERM);
+    Reap(0);
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : kFailed;
+  }
+  const rusage& used() const { return used_; }
+
+ private:
+  explicit OwnCollector(std::string folder) : folder_(std::move(folder)) {}
+  void Reap(int flags) {
+    if (pid_ > 0 && wait4(pid_, &status_, flags, &used_) == pid_) pid_ = -1;
+  }
+
+  std::string folder_;
+  pid_t pid_ = -1;
+  int status_ = 0;
+  rusage used_{};
+};
+
+double Seconds(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
+
+simulate::TrainingJob JobOf(const simulate::Scenario& scenario, const Options& options) {
+  simulate::TrainingJob job = scenario.job;
+  job.ranks = options.ranks.value_or(job.ranks);
+  job.steps = options.steps.value_or(job.steps);
+  job.layers = options.layers.value_or(job.layers);
+  return job;
+}
+
+absl::Status Check(const simulate::TrainingJob& job) {
+  if (job.ranks % (job.tensor * job.pipeline) != 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("--ranks must be a multiple of ", job.tensor * job.pipeline));
+  if (job.layers % job.pipeline != 0)
+    return absl::InvalidArgumentError(absl::StrCat("--layers must be a multiple of ", job.pipeline));
+  if (job.slow_rank >= job.ranks || job.hang_rank >= job.ranks)
+    return absl::InvalidArgumentError(
+        absl::StrCat("this scenario needs ", 1 + std::max(job.slow_rank, job.hang_rank), " ranks at least"));
+  return absl::OkStatus();
+}
+
+absl::Status Run(simulate::Simulation& simulation, Feed& feed, bool real_time) {
+  const Clock::time_point begin = Clock::now();
+  return simulation.Run([&](int rank, int64_t now_ns, std::string_view bytes, bool last) -> absl::Status {
+    if (real_time) std::this_thread::sleep_until(begin + std::chrono::nanoseconds(now_ns));
+    if (absl::Status s = feed.Send(static_cast<size_t>(rank), bytes); !s.ok()) return s;
+    if (last) feed.Finish(static_cast<size_t>(rank));
+    return absl::OkStatus();
+  });
+}
+
+int Simulate(const simulate::Scenario& scenario, const Options& options) {
+  const simulate::TrainingJob job = JobOf(scenario, options);
+  if (absl::Status s = Check(job); !s.ok()) return Fail(kName, std::string(s.message()), kUsage);
+  std::unique_ptr<OwnCollector> own;
+  std::string socket = options.socket;
+  if (socket.empty()) {
+    absl::StatusOr<std::unique_ptr<OwnCollector>> started = OwnCollector::Start(options);
+    if (!started.ok()) return Fail(kName, started.status(), kFailed);
+    own = *std::move(started);
+    socket = own->socket();
+  }
+  simulate::SimulationOptions simulation_options;
+  simulation_options.name = std::string(scenario.name);
+  simulation_options.command_line = {"gpuprobe", "simulate", "--scenario", std::string(scenario.name)};
+  simulation_options.seed = options.seed;
+  simulation_options.uid = getuid();
+  if (options.real_time) simulation_options.epoch_ns = NowNs();
+  simulate::Simulation simulation(job, simulation_options, nullptr);
+  Feed feed(socket);
+  const absl::Status connected = feed.Connect(static_cast<size_t>(job.ranks), kConnectPatience,
+                                              [&] { return own == nullptr || own->Alive(); });
+  if (!connected.ok()) return Fail(kName, connected, kFailed);
+  const Clock::time_point begin = Clock::now();
+  if (absl::Status s = Run(simulation, feed, options.real_time); !s.ok()) return Fail(kName, s, kFailed);
+  feed.AwaitRead();
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  const int code = own == nullptr ? kDone : own->Stop();
+  std::string line = absl::StrFormat(
+      "gpuprobe: simulated %d ranks, %d steps, %.1f s of training: %d records in %.2f s", job.ranks,
+      job.steps, static_cast<double>(simulation.ended_ns()) * 1e-9, simulation.records(), seconds);
+  if (own != nullptr) {
+    const rusage& used = own->used();
+    absl::StrAppendFormat(&line, "; the collector used %.2f s of CPU and %.1f MiB",
+                          Seconds(used.ru_utime) + Seconds(used.ru_stime),
+                          static_cast<double>(used.ru_maxrss) / 1024);
+  }
+  std::fprintf(stderr, "%s\n", line.c_str());
+  return code;
+}
+
+}  // namespace
+
+int SimulateMain(const Arguments& arguments) {
+  CLI::App app("Makes the records of a simulated training job and feeds them to a real collector",
+               "gpuprobe simulate");
+  Options options;
+  app.add_flag("--list", options.list, "list the scenarios");
+  app.add_option("--scenario", options.scenario, "what happens in the job");
+  app.add_option("--ranks", options.ranks, "ranks [of the scenario]")->check(CLI::Range(1, 16384));
+  app.add_option("--steps", options.steps, "training steps [of the scenario]")
+      ->check(CLI::Range(1, 10'000'000));
+  app.add_option("--layers", options.layers, "layers of the model [of the scenario]")
+      ->check(CLI::Range(1, 10'000));
+  app.add_option("--seed", options.seed, "of everything that varies [1]");
+  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  app.add_option("--socket", options.socket, "of a collector that runs already [one of its own]")
+      ->excludes("--out");
+  app.add_flag("--real-time", options.real_time,
+               "as slowly as the job would run [as fast as the collector reads]");
+  options.keep.AddTo(app);
+  if (const auto code = Parse(app, arguments)) return *code;
+  if (options.list) return List();
+  if (options.scenario.empty()) return Fail(kName, "--scenario is needed; --list lists them", kUsage);
+  const absl::StatusOr<const simulate::Scenario*> scenario = simulate::FindScenario(options.scenario);
+  if (!scenario.ok()) return Fail(kName, std::string(scenario.status().message()), kUsage);
+  std::signal(SIGPIPE, SIG_IGN);
+  return Simulate(**scenario, options);
+}
+
+}  // namespace gpuprobe::cli

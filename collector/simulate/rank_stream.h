@@ -1,0 +1,204 @@
+// The record stream of one simulated rank: records in, the injector's frames out.
+//
+// Written against the schema (wire.proto), with libprotobuf, as a reader would expect a good client to speak:
+// a definition comes with or before its first use, device records come after they are over and in no
+// particular order, launches of a thread stand together. Separate from the node, which knows times, and from
+// whoever carries the bytes. Times that come in are the simulation's true time; what goes out is the rank's
+// own clock.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/simulate/kernel_catalog.h"
+#include "collector/simulate/program.h"
+#include "collector/simulate/random.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::simulate {
+
+// A rank's clock: REALTIME as its records show it, from true time.
+struct RankClock {
+  uint64_t epoch_ns = 0;           // REALTIME at true time 0 of a clock that is right
+  int64_t offset_ns = 0;           // ahead of the truth
+  double drift = 0;                // gains this share
+  int64_t step_at_ns = INT64_MAX;  // when somebody sets it
+  int64_t step_ns = 0;
+
+  uint64_t Realtime(int64_t true_ns) const {
+    const auto drifted = static_cast<int64_t>(static_cast<double>(true_ns) * drift);
+    const int64_t stepped = true_ns >= step_at_ns ? step_ns : 0;
+    return epoch_ns + static_cast<uint64_t>(true_ns + offset_ns + drifted + stepped);
+  }
+  // Does not step.
+  uint64_t Monotonic(int64_t true_ns) const {
+    return kBootNs +
+           static_cast<uint64_t>(true_ns + static_cast<int64_t>(static_cast<double>(true_ns) * drift));
+  }
+  static constexpr uint64_t kBootNs =
+      3'600'000'000'000;  // true time 0 is an hour after the start of the machine
+};
+
+struct CommunicatorMember {
+  uint64_t hash = 0;
+  int32_t rank = 0;
+  int32_t ranks = 0;
+  std::string name;
+};
+
+struct RankDescription {
+  int rank = 0;
+  int local_rank = 0;
+  int world_size = 1;
+  uint32_t uid = 0;
+  std::string job;
+  std::string host;
+  std::string device_name;
+  uint64_t device_bytes = 0;
+  std::vector<std::string> command_line;
+  RankClock clock;
+  std::vector<CommunicatorMember> communicators;
+  std::vector<std::string> range_names;
+  double lost_share = 0;  // of device records, in blocks, as when no activity buffer was free
+  uint64_t seed = 0;
+};
+
+class RankStream {
+ public:
+  explicit RankStream(RankDescription description);
+
+  // Host threads: 1 is the main thread, 2 autograd's.
+  static constexpr uint32_t kMainThread = 1;
+  static constexpr uint32_t kAutogradThread = 2;
+
+  void Kernel(simulate::Kernel kernel, uint8_t stream, uint16_t grid_percent, int64_t start_ns,
+              int64_t end_ns, uint64_t correlation, uint64_t graph_node);
+  void Copy(const Instruction& copy, int64_t start_ns, int64_t end_ns, uint64_t correlation);
+  void Memset(const Instruction& memset, int64_t start_ns, int64_t end_ns, uint64_t correlation);
+  void Launch(uint32_t thread, int64_t time_ns, uint64_t correlation, uint64_t range, uint64_t fallback);
+  void Sync(v1::SyncKind kind, uint8_t stream, int64_t start_ns, int64_t end_ns, uint64_t correlation);
+  void Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, int64_t start_ns, int64_t end_ns);
+  void Allocation(const Instruction& what, bool release, int64_t time_ns, uint64_t range);
+  void AllocatorLevel(uint64_t allocated, uint64_t reserved, int64_t time_ns);
+  void AllocatorRefusal(uint64_t asked, int64_t time_ns, uint64_t range);
+  void Collective(const Instruction& call, uint32_t thread, uint64_t seq, uint64_t plan, int64_t issue_ns,
+                  int64_t return_ns, uint64_t range);
+  // Of a plan that was captured into a graph: correlation 0.
+  void Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node);
+
+  // Somebody sets this rank's clock.
+  void StepClock(int64_t at_ns, int64_t by_ns) {
+    description_.clock.step_at_ns = at_ns;
+    description_.clock.step_ns = by_ns;
+  }
+
+  // Records that wait for a batch, launches included.
+  size_t waiting() const { return waiting_; }
+
+  // Append a delimited Frame to `out`. A batch holds what is over at `now_ns`; `all`: everything, whenever it
+  // ends.
+  void Hello(std::string& out) const;
+  void Batch(int64_t now_ns, bool all, v1::Frame& scratch, std::string& out);
+  void Bye(int64_t now_ns, std::string& out) const;
+
+  uint64_t sent() const { return sent_; }
+  uint64_t lost() const { return lost_; }
+  const RankDescription& description() const { return description_; }
+
+ private:
+  struct KernelRow {
+    int64_t start_ns, end_ns;
+    uint64_t correlation, graph_node;
+    uint32_t site;
+  };
+  struct CopyRow {
+    int64_t start_ns, end_ns;
+    uint64_t correlation, bytes;
+    uint32_t direction;
+    MemoryPlace memory;
+    uint8_t stream;
+    bool blocking, memset;
+  };
+  struct LaunchRow {
+    int64_t time_ns;
+    uint64_t correlation, range, fallback;
+    uint32_t thread;
+  };
+  struct SyncRow {
+    int64_t start_ns, end_ns;
+    uint64_t correlation;
+    v1::SyncKind kind;
+    uint8_t stream;
+  };
+  struct RangeRow {
+    int64_t start_ns, end_ns;
+    uint64_t id, parent;
+    uint32_t name, thread;
+  };
+  struct AllocationRow {
+    int64_t time_ns;
+    uint64_t address, bytes, range;
+    uint32_t kind;
+    bool release, failed;
+  };
+  struct LevelRow {
+    int64_t time_ns;
+    uint64_t allocated, reserved, asked, range;
+    bool refusal;
+  };
+  struct CallRow {
+    int64_t issue_ns, return_ns;
+    uint64_t seq, plan, bytes, range;
+    uint32_t thread;
+    int32_t peer;
+    CollectiveOp op;
+    uint8_t comm;
+  };
+  struct PlanRow {
+    uint64_t plan, correlation, graph_node;
+  };
+
+  uint32_t String(const std::string& text);
+  uint32_t Site(simulate::Kernel kernel, uint8_t stream, uint16_t grid_percent);
+  bool Lose();
+  void Describe(v1::Batch& batch);
+  template <typename Row, typename Put>
+  void TakeFinished(std::vector<Row>& rows, uint64_t until_ns, bool all, Put put);
+  void PutDeviceRecords(v1::Batch& batch, int64_t now_ns, bool all);
+  void PutLaunches(v1::Batch& batch);
+  void PutHostRecords(v1::Batch& batch);
+  void PutAllocations(v1::Batch& batch);
+  void PutCalls(v1::Batch& batch);
+
+  RankDescription description_;
+  Random random_;
+  std::map<std::string, uint32_t> strings_;
+  std::vector<std::pair<uint32_t, std::string>> new_strings_;
+  std::vector<v1::KernelSite> new_sites_;
+  absl::flat_hash_map<uint32_t, uint32_t> sites_;  // by kernel, stream and grid
+  bool described_ = false;
+  uint64_t sequence_ = 0;
+  uint64_t sent_ = 0;
+  uint64_t lost_ = 0;
+  uint64_t device_records_ = 0;
+  bool losing_ = false;
+  size_t waiting_ = 0;
+  uint64_t base_ns_ = 0;
+  uint64_t peak_allocated_ = 0;
+  uint64_t peak_reserved_ = 0;
+
+  std::vector<KernelRow> kernels_;
+  std::vector<CopyRow> copies_;
+  std::vector<LaunchRow> launches_;
+  std::vector<SyncRow> syncs_;
+  std::vector<RangeRow> ranges_;
+  std::vector<AllocationRow> allocations_;
+  std::vector<LevelRow> levels_;
+  std::vector<CallRow> calls_;
+  std::vector<PlanRow> plans_;
+};
+
+}  // namespace gpuprobe::simulate

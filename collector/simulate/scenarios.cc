@@ -1,0 +1,249 @@
+#include "collector/simulate/scenarios.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace gpuprobe::simulate {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kGiB = uint64_t{1} << 30;
+constexpr int64_t kUs = 1'000;
+constexpr int64_t kMs = 1'000'000;
+
+using Change = void (*)(TrainingJob&);
+
+Scenario Make(std::string_view name, std::string_view summary, std::string_view first,
+              std::vector<std::string_view> further, Change change) {
+  Scenario scenario{.name = name,
+                    .summary = summary,
+                    .first_finding = first,
+                    .further_findings = std::move(further),
+                    .job = {}};
+  change(scenario.job);
+  return scenario;
+}
+
+std::vector<Scenario> AllScenarios() {
+  std::vector<Scenario> all;
+  all.push_back(Make("compute-bound", "kernels fill the step, communication is small and hidden", "healthy",
+                     {}, [](TrainingJob& job) { job.work = 2; }));
+  all.push_back(Make("communication-bound",
+                     "gradients are reduced after backward, over a slow link, hidden by nothing",
+                     "communication-bound", {"poor-overlap", "slow-network"}, [](TrainingJob& job) {
+                       job.overlap = false;
+                       job.link = {.alpha_ns = 15 * kUs, .beta_bytes_per_ns = 12};
+                     }));
+  all.push_back(Make("perfect-overlap", "as much communication as hides behind backward", "healthy", {},
+                     [](TrainingJob& job) { job.link = {.alpha_ns = 8 * kUs, .beta_bytes_per_ns = 60}; }));
+  all.push_back(Make("partial-overlap", "79 % overlap efficiency: the first reduction comes late in backward",
+                     "poor-overlap", {"communication-bound"}, [](TrainingJob& job) {
+                       job.overlap_from = 0.5;
+                       job.link = {.alpha_ns = 10 * kUs, .beta_bytes_per_ns = 50};
+                     }));
+  all.push_back(Make("straggler-kernels", "the kernels of one rank take 1.3 x as long, always",
+                     "straggler-slow-gpu", {"imbalance"}, [](TrainingJob& job) {
+                       job.slow_by = SlowBy::kKernels;
+                       job.slow_rank = 5;
+                       job.slow_factor = 1.3;
+                     }));
+  all.push_back(Make("straggler-launches", "the host of one rank launches late", "straggler-late-launch",
+                     {"imbalance", "launch-bound"}, [](TrainingJob& job) {
+                       job.slow_by = SlowBy::kLaunches;
+                       job.slow_rank = 2;
+                       job.slow_factor = 60;
+                     }));
+  all.push_back(Make("straggler-input", "the input of one rank comes late", "straggler-late-input",
+                     {"imbalance", "input-bound"}, [](TrainingJob& job) {
+                       job.slow_by = SlowBy::kInput;
+                       job.slow_rank = 6;
+                       job.slow_factor = 500;
+                     }));
+  all.push_back(Make("straggler-work", "one rank has 1.35 x as much data a step", "straggler-more-work",
+                     {"imbalance"}, [](TrainingJob& job) {
+                       job.slow_by = SlowBy::kMoreWork;
+                       job.slow_rank = 3;
+                       job.slow_factor = 1.35;
+                     }));
+  all.push_back(Make("straggler-intermittent", "one rank's kernels are slow in 3 of 20 steps",
+                     "straggler-intermittent", {"imbalance"}, [](TrainingJob& job) {
+                       job.steps = 60;
+                       job.slow_by = SlowBy::kKernels;
+                       job.slow_rank = 4;
+                       job.slow_factor = 1.6;
+                       job.slow_every = 20;
+                       job.slow_for = 3;
+                     }));
+  all.push_back(Make("slow-network", "every link gives a twentieth of what the devices' links can",
+                     "slow-network", {"communication-bound", "poor-overlap"},
+                     [](TrainingJob& job) { job.link = {.alpha_ns = 40 * kUs, .beta_bytes_per_ns = 10}; }));
+  all.push_back(Make("input-bound", "every rank waits 25 ms a step for its input", "input-bound", {},
+                     [](TrainingJob& job) { job.input_wait_ns = 40 * kMs; }));
+  all.push_back(Make("launch-bound", "1,500 kernels of 3 us a step, a launch takes 8 us", "launch-bound", {},
+                     [](TrainingJob& job) {
+                       job.tiny_kernels = 1'500;
+                       job.launch_cost_ns = 8 * kUs;
+                       job.layer_bytes = 4 * kMiB;
+                     }));
+  all.push_back(Make("sync-in-loop", "the host waits for the device several times a layer", "sync-in-loop",
+                     {"launch-bound"}, [](TrainingJob& job) {
+                       job.syncs_per_layer = 3;
+                       job.layers = 8;
+                       job.work = 0.15;
+                       job.layer_bytes = 8 * kMiB;
+                     }));
+  all.push_back(Make("pageable-copies", "batches of 64 MiB are copied from pageable memory",
+                     "pageable-copies", {"sync-in-loop"}, [](TrainingJob& job) {
+                       job.pageable = true;
+                       job.batch_bytes = 64 * kMiB;
+                     }));
+  all.push_back(Make("tiny-buckets", "gradients are reduced in pieces of 256 KiB", "bucket-too-small",
+                     {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
+                       job.first_bucket_bytes = 128 << 10;
+                       job.bucket_bytes = 256 << 10;
+                       job.link = {.alpha_ns = 10 * kUs, .beta_bytes_per_ns = 150};
+                     }));
+  all.push_back(Make("huge-buckets", "one bucket holds all gradients: nothing can overlap",
+                     "bucket-too-large", {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
+                       job.first_bucket_bytes = 4 * kGiB;
+                       job.bucket_bytes = 4 * kGiB;
+                       job.link = {.alpha_ns = 10 * kUs, .beta_bytes_per_ns = 40};
+                     }));
+  all.push_back(Make("fsdp", "weights are gathered, gradients scattered, layer by layer", "healthy", {},
+                     [](TrainingJob& job) {
+                       job.sharded = true;
+                       job.link = {.alpha_ns = 8 * kUs, .beta_bytes_per_ns = 150};
+                     }));
+  all.push_back(Make("tensor-parallel", "4 ranks share every layer, 2 such groups", "communication-bound",
+                     {"poor-overlap"}, [](TrainingJob& job) {
+                       job.tensor = 4;
+                       job.link = {.alpha_ns = 8 * kUs, .beta_bytes_per_ns = 100};
+                     }));
+  all.push_back(Make("pipeline", "4 stages, 8 microbatches, one forward one backward", "pipeline-bubble",
+                     {"poor-overlap", "communication-bound"}, [](TrainingJob& job) {
+                       job.ranks = 4;
+                       job.pipeline = 4;
+                       job.layers = 8;
+                       job.microbatches = 8;
+                       job.work = 0.5;
+                       job.kernel_noise = 0;
+                       job.host_noise = 0;
+                     }));
+  all.push_back(Make("grid", "2 tensor x 2 data x 2 pipeline", "pipeline-bubble",
+                     {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
+                       job.tensor = 2;
+                       job.pipeline = 2;
+                       job.microbatches = 4;
+                     }));
+  all.push_back(Make("accumulation", "gradients of 4 batches are added up before they are reduced", "healthy",
+                     {}, [](TrainingJob& job) { job.microbatches = 4; }));
+  all.push_back(Make("sequence-lengths",
+                     "the length of the sequences changes from step to step, alike on all ranks", "healthy",
+                     {}, [](TrainingJob& job) {
+                       job.steps = 60;
+                       job.lengths = {1.0, 0.6, 1.4, 0.9, 1.2, 0.7, 1.1, 0.8, 1.3};
+                     }));
+  all.push_back(
+      Make("graph-replay", "the step is a CUDA graph that is replayed", "healthy", {}, [](TrainingJob& job) {
+        job.graph = true;
+        job.queue_depth = 4;
+      }));
+  all.push_back(Make("warm-up", "eight steps of autotuning, four times as long", "healthy",
+                     {"warmup-dominated"}, [](TrainingJob& job) {
+                       job.steps = 60;
+                       job.warmup_steps = 8;
+                       job.warmup_factor = 4;
+                       job.compile_ns = 3'000 * kMs;
+                     }));
+  all.push_back(Make("evaluation", "six batches are evaluated after every 15 steps", "healthy", {},
+                     [](TrainingJob& job) {
+                       job.steps = 60;
+                       job.evaluate_every = 15;
+                     }));
+  all.push_back(Make("memory-leak", "64 MiB more are held after every step", "memory-leak",
+                     {"memory-pressure"}, [](TrainingJob& job) {
+                       job.leak_bytes = 64 * kMiB;
+                       job.allocates_every_step = true;
+                     }));
+  all.push_back(Make("fragmentation", "PyTorch's allocator holds 1.8 x what it has handed out",
+                     "fragmentation", {"memory-pressure"},
+                     [](TrainingJob& job) { job.fragment_bytes = 28 * kGiB; }));
+  all.push_back(Make("out-of-memory", "rank 3 cannot allocate 2 GiB in step 20 and ends", "out-of-memory",
+                     {"allocation-failed", "memory-pressure", "hang-missing-rank"}, [](TrainingJob& job) {
+                       job.activation_bytes = 62 * kGiB;
+                       job.out_of_memory_step = 20;
+                       job.slow_rank = 3;
+                     }));
+  all.push_back(Make("hang-missing-rank", "rank 5 does not issue its reductions in step 20",
+                     "hang-missing-rank", {}, [](TrainingJob& job) {
+                       job.hang = HangBy::kMissingRank;
+                       job.hang_rank = 5;
+                       job.hang_step = 20;
+                     }));
+  all.push_back(Make("hang-mismatch", "rank 2 reduces another size than the others in step 20",
+                     "hang-mismatch", {}, [](TrainingJob& job) {
+                       job.hang = HangBy::kMismatch;
+                       job.hang_rank = 2;
+                       job.hang_step = 20;
+                     }));
+  all.push_back(Make("hang-all-issued", "all ranks issue a reduction in step 20 and it does not end",
+                     "hang-all-issued", {}, [](TrainingJob& job) {
+                       job.hang = HangBy::kAllIssued;
+                       job.hang_rank = 1;
+                       job.hang_step = 20;
+                     }));
+  all.push_back(Make("clock-stepped",
+                     "two hosts whose clocks are apart, and one is set 80 ms forward in step 20",
+                     "clock-stepped", {}, [](TrainingJob& job) {
+                       job.ranks_per_host = 4;
+                       job.clock_step_ns = 80 * kMs;
+                       job.clock_step_at = 20;
+                     }));
+  all.push_back(Make("records-lost", "30 % of the device's records are lost", "records-lost",
+                     {"capture-incomplete"}, [](TrainingJob& job) {
+                       job.steps = 80;
+                       job.lost_share = 0.3;
+                     }));
+  all.push_back(Make("healthy", "nothing is wrong; kernels, launches and the network vary as they do",
+                     "healthy", {}, [](TrainingJob& job) {
+                       job.kernel_noise = 0.03;
+                       job.host_noise = 0.2;
+                       job.call_noise = 0.03;
+                     }));
+  all.push_back(Make("healthy-nvtx", "nothing is wrong, and steps and phases are annotated with NVTX",
+                     "healthy", {}, [](TrainingJob& job) {
+                       job.nvtx = true;
+                       job.kernel_noise = 0.03;
+                     }));
+  all.push_back(Make("straggler-at-scale", "one of many ranks has slow kernels; for runs with --ranks 1024",
+                     "straggler-slow-gpu", {"imbalance"}, [](TrainingJob& job) {
+                       job.ranks = 64;
+                       job.steps = 50;
+                       job.slow_by = SlowBy::kKernels;
+                       job.slow_rank = 37;
+                       job.slow_factor = 1.3;
+                       job.link = {.alpha_ns = 300, .beta_bytes_per_ns = 150};
+                     }));
+  return all;
+}
+
+}  // namespace
+
+std::span<const Scenario> Scenarios() {
+  static const auto* const kAll = new std::vector<Scenario>(AllScenarios());
+  return *kAll;
+}
+
+absl::StatusOr<const Scenario*> FindScenario(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Scenario& scenario : Scenarios()) {
+    if (scenario.name == name) return &scenario;
+    names.emplace_back(scenario.name);
+  }
+  return absl::NotFoundError(
+      absl::StrCat("no scenario \"", std::string(name), "\"; there are: ", absl::StrJoin(names, ", ")));
+}
+
+}  // namespace gpuprobe::simulate

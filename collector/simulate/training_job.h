@@ -1,0 +1,104 @@
+// A training job as numbers (how many ranks, layers, bytes, what is wrong with it), and the programs of its
+// ranks that follow from them.
+//
+// Separate from the table of scenarios, which only chooses numbers, and from the node, which only runs
+// programs. The model is a transformer as PyTorch runs it: forward on the main thread, backward on
+// autograd's, gradients reduced in buckets on a stream of their own, a fused optimizer, the batch copied from
+// pinned memory.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collector/simulate/program.h"
+#include "collector/simulate/virtual_node.h"
+
+namespace gpuprobe::simulate {
+
+enum class SlowBy : uint8_t { kNothing, kKernels, kLaunches, kInput, kMoreWork };
+enum class HangBy : uint8_t { kNothing, kMissingRank, kMismatch, kAllIssued };
+
+struct TrainingJob {
+  int ranks = 8;
+  int ranks_per_host = 8;
+  int steps = 40;
+  int layers = 4;
+  int tensor = 1;        // ranks that share a layer
+  int pipeline = 1;      // stages
+  bool sharded = false;  // FSDP: gathers weights, scatters gradients
+  int microbatches = 1;  // of a step: accumulated, or through the pipeline
+
+  double work = 1;                            // factor on kernels' durations
+  uint64_t layer_bytes = uint64_t{48} << 20;  // gradients of a layer
+  uint64_t first_bucket_bytes = uint64_t{1} << 20;
+  uint64_t bucket_bytes = uint64_t{25} << 20;
+  bool overlap = true;      // gradients are reduced while backward goes on
+  double overlap_from = 0;  // share of backward that must be over before the first reduction
+  Link link{.alpha_ns = 8'000, .beta_bytes_per_ns = 150};
+
+  uint64_t batch_bytes = uint64_t{4} << 20;
+  bool pageable = false;
+  int64_t input_wait_ns = 60'000;  // of the host, a step
+  int64_t launch_cost_ns = 4'000;
+  int tiny_kernels = 0;      // instead of the layers: so many short kernels a step
+  int syncs_per_layer = 0;   // cudaDeviceSynchronize in forward and backward
+  int read_loss_every = 10;  // steps between loss.item(); 0: never
+  size_t queue_depth = 1024;
+  bool nvtx = false;
+  bool graph = false;  // the step is a replayed CUDA graph
+
+  double kernel_noise = 0.01;
+  double host_noise = 0.05;
+  double call_noise = 0.005;
+
+  int warmup_steps = 1;
+  int64_t compile_ns = 400'000'000;  // of the host, in the first step
+  double warmup_factor = 3;          // on kernels, in steps of warm-up
+  int evaluate_every = 0;
+  int evaluation_batches = 6;
+  std::vector<double> lengths;  // of successive steps' sequences; empty: all alike
+
+  SlowBy slow_by = SlowBy::kNothing;
+  int slow_rank = 0;
+  double slow_factor = 1;
+  int slow_every = 1;  // of so many steps ...
+  int slow_for = 1;    // ... this many in a row are slow
+
+  uint64_t weight_bytes = uint64_t{3} << 30;
+  uint64_t optimizer_bytes = uint64_t{12} << 30;
+  uint64_t activation_bytes = uint64_t{20} << 30;
+  uint64_t device_bytes = uint64_t{80} << 30;
+  uint64_t leak_bytes = 0;      // a step, of one rank or all
+  uint64_t fragment_bytes = 0;  // reserved but not usable, growing to this
+  int out_of_memory_step = -1;
+  bool allocates_every_step = false;  // cudaMalloc and cudaFree in the step itself
+
+  HangBy hang = HangBy::kNothing;
+  int hang_rank = 0;
+  int hang_step = 0;
+
+  int64_t clock_step_ns = 0;  // of the second host
+  int clock_step_at = 0;
+  double lost_share = 0;
+
+  int data() const { return ranks / tensor / pipeline; }
+};
+
+// Names of ranges that a job's programs push.
+const std::vector<std::string>& RangeNames();
+
+std::vector<NodeCommunicator> Communicators(const TrainingJob& job);
+// Settings of a rank, without its communicators.
+RankSettings SettingsOf(const TrainingJob& job);
+bool IsSlow(const TrainingJob& job, int rank, int step);
+// How many collective operations of which size a step has; sizes are those of the API's arguments.
+std::vector<uint64_t> Buckets(const TrainingJob& job);
+
+// What happens before the first step.
+void BuildSetup(const TrainingJob& job, Program& program);
+void BuildStep(const TrainingJob& job, int rank, int step, Program& program);
+// Between two steps; empty when there is no evaluation after this step.
+void BuildEvaluation(const TrainingJob& job, int rank, int step, Program& program);
+
+}  // namespace gpuprobe::simulate
