@@ -110,7 +110,7 @@ TEST_F(ProgramTest, HelpListsTheTablesItIsMadeFrom) {
     EXPECT_THAT(markdown.out, HasSubstr("| `" + std::string(s.name) + "` |"));
   }
   EXPECT_THAT(Gpuprobe({"--version"}).out, HasSubstr("gpuprobe 0."));
-  for (const char* command : {"run", "collect", "report", "export"}) {
+  for (const char* command : {"run", "collect", "report", "export", "simulate"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     EXPECT_EQ(Gpuprobe({command, "--help"}).exit_code, 0) << command;
   }
