@@ -18,6 +18,21 @@ CollectiveTracker::Plan& CollectiveTracker::Get(uint64_t plan) {
   return waiting_[plan];
 }
 
+CollectiveTracker::Calls CollectiveTracker::CallsOf(uint64_t plan) const {
+  const Plan* known = nullptr;
+  if (const auto captured = captured_.find(plan); captured != captured_.end())
+    known = &captured->second.pattern;
+  if (const auto waiting = waiting_.find(plan); waiting != waiting_.end()) known = &waiting->second;
+  Calls calls;
+  if (known == nullptr || known->calls.empty()) return calls;
+  calls = {.op = known->calls.front().op,
+           .comm = known->comm,
+           .seq = known->calls.front().seq,
+           .count = static_cast<uint32_t>(known->calls.size())};
+  for (const Call& call : known->calls) calls.bytes += call.bytes;
+  return calls;
+}
+
 void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_point) {
   const Call call{.op = record.op,
                   .seq = record.seq,

@@ -112,6 +112,16 @@ class CollectiveTracker {
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
+  // What a plan that waits, or was captured, carries; all zero if it is not known (any more).
+  struct Calls {
+    uint32_t op = 0;  // of the first call
+    uint32_t comm = 0;
+    uint64_t seq = 0;
+    uint32_t count = 0;
+    uint64_t bytes = 0;  // of all
+  };
+  Calls CallsOf(uint64_t plan) const;
+
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }
   uint64_t calls() const { return calls_; }
 

@@ -23,6 +23,7 @@ class CorrelationRing {
     // Hull of the device records seen for this id, for a plan that is announced after its kernel. 0: none.
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;
+    uint32_t thread = 0;  // that launched
     bool used = false;
     bool launched = false;  // the launch itself was seen (a plan may come first)
     bool matched = false;   // a device record was found for it

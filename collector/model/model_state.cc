@@ -5,6 +5,7 @@
 #include "collector/model/collective_kernels.h"
 #include "collector/model/job_model.h"
 #include "collector/model/state_archive.h"
+#include "collector/model/work_roles.h"
 
 namespace gpuprobe::model {
 namespace {
@@ -40,7 +41,7 @@ void IntervalUnion::Visit(Archive& archive) {
 
 template <typename Archive>
 void CorrelationRing::Slot::Visit(Archive& archive) {
-  archive(correlation, range, launch_ns, plan, start_ns, end_ns, launched, matched);
+  archive(correlation, range, launch_ns, plan, start_ns, end_ns, thread, launched, matched);
 }
 
 template <typename Archive>
@@ -268,13 +269,87 @@ void DeviceTotals::Visit(Archive& archive) {
 template <typename Archive>
 void ProcessModel::Totals::Visit(Archive& archive) {
   archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, launch_delay_ns,
-          reversed_times, unattributed, attributed, launches, marks, ranges_unclosed, memsets, memset_bytes,
-          memset_ns, first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs, losses, self);
+          reversed_times, unattributed, attributed, late_operations, launches, marks, ranges_unclosed,
+          memsets, memset_bytes, memset_ns, first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs,
+          losses, self);
 }
 
 template <typename Archive>
-void ProcessModel::Orphan::Visit(Archive& archive) {
-  archive(correlation, start_ns, end_ns, batch, kernel);
+void Operation::Visit(Archive& archive) {
+  archive(correlation, graph_node, launch_ns, start_ns, end_ns, range, bytes, plan, seq, comm, op, calls,
+          name, site, thread, device, stream, batch, kind, direction, launched);
+}
+
+template <typename Archive>
+void OperationWindow::Launch::Visit(Archive& archive) {
+  archive(correlation, batch);
+}
+
+template <typename Archive>
+void OperationWindow::Visit(Archive& archive) {
+  archive(held_, launches_, sorted_, told_, told_before_, released_, late_);
+}
+
+template <typename Archive>
+void StepOperation::Visit(Archive& archive) {
+  archive(start_ns, end_ns, launch_ns, range, token, coarse, work, roles, launched, same_launch);
+}
+
+template <typename Archive>
+void StepRecord::Visit(Archive& archive) {
+  archive(index, start_ns, end_ns, first_launch_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns,
+          host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, operations, warmup,
+          incomplete);
+}
+
+template <typename Archive>
+void BlockedInterval::Visit(Archive& archive) {
+  archive(start_ns, end_ns);
+}
+
+template <typename Archive>
+void PhaseRanges::Range::Visit(Archive& archive) {
+  archive(parent, end_ns, phase);
+}
+
+template <typename Archive>
+void PhaseRanges::Visit(Archive& archive) {
+  archive(ranges_, named_, heard_);
+  for (auto& [id, range] : ranges_) archive.Require(range.phase == kNone || range.phase < kStepPhases);
+  if (!archive.ok()) ranges_.clear();
+}
+
+template <typename Archive>
+void StepStatistics::Visit(Archive& archive) {
+  archive(total_ns, compute_ns, comm_ns, exposed_comm_ns, overlapped_comm_ns, copy_ns, idle_ns, host_bound_ns,
+          input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, incomplete, nvtx_phases);
+}
+
+template <typename Archive>
+void StepTracker::StepRange::Visit(Archive& archive) {
+  archive(start_ns, end_ns, kind);
+}
+
+template <typename Archive>
+void StepTracker::Pending::Visit(Archive& archive) {
+  archive(begin, end, start_ns, end_ns, previous_launch_ns);
+}
+
+template <typename Archive>
+void StepTracker::Visit(Archive& archive) {
+  bool waits = pending_.has_value();
+  Pending pending = pending_.value_or(Pending{});
+  archive(base_, open_, forgotten_until_ns_, last_launch_ns_, waits, pending, loss_, source_, step_ranges_,
+          step_kind_, range_names_, blocked_, phase_ranges_, steps_, next_index_, warmup_known_,
+          warmup_count_, early_nvtx_phases_, statistics_, tokens_);
+  if constexpr (Archive::kReads) {
+    pending_.reset();
+    archive.Require(!waits || (base_ <= pending.begin && pending.begin <= pending.end &&
+                               pending.end <= Next() && pending.start_ns <= pending.end_ns));
+    archive.Require(warmup_known_ || (steps_.size() == early_nvtx_phases_.size() && warmup_count_ == 0));
+    if (waits && archive.ok()) pending_ = pending;
+    if (!archive.ok()) *this = StepTracker();
+  }
 }
 
 template <typename Archive>
@@ -289,16 +364,17 @@ void ProcessModel::HighWaterName::Visit(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::VisitSites(Archive& archive) {
-  // (name, device + 1) of a site; (0, 0) where an id was never defined.
-  std::vector<std::pair<uint32_t, uint64_t>> sites;
+  // (name, device + 1, tokens, stream) of a site; zeros where an id was never defined.
+  std::vector<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t, uint32_t>> sites;
   if constexpr (!Archive::kReads) {
     absl::flat_hash_map<const DeviceTotals*, uint64_t> ordinals;
     for (const auto& [ordinal, device] : devices_) ordinals[&device] = ordinal;
     for (const Site& site : sites_) {
       if (site.kernel == nullptr) {
-        sites.emplace_back(0, 0);
+        sites.emplace_back(0, 0, 0, 0, 0);
       } else {
-        sites.emplace_back(site.kernel->name, ordinals.at(site.device) + 1);
+        sites.emplace_back(site.kernel->name, ordinals.at(site.device) + 1, site.token.fine,
+                           site.token.coarse, site.stream);
       }
     }
   }
@@ -308,7 +384,7 @@ void ProcessModel::VisitSites(Archive& archive) {
     for (const auto& kernel : kernels_) kernel_by_name_[kernel->name] = kernel.get();
     sites_.assign(sites.size(), {});
     for (size_t i = 0; i < sites.size(); ++i) {
-      const auto& [name, device] = sites[i];
+      const auto& [name, device, fine, coarse, stream] = sites[i];
       if (device == 0) continue;
       const auto kernel = kernel_by_name_.find(name);
       const auto found = devices_.find(static_cast<uint32_t>(device - 1));
@@ -317,6 +393,9 @@ void ProcessModel::VisitSites(Archive& archive) {
       sites_[i].kernel = kernel->second;
       sites_[i].device = &found->second;
       sites_[i].collective_op = OperationIdOfKernel(String(name));
+      sites_[i].token = {.fine = fine, .coarse = coarse};
+      sites_[i].roles = RolesOfKernel(String(name));
+      sites_[i].stream = stream;
     }
   }
 }
@@ -324,8 +403,9 @@ void ProcessModel::VisitSites(Archive& archive) {
 template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
   archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_known_, strings_,
-          point_to_point_, main_thread_, kernels_, devices_, communicators_, ring_, orphans_, plan_of_node_,
-          unexplained_, ranges_, collectives_, ledger_, range_paths_, allocator_, high_water_names_);
+          point_to_point_, main_thread_, thread_roles_, kernels_, devices_, communicators_, ring_, orphans_,
+          window_, steps_, last_correlation_, plan_of_node_, unexplained_, ranges_, collectives_, ledger_,
+          range_paths_, allocator_, high_water_names_);
   VisitSites(archive);
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/model/collective_kernels.h"
+#include "collector/model/work_roles.h"
 
 namespace gpuprobe::model {
 namespace {
@@ -30,6 +31,14 @@ absl::Status MakeRoom(std::vector<T>& dense, uint32_t id, const char* what) {
   }
   dense.resize(std::max<size_t>(size_t{id} + 1, std::min(dense.size() * 2, kMaxId)));
   return absl::OkStatus();
+}
+
+// Mixes a value into a hash (splitmix64's finalizer).
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash += value + 0x9e3779b97f4a7c15;
+  hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
+  hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
+  return hash ^ (hash >> 31);
 }
 
 }  // namespace
@@ -78,6 +87,7 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   RetryOrphans();
   RetryUnexplained(kOrphanBatches);
+  HandOnOperations();
   collectives_.EndBatch();
   // What happened before the previous batch was sealed has arrived by now.
   const bool has_clock = batch.clock().realtime_ns() != 0;
@@ -106,6 +116,8 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   for (const v1::ThreadDef& def : batch.threads()) {
     if (absl::Status s = MakeRoom(main_thread_, def.id(), "thread"); !s.ok()) return s;
     main_thread_[def.id()] = def.main();
+    if (thread_roles_.size() < main_thread_.size()) thread_roles_.resize(main_thread_.size());
+    thread_roles_[def.id()] = RolesOfThread(def.name());
   }
   for (const v1::KernelSite& def : batch.kernel_sites()) {
     if (absl::Status s = MakeRoom(sites_, def.id(), "kernel site"); !s.ok()) return s;
@@ -115,9 +127,17 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
       kernel = kernels_.back().get();
       kernel->name = def.name();
     }
+    const uint64_t coarse = Mix(static_cast<uint64_t>(OperationKind::kKernel), def.name());
+    uint64_t fine = coarse;
+    for (const uint32_t size :
+         {def.grid_x(), def.grid_y(), def.grid_z(), def.block_x(), def.block_y(), def.block_z()})
+      fine = Mix(fine, size);
     sites_[def.id()] = {.kernel = kernel,
                         .device = &DeviceFor(def.device()),
-                        .collective_op = OperationIdOfKernel(String(def.name()))};
+                        .collective_op = OperationIdOfKernel(String(def.name())),
+                        .token = steps_.TokenOf(coarse, fine),
+                        .roles = RolesOfKernel(String(def.name())),
+                        .stream = def.stream()};
   }
   for (const v1::Device& device : batch.devices()) DeviceFor(device.ordinal()).info = device;
   if (batch.has_versions()) versions_ = batch.versions();
@@ -137,6 +157,8 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     CorrelationRing::Slot& slot = ring_.Claim(r.correlation);
     slot.launched = true;
     slot.launch_ns = r.time_ns;
+    slot.thread = r.thread;
+    window_.AddLaunch(r.correlation, static_cast<uint32_t>(totals_.batches));
     slot.range = r.range != 0 ? r.range : r.fallback_range;
   });
   if (!status.ok()) return status;
@@ -168,6 +190,8 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     Observe(r.start_ns, r.end_ns);
     range_paths_.Close(r);
     ranges_.Close(r, r.thread < main_thread_.size() && main_thread_[r.thread]);
+    if (r.kind != v1::RANGE_KIND_MARK && r.id != 0 && r.start_ns <= r.end_ns && !r.unclosed)
+      steps_.AddRange(r.id, r.parent, r.start_ns, r.end_ns, r.name, String(r.name));
   });
   if (!status.ok()) return status;
   status = ForEachCollective(batch, [this](const CollectiveRecord& r) {
@@ -190,6 +214,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     SyncTotals& totals = totals_.syncs[what < totals_.syncs.size() ? what : 0];
     ++totals.count;
     totals.duration_ns += r.end_ns - r.start_ns;
+    if (r.what != v1::SYNC_KIND_STREAM_WAIT_EVENT) steps_.AddBlocked(r.start_ns, r.end_ns);
   });
 }
 
@@ -230,7 +255,17 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     site.kernel->time_ns.Add(r.end_ns - r.start_ns);
     ++site.device->kernels;
     site.device->busy.Add(r.start_ns, r.end_ns);
-    Join(r.correlation, r.start_ns, r.end_ns, r.graph_node == 0);
+    Operation operation{
+        .correlation = r.correlation,
+        .graph_node = r.graph_node,
+        .start_ns = r.start_ns,
+        .end_ns = r.end_ns,
+        .name = site.kernel->name,
+        .site = r.site,
+        .device = site.device->info.ordinal(),
+        .stream = site.stream,
+        .kind = site.collective_op != 0 ? OperationKind::kCollectiveKernel : OperationKind::kKernel};
+    Join(operation);
   });
   if (!status.ok()) return status;
   if (!bad_site.ok()) return bad_site;
@@ -243,7 +278,16 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     totals.bytes += r.bytes;
     totals.duration_ns += r.end_ns - r.start_ns;
     totals.busy.Add(r.start_ns, r.end_ns);
-    Join(r.correlation, r.start_ns, r.end_ns, false);
+    Operation operation{.correlation = r.correlation,
+                        .graph_node = r.graph_node,
+                        .start_ns = r.start_ns,
+                        .end_ns = r.end_ns,
+                        .bytes = r.bytes,
+                        .device = r.device,
+                        .stream = r.stream,
+                        .kind = OperationKind::kCopy,
+                        .direction = r.direction};
+    Join(operation);
   });
   if (!status.ok()) return status;
   return ForEachMemset(batch, [this](const MemsetRecord& r) {
@@ -252,7 +296,15 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     ++totals_.memsets;
     totals_.memset_bytes += r.bytes;
     totals_.memset_ns += r.end_ns - r.start_ns;
-    Join(r.correlation, r.start_ns, r.end_ns, false);
+    Operation operation{.correlation = r.correlation,
+                        .graph_node = r.graph_node,
+                        .start_ns = r.start_ns,
+                        .end_ns = r.end_ns,
+                        .bytes = r.bytes,
+                        .device = r.device,
+                        .stream = r.stream,
+                        .kind = OperationKind::kMemset};
+    Join(operation);
   });
 }
 
@@ -266,29 +318,66 @@ bool ProcessModel::Observe(uint64_t start_ns, uint64_t end_ns) {
   return true;
 }
 
-bool ProcessModel::TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel) {
-  CorrelationRing::Slot* slot = ring_.Find(correlation);
+bool ProcessModel::TryJoin(Operation& operation) {
+  CorrelationRing::Slot* slot = ring_.Find(operation.correlation);
   if (slot == nullptr) return false;
   // A plan's time is a hull: telling it of the same kernel twice changes nothing.
-  if (slot->plan != 0) collectives_.AddKernel(slot->plan, start_ns, end_ns, slot->launched);
+  if (slot->plan != 0) {
+    collectives_.AddKernel(slot->plan, operation.start_ns, operation.end_ns, slot->launched);
+  }
   if (!slot->launched) return false;
-  if (kernel && start_ns >= slot->launch_ns) totals_.launch_delay_ns.Add(start_ns - slot->launch_ns);
+  const bool kernel =
+      operation.kind == OperationKind::kKernel || operation.kind == OperationKind::kCollectiveKernel;
+  if (kernel && operation.graph_node == 0 && operation.start_ns >= slot->launch_ns) {
+    totals_.launch_delay_ns.Add(operation.start_ns - slot->launch_ns);
+  }
   slot->matched = true;
-  slot->start_ns = slot->end_ns == 0 ? start_ns : std::min(slot->start_ns, start_ns);
-  slot->end_ns = std::max(slot->end_ns, end_ns);
-  if (slot->range != 0) ranges_.AddGpuWork(slot->range, start_ns, end_ns);
+  slot->start_ns = slot->end_ns == 0 ? operation.start_ns : std::min(slot->start_ns, operation.start_ns);
+  slot->end_ns = std::max(slot->end_ns, operation.end_ns);
+  if (slot->range != 0) ranges_.AddGpuWork(slot->range, operation.start_ns, operation.end_ns);
+  operation.launched = true;
+  operation.launch_ns = slot->launch_ns;
+  operation.range = slot->range;
+  operation.thread = slot->thread;
+  window_.Add(operation);
   return true;
 }
 
-void ProcessModel::Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel) {
-  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, end_ns);
-  if (TryJoin(correlation, start_ns, end_ns, kernel)) {
+void ProcessModel::DescribeCollective(Operation& operation) {
+  if (operation.kind != OperationKind::kCollectiveKernel || operation.comm != 0) return;
+  if (operation.op == 0) operation.op = SiteOf(operation).collective_op;
+  if (operation.graph_node != 0) {
+    const auto found = plan_of_node_.find(operation.graph_node);
+    if (found != plan_of_node_.end()) operation.plan = found->second;
+  } else if (const CorrelationRing::Slot* slot = ring_.Find(operation.correlation); slot != nullptr) {
+    operation.plan = slot->plan;
+  }
+  const CollectiveTracker::Calls calls = collectives_.CallsOf(operation.plan);
+  if (calls.count == 0) return;
+  operation.op = calls.op;
+  operation.comm = calls.comm;
+  operation.seq = calls.seq;
+  operation.calls = calls.count;
+  operation.bytes = calls.bytes;
+}
+
+void ProcessModel::Join(Operation& operation) {
+  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, operation.end_ns);
+  operation.batch = static_cast<uint32_t>(totals_.batches);
+  DescribeCollective(operation);
+  if (TryJoin(operation)) {
     ++totals_.attributed;
   } else if (orphans_.size() < kMaxOrphans) {
-    orphans_.push_back({correlation, start_ns, end_ns, totals_.batches, kernel});
+    orphans_.push_back(operation);
   } else {
-    ++totals_.unattributed;
+    Abandon(operation);
   }
+}
+
+void ProcessModel::Abandon(Operation& operation) {
+  ++totals_.unattributed;
+  operation.launch_ns = operation.start_ns;
+  window_.Add(operation);
 }
 
 bool ProcessModel::Explained(const Unexplained& kernel) {
@@ -327,15 +416,82 @@ void ProcessModel::RetryUnexplained(uint64_t patience) {
 }
 
 void ProcessModel::RetryOrphans() {
-  std::erase_if(orphans_, [this](const Orphan& orphan) {
-    if (TryJoin(orphan.correlation, orphan.start_ns, orphan.end_ns, orphan.kernel)) {
+  const auto batch = static_cast<uint32_t>(totals_.batches);
+  std::erase_if(orphans_, [&](Operation& orphan) {
+    if (TryJoin(orphan)) {
       ++totals_.attributed;
       return true;
     }
-    if (totals_.batches < orphan.batch + kOrphanBatches) return false;
-    ++totals_.unattributed;
+    if (batch < orphan.batch + kOrphanBatches) return false;
+    Abandon(orphan);
     return true;
   });
+}
+
+void ProcessModel::HandOnOperations() {
+  uint64_t oldest_orphan = UINT64_MAX;
+  for (const Operation& orphan : orphans_) oldest_orphan = std::min(oldest_orphan, orphan.correlation);
+  window_.EndBatch(
+      static_cast<uint32_t>(totals_.batches), oldest_orphan,
+      [this](uint64_t correlation) {
+        const CorrelationRing::Slot* slot = ring_.Find(correlation);
+        return slot == nullptr || slot->matched;
+      },
+      [this](Operation& operation) { OnOperation(operation); });
+  totals_.late_operations = window_.late();
+}
+
+void ProcessModel::OnOperation(Operation& operation) {
+  DescribeCollective(operation);  // its calls may have come after its kernel
+  steps_.Add(StepOperationOf(operation));
+  last_correlation_ = operation.correlation;
+}
+
+const ProcessModel::Site& ProcessModel::SiteOf(const Operation& operation) const {
+  static const Site kUnknown;  // of a damaged state
+  return operation.site < sites_.size() ? sites_[operation.site] : kUnknown;
+}
+
+StepOperation ProcessModel::StepOperationOf(const Operation& operation) {
+  StepOperation step{.start_ns = operation.start_ns,
+                     .end_ns = operation.end_ns,
+                     .launch_ns = operation.launch_ns,
+                     .range = operation.range,
+                     .launched = operation.launched,
+                     .same_launch = operation.correlation == last_correlation_};
+  if (operation.thread < thread_roles_.size()) step.roles = thread_roles_[operation.thread];
+  StepTracker::Token token;
+  switch (operation.kind) {
+    case OperationKind::kKernel: {
+      const Site& site = SiteOf(operation);
+      token = site.token;
+      step.roles |= site.roles;
+      break;
+    }
+    case OperationKind::kCollectiveKernel: {
+      step.work = WorkClass::kCommunication;
+      const uint64_t coarse =
+          Mix(Mix(static_cast<uint64_t>(operation.kind), SiteOf(operation).collective_op), operation.comm);
+      token = steps_.TokenOf(coarse, Mix(Mix(coarse, operation.calls), operation.bytes));
+      break;
+    }
+    case OperationKind::kMemset:
+    case OperationKind::kCopy: {
+      const bool memset = operation.kind == OperationKind::kMemset;
+      const uint64_t coarse = Mix(static_cast<uint64_t>(operation.kind), memset ? 0 : operation.direction);
+      token = steps_.TokenOf(coarse, Mix(coarse, operation.bytes));
+      if (memset) step.roles |= kRoleMemset;
+      if (!memset) {
+        step.work = operation.direction == v1::COPY_DIRECTION_H2D   ? WorkClass::kCopyToDevice
+                    : operation.direction == v1::COPY_DIRECTION_D2H ? WorkClass::kCopyFromDevice
+                                                                    : WorkClass::kCopyOther;
+      }
+      break;
+    }
+  }
+  step.token = token.fine;
+  step.coarse = token.coarse;
+  return step;
 }
 
 void ProcessModel::ResolveHighWaterRanges() {
@@ -375,6 +531,7 @@ void ProcessModel::ApplyHostState(const v1::Batch& batch) {
 void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
   for (const v1::Loss& loss : batch.losses()) {
     uint64_t& known = totals_.losses[static_cast<int>(loss.reason())];
+    if (loss.records() > known) steps_.NoteLoss();
     known = std::max(known, loss.records());
   }
   if (batch.has_self()) totals_.self = batch.self();
@@ -401,8 +558,11 @@ void ProcessModel::MarkCutOff() {
 }
 
 void ProcessModel::Finish() {
-  totals_.unattributed += orphans_.size();
+  for (Operation& orphan : orphans_) Abandon(orphan);
   orphans_.clear();
+  window_.Finish([this](Operation& operation) { OnOperation(operation); });
+  totals_.late_operations = window_.late();
+  steps_.Finish();
   ledger_.Finish();
   ResolveHighWaterRanges();
   ranges_.Finish();

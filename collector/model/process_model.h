@@ -23,9 +23,12 @@
 #include "collector/model/host_progress.h"
 #include "collector/model/interval_union.h"
 #include "collector/model/memory_ledger.h"
+#include "collector/model/operation.h"
+#include "collector/model/operation_window.h"
 #include "collector/model/range_paths.h"
 #include "collector/model/range_tracker.h"
 #include "collector/model/records.h"
+#include "collector/model/step_tracker.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::model {
@@ -122,6 +125,7 @@ class ProcessModel {
     uint64_t reversed_times = 0;  // records whose end is before their start
     uint64_t unattributed = 0;    // device records whose launch was never seen
     uint64_t attributed = 0;
+    uint64_t late_operations = 0;  // device records that came too late for the order of launches
     uint64_t launches = 0;
     uint64_t marks = 0;
     uint64_t ranges_unclosed = 0;
@@ -154,6 +158,7 @@ class ProcessModel {
   const HostProgress& progress() const { return progress_; }
   // The latest launches, and whether anything of them has ended.
   const CorrelationRing& launches() const { return ring_; }
+  const StepTracker& steps() const { return steps_; }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const;
 
@@ -162,16 +167,9 @@ class ProcessModel {
     KernelTotals* kernel = nullptr;
     DeviceTotals* device = nullptr;
     uint32_t collective_op = 0;  // of a kernel of NCCL's, by its name
-  };
-  // A device record whose launch has not arrived.
-  struct Orphan {
-    uint64_t correlation;
-    uint64_t start_ns;
-    uint64_t end_ns;
-    uint64_t batch;
-    bool kernel;
-    template <typename Archive>
-    void Visit(Archive& archive);
+    StepTracker::Token token;
+    uint8_t roles = 0;
+    uint32_t stream = 0;
   };
 
   // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a
@@ -198,10 +196,18 @@ class ProcessModel {
   void ApplyHostState(const v1::Batch& batch);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
   bool Observe(uint64_t start_ns, uint64_t end_ns);
-  // `kernel`: a kernel that was launched by itself.
-  void Join(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel);
-  bool TryJoin(uint64_t correlation, uint64_t start_ns, uint64_t end_ns, bool kernel);
+  void Join(Operation& operation);
+  bool TryJoin(Operation& operation);
+  // Which calls it carries, as far as that is known by now.
+  void DescribeCollective(Operation& operation);
+  // Its launch will not be heard of any more.
+  void Abandon(Operation& operation);
+  void HandOnOperations();
   void RetryOrphans();
+  // Everything that reads operations in launch order gets them here.
+  void OnOperation(Operation& operation);
+  const Site& SiteOf(const Operation& operation) const;
+  StepOperation StepOperationOf(const Operation& operation);
   void JoinCollective(const KernelRecord& kernel, uint32_t op);
   bool Explained(const Unexplained& kernel);
   void RetryUnexplained(uint64_t patience);
@@ -218,15 +224,19 @@ class ProcessModel {
   bool clock_known_ = false;
 
   std::vector<std::string> strings_;
-  std::vector<bool> point_to_point_;  // by StringDef of the operation
-  std::vector<bool> main_thread_;     // by ThreadDef
+  std::vector<bool> point_to_point_;   // by StringDef of the operation
+  std::vector<bool> main_thread_;      // by ThreadDef
+  std::vector<uint8_t> thread_roles_;  // by ThreadDef
   std::vector<Site> sites_;
   std::vector<std::unique_ptr<KernelTotals>> kernels_;
   absl::flat_hash_map<uint32_t, KernelTotals*> kernel_by_name_;
   std::map<uint32_t, DeviceTotals> devices_;
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   CorrelationRing ring_;
-  std::vector<Orphan> orphans_;
+  std::vector<Operation> orphans_;  // device records whose launch has not arrived
+  OperationWindow window_;
+  StepTracker steps_;
+  uint64_t last_correlation_ = 0;  // of the last operation in launch order
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
   std::vector<Unexplained> unexplained_;
   RangeTracker ranges_;

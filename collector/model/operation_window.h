@@ -1,0 +1,118 @@
+// Puts a process's operations into the order in which they were launched, in bounded memory.
+//
+// Separate because records come in any order (a buffer a thread, a long kernel after many short ones) and
+// every analysis of steps reads them in one: that of correlation ids, which count API calls. An operation is
+// handed on when nothing can come before it any more: every launch before it has its record, and everything
+// launched so long ago has been told (launches come with the batch after them at the latest). A launch whose
+// record never comes, and a record whose launch never comes, hold the others up for kPatience batches. What
+// comes later still is handed on at once, and counted (late).
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "collector/model/operation.h"
+
+namespace gpuprobe::model {
+
+class OperationWindow {
+ public:
+  static constexpr uint32_t kPatience = 8;       // batches
+  static constexpr size_t kMaxHeld = 32768;      // operations that wait; beyond, patience has an end
+  static constexpr size_t kMaxLaunches = 65536;  // launches without record; beyond, the oldest are given up
+
+  void AddLaunch(uint64_t correlation, uint32_t batch) { launches_.push_back({correlation, batch}); }
+  void Add(const Operation& operation) { held_.push_back(operation); }
+
+  // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
+  // `oldest_orphan`: lowest correlation id of the records that wait for their launch, UINT64_MAX if none.
+  // `hand_on(operation)` is called in launch order.
+  template <typename Matched, typename HandOn>
+  void EndBatch(uint32_t batch, uint64_t oldest_orphan, Matched matched, HandOn hand_on) {
+    uint64_t bound = std::min(OldestOpenLaunch(batch, matched), oldest_orphan);
+    bound = std::min(bound, told_before_ + 1);
+    told_before_ = told_;
+    Release(BoundOf(bound, batch), hand_on);
+  }
+  // Everything that is left.
+  template <typename HandOn>
+  void Finish(HandOn hand_on) {
+    launches_.clear();
+    Release(UINT64_MAX, hand_on);
+  }
+
+  uint64_t late() const { return late_; }
+  size_t held() const { return held_.size(); }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  struct Launch {
+    uint64_t correlation;
+    uint32_t batch;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  // (correlation, graph node, start, place in held_)
+  struct Key {
+    uint64_t correlation;
+    uint64_t graph_node;
+    uint64_t start_ns;
+    size_t place;
+    bool operator<(const Key& other) const {
+      if (correlation != other.correlation) return correlation < other.correlation;
+      if (graph_node != other.graph_node) return graph_node < other.graph_node;
+      return start_ns < other.start_ns;
+    }
+  };
+
+  template <typename Matched>
+  uint64_t OldestOpenLaunch(uint32_t batch, Matched matched) {
+    SortLaunches();
+    size_t first = 0;
+    const size_t excess = launches_.size() > kMaxLaunches ? launches_.size() - kMaxLaunches : 0;
+    while (first < launches_.size() && (first < excess || launches_[first].batch + kPatience <= batch ||
+                                        matched(launches_[first].correlation))) {
+      ++first;
+    }
+    launches_.erase(launches_.begin(), launches_.begin() + static_cast<ptrdiff_t>(first));
+    sorted_ = launches_.size();
+    return launches_.empty() ? UINT64_MAX : launches_.front().correlation;
+  }
+  template <typename HandOn>
+  void Release(uint64_t bound, HandOn hand_on) {
+    TakeBefore(bound);
+    for (const Key& key : keys_) {
+      Operation& operation = taken_[key.place];
+      if (operation.correlation < released_) {
+        ++late_;
+      } else {
+        released_ = operation.correlation;
+      }
+      hand_on(operation);
+    }
+    Shrink();
+  }
+  void SortLaunches();
+  // The bound with what waits for too long, or is too much.
+  uint64_t BoundOf(uint64_t bound, uint32_t batch) const;
+  // Moves the held operations below `bound` to taken_, and their order to keys_.
+  void TakeBefore(uint64_t bound);
+  void Shrink();
+
+  std::vector<Operation> held_;
+  std::vector<Launch> launches_;  // those before sorted_ by correlation
+  size_t sorted_ = 0;
+  uint64_t told_ = 0;         // highest correlation of a launch
+  uint64_t told_before_ = 0;  // the same at the end of the batch before
+  uint64_t released_ = 0;     // highest correlation handed on
+  uint64_t late_ = 0;
+  // Scratch, kept between batches.
+  std::vector<Operation> taken_;
+  std::vector<Key> keys_;
+};
+
+}  // namespace gpuprobe::model

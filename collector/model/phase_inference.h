@@ -1,0 +1,56 @@
+// The phase of a step's operations: from annotated ranges where there are any, else inferred.
+//
+// Separate because its rules are about names and threads, not about time. Inferred: kernels of optimizers
+// (by name) are the optimizer; what PyTorch's autograd threads launch is backward, what the main thread
+// launches before the last of that is forward, what it launches after it belongs to the optimizer. Without
+// such threads, kernels of backward passes and losses (by name) tell where backward begins and an input copy
+// tells where forward does. Compute that nothing of this places is "other".
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/model/step_operation.h"
+#include "collector/model/step_record.h"
+
+namespace gpuprobe::model {
+
+// Recent annotated ranges that say the phase of what was launched in them.
+class PhaseRanges {
+ public:
+  static constexpr uint8_t kNone = 255;  // a range that names no phase
+
+  void Add(uint64_t id, uint64_t parent, uint64_t end_ns, uint8_t phase);
+  // kNone if neither the range nor one around it names a phase.
+  uint8_t PhaseOf(uint64_t range) const;
+  void ForgetBefore(uint64_t time_ns);
+  bool empty() const { return !named_; }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  struct Range {
+    uint64_t parent = 0;
+    uint64_t end_ns = 0;
+    uint8_t phase = kNone;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  static constexpr size_t kMaxRanges = 65536;
+  // Ranges heard without one that names a phase: then there are none.
+  static constexpr uint64_t kHopeless = 100'000;
+
+  absl::flat_hash_map<uint64_t, Range> ranges_;
+  bool named_ = false;
+  uint64_t heard_ = 0;
+};
+
+// One phase for each operation; those from `own` on were launched after the step. `annotated`: ranges said
+// it.
+std::vector<StepPhase> PhasesOf(std::span<const StepOperation> operations, size_t own,
+                                const PhaseRanges& ranges, bool& annotated);
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,252 @@
+#include "collector/model/step_tracker.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "collector/model/work_roles.h"
+
+namespace gpuprobe::model {
+namespace {
+
+// Ranges of one kind that make it the program's steps; one may be anything.
+constexpr size_t kLeastRanges = 3;
+constexpr size_t kLeastRangesAtEnd = 2;
+
+}  // namespace
+
+StepStatistics::StepStatistics() { phase_ns.fill(Distribution(kExactLimit)); }
+
+void StepStatistics::Add(const StepRecord& record, bool nvtx_phases_known) {
+  total_ns.Add(record.total_ns());
+  compute_ns.Add(record.compute_ns);
+  comm_ns.Add(record.comm_ns);
+  exposed_comm_ns.Add(record.exposed_comm_ns);
+  overlapped_comm_ns.Add(record.overlapped_comm_ns());
+  copy_ns.Add(record.copy_ns);
+  idle_ns.Add(record.idle_ns);
+  host_bound_ns.Add(record.host_bound_ns);
+  input_ns.Add(record.input_ns);
+  sync_ns.Add(record.sync_ns);
+  launch_gap_ns.Add(record.launch_gap_ns);
+  unknown_ns.Add(record.unknown_ns);
+  for (size_t i = 0; i < kStepPhases; ++i) phase_ns[i].Add(record.phase_ns[i]);
+  incomplete += record.incomplete ? 1 : 0;
+  nvtx_phases += nvtx_phases_known ? 1 : 0;
+}
+
+void StepStatistics::Merge(const StepStatistics& other) {
+  total_ns.Merge(other.total_ns);
+  compute_ns.Merge(other.compute_ns);
+  comm_ns.Merge(other.comm_ns);
+  exposed_comm_ns.Merge(other.exposed_comm_ns);
+  overlapped_comm_ns.Merge(other.overlapped_comm_ns);
+  copy_ns.Merge(other.copy_ns);
+  idle_ns.Merge(other.idle_ns);
+  host_bound_ns.Merge(other.host_bound_ns);
+  input_ns.Merge(other.input_ns);
+  sync_ns.Merge(other.sync_ns);
+  launch_gap_ns.Merge(other.launch_gap_ns);
+  unknown_ns.Merge(other.unknown_ns);
+  for (size_t i = 0; i < kStepPhases; ++i) phase_ns[i].Merge(other.phase_ns[i]);
+  incomplete += other.incomplete;
+  nvtx_phases += other.nvtx_phases;
+}
+
+StepTracker::Token StepTracker::TokenOf(uint64_t coarse, uint64_t fine) {
+  const auto id_of = [this](uint64_t hash, uint32_t otherwise) {
+    if (const auto found = tokens_.find(hash); found != tokens_.end()) return found->second;
+    if (tokens_.size() >= kMaxTokens) return otherwise;
+    return tokens_.emplace(hash, static_cast<uint32_t>(tokens_.size()) + 1).first->second;
+  };
+  Token token;
+  token.coarse = id_of(coarse, 0);
+  token.fine = id_of(fine, token.coarse);
+  return token;
+}
+
+void StepTracker::Add(const StepOperation& operation) {
+  open_.push_back(operation);
+  if (pending_.has_value() && operation.launched && operation.launch_ns >= pending_->end_ns)
+    CompletePending();
+  if (!step_ranges_.empty()) CutAtRanges(false);
+  if (open_.size() > kMaxOpen) {
+    CompletePending();
+    ForgetBefore(base_ + kMaxOpen / 2);
+    loss_ = true;  // a step that began in what was forgotten lacks it
+  }
+}
+
+void StepTracker::AddBlocked(uint64_t start_ns, uint64_t end_ns) {
+  const auto later =
+      std::upper_bound(blocked_.begin(), blocked_.end(), start_ns,
+                       [](uint64_t start, const BlockedInterval& b) { return start < b.start_ns; });
+  blocked_.insert(later, {start_ns, end_ns});
+  if (blocked_.size() > kMaxBlocked) blocked_.erase(blocked_.begin(), blocked_.begin() + kMaxBlocked / 2);
+}
+
+void StepTracker::AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint64_t end_ns, uint32_t name_id,
+                           std::string_view name) {
+  constexpr uint8_t kStep = 254;
+  if (range_names_.size() <= name_id) range_names_.resize(size_t{name_id} + 1);
+  uint8_t& meaning = range_names_[name_id];
+  if (meaning == 0) {
+    const std::string kind = KindOfRange(name);
+    const std::optional<StepPhase> phase = PhaseOfRange(kind);
+    meaning = LooksLikeStep(kind) ? kStep
+              : phase.has_value() ? static_cast<uint8_t>(1 + static_cast<int>(*phase))
+                                  : kNoMeaning;
+  }
+  const bool phase = meaning != kStep && meaning != kNoMeaning;
+  phase_ranges_.Add(id, parent, end_ns, phase ? static_cast<uint8_t>(meaning - 1) : PhaseRanges::kNone);
+  if (meaning != kStep) return;
+  std::string kind = KindOfRange(name);
+  if (!step_kind_.empty() && kind != step_kind_) return;
+  step_ranges_.push_back({start_ns, end_ns, std::move(kind)});
+  if (step_ranges_.size() > kMaxStepRanges) step_ranges_.pop_front();
+  if (step_kind_.empty()) ChooseRanges(kLeastRanges);
+}
+
+void StepTracker::ChooseRanges(size_t least) {
+  // The kind that covers most time: of nested ones the outer.
+  std::map<std::string, std::pair<size_t, uint64_t>> kinds;
+  for (const StepRange& range : step_ranges_) {
+    auto& [count, length_ns] = kinds[range.kind];
+    ++count;
+    length_ns += range.end_ns - range.start_ns;
+  }
+  uint64_t most_ns = 0;
+  for (const auto& [kind, seen] : kinds) {
+    if (seen.first < least || seen.second <= most_ns) continue;
+    most_ns = seen.second;
+    step_kind_ = kind;
+  }
+  if (step_kind_.empty()) return;
+  source_ = StepSource::kNvtx;
+  std::erase_if(step_ranges_, [this](const StepRange& range) { return range.kind != step_kind_; });
+  std::sort(step_ranges_.begin(), step_ranges_.end(),
+            [](const StepRange& a, const StepRange& b) { return a.start_ns < b.start_ns; });
+}
+
+void StepTracker::CutAtRanges(bool all) {
+  if (step_kind_.empty()) return;
+  // A range is over when something was launched after it: everything that was launched in it is known.
+  while (!step_ranges_.empty() && !open_.empty() &&
+         (all || open_.back().launch_ns >= step_ranges_.front().end_ns)) {
+    const StepRange range = std::move(step_ranges_.front());
+    step_ranges_.pop_front();
+    uint64_t begin = pending_.has_value() ? pending_->end : base_;
+    while (begin < Next() && At(begin).launch_ns < range.start_ns) ++begin;
+    uint64_t end = begin;
+    while (end < Next() && At(end).launch_ns < range.end_ns) ++end;
+    if (end > begin) CutStep(begin, end);
+  }
+}
+
+void StepTracker::CutStep(uint64_t begin, uint64_t end) {
+  CompletePending();
+  Pending next{
+      .begin = begin, .end = end, .start_ns = forgotten_until_ns_, .previous_launch_ns = last_launch_ns_};
+  for (uint64_t i = base_; i < begin; ++i) next.start_ns = std::max(next.start_ns, At(i).end_ns);
+  if (begin > base_) next.previous_launch_ns = At(begin - 1).launch_ns;
+  if (next.start_ns == 0) {
+    next.start_ns = UINT64_MAX;
+    for (uint64_t i = begin; i < end; ++i) next.start_ns = std::min(next.start_ns, At(i).start_ns);
+  }
+  next.end_ns = next.start_ns;
+  for (uint64_t i = begin; i < end; ++i) next.end_ns = std::max(next.end_ns, At(i).end_ns);
+  pending_ = next;
+}
+
+void StepTracker::CompletePending() {
+  if (!pending_.has_value()) return;
+  const Pending step = *pending_;
+  pending_.reset();
+  const std::span<const StepOperation> operations =
+      std::span<const StepOperation>(open_).subspan(static_cast<size_t>(step.begin - base_));
+  const auto own = static_cast<size_t>(step.end - step.begin);
+  bool annotated = false;
+  const std::vector<StepPhase> phases = PhasesOf(operations, own, phase_ranges_, annotated);
+  StepRecord record = MeasureStep({.start_ns = step.start_ns,
+                                   .end_ns = step.end_ns,
+                                   .operations = operations,
+                                   .own = own,
+                                   .previous_launch_ns = step.previous_launch_ns,
+                                   .blocked = blocked_},
+                                  [&phases](size_t i) { return phases[i]; });
+  record.incomplete = std::exchange(loss_, false);
+  ForgetBefore(step.end);
+  Record(record, annotated);
+}
+
+void StepTracker::ForgetBefore(uint64_t position) {
+  const auto count = static_cast<ptrdiff_t>(position - base_);
+  if (count <= 0) return;
+  for (ptrdiff_t i = 0; i < count; ++i) {
+    forgotten_until_ns_ = std::max(forgotten_until_ns_, open_[static_cast<size_t>(i)].end_ns);
+  }
+  last_launch_ns_ = open_[static_cast<size_t>(count) - 1].launch_ns;
+  open_.erase(open_.begin(), open_.begin() + count);
+  base_ = position;
+  // Long first steps, or the search for the first one, must not set the size for good.
+  constexpr size_t kKeep = 512;
+  if (open_.capacity() > kKeep && open_.capacity() > 4 * open_.size() &&
+      open_.capacity() > 4 * static_cast<size_t>(count)) {
+    open_.shrink_to_fit();
+  }
+  const auto old = std::find_if(blocked_.begin(), blocked_.end(),
+                                [this](const BlockedInterval& b) { return b.end_ns >= forgotten_until_ns_; });
+  blocked_.erase(blocked_.begin(), old);
+  phase_ranges_.ForgetBefore(open_.empty() ? last_launch_ns_ : open_.front().launch_ns);
+}
+
+void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
+  steps_.push_back(record);
+  steps_.back().index = next_index_++;
+  if (steps_.size() > kKept) steps_.pop_front();
+  if (warmup_known_) {
+    statistics_.Add(steps_.back(), nvtx_phases);
+    return;
+  }
+  early_nvtx_phases_.push_back(nvtx_phases);
+  if (steps_.size() >= kWarmupLook) DecideWarmup();
+}
+
+void StepTracker::DecideWarmup() {
+  // Only the first steps of all are here: none has left the ring yet.
+  std::vector<uint64_t> later;
+  for (size_t i = steps_.size() / 2; i < steps_.size(); ++i) later.push_back(steps_[i].total_ns());
+  const auto middle = later.begin() + static_cast<ptrdiff_t>(later.size() / 2);
+  if (later.size() >= 2) {
+    std::nth_element(later.begin(), middle, later.end());
+    const double limit = kWarmupFactor * static_cast<double>(*middle);
+    while (warmup_count_ < steps_.size() / 2 &&
+           static_cast<double>(steps_[warmup_count_].total_ns()) > limit) {
+      steps_[warmup_count_++].warmup = true;
+    }
+  }
+  for (size_t i = warmup_count_; i < steps_.size(); ++i) statistics_.Add(steps_[i], early_nvtx_phases_[i]);
+  early_nvtx_phases_ = {};
+  warmup_known_ = true;
+}
+
+void StepTracker::NoteLoss() { loss_ = true; }
+
+void StepTracker::Finish() {
+  if (step_kind_.empty()) ChooseRanges(kLeastRangesAtEnd);
+  CutAtRanges(true);
+  CompletePending();
+  ForgetBefore(Next());
+  if (!warmup_known_ && !steps_.empty()) DecideWarmup();
+}
+
+std::optional<uint64_t> StepTracker::StepAt(uint64_t time_ns) const {
+  const auto after =
+      std::upper_bound(steps_.begin(), steps_.end(), time_ns,
+                       [](uint64_t time, const StepRecord& step) { return time < step.start_ns; });
+  if (after == steps_.begin()) return std::nullopt;
+  const StepRecord& step = *std::prev(after);
+  return time_ns < step.end_ns ? std::optional(step.index) : std::nullopt;
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,151 @@
+// The steps of one process, found in its operations as they come, and statistics of where their time went.
+//
+// Separate from ProcessModel, which joins records: this reads operations in launch order only. A step is a
+// run of launches. On the device's timeline it lasts from the end of the last operation launched before it to
+// the end of the last one launched in it, so that steps tile the time and their parts add up; operations
+// between two steps (an evaluation, initialisation) belong to none. Memory: what was launched since the last
+// step that is complete, the last kKept records, and statistics. Not thread-safe: one owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/model/distribution.h"
+#include "collector/model/phase_inference.h"
+#include "collector/model/step_operation.h"
+#include "collector/model/step_record.h"
+#include "collector/model/step_timeline.h"
+
+namespace gpuprobe::model {
+
+// Over all steps but those of the warm-up.
+struct StepStatistics {
+  static constexpr size_t kExactLimit = 512;
+  Distribution total_ns{kExactLimit};
+  Distribution compute_ns{kExactLimit};
+  Distribution comm_ns{kExactLimit};
+  Distribution exposed_comm_ns{kExactLimit};
+  Distribution overlapped_comm_ns{kExactLimit};
+  Distribution copy_ns{kExactLimit};
+  Distribution idle_ns{kExactLimit};
+  Distribution host_bound_ns{kExactLimit};
+  Distribution input_ns{kExactLimit};
+  Distribution sync_ns{kExactLimit};
+  Distribution launch_gap_ns{kExactLimit};
+  Distribution unknown_ns{kExactLimit};
+  std::array<Distribution, kStepPhases> phase_ns;
+  uint64_t incomplete = 0;   // steps in or near which records were lost
+  uint64_t nvtx_phases = 0;  // steps whose phases annotations say
+
+  StepStatistics();
+  void Add(const StepRecord& record, bool nvtx_phases_known);
+  void Merge(const StepStatistics& other);
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
+class StepTracker {
+ public:
+  static constexpr size_t kKept = 512;          // records of the last steps
+  static constexpr size_t kMaxOpen = 131072;    // operations since the last complete step
+  static constexpr size_t kWarmupLook = 12;     // steps after which the warm-up is known
+  static constexpr double kWarmupFactor = 1.5;  // a warm-up step is longer than the later median by this
+  static constexpr size_t kMaxTokens = 65536;
+
+  struct Token {
+    uint32_t fine = 0;
+    uint32_t coarse = 0;
+  };
+  // `coarse`, `fine`: hashes of what makes two operations equal without, and with, geometry and size.
+  Token TokenOf(uint64_t coarse, uint64_t fine);
+
+  // In launch order.
+  void Add(const StepOperation& operation);
+  // The host was blocked in a synchronising call.
+  void AddBlocked(uint64_t start_ns, uint64_t end_ns);
+  // A range closed. `name` may tell a step or a phase; `name_id` stands for it.
+  void AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint64_t end_ns, uint32_t name_id,
+                std::string_view name);
+  // Records were lost; steps that are open now may lack some.
+  void NoteLoss();
+  // Completes what can be completed.
+  void Finish();
+
+  // Of the last kKept steps, oldest first.
+  const std::deque<StepRecord>& steps() const { return steps_; }
+  // Index of the step that this instant belongs to; of the steps in steps().
+  std::optional<uint64_t> StepAt(uint64_t time_ns) const;
+  uint64_t count() const { return next_index_; }
+  uint64_t warmup_count() const { return warmup_count_; }
+  const StepStatistics& statistics() const { return statistics_; }
+  StepSource source() const { return source_; }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  struct StepRange {
+    uint64_t start_ns;
+    uint64_t end_ns;
+    std::string kind;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  // A step whose end is known, while operations that run in it may still come. Positions count all
+  // operations.
+  struct Pending {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    uint64_t start_ns = 0;
+    uint64_t end_ns = 0;
+    uint64_t previous_launch_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  static constexpr size_t kMaxBlocked = 8192;
+  static constexpr size_t kMaxStepRanges = 1024;
+
+  // The operations from `begin` to `end` are a step; those before it that belong to no step yet never will.
+  void CutStep(uint64_t begin, uint64_t end);
+  void CompletePending();
+  // Steps from annotated ranges; all of them, or as far as later launches are known.
+  void CutAtRanges(bool all);
+  void ChooseRanges(size_t least);
+  const StepOperation& At(uint64_t position) const { return open_[static_cast<size_t>(position - base_)]; }
+  uint64_t Next() const { return base_ + open_.size(); }
+  void Record(const StepRecord& record, bool nvtx_phases);
+  void DecideWarmup();
+  void ForgetBefore(uint64_t position);
+
+  uint64_t base_ = 0;                // position of open_.front()
+  std::vector<StepOperation> open_;  // since the last step that is complete, in launch order
+  uint64_t forgotten_until_ns_ = 0;  // latest end of the operations that are no longer in open_
+  uint64_t last_launch_ns_ = 0;      // of them
+  std::optional<Pending> pending_;
+  bool loss_ = false;  // since the last step
+
+  StepSource source_ = StepSource::kNone;
+  std::deque<StepRange> step_ranges_;  // that were not used yet, as they closed
+  std::string step_kind_;              // of the ranges that are steps, once chosen
+
+  static constexpr uint8_t kNoMeaning = 255;
+  std::vector<uint8_t> range_names_;      // by name: what a range of this name means, 0 if not looked at yet
+  std::vector<BlockedInterval> blocked_;  // by start
+  PhaseRanges phase_ranges_;
+
+  std::deque<StepRecord> steps_;
+  uint64_t next_index_ = 0;
+  bool warmup_known_ = false;
+  uint64_t warmup_count_ = 0;
+  std::vector<bool> early_nvtx_phases_;  // of the steps before the warm-up is known
+  StepStatistics statistics_;
+
+  absl::flat_hash_map<uint64_t, uint32_t> tokens_;
+};
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,139 @@
+#include "collector/model/operation_window.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace gpuprobe::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class OperationWindowTest : public ::testing::Test {
+ protected:
+  void Launch(uint64_t correlation) { window_.AddLaunch(correlation, batch_); }
+  void Record(uint64_t correlation, uint64_t node = 0, uint64_t start_ns = 0) {
+    matched_.insert(correlation);
+    window_.Add({.correlation = correlation, .graph_node = node, .start_ns = start_ns, .batch = batch_});
+  }
+  // Ends the batch; what was handed on in it.
+  std::vector<uint64_t> EndBatch(uint64_t oldest_orphan = UINT64_MAX) {
+    std::vector<uint64_t> out;
+    window_.EndBatch(
+        batch_, oldest_orphan, [this](uint64_t correlation) { return matched_.contains(correlation); },
+        [&out](const Operation& operation) { out.push_back(operation.correlation); });
+    ++batch_;
+    return out;
+  }
+  std::vector<uint64_t> Finish() {
+    std::vector<uint64_t> out;
+    window_.Finish([&out](const Operation& operation) { out.push_back(operation.correlation); });
+    return out;
+  }
+
+  OperationWindow window_;
+  std::set<uint64_t> matched_;
+  uint32_t batch_ = 1;
+};
+
+TEST_F(OperationWindowTest, RecordsThatComeInAnyOrderLeaveInTheOrderOfTheirLaunches) {
+  for (const uint64_t c : {1, 2, 3, 4}) Launch(c);
+  for (const uint64_t c : {3, 1, 4, 2}) Record(c);
+  EXPECT_THAT(EndBatch(), IsEmpty());  // a launch of another thread may still be told
+  EXPECT_THAT(EndBatch(), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(window_.late(), 0);
+}
+
+TEST_F(OperationWindowTest, ALaunchWithoutRecordHoldsUpWhatCameAfterIt) {
+  for (const uint64_t c : {1, 2, 3}) Launch(c);
+  Record(1);
+  Record(3);
+  EndBatch();
+  EXPECT_THAT(EndBatch(), ElementsAre(1));
+  Record(2);
+  EXPECT_THAT(EndBatch(), ElementsAre(2, 3));
+}
+
+TEST_F(OperationWindowTest, ButNotForLongerThanItsPatience) {
+  for (const uint64_t c : {1, 2}) Launch(c);
+  Record(2);
+  std::vector<uint64_t> out;
+  for (uint32_t i = 0; i < OperationWindow::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
+  EXPECT_THAT(EndBatch(), ElementsAre(2));
+  // It comes after all, out of order: not lost, and counted.
+  Record(1);
+  EndBatch();
+  EXPECT_THAT(Finish(), IsEmpty());
+  EXPECT_EQ(window_.late(), 1);
+}
+
+TEST_F(OperationWindowTest, ARecordThatWaitsForItsLaunchHoldsUpWhatCameAfterIt) {
+  for (const uint64_t c : {5, 7}) Launch(c);
+  Record(5);
+  Record(7);
+  EndBatch(6);
+  EXPECT_THAT(EndBatch(6), ElementsAre(5));
+  EXPECT_THAT(EndBatch(), ElementsAre(7));
+}
+
+TEST_F(OperationWindowTest, LaunchesOfTwoThreadsAreOneOrderThoughTheyAreToldOneAfterTheOther) {
+  Launch(1);
+  Launch(4);
+  Record(1);
+  Record(4);
+  EndBatch();
+  Launch(2);
+  Launch(3);
+  Record(2);
+  EXPECT_THAT(EndBatch(), ElementsAre(1, 2));
+  Record(3);
+  EXPECT_THAT(EndBatch(), ElementsAre(3, 4));
+}
+
+TEST_F(OperationWindowTest, NodesOfOneGraphLaunchKeepTheGraphsOrderWhereverTheyRan) {
+  Launch(1);
+  Record(1, 30, 10);
+  Record(1, 10, 20);
+  Record(1, 20, 30);
+  std::vector<uint64_t> nodes;
+  window_.Finish([&](const Operation& operation) { nodes.push_back(operation.graph_node); });
+  EXPECT_THAT(nodes, ElementsAre(10, 20, 30));
+}
+
+TEST_F(OperationWindowTest, WhatWaitsIsBounded) {
+  Launch(1);
+  for (uint64_t c = 2; c < OperationWindow::kMaxHeld + 10; ++c) {
+    Launch(c);
+    Record(c);
+  }
+  EXPECT_GT(EndBatch().size(), OperationWindow::kMaxHeld);
+  EXPECT_EQ(window_.held(), 0);
+}
+
+TEST_F(OperationWindowTest, AtTheEndEverythingLeaves) {
+  Launch(1);
+  Launch(2);
+  Record(2);
+  EXPECT_THAT(EndBatch(), IsEmpty());
+  EXPECT_THAT(Finish(), ElementsAre(2));
+}
+
+TEST_F(OperationWindowTest, TheCounterOfLaunchesMayStartOver) {
+  constexpr uint64_t kLast = UINT32_MAX;
+  Launch(kLast);
+  Record(kLast);
+  EndBatch();
+  EXPECT_THAT(EndBatch(), ElementsAre(kLast));
+  Launch(1);
+  Launch(2);
+  Record(1);
+  Record(2);
+  EndBatch();
+  EXPECT_THAT(EndBatch(), ElementsAre(1, 2));
+  EXPECT_EQ(window_.late(), 0);
+}
+
+}  // namespace
+}  // namespace gpuprobe::model
