@@ -61,6 +61,8 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_plugin_correlation = 0;
   state.nccl_plugin_plan = 0;
   state.nccl_plugin_told = false;
+  state.nccl_plugin_group = nullptr;
+  state.nccl_plugin_api_group = nullptr;
   state.last_allocation_correlation = 0;
   state.release_began_ns = 0;
   state.last_launch_correlation = 0;

@@ -49,6 +49,9 @@ struct ThreadState {
   uint64_t nccl_plugin_plan = 0;         // 0: no call was told yet
   uint64_t nccl_plugin_launch_ns = 0;
   bool nccl_plugin_told = false;  // some call of it
+  // Handles that somebody else's plugin gave the group's events that are open (injector/nccl/plugin_chain.h).
+  void* nccl_plugin_group = nullptr;
+  void* nccl_plugin_api_group = nullptr;
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;

@@ -1,10 +1,38 @@
 // The wrapper around dlsym: assembly, because it has to leave by a jump with the stack as it found it.
 #include <dlfcn.h>
 
+#include <cstring>
+#include <string_view>
+
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/patching.h"
+#include "injector/nccl/plugin_chain.h"
 #include "injector/nccl/providers.h"
 #include "injector/nccl/thunks.h"
+#include "injector/stream/text.h"
+
+namespace {
+
+using gpuprobe::injector::StartsWith;
+
+constexpr std::string_view kProfilerPrefix = "ncclProfiler_v";
+
+// NCCL looks for a profiler plugin: `name` ends with the version.
+void* FindProfiler(void* handle, const char* name) noexcept {
+  const char digit = name[kProfilerPrefix.size()];
+  if (digit < '1' || digit > '9' || name[kProfilerPrefix.size() + 1] != '\0') return nullptr;
+  const void* table = dlsym(handle, name);
+  bool has_any = table != nullptr;
+  char other[kProfilerPrefix.size() + 2] = {};
+  std::memcpy(other, name, kProfilerPrefix.size());
+  for (char version = '9'; version >= '1' && !has_any; --version) {
+    other[kProfilerPrefix.size()] = version;
+    has_any = dlsym(handle, other) != nullptr;
+  }
+  return const_cast<void*>(gpuprobe::injector::nccl::ChainPlugin(digit - '0', table, has_any));
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -15,6 +43,7 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
   using namespace gpuprobe::injector::nccl;
   // RTLD_NEXT means "behind me": whoever asks is a wrapper itself, and is intercepted in front.
   if (handle == RTLD_NEXT) return nullptr;
+  if (StartsWith(name, kProfilerPrefix)) return FindProfiler(handle, name);
   const EntryPoint entry_point = FindEntryPoint(name);
   if (entry_point == EntryPoint::kCount) return nullptr;
   const void* real = dlsym(handle, name);

@@ -20,11 +20,12 @@ namespace gpuprobe::injector::nccl {
 
 namespace {
 
-// libnccl calls itself through one of its own slots (ncclBroadcast from ncclBcast); the others must not meet
-// us in their inner workings. By the start of the file's name, versions and plugins included.
-constexpr std::string_view kSkipped[] = {"libnccl",  "libcuda.so", "libcupti",
-                                         "libc.so",  "ld-linux",   "linux-vdso",
-                                         "libdl.so", "libpthread", "libgpuprobe.so"};
+// These must not meet us in their inner workings. Nor must libnccl, which calls itself through one of its own
+// slots (ncclBroadcast from ncclBcast): of its slots only that of dlsym leads to us, by which it finds
+// profiler plugins. By the start of the file's name, versions and plugins included.
+constexpr std::string_view kNccl = "libnccl";
+constexpr std::string_view kSkipped[] = {"libcuda.so", "libcupti", "libc.so",    "ld-linux",
+                                         "linux-vdso", "libdl.so", "libpthread", "libgpuprobe.so"};
 
 // Scans after one that postponed slots; then the object is left alone (its memory is never made read-only).
 constexpr uint32_t kMaxRetries = 20;
@@ -71,7 +72,7 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
     return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
   }
   const EntryPoint entry_point = FindEntryPoint(slot.symbol);
-  if (entry_point == EntryPoint::kCount) return nullptr;
+  if (entry_point == EntryPoint::kCount || StartsWith(object.FileName(), kNccl)) return nullptr;
   int way = ProviderOf(entry_point, slot.value);
   if (way < 0 && unresolved) way = FirstProvider();
   if (way < 0 || RealAddress(way, entry_point) == nullptr) return nullptr;

@@ -43,6 +43,9 @@ struct PluginCall {
   uint64_t count;
   uint64_t comm_hash;  // 0: told when the communicator was made
   int32_t rank;
+  const char* algorithm = nullptr;  // "RING"; null: not told
+  const char* protocol = nullptr;   // "LL"
+  uint8_t channels = 0;
 };
 
 // A communicator is made. Null when the probe is off or has no place for it. `ranks` 0 and `rank` -1: not

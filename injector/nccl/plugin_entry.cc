@@ -1,121 +1,32 @@
-// The exported ncclProfiler_v1 to _v6: each version's way of telling a call, in the words of plugin.h.
-#include <cstring>
-#include <type_traits>
-
+// The exported ncclProfiler_v1 to _v6: what NCCL finds when nobody else's plugin is there.
 #include "injector/lifecycle.h"
-#include "injector/nccl/plugin.h"
-#include "injector/nccl/plugin_abi.h"
+#include "injector/nccl/plugin_events.h"
 
 namespace {
 
 namespace abi = gpuprobe::nccl_plugin;
 using gpuprobe::injector::CurrentLifecycle;
 using gpuprobe::injector::LifecycleState;
-using gpuprobe::injector::nccl::BeginApiGroup;
 using gpuprobe::injector::nccl::ClosePluginCommunicator;
-using gpuprobe::injector::nccl::EndApiGroup;
-using gpuprobe::injector::nccl::EndPluginGroup;
-using gpuprobe::injector::nccl::EntryPoint;
-using gpuprobe::injector::nccl::FindOperation;
-using gpuprobe::injector::nccl::NoteApiCall;
-using gpuprobe::injector::nccl::NotePluginCall;
+using gpuprobe::injector::nccl::EventOf;
+using gpuprobe::injector::nccl::IsMarker;
+using gpuprobe::injector::nccl::kPluginMask;
+using gpuprobe::injector::nccl::MarkerOf;
 using gpuprobe::injector::nccl::OpenPluginCommunicator;
 using gpuprobe::injector::nccl::PluginCommunicator;
+using gpuprobe::injector::nccl::TellEvent;
+using gpuprobe::injector::nccl::TellStop;
 
 constexpr int kSuccess = 0;
 
-// The least that makes NCCL tell the calls, and from version 5 on also what the application called: no proxy
-// events, and no kernel channels, which cost a proxy operation for each plan.
-constexpr int kMask = static_cast<int>(abi::kEventGroup | abi::kEventCollective | abi::kEventPointToPoint);
-
-// Handles say only what kind of event stops. NCCL leaves an event's children out if it has none.
-char group_handle;
-char api_group_handle;
-char call_handle;
-
-template <size_t kCount>
-constexpr const char* Entry(const char* const (&names)[kCount], uint8_t index) noexcept {
-  return index < kCount ? names[index] : "";
-}
-
-const char* FunctionName(uint8_t function) noexcept { return Entry(abi::kFunctionNames, function); }
-const char* FunctionName(const char* function) noexcept { return function == nullptr ? "" : function; }
-
-uint8_t DataType(uint8_t datatype) noexcept { return datatype; }
-uint8_t DataType(const char* datatype) noexcept {
-  uint8_t index = 0;
-  for (const char* name : abi::kDataTypeNames) {
-    if (datatype != nullptr && strcmp(name, datatype) == 0) return index;
-    ++index;
-  }
-  return UINT8_MAX;
-}
-
-template <typename Part>
-uint64_t HashOf(const Part& part) noexcept {
-  if constexpr (requires { part.comm_hash; }) return part.comm_hash;
-  return 0;
-}
-
-bool HasRoot(EntryPoint op) noexcept { return op == EntryPoint::kBroadcast || op == EntryPoint::kReduce; }
-
-// Versions 5 and 6: what the application called, on its own thread and before anything is launched.
-void NoteApiEvent(PluginCommunicator* comm, const abi::Descriptor5& descriptor) noexcept {
-  if (descriptor.type == abi::kEventGroupApi) {
-    BeginApiGroup();
-  } else if (descriptor.type == abi::kEventCollectiveApi) {
-    const abi::CollectiveApi& part = descriptor.collective_api;
-    const EntryPoint op = FindOperation(FunctionName(part.function));
-    NoteApiCall(comm, {.op = op,
-                       .datatype = DataType(part.datatype),
-                       .root = HasRoot(op) ? part.root : -1,
-                       .count = part.count,
-                       .stream = part.stream});
-  } else if (descriptor.type == abi::kEventPointToPointApi) {
-    const abi::PointToPointApi& part = descriptor.point_to_point_api;
-    NoteApiCall(comm, {.op = FindOperation(FunctionName(part.function)),
-                       .datatype = DataType(part.datatype),
-                       .root = -1,
-                       .count = part.count,
-                       .stream = part.stream});
-  }
-}
-
 template <typename Descriptor>
 int StartEvent(void* context, void** handle, Descriptor* descriptor) noexcept {
-  auto* comm = static_cast<PluginCommunicator*>(context);
-  *handle = &call_handle;
-  if (descriptor->type == abi::kEventGroup) {
-    *handle = &group_handle;
-  } else if (descriptor->type == abi::kEventCollective) {
-    const auto& part = descriptor->collective;
-    const EntryPoint op = FindOperation(FunctionName(part.function));
-    NotePluginCall(comm, {.op = op,
-                          .datatype = DataType(part.datatype),
-                          .root = HasRoot(op) ? part.root : -1,
-                          .peer = -1,
-                          .count = part.count,
-                          .comm_hash = HashOf(part),
-                          .rank = descriptor->rank});
-  } else if (descriptor->type == abi::kEventPointToPoint) {
-    const auto& part = descriptor->point_to_point;
-    NotePluginCall(comm, {.op = FindOperation(FunctionName(part.function)),
-                          .datatype = DataType(part.datatype),
-                          .root = -1,
-                          .peer = part.peer,
-                          .count = part.count,
-                          .comm_hash = HashOf(part),
-                          .rank = descriptor->rank});
-  } else if constexpr (std::is_same_v<Descriptor, abi::Descriptor5>) {
-    if (descriptor->type == abi::kEventGroupApi) *handle = &api_group_handle;
-    NoteApiEvent(comm, *descriptor);
-  }
+  *handle = MarkerOf(TellEvent(static_cast<PluginCommunicator*>(context), *descriptor));
   return kSuccess;
 }
 
 int StopEvent(void* handle) noexcept {
-  if (handle == &group_handle) EndPluginGroup();
-  if (handle == &api_group_handle) EndApiGroup();
+  if (IsMarker(handle)) TellStop(EventOf(handle));
   return kSuccess;
 }
 
@@ -130,7 +41,7 @@ int Open(void** context, int* mask, uint64_t hash, int rank, int ranks) noexcept
   *context = OpenPluginCommunicator(hash, rank, ranks);
   // One mask serves all communicators: a place that was not to be had must not silence the others.
   const bool live = CurrentLifecycle() == LifecycleState::kLive;
-  *mask = live ? kMask : 0;
+  *mask = live ? kPluginMask : 0;
   return kSuccess;
 }
 

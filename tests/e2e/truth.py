@@ -99,7 +99,7 @@ def plan_differences(truth, captured):
 
 def launched_nothing(call):
     """A communicator of one rank moves nothing, and a captured call only its replays: the call has no kernel, and so no place in what the node scheduled."""
-    return call["plan"] == 0 and call["comm_ranks"] == 1 or call.get("captured")
+    return call.get("plan") == 0 and call.get("comm_ranks") == 1 or call.get("captured")
 
 
 def differences(truth, captured):

@@ -2,7 +2,6 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +24,9 @@ constexpr int kNewestVersion = 6;
 
 // One for every communicator and thread, as in the real library: the last one that is made decides, and a
 // plugin may read and change it.
-std::atomic<int> mask{0};
+int mask = 0;
+
+int Mask() { return __atomic_load_n(&mask, __ATOMIC_RELAXED); }
 
 struct Event {
   bool collective = false;
@@ -151,8 +152,7 @@ class PluginOf : public Plugin {
 
   void* Open(const Communicator& communicator) override {
     void* context = nullptr;
-    int wanted = mask;
-    if (Init(table_->init, &context, &wanted, communicator) == 0) mask = wanted;
+    Init(table_->init, &context, &mask, communicator);
     return context;
   }
 
@@ -270,9 +270,18 @@ int NewestVersionWanted() {
   std::_Exit(2);
 }
 
+// As the real library: the one that the variable names, else the network's plugin.
+void* OpenLibrary() {
+  for (const char* variable : {"NCCL_PROFILER_PLUGIN", "NCCL_NET_PLUGIN"}) {
+    const char* path = std::getenv(variable);
+    void* library = path == nullptr || *path == '\0' ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr) return library;
+  }
+  return nullptr;
+}
+
 std::unique_ptr<Plugin> Load() {
-  const char* path = std::getenv("NCCL_PROFILER_PLUGIN");
-  void* library = path == nullptr || *path == '\0' ? nullptr : dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* library = OpenLibrary();
   if (library == nullptr) return nullptr;
   for (int version = NewestVersionWanted(); version >= 1; --version) {
     const void* table = dlsym(library, ("ncclProfiler_v" + std::to_string(version)).c_str());
@@ -344,7 +353,7 @@ thread_local ApiState api;
 int Told(const Communicator& communicator) {
   static const int kNcclVersion = NewestVersionWanted();
   if (communicator.Profiler() == nullptr) return 0;
-  return static_cast<int>(abi::ToldFor(static_cast<uint64_t>(mask.load()), kNcclVersion));
+  return static_cast<int>(abi::ToldFor(static_cast<uint64_t>(Mask()), kNcclVersion));
 }
 
 bool HasApiEvents() { return NewestVersionWanted() >= 5; }
