@@ -20,6 +20,8 @@
 #include "collector/cli/recorder.h"
 #include "collector/simulate/scenarios.h"
 #include "collector/simulate/simulation.h"
+#include "collector/simulate/truth.h"
+#include "collector/store/run_directory.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -37,6 +39,7 @@ struct Options {
   std::optional<int> layers;
   uint64_t seed = 1;
   std::string out;
+  std::string truth;
   std::string socket;
   bool real_time = false;
   KeepOption keep;
@@ -153,7 +156,9 @@ int Simulate(const simulate::Scenario& scenario, const Options& options) {
   simulation_options.seed = options.seed;
   simulation_options.uid = getuid();
   if (options.real_time) simulation_options.epoch_ns = NowNs();
-  simulate::Simulation simulation(job, simulation_options, nullptr);
+  std::optional<simulate::Truth> truth;
+  if (!options.truth.empty()) truth.emplace(job);
+  simulate::Simulation simulation(job, simulation_options, truth ? &*truth : nullptr);
   Feed feed(socket);
   const absl::Status connected = feed.Connect(static_cast<size_t>(job.ranks), kConnectPatience,
                                               [&] { return own == nullptr || own->Alive(); });
@@ -161,6 +166,14 @@ int Simulate(const simulate::Scenario& scenario, const Options& options) {
   const Clock::time_point begin = Clock::now();
   if (absl::Status s = Run(simulation, feed, options.real_time); !s.ok()) return Fail(kName, s, kFailed);
   feed.AwaitRead();
+  if (truth) {
+    truth->Finish();
+    std::error_code ignored;
+    std::filesystem::create_directories(options.truth, ignored);
+    const absl::Status written =
+        store::WriteFile(options.truth + "/truth.json", truth->Json(scenario, simulation) + "\n");
+    if (!written.ok()) return Fail(kName, written, kFailed);
+  }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   const int code = own == nullptr ? kDone : own->Stop();
   std::string line = absl::StrFormat(
@@ -191,6 +204,8 @@ int SimulateMain(const Arguments& arguments) {
       ->check(CLI::Range(1, 10'000));
   app.add_option("--seed", options.seed, "of everything that varies [1]");
   app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  app.add_option("--truth", options.truth,
+                 "folder for truth.json: what the report should say, from the schedule");
   app.add_option("--socket", options.socket, "of a collector that runs already [one of its own]")
       ->excludes("--out");
   app.add_flag("--real-time", options.real_time,

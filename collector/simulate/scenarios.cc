@@ -31,17 +31,22 @@ std::vector<Scenario> AllScenarios() {
   all.push_back(Make("compute-bound", "kernels fill the step, communication is small and hidden", "healthy",
                      {}, [](TrainingJob& job) { job.work = 2; }));
   all.push_back(Make("communication-bound",
-                     "gradients are reduced after backward, over a slow link, hidden by nothing",
-                     "communication-bound", {"poor-overlap", "slow-network"}, [](TrainingJob& job) {
+                     "4 GiB of gradients are reduced after backward, hidden by nothing",
+                     "communication-bound", {"poor-overlap", "bucket-too-large"}, [](TrainingJob& job) {
                        job.overlap = false;
-                       job.link = {.alpha_ns = 15 * kUs, .beta_bytes_per_ns = 12};
+                       job.layer_bytes = kGiB;
+                       job.bucket_bytes = 200 * kMiB;
                      }));
   all.push_back(Make("perfect-overlap", "as much communication as hides behind backward", "healthy", {},
-                     [](TrainingJob& job) { job.link = {.alpha_ns = 8 * kUs, .beta_bytes_per_ns = 60}; }));
+                     [](TrainingJob& job) {
+                       job.layer_bytes = 320 * kMiB;
+                       job.tail_ns = 2 * kMs;
+                     }));
   all.push_back(Make("partial-overlap", "79 % overlap efficiency: the first reduction comes late in backward",
                      "poor-overlap", {"communication-bound"}, [](TrainingJob& job) {
-                       job.overlap_from = 0.5;
-                       job.link = {.alpha_ns = 10 * kUs, .beta_bytes_per_ns = 50};
+                       job.layer_bytes = 320 * kMiB;
+                       job.overlap_from = 0.35;
+                       job.tail_ns = 940 * kUs;
                      }));
   all.push_back(Make("straggler-kernels", "the kernels of one rank take 1.3 x as long, always",
                      "straggler-slow-gpu", {"imbalance"}, [](TrainingJob& job) {
@@ -76,22 +81,28 @@ std::vector<Scenario> AllScenarios() {
                        job.slow_every = 20;
                        job.slow_for = 3;
                      }));
-  all.push_back(Make("slow-network", "every link gives a twentieth of what the devices' links can",
-                     "slow-network", {"communication-bound", "poor-overlap"},
-                     [](TrainingJob& job) { job.link = {.alpha_ns = 40 * kUs, .beta_bytes_per_ns = 10}; }));
-  all.push_back(Make("input-bound", "every rank waits 25 ms a step for its input", "input-bound", {},
-                     [](TrainingJob& job) { job.input_wait_ns = 40 * kMs; }));
-  all.push_back(Make("launch-bound", "1,500 kernels of 3 us a step, a launch takes 8 us", "launch-bound", {},
+  all.push_back(Make("slow-network", "every link gives a thirtieth of what it could", "slow-network",
+                     {"communication-bound", "poor-overlap"},
+                     [](TrainingJob& job) { job.link = {.alpha_ns = 30 * kUs, .beta_bytes_per_ns = 10}; }));
+  all.push_back(Make("input-bound", "every rank needs 60 ms a step to get its input", "input-bound", {},
+                     [](TrainingJob& job) {
+                       job.input_wait_ns = 60 * kMs;
+                       job.host_noise = 0.005;
+                     }));
+  all.push_back(Make("launch-bound", "1,500 kernels of 3 us a step, a launch takes 12 us", "launch-bound", {},
                      [](TrainingJob& job) {
                        job.tiny_kernels = 1'500;
-                       job.launch_cost_ns = 8 * kUs;
+                       job.launch_cost_ns = 12 * kUs;
+                       job.host_noise = 0.005;
                        job.layer_bytes = 4 * kMiB;
                      }));
-  all.push_back(Make("sync-in-loop", "the host waits for the device several times a layer", "sync-in-loop",
-                     {"launch-bound"}, [](TrainingJob& job) {
-                       job.syncs_per_layer = 3;
+  all.push_back(Make("sync-in-loop",
+                     "the host waits for the device after every layer, and does something before it goes on",
+                     "sync-in-loop", {"launch-bound"}, [](TrainingJob& job) {
+                       job.syncs = true;
+                       job.sync_work_ns = 250 * kUs;
                        job.layers = 8;
-                       job.work = 0.15;
+                       job.work = 0.5;
                        job.layer_bytes = 8 * kMiB;
                      }));
   all.push_back(Make("pageable-copies", "batches of 64 MiB are copied from pageable memory",
@@ -99,28 +110,26 @@ std::vector<Scenario> AllScenarios() {
                        job.pageable = true;
                        job.batch_bytes = 64 * kMiB;
                      }));
-  all.push_back(Make("tiny-buckets", "gradients are reduced in pieces of 256 KiB", "bucket-too-small",
+  all.push_back(Make("tiny-buckets", "gradients are reduced in pieces of 1 MiB", "bucket-too-small",
                      {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
-                       job.first_bucket_bytes = 128 << 10;
-                       job.bucket_bytes = 256 << 10;
-                       job.link = {.alpha_ns = 10 * kUs, .beta_bytes_per_ns = 150};
+                       job.layer_bytes = 192 * kMiB;
+                       job.first_bucket_bytes = 512 << 10;
+                       job.bucket_bytes = kMiB;
                      }));
   all.push_back(Make("huge-buckets", "one bucket holds all gradients: nothing can overlap",
                      "bucket-too-large", {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
+                       job.layer_bytes = 512 * kMiB;
                        job.first_bucket_bytes = 4 * kGiB;
                        job.bucket_bytes = 4 * kGiB;
-                       job.link = {.alpha_ns = 10 * kUs, .beta_bytes_per_ns = 40};
                      }));
   all.push_back(Make("fsdp", "weights are gathered, gradients scattered, layer by layer", "healthy", {},
                      [](TrainingJob& job) {
                        job.sharded = true;
-                       job.link = {.alpha_ns = 8 * kUs, .beta_bytes_per_ns = 150};
+                       job.layers = 8;
+                       job.layer_bytes = 128 * kMiB;
                      }));
   all.push_back(Make("tensor-parallel", "4 ranks share every layer, 2 such groups", "communication-bound",
-                     {"poor-overlap"}, [](TrainingJob& job) {
-                       job.tensor = 4;
-                       job.link = {.alpha_ns = 8 * kUs, .beta_bytes_per_ns = 100};
-                     }));
+                     {"poor-overlap"}, [](TrainingJob& job) { job.tensor = 4; }));
   all.push_back(Make("pipeline", "4 stages, 8 microbatches, one forward one backward", "pipeline-bubble",
                      {"poor-overlap", "communication-bound"}, [](TrainingJob& job) {
                        job.ranks = 4;
@@ -224,7 +233,7 @@ std::vector<Scenario> AllScenarios() {
                        job.slow_by = SlowBy::kKernels;
                        job.slow_rank = 37;
                        job.slow_factor = 1.3;
-                       job.link = {.alpha_ns = 300, .beta_bytes_per_ns = 150};
+                       job.link.alpha_ns = 300;
                      }));
   return all;
 }

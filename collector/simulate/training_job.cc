@@ -117,6 +117,7 @@ class StepBuilder {
   void Memory();
   void MemoryAfter();
   void OutOfMemory();
+  void SyncAfterLayer();
   void ReduceTensor();
   void Gather(int layer);
   void Reduce(uint64_t bytes);
@@ -152,10 +153,16 @@ void StepBuilder::Input() {
   Pop();
 }
 
+void StepBuilder::SyncAfterLayer() {
+  if (!job_.syncs) return;
+  program_.SyncDevice();
+  if (job_.sync_work_ns > 0) program_.HostWork(job_.sync_work_ns);
+}
+
 void StepBuilder::ReduceTensor() {
   if (job_.tensor == 1) return;
   program_.Order(kCompute, kTensorStream);
-  program_.Collective(CollectiveOp::kAllReduce, 1, 16 * kMiB, kTensorStream);
+  program_.Collective(CollectiveOp::kAllReduce, 1, 64 * kMiB, kTensorStream);
   program_.Order(kTensorStream, kCompute);
 }
 
@@ -194,7 +201,7 @@ void StepBuilder::Forward() {
           std::end(kForwardReductions))
         ReduceTensor();
     }
-    for (int i = 0; i < job_.syncs_per_layer; ++i) program_.SyncDevice();
+    SyncAfterLayer();
   }
   if (stage_ == job_.pipeline - 1) Launch(Kernel::kLossForward, 50'000);
   Pop();
@@ -244,14 +251,14 @@ void StepBuilder::Backward(bool reduce) {
       produced += static_cast<double>(job_.layer_bytes) * kBackward[i].gradient_share;
       if (in_buckets && job_.overlap && produced >= job_.overlap_from * all_bytes) ReduceReady(produced);
     }
-    for (int i = 0; i < job_.syncs_per_layer; ++i) program_.SyncDevice();
+    SyncAfterLayer();
     if (job_.sharded) {
       program_.Order(kCompute, kDataStream);
       program_.Collective(CollectiveOp::kReduceScatter, 0,
                           job_.layer_bytes / static_cast<uint64_t>(job_.data()), kDataStream);
     }
   }
-  if (stage_ == 0) Launch(Kernel::kEmbeddingBackward, 45'000);
+  if (stage_ == 0) Launch(Kernel::kEmbeddingBackward, job_.tail_ns);
   if (in_buckets) {
     while (next_bucket_ < buckets_.size()) Reduce(buckets_[next_bucket_]);
   }

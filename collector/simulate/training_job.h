@@ -35,14 +35,16 @@ struct TrainingJob {
   uint64_t bucket_bytes = uint64_t{25} << 20;
   bool overlap = true;      // gradients are reduced while backward goes on
   double overlap_from = 0;  // share of backward that must be over before the first reduction
-  Link link{.alpha_ns = 8'000, .beta_bytes_per_ns = 150};
+  Link link{.alpha_ns = 3'000, .beta_bytes_per_ns = 350};  // as NVLink between eight H100
 
   uint64_t batch_bytes = uint64_t{4} << 20;
   bool pageable = false;
   int64_t input_wait_ns = 60'000;  // of the host, a step
   int64_t launch_cost_ns = 4'000;
   int tiny_kernels = 0;      // instead of the layers: so many short kernels a step
-  int syncs_per_layer = 0;   // cudaDeviceSynchronize in forward and backward
+  bool syncs = false;        // cudaDeviceSynchronize after every layer ...
+  int64_t sync_work_ns = 0;  // ... and what the host does then, before it launches again
+  int64_t tail_ns = 45'000;  // of the kernel that ends backward, after the last gradient is ready
   int read_loss_every = 10;  // steps between loss.item(); 0: never
   size_t queue_depth = 1024;
   bool nvtx = false;

@@ -1,0 +1,271 @@
+#include "collector/simulate/truth.h"
+
+#include <algorithm>
+
+#include "collector/simulate/intervals.h"
+#include "nlohmann/json.hpp"
+
+namespace gpuprobe::simulate {
+namespace {
+
+// In the order of Phase.
+constexpr const char* kPhases[] = {"other",    "input",     "h2d",          "forward",
+                                   "backward", "optimizer", "communication"};
+// In the order of CollectiveOp.
+constexpr const char* kOperations[] = {"AllReduce", "AllGather", "ReduceScatter",
+                                       "Broadcast", "Send",      "Recv"};
+
+constexpr size_t Index(Phase phase) { return static_cast<size_t>(phase); }
+
+bool IsCompute(const DeviceWork& work) {
+  return work.kind == DeviceWork::Kind::kCompute || work.kind == DeviceWork::Kind::kMemset;
+}
+
+template <typename Filter>
+Intervals IntervalsOf(const std::vector<DeviceWork>& work, Filter wanted) {
+  std::vector<std::pair<int64_t, int64_t>> parts;
+  for (const DeviceWork& w : work) {
+    if (wanted(w)) parts.emplace_back(w.start_ns, w.end_ns);
+  }
+  return Intervals(std::move(parts));
+}
+
+// nccl-tests: algorithm bandwidth to bus bandwidth, and the bytes that the former is computed from.
+double BusBytes(CollectiveOp op, uint64_t bytes, double ranks) {
+  const auto argument = static_cast<double>(bytes);
+  switch (op) {
+    case CollectiveOp::kAllReduce:
+      return argument * 2 * (ranks - 1) / ranks;
+    case CollectiveOp::kAllGather:
+    case CollectiveOp::kReduceScatter:
+      return argument * (ranks - 1);
+    case CollectiveOp::kBroadcast:
+    case CollectiveOp::kSend:
+    case CollectiveOp::kRecv:
+      break;
+  }
+  return argument;
+}
+
+}  // namespace
+
+Truth::Truth(const TrainingJob& job) : job_(job), ranks_(static_cast<size_t>(job.ranks)) {}
+
+void Truth::OnStep(int rank, int step) {
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  r.segments.push_back({.step = step, .work = {}});
+  // What ran in a segment is known when the one after it is, because work that is launched later may run
+  // earlier, on another stream.
+  if (r.segments.size() > 2) Measure(r);
+}
+
+void Truth::OnDeviceWork(int rank, const DeviceWork& work) {
+  Rank& r = ranks_[static_cast<size_t>(rank)];
+  r.segments.back().work.push_back(work);
+}
+
+void Truth::OnHostInterval(int rank, HostCause cause, int64_t start_ns, int64_t end_ns) {
+  ranks_[static_cast<size_t>(rank)].host.push_back({cause, start_ns, end_ns});
+}
+
+void Truth::OnCall(const FinishedCall& call) {
+  int64_t last_ns = 0;
+  int last_rank = 0;
+  for (const auto& [rank, arrival_ns] : call.arrivals) {
+    if (arrival_ns <= last_ns) continue;
+    last_ns = arrival_ns;
+    last_rank = rank;
+  }
+  int64_t waited_ns = 0;
+  int64_t rank_ns = 0;
+  for (const auto& [rank, arrival_ns] : call.arrivals) {
+    waited_ns += last_ns - arrival_ns;
+    rank_ns += call.end_ns - arrival_ns;
+    ranks_[static_cast<size_t>(rank)].waited[call.step] += last_ns - arrival_ns;
+  }
+  ranks_[static_cast<size_t>(last_rank)].blame[call.step] += waited_ns;
+  if (call.step < job_.warmup_steps) return;
+  Calls& calls = calls_[{call.communicator, call.op, call.bytes}];
+  ++calls.calls;
+  calls.transfer_ns += call.end_ns - last_ns;
+  calls.rank_ns += rank_ns;
+  calls.kernels += call.arrivals.size();
+}
+
+void Truth::Finish() {
+  for (Rank& rank : ranks_) {
+    while (!rank.segments.empty()) Measure(rank);
+  }
+}
+
+void Truth::Measure(Rank& rank) {
+  const Segment& segment = rank.segments.front();
+  Step step{.step = segment.step};
+  step.start_ns = rank.end_ns;
+  step.end_ns = rank.end_ns;
+  if (rank.end_ns < 0) {
+    step.start_ns = INT64_MAX;
+    for (const DeviceWork& work : segment.work) step.start_ns = std::min(step.start_ns, work.start_ns);
+  }
+  for (const DeviceWork& work : segment.work) step.end_ns = std::max(step.end_ns, work.end_ns);
+  std::vector<DeviceWork> work;
+  for (const Segment& s : rank.segments) work.insert(work.end(), s.work.begin(), s.work.end());
+
+  const Intervals window({{step.start_ns, step.end_ns}});
+  const Intervals compute = IntervalsOf(work, IsCompute).Within(window);
+  const Intervals comm = IntervalsOf(work, [](const DeviceWork& w) {
+                           return w.kind == DeviceWork::Kind::kCollective;
+                         }).Within(window);
+  const Intervals copies =
+      IntervalsOf(work, [](const DeviceWork& w) { return w.kind == DeviceWork::Kind::kCopy; }).Within(window);
+  const Intervals exposed = comm.Without(compute);
+  const Intervals copying = copies.Without(compute).Without(comm);
+  const Intervals idle = window.Without(compute).Without(comm).Without(copies);
+  step.compute_ns = compute.Length();
+  step.comm_ns = comm.Length();
+  step.exposed_comm_ns = exposed.Length();
+  step.copy_ns = copying.Length();
+  step.idle_ns = idle.Length();
+  MeasureIdle(rank, idle, work, step);
+  for (const Phase phase : {Phase::kOther, Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    step.phase_ns[Index(phase)] +=
+        IntervalsOf(work, [&](const DeviceWork& w) { return IsCompute(w) && w.phase == phase; })
+            .Within(window)
+            .Length();
+  }
+  step.phase_ns[Index(Phase::kCommunication)] += step.exposed_comm_ns;
+  const int64_t copied_in =
+      IntervalsOf(
+          work,
+          [](const DeviceWork& w) { return w.kind == DeviceWork::Kind::kCopy && w.phase == Phase::kCopyIn; })
+          .Within(copying)
+          .Length();
+  step.phase_ns[Index(Phase::kCopyIn)] += copied_in;
+  step.phase_ns[Index(Phase::kInput)] += step.input_ns;
+  step.phase_ns[Index(Phase::kOther)] += step.copy_ns - copied_in + step.idle_ns - step.input_ns;
+
+  rank.end_ns = step.end_ns;
+  rank.steps.push_back(step);
+  rank.segments.pop_front();
+  while (!rank.host.empty() && rank.host.front().end_ns < step.start_ns) rank.host.pop_front();
+}
+
+void Truth::MeasureIdle(const Rank& rank, const Intervals& idle, const std::vector<DeviceWork>& work,
+                        Step& step) const {
+  std::vector<std::pair<int64_t, int64_t>> launches;  // by start of the work
+  launches.reserve(work.size());
+  for (const DeviceWork& w : work) launches.emplace_back(w.start_ns, w.launch_ns);
+  std::sort(launches.begin(), launches.end());
+  for (const auto& [start, end] : idle.parts()) {
+    const auto next =
+        std::lower_bound(launches.begin(), launches.end(), std::pair<int64_t, int64_t>(end, INT64_MIN));
+    const int64_t launch = next == launches.end() ? end : std::clamp(next->second, start, end);
+    step.launch_gap_ns += end - launch;
+    if (launch == start) continue;
+    bool blocked = false;
+    std::vector<std::pair<int64_t, int64_t>> waiting;
+    for (const HostInterval& host : rank.host) {
+      if (host.cause == HostCause::kSync && host.start_ns <= start && host.end_ns > start) blocked = true;
+      if (host.cause == HostCause::kInput) waiting.emplace_back(host.start_ns, host.end_ns);
+    }
+    const int64_t input = Intervals(std::move(waiting)).Within(Intervals({{start, launch}})).Length();
+    (2 * input > launch - start ? step.input_ns
+     : blocked                  ? step.sync_ns
+                                : step.host_bound_ns) += launch - start;
+  }
+}
+
+std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) const {
+  nlohmann::ordered_json out;
+  out["scenario"] = scenario.name;
+  out["findings"] = {{"first", scenario.first_finding}, {"further", scenario.further_findings}};
+  out["ranks"] = job_.ranks;
+  out["warmup_steps"] = job_.warmup_steps;
+  out["hung"] = simulation.hung();
+  if (job_.hang != HangBy::kNothing) {
+    out["hang"] = {{"kind", job_.hang == HangBy::kMissingRank ? "missing-rank"
+                            : job_.hang == HangBy::kMismatch  ? "mismatch"
+                                                              : "all-issued"},
+                   {"rank", job_.hang_rank},
+                   {"step", job_.hang_step}};
+  }
+  if (job_.slow_by != SlowBy::kNothing)
+    out["slow"] = {{"rank", job_.slow_rank}, {"factor", job_.slow_factor}};
+  out["memory"] = {{"leak_bytes_per_step", job_.leak_bytes},
+                   {"held_bytes", job_.weight_bytes + job_.optimizer_bytes},
+                   {"activation_bytes", job_.activation_bytes},
+                   {"fragment_bytes", job_.fragment_bytes},
+                   {"refused", job_.out_of_memory_step >= 0}};
+  if (job_.pipeline > 1) {
+    const double p = job_.pipeline;
+    const double m = job_.microbatches;
+    out["pipeline"] = {{"stages", p}, {"microbatches", m}, {"ideal_bubble", (p - 1) / (m + p - 1)}};
+  }
+  out["link"] = {{"alpha_ns", job_.link.alpha_ns}, {"beta_gbytes_per_s", job_.link.beta_bytes_per_ns}};
+  for (const auto& [key, calls] : calls_) {
+    const auto& [number, op, bytes] = key;
+    const NodeCommunicator& communicator = simulation.communicators()[static_cast<size_t>(number)];
+    const auto ranks = static_cast<double>(communicator.members.size());
+    const double bus = BusBytes(op, bytes, ranks);
+    out["collectives"].push_back(
+        {{"comm", communicator.hash},
+         {"kind", communicator.name},
+         {"op", kOperations[static_cast<size_t>(op)]},
+         {"argument_bytes", bytes},
+         {"ranks", communicator.members.size()},
+         {"calls", calls.calls},
+         {"transfer_ns", static_cast<double>(calls.transfer_ns) / static_cast<double>(calls.calls)},
+         {"time_ns", static_cast<double>(calls.rank_ns) / static_cast<double>(calls.kernels)},
+         {"busbw_gbytes_per_s",
+          bus * static_cast<double>(calls.kernels) / static_cast<double>(calls.rank_ns)},
+         {"transfer_busbw_gbytes_per_s",
+          bus * static_cast<double>(calls.calls) / static_cast<double>(calls.transfer_ns)}});
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const Rank& rank = ranks_[i];
+    const RankClock& clock = simulation.streams()[i].description().clock;
+    nlohmann::ordered_json shown = {{"rank", i},
+                                    {"clock_offset_ns", clock.offset_ns},
+                                    {"clock_drift", clock.drift},
+                                    {"clock_step_ns", clock.step_ns}};
+    const auto sum = [&](const std::map<int, int64_t>& by_step) {
+      int64_t all = 0;
+      for (const auto& [step, ns] : by_step) all += step >= job_.warmup_steps ? ns : 0;
+      return all;
+    };
+    shown["blame_ns"] = sum(rank.blame);
+    shown["waited_ns"] = sum(rank.waited);
+    shown["blame_by_step_ns"] = rank.blame;
+    for (const Step& step : rank.steps) {
+      nlohmann::ordered_json row = {{"start_ns", clock.Realtime(step.start_ns)},
+                                    {"end_ns", clock.Realtime(step.end_ns)},
+                                    {"total_ns", step.end_ns - step.start_ns}};
+      if (step.step < 0) {
+        row["what"] = step.step == Simulation::kSetup ? "setup" : "evaluation";
+        shown["between"].push_back(row);
+        continue;
+      }
+      row["step"] = step.step;
+      row["compute_ns"] = step.compute_ns;
+      row["comm_ns"] = step.comm_ns;
+      row["exposed_comm_ns"] = step.exposed_comm_ns;
+      row["copy_ns"] = step.copy_ns;
+      row["idle_ns"] = step.idle_ns;
+      row["host_bound_ns"] = step.host_bound_ns;
+      row["input_ns"] = step.input_ns;
+      row["sync_ns"] = step.sync_ns;
+      row["launch_gap_ns"] = step.launch_gap_ns;
+      for (size_t p = 0; p < step.phase_ns.size(); ++p) row["phase_ns"][kPhases[p]] = step.phase_ns[p];
+      const double joint = static_cast<double>(step.compute_ns + step.exposed_comm_ns);
+      const auto compute = static_cast<double>(step.compute_ns);
+      const auto comm = static_cast<double>(step.comm_ns);
+      const double best = compute + comm - std::max(compute, comm);
+      row["overlap_efficiency"] = best == 0 ? 1.0 : (compute + comm - joint) / best;
+      shown["steps"].push_back(row);
+    }
+    out["by_rank"].push_back(shown);
+  }
+  return out.dump(1);
+}
+
+}  // namespace gpuprobe::simulate

@@ -1,0 +1,100 @@
+// What a simulated job's report should say, from its schedule: steps and where their time went, collectives,
+// who made whom wait.
+//
+// Listens to the node, so it knows what no record tells: when a collective's last rank arrived, why a host
+// did not launch. Shares no code with the analysis. The definitions are those of the report
+// (collector/render/REPORT_JSON.md):
+//   a step lasts, on the device's timeline, from the end of what was launched before its first launch to the
+//   end of what was launched until the next step's (or an evaluation's) first launch; compute, communication,
+//   copies: unions over streams, each without what stands before it; idle: the rest; idle until the launch of
+//   what ends it is the host's: `sync` if the host was blocked when the device ran dry, `input` if it mostly
+//   waited for input, else `host_bound`; from the launch on it is `launch_gap`.
+// Times in the file are those of the rank's own clock.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "collector/simulate/intervals.h"
+#include "collector/simulate/scenarios.h"
+#include "collector/simulate/simulation.h"
+
+namespace gpuprobe::simulate {
+
+class Truth : public NodeObserver {
+ public:
+  explicit Truth(const TrainingJob& job);
+
+  void OnDeviceWork(int rank, const DeviceWork& work) override;
+  void OnHostInterval(int rank, HostCause cause, int64_t start_ns, int64_t end_ns) override;
+  void OnCall(const FinishedCall& call) override;
+  void OnStep(int rank, int step) override;
+
+  struct Step {
+    int step = 0;  // or Simulation::kSetup, kEvaluation
+    int64_t start_ns = 0;
+    int64_t end_ns = 0;
+    int64_t compute_ns = 0;
+    int64_t comm_ns = 0;
+    int64_t exposed_comm_ns = 0;
+    int64_t copy_ns = 0;
+    int64_t idle_ns = 0;
+    int64_t host_bound_ns = 0;
+    int64_t input_ns = 0;
+    int64_t sync_ns = 0;
+    int64_t launch_gap_ns = 0;
+    std::array<int64_t, static_cast<size_t>(Phase::kCount)> phase_ns{};
+  };
+  // Of one operation of one size on one communicator; in steps that are not of the warm-up.
+  struct Calls {
+    uint64_t calls = 0;
+    int64_t transfer_ns = 0;  // from the last arrival, a call
+    int64_t rank_ns = 0;      // of all ranks' kernels
+    uint64_t kernels = 0;
+  };
+
+  // After the simulation.
+  void Finish();
+  const std::vector<Step>& steps(int rank) const { return ranks_[static_cast<size_t>(rank)].steps; }
+  // Seconds of the others' waiting that this rank caused, as the last one to arrive; by step.
+  const std::map<int, int64_t>& blame(int rank) const { return ranks_[static_cast<size_t>(rank)].blame; }
+
+  std::string Json(const Scenario& scenario, const Simulation& simulation) const;
+
+ private:
+  struct HostInterval {
+    HostCause cause;
+    int64_t start_ns;
+    int64_t end_ns;
+  };
+  // Launches from one OnStep to the next.
+  struct Segment {
+    int step = 0;
+    std::vector<DeviceWork> work;
+  };
+  struct Rank {
+    std::deque<Segment> segments;  // not measured yet
+    std::deque<HostInterval> host;
+    int64_t end_ns = -1;  // of all that was launched in measured segments
+    std::vector<Step> steps;
+    std::map<int, int64_t> blame;
+    std::map<int, int64_t> waited;
+  };
+  using CallKey = std::tuple<int, CollectiveOp, uint64_t>;  // communicator, operation, bytes
+
+  void Measure(Rank& rank);
+  void MeasureIdle(const Rank& rank, const Intervals& idle, const std::vector<DeviceWork>& work,
+                   Step& step) const;
+
+  TrainingJob job_;
+  std::vector<Rank> ranks_;
+  std::map<CallKey, Calls> calls_;
+};
+
+}  // namespace gpuprobe::simulate
