@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/collective_report.h"
+#include "collector/analysis/compute_report.h"
 #include "collector/analysis/memory_report.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/phase_report.h"
@@ -11,8 +12,6 @@
 
 namespace gpuprobe::analysis {
 namespace {
-
-constexpr size_t kTopKernels = 20;
 
 bool HasRank(const v1::Identity& id) { return id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE; }
 
@@ -36,28 +35,6 @@ uint64_t DurationNs(const model::ProcessModel& process) {
   const uint64_t first = FirstNs(process);
   const uint64_t last = LastNs(process);
   return last > first ? last - first : 0;
-}
-
-std::vector<KernelReport> TopKernels(const std::vector<const model::ProcessModel*>& processes) {
-  std::map<std::string, model::Distribution> by_name;
-  for (const model::ProcessModel* process : processes) {
-    for (const auto& kernel : process->kernels()) {
-      if (kernel->time_ns.count() == 0) continue;
-      by_name[std::string(process->String(kernel->name))].Merge(kernel->time_ns);
-    }
-  }
-  std::vector<std::pair<uint64_t, const std::string*>> order;
-  order.reserve(by_name.size());
-  for (const auto& [name, times] : by_name) order.emplace_back(times.total(), &name);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  if (order.size() > kTopKernels) order.resize(kTopKernels);
-  std::vector<KernelReport> out;
-  out.reserve(order.size());
-  for (const auto& [total, name] : order) {
-    out.push_back({.name = Demangle(*name), .time_ns = by_name.at(*name).Summarize()});
-  }
-  return out;
 }
 
 void FillCopies(const model::ProcessModel& process, RankReport& r) {
@@ -116,7 +93,7 @@ RankReport RankOf(const model::ProcessModel& process) {
   FillMemory(process, r);
   r.collectives = CollectivesOf(process);
   r.phases = PhasesOf(process);
-  r.top_kernels = TopKernels({&process});
+  r.top_kernels = TopKernelsOf({&process});
   return r;
 }
 
@@ -238,7 +215,8 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   });
   report.collectives = CollectivesOf(job);
   report.phases = PhasesOf(job);
-  report.top_kernels = TopKernels(processes);
+  report.top_kernels = TopKernelsOf(processes);
+  report.compute = ComputeOf(job);
   report.stragglers = SlowRanksOf(job, report.ranks);
   report.findings = FindingsOf(report);
   return report;

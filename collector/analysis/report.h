@@ -164,8 +164,65 @@ struct PhaseReport {
 };
 
 struct KernelReport {
-  std::string name;  // demangled
+  std::string name;          // demangled
+  std::string kernel_class;  // kernel_class.h
+  double share = 0;          // of all kernels' summed time
   model::Summary time_ns;
+  // The launch geometry that most calls had, and how many different ones there were.
+  model::LaunchGeometry geometry;
+  uint32_t geometries = 0;
+};
+
+struct KernelClassReport {
+  std::string name;
+  uint64_t calls = 0;
+  uint64_t total_ns = 0;
+  double share = 0;  // of all kernels' summed time
+};
+
+// Copies whose host side was pageable.
+struct PageableReport {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  uint64_t duration_ns = 0;
+  double share = 0;                           // of the direction's bytes
+  double gbytes_per_s = 0;                    // theirs
+  std::optional<double> pinned_gbytes_per_s;  // of the direction's other copies
+};
+
+struct ComputeReport {
+  std::vector<KernelClassReport> classes;  // most time first
+  uint64_t kernels = 0;
+  uint64_t total_ns = 0;
+  // Kernels below model::ProcessModel::kShortKernelNs.
+  uint64_t short_kernels = 0;
+  uint64_t short_kernel_ns = 0;
+  std::map<std::string, PageableReport> pageable;  // h2d, d2h; those that there were
+  // Nominal rate of the devices' host interface, if all have the same known one.
+  std::optional<double> host_peak_gbytes_per_s;
+};
+
+// What a step computes, as a person tells it; for utilisation.
+struct ModelWork {
+  double flops_per_step = 0;   // 0: not told
+  double parameters = 0;       // of a transformer, with tokens_per_step: 6 x parameters x tokens
+  double tokens_per_step = 0;  // of the whole job
+  std::optional<bool> recompute = std::nullopt;  // activations are recomputed: the forward pass runs twice
+  std::string type = "bf16";
+  double peak_tflops = 0;  // of one device; 0: from the table
+};
+
+struct UtilisationReport {
+  bool asked = false;  // any work was told
+  double flops_per_step = 0;
+  std::string formula;
+  std::string type;
+  uint32_t devices = 0;
+  std::optional<double> peak_flops;  // of one device
+  std::string peak_source;
+  std::optional<double> mfu;
+  std::optional<double> hfu;
+  std::string missing;  // why there is no mfu; empty if there is
 };
 
 struct SyncReport {
@@ -236,7 +293,9 @@ struct Report {
   std::vector<CollectiveReport> collectives;  // over all ranks
   std::vector<PhaseReport> phases;            // over all ranks: statistics of all instances
   std::vector<KernelReport> top_kernels;      // over all ranks
-  std::vector<Straggler> stragglers;          // slowest first
+  ComputeReport compute;                      // over all ranks
+  UtilisationReport utilisation;
+  std::vector<Straggler> stragglers;  // slowest first
   std::vector<Finding> findings;
 };
 
@@ -247,6 +306,7 @@ struct ReportInput {
   uint64_t unrecorded_frames = 0;
   uint64_t detail_since_ns = 0;           // as Trust.detail_since_ns
   std::vector<std::string> command_line;  // of the run; empty: that of the first rank
+  ModelWork work;
 };
 
 // `job` must be finished. Pure.

@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 3;
+constexpr uint32_t kStateVersion = 5;
 
 }  // namespace
 
@@ -262,16 +262,26 @@ void SyncTotals::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void PageableTotals::Visit(Archive& archive) {
+  archive(count, bytes, duration_ns);
+}
+
+template <typename Archive>
+void LaunchGeometry::Visit(Archive& archive) {
+  archive(grid, block);
+}
+
+template <typename Archive>
 void DeviceTotals::Visit(Archive& archive) {
   archive(info, kernels, busy);
 }
 
 template <typename Archive>
 void ProcessModel::Totals::Visit(Archive& archive) {
-  archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, launch_delay_ns,
-          reversed_times, unattributed, attributed, late_operations, launches, marks, ranges_unclosed,
-          memsets, memset_bytes, memset_ns, first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs,
-          losses, self);
+  archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, short_kernels,
+          short_kernel_ns, launch_delay_ns, reversed_times, unattributed, attributed, late_operations,
+          launches, marks, ranges_unclosed, memsets, memset_bytes, memset_ns, first_ns, last_ns,
+          last_clock_ns, clock_step_ns, copies, syncs, pageable_h2d, pageable_d2h, losses, self);
 }
 
 template <typename Archive>
@@ -379,7 +389,18 @@ void ProcessModel::VisitSites(Archive& archive) {
     }
   }
   archive(sites);
+  std::vector<uint64_t> calls;
+  std::vector<LaunchGeometry> geometries;
+  if constexpr (!Archive::kReads) {
+    for (const Site& site : sites_) {
+      calls.push_back(site.calls);
+      geometries.push_back(site.geometry);
+    }
+  }
+  archive(calls, geometries);
+  archive.Require(calls.size() == sites.size() && geometries.size() == sites.size());
   if constexpr (Archive::kReads) {
+    if (!archive.ok()) return;
     kernel_by_name_.clear();
     for (const auto& kernel : kernels_) kernel_by_name_[kernel->name] = kernel.get();
     sites_.assign(sites.size(), {});
@@ -396,6 +417,8 @@ void ProcessModel::VisitSites(Archive& archive) {
       sites_[i].token = {.fine = fine, .coarse = coarse};
       sites_[i].roles = RolesOfKernel(String(name));
       sites_[i].stream = stream;
+      sites_[i].calls = calls[i];
+      sites_[i].geometry = geometries[i];
     }
   }
 }

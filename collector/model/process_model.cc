@@ -41,6 +41,12 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
+void CountPageable(const CopyRecord& copy, PageableTotals& totals) {
+  ++totals.count;
+  totals.bytes += copy.bytes;
+  totals.duration_ns += copy.end_ns - copy.start_ns;
+}
+
 }  // namespace
 
 ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
@@ -137,7 +143,10 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
                         .collective_op = OperationIdOfKernel(String(def.name())),
                         .token = steps_.TokenOf(coarse, fine),
                         .roles = RolesOfKernel(String(def.name())),
-                        .stream = def.stream()};
+                        .stream = def.stream(),
+                        .calls = sites_[def.id()].calls,
+                        .geometry = {.grid = {def.grid_x(), def.grid_y(), def.grid_z()},
+                                     .block = {def.block_x(), def.block_y(), def.block_z()}}};
   }
   for (const v1::Device& device : batch.devices()) DeviceFor(device.ordinal()).info = device;
   if (batch.has_versions()) versions_ = batch.versions();
@@ -249,10 +258,16 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     }
     if (!Observe(r.start_ns, r.end_ns)) return;
     ++totals_.kernels;
-    const Site& site = sites_[r.site];
+    Site& site = sites_[r.site];
+    ++site.calls;
     if (r.graph_node != 0) ++totals_.graph_kernels;
     if (site.collective_op != 0) JoinCollective(r, site.collective_op);
-    site.kernel->time_ns.Add(r.end_ns - r.start_ns);
+    const uint64_t duration_ns = r.end_ns - r.start_ns;
+    if (duration_ns < kShortKernelNs) {
+      ++totals_.short_kernels;
+      totals_.short_kernel_ns += duration_ns;
+    }
+    site.kernel->time_ns.Add(duration_ns);
     ++site.device->kernels;
     site.device->busy.Add(r.start_ns, r.end_ns);
     Operation operation{
@@ -278,6 +293,8 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     totals.bytes += r.bytes;
     totals.duration_ns += r.end_ns - r.start_ns;
     totals.busy.Add(r.start_ns, r.end_ns);
+    if (r.src_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, totals_.pageable_h2d);
+    if (r.dst_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, totals_.pageable_d2h);
     Operation operation{.correlation = r.correlation,
                         .graph_node = r.graph_node,
                         .start_ns = r.start_ns,

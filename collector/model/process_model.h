@@ -51,6 +51,15 @@ struct CopyTotals {
   void Visit(Archive& archive);  // model_state.cc
 };
 
+// Copies whose host side is pageable memory: they are staged, and the host waits for most of them.
+struct PageableTotals {
+  uint64_t count = 0;
+  uint64_t bytes = 0;
+  uint64_t duration_ns = 0;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
 struct SyncTotals {
   uint64_t count = 0;
   uint64_t duration_ns = 0;
@@ -62,6 +71,14 @@ struct DeviceTotals {
   v1::Device info;  // ordinal only, if the process never described it
   uint64_t kernels = 0;
   IntervalUnion busy;  // kernels
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
+struct LaunchGeometry {
+  std::array<uint32_t, 3> grid{};
+  std::array<uint32_t, 3> block{};
+  friend bool operator==(const LaunchGeometry&, const LaunchGeometry&) = default;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };
@@ -111,6 +128,9 @@ class ProcessModel {
   // Also of the operations that only kernels name (collective_kernels.h).
   const std::string& String(uint32_t id) const;
 
+  // A launch costs the host 2 to 5 us: below this the device is likely to run dry between kernels.
+  static constexpr uint64_t kShortKernelNs = 10'000;
+
   // All totals are public to analysis as one read-only structure.
   struct Totals {
     uint64_t records = 0;  // of every kind, as received
@@ -119,6 +139,8 @@ class ProcessModel {
     uint64_t wire_bytes = 0;
     uint64_t kernels = 0;
     uint64_t graph_kernels = 0;
+    uint64_t short_kernels = 0;  // that took less than kShortKernelNs, and their time
+    uint64_t short_kernel_ns = 0;
     // From the launch's API entry to the kernel's start; kernels in graphs wait for one another and are left
     // out.
     Distribution launch_delay_ns{KernelTotals::kExactLimit};
@@ -138,13 +160,23 @@ class ProcessModel {
     int64_t clock_step_ns = 0;         // largest change of REALTIME against MONOTONIC
     std::array<CopyTotals, 6> copies;  // by v1::CopyDirection
     std::array<SyncTotals, 5> syncs;   // by v1::SyncKind
-    std::map<int, uint64_t> losses;    // by v1::LossReason, cumulative as the process says
+    PageableTotals pageable_h2d;
+    PageableTotals pageable_d2h;
+    std::map<int, uint64_t> losses;  // by v1::LossReason, cumulative as the process says
     v1::SelfReport self;
     template <typename Archive>
     void Visit(Archive& archive);
   };
   const Totals& totals() const { return totals_; }
   const std::vector<std::unique_ptr<KernelTotals>>& kernels() const { return kernels_; }
+  // Visits (name, geometry, calls) of everything that was launched: a kernel once for each geometry, device
+  // and stream.
+  template <typename Visit>
+  void ForEachSite(Visit visit) const {
+    for (const Site& site : sites_) {
+      if (site.kernel != nullptr && site.calls > 0) visit(site.kernel->name, site.geometry, site.calls);
+    }
+  }
   const std::map<uint32_t, DeviceTotals>& devices() const { return devices_; }
   const std::array<MemoryLedger::Kind, MemoryLedger::kKinds>& memory() const { return ledger_.kinds(); }
   const MemoryLedger& ledger() const { return ledger_; }
@@ -170,6 +202,8 @@ class ProcessModel {
     StepTracker::Token token;
     uint8_t roles = 0;
     uint32_t stream = 0;
+    uint64_t calls = 0;
+    LaunchGeometry geometry;
   };
 
   // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a

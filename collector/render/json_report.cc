@@ -120,9 +120,53 @@ Json PhasesOf(const std::vector<analysis::PhaseReport>& phases) {
 
 Json KernelsOf(const std::vector<analysis::KernelReport>& kernels) {
   Json out = Json::array();
-  for (const analysis::KernelReport& k : kernels)
-    out.push_back({{"name", k.name}, {"time_ns", Statistics(k.time_ns)}});
+  for (const analysis::KernelReport& k : kernels) {
+    out.push_back({{"name", k.name},
+                   {"class", k.kernel_class},
+                   {"share", k.share},
+                   {"time_ns", Statistics(k.time_ns)},
+                   {"grid", k.geometry.grid},
+                   {"block", k.geometry.block},
+                   {"geometries", k.geometries}});
+  }
   return out;
+}
+
+Json ComputeOf(const analysis::ComputeReport& c) {
+  Json classes = Json::array();
+  for (const analysis::KernelClassReport& k : c.classes)
+    classes.push_back({{"class", k.name}, {"calls", k.calls}, {"total_ns", k.total_ns}, {"share", k.share}});
+  Json pageable = Json::object();
+  for (const auto& [direction, p] : c.pageable) {
+    pageable[direction] = {{"count", p.count},
+                           {"bytes", p.bytes},
+                           {"duration_ns", p.duration_ns},
+                           {"share", p.share},
+                           {"gbytes_per_s", p.gbytes_per_s},
+                           {"pinned_gbytes_per_s", OrNull(p.pinned_gbytes_per_s)}};
+  }
+  return {{"kernels", c.kernels},
+          {"total_ns", c.total_ns},
+          {"classes", classes},
+          {"short_kernels",
+           {{"below_ns", model::ProcessModel::kShortKernelNs},
+            {"count", c.short_kernels},
+            {"total_ns", c.short_kernel_ns}}},
+          {"pageable_copies", pageable},
+          {"host_peak_gbytes_per_s", OrNull(c.host_peak_gbytes_per_s)}};
+}
+
+Json UtilisationOf(const analysis::UtilisationReport& u) {
+  if (!u.asked) return nullptr;
+  return {{"mfu", OrNull(u.mfu)},
+          {"hfu", OrNull(u.hfu)},
+          {"flops_per_step", u.flops_per_step},
+          {"formula", u.formula},
+          {"type", u.type},
+          {"devices", u.devices},
+          {"peak_flops", OrNull(u.peak_flops)},
+          {"peak_source", TextOrNull(u.peak_source)},
+          {"missing", TextOrNull(u.missing)}};
 }
 
 Json MemoryOf(const analysis::RankReport& r) {
@@ -268,6 +312,8 @@ std::string JsonReport(const analysis::Report& report) {
                      {"collectives", CollectivesOf(report.collectives)},
                      {"phases", PhasesOf(report.phases)},
                      {"top_kernels", KernelsOf(report.top_kernels)},
+                     {"compute", ComputeOf(report.compute)},
+                     {"utilisation", UtilisationOf(report.utilisation)},
                      {"stragglers", stragglers},
                      {"findings", findings}};
   // Names come from programs that need not know UTF-8.

@@ -170,10 +170,34 @@ Table Kernels(const Report& report) {
   return t;
 }
 
+Table KernelClasses(const Report& report) {
+  Table t{.id = "kernel-classes",
+          .title = "Kernels by class",
+          .columns = {"class", "calls", "total", "of kernel time", "mean"},
+          .left = {true, false, false, false, false},
+          .rows = {},
+          .note = "told from the kernels' names"};
+  const analysis::ComputeReport& c = report.compute;
+  // One class is no breakdown: the program's kernels have names of their own.
+  if (c.classes.size() < 2) return t;
+  for (const analysis::KernelClassReport& k : c.classes) {
+    const auto total = static_cast<double>(k.total_ns);
+    t.rows.push_back({k.name, Count(k.calls), Duration(total), Percent(k.share),
+                      Duration(total / static_cast<double>(k.calls))});
+  }
+  if (c.kernels > 0) {
+    absl::StrAppend(
+        &t.note, "; ", Percent(static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
+        " of the calls take less than ", Duration(static_cast<double>(model::ProcessModel::kShortKernelNs)));
+  }
+  return t;
+}
+
 }  // namespace
 
 std::vector<Table> TablesOf(const Report& report) {
-  std::vector<Table> tables{Ranks(report), Phases(report), Collectives(report), Kernels(report)};
+  std::vector<Table> tables{Ranks(report), Phases(report), Collectives(report), Kernels(report),
+                            KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;
 }

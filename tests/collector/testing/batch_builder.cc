@@ -111,15 +111,16 @@ BatchBuilder& BatchBuilder::Kernel(uint64_t start_ns, uint64_t end_ns, uint32_t 
 }
 
 BatchBuilder& BatchBuilder::Copy(uint64_t start_ns, uint64_t end_ns, uint64_t bytes,
-                                 v1::CopyDirection direction, uint64_t correlation) {
+                                 v1::CopyDirection direction, uint64_t correlation, v1::MemoryKind src,
+                                 v1::MemoryKind dst) {
   v1::Copies* m = batch_.mutable_copies();
   m->add_start_delta(static_cast<int64_t>(start_ns - copies_.end));
   m->add_duration(end_ns - start_ns);
   copies_.end = end_ns;
   m->add_bytes(bytes);
   m->add_direction(direction);
-  m->add_src_memory(v1::MEMORY_KIND_PINNED);
-  m->add_dst_memory(v1::MEMORY_KIND_DEVICE);
+  m->add_src_memory(src);
+  m->add_dst_memory(dst);
   m->add_stream(7);
   m->add_correlation_delta(Delta(copies_.correlation, correlation));
   return *this;

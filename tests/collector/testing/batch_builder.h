@@ -33,7 +33,8 @@ class BatchBuilder {
   BatchBuilder& Kernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint64_t correlation = 0,
                        uint64_t graph_node = 0);
   BatchBuilder& Copy(uint64_t start_ns, uint64_t end_ns, uint64_t bytes, v1::CopyDirection direction,
-                     uint64_t correlation = 0);
+                     uint64_t correlation = 0, v1::MemoryKind src = v1::MEMORY_KIND_PINNED,
+                     v1::MemoryKind dst = v1::MEMORY_KIND_DEVICE);
   BatchBuilder& Memset(uint64_t start_ns, uint64_t end_ns, uint64_t bytes, uint64_t correlation = 0);
   BatchBuilder& Sync(uint64_t start_ns, uint64_t end_ns, v1::SyncKind what);
   BatchBuilder& Launch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint64_t range = 0,

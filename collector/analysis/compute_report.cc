@@ -1,0 +1,199 @@
+#include "collector/analysis/compute_report.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/analysis/device_peaks.h"
+#include "collector/analysis/kernel_class.h"
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr size_t kTopKernels = 20;
+
+struct Geometry {
+  model::LaunchGeometry geometry;
+  uint64_t calls = 0;
+};
+
+// Of each of the wanted kernels (mangled), its geometries with their calls.
+std::map<std::string, std::vector<Geometry>> GeometriesOf(
+    const std::vector<const model::ProcessModel*>& processes, const std::set<std::string>& wanted) {
+  std::map<std::string, std::vector<Geometry>> out;
+  for (const model::ProcessModel* process : processes) {
+    process->ForEachSite([&](uint32_t name, const model::LaunchGeometry& geometry, uint64_t calls) {
+      const std::string text(process->String(name));
+      if (!wanted.contains(text)) return;
+      std::vector<Geometry>& known = out[text];
+      const auto same =
+          std::find_if(known.begin(), known.end(), [&](const Geometry& g) { return g.geometry == geometry; });
+      if (same != known.end()) {
+        same->calls += calls;
+      } else {
+        known.push_back({geometry, calls});
+      }
+    });
+  }
+  return out;
+}
+
+void AddPageable(const std::string& direction, const model::PageableTotals& totals, ComputeReport& c) {
+  if (totals.count == 0) return;
+  PageableReport& p = c.pageable[direction];
+  p.count += totals.count;
+  p.bytes += totals.bytes;
+  p.duration_ns += totals.duration_ns;
+}
+
+void FillPageable(const model::JobModel& job, ComputeReport& c) {
+  for (const auto& process : job.processes()) {
+    AddPageable("h2d", process->totals().pageable_h2d, c);
+    AddPageable("d2h", process->totals().pageable_d2h, c);
+  }
+  for (auto& [direction, p] : c.pageable) {
+    uint64_t bytes = 0;
+    uint64_t duration_ns = 0;
+    const auto index =
+        static_cast<size_t>(direction == "h2d" ? v1::COPY_DIRECTION_H2D : v1::COPY_DIRECTION_D2H);
+    for (const auto& process : job.processes()) {
+      bytes += process->totals().copies[index].bytes;
+      duration_ns += process->totals().copies[index].duration_ns;
+    }
+    if (bytes > 0) p.share = static_cast<double>(p.bytes) / static_cast<double>(bytes);
+    if (p.duration_ns > 0) p.gbytes_per_s = static_cast<double>(p.bytes) / static_cast<double>(p.duration_ns);
+    if (bytes > p.bytes && duration_ns > p.duration_ns) {
+      p.pinned_gbytes_per_s =
+          static_cast<double>(bytes - p.bytes) / static_cast<double>(duration_ns - p.duration_ns);
+    }
+  }
+}
+
+// Of all devices, if they agree.
+std::optional<double> HostPeak(const model::JobModel& job) {
+  std::optional<double> peak;
+  for (const auto& process : job.processes()) {
+    for (const auto& [ordinal, device] : process->devices()) {
+      const std::optional<DevicePeaks> known = PeaksOf(device.info.name());
+      if (!known.has_value() || (peak.has_value() && *peak != known->host_gbytes_per_s)) return std::nullopt;
+      peak = known->host_gbytes_per_s;
+    }
+  }
+  return peak;
+}
+
+}  // namespace
+
+std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessModel*>& processes) {
+  std::map<std::string, model::Distribution> by_name;
+  double all = 0;
+  for (const model::ProcessModel* process : processes) {
+    for (const auto& kernel : process->kernels()) {
+      if (kernel->time_ns.count() == 0) continue;
+      by_name[std::string(process->String(kernel->name))].Merge(kernel->time_ns);
+      all += static_cast<double>(kernel->time_ns.total());
+    }
+  }
+  std::vector<std::pair<uint64_t, const std::string*>> order;
+  order.reserve(by_name.size());
+  for (const auto& [name, times] : by_name) order.emplace_back(times.total(), &name);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (order.size() > kTopKernels) order.resize(kTopKernels);
+  std::set<std::string> wanted;
+  for (const auto& [total, name] : order) wanted.insert(*name);
+  const auto geometries = GeometriesOf(processes, wanted);
+  std::vector<KernelReport> out;
+  out.reserve(order.size());
+  for (const auto& [total, name] : order) {
+    KernelReport k;
+    k.name = Demangle(*name);
+    k.kernel_class = KernelClassName(KernelClassOf(k.name));
+    k.share = all > 0 ? static_cast<double>(total) / all : 0;
+    k.time_ns = by_name.at(*name).Summarize();
+    if (const auto known = geometries.find(*name); known != geometries.end()) {
+      k.geometries = static_cast<uint32_t>(known->second.size());
+      k.geometry = std::max_element(known->second.begin(), known->second.end(),
+                                    [](const Geometry& a, const Geometry& b) { return a.calls < b.calls; })
+                       ->geometry;
+    }
+    out.push_back(std::move(k));
+  }
+  return out;
+}
+
+ComputeReport ComputeOf(const model::JobModel& job) {
+  ComputeReport c;
+  std::map<std::string, KernelClass> classes;  // by mangled name: ranks share their kernels
+  std::array<KernelClassReport, kKernelClasses> sums;
+  for (const auto& process : job.processes()) {
+    c.short_kernels += process->totals().short_kernels;
+    c.short_kernel_ns += process->totals().short_kernel_ns;
+    for (const auto& kernel : process->kernels()) {
+      if (kernel->time_ns.count() == 0) continue;
+      const auto [known, added] = classes.try_emplace(std::string(process->String(kernel->name)));
+      if (added) known->second = KernelClassOf(Demangle(known->first));
+      KernelClassReport& sum = sums[static_cast<size_t>(known->second)];
+      sum.calls += kernel->time_ns.count();
+      sum.total_ns += kernel->time_ns.total();
+      c.kernels += kernel->time_ns.count();
+      c.total_ns += kernel->time_ns.total();
+    }
+  }
+  for (size_t i = 0; i < sums.size(); ++i) {
+    if (sums[i].calls == 0) continue;
+    sums[i].name = KernelClassName(static_cast<KernelClass>(i));
+    sums[i].share =
+        c.total_ns == 0 ? 0 : static_cast<double>(sums[i].total_ns) / static_cast<double>(c.total_ns);
+    c.classes.push_back(sums[i]);
+  }
+  std::stable_sort(
+      c.classes.begin(), c.classes.end(),
+      [](const KernelClassReport& a, const KernelClassReport& b) { return a.total_ns > b.total_ns; });
+  FillPageable(job, c);
+  c.host_peak_gbytes_per_s = HostPeak(job);
+  return c;
+}
+
+UtilisationReport UtilisationOf(const ModelWork& work, const Conditions& conditions, double step_seconds) {
+  UtilisationReport u;
+  u.type = work.type;
+  u.devices = static_cast<uint32_t>(conditions.devices.size());
+  if (work.flops_per_step > 0) {
+    u.flops_per_step = work.flops_per_step;
+    u.formula = "as given";
+  } else if (work.parameters > 0 && work.tokens_per_step > 0) {
+    u.flops_per_step = 6 * work.parameters * work.tokens_per_step;
+    u.formula = "6 x parameters x tokens (forward 2, backward 4; attention's own products are left out)";
+  } else {
+    return u;
+  }
+  u.asked = true;
+  if (work.peak_tflops > 0) {
+    u.peak_flops = work.peak_tflops * 1e12;
+    u.peak_source = "as given";
+  } else if (!conditions.devices.empty()) {
+    // With different devices the slowest bounds a step that all of them take part in; say the first's and
+    // let the finding about mixed hardware say the rest.
+    u.peak_flops = PeakFlops(conditions.devices.front().name, work.type);
+    if (u.peak_flops.has_value()) u.peak_source = "NVIDIA's data sheet, dense";
+  }
+  if (u.devices == 0) {
+    u.missing = "no device was heard of";
+  } else if (!u.peak_flops.has_value()) {
+    u.missing = absl::StrCat("the ", work.type, " peak of ", conditions.devices.front().name,
+                             " is not in the table; give it with --peak-tflops");
+  } else if (step_seconds <= 0) {
+    u.missing = "no steps were recognised";
+  } else {
+    u.mfu = u.flops_per_step / (step_seconds * u.devices * *u.peak_flops);
+    // Recomputing activations runs the forward pass once more: 2 of 6 parts.
+    if (work.recompute.has_value()) u.hfu = *work.recompute ? *u.mfu * 8 / 6 : *u.mfu;
+  }
+  return u;
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,24 @@
+// What the devices computed: kernels by name and by class, short ones, copies through pageable memory, and
+// how much of the devices' peak the model's arithmetic used.
+//
+// Separate because it needs no timeline: sums over names, sizes and the number of steps.
+#pragma once
+
+#include <vector>
+
+#include "collector/analysis/report.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+// The 20 kernels with most total time, with their share, class and most used launch geometry.
+std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessModel*>& processes);
+
+ComputeReport ComputeOf(const model::JobModel& job);
+
+// Model FLOPs utilisation: FLOPs per step / (step time x devices x peak FLOP/s of the type), and hardware
+// FLOPs utilisation, with recomputation counted (formulas.md; Chowdhery et al., PaLM, appendix B). Empty
+// parts say in `missing` what they lack. `step_seconds`: 0 if it is not known.
+UtilisationReport UtilisationOf(const ModelWork& work, const Conditions& conditions, double step_seconds);
+
+}  // namespace gpuprobe::analysis

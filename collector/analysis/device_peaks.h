@@ -1,0 +1,28 @@
+// What devices can do at most, as their maker publishes it: the denominators of MFU and of copy efficiency.
+//
+// Separate because it is a table with sources, and because a denominator must be looked up in one place.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace gpuprobe::analysis {
+
+// Dense (not sparse) TFLOP/s by type, and 1e9 bytes per second per direction to the host. 0: the device does
+// not have it, or it is not published.
+struct DevicePeaks {
+  std::string_view name;  // as found in the device's name
+  double fp32 = 0;        // without tensor cores
+  double tf32 = 0;
+  double bf16 = 0;  // and fp16
+  double fp8 = 0;
+  double host_gbytes_per_s = 0;  // nominal rate of its host interface, one direction
+};
+
+// nullopt when the table does not know the device.
+std::optional<DevicePeaks> PeaksOf(std::string_view device_name);
+
+// `type`: fp32 tf32 bf16 fp16 fp8. nullopt for an unknown device or type.
+std::optional<double> PeakFlops(std::string_view device_name, std::string_view type);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,131 @@
+#include "collector/analysis/kernel_class.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/ascii.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+// Where a word is looked for: a template's arguments name what it is instantiated with, which decides for
+// some classes and misleads for others.
+enum class In : uint8_t { kWholeName, kFunction };
+
+struct Word {
+  KernelClass kernel_class;
+  In where;
+  const char* text;  // lower case
+};
+
+// The first word that is found decides.
+constexpr Word kWords[] = {
+    {KernelClass::kCollective, In::kFunction, "nccldevkernel"},
+    {KernelClass::kCollective, In::kFunction, "ncclsymkdevkernel"},
+    {KernelClass::kCollective, In::kFunction, "ncclkernel"},
+    {KernelClass::kCollective, In::kFunction, "cross_device_reduce"},
+    {KernelClass::kCopy, In::kWholeName, "direct_copy_kernel"},
+    {KernelClass::kCopy, In::kFunction, "catarraybatchedcopy"},
+    {KernelClass::kOptimizer, In::kFunction, "multi_tensor_apply"},
+    {KernelClass::kOptimizer, In::kWholeName, "fusedadam"},
+    {KernelClass::kOptimizer, In::kWholeName, "fused_adam"},
+    {KernelClass::kOptimizer, In::kWholeName, "adamfunctor"},
+    {KernelClass::kOptimizer, In::kWholeName, "adamw"},
+    {KernelClass::kOptimizer, In::kWholeName, "adam_"},
+    {KernelClass::kOptimizer, In::kWholeName, "_adam"},
+    {KernelClass::kOptimizer, In::kWholeName, "sgd"},
+    {KernelClass::kOptimizer, In::kWholeName, "lamb_"},
+    {KernelClass::kOptimizer, In::kWholeName, "adagrad"},
+    {KernelClass::kOptimizer, In::kWholeName, "optimizer"},
+    {KernelClass::kAttention, In::kWholeName, "flash_fwd"},
+    {KernelClass::kAttention, In::kWholeName, "flash_bwd"},
+    {KernelClass::kAttention, In::kWholeName, "flash::"},
+    {KernelClass::kAttention, In::kWholeName, "flashattn"},
+    {KernelClass::kAttention, In::kWholeName, "fmha"},
+    {KernelClass::kAttention, In::kWholeName, "attention"},
+    {KernelClass::kAttention, In::kWholeName, "sdpa"},
+    {KernelClass::kConvolution, In::kWholeName, "implicit_gemm"},
+    {KernelClass::kConvolution, In::kWholeName, "implicit_convolve"},
+    {KernelClass::kConvolution, In::kWholeName, "convolve"},
+    {KernelClass::kConvolution, In::kWholeName, "convolution"},
+    {KernelClass::kConvolution, In::kWholeName, "conv1d"},
+    {KernelClass::kConvolution, In::kWholeName, "conv2d"},
+    {KernelClass::kConvolution, In::kWholeName, "conv3d"},
+    {KernelClass::kConvolution, In::kWholeName, "conv_depthwise"},
+    {KernelClass::kConvolution, In::kWholeName, "winograd"},
+    {KernelClass::kConvolution, In::kWholeName, "fprop"},
+    {KernelClass::kConvolution, In::kWholeName, "dgrad"},
+    {KernelClass::kConvolution, In::kWholeName, "wgrad"},
+    {KernelClass::kNormalisation, In::kFunction, "layer_norm"},
+    {KernelClass::kNormalisation, In::kFunction, "layernorm"},
+    {KernelClass::kNormalisation, In::kFunction, "rms_norm"},
+    {KernelClass::kNormalisation, In::kFunction, "rmsnorm"},
+    {KernelClass::kNormalisation, In::kFunction, "batch_norm"},
+    {KernelClass::kNormalisation, In::kFunction, "batchnorm"},
+    {KernelClass::kNormalisation, In::kFunction, "bn_fw"},
+    {KernelClass::kNormalisation, In::kFunction, "bn_bw"},
+    {KernelClass::kNormalisation, In::kFunction, "group_norm"},
+    {KernelClass::kNormalisation, In::kFunction, "groupnorm"},
+    {KernelClass::kNormalisation, In::kFunction, "rowwisemoments"},
+    {KernelClass::kReduction, In::kFunction, "softmax"},
+    {KernelClass::kReduction, In::kFunction, "cross_entropy"},
+    {KernelClass::kReduction, In::kFunction, "nll_loss"},
+    {KernelClass::kGemm, In::kWholeName, "gemm"},
+    {KernelClass::kGemm, In::kWholeName, "gemv"},
+    {KernelClass::kGemm, In::kFunction, "matmul"},
+    {KernelClass::kGemm, In::kFunction, "nvjet"},
+    {KernelClass::kGemm, In::kFunction, "cublas"},
+    {KernelClass::kGemm, In::kFunction, "splitkreduce"},
+    {KernelClass::kGemm, In::kFunction, "triton_mm"},
+    {KernelClass::kGemm, In::kFunction, "triton_tem_fused"},
+    {KernelClass::kGemm, In::kFunction, "xmma"},
+    {KernelClass::kGemm, In::kFunction, "cutlass"},
+    {KernelClass::kElementwise, In::kFunction, "elementwise"},
+    {KernelClass::kElementwise, In::kFunction, "triton_poi"},
+    {KernelClass::kElementwise, In::kFunction, "pointwise"},
+    {KernelClass::kReduction, In::kFunction, "reduce"},
+    {KernelClass::kReduction, In::kFunction, "triton_red"},
+    {KernelClass::kReduction, In::kFunction, "triton_per"},
+    {KernelClass::kReduction, In::kFunction, "argmax"},
+    {KernelClass::kReduction, In::kFunction, "topk"},
+    {KernelClass::kReduction, In::kFunction, "sort"},
+    {KernelClass::kReduction, In::kFunction, "scan"},
+    {KernelClass::kCopy, In::kFunction, "transpose"},
+    {KernelClass::kCopy, In::kFunction, "copy"},
+    {KernelClass::kElementwise, In::kFunction, "dropout"},
+    {KernelClass::kElementwise, In::kFunction, "gelu"},
+    {KernelClass::kElementwise, In::kFunction, "silu"},
+    {KernelClass::kElementwise, In::kFunction, "relu"},
+    {KernelClass::kElementwise, In::kFunction, "fill"},
+    {KernelClass::kElementwise, In::kFunction, "embedding"},
+    {KernelClass::kElementwise, In::kFunction, "index"},
+    {KernelClass::kElementwise, In::kFunction, "gather"},
+    {KernelClass::kElementwise, In::kFunction, "scatter"},
+    {KernelClass::kElementwise, In::kFunction, "cast"},
+    {KernelClass::kElementwise, In::kFunction, "rotary"},
+    {KernelClass::kElementwise, In::kFunction, "vector_add"},
+};
+
+}  // namespace
+
+std::string_view KernelClassName(KernelClass kernel_class) {
+  constexpr std::string_view kNames[kKernelClasses] = {
+      "gemm",      "convolution", "attention", "normalisation", "elementwise",
+      "reduction", "optimizer",   "copy",      "collective",    "other"};
+  return kNames[static_cast<size_t>(kernel_class)];
+}
+
+KernelClass KernelClassOf(std::string_view demangled) {
+  const std::string whole = absl::AsciiStrToLower(std::string(demangled));
+  // "(anonymous namespace)" is part of a function's name, not the end of it.
+  size_t end = whole.find('<');
+  if (end == std::string::npos) end = whole.rfind('(');
+  const std::string_view function = std::string_view(whole).substr(0, end);
+  for (const Word& word : kWords) {
+    const std::string_view text = word.where == In::kFunction ? function : std::string_view(whole);
+    if (text.find(word.text) != std::string_view::npos) return word.kernel_class;
+  }
+  return KernelClass::kOther;
+}
+
+}  // namespace gpuprobe::analysis
