@@ -31,7 +31,7 @@ struct Summary {
 
 class Distribution {
  public:
-  static constexpr size_t kDefaultExactLimit = 65536;
+  static constexpr size_t kDefaultExactLimit = 4096;
   // Each octave has 128 buckets and a quantile is given as its bucket's middle: off by at most half a bucket,
   // 1/256 of the value.
   static constexpr double kHistogramError = 1.0 / 256;

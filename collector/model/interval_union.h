@@ -14,7 +14,7 @@ namespace gpuprobe::model {
 
 class IntervalUnion {
  public:
-  static constexpr size_t kDefaultLimit = 65536;
+  static constexpr size_t kDefaultLimit = 8192;
 
   explicit IntervalUnion(size_t limit = kDefaultLimit) : limit_(limit) {}
 

@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 5;
+constexpr uint32_t kStateVersion = 6;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ void IntervalUnion::Visit(Archive& archive) {
 
 template <typename Archive>
 void CorrelationRing::Slot::Visit(Archive& archive) {
-  archive(correlation, range, launch_ns, plan, start_ns, end_ns, thread, launched, matched);
+  archive(correlation, range, launch_ns, plan, start_ns, end_ns, thread, batch, launched, matched);
 }
 
 template <typename Archive>

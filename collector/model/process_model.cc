@@ -163,7 +163,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     ++totals_.records;
     ++totals_.launches;
     progress_.last_launch_ns = std::max(progress_.last_launch_ns, r.time_ns);
-    CorrelationRing::Slot& slot = ring_.Claim(r.correlation);
+    CorrelationRing::Slot& slot = ring_.Claim(r.correlation, static_cast<uint32_t>(totals_.batches));
     slot.launched = true;
     slot.launch_ns = r.time_ns;
     slot.thread = r.thread;
@@ -177,7 +177,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
       collectives_.MarkCaptured(plan);
       return;
     }
-    CorrelationRing::Slot& slot = ring_.Claim(correlation);
+    CorrelationRing::Slot& slot = ring_.Claim(correlation, static_cast<uint32_t>(totals_.batches));
     slot.plan = plan;
     collectives_.AddLaunch(plan, correlation);
     if (slot.matched) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns, true);
@@ -269,7 +269,6 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     }
     site.kernel->time_ns.Add(duration_ns);
     ++site.device->kernels;
-    site.device->busy.Add(r.start_ns, r.end_ns);
     Operation operation{
         .correlation = r.correlation,
         .graph_node = r.graph_node,
@@ -460,6 +459,10 @@ void ProcessModel::HandOnOperations() {
 
 void ProcessModel::OnOperation(Operation& operation) {
   DescribeCollective(operation);  // its calls may have come after its kernel
+  // Here and not as the records come: in launch order little is late, so a union of few intervals is enough.
+  if (operation.kind == OperationKind::kKernel || operation.kind == OperationKind::kCollectiveKernel) {
+    DeviceFor(operation.device).busy.Add(operation.start_ns, operation.end_ns);
+  }
   steps_.Add(StepOperationOf(operation));
   last_correlation_ = operation.correlation;
 }

@@ -34,8 +34,9 @@
 namespace gpuprobe::model {
 
 struct KernelTotals {
-  // Per kernel name; hundreds of names with hundreds of thousands of samples each must stay small.
-  static constexpr size_t kExactLimit = 8192;
+  // Per kernel name; hundreds of names with hundreds of thousands of samples each must stay small, for each
+  // of a thousand ranks.
+  static constexpr size_t kExactLimit = 1024;
   uint32_t name = 0;
   Distribution time_ns{kExactLimit};
   template <typename Archive>
@@ -46,7 +47,7 @@ struct CopyTotals {
   uint64_t count = 0;
   uint64_t bytes = 0;
   uint64_t duration_ns = 0;  // sum, what bandwidth is computed from
-  IntervalUnion busy{16384};
+  IntervalUnion busy;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };

@@ -233,6 +233,7 @@ std::vector<Scenario> AllScenarios() {
                        job.slow_by = SlowBy::kKernels;
                        job.slow_rank = 37;
                        job.slow_factor = 1.3;
+                       job.work = 6;  // large layers: about a hundred milliseconds a step
                        job.link.alpha_ns = 300;
                      }));
   return all;

@@ -13,6 +13,40 @@
 #include "proto/limits.h"
 
 namespace gpuprobe::store {
+namespace {
+
+// What compressing needs, once a thread: a context of zstd's has 450 KiB, and there is a log for every rank.
+class Compressor {
+ public:
+  Compressor() : context_(ZSTD_createCCtx()) {
+    // Level 1 compresses columnar batches to about a half at several hundred MB/s; higher levels gain a few
+    // per cent.
+    ZSTD_CCtx_setParameter(context_, ZSTD_c_compressionLevel, 1);
+    ZSTD_CCtx_setParameter(context_, ZSTD_c_checksumFlag, 1);
+  }
+  ~Compressor() { ZSTD_freeCCtx(context_); }
+  Compressor(const Compressor&) = delete;
+  Compressor& operator=(const Compressor&) = delete;
+
+  // Valid until the next call.
+  absl::StatusOr<std::string_view> Compress(std::string_view bytes) {
+    out_.resize(ZSTD_compressBound(bytes.size()));
+    const size_t size = ZSTD_compress2(context_, out_.data(), out_.size(), bytes.data(), bytes.size());
+    if (ZSTD_isError(size) != 0) return absl::InternalError(ZSTD_getErrorName(size));
+    return std::string_view(out_.data(), size);
+  }
+
+ private:
+  ZSTD_CCtx* context_;
+  std::string out_;
+};
+
+Compressor& ThreadsCompressor() {
+  thread_local Compressor compressor;
+  return compressor;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::string& path,
                                                                    std::string_view version,
@@ -32,17 +66,10 @@ absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::st
   return writer;
 }
 
-RunLogWriter::RunLogWriter(std::string path, int fd)
-    : path_(std::move(path)), fd_(fd), compressor_(ZSTD_createCCtx()) {
-  // Level 1 compresses columnar batches to about a half at several hundred MB/s; higher levels gain a few per
-  // cent.
-  ZSTD_CCtx_setParameter(compressor_, ZSTD_c_compressionLevel, 1);
-  ZSTD_CCtx_setParameter(compressor_, ZSTD_c_checksumFlag, 1);
-}
+RunLogWriter::RunLogWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
 RunLogWriter::~RunLogWriter() {
   (void)Flush();  // whoever cares has flushed before and seen the error
-  ZSTD_freeCCtx(compressor_);
   close(fd_);
 }
 
@@ -64,13 +91,10 @@ absl::Status RunLogWriter::FlushIfDue(uint64_t now_ns) {
 
 absl::Status RunLogWriter::Flush() {
   if (chunk_.empty()) return absl::OkStatus();
-  compressed_.resize(ZSTD_compressBound(chunk_.size()));
-  const size_t size =
-      ZSTD_compress2(compressor_, compressed_.data(), compressed_.size(), chunk_.data(), chunk_.size());
-  absl::Status status = ZSTD_isError(size) != 0 ? absl::InternalError(ZSTD_getErrorName(size))
-                                                : Write({compressed_.data(), size});
+  const absl::StatusOr<std::string_view> compressed = ThreadsCompressor().Compress(chunk_);
+  absl::Status status = compressed.ok() ? Write(*compressed) : compressed.status();
   if (status.ok()) {
-    good_bytes_ += size;
+    good_bytes_ += compressed->size();
   } else {
     stopped_ = true;
     unrecorded_frames_ += chunk_frames_;

@@ -15,13 +15,11 @@
 
 #include "absl/status/statusor.h"
 
-struct ZSTD_CCtx_s;
-
 namespace gpuprobe::store {
 
 class RunLogWriter {
  public:
-  static constexpr size_t kChunkBytes = size_t{1} << 20;
+  static constexpr size_t kChunkBytes = size_t{128} << 10;  // of each of a thousand ranks'
   static constexpr uint64_t kMaxAgeNs = 1'000'000'000;
 
   // The file must not exist. Writes the FileHeader.
@@ -48,9 +46,7 @@ class RunLogWriter {
 
   std::string path_;
   int fd_;
-  ZSTD_CCtx_s* compressor_;
   std::string chunk_;
-  std::string compressed_;
   uint64_t chunk_frames_ = 0;
   uint64_t chunk_opened_ns_ = 0;
   uint64_t good_bytes_ = 0;
