@@ -7,17 +7,35 @@
 // application's own work goes on.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 
+#include "injector/lifecycle.h"
 #include "injector/thread_state.h"
 
 namespace gpuprobe::injector {
 
 class Guard {
  public:
-  // Enters if possible. Costs one thread-local load and one relaxed atomic load when the probe is off.
-  Guard() noexcept;
-  ~Guard();
+  // Enters if possible. Costs one relaxed atomic load when the probe is off.
+  Guard() noexcept {
+    if (CurrentLifecycle() != LifecycleState::kLive) return;
+    ThreadState& state = CurrentThread();
+    if (state.guard_depth != 0) return;
+    state.guard_depth = 1;
+    state_ = &state;
+    saved_errno_ = errno;
+    const uint64_t events = state.host_events.load(std::memory_order_relaxed);
+    state.host_events.store(events + 1, std::memory_order_relaxed);
+    // Not the first of a thread: that one pays for page faults that no other pays.
+    if (events % kHostCostSampling == kHostCostSampling - 1) StartSample();
+  }
+  ~Guard() {
+    if (state_ == nullptr) return;
+    if (state_->sample_start_ns != 0) EndSample();
+    state_->guard_depth = 0;
+    errno = saved_errno_;
+  }
   Guard(const Guard&) = delete;
   Guard& operator=(const Guard&) = delete;
 
@@ -25,6 +43,9 @@ class Guard {
   ThreadState& thread() const noexcept { return *state_; }
 
  private:
+  void StartSample() noexcept;
+  void EndSample() noexcept;
+
   ThreadState* state_ = nullptr;
   int saved_errno_ = 0;
 };

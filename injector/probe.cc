@@ -16,6 +16,7 @@
 #include "injector/recording.h"
 #include "injector/settings.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/self_report.h"
 
 namespace gpuprobe::injector {
@@ -189,6 +190,7 @@ void StartProbe() noexcept {
       .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,
       .recording_ranks = recording.ranks};
   probe = made;
+  host_clock.Start();
   Transition(LifecycleState::kStarting, LifecycleState::kLive);
   if (!made->thread.Start(options, facts)) {
     CountSelf(SelfCounter::kOwnAllocationFailures);

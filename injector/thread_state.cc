@@ -9,6 +9,7 @@
 namespace gpuprobe::injector {
 
 constinit std::atomic<uint64_t> main_thread_range{0};
+constinit thread_local ThreadState* current_thread __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
 
@@ -17,17 +18,13 @@ constinit ThreadState pool[kMaxThreads];
 constinit ThreadState refused;  // guard_depth is set before it is handed out
 constinit std::atomic<int> highest_used{0};
 
-// Initial-exec: no __tls_get_addr, and so no allocation on a thread's first access. Eight bytes of the static
-// TLS reserve.
-constinit thread_local ThreadState* current __attribute__((tls_model("initial-exec"))) = nullptr;
-
 pthread_key_t exit_key;
 constinit std::atomic<int> exit_key_state{0};  // 0: none, 1: being made, 2: there, 3: failed
 
 // The thread ends: its ring goes to the consumer, its state to the pool.
 void ReleaseThread(void* value) noexcept {
   auto* state = static_cast<ThreadState*>(value);
-  current = nullptr;
+  current_thread = nullptr;
   if (state->ring != nullptr) ReleaseRing(*state->ring);
   state->ring = nullptr;
   state->in_use.store(false, std::memory_order_release);
@@ -69,7 +66,9 @@ void Reset(ThreadState& state) noexcept {
   state.sample_start_ns = 0;
 }
 
-ThreadState& Claim() noexcept {
+}  // namespace
+
+ThreadState& ClaimThreadState() noexcept {
   for (int i = 0; i < kMaxThreads; ++i) {
     ThreadState& state = pool[i];
     if (state.in_use.load(std::memory_order_relaxed)) continue;
@@ -79,7 +78,7 @@ ThreadState& Claim() noexcept {
     int highest = highest_used.load(std::memory_order_relaxed);
     while (highest < i + 1 && !highest_used.compare_exchange_weak(highest, i + 1)) {
     }
-    current = &state;
+    current_thread = &state;
     // Keys below 32 live in the thread's own block; a later one may make the C library allocate, once a
     // thread.
     if (ExitKeyReady()) pthread_setspecific(exit_key, &state);
@@ -88,10 +87,6 @@ ThreadState& Claim() noexcept {
   refused.guard_depth = 1;
   return refused;
 }
-
-}  // namespace
-
-ThreadState& CurrentThread() noexcept { return current != nullptr ? *current : Claim(); }
 
 int UsedThreads() noexcept { return highest_used.load(std::memory_order_relaxed); }
 ThreadState& ThreadAt(int index) noexcept { return pool[index]; }

@@ -67,8 +67,17 @@ struct ThreadState {
   std::atomic<bool> in_use{false};  // of the pool
 };
 
+// Initial-exec: no __tls_get_addr, and so no allocation on a thread's first access. Eight bytes of the static
+// TLS reserve. Null until the thread's first event.
+extern constinit thread_local ThreadState* current_thread __attribute__((tls_model("initial-exec")));
+
+// A state for the calling thread, which has none yet.
+ThreadState& ClaimThreadState() noexcept;
+
 // The calling thread's state. Never null, no allocation.
-ThreadState& CurrentThread() noexcept;
+inline ThreadState& CurrentThread() noexcept {
+  return current_thread != nullptr ? *current_thread : ClaimThreadState();
+}
 
 int UsedThreads() noexcept;
 ThreadState& ThreadAt(int index) noexcept;

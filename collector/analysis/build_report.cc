@@ -172,6 +172,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.batches_missing += totals.batches_missing;
     t.device_records_unattributed += totals.unattributed;
     t.invalid_times += totals.reversed_times;
+    t.host_time_error_ns = std::max(t.host_time_error_ns, totals.self.host_time_error_ns());
     t.range_pops_without_push += totals.self.range_pop_without_push();
     t.range_ends_without_start += totals.self.range_end_without_start();
     t.ranges_unclosed += totals.ranges_unclosed;

@@ -55,7 +55,9 @@ struct Trust {
   std::string timing_source;       // "cupti_activity", "none", "mixed"
   std::optional<double> overhead_fraction;
   uint32_t overhead_sampling = 0;  // one event in so many was measured
-  int64_t clock_step_ns = 0;       // largest, over all processes
+  uint64_t host_time_error_ns =
+      0;                      // bound of the error of launch, call and range times; 0: the system's clock
+  int64_t clock_step_ns = 0;  // largest, over all processes
   uint64_t batches_missing = 0;
   uint64_t device_records_unattributed = 0;  // their launch was not seen: in totals, in no phase
   uint64_t invalid_times = 0;

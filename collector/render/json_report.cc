@@ -64,6 +64,7 @@ Json TrustOf(const analysis::Trust& t) {
           {"timing_source", t.timing_source},
           {"overhead_fraction", OrNull(t.overhead_fraction)},
           {"overhead_sampling", t.overhead_sampling},
+          {"host_time_error_ns", t.host_time_error_ns},
           {"clock_step_ns", t.clock_step_ns},
           {"batches_missing", t.batches_missing},
           {"device_records_unattributed", t.device_records_unattributed},

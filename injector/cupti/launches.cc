@@ -1,8 +1,8 @@
 #include "injector/cupti/launches.h"
 
 #include "injector/cupti/callbacks.h"
-#include "injector/guard.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 
 namespace gpuprobe::injector {
 
@@ -148,7 +148,7 @@ void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callbac
   thread.last_launch_correlation = data.correlationId;
   const uint64_t range = InnermostRange(thread);
   Emit(thread,
-       LaunchEvent{.time_ns = NowNs(),
+       LaunchEvent{.time_ns = Stamp(),
                    .range_id = range,
                    .fallback_range_id = range != 0 ? 0 : main_thread_range.load(std::memory_order_relaxed),
                    .correlation = data.correlationId,

@@ -6,6 +6,7 @@
 #include "injector/lifecycle.h"
 #include "injector/recording.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
 
@@ -44,7 +45,7 @@ constexpr CUpti_CallbackId kDriverUpEvents[] = {CUPTI_CBID_RESOURCE_CU_INIT_FINI
 // The memory that was allocated in a context goes with it, without a call for each.
 void ReportContextEnd(CUcontext context) noexcept {
   const Guard guard;
-  if (guard) Emit(guard.thread(), ContextEndEvent{NowNs(), reinterpret_cast<uint64_t>(context)});
+  if (guard) Emit(guard.thread(), ContextEndEvent{Stamp(), reinterpret_cast<uint64_t>(context)});
 }
 
 }  // namespace

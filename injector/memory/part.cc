@@ -13,11 +13,11 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
-#include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
 #include "injector/memory/pytorch.h"
 #include "injector/memory/vmm.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 
 namespace gpuprobe::injector {
 
@@ -91,7 +91,7 @@ struct Memory {
 
 AllocationEvent EventOf(const ThreadState& thread, const Memory& memory) noexcept {
   AllocationEvent event{};
-  event.time_ns = NowNs();
+  event.time_ns = Stamp();
   event.address = memory.address;
   event.bytes = memory.bytes;
   event.range_id = InnermostRange(thread);
@@ -297,7 +297,7 @@ void OnRuntime(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callba
 // The driver may hand an address out again before the thread that released it says so: when a release began
 // tells which of the two it meant.
 void BeginRelease(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
-  thread.release_began_ns = NowNs();
+  thread.release_began_ns = Stamp();
 }
 
 struct Hook {

@@ -17,6 +17,7 @@
 #include "injector/nccl/scopes.h"
 #include "injector/nccl/torn_groups.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/text.h"
 
@@ -158,7 +159,7 @@ void Record(ThreadState& thread, Communicator* known, const PluginCall& call) no
   auto& sequence = IsPointToPoint(call.op) ? known->transfers : known->collectives;
   CollectiveEvent event{};
   event.issue_ns = thread.nccl_plugin_launch_ns;
-  event.return_ns = NowNs();
+  event.return_ns = Stamp();
   event.seq = sequence.fetch_add(1, std::memory_order_relaxed);
   event.count = call.count;
   event.plan = thread.nccl_plugin_plan;
@@ -363,7 +364,7 @@ void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept {
   thread.nccl_plugin_told = false;
   thread.nccl_plugin_correlation = correlation;
   thread.nccl_plugin_plan = 0;
-  thread.nccl_plugin_launch_ns = NowNs();
+  thread.nccl_plugin_launch_ns = Stamp();
 }
 
 void OfferPlugin() noexcept {

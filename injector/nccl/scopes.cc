@@ -8,6 +8,7 @@
 #include "injector/nccl/real_functions.h"
 #include "injector/nccl/torn_groups.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 
 namespace gpuprobe::injector::nccl {
@@ -126,7 +127,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   call.handle = known == nullptr ? nullptr : const_cast<void*>(comm);
   call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
   call_ = &call;
-  call.event.issue_ns = NowNs();
+  call.event.issue_ns = Stamp();
 }
 
 void CallScope::End(ncclResult_t result) noexcept {
@@ -135,7 +136,7 @@ void CallScope::End(ncclResult_t result) noexcept {
     if (single_ && thread_ != nullptr) thread_->nccl_batch = nullptr;
     return;
   }
-  call_->event.return_ns = NowNs();
+  call_->event.return_ns = Stamp();
   call_->event.result = result;
   if (!Accepted(result)) ReturnSequence(*call_);
   if (!single_) return;

@@ -7,6 +7,7 @@
 #include "injector/guard.h"
 #include "injector/nvtx/domains.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
 #include "injector/stream/text.h"
@@ -49,7 +50,7 @@ void EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t
   event.payload = what.payload;
   event.color = what.color;
   event.payload_kind = static_cast<uint32_t>(what.payload_kind);
-  event.time_ns = NowNs();
+  event.time_ns = Stamp();
   Emit(thread, event, text);
 }
 
@@ -115,7 +116,7 @@ int Pop(void* domain) noexcept {
   }
   const int level = LevelIn(thread, index);
   PublishMainThread(thread);
-  if (guard && id != 0) Emit(thread, RangeCloseEvent{NowNs(), id});
+  if (guard && id != 0) Emit(thread, RangeCloseEvent{Stamp(), id});
   return level;
 }
 
@@ -135,7 +136,7 @@ void End(uint64_t program_id) noexcept {
     CountSelf(SelfCounter::kRangeEndWithoutStart);
     return;
   }
-  Emit(guard.thread(), RangeCloseEvent{NowNs(), id});
+  Emit(guard.thread(), RangeCloseEvent{Stamp(), id});
 }
 
 void Mark(void* domain, const RangeText& what) noexcept {
@@ -151,7 +152,7 @@ void Mark(void* domain, const RangeText& what) noexcept {
   event.payload = what.payload;
   event.color = what.color;
   event.payload_kind = static_cast<uint32_t>(what.payload_kind);
-  event.time_ns = NowNs();
+  event.time_ns = Stamp();
   Emit(guard.thread(), event, text);
 }
 

@@ -4,6 +4,7 @@
 
 #include "injector/guard.h"
 #include "injector/stream/frames.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
 
@@ -441,6 +442,8 @@ void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
   self.add_uint64(Number(Tag::kBatches), sequence_);
   self.add_int32(Number(Tag::kLastCuptiError), LastCuptiError());
   self.add_uint64(Number(Tag::kRecordsOutsideWindow), SelfCount(SelfCounter::kOutsideWindow));
+  self.add_uint64(Number(Tag::kHostTimeErrorNs), host_clock.max_error_ns());
+  self.add_uint64(Number(Tag::kHostClockFallbacks), host_clock.fallbacks());
   for (size_t i = 0; i < unknown_kind_count_; ++i) {
     WireWriter unknown(self, Number(Tag::kUnknownKinds));
     unknown.add_uint32(Number(wire::UnknownKindTag::kKind), unknown_kinds_[i].kind);

@@ -7,6 +7,7 @@
 
 #include "injector/parts.h"
 #include "injector/recording.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
 #include "injector/stream/text.h"
@@ -27,6 +28,14 @@ Event Payload(const EventHeader& header) noexcept {
 template <typename Event>
 std::string_view Text(const EventHeader& header) noexcept {
   return {reinterpret_cast<const char*>(&header + 1) + sizeof(Event), header.text_bytes};
+}
+
+// A stamp that is this much earlier than the one before it on its thread is as late: the errors of two
+// readings, or of the counter and the kernel's clock where one took over from the other.
+constexpr uint64_t kStampJitterNs = 10'000;
+
+uint64_t& StampAt(EventHeader& header, size_t offset) noexcept {
+  return *reinterpret_cast<uint64_t*>(reinterpret_cast<char*>(&header + 1) + offset);
 }
 
 // When the event was published: collectives report when they return, and name both times.
@@ -89,6 +98,30 @@ void EventDrain::MeetThread(int slot, const EventRing& ring) noexcept {
                          ring.tid() == static_cast<uint32_t>(getpid()));
 }
 
+// Stamps become nanoseconds, in the ring, so that the later passes find them. False when the event is younger
+// than the last reading of the clock: its stamp is left alone.
+bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
+  const auto type = static_cast<EventType>(header->type);
+  if (type == EventType::kPlanLaunch) return true;
+  const bool is_call = type == EventType::kCollective;
+  uint64_t& published = StampAt(*header, is_call ? offsetof(CollectiveEvent, return_ns) : 0);
+  if (!all && !host_clock.IsFinal(published)) return false;
+  published = host_clock.RealtimeNs(published);
+  if (is_call) {
+    uint64_t& issued = StampAt(*header, offsetof(CollectiveEvent, issue_ns));
+    issued = host_clock.RealtimeNs(issued);
+    return true;  // calls of a group are published together, after what happened meanwhile
+  }
+  if (type == EventType::kAllocation) {
+    uint64_t& began = StampAt(*header, offsetof(AllocationEvent, began_ns));
+    if (began != 0) began = host_clock.RealtimeNs(began);
+  }
+  uint64_t& before = last_ns_[slot];
+  if (published < before && before - published < kStampJitterNs) published = before;
+  before = published;
+  return true;
+}
+
 // Launches need no order among threads and are most of the traffic: one pass over the ring takes them all,
 // the merge skips them.
 void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept {
@@ -96,8 +129,8 @@ void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Curs
   uint64_t position = ring.ReadPosition();
   *cursor = {&ring, position, position, kNever};
   bool met = false;
-  while (const EventHeader* header = ring.Peek(&position, end)) {
-    if (EventTime(*header) >= until_ns) break;
+  while (EventHeader* header = ring.Peek(&position, end)) {
+    if (!TellTimes(slot, header, until_ns == kNever) || EventTime(*header) >= until_ns) break;
     if (!met) MeetThread(slot, ring);
     met = true;
     if (static_cast<EventType>(header->type) == EventType::kLaunch) {
@@ -130,6 +163,7 @@ void EventDrain::Advance(Cursor* cursor, uint64_t until_ns) noexcept {
 }
 
 void EventDrain::Drain(uint64_t until_ns) noexcept {
+  host_clock.Read(until_ns == kNever);
   Cursor cursors[kRingSlots];
   int count = 0;
   for (int slot = 0; slot < kRingSlots; ++slot) {

@@ -57,6 +57,7 @@ class EventDrain {
   };
 
   void MeetThread(int slot, const EventRing& ring) noexcept;
+  bool TellTimes(int slot, EventHeader* header, bool all) noexcept;
   void TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept;
   void Launched(LaunchEvent event, uint32_t thread) noexcept;
   void Advance(Cursor* cursor, uint64_t until_ns) noexcept;
@@ -74,6 +75,7 @@ class EventDrain {
 
   BatchBuilder* builder_;
   uint32_t known_thread_[kRingSlots] = {};  // thread id that was defined for each slot
+  uint64_t last_ns_[kRingSlots] = {};       // time of the last event that was looked at
   FlatMap<OpenRange> open_ranges_{1 << 16};
   FlatMap<uint64_t> early_closes_{1 << 12};  // ranges whose close came before their open: range id -> end
   FlatMap<LiveMemory> live_memory_{1 << 20};

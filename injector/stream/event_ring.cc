@@ -118,13 +118,13 @@ bool EventRing::Push(EventType type, const void* event, size_t event_bytes, std:
   return true;
 }
 
-const EventHeader* EventRing::Peek(uint64_t* position, uint64_t end) const noexcept {
+EventHeader* EventRing::Peek(uint64_t* position, uint64_t end) const noexcept {
   if (*position >= end) return nullptr;
-  const auto* header = reinterpret_cast<const EventHeader*>(data_ + (*position & kMask));
+  auto* header = reinterpret_cast<EventHeader*>(data_ + (*position & kMask));
   if (header->total_bytes == 0) {
     *position += kRingBytes - (*position & kMask);
     if (*position >= end) return nullptr;
-    header = reinterpret_cast<const EventHeader*>(data_ + (*position & kMask));
+    header = reinterpret_cast<EventHeader*>(data_ + (*position & kMask));
   }
   return header;
 }

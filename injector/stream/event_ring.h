@@ -37,13 +37,30 @@ class EventRing {
 
   // Producer. `event` is copied, then `text`, which is cut at kMaxNameBytes. False when there was no room.
   bool Push(EventType type, const void* event, size_t event_bytes, std::string_view text) noexcept;
+  // The same where nothing is in the way: not the ring's end, nor half of it full. False: nothing was done.
+  template <typename Event>
+  bool PushFast(const Event& event, std::string_view text) noexcept {
+    if (text.size() > kMaxNameBytes) return false;
+    const size_t total = (sizeof(EventHeader) + sizeof(Event) + text.size() + 7) & ~size_t{7};
+    const uint64_t head = head_.load(std::memory_order_relaxed);
+    const uint64_t at = head & (kRingBytes - 1);
+    if (at + total > kRingBytes || head + total - known_tail_ > kRingBytes / 2) return false;
+    const EventHeader header{static_cast<uint32_t>(total), static_cast<uint16_t>(Event::kType),
+                             static_cast<uint16_t>(text.size())};
+    char* out = data_ + at;
+    std::memcpy(out, &header, sizeof(header));
+    std::memcpy(out + sizeof(header), &event, sizeof(event));
+    if (!text.empty()) std::memcpy(out + sizeof(header) + sizeof(event), text.data(), text.size());
+    head_.store(head + total, std::memory_order_release);
+    return true;
+  }
 
   // Consumer. The position behind what the producer has published so far, for Peek's `end`.
   uint64_t PublishedEnd() const noexcept { return head_.load(std::memory_order_acquire); }
   uint64_t ReadPosition() const noexcept { return tail_.load(std::memory_order_relaxed); }
   // The event at `position` (updated past a wrap), null at `end`. The pointer is good until Consume passes
-  // it.
-  const EventHeader* Peek(uint64_t* position, uint64_t end) const noexcept;
+  // it; the consumer may change the event until then.
+  EventHeader* Peek(uint64_t* position, uint64_t end) const noexcept;
   // Gives the producer everything before `position` back.
   void Consume(uint64_t position) noexcept { tail_.store(position, std::memory_order_release); }
 
@@ -106,6 +123,7 @@ bool EmitBytes(ThreadState& thread, EventType type, const void* event, size_t ev
 template <typename Event>
 bool Emit(ThreadState& thread, const Event& event, std::string_view text = {}) noexcept {
   static_assert(std::is_trivially_copyable_v<Event> && sizeof(Event) % 8 == 0);
+  if (thread.ring != nullptr && thread.ring->PushFast(event, text)) return true;
   return EmitBytes(thread, Event::kType, &event, sizeof(Event), text);
 }
 

@@ -4,8 +4,9 @@
 // Separate from the batch schema because the two sides have different rules: a producer here may not
 // allocate, lock or block, so it writes handles and raw text; the consumer (stream/event_drain) interns
 // names, pairs opened with closed ranges, and fills columns. Thread: producers are application threads inside
-// the guard; the consumer is whoever holds the builder's lock. Failure: a full ring drops the event and
-// counts LOSS_EVENT_RING_FULL.
+// the guard; times are stamps (host_clock.h) in the ring and nanoseconds of CLOCK_REALTIME once the consumer
+// has looked at them; the consumer is whoever holds the builder's lock. Failure: a full ring drops the event
+// and counts LOSS_EVENT_RING_FULL.
 #pragma once
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include "injector/lifecycle.h"
 #include "injector/nccl/wrappers.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 
 namespace gpuprobe::injector::nccl {
 namespace {
@@ -50,6 +51,7 @@ ncclComm_t Comm() {
 
 void Prepare(bool live) {
   MapRings();
+  host_clock.Start();
   ResetLifecycleForTest();
   if (live) {
     Transition(LifecycleState::kOff, LifecycleState::kStarting);
@@ -66,7 +68,7 @@ void DiscardEvents() {
   if (ring != nullptr) ring->Consume(ring->PublishedEnd());
 }
 
-void SingleCall(benchmark::State& state) {
+void NcclCall(benchmark::State& state) {
   Prepare(state.range(0) != 0);
   int since_drain = 0;
   for (auto _ : state) {
@@ -79,9 +81,9 @@ void SingleCall(benchmark::State& state) {
   DiscardEvents();
   ResetLifecycleForTest();
 }
-BENCHMARK(SingleCall)->ArgName("live")->Arg(1)->Arg(0);
+BENCHMARK(NcclCall)->ArgName("live")->Arg(1)->Arg(0);
 
-void GroupOfEight(benchmark::State& state) {
+void NcclGroupOfEight(benchmark::State& state) {
   Prepare(true);
   int since_drain = 0;
   for (auto _ : state) {
@@ -99,7 +101,7 @@ void GroupOfEight(benchmark::State& state) {
   DiscardEvents();
   ResetLifecycleForTest();
 }
-BENCHMARK(GroupOfEight);
+BENCHMARK(NcclGroupOfEight);
 
 }  // namespace
 }  // namespace gpuprobe::injector::nccl

@@ -5,6 +5,7 @@
 #include "injector/lifecycle.h"
 #include "injector/nvtx/handlers.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 #include "injector/thread_state.h"
 
 // NVTX calls this on its first use, when no library is named in the environment.
@@ -21,8 +22,9 @@ void DiscardEvents() {
   if (ring != nullptr) ring->Consume(ring->PublishedEnd());
 }
 
-void PushPop(benchmark::State& state) {
+void NvtxPushPop(benchmark::State& state) {
   MapRings();
+  host_clock.Start();
   ResetLifecycleForTest();
   if (state.range(0) != 0) {
     Transition(LifecycleState::kOff, LifecycleState::kStarting);
@@ -40,7 +42,7 @@ void PushPop(benchmark::State& state) {
   DiscardEvents();
   ResetLifecycleForTest();
 }
-BENCHMARK(PushPop)->ArgName("live")->Arg(1)->Arg(0);
+BENCHMARK(NvtxPushPop)->ArgName("live")->Arg(1)->Arg(0);
 
 }  // namespace
 }  // namespace gpuprobe::injector

@@ -10,6 +10,7 @@
 #include "injector/guard.h"
 #include "injector/parts.h"
 #include "injector/recording.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
 #include "injector/stream/stream.h"
@@ -255,6 +256,56 @@ TEST_F(EventDrainTest, EventsOfDifferentThreadsAreTakenInTheOrderOfTheirTimes) {
   const v1::Batch batch = DrainAll();
   ASSERT_EQ(batch.allocations().time_delta_size(), 200);
   for (int i = 1; i < 200; ++i) EXPECT_EQ(batch.allocations().time_delta(i), 1) << i;
+}
+
+// Ranges and what lies in them keep their order, over drains, readings and a change of the clock.
+TEST_F(EventDrainTest, StampsBecomeTimesInTheOrderOfTheirThread) {
+  host_clock.Start();
+  if (!host_clock.in_use()) GTEST_SKIP() << "this machine has no counter that the kernel trusts";
+  const uint64_t before_ns = NowNs();
+  constexpr uint64_t kPairs = 20'000;
+  for (uint64_t i = 0; i < kPairs; ++i) {
+    ASSERT_TRUE(Open(Stamp(), 2 * i + 1, 0, "outer"));
+    ASSERT_TRUE(Open(Stamp(), 2 * i + 2, 2 * i + 1, "inner"));
+    ASSERT_TRUE(Close(Stamp(), 2 * i + 2));
+    ASSERT_TRUE(Close(Stamp(), 2 * i + 1));
+    if (i % 1000 == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      stream_->drain.Drain(NowNs() - 1'000'000);
+    }
+    if (i % 2500 == 0) stamps_are_ticks = i % 5000 == 0;
+  }
+  stream_->drain.Drain(UINT64_MAX);
+  const uint64_t after_ns = NowNs();
+  const uint64_t error_ns = host_clock.max_error_ns() + 50;
+  host_clock.StopForTest();
+  stream_->builder.Seal();
+  uint64_t rows = 0;
+  uint64_t last_end = 0;
+  uint64_t inner_start = 0;
+  uint64_t inner_end = 0;
+  for (const v1::Batch& batch : TakeBatches(&stream_->queue)) {
+    const auto starts =
+        testing::Starts(batch.base_ns(), batch.ranges().start_delta(), batch.ranges().duration());
+    for (int i = 0; i < batch.ranges().duration_size(); ++i, ++rows) {
+      const uint64_t start = starts[static_cast<size_t>(i)];
+      const uint64_t end = start + batch.ranges().duration(i);
+      if (rows % 2 == 0) {
+        ASSERT_GE(start, last_end);
+        inner_start = start;
+        inner_end = end;
+      } else {
+        ASSERT_LE(start, inner_start);
+        ASSERT_GE(end, inner_end);
+        ASSERT_GE(start, last_end);
+        last_end = end;
+      }
+      ASSERT_GE(start + error_ns, before_ns);
+      ASSERT_LE(end, after_ns + error_ns);
+    }
+  }
+  EXPECT_EQ(rows, 2 * kPairs);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossEventRingFull), 0u);
 }
 
 TEST_F(EventDrainTest, EventsAfterTheLimitWaitForTheNextDrain) {

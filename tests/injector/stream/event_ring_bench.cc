@@ -6,12 +6,14 @@
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 
 namespace gpuprobe::injector {
 namespace {
 
 void GoLive() {
   MapRings();
+  host_clock.Start();
   Transition(LifecycleState::kOff, LifecycleState::kStarting);
   Transition(LifecycleState::kStarting, LifecycleState::kLive);
 }

@@ -4,7 +4,6 @@
 #include <cupti.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -19,45 +18,16 @@
 #include "injector/memory/vmm.h"
 #include "injector/nvtx/domains.h"
 #include "injector/nvtx/ranges.h"
+#include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "tests/injector/live_probe.h"
+#include "tests/injector/support/counted_allocations.h"
 #include "tests/injector/support/records.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-#if !SANITIZED
-// The C library's allocator, counted. operator new comes here, too.
-extern "C" {
-// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* malloc(size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_malloc(size);
-}
-void* calloc(size_t count, size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_calloc(count, size);
-}
-void* realloc(void* memory, size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  return __libc_realloc(memory, size);
-}
-// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
-}
-#endif
 
 namespace gpuprobe::injector {
 namespace {
+
+using testing::Allocations;
 
 uint64_t ResidentBytes() {
   unsigned long pages = 0;
@@ -76,12 +46,14 @@ class FlatMemory : public LiveProbe {
     ResetLossesForTest();
     AddLaunchHooks();
     kMemoryPart.start();
+    host_clock.Start();
     stream_ = std::make_unique<Stream>();
     ASSERT_TRUE(stream_->Init(size_t{16} << 20));
     decoder_ = std::make_unique<Decoder>(&api_, stream_.get());
     decoder_->Init();
   }
   void TearDown() override {
+    host_clock.StopForTest();
     ClearApiHooksForTest();
     LiveProbe::TearDown();
   }
@@ -152,9 +124,9 @@ TEST_F(FlatMemory, TenMillionKernels) {
   };
   for (int i = 0; i < 20; ++i) round();  // every page that will be used has been
   const uint64_t resident_before = ResidentBytes();
-  const uint64_t allocations_before = allocations.load();
+  const uint64_t allocations_before = Allocations();
   for (int i = 0; i < 1000; ++i) round();
-  EXPECT_EQ(allocations.load(), allocations_before);
+  EXPECT_EQ(Allocations(), allocations_before);
   EXPECT_LE(ResidentBytes(), resident_before + (size_t{1} << 20));
   EXPECT_GT(sent_bytes_, 10'000'000u);
   EXPECT_EQ(LossCount(wire::LossReason::kLossSendQueueFull), 0u);
@@ -177,15 +149,15 @@ TEST_F(FlatMemory, AMillionGraphReplays) {
   };
   for (int i = 0; i < 20; ++i) round();
   const uint64_t resident_before = ResidentBytes();
-  const uint64_t allocations_before = allocations.load();
+  const uint64_t allocations_before = Allocations();
   for (int i = 0; i < 500; ++i) round();
-  EXPECT_EQ(allocations.load(), allocations_before);
+  EXPECT_EQ(Allocations(), allocations_before);
   EXPECT_LE(ResidentBytes(), resident_before + (size_t{1} << 20));
   EXPECT_EQ(LossCount(wire::LossReason::kLossEventRingFull), 0u);
 }
 
 TEST_F(FlatMemory, NoEventAllocates) {
-  if (SANITIZED != 0) GTEST_SKIP() << "the sanitizer's allocator is not counted";
+  if (!testing::kAllocationsAreCounted) GTEST_SKIP() << "the sanitizer's allocator is not counted";
   CUdeviceptr address = 0x1000;
   void* pointer = reinterpret_cast<void*>(0x2000);
   CUmemGenericAllocationHandle handle = 0x99;
@@ -212,12 +184,12 @@ TEST_F(FlatMemory, NoEventAllocates) {
     Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x10000, 4096}, ++correlation);
   };
   events();
-  const uint64_t before = allocations.load();
+  const uint64_t before = Allocations();
   for (int i = 0; i < 1000; ++i) events();
-  EXPECT_EQ(allocations.load(), before);
+  EXPECT_EQ(Allocations(), before);
   // The counter counts.
   const std::unique_ptr<std::string> counted = std::make_unique<std::string>(100, 'x');
-  EXPECT_GT(allocations.load(), before) << counted->size();
+  EXPECT_GT(Allocations(), before) << counted->size();
 }
 
 }  // namespace

@@ -1,0 +1,136 @@
+// Calls into NCCL, outside and inside groups, allocate nothing, and neither does what becomes of them on the
+// probe's thread.
+#include <memory>
+#include <string>
+
+#include "injector/guard.h"
+#include "injector/nccl/captured_nodes.h"
+#include "injector/nccl/wrappers.h"
+#include "injector/stream/host_clock.h"
+#include "injector/stream/stream.h"
+#include "tests/injector/live_probe.h"
+#include "tests/injector/support/counted_allocations.h"
+
+namespace gpuprobe::injector::nccl {
+namespace {
+
+using Nccl = Wrappers<kFirstProviderWay>;
+
+int group_depth = 0;
+bool capturing = false;
+uint32_t correlation = 0;
+uint64_t node = 0;
+
+// What CUPTI's callbacks do when NCCL launches a kernel, or captures it.
+void Launch() {
+  const Guard guard;
+  if (!guard) return;
+  NoteKernelLaunch(guard.thread(),
+                   "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE", nullptr,
+                   nullptr, ++correlation);
+  if (capturing && WantsGraphNode(guard.thread(), false)) NoteGraphNode(guard.thread(), ++node, 0);
+}
+
+ncclResult_t AllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t) {
+  if (group_depth == 0) Launch();
+  return ncclSuccess;
+}
+ncclResult_t Send(const void*, size_t, ncclDataType_t, int, ncclComm_t, cudaStream_t) { return ncclSuccess; }
+ncclResult_t GroupStart() {
+  ++group_depth;
+  return ncclSuccess;
+}
+ncclResult_t GroupEnd() {
+  if (--group_depth == 0) Launch();
+  return ncclSuccess;
+}
+
+template <typename Function>
+void SetReal(EntryPoint entry_point, Function* function) {
+  real_functions[kFirstProviderWay][static_cast<size_t>(entry_point)].store(
+      reinterpret_cast<void*>(function));
+}
+
+class NoAllocation : public LiveProbe {
+ protected:
+  void SetUp() override {
+    if (!testing::kAllocationsAreCounted) GTEST_SKIP() << "the sanitizer's allocator is not counted";
+    LiveProbe::SetUp();
+    host_clock.Start();
+    ClearCommunicatorsForTest();
+    ClearCapturedForTest();
+    SetReal(EntryPoint::kAllReduce, AllReduce);
+    SetReal(EntryPoint::kSend, Send);
+    SetReal(EntryPoint::kGroupStart, GroupStart);
+    SetReal(EntryPoint::kGroupEnd, GroupEnd);
+    Register(Comm(), {.hash = 1, .rank = 0, .ranks = 8, .device = 0});
+    stream_ = std::make_unique<Stream>();
+    ASSERT_TRUE(stream_->Init(size_t{16} << 20));
+  }
+  void TearDown() override {
+    if (!testing::kAllocationsAreCounted) return;
+    host_clock.StopForTest();
+    LiveProbe::TearDown();
+  }
+
+  static ncclComm_t Comm() {
+    static char object = 0;
+    return reinterpret_cast<ncclComm_t>(&object);
+  }
+  // Not by EXPECT, which allocates.
+  static bool Calls() {
+    bool good = Nccl::AllReduce(nullptr, nullptr, 1024, ncclFloat, ncclSum, Comm(), nullptr) == ncclSuccess;
+    good = good && Nccl::GroupStart() == ncclSuccess;
+    for (int i = 0; i < 8; ++i) {
+      good =
+          good && Nccl::AllReduce(nullptr, nullptr, 1024, ncclFloat, ncclSum, Comm(), nullptr) == ncclSuccess;
+      good = good && Nccl::Send(nullptr, 64, ncclInt8, 3, Comm(), nullptr) == ncclSuccess;
+    }
+    return good && Nccl::GroupEnd() == ncclSuccess;
+  }
+  void Sink() {
+    stream_->drain.Drain(UINT64_MAX);
+    stream_->builder.Seal();
+    SendQueue::Frame frame;
+    while (stream_->queue.Front(&frame)) stream_->queue.Pop();
+  }
+
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_F(NoAllocation, CallsAndGroupsOfThem) {
+  ASSERT_TRUE(Calls());
+  Sink();
+  const uint64_t before = testing::Allocations();
+  bool good = true;
+  for (int i = 0; i < 2000; ++i) {
+    good = good && Calls();
+    if (i % 100 == 0) Sink();
+  }
+  Sink();
+  EXPECT_EQ(testing::Allocations(), before);
+  EXPECT_TRUE(good);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossEventRingFull), 0u);
+}
+
+TEST_F(NoAllocation, CallsThatAreCaptured) {
+  capturing = true;
+  ASSERT_TRUE(Calls());
+  Sink();
+  const uint64_t before = testing::Allocations();
+  bool good = true;
+  for (int i = 0; i < 100; ++i) good = good && Calls();
+  Sink();
+  EXPECT_EQ(testing::Allocations(), before);
+  EXPECT_TRUE(good);
+  capturing = false;
+}
+
+TEST_F(NoAllocation, TheCounterCounts) {
+  const uint64_t before = testing::Allocations();
+  const std::unique_ptr<std::string> counted = std::make_unique<std::string>(100, 'x');
+  EXPECT_GT(testing::Allocations(), before) << counted->size();
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector::nccl
