@@ -52,7 +52,7 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
   }
 }
 
-RankReport RankOf(const model::ProcessModel& process) {
+RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) {
   const v1::Identity& id = process.identity();
   const auto& totals = process.totals();
   RankReport r;
@@ -94,6 +94,7 @@ RankReport RankOf(const model::ProcessModel& process) {
   r.collectives = CollectivesOf(process);
   r.phases = PhasesOf(process);
   r.top_kernels = TopKernelsOf({&process});
+  r.steps = StepsOf(process, input.step_records);
   return r;
 }
 
@@ -207,7 +208,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   FillTrust(job, input, report.trust);
   std::vector<const model::ProcessModel*> processes;
   for (const auto& process : job.processes()) {
-    report.ranks.push_back(RankOf(*process));
+    report.ranks.push_back(RankOf(*process, input));
     processes.push_back(process.get());
   }
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) {
@@ -218,6 +219,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.phases = PhasesOf(job);
   report.top_kernels = TopKernelsOf(processes);
   report.compute = ComputeOf(job);
+  report.steps = StepsOf(job);
   report.stragglers = SlowRanksOf(job, report.ranks);
   report.findings = FindingsOf(report);
   return report;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/analysis/step_report.h"
 #include "collector/model/distribution.h"
 #include "collector/model/job_model.h"
 
@@ -259,6 +260,7 @@ struct RankReport {
   std::vector<CollectiveReport> collectives;
   std::vector<PhaseReport> phases;
   std::vector<KernelReport> top_kernels;
+  std::optional<StepsReport> steps;
   bool cut_off = false;
 };
 
@@ -292,6 +294,7 @@ struct Report {
   Conditions conditions;
   Trust trust;
   std::vector<RankReport> ranks;
+  std::optional<StepsReport> steps;           // over all ranks
   std::vector<CollectiveReport> collectives;  // over all ranks
   std::vector<PhaseReport> phases;            // over all ranks: statistics of all instances
   std::vector<KernelReport> top_kernels;      // over all ranks
@@ -307,6 +310,7 @@ struct ReportInput {
   std::vector<std::string> damaged_logs;  // a sentence each
   uint64_t unrecorded_frames = 0;
   uint64_t detail_since_ns = 0;           // as Trust.detail_since_ns
+  bool step_records = false;              // give the records of single steps, too
   std::vector<std::string> command_line;  // of the run; empty: that of the first rank
   ModelWork work;
 };

@@ -22,8 +22,11 @@ int ReportMain(const Arguments& arguments) {
   std::string directory;
   bool json = false;
   bool html = false;
+  bool steps = false;
   app.add_option("DIR", directory, "run directory")->required();
   app.add_flag("--json", json, "as report.json");
+  app.add_flag("--steps", steps, "with --json: also the last 512 steps of each rank, one by one")
+      ->needs("--json");
   app.add_flag("--html", html, "as one self-contained page")->excludes("--json");
   if (const auto code = Parse(app, arguments)) return *code;
 
@@ -32,6 +35,7 @@ int ReportMain(const Arguments& arguments) {
   if (!replayed.ok()) return Fail(kName, replayed.status(), kFailed);
   analysis::ReportInput input;
   input.collector_version = Version();
+  input.step_records = steps;
   input.detail_since_ns = replayed->detail_since_ns;
   for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));

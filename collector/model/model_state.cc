@@ -346,7 +346,16 @@ void StepTracker::Pending::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void StepDefinition::Visit(Archive& archive) {
+  archive(source, roles, token, coarse, collectives, gap, tail, head, operations, fine_sum, coarse_sum);
+}
+
+template <typename Archive>
 void StepTracker::Visit(Archive& archive) {
+  bool defined = definition_.has_value();
+  StepDefinition definition = definition_.value_or(StepDefinition{});
+  archive(defined, definition, next_search_, scanned_, segment_, cluster_end_, compared_, usual_,
+          incomplete_);
   bool waits = pending_.has_value();
   Pending pending = pending_.value_or(Pending{});
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, waits, pending, loss_, source_, step_ranges_,
@@ -357,7 +366,13 @@ void StepTracker::Visit(Archive& archive) {
     archive.Require(!waits || (base_ <= pending.begin && pending.begin <= pending.end &&
                                pending.end <= Next() && pending.start_ns <= pending.end_ns));
     archive.Require(warmup_known_ || (steps_.size() == early_nvtx_phases_.size() && warmup_count_ == 0));
+    archive.Require(next_search_ >= kFirstSearch && next_search_ <= kMaxSearch);
+    archive.Require(!defined ||
+                    (base_ <= segment_ && segment_ <= Next() && base_ <= scanned_ && scanned_ <= Next() &&
+                     (cluster_end_ == 0 || (segment_ <= cluster_end_ && cluster_end_ <= Next()))));
     if (waits && archive.ok()) pending_ = pending;
+    definition_.reset();
+    if (defined && archive.ok()) definition_ = definition;
     if (!archive.ok()) *this = StepTracker();
   }
 }

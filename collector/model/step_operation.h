@@ -3,8 +3,6 @@
 
 #include <cstdint>
 
-#include "collector/model/operation.h"
-
 namespace gpuprobe::model {
 
 // What kind of work it occupies the device with.
@@ -17,6 +15,7 @@ enum WorkRole : uint8_t {
   kRoleAutogradThread = 4,  // launched by one of PyTorch's autograd threads
   kRoleMemset = 8,
   kRoleLossName = 16,
+  kRoleMarker = 32,  // what the user says marks a step
 };
 
 struct StepOperation {

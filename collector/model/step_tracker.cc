@@ -1,6 +1,7 @@
 #include "collector/model/step_tracker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <utility>
 
@@ -12,6 +13,12 @@ namespace {
 // Ranges of one kind that make it the program's steps; one may be anything.
 constexpr size_t kLeastRanges = 3;
 constexpr size_t kLeastRangesAtEnd = 2;
+
+// So many operations after the anchors are looked at for the next step's beginning.
+uint64_t BeginLook(const StepDefinition& definition) {
+  constexpr uint64_t kFurther = 16;
+  return 2 * uint64_t{definition.tail} + kFurther;
+}
 
 }  // namespace
 
@@ -70,11 +77,123 @@ void StepTracker::Add(const StepOperation& operation) {
   if (pending_.has_value() && operation.launched && operation.launch_ns >= pending_->end_ns)
     CompletePending();
   if (!step_ranges_.empty()) CutAtRanges(false);
+  if (step_kind_.empty()) {
+    if (definition_.has_value()) {
+      Scan(false);
+    } else if (open_.size() >= next_search_) {
+      Search(false);
+    }
+  }
   if (open_.size() > kMaxOpen) {
     CompletePending();
     ForgetBefore(base_ + kMaxOpen / 2);
     loss_ = true;  // a step that began in what was forgotten lacks it
   }
+}
+
+void StepTracker::Search(bool at_end) {
+  definition_ = FindStepDefinition(open_, at_end, false);
+  if (!definition_.has_value()) {
+    next_search_ *= 2;
+    if (next_search_ <= kMaxSearch) return;
+    next_search_ = kMaxSearch;
+    ForgetBefore(base_ + open_.size() / 2);
+    return;
+  }
+  source_ = definition_->source;
+  scanned_ = base_;
+  segment_ = base_;
+  cluster_end_ = 0;
+  Scan(at_end);
+}
+
+void StepTracker::Scan(bool all) {
+  // Where the next step begins is looked for a little beyond the usual place.
+  const uint64_t look = std::max<uint64_t>(definition_->gap, BeginLook(*definition_)) + 1;
+  for (; scanned_ < Next(); ++scanned_) {
+    const StepOperation& operation = At(scanned_);
+    if (definition_->IsAnchor(operation)) {
+      if (cluster_end_ != 0 && scanned_ > cluster_end_ + definition_->gap)
+        EndSegment(BeginAfter(cluster_end_, scanned_));
+      cluster_end_ = scanned_ + 1;
+    } else if (cluster_end_ != 0 && scanned_ >= cluster_end_ + look) {
+      EndSegment(BeginAfter(cluster_end_, scanned_));
+    }
+  }
+  if (all && cluster_end_ != 0) EndSegment(BeginAfter(cluster_end_, Next()));
+}
+
+uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
+  const auto next_launch = [this](uint64_t at) {
+    while (at < Next() && At(at).same_launch) ++at;
+    return at;
+  };
+  const uint64_t usual = next_launch(std::min(position + definition_->tail, known));
+  if (definition_->head == 0 || usual >= Next() || At(usual).coarse == definition_->head) return usual;
+  const uint64_t limit = std::min(position + BeginLook(*definition_), known);
+  for (uint64_t at = next_launch(position); at < limit; ++at) {
+    if (At(at).coarse == definition_->head && !At(at).same_launch) return at;
+  }
+  return usual;
+}
+
+void StepTracker::EndSegment(uint64_t end) {
+  const uint64_t segment = std::exchange(segment_, end);
+  cluster_end_ = 0;
+  if (end <= segment) return;
+  const uint64_t begin = BeginOfStep(segment, end);
+  ++compared_;
+  usual_ += IsUsual(begin, end) ? 1 : 0;
+  CutStep(begin, end);
+}
+
+bool StepTracker::IsUsual(uint64_t begin, uint64_t end) const {
+  // The same operations, or about as many.
+  constexpr double kTolerance = 0.1;
+  const auto count = static_cast<double>(end - begin);
+  const auto usual = static_cast<double>(definition_->operations);
+  return std::abs(count - usual) <= kTolerance * usual;
+}
+
+uint64_t StepTracker::BeginOfStep(uint64_t segment, uint64_t end) const {
+  const uint64_t usual = definition_->operations;
+  if (end - segment <= usual) return segment;
+  const uint64_t begin = end - usual;
+  const auto sum = [&](auto token_of) {
+    uint64_t total = 0;
+    for (uint64_t at = begin; at < end; ++at) total += TokenWeight(token_of(At(at)));
+    return total;
+  };
+  if (definition_->coarse_sum != 0 && !At(begin).same_launch &&
+      sum([](const StepOperation& o) { return o.coarse; }) == definition_->coarse_sum) {
+    return begin;
+  }
+  // A step that is not the usual one. What is much longer holds something else before it: the step begins
+  // with what steps begin with, where that leaves about the usual length.
+  constexpr double kLongest = 1.25;
+  const auto length = static_cast<double>(end - segment);
+  if (length <= kLongest * static_cast<double>(usual)) return segment;
+  uint64_t best = segment;
+  uint64_t distance = usual / 2;
+  for (uint64_t at = segment; at < end && definition_->head != 0; ++at) {
+    if (At(at).coarse != definition_->head || At(at).same_launch) continue;
+    if (at > base_ && at > segment && At(at - 1).coarse == definition_->head)
+      continue;  // of a pair, the first
+    const uint64_t off = at > begin ? at - begin : begin - at;
+    if (off <= distance) {
+      best = at;
+      distance = off;
+    }
+  }
+  return best;
+}
+
+double StepTracker::confidence() const {
+  if (next_index_ == 0) return 0;
+  const auto steps = static_cast<double>(next_index_);
+  const double regular = compared_ == 0 ? 1 : static_cast<double>(usual_) / static_cast<double>(compared_);
+  const auto whole = steps - static_cast<double>(incomplete_);
+  return regular * steps / (steps + 1) * whole / steps;
 }
 
 void StepTracker::AddBlocked(uint64_t start_ns, uint64_t end_ns) {
@@ -188,6 +307,9 @@ void StepTracker::ForgetBefore(uint64_t position) {
   last_launch_ns_ = open_[static_cast<size_t>(count) - 1].launch_ns;
   open_.erase(open_.begin(), open_.begin() + count);
   base_ = position;
+  segment_ = std::max(segment_, base_);
+  scanned_ = std::max(scanned_, base_);
+  if (cluster_end_ < base_) cluster_end_ = 0;
   // Long first steps, or the search for the first one, must not set the size for good.
   constexpr size_t kKeep = 512;
   if (open_.capacity() > kKeep && open_.capacity() > 4 * open_.size() &&
@@ -203,6 +325,7 @@ void StepTracker::ForgetBefore(uint64_t position) {
 void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
   steps_.push_back(record);
   steps_.back().index = next_index_++;
+  incomplete_ += record.incomplete ? 1 : 0;
   if (steps_.size() > kKept) steps_.pop_front();
   if (warmup_known_) {
     statistics_.Add(steps_.back(), nvtx_phases);
@@ -233,8 +356,14 @@ void StepTracker::DecideWarmup() {
 void StepTracker::NoteLoss() { loss_ = true; }
 
 void StepTracker::Finish() {
-  if (step_kind_.empty()) ChooseRanges(kLeastRangesAtEnd);
-  CutAtRanges(true);
+  if (step_kind_.empty() && !definition_.has_value()) ChooseRanges(kLeastRangesAtEnd);
+  if (!step_kind_.empty()) {
+    CutAtRanges(true);
+  } else if (definition_.has_value()) {
+    Scan(true);
+  } else if (!open_.empty()) {
+    Search(true);
+  }
   CompletePending();
   ForgetBefore(Next());
   if (!warmup_known_ && !steps_.empty()) DecideWarmup();

@@ -18,6 +18,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/distribution.h"
 #include "collector/model/phase_inference.h"
+#include "collector/model/step_finder.h"
 #include "collector/model/step_operation.h"
 #include "collector/model/step_record.h"
 #include "collector/model/step_timeline.h"
@@ -57,6 +58,8 @@ class StepTracker {
   static constexpr size_t kWarmupLook = 12;     // steps after which the warm-up is known
   static constexpr double kWarmupFactor = 1.5;  // a warm-up step is longer than the later median by this
   static constexpr size_t kMaxTokens = 65536;
+  static constexpr size_t kFirstSearch = 128;  // operations after which steps are first looked for
+  static constexpr size_t kMaxSearch = 65536;  // beyond, the older half of the history is given up
 
   struct Token {
     uint32_t fine = 0;
@@ -85,6 +88,9 @@ class StepTracker {
   uint64_t warmup_count() const { return warmup_count_; }
   const StepStatistics& statistics() const { return statistics_; }
   StepSource source() const { return source_; }
+  // 0 to 1: the share of steps that are like the usual one (of annotated or marked ones: 1), times n / (n +
+  // 1) for n steps, times the share of steps near which no record was lost. 0 without steps.
+  double confidence() const;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
@@ -116,6 +122,15 @@ class StepTracker {
   // Steps from annotated ranges; all of them, or as far as later launches are known.
   void CutAtRanges(bool all);
   void ChooseRanges(size_t least);
+  // Looks for what tells where steps end, once there is enough history for another try.
+  void Search(bool at_end);
+  // Applies the definition to what it has not seen yet; all of it, or as far as clusters are surely over.
+  void Scan(bool all);
+  // The step's anchors ended before `position`: where, up to `known`, the next step begins.
+  uint64_t BeginAfter(uint64_t position, uint64_t known) const;
+  void EndSegment(uint64_t end);
+  uint64_t BeginOfStep(uint64_t segment, uint64_t end) const;
+  bool IsUsual(uint64_t begin, uint64_t end) const;
   const StepOperation& At(uint64_t position) const { return open_[static_cast<size_t>(position - base_)]; }
   uint64_t Next() const { return base_ + open_.size(); }
   void Record(const StepRecord& record, bool nvtx_phases);
@@ -130,6 +145,13 @@ class StepTracker {
   bool loss_ = false;  // since the last step
 
   StepSource source_ = StepSource::kNone;
+  std::optional<StepDefinition> definition_;
+  size_t next_search_ = kFirstSearch;
+  uint64_t scanned_ = 0;               // position
+  uint64_t segment_ = 0;               // position after the last step
+  uint64_t cluster_end_ = 0;           // position after the last anchor since then, 0 if there was none
+  uint64_t compared_ = 0;              // steps that were compared with the usual one
+  uint64_t usual_ = 0;                 // of them, like it
   std::deque<StepRange> step_ranges_;  // that were not used yet, as they closed
   std::string step_kind_;              // of the ranges that are steps, once chosen
 
@@ -140,6 +162,7 @@ class StepTracker {
 
   std::deque<StepRecord> steps_;
   uint64_t next_index_ = 0;
+  uint64_t incomplete_ = 0;  // steps
   bool warmup_known_ = false;
   uint64_t warmup_count_ = 0;
   std::vector<bool> early_nvtx_phases_;  // of the steps before the warm-up is known

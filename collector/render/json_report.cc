@@ -1,5 +1,6 @@
 #include "collector/render/json_report.h"
 
+#include "collector/render/steps.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::render {
@@ -14,13 +15,7 @@ Json OrNull(const std::optional<T>& value) {
 
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-Json Statistics(const model::Summary& s) {
-  return {{"count", s.count}, {"total", s.total},
-          {"mean", s.mean},   {"std", s.std},
-          {"min", s.min},     {"p50", s.p50},
-          {"p95", s.p95},     {"p99", s.p99},
-          {"max", s.max},     {"quantiles_exact", s.quantiles_exact}};
-}
+Json Statistics(const model::Summary& s) { return StatisticsJson(s); }
 
 Json ConditionsOf(const analysis::Conditions& c) {
   Json devices = Json::array();
@@ -264,7 +259,8 @@ Json RankOf(const analysis::RankReport& r) {
           {"device_memory", DeviceMemoryOf(r)},
           {"out_of_memory", OutOfMemoryOf(r)},
           {"phases", PhasesOf(r.phases)},
-          {"top_kernels", KernelsOf(r.top_kernels)}};
+          {"top_kernels", KernelsOf(r.top_kernels)},
+          {"steps", StepsJson(r.steps)}};
 }
 
 const char* SeverityName(analysis::Severity severity) {
@@ -309,6 +305,7 @@ std::string JsonReport(const analysis::Report& report) {
   const Json json = {{"schema_version", kReportSchemaVersion},
                      {"conditions", ConditionsOf(report.conditions)},
                      {"trust", TrustOf(report.trust)},
+                     {"steps", StepsJson(report.steps)},
                      {"ranks", ranks},
                      {"collectives", CollectivesOf(report.collectives)},
                      {"phases", PhasesOf(report.phases)},

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/units.h"
+#include "collector/render/steps.h"
 
 namespace gpuprobe::render {
 namespace {
@@ -196,8 +197,8 @@ Table KernelClasses(const Report& report) {
 }  // namespace
 
 std::vector<Table> TablesOf(const Report& report) {
-  std::vector<Table> tables{Ranks(report), Phases(report), Collectives(report), Kernels(report),
-                            KernelClasses(report)};
+  std::vector<Table> tables{StepsTable(report),  Ranks(report),   Phases(report),
+                            Collectives(report), Kernels(report), KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;
 }

@@ -1,0 +1,128 @@
+#include "collector/analysis/step_report.h"
+
+#include <algorithm>
+
+namespace gpuprobe::analysis {
+namespace {
+
+std::string_view SourceName(model::StepSource source) {
+  switch (source) {
+    case model::StepSource::kMarker:
+      return "marker";
+    case model::StepSource::kNvtx:
+      return "nvtx";
+    case model::StepSource::kCollectives:
+      return "collectives";
+    case model::StepSource::kKernels:
+      return "kernels";
+    case model::StepSource::kOptimizer:
+      return "optimizer";
+    case model::StepSource::kNone:
+      break;
+  }
+  return "none";
+}
+
+// Sums from which shares of overlap are made. What could be hidden at most is the smaller of a rank's compute
+// and communication.
+struct OverlapSums {
+  double compute_ns = 0;
+  double comm_ns = 0;
+  double overlapped_ns = 0;
+  double hideable_ns = 0;
+
+  void Add(const model::StepStatistics& statistics) {
+    const auto compute = static_cast<double>(statistics.compute_ns.total());
+    const auto comm = static_cast<double>(statistics.comm_ns.total());
+    compute_ns += compute;
+    comm_ns += comm;
+    overlapped_ns += static_cast<double>(statistics.overlapped_comm_ns.total());
+    hideable_ns += std::min(compute, comm);
+  }
+};
+
+void Fill(const model::StepStatistics& statistics, const OverlapSums& sums, StepsReport& r) {
+  r.time_ns = statistics.total_ns.Summarize();
+  r.compute_ns = statistics.compute_ns.Summarize();
+  r.comm_ns = statistics.comm_ns.Summarize();
+  r.exposed_comm_ns = statistics.exposed_comm_ns.Summarize();
+  r.overlapped_comm_ns = statistics.overlapped_comm_ns.Summarize();
+  r.copy_ns = statistics.copy_ns.Summarize();
+  r.idle_ns = statistics.idle_ns.Summarize();
+  r.host_bound_ns = statistics.host_bound_ns.Summarize();
+  r.input_ns = statistics.input_ns.Summarize();
+  r.sync_ns = statistics.sync_ns.Summarize();
+  r.launch_gap_ns = statistics.launch_gap_ns.Summarize();
+  r.unknown_ns = statistics.unknown_ns.Summarize();
+  r.incomplete_count = statistics.incomplete;
+  if (sums.hideable_ns > 0) {
+    r.overlap_efficiency = sums.overlapped_ns / sums.hideable_ns;
+    r.hidden_comm_share = sums.overlapped_ns / sums.comm_ns;
+  }
+  for (size_t i = 0; i < model::kStepPhases; ++i) {
+    r.phases.push_back({.name = std::string(PhaseName(static_cast<model::StepPhase>(i))),
+                        .time_ns = statistics.phase_ns[i].Summarize()});
+  }
+  r.phase_source = statistics.nvtx_phases == 0                             ? "inferred"
+                   : statistics.nvtx_phases == statistics.total_ns.count() ? "nvtx"
+                                                                           : "mixed";
+}
+
+}  // namespace
+
+std::string_view PhaseName(model::StepPhase phase) {
+  switch (phase) {
+    case model::StepPhase::kInput:
+      return "input";
+    case model::StepPhase::kH2d:
+      return "h2d";
+    case model::StepPhase::kForward:
+      return "forward";
+    case model::StepPhase::kBackward:
+      return "backward";
+    case model::StepPhase::kOptimizer:
+      return "optimizer";
+    case model::StepPhase::kCommunication:
+      return "communication";
+    case model::StepPhase::kOther:
+      break;
+  }
+  return "other";
+}
+
+std::optional<StepsReport> StepsOf(const model::ProcessModel& process, bool with_records) {
+  const model::StepTracker& steps = process.steps();
+  if (steps.count() == 0) return std::nullopt;
+  StepsReport r;
+  r.count = steps.count();
+  r.warmup_count = steps.warmup_count();
+  r.source = SourceName(steps.source());
+  r.confidence = steps.confidence();
+  OverlapSums sums;
+  sums.Add(steps.statistics());
+  Fill(steps.statistics(), sums, r);
+  if (with_records) r.records.assign(steps.steps().begin(), steps.steps().end());
+  return r;
+}
+
+std::optional<StepsReport> StepsOf(const model::JobModel& job) {
+  StepsReport r;
+  r.confidence = 1;
+  model::StepStatistics statistics;
+  OverlapSums sums;
+  for (const auto& process : job.processes()) {
+    const model::StepTracker& steps = process->steps();
+    if (steps.count() == 0) continue;
+    if (steps.count() > r.count) r.source = SourceName(steps.source());
+    r.count = std::max(r.count, steps.count());
+    r.warmup_count = std::max(r.warmup_count, steps.warmup_count());
+    r.confidence = std::min(r.confidence, steps.confidence());
+    statistics.Merge(steps.statistics());
+    sums.Add(steps.statistics());
+  }
+  if (r.count == 0) return std::nullopt;
+  Fill(statistics, sums, r);
+  return r;
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,56 @@
+// The steps of one process, or of all, as report entries.
+//
+// Separate from the rest of the report because steps have their own rules: the warm-up is left out, phases
+// may be inferred, and ranks are put together step by step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/model/distribution.h"
+#include "collector/model/job_model.h"
+#include "collector/model/step_record.h"
+
+namespace gpuprobe::analysis {
+
+// Statistics are over steps after the warm-up; of the job: over the steps of all ranks.
+struct StepsReport {
+  uint64_t count = 0;  // with the warm-up; of the job: of the rank with most
+  uint64_t warmup_count = 0;
+  uint64_t incomplete_count = 0;  // steps in or near which records were lost
+  std::string source;             // "marker nvtx collectives kernels optimizer"
+  double confidence = 0;          // 0 to 1, StepTracker::confidence; of the job: the least of its ranks
+  model::Summary time_ns;
+  model::Summary compute_ns;
+  model::Summary comm_ns;
+  model::Summary exposed_comm_ns;
+  model::Summary overlapped_comm_ns;
+  model::Summary copy_ns;
+  model::Summary idle_ns;
+  model::Summary host_bound_ns;
+  model::Summary input_ns;
+  model::Summary sync_ns;
+  model::Summary launch_gap_ns;
+  model::Summary unknown_ns;
+  // (compute + comm - total) / (compute + comm - max(compute, comm)), of the sums over all steps, where total
+  // is the time of the joint union; 1: as much is hidden as can be. Absent without compute or communication.
+  std::optional<double> overlap_efficiency;
+  std::optional<double> hidden_comm_share;  // of communication's time: overlapped / comm
+  struct Phase {
+    std::string name;  // "input h2d forward backward optimizer communication other"
+    model::Summary time_ns;
+  };
+  std::vector<Phase> phases;
+  std::string phase_source;                // "nvtx", "inferred", or "mixed"
+  std::vector<model::StepRecord> records;  // of one process, on request: the last ones
+};
+
+// Absent where no step was found.
+std::optional<StepsReport> StepsOf(const model::ProcessModel& process, bool with_records);
+std::optional<StepsReport> StepsOf(const model::JobModel& job);
+
+std::string_view PhaseName(model::StepPhase phase);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,166 @@
+#include "collector/render/steps.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/units.h"
+
+namespace gpuprobe::render {
+namespace {
+
+using analysis::Count;
+using analysis::Duration;
+using analysis::Percent;
+using analysis::StepsReport;
+using Json = nlohmann::ordered_json;
+
+std::string SourceWords(const std::string& source) {
+  if (source == "marker") return "boundaries from the marker";
+  if (source == "nvtx") return "boundaries from NVTX ranges";
+  if (source == "collectives") return "boundaries from the collective sequence";
+  if (source == "kernels") return "boundaries from the kernel sequence";
+  return "boundaries from the optimizer's kernels";
+}
+
+// "host-bound 48.0 ms, input 12.2 ms", largest first is not needed: there are five.
+std::string IdleWords(const StepsReport& s) {
+  std::vector<std::string> parts;
+  const auto part = [&](const char* name, const model::Summary& time) {
+    // What would be shown as nothing is not named.
+    if (time.mean > 0.0005 * s.time_ns.mean) parts.push_back(absl::StrCat(name, " ", Duration(time.mean)));
+  };
+  part("host-bound", s.host_bound_ns);
+  part("input", s.input_ns);
+  part("sync", s.sync_ns);
+  part("launch gaps", s.launch_gap_ns);
+  part("unknown", s.unknown_ns);
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string PhaseWords(const StepsReport& s) {
+  std::vector<std::string> parts;
+  for (const StepsReport::Phase& phase : s.phases) {
+    if (phase.time_ns.mean > 0) parts.push_back(absl::StrCat(phase.name, " ", Duration(phase.time_ns.mean)));
+  }
+  return absl::StrCat("phases (", s.phase_source, "): ", absl::StrJoin(parts, ", "));
+}
+
+std::string Note(const StepsReport& s) {
+  std::string note = absl::StrCat(Count(s.count), s.count == 1 ? " step" : " steps");
+  if (s.warmup_count > 0) absl::StrAppend(&note, ", ", Count(s.warmup_count), " of warm-up left out");
+  absl::StrAppend(&note, ", ", SourceWords(s.source), absl::StrFormat(", confidence %.2f", s.confidence));
+  if (s.incomplete_count > 0) {
+    absl::StrAppend(&note, ", records lost near ", Count(s.incomplete_count), " of them: parts may be wrong");
+  }
+  if (s.overlap_efficiency.has_value()) {
+    absl::StrAppend(&note, "; communication ", Duration(s.comm_ns.mean), ", of it ",
+                    Percent(*s.hidden_comm_share), " hidden, overlap efficiency ",
+                    Percent(*s.overlap_efficiency), " (ideal 100 %)");
+  }
+  return absl::StrCat(note, "; ", PhaseWords(s));
+}
+
+Json PhasesJson(const StepsReport& s) {
+  Json phases = Json::array();
+  for (const StepsReport::Phase& phase : s.phases) {
+    phases.push_back(
+        {{"name", phase.name}, {"source", s.phase_source}, {"time_ns", StatisticsJson(phase.time_ns)}});
+  }
+  return phases;
+}
+
+Json RecordsJson(const StepsReport& s) {
+  Json records = Json::array();
+  for (const model::StepRecord& r : s.records) {
+    Json phases = Json::object();
+    for (size_t i = 0; i < model::kStepPhases; ++i) {
+      phases[std::string(analysis::PhaseName(static_cast<model::StepPhase>(i)))] = r.phase_ns[i];
+    }
+    records.push_back({{"index", r.index},
+                       {"start_ns", r.start_ns},
+                       {"end_ns", r.end_ns},
+                       {"first_launch_ns", r.first_launch_ns},
+                       {"operations", r.operations},
+                       {"compute_ns", r.compute_ns},
+                       {"comm_ns", r.comm_ns},
+                       {"exposed_comm_ns", r.exposed_comm_ns},
+                       {"copy_ns", r.copy_ns},
+                       {"idle_ns", r.idle_ns},
+                       {"idle",
+                        {{"host_bound_ns", r.host_bound_ns},
+                         {"input_ns", r.input_ns},
+                         {"sync_ns", r.sync_ns},
+                         {"launch_gap_ns", r.launch_gap_ns},
+                         {"unknown_ns", r.unknown_ns}}},
+                       {"phases", phases},
+                       {"warmup", r.warmup},
+                       {"incomplete", r.incomplete}});
+  }
+  return records;
+}
+
+}  // namespace
+
+Json StatisticsJson(const model::Summary& s) {
+  return {{"count", s.count}, {"total", s.total},
+          {"mean", s.mean},   {"std", s.std},
+          {"min", s.min},     {"p50", s.p50},
+          {"p95", s.p95},     {"p99", s.p99},
+          {"max", s.max},     {"quantiles_exact", s.quantiles_exact}};
+}
+
+Table StepsTable(const analysis::Report& report) {
+  Table t{.id = "steps",
+          .title = "Steps",
+          .columns = {"step", "mean", "p50", "p95", "p99", "max", "of step", ""},
+          .left = {true, false, false, false, false, false, false, true},
+          .rows = {},
+          .note = ""};
+  if (!report.steps.has_value()) return t;
+  const StepsReport& s = *report.steps;
+  const auto row = [&](const char* name, const model::Summary& time, const std::string& split) {
+    t.rows.push_back({name, Duration(time.mean), Duration(time.p50), Duration(time.p95), Duration(time.p99),
+                      Duration(static_cast<double>(time.max)),
+                      s.time_ns.mean > 0 ? Percent(time.mean / s.time_ns.mean) : "-", split});
+  };
+  row("total", s.time_ns, "");
+  row("  compute", s.compute_ns, "");
+  row("  exposed comm", s.exposed_comm_ns, "");
+  row("  copy", s.copy_ns, "");
+  row("  idle", s.idle_ns, IdleWords(s));
+  t.note = Note(s);
+  return t;
+}
+
+Json StepsJson(const std::optional<StepsReport>& steps) {
+  if (!steps.has_value()) return nullptr;
+  const StepsReport& s = *steps;
+  const auto share = [](const std::optional<double>& value) {
+    return value.has_value() ? Json(*value) : Json(nullptr);
+  };
+  Json json = {{"count", s.count},
+               {"warmup_count", s.warmup_count},
+               {"incomplete_count", s.incomplete_count},
+               {"source", s.source},
+               {"confidence", s.confidence},
+               {"time_ns", StatisticsJson(s.time_ns)},
+               {"compute_ns", StatisticsJson(s.compute_ns)},
+               {"comm_ns", StatisticsJson(s.comm_ns)},
+               {"exposed_comm_ns", StatisticsJson(s.exposed_comm_ns)},
+               {"overlapped_comm_ns", StatisticsJson(s.overlapped_comm_ns)},
+               {"copy_ns", StatisticsJson(s.copy_ns)},
+               {"idle_ns", StatisticsJson(s.idle_ns)},
+               {"idle",
+                {{"host_bound_ns", StatisticsJson(s.host_bound_ns)},
+                 {"input_ns", StatisticsJson(s.input_ns)},
+                 {"sync_ns", StatisticsJson(s.sync_ns)},
+                 {"launch_gap_ns", StatisticsJson(s.launch_gap_ns)},
+                 {"unknown_ns", StatisticsJson(s.unknown_ns)}}},
+               {"overlap_efficiency", share(s.overlap_efficiency)},
+               {"hidden_comm_share", share(s.hidden_comm_share)},
+               {"phases", PhasesJson(s)}};
+  if (!s.records.empty()) json["records"] = RecordsJson(s);
+  return json;
+}
+
+}  // namespace gpuprobe::render

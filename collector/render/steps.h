@@ -1,0 +1,19 @@
+// The steps of a report as a table for people and as JSON.
+//
+// Separate from table.cc and json_report.cc, which lay out everything else.
+#pragma once
+
+#include "collector/analysis/report.h"
+#include "collector/render/table.h"
+#include "nlohmann/json.hpp"
+
+namespace gpuprobe::render {
+
+// Without rows when no step was found.
+Table StepsTable(const analysis::Report& report);
+// A statistics object of report.json.
+nlohmann::ordered_json StatisticsJson(const model::Summary& s);
+// null when no step was found.
+nlohmann::ordered_json StepsJson(const std::optional<analysis::StepsReport>& steps);
+
+}  // namespace gpuprobe::render
