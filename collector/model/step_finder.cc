@@ -109,13 +109,15 @@ Cut MeasureEqual(const History& history, std::vector<size_t> ends, Level level) 
         novel += usual.contains(history.operations()[at].coarse) ? 0 : 1;
       }
     } else {
+      // What makes it longer may be in its middle.
       other += end - begin;
+      between += end - begin > cut.operations ? end - begin - cut.operations : 0;
       for (size_t at = begin; at < end; ++at)
         novel += usual.contains(history.operations()[at].coarse) ? 0 : 1;
     }
   }
   if (covered + other > 0) cut.coverage = static_cast<double>(covered) / static_cast<double>(covered + other);
-  if (between + other > 0) cut.novelty = static_cast<double>(novel) / static_cast<double>(between + other);
+  if (between > 0) cut.novelty = static_cast<double>(novel) / static_cast<double>(between);
   return cut;
 }
 
@@ -202,10 +204,11 @@ std::optional<Cut> BestClusters(const History& history, const std::vector<size_t
     Cut cut = Measure(history, ends, named);
     cut.gap = static_cast<uint32_t>(gap);
     if (cut.usual < least || !MayBeSteps(history, cut, named)) continue;
-    // Of equally good ones the one with more steps: an evaluation makes gaps between groups of steps.
+    // Of about equally good ones the one with more steps: an evaluation makes gaps between groups of steps.
     constexpr double kEqual = 0.05;
     const bool better = !best.has_value() || cut.coverage > best->coverage + kEqual ||
-                        (cut.coverage > best->coverage - kEqual && cut.ends.size() > best->ends.size());
+                        (cut.coverage > best->coverage - kEqual &&
+                         std::tie(cut.usual, cut.coverage) > std::tie(best->usual, best->coverage));
     if (better) best = std::move(cut);
   }
   if (!best.has_value() || best->coverage < kLeastCoverage || best->operations == 0) return std::nullopt;
@@ -413,12 +416,10 @@ std::optional<StepDefinition> FindStepDefinition(std::span<const StepOperation> 
     return Define(history, StepSource::kMarker, true, *std::move(found));
   }
   std::optional<Found> optimizer = ByRole(history, kRoleOptimizer, least_named);
-  std::optional<Found> collectives = ByCollectives(history, least);
   if (optimizer.has_value()) {
-    // The other sequences say which source they agree with; the optimizer's end is where a step ends.
+    // The optimizer's end is where a step ends; the source is the first sequence that has the same period.
     StepSource source = optimizer->cut.level == Level::kFine ? StepSource::kKernels : StepSource::kOptimizer;
-    if (collectives.has_value() && SamePeriod(collectives->cut, optimizer->cut))
-      source = StepSource::kCollectives;
+    if (SameCollectives(history, optimizer->cut)) source = StepSource::kCollectives;
     return Define(history, source, true, *std::move(optimizer));
   }
   std::optional<Found> collectives = ByCollectives(history, least);
@@ -427,8 +428,9 @@ std::optional<StepDefinition> FindStepDefinition(std::span<const StepOperation> 
                       (!kernels.has_value() || collectives->cut.operations >= kernels->cut.operations ||
                        SamePeriod(collectives->cut, kernels->cut));
   if (larger) return Define(history, StepSource::kCollectives, false, *std::move(collectives));
-  if (kernels.has_value()) return Define(history, StepSource::kKernels, false, *std::move(kernels));
-  return std::nullopt;
+  if (!kernels.has_value()) return std::nullopt;
+  const bool same = SameCollectives(history, kernels->cut);
+  return Define(history, same ? StepSource::kCollectives : StepSource::kKernels, false, *std::move(kernels));
 }
 
 }  // namespace gpuprobe::model

@@ -134,7 +134,10 @@ uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
   for (uint64_t at = next_launch(position); at < limit; ++at) {
     if (At(at).coarse == definition_->head && !At(at).same_launch) return at;
   }
-  return usual;
+  // Nothing that begins a step follows: what is copied back still belongs to this one.
+  uint64_t begin = usual;
+  while (begin < known && At(begin).work == WorkClass::kCopyFromDevice) ++begin;
+  return begin;
 }
 
 void StepTracker::EndSegment(uint64_t end) {
