@@ -186,8 +186,8 @@ TEST(TextReport, AnswersInOrderWithUnitsAndFitsTheScreen) {
   EXPECT_THAT(text, ::testing::StartsWith("gpuprobe: 4 ranks on n1 in "));
   EXPECT_THAT(text, HasSubstr("0 records lost"));
   size_t last = 0;
-  for (const char* wanted :
-       {"exposed comm", "memory peak", "instances", "busbw", "gemm(float*, float*, int)", "page: runs/x/report.html"}) {
+  for (const char* wanted : {"exposed comm", "memory peak", "instances", "busbw", "gemm(float*, float*, int)",
+                             "page: runs/x/report.html"}) {
     const size_t at = text.find(wanted);
     ASSERT_NE(at, std::string::npos) << wanted << "\n" << text;
     EXPECT_GT(at, last) << wanted;
