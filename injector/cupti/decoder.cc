@@ -148,6 +148,14 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
   uint32_t unknown_count = 0;
   uint32_t other_count = 0;
   bool more = true;
+  const CachedSite* last_site = nullptr;
+  const auto check_last = [&]() noexcept {
+    const CachedSite& site = *last_site;
+    const bool known = SiteCache::Matches(site, *chunk->kernel_records[rows - 1]) & (site.epoch == epoch);
+    chunk->unknown[unknown_count] = static_cast<uint8_t>(rows - 1);
+    unknown_count += static_cast<uint32_t>(!known);
+    block.site[rows - 1] = site.site;
+  };
   while (rows < Chunk::kRecords && other_count < Chunk::kRecords) {
     const CUptiResult result = next_record(buffer, valid_bytes, record);
     if (result != CUPTI_SUCCESS) {
@@ -162,20 +170,20 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
     }
     const auto& kernel = As<CUpti_ActivityKernel4>(found);
     if (!Usable(window, kernel.start, kernel.end)) continue;
-    const CachedSite& site = sites == nullptr ? no_site : sites->Guess(kernel);
-    const bool known = SiteCache::Matches(site, kernel) & (site.epoch == epoch);
-    chunk->unknown[unknown_count] = static_cast<uint8_t>(rows);
-    unknown_count += static_cast<uint32_t>(!known);
+    const CachedSite* site = sites == nullptr ? &no_site : &sites->Guess(kernel);
+    __builtin_prefetch(site);
+    if (rows > 0) check_last();
+    last_site = site;
     chunk->kernel_records[rows] = &kernel;
     block.start_ns[rows] = kernel.start;
     block.end_ns[rows] = kernel.end;
-    block.site[rows] = site.site;
     block.correlation[rows] = kernel.correlationId;
     const uint64_t node = graph_nodes ? As<CUpti_ActivityKernel5>(found).graphNodeId : 0;
     block.graph_node[rows] = node;
     graph_any |= node;
     ++rows;
   }
+  if (rows > 0) check_last();
   block.rows = rows;
   block.graph_any = graph_any;
   chunk->unknown_count = unknown_count;

@@ -11,6 +11,7 @@
 #include "injector/nccl/plugin.h"
 #include "injector/nccl/scopes.h"
 #include "injector/nccl/torn_groups.h"
+#include "injector/recording.h"
 #include "injector/stream/event_ring.h"
 
 namespace gpuprobe::injector {
@@ -80,7 +81,8 @@ void Start() noexcept {
              OnLaunchKernelEx<true>);
   graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
   new_library_hook = nccl::AskForScan;
-  nccl::OfferPlugin();
+  // A plugin costs NCCL something, for what is not recorded.
+  if (recording.Wants(kRecordNccl)) nccl::OfferPlugin();
   nccl::PatchLoadedObjects();
 }
 

@@ -1,11 +1,14 @@
 // The NCCL part's way into CUPTI's callbacks: launches that NCCL makes inside a call become its plan.
 #include "injector/nccl/part.h"
 
+#include <cstdlib>
+
 #include "injector/cupti/callbacks.h"
 #include "injector/guard.h"
 #include "injector/nccl/communicators.h"
 #include "injector/nccl/real_functions.h"
 #include "injector/nccl/scopes.h"
+#include "injector/recording.h"
 #include "tests/injector/live_probe.h"
 
 namespace gpuprobe::injector {
@@ -42,6 +45,16 @@ class NcclPart : public LiveProbe {
 
   int comm_ = 0;
 };
+
+TEST_F(NcclPart, NcclGetsAPluginOnlyIfItsCallsAreRecorded) {
+  unsetenv("NCCL_PROFILER_PLUGIN");
+  recording.kinds = kRecordKernels;
+  kNcclPart.start();
+  recording = {};
+  EXPECT_EQ(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
+  kNcclPart.start();
+  EXPECT_NE(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
+}
 
 TEST_F(NcclPart, EveryKindOfLaunchIsSeen) {
   CUlaunchConfig config = {};
