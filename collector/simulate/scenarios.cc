@@ -178,27 +178,28 @@ std::vector<Scenario> AllScenarios() {
                      }));
   all.push_back(Make("fragmentation", "PyTorch's allocator holds 1.8 x what it has handed out",
                      "fragmentation", {"memory-pressure"},
-                     [](TrainingJob& job) { job.fragment_bytes = 28 * kGiB; }));
-  all.push_back(Make("out-of-memory", "rank 3 cannot allocate 2 GiB in step 20 and ends", "out-of-memory",
-                     {"allocation-failed", "memory-pressure", "hang-missing-rank"}, [](TrainingJob& job) {
+                     [](TrainingJob& job) { job.fragment_bytes = 30 * kGiB; }));
+  all.push_back(Make("out-of-memory", "rank 3 cannot allocate 2 GiB in step 20 and ends", "allocation-failed",
+                     {"out-of-memory", "memory-pressure", "hang-missing-rank", "rank-cut-off"},
+                     [](TrainingJob& job) {
                        job.activation_bytes = 62 * kGiB;
                        job.out_of_memory_step = 20;
                        job.slow_rank = 3;
                      }));
   all.push_back(Make("hang-missing-rank", "rank 5 does not issue its reductions in step 20",
-                     "hang-missing-rank", {}, [](TrainingJob& job) {
+                     "hang-missing-rank", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kMissingRank;
                        job.hang_rank = 5;
                        job.hang_step = 20;
                      }));
   all.push_back(Make("hang-mismatch", "rank 2 reduces another size than the others in step 20",
-                     "hang-mismatch", {}, [](TrainingJob& job) {
+                     "hang-mismatch", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kMismatch;
                        job.hang_rank = 2;
                        job.hang_step = 20;
                      }));
   all.push_back(Make("hang-all-issued", "all ranks issue a reduction in step 20 and it does not end",
-                     "hang-all-issued", {}, [](TrainingJob& job) {
+                     "hang-all-issued", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kAllIssued;
                        job.hang_rank = 1;
                        job.hang_step = 20;

@@ -1,0 +1,270 @@
+"""The scenarios of `gpuprobe simulate`: each goes through a real collector, and its report is held against the truth that follows from the schedule.
+
+HELD is the list of what is held, and for which scenarios: a check that is not in it is not made. The truth (truth.json) comes from the simulation's
+schedule alone, by code that shares nothing with the analysis.
+"""
+import json
+import os
+import subprocess
+import unittest
+
+from harness import GPUPROBE, EndToEndTest, main
+
+STEP_TIME_TOLERANCE = 0.005
+OVERLAP_TOLERANCE = 0.01
+BANDWIDTH_TOLERANCE = 0.005
+LINK_TOLERANCE = 0.05
+BLAME_TOLERANCE = 0.05
+HEALTHY_SEEDS = 40
+
+LOSSY = {"records-lost"}
+STEPPED = {"clock-stepped"}
+ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-mismatch", "hang-all-issued"}
+HANGS = {"hang-missing-rank", "hang-mismatch", "hang-all-issued"}
+STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-at-scale"}
+# Steps of these are not alike: F1 of 0.98 is asked for instead of 1.
+NOT_PERIODIC = {"sequence-lengths", "evaluation", "warm-up"}
+
+
+def names():
+    listed = subprocess.run([GPUPROBE, "simulate", "--list"], check=True, capture_output=True, text=True).stdout
+    return [line.split()[0] for line in listed.splitlines()]
+
+
+def near(a, b, relative, absolute=0):
+    return abs(a - b) <= max(relative * abs(b), absolute)
+
+
+class Run:
+    """One scenario's report and truth."""
+
+    def __init__(self, test, name, arguments=()):
+        self.name = name
+        self.folder = test.path(f"{name}-{len(os.listdir(test.path()))}")
+        command = [GPUPROBE, "simulate", "--scenario", name, "--out", os.path.join(self.folder, "run"), "--truth", self.folder, *arguments]
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        test.assertEqual(finished.returncode, 0, finished.stderr)
+        self.text = finished.stdout
+        with open(os.path.join(self.folder, "truth.json")) as file:
+            self.truth = json.load(file)
+        with open(os.path.join(self.folder, "run", "report.json")) as file:
+            self.report = json.load(file)
+        self._records = None
+
+    def records(self):
+        """Single steps, by rank: from the run's log."""
+        if self._records is None:
+            shown = subprocess.run([GPUPROBE, "report", os.path.join(self.folder, "run"), "--json", "--steps"], check=True, capture_output=True, text=True)
+            self._records = {r["rank"]: (r["steps"] or {}).get("records", []) for r in json.loads(shown.stdout)["ranks"]}
+        return self._records
+
+    def finding_ids(self):
+        return [f["id"] for f in self.report["findings"] if f["id"] != "healthy"]
+
+    def true_steps(self):
+        """Of all ranks, warm-up left out."""
+        for rank in self.truth["by_rank"]:
+            for step in rank.get("steps", []):
+                if step["step"] >= self.truth["warmup_steps"]:
+                    yield step
+
+
+def check_whole(test, run):
+    """Everything that was sent has arrived, and is said to be what it is."""
+    trust = run.report["trust"]
+    test.assertEqual(sum(trust["lost"].values()) > 0, run.name in LOSSY, trust["lost"])
+    test.assertEqual(len(run.report["ranks"]), run.truth["ranks"])
+
+
+def check_first_finding(test, run):
+    wanted = run.truth["findings"]["first"]
+    found = run.finding_ids()
+    if wanted == "healthy":
+        test.assertLessEqual(set(found), set(run.truth["findings"]["further"]), run.report["findings"])
+    else:
+        test.assertEqual(found[:1], [wanted], run.report["findings"])
+
+
+def check_no_false_finding(test, run):
+    allowed = {run.truth["findings"]["first"], *run.truth["findings"]["further"]}
+    test.assertLessEqual(set(run.finding_ids()), allowed, run.report["findings"])
+
+
+def matched_steps(run):
+    """Pairs (record, true step) of all ranks, and how many there are of each."""
+    pairs, recorded, true = [], 0, 0
+    for rank in run.truth["by_rank"]:
+        steps = [s for s in rank.get("steps", [])]
+        records = run.records()[rank["rank"]]
+        recorded += len(records)
+        true += len(steps)
+        left = list(records)
+        for step in steps:
+            close = [r for r in left if abs(r["end_ns"] - step["end_ns"]) <= STEP_TIME_TOLERANCE * step["total_ns"] and
+                     abs(r["start_ns"] - step["start_ns"]) <= STEP_TIME_TOLERANCE * step["total_ns"]]
+            if close:
+                left.remove(close[0])
+                pairs.append((close[0], step))
+    return pairs, recorded, true
+
+
+def check_steps_found(test, run):
+    pairs, recorded, true = matched_steps(run)
+    f1 = 2 * len(pairs) / (recorded + true)
+    test.assertGreaterEqual(f1, 0.98 if run.name in NOT_PERIODIC else 1, f"{len(pairs)} of {true} steps, {recorded} found; {run.report['steps']}")
+
+
+def check_parts_add_up(test, run):
+    for rank, records in run.records().items():
+        for r in records:
+            test.assertEqual(r["compute_ns"] + r["exposed_comm_ns"] + r["copy_ns"] + r["idle_ns"], r["end_ns"] - r["start_ns"], (rank, r))
+            test.assertEqual(sum(r["idle"].values()), r["idle_ns"], (rank, r))
+            test.assertEqual(sum(r["phases"].values()), r["end_ns"] - r["start_ns"], (rank, r))
+
+
+def check_step_parts(test, run):
+    for record, step in matched_steps(run)[0]:
+        slack = STEP_TIME_TOLERANCE * step["total_ns"]
+        for part in ("compute_ns", "comm_ns", "exposed_comm_ns", "copy_ns", "idle_ns"):
+            test.assertAlmostEqual(record[part], step[part], delta=slack, msg=f"{part} of {record}, true {step}")
+
+
+def check_idle_causes(test, run):
+    for record, step in matched_steps(run)[0]:
+        slack = STEP_TIME_TOLERANCE * step["total_ns"]
+        for part in ("host_bound_ns", "input_ns", "sync_ns", "launch_gap_ns"):
+            test.assertAlmostEqual(record["idle"][part], step[part], delta=slack, msg=f"{part} of {record}, true {step}")
+
+
+def check_phases(test, run):
+    for record, step in matched_steps(run)[0]:
+        for phase in ("forward", "backward", "optimizer", "communication"):
+            test.assertAlmostEqual(record["phases"][phase], step["phase_ns"][phase], delta=0.02 * step["total_ns"], msg=f"{phase} of {record}, true {step}")
+
+
+def check_overlap_efficiency(test, run):
+    compute = sum(s["compute_ns"] for s in run.true_steps())
+    comm = sum(s["comm_ns"] for s in run.true_steps())
+    joint = compute + sum(s["exposed_comm_ns"] for s in run.true_steps())
+    true = (compute + comm - joint) / (compute + comm - max(compute, comm))
+    test.assertAlmostEqual(run.report["steps"]["overlap_efficiency"], true, delta=OVERLAP_TOLERANCE)
+
+
+def check_bus_bandwidth(test, run):
+    """Of the transfers alone, per operation and size; the truth's are of steady steps, the report's of all."""
+    for true in run.truth["collectives"]:
+        if true["op"] in ("Send", "Recv"):
+            continue  # a pair's sequence says nothing about other ranks: no transfer apart from waiting is given
+        gathers = true["op"] in ("AllGather", "ReduceScatter")
+        sizes = {true["argument_bytes"], true["argument_bytes"] * true["ranks"] if gathers else true["argument_bytes"]}
+        found = [c for c in run.report["collectives"] if c["op"] == true["op"] and c["size_bytes"] in sizes]
+        test.assertTrue(found, (true, run.report["collectives"]))
+        for c in found:
+            test.assertTrue(near(c["transfer_busbw_gbytes_per_s"], true["transfer_busbw_gbytes_per_s"], BANDWIDTH_TOLERANCE), (c, true))
+
+
+def check_link_model(test, run):
+    models = run.report["communication"]["alpha_beta"]
+    test.assertTrue(models)
+    link = run.truth["link"]
+    for model in models:
+        test.assertTrue(near(model["beta_gbytes_per_s"], link["beta_gbytes_per_s"], LINK_TOLERANCE), (model, link))
+        test.assertTrue(near(model["hop_alpha_ns"], link["alpha_ns"], LINK_TOLERANCE), (model, link))
+
+
+def blame_per_step(run):
+    """Of each rank: nanoseconds that each of the others waited for it, a step."""
+    found = {r["rank"]: r["wait"]["caused_per_step_ns"] for r in run.report["ranks"]}
+    others = run.truth["ranks"] - 1
+    steps = len({s["step"] for s in run.true_steps()})
+    return found, {r["rank"]: r["blame_ns"] / others / steps for r in run.truth["by_rank"]}
+
+
+def check_blame(test, run):
+    found, true = blame_per_step(run)
+    worst = max(true, key=true.get)
+    test.assertEqual(max(found, key=lambda rank: found[rank] or 0), worst)
+    test.assertTrue(near(found[worst], true[worst], BLAME_TOLERANCE), (found, true))
+
+
+def check_straggler(test, run):
+    stragglers = run.report["stragglers"]
+    test.assertTrue(stragglers)
+    test.assertEqual(stragglers[0]["rank"], run.truth["slow"]["rank"], stragglers)
+
+
+def check_hang(test, run):
+    hangs = run.report["hangs"]
+    true = run.truth["hang"]
+    test.assertTrue(hangs)
+    test.assertEqual(hangs[0]["kind"], true["kind"].replace("-", "_"), hangs)
+    if hangs[0]["culprit_known"]:
+        test.assertEqual([r["rank"] for r in hangs[0]["ranks"]], [true["rank"]], hangs)
+    test.assertEqual(hangs[0]["culprit_known"], true["kind"] != "all-issued")
+
+
+def check_no_hang(test, run):
+    test.assertEqual(run.report["hangs"], [])
+
+
+def check_clocks(test, run):
+    """Offsets of hosts against rank 0's, without the step; a microsecond for each millisecond between batches is the noise of arrivals."""
+    found = {c["rank"]: c for c in run.report["clock"]["ranks"]}
+    first = run.truth["by_rank"][0]["clock_offset_ns"]
+    for true in run.truth["by_rank"]:
+        clock = found[true["rank"]]
+        test.assertAlmostEqual(clock["offset_ns"], true["clock_offset_ns"] - first, delta=20_000, msg=f"{clock}, true {true['clock_offset_ns']}")
+        test.assertAlmostEqual(clock["stepped_ns"], true["clock_step_ns"], delta=20_000, msg=str(clock))
+
+
+def check_memory_peak(test, run):
+    true = run.truth["memory"]
+    steps = len(run.truth["by_rank"][0]["steps"])
+    peak = true["held_bytes"] + true["activation_bytes"] + true["leak_bytes_per_step"] * steps + true["fragment_bytes"]
+    for rank in run.report["ranks"]:
+        test.assertEqual(rank["memory"]["device"]["high_water_bytes"], peak)
+
+
+ALL = set(names())
+# What is held, and for which scenarios.
+HELD = {
+    check_whole: ALL,
+    check_straggler: {"straggler-kernels", "straggler-at-scale"},
+    check_first_finding: {"straggler-kernels", "straggler-at-scale", "out-of-memory"},
+    check_bus_bandwidth: ALL - LOSSY - STEPPED - STRAGGLERS - {"launch-bound"},
+    check_memory_peak: ALL - {"out-of-memory"} - HANGS,
+}
+# None of these may be found in a healthy job, whatever its seed.
+NEVER_WHEN_HEALTHY = ("straggler", "hang", "memory-leak", "imbalance")
+
+
+class Scenarios(EndToEndTest):
+    def test_every_scenario_against_its_truth(self):
+        for name in names():
+            with self.subTest(name):
+                run = Run(self, name)
+                for check, scenarios in HELD.items():
+                    if name not in scenarios:
+                        continue
+                    with self.subTest(f"{name}: {check.__name__}"):
+                        check(self, run)
+
+    def test_healthy_jobs_are_healthy(self):
+        for seed in range(1, HEALTHY_SEEDS + 1):
+            with self.subTest(seed=seed):
+                run = Run(self, "healthy", ("--seed", str(seed)))
+                false = [i for i in run.finding_ids() if i.startswith(NEVER_WHEN_HEALTHY)]
+                self.assertEqual(false, [], run.report["findings"])
+
+    def test_what_cannot_be_simulated_is_said_in_one_line(self):
+        for arguments, words in ((["--scenario", "no-such"], "there are: compute-bound"), ([], "--scenario is needed"),
+                                 (["--scenario", "grid", "--ranks", "7"], "must be a multiple of 4"),
+                                 (["--scenario", "straggler-kernels", "--ranks", "2"], "needs 6 ranks at least")):
+            finished = subprocess.run([GPUPROBE, "simulate", *arguments], capture_output=True, text=True, timeout=60)
+            self.assertEqual(finished.returncode, 2)
+            self.assertIn(words, finished.stderr)
+            self.assertEqual(finished.stderr.count("\n"), 1)
+
+
+if __name__ == "__main__":
+    main()
