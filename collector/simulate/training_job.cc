@@ -359,8 +359,8 @@ void StepBuilder::MemoryAfter() {
 void StepBuilder::Step() {
   buckets_ = Buckets(job_);
   Push(kStepRange);
-  if (step_ == 0) program_.HostWork(job_.compile_ns);
   Input();
+  if (step_ == 0) program_.HostWork(job_.compile_ns);
   Memory();
   if (job_.graph) program_.Add(Instruction::Op::kGraphBegin).id = 0;
   if (job_.tiny_kernels > 0) {
@@ -417,7 +417,7 @@ std::vector<uint64_t> Buckets(const TrainingJob& job) {
 
 bool IsSlow(const TrainingJob& job, int rank, int step) {
   return job.slow_by != SlowBy::kNothing && rank == job.slow_rank && step >= 0 &&
-         step % job.slow_every < job.slow_for;
+         (step + job.slow_every / 2) % job.slow_every < job.slow_for;
 }
 
 // Ranks are numbered with the tensor group fastest, then data, then pipeline.

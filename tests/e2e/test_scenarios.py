@@ -94,7 +94,8 @@ def matched_steps(run):
     """Pairs (record, true step) of all ranks, and how many there are of each."""
     pairs, recorded, true = [], 0, 0
     for rank in run.truth["by_rank"]:
-        steps = [s for s in rank.get("steps", [])]
+        # The step in which the job dies is not over.
+        steps = rank["steps"][:-1] if run.truth["hung"] else rank["steps"]
         records = run.records()[rank["rank"]]
         recorded += len(records)
         true += len(steps)
@@ -130,9 +131,12 @@ def check_step_parts(test, run):
 
 
 def check_idle_causes(test, run):
+    """A host that is silent for less than 100 us is not said to wait for input (REPORT_JSON.md): so much may be called its own work."""
     for record, step in matched_steps(run)[0]:
-        slack = STEP_TIME_TOLERANCE * step["total_ns"]
+        if step["step"] < run.truth["warmup_steps"]:
+            continue
         for part in ("host_bound_ns", "input_ns", "sync_ns", "launch_gap_ns"):
+            slack = max(STEP_TIME_TOLERANCE * step["total_ns"], 100_000 if part in ("host_bound_ns", "input_ns") else 0)
             test.assertAlmostEqual(record["idle"][part], step[part], delta=slack, msg=f"{part} of {record}, true {step}")
 
 
@@ -143,11 +147,13 @@ def check_phases(test, run):
 
 
 def check_overlap_efficiency(test, run):
-    compute = sum(s["compute_ns"] for s in run.true_steps())
-    comm = sum(s["comm_ns"] for s in run.true_steps())
-    joint = compute + sum(s["exposed_comm_ns"] for s in run.true_steps())
-    true = (compute + comm - joint) / (compute + comm - max(compute, comm))
-    test.assertAlmostEqual(run.report["steps"]["overlap_efficiency"], true, delta=OVERLAP_TOLERANCE)
+    saved, possible = 0, 0
+    for rank in run.truth["by_rank"]:
+        steps = [s for s in rank["steps"] if s["step"] >= run.truth["warmup_steps"]]
+        compute, comm, exposed = (sum(s[part] for s in steps) for part in ("compute_ns", "comm_ns", "exposed_comm_ns"))
+        saved += comm - exposed
+        possible += min(compute, comm)
+    test.assertAlmostEqual(run.report["steps"]["overlap_efficiency"], saved / possible, delta=OVERLAP_TOLERANCE)
 
 
 def check_bus_bandwidth(test, run):
@@ -232,6 +238,12 @@ HELD = {
     check_straggler: {"straggler-kernels", "straggler-at-scale"},
     check_first_finding: {"straggler-kernels", "straggler-at-scale", "out-of-memory"},
     check_bus_bandwidth: ALL - LOSSY - STEPPED - STRAGGLERS - {"launch-bound"},
+    check_steps_found: ALL - LOSSY,
+    check_parts_add_up: ALL,
+    check_step_parts: ALL - LOSSY - STEPPED,
+    check_idle_causes: ALL - LOSSY - STEPPED,
+    check_phases: ALL - LOSSY,
+    check_overlap_efficiency: ALL - LOSSY - STEPPED - ENDS_EARLY,
     check_memory_peak: ALL - {"out-of-memory"} - HANGS,
 }
 # None of these may be found in a healthy job, whatever its seed.
