@@ -131,12 +131,12 @@ def check_step_parts(test, run):
 
 
 def check_idle_causes(test, run):
-    """A host that is silent for less than 100 us is not said to wait for input (REPORT_JSON.md): so much may be called its own work."""
+    """A host that is silent for less than 100 us is not said to wait for input (REPORT_JSON.md): so much may go to what else it did."""
     for record, step in matched_steps(run)[0]:
         if step["step"] < run.truth["warmup_steps"]:
             continue
         for part in ("host_bound_ns", "input_ns", "sync_ns", "launch_gap_ns"):
-            slack = max(STEP_TIME_TOLERANCE * step["total_ns"], 100_000 if part in ("host_bound_ns", "input_ns") else 0)
+            slack = max(STEP_TIME_TOLERANCE * step["total_ns"], 100_000 if part != "launch_gap_ns" else 0)
             test.assertAlmostEqual(record["idle"][part], step[part], delta=slack, msg=f"{part} of {record}, true {step}")
 
 
