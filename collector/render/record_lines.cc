@@ -95,7 +95,7 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
   }
   for (const v1::ThreadDef& thread : batch.threads()) {
     thread_ids_[thread.id()] = thread.tid();
-    thread_names_[thread.id()] = Quote(thread.name());
+    thread_names_[thread.id()] = Quote(thread.given_name().empty() ? thread.name() : thread.given_name());
   }
   for (const v1::Communicator& comm : batch.communicators()) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);

@@ -156,8 +156,11 @@ nvtxDomainHandle_t DomainCreateW(const wchar_t* name) noexcept {
 }
 void DomainDestroy(nvtxDomainHandle_t domain) noexcept { DestroyDomain(domain); }
 
-// Slots that we leave empty keep NVTX's own no-ops: names of categories and of threads (the probe takes
-// thread names from the kernel), resources, and everything that names CUDA or OpenCL objects.
+void NameOsThreadA(uint32_t tid, const char* name) noexcept { NameThread(tid, Text(name)); }
+void NameOsThreadW(uint32_t tid, const wchar_t* name) noexcept { NameThread(tid, NarrowText(name).View()); }
+
+// Slots that we leave empty keep NVTX's own no-ops: names of categories, resources, and everything that names
+// CUDA or OpenCL objects.
 struct Placement {
   uint32_t slot;
   NvtxFunctionPointer handler;
@@ -203,6 +206,8 @@ int PlaceHandlers(GetExportTable get_export_table) noexcept {
       {NVTX_CBID_CORE_RangePushA, Generic(RangePushA)},
       {NVTX_CBID_CORE_RangePushW, Generic(RangePushW)},
       {NVTX_CBID_CORE_RangePop, Generic(RangePop)},
+      {NVTX_CBID_CORE_NameOsThreadA, Generic(NameOsThreadA)},
+      {NVTX_CBID_CORE_NameOsThreadW, Generic(NameOsThreadW)},
   };
   const Placement core2[] = {
       {NVTX_CBID_CORE2_DomainMarkEx, Generic(DomainMarkEx)},

@@ -177,8 +177,9 @@ uint32_t BatchBuilder::Site(const SiteKey& key) noexcept {
   return interned.id;
 }
 
-void BatchBuilder::DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main) noexcept {
-  WireBuffer& out = RoomForDefinition(name.size() + 4 * kFieldOverhead);
+void BatchBuilder::DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main,
+                                std::string_view given_name) noexcept {
+  WireBuffer& out = RoomForDefinition(name.size() + given_name.size() + 5 * kFieldOverhead);
   const size_t before = out.size;
   {
     using Tag = wire::ThreadDefTag;
@@ -188,6 +189,9 @@ void BatchBuilder::DefineThread(uint32_t id, uint32_t tid, std::string_view name
     def.add_uint32(Number(Tag::kTid), tid);
     def.add_bytes(Number(Tag::kName), name.data(), name.size());
     def.add_uint32(Number(Tag::kMain), main ? 1 : 0);
+    if (!given_name.empty()) {
+      def.add_bytes(Number(Tag::kGivenName), given_name.data(), given_name.size());
+    }
   }
   CommitDefinition(before);
 }

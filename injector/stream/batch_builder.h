@@ -79,7 +79,8 @@ class BatchBuilder {
   uint32_t Site(const SiteKey& key) noexcept;
 
   // Definitions and conditions.
-  void DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main) noexcept;
+  void DefineThread(uint32_t id, uint32_t tid, std::string_view name, bool main,
+                    std::string_view given_name = {}) noexcept;
   void DefineDevice(const DeviceRow& device) noexcept;
   void DefineVersions(const VersionsRow& versions) noexcept;
   void DefineCommunicator(const CommunicatorEvent& event) noexcept;

@@ -85,17 +85,45 @@ size_t LiveThreadName(uint32_t tid, char* out, size_t capacity) noexcept {
 
 }  // namespace
 
+EventDrain::GivenName* EventDrain::GivenNameOf(uint32_t tid) noexcept {
+  GivenName* free = nullptr;
+  for (GivenName& given : given_names_) {
+    if (given.tid == tid) return &given;
+    if (given.tid == 0 && free == nullptr) free = &given;
+  }
+  return free;
+}
+
 void EventDrain::MeetThread(int slot, const EventRing& ring) noexcept {
   if (known_thread_[slot] == ring.thread_id()) return;
   known_thread_[slot] = ring.thread_id();
+  DefineThread(ring);
+}
+
+void EventDrain::DefineThread(const EventRing& ring) noexcept {
   char name[32];
   size_t length = LiveThreadName(ring.tid(), name, sizeof(name));
   if (length == 0) {
     length = strnlen(ring.name(), 16);
     std::memcpy(name, ring.name(), length);
   }
+  const GivenName* given = GivenNameOf(ring.tid());
   builder_->DefineThread(ring.thread_id(), ring.tid(), {name, length},
-                         ring.tid() == static_cast<uint32_t>(getpid()));
+                         ring.tid() == static_cast<uint32_t>(getpid()),
+                         given == nullptr ? std::string_view() : std::string_view(given->text, given->bytes));
+}
+
+// Threads name each other, and themselves before or after their first event of another kind.
+void EventDrain::NamedThread(const ThreadNameEvent& event, std::string_view name) noexcept {
+  GivenName* given = GivenNameOf(event.tid);
+  if (given == nullptr) return CountLoss(wire::LossReason::kLossDefinitionsFull);
+  given->tid = event.tid;
+  given->bytes = static_cast<uint32_t>(name.size() < kMaxThreadNameBytes ? name.size() : kMaxThreadNameBytes);
+  std::memcpy(given->text, name.data(), given->bytes);
+  for (int slot = 0; slot < kRingSlots; ++slot) {
+    const EventRing& ring = RingAt(slot);
+    if (ring.tid() == event.tid && known_thread_[slot] == ring.thread_id()) return DefineThread(ring);
+  }
 }
 
 // Stamps become nanoseconds, in the ring, so that the later passes find them. False when the event is younger
@@ -173,7 +201,11 @@ void EventDrain::Drain(uint64_t until_ns) noexcept {
     Cursor& cursor = cursors[count];
     TakeLaunches(slot, ring, until_ns, &cursor);
     if (cursor.end == cursor.position) {
-      if (state == EventRing::Slot::kReleased && ring.PublishedEnd() == ring.ReadPosition()) FreeRing(ring);
+      if (state == EventRing::Slot::kReleased && ring.PublishedEnd() == ring.ReadPosition()) {
+        // The kernel gives the number to another thread.
+        if (GivenName* given = GivenNameOf(ring.tid()); given != nullptr) *given = {};
+        FreeRing(ring);
+      }
       continue;
     }
     cursor.next_ns = 0;
@@ -222,6 +254,8 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return Collective(Payload<CollectiveEvent>(header), thread);
     case EventType::kPlanLaunch:
       return builder_->AddPlanLaunch(Payload<PlanLaunchEvent>(header));
+    case EventType::kThreadName:
+      return NamedThread(Payload<ThreadNameEvent>(header), Text<ThreadNameEvent>(header));
     case EventType::kCommunicator:
       return builder_->DefineCommunicator(Payload<CommunicatorEvent>(header));
   }

@@ -49,6 +49,12 @@ class EventDrain {
     uint8_t memory;
     bool replaced;  // something was at this address whose release has not been told yet
   };
+  static constexpr size_t kMaxThreadNameBytes = 64;
+  struct GivenName {  // by the program, to one of its threads
+    uint32_t tid;     // 0: free
+    uint32_t bytes;
+    char text[kMaxThreadNameBytes];
+  };
   struct Cursor {
     EventRing* ring = nullptr;
     uint64_t position = 0;
@@ -57,6 +63,10 @@ class EventDrain {
   };
 
   void MeetThread(int slot, const EventRing& ring) noexcept;
+  void DefineThread(const EventRing& ring) noexcept;
+  void NamedThread(const ThreadNameEvent& event, std::string_view name) noexcept;
+  // Or the place for it; null when there is none.
+  GivenName* GivenNameOf(uint32_t tid) noexcept;
   bool TellTimes(int slot, EventHeader* header, bool all) noexcept;
   void TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept;
   void Launched(LaunchEvent event, uint32_t thread) noexcept;
@@ -76,6 +86,7 @@ class EventDrain {
   BatchBuilder* builder_;
   uint32_t known_thread_[kRingSlots] = {};  // thread id that was defined for each slot
   uint64_t last_ns_[kRingSlots] = {};       // time of the last event that was looked at
+  GivenName given_names_[kRingSlots] = {};
   FlatMap<OpenRange> open_ranges_{1 << 16};
   FlatMap<uint64_t> early_closes_{1 << 12};  // ranges whose close came before their open: range id -> end
   FlatMap<LiveMemory> live_memory_{1 << 20};

@@ -27,6 +27,7 @@ enum class EventType : uint16_t {
   kContextEnd,
   kAllocatorLevel,
   kAllocatorRefusal,
+  kThreadName,
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.
@@ -117,6 +118,14 @@ struct AllocatorRefusalEvent {
   uint64_t reserved_bytes;
   uint64_t range_id;
   int32_t device;
+  uint32_t reserved;
+};
+
+// The program names one of its threads. Followed by the name, cut at kMaxNameBytes.
+struct ThreadNameEvent {
+  static constexpr EventType kType = EventType::kThreadName;
+  uint64_t time_ns;
+  uint32_t tid;
   uint32_t reserved;
 };
 

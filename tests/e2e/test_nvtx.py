@@ -7,6 +7,7 @@ import harness
 from harness import BUILD, GPUPROBE, SOURCE
 
 NVTX_CALLS = os.path.join(BUILD, "tests", "e2e", "nvtx_calls")
+NVTX_OLD_CALLER = os.path.join(BUILD, "tests", "e2e", "nvtx_old_caller")
 NVTX_SCRIPT = os.path.join(SOURCE, "tests", "e2e", "programs", "nvtx_script.py")
 
 
@@ -26,7 +27,9 @@ class Nvtx(harness.EndToEndTest):
         finished = self.run_well([GPUPROBE, "run", "--out", out, "--", *command])
         self.assertEqual(finished.returncode, 0, str(finished))
         self.assert_nothing_runs()
-        ranges = [r for r in self.export(out) if r["kind"] == "range"]
+        records = self.export(out)
+        ranges = [r for r in records if r["kind"] == "range"]
+        self.launches = [r for r in records if r["kind"] == "launch"]
         report = self.report(out)
         self.assert_no_loss(report)
         return ranges, report
@@ -61,6 +64,7 @@ class Nvtx(harness.EndToEndTest):
         self.assertLessEqual(by_name["push A"]["start_ns"], by_name["push Ex"]["start_ns"])
         self.assertGreaterEqual(by_name["push A"]["end_ns"], by_name["push Ex"]["end_ns"])
         self.assertNotEqual(by_name["on the worker"]["tid"], by_name["push A"]["tid"])
+        self.assertEqual([(r["thread"], r["range"]) for r in self.launches], [("worker", by_name["on the worker"]["id"])])
         # Ended on the worker: the first inside its range, the second after it.
         self.assertLess(by_name["start A"]["end_ns"], by_name["on the worker"]["end_ns"])
         self.assertGreater(by_name["start Ex"]["end_ns"], by_name["on the worker"]["end_ns"])
@@ -71,6 +75,15 @@ class Nvtx(harness.EndToEndTest):
         self.assertEqual([(name, said.get("unclosed", False)) for name, _, kind, _, said in self.shape(ranges) if kind != "mark"],
                          [("left open", True), ("popped", False), ("", False), ("", False), ("", False)])
         self.assertEqual([report["trust"][key] for key in ("range_pops_without_push", "range_ends_without_start", "ranges_unclosed")], [2, 2, 1])
+
+    def test_callers_of_older_headers(self):
+        """Through the libraries' other entry point, with what tables version 2 had, and version 1."""
+        for version, expected in ((2, [("outer", "old domain", "push_pop", None, {}), ("inner", "", "push_pop", "outer", {})]),
+                                  (1, [("inner", "", "push_pop", None, {})])):
+            with self.subTest(version=version):
+                harness.shutil.rmtree(self.path("run-directory"), ignore_errors=True)
+                ranges, _ = self.record([NVTX_OLD_CALLER, str(version)])
+                self.assertEqual(self.shape(ranges), expected)
 
     def test_python(self):
         library = nvtx_library()

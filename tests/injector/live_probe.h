@@ -106,6 +106,8 @@ class LiveProbe : public ::testing::Test {
         return sizeof(AllocatorLevelEvent);
       case EventType::kAllocatorRefusal:
         return sizeof(AllocatorRefusalEvent);
+      case EventType::kThreadName:
+        return sizeof(ThreadNameEvent);
     }
     return 0;
   }

@@ -72,6 +72,10 @@ void Across() {
   std::thread([a, ex] {
     nvtxNameOsThreadA(0, "worker");
     nvtxRangePushA("on the worker");
+    void* memory = nullptr;
+    EXPECT(cudaMalloc(&memory, 64) == cudaSuccess);
+    EXPECT(cudaMemset(memory, 0, 64) == cudaSuccess);
+    EXPECT(cudaFree(memory) == cudaSuccess);
     nvtxRangeEnd(a);
     nvtxRangePop();
     nvtxRangeEnd(ex);

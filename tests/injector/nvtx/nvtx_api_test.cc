@@ -185,11 +185,24 @@ TEST_F(Nvtx, RegisteredStringsAreResolved) {
 
 TEST_F(Nvtx, WhatWeDoNotKeepIsHarmless) {
   nvtxNameCategoryA(1, "category");
-  nvtxNameOsThreadA(1, "thread");
   const nvtxDomainHandle_t domain = nvtxDomainCreateA("names");
   nvtxDomainNameCategoryA(domain, 1, "category");
   nvtxInitialize(nullptr);
   EXPECT_TRUE(Events().empty());
+}
+
+TEST_F(Nvtx, ThreadsAreNamedByNumberAndTheCallingOneByZero) {
+  nvtxNameOsThreadA(77, "loader");
+  nvtxNameOsThreadW(0, L"main");
+  nvtxNameOsThreadA(78, nullptr);
+  const auto events = Events();
+  const auto names = Only<ThreadNameEvent>(events);
+  ASSERT_EQ(names.size(), 3u);
+  EXPECT_EQ(names[0].tid, 77u);
+  EXPECT_EQ(events[0].text, "loader");
+  EXPECT_EQ(names[1].tid, CurrentThread().tid);
+  EXPECT_EQ(events[1].text, "main");
+  EXPECT_EQ(events[2].text, "");
 }
 
 TEST_F(Nvtx, UnbalancedCallsAreCounted) {

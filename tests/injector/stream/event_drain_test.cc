@@ -339,6 +339,29 @@ TEST_F(EventDrainTest, AThreadIsKnownByTheNameThatItTookLater) {
   EXPECT_EQ(batch.launches(0).thread(), batch.threads(0).id());
 }
 
+TEST_F(EventDrainTest, AThreadHasTheNameThatTheProgramGivesIt) {
+  const uint32_t tid = CurrentThread().tid;
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), ThreadNameEvent{2, tid, 0}, "trainer"));
+  const v1::Batch batch = DrainAll();
+  ASSERT_GE(batch.threads_size(), 1);
+  const v1::ThreadDef& named = batch.threads(batch.threads_size() - 1);
+  EXPECT_EQ(named.tid(), tid);
+  EXPECT_EQ(named.given_name(), "trainer");
+  EXPECT_NE(named.name(), "trainer");
+  // A thread that is named before it does anything, and another one that later gets its number.
+  uint32_t worker_tid = 0;
+  std::thread([&] {
+    worker_tid = CurrentThread().tid;
+    EXPECT_TRUE(Emit(CurrentThread(), ThreadNameEvent{3, worker_tid, 0}, std::string(300, 'w')));
+    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{4, 0, 0, 1, 0}));
+  }).join();
+  const v1::Batch second = DrainAll();
+  ASSERT_GE(second.threads_size(), 1);
+  EXPECT_EQ(second.threads(second.threads_size() - 1).tid(), worker_tid);
+  EXPECT_EQ(second.threads(second.threads_size() - 1).given_name(), std::string(64, 'w'));
+}
+
 TEST_F(EventDrainTest, TheRingOfAThreadThatEndedIsFreedAndItsEventsAreThere) {
   EventRing* ring = nullptr;
   std::thread([&ring] {
