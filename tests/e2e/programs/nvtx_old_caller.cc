@@ -37,9 +37,9 @@ int NVTX_API ModuleFunctionTable(NvtxCallbackModule module, NvtxFunctionTable* t
   return 0;
 }
 
-const NvtxExportTableCallbacks callbacks = {sizeof(NvtxExportTableCallbacks), ModuleFunctionTable};
+const NvtxExportTableCallbacks kCallbacks = {sizeof(NvtxExportTableCallbacks), ModuleFunctionTable};
 
-const void* NVTX_API ExportTable(uint32_t id) { return id == NVTX_ETID_CALLBACKS ? &callbacks : nullptr; }
+const void* NVTX_API ExportTable(uint32_t id) { return id == NVTX_ETID_CALLBACKS ? &kCallbacks : nullptr; }
 
 template <typename Function>
 Function As(NvtxFunctionPointer function) {
