@@ -571,6 +571,9 @@ void ProcessModel::ApplyBye(const v1::Bye& bye) {
   if (bye.batches() > last_sequence_) totals_.batches_missing += bye.batches() - last_sequence_;
   end_state_ =
       bye.reason() == v1::BYE_REASON_EXIT_INCOMPLETE ? EndState::kSaidByeIncomplete : EndState::kSaidBye;
+  // Nothing that waits will come any more, and other ranks may go on for long.
+  window_.Finish([this](Operation& operation) { OnOperation(operation); });
+  totals_.late_operations = window_.late();
 }
 
 void ProcessModel::MarkCutOff() {

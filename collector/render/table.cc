@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/units.h"
+#include "collector/render/rank_choice.h"
 #include "collector/render/steps.h"
 
 namespace gpuprobe::render {
@@ -57,7 +58,10 @@ Table Ranks(const Report& report) {
           .left = {true, false, false, false, false, false, false, false, true},
           .rows = {},
           .note = ""};
-  for (const analysis::RankReport& r : report.ranks) {
+  const RankChoice choice = ChooseRanks(report);
+  t.note = choice.note;
+  for (const size_t i : choice.shown) {
+    const analysis::RankReport& r = report.ranks[i];
     const double share = r.duration_ns == 0
                              ? 0
                              : static_cast<double>(r.kernel_busy_ns) / static_cast<double>(r.duration_ns) /

@@ -103,6 +103,7 @@ absl::Status RunLogWriter::Flush() {
     }
   }
   chunk_.clear();
+  if (chunk_.capacity() > kChunkBytes / 4) chunk_.shrink_to_fit();  // a quiet rank's chunk is small
   chunk_frames_ = 0;
   return status;
 }

@@ -1,0 +1,23 @@
+// Which ranks a table for people shows when there are too many of them.
+//
+// Separate because every table of ranks makes the same choice; report.json has all.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::render {
+
+struct RankChoice {
+  std::vector<size_t> shown;  // places in report.ranks, ascending
+  std::string note;           // how many are left out, and who is not; empty when all are shown
+};
+
+// All, up to 32. Of more: those that something is said about (cut off, stragglers) and those that stand at
+// the ends (least and most busy, most memory).
+RankChoice ChooseRanks(const analysis::Report& report);
+
+}  // namespace gpuprobe::render
