@@ -10,6 +10,7 @@
 
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
+#include "injector/host_state.h"
 #include "injector/lifecycle.h"
 #include "injector/parts.h"
 #include "injector/probe_thread.h"
@@ -177,6 +178,7 @@ void StartProbe() noexcept {
   if (recording.Wants(kRecordNvtx)) SetNvtxInjection();
   StartParts();
   if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
+  AddWaitHooks();
   const CuptiSession::StartResult result = StartSession(*made);
   const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
   if (verbose) SayWhatIsCaptured(*made, result);

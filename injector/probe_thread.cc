@@ -25,7 +25,9 @@ constexpr size_t kLineBytes = size_t{2} * PATH_MAX;
 constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr uint64_t kEventSettleNs =
     1'000'000;  // an event is published at most about this long after its clock was read
-constexpr int kReportEveryTicks = 10;  // counters go out this often although there is nothing else to say
+// Counters and the host's state go out this often although there is nothing else to say: a collector takes a
+// silence of 10 s for a process that is stopped.
+constexpr int64_t kReportEveryMs = 2000;
 constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
 constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
 
@@ -265,9 +267,11 @@ void ProbeThread::Collect(bool final) noexcept {
   const Lock lock(stream_->mutex);
   stream_->drain.Drain(final ? UINT64_MAX : NowNs() - kEventSettleNs);
   if (final) stream_->drain.CloseOpenRanges(NowNs());
-  if (stream_->builder.HasContent() || final || ++idle_ticks_ >= kReportEveryTicks) {
+  const int64_t now_ms = MonotonicMs();
+  if (stream_->builder.HasContent() || final || now_ms - sealed_ms_ >= kReportEveryMs) {
+    stream_->drain.NoteHostState();
     stream_->builder.Seal();
-    idle_ticks_ = 0;
+    sealed_ms_ = now_ms;
   }
 }
 

@@ -74,7 +74,7 @@ class ProbeThread {
   HelloFacts facts_;
   VersionsRow versions_;
   bool versions_known_ = false;
-  int idle_ticks_ = 0;
+  int64_t sealed_ms_ = 0;
   bool flush_complete_ = true;
   bool greeted_ = false;  // Hello went out, or waits, on a connection that was open at the start
 

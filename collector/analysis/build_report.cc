@@ -4,11 +4,15 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/collective_report.h"
 #include "collector/analysis/compute_report.h"
+#include "collector/analysis/clock_alignment.h"
+#include "collector/analysis/communication_report.h"
+#include "collector/analysis/hangs.h"
+#include "collector/analysis/link_model.h"
 #include "collector/analysis/memory_report.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/phase_report.h"
 #include "collector/analysis/report.h"
-#include "collector/analysis/slow_ranks.h"
+#include "collector/analysis/straggler_report.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -209,6 +213,8 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   std::vector<const model::ProcessModel*> processes;
   for (const auto& process : job.processes()) {
     report.ranks.push_back(RankOf(*process, input));
+    report.ranks.back().step_means = StepMeansOf(*process);
+    report.ranks.back().caused = CausedWaitOf(job, processes.size());
     processes.push_back(process.get());
   }
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) {
@@ -220,7 +226,11 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.top_kernels = TopKernelsOf(processes);
   report.compute = ComputeOf(job);
   report.steps = StepsOf(job);
-  report.stragglers = SlowRanksOf(job, report.ranks);
+  report.stragglers = StragglersOf(job, report.ranks);
+  report.clock = ClockReportOf(job);
+  report.link_models = LinkModelsOf(job);
+  report.communication = CommunicationOf(report, input.link_peak);
+  report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
   report.findings = FindingsOf(report);
   return report;
 }

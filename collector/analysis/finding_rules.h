@@ -22,11 +22,30 @@ struct FindingRule {
 // In the order in which findings stand that cost nothing measurable.
 std::span<const FindingRule> FindingRules();
 
+// findings_hangs.cc
+void HangMismatch(const Report& report, std::vector<Finding>& out);
+void HangMissingRank(const Report& report, std::vector<Finding>& out);
+void HangAllIssued(const Report& report, std::vector<Finding>& out);
+
 // findings_memory.cc
 void AllocationFailed(const Report& report, std::vector<Finding>& out);
 
 // findings_ranks.cc
 void StragglerSlowGpu(const Report& report, std::vector<Finding>& out);
+void StragglerMoreWork(const Report& report, std::vector<Finding>& out);
+void StragglerLateLaunch(const Report& report, std::vector<Finding>& out);
+void StragglerLateInput(const Report& report, std::vector<Finding>& out);
+void StragglerSlowCopies(const Report& report, std::vector<Finding>& out);
+void StragglerIntermittent(const Report& report, std::vector<Finding>& out);
+void Imbalance(const Report& report, std::vector<Finding>& out);
+
+// findings_communication.cc
+void SlowNetwork(const Report& report, std::vector<Finding>& out);
+void BucketTooLarge(const Report& report, std::vector<Finding>& out);
+void BucketTooSmall(const Report& report, std::vector<Finding>& out);
+void PipelineBubble(const Report& report, std::vector<Finding>& out);
+void CommunicationBound(const Report& report, std::vector<Finding>& out);
+void PoorOverlap(const Report& report, std::vector<Finding>& out);
 
 // findings_capture.cc
 void RankCutOff(const Report& report, std::vector<Finding>& out);

@@ -1,28 +1,136 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
+namespace {
+
+using Cause = Straggler::Cause;
+
+constexpr double kImbalanceShare = 0.10;  // of a step
+
+std::string Who(const Report& report, const Straggler& s) {
+  if (s.caused.per_step_ns <= 0) return "";
+  const size_t others = report.ranks.size() - 1;
+  std::string text = absl::StrFormat("Rank %d makes the other%s wait: %s a step each, %s of the step",
+                                     s.rank, others == 1 ? "" : absl::StrCat(" ", others),
+                                     Duration(s.caused.per_step_ns), Percent(s.share_of_step));
+  if (s.persistent && s.caused.first_blamed_step > 20)
+    absl::StrAppend(&text, ", since step ", s.caused.first_blamed_step);
+  return text + ".";
+}
+
+std::string Place(const Straggler& s) {
+  return s.device.has_value() ? absl::StrCat("GPU ", *s.device, " on ", s.host) : s.host;
+}
+
+std::string Why(const Straggler& s) {
+  switch (s.cause) {
+    case Cause::kSlowKernels:
+      if (s.kernel.empty())
+        return absl::StrFormat("Its kernels take %.2f x as long as on the other ranks.", s.slowdown);
+      return absl::StrFormat("Its kernels take %.2f x as long as the same kernels elsewhere: %s %s a call against %s, "
+                             "launched equally often.",
+                             s.slowdown, KernelName(s.kernel, 40), Duration(s.kernel_mean_ns),
+                             Duration(s.kernel_elsewhere_ns));
+    case Cause::kMoreWork:
+      return absl::StrFormat("It launches %.2f x the work of the other ranks: %s more compute a step.", s.work_ratio,
+                             Duration(s.cause_ns_per_step));
+    case Cause::kLateLaunch:
+      return absl::StrFormat("Its device is idle %s a step longer, because its host launches late; its kernels run "
+                             "as fast as elsewhere.",
+                             Duration(s.cause_ns_per_step));
+    case Cause::kLateInput:
+      return absl::StrFormat("It waits %s a step longer for its input.", Duration(s.cause_ns_per_step));
+    case Cause::kSlowCopies:
+      return absl::StrFormat("It copies %s a step longer than the others.", Duration(s.cause_ns_per_step));
+    default:
+      return "Nothing in its step tells why.";
+  }
+}
+
+std::string Advice(const Straggler& s) {
+  switch (s.cause) {
+    case Cause::kSlowKernels:
+      return absl::StrCat("Look at clocks, power limit and temperature of ", Place(s), ", and at who else uses it.");
+    case Cause::kMoreWork:
+      return "Give all ranks batches of equal cost (lengths, experts, layers of a stage).";
+    case Cause::kLateLaunch:
+      return absl::StrCat("Look at the host of that rank on ", s.host,
+                          ": CPU clocks, other load, NUMA binding, garbage collection.");
+    case Cause::kLateInput:
+      return "Look at its data loader: workers, storage, its shard of the data.";
+    default:
+      return absl::StrCat("Compare the PCIe link of ", Place(s), " with the others'.");
+  }
+}
+
+void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
+  for (const Straggler& s : report.stragglers) {
+    const bool waited_for = s.caused.per_step_ns > 0 && s.share_of_step > 0;
+    if (s.cause != cause || (waited_for && !s.persistent)) continue;
+    Finding f{.statement = Who(report, s), .evidence = Why(s), .advice = Advice(s)};
+    if (waited_for) {
+      f.cost_ns_per_step = s.caused.per_step_ns;
+    } else {
+      f.statement = absl::StrFormat("Rank %d is slow: its kernels take %.2f x as long as the same kernels on the "
+                                    "other ranks, %s more in all.",
+                                    s.rank, s.slowdown, Duration(s.extra_ns));
+      if (s.others_wait_mean_ns > 0)
+        absl::StrAppend(&f.evidence, " In collectives each other rank waited ", Duration(s.others_wait_mean_ns),
+                        " in all, rank ", s.rank, " ", Duration(s.wait_ns), ".");
+    }
+    out.push_back(std::move(f));
+  }
+}
+
+}  // namespace
 
 void StragglerSlowGpu(const Report& report, std::vector<Finding>& out) {
+  OfCause(report, Cause::kSlowKernels, out);
+}
+void StragglerMoreWork(const Report& report, std::vector<Finding>& out) { OfCause(report, Cause::kMoreWork, out); }
+void StragglerLateLaunch(const Report& report, std::vector<Finding>& out) {
+  OfCause(report, Cause::kLateLaunch, out);
+}
+void StragglerLateInput(const Report& report, std::vector<Finding>& out) {
+  OfCause(report, Cause::kLateInput, out);
+}
+void StragglerSlowCopies(const Report& report, std::vector<Finding>& out) {
+  OfCause(report, Cause::kSlowCopies, out);
+}
+
+void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
-    std::string waiting;
-    if (s.others_wait_mean_ns > 0) {
-      waiting = absl::StrFormat(" In collectives each other rank waited %s in all, rank %d %s.",
-                                Duration(s.others_wait_mean_ns), s.rank, Duration(s.wait_ns));
-    }
-    const std::string where = s.device.has_value() ? absl::StrCat("GPU ", *s.device, " on ", s.host) : s.host;
+    if (s.persistent || s.cause == Cause::kUnknown || s.share_of_step <= 0) continue;
     out.push_back(
-        {.statement = absl::StrFormat("Rank %d is slow: its kernels take %.2f x as long as the same kernels "
-                                      "on the other ranks, %s more in all.",
-                                      s.rank, s.slowdown, Duration(s.extra_ns)),
-         .evidence = absl::StrFormat(
-             "%s: %s a call against %s (median of the ranks), launched equally often.%s",
-             KernelName(s.kernel, 40), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns), waiting),
-         .advice = absl::StrCat("Look at clocks, power limit and temperature of ", where,
-                                ", and at who else uses it.")});
+        {.statement = absl::StrFormat("Rank %d makes the others wait now and then: in %d of %d steps, %s a step on "
+                                      "average, %s of the step.",
+                                      s.rank, s.caused.steps_blamed, s.caused.steps,
+                                      Duration(s.caused.per_step_ns), Percent(s.share_of_step)),
+         .evidence = absl::StrCat("First in step ", s.caused.first_blamed_step, ", last in step ",
+                                  s.caused.last_blamed_step, ". On average: ", Why(s)),
+         .advice = absl::StrCat(Advice(s), " What comes and goes is often another process, or throttling."),
+         .cost_ns_per_step = s.caused.per_step_ns});
   }
+}
+
+void Imbalance(const Report& report, std::vector<Finding>& out) {
+  const CommunicationReport& c = report.communication;
+  const bool explained = std::any_of(report.stragglers.begin(), report.stragglers.end(), [](const Straggler& s) {
+    return s.cause != Cause::kUnknown;
+  });
+  if (explained || c.pipeline.has_value() || c.step_ns <= 0 || report.ranks.size() < 2) return;
+  if (c.waited_ns < kImbalanceShare * c.step_ns) return;
+  out.push_back({.statement = absl::StrFormat("Ranks wait for each other %s a step each, %s of the step, and no single "
+                                              "rank is at fault.",
+                                              Duration(c.waited_ns), Percent(c.waited_ns / c.step_ns)),
+                 .evidence = "Which rank comes last changes from step to step.",
+                 .advice = "Make the cost of a step equal (lengths of samples), and look for noise on the hosts.",
+                 .cost_ns_per_step = c.waited_ns});
 }
 
 }  // namespace gpuprobe::analysis

@@ -141,6 +141,11 @@ std::string Demangle(std::string_view name) {
   return status == 0 && plain != nullptr ? std::string(plain.get()) : text;
 }
 
+std::string ShortComm(const std::string& comm) {
+  const size_t first = comm.find_first_not_of('0');
+  return first == std::string::npos ? "0" : comm.substr(first, 8);
+}
+
 std::string CommName(uint64_t hash) { return absl::StrFormat("%016x", hash); }
 
 std::string CudaVersionName(int version) {

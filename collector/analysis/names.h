@@ -24,6 +24,9 @@ std::string ActivityKindName(uint32_t kind);
 std::string Demangle(std::string_view name);
 // 16 hex digits.
 std::string CommName(uint64_t hash);
+// Of these the first eight that tell communicators apart: hashes that count up from a small number would all
+// begin alike.
+std::string ShortComm(const std::string& comm);
 // 13000 -> "13.0", as cuDriverGetVersion counts; empty for 0.
 std::string CudaVersionName(int version);
 // 22809 -> "2.28.9", as ncclGetVersion counts; empty for 0.

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "collector/analysis/hang.h"
+#include "collector/analysis/rank_types.h"
 #include "collector/analysis/step_report.h"
 #include "collector/model/distribution.h"
 #include "collector/model/job_model.h"
@@ -262,6 +264,8 @@ struct RankReport {
   std::vector<KernelReport> top_kernels;
   std::optional<StepsReport> steps;
   bool cut_off = false;
+  StepMeans step_means;
+  CausedWait caused;
 };
 
 // A rank that others wait for because its kernels run slower than the same kernels elsewhere (slow_ranks.h).
@@ -276,6 +280,13 @@ struct Straggler {
   double kernel_elsewhere_ns = 0;  // median over the ranks of their means
   double wait_ns = 0;              // its own in collectives, over the whole run
   double others_wait_mean_ns = 0;  // of each other rank
+  enum class Cause { kSlowKernels, kMoreWork, kLateLaunch, kLateInput, kSlowCopies, kUnknown };
+  Cause cause = Cause::kSlowKernels;
+  double cause_ns_per_step = 0;  // by which that part of its step exceeds the other ranks' median
+  double work_ratio = 1;         // threads that it launched over the other ranks' median
+  CausedWait caused;
+  double share_of_step = 0;  // each other rank's waiting for it: the throughput lost
+  bool persistent = true;    // in most steps
 };
 
 enum class Severity { kInfo, kWarning, kError };
@@ -301,6 +312,10 @@ struct Report {
   ComputeReport compute;                      // over all ranks
   UtilisationReport utilisation;
   std::vector<Straggler> stragglers;  // slowest first
+  ClockReport clock;
+  std::vector<LinkModel> link_models;
+  CommunicationReport communication;
+  std::vector<Hang> hangs;                    // longest first
   std::vector<Finding> findings;
 };
 
@@ -313,6 +328,8 @@ struct ReportInput {
   bool step_records = false;              // give the records of single steps, too
   std::vector<std::string> command_line;  // of the run; empty: that of the first rank
   ModelWork work;
+  uint64_t hang_after_ns = kDefaultHangAfterNs;
+  std::optional<double> link_peak;  // 1e9 bytes per second that a link carries
 };
 
 // `job` must be finished. Pure.

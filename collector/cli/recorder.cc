@@ -97,7 +97,13 @@ void Recorder::Note(const absl::Status& status) {
   spdlog::warn("records are no longer written: {}; they are still counted", std::string(status.message()));
 }
 
+void Recorder::WatchForHangs(uint64_t after_ns, HangWatch::Say say) {
+  hang_after_ns_ = after_ns;
+  hang_watch_ = std::make_unique<HangWatch>(after_ns, std::move(say));
+}
+
 void Recorder::Tick() {
+  if (hang_watch_ != nullptr) hang_watch_->Tick(job_, NowNs(), MonotonicNs());
   if (recording_ != nullptr) Note(recording_->FlushIfDue(MonotonicNs()));
 }
 
@@ -105,6 +111,7 @@ absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>
   analysis::ReportInput input;
   input.collector_version = Version();
   input.command_line = command_line;
+  input.hang_after_ns = hang_after_ns_;
   Note(recording_->Close());
   input.unrecorded_frames = recording_->unrecorded_frames();
   input.detail_since_ns = recording_->detail_since_ns();

@@ -14,6 +14,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "collector/analysis/report.h"
+#include "collector/cli/hang_watch.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job_model.h"
 #include "collector/store/run_recording.h"
@@ -37,7 +38,9 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
 
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
-  // Writes what has waited long enough; call a few times a second.
+  // From when on a collective that waits is a hang; with `say`, hangs are said while the job runs.
+  void WatchForHangs(uint64_t after_ns, HangWatch::Say say);
+  // Writes what has waited long enough, and looks for hangs; call a few times a second.
   void Tick();
 
   // Settles the model and writes report.json and report.html. After it no sink may be used.
@@ -61,6 +64,8 @@ class Recorder {
   uint64_t keep_bytes_;
   std::unique_ptr<store::RunRecording> recording_;  // from the first process on
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
+  uint64_t hang_after_ns_ = analysis::kDefaultHangAfterNs;
+  std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;
 };

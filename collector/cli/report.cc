@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
+#include "collector/cli/hang_watch.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
@@ -28,6 +29,8 @@ int ReportMain(const Arguments& arguments) {
   app.add_flag("--steps", steps, "with --json: also the last 512 steps of each rank, one by one")
       ->needs("--json");
   app.add_flag("--html", html, "as one self-contained page")->excludes("--json");
+  HangOption hang;
+  hang.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
   model::JobModel job;
@@ -36,6 +39,7 @@ int ReportMain(const Arguments& arguments) {
   analysis::ReportInput input;
   input.collector_version = Version();
   input.step_records = steps;
+  input.hang_after_ns = hang.after_ns();
   input.detail_since_ns = replayed->detail_since_ns;
   for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));

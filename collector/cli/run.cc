@@ -108,9 +108,11 @@ int ExecFailure(const std::vector<std::string>& command, int error) {
 }
 
 int Supervise(const std::vector<std::string>& command, const std::string& library, const std::string& out,
-              uint64_t keep_bytes, bool json) {
+              uint64_t keep_bytes, uint64_t hang_after_ns, bool json) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out, keep_bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
+  (*recorder)->WatchForHangs(hang_after_ns,
+                             [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
   if (!folder.ok()) return Fail(kName, folder.status(), kOwnFailure);
@@ -158,6 +160,8 @@ int RunMain(const Arguments& arguments) {
   app.add_option("--out", out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
   KeepOption keep;
   keep.AddTo(app);
+  HangOption hang;
+  hang.AddTo(app);
   app.add_flag("--json", json, "at the end report.json on stderr instead of the text");
   app.prefix_command();
   app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");
@@ -176,7 +180,7 @@ int RunMain(const Arguments& arguments) {
   }
   const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
-  return Supervise(command, *library, out, keep.bytes, json);
+  return Supervise(command, *library, out, keep.bytes, hang.after_ns(), json);
 }
 
 }  // namespace gpuprobe::cli

@@ -75,6 +75,7 @@ void CollectiveTracker::AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end
   found.start_ns = std::min(found.start_ns, start_ns);
   found.end_ns = std::max(found.end_ns, end_ns);
   if (first) TellFinished(found);
+  found.batch = batch_;
   if (last_word) ++found.kernels;
   Advance(plan, found);
 }
@@ -106,6 +107,7 @@ void CollectiveTracker::AddReplayedKernel(uint64_t plan, uint64_t correlation, u
                                           uint64_t end_ns) {
   const auto captured = captured_.find(plan);
   if (captured == captured_.end()) return;
+  captured->second.batch = batch_;
   const auto [open, added] = captured->second.open.try_emplace(correlation, start_ns, end_ns);
   if (added) {
     complete_.push_back({.plan = plan, .replayed = true, .batch = batch_});
@@ -163,6 +165,7 @@ void CollectiveTracker::SettleReplay(uint64_t number) {
   std::tie(replay.start_ns, replay.end_ns) = first->second;
   replay.correlation = first->first;
   replay.issue_ns = 0;
+  replay.batch = captured.batch;
   captured.open.erase(first);
   ++captured.settled;
   calls_ += replay.calls.size();
@@ -217,6 +220,7 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
                      .end_ns = plan.end_ns,
                      .issue_ns = plan.issue_ns,
                      .correlation = plan.correlation,
+                     .batch = plan.batch,
                      .bytes = bytes});
   }
 }

@@ -69,6 +69,7 @@ struct SettledPlan {
   uint64_t end_ns;
   uint64_t issue_ns;     // of its first call; 0: replayed
   uint64_t correlation;  // of its first launch
+  uint64_t batch;        // in which its last kernel came, from 0
   uint64_t bytes;
 };
 
@@ -141,6 +142,7 @@ class CollectiveTracker {
     uint64_t end_ns = 0;
     uint64_t issue_ns = 0;
     uint64_t correlation = 0;
+    uint64_t batch = 0;  // in which its last kernel came
     uint32_t launches = 0;
     uint32_t kernels = 0;  // of these launches, ended
     bool complete = false;
@@ -152,6 +154,7 @@ class CollectiveTracker {
   struct Captured {
     Plan pattern;
     std::map<uint64_t, std::pair<uint64_t, uint64_t>> open;  // correlation -> start, end
+    uint64_t batch = 0;                                      // in which the last of these came
     uint64_t settled = 0;
     template <typename Archive>
     void Visit(Archive& archive);

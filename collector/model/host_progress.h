@@ -34,6 +34,7 @@ struct HostProgress {
   std::vector<uint32_t> open_ranges;  // StringDefs of the main thread's ranges, outermost first
   uint32_t blocked_in = 0;            // StringDef of the call that the main thread waits in, 0: none
   uint64_t blocked_since_ns = 0;
+  uint64_t last_wait_end_ns = 0;  // when it last returned from such a call
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };

@@ -27,6 +27,7 @@ void IssuedCalls::Issued(uint64_t hash, int32_t comm_rank, uint64_t seq, const S
   Communicator& comm = found->second;
   if (comm_rank < 0 || static_cast<size_t>(comm_rank) >= comm.ranks.size()) return;
   RankState& state = comm.ranks[static_cast<size_t>(comm_rank)];
+  if (state.process == kNoProcess) return;
   state.next_seq = std::max(state.next_seq, seq + 1);
   // Over, and dropped already: what comes first now is what is compared.
   if (seq < comm.finished && (comm.calls.empty() || seq < comm.calls.front().seq)) return;
@@ -66,7 +67,7 @@ void IssuedCalls::DropFront(uint64_t hash, Communicator& comm) {
 
 void IssuedCalls::DropOver(uint64_t hash, Communicator& comm) {
   while (!comm.calls.empty() && comm.calls.front().seq < comm.finished &&
-         (comm.calls.front().issues.size() >= comm.heard || comm.calls.size() > kMaxOver)) {
+         (comm.calls.front().issues.size() >= comm.ranks.size() || comm.calls.size() > kMaxOver)) {
     DropFront(hash, comm);
   }
 }

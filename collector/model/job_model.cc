@@ -26,7 +26,7 @@ ProcessModel& JobModel::AddProcess(const v1::Hello& hello) {
     const v1::Communicator* known = self().FindCommunicator(comm);
     if (known != nullptr) issued_.Finished(known->hash(), seq);
   };
-  events.collectives.settled = [this, self](const SettledPlan& plan) { OnPlan(self(), plan); };
+  events.collectives.settled = [this, index](const SettledPlan& plan) { OnPlan(index, plan); };
   events.communicator = [this, index](const v1::Communicator& comm) {
     issued_.Join(comm.hash(), comm.ranks(), comm.rank(), index);
   };
@@ -57,7 +57,8 @@ void JobModel::OnIssued(const ProcessModel& process, const CollectiveRecord& cal
                   .plan = call.plan});
 }
 
-void JobModel::OnPlan(const ProcessModel& process, const SettledPlan& plan) {
+void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
+  const ProcessModel& process = *processes_[index];
   const v1::Communicator* comm = process.FindCommunicator(plan.comm);
   if (comm == nullptr || comm->hash() == 0 || comm->rank() < 0) return;
   if (comm->rank() >= IssuedCalls::kMaxRanks) return;
@@ -69,17 +70,23 @@ void JobModel::OnPlan(const ProcessModel& process, const SettledPlan& plan) {
   } else if (const auto& present = it->second.present; rank < present.size() && present[rank]) {
     // The same rank again: another communicator with the same hash (a program run twice). What there is
     // belongs to the earlier one.
-    Close(it->second);
+    Close(key, it->second);
   }
   Call& call = it->second;
   call.comm_ranks = std::max(call.comm_ranks, comm->ranks());
   if (call.present.size() <= rank)
     call.present.resize(std::max<size_t>(rank + 1, std::clamp(comm->ranks(), 0, IssuedCalls::kMaxRanks)));
   call.present[rank] = true;
-  call.participants.push_back({comm->rank(), plan.end_ns - plan.start_ns, plan.bytes, plan.series});
+  call.participants.push_back({.process = index,
+                               .comm_rank = comm->rank(),
+                               .start_ns = plan.start_ns,
+                               .end_ns = plan.end_ns,
+                               .clock_shift_ns = process.ClockShift(plan.batch),
+                               .bytes = plan.bytes,
+                               .series = plan.series});
   ++waiting_;
   if (static_cast<int32_t>(call.participants.size()) >= call.comm_ranks && call.comm_ranks > 0) {
-    Close(call);
+    Close(key, call);
     calls_.erase(it);
   }
   while (!order_.empty() && (calls_.size() > kMaxWaitingCalls || waiting_ > kMaxWaitingRanks ||
@@ -87,29 +94,16 @@ void JobModel::OnPlan(const ProcessModel& process, const SettledPlan& plan) {
     const auto oldest = calls_.find(order_.front());
     order_.pop_front();
     if (oldest == calls_.end()) continue;
-    Close(oldest->second);
+    Close(oldest->first, oldest->second);
     calls_.erase(oldest);
   }
 }
 
-void JobModel::Close(Call& call) {
-  Compare(call);
+void JobModel::Close(const Key& key, Call& call) {
   waiting_ -= call.participants.size();
+  if (call.participants.size() > 1) comparison_.Add(std::get<0>(key), processes_, call.participants);
   call.participants.clear();
   call.present.clear();
-}
-
-void JobModel::Compare(const Call& call) {
-  if (call.participants.size() < 2) return;
-  uint64_t shortest = UINT64_MAX;
-  for (const Participant& p : call.participants) shortest = std::min(shortest, p.duration_ns);
-  for (const Participant& p : call.participants) {
-    ++p.series->compared_plans;
-    p.series->wait_ns += p.duration_ns - shortest;
-    p.series->transfer_ns += shortest;
-    p.series->transfer_bytes += p.bytes;
-    p.series->compared_ranks_sum += call.participants.size();
-  }
 }
 
 void JobModel::Finish() {
@@ -119,11 +113,12 @@ void JobModel::Finish() {
   }
   for (const Key& key : order_) {
     const auto found = calls_.find(key);
-    if (found != calls_.end()) Compare(found->second);
+    if (found != calls_.end()) Close(key, found->second);
   }
   calls_.clear();
   order_.clear();
   waiting_ = 0;
+  for (uint32_t i = 0; i < processes_.size(); ++i) comparison_.AccountSteps(*processes_[i], i, true);
 }
 
 }  // namespace gpuprobe::model

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "collector/model/issued_calls.h"
 #include "collector/model/process_model.h"
+#include "collector/model/rank_comparison.h"
 
 namespace gpuprobe::model {
 
@@ -42,21 +43,16 @@ class JobModel {
 
   const std::vector<std::unique_ptr<ProcessModel>>& processes() const { return processes_; }
   const IssuedCalls& issued() const { return issued_; }
+  const RankComparison& comparison() const { return comparison_; }
   // Of operations and data types in `issued`: one id a name, whatever the processes call it.
   const std::string& Name(uint32_t id) const { return names_[id]; }
 
  private:
   static constexpr uint32_t kMaxNames = 65536;
-  struct Participant {
-    int32_t comm_rank;
-    uint64_t duration_ns;
-    uint64_t bytes;
-    CollectiveSeries* series;
-  };
   struct Call {
     int32_t comm_ranks = 0;
     std::vector<bool> present;  // by rank of the communicator
-    std::vector<Participant> participants;
+    std::vector<RankComparison::Participant> participants;
   };
   using Key = std::tuple<uint64_t, uint64_t, uint64_t>;  // communicator hash, sequence, replay
 
@@ -66,16 +62,16 @@ class JobModel {
   template <typename Archive>
   void VisitNames(Archive& archive);
   void OnIssued(const ProcessModel& process, const CollectiveRecord& call);
-  void OnPlan(const ProcessModel& process, const SettledPlan& plan);
+  void OnPlan(uint32_t index, const SettledPlan& plan);
   uint32_t Intern(const std::string& name);
-  void Close(Call& call);
-  static void Compare(const Call& call);
+  void Close(const Key& key, Call& call);
 
   std::vector<std::unique_ptr<ProcessModel>> processes_;
   absl::flat_hash_map<Key, Call> calls_;
   std::deque<Key> order_;
   size_t waiting_ = 0;  // participants in calls_
   IssuedCalls issued_;
+  RankComparison comparison_;
   std::vector<std::string> names_{""};
   absl::flat_hash_map<std::string, uint32_t> name_ids_{{"", 0}};
 };

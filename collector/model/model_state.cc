@@ -167,12 +167,12 @@ void CollectiveTracker::Call::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveTracker::Plan::Visit(Archive& archive) {
-  archive(comm, start_ns, end_ns, issue_ns, correlation, launches, kernels, complete, calls);
+  archive(comm, start_ns, end_ns, issue_ns, correlation, batch, launches, kernels, complete, calls);
 }
 
 template <typename Archive>
 void CollectiveTracker::Captured::Visit(Archive& archive) {
-  archive(pattern, open, settled);
+  archive(pattern, open, batch, settled);
 }
 
 template <typename Archive>
@@ -207,7 +207,7 @@ void HostProgress::LastCall::Visit(Archive& archive) {
 template <typename Archive>
 void HostProgress::Visit(Archive& archive) {
   archive(last_call, last_launch_ns, last_device_end_ns, io_bytes, last_io_ns, last_left_out_ns, open_ranges,
-          blocked_in, blocked_since_ns);
+          blocked_in, blocked_since_ns, last_wait_end_ns);
 }
 
 template <typename Archive>
@@ -440,7 +440,7 @@ void ProcessModel::VisitSites(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_known_, strings_,
+  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_shifts_, clock_known_, strings_,
           point_to_point_, main_thread_, thread_roles_, kernels_, devices_, communicators_, ring_, orphans_,
           window_, steps_, last_correlation_, plan_of_node_, unexplained_, ranges_, collectives_, ledger_,
           range_paths_, allocator_, high_water_names_);
@@ -448,8 +448,47 @@ void ProcessModel::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void ClockLink::Window::Visit(Archive& archive) {
+  archive(time_ns, ahead_ns);
+}
+
+template <typename Archive>
+void ClockLink::Visit(Archive& archive) {
+  archive(windows_, length_ns_, begin_ns_, open_, samples_);
+  archive.Require(windows_.size() < kMaxWindows && open_.size() <= kSamples);
+}
+
+template <typename Archive>
+void RankComparison::Transfers::Visit(Archive& archive) {
+  archive(hash, ranks, bytes_of_op, calls_per_plan, time_ns);
+}
+
+template <typename Archive>
+void RankComparison::Blame::Pending::Visit(Archive& archive) {
+  archive(end_ns, mean_ns);
+}
+
+template <typename Archive>
+void RankComparison::Blame::Visit(Archive& archive) {
+  archive(caused_ns, caused_mean_ns, waited_ns, last_arrivals, step_ns, steps_blamed, first_blamed,
+          last_blamed, pending, next_step, open_steps);
+}
+
+template <typename Archive>
+void RankComparison::Visit(Archive& archive) {
+  archive(blame_, transfers_, transfers_by_key_, clocks_);
+  if constexpr (Archive::kReads) {
+    transfers_by_series_.clear();
+    for (const auto& [key, index] : transfers_by_key_) archive.Require(index < transfers_.size());
+  }
+}
+
+template <typename Archive>
 void JobModel::VisitNames(Archive& archive) {
-  archive(issued_, names_);
+  archive(issued_, names_, comparison_);
+  archive.Require(comparison_.blame().size() <= processes_.size());
+  for (const auto& [pair, link] : comparison_.clocks())
+    archive.Require(pair.first < processes_.size() && pair.second < processes_.size());
   if constexpr (Archive::kReads) {
     archive.Require(!names_.empty());
     name_ids_.clear();
@@ -464,7 +503,8 @@ void JobModel::VisitNames(Archive& archive) {
         archive.Require(rank.process == IssuedCalls::kNoProcess || rank.process < processes_.size());
       for (const IssuedCalls::Call& call : comm.calls) {
         for (const IssuedCalls::Issue& issue : call.issues)
-          archive.Require(issue.comm_rank >= 0 && static_cast<size_t>(issue.comm_rank) < comm.ranks.size());
+          archive.Require(issue.comm_rank >= 0 && static_cast<size_t>(issue.comm_rank) < comm.ranks.size() &&
+                          comm.ranks[static_cast<size_t>(issue.comm_rank)].process != IssuedCalls::kNoProcess);
       }
     }
     for (const IssuedCalls::Mismatched& m : issued_.Mismatches()) known(m.call);
@@ -484,9 +524,10 @@ void JobModel::VisitCalls(Archive& archive) {
         archive.Require(participants <= (uint64_t{1} << 20));
         call.participants.resize(archive.ok() ? participants : 0);
       }
-      for (Participant& p : call.participants) {
+      for (RankComparison::Participant& p : call.participants) {
         std::pair<uint64_t, uint64_t> place = index_of(p.series);
-        archive(p.comm_rank, p.duration_ns, p.bytes, place);
+        archive(p.process, p.comm_rank, p.start_ns, p.end_ns, p.clock_shift_ns, p.bytes, place);
+        archive.Require(p.process < processes_.size() && p.start_ns <= p.end_ns);
         p.series = series_at(place);
       }
       if constexpr (Archive::kReads) {
@@ -552,6 +593,7 @@ absl::Status JobModel::LoadState(std::string_view bytes) {
   calls_.clear();
   order_.clear();
   issued_ = {};
+  comparison_ = {};
   StateReader archive(bytes);
   uint32_t version = 0;
   uint64_t count = 0;
@@ -572,6 +614,7 @@ absl::Status JobModel::LoadState(std::string_view bytes) {
   processes_.clear();
   waiting_ = 0;
   issued_ = {};
+  comparison_ = {};
   names_ = {""};
   name_ids_ = {{"", 0}};
   return absl::DataLossError("bad totals");

@@ -20,6 +20,9 @@ constexpr size_t kMaxId = size_t{1} << 22;
 // A launch is sent with the batch after it at the latest; this many batches are patience enough.
 constexpr uint64_t kOrphanBatches = 8;
 constexpr size_t kMaxOrphans = 65536;
+// Less is what two readings of the clocks differ by anyway.
+constexpr int64_t kClockStepNs = 200'000;
+constexpr size_t kMaxClockSteps = 1024;
 // Nodes that carry collectives: a program with a thousand graphs of a thousand layers.
 constexpr size_t kMaxGraphNodes = size_t{1} << 20;
 
@@ -546,6 +549,7 @@ void ProcessModel::ApplyHostState(const v1::Batch& batch) {
   progress_.open_ranges.assign(state.open_ranges().begin(), state.open_ranges().end());
   progress_.blocked_in = state.blocked_in();
   progress_.blocked_since_ns = state.blocked_since_ns();
+  progress_.last_wait_end_ns = state.last_wait_end_ns();
 }
 
 void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
@@ -561,10 +565,22 @@ void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
     const auto step =
         static_cast<int64_t>(static_cast<uint64_t>(offset) - static_cast<uint64_t>(clock_offset_ns_));
     if (step != INT64_MIN && std::abs(step) > std::abs(totals_.clock_step_ns)) totals_.clock_step_ns = step;
+    if (step != INT64_MIN && std::abs(step) >= kClockStepNs && clock_shifts_.size() < kMaxClockSteps) {
+      const int64_t before = clock_shifts_.empty() ? 0 : clock_shifts_.back().second;
+      clock_shifts_.emplace_back(totals_.batches - 1, before + step);
+    }
   }
   clock_known_ = true;
   clock_offset_ns_ = offset;
   totals_.last_clock_ns = batch.clock().realtime_ns();
+}
+
+int64_t ProcessModel::ClockShift(uint64_t batch) const {
+  int64_t shift = 0;
+  for (const auto& [from, by] : clock_shifts_) {
+    if (from <= batch) shift = by;
+  }
+  return shift;
 }
 
 void ProcessModel::ApplyBye(const v1::Bye& bye) {

@@ -189,6 +189,8 @@ class ProcessModel {
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
   const HostProgress& progress() const { return progress_; }
+  // By how much its clock had been stepped when the records of this batch, from 0, were taken.
+  int64_t ClockShift(uint64_t batch) const;
   // The latest launches, and whether anything of them has ended.
   const CorrelationRing& launches() const { return ring_; }
   const StepTracker& steps() const { return steps_; }
@@ -256,6 +258,7 @@ class ProcessModel {
   EndState end_state_ = EndState::kConnected;
   uint64_t last_sequence_ = 0;
   int64_t clock_offset_ns_ = 0;
+  std::vector<std::pair<uint64_t, int64_t>> clock_shifts_;  // from which batch on, by how much in all
   bool clock_known_ = false;
 
   std::vector<std::string> strings_;

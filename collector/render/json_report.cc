@@ -1,5 +1,6 @@
 #include "collector/render/json_report.h"
 
+#include "collector/render/json_ranks.h"
 #include "collector/render/steps.h"
 #include "nlohmann/json.hpp"
 
@@ -253,6 +254,7 @@ Json RankOf(const analysis::RankReport& r) {
           {"copies", copies},
           {"memsets", {{"count", r.memset_count}, {"bytes", r.memset_bytes}, {"duration_ns", r.memset_ns}}},
           {"syncs", syncs},
+          {"wait", CausedWaitJson(r.caused)},
           {"sync", {{"count", r.blocked.count}, {"blocked_ns", r.blocked.duration_ns}}},
           {"collectives", CollectivesOf(r.collectives)},
           {"memory", MemoryOf(r)},
@@ -288,20 +290,6 @@ std::string JsonReport(const analysis::Report& report) {
                         {"advice", f.advice},
                         {"cost_ns_per_step", OrNull(f.cost_ns_per_step)}});
   }
-  Json stragglers = Json::array();
-  for (const analysis::Straggler& s : report.stragglers) {
-    stragglers.push_back({{"rank", s.rank},
-                          {"host", s.host},
-                          {"device", OrNull(s.device)},
-                          {"cause", "slow_kernels"},
-                          {"slowdown", s.slowdown},
-                          {"extra_ns", s.extra_ns},
-                          {"kernel", s.kernel},
-                          {"kernel_mean_ns", s.kernel_mean_ns},
-                          {"kernel_elsewhere_ns", s.kernel_elsewhere_ns},
-                          {"wait_ns", s.wait_ns},
-                          {"others_wait_mean_ns", s.others_wait_mean_ns}});
-  }
   const Json json = {{"schema_version", kReportSchemaVersion},
                      {"conditions", ConditionsOf(report.conditions)},
                      {"trust", TrustOf(report.trust)},
@@ -312,7 +300,10 @@ std::string JsonReport(const analysis::Report& report) {
                      {"top_kernels", KernelsOf(report.top_kernels)},
                      {"compute", ComputeOf(report.compute)},
                      {"utilisation", UtilisationOf(report.utilisation)},
-                     {"stragglers", stragglers},
+                     {"stragglers", StragglersJson(report)},
+                     {"clock", ClockJson(report)},
+                     {"communication", CommunicationJson(report)},
+                     {"hangs", HangsJson(report)},
                      {"findings", findings}};
   // Names come from programs that need not know UTF-8.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
 #include "collector/render/rank_choice.h"
 #include "collector/render/steps.h"
@@ -19,6 +20,7 @@ using analysis::Duration;
 using analysis::KernelName;
 using analysis::Percent;
 using analysis::Rate;
+using analysis::ShortComm;
 using analysis::Shorten;
 
 using analysis::Report;
@@ -106,12 +108,6 @@ Table Phases(const Report& report) {
                       Duration(p.host_ns.mean), Duration(low), Duration(high)});
   }
   return t;
-}
-
-// Hashes that count up from a small number would all begin alike.
-std::string ShortComm(const std::string& comm) {
-  const size_t first = comm.find_first_not_of('0');
-  return first == std::string::npos ? "0" : comm.substr(first, 8);
 }
 
 Table Collectives(const Report& report) {

@@ -68,6 +68,12 @@ std::string Lay(const Table& table) {
 
 }  // namespace
 
+std::string HangBlock(const analysis::Hang& hang) {
+  return absl::StrCat(Wrap("HANG  ", "      ", analysis::HangStatement(hang)),
+                      Wrap("      ", "      ", analysis::HangEvidence(hang)),
+                      Wrap("      > ", "        ", analysis::HangAdvice(hang)));
+}
+
 std::string TextReport(const analysis::Report& report, const std::string& page) {
   std::string out = Headline(report) + "\n";
   const std::string conditions = ConditionsLine(report);

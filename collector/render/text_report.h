@@ -10,4 +10,7 @@ namespace gpuprobe::render {
 // `page`: path of report.html for the last line; empty: no last line.
 std::string TextReport(const analysis::Report& report, const std::string& page);
 
+// "HANG  AllReduce seq ...", with what the ranks did and what to look at: as it is said while the job runs.
+std::string HangBlock(const analysis::Hang& hang);
+
 }  // namespace gpuprobe::render

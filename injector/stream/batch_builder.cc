@@ -429,6 +429,19 @@ void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event) noexcept {
 // --- sealing
 // ---------------------------------------------------------------------------------------------------------------
 
+void BatchBuilder::EncodeHostState(WireWriter& batch) const noexcept {
+  using Tag = wire::HostStateTag;
+  WireWriter state(batch, Number(wire::BatchTag::kHostState));
+  for (size_t i = host_state_.open_range_count; i > 0; --i)
+    state.add_uint32(Number(Tag::kOpenRanges), host_state_.open_ranges[i - 1]);
+  state.add_uint64(Number(Tag::kIoBytes), host_state_.io_bytes);
+  if (host_state_.last_wait_end_ns != 0)
+    state.add_fixed64(Number(Tag::kLastWaitEndNs), host_state_.last_wait_end_ns);
+  if (host_state_.blocked_in == 0) return;
+  state.add_uint32(Number(Tag::kBlockedIn), host_state_.blocked_in);
+  state.add_fixed64(Number(Tag::kBlockedSinceNs), host_state_.blocked_since_ns);
+}
+
 void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
   using Tag = wire::SelfReportTag;
   const HostCost cost = TotalHostCost();
@@ -495,6 +508,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   EncodeTable(batch, Tag::kPlans, plans_);
   EncodeLosses(batch);
   EncodeSelf(batch);
+  EncodeHostState(batch);
 }
 
 bool BatchBuilder::Seal() noexcept {

@@ -66,6 +66,16 @@ struct VersionsRow {
   std::string_view cupti_path;
 };
 
+struct HostStateRow {
+  static constexpr size_t kMaxRanges = 16;
+  uint64_t io_bytes = 0;
+  uint64_t blocked_since_ns = 0;
+  uint64_t last_wait_end_ns = 0;
+  uint32_t blocked_in = 0;  // String
+  size_t open_range_count = 0;
+  uint32_t open_ranges[kMaxRanges] = {};  // Strings, innermost first
+};
+
 class BatchBuilder {
  public:
   [[nodiscard]] bool Init(SendQueue* queue) noexcept;
@@ -108,6 +118,9 @@ class BatchBuilder {
   void AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype, uint32_t thread) noexcept;
   void AddPlanLaunch(const PlanLaunchEvent& event) noexcept;
 
+  // What the next batches say about the host; no content of its own.
+  void SetHostState(const HostStateRow& state) noexcept { host_state_ = state; }
+
   // One more record of a CUpti_ActivityKind that nobody decodes. Of many kinds, the last place has the rest.
   void CountUnknownKind(uint32_t kind) noexcept;
 
@@ -123,6 +136,7 @@ class BatchBuilder {
   uint32_t rows() const noexcept;
   size_t MaxEncodedBytes() const noexcept;
   void EncodeSelf(WireWriter& batch) const noexcept;
+  void EncodeHostState(WireWriter& batch) const noexcept;
   void EncodeBody(WireBuffer* out) noexcept;
   void CloseLaunches() noexcept;
   WireBuffer& RoomForDefinition(size_t bytes) noexcept;
@@ -158,6 +172,8 @@ class BatchBuilder {
   static constexpr size_t kMaxUnknownKinds = 16;
   UnknownKind unknown_kinds_[kMaxUnknownKinds] = {};
   size_t unknown_kind_count_ = 0;
+
+  HostStateRow host_state_;
 
   StringInterner strings_;
   SiteInterner sites_;

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "injector/host_state.h"
 #include "injector/parts.h"
 #include "injector/recording.h"
 #include "injector/stream/host_clock.h"
@@ -431,6 +432,25 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
   const uint32_t op_id = op == nullptr ? 0 : builder_->String(op);
   const uint32_t datatype_id = datatype == nullptr ? 0 : builder_->String(datatype);
   builder_->AddCollective(event, op_id, datatype_id, thread);
+}
+
+void EventDrain::NoteHostState() noexcept {
+  HostStateRow state;
+  state.io_bytes = IoBytes();
+  state.last_wait_end_ns = main_thread_waited_until_ns.load(std::memory_order_relaxed);
+  if (const char* function = main_thread_waits_in.load(std::memory_order_acquire); function != nullptr) {
+    state.blocked_in = builder_->String({function, strnlen(function, kMaxNameBytes)});
+    state.blocked_since_ns = main_thread_waits_since_ns.load(std::memory_order_relaxed);
+  }
+  // From the innermost range outward; the wire wants it the other way round.
+  uint64_t id = main_thread_range.load(std::memory_order_relaxed);
+  while (id != 0 && state.open_range_count < HostStateRow::kMaxRanges) {
+    const OpenRange* range = open_ranges_.Find(id);
+    if (range == nullptr) break;
+    state.open_ranges[state.open_range_count++] = range->name;
+    id = range->parent_id;
+  }
+  builder_->SetHostState(state);
 }
 
 void EventDrain::CloseOpenRanges(uint64_t now_ns) noexcept {

@@ -23,6 +23,9 @@ class EventDrain {
   // published some time after its clock was read.
   void Drain(uint64_t until_ns) noexcept;
 
+  // The batch in progress gets what the main thread is in, and the process's input and output.
+  void NoteHostState() noexcept;
+
   // The process ends: ranges that are still open become rows that say so.
   void CloseOpenRanges(uint64_t now_ns) noexcept;
 

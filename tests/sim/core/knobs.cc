@@ -144,8 +144,13 @@ Knobs* ReadKnobs() {
   }
   if (const char* text = std::getenv("GPUSIM_HANG")) {
     double call = -1;
-    ReadRankKnob("GPUSIM_HANG", text, "call", knobs->rank, &call);
-    knobs->hang_call = static_cast<int64_t>(call);
+    const auto pairs = Pairs(text);
+    if (pairs.size() == 1 && pairs.front().first == "call") {
+      knobs->stuck_call = static_cast<int64_t>(NumberOrReject("GPUSIM_HANG", pairs.front().second));
+    } else {
+      ReadRankKnob("GPUSIM_HANG", text, "call", knobs->rank, &call);
+      knobs->hang_call = static_cast<int64_t>(call);
+    }
   }
   if (const char* text = std::getenv("GPUSIM_FAULT")) knobs->faults = Pairs(text);
   if (const char* text = std::getenv("GPUSIM_TRUTH")) knobs->truth_dir = text;
@@ -226,6 +231,11 @@ int ProcessRank() { return GetKnobs().rank; }
 bool RankHangsAt(uint64_t call) {
   const int64_t hang_call = GetKnobs().hang_call;
   return hang_call >= 0 && static_cast<uint64_t>(hang_call) == call;
+}
+
+bool IsStuckAt(uint64_t call) {
+  const int64_t stuck_call = GetKnobs().stuck_call;
+  return stuck_call >= 0 && static_cast<uint64_t>(stuck_call) == call;
 }
 
 LinkModel Link() { return GetKnobs().link; }

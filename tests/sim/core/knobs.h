@@ -26,6 +26,7 @@ struct Knobs {
   double pcie_bytes_per_s = 25e9;                           // GPUSIM_PCIE: host to device and back
   double slow_factor = 1.0;                                 // GPUSIM_SLOW, if it names this rank
   int64_t hang_call = -1;                                   // GPUSIM_HANG, if it names this rank
+  int64_t stuck_call = -1;                                  // GPUSIM_HANG without a rank
   std::vector<std::pair<std::string, std::string>> faults;  // GPUSIM_FAULT
   std::string truth_dir;                                    // GPUSIM_TRUTH
   int rank = -1;                                            // the launcher's environment

@@ -71,6 +71,7 @@ int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch);
 // Identity and knobs that libnccl shares with the core.
 int ProcessRank();                // from the launcher's environment, -1 if none
 bool RankHangsAt(uint64_t call);  // GPUSIM_HANG: this rank's n-th collective (from 0) is never issued
+bool IsStuckAt(uint64_t call);    // GPUSIM_HANG without a rank: the n-th collective begins and never ends
 struct LinkModel {
   uint64_t alpha_ns = 0;
   double bytes_per_s = 0;

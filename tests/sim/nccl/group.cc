@@ -50,7 +50,9 @@ void Accept(Call& call) {
     return;
   }
   call.sequence = call.communicator->NextCollective();
-  call.hangs = RankHangsAt(collective_calls.fetch_add(1));
+  const uint64_t number = collective_calls.fetch_add(1);
+  call.hangs = RankHangsAt(number);
+  call.stuck = IsStuckAt(number);
 }
 
 // A communicator of one: a copy if the result belongs elsewhere, else nothing.

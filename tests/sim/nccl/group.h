@@ -31,6 +31,7 @@ struct Call {
   uint64_t sequence = 0;
   uint64_t issue_ns = 0;
   bool hangs = false;  // GPUSIM_HANG: accepted, never issued
+  bool stuck = false;  // GPUSIM_HANG without a rank: issued, and never ends
   // What a profiler plugin knows the call by, and the group that it was made in.
   std::vector<void*> api_events;
   void* group_api_event = nullptr;

@@ -13,6 +13,7 @@ namespace gpusim::nccl {
 namespace {
 
 std::atomic<uint64_t> plans_launched{0};
+constexpr uint64_t kForeverNs = 3'000'000'000'000'000'000;  // 95 years
 
 bool IsSamePlan(const Call& a, const Call& b) {
   if (a.communicator != b.communicator) {
@@ -159,7 +160,9 @@ ncclResult_t Launch(const Plan& plan) {
   }
   auto state = std::make_shared<PlanState>();
   state->communicator = plan.communicator;
-  state->duration_ns = plan.duration_ns;
+  const bool stuck =
+      std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.stuck; });
+  state->duration_ns = stuck ? kForeverNs : plan.duration_ns;
   RendezvousLaunch launch;
   launch.kernel_name = KernelName(first.operation, first.type);
   const uint64_t number = plans_launched.fetch_add(1) + 1;

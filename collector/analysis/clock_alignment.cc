@@ -1,0 +1,122 @@
+#include "collector/analysis/clock_alignment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr double kMadToSigma = 1.4826;
+// Fewer points give no slope.
+constexpr size_t kLeastWindows = 4;
+
+double Median(std::vector<double> values) {
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle] +
+          *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) /
+         2;
+}
+
+struct Reached {
+  uint32_t process = 0;
+  ClockLine line;
+  bool drift_known = true;
+  uint64_t samples = 0;
+};
+
+}  // namespace
+
+ClockLine FitClock(const std::vector<model::ClockLink::Window>& windows, uint64_t origin_ns) {
+  const auto time = [&](const model::ClockLink::Window& w) {
+    return static_cast<double>(static_cast<int64_t>(w.time_ns - origin_ns));
+  };
+  ClockLine line;
+  if (windows.size() >= kLeastWindows) {
+    std::vector<double> slopes;
+    for (size_t i = 0; i < windows.size(); ++i) {
+      for (size_t j = i + 1; j < windows.size(); ++j) {
+        const double apart = time(windows[j]) - time(windows[i]);
+        if (apart > 0)
+          slopes.push_back(static_cast<double>(windows[j].ahead_ns - windows[i].ahead_ns) / apart);
+      }
+    }
+    if (!slopes.empty()) line.drift = Median(slopes);
+  }
+  std::vector<double> rest;
+  for (const auto& w : windows) rest.push_back(static_cast<double>(w.ahead_ns) - line.drift * time(w));
+  line.ahead_ns = Median(rest);
+  for (double& r : rest) r = std::abs(r - line.ahead_ns);
+  line.residual_ns = kMadToSigma * Median(rest);
+  return line;
+}
+
+ClockReport ClockReportOf(const model::JobModel& job) {
+  ClockReport report;
+  const auto& processes = job.processes();
+  const auto& links = job.comparison().clocks();
+  if (links.empty()) return report;
+  uint64_t origin_ns = UINT64_MAX;
+  std::map<uint32_t, std::vector<uint32_t>> neighbours;
+  for (const auto& [pair, link] : links) {
+    neighbours[pair.first].push_back(pair.second);
+    neighbours[pair.second].push_back(pair.first);
+  }
+  const auto rank_of = [&](uint32_t index) {
+    const v1::Identity& id = processes[index]->identity();
+    return id.rank_source() != v1::RANK_SOURCE_NONE && id.rank() >= 0 ? id.rank() : INT32_MAX;
+  };
+  uint32_t reference = neighbours.begin()->first;
+  for (const auto& [index, list] : neighbours) {
+    if (rank_of(index) < rank_of(reference)) reference = index;
+  }
+  for (const auto& [pair, link] : links) origin_ns = std::min(origin_ns, link.Windows().front().time_ns);
+
+  std::vector<Reached> reached{{.process = reference, .line = {}, .drift_known = true, .samples = 0}};
+  std::map<uint32_t, size_t> place{{reference, 0}};
+  for (size_t i = 0; i < reached.size(); ++i) {
+    const Reached from = reached[i];
+    for (const uint32_t next : neighbours[from.process]) {
+      if (place.contains(next)) continue;
+      const bool forward = links.contains({from.process, next});
+      const model::ClockLink& link =
+          forward ? links.at({from.process, next}) : links.at({next, from.process});
+      const auto windows = link.Windows();
+      ClockLine line = FitClock(windows, origin_ns);
+      const double sign = forward ? 1 : -1;
+      line.ahead_ns = from.line.ahead_ns + sign * line.ahead_ns;
+      line.drift = from.line.drift + sign * line.drift;
+      line.residual_ns = std::hypot(from.line.residual_ns, line.residual_ns);
+      place[next] = reached.size();
+      reached.push_back({.process = next,
+                         .line = line,
+                         .drift_known = from.drift_known && windows.size() >= kLeastWindows,
+                         .samples = link.samples()});
+    }
+  }
+  std::stable_sort(reached.begin(), reached.end(), [&](const Reached& a, const Reached& b) {
+    return rank_of(a.process) < rank_of(b.process);
+  });
+  for (const Reached& r : reached) {
+    const v1::Identity& id = processes[r.process]->identity();
+    ClockOffset offset;
+    if (rank_of(r.process) != INT32_MAX) offset.rank = rank_of(r.process);
+    offset.label = offset.rank.has_value() ? absl::StrCat(*offset.rank) : absl::StrCat("pid ", id.pid());
+    offset.host = id.host();
+    offset.offset_ns = static_cast<int64_t>(std::llround(r.line.ahead_ns));
+    if (r.drift_known) offset.drift_ppm = r.line.drift * 1e6;
+    offset.residual_ns = r.line.residual_ns;
+    offset.stepped_ns = processes[r.process]->ClockShift(UINT64_MAX);
+    offset.samples = r.samples;
+    if (r.process == reference) report.reference = offset.label;
+    report.ranks.push_back(std::move(offset));
+  }
+  return report;
+}
+
+}  // namespace gpuprobe::analysis

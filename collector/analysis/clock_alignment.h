@@ -1,0 +1,24 @@
+// How far the ranks' clocks are apart, from the moments at which they left the same collectives.
+//
+// Separate because everything that compares times of different ranks or hosts stands on it. All ranks leave an
+// all-reduce at nearly the same time; a robust line (Theil-Sen over medians) through these differences is
+// offset and drift. Ranks that share no collective with the reference are reached through ranks that do. Steps
+// of a clock that the probe saw are taken out first. Pure.
+#pragma once
+
+#include "collector/analysis/rank_types.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+struct ClockLine {
+  double ahead_ns = 0;  // at `origin_ns`
+  double drift = 0;     // per nanosecond
+  double residual_ns = 0;
+};
+// `windows` must not be empty. Without a span to speak of the drift is 0.
+ClockLine FitClock(const std::vector<model::ClockLink::Window>& windows, uint64_t origin_ns);
+
+ClockReport ClockReportOf(const model::JobModel& job);
+
+}  // namespace gpuprobe::analysis

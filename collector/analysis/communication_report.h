@@ -1,0 +1,22 @@
+// What communication costs a step, and what could be done about it.
+//
+// Separate from collective_report.h, which tells calls: this tells steps. Waiting for a late rank is no
+// communication: of every rank's exposed communication the least one over the ranks is taken for the transfers,
+// since the rank that comes last waits for nobody. Pure.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::analysis {
+
+// 1e9 bytes per second that the links between the devices of one host carry in one direction, as published;
+// nullopt: not known.
+std::optional<double> KnownLinkPeak(std::string_view device_name);
+
+// From the ranks, collectives and conditions of `report`. `link_peak`: what the user says.
+CommunicationReport CommunicationOf(const Report& report, std::optional<double> link_peak);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,187 @@
+#include "collector/analysis/hang.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/names.h"
+#include "collector/analysis/units.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+std::string Ago(uint64_t ns) { return absl::StrCat(Duration(static_cast<double>(ns)), " ago"); }
+
+std::string Name(const HangRank& r) { return r.rank.has_value() ? absl::StrCat("rank ", r.label) : r.label; }
+
+std::string Capital(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+std::string Names(const Hang& hang) {
+  std::vector<std::string> labels;
+  for (const HangRank& r : hang.ranks) labels.push_back(r.label);
+  const bool plain = std::all_of(hang.ranks.begin(), hang.ranks.end(),
+                                 [](const HangRank& r) { return r.rank.has_value(); });
+  const size_t all = hang.ranks.size() + static_cast<size_t>(hang.ranks_left_out);
+  std::string text = absl::StrCat(plain ? (all == 1 ? "rank " : "ranks ") : "", absl::StrJoin(labels, ", "));
+  if (hang.ranks_left_out > 0) absl::StrAppend(&text, " and ", hang.ranks_left_out, " more");
+  return text;
+}
+
+// "its last call was AllReduce seq 48210, done 60.9 s ago; since then it launched nothing; ..."
+std::string LastDeeds(const Hang& hang, const HangRank& r) {
+  std::vector<std::string> deeds;
+  if (r.last_op.empty()) {
+    deeds.emplace_back("it has issued no collective");
+  } else {
+    std::string call = absl::StrCat(r.state == HangRank::State::kNotIssued ? "its last call was " : "its last call is ",
+                                    r.last_op, " seq ", r.last_seq);
+    if (r.last_comm != hang.comm) absl::StrAppend(&call, " on communicator ", ShortComm(r.last_comm));
+    if (r.last_done_ago_ns.has_value()) {
+      absl::StrAppend(&call, ", done ", Ago(*r.last_done_ago_ns));
+    } else {
+      absl::StrAppend(&call, ", issued ", Ago(r.last_issue_ago_ns.value_or(0)), " and not known to be done");
+    }
+    deeds.push_back(call);
+    deeds.push_back(r.launches_since == 0 ? "since then it launched nothing"
+                                          : absl::StrFormat("since then it launched %s times, last %s",
+                                                            Count(r.launches_since),
+                                                            Ago(r.last_launch_ago_ns.value_or(0))));
+  }
+  if (r.ended) deeds.emplace_back("its process has ended");
+  if (r.silent_ns.has_value())
+    deeds.push_back(absl::StrCat("nothing has come from it for ", Duration(static_cast<double>(*r.silent_ns)),
+                                 ": is it stopped?"));
+  if (!r.blocked_in.empty()) {
+    deeds.push_back(absl::StrCat("its main thread is blocked in ", r.blocked_in));
+    if (!r.open_range.empty()) deeds.back() += absl::StrCat(", in range \"", r.open_range, "\"");
+  } else if (!r.open_range.empty()) {
+    deeds.push_back(absl::StrCat("its main thread is in range \"", r.open_range, "\""));
+  }
+  return absl::StrJoin(deeds, "; ");
+}
+
+std::string WhereItIs(const Hang& hang) {
+  std::string where = absl::StrCat("communicator ", ShortComm(hang.comm), " (");
+  if (!hang.comm_name.empty()) absl::StrAppend(&where, hang.comm_name, ", ");
+  return absl::StrCat(where, hang.comm_ranks, " ranks)");
+}
+
+}  // namespace
+
+std::string ShapeText(const CallShape& shape) {
+  std::string text = absl::StrCat(shape.op, ", ", Count(shape.count), " x ",
+                                  shape.datatype.empty() ? "unknown type" : shape.datatype);
+  if (shape.root >= 0) absl::StrAppend(&text, ", root ", shape.root);
+  return text;
+}
+
+std::string HangKindName(Hang::Kind kind) {
+  switch (kind) {
+    case Hang::Kind::kMissingRank:
+      return "missing_rank";
+    case Hang::Kind::kMismatch:
+      return "mismatch";
+    default:
+      return "all_issued";
+  }
+}
+
+std::string HangStateName(HangRank::State state) {
+  switch (state) {
+    case HangRank::State::kNotIssued:
+      return "not_issued";
+    case HangRank::State::kLaunchedNothing:
+      return "launched_nothing";
+    case HangRank::State::kIssuedOtherwise:
+      return "issued_otherwise";
+    default:
+      return "waiting";
+  }
+}
+
+std::string HangStatement(const Hang& hang) {
+  const std::string call = absl::StrCat(hang.shape.op, " seq ", hang.seq, " on ", WhereItIs(hang));
+  const std::string waiting = Duration(static_cast<double>(hang.waiting_ns));
+  switch (hang.kind) {
+    case Hang::Kind::kMissingRank: {
+      const bool called = hang.ranks.front().state == HangRank::State::kLaunchedNothing;
+      return absl::StrCat(call, " has been waiting for ", waiting, ": ", Names(hang),
+                          called ? " called it but launched nothing." : " did not issue it.");
+    }
+    case Hang::Kind::kMismatch:
+      return absl::StrCat(call, " was issued differently by ", Names(hang),
+                          hang.over ? ", and ended all the same."
+                                    : absl::StrCat("; it has been waiting for ", waiting, "."));
+    default:
+      return absl::StrCat(call, " has been waiting for ", waiting, ": all ", hang.issued,
+                          hang.not_heard > 0 ? " heard ranks issued it, and it does not finish."
+                                             : " ranks issued it, and it does not finish.");
+  }
+}
+
+std::string HangEvidence(const Hang& hang) {
+  const std::string shape = ShapeText(hang.shape);
+  std::string text;
+  if (hang.kind == Hang::Kind::kMismatch && !hang.culprit_known) {
+    text = "As many ranks say one thing as another, so which is wrong cannot be told.";
+  } else {
+    text = absl::StrFormat("%d %s issued it (%s).", hang.issued, hang.issued == 1 ? "rank" : "ranks", shape);
+  }
+  if (hang.not_heard > 0)
+    absl::StrAppend(&text, " ", hang.not_heard, hang.not_heard == 1 ? " rank of it is" : " ranks of it are",
+                    " not recorded here.");
+  constexpr size_t kTold = 4;
+  size_t told = 0;
+  for (const HangRank& r : hang.ranks) {
+    if (told++ == kTold) {
+      absl::StrAppend(&text, " The others stand in report.json.");
+      break;
+    }
+    switch (r.state) {
+      case HangRank::State::kNotIssued:
+        absl::StrAppend(&text, " ", Capital(Name(r)), " did not: ", LastDeeds(hang, r), ".");
+        break;
+      case HangRank::State::kLaunchedNothing:
+        absl::StrAppend(&text, " ", Capital(Name(r)), " called it, but no kernel was launched: ",
+                        LastDeeds(hang, r), ".");
+        break;
+      case HangRank::State::kIssuedOtherwise:
+        absl::StrAppend(&text, " ", Capital(Name(r)), " issued ", ShapeText(r.shape.value_or(CallShape{})), ".");
+        break;
+      default:
+        absl::StrAppend(&text, " ", Capital(Name(r)), ": ", LastDeeds(hang, r), ".");
+    }
+  }
+  if (hang.mismatches_after > 0)
+    absl::StrAppend(&text, " ", hang.mismatches_after, " later calls on this communicator differ, too.");
+  if (hang.earlier_work)
+    absl::StrAppend(&text, " Work that was launched before it is not known to have ended either.");
+  return text;
+}
+
+std::string HangAdvice(const Hang& hang) {
+  const std::string who = hang.ranks.empty() ? "it" : Capital(Name(hang.ranks.front()));
+  std::string near;
+  if (!hang.ranks.empty() && !hang.ranks.front().open_range.empty())
+    near = absl::StrCat(" near \"", hang.ranks.front().open_range, "\"");
+  switch (hang.kind) {
+    case Hang::Kind::kMissingRank:
+      if (hang.ranks.front().ended) return absl::StrCat(who, " ended; its own log says why.");
+      if (hang.ranks.front().state == HangRank::State::kLaunchedNothing)
+        return absl::StrCat("See NCCL's log (NCCL_DEBUG=WARN) of ", Name(hang.ranks.front()), ".");
+      return absl::StrCat(who, " left the common path; look for control flow that depends on the rank or its data",
+                          near, ".");
+    case Hang::Kind::kMismatch:
+      return "A rank skipped or added a call, or its data has another shape: make sizes and order equal on all "
+             "ranks.";
+    default:
+      return "No rank is missing: look at the network and the GPUs (NCCL_DEBUG=WARN, dmesg, link errors), and at "
+             "kernels that hold the device.";
+  }
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,80 @@
+// A collective that does not come to its end, or that its ranks issued differently: plain data of the report.
+//
+// Separate from the search for them (hangs.h) so that rendering does not depend on the model.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuprobe::analysis {
+
+// From when on a collective that waits is called a hang.
+inline constexpr uint64_t kDefaultHangAfterNs = 60'000'000'000;
+
+// How a rank issued a collective.
+struct CallShape {
+  std::string op;
+  uint64_t count = 0;
+  std::string datatype;  // empty: not known
+  uint64_t bytes = 0;    // count x element size
+  int root = -1;         // -1: the operation has none
+};
+
+// One rank of a collective that hangs, and what it did last.
+struct HangRank {
+  enum class State { kNotIssued, kLaunchedNothing, kWaiting, kIssuedOtherwise };
+  std::string label;  // "5", or "pid 4711"
+  std::optional<int> rank;
+  std::string host;
+  uint32_t pid = 0;
+  State state = State::kWaiting;
+  std::optional<CallShape> shape;  // kIssuedOtherwise: what it issued
+  bool ended = false;              // the process is gone
+  // Its last collective on any communicator; empty op: it issued none.
+  std::string last_op;
+  std::string last_comm;
+  uint64_t last_seq = 0;
+  std::optional<uint64_t> last_issue_ago_ns;
+  std::optional<uint64_t> last_done_ago_ns;  // absent: it is not known to have ended
+  uint64_t launches_since = 0;               // after that call returned, at least
+  std::optional<uint64_t> last_launch_ago_ns;
+  std::optional<uint64_t> silent_ns;  // it is connected, and nothing has come from it for so long
+  std::string blocked_in;             // the call that its main thread waits in; empty: none, or not known
+  std::string open_range;             // ranges open on its main thread, joined by '/'
+};
+
+struct Hang {
+  enum class Kind { kMissingRank, kMismatch, kAllIssued };
+  Kind kind = Kind::kAllIssued;
+  std::string comm;  // 16 hex digits
+  std::string comm_name;
+  int comm_ranks = 0;
+  uint64_t seq = 0;
+  CallShape shape;  // as most ranks issued it
+  uint64_t since_ns = 0;
+  uint64_t waiting_ns = 0;
+  bool over = false;  // a mismatch whose kernels ended all the same
+  int issued = 0;     // ranks that issued it (in the majority's way)
+  int not_heard = 0;  // ranks of the communicator that do not record here
+  // The ranks at fault, as far as that can be told; of kAllIssued all that wait, at most kMaxRanks.
+  static constexpr size_t kMaxRanks = 16;
+  std::vector<HangRank> ranks;
+  int ranks_left_out = 0;
+  bool culprit_known = true;   // false: kAllIssued, and a mismatch without a majority
+  bool earlier_work = false;   // kAllIssued: work launched before it is not known to have ended either
+  uint64_t mismatches_after = 0;  // further calls of this communicator that differ
+};
+
+// "AllReduce (6,553,600 x float32)"
+std::string ShapeText(const CallShape& shape);
+// As screens show it: what hangs; who issued it and who did not, and what those did last; what to look at.
+std::string HangStatement(const Hang& hang);
+std::string HangEvidence(const Hang& hang);
+std::string HangAdvice(const Hang& hang);
+// "missing_rank", "mismatch", "all_issued"
+std::string HangKindName(Hang::Kind kind);
+std::string HangStateName(HangRank::State state);
+
+}  // namespace gpuprobe::analysis

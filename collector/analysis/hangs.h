@@ -1,0 +1,26 @@
+// The search for collectives that hang, over what is known so far: live once a second, afterwards once.
+//
+// Separate from IssuedCalls, which keeps what was issued: this decides. Pure: the time is a parameter.
+//
+// A collective is suspected when a rank waits in it and nothing has explained that for `after_ns`. It is no
+// hang while a rank that has not issued it launches, computes, copies, or reads and writes (a checkpoint, an
+// evaluation), nor while work that a waiting rank launched before it is still running. A collective that waits
+// only because one of its ranks waits in another one is not reported beside that other one. Calls that differ
+// between ranks are reported at once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "collector/analysis/hang.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+// `now_ns`: on the processes' clock (CLOCK_REALTIME). After the end: JobEndNs.
+std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns);
+
+// When the last thing was heard from any process; 0: nothing was.
+uint64_t JobEndNs(const model::JobModel& job);
+
+}  // namespace gpuprobe::analysis

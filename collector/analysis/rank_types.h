@@ -1,0 +1,125 @@
+// What is known only by comparing ranks, as plain data of the report: links, clocks, waiting and who caused it.
+//
+// Separate from report.h because it is one subject with its own files (link_model, clock_alignment,
+// straggler_report, communication_report).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuprobe::analysis {
+
+// T(n) = alpha + n / beta, fitted over the sizes of one operation on one communicator. n is what the link moves
+// (bus bytes, bus_bandwidth.h), so that beta is the link's bandwidth and comparable between operations.
+struct LinkModel {
+  struct Size {
+    uint64_t size_bytes = 0;  // S as nccl-tests counts it
+    double bus_bytes = 0;
+    uint64_t calls = 0;
+    double measured_ns = 0;   // median of the transfers
+    double predicted_ns = 0;
+    std::optional<double> tree_ns;  // what a tree would take, by the same link; of AllReduce
+  };
+  std::string op;
+  std::string comm;
+  int comm_ranks = 0;
+  double alpha_ns = 0;
+  double beta_gbytes_per_s = 0;
+  double r2 = 0;
+  double mean_relative_error = 0;
+  double worst_relative_error = 0;
+  // Of a ring: alpha for each of its steps.
+  std::optional<double> hop_alpha_ns;
+  std::vector<Size> sizes;  // ascending
+};
+
+// One rank's clock against the reference rank's.
+struct ClockOffset {
+  std::string label;
+  std::optional<int> rank;
+  std::string host;
+  int64_t offset_ns = 0;            // ahead of the reference at the beginning, steps taken out
+  std::optional<double> drift_ppm;  // gains so much; absent: too short to tell
+  double residual_ns = 0;           // robust standard deviation about that line
+  int64_t stepped_ns = 0;           // by how much it was set in all
+  uint64_t samples = 0;
+};
+
+struct ClockReport {
+  std::string reference;  // label of the rank, empty: nothing could be aligned
+  std::vector<ClockOffset> ranks;
+};
+
+// What a rank made others wait, and waited itself, in collectives.
+struct CausedWait {
+  double total_ns = 0;     // sum over the others' waiting
+  double mean_ns = 0;      // of each other rank in the call, over the run
+  double per_step_ns = 0;  // of each other rank
+  double waited_ns = 0;    // its own
+  uint64_t last_arrivals = 0;
+  uint64_t steps = 0;         // compared
+  uint64_t steps_blamed = 0;  // in which each other rank waited 5 % of the step for it
+  uint64_t first_blamed_step = 0;
+  uint64_t last_blamed_step = 0;
+};
+
+// Means over a rank's steps, warm-up left out.
+struct StepMeans {
+  uint64_t steps = 0;
+  double total_ns = 0;
+  double compute_ns = 0;
+  double comm_ns = 0;
+  double exposed_comm_ns = 0;
+  double copy_ns = 0;
+  double idle_ns = 0;
+  double host_bound_ns = 0;
+  double input_ns = 0;
+  double sync_ns = 0;
+  double launch_gap_ns = 0;
+  double h2d_ns = 0;
+};
+
+// The calls that reduce a step's gradients.
+struct Buckets {
+  struct Size {
+    uint64_t size_bytes = 0;
+    double calls_per_step = 0;
+    double transfer_ns = 0;
+    std::optional<double> busbw;
+  };
+  std::string op;
+  std::string comm;
+  std::vector<Size> sizes;  // largest first
+  double calls_per_step = 0;
+  double bytes_per_step = 0;
+  double transfer_ns_per_step = 0;
+};
+
+struct Pipeline {
+  int stages = 0;
+  int microbatches = 0;
+  double bubble = 0;        // share of the step without compute, mean over the ranks
+  double least_bubble = 0;  // (p-1)/(m+p-1)
+};
+
+// Means over ranks and steps; all 0 without steps.
+struct CommunicationReport {
+  double step_ns = 0;
+  double compute_ns = 0;
+  double comm_ns = 0;              // waiting included
+  double exposed_ns = 0;           // waiting included
+  double waited_ns = 0;            // for ranks that came later
+  double transfer_ns = 0;          // of the rank that waited least: about the transfers alone
+  double exposed_transfer_ns = 0;  // so
+  std::optional<double> link_peak;  // 1e9 bytes per second
+  std::string link_peak_source;
+  std::vector<std::string> pattern;           // of parallelism, as the operations tell
+  std::map<std::string, double> bytes_share;  // by operation
+  std::optional<Buckets> buckets;
+  std::optional<Pipeline> pipeline;
+};
+
+}  // namespace gpuprobe::analysis

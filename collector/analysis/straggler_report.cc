@@ -1,0 +1,202 @@
+#include "collector/analysis/straggler_report.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "collector/analysis/slow_ranks.h"
+#include "collector/model/collective_kernels.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr double kMadToSigma = 1.4826;
+constexpr double kNoiseFloor = 0.01;  // of a step
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle] +
+          *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) /
+         2;
+}
+
+struct Candidate {
+  const RankReport* rank = nullptr;
+  StepMeans means;
+  CausedWait caused;
+  double threads = 0;  // launched, without NCCL's
+};
+
+double LaunchedThreads(const model::ProcessModel& process) {
+  double threads = 0;
+  process.ForEachSite([&](uint32_t name, const model::LaunchGeometry& geometry, uint64_t calls) {
+    if (model::IsCollectiveKernel(process.String(name))) return;
+    double each = 1;
+    for (const uint32_t extent : geometry.grid) each *= std::max(extent, 1u);
+    for (const uint32_t extent : geometry.block) each *= std::max(extent, 1u);
+    threads += each * static_cast<double>(calls);
+  });
+  return threads;
+}
+
+std::vector<Candidate> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+  std::vector<Candidate> out;
+  for (size_t i = 0; i < job.processes().size(); ++i) {
+    const model::ProcessModel& process = *job.processes()[i];
+    for (const RankReport& rank : ranks) {
+      if (!rank.rank.has_value() || rank.pid != process.identity().pid() ||
+          rank.host != process.identity().host())
+        continue;
+      Candidate c{.rank = &rank,
+                  .means = StepMeansOf(process),
+                  .caused = CausedWaitOf(job, i),
+                  .threads = LaunchedThreads(process)};
+      if (c.means.steps > 0) out.push_back(std::move(c));
+      break;
+    }
+  }
+  return out;
+}
+
+template <typename Get>
+double MedianOfOthers(const std::vector<Candidate>& all, const Candidate& but, Get get) {
+  std::vector<double> values;
+  for (const Candidate& c : all) {
+    if (&c != &but) values.push_back(get(c));
+  }
+  return Median(std::move(values));
+}
+
+bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
+  const auto per_step = [](const Candidate& each) { return each.caused.per_step_ns; };
+  if (c.caused.per_step_ns >= kLeastShare * step_ns) {
+    if (all.size() == 2) return c.caused.per_step_ns >= 3 * MedianOfOthers(all, c, per_step);
+    std::vector<double> values;
+    for (const Candidate& each : all) values.push_back(per_step(each));
+    const double middle = Median(values);
+    for (double& v : values) v = std::abs(v - middle);
+    const double spread = std::max(kMadToSigma * Median(values), kNoiseFloor * step_ns);
+    if ((c.caused.per_step_ns - middle) / spread >= kRobustScoreThreshold) return true;
+  }
+  if (c.caused.steps_blamed < kLeastStepsBlamed) return false;
+  return std::all_of(all.begin(), all.end(), [&](const Candidate& each) {
+    return &each == &c || each.caused.steps_blamed * 3 + 3 <= c.caused.steps_blamed;
+  });
+}
+
+// What part of its step makes it late, and by how much.
+std::pair<Straggler::Cause, double> CauseOf(const std::vector<Candidate>& all, const Candidate& c) {
+  const auto extra = [&](auto get) { return get(c) - MedianOfOthers(all, c, get); };
+  const double compute = extra([](const Candidate& each) { return each.means.compute_ns; });
+  const std::array<std::pair<Straggler::Cause, double>, 4> parts{{
+      {Straggler::Cause::kSlowKernels, compute},
+      {Straggler::Cause::kLateLaunch,
+       extra([](const Candidate& each) { return each.means.host_bound_ns + each.means.sync_ns; })},
+      {Straggler::Cause::kLateInput, extra([](const Candidate& each) { return each.means.input_ns; })},
+      {Straggler::Cause::kSlowCopies, extra([](const Candidate& each) { return each.means.copy_ns; })},
+  }};
+  auto [cause, most] =
+      *std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most < kLeastExplained * c.caused.per_step_ns) return {Straggler::Cause::kUnknown, 0};
+  if (cause == Straggler::Cause::kSlowKernels) {
+    const double work = c.threads / std::max(MedianOfOthers(all, c, [](const auto& e) { return e.threads; }), 1.0);
+    const double time = c.means.compute_ns / std::max(c.means.compute_ns - compute, 1.0);
+    if (work - 1 > 0.5 * (time - 1)) cause = Straggler::Cause::kMoreWork;
+  }
+  return {cause, most};
+}
+
+}  // namespace
+
+StepMeans StepMeansOf(const model::ProcessModel& process) {
+  const model::StepStatistics& s = process.steps().statistics();
+  StepMeans out;
+  out.steps = s.total_ns.count();
+  if (out.steps == 0) return out;
+  const auto mean = [&](const model::Distribution& d) {
+    return d.count() == 0 ? 0 : static_cast<double>(d.total()) / static_cast<double>(d.count());
+  };
+  out.total_ns = mean(s.total_ns);
+  out.compute_ns = mean(s.compute_ns);
+  out.comm_ns = mean(s.comm_ns);
+  out.exposed_comm_ns = mean(s.exposed_comm_ns);
+  out.copy_ns = mean(s.copy_ns);
+  out.idle_ns = mean(s.idle_ns);
+  out.host_bound_ns = mean(s.host_bound_ns);
+  out.input_ns = mean(s.input_ns);
+  out.sync_ns = mean(s.sync_ns);
+  out.launch_gap_ns = mean(s.launch_gap_ns);
+  return out;
+}
+
+CausedWait CausedWaitOf(const model::JobModel& job, size_t process) {
+  CausedWait out;
+  const auto& all = job.comparison().blame();
+  if (process >= all.size()) return out;
+  const model::RankComparison::Blame& blame = all[process];
+  out.total_ns = static_cast<double>(blame.caused_ns);
+  out.mean_ns = static_cast<double>(blame.caused_mean_ns);
+  out.waited_ns = static_cast<double>(blame.waited_ns);
+  out.last_arrivals = blame.last_arrivals;
+  out.steps = blame.step_ns.count();
+  if (out.steps > 0)
+    out.per_step_ns = static_cast<double>(blame.step_ns.total()) / static_cast<double>(out.steps);
+  out.steps_blamed = blame.steps_blamed;
+  out.first_blamed_step = blame.first_blamed;
+  out.last_blamed_step = blame.last_blamed;
+  return out;
+}
+
+std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+  std::vector<Straggler> slow = SlowRanksOf(job, ranks);
+  const std::vector<Candidate> all = Collect(job, ranks);
+  std::vector<double> totals;
+  for (const Candidate& c : all) totals.push_back(c.means.total_ns);
+  const double step_ns = Median(totals);
+  std::vector<Straggler> out;
+  for (const Candidate& c : all) {
+    const auto detail =
+        std::find_if(slow.begin(), slow.end(), [&](const Straggler& s) { return s.rank == *c.rank->rank; });
+    const bool stands_out = all.size() > 1 && step_ns > 0 && StandsOut(all, c, step_ns);
+    if (!stands_out) continue;
+    Straggler s;
+    if (detail != slow.end()) {
+      s = *detail;
+      slow.erase(detail);
+    }
+    s.rank = *c.rank->rank;
+    s.host = c.rank->host;
+    s.device = c.rank->device;
+    s.caused = c.caused;
+    std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c);
+    s.share_of_step = c.caused.per_step_ns / step_ns;
+    s.persistent = static_cast<double>(c.caused.steps_blamed) >=
+                   kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
+    const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });
+    if (s.slowdown == 0 && elsewhere > 0) s.slowdown = c.means.compute_ns / elsewhere;
+    s.work_ratio = c.threads / std::max(MedianOfOthers(all, c, [](const Candidate& e) { return e.threads; }), 1.0);
+    out.push_back(std::move(s));
+  }
+  // Slower kernels for whom nobody waits, or of whom that is not known; more threads are more work, not slower.
+  for (Straggler& s : slow) {
+    const auto c = std::find_if(all.begin(), all.end(),
+                                [&](const Candidate& each) { return *each.rank->rank == s.rank; });
+    if (c != all.end()) {
+      s.caused = c->caused;
+      s.work_ratio =
+          c->threads / std::max(MedianOfOthers(all, *c, [](const Candidate& e) { return e.threads; }), 1.0);
+    }
+    if (s.work_ratio - 1 <= 0.5 * (s.slowdown - 1)) out.push_back(std::move(s));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
+    return a.caused.per_step_ns > b.caused.per_step_ns;
+  });
+  return out;
+}
+
+}  // namespace gpuprobe::analysis

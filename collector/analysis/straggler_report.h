@@ -1,0 +1,32 @@
+// Ranks that the others wait for: how much, how often, and why, as far as the records tell.
+//
+// Separate from slow_ranks.h, which compares kernels alone. In every collective the others' waiting belongs to
+// the rank that came last (rank_comparison.h). A rank stands out when each other rank waits at least
+// kLeastShare of a step for it and its robust z-score over the ranks is at least kRobustScoreThreshold; with two
+// ranks, when it causes three times the other's waiting. Its lateness is explained by the part of its step that
+// exceeds the other ranks' median most: compute (slower kernels, or more work if it launches more threads), idle
+// because its host launches late, waiting for input, or copies. Without such a part it is no finding: in a
+// pipeline, say, ranks wait for each other by design.
+#pragma once
+
+#include <vector>
+
+#include "collector/analysis/report.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+inline constexpr double kLeastShare = 0.035;  // of a step
+// Some of its steps, if it is blamed in three times as many as any other rank.
+inline constexpr uint64_t kLeastStepsBlamed = 3;
+inline constexpr double kPersistentShare = 0.6;  // of its steps
+// Of its lateness, that a part must explain.
+inline constexpr double kLeastExplained = 0.3;
+
+StepMeans StepMeansOf(const model::ProcessModel& process);
+CausedWait CausedWaitOf(const model::JobModel& job, size_t process);
+
+// Who costs most first. `ranks` supplies labels and devices.
+std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,46 @@
+// Looks for hangs while a job runs, and says each once, and once that it is over.
+//
+// Separate from the recorder, which owns the model, and from the search (analysis/hangs.h), which is pure: this
+// is the memory of what was said. Used from the server's thread only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "CLI/CLI.hpp"
+#include "collector/analysis/hang.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::cli {
+
+// --hang-after of the subcommands that record or report.
+struct HangOption {
+  uint64_t seconds = analysis::kDefaultHangAfterNs / 1'000'000'000;
+
+  void AddTo(CLI::App& app);
+  uint64_t after_ns() const { return seconds * 1'000'000'000; }
+};
+
+class HangWatch {
+ public:
+  using Say = std::function<void(const std::string& text)>;
+  // `say` gets whole lines.
+  HangWatch(uint64_t after_ns, Say say) : after_ns_(after_ns), say_(std::move(say)) {}
+
+  // Looks when a second has passed since it last did; `now_ns` on CLOCK_REALTIME, `monotonic_ns` on
+  // CLOCK_MONOTONIC.
+  void Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns);
+
+ private:
+  using Key = std::tuple<analysis::Hang::Kind, std::string, uint64_t>;  // communicator, sequence
+
+  uint64_t after_ns_;
+  Say say_;
+  uint64_t next_ns_ = 0;
+  std::map<Key, analysis::Hang> told_;
+};
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,137 @@
+// What the ranks of one collective tell about each other once it is over: who made whom wait, how long the
+// transfer took, and how far their clocks are apart.
+//
+// Separate from JobModel, which brings the ranks of a call together. All ranks leave a collective at nearly the
+// same time, so the shortest kernel is the transfer and belongs to the rank that came last; what the others took
+// longer is waiting, and that rank caused it. The same moment read from two clocks is a sample of their
+// distance. Memory: a line of windows for each pair of clocks, statistics for each rank and each (communicator,
+// operation, size), and what happened in each rank's open steps.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/model/collective_tracker.h"
+#include "collector/model/distribution.h"
+
+namespace gpuprobe::model {
+
+class ProcessModel;
+
+// How far one clock is ahead of another, over time: medians over windows that grow with the run.
+class ClockLink {
+ public:
+  static constexpr size_t kMaxWindows = 64;
+  static constexpr size_t kSamples = 15;  // of a window
+
+  struct Window {
+    uint64_t time_ns = 0;   // on the reference's clock
+    int64_t ahead_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);  // model_state.cc
+  };
+
+  void Add(uint64_t reference_ns, int64_t ahead_ns);
+  // With what the open window has so far.
+  std::vector<Window> Windows() const;
+  uint64_t samples() const { return samples_; }
+  template <typename Archive>
+  void Visit(Archive& archive);
+
+ private:
+  Window Median() const;
+
+  std::vector<Window> windows_;
+  uint64_t length_ns_ = 0;  // least length of a window
+  uint64_t begin_ns_ = 0;   // of the open one
+  std::vector<int64_t> open_;
+  uint64_t samples_ = 0;
+};
+
+class RankComparison {
+ public:
+  static constexpr size_t kMaxTransfers = 16384;
+  static constexpr size_t kMaxPending = 16384;
+  // A rank is blamed for a step when each other rank waited this share of the step for it.
+  static constexpr double kBlamedShare = 0.05;
+
+  // One rank's part in a collective that is over.
+  struct Participant {
+    uint32_t process = 0;  // index into JobModel::processes
+    int32_t comm_rank = 0;
+    uint64_t start_ns = 0;
+    uint64_t end_ns = 0;
+    int64_t clock_shift_ns = 0;  // by how much its clock was stepped before
+    uint64_t bytes = 0;
+    CollectiveSeries* series = nullptr;
+  };
+  // The time that the link took, for one communicator, operation and size.
+  struct Transfers {
+    static constexpr size_t kExactLimit = 256;
+    uint64_t hash = 0;
+    int32_t ranks = 0;
+    std::map<std::string, uint64_t> bytes_of_op;  // of one plan, count x element size by operation
+    uint32_t calls_per_plan = 1;
+    Distribution time_ns{kExactLimit};
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  // What one rank made the others wait, and waited itself.
+  struct Blame {
+    static constexpr size_t kExactLimit = 512;
+    uint64_t caused_ns = 0;             // sum over the ranks that waited
+    uint64_t caused_mean_ns = 0;        // sum over calls of the mean over these ranks
+    uint64_t waited_ns = 0;
+    uint64_t last_arrivals = 0;
+    // By step of this rank, of the mean over the ranks that waited. Steps in which it caused nothing count.
+    Distribution step_ns{kExactLimit};
+    uint64_t steps_blamed = 0;
+    uint64_t first_blamed = 0;  // index of the step
+    uint64_t last_blamed = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+
+    struct Pending {
+      uint64_t end_ns = 0;
+      uint64_t mean_ns = 0;
+      template <typename Archive>
+      void Visit(Archive& archive);
+    };
+    std::deque<Pending> pending;  // of steps that are not complete
+    uint64_t next_step = 0;       // first one that is not in step_ns
+    std::map<uint64_t, uint64_t> open_steps;
+  };
+
+  // `participants`: at least two, of one call.
+  void Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
+           const std::vector<Participant>& participants);
+  // Puts what happened in steps that are complete by now to their account; `all`: whatever is left, too.
+  void AccountSteps(const ProcessModel& process, uint32_t index, bool all);
+
+  // By process; empty where a process was in no comparison.
+  const std::vector<Blame>& blame() const { return blame_; }
+  const std::vector<Transfers>& transfers() const { return transfers_; }
+  // By (reference, process), indexes of processes.
+  const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& clocks() const { return clocks_; }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  static constexpr uint32_t kNoTransfers = UINT32_MAX;
+  uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series);
+
+  std::vector<Blame> blame_;
+  std::vector<Transfers> transfers_;
+  std::map<std::string, uint32_t> transfers_by_key_;
+  // Not part of the state: found again by key.
+  absl::flat_hash_map<const CollectiveSeries*, uint32_t> transfers_by_series_;
+  std::map<std::pair<uint32_t, uint32_t>, ClockLink> clocks_;
+};
+
+}  // namespace gpuprobe::model

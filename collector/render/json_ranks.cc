@@ -1,0 +1,201 @@
+#include "collector/render/json_ranks.h"
+
+namespace gpuprobe::render {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value.has_value() ? Json(*value) : Json(nullptr);
+}
+
+Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json ShapeJson(const analysis::CallShape& shape) {
+  return {{"op", shape.op},
+          {"count", shape.count},
+          {"datatype", TextOrNull(shape.datatype)},
+          {"bytes", shape.bytes},
+          {"root", shape.root >= 0 ? Json(shape.root) : Json(nullptr)}};
+}
+
+Json HangRankJson(const analysis::HangRank& r) {
+  Json last = nullptr;
+  if (!r.last_op.empty()) {
+    last = {{"op", r.last_op},
+            {"comm", r.last_comm},
+            {"seq", r.last_seq},
+            {"issued_ago_ns", OrNull(r.last_issue_ago_ns)},
+            {"done_ago_ns", OrNull(r.last_done_ago_ns)}};
+  }
+  return {{"rank", OrNull(r.rank)},
+          {"host", r.host},
+          {"pid", r.pid},
+          {"state", analysis::HangStateName(r.state)},
+          {"issued", r.shape.has_value() ? ShapeJson(*r.shape) : Json(nullptr)},
+          {"ended", r.ended},
+          {"last_call", last},
+          {"launches_since", r.launches_since},
+          {"last_launch_ago_ns", OrNull(r.last_launch_ago_ns)},
+          {"silent_ns", OrNull(r.silent_ns)},
+          {"blocked_in", TextOrNull(r.blocked_in)},
+          {"open_range", TextOrNull(r.open_range)}};
+}
+
+const char* CauseName(analysis::Straggler::Cause cause) {
+  using Cause = analysis::Straggler::Cause;
+  switch (cause) {
+    case Cause::kSlowKernels:
+      return "slow_kernels";
+    case Cause::kMoreWork:
+      return "more_work";
+    case Cause::kLateLaunch:
+      return "late_launch";
+    case Cause::kLateInput:
+      return "late_input";
+    case Cause::kSlowCopies:
+      return "slow_copies";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace
+
+Json CausedWaitJson(const analysis::CausedWait& caused) {
+  return {{"caused_ns", caused.total_ns},
+          {"caused_mean_ns", caused.mean_ns},
+          {"caused_per_step_ns", caused.steps > 0 ? Json(caused.per_step_ns) : Json(nullptr)},
+          {"waited_ns", caused.waited_ns},
+          {"last_arrivals", caused.last_arrivals},
+          {"steps", caused.steps},
+          {"steps_blamed", caused.steps_blamed},
+          {"first_blamed_step", caused.steps_blamed > 0 ? Json(caused.first_blamed_step) : Json(nullptr)},
+          {"last_blamed_step", caused.steps_blamed > 0 ? Json(caused.last_blamed_step) : Json(nullptr)}};
+}
+
+Json StragglersJson(const analysis::Report& report) {
+  Json out = Json::array();
+  for (const analysis::Straggler& s : report.stragglers) {
+    const bool compared = !s.kernel.empty();
+    out.push_back({{"rank", s.rank},
+                   {"host", s.host},
+                   {"device", OrNull(s.device)},
+                   {"cause", CauseName(s.cause)},
+                   {"slowdown", s.slowdown},
+                   {"extra_ns", s.extra_ns},
+                   {"kernel", s.kernel},
+                   {"kernel_mean_ns", s.kernel_mean_ns},
+                   {"kernel_elsewhere_ns", s.kernel_elsewhere_ns},
+                   {"wait_ns", compared ? s.wait_ns : s.caused.waited_ns},
+                   {"others_wait_mean_ns", compared ? s.others_wait_mean_ns : s.caused.mean_ns},
+                   {"cause_ns_per_step", s.cause_ns_per_step},
+                   {"work_ratio", s.work_ratio},
+                   {"wait", CausedWaitJson(s.caused)},
+                   {"throughput_loss", s.share_of_step},
+                   {"persistent", s.persistent}});
+  }
+  return out;
+}
+
+Json ClockJson(const analysis::Report& report) {
+  Json ranks = Json::array();
+  for (const analysis::ClockOffset& c : report.clock.ranks) {
+    ranks.push_back({{"rank", OrNull(c.rank)},
+                     {"host", c.host},
+                     {"offset_ns", c.offset_ns},
+                     {"drift_ppm", OrNull(c.drift_ppm)},
+                     {"residual_ns", c.residual_ns},
+                     {"stepped_ns", c.stepped_ns},
+                     {"samples", c.samples}});
+  }
+  return {{"reference", TextOrNull(report.clock.reference)}, {"ranks", ranks}};
+}
+
+Json CommunicationJson(const analysis::Report& report) {
+  const analysis::CommunicationReport& c = report.communication;
+  Json models = Json::array();
+  for (const analysis::LinkModel& m : report.link_models) {
+    Json sizes = Json::array();
+    for (const analysis::LinkModel::Size& s : m.sizes) {
+      sizes.push_back({{"size_bytes", s.size_bytes},
+                       {"calls", s.calls},
+                       {"measured_ns", s.measured_ns},
+                       {"predicted_ns", s.predicted_ns},
+                       {"tree_ns", OrNull(s.tree_ns)}});
+    }
+    models.push_back({{"op", m.op},
+                      {"comm", m.comm},
+                      {"comm_ranks", m.comm_ranks},
+                      {"alpha_ns", m.alpha_ns},
+                      {"beta_gbytes_per_s", m.beta_gbytes_per_s},
+                      {"r2", m.r2},
+                      {"mean_relative_error", m.mean_relative_error},
+                      {"worst_relative_error", m.worst_relative_error},
+                      {"hop_alpha_ns", OrNull(m.hop_alpha_ns)},
+                      {"sizes", sizes}});
+  }
+  Json buckets = nullptr;
+  if (c.buckets.has_value()) {
+    Json sizes = Json::array();
+    for (const analysis::Buckets::Size& s : c.buckets->sizes) {
+      sizes.push_back({{"size_bytes", s.size_bytes},
+                       {"calls_per_step", s.calls_per_step},
+                       {"transfer_ns", s.transfer_ns},
+                       {"transfer_busbw_gbytes_per_s", OrNull(s.busbw)}});
+    }
+    buckets = {{"op", c.buckets->op},
+               {"comm", c.buckets->comm},
+               {"calls_per_step", c.buckets->calls_per_step},
+               {"bytes_per_step", c.buckets->bytes_per_step},
+               {"transfer_ns_per_step", c.buckets->transfer_ns_per_step},
+               {"sizes", sizes}};
+  }
+  Json pipeline = nullptr;
+  if (c.pipeline.has_value()) {
+    pipeline = {{"stages", c.pipeline->stages},
+                {"microbatches", c.pipeline->microbatches},
+                {"bubble", c.pipeline->bubble},
+                {"least_bubble", c.pipeline->least_bubble}};
+  }
+  const bool steps = c.step_ns > 0;
+  return {{"transfer_ns_per_step", steps ? Json(c.transfer_ns) : Json(nullptr)},
+          {"exposed_transfer_ns_per_step", steps ? Json(c.exposed_transfer_ns) : Json(nullptr)},
+          {"waited_ns_per_step", steps ? Json(c.waited_ns) : Json(nullptr)},
+          {"link_peak_gbytes_per_s", OrNull(c.link_peak)},
+          {"link_peak_source", TextOrNull(c.link_peak_source)},
+          {"pattern", c.pattern},
+          {"bytes_share", c.bytes_share},
+          {"buckets", buckets},
+          {"pipeline", pipeline},
+          {"alpha_beta", models}};
+}
+
+Json HangsJson(const analysis::Report& report) {
+  Json out = Json::array();
+  for (const analysis::Hang& hang : report.hangs) {
+    Json ranks = Json::array();
+    for (const analysis::HangRank& r : hang.ranks) ranks.push_back(HangRankJson(r));
+    Json json = {{"kind", analysis::HangKindName(hang.kind)},
+                 {"comm", hang.comm},
+                 {"comm_name", TextOrNull(hang.comm_name)},
+                 {"comm_ranks", hang.comm_ranks},
+                 {"seq", hang.seq}};
+    json.update(ShapeJson(hang.shape));
+    json.update({{"since_ns", hang.since_ns},
+                 {"waiting_ns", hang.waiting_ns},
+                 {"over", hang.over},
+                 {"issued", hang.issued},
+                 {"not_heard", hang.not_heard},
+                 {"culprit_known", hang.culprit_known},
+                 {"ranks", ranks},
+                 {"ranks_left_out", hang.ranks_left_out},
+                 {"mismatches_after", hang.mismatches_after},
+                 {"earlier_work_unfinished", hang.earlier_work}});
+    out.push_back(json);
+  }
+  return out;
+}
+
+}  // namespace gpuprobe::render

@@ -1,0 +1,18 @@
+// What report.json says about ranks compared with each other: hangs, and what else is known only between them.
+//
+// Separate from json_report.cc, which writes what each rank did by itself.
+#pragma once
+
+#include "collector/analysis/report.h"
+#include "nlohmann/json.hpp"
+
+namespace gpuprobe::render {
+
+nlohmann::ordered_json HangsJson(const analysis::Report& report);
+nlohmann::ordered_json StragglersJson(const analysis::Report& report);
+nlohmann::ordered_json ClockJson(const analysis::Report& report);
+nlohmann::ordered_json CommunicationJson(const analysis::Report& report);
+// Of one rank: what it made others wait, and waited itself.
+nlohmann::ordered_json CausedWaitJson(const analysis::CausedWait& caused);
+
+}  // namespace gpuprobe::render

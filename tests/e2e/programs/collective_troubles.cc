@@ -1,0 +1,116 @@
+// A loop of collectives in which one rank, or all of them, do something that keeps the others waiting.
+//
+// usage: collective_troubles WHAT [SECONDS]   launched as ddp_train is; the last rank is the odd one
+//   fine        nothing happens
+//   skip        the odd rank leaves the loop before call 5 and sleeps in range "eval"
+//   size        the odd rank passes another count to call 5; all stay for SECONDS
+//   operation   the odd rank calls Broadcast as its call 5; all stay for SECONDS
+//   sleep       the odd rank sleeps for SECONDS before call 5
+//   copies      the odd rank copies to the host a little at a time for SECONDS before call 5
+//   files       the odd rank writes a file for SECONDS before call 5
+//   long        a copy of SECONDS runs before call 5 on every rank (GPUSIM_PCIE=1MB/s)
+//   long-alone  it runs on the odd rank alone, which waits for it
+
+#include <cuda_runtime.h>
+#include <nccl.h>
+#include <nvtx3/nvToolsExt.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "samples/common/check.h"
+#include "samples/common/check_nccl.h"
+#include "samples/common/ranks.h"
+
+namespace {
+
+constexpr size_t kCount = 1 << 16;
+constexpr int kCalls = 10;
+constexpr int kOddCall = 5;
+constexpr size_t kBytesPerSecond = 1'000'000;  // GPUSIM_PCIE of the long copy
+
+using Clock = std::chrono::steady_clock;
+
+struct Rank {
+  gpuprobe::samples::RankIdentity identity;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  float* buffer = nullptr;
+  float* host = nullptr;
+  size_t host_bytes = 0;
+};
+
+void Reduce(const Rank& rank, size_t count) {
+  CHECK_NCCL(ncclAllReduce(rank.buffer, rank.buffer, count, ncclFloat, ncclSum, rank.comm, rank.stream));
+}
+
+void Pause(int milliseconds) { usleep(static_cast<useconds_t>(milliseconds) * 1000); }
+
+void WriteFile(Clock::time_point until) {
+  std::FILE* file = std::tmpfile();
+  const std::vector<char> part(1 << 20, 'x');
+  while (Clock::now() < until) {
+    std::fwrite(part.data(), 1, part.size(), file);
+    std::rewind(file);
+    Pause(100);
+  }
+  std::fclose(file);
+}
+
+// Whether the rank goes on with call 5.
+bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd) {
+  const auto until = Clock::now() + std::chrono::milliseconds(static_cast<int>(seconds * 1000));
+  if (what == "long" || (what == "long-alone" && odd)) {
+    CHECK_CUDA(cudaMemcpyAsync(rank.buffer, rank.host, rank.host_bytes, cudaMemcpyHostToDevice, rank.stream));
+    if (what == "long-alone") CHECK_CUDA(cudaStreamSynchronize(rank.stream));
+  }
+  if (!odd) return true;
+  if (what == "sleep") Pause(static_cast<int>(seconds * 1000));
+  if (what == "files") WriteFile(until);
+  while (what == "copies" && Clock::now() < until) {
+    CHECK_CUDA(cudaMemcpyAsync(rank.host, rank.buffer, 4096, cudaMemcpyDeviceToHost, rank.stream));
+    CHECK_CUDA(cudaStreamSynchronize(rank.stream));
+    Pause(100);
+  }
+  return what != "skip";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "fine";
+  const double seconds = argc > 2 ? std::atof(argv[2]) : 0;
+  Rank rank;
+  rank.identity = gpuprobe::samples::FindRankIdentity();
+  gpuprobe::samples::ChooseDevice(rank.identity);
+  rank.comm = gpuprobe::samples::JoinWorld(rank.identity, "");
+  const bool odd = rank.identity.rank == rank.identity.world_size - 1;
+  rank.host_bytes = std::max(kCount * sizeof(float), static_cast<size_t>(seconds * kBytesPerSecond));
+  CHECK_CUDA(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
+  CHECK_CUDA(cudaMalloc(&rank.buffer, rank.host_bytes));
+  CHECK_CUDA(cudaMallocHost(&rank.host, rank.host_bytes));
+  for (int call = 0; call < kCalls; ++call) {
+    if (call == kOddCall && !Trouble(rank, what, seconds, odd)) {
+      nvtxRangePushA("eval");
+      std::fprintf(stderr, "rank %d left\n", rank.identity.rank);
+      for (;;) Pause(1000);
+    }
+    if (call == kOddCall && odd && what == "operation") {
+      CHECK_NCCL(ncclBroadcast(rank.buffer, rank.buffer, kCount, ncclFloat, 0, rank.comm, rank.stream));
+    } else {
+      Reduce(rank, call == kOddCall && odd && what == "size" ? kCount / 2 : kCount);
+    }
+    CHECK_CUDA(cudaStreamSynchronize(rank.stream));
+  }
+  if (what == "size" || what == "operation") Pause(static_cast<int>(seconds * 1000));
+  CHECK_CUDA(cudaFreeHost(rank.host));
+  CHECK_CUDA(cudaFree(rank.buffer));
+  CHECK_CUDA(cudaStreamDestroy(rank.stream));
+  CHECK_NCCL(ncclCommDestroy(rank.comm));
+  return 0;
+}

@@ -1,0 +1,118 @@
+"""Collectives that hang are named while the program runs and afterwards, and what merely takes long is not."""
+import json
+import os
+import re
+import signal
+
+import harness
+from harness import BUILD, GPUPROBE, LAUNCH_RANKS, wait_until
+
+TROUBLES = os.path.join(BUILD, "tests", "e2e", "collective_troubles")
+RANKS = 3
+ODD = RANKS - 1  # the rank that differs
+CALL = 5         # where
+AFTER_S = 2
+SHAPE = {"op": "AllReduce", "count": 1 << 16, "datatype": "float32", "bytes": 1 << 18, "root": None}
+
+
+class Hangs(harness.EndToEndTest):
+
+    def begin(self, what, seconds=0, env=None):
+        self.out = self.path("run-directory")
+        command = [GPUPROBE, "run", "--out", self.out, "--hang-after", str(AFTER_S), "--", LAUNCH_RANKS, str(RANKS), TROUBLES, what, str(seconds)]
+        return self.start(command, env={"GPUSIM_LINK": "alpha=10us,beta=100GB/s", **(env or {})}, devices=RANKS)
+
+    def hang(self, what, env=None):
+        """Runs until a hang is said, ends the program, and returns what was said and the hangs of the report."""
+        program = self.begin(what, env=env)
+        said = wait_until(lambda: (b"HANG" in program.so_far() or not program.alive()) and program.so_far().decode(), "HANG")
+        self.assertIn("HANG", said)
+        program.signal(signal.SIGTERM)
+        self.assertNotEqual(program.wait().returncode, 0)
+        self.assert_nothing_runs()
+        with open(os.path.join(self.out, "report.json"), encoding="utf-8") as file:
+            live = json.load(file)
+        replayed = json.loads(self.run_well([GPUPROBE, "report", self.out, "--json", "--hang-after", str(AFTER_S)]).stdout)
+        self.assertEqual(live["hangs"], replayed["hangs"])
+        return said, live
+
+    def check_waiting(self, said):
+        waited = re.search(r"has been waiting for ([0-9.]+) s", " ".join(said.split()))
+        self.assertGreaterEqual(float(waited[1]), AFTER_S)
+        self.assertLess(float(waited[1]), AFTER_S + 5)
+
+    def check_fine(self, what, seconds, env=None):
+        finished = self.begin(what, seconds, env).wait()
+        self.assertEqual(finished.returncode, 0, str(finished))
+        self.assertNotIn(b"HANG", finished.stderr)
+        self.assertEqual(self.report(self.out)["hangs"], [])
+
+    def test_a_rank_that_does_not_issue(self):
+        said, report = self.hang("skip")
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["comm_ranks"], hang["issued"]), ("missing_rank", CALL, RANKS, RANKS - 1))
+        self.assertEqual({name: hang[name] for name in SHAPE}, SHAPE)
+        rank, = hang["ranks"]
+        self.assertEqual((rank["rank"], rank["state"], rank["launches_since"], rank["open_range"]), (ODD, "not_issued", 0, "eval"))
+        self.assertEqual((rank["last_call"]["op"], rank["last_call"]["seq"], rank["last_call"]["comm"]), ("AllReduce", CALL - 1, hang["comm"]))
+        self.assertGreaterEqual(rank["last_call"]["done_ago_ns"], AFTER_S * 10**9)
+        self.assertIn(f"Rank {ODD} did not: its last call was AllReduce seq {CALL - 1}, done", " ".join(said.split()))
+        self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
+
+    def test_a_rank_whose_call_launches_nothing(self):
+        said, report = self.hang("fine", {"GPUSIM_HANG": f"rank=1,call={CALL}"})
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"]), ("missing_rank", CALL))
+        self.assertEqual([(r["rank"], r["state"]) for r in hang["ranks"]], [(1, "launched_nothing")])
+
+    def test_all_issued_and_it_does_not_end(self):
+        said, report = self.hang("fine", {"GPUSIM_HANG": f"call={CALL}"})
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["issued"], hang["culprit_known"]), ("all_issued", CALL, RANKS, False))
+        self.assertEqual(sorted((r["rank"], r["state"], r["blocked_in"]) for r in hang["ranks"]),
+                         [(rank, "waiting", "cuStreamSynchronize") for rank in range(RANKS)])
+
+    def test_another_size(self):
+        finished = self.begin("size", 3).wait()
+        self.assertIn(b"HANG", finished.stderr)
+        hang, = self.report(self.out)["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["culprit_known"]), ("mismatch", CALL, True))
+        self.assertEqual({name: hang[name] for name in SHAPE}, SHAPE)
+        rank, = hang["ranks"]
+        self.assertEqual((rank["rank"], rank["issued"]), (ODD, {**SHAPE, "count": 1 << 15, "bytes": 1 << 17}))
+
+    def test_another_operation(self):
+        finished = self.begin("operation", 3).wait()
+        self.assertIn(b"HANG", finished.stderr)
+        hang, = self.report(self.out)["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["op"]), ("mismatch", CALL, "AllReduce"))
+        self.assertEqual([(r["rank"], r["issued"]["op"], r["issued"]["root"]) for r in hang["ranks"]], [(ODD, "Broadcast", 0)])
+
+    def test_a_rank_that_sleeps_is_a_hang_until_it_goes_on(self):
+        finished = self.begin("sleep", 3 * AFTER_S).wait()
+        self.assertEqual(finished.returncode, 0, str(finished))
+        self.assertIn(b"HANG  AllReduce", finished.stderr)
+        self.assertIn(b"HANG over: AllReduce", finished.stderr)
+        self.assertEqual(self.report(self.out)["hangs"], [])
+
+    def test_nothing_is_said_of_a_healthy_program(self):
+        self.check_fine("fine", 0)
+
+    def test_work_that_runs_long_before_it_is_no_hang(self):
+        self.check_fine("long", 3 * AFTER_S, {"GPUSIM_PCIE": "1MB/s"})
+
+    def test_a_rank_that_waits_for_its_own_long_work_is_no_hang(self):
+        self.check_fine("long-alone", 3 * AFTER_S, {"GPUSIM_PCIE": "1MB/s"})
+
+    def test_a_checkpoint_is_no_hang(self):
+        self.check_fine("copies", 3 * AFTER_S)
+
+    def test_a_checkpoint_that_only_writes_is_no_hang(self):
+        self.check_fine("files", 3 * AFTER_S)
+
+
+if __name__ == "__main__":
+    harness.main()
