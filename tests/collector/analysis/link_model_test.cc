@@ -1,0 +1,62 @@
+// The alpha-beta fit against lines that are known, and clocks against offsets that are.
+#include "collector/analysis/link_model.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "collector/analysis/clock_alignment.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+std::vector<TransferPoint> Line(double alpha_ns, double gbytes_per_s) {
+  std::vector<TransferPoint> points;
+  for (double bytes = 1024; bytes <= 1 << 30; bytes *= 4)
+    points.push_back({.bus_bytes = bytes, .time_ns = alpha_ns + bytes / gbytes_per_s, .calls = 100});
+  return points;
+}
+
+TEST(FitAlphaBeta, FindsALineOverSixOrdersOfMagnitude) {
+  const AlphaBeta fit = FitAlphaBeta(Line(42'000, 350));
+  EXPECT_NEAR(fit.alpha_ns, 42'000, 1);
+  EXPECT_NEAR(1 / fit.ns_per_byte, 350, 0.01);
+}
+
+TEST(FitAlphaBeta, OneSizeThatStraysDoesNotBendIt) {
+  std::vector<TransferPoint> points = Line(42'000, 350);
+  points[5].time_ns *= 3;
+  const AlphaBeta fit = FitAlphaBeta(points);
+  EXPECT_NEAR(fit.alpha_ns, 42'000, 0.05 * 42'000);
+  EXPECT_NEAR(1 / fit.ns_per_byte, 350, 0.05 * 350);
+}
+
+TEST(FitAlphaBeta, NoiseOfThreePercentMovesItByLessThanFive) {
+  std::vector<TransferPoint> points = Line(42'000, 350);
+  for (size_t i = 0; i < points.size(); ++i) points[i].time_ns *= i % 2 == 0 ? 1.03 : 0.97;
+  const AlphaBeta fit = FitAlphaBeta(points);
+  EXPECT_NEAR(fit.alpha_ns, 42'000, 0.05 * 42'000);
+  EXPECT_NEAR(1 / fit.ns_per_byte, 350, 0.05 * 350);
+}
+
+TEST(ClockLink, WindowsStayBoundedAndTheLineIsFoundThroughStragglers) {
+  constexpr int64_t kAhead = 5'000'000;
+  constexpr double kDrift = 20e-6;
+  constexpr uint64_t kOrigin = 1'700'000'000'000'000'000;
+  model::ClockLink link;
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    const uint64_t time_ns = i * 1'000'000;  // 100 s
+    int64_t ahead = kAhead + static_cast<int64_t>(kDrift * static_cast<double>(time_ns));
+    ahead += static_cast<int64_t>(i % 7) * 300 - 900;  // a microsecond of noise
+    if (i % 10 == 0) ahead += 400'000;                 // a rank that was held up
+    link.Add(kOrigin + time_ns, ahead);
+  }
+  EXPECT_LE(link.Windows().size(), model::ClockLink::kMaxWindows + 1);
+  const ClockLine line = FitClock(link.Windows(), kOrigin);
+  EXPECT_NEAR(line.ahead_ns, kAhead, 2'000);
+  EXPECT_NEAR(line.drift * 1e6, 20, 0.1);
+  EXPECT_LT(line.residual_ns, 3'000);
+}
+
+}  // namespace
+}  // namespace gpuprobe::analysis
