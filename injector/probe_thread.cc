@@ -28,8 +28,8 @@ constexpr uint64_t kEventSettleNs =
 // Counters and the host's state go out this often although there is nothing else to say: a collector takes a
 // silence of 10 s for a process that is stopped.
 constexpr int64_t kReportEveryMs = 2000;
-constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
-constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
+constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
+constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
 
 int64_t MonotonicMs() noexcept {
   timespec now{};

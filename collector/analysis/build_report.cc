@@ -2,10 +2,10 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/collective_report.h"
-#include "collector/analysis/compute_report.h"
 #include "collector/analysis/clock_alignment.h"
+#include "collector/analysis/collective_report.h"
 #include "collector/analysis/communication_report.h"
+#include "collector/analysis/compute_report.h"
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/link_model.h"
 #include "collector/analysis/memory_report.h"

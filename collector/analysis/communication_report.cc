@@ -15,8 +15,8 @@ struct LinkPeak {
 };
 // NVLink, one direction, half of the published sum of both. Sources: data sheets of V100 (300 GB/s), A100
 // (600 GB/s), H100 SXM and H200 (900 GB/s), B200 (1.8 TB/s).
-constexpr LinkPeak kLinkPeaks[] = {{"V100-SXM", 150},          {"A100-SXM", 300}, {"H100 80GB HBM3", 450},
-                                   {"H100-SXM", 450},          {"H200", 450},     {"B200", 900}};
+constexpr LinkPeak kLinkPeaks[] = {{"V100-SXM", 150}, {"A100-SXM", 300}, {"H100 80GB HBM3", 450},
+                                   {"H100-SXM", 450}, {"H200", 450},     {"B200", 900}};
 
 bool IsReduction(const std::string& op) { return op == "AllReduce" || op == "ReduceScatter"; }
 
@@ -45,7 +45,8 @@ void FindBuckets(const Report& report, double steps, CommunicationReport& out) {
     b.bytes_per_step += calls * static_cast<double>(c.size_bytes);
     b.transfer_ns_per_step += calls * b.sizes.back().transfer_ns;
   }
-  std::sort(b.sizes.begin(), b.sizes.end(), [](const auto& x, const auto& y) { return x.size_bytes > y.size_bytes; });
+  std::sort(b.sizes.begin(), b.sizes.end(),
+            [](const auto& x, const auto& y) { return x.size_bytes > y.size_bytes; });
   if (!b.sizes.empty()) out.buckets = std::move(b);
 }
 
@@ -63,7 +64,8 @@ void FindPattern(const Report& report, CommunicationReport& out) {
   }
   if (all <= 0) return;
   for (const auto& [op, bytes] : time_of) out.bytes_share[op] = bytes / all;
-  if (time_of.contains("AllGather") && time_of.contains("ReduceScatter") && out.bytes_share["ReduceScatter"] > 0.05)
+  if (time_of.contains("AllGather") && time_of.contains("ReduceScatter") &&
+      out.bytes_share["ReduceScatter"] > 0.05)
     out.pattern.emplace_back("sharded data parallel (FSDP, ZeRO)");
   if (time_of.contains("SendRecv")) out.pattern.emplace_back("pipeline");
   if (comms["AllReduce"].size() > 1) {
@@ -123,15 +125,17 @@ CommunicationReport CommunicationOf(const Report& report, std::optional<double> 
     out.compute_ns += m.compute_ns;
     out.comm_ns += m.comm_ns;
     out.exposed_ns += m.exposed_comm_ns;
-    out.waited_ns += r.caused.waited_ns;
+    out.waited_ns += r.caused.per_step_ns;
     const bool first = weight == 0;
     out.transfer_ns = first ? m.comm_ns : std::min(out.transfer_ns, m.comm_ns);
-    out.exposed_transfer_ns = first ? m.exposed_comm_ns : std::min(out.exposed_transfer_ns, m.exposed_comm_ns);
+    out.exposed_transfer_ns =
+        first ? m.exposed_comm_ns : std::min(out.exposed_transfer_ns, m.exposed_comm_ns);
     weight += 1;
   }
   if (weight > 0) {
     for (double* sum : {&out.step_ns, &out.compute_ns, &out.comm_ns, &out.exposed_ns}) *sum /= weight;
-    out.waited_ns /= weight * steps;
+    // Each call's waiting was put down to one rank, as the mean over the others.
+    out.waited_ns *= (weight - 1) / weight;
   }
   if (link_peak.has_value()) {
     out.link_peak = link_peak;

@@ -90,7 +90,7 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
     untimed += c.untimed_calls;
     calls += c.calls;
   }
-  if (untimed > 0) {
+  if (untimed > 0 && report.hangs.empty()) {  // what hangs has no end, and so no time
     why.push_back(absl::StrCat(untimed, " of ", calls, " collective calls have no kernel, so no GPU time"));
   }
   if (why.empty()) return;

@@ -23,8 +23,8 @@ enum class Explains { kNothing, kPipeline, kSlowNetwork, kHugeBucket, kTinyBucke
 
 double Exposed(const CommunicationReport& c) { return c.step_ns > 0 ? c.exposed_transfer_ns / c.step_ns : 0; }
 
-// (compute + comm - total) / (compute + comm - max(compute, comm)), with the time in which neither ran left out;
-// after formulas.md.
+// (compute + comm - total) / (compute + comm - max(compute, comm)), with the time in which neither ran left
+// out; after formulas.md.
 double OverlapEfficiency(const CommunicationReport& c) {
   const double possible = std::min(c.compute_ns, c.transfer_ns);
   return possible > 0 ? std::clamp((c.transfer_ns - c.exposed_transfer_ns) / possible, 0.0, 1.0) : 1;
@@ -60,6 +60,12 @@ Explains WhatExplains(const Report& report) {
         b.transfer_ns_per_step >= 0.5 * c.transfer_ns)
       return Explains::kTinyBuckets;
   }
+  // What one late rank costs comes first: it stretches everything else.
+  const bool late_rank =
+      std::any_of(report.stragglers.begin(), report.stragglers.end(), [&](const Straggler& s) {
+        return s.cause != Straggler::Cause::kUnknown && s.caused.per_step_ns >= c.exposed_transfer_ns;
+      });
+  if (late_rank) return Explains::kNothing;
   if (Exposed(c) >= kBoundShare) return Explains::kBound;
   return OverlapEfficiency(c) < kPoorEfficiency ? Explains::kOverlap : Explains::kNothing;
 }
@@ -72,7 +78,8 @@ std::string Costs(const CommunicationReport& c) {
 
 std::string Overlap(const CommunicationReport& c) {
   return absl::StrFormat(
-      "A step has %s of transfers and %s of compute; overlap efficiency %.0f %% (100 %%: all that could be hidden "
+      "A step has %s of transfers and %s of compute; overlap efficiency %.0f %% (100 %%: all that could be "
+      "hidden "
       "is).",
       Duration(c.transfer_ns), Duration(c.compute_ns), OverlapEfficiency(c) * 100);
 }
@@ -92,14 +99,15 @@ void CommunicationBound(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   std::string evidence = Overlap(c);
   if (c.buckets.has_value()) absl::StrAppend(&evidence, " ", BucketText(*c.buckets));
-  out.push_back({.statement = Costs(c),
-                 .evidence = evidence,
-                 .advice = OverlapEfficiency(c) < 0.5
-                               ? "Start reductions while backward still runs (DDP does; look for what turns it off), "
-                                 "or send less: accumulate gradients, compress, shard differently."
-                               : "Send less (gradient accumulation, lower precision, another sharding), or use a "
-                                 "faster link.",
-                 .cost_ns_per_step = c.exposed_transfer_ns});
+  out.push_back(
+      {.statement = Costs(c),
+       .evidence = evidence,
+       .advice = OverlapEfficiency(c) < 0.5
+                     ? "Start reductions while backward still runs (DDP does; look for what turns it off), "
+                       "or send less: accumulate gradients, compress, shard differently."
+                     : "Send less (gradient accumulation, lower precision, another sharding), or use a "
+                       "faster link.",
+       .cost_ns_per_step = c.exposed_transfer_ns});
 }
 
 void PoorOverlap(const Report& report, std::vector<Finding>& out) {
@@ -109,28 +117,30 @@ void PoorOverlap(const Report& report, std::vector<Finding>& out) {
   if (why != Explains::kOverlap && !beside) return;
   const double hidden_ideally = std::max(0.0, c.transfer_ns - c.compute_ns);
   std::string evidence = c.buckets.has_value() ? BucketText(*c.buckets) : Costs(c);
-  out.push_back({.statement = absl::StrFormat("Communication overlaps compute badly: efficiency %.0f %%; %s of %s of "
-                                              "transfers a step are exposed.",
-                                              OverlapEfficiency(c) * 100, Duration(c.exposed_transfer_ns),
-                                              Duration(c.transfer_ns)),
-                 .evidence = evidence,
-                 .advice = "Smaller first bucket; check that gradients are ready in bucket order, and that nothing "
-                           "synchronises in between.",
-                 // What remains when the overlap is perfect is the other finding's.
-                 .cost_ns_per_step = (c.exposed_transfer_ns - hidden_ideally) * (beside ? 0.99 : 1)});
+  out.push_back(
+      {.statement = absl::StrFormat("Communication overlaps compute badly: efficiency %.0f %%; %s of %s of "
+                                    "transfers a step are exposed.",
+                                    OverlapEfficiency(c) * 100, Duration(c.exposed_transfer_ns),
+                                    Duration(c.transfer_ns)),
+       .evidence = evidence,
+       .advice = "Smaller first bucket; check that gradients are ready in bucket order, and that nothing "
+                 "synchronises in between.",
+       // What remains when the overlap is perfect is the other finding's.
+       .cost_ns_per_step = (c.exposed_transfer_ns - hidden_ideally) * (beside ? 0.99 : 1)});
 }
 
 void BucketTooLarge(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kHugeBucket) return;
   const CommunicationReport& c = report.communication;
-  out.push_back({.statement = absl::StrFormat(
-                     "One bucket of %s holds %s of what a step reduces: its transfer cannot overlap what fills it. %s",
-                     Bytes(c.buckets->sizes.front().size_bytes),
-                     Percent(static_cast<double>(c.buckets->sizes.front().size_bytes) / c.buckets->bytes_per_step),
-                     Costs(c)),
-                 .evidence = absl::StrCat(BucketText(*c.buckets), " ", Overlap(c)),
-                 .advice = "Set bucket_cap_mb (DDP) to 25-100 MiB, so that reductions start while backward runs.",
-                 .cost_ns_per_step = c.exposed_transfer_ns});
+  out.push_back(
+      {.statement = absl::StrFormat(
+           "One bucket of %s holds %s of what a step reduces: its transfer cannot overlap what fills it. %s",
+           Bytes(c.buckets->sizes.front().size_bytes),
+           Percent(static_cast<double>(c.buckets->sizes.front().size_bytes) / c.buckets->bytes_per_step),
+           Costs(c)),
+       .evidence = absl::StrCat(BucketText(*c.buckets), " ", Overlap(c)),
+       .advice = "Set bucket_cap_mb (DDP) to 25-100 MiB, so that reductions start while backward runs.",
+       .cost_ns_per_step = c.exposed_transfer_ns});
 }
 
 void BucketTooSmall(const Report& report, std::vector<Finding>& out) {
@@ -138,10 +148,10 @@ void BucketTooSmall(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   const Buckets& b = *c.buckets;
   out.push_back(
-      {.statement = absl::StrFormat("Gradients are reduced in %.0f pieces of %s a step; each pays the latency of a "
-                                    "call. %s",
-                                    b.calls_per_step,
-                                    Bytes(static_cast<uint64_t>(b.bytes_per_step / b.calls_per_step)), Costs(c)),
+      {.statement = absl::StrFormat(
+           "Gradients are reduced in %.0f pieces of %s a step; each pays the latency of a "
+           "call. %s",
+           b.calls_per_step, Bytes(static_cast<uint64_t>(b.bytes_per_step / b.calls_per_step)), Costs(c)),
        .evidence = absl::StrFormat("%s Together %s of transfers a step, %s.", BucketText(b),
                                    Duration(b.transfer_ns_per_step),
                                    Rate(b.bytes_per_step / std::max(b.transfer_ns_per_step, 1.0))),
@@ -154,12 +164,14 @@ void SlowNetwork(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   const double best = *BestBandwidth(report);
   out.push_back(
-      {.statement = absl::StrFormat("The network is slow for all ranks: %s bus bandwidth at best, %s of %s (%s). %s",
-                                    Rate(best), Percent(best / *c.link_peak), Rate(*c.link_peak),
-                                    c.link_peak_source, Costs(c)),
-       .evidence = absl::StrCat("Transfers of ", Bytes(kLargeBytes), " and more, without waiting. ", Overlap(c)),
-       .advice = "See which path NCCL took (NCCL_DEBUG=INFO: NVLink, PCIe, sockets), and nvidia-smi topo -m and "
-                 "nvlink -s.",
+      {.statement = absl::StrFormat(
+           "The network is slow for all ranks: %s bus bandwidth at best, %s of %s (%s). %s", Rate(best),
+           Percent(best / *c.link_peak), Rate(*c.link_peak), c.link_peak_source, Costs(c)),
+       .evidence =
+           absl::StrCat("Transfers of ", Bytes(kLargeBytes), " and more, without waiting. ", Overlap(c)),
+       .advice =
+           "See which path NCCL took (NCCL_DEBUG=INFO: NVLink, PCIe, sockets), and nvidia-smi topo -m and "
+           "nvlink -s.",
        .cost_ns_per_step = c.exposed_transfer_ns});
 }
 
@@ -167,15 +179,16 @@ void PipelineBubble(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kPipeline) return;
   const CommunicationReport& c = report.communication;
   const Pipeline& p = *c.pipeline;
-  out.push_back(
-      {.statement = absl::StrFormat("Pipeline stages stand still for %s of the step of %s.", Percent(p.bubble),
-                                    Duration(c.step_ns)),
-       .evidence = absl::StrFormat("%d stages, %d microbatches a step: one forward, one backward leaves (p-1)/(m+p-1) "
-                                   "= %s at least.",
-                                   p.stages, p.microbatches, Percent(p.least_bubble)),
-       .advice = p.bubble > 1.3 * p.least_bubble ? "Balance the stages: the slowest one sets the pace."
-                                                 : "More microbatches a step, or interleaved stages.",
-       .cost_ns_per_step = p.bubble * c.step_ns});
+  out.push_back({.statement = absl::StrFormat("Pipeline stages stand still for %s of the step of %s.",
+                                              Percent(p.bubble), Duration(c.step_ns)),
+                 .evidence = absl::StrFormat(
+                     "%d stages, %d microbatches a step: one forward, one backward leaves (p-1)/(m+p-1) "
+                     "= %s at least.",
+                     p.stages, p.microbatches, Percent(p.least_bubble)),
+                 .advice = p.bubble > 1.3 * p.least_bubble
+                               ? "Balance the stages: the slowest one sets the pace."
+                               : "More microbatches a step, or interleaved stages.",
+                 .cost_ns_per_step = p.bubble * c.step_ns});
 }
 
 }  // namespace gpuprobe::analysis

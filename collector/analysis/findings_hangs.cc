@@ -6,7 +6,8 @@ namespace {
 void HangsOfKind(const Report& report, Hang::Kind kind, std::vector<Finding>& out) {
   for (const Hang& hang : report.hangs) {
     if (hang.kind != kind) continue;
-    out.push_back({.statement = HangStatement(hang), .evidence = HangEvidence(hang), .advice = HangAdvice(hang)});
+    out.push_back(
+        {.statement = HangStatement(hang), .evidence = HangEvidence(hang), .advice = HangAdvice(hang)});
   }
 }
 

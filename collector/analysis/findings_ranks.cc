@@ -15,8 +15,8 @@ constexpr double kImbalanceShare = 0.10;  // of a step
 std::string Who(const Report& report, const Straggler& s) {
   if (s.caused.per_step_ns <= 0) return "";
   const size_t others = report.ranks.size() - 1;
-  std::string text = absl::StrFormat("Rank %d makes the other%s wait: %s a step each, %s of the step",
-                                     s.rank, others == 1 ? "" : absl::StrCat(" ", others),
+  std::string text = absl::StrFormat("Rank %d makes the other%s wait: %s a step each, %s of the step", s.rank,
+                                     others == 1 ? "" : absl::StrCat(" ", others),
                                      Duration(s.caused.per_step_ns), Percent(s.share_of_step));
   if (s.persistent && s.caused.first_blamed_step > 20)
     absl::StrAppend(&text, ", since step ", s.caused.first_blamed_step);
@@ -32,17 +32,18 @@ std::string Why(const Straggler& s) {
     case Cause::kSlowKernels:
       if (s.kernel.empty())
         return absl::StrFormat("Its kernels take %.2f x as long as on the other ranks.", s.slowdown);
-      return absl::StrFormat("Its kernels take %.2f x as long as the same kernels elsewhere: %s %s a call against %s, "
-                             "launched equally often.",
-                             s.slowdown, KernelName(s.kernel, 40), Duration(s.kernel_mean_ns),
-                             Duration(s.kernel_elsewhere_ns));
+      return absl::StrFormat(
+          "Its kernels take %.2f x as long as the same kernels elsewhere: %s %s a call against %s, "
+          "launched equally often.",
+          s.slowdown, KernelName(s.kernel, 40), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns));
     case Cause::kMoreWork:
-      return absl::StrFormat("It launches %.2f x the work of the other ranks: %s more compute a step.", s.work_ratio,
-                             Duration(s.cause_ns_per_step));
+      return absl::StrFormat("It launches %.2f x the work of the other ranks: %s more compute a step.",
+                             s.work_ratio, Duration(s.cause_ns_per_step));
     case Cause::kLateLaunch:
-      return absl::StrFormat("Its device is idle %s a step longer, because its host launches late; its kernels run "
-                             "as fast as elsewhere.",
-                             Duration(s.cause_ns_per_step));
+      return absl::StrFormat(
+          "Its device is idle %s a step longer, because its host launches late; its kernels run "
+          "as fast as elsewhere.",
+          Duration(s.cause_ns_per_step));
     case Cause::kLateInput:
       return absl::StrFormat("It waits %s a step longer for its input.", Duration(s.cause_ns_per_step));
     case Cause::kSlowCopies:
@@ -55,7 +56,8 @@ std::string Why(const Straggler& s) {
 std::string Advice(const Straggler& s) {
   switch (s.cause) {
     case Cause::kSlowKernels:
-      return absl::StrCat("Look at clocks, power limit and temperature of ", Place(s), ", and at who else uses it.");
+      return absl::StrCat("Look at clocks, power limit and temperature of ", Place(s),
+                          ", and at who else uses it.");
     case Cause::kMoreWork:
       return "Give all ranks batches of equal cost (lengths, experts, layers of a stage).";
     case Cause::kLateLaunch:
@@ -76,12 +78,14 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
     if (waited_for) {
       f.cost_ns_per_step = s.caused.per_step_ns;
     } else {
-      f.statement = absl::StrFormat("Rank %d is slow: its kernels take %.2f x as long as the same kernels on the "
-                                    "other ranks, %s more in all.",
-                                    s.rank, s.slowdown, Duration(s.extra_ns));
+      f.statement = absl::StrFormat(
+          "Rank %d is slow: its kernels take %.2f x as long as the same kernels on the "
+          "other ranks, %s more in all.",
+          s.rank, s.slowdown, Duration(s.extra_ns));
       if (s.others_wait_mean_ns > 0)
-        absl::StrAppend(&f.evidence, " In collectives each other rank waited ", Duration(s.others_wait_mean_ns),
-                        " in all, rank ", s.rank, " ", Duration(s.wait_ns), ".");
+        absl::StrAppend(&f.evidence, " In collectives each other rank waited ",
+                        Duration(s.others_wait_mean_ns), " in all, rank ", s.rank, " ", Duration(s.wait_ns),
+                        ".");
     }
     out.push_back(std::move(f));
   }
@@ -92,7 +96,9 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
 void StragglerSlowGpu(const Report& report, std::vector<Finding>& out) {
   OfCause(report, Cause::kSlowKernels, out);
 }
-void StragglerMoreWork(const Report& report, std::vector<Finding>& out) { OfCause(report, Cause::kMoreWork, out); }
+void StragglerMoreWork(const Report& report, std::vector<Finding>& out) {
+  OfCause(report, Cause::kMoreWork, out);
+}
 void StragglerLateLaunch(const Report& report, std::vector<Finding>& out) {
   OfCause(report, Cause::kLateLaunch, out);
 }
@@ -107,10 +113,11 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
     if (s.persistent || s.cause == Cause::kUnknown || s.share_of_step <= 0) continue;
     out.push_back(
-        {.statement = absl::StrFormat("Rank %d makes the others wait now and then: in %d of %d steps, %s a step on "
-                                      "average, %s of the step.",
-                                      s.rank, s.caused.steps_blamed, s.caused.steps,
-                                      Duration(s.caused.per_step_ns), Percent(s.share_of_step)),
+        {.statement =
+             absl::StrFormat("Rank %d makes the others wait now and then: in %d of %d steps, %s a step on "
+                             "average, %s of the step.",
+                             s.rank, s.caused.steps_blamed, s.caused.steps, Duration(s.caused.per_step_ns),
+                             Percent(s.share_of_step)),
          .evidence = absl::StrCat("First in step ", s.caused.first_blamed_step, ", last in step ",
                                   s.caused.last_blamed_step, ". On average: ", Why(s)),
          .advice = absl::StrCat(Advice(s), " What comes and goes is often another process, or throttling."),
@@ -120,17 +127,24 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
 
 void Imbalance(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
-  const bool explained = std::any_of(report.stragglers.begin(), report.stragglers.end(), [](const Straggler& s) {
-    return s.cause != Cause::kUnknown;
-  });
+  const bool explained = std::any_of(report.stragglers.begin(), report.stragglers.end(),
+                                     [](const Straggler& s) { return s.cause != Cause::kUnknown; });
   if (explained || c.pipeline.has_value() || c.step_ns <= 0 || report.ranks.size() < 2) return;
   if (c.waited_ns < kImbalanceShare * c.step_ns) return;
-  out.push_back({.statement = absl::StrFormat("Ranks wait for each other %s a step each, %s of the step, and no single "
-                                              "rank is at fault.",
-                                              Duration(c.waited_ns), Percent(c.waited_ns / c.step_ns)),
-                 .evidence = "Which rank comes last changes from step to step.",
-                 .advice = "Make the cost of a step equal (lengths of samples), and look for noise on the hosts.",
-                 .cost_ns_per_step = c.waited_ns});
+  // Ranks that all wait for their input, or for their hosts, do not wait equally long: that is the cause
+  // then.
+  double host_ns = 0;
+  for (const RankReport& r : report.ranks)
+    host_ns += (r.step_means.input_ns + r.step_means.host_bound_ns + r.step_means.sync_ns) /
+               static_cast<double>(report.ranks.size());
+  if (host_ns > c.waited_ns) return;
+  out.push_back(
+      {.statement = absl::StrFormat("Ranks wait for each other %s a step each, %s of the step, and no single "
+                                    "rank is at fault.",
+                                    Duration(c.waited_ns), Percent(c.waited_ns / c.step_ns)),
+       .evidence = "Which rank comes last changes from step to step.",
+       .advice = "Make the cost of a step equal (lengths of samples), and look for noise on the hosts.",
+       .cost_ns_per_step = c.waited_ns});
 }
 
 }  // namespace gpuprobe::analysis

@@ -23,8 +23,8 @@ std::string Capital(std::string text) {
 std::string Names(const Hang& hang) {
   std::vector<std::string> labels;
   for (const HangRank& r : hang.ranks) labels.push_back(r.label);
-  const bool plain = std::all_of(hang.ranks.begin(), hang.ranks.end(),
-                                 [](const HangRank& r) { return r.rank.has_value(); });
+  const bool plain =
+      std::all_of(hang.ranks.begin(), hang.ranks.end(), [](const HangRank& r) { return r.rank.has_value(); });
   const size_t all = hang.ranks.size() + static_cast<size_t>(hang.ranks_left_out);
   std::string text = absl::StrCat(plain ? (all == 1 ? "rank " : "ranks ") : "", absl::StrJoin(labels, ", "));
   if (hang.ranks_left_out > 0) absl::StrAppend(&text, " and ", hang.ranks_left_out, " more");
@@ -37,8 +37,9 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
   if (r.last_op.empty()) {
     deeds.emplace_back("it has issued no collective");
   } else {
-    std::string call = absl::StrCat(r.state == HangRank::State::kNotIssued ? "its last call was " : "its last call is ",
-                                    r.last_op, " seq ", r.last_seq);
+    std::string call =
+        absl::StrCat(r.state == HangRank::State::kNotIssued ? "its last call was " : "its last call is ",
+                     r.last_op, " seq ", r.last_seq);
     if (r.last_comm != hang.comm) absl::StrAppend(&call, " on communicator ", ShortComm(r.last_comm));
     if (r.last_done_ago_ns.has_value()) {
       absl::StrAppend(&call, ", done ", Ago(*r.last_done_ago_ns));
@@ -46,10 +47,10 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
       absl::StrAppend(&call, ", issued ", Ago(r.last_issue_ago_ns.value_or(0)), " and not known to be done");
     }
     deeds.push_back(call);
-    deeds.push_back(r.launches_since == 0 ? "since then it launched nothing"
-                                          : absl::StrFormat("since then it launched %s times, last %s",
-                                                            Count(r.launches_since),
-                                                            Ago(r.last_launch_ago_ns.value_or(0))));
+    deeds.push_back(r.launches_since == 0
+                        ? "since then it launched nothing"
+                        : absl::StrFormat("since then it launched %s times, last %s", Count(r.launches_since),
+                                          Ago(r.last_launch_ago_ns.value_or(0))));
   }
   if (r.ended) deeds.emplace_back("its process has ended");
   if (r.silent_ns.has_value())
@@ -113,9 +114,9 @@ std::string HangStatement(const Hang& hang) {
                           called ? " called it but launched nothing." : " did not issue it.");
     }
     case Hang::Kind::kMismatch:
-      return absl::StrCat(call, " was issued differently by ", Names(hang),
-                          hang.over ? ", and ended all the same."
-                                    : absl::StrCat("; it has been waiting for ", waiting, "."));
+      return absl::StrCat(
+          call, " was issued differently by ", Names(hang),
+          hang.over ? ", and ended all the same." : absl::StrCat("; it has been waiting for ", waiting, "."));
     default:
       return absl::StrCat(call, " has been waiting for ", waiting, ": all ", hang.issued,
                           hang.not_heard > 0 ? " heard ranks issued it, and it does not finish."
@@ -146,11 +147,12 @@ std::string HangEvidence(const Hang& hang) {
         absl::StrAppend(&text, " ", Capital(Name(r)), " did not: ", LastDeeds(hang, r), ".");
         break;
       case HangRank::State::kLaunchedNothing:
-        absl::StrAppend(&text, " ", Capital(Name(r)), " called it, but no kernel was launched: ",
-                        LastDeeds(hang, r), ".");
+        absl::StrAppend(&text, " ", Capital(Name(r)),
+                        " called it, but no kernel was launched: ", LastDeeds(hang, r), ".");
         break;
       case HangRank::State::kIssuedOtherwise:
-        absl::StrAppend(&text, " ", Capital(Name(r)), " issued ", ShapeText(r.shape.value_or(CallShape{})), ".");
+        absl::StrAppend(&text, " ", Capital(Name(r)), " issued ", ShapeText(r.shape.value_or(CallShape{})),
+                        ".");
         break;
       default:
         absl::StrAppend(&text, " ", Capital(Name(r)), ": ", LastDeeds(hang, r), ".");
@@ -173,13 +175,16 @@ std::string HangAdvice(const Hang& hang) {
       if (hang.ranks.front().ended) return absl::StrCat(who, " ended; its own log says why.");
       if (hang.ranks.front().state == HangRank::State::kLaunchedNothing)
         return absl::StrCat("See NCCL's log (NCCL_DEBUG=WARN) of ", Name(hang.ranks.front()), ".");
-      return absl::StrCat(who, " left the common path; look for control flow that depends on the rank or its data",
+      return absl::StrCat(who,
+                          " left the common path; look for control flow that depends on the rank or its data",
                           near, ".");
     case Hang::Kind::kMismatch:
-      return "A rank skipped or added a call, or its data has another shape: make sizes and order equal on all "
+      return "A rank skipped or added a call, or its data has another shape: make sizes and order equal on "
+             "all "
              "ranks.";
     default:
-      return "No rank is missing: look at the network and the GPUs (NCCL_DEBUG=WARN, dmesg, link errors), and at "
+      return "No rank is missing: look at the network and the GPUs (NCCL_DEBUG=WARN, dmesg, link errors), "
+             "and at "
              "kernels that hold the device.";
   }
 }

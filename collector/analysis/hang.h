@@ -62,8 +62,8 @@ struct Hang {
   static constexpr size_t kMaxRanks = 16;
   std::vector<HangRank> ranks;
   int ranks_left_out = 0;
-  bool culprit_known = true;   // false: kAllIssued, and a mismatch without a majority
-  bool earlier_work = false;   // kAllIssued: work launched before it is not known to have ended either
+  bool culprit_known = true;      // false: kAllIssued, and a mismatch without a majority
+  bool earlier_work = false;      // kAllIssued: work launched before it is not known to have ended either
   uint64_t mismatches_after = 0;  // further calls of this communicator that differ
 };
 

@@ -22,8 +22,8 @@ constexpr uint64_t kSilentNs = 10'000'000'000;
 // A launch that so many later ones have overtaken is not what a collective waits for: it has no record (lost,
 // or of a kind that is not recorded), or runs beside everything else.
 constexpr size_t kOvertaken = 256;
-// Work launched before a collective excuses it for so many times the limit: CUPTI holds the records of work that
-// has ended back while a kernel in the same buffer runs, so that it may have ended long ago.
+// Work launched before a collective excuses it for so many times the limit: CUPTI holds the records of work
+// that has ended back while a kernel in the same buffer runs, so that it may have ended long ago.
 constexpr uint64_t kExcuses = 5;
 // Ranks of one call are heard within this time of each other.
 constexpr uint64_t kHeardWithinNs = 3'000'000'000;
@@ -43,9 +43,9 @@ bool IsGone(const ProcessModel& process, uint64_t now_ns) {
 
 // The launches of a process around one collective.
 struct Launched {
-  uint64_t call_ns = 0;             // launch of the collective, 0: not found
-  uint64_t earlier_end_ns = 0;      // when the last work launched before it ended
-  bool earlier_unfinished = false;  // work launched before it has not
+  uint64_t call_ns = 0;                 // launch of the collective, 0: not found
+  uint64_t earlier_end_ns = 0;          // when the last work launched before it ended
+  bool earlier_unfinished = false;      // work launched before it has not
   std::vector<uint64_t> earlier_plans;  // other collectives before it that have not
 };
 
@@ -112,8 +112,8 @@ class Search {
                                        [&](const Suspect& s) { return s.eligible && s.behind.empty(); });
     for (const Suspect& s : suspects_) {
       if (!s.eligible || (any_first && !s.behind.empty())) continue;
-      const bool behind_innocent = std::any_of(
-          s.behind.begin(), s.behind.end(), [&](uint64_t hash) { return !IsEligible(hash); });
+      const bool behind_innocent =
+          std::any_of(s.behind.begin(), s.behind.end(), [&](uint64_t hash) { return !IsEligible(hash); });
       if (!behind_innocent) hangs.push_back(Describe(s));
     }
     std::stable_sort(hangs.begin(), hangs.end(),
@@ -145,8 +145,8 @@ class Search {
     return issue.issue_ns > process.progress().last_wait_end_ns;
   }
 
-  // The call that the ranks wait in, as far as can be told: some have not issued it; or it launched nothing on
-  // some; or it is the first that is not known to be over.
+  // The call that the ranks wait in, as far as can be told: some have not issued it; or it launched nothing
+  // on some; or it is the first that is not known to be over.
   const IssuedCalls::Call* WaitedFor(const IssuedCalls::Communicator& comm) const {
     uint64_t issued_by_all = UINT64_MAX;
     for (const IssuedCalls::RankState& state : comm.ranks) {
@@ -168,7 +168,8 @@ class Search {
       if (launched == 0) continue;
       if (launched < call.issues.size() || call.seq == issued_by_all) return first != nullptr ? first : &call;
       // All issued it. When a rank that issued nothing after it waits in it, the others are ahead of that.
-      if (since_last_wait && (missing_waits_here || comm.calls.back().seq < issued_by_all) && first == nullptr)
+      if (since_last_wait && (missing_waits_here || comm.calls.back().seq < issued_by_all) &&
+          first == nullptr)
         first = &call;
     }
     return first;
@@ -235,8 +236,7 @@ class Search {
     s.now_ns = anybody_there ? now_ns_ : std::min(now_ns_, last_there_ns);
     s.since_ns = oldest_ns;
     if (Since(s.now_ns, newest_ns) < after_ns_) return;
-    s.eligible = s.missing.empty() && s.launched_nothing.empty() ? NothingExplainsIt(s)
-                                                                  : NobodyWorksOnIt(s);
+    s.eligible = s.missing.empty() && s.launched_nothing.empty() ? NothingExplainsIt(s) : NobodyWorksOnIt(s);
     suspects_.push_back(std::move(s));
   }
 
@@ -323,8 +323,8 @@ class Search {
     return r;
   }
 
-  void AddRanks(const IssuedCalls::Communicator& comm, const std::vector<size_t>& ranks, HangRank::State state,
-                uint64_t now_ns, Hang& hang) const {
+  void AddRanks(const IssuedCalls::Communicator& comm, const std::vector<size_t>& ranks,
+                HangRank::State state, uint64_t now_ns, Hang& hang) const {
     for (const size_t rank : ranks) {
       if (hang.ranks.size() >= Hang::kMaxRanks) {
         ++hang.ranks_left_out;

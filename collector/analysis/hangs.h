@@ -4,9 +4,9 @@
 //
 // A collective is suspected when a rank waits in it and nothing has explained that for `after_ns`. It is no
 // hang while a rank that has not issued it launches, computes, copies, or reads and writes (a checkpoint, an
-// evaluation), nor while work that a waiting rank launched before it is still running. A collective that waits
-// only because one of its ranks waits in another one is not reported beside that other one. Calls that differ
-// between ranks are reported at once.
+// evaluation), nor while work that a waiting rank launched before it is still running. A collective that
+// waits only because one of its ranks waits in another one is not reported beside that other one. Calls that
+// differ between ranks are reported at once.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,8 @@ int RingSteps(std::string_view op, int ranks) {
 
 void Judge(LinkModel& model) {
   double mean = 0;
-  for (const LinkModel::Size& s : model.sizes) mean += s.measured_ns / static_cast<double>(model.sizes.size());
+  for (const LinkModel::Size& s : model.sizes)
+    mean += s.measured_ns / static_cast<double>(model.sizes.size());
   double residual = 0;
   double spread = 0;
   double errors = 0;
@@ -124,8 +125,8 @@ std::vector<LinkModel> LinkModelsOf(const model::JobModel& job) {
       s.predicted_ns = fit.alpha_ns + fit.ns_per_byte * s.bus_bytes;
       if (model.op != "AllReduce" || !model.hop_alpha_ns.has_value()) continue;
       const int levels = std::bit_width(static_cast<unsigned>(ranks - 1));  // ceil(log2 ranks)
-      s.tree_ns = 2.0 * levels * *model.hop_alpha_ns +
-                  2 * static_cast<double>(s.size_bytes) * fit.ns_per_byte;
+      s.tree_ns =
+          2.0 * levels * *model.hop_alpha_ns + 2 * static_cast<double>(s.size_bytes) * fit.ns_per_byte;
     }
     Judge(model);
     out.push_back(std::move(model));

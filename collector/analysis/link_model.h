@@ -1,9 +1,9 @@
 // The alpha-beta model of every (operation, communicator), fitted to the transfers of its sizes.
 //
-// Separate because the fit has its own rules. Weighted least squares on relative errors, since a plain fit would
-// be that of the largest size alone; sizes that stray are weighted down (Huber). Sources: Hockney's model,
-// T(n) = alpha + n / beta; ring and tree after formulas.md: a ring all-reduce of P ranks takes 2 (P - 1) alpha +
-// 2 (P - 1) / P n / beta, a tree 2 ceil(log2 P) alpha + 2 n / beta.
+// Separate because the fit has its own rules. Weighted least squares on relative errors, since a plain fit
+// would be that of the largest size alone; sizes that stray are weighted down (Huber). Sources: Hockney's
+// model, T(n) = alpha + n / beta; ring and tree after formulas.md: a ring all-reduce of P ranks takes 2 (P -
+// 1) alpha + 2 (P - 1) / P n / beta, a tree 2 ceil(log2 P) alpha + 2 n / beta.
 #pragma once
 
 #include <span>

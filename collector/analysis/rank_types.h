@@ -1,4 +1,5 @@
-// What is known only by comparing ranks, as plain data of the report: links, clocks, waiting and who caused it.
+// What is known only by comparing ranks, as plain data of the report: links, clocks, waiting and who caused
+// it.
 //
 // Separate from report.h because it is one subject with its own files (link_model, clock_alignment,
 // straggler_report, communication_report).
@@ -12,14 +13,14 @@
 
 namespace gpuprobe::analysis {
 
-// T(n) = alpha + n / beta, fitted over the sizes of one operation on one communicator. n is what the link moves
-// (bus bytes, bus_bandwidth.h), so that beta is the link's bandwidth and comparable between operations.
+// T(n) = alpha + n / beta, fitted over the sizes of one operation on one communicator. n is what the link
+// moves (bus bytes, bus_bandwidth.h), so that beta is the link's bandwidth and comparable between operations.
 struct LinkModel {
   struct Size {
     uint64_t size_bytes = 0;  // S as nccl-tests counts it
     double bus_bytes = 0;
     uint64_t calls = 0;
-    double measured_ns = 0;   // median of the transfers
+    double measured_ns = 0;  // median of the transfers
     double predicted_ns = 0;
     std::optional<double> tree_ns;  // what a tree would take, by the same link; of AllReduce
   };
@@ -109,11 +110,11 @@ struct Pipeline {
 struct CommunicationReport {
   double step_ns = 0;
   double compute_ns = 0;
-  double comm_ns = 0;              // waiting included
-  double exposed_ns = 0;           // waiting included
-  double waited_ns = 0;            // for ranks that came later
-  double transfer_ns = 0;          // of the rank that waited least: about the transfers alone
-  double exposed_transfer_ns = 0;  // so
+  double comm_ns = 0;               // waiting included
+  double exposed_ns = 0;            // waiting included
+  double waited_ns = 0;             // for ranks that came later
+  double transfer_ns = 0;           // of the rank that waited least: about the transfers alone
+  double exposed_transfer_ns = 0;   // so
   std::optional<double> link_peak;  // 1e9 bytes per second
   std::string link_peak_source;
   std::vector<std::string> pattern;           // of parallelism, as the operations tell

@@ -315,7 +315,7 @@ struct Report {
   ClockReport clock;
   std::vector<LinkModel> link_models;
   CommunicationReport communication;
-  std::vector<Hang> hangs;                    // longest first
+  std::vector<Hang> hangs;  // longest first
   std::vector<Finding> findings;
 };
 

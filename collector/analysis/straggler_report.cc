@@ -74,16 +74,18 @@ double MedianOfOthers(const std::vector<Candidate>& all, const Candidate& but, G
 
 bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
   const auto per_step = [](const Candidate& each) { return each.caused.per_step_ns; };
-  if (c.caused.per_step_ns >= kLeastShare * step_ns) {
-    if (all.size() == 2) return c.caused.per_step_ns >= 3 * MedianOfOthers(all, c, per_step);
-    std::vector<double> values;
-    for (const Candidate& each : all) values.push_back(per_step(each));
-    const double middle = Median(values);
-    for (double& v : values) v = std::abs(v - middle);
-    const double spread = std::max(kMadToSigma * Median(values), kNoiseFloor * step_ns);
-    if ((c.caused.per_step_ns - middle) / spread >= kRobustScoreThreshold) return true;
-  }
+  if (c.caused.per_step_ns < kLeastShare * step_ns) return false;
+  if (all.size() == 2) return c.caused.per_step_ns >= 3 * MedianOfOthers(all, c, per_step);
+  std::vector<double> values;
+  for (const Candidate& each : all) values.push_back(per_step(each));
+  const double middle = Median(values);
+  for (double& v : values) v = std::abs(v - middle);
+  const double spread = std::max(kMadToSigma * Median(values), kNoiseFloor * step_ns);
+  if ((c.caused.per_step_ns - middle) / spread >= kRobustScoreThreshold) return true;
   if (c.caused.steps_blamed < kLeastStepsBlamed) return false;
+  const double in_blamed_ns =
+      c.caused.per_step_ns * static_cast<double>(c.caused.steps) / static_cast<double>(c.caused.steps_blamed);
+  if (in_blamed_ns < kLeastIntermittentShare * step_ns) return false;
   return std::all_of(all.begin(), all.end(), [&](const Candidate& each) {
     return &each == &c || each.caused.steps_blamed * 3 + 3 <= c.caused.steps_blamed;
   });
@@ -100,11 +102,12 @@ std::pair<Straggler::Cause, double> CauseOf(const std::vector<Candidate>& all, c
       {Straggler::Cause::kLateInput, extra([](const Candidate& each) { return each.means.input_ns; })},
       {Straggler::Cause::kSlowCopies, extra([](const Candidate& each) { return each.means.copy_ns; })},
   }};
-  auto [cause, most] =
-      *std::max_element(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  auto [cause, most] = *std::max_element(parts.begin(), parts.end(),
+                                         [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most < kLeastExplained * c.caused.per_step_ns) return {Straggler::Cause::kUnknown, 0};
   if (cause == Straggler::Cause::kSlowKernels) {
-    const double work = c.threads / std::max(MedianOfOthers(all, c, [](const auto& e) { return e.threads; }), 1.0);
+    const double work =
+        c.threads / std::max(MedianOfOthers(all, c, [](const auto& e) { return e.threads; }), 1.0);
     const double time = c.means.compute_ns / std::max(c.means.compute_ns - compute, 1.0);
     if (work - 1 > 0.5 * (time - 1)) cause = Straggler::Cause::kMoreWork;
   }
@@ -179,10 +182,12 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
                    kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
     const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });
     if (s.slowdown == 0 && elsewhere > 0) s.slowdown = c.means.compute_ns / elsewhere;
-    s.work_ratio = c.threads / std::max(MedianOfOthers(all, c, [](const Candidate& e) { return e.threads; }), 1.0);
+    s.work_ratio =
+        c.threads / std::max(MedianOfOthers(all, c, [](const Candidate& e) { return e.threads; }), 1.0);
     out.push_back(std::move(s));
   }
-  // Slower kernels for whom nobody waits, or of whom that is not known; more threads are more work, not slower.
+  // Slower kernels for whom nobody waits, or of whom that is not known; more threads are more work, not
+  // slower.
   for (Straggler& s : slow) {
     const auto c = std::find_if(all.begin(), all.end(),
                                 [&](const Candidate& each) { return *each.rank->rank == s.rank; });

@@ -1,12 +1,12 @@
 // Ranks that the others wait for: how much, how often, and why, as far as the records tell.
 //
-// Separate from slow_ranks.h, which compares kernels alone. In every collective the others' waiting belongs to
-// the rank that came last (rank_comparison.h). A rank stands out when each other rank waits at least
-// kLeastShare of a step for it and its robust z-score over the ranks is at least kRobustScoreThreshold; with two
-// ranks, when it causes three times the other's waiting. Its lateness is explained by the part of its step that
-// exceeds the other ranks' median most: compute (slower kernels, or more work if it launches more threads), idle
-// because its host launches late, waiting for input, or copies. Without such a part it is no finding: in a
-// pipeline, say, ranks wait for each other by design.
+// Separate from slow_ranks.h, which compares kernels alone. In every collective the others' waiting belongs
+// to the rank that came last (rank_comparison.h). A rank stands out when each other rank waits at least
+// kLeastShare of a step for it and its robust z-score over the ranks is at least kRobustScoreThreshold; with
+// two ranks, when it causes three times the other's waiting. Its lateness is explained by the part of its
+// step that exceeds the other ranks' median most: compute (slower kernels, or more work if it launches more
+// threads), idle because its host launches late, waiting for input, or copies. Without such a part it is no
+// finding: in a pipeline, say, ranks wait for each other by design.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,8 @@ namespace gpuprobe::analysis {
 inline constexpr double kLeastShare = 0.035;  // of a step
 // Some of its steps, if it is blamed in three times as many as any other rank.
 inline constexpr uint64_t kLeastStepsBlamed = 3;
-inline constexpr double kPersistentShare = 0.6;  // of its steps
+inline constexpr double kLeastIntermittentShare = 0.15;  // of these steps
+inline constexpr double kPersistentShare = 0.6;          // of its steps
 // Of its lateness, that a part must explain.
 inline constexpr double kLeastExplained = 0.3;
 

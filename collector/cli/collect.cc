@@ -34,7 +34,7 @@ struct Options {
   bool autostarted = false;
   bool node = false;
   KeepOption keep;
-  HangOption hang;
+  RankOptions rank_options;
 };
 
 // A second run with the same GPUPROBE_OUT, or in the same second, gets a number: nobody is there to choose
@@ -132,7 +132,7 @@ int CollectMain(const Arguments& arguments) {
   app.add_flag("--node", options.node,
                "serve every user of this node (as root); each run is its user's alone, in DIR/USER/");
   options.keep.AddTo(app);
-  options.hang.AddTo(app);
+  options.rank_options.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
                "end by itself after the last client has gone, and print nothing");
   if (const auto code = Parse(app, arguments)) return *code;
@@ -146,7 +146,7 @@ int CollectMain(const Arguments& arguments) {
   if (options.node) return CollectForNode(options, *signals);
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
-  (*recorder)->WatchForHangs(options.hang.after_ns(),
+  (*recorder)->WatchForHangs(options.rank_options,
                              [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket,

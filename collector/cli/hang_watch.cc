@@ -12,11 +12,15 @@ namespace gpuprobe::cli {
 
 constexpr uint64_t kIntervalNs = 1'000'000'000;
 
-void HangOption::AddTo(CLI::App& app) {
+void RankOptions::AddTo(CLI::App& app) {
   app.add_option("--hang-after", seconds,
                  "a collective that has waited for so long without a reason is reported as a hang [60]")
       ->check(CLI::Range(uint64_t{1}, uint64_t{31536000}))
       ->option_text("SECONDS");
+  app.add_option("--link-peak", link_peak,
+                 "what the links between devices carry at most, GB/s [of known devices on one host: NVLink]")
+      ->check(CLI::PositiveNumber)
+      ->option_text("GB/S");
 }
 
 void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns) {

@@ -1,12 +1,13 @@
 // Looks for hangs while a job runs, and says each once, and once that it is over.
 //
-// Separate from the recorder, which owns the model, and from the search (analysis/hangs.h), which is pure: this
-// is the memory of what was said. Used from the server's thread only.
+// Separate from the recorder, which owns the model, and from the search (analysis/hangs.h), which is pure:
+// this is the memory of what was said. Used from the server's thread only.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -16,9 +17,10 @@
 
 namespace gpuprobe::cli {
 
-// --hang-after of the subcommands that record or report.
-struct HangOption {
+// --hang-after and --link-peak of the subcommands that record or report: what the analysis of ranks is told.
+struct RankOptions {
   uint64_t seconds = analysis::kDefaultHangAfterNs / 1'000'000'000;
+  std::optional<double> link_peak;  // 1e9 bytes per second
 
   void AddTo(CLI::App& app);
   uint64_t after_ns() const { return seconds * 1'000'000'000; }

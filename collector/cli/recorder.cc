@@ -97,9 +97,9 @@ void Recorder::Note(const absl::Status& status) {
   spdlog::warn("records are no longer written: {}; they are still counted", std::string(status.message()));
 }
 
-void Recorder::WatchForHangs(uint64_t after_ns, HangWatch::Say say) {
-  hang_after_ns_ = after_ns;
-  hang_watch_ = std::make_unique<HangWatch>(after_ns, std::move(say));
+void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say) {
+  rank_options_ = options;
+  hang_watch_ = std::make_unique<HangWatch>(options.after_ns(), std::move(say));
 }
 
 void Recorder::Tick() {
@@ -111,7 +111,8 @@ absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>
   analysis::ReportInput input;
   input.collector_version = Version();
   input.command_line = command_line;
-  input.hang_after_ns = hang_after_ns_;
+  input.hang_after_ns = rank_options_.after_ns();
+  input.link_peak = rank_options_.link_peak;
   Note(recording_->Close());
   input.unrecorded_frames = recording_->unrecorded_frames();
   input.detail_since_ns = recording_->detail_since_ns();

@@ -38,8 +38,8 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
 
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
-  // From when on a collective that waits is a hang; with `say`, hangs are said while the job runs.
-  void WatchForHangs(uint64_t after_ns, HangWatch::Say say);
+  // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
+  void WatchForHangs(const RankOptions& options, HangWatch::Say say);
   // Writes what has waited long enough, and looks for hangs; call a few times a second.
   void Tick();
 
@@ -64,7 +64,7 @@ class Recorder {
   uint64_t keep_bytes_;
   std::unique_ptr<store::RunRecording> recording_;  // from the first process on
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
-  uint64_t hang_after_ns_ = analysis::kDefaultHangAfterNs;
+  RankOptions rank_options_;
   std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;

@@ -29,8 +29,8 @@ int ReportMain(const Arguments& arguments) {
   app.add_flag("--steps", steps, "with --json: also the last 512 steps of each rank, one by one")
       ->needs("--json");
   app.add_flag("--html", html, "as one self-contained page")->excludes("--json");
-  HangOption hang;
-  hang.AddTo(app);
+  RankOptions rank_options;
+  rank_options.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
   model::JobModel job;
@@ -39,7 +39,8 @@ int ReportMain(const Arguments& arguments) {
   analysis::ReportInput input;
   input.collector_version = Version();
   input.step_records = steps;
-  input.hang_after_ns = hang.after_ns();
+  input.hang_after_ns = rank_options.after_ns();
+  input.link_peak = rank_options.link_peak;
   input.detail_since_ns = replayed->detail_since_ns;
   for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));

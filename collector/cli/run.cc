@@ -108,11 +108,10 @@ int ExecFailure(const std::vector<std::string>& command, int error) {
 }
 
 int Supervise(const std::vector<std::string>& command, const std::string& library, const std::string& out,
-              uint64_t keep_bytes, uint64_t hang_after_ns, bool json) {
+              uint64_t keep_bytes, const RankOptions& rank_options, bool json) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out, keep_bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
-  (*recorder)->WatchForHangs(hang_after_ns,
-                             [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  (*recorder)->WatchForHangs(rank_options, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
   if (!folder.ok()) return Fail(kName, folder.status(), kOwnFailure);
@@ -160,8 +159,8 @@ int RunMain(const Arguments& arguments) {
   app.add_option("--out", out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
   KeepOption keep;
   keep.AddTo(app);
-  HangOption hang;
-  hang.AddTo(app);
+  RankOptions rank_options;
+  rank_options.AddTo(app);
   app.add_flag("--json", json, "at the end report.json on stderr instead of the text");
   app.prefix_command();
   app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");
@@ -180,7 +179,7 @@ int RunMain(const Arguments& arguments) {
   }
   const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
-  return Supervise(command, *library, out, keep.bytes, hang.after_ns(), json);
+  return Supervise(command, *library, out, keep.bytes, rank_options, json);
 }
 
 }  // namespace gpuprobe::cli

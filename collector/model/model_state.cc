@@ -440,10 +440,10 @@ void ProcessModel::VisitSites(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_shifts_, clock_known_, strings_,
-          point_to_point_, main_thread_, thread_roles_, kernels_, devices_, communicators_, ring_, orphans_,
-          window_, steps_, last_correlation_, plan_of_node_, unexplained_, ranges_, collectives_, ledger_,
-          range_paths_, allocator_, high_water_names_);
+  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_shifts_,
+          clock_known_, strings_, point_to_point_, main_thread_, thread_roles_, kernels_, devices_,
+          communicators_, ring_, orphans_, window_, steps_, last_correlation_, plan_of_node_, unexplained_,
+          ranges_, collectives_, ledger_, range_paths_, allocator_, high_water_names_);
   VisitSites(archive);
 }
 
@@ -471,7 +471,7 @@ void RankComparison::Blame::Pending::Visit(Archive& archive) {
 template <typename Archive>
 void RankComparison::Blame::Visit(Archive& archive) {
   archive(caused_ns, caused_mean_ns, waited_ns, last_arrivals, step_ns, steps_blamed, first_blamed,
-          last_blamed, pending, next_step, open_steps);
+          last_blamed, pending, next_step, compared_ns, open_steps);
 }
 
 template <typename Archive>
@@ -504,7 +504,8 @@ void JobModel::VisitNames(Archive& archive) {
       for (const IssuedCalls::Call& call : comm.calls) {
         for (const IssuedCalls::Issue& issue : call.issues)
           archive.Require(issue.comm_rank >= 0 && static_cast<size_t>(issue.comm_rank) < comm.ranks.size() &&
-                          comm.ranks[static_cast<size_t>(issue.comm_rank)].process != IssuedCalls::kNoProcess);
+                          comm.ranks[static_cast<size_t>(issue.comm_rank)].process !=
+                              IssuedCalls::kNoProcess);
       }
     }
     for (const IssuedCalls::Mismatched& m : issued_.Mismatches()) known(m.call);

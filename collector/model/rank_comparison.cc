@@ -15,10 +15,6 @@ bool EndsTogether(std::string_view op) {
   return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll";
 }
 
-// Plans are compared when every rank has told of them, some batches after the step that they ran in; and what
-// is warm-up is known by then.
-constexpr size_t kStepsApart = 16;
-
 }  // namespace
 
 ClockLink::Window ClockLink::Median() const {
@@ -102,6 +98,7 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
     p.series->transfer_bytes += p.bytes;
     p.series->compared_ranks_sum += participants.size();
     blame_[p.process].waited_ns += waited;
+    blame_[p.process].compared_ns = std::max(blame_[p.process].compared_ns, p.end_ns);
   }
   const uint64_t caused = sum - shortest * participants.size();
   Blame& blame = blame_[last->process];
@@ -131,7 +128,6 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
   Blame& blame = blame_[index];
   const std::deque<StepRecord>& steps = process.steps().steps();
   if (!steps.empty()) {
-    // Everything of a step has been compared when a later step is complete, or nothing more comes.
     const uint64_t known_ns = steps.back().end_ns;
     while (!blame.pending.empty() && blame.pending.front().end_ns <= known_ns) {
       const auto& next = blame.pending.front();
@@ -139,11 +135,16 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
         blame.open_steps[*step] += next.mean_ns;
       blame.pending.pop_front();
     }
-    const auto settled = steps.end() - static_cast<ptrdiff_t>(all ? 0 : std::min(steps.size(), kStepsApart));
-    auto at = std::partition_point(steps.begin(), settled,
+    auto at = std::partition_point(steps.begin(), steps.end(),
                                    [&](const StepRecord& step) { return step.index < blame.next_step; });
-    for (; at < settled; ++at) {
+    for (; at < steps.end(); ++at) {
       const StepRecord& step = *at;
+      // Plans are compared when every rank has told of them, some batches later, and nearly in order. What is
+      // warm-up is known after some steps.
+      if (!all && (step.end_ns + step.total_ns() > blame.compared_ns ||
+                   steps.back().index < StepTracker::kWarmupLook)) {
+        break;
+      }
       blame.next_step = step.index + 1;
       const auto open = blame.open_steps.find(step.index);
       const uint64_t caused = open == blame.open_steps.end() ? 0 : open->second;
@@ -155,7 +156,8 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
       blame.last_blamed = step.index;
     }
   }
-  if (blame.pending.size() > kMaxPending) blame.pending.erase(blame.pending.begin(), blame.pending.end() - kMaxPending / 2);
+  if (blame.pending.size() > kMaxPending)
+    blame.pending.erase(blame.pending.begin(), blame.pending.end() - kMaxPending / 2);
 }
 
 }  // namespace gpuprobe::model

@@ -1,11 +1,11 @@
 // What the ranks of one collective tell about each other once it is over: who made whom wait, how long the
 // transfer took, and how far their clocks are apart.
 //
-// Separate from JobModel, which brings the ranks of a call together. All ranks leave a collective at nearly the
-// same time, so the shortest kernel is the transfer and belongs to the rank that came last; what the others took
-// longer is waiting, and that rank caused it. The same moment read from two clocks is a sample of their
-// distance. Memory: a line of windows for each pair of clocks, statistics for each rank and each (communicator,
-// operation, size), and what happened in each rank's open steps.
+// Separate from JobModel, which brings the ranks of a call together. All ranks leave a collective at nearly
+// the same time, so the shortest kernel is the transfer and belongs to the rank that came last; what the
+// others took longer is waiting, and that rank caused it. The same moment read from two clocks is a sample of
+// their distance. Memory: a line of windows for each pair of clocks, statistics for each rank and each
+// (communicator, operation, size), and what happened in each rank's open steps.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ class ClockLink {
   static constexpr size_t kSamples = 15;  // of a window
 
   struct Window {
-    uint64_t time_ns = 0;   // on the reference's clock
+    uint64_t time_ns = 0;  // on the reference's clock
     int64_t ahead_ns = 0;
     template <typename Archive>
     void Visit(Archive& archive);  // model_state.cc
@@ -85,8 +85,8 @@ class RankComparison {
   // What one rank made the others wait, and waited itself.
   struct Blame {
     static constexpr size_t kExactLimit = 512;
-    uint64_t caused_ns = 0;             // sum over the ranks that waited
-    uint64_t caused_mean_ns = 0;        // sum over calls of the mean over these ranks
+    uint64_t caused_ns = 0;       // sum over the ranks that waited
+    uint64_t caused_mean_ns = 0;  // sum over calls of the mean over these ranks
     uint64_t waited_ns = 0;
     uint64_t last_arrivals = 0;
     // By step of this rank, of the mean over the ranks that waited. Steps in which it caused nothing count.
@@ -105,6 +105,7 @@ class RankComparison {
     };
     std::deque<Pending> pending;  // of steps that are not complete
     uint64_t next_step = 0;       // first one that is not in step_ns
+    uint64_t compared_ns = 0;     // how far its collectives have been compared
     std::map<uint64_t, uint64_t> open_steps;
   };
 

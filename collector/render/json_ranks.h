@@ -1,4 +1,5 @@
-// What report.json says about ranks compared with each other: hangs, and what else is known only between them.
+// What report.json says about ranks compared with each other: hangs, and what else is known only between
+// them.
 //
 // Separate from json_report.cc, which writes what each rank did by itself.
 #pragma once

@@ -1,6 +1,7 @@
 #include "collector/render/table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,31 @@ std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
   std::string text = absl::StrFormat("%s (%s, at %.2f s", Bytes(best->high_water_bytes), *best_kind, at_s);
   if (!best->high_water_range.empty()) absl::StrAppend(&text, ", in ", Shorten(best->high_water_range, 16));
   return text + ")";
+}
+
+// Where the ranks' steps differ, and who waits for whom.
+Table RankSteps(const Report& report) {
+  Table t{.id = "rank-steps",
+          .title = "Ranks' steps",
+          .columns = {"rank", "step", "compute", "exposed comm", "copy", "idle", "caused wait", "clock"},
+          .left = {true, false, false, false, false, false, false, false},
+          .rows = {},
+          .note = "a step, mean; caused wait: how long each other rank waits in collectives for this one"};
+  for (const size_t i : ChooseRanks(report).shown) {
+    const analysis::RankReport* r = &report.ranks[i];
+    if (r->step_means.steps == 0 || report.ranks.size() < 2) continue;
+    const analysis::StepMeans& m = r->step_means;
+    std::string clock = "-";
+    for (const analysis::ClockOffset& c : report.clock.ranks) {
+      if (c.label != r->label || c.host != r->host) continue;
+      const auto ns = static_cast<double>(c.offset_ns);
+      clock = absl::StrCat(ns < 0 ? "-" : "+", Duration(std::abs(ns)));
+    }
+    t.rows.push_back({RankName(report, *r), Duration(m.total_ns), Duration(m.compute_ns),
+                      Duration(m.exposed_comm_ns), Duration(m.copy_ns), Duration(m.idle_ns),
+                      Duration(r->caused.per_step_ns), clock});
+  }
+  return t;
 }
 
 Table Ranks(const Report& report) {
@@ -197,7 +223,7 @@ Table KernelClasses(const Report& report) {
 }  // namespace
 
 std::vector<Table> TablesOf(const Report& report) {
-  std::vector<Table> tables{StepsTable(report),  Ranks(report),   Phases(report),
+  std::vector<Table> tables{StepsTable(report),  Ranks(report),   RankSteps(report),    Phases(report),
                             Collectives(report), Kernels(report), KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;

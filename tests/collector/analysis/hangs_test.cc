@@ -35,7 +35,10 @@ class HangsTest : public ::testing::Test {
   BatchBuilder Begin(int rank) {
     BatchBuilder b(++sequence_[rank], kStart);
     if (sequence_[rank] == 1) {
-      b.String(kAllReduce, "AllReduce").String(kFloat, "float32").String(kGemm, "gemm").String(kBroadcast, "Broadcast");
+      b.String(kAllReduce, "AllReduce")
+          .String(kFloat, "float32")
+          .String(kGemm, "gemm")
+          .String(kBroadcast, "Broadcast");
       b.String(kNccl, "ncclDevKernel_AllReduce_Sum_f32_RING_LL").Site(1, kNccl).Site(2, kGemm);
       b.Comm(1, 0x9c1e, rank, kRanks);
     }
