@@ -30,6 +30,9 @@ struct Part {
 struct EventNames {
   const char* (*collective_op)(uint16_t op) = nullptr;         // "AllReduce"
   const char* (*collective_datatype)(uint8_t type) = nullptr;  // "float32"
+  const char* (*collective_how)(uint8_t number) = nullptr;     // "RING", "LL"; empty: none
+  // Who this process is by its NCCL communicators; false while they do not say.
+  bool (*nccl_identity)(int32_t* rank, int32_t* world_size) = nullptr;
   // Copies the name of an NVTX domain; returns its length, 0 when it has none.
   size_t (*range_domain)(uint64_t handle, char* out, size_t capacity) = nullptr;
 };

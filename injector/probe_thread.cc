@@ -222,6 +222,7 @@ void ProbeThread::Loop() noexcept {
     session_->Tick();
     session_->Flush(false);
     RefreshVersions();
+    RefreshNcclIdentity();
     Collect(false);
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
@@ -240,6 +241,7 @@ void ProbeThread::Loop() noexcept {
   FinishParts();
   FinalFlush();
   RefreshVersions();
+  RefreshNcclIdentity();
   Collect(true);
   CloseLifecycle();
   const int64_t left = ExitTimeLeftMs();
@@ -310,6 +312,20 @@ void ProbeThread::RefreshVersions() noexcept {
   versions_known_ = true;
   const Lock lock(stream_->mutex);
   stream_->builder.DefineVersions(versions_);
+}
+
+// Hello is sent before there is a communicator: what the communicators say comes later, and only if nothing
+// else says who this is.
+void ProbeThread::RefreshNcclIdentity() noexcept {
+  int32_t rank = -1;
+  int32_t world_size = 0;
+  if (identity_->rank_source != wire::RankSource::kRankSourceNone || event_names.nccl_identity == nullptr ||
+      !event_names.nccl_identity(&rank, &world_size) || world_size == nccl_world_size_) {
+    return;
+  }
+  nccl_world_size_ = world_size;
+  const Lock lock(stream_->mutex);
+  stream_->builder.DefineNcclIdentity(rank, world_size);
 }
 
 void ProbeThread::Finish() noexcept {

@@ -56,6 +56,7 @@ class ProbeThread {
   void Collect(bool final) noexcept;
   void FinalFlush() noexcept;
   void RefreshVersions() noexcept;
+  void RefreshNcclIdentity() noexcept;
   void GiveUp() noexcept;
   bool Called(uint32_t* seen) noexcept;
   void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
@@ -75,6 +76,7 @@ class ProbeThread {
   VersionsRow versions_;
   bool versions_known_ = false;
   int64_t sealed_ms_ = 0;
+  int32_t nccl_world_size_ = 0;  // that was told last
   bool flush_complete_ = true;
   bool greeted_ = false;  // Hello went out, or waits, on a connection that was open at the start
 

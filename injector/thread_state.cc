@@ -55,11 +55,13 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_held.store(nullptr, std::memory_order_relaxed);
   state.nccl_patches_seen = 0;
   state.nccl_api_group = false;
+  state.nccl_api_awaited = nullptr;
   state.nccl_plugin_correlation = 0;
   state.nccl_plugin_plan = 0;
   state.nccl_plugin_told = false;
   state.nccl_plugin_group = nullptr;
   state.nccl_plugin_api_group = nullptr;
+  state.nccl_awaited = nullptr;
   state.last_allocation_correlation = 0;
   state.release_began_ns = 0;
   state.last_launch_correlation = 0;

@@ -16,7 +16,8 @@ namespace gpuprobe::injector {
 class EventRing;
 namespace nccl {
 struct CallBatch;
-}
+struct Awaited;
+}  // namespace nccl
 
 inline constexpr int kMaxRangeDepth = 64;
 inline constexpr int kMaxThreads = 4096;
@@ -43,7 +44,8 @@ struct ThreadState {
   // us: they may be part of a group that began past us (injector/nccl/torn_groups.h).
   std::atomic<nccl::CallBatch*> nccl_held{nullptr};
   uint32_t nccl_patches_seen = 0;  // LatePatches() when the thread was last seen between two groups
-  bool nccl_api_group = false;     // a group that NCCL tells its plugin of, and no wrapper saw begin
+  nccl::Awaited* nccl_api_awaited = nullptr;  // of its batch
+  bool nccl_api_group = false;  // a group that NCCL tells its plugin of, and no wrapper saw begin
   // The last kernel of NCCL's that was launched outside of these, for what NCCL tells its profiler plugin.
   uint32_t nccl_plugin_correlation = 0;  // 0: none, or its calls have all been told
   uint64_t nccl_plugin_plan = 0;         // 0: no call was told yet
@@ -52,6 +54,9 @@ struct ThreadState {
   // Handles that somebody else's plugin gave the group's events that are open (injector/nccl/plugin_chain.h).
   void* nccl_plugin_group = nullptr;
   void* nccl_plugin_api_group = nullptr;
+  // On a thread of NCCL's: the calls that its last launch was for (injector/nccl/awaited.h).
+  nccl::Awaited* nccl_awaited = nullptr;
+  uint64_t nccl_awaited_number = 0;
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;

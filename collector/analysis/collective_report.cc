@@ -55,6 +55,9 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
   r.untimed_calls = series.untimed_calls;
   r.bytes = series.bytes;
   r.compared_plans = series.compared_plans;
+  for (const model::RanAs& how : series.ran_as)
+    r.ran_as.push_back(
+        {process.String(how.algorithm), process.String(how.protocol), how.channels, how.calls});
   g.time_ns = series.time_ns;
   double bus_per_byte_sum = 0;
   for (const model::CollectivePart& part : series.parts) {
@@ -74,6 +77,8 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
 
 CollectiveReport Conclude(const Gathered& g) {
   CollectiveReport r = g.report;
+  std::stable_sort(r.ran_as.begin(), r.ran_as.end(),
+                   [](const auto& a, const auto& b) { return a.calls > b.calls; });
   r.time_ns = g.time_ns.Summarize();
   // Without the number of ranks the factors are not known; 1e9 bytes per second is bytes per nanosecond.
   if (r.comm_ranks > 0 && r.time_ns.total > 0) {
@@ -96,6 +101,18 @@ void Absorb(Gathered& into, const Gathered& from) {
   r.bytes += from.report.bytes;
   r.compared_plans += from.report.compared_plans;
   r.comm_ranks = std::max(r.comm_ranks, from.report.comm_ranks);
+  for (const CollectiveReport::RanAs& how : from.report.ran_as) {
+    const auto same =
+        std::find_if(r.ran_as.begin(), r.ran_as.end(), [&](const CollectiveReport::RanAs& known) {
+          return known.algorithm == how.algorithm && known.protocol == how.protocol &&
+                 known.channels == how.channels;
+        });
+    if (same == r.ran_as.end()) {
+      r.ran_as.push_back(how);
+    } else {
+      same->calls += how.calls;
+    }
+  }
   into.time_ns.Merge(from.time_ns);
   into.timed_algorithm_bytes += from.timed_algorithm_bytes;
   into.timed_bus_bytes += from.timed_bus_bytes;

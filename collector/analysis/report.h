@@ -96,6 +96,14 @@ struct CollectiveReport {
   uint64_t failed_calls = 0;
   uint64_t untimed_calls = 0;
   uint64_t bytes = 0;
+  // How NCCL ran the calls, the most frequent first; empty where it did not tell.
+  struct RanAs {
+    std::string algorithm;  // "RING"
+    std::string protocol;   // "LL"
+    uint32_t channels = 0;
+    uint64_t calls = 0;
+  };
+  std::vector<RanAs> ran_as;
   model::Summary time_ns;  // of plans
   std::optional<double> algbw;
   std::optional<double> busbw;

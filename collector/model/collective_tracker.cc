@@ -33,12 +33,18 @@ CollectiveTracker::Calls CollectiveTracker::CallsOf(uint64_t plan) const {
   return calls;
 }
 
+// ncclInProgress: what a communicator that does not block answers to a call that it took.
+constexpr int32_t kNcclInProgress = 7;
+
 void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_point) {
   const Call call{.op = record.op,
                   .seq = record.seq,
                   .bytes = record.count * record.element_bytes,
-                  .failed = record.result != 0,
-                  .point_to_point = point_to_point};
+                  .failed = record.result != 0 && record.result != kNcclInProgress,
+                  .point_to_point = point_to_point,
+                  .algorithm = record.algorithm,
+                  .protocol = record.protocol,
+                  .channels = record.channels};
   if (const auto captured = captured_.find(record.plan); captured != captured_.end()) {
     captured->second.pattern.comm = record.comm;
     captured->second.pattern.calls.push_back(call);
@@ -189,6 +195,18 @@ void CollectiveTracker::EndBatch() {
   }
 }
 
+void CollectiveTracker::CountHow(const Call& call, CollectiveSeries& series) {
+  if (call.algorithm == 0 && call.protocol == 0) return;
+  auto how = std::find_if(series.ran_as.begin(), series.ran_as.end(), [&](const RanAs& r) {
+    return r.algorithm == call.algorithm && r.protocol == call.protocol && r.channels == call.channels;
+  });
+  if (how == series.ran_as.end()) {
+    if (series.ran_as.size() == CollectiveSeries::kMaxRanAs) return;
+    how = series.ran_as.insert(how, {call.algorithm, call.protocol, call.channels, 0});
+  }
+  ++how->calls;
+}
+
 void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
   CollectiveSeries& series = SeriesFor(plan);
   const bool timed = plan.end_ns > plan.start_ns;
@@ -206,6 +224,7 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
     series.bytes += call.bytes;
     series.failed_calls += call.failed ? 1 : 0;
     series.untimed_calls += timed ? 0 : 1;
+    CountHow(call, series);
     comparable = comparable && !call.point_to_point;
     first_seq = std::min(first_seq, call.seq);
     bytes += call.bytes;

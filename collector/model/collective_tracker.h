@@ -38,16 +38,28 @@ struct CollectivePart {
   void Visit(Archive& archive);  // model_state.cc
 };
 
+// How NCCL ran calls of a series, where it told.
+struct RanAs {
+  uint32_t algorithm = 0;  // StringDef
+  uint32_t protocol = 0;   // StringDef
+  uint32_t channels = 0;
+  uint64_t calls = 0;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
 struct CollectiveSeries {
-  uint32_t comm = 0;            // Communicator.id of this process
-  uint64_t size_bytes = 0;      // bytes of one plan's calls; 0 for plans of mixed sizes
-  uint32_t calls_per_plan = 1;  // above 1: fused
-  bool mixed_sizes = false;     // the overflow series: too many distinct sizes
+  static constexpr size_t kMaxRanAs = 8;  // beyond, calls are not counted there
+  uint32_t comm = 0;                      // Communicator.id of this process
+  uint64_t size_bytes = 0;                // bytes of one plan's calls; 0 for plans of mixed sizes
+  uint32_t calls_per_plan = 1;            // above 1: fused
+  bool mixed_sizes = false;               // the overflow series: too many distinct sizes
   uint64_t calls = 0;
   uint64_t bytes = 0;
   uint64_t failed_calls = 0;
   uint64_t untimed_calls = 0;  // launched nothing, or their kernel was not captured
   std::vector<CollectivePart> parts;
+  std::vector<RanAs> ran_as;
   Distribution time_ns;  // a sample a plan
   // Against the other ranks of the same call: filled in by the job.
   uint64_t compared_plans = 0;
@@ -133,6 +145,9 @@ class CollectiveTracker {
     uint64_t bytes;
     bool failed;
     bool point_to_point;
+    uint32_t algorithm = 0;
+    uint32_t protocol = 0;
+    uint32_t channels = 0;
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -174,6 +189,7 @@ class CollectiveTracker {
   void SettleReplay(uint64_t number);
   void SettlePlan(const Plan& plan, uint64_t replay);
   CollectiveSeries& SeriesFor(const Plan& plan);
+  static void CountHow(const Call& call, CollectiveSeries& series);
 
   CollectiveEvents events_;
   uint64_t calls_ = 0;

@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 6;
+constexpr uint32_t kStateVersion = 7;
 
 }  // namespace
 
@@ -155,14 +155,19 @@ void CollectivePart::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void RanAs::Visit(Archive& archive) {
+  archive(algorithm, protocol, channels, calls);
+}
+
+template <typename Archive>
 void CollectiveSeries::Visit(Archive& archive) {
   archive(comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, failed_calls, untimed_calls, parts,
-          time_ns, compared_plans, wait_ns, transfer_ns, transfer_bytes, compared_ranks_sum);
+          ran_as, time_ns, compared_plans, wait_ns, transfer_ns, transfer_bytes, compared_ranks_sum);
 }
 
 template <typename Archive>
 void CollectiveTracker::Call::Visit(Archive& archive) {
-  archive(op, seq, bytes, failed, point_to_point);
+  archive(op, seq, bytes, failed, point_to_point, algorithm, protocol, channels);
 }
 
 template <typename Archive>

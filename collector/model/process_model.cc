@@ -153,6 +153,7 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   }
   for (const v1::Device& device : batch.devices()) DeviceFor(device.ordinal()).info = device;
   if (batch.has_versions()) versions_ = batch.versions();
+  if (batch.has_nccl_identity()) AdoptNcclIdentity(batch.nccl_identity(), *hello_.mutable_identity());
   for (const v1::Communicator& comm : batch.communicators()) {
     v1::Communicator& known = communicators_[comm.id()];
     MergeCommunicator(comm, known);

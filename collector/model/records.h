@@ -135,7 +135,20 @@ struct CollectiveRecord {
   uint64_t range;
   v1::CallSource source;
   int32_t result;
+  uint32_t algorithm;  // StringDef
+  uint32_t protocol;   // StringDef
+  uint32_t channels;
 };
+
+// What the communicators say about who a process is, where its launcher said nothing.
+inline void AdoptNcclIdentity(const v1::NcclIdentity& from, v1::Identity& identity) {
+  const bool open =
+      identity.rank_source() == v1::RANK_SOURCE_NONE || identity.rank_source() == v1::RANK_SOURCE_NCCL;
+  if (!open || from.rank() < 0 || from.world_size() <= 0) return;
+  identity.set_rank(from.rank());
+  identity.set_world_size(from.world_size());
+  identity.set_rank_source(v1::RANK_SOURCE_NCCL);
+}
 
 namespace internal {
 
@@ -454,9 +467,10 @@ absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
   const v1::Collectives& m = batch.collectives();
-  const int rows = internal::Rows(m.issue_delta(), m.host_duration(), m.op(), m.comm(), m.seq_delta(),
-                                  m.count(), m.datatype(), m.element_bytes(), m.root(), m.peer(),
-                                  m.plan_delta(), m.thread(), m.range_delta(), m.source(), m.result());
+  const int rows =
+      internal::Rows(m.issue_delta(), m.host_duration(), m.op(), m.comm(), m.seq_delta(), m.count(),
+                     m.datatype(), m.element_bytes(), m.root(), m.peer(), m.plan_delta(), m.thread(),
+                     m.range_delta(), m.source(), m.result(), m.algorithm(), m.protocol(), m.channels());
   if (rows < 0) return internal::Ragged("Collectives");
   const internal::Column issue(m.issue_delta());
   const internal::Column host(m.host_duration());
@@ -473,6 +487,9 @@ absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
   const internal::Column range(m.range_delta());
   const internal::Column source(m.source());
   const internal::Column result(m.result());
+  const internal::Column algorithm(m.algorithm());
+  const internal::Column protocol(m.protocol());
+  const internal::Column channels(m.channels());
   CollectiveRecord r{};
   r.issue_ns = batch.base_ns();
   for (int i = 0; i < rows; ++i) {
@@ -491,6 +508,9 @@ absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
     internal::Step(r.range, range[i]);
     r.source = static_cast<v1::CallSource>(source[i]);
     r.result = result[i];
+    r.algorithm = algorithm[i];
+    r.protocol = protocol[i];
+    r.channels = channels[i];
     visit(r);
   }
   return absl::OkStatus();

@@ -75,6 +75,17 @@ Json TrustOf(const analysis::Trust& t) {
           {"damaged_logs", t.damaged_logs}};
 }
 
+Json RanAsOf(const analysis::CollectiveReport& c) {
+  Json out = Json::array();
+  for (const auto& how : c.ran_as) {
+    out.push_back({{"algorithm", how.algorithm},
+                   {"protocol", how.protocol},
+                   {"channels", how.channels},
+                   {"calls", how.calls}});
+  }
+  return out;
+}
+
 Json CollectiveOf(const analysis::CollectiveReport& c) {
   return {{"op", c.op},
           {"comm", c.comm},
@@ -93,7 +104,11 @@ Json CollectiveOf(const analysis::CollectiveReport& c) {
           {"transfer_busbw_gbytes_per_s", OrNull(c.transfer_busbw)},
           {"wait_ns", OrNull(c.wait_ns)},
           {"transfer_mean_ns", OrNull(c.transfer_mean_ns)},
-          {"compared_plans", c.compared_plans}};
+          {"compared_plans", c.compared_plans},
+          {"algorithm", c.ran_as.empty() ? Json(nullptr) : Json(c.ran_as.front().algorithm)},
+          {"protocol", c.ran_as.empty() ? Json(nullptr) : Json(c.ran_as.front().protocol)},
+          {"channels", c.ran_as.empty() ? Json(nullptr) : Json(c.ran_as.front().channels)},
+          {"ran_as", RanAsOf(c)}};
 }
 
 Json CollectivesOf(const std::vector<analysis::CollectiveReport>& collectives) {

@@ -100,6 +100,7 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
   for (const v1::Communicator& comm : batch.communicators()) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
+  if (batch.has_nccl_identity()) model::AdoptNcclIdentity(batch.nccl_identity(), identity_);
 }
 
 void RecordLines::LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node) {
@@ -287,6 +288,11 @@ std::string RecordLines::CollectiveLine(const model::CollectiveRecord& call, con
   Number(line, "plan", call.plan);
   Word(line, "source", SourceName(call.source));
   if (call.result != 0) Number(line, "result", call.result);
+  if (call.algorithm != 0 || call.protocol != 0) {
+    absl::StrAppend(&line, ",\"algorithm\":", Quoted(call.algorithm));
+    absl::StrAppend(&line, ",\"protocol\":", Quoted(call.protocol));
+    Number(line, "channels", call.channels);
+  }
   return line;
 }
 

@@ -13,6 +13,7 @@ void Definitions::Learn(const v1::Batch& batch) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
   if (batch.has_versions()) versions_ = batch.versions();
+  if (batch.has_nccl_identity()) nccl_identity_ = batch.nccl_identity();
 }
 
 std::vector<std::string> Definitions::Frames() const {
@@ -34,6 +35,7 @@ std::vector<std::string> Definitions::Frames() const {
     }
   };
   *frame.mutable_batch()->mutable_versions() = versions_;
+  if (nccl_identity_.world_size() != 0) *frame.mutable_batch()->mutable_nccl_identity() = nccl_identity_;
   add(strings_, [](v1::Batch& b) { return b.add_strings(); });
   add(threads_, [](v1::Batch& b) { return b.add_threads(); });
   add(sites_, [](v1::Batch& b) { return b.add_kernel_sites(); });

@@ -26,6 +26,7 @@ class Definitions {
   std::map<uint32_t, v1::Device> devices_;
   std::map<uint32_t, v1::Communicator> communicators_;
   v1::Versions versions_;
+  v1::NcclIdentity nccl_identity_;
 };
 
 }  // namespace gpuprobe::store

@@ -19,6 +19,7 @@ struct PendingCall {
   uint64_t context;  // CUcontext that the communicator launches in, 0: not known
   void* handle;      // ncclComm_t, for looking the communicator up again; may be stale
   int32_t ranks;     // 0: not known
+  bool told;         // NCCL told its plugin how it runs the call
 };
 
 // A kernel of NCCL's whose launch was entered on this thread inside an NCCL call.

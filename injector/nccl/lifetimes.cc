@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "injector/guard.h"
+#include "injector/nccl/awaited.h"
 #include "injector/nccl/real_functions.h"
 #include "injector/nccl/scopes.h"
 #include "injector/stream/event_ring.h"
@@ -16,8 +17,11 @@ namespace {
 
 constexpr uint32_t kMaxQueries = 3;
 
-// rank << 32 | ranks of the largest communicator so far.
+// rank << 32 | ranks of the largest communicator so far, and its hash. A process that is several ranks of it
+// is none.
 constinit std::atomic<uint64_t> identity_word{0};
+constinit std::atomic<uint64_t> identity_hash{0};
+constexpr uint32_t kSeveralRanks = UINT32_MAX;
 constinit std::atomic<uint32_t> init_all_calls{0};
 constinit std::atomic<bool> made_without_blocking{false};
 
@@ -28,9 +32,16 @@ void NoteIdentity(const Communicator& comm) noexcept {
   uint64_t known = identity_word.load(std::memory_order_relaxed);
   const uint64_t mine =
       (static_cast<uint64_t>(static_cast<uint32_t>(rank)) << 32) | static_cast<uint32_t>(ranks);
-  while (static_cast<uint32_t>(known) < static_cast<uint32_t>(ranks) &&
-         !identity_word.compare_exchange_weak(known, mine)) {
+  const uint64_t hash = comm.hash.load(std::memory_order_relaxed);
+  while (static_cast<uint32_t>(known) < static_cast<uint32_t>(ranks)) {
+    if (!identity_word.compare_exchange_weak(known, mine)) continue;
+    identity_hash.store(hash, std::memory_order_relaxed);
+    return;
   }
+  if (known == mine || static_cast<uint32_t>(known) != static_cast<uint32_t>(ranks)) return;
+  const uint64_t other = identity_hash.load(std::memory_order_relaxed);
+  if (hash == 0 || other == 0 || hash == other)
+    identity_word.store((uint64_t{kSeveralRanks} << 32) | static_cast<uint32_t>(ranks));
 }
 
 // Asks one of ncclCommUserRank, ncclCommCount, ncclCommCuDevice. These read fields of a communicator that is
@@ -127,7 +138,7 @@ void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool
 
 bool IdentityFromNccl(NcclIdentity* identity) noexcept {
   const uint64_t known = identity_word.load(std::memory_order_relaxed);
-  if (known == 0) return false;
+  if (known == 0 || known >> 32 == kSeveralRanks) return false;
   *identity = {static_cast<int32_t>(known >> 32), static_cast<int32_t>(static_cast<uint32_t>(known))};
   return true;
 }
@@ -211,6 +222,7 @@ void EndOfCommunicatorScope::Begin(const void* comm) noexcept {
   handle_ = comm;
   id_ = 0;
   if (!ours_) return;
+  if (const Guard guard; guard) ResolveAwaited(*thread_, comm);
   const Communicator* known = Find(comm);
   if (known == nullptr) return;
   id_ = known->id.load(std::memory_order_relaxed);

@@ -201,6 +201,13 @@ bool Launches(const PendingCall& call) noexcept {
   return accepted && !alone && call.event.count != 0;
 }
 
+bool LaunchesSomething(const CallBatch& batch) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    if (Launches(batch.calls[i])) return true;
+  }
+  return false;
+}
+
 uint64_t NewPlan() noexcept { return last_plan.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 void AssignPlans(CallBatch& batch) noexcept {

@@ -31,6 +31,7 @@ uint64_t NewPlan() noexcept;
 
 // True for a call that has a kernel: accepted, with elements, and not of a rank alone.
 bool Launches(const PendingCall& call) noexcept;
+bool LaunchesSomething(const CallBatch& batch) noexcept;
 
 // Fills event.plan of each call and plan and comm of each launch.
 void AssignPlans(CallBatch& batch) noexcept;

@@ -9,12 +9,14 @@
 #include <cstring>
 
 #include "injector/guard.h"
+#include "injector/nccl/awaited.h"
 #include "injector/nccl/calls.h"
 #include "injector/nccl/communicators.h"
 #include "injector/nccl/elf_object.h"
 #include "injector/nccl/lifetimes.h"
 #include "injector/nccl/plans.h"
 #include "injector/nccl/scopes.h"
+#include "injector/nccl/short_names.h"
 #include "injector/nccl/torn_groups.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
@@ -126,6 +128,12 @@ void TellWrapper(ThreadState& thread, PluginCommunicator& comm, const PluginCall
   ReportCommunicator(thread, *wrapped, wire::CommunicatorState::kCommunicatorStateCreated);
 }
 
+void SetHow(CollectiveEvent& event, const PluginCall& call) noexcept {
+  event.algorithm = NumberOfName(call.algorithm);
+  event.protocol = NumberOfName(call.protocol);
+  event.channels = call.channels;
+}
+
 // The wrapper's communicator that NCCL tells of.
 Communicator* WrappersOwn(const PluginCommunicator& comm) noexcept {
   const void* handle = comm.handle.load(std::memory_order_relaxed);
@@ -145,6 +153,22 @@ Communicator* WrappersIfBlocking(const PluginCommunicator& comm) noexcept {
   Communicator* known = WrappersOwn(comm);
   if (known == nullptr || known->blocking.load(std::memory_order_relaxed) != Blocking::kYes) return nullptr;
   return known;
+}
+
+// How NCCL runs a call that is waiting to be reported: the first that it can be.
+void TellHow(CallBatch& batch, const void* argument) noexcept {
+  const PluginCall& call = *static_cast<const PluginCall*>(argument);
+  PendingCall* found = nullptr;
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    PendingCall& pending = batch.calls[i];
+    if (pending.told || static_cast<EntryPoint>(pending.event.op) != call.op) continue;
+    const bool same_size = pending.event.count == call.count && pending.event.datatype == call.datatype;
+    if (found == nullptr || same_size) found = &pending;
+    if (same_size) break;
+  }
+  if (found == nullptr) return;
+  found->told = true;
+  SetHow(found->event, call);
 }
 
 void Record(ThreadState& thread, Communicator* known, const PluginCall& call) noexcept {
@@ -171,6 +195,7 @@ void Record(ThreadState& thread, Communicator* known, const PluginCall& call) no
   event.datatype = call.datatype;
   event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
   event.element_bytes = DataTypeBytes(call.datatype);
+  SetHow(event, call);
   Emit(thread, event);
 }
 
@@ -241,6 +266,7 @@ PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t 
 void ClosePluginCommunicator(PluginCommunicator* comm) noexcept {
   if (comm == nullptr) return;
   const Guard guard;
+  if (guard) ResolveAwaited(guard.thread(), comm);
   const Communicator* known = Find(comm);
   if (guard && known != nullptr)
     ReportCommunicator(guard.thread(), *known, wire::CommunicatorState::kCommunicatorStateDestroyed);
@@ -258,6 +284,11 @@ void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept {
   if (call.comm_hash != 0 && comm->hash == 0) {
     comm->hash = call.comm_hash;
     comm->rank = call.rank;
+  }
+  if (guard.thread().nccl_batch != nullptr) {
+    TellHow(*guard.thread().nccl_batch, &call);
+  } else {
+    TellAwaited(guard.thread(), TellHow, &call);
   }
   if (guard.thread().nccl_api_group) {
     TellApiGroup(guard.thread(), *comm, call);
@@ -305,7 +336,14 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
     CountLoss(wire::LossReason::kLossCommunicatorUnknown);
     return;
   }
-  if (thread.nccl_batch == nullptr) thread.nccl_batch = ClaimGroupBatch();
+  void* key = PointerTo<void>(known->key.load(std::memory_order_relaxed));
+  ResolveAwaited(thread, key);
+  if (thread.nccl_batch == nullptr) {
+    thread.nccl_batch = ClaimGroupBatch();
+    // A thread of NCCL's may launch it before this one hears of its end.
+    if (thread.nccl_batch != nullptr && thread.nccl_api_group)
+      thread.nccl_api_awaited = Await(thread, thread.nccl_batch);
+  }
   CallBatch* batch = thread.nccl_batch;
   if (batch == nullptr || batch->call_count == batch->call_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
@@ -328,7 +366,8 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
   pending.stream = NormalStream(call.stream);
   pending.context = known->context.load(std::memory_order_relaxed);
-  pending.handle = PointerTo<void>(known->key.load(std::memory_order_relaxed));
+  pending.handle = key;
+  pending.told = false;
   pending.ranks = known->ranks.load(std::memory_order_relaxed);
 }
 
@@ -338,8 +377,15 @@ void EndApiGroup() noexcept {
   thread.nccl_api_group = false;
   --thread.nccl_call_depth;
   CallBatch* batch = thread.nccl_batch;
+  Awaited* awaited = thread.nccl_api_awaited;
   thread.nccl_batch = nullptr;
+  thread.nccl_api_awaited = nullptr;
   if (batch == nullptr) return;
+  if (awaited != nullptr && batch->launch_count == 0 && LaunchesSomething(*batch)) {
+    LeaveAwaited(awaited);
+    return;
+  }
+  if (awaited != nullptr && StopAwaiting(awaited) == nullptr) return;
   if (const Guard guard; guard) {
     EmitBatch(thread, *batch);
     OutsideAllGroups(thread);

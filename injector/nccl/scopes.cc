@@ -1,6 +1,7 @@
 #include "injector/nccl/scopes.h"
 
 #include "injector/guard.h"
+#include "injector/nccl/awaited.h"
 #include "injector/nccl/captured_nodes.h"
 #include "injector/nccl/kernel_names.h"
 #include "injector/nccl/lifetimes.h"
@@ -36,10 +37,34 @@ void LearnFromLaunches(const CallBatch& batch) noexcept {
   comm->blocking.compare_exchange_strong(unknown, Blocking::kYes, std::memory_order_relaxed);
 }
 
-bool LaunchesSomething(const CallBatch& batch) noexcept {
+bool Blocks(const Communicator& comm) noexcept {
+  return comm.blocking.load(std::memory_order_relaxed) == Blocking::kYes;
+}
+
+bool MayLaunchLater(const CallBatch& batch) noexcept {
   for (uint32_t i = 0; i < batch.call_count; ++i) {
-    if (Launches(batch.calls[i])) return true;
+    const Communicator* comm = Find(batch.calls[i].handle);
+    if (comm != nullptr && !Blocks(*comm)) return true;
   }
+  return false;
+}
+
+void NoteNotBlocking(const PendingCall& call) noexcept {
+  Communicator* comm = Find(call.handle);
+  if (comm != nullptr) comm->blocking.store(Blocking::kNo, std::memory_order_relaxed);
+}
+
+// After the call: true when the batch is the caller's again. False when NCCL launches it later.
+bool TakenBack(Awaited** place, const CallBatch& batch) noexcept {
+  Awaited* awaited = *place;
+  *place = nullptr;
+  bool later = batch.launch_count == 0 && LaunchesSomething(batch);
+  for (uint32_t i = 0; later && i < batch.call_count; ++i) {
+    const Communicator* comm = Find(batch.calls[i].handle);
+    later = comm != nullptr && comm->blocking.load(std::memory_order_relaxed) == Blocking::kNo;
+  }
+  if (!later) return StopAwaiting(awaited) != nullptr;
+  LeaveAwaited(awaited);
   return false;
 }
 
@@ -89,12 +114,18 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
                       const void* stream) noexcept {
   call_ = nullptr;
   single_ = false;
+  awaited_ = nullptr;
   if (!Enter()) return;
   Guard guard;
   if (!guard) return;
+  Communicator* known = KnownCommunicator(*thread_, comm, origin_.way);
+  const bool blocks = known == nullptr || Blocks(*known);
+  if (!blocks) ResolveAwaited(*thread_, comm);
   single_ = thread_->nccl_group_depth == 0;
   if (single_) {
-    thread_->nccl_batch = local_.Reset();
+    batch_ = blocks ? nullptr : ClaimGroupBatch();
+    if (batch_ == nullptr) batch_ = local_.Reset();
+    thread_->nccl_batch = batch_;
   } else if (thread_->nccl_batch == nullptr) {
     thread_->nccl_batch = ClaimGroupBatch();
   }
@@ -103,7 +134,6 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
     CountLoss(wire::LossReason::kLossEventRingFull);
     return;
   }
-  Communicator* known = KnownCommunicator(*thread_, comm, origin_.way);
   PendingCall& call = batch->calls[batch->call_count++];
   const auto type = static_cast<uint8_t>(datatype);
   call.event = {};
@@ -126,7 +156,9 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   call.context = known == nullptr ? 0 : known->context.load(std::memory_order_relaxed);
   call.handle = known == nullptr ? nullptr : const_cast<void*>(comm);
   call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
+  call.told = false;
   call_ = &call;
+  if (single_ && batch_ != &local_.batch) awaited_ = Await(*thread_, batch_);
   call.event.issue_ns = Stamp();
 }
 
@@ -142,7 +174,10 @@ void CallScope::End(ncclResult_t result) noexcept {
   if (!single_) return;
   thread_->nccl_batch = nullptr;
   Guard guard;
-  if (guard && !HeldBack(*thread_, local_.batch)) EmitBatch(*thread_, local_.batch);
+  if (guard && result == ncclInProgress) NoteNotBlocking(*call_);
+  if (awaited_ != nullptr && !TakenBack(&awaited_, *batch_)) return;
+  if (guard && !HeldBack(*thread_, *batch_)) EmitBatch(*thread_, *batch_);
+  if (batch_ != &local_.batch) ReleaseGroupBatch(batch_);
 }
 
 void GroupStartScope::Begin() noexcept { ours_ = Enter(); }
@@ -155,8 +190,15 @@ void GroupStartScope::End(ncclResult_t result) noexcept {
 void GroupEndScope::Begin() noexcept {
   ours_ = Enter();
   left_ = false;
-  if (!ours_ || thread_->nccl_group_depth > 0) return;
+  awaited_ = nullptr;
+  if (!ours_) return;
   Guard guard;
+  if (thread_->nccl_group_depth > 0) {
+    CallBatch* batch = thread_->nccl_batch;
+    const bool last = thread_->nccl_group_depth == 1 && batch != nullptr && batch->call_count != 0;
+    if (guard && last && MayLaunchLater(*batch)) awaited_ = Await(*thread_, batch);
+    return;
+  }
   if (guard) thread_->nccl_batch = TakeTornGroup(*thread_);
   if (thread_->nccl_batch != nullptr) {
     thread_->nccl_group_depth = 1;
@@ -176,15 +218,18 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
   if (batch == nullptr) return;
   thread_->nccl_batch = nullptr;
   Guard guard;
+  for (uint32_t i = 0; i < batch->call_count && !Accepted(result); ++i) {
+    if (batch->calls[i].event.result == ncclSuccess) batch->calls[i].event.result = result;
+  }
+  for (uint32_t i = 0; i < batch->call_count && guard && result == ncclInProgress; ++i)
+    NoteNotBlocking(batch->calls[i]);
   if (guard) {
-    for (uint32_t i = 0; i < batch->call_count && !Accepted(result); ++i) {
-      if (batch->calls[i].event.result == ncclSuccess) batch->calls[i].event.result = result;
-    }
     for (uint32_t i = 0; i < batch->init_count && Accepted(result); ++i) {
       AddCommunicator(*thread_, batch->inits[i], origin_.way, result == ncclSuccess);
     }
-    if (!HeldBack(*thread_, *batch)) EmitBatch(*thread_, *batch);
   }
+  if (awaited_ != nullptr && !TakenBack(&awaited_, *batch)) return;
+  if (guard && !HeldBack(*thread_, *batch)) EmitBatch(*thread_, *batch);
   ReleaseGroupBatch(batch);
 }
 
@@ -203,22 +248,27 @@ bool NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* 
                       uint32_t correlation) noexcept {
   CallBatch* batch = thread.nccl_batch;
   if (batch == nullptr || thread.nccl_call_depth == 0) return false;
-  const KernelTraits traits = ParseKernelName(kernel_name);
-  if (traits.ops == 0) return false;
+  SeenLaunch launch = SeenLaunchOf(kernel_name, stream, context, correlation);
+  if (launch.ops == 0) return false;
   if (batch->launch_count == batch->launch_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
     return true;
   }
-  SeenLaunch& launch = batch->launches[batch->launch_count++];
-  launch = {NormalStream(stream),
-            reinterpret_cast<uint64_t>(context),
-            correlation,
-            traits.ops,
-            traits.datatypes,
-            0,
-            0,
-            0};
+  batch->launches[batch->launch_count++] = launch;
   return true;
+}
+
+SeenLaunch SeenLaunchOf(const char* kernel_name, const void* stream, const void* context,
+                        uint32_t correlation) noexcept {
+  const KernelTraits traits = ParseKernelName(kernel_name);
+  return {NormalStream(stream),
+          reinterpret_cast<uint64_t>(context),
+          correlation,
+          traits.ops,
+          traits.datatypes,
+          0,
+          0,
+          0};
 }
 
 bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept {

@@ -56,6 +56,8 @@ class CallScope : private Scope {
  private:
   PendingCall* call_;  // null: not recorded
   bool single_;        // outside a group
+  CallBatch* batch_;   // of a single call
+  Awaited* awaited_;   // NCCL may launch its kernel later
   SingleBatch local_;
 };
 
@@ -77,7 +79,8 @@ class GroupEndScope : protected Scope {
 
  protected:
   bool ours_;
-  bool left_;  // of a group that began past us: as if nobody stood in between
+  Awaited* awaited_;  // NCCL may launch its kernels later
+  bool left_;         // of a group that began past us: as if nobody stood in between
 };
 
 // Ends the group without launching anything.
@@ -154,6 +157,10 @@ class AbortScope : public EndOfCommunicatorScope {
 // it is none of NCCL's inside a call of NCCL's that is seen. From the driver callback, inside the guard.
 bool NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
                       uint32_t correlation) noexcept;
+
+// A kernel as it was launched; ops 0 if it is none of NCCL's.
+SeenLaunch SeenLaunchOf(const char* kernel_name, const void* stream, const void* context,
+                        uint32_t correlation) noexcept;
 
 // The batch is complete: decides its plans and reports it. Inside the guard.
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept;

@@ -259,6 +259,19 @@ void BatchBuilder::DefineCommunicator(const CommunicatorEvent& event) noexcept {
   CommitDefinition(before);
 }
 
+void BatchBuilder::DefineNcclIdentity(int32_t rank, int32_t world_size) noexcept {
+  WireBuffer& out = RoomForDefinition(2 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::NcclIdentityTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kNcclIdentity));
+    def.add_int32(Number(Tag::kRank), rank);
+    def.add_int32(Number(Tag::kWorldSize), world_size);
+  }
+  CommitDefinition(before);
+}
+
 // --- records
 // ---------------------------------------------------------------------------------------------------------------
 
@@ -394,18 +407,18 @@ void BatchBuilder::AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexc
   ++allocator_refusals_.rows;
 }
 
-void BatchBuilder::AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype,
+void BatchBuilder::AddCollective(const CollectiveEvent& event, const CollectiveNames& names,
                                  uint32_t thread) noexcept {
   if (collectives_.rows == kMaxRows) Seal();
   using Tag = wire::CollectivesTag;
   collectives_.PutTime(Tag::kIssueDelta, event.issue_ns);
   collectives_[Tag::kHostDuration].Put(event.return_ns > event.issue_ns ? event.return_ns - event.issue_ns
                                                                         : 0);
-  collectives_[Tag::kOp].Put(op);
+  collectives_[Tag::kOp].Put(names.op);
   collectives_[Tag::kComm].Put(event.comm);
   collectives_[Tag::kSeqDelta].PutDelta(event.seq);
   collectives_[Tag::kCount].Put(event.count);
-  collectives_[Tag::kDatatype].Put(datatype);
+  collectives_[Tag::kDatatype].Put(names.datatype);
   collectives_[Tag::kElementBytes].Put(event.element_bytes);
   collectives_[Tag::kRoot].PutSigned(event.root);
   collectives_[Tag::kPeer].PutSigned(event.peer);
@@ -414,6 +427,9 @@ void BatchBuilder::AddCollective(const CollectiveEvent& event, uint32_t op, uint
   collectives_[Tag::kRangeDelta].PutDelta(event.range_id);
   collectives_[Tag::kSource].Put(event.source);
   collectives_[Tag::kResult].PutSigned(event.result);
+  collectives_[Tag::kAlgorithm].Put(names.algorithm);
+  collectives_[Tag::kProtocol].Put(names.protocol);
+  collectives_[Tag::kChannels].Put(event.channels);
   ++collectives_.rows;
 }
 

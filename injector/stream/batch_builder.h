@@ -94,6 +94,7 @@ class BatchBuilder {
   void DefineDevice(const DeviceRow& device) noexcept;
   void DefineVersions(const VersionsRow& versions) noexcept;
   void DefineCommunicator(const CommunicatorEvent& event) noexcept;
+  void DefineNcclIdentity(int32_t rank, int32_t world_size) noexcept;
 
   // Records.
   void AddKernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
@@ -114,8 +115,11 @@ class BatchBuilder {
   void AddAllocation(const AllocationEvent& event, uint32_t thread) noexcept;
   void AddAllocatorLevel(const AllocatorLevelEvent& event) noexcept;
   void AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexcept;
-  // `op` and `datatype` are ids of strings.
-  void AddCollective(const CollectiveEvent& event, uint32_t op, uint32_t datatype, uint32_t thread) noexcept;
+  // Ids of strings.
+  struct CollectiveNames {
+    uint32_t op, datatype, algorithm, protocol;
+  };
+  void AddCollective(const CollectiveEvent& event, const CollectiveNames& names, uint32_t thread) noexcept;
   void AddPlanLaunch(const PlanLaunchEvent& event) noexcept;
 
   // What the next batches say about the host; no content of its own.
@@ -157,7 +161,7 @@ class BatchBuilder {
   ColumnTable<wire::AllocationsTag, 9> allocations_;
   ColumnTable<wire::AllocatorLevelsTag, 6> allocator_levels_;
   ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
-  ColumnTable<wire::CollectivesTag, 15> collectives_;
+  ColumnTable<wire::CollectivesTag, 18> collectives_;
   ColumnTable<wire::PlansTag, 3> plans_;
 
   uint32_t launch_thread_ = 0;

@@ -151,6 +151,17 @@ bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
   return true;
 }
 
+// Of a call that another thread reports: the caller, if its ring is still its own, else that thread.
+uint32_t EventDrain::MetThread(uint32_t thread_id, uint32_t otherwise) noexcept {
+  for (int slot = 0; slot < kRingSlots; ++slot) {
+    const EventRing& ring = RingAt(slot);
+    if (ring.thread_id() != thread_id || ring.slot() != EventRing::Slot::kOwned) continue;
+    MeetThread(slot, ring);
+    return thread_id;
+  }
+  return otherwise;
+}
+
 // Launches need no order among threads and are most of the traffic: one pass over the ring takes them all,
 // the merge skips them.
 void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept {
@@ -429,9 +440,16 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
   const char* op = event_names.collective_op == nullptr ? nullptr : event_names.collective_op(event.op);
   const char* datatype =
       event_names.collective_datatype == nullptr ? nullptr : event_names.collective_datatype(event.datatype);
-  const uint32_t op_id = op == nullptr ? 0 : builder_->String(op);
-  const uint32_t datatype_id = datatype == nullptr ? 0 : builder_->String(datatype);
-  builder_->AddCollective(event, op_id, datatype_id, thread);
+  const auto how = [this](uint8_t number) noexcept {
+    return number == 0 || event_names.collective_how == nullptr
+               ? 0
+               : builder_->String(event_names.collective_how(number));
+  };
+  const BatchBuilder::CollectiveNames names{.op = op == nullptr ? 0 : builder_->String(op),
+                                            .datatype = datatype == nullptr ? 0 : builder_->String(datatype),
+                                            .algorithm = how(event.algorithm),
+                                            .protocol = how(event.protocol)};
+  builder_->AddCollective(event, names, event.thread == 0 ? thread : MetThread(event.thread, thread));
 }
 
 void EventDrain::NoteHostState() noexcept {

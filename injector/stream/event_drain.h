@@ -71,6 +71,7 @@ class EventDrain {
   // Or the place for it; null when there is none.
   GivenName* GivenNameOf(uint32_t tid) noexcept;
   bool TellTimes(int slot, EventHeader* header, bool all) noexcept;
+  uint32_t MetThread(uint32_t thread_id, uint32_t otherwise) noexcept;
   void TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept;
   void Launched(LaunchEvent event, uint32_t thread) noexcept;
   void Advance(Cursor* cursor, uint64_t until_ns) noexcept;

@@ -145,6 +145,11 @@ struct CollectiveEvent {
   uint8_t datatype;  // ncclDataType_t
   uint8_t source;    // wire::CallSource
   uint32_t element_bytes;
+  uint32_t thread;    // ThreadDef.id of the caller, 0: whose ring it is
+  uint8_t algorithm;  // EventNames::collective_how; 0: not told
+  uint8_t protocol;   // likewise
+  uint8_t channels;
+  uint8_t reserved;
 };
 
 // A kernel launched for a plan, or the node of a CUDA graph that will launch it.

@@ -7,6 +7,7 @@ from harness import BUILD, CAPTURED_COLLECTIVES, GPUPROBE, LATE_COLLECTIVES, LAU
 
 
 class NcclWays(harness.EndToEndTest):
+    maxDiff = None
     """What the tests below share."""
 
     def hold_against_truth(self, out):
@@ -123,6 +124,48 @@ class ProfilerPlugin(NcclWays):
         for rank in self.report(happened_out)["ranks"]:
             calls = sum(entry["calls"] for entry in rank["collectives"])
             self.assertEqual(calls, sum(record["rank"] == rank["rank"] for record in captured))
+
+
+class HowNcclRunsCalls(NcclWays):
+    """Algorithm, protocol and channels of each call, as NCCL tells its plugin: whoever else saw the call."""
+
+    def check(self, env, program, ranks=4):
+        happened, captured, report = self.hold_against_truth(self.record([LAUNCH_RANKS, str(ranks), *program], env, ranks))
+        def how(records):
+            return truth.multiset_difference("how", ("pid", "comm", "seq", "op", "count", "algorithm", "protocol", "channels"),
+                                             [r for r in happened if r["kind"] == "collective" and not r.get("replay") and "algorithm" in r], records)
+        self.assertEqual(how([r for r in captured if r["kind"] == "collective" and "algorithm" in r]), [])
+        told = [entry for rank in report["ranks"] for entry in rank["collectives"] if entry["algorithm"]]
+        self.assertGreater(len(told), 0)
+        for entry in told:
+            self.assertEqual({"algorithm": entry["algorithm"], "protocol": entry["protocol"], "channels": entry["channels"]},
+                             {key: entry["ran_as"][0][key] for key in ("algorithm", "protocol", "channels")})
+            self.assertEqual(sum(way["calls"] for way in entry["ran_as"]), entry["calls"])
+        self.forget_truth()
+
+    def test_beside_a_wrapper(self):
+        for env in ({"CUDA_INJECTION64_PATH": LIBRARY}, {"LD_PRELOAD": LIBRARY}):
+            self.check(env, [NCCL_CALLS, "--rounds=2"])
+
+    def test_in_every_version_of_the_interface(self):
+        for version in range(1, 7):
+            self.check({"CUDA_INJECTION64_PATH": LIBRARY, "GPUSIM_NCCL_PLUGIN_VERSION": str(version)}, [NCCL_CALLS, "--rounds=1"], 2)
+
+
+class WhoseRank(NcclWays):
+
+    MEMBER = os.path.join(BUILD, "tests", "e2e", "hard_way_lazy")
+
+    def test_a_process_that_no_launcher_told_anything_has_its_communicators_rank(self):
+        script = f"{self.MEMBER} member 1 2 {self.path('id')} & {self.MEMBER} member 0 2 {self.path('id')}; wait"
+        out = self.record(["/bin/sh", "-c", script], {"CUDA_INJECTION64_PATH": LIBRARY}, 2)
+        calls = [record for record in self.export(out) if record["kind"] == "collective"]
+        self.assertEqual(sorted((record["rank"], record["comm_rank"]) for record in calls), [(0, 0), (1, 1)])
+        self.assertEqual(sorted(rank["rank"] for rank in self.report(out)["ranks"]), [0, 1])
+
+    def test_a_process_that_is_several_ranks_has_none(self):
+        out = self.record([self.MEMBER, "threads"], {"CUDA_INJECTION64_PATH": LIBRARY}, 8)
+        self.assertEqual({record["rank"] for record in self.export(out)}, {-1})
 
 
 class LateModule(NcclWays):

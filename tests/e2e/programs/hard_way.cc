@@ -1,14 +1,18 @@
 // NCCL used in the ways that real programs use it, without device code. Which scenario is the argument; how
 // NCCL is reached is decided when this is compiled and linked (hard_way_nccl.h).
 //
-// usage: hard_way operations | devices | threads | nested | pipeline | nonblocking | early | torn | copies
-// PATH Says "<scenario>: <N> calls" and how many collectives, sends and receives it issued.
+// usage: hard_way operations | devices | threads | nested | pipeline | nonblocking | early | torn
+//        hard_way copies PATH
+//        hard_way member RANK RANKS FILE
+// Says "<scenario>: <N> calls" and how many collectives, sends and receives it issued.
 
 #include <cuda_runtime_api.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -280,6 +284,28 @@ void Torn() {
   Destroy(ranks);
 }
 
+// One process of several that no launcher told anything: the first one leaves the communicator's id in a
+// file.
+void Member(int rank, int ranks, const char* path) {
+  ncclUniqueId id;
+  if (rank == 0) {
+    CHECK(NCCL(GetUniqueId)(&id));
+    std::ofstream(std::string(path) + ".new", std::ios::binary).write(id.internal, sizeof(id.internal));
+    std::rename((std::string(path) + ".new").c_str(), path);
+  }
+  std::ifstream file(path, std::ios::binary);
+  while (rank != 0 && !file.is_open()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    file.open(path, std::ios::binary);
+  }
+  if (rank != 0) file.read(id.internal, sizeof(id.internal));
+  Rank member(rank);
+  CHECK(NCCL(CommInitRank)(&member.comm, ranks, id, rank));
+  ISSUE(NCCL(AllReduce)(member.in, member.out, 1000, ncclFloat, ncclSum, member.comm, member.stream));
+  member.Free();
+  CHECK(NCCL(CommDestroy)(member.comm));
+}
+
 // Two copies of NCCL, each with two ranks on the same two devices; their calls alternate.
 void Copies(const char* path) {
   CHECK(cudaSetDevice(0));  // as programs do: NCCL is looked up when the device is known
@@ -356,6 +382,8 @@ int Run(int argc, char** argv) {
     Early();
   } else if (scenario == "torn") {
     Torn();
+  } else if (scenario == "member" && argc == 5) {
+    Member(std::atoi(argv[2]), std::atoi(argv[3]), argv[4]);
   } else if (scenario == "copies" && argc == 3) {
     Copies(argv[2]);
   } else {

@@ -174,7 +174,13 @@ TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
   event.result = -5;
   event.source = static_cast<uint8_t>(wire::CallSource::kCallSourceInterposed);
   event.element_bytes = 4;
-  builder_->AddCollective(event, builder_->String("AllReduce"), builder_->String("float32"), 9);
+  event.channels = 4;
+  builder_->AddCollective(event,
+                          {.op = builder_->String("AllReduce"),
+                           .datatype = builder_->String("float32"),
+                           .algorithm = builder_->String("RING"),
+                           .protocol = builder_->String("LL")},
+                          9);
   builder_->AddPlanLaunch({17, 555, 0, 0});
   builder_->DefineCommunicator(
       {.time_ns = now,

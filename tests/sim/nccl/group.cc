@@ -110,6 +110,25 @@ ncclResult_t LaunchAll(const std::vector<Call>& calls) {
   return ncclSuccess;
 }
 
+// As the real library: a group of communicators that do not block is launched by a thread of its own.
+bool RunsInBackground(const std::vector<Call>& calls) {
+  return !calls.empty() && std::none_of(calls.begin(), calls.end(), [](const Call& call) {
+    return call.communicator->IsBlocking() || IsCaptured(call.stream);
+  });
+}
+
+void LaunchInBackground(std::vector<Call> calls) {
+  for (const Call& call : calls) {
+    call.communicator->SetState(ncclInProgress);
+  }
+  std::thread([background = std::move(calls)]() {
+    const ncclResult_t launched = LaunchAll(background);
+    for (const Call& call : background) {
+      call.communicator->SetState(launched);
+    }
+  }).detach();
+}
+
 ncclResult_t Finish(Group finished) {
   if (finished.error != ncclSuccess) {
     return finished.error;
@@ -117,6 +136,10 @@ ncclResult_t Finish(Group finished) {
   const ncclResult_t made = Run(std::move(finished.creations));
   if (made != ncclSuccess && made != ncclInProgress) {
     return made;
+  }
+  if (RunsInBackground(finished.calls)) {
+    LaunchInBackground(std::move(finished.calls));
+    return ncclInProgress;
   }
   const ncclResult_t launched = LaunchAll(finished.calls);
   return launched != ncclSuccess ? launched : made;

@@ -1,0 +1,211 @@
+#include "injector/nccl/awaited.h"
+
+#include "injector/nccl/scopes.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/losses.h"
+
+namespace gpuprobe::injector::nccl {
+
+struct Awaited {
+  std::atomic<bool> claimed;
+  std::atomic<bool> open;          // the caller has not left it yet
+  std::atomic<CallBatch*> batch;   // null: being put here, or taken
+  std::atomic<uint32_t> writers;   // threads that note something
+  std::atomic<uint32_t> looks;     // of the probe's thread so far
+  std::atomic<uint32_t> launches;  // noted
+  std::atomic<uint64_t> number;    // in the order of the calls
+  uint32_t thread;                 // ThreadDef.id of the caller
+  bool told;                       // the calls were reported, their kernels were not there yet
+};
+
+namespace {
+
+constexpr int kSpins = 4096;
+
+constinit Awaited places[kAwaited] = {};
+constinit std::atomic<uint64_t> last_number{0};
+
+// Keeps the batch where it is while something is noted.
+class Writer {
+ public:
+  explicit Writer(Awaited& place) noexcept : place_(place) {
+    place.writers.fetch_add(1, std::memory_order_seq_cst);
+    batch_ = place.batch.load(std::memory_order_seq_cst);
+  }
+  ~Writer() { place_.writers.fetch_sub(1, std::memory_order_release); }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+  CallBatch* batch() const noexcept { return batch_; }
+
+ private:
+  Awaited& place_;
+  CallBatch* batch_;
+};
+
+// Null when there is none, or somebody is noting something for too long.
+CallBatch* Take(Awaited& place) noexcept {
+  CallBatch* batch = place.batch.exchange(nullptr, std::memory_order_seq_cst);
+  if (batch == nullptr) return nullptr;
+  for (int i = 0; i < kSpins; ++i) {
+    if (place.writers.load(std::memory_order_seq_cst) == 0) {
+      batch->launch_count = place.launches.load(std::memory_order_acquire);
+      return batch;
+    }
+    __builtin_ia32_pause();
+  }
+  place.batch.store(batch, std::memory_order_seq_cst);
+  return nullptr;
+}
+
+void Free(Awaited& place) noexcept { place.claimed.store(false, std::memory_order_release); }
+
+bool Names(const CallBatch& batch, const void* handle) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    if (batch.calls[i].handle == handle) return true;
+  }
+  return false;
+}
+
+// The call that a kernel would carry; null if none.
+const PendingCall* Fitting(const CallBatch& batch, const SeenLaunch& launch) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    const PendingCall& call = batch.calls[i];
+    const bool fits = call.event.op < 16 && (launch.ops >> call.event.op & 1u) != 0;
+    if (call.stream == launch.stream && fits) return &call;
+  }
+  return nullptr;
+}
+
+void Report(ThreadState& thread, Awaited& place, CallBatch& batch) noexcept {
+  if (place.told) return;
+  for (uint32_t i = 0; i < batch.call_count; ++i) batch.calls[i].event.thread = place.thread;
+  EmitBatch(thread, batch);
+}
+
+void ReportAndFree(ThreadState& thread, Awaited& place) noexcept {
+  CallBatch* batch = Take(place);
+  if (batch == nullptr) return;
+  Report(thread, place, *batch);
+  ReleaseGroupBatch(batch);
+  Free(place);
+}
+
+}  // namespace
+
+Awaited* Await(ThreadState& thread, CallBatch* batch) noexcept {
+  for (Awaited& place : places) {
+    bool expected = false;
+    if (place.claimed.load(std::memory_order_relaxed) ||
+        !place.claimed.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
+      continue;
+    }
+    const EventRing* ring = RingOf(thread);
+    place.thread = ring == nullptr ? 0 : ring->thread_id();
+    place.told = false;
+    place.looks.store(0, std::memory_order_relaxed);
+    place.launches.store(0, std::memory_order_relaxed);
+    place.number.store(last_number.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
+    place.open.store(true, std::memory_order_relaxed);
+    place.batch.store(batch, std::memory_order_seq_cst);
+    return &place;
+  }
+  return nullptr;
+}
+
+void LeaveAwaited(Awaited* place) noexcept {
+  if (place != nullptr) place->open.store(false, std::memory_order_release);
+}
+
+CallBatch* StopAwaiting(Awaited* place) noexcept {
+  if (place == nullptr) return nullptr;
+  CallBatch* batch = place->batch.load(std::memory_order_relaxed);
+  const uint32_t own = batch == nullptr ? 0 : batch->launch_count;
+  batch = Take(*place);
+  if (batch == nullptr) {
+    LeaveAwaited(place);
+    return nullptr;
+  }
+  if (own != 0) batch->launch_count = own;  // noted on the caller's thread, in the same list
+  Free(*place);
+  return batch;
+}
+
+void ResolveAwaited(ThreadState& thread, const void* handle) noexcept {
+  for (Awaited& place : places) {
+    if (!place.claimed.load(std::memory_order_relaxed) || place.open.load(std::memory_order_acquire))
+      continue;
+    bool mine = false;
+    {
+      const Writer writer(place);
+      mine = writer.batch() != nullptr && Names(*writer.batch(), handle);
+    }
+    if (mine) ReportAndFree(thread, place);
+  }
+}
+
+bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
+  Awaited* best = nullptr;
+  for (Awaited& place : places) {
+    if (!place.claimed.load(std::memory_order_relaxed)) continue;
+    const Writer writer(place);
+    if (writer.batch() == nullptr || Fitting(*writer.batch(), launch) == nullptr) continue;
+    if (best == nullptr ||
+        place.number.load(std::memory_order_relaxed) < best->number.load(std::memory_order_relaxed)) {
+      best = &place;
+    }
+  }
+  if (best == nullptr) return false;
+  const Writer writer(*best);
+  CallBatch* batch = writer.batch();
+  if (batch == nullptr) return false;
+  thread.nccl_awaited = best;
+  thread.nccl_awaited_number = best->number.load(std::memory_order_relaxed);
+  if (best->told) {
+    const PendingCall* call = Fitting(*batch, launch);
+    if (call != nullptr && call->event.plan != 0)
+      Emit(thread, PlanLaunchEvent{call->event.plan, launch.correlation, 0, 0});
+    return true;
+  }
+  const uint32_t at = best->launches.load(std::memory_order_relaxed);
+  if (at == batch->launch_capacity) {
+    CountLoss(wire::LossReason::kLossEventRingFull);
+    return true;
+  }
+  batch->launches[at] = launch;
+  best->launches.store(at + 1, std::memory_order_release);
+  return true;
+}
+
+void TellAwaited(const ThreadState& thread, void (*tell)(CallBatch& batch, const void* argument),
+                 const void* argument) noexcept {
+  Awaited* place = thread.nccl_awaited;
+  if (place == nullptr) return;
+  const Writer writer(*place);
+  if (writer.batch() == nullptr || place->told ||
+      place->number.load(std::memory_order_relaxed) != thread.nccl_awaited_number) {
+    return;
+  }
+  tell(*writer.batch(), argument);
+}
+
+void LookAtAwaited(ThreadState& thread, bool final) noexcept {
+  for (Awaited& place : places) {
+    if (!place.claimed.load(std::memory_order_acquire) || place.open.load(std::memory_order_acquire) ||
+        place.batch.load(std::memory_order_acquire) == nullptr) {
+      continue;
+    }
+    const uint32_t looks = place.looks.fetch_add(1, std::memory_order_relaxed) + 1;
+    const bool launched = place.launches.load(std::memory_order_acquire) != 0;
+    if (final || (looks > 1 && launched)) {
+      ReportAndFree(thread, place);
+    } else if (looks > kLooksWithoutKernel && !place.told) {
+      CallBatch* batch = Take(place);
+      if (batch == nullptr) continue;
+      Report(thread, place, *batch);
+      place.told = true;
+      place.batch.store(batch, std::memory_order_seq_cst);
+    }
+  }
+}
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,22 @@
+// Numbers for the few names that NCCL has for its algorithms and protocols, so that an event carries a byte.
+//
+// Separate because producers may not allocate and the names belong to NCCL. Thread: any. Allocation: none; a
+// fixed table to which unknown names are added. Failure: a name beyond the table's places, or longer than
+// kShortNameBytes, is number 0: none.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuprobe::injector::nccl {
+
+inline constexpr size_t kShortNameBytes = 23;
+inline constexpr size_t kShortNames = 64;
+
+// 0 for null and for an empty name.
+uint8_t NumberOfName(const char* name) noexcept;
+
+// Empty for 0 and for numbers that nobody was given.
+const char* NameOfNumber(uint8_t number) noexcept;
+
+}  // namespace gpuprobe::injector::nccl
