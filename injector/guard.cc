@@ -19,6 +19,9 @@ void Guard::StartSample() noexcept { state_->sample_start_ns = MonotonicNs(); }
 void Guard::EndSample() noexcept {
   const uint64_t spent = MonotonicNs() - state_->sample_start_ns;
   state_->sample_start_ns = 0;
+  const uint64_t judged = spent < kMaxJudgedNs ? spent : kMaxJudgedNs;
+  state_->host_judged_ns.store(state_->host_judged_ns.load(std::memory_order_relaxed) + judged,
+                               std::memory_order_relaxed);
   state_->host_sampled_ns.store(state_->host_sampled_ns.load(std::memory_order_relaxed) + spent,
                                 std::memory_order_relaxed);
 }

@@ -31,6 +31,9 @@ struct EventNames {
   const char* (*collective_op)(uint16_t op) = nullptr;         // "AllReduce"
   const char* (*collective_datatype)(uint8_t type) = nullptr;  // "float32"
   const char* (*collective_how)(uint8_t number) = nullptr;     // "RING", "LL"; empty: none
+  // Functions that the program imports and nobody stands before: the name in a place, empty behind the last
+  // one.
+  const char* (*unknown_function)(size_t place, uint32_t* imports) = nullptr;
   // Who this process is by its NCCL communicators; false while they do not say.
   bool (*nccl_identity)(int32_t* rank, int32_t* world_size) = nullptr;
   // Copies the name of an NVTX domain; returns its length, 0 when it has none.

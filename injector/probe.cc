@@ -187,6 +187,8 @@ void StartProbe() noexcept {
   options.flush_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_FLUSH_MS")));
   options.exit_wait_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_EXIT_WAIT_MS")));
   options.verbose = verbose;
+  options.budget_percent =
+      static_cast<uint32_t>(made->settings.Number(SettingIndex("GPUPROBE_OVERHEAD_BUDGET")));
   const HelloFacts facts{
       .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),
       .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,

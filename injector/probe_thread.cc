@@ -12,6 +12,7 @@
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/parts.h"
+#include "injector/recording.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/lock.h"
 #include "injector/stream/losses.h"
@@ -28,14 +29,17 @@ constexpr uint64_t kEventSettleNs =
 // Counters and the host's state go out this often although there is nothing else to say: a collector takes a
 // silence of 10 s for a process that is stopped.
 constexpr int64_t kReportEveryMs = 2000;
+constexpr int64_t kIdentitySettlesMs = 5000;
 constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
 constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
 
-int64_t MonotonicMs() noexcept {
+uint64_t MonotonicNs() noexcept {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
+
+int64_t MonotonicMs() noexcept { return static_cast<int64_t>(MonotonicNs() / 1'000'000); }
 
 // Sleeps while `word` is `value`, at most `milliseconds`.
 void FutexWait(std::atomic<uint32_t>& word, uint32_t value, int64_t milliseconds) noexcept {
@@ -97,6 +101,9 @@ void SayLine(std::string_view text) noexcept {
 bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcept {
   options_ = options;
   facts_ = facts;
+  governor_.Init(options.budget_percent, recording.kinds & kRecordGraphsWhole
+                                             ? wire::DetailLevel::kDetailLevelGraphs
+                                             : wire::DetailLevel::kDetailLevelFull);
   // Who this is goes out before the program runs on, if a collector is there: a process that dies within a
   // millisecond is then one that was cut off, not one that was never seen. The socket does not block.
   greeted_ = connection_->open() && sender_.Greet(*identity_, facts_);
@@ -219,10 +226,11 @@ void ProbeThread::Loop() noexcept {
     const uint32_t seen = wake_word.load(std::memory_order_acquire);
     const int64_t next = MonotonicMs() + options_.flush_ms;
     TickParts();
+    HoldBudget();
     session_->Tick();
     session_->Flush(false);
     RefreshVersions();
-    RefreshNcclIdentity();
+    RefreshNcclIdentity(false);
     Collect(false);
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
@@ -239,9 +247,10 @@ void ProbeThread::Loop() noexcept {
     if (!flush_now) SleepUntil(next, seen);
   }
   FinishParts();
+  HoldBudget();
   FinalFlush();
   RefreshVersions();
-  RefreshNcclIdentity();
+  RefreshNcclIdentity(true);
   Collect(true);
   CloseLifecycle();
   const int64_t left = ExitTimeLeftMs();
@@ -314,15 +323,39 @@ void ProbeThread::RefreshVersions() noexcept {
   stream_->builder.DefineVersions(versions_);
 }
 
+// What the probe has cost decides how much of the device's work is recorded from now on.
+void ProbeThread::HoldBudget() noexcept {
+  const uint64_t now_ns = MonotonicNs();
+  const uint64_t cost_ns = TotalHostCost().judged_ns * kHostCostSampling + session_->completion_ns();
+  const wire::DetailLevel level = governor_.Judge(now_ns, cost_ns);
+  session_->ComeBack(now_ns);
+  if (level == wire::DetailLevel::kDetailLevelOff) {
+    if (session_->capturing() && session_->driver_is_up()) session_->Stop();
+    Transition(LifecycleState::kLive, LifecycleState::kYielded);
+  } else {
+    session_->SetDetail(level, now_ns);
+  }
+  SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),
+                   session_->yields(), session_->YieldedNs(now_ns)});
+}
+
 // Hello is sent before there is a communicator: what the communicators say comes later, and only if nothing
-// else says who this is.
-void ProbeThread::RefreshNcclIdentity() noexcept {
+// else says who this is. A process may turn out to be several ranks: it is told when nothing has changed for
+// a while, and at the end.
+void ProbeThread::RefreshNcclIdentity(bool final) noexcept {
   int32_t rank = -1;
   int32_t world_size = 0;
   if (identity_->rank_source != wire::RankSource::kRankSourceNone || event_names.nccl_identity == nullptr ||
       !event_names.nccl_identity(&rank, &world_size) || world_size == nccl_world_size_) {
+    nccl_seen_size_ = 0;
     return;
   }
+  const int64_t now_ms = MonotonicMs();
+  if (nccl_seen_size_ != world_size) {
+    nccl_seen_size_ = world_size;
+    nccl_seen_ms_ = now_ms;
+  }
+  if (!final && now_ms - nccl_seen_ms_ < kIdentitySettlesMs) return;
   nccl_world_size_ = world_size;
   const Lock lock(stream_->mutex);
   stream_->builder.DefineNcclIdentity(rank, world_size);

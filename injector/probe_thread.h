@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "injector/cupti/session.h"
+#include "injector/governor.h"
 #include "injector/identity.h"
 #include "injector/stream/autostart.h"
 #include "injector/stream/connection.h"
@@ -28,6 +29,7 @@ class ProbeThread {
     int exit_wait_ms = 2000;
     int connect_wait_ms = 10000;  // for a collector that was started
     bool verbose = false;
+    uint32_t budget_percent = 0;  // 0: no limit
   };
 
   // All of these outlive the thread. `connection` may be open already; otherwise `autostart` was prepared.
@@ -56,7 +58,8 @@ class ProbeThread {
   void Collect(bool final) noexcept;
   void FinalFlush() noexcept;
   void RefreshVersions() noexcept;
-  void RefreshNcclIdentity() noexcept;
+  void RefreshNcclIdentity(bool final) noexcept;
+  void HoldBudget() noexcept;
   void GiveUp() noexcept;
   bool Called(uint32_t* seen) noexcept;
   void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
@@ -76,7 +79,10 @@ class ProbeThread {
   VersionsRow versions_;
   bool versions_known_ = false;
   int64_t sealed_ms_ = 0;
+  Governor governor_;
   int32_t nccl_world_size_ = 0;  // that was told last
+  int32_t nccl_seen_size_ = 0;   // that waits to be told
+  int64_t nccl_seen_ms_ = 0;     // since when
   bool flush_complete_ = true;
   bool greeted_ = false;  // Hello went out, or waits, on a connection that was open at the start
 

@@ -8,7 +8,8 @@ constinit Recording recording;
 
 namespace {
 
-constexpr std::string_view kKindNames[] = {"kernels", "copies", "memsets", "syncs", "memory", "nccl", "nvtx"};
+constexpr std::string_view kKindNames[] = {"kernels", "copies", "memsets", "syncs",
+                                           "memory",  "nccl",   "nvtx",    "graphs"};
 constexpr uint64_t kSecond = 1'000'000'000;
 constexpr int64_t kMaxRank = 1 << 24;
 
@@ -47,7 +48,8 @@ bool ParseKinds(std::string_view text, uint32_t* kinds) noexcept {
     if (kind == 0) return false;
     chosen |= kind;
   }
-  *kinds = chosen;
+  // It says how, not what.
+  *kinds = chosen == kRecordGraphsWhole ? kRecordAll | chosen : chosen;
   return true;
 }
 

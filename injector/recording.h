@@ -24,6 +24,7 @@ enum RecordKinds : uint32_t {
   kRecordMemory = 1 << 4,
   kRecordNccl = 1 << 5,
   kRecordNvtx = 1 << 6,
+  kRecordGraphsWhole = 1 << 7,  // launches of CUDA graphs instead of their nodes: only if asked for
 };
 inline constexpr uint32_t kRecordAll = (1 << 7) - 1;
 inline constexpr uint32_t kRecordDeviceWork = kRecordKernels | kRecordCopies | kRecordMemsets;

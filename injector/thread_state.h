@@ -22,6 +22,8 @@ struct Awaited;
 inline constexpr int kMaxRangeDepth = 64;
 inline constexpr int kMaxThreads = 4096;
 inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this many is timed
+// More than any event takes: a thread that is interrupted in one costs nothing of ours.
+inline constexpr uint64_t kMaxJudgedNs = 10'000;
 
 struct ThreadState {
   int guard_depth = 0;        // > 0: our own code runs on this thread
@@ -67,6 +69,7 @@ struct ThreadState {
   // pool's next owner adds to them.
   std::atomic<uint64_t> host_events{0};
   std::atomic<uint64_t> host_sampled_ns{0};  // of one event in kHostCostSampling
+  std::atomic<uint64_t> host_judged_ns{0};   // likewise, at most kMaxJudgedNs of each
   uint64_t sample_start_ns = 0;              // monotonic; 0: this event is not timed
 
   std::atomic<bool> in_use{false};  // of the pool
@@ -107,6 +110,7 @@ void ForEachThread(Visit visit) noexcept {
 struct HostCost {
   uint64_t events = 0;
   uint64_t sampled_ns = 0;
+  uint64_t judged_ns = 0;  // what the budget is held against
 };
 HostCost TotalHostCost() noexcept;
 

@@ -41,8 +41,10 @@ inline constexpr Setting kSettings[] = {
      "batches that wait for the collector; beyond it they are dropped and counted"},
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
      "what to record, of kernels,copies,memsets,syncs,memory,nccl,nvtx; else everything. NCCL's GPU times "
-     "come "
-     "from kernels"},
+     "come from kernels. With graphs, launches of CUDA graphs as a whole instead of their nodes"},
+    {"GPUPROBE_OVERHEAD_BUDGET", Kind::kNumber, "0", "%", 0, 100,
+     "of its time that the program may spend in the probe; beyond it, detail is shed and the report says "
+     "which. 0: no limit"},
     {"GPUPROBE_RANKS", Kind::kText, "", "", 0, 0,
      "ranks that record, ascending, as 0,4-7; else all. A process without a rank always records"},
     {"GPUPROBE_START_AFTER_S", Kind::kNumber, "0", "s", 0, 31536000,

@@ -166,6 +166,15 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.outside_window += totals.self.records_outside_window();
     for (const v1::UnknownKind& unknown : totals.self.unknown_kinds())
       t.unknown_kinds[ActivityKindName(unknown.kind())] += unknown.records();
+    for (const v1::UnknownFunction& function : totals.self.unknown_functions()) {
+      uint64_t& imports = t.unknown_functions[function.name()];
+      imports = std::max<uint64_t>(imports, function.imports());
+    }
+    t.detail_level = std::max(t.detail_level, totals.self.detail_level());
+    t.detail_reductions += totals.self.detail_reductions();
+    t.reduced_ns = std::max(t.reduced_ns, totals.self.reduced_ns());
+    t.yields += totals.self.yields();
+    t.yielded_ns = std::max(t.yielded_ns, totals.self.yielded_ns());
     sources.insert(process->hello().timing_source());
     if (totals.self.host_sampling() != 0) {
       measured = true;

@@ -82,6 +82,18 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                                " frames could not be written to the run directory; "
                                "they are in this report, not in a later `gpuprobe report`"));
   }
+  if (t.yields > 0) {
+    why.push_back(
+        absl::StrFormat("another tool took CUPTI's activity buffers %d times: for %.1f s nothing of "
+                        "the device was recorded",
+                        t.yields, static_cast<double>(t.yielded_ns) / 1e9));
+  }
+  if (t.detail_reductions > 0) {
+    why.push_back(absl::StrFormat("to hold GPUPROBE_OVERHEAD_BUDGET detail was reduced for %.1f s",
+                                  static_cast<double>(t.reduced_ns) / 1e9));
+  }
+  for (const auto& [name, imports] : t.unknown_functions)
+    why.push_back(absl::StrCat("nccl", name, " is not known to this probe: calls of it are not seen"));
   if (t.invalid_times > 0) why.push_back(absl::StrCat(t.invalid_times, " records ended before they began"));
   for (const std::string& damage : t.damaged_logs) why.push_back(damage);
   uint64_t untimed = 0;

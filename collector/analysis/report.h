@@ -72,6 +72,13 @@ struct Trust {
       0;  // records before it were dropped to save space, after they were counted; 0: none
   uint64_t outside_window = 0;                    // left out on request; part of coverage
   std::map<std::string, uint64_t> unknown_kinds;  // of records that the probe does not know
+  // Functions of NCCL's that programs import and the probe does not know; by how many objects.
+  std::map<std::string, uint64_t> unknown_functions;
+  v1::DetailLevel detail_level = v1::DETAIL_LEVEL_FULL;  // the least, of all processes, at the end
+  uint64_t detail_reductions = 0;                        // to hold the overhead budget; summed
+  uint64_t reduced_ns = 0;                               // the longest, of all processes
+  uint64_t yields = 0;                                   // to another tool; summed
+  uint64_t yielded_ns = 0;                               // the longest, of all processes
   std::vector<CutOff> cut_off;
   std::vector<std::string> exit_incomplete;  // processes whose last flush did not finish
   std::vector<std::string> damaged_logs;

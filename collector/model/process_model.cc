@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/model/collective_kernels.h"
+#include "collector/model/graph_runs.h"
 #include "collector/model/work_roles.h"
 
 namespace gpuprobe::model {
@@ -308,6 +309,12 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
                         .kind = OperationKind::kCopy,
                         .direction = r.direction};
     Join(operation);
+  });
+  if (!status.ok()) return status;
+  // A graph as a whole: the device was at work, with what is not known.
+  status = ForEachGraphRun(batch, [this](const GraphRunRecord& r) {
+    ++totals_.records;
+    if (Observe(r.start_ns, r.end_ns)) DeviceFor(r.device).busy.Add(r.start_ns, r.end_ns);
   });
   if (!status.ok()) return status;
   return ForEachMemset(batch, [this](const MemsetRecord& r) {

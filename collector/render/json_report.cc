@@ -44,11 +44,28 @@ Json ConditionsOf(const analysis::Conditions& c) {
           {"ranks_expected", OrNull(c.ranks_expected)}};
 }
 
+const char* DetailName(v1::DetailLevel level) {
+  switch (level) {
+    case v1::DETAIL_LEVEL_GRAPHS:
+      return "graphs";
+    case v1::DETAIL_LEVEL_WINDOWS:
+      return "windows";
+    case v1::DETAIL_LEVEL_CALLBACKS:
+      return "callbacks";
+    case v1::DETAIL_LEVEL_OFF:
+      return "off";
+    default:
+      return "full";
+  }
+}
+
 Json TrustOf(const analysis::Trust& t) {
   Json lost = Json::object();
   for (const auto& [reason, records] : t.lost) lost[reason] = records;
   Json unknown = Json::object();
   for (const auto& [kind, records] : t.unknown_kinds) unknown[kind] = records;
+  Json functions = Json::object();
+  for (const auto& [name, imports] : t.unknown_functions) functions[name] = imports;
   Json cut_off = Json::array();
   for (const analysis::CutOff& c : t.cut_off)
     cut_off.push_back({{"who", c.who}, {"last_data_ns", c.last_data_ns}});
@@ -57,6 +74,12 @@ Json TrustOf(const analysis::Trust& t) {
           {"coverage", OrNull(t.coverage)},
           {"outside_window", t.outside_window},
           {"unknown_kinds", unknown},
+          {"unknown_functions", functions},
+          {"detail",
+           {{"level", DetailName(t.detail_level)},
+            {"reductions", t.detail_reductions},
+            {"reduced_ns", t.reduced_ns}}},
+          {"yielded", {{"times", t.yields}, {"ns", t.yielded_ns}}},
           {"timing_source", t.timing_source},
           {"overhead_fraction", OrNull(t.overhead_fraction)},
           {"overhead_sampling", t.overhead_sampling},

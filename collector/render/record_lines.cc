@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
 #include "collector/model/collective_kernels.h"
+#include "collector/model/graph_runs.h"
 #include "collector/model/records.h"
 #include "nlohmann/json.hpp"
 
@@ -167,6 +168,7 @@ absl::Status RecordLines::Learn(const v1::Batch& batch) {
 
 absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
   WriteDeviceRecords(batch, emit);
+  WriteGraphRuns(batch, emit);
   WriteHostRecords(batch, emit);
   WriteCollectives(batch, emit);
   return absl::OkStatus();
@@ -200,6 +202,15 @@ void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
     std::string line = Begin("memset");
     DeviceFields(line, r.device, r.stream, r);
     Number(line, "bytes", r.bytes);
+    emit(line + "}");
+  }).IgnoreError();
+}
+
+void RecordLines::WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const {
+  model::ForEachGraphRun(batch, [&](const model::GraphRunRecord& r) {
+    std::string line = Begin("graph_run");
+    DeviceFields(line, r.device, r.stream, r);
+    Number(line, "graph", r.graph);
     emit(line + "}");
   }).IgnoreError();
 }

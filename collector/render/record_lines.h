@@ -46,6 +46,7 @@ class RecordLines {
   void LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node);
   void LearnKernel(const model::KernelRecord& kernel);
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
+  void WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const;
   void WriteHostRecords(const v1::Batch& batch, const Emit& emit);
   void WriteCollectives(const v1::Batch& batch, const Emit& emit);
   bool Unexplained(const model::KernelRecord& kernel) const;

@@ -220,6 +220,9 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
     case CUPTI_ACTIVITY_KIND_DEVICE:
       DecodeDevice(record);
       break;
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      DecodeGraphRun(record);
+      break;
     default:
       CountLoss(wire::LossReason::kLossUnknownRecord);
       stream_->builder.CountUnknownKind(static_cast<uint32_t>(record->kind));
@@ -328,6 +331,18 @@ void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
                             .stream = IdOrZero(sync.streamId),
                             .event = IdOrZero(sync.cudaEventId),
                             .correlation = sync.correlationId});
+}
+
+void Decoder::DecodeGraphRun(const CUpti_Activity* record) noexcept {
+  const auto& run = As<CUpti_ActivityGraphTrace>(record);
+  if (!Usable(run.start, run.end)) return;
+  stream_->builder.AddGraphRun({.start_ns = run.start,
+                                .end_ns = run.end,
+                                .graph = run.graphId,
+                                .device = run.deviceId,
+                                .context = run.contextId,
+                                .stream = run.streamId,
+                                .correlation = run.correlationId});
 }
 
 void Decoder::DecodeDevice(const CUpti_Activity* record) noexcept {

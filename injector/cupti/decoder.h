@@ -49,6 +49,7 @@ class Decoder {
   void DecodeMemset(const CUpti_Activity* record) noexcept;
   void DecodeSync(const CUpti_Activity* record) noexcept;
   void DecodeDevice(const CUpti_Activity* record) noexcept;
+  void DecodeGraphRun(const CUpti_Activity* record) noexcept;
   bool HasGraphNodes() const noexcept;
 
   const CuptiApi* api_;

@@ -1,7 +1,10 @@
 #include "injector/cupti/session.h"
 
+#include <ctime>
+
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
+#include "injector/cupti/rivals.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/recording.h"
@@ -42,6 +45,22 @@ constexpr CUpti_CallbackId kNewLibraryEvents[] = {CUPTI_CBID_RESOURCE_MODULE_LOA
 constexpr CUpti_CallbackId kDriverUpEvents[] = {CUPTI_CBID_RESOURCE_CU_INIT_FINISHED,
                                                 CUPTI_CBID_RESOURCE_CONTEXT_CREATED};
 
+// DETAIL_LEVEL_WINDOWS: one second of eight.
+constexpr uint64_t kDetailWindowNs = 1'000'000'000;
+constexpr uint64_t kDetailWindowEveryNs = 8 * kDetailWindowNs;
+
+// How long another tool must have been quiet before we come back: twice as long each time it came again.
+constexpr uint64_t kQuietNs = 2'000'000'000;
+constexpr uint64_t kMaxQuietDoublings = 6;
+
+uint64_t ReadClock(clockid_t clock) noexcept {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+uint64_t MonotonicNs() noexcept { return ReadClock(CLOCK_MONOTONIC); }
+uint64_t ThreadCpuNs() noexcept { return ReadClock(CLOCK_THREAD_CPUTIME_ID); }
+
 // The memory that was allocated in a context goes with it, without a call for each.
 void ReportContextEnd(CUcontext context) noexcept {
   const Guard guard;
@@ -77,6 +96,10 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
       if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
     }
   }
+  kinds_enabled_.store(enabled, std::memory_order_relaxed);
+  graphs_whole_ = (recording.kinds & kRecordGraphsWhole) != 0;
+  if (graphs_whole_) Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+  WatchRivals(api_, {OnRival, this});
   EnableCallbacks();
   capturing_.store(enabled, std::memory_order_release);
   return enabled ? StartResult::kCapturing : StartResult::kRefused;
@@ -120,8 +143,61 @@ void CuptiSession::EnableCallbacks() noexcept {
   }
 }
 
+void CuptiSession::EnableKinds(bool enable) noexcept {
+  if (kinds_enabled_.exchange(enable, std::memory_order_acq_rel) == enable) return;
+  for (const auto& [kind, wanted_for] : kKinds) {
+    if (!recording.Wants(wanted_for)) continue;
+    Check(enable ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
+  }
+}
+
+void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept {
+  if (!capturing() || !driver_is_up() || yielded() || api_.ActivityDisable == nullptr) return;
+  if (level != detail_) detail_since_ns_ = now_ns;
+  detail_ = level;
+  const bool whole = level != wire::DetailLevel::kDetailLevelFull;
+  if (whole != graphs_whole_) {
+    graphs_whole_ = whole;
+    const auto kind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
+    Check(whole ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
+  }
+  const bool open = (now_ns - detail_since_ns_) % kDetailWindowEveryNs < kDetailWindowNs;
+  EnableKinds(level <= wire::DetailLevel::kDetailLevelGraphs ||
+              (level == wire::DetailLevel::kDetailLevelWindows && open));
+}
+
+// On the other tool's thread, inside its own call: it is CUPTI's business already, and what we have of its
+// buffers must be back before they complete into somebody else's hands.
+void CuptiSession::OnRival(void* self) noexcept {
+  auto* session = static_cast<CuptiSession*>(self);
+  if (!session->capturing() || InForkedChild() || session->yielded_.exchange(true)) return;
+  session->yields_.fetch_add(1, std::memory_order_relaxed);
+  session->yielded_since_ns_.store(MonotonicNs(), std::memory_order_relaxed);
+  session->EnableKinds(false);
+  if (session->pool_.ever_taken())
+    session->Check(session->api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+}
+
+uint64_t CuptiSession::YieldedNs(uint64_t now_ns) const noexcept {
+  const uint64_t before = yielded_before_ns_.load(std::memory_order_relaxed);
+  const uint64_t since = yielded_since_ns_.load(std::memory_order_relaxed);
+  return before + (since != 0 && now_ns > since ? now_ns - since : 0);
+}
+
+void CuptiSession::ComeBack(uint64_t now_ns) noexcept {
+  if (!yielded() || RivalIsActive()) return;
+  const uint64_t times = yields() < kMaxQuietDoublings ? yields() : kMaxQuietDoublings;
+  if (now_ns < RivalLastCallNs() + (kQuietNs << (times - 1))) return;
+  if (!Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted))) return;
+  yielded_before_ns_.store(YieldedNs(now_ns), std::memory_order_relaxed);
+  yielded_since_ns_.store(0, std::memory_order_relaxed);
+  graphs_whole_ = false;
+  EnableKinds(true);
+  yielded_.store(false, std::memory_order_release);
+}
+
 void CuptiSession::Tick() noexcept {
-  if (!capturing() || !driver_is_up()) return;
+  if (!capturing() || !driver_is_up() || yielded()) return;
   if (!attributes_set_) SetAttributes();
   if (!devices_asked_ && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
     Check(api_.ActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE));
@@ -130,17 +206,13 @@ void CuptiSession::Tick() noexcept {
 }
 
 void CuptiSession::Flush(bool forced) noexcept {
-  if (!capturing() || !pool_.ever_taken()) return;
+  if (!capturing() || !pool_.ever_taken() || yielded()) return;
   Check(api_.ActivityFlushAll(forced ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
 }
 
 void CuptiSession::Stop() noexcept {
   if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
-  if (api_.ActivityDisable != nullptr) {
-    for (const auto& [kind, wanted_for] : kKinds) {
-      if (recording.Wants(wanted_for)) Check(api_.ActivityDisable(kind));
-    }
-  }
+  if (api_.ActivityDisable != nullptr) EnableKinds(false);
   if (api_.Unsubscribe != nullptr) Check(api_.Unsubscribe(subscriber_));
 }
 
@@ -211,9 +283,11 @@ void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream
     case BufferPool::Owner::kPool:
       break;
   }
+  const uint64_t began_ns = ThreadCpuNs();
   // Closed: the collector is gone, nobody will read it.
   if (CurrentLifecycle() != LifecycleState::kClosed) session->decoder_.DecodeBuffer(buffer, valid_bytes);
   session->pool_.GiveBack(buffer, valid_bytes);
+  session->completion_ns_.fetch_add(ThreadCpuNs() - began_ns, std::memory_order_relaxed);
   if (session->api_.ActivityGetNumDroppedRecords == nullptr) return;
   size_t dropped = 0;
   if (session->api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) == CUPTI_SUCCESS &&

@@ -39,6 +39,19 @@ class CuptiSession {
   // CUPTI has asked for a buffer: the driver may still be inside cuInit.
   void Flush(bool forced) noexcept;
 
+  // How much of the device's work is recorded. Windows are open while `now_ns` says so.
+  void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
+
+  // Another tool took the buffers, and we wait until it is quiet.
+  bool yielded() const noexcept { return yielded_.load(std::memory_order_relaxed); }
+  // Comes back when the other tool has been quiet for long enough. From the probe's thread.
+  void ComeBack(uint64_t now_ns) noexcept;
+  uint64_t yields() const noexcept { return yields_.load(std::memory_order_relaxed); }
+  // CLOCK_MONOTONIC: time yielded so far.
+  uint64_t YieldedNs(uint64_t now_ns) const noexcept;
+  // Spent in the completion of buffers.
+  uint64_t completion_ns() const noexcept { return completion_ns_.load(std::memory_order_relaxed); }
+
   // Ends capture for good: kinds and callbacks off, subscription returned. Not at exit.
   void Stop() noexcept;
 
@@ -59,6 +72,8 @@ class CuptiSession {
   static void CUPTIAPI OnBufferCompleted(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
                                          size_t valid_bytes);
 
+  static void OnRival(void* self) noexcept;
+  void EnableKinds(bool enable) noexcept;
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
   void EnableCallbacks() noexcept;
@@ -69,6 +84,15 @@ class CuptiSession {
   CUpti_SubscriberHandle subscriber_ = nullptr;
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
+  std::atomic<bool> yielded_{false};
+  std::atomic<uint64_t> yields_{0};
+  std::atomic<uint64_t> yielded_since_ns_{0};
+  std::atomic<uint64_t> yielded_before_ns_{0};  // in earlier yields
+  std::atomic<uint64_t> completion_ns_{0};
+  std::atomic<bool> kinds_enabled_{false};
+  bool graphs_whole_ = false;  // their launches instead of their nodes
+  uint64_t detail_since_ns_ = 0;
+  wire::DetailLevel detail_ = wire::DetailLevel::kDetailLevelFull;
   bool attributes_set_ = false;
   bool devices_asked_ = false;
 };

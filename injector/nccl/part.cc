@@ -13,6 +13,7 @@
 #include "injector/nccl/scopes.h"
 #include "injector/nccl/short_names.h"
 #include "injector/nccl/torn_groups.h"
+#include "injector/nccl/unknown_functions.h"
 #include "injector/recording.h"
 #include "injector/stream/event_ring.h"
 
@@ -87,6 +88,7 @@ void Start() noexcept {
   event_names.collective_datatype = CollectiveDataType;
   event_names.collective_how = nccl::NameOfNumber;
   event_names.nccl_identity = NcclIdentityOf;
+  event_names.unknown_function = nccl::UnknownFunction;
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_API_ENTER,
              OnLaunchKernel<false>);
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, CUPTI_API_ENTER,

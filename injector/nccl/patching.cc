@@ -8,10 +8,12 @@
 #include <ctime>
 #include <string_view>
 
+#include "injector/cupti/rivals.h"
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/providers.h"
 #include "injector/nccl/relocations.h"
 #include "injector/nccl/thunks.h"
+#include "injector/nccl/unknown_functions.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/self_report.h"
 #include "injector/stream/text.h"
@@ -71,7 +73,9 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
     const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlsym);
     return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
   }
+  if (slot.symbol[0] == 'c') return RivalReplacement(slot.symbol, unresolved ? nullptr : slot.value);
   const EntryPoint entry_point = FindEntryPoint(slot.symbol);
+  if (entry_point == EntryPoint::kCount) NoteUnknownFunction(slot.symbol);
   if (entry_point == EntryPoint::kCount || StartsWith(object.FileName(), kNccl)) return nullptr;
   int way = ProviderOf(entry_point, slot.value);
   if (way < 0 && unresolved) way = FirstProvider();
@@ -81,7 +85,8 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
 }
 
 bool Concerns(const char* symbol) noexcept {
-  return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd';
+  return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd' ||
+         (symbol[0] == 'c' && symbol[1] == 'u' && symbol[2] == 'p');
 }
 
 // A group whose start is seen shall be seen to its end.

@@ -3,6 +3,7 @@
 #include <ctime>
 
 #include "injector/guard.h"
+#include "injector/parts.h"
 #include "injector/stream/frames.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
@@ -60,6 +61,7 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
   memory = allocator_refusals_.Carve(memory);
   memory = collectives_.Carve(memory);
   memory = plans_.Carve(memory);
+  memory = graph_runs_.Carve(memory);
   definitions_ = {memory, kDefinitionBytes};
   closed_launches_ = {memory + kDefinitionBytes, kClosedLaunchBytes};
   StartBatch();
@@ -79,6 +81,7 @@ void BatchBuilder::StartBatch() noexcept {
   allocator_refusals_.Clear(base_ns_);
   collectives_.Clear(base_ns_);
   plans_.Clear(base_ns_);
+  graph_runs_.Clear(base_ns_);
   closed_launches_.size = 0;
   launch_rows_ = 0;
   launch_thread_ = 0;
@@ -87,7 +90,7 @@ void BatchBuilder::StartBatch() noexcept {
 uint32_t BatchBuilder::rows() const noexcept {
   return kernels_.rows + copies_.rows + memsets_.rows + syncs_.rows + launch_rows_ + ranges_.rows +
          allocations_.rows + allocator_levels_.rows + allocator_refusals_.rows + collectives_.rows +
-         plans_.rows;
+         plans_.rows + graph_runs_.rows;
 }
 
 size_t BatchBuilder::MaxEncodedBytes() const noexcept {
@@ -95,7 +98,7 @@ size_t BatchBuilder::MaxEncodedBytes() const noexcept {
          memsets_.MaxEncodedBytes() + syncs_.MaxEncodedBytes() + ranges_.MaxEncodedBytes() +
          allocations_.MaxEncodedBytes() + allocator_levels_.MaxEncodedBytes() +
          allocator_refusals_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() + plans_.MaxEncodedBytes() +
-         closed_launches_.size + definitions_.size;
+         graph_runs_.MaxEncodedBytes() + closed_launches_.size + definitions_.size;
 }
 
 // --- definitions
@@ -407,6 +410,18 @@ void BatchBuilder::AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexc
   ++allocator_refusals_.rows;
 }
 
+void BatchBuilder::AddGraphRun(const GraphRunRow& row) noexcept {
+  if (graph_runs_.rows == kMaxRows) Seal();
+  using Tag = wire::GraphRunsTag;
+  graph_runs_.PutInterval(Tag::kStartDelta, Tag::kDuration, row.start_ns, row.end_ns);
+  graph_runs_[Tag::kGraph].Put(row.graph);
+  graph_runs_[Tag::kDevice].Put(row.device);
+  graph_runs_[Tag::kContext].Put(row.context);
+  graph_runs_[Tag::kStream].Put(row.stream);
+  graph_runs_[Tag::kCorrelationDelta].PutDelta(row.correlation);
+  ++graph_runs_.rows;
+}
+
 void BatchBuilder::AddCollective(const CollectiveEvent& event, const CollectiveNames& names,
                                  uint32_t thread) noexcept {
   if (collectives_.rows == kMaxRows) Seal();
@@ -482,6 +497,20 @@ void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
     unknown.add_uint32(Number(wire::UnknownKindTag::kKind), unknown_kinds_[i].kind);
     unknown.add_uint64(Number(wire::UnknownKindTag::kRecords), unknown_kinds_[i].records);
   }
+  const DetailReport detail = CurrentDetailReport();
+  self.add_enum(Number(Tag::kDetailLevel), detail.level);
+  self.add_uint64(Number(Tag::kDetailReductions), detail.reductions);
+  self.add_uint64(Number(Tag::kReducedNs), detail.reduced_ns);
+  self.add_uint64(Number(Tag::kYields), detail.yields);
+  self.add_uint64(Number(Tag::kYieldedNs), detail.yielded_ns);
+  uint32_t imports = 0;
+  for (size_t i = 0; event_names.unknown_function != nullptr; ++i) {
+    const std::string_view name = event_names.unknown_function(i, &imports);
+    if (name.empty()) break;
+    WireWriter function(self, Number(Tag::kUnknownFunctions));
+    function.add_bytes(Number(wire::UnknownFunctionTag::kName), name.data(), name.size());
+    function.add_uint32(Number(wire::UnknownFunctionTag::kImports), imports);
+  }
 }
 
 void BatchBuilder::CountUnknownKind(uint32_t kind) noexcept {
@@ -522,6 +551,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   EncodeTable(batch, Tag::kAllocatorRefusals, allocator_refusals_);
   EncodeTable(batch, Tag::kCollectives, collectives_);
   EncodeTable(batch, Tag::kPlans, plans_);
+  EncodeTable(batch, Tag::kGraphRuns, graph_runs_);
   EncodeLosses(batch);
   EncodeSelf(batch);
   EncodeHostState(batch);

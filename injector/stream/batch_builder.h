@@ -40,6 +40,11 @@ struct SyncRow {
   uint32_t context, stream, event, correlation;
 };
 
+struct GraphRunRow {
+  uint64_t start_ns, end_ns;
+  uint32_t graph, device, context, stream, correlation;
+};
+
 struct RangeRow {
   uint64_t start_ns, end_ns, id, parent_id;
   uint32_t name, domain, thread, category;
@@ -115,6 +120,7 @@ class BatchBuilder {
   void AddAllocation(const AllocationEvent& event, uint32_t thread) noexcept;
   void AddAllocatorLevel(const AllocatorLevelEvent& event) noexcept;
   void AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexcept;
+  void AddGraphRun(const GraphRunRow& row) noexcept;
   // Ids of strings.
   struct CollectiveNames {
     uint32_t op, datatype, algorithm, protocol;
@@ -163,6 +169,7 @@ class BatchBuilder {
   ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
   ColumnTable<wire::CollectivesTag, 18> collectives_;
   ColumnTable<wire::PlansTag, 3> plans_;
+  ColumnTable<wire::GraphRunsTag, 7> graph_runs_;
 
   uint32_t launch_thread_ = 0;
   uint32_t launch_rows_ = 0;    // of all threads in this batch

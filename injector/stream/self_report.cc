@@ -11,6 +11,7 @@ constinit std::atomic<int32_t> last_cupti_error{0};
 constinit std::atomic<int32_t> nccl_version{0};
 constinit std::atomic<uint64_t> background_cpu_ns{0};
 constinit std::atomic<uint64_t> bytes_sent{0};
+constinit DetailReport detail_report = {};  // the probe's thread's
 
 }  // namespace
 
@@ -38,6 +39,10 @@ uint64_t BackgroundCpuNs() noexcept { return background_cpu_ns.load(std::memory_
 void AddBytesSent(uint64_t bytes) noexcept { bytes_sent.fetch_add(bytes, std::memory_order_relaxed); }
 
 uint64_t BytesSent() noexcept { return bytes_sent.load(std::memory_order_relaxed); }
+
+void SetDetailReport(const DetailReport& report) noexcept { detail_report = report; }
+
+DetailReport CurrentDetailReport() noexcept { return detail_report; }
 
 void SetNcclVersion(int32_t version) noexcept { nccl_version.store(version, std::memory_order_relaxed); }
 

@@ -36,6 +36,17 @@ uint64_t BackgroundCpuNs() noexcept;
 void AddBytesSent(uint64_t bytes) noexcept;
 uint64_t BytesSent() noexcept;
 
+// What is recorded of the device's work, and what that is due to. Set by the probe's thread before it seals.
+struct DetailReport {
+  int32_t level;  // wire::DetailLevel
+  uint64_t reductions;
+  uint64_t reduced_ns;
+  uint64_t yields;
+  uint64_t yielded_ns;
+};
+void SetDetailReport(const DetailReport& report) noexcept;
+DetailReport CurrentDetailReport() noexcept;
+
 // ncclGetVersion's answer, once somebody knows it; 0 before.
 void SetNcclVersion(int32_t version) noexcept;
 int32_t NcclVersion() noexcept;
