@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kDefinitionBytes = size_t{2} << 20;
 constexpr size_t kClosedLaunchBytes = 4 * kColumnBytes + 256 * kFieldOverhead;
-constexpr size_t kTotalColumns = 5 + 13 + 10 + 7 + 4 + 13 + 9 + 6 + 6 + 15 + 3;
 constexpr size_t kMaxNameOnWire = size_t{16} << 10;  // longer mangled names are cut
 constexpr size_t kFixedPartBytes = 4096;             // clock, losses, self report
 
@@ -47,6 +46,12 @@ void EncodeLosses(WireWriter& batch) noexcept {
 
 bool BatchBuilder::Init(SendQueue* queue) noexcept {
   queue_ = queue;
+  constexpr size_t kTotalColumns = decltype(kernels_)::kCount + decltype(copies_)::kCount +
+                                   decltype(memsets_)::kCount + decltype(syncs_)::kCount +
+                                   decltype(launches_)::kCount + decltype(ranges_)::kCount +
+                                   decltype(allocations_)::kCount + decltype(allocator_levels_)::kCount +
+                                   decltype(allocator_refusals_)::kCount + decltype(collectives_)::kCount +
+                                   decltype(plans_)::kCount + decltype(graph_runs_)::kCount;
   if (!memory_.Map(kTotalColumns * kColumnBytes + kDefinitionBytes + kClosedLaunchBytes) || !strings_.Init())
     return false;
   char* memory = memory_.data();
