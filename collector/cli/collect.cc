@@ -35,6 +35,7 @@ struct Options {
   bool node = false;
   KeepOption keep;
   RankOptions rank_options;
+  StepMarkerOption marker;
 };
 
 // A second run with the same GPUPROBE_OUT, or in the same second, gets a number: nobody is there to choose
@@ -133,6 +134,7 @@ int CollectMain(const Arguments& arguments) {
                "serve every user of this node (as root); each run is its user's alone, in DIR/USER/");
   options.keep.AddTo(app);
   options.rank_options.AddTo(app);
+  options.marker.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
                "end by itself after the last client has gone, and print nothing");
   if (const auto code = Parse(app, arguments)) return *code;
@@ -148,6 +150,7 @@ int CollectMain(const Arguments& arguments) {
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
   (*recorder)->WatchForHangs(options.rank_options,
                              [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  (*recorder)->SetStepMarker(options.marker.marker);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket,
       [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });

@@ -20,6 +20,19 @@ void KeepOption::AddTo(CLI::App& app) {
       ->option_text("SIZE");
 }
 
+void StepMarkerOption::AddTo(CLI::App& app) {
+  app.add_option_function<std::string>(
+         "--step-marker",
+         [this](const std::string& text) {
+           const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(text);
+           if (!parsed.ok())
+             throw CLI::ValidationError("--step-marker", std::string(parsed.status().message()));
+           marker = *parsed;
+         },
+         "what a step begins with, or is: nvtx:REGEX, kernel:REGEX, collective:OP (ends it) [found out]")
+      ->option_text("MARKER");
+}
+
 class Recorder::Sink : public ingest::FrameSink {
  public:
   Sink(Recorder& recorder, model::ProcessModel& process, store::RunRecording::Log& log)

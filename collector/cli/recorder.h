@@ -31,12 +31,21 @@ struct KeepOption {
   void AddTo(CLI::App& app);
 };
 
+// --step-marker of the subcommands that record or report.
+struct StepMarkerOption {
+  model::StepMarker marker;
+
+  void AddTo(CLI::App& app);
+};
+
 class Recorder {
  public:
   // Where to record: `directory` is made at once and must be free; empty: a default name is made when the
   // first process is heard. `keep_bytes`: see RunRecording.
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
 
+  // Before the first process is heard.
+  void SetStepMarker(const model::StepMarker& marker) { job_.SetStepMarker(marker); }
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
   void WatchForHangs(const RankOptions& options, HangWatch::Say say);

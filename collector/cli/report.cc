@@ -6,6 +6,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/hang_watch.h"
+#include "collector/cli/recorder.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
@@ -31,9 +32,12 @@ int ReportMain(const Arguments& arguments) {
   app.add_flag("--html", html, "as one self-contained page")->excludes("--json");
   RankOptions rank_options;
   rank_options.AddTo(app);
+  StepMarkerOption marker;
+  marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
   model::JobModel job;
+  job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
   if (!replayed.ok()) return Fail(kName, replayed.status(), kFailed);
   analysis::ReportInput input;

@@ -51,6 +51,14 @@ absl::StatusOr<std::string> MakeSocketDirectory() {
       absl::StrCat("no place for a socket: ", bases.back(), ": ", std::strerror(error)));
 }
 
+struct RunOptions {
+  std::string out;
+  KeepOption keep;
+  RankOptions rank_options;
+  StepMarkerOption marker;
+  bool json = false;
+};
+
 struct Child {
   pid_t pid = -1;
   bool ended = false;
@@ -107,11 +115,13 @@ int ExecFailure(const std::vector<std::string>& command, int error) {
   return error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable;
 }
 
-int Supervise(const std::vector<std::string>& command, const std::string& library, const std::string& out,
-              uint64_t keep_bytes, const RankOptions& rank_options, bool json) {
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(out, keep_bytes);
+int Supervise(const std::vector<std::string>& command, const std::string& library,
+              const RunOptions& options) {
+  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
-  (*recorder)->WatchForHangs(rank_options, [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  (*recorder)->WatchForHangs(options.rank_options,
+                             [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  (*recorder)->SetStepMarker(options.marker.marker);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
   if (!folder.ok()) return Fail(kName, folder.status(), kOwnFailure);
@@ -145,7 +155,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   if (!watched.ok()) spdlog::warn("signals are not passed on: {}", std::string(watched.message()));
   Serve(**server, **recorder, child);
   server->reset();
-  PrintReport(**recorder, command, json);
+  PrintReport(**recorder, command, options.json);
   return child.exit_code;
 }
 
@@ -154,14 +164,12 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
 int RunMain(const Arguments& arguments) {
   CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through",
                "gpuprobe run");
-  std::string out;
-  bool json = false;
-  app.add_option("--out", out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
-  KeepOption keep;
-  keep.AddTo(app);
-  RankOptions rank_options;
-  rank_options.AddTo(app);
-  app.add_flag("--json", json, "at the end report.json on stderr instead of the text");
+  RunOptions options;
+  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  options.keep.AddTo(app);
+  options.rank_options.AddTo(app);
+  options.marker.AddTo(app);
+  app.add_flag("--json", options.json, "at the end report.json on stderr instead of the text");
   app.prefix_command();
   app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");
   // Everything after "--" is the command's, whatever it looks like.
@@ -179,7 +187,7 @@ int RunMain(const Arguments& arguments) {
   }
   const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
-  return Supervise(command, *library, out, keep.bytes, rank_options, json);
+  return Supervise(command, *library, options);
 }
 
 }  // namespace gpuprobe::cli

@@ -38,8 +38,18 @@ double ExactQuantile(const std::vector<uint64_t>& sorted, double q) {
 void Distribution::AddToHistogram(uint64_t sample) {
   if (!samples_.empty()) MoveSamplesToHistogram();
   const size_t bucket = BucketOf(sample);
-  if (bucket >= buckets_.size()) buckets_.resize(bucket + 1);
-  ++buckets_[bucket];
+  ++buckets_[PlaceOf(bucket)];
+}
+
+size_t Distribution::PlaceOf(size_t bucket) {
+  if (buckets_.empty()) first_bucket_ = bucket;
+  if (bucket < first_bucket_) {
+    buckets_.insert(buckets_.begin(), first_bucket_ - bucket, 0);
+    first_bucket_ = bucket;
+  }
+  const size_t place = bucket - first_bucket_;
+  if (place >= buckets_.size()) buckets_.resize(place + 1);
+  return place;
 }
 
 void Distribution::MoveSamplesToHistogram() {
@@ -61,8 +71,10 @@ void Distribution::Merge(const Distribution& other) {
   }
   MoveSamplesToHistogram();
   for (const uint64_t sample : other.samples_) AddToHistogram(sample);
-  if (other.buckets_.size() > buckets_.size()) buckets_.resize(other.buckets_.size());
-  for (size_t i = 0; i < other.buckets_.size(); ++i) buckets_[i] += other.buckets_[i];
+  if (other.buckets_.empty()) return;
+  PlaceOf(other.first_bucket_ + other.buckets_.size() - 1);
+  const size_t first = PlaceOf(other.first_bucket_);
+  for (size_t i = 0; i < other.buckets_.size(); ++i) buckets_[first + i] += other.buckets_[i];
 }
 
 double Distribution::HistogramQuantile(double q) const {
@@ -71,7 +83,8 @@ double Distribution::HistogramQuantile(double q) const {
   for (size_t i = 0; i < buckets_.size(); ++i) {
     seen += buckets_[i];
     if (seen > rank) {
-      return std::clamp(BucketMiddle(i), static_cast<double>(min_), static_cast<double>(max_));
+      return std::clamp(BucketMiddle(first_bucket_ + i), static_cast<double>(min_),
+                        static_cast<double>(max_));
     }
   }
   return static_cast<double>(max_);

@@ -60,6 +60,8 @@ class Distribution {
 
  private:
   void AddToHistogram(uint64_t sample);
+  // Makes room for a bucket; returns its place.
+  size_t PlaceOf(size_t bucket);
   void MoveSamplesToHistogram();
   double HistogramQuantile(double q) const;
 
@@ -70,7 +72,8 @@ class Distribution {
   uint64_t max_ = 0;
   absl::uint128 squares_ = 0;
   std::vector<uint64_t> samples_;  // while exact
-  std::vector<uint64_t> buckets_;  // afterwards; grown to the largest bucket that is needed
+  std::vector<uint64_t> buckets_;  // afterwards; from the smallest bucket that is needed to the largest
+  size_t first_bucket_ = 0;
 };
 
 }  // namespace gpuprobe::model

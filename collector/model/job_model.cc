@@ -31,6 +31,7 @@ ProcessModel& JobModel::AddProcess(const v1::Hello& hello) {
     issued_.Join(comm.hash(), comm.ranks(), comm.rank(), index);
   };
   processes_.push_back(std::make_unique<ProcessModel>(hello, std::move(events)));
+  processes_.back()->SetStepMarker(step_marker_);
   return *processes_.back();
 }
 

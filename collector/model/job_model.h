@@ -29,6 +29,8 @@ class JobModel {
   static constexpr size_t kMaxWaitingCalls = 65536;
   static constexpr size_t kMaxWaitingRanks = size_t{1} << 20;
 
+  // Of every process that joins from now on.
+  void SetStepMarker(const StepMarker& marker) { step_marker_ = marker; }
   // A process said hello. Returns the one that it is: the same pid and start time on the same host is the
   // same process.
   ProcessModel& Join(const v1::Hello& hello);
@@ -67,6 +69,7 @@ class JobModel {
   void Close(const Key& key, Call& call);
 
   std::vector<std::unique_ptr<ProcessModel>> processes_;
+  StepMarker step_marker_;
   absl::flat_hash_map<Key, Call> calls_;
   std::deque<Key> order_;
   size_t waiting_ = 0;  // participants in calls_

@@ -18,8 +18,9 @@ constexpr uint32_t kStateVersion = 7;
 template <typename Archive>
 void Distribution::Visit(Archive& archive) {
   constexpr size_t kMaxBuckets = size_t{64} << 7;
-  archive(count_, total_, min_, max_, squares_, samples_, buckets_);
-  archive.Require(buckets_.size() <= kMaxBuckets && (count_ == 0 || min_ <= max_));
+  archive(count_, total_, min_, max_, squares_, samples_, buckets_, first_bucket_);
+  archive.Require(buckets_.size() <= kMaxBuckets && first_bucket_ <= kMaxBuckets &&
+                  (count_ == 0 || min_ <= max_));
   archive.Require(buckets_.empty() ? samples_.size() == count_ : samples_.empty());
 }
 
@@ -352,15 +353,16 @@ void StepTracker::Pending::Visit(Archive& archive) {
 
 template <typename Archive>
 void StepDefinition::Visit(Archive& archive) {
-  archive(source, roles, token, coarse, collectives, gap, tail, head, operations, fine_sum, coarse_sum);
+  archive(source, roles, token, coarse, collectives, before, gap, tail, head, operations, fine_sum,
+          coarse_sum);
 }
 
 template <typename Archive>
 void StepTracker::Visit(Archive& archive) {
   bool defined = definition_.has_value();
   StepDefinition definition = definition_.value_or(StepDefinition{});
-  archive(defined, definition, next_search_, scanned_, segment_, cluster_end_, compared_, usual_,
-          incomplete_);
+  archive(defined, definition, next_search_, scanned_, segment_, cluster_end_, compared_, usual_, incomplete_,
+          lossy_, begun_);
   bool waits = pending_.has_value();
   Pending pending = pending_.value_or(Pending{});
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, waits, pending, loss_, source_, step_ranges_,
@@ -378,7 +380,11 @@ void StepTracker::Visit(Archive& archive) {
     if (waits && archive.ok()) pending_ = pending;
     definition_.reset();
     if (defined && archive.ok()) definition_ = definition;
-    if (!archive.ok()) *this = StepTracker();
+    if (!archive.ok()) {
+      StepTracker fresh;
+      fresh.marker_ = marker_;
+      *this = fresh;
+    }
   }
 }
 
@@ -435,7 +441,7 @@ void ProcessModel::VisitSites(Archive& archive) {
       sites_[i].device = &found->second;
       sites_[i].collective_op = OperationIdOfKernel(String(name));
       sites_[i].token = {.fine = fine, .coarse = coarse};
-      sites_[i].roles = RolesOfKernel(String(name));
+      sites_[i].roles = RolesOf(String(name));
       sites_[i].stream = stream;
       sites_[i].calls = calls[i];
       sites_[i].geometry = geometries[i];

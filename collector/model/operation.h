@@ -10,7 +10,8 @@
 
 namespace gpuprobe::model {
 
-enum class OperationKind : uint8_t { kKernel, kCollectiveKernel, kMemset, kCopy };
+// kUnseen: launched, and its record never came. Starts and ends at its launch.
+enum class OperationKind : uint8_t { kKernel, kCollectiveKernel, kMemset, kCopy, kUnseen };
 
 struct Operation {
   uint64_t correlation = 0;  // orders launches of a process; one graph launch has many operations

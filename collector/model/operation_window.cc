@@ -40,36 +40,79 @@ void OperationWindow::SortLaunches() {
 uint64_t OperationWindow::BoundOf(uint64_t bound, uint32_t batch) const {
   if (held_.size() > kMaxHeld) return UINT64_MAX;
   for (const Operation& operation : held_) {
-    if (operation.correlation >= bound && operation.batch + kPatience <= batch)
-      bound = operation.correlation + 1;
+    if (batch < operation.batch + kPatience) break;
+    bound = std::max(bound, operation.correlation + 1);
   }
   return bound;
 }
 
 void OperationWindow::TakeBefore(uint64_t bound) {
-  keys_.clear();
   taken_.clear();
   if (bound == UINT64_MAX) {
     taken_.swap(held_);
   } else {
-    const auto first = std::stable_partition(held_.begin(), held_.end(), [bound](const Operation& operation) {
-      return operation.correlation >= bound;
-    });
-    taken_.assign(first, held_.end());
-    held_.erase(first, held_.end());
+    size_t kept = 0;
+    for (size_t i = 0; i < held_.size(); ++i) {
+      if (held_[i].correlation < bound) {
+        taken_.push_back(held_[i]);
+      } else {
+        if (kept != i) held_[kept] = held_[i];
+        ++kept;
+      }
+    }
+    held_.resize(kept);
   }
-  keys_.reserve(taken_.size());
+  OrderTaken();
+}
+
+void OperationWindow::OrderTaken() {
+  order_.resize(taken_.size());
+  if (taken_.empty()) return;
+  uint64_t lowest = UINT64_MAX;
+  uint64_t highest = 0;
+  bool sorted = true;
   for (size_t i = 0; i < taken_.size(); ++i) {
-    keys_.push_back({taken_[i].correlation, taken_[i].graph_node, taken_[i].start_ns, i});
+    const uint64_t correlation = taken_[i].correlation;
+    sorted = sorted && correlation > highest;
+    lowest = std::min(lowest, correlation);
+    highest = std::max(highest, correlation);
+    order_[i] = static_cast<uint32_t>(i);
   }
-  if (!std::is_sorted(keys_.begin(), keys_.end())) std::sort(keys_.begin(), keys_.end());
+  if (sorted) return;
+  if (OrderByPlace(lowest, highest)) return;
+  const auto before = [this](uint32_t a, uint32_t b) {
+    const Operation& x = taken_[a];
+    const Operation& y = taken_[b];
+    if (x.correlation != y.correlation) return x.correlation < y.correlation;
+    if (x.graph_node != y.graph_node) return x.graph_node < y.graph_node;
+    return x.start_ns < y.start_ns;
+  };
+  std::sort(order_.begin(), order_.end(), before);
+}
+
+bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest) {
+  // Correlation ids are nearly dense: a table of them is faster than sorting. 0: nothing there.
+  constexpr uint64_t kSparsest = 16;
+  if ((highest - lowest) / kSparsest > taken_.size()) return false;
+  static thread_local std::vector<uint32_t> table;
+  table.assign(static_cast<size_t>(highest - lowest) + 1, 0);
+  for (size_t i = 0; i < taken_.size(); ++i) {
+    uint32_t& place = table[static_cast<size_t>(taken_[i].correlation - lowest)];
+    if (place != 0) return false;
+    place = static_cast<uint32_t>(i) + 1;
+  }
+  size_t next = 0;
+  for (const uint32_t place : table) {
+    if (place != 0) order_[next++] = place - 1;
+  }
+  return true;
 }
 
 void OperationWindow::Shrink() {
   taken_.clear();
-  keys_.clear();
+  order_.clear();
   ShrinkIfLarge(taken_);
-  ShrinkIfLarge(keys_);
+  ShrinkIfLarge(order_);
   ShrinkIfLarge(held_);
   ShrinkIfLarge(launches_);
 }

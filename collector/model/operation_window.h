@@ -4,8 +4,9 @@
 // every analysis of steps reads them in one: that of correlation ids, which count API calls. An operation is
 // handed on when nothing can come before it any more: every launch before it has its record, and everything
 // launched so long ago has been told (launches come with the batch after them at the latest). A launch whose
-// record never comes, and a record whose launch never comes, hold the others up for kPatience batches. What
-// comes later still is handed on at once, and counted (late).
+// record never comes, and a record whose launch never comes, hold the others up for kPatience batches; then
+// the launch is given up, and its owner may put an operation of its own in its place. What comes later still
+// is handed on at once, and counted (late).
 #pragma once
 
 #include <algorithm>
@@ -28,18 +29,23 @@ class OperationWindow {
   void Add(const Operation& operation) { held_.push_back(operation); }
 
   // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
+  // `give_up(correlation)`: its record will not come; may Add what stands for it.
   // `oldest_orphan`: lowest correlation id of the records that wait for their launch, UINT64_MAX if none.
   // `hand_on(operation)` is called in launch order.
-  template <typename Matched, typename HandOn>
-  void EndBatch(uint32_t batch, uint64_t oldest_orphan, Matched matched, HandOn hand_on) {
-    uint64_t bound = std::min(OldestOpenLaunch(batch, matched), oldest_orphan);
+  template <typename Matched, typename GiveUp, typename HandOn>
+  void EndBatch(uint32_t batch, uint64_t oldest_orphan, Matched matched, GiveUp give_up, HandOn hand_on) {
+    uint64_t bound = std::min(OldestOpenLaunch(batch, matched, give_up), oldest_orphan);
     bound = std::min(bound, told_before_ + 1);
     told_before_ = told_;
     Release(BoundOf(bound, batch), hand_on);
   }
   // Everything that is left.
-  template <typename HandOn>
-  void Finish(HandOn hand_on) {
+  template <typename Matched, typename GiveUp, typename HandOn>
+  void Finish(Matched matched, GiveUp give_up, HandOn hand_on) {
+    SortLaunches();
+    for (const Launch& launch : launches_) {
+      if (!matched(launch.correlation)) give_up(launch.correlation);
+    }
     launches_.clear();
     Release(UINT64_MAX, hand_on);
   }
@@ -56,27 +62,16 @@ class OperationWindow {
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  // (correlation, graph node, start, place in held_)
-  struct Key {
-    uint64_t correlation;
-    uint64_t graph_node;
-    uint64_t start_ns;
-    size_t place;
-    bool operator<(const Key& other) const {
-      if (correlation != other.correlation) return correlation < other.correlation;
-      if (graph_node != other.graph_node) return graph_node < other.graph_node;
-      return start_ns < other.start_ns;
-    }
-  };
-
-  template <typename Matched>
-  uint64_t OldestOpenLaunch(uint32_t batch, Matched matched) {
+  template <typename Matched, typename GiveUp>
+  uint64_t OldestOpenLaunch(uint32_t batch, Matched matched, GiveUp give_up) {
     SortLaunches();
     size_t first = 0;
     const size_t excess = launches_.size() > kMaxLaunches ? launches_.size() - kMaxLaunches : 0;
-    while (first < launches_.size() && (first < excess || launches_[first].batch + kPatience <= batch ||
-                                        matched(launches_[first].correlation))) {
-      ++first;
+    for (; first < launches_.size(); ++first) {
+      const Launch& launch = launches_[first];
+      if (matched(launch.correlation)) continue;
+      if (first >= excess && batch < launch.batch + kPatience) break;
+      give_up(launch.correlation);
     }
     launches_.erase(launches_.begin(), launches_.begin() + static_cast<ptrdiff_t>(first));
     sorted_ = launches_.size();
@@ -85,8 +80,8 @@ class OperationWindow {
   template <typename HandOn>
   void Release(uint64_t bound, HandOn hand_on) {
     TakeBefore(bound);
-    for (const Key& key : keys_) {
-      Operation& operation = taken_[key.place];
+    for (const uint32_t place : order_) {
+      Operation& operation = taken_[place];
       if (operation.correlation < released_) {
         ++late_;
       } else {
@@ -99,11 +94,13 @@ class OperationWindow {
   void SortLaunches();
   // The bound with what waits for too long, or is too much.
   uint64_t BoundOf(uint64_t bound, uint32_t batch) const;
-  // Moves the held operations below `bound` to taken_, and their order to keys_.
+  // Moves the held operations below `bound` to taken_, and their order to order_.
   void TakeBefore(uint64_t bound);
+  void OrderTaken();
+  bool OrderByPlace(uint64_t lowest, uint64_t highest);
   void Shrink();
 
-  std::vector<Operation> held_;
+  std::vector<Operation> held_;   // as they came
   std::vector<Launch> launches_;  // those before sorted_ by correlation
   size_t sorted_ = 0;
   uint64_t told_ = 0;         // highest correlation of a launch
@@ -112,7 +109,7 @@ class OperationWindow {
   uint64_t late_ = 0;
   // Scratch, kept between batches.
   std::vector<Operation> taken_;
-  std::vector<Key> keys_;
+  std::vector<uint32_t> order_;
 };
 
 }  // namespace gpuprobe::model

@@ -67,6 +67,11 @@ void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
   events_.collectives.finished(comm, seq, end_ns);
 }
 
+void ProcessModel::SetStepMarker(const StepMarker& marker) {
+  marker_ = marker;
+  steps_.SetMarker(marker);
+}
+
 void ProcessModel::Rejoin(const v1::Hello& hello) {
   hello_ = hello;
   end_state_ = EndState::kConnected;
@@ -146,7 +151,7 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
                         .device = &DeviceFor(def.device()),
                         .collective_op = OperationIdOfKernel(String(def.name())),
                         .token = steps_.TokenOf(coarse, fine),
-                        .roles = RolesOfKernel(String(def.name())),
+                        .roles = RolesOf(String(def.name())),
                         .stream = def.stream(),
                         .calls = sites_[def.id()].calls,
                         .geometry = {.grid = {def.grid_x(), def.grid_y(), def.grid_z()},
@@ -460,12 +465,29 @@ void ProcessModel::HandOnOperations() {
   for (const Operation& orphan : orphans_) oldest_orphan = std::min(oldest_orphan, orphan.correlation);
   window_.EndBatch(
       static_cast<uint32_t>(totals_.batches), oldest_orphan,
-      [this](uint64_t correlation) {
-        const CorrelationRing::Slot* slot = ring_.Find(correlation);
-        return slot == nullptr || slot->matched;
-      },
+      [this](uint64_t correlation) { return Matched(correlation); },
+      [this](uint64_t correlation) { GiveUp(correlation); },
       [this](Operation& operation) { OnOperation(operation); });
   totals_.late_operations = window_.late();
+}
+
+bool ProcessModel::Matched(uint64_t correlation) {
+  const CorrelationRing::Slot* slot = ring_.Find(correlation);
+  return slot == nullptr || slot->matched;
+}
+
+void ProcessModel::GiveUp(uint64_t correlation) {
+  const CorrelationRing::Slot* slot = ring_.Find(correlation);
+  if (slot == nullptr || !slot->launched) return;
+  window_.Add({.correlation = correlation,
+               .launch_ns = slot->launch_ns,
+               .start_ns = slot->launch_ns,
+               .end_ns = slot->launch_ns,
+               .range = slot->range,
+               .thread = slot->thread,
+               .batch = static_cast<uint32_t>(totals_.batches),
+               .kind = OperationKind::kUnseen,
+               .launched = true});
 }
 
 void ProcessModel::OnOperation(Operation& operation) {
@@ -476,6 +498,11 @@ void ProcessModel::OnOperation(Operation& operation) {
   }
   steps_.Add(StepOperationOf(operation));
   last_correlation_ = operation.correlation;
+}
+
+uint8_t ProcessModel::RolesOf(const std::string& kernel) const {
+  const bool marked = marker_.kind() == StepMarker::Kind::kKernel && marker_.Matches(kernel);
+  return static_cast<uint8_t>(RolesOfKernel(kernel) | (marked ? kRoleMarker : 0));
 }
 
 const ProcessModel::Site& ProcessModel::SiteOf(const Operation& operation) const {
@@ -504,8 +531,14 @@ StepOperation ProcessModel::StepOperationOf(const Operation& operation) {
       const uint64_t coarse =
           Mix(Mix(static_cast<uint64_t>(operation.kind), SiteOf(operation).collective_op), operation.comm);
       token = steps_.TokenOf(coarse, Mix(Mix(coarse, operation.calls), operation.bytes));
+      if (marker_.kind() == StepMarker::Kind::kCollective && marker_.Matches(String(operation.op))) {
+        step.roles |= kRoleMarker;
+      }
       break;
     }
+    case OperationKind::kUnseen:
+      step.work = WorkClass::kUnseen;
+      break;
     case OperationKind::kMemset:
     case OperationKind::kCopy: {
       const bool memset = operation.kind == OperationKind::kMemset;
@@ -607,7 +640,9 @@ void ProcessModel::MarkCutOff() {
 void ProcessModel::Finish() {
   for (Operation& orphan : orphans_) Abandon(orphan);
   orphans_.clear();
-  window_.Finish([this](Operation& operation) { OnOperation(operation); });
+  window_.Finish([this](uint64_t correlation) { return Matched(correlation); },
+                 [this](uint64_t correlation) { GiveUp(correlation); },
+                 [this](Operation& operation) { OnOperation(operation); });
   totals_.late_operations = window_.late();
   steps_.Finish();
   ledger_.Finish();

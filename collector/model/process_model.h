@@ -28,6 +28,7 @@
 #include "collector/model/range_paths.h"
 #include "collector/model/range_tracker.h"
 #include "collector/model/records.h"
+#include "collector/model/step_marker.h"
 #include "collector/model/step_tracker.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -111,6 +112,8 @@ class ProcessModel {
   ProcessModel(const ProcessModel&) = delete;  // its parts tell it by address
   ProcessModel& operator=(const ProcessModel&) = delete;
 
+  // Before anything else.
+  void SetStepMarker(const StepMarker& marker);
   // A later Hello of the same process (it came back after a lost connection).
   void Rejoin(const v1::Hello& hello);
   // InvalidArgument when the batch contradicts the schema; what came before in it may have been counted.
@@ -243,6 +246,12 @@ class ProcessModel {
   void RetryOrphans();
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);
+  // The launch's record came, or the launch is forgotten.
+  bool Matched(uint64_t correlation);
+  // A launch's record was lost: something stands for it in the order of launches.
+  void GiveUp(uint64_t correlation);
+  // By its name, and the user's marker.
+  uint8_t RolesOf(const std::string& kernel) const;
   const Site& SiteOf(const Operation& operation) const;
   StepOperation StepOperationOf(const Operation& operation);
   void JoinCollective(const KernelRecord& kernel, uint32_t op);
@@ -274,6 +283,7 @@ class ProcessModel {
   std::vector<Operation> orphans_;  // device records whose launch has not arrived
   OperationWindow window_;
   StepTracker steps_;
+  StepMarker marker_;
   uint64_t last_correlation_ = 0;  // of the last operation in launch order
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
   std::vector<Unexplained> unexplained_;

@@ -353,7 +353,8 @@ void LearnTail(const History& history, bool named, Found& found) {
   found.definition.tail = static_cast<uint32_t>(tail);
   std::map<uint32_t, size_t> heads;
   for (size_t s = 0; s + 1 < ends.size(); ++s) {
-    if (ends[s] + tail < operations.size()) ++heads[operations[ends[s] + tail].coarse];
+    const size_t at = ends[s] + tail;
+    if (at < operations.size() && operations[at].work != WorkClass::kUnseen) ++heads[operations[at].coarse];
   }
   size_t most = 0;
   for (const auto& [token, count] : heads) {

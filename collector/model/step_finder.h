@@ -29,6 +29,7 @@ struct StepDefinition {
   uint32_t token = 0;
   uint32_t coarse = 0;
   bool collectives = false;  // or is any collective
+  bool before = false;       // a step begins with the cluster instead of ending after it
   // A cluster of anchors is over after more than so many other operations.
   uint32_t gap = 0;
   // Operations after the cluster that still belong to the step, and the coarse token of what begins the next

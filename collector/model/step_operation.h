@@ -6,7 +6,15 @@
 namespace gpuprobe::model {
 
 // What kind of work it occupies the device with.
-enum class WorkClass : uint8_t { kCompute, kCommunication, kCopyToDevice, kCopyFromDevice, kCopyOther };
+// kUnseen: launched, and its record never came; it takes no time and has no token.
+enum class WorkClass : uint8_t {
+  kCompute,
+  kCommunication,
+  kCopyToDevice,
+  kCopyFromDevice,
+  kCopyOther,
+  kUnseen
+};
 
 // What its name, or the thread that launched it, says about its place in a step. Flags.
 enum WorkRole : uint8_t {

@@ -32,6 +32,7 @@ Layer LayerOf(const StepOperation& operation, StepPhase phase) {
       return kToDevice;
     case WorkClass::kCopyFromDevice:
     case WorkClass::kCopyOther:
+    case WorkClass::kUnseen:
       return kOtherCopy;
     case WorkClass::kCompute:
       break;
@@ -83,7 +84,7 @@ class Sweep {
     }
   }
 
-  void Run(const std::function<StepPhase(size_t)>& phase_of) {
+  void Run(std::span<const StepPhase> phases) {
     std::vector<std::pair<uint64_t, size_t>> by_start;
     by_start.reserve(window_.operations.size());
     for (size_t i = 0; i < window_.operations.size(); ++i) {
@@ -98,8 +99,7 @@ class Sweep {
       if (idle_from_ns < start_ns) Idle(idle_from_ns, start_ns, i);
       at_ns = start_ns;
       const StepOperation& operation = window_.operations[i];
-      const StepPhase phase = operation.work == WorkClass::kCompute ? phase_of(i) : StepPhase::kOther;
-      uint64_t& until_ns = until_[LayerOf(operation, phase)];
+      uint64_t& until_ns = until_[LayerOf(operation, phases[i])];
       until_ns = std::max(until_ns, std::min(operation.end_ns, window_.end_ns));
     }
     const uint64_t idle_from_ns = Advance(at_ns, window_.end_ns);
@@ -205,9 +205,9 @@ class Sweep {
 
 }  // namespace
 
-StepRecord MeasureStep(const StepWindow& window, const std::function<StepPhase(size_t)>& phase_of) {
+StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases) {
   StepRecord record;
-  Sweep(window, record).Run(phase_of);
+  Sweep(window, record).Run(phases);
   return record;
 }
 

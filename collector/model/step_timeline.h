@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -35,11 +34,11 @@ struct StepWindow {
 // A silent host counts as waiting for input when it launched nothing for this long and for kInputPaces times
 // the step's median distance between launches: a loop's own code between steps takes some tens of
 // microseconds.
-inline constexpr uint64_t kLeastInputWaitNs = 100'000;
+inline constexpr uint64_t kLeastInputWaitNs = 50'000;
 inline constexpr uint64_t kInputPaces = 4;
 
-// Everything of the record but its index and flags. `phase_of(i)`: the phase of operations[i], which is
-// compute.
-StepRecord MeasureStep(const StepWindow& window, const std::function<StepPhase(size_t)>& phase_of);
+// Everything of the record but its index and flags. `phases`: of each operation; only those of compute
+// matter.
+StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases);
 
 }  // namespace gpuprobe::model

@@ -13,6 +13,8 @@ namespace {
 // Ranges of one kind that make it the program's steps; one may be anything.
 constexpr size_t kLeastRanges = 3;
 constexpr size_t kLeastRangesAtEnd = 2;
+// Of the ranges that the user's marker names: all of one kind, whatever they are called.
+constexpr char kMarkedKind[] = "marked";
 
 // So many operations after the anchors are looked at for the next step's beginning.
 uint64_t BeginLook(const StepDefinition& definition) {
@@ -72,6 +74,13 @@ StepTracker::Token StepTracker::TokenOf(uint64_t coarse, uint64_t fine) {
   return token;
 }
 
+void StepTracker::SetMarker(const StepMarker& marker) {
+  marker_ = marker;
+  if (marker.kind() != StepMarker::Kind::kKernel) return;
+  definition_ = StepDefinition{.source = StepSource::kMarker, .roles = kRoleMarker, .before = true};
+  source_ = StepSource::kMarker;
+}
+
 void StepTracker::Add(const StepOperation& operation) {
   open_.push_back(operation);
   if (pending_.has_value() && operation.launched && operation.launch_ns >= pending_->end_ns)
@@ -80,7 +89,7 @@ void StepTracker::Add(const StepOperation& operation) {
   if (step_kind_.empty()) {
     if (definition_.has_value()) {
       Scan(false);
-    } else if (open_.size() >= next_search_) {
+    } else if (open_.size() >= next_search_ && marker_.kind() != StepMarker::Kind::kNvtx) {
       Search(false);
     }
   }
@@ -92,7 +101,7 @@ void StepTracker::Add(const StepOperation& operation) {
 }
 
 void StepTracker::Search(bool at_end) {
-  definition_ = FindStepDefinition(open_, at_end, false);
+  definition_ = FindStepDefinition(open_, at_end, marker_.kind() != StepMarker::Kind::kNone);
   if (!definition_.has_value()) {
     next_search_ *= 2;
     if (next_search_ <= kMaxSearch) return;
@@ -112,6 +121,10 @@ void StepTracker::Scan(bool all) {
   const uint64_t look = std::max<uint64_t>(definition_->gap, BeginLook(*definition_)) + 1;
   for (; scanned_ < Next(); ++scanned_) {
     const StepOperation& operation = At(scanned_);
+    if (definition_->before) {
+      BeginAt(scanned_);
+      continue;
+    }
     if (definition_->IsAnchor(operation)) {
       if (cluster_end_ != 0 && scanned_ > cluster_end_ + definition_->gap)
         EndSegment(BeginAfter(cluster_end_, scanned_));
@@ -121,6 +134,19 @@ void StepTracker::Scan(bool all) {
     }
   }
   if (all && cluster_end_ != 0) EndSegment(BeginAfter(cluster_end_, Next()));
+  if (all && begun_) EndSegment(Next());
+}
+
+void StepTracker::BeginAt(uint64_t position) {
+  const bool anchor = definition_->IsAnchor(At(position));
+  const bool again = position > base_ && definition_->IsAnchor(At(position - 1));
+  if (!anchor || again) return;
+  if (begun_) {
+    EndSegment(position);
+  } else {
+    segment_ = position;
+  }
+  begun_ = true;
 }
 
 uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
@@ -134,6 +160,9 @@ uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
   for (uint64_t at = next_launch(position); at < limit; ++at) {
     if (At(at).coarse == definition_->head && !At(at).same_launch) return at;
   }
+  // Of a step whose last operations, and the next one's first, were lost: by its length.
+  const uint64_t by_length = segment_ + definition_->operations;
+  if (lossy_ && by_length >= position && by_length < limit) return by_length;
   // Nothing that begins a step follows: what is copied back still belongs to this one.
   uint64_t begin = usual;
   while (begin < known && At(begin).work == WorkClass::kCopyFromDevice) ++begin;
@@ -141,12 +170,38 @@ uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
 }
 
 void StepTracker::EndSegment(uint64_t end) {
-  const uint64_t segment = std::exchange(segment_, end);
+  uint64_t segment = std::exchange(segment_, end);
   cluster_end_ = 0;
   if (end <= segment) return;
-  const uint64_t begin = BeginOfStep(segment, end);
-  ++compared_;
-  usual_ += IsUsual(begin, end) ? 1 : 0;
+  while (lossy_) {
+    const uint64_t lost = EndOfLost(segment, end);
+    if (lost == segment) break;
+    EndStep(segment, lost);
+    segment = lost;
+  }
+  EndStep(segment, end);
+}
+
+uint64_t StepTracker::EndOfLost(uint64_t segment, uint64_t end) const {
+  constexpr double kLongest = 1.5;  // of one step
+  constexpr uint64_t kFurther = 4;
+  const uint64_t usual = definition_->operations;
+  if (usual == 0 || static_cast<double>(end - segment) < kLongest * static_cast<double>(usual))
+    return segment;
+  for (uint64_t next = segment + usual; next < std::min(segment + usual + kFurther, end); ++next) {
+    const bool begins = At(next).coarse == definition_->head || At(next).work == WorkClass::kUnseen;
+    const uint64_t anchor = next - definition_->tail - 1;
+    if (begins && anchor > segment && At(anchor).work == WorkClass::kUnseen) return next;
+  }
+  return segment;
+}
+
+void StepTracker::EndStep(uint64_t segment, uint64_t end) {
+  const uint64_t begin = definition_->before ? segment : BeginOfStep(segment, end);
+  if (definition_->source != StepSource::kMarker) {
+    ++compared_;
+    usual_ += IsUsual(begin, end) ? 1 : 0;
+  }
   CutStep(begin, end);
 }
 
@@ -214,19 +269,22 @@ void StepTracker::AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint
   uint8_t& meaning = range_names_[name_id];
   if (meaning == 0) {
     const std::string kind = KindOfRange(name);
+    const bool marked = marker_.kind() == StepMarker::Kind::kNvtx;
+    const bool step =
+        marked ? marker_.Matches(name) : marker_.kind() == StepMarker::Kind::kNone && LooksLikeStep(kind);
     const std::optional<StepPhase> phase = PhaseOfRange(kind);
-    meaning = LooksLikeStep(kind) ? kStep
+    meaning = step                ? kStep
               : phase.has_value() ? static_cast<uint8_t>(1 + static_cast<int>(*phase))
                                   : kNoMeaning;
   }
   const bool phase = meaning != kStep && meaning != kNoMeaning;
   phase_ranges_.Add(id, parent, end_ns, phase ? static_cast<uint8_t>(meaning - 1) : PhaseRanges::kNone);
   if (meaning != kStep) return;
-  std::string kind = KindOfRange(name);
+  std::string kind = marker_.kind() == StepMarker::Kind::kNvtx ? kMarkedKind : KindOfRange(name);
   if (!step_kind_.empty() && kind != step_kind_) return;
   step_ranges_.push_back({start_ns, end_ns, std::move(kind)});
   if (step_ranges_.size() > kMaxStepRanges) step_ranges_.pop_front();
-  if (step_kind_.empty()) ChooseRanges(kLeastRanges);
+  if (step_kind_.empty()) ChooseRanges(marker_.kind() == StepMarker::Kind::kNvtx ? 1 : kLeastRanges);
 }
 
 void StepTracker::ChooseRanges(size_t least) {
@@ -244,7 +302,7 @@ void StepTracker::ChooseRanges(size_t least) {
     step_kind_ = kind;
   }
   if (step_kind_.empty()) return;
-  source_ = StepSource::kNvtx;
+  source_ = marker_.kind() == StepMarker::Kind::kNvtx ? StepSource::kMarker : StepSource::kNvtx;
   std::erase_if(step_ranges_, [this](const StepRange& range) { return range.kind != step_kind_; });
   std::sort(step_ranges_.begin(), step_ranges_.end(),
             [](const StepRange& a, const StepRange& b) { return a.start_ns < b.start_ns; });
@@ -295,8 +353,12 @@ void StepTracker::CompletePending() {
                                    .own = own,
                                    .previous_launch_ns = step.previous_launch_ns,
                                    .blocked = blocked_},
-                                  [&phases](size_t i) { return phases[i]; });
+                                  phases);
   record.incomplete = std::exchange(loss_, false);
+  if (lossy_ && !record.incomplete) {
+    record.incomplete = std::any_of(operations.begin(), operations.begin() + static_cast<ptrdiff_t>(own),
+                                    [](const StepOperation& o) { return o.work == WorkClass::kUnseen; });
+  }
   ForgetBefore(step.end);
   Record(record, annotated);
 }
@@ -356,7 +418,10 @@ void StepTracker::DecideWarmup() {
   warmup_known_ = true;
 }
 
-void StepTracker::NoteLoss() { loss_ = true; }
+void StepTracker::NoteLoss() {
+  loss_ = true;
+  lossy_ = true;
+}
 
 void StepTracker::Finish() {
   if (step_kind_.empty() && !definition_.has_value()) ChooseRanges(kLeastRangesAtEnd);
@@ -364,7 +429,7 @@ void StepTracker::Finish() {
     CutAtRanges(true);
   } else if (definition_.has_value()) {
     Scan(true);
-  } else if (!open_.empty()) {
+  } else if (!open_.empty() && marker_.kind() != StepMarker::Kind::kNvtx) {
     Search(true);
   }
   CompletePending();

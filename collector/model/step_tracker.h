@@ -19,6 +19,7 @@
 #include "collector/model/distribution.h"
 #include "collector/model/phase_inference.h"
 #include "collector/model/step_finder.h"
+#include "collector/model/step_marker.h"
 #include "collector/model/step_operation.h"
 #include "collector/model/step_record.h"
 #include "collector/model/step_timeline.h"
@@ -68,6 +69,8 @@ class StepTracker {
   // `coarse`, `fine`: hashes of what makes two operations equal without, and with, geometry and size.
   Token TokenOf(uint64_t coarse, uint64_t fine);
 
+  // Before anything else.
+  void SetMarker(const StepMarker& marker);
   // In launch order.
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.
@@ -128,7 +131,14 @@ class StepTracker {
   void Scan(bool all);
   // The step's anchors ended before `position`: where, up to `known`, the next step begins.
   uint64_t BeginAfter(uint64_t position, uint64_t known) const;
+  // A marker that begins steps may be at `position`.
+  void BeginAt(uint64_t position);
+  // Everything up to `end` and since the last step is one, with what is between steps before it; or several,
+  // whose anchors were lost.
   void EndSegment(uint64_t end);
+  void EndStep(uint64_t segment, uint64_t end);
+  // The first of several steps up to `end`, whose anchor was lost: where it ends; `segment` if there is none.
+  uint64_t EndOfLost(uint64_t segment, uint64_t end) const;
   uint64_t BeginOfStep(uint64_t segment, uint64_t end) const;
   bool IsUsual(uint64_t begin, uint64_t end) const;
   const StepOperation& At(uint64_t position) const { return open_[static_cast<size_t>(position - base_)]; }
@@ -142,7 +152,10 @@ class StepTracker {
   uint64_t forgotten_until_ns_ = 0;  // latest end of the operations that are no longer in open_
   uint64_t last_launch_ns_ = 0;      // of them
   std::optional<Pending> pending_;
-  bool loss_ = false;  // since the last step
+  bool loss_ = false;   // since the last step
+  bool lossy_ = false;  // ever
+  StepMarker marker_;
+  bool begun_ = false;  // of a marker that begins steps: the first one was seen
 
   StepSource source_ = StepSource::kNone;
   std::optional<StepDefinition> definition_;

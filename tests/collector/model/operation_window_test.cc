@@ -23,19 +23,23 @@ class OperationWindowTest : public ::testing::Test {
     std::vector<uint64_t> out;
     window_.EndBatch(
         batch_, oldest_orphan, [this](uint64_t correlation) { return matched_.contains(correlation); },
+        [this](uint64_t correlation) { given_up_.push_back(correlation); },
         [&out](const Operation& operation) { out.push_back(operation.correlation); });
     ++batch_;
     return out;
   }
   std::vector<uint64_t> Finish() {
     std::vector<uint64_t> out;
-    window_.Finish([&out](const Operation& operation) { out.push_back(operation.correlation); });
+    window_.Finish([this](uint64_t correlation) { return matched_.contains(correlation); },
+                   [this](uint64_t correlation) { given_up_.push_back(correlation); },
+                   [&out](const Operation& operation) { out.push_back(operation.correlation); });
     return out;
   }
 
   OperationWindow window_;
   std::set<uint64_t> matched_;
   uint32_t batch_ = 1;
+  std::vector<uint64_t> given_up_;
 };
 
 TEST_F(OperationWindowTest, RecordsThatComeInAnyOrderLeaveInTheOrderOfTheirLaunches) {
@@ -61,7 +65,9 @@ TEST_F(OperationWindowTest, ButNotForLongerThanItsPatience) {
   Record(2);
   std::vector<uint64_t> out;
   for (uint32_t i = 0; i < OperationWindow::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
+  EXPECT_THAT(given_up_, IsEmpty());
   EXPECT_THAT(EndBatch(), ElementsAre(2));
+  EXPECT_THAT(given_up_, ElementsAre(1));
   // It comes after all, out of order: not lost, and counted.
   Record(1);
   EndBatch();
@@ -98,7 +104,8 @@ TEST_F(OperationWindowTest, NodesOfOneGraphLaunchKeepTheGraphsOrderWhereverTheyR
   Record(1, 10, 20);
   Record(1, 20, 30);
   std::vector<uint64_t> nodes;
-  window_.Finish([&](const Operation& operation) { nodes.push_back(operation.graph_node); });
+  window_.Finish([](uint64_t) { return true; }, [](uint64_t) {},
+                 [&](const Operation& operation) { nodes.push_back(operation.graph_node); });
   EXPECT_THAT(nodes, ElementsAre(10, 20, 30));
 }
 
@@ -118,6 +125,7 @@ TEST_F(OperationWindowTest, AtTheEndEverythingLeaves) {
   Record(2);
   EXPECT_THAT(EndBatch(), IsEmpty());
   EXPECT_THAT(Finish(), ElementsAre(2));
+  EXPECT_THAT(given_up_, ElementsAre(1));
 }
 
 TEST_F(OperationWindowTest, TheCounterOfLaunchesMayStartOver) {

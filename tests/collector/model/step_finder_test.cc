@@ -215,5 +215,64 @@ TEST(StepTracker, StepsTileTheTime) {
   }
 }
 
+// Kernels of optimizers end a step; every third record of the device is lost, in blocks.
+TEST(StepTracker, LaunchesWhoseRecordsWereLostKeepTheStepsApart) {
+  Program p;
+  p.Kernels(500, 20);
+  for (int i = 0; i < 40; ++i) {
+    p.Pause(500);
+    p.Begin();
+    p.CopyIn();
+    Forward(p, 6);
+    Backward(p, 6);
+    for (int k = 0; k < 4; ++k) p.Kernel(kUpdate, 0, kRoleOptimizer);
+  }
+  StepTracker steps;
+  steps.NoteLoss();
+  std::vector<StepOperation> operations = p.operations();
+  for (size_t i = 0; i < operations.size(); ++i) {
+    StepOperation& o = operations[i];
+    if (i > 500 && i / 20 % 3 == 0) {
+      o = {.start_ns = o.launch_ns,
+           .end_ns = o.launch_ns,
+           .launch_ns = o.launch_ns,
+           .work = WorkClass::kUnseen,
+           .launched = true};
+    }
+    steps.Add(o);
+  }
+  steps.Finish();
+  EXPECT_THAT(FirstLaunches(steps), ElementsAreArray(p.begins_launch_ns()));
+  EXPECT_LT(steps.confidence(), 0.5);
+  EXPECT_GT(steps.statistics().incomplete, 20);
+}
+
+TEST(StepTracker, AMarkedKernelBeginsAStep) {
+  StepTracker steps;
+  steps.SetMarker(*StepMarker::Parse("kernel:embedding"));
+  Program p;
+  p.Kernels(500, 20);
+  for (int i = 0; i < 10; ++i) {
+    p.Begin();
+    p.Kernel(1, 0, kRoleMarker);
+    p.Kernel(1, 0, kRoleMarker);
+    p.Kernels(kForward, 3 + static_cast<uint32_t>(i) % 4);
+  }
+  for (const StepOperation& o : p.operations()) steps.Add(o);
+  steps.Finish();
+  EXPECT_THAT(FirstLaunches(steps), ElementsAreArray(p.begins_launch_ns()));
+  EXPECT_EQ(steps.source(), StepSource::kMarker);
+}
+
+TEST(StepMarker, SaysWhatIsWrong) {
+  EXPECT_TRUE(StepMarker::Parse("nvtx:^step [0-9]+$")->Matches("step 17"));
+  EXPECT_FALSE(StepMarker::Parse("nvtx:^step [0-9]+$")->Matches("a step 17"));
+  EXPECT_TRUE(StepMarker::Parse("kernel:gemm\\(float")->Matches("_Z4gemmPfS_i"));
+  EXPECT_TRUE(StepMarker::Parse("collective:allreduce")->Matches("AllReduce"));
+  for (const char* bad : {"", "nvtx", "nvtx:", "range:x", "kernel:("}) {
+    EXPECT_FALSE(StepMarker::Parse(bad).ok()) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace gpuprobe::model

@@ -23,13 +23,14 @@ StepOperation Of(WorkClass work, uint64_t launch_us, uint64_t start_us, uint64_t
 class StepTimelineTest : public ::testing::Test {
  protected:
   StepRecord Measure(uint64_t start_us, uint64_t end_us) {
+    const std::vector<StepPhase> phases(operations_.size(), StepPhase::kForward);
     const StepRecord r = MeasureStep({.start_ns = start_us * kUs,
                                       .end_ns = end_us * kUs,
                                       .operations = operations_,
                                       .own = own_ == 0 ? operations_.size() : own_,
                                       .previous_launch_ns = previous_launch_us_ * kUs,
                                       .blocked = blocked_},
-                                     [](size_t) { return StepPhase::kForward; });
+                                     phases);
     EXPECT_EQ(r.compute_ns + r.exposed_comm_ns + r.copy_ns + r.idle_ns, r.total_ns());
     EXPECT_EQ(r.host_bound_ns + r.input_ns + r.sync_ns + r.launch_gap_ns + r.unknown_ns, r.idle_ns);
     EXPECT_EQ(std::accumulate(r.phase_ns.begin(), r.phase_ns.end(), uint64_t{0}), r.total_ns());
