@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -58,9 +59,12 @@ class History {
     for (size_t i = 0; i < operations.size(); ++i) {
       fine_[i + 1] = fine_[i] + TokenWeight(operations[i].token);
       coarse_[i + 1] = coarse_[i] + TokenWeight(operations[i].coarse);
+      lossy_ = lossy_ || operations[i].work == WorkClass::kUnseen;
     }
   }
   std::span<const StepOperation> operations() const { return operations_; }
+  // Some launches have no record.
+  bool lossy() const { return lossy_; }
   uint64_t Fine(size_t begin, size_t end) const { return fine_[end] - fine_[begin]; }
   uint64_t Coarse(size_t begin, size_t end) const { return coarse_[end] - coarse_[begin]; }
   uint64_t Sum(Level level, size_t begin, size_t end) const {
@@ -71,6 +75,7 @@ class History {
   std::span<const StepOperation> operations_;
   std::vector<uint64_t> fine_;  // sums over all operations before
   std::vector<uint64_t> coarse_;
+  bool lossy_ = false;
 };
 
 // Of segments between `ends`: coverage at one level of equality.
@@ -121,20 +126,40 @@ Cut MeasureEqual(const History& history, std::vector<size_t> ends, Level level) 
   return cut;
 }
 
-Cut MeasureLength(std::vector<size_t> ends) {
+// The length of which most others are multiples: where records were lost, segments hold several steps.
+size_t CommonLength(std::vector<size_t> lengths) {
+  constexpr double kTolerance = 0.1;
+  constexpr double kMost = 0.8;
+  std::sort(lengths.begin(), lengths.end());
+  const auto all = static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), size_t{0}));
+  for (const size_t candidate : lengths) {
+    const auto length = static_cast<double>(candidate);
+    double multiples = 0;
+    for (const size_t other : lengths) {
+      const auto count = static_cast<double>(other) / length;
+      if (count > 0.5 && std::abs(count - std::round(count)) <= kTolerance)
+        multiples += static_cast<double>(other);
+    }
+    if (multiples >= kMost * all) return candidate;
+  }
+  return lengths[lengths.size() / 2];
+}
+
+Cut MeasureLength(const History& history, std::vector<size_t> ends) {
   Cut cut{.ends = std::move(ends), .level = Level::kLength};
   std::vector<size_t> lengths;
   for (size_t i = 1; i < cut.ends.size(); ++i) lengths.push_back(cut.ends[i] - cut.ends[i - 1]);
   const auto middle = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
   std::nth_element(lengths.begin(), middle, lengths.end());
-  cut.operations = *middle;
+  cut.operations = history.lossy() ? CommonLength(lengths) : *middle;
   size_t near = 0;
   size_t all = 0;
   for (size_t i = 1; i < cut.ends.size(); ++i) {
     const size_t length = cut.ends[i] - cut.ends[i - 1];
     const auto usual = static_cast<double>(cut.operations);
     all += length;
-    if (std::abs(static_cast<double>(length) - usual) > kLengthTolerance * usual) continue;
+    const double steps = history.lossy() ? std::max(std::round(static_cast<double>(length) / usual), 1.0) : 1;
+    if (std::abs(static_cast<double>(length) - steps * usual) > kLengthTolerance * usual) continue;
     ++cut.usual;
     near += length;
     cut.usual_end = cut.ends[i];
@@ -150,7 +175,7 @@ Cut Measure(const History& history, const std::vector<size_t>& ends, bool named)
   if (cut.coverage >= kLeastCoverage) return cut;
   cut = MeasureEqual(history, ends, Level::kCoarse);
   if (cut.coverage >= kLeastCoverage || !named) return cut;
-  return MeasureLength(ends);
+  return MeasureLength(history, ends);
 }
 
 // Whether segments of this kind can be steps, and not parts of steps.

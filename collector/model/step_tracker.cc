@@ -410,7 +410,12 @@ void StepTracker::DecideWarmup() {
     const double limit = kWarmupFactor * static_cast<double>(*middle);
     while (warmup_count_ < steps_.size() / 2 &&
            static_cast<double>(steps_[warmup_count_].total_ns()) > limit) {
-      steps_[warmup_count_++].warmup = true;
+      StepRecord& step = steps_[warmup_count_++];
+      step.warmup = true;
+      // A host that is silent then compiles; it does not wait for input.
+      uint64_t& input_ns = step.phase_ns[static_cast<size_t>(StepPhase::kInput)];
+      step.phase_ns[static_cast<size_t>(StepPhase::kOther)] += std::exchange(input_ns, 0);
+      step.host_bound_ns += std::exchange(step.input_ns, 0);
     }
   }
   for (size_t i = warmup_count_; i < steps_.size(); ++i) statistics_.Add(steps_[i], early_nvtx_phases_[i]);
