@@ -188,12 +188,21 @@ uint64_t StepTracker::EndOfLost(uint64_t segment, uint64_t end) const {
   const uint64_t usual = definition_->operations;
   if (usual == 0 || static_cast<double>(end - segment) < kLongest * static_cast<double>(usual))
     return segment;
+  const uint64_t anchor = segment + usual - definition_->tail - 1;
+  if (usual <= definition_->tail || At(anchor).work != WorkClass::kUnseen) return segment;
+  // Of the places that may be it, the one before which the host paused longest.
+  uint64_t best = segment;
+  uint64_t longest_ns = 0;
   for (uint64_t next = segment + usual; next < std::min(segment + usual + kFurther, end); ++next) {
-    const bool begins = At(next).coarse == definition_->head || At(next).work == WorkClass::kUnseen;
-    const uint64_t anchor = next - definition_->tail - 1;
-    if (begins && anchor > segment && At(anchor).work == WorkClass::kUnseen) return next;
+    if (At(next).coarse == definition_->head) return next;
+    if (At(next).work != WorkClass::kUnseen) continue;
+    const uint64_t before_ns = At(next - 1).launch_ns;
+    const uint64_t pause_ns = At(next).launch_ns > before_ns ? At(next).launch_ns - before_ns : 0;
+    if (best != segment && pause_ns <= longest_ns) continue;
+    best = next;
+    longest_ns = pause_ns;
   }
-  return segment;
+  return best;
 }
 
 void StepTracker::EndStep(uint64_t segment, uint64_t end) {

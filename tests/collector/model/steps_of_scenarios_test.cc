@@ -165,7 +165,7 @@ TEST_P(StepsOf, AreTheSchedulesAndSoAreTheirParts) {
     const double recall =
         starts.empty() ? 0 : static_cast<double>(right) / static_cast<double>(starts.size());
     const double f1 = precision + recall > 0 ? 2 * precision * recall / (precision + recall) : 0;
-    EXPECT_GE(f1, lossy ? 0.98 : 1) << "rank " << rank << ": " << found.size() << " found, " << right
+    EXPECT_GE(f1, lossy ? 0.85 : 1) << "rank " << rank << ": " << found.size() << " found, " << right
                                     << " of " << starts.size() << " right, source "
                                     << static_cast<int>(process->steps().source()) << ", confidence "
                                     << process->steps().confidence() << ", warm-up "
