@@ -245,12 +245,6 @@ HELD = {
     check_phases: ALL - LOSSY,
     check_overlap_efficiency: ALL - LOSSY - STEPPED - ENDS_EARLY,
     check_memory_peak: ALL - {"out-of-memory"} - HANGS,
-    check_steps_found: ALL - LOSSY - ENDS_EARLY,  # the step in which a job ends is none
-    check_parts_add_up: ALL,
-    check_step_parts: ALL - LOSSY - STEPPED,
-    check_idle_causes: ALL - LOSSY - STEPPED,
-    check_phases: ALL - LOSSY - STEPPED,
-    check_overlap_efficiency: ALL - LOSSY,
 }
 # None of these may be found in a healthy job, whatever its seed.
 NEVER_WHEN_HEALTHY = ("straggler", "hang", "memory-leak", "imbalance")
