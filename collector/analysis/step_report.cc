@@ -23,19 +23,22 @@ std::string_view SourceName(model::StepSource source) {
   return "none";
 }
 
-// Sums from which shares of overlap are made. What could be hidden at most is the smaller of compute and
-// communication.
+// Sums from which shares of overlap are made. What could be hidden at most is the smaller of a rank's compute
+// and communication.
 struct OverlapSums {
   double compute_ns = 0;
   double comm_ns = 0;
   double overlapped_ns = 0;
+  double hideable_ns = 0;
 
   void Add(const model::StepStatistics& statistics) {
-    compute_ns += static_cast<double>(statistics.compute_ns.total());
-    comm_ns += static_cast<double>(statistics.comm_ns.total());
+    const auto compute = static_cast<double>(statistics.compute_ns.total());
+    const auto comm = static_cast<double>(statistics.comm_ns.total());
+    compute_ns += compute;
+    comm_ns += comm;
     overlapped_ns += static_cast<double>(statistics.overlapped_comm_ns.total());
+    hideable_ns += std::min(compute, comm);
   }
-  double hideable_ns() const { return std::min(compute_ns, comm_ns); }
 };
 
 void Fill(const model::StepStatistics& statistics, const OverlapSums& sums, StepsReport& r) {
@@ -52,8 +55,8 @@ void Fill(const model::StepStatistics& statistics, const OverlapSums& sums, Step
   r.launch_gap_ns = statistics.launch_gap_ns.Summarize();
   r.unknown_ns = statistics.unknown_ns.Summarize();
   r.incomplete_count = statistics.incomplete;
-  if (sums.hideable_ns() > 0) {
-    r.overlap_efficiency = sums.overlapped_ns / sums.hideable_ns();
+  if (sums.hideable_ns > 0) {
+    r.overlap_efficiency = sums.overlapped_ns / sums.hideable_ns;
     r.hidden_comm_share = sums.overlapped_ns / sums.comm_ns;
   }
   for (size_t i = 0; i < model::kStepPhases; ++i) {
