@@ -54,10 +54,10 @@ struct StepStatistics {
 
 class StepTracker {
  public:
-  static constexpr size_t kKept = 512;          // records of the last steps
-  static constexpr size_t kMaxOpen = 131072;    // operations since the last complete step
-  static constexpr size_t kWarmupLook = 12;     // steps after which the warm-up is known
-  static constexpr double kWarmupFactor = 1.5;  // a warm-up step is longer than the later median by this
+  static constexpr size_t kKept = 512;        // records of the last steps
+  static constexpr size_t kMaxOpen = 131072;  // operations since the last complete step
+  static constexpr size_t kWarmupLook = 12;   // steps after which the warm-up is known
+  static constexpr double kWarmupFactor = 2;  // a warm-up step is longer than the later median by this
   static constexpr size_t kMaxTokens = 65536;
   static constexpr size_t kFirstSearch = 128;  // operations after which steps are first looked for
   static constexpr size_t kMaxSearch = 65536;  // beyond, the older half of the history is given up
