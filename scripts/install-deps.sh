@@ -12,7 +12,7 @@ PACKAGES=(
   g++ cmake ninja-build ccache git binutils                          # build
   protobuf-compiler libprotobuf-dev libprotoc-dev libprotozero-dev   # wire and file schema
   libabsl-dev libzstd-dev zstd libcli11-dev libspdlog-dev libfmt-dev # collector
-  nlohmann-json3-dev                                                 # reports
+  nlohmann-json3-dev libboost-math-dev                               # reports, statistics
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
   python3 openmpi-bin                                                # end-to-end tests
   clang-14 clang-format-14 clang-tidy-14                             # fuzzers, lint

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/clock_alignment.h"
 #include "collector/analysis/collective_report.h"
 #include "collector/analysis/communication_report.h"
@@ -13,6 +14,7 @@
 #include "collector/analysis/phase_report.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/straggler_report.h"
+#include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -150,6 +152,39 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
   if (recording_ranks > 0) c.ranks_expected = static_cast<int>(recording_ranks);
 }
 
+// "NCCL 2.27.3 on 1 rank, 2.28.9 on 3"
+void Differ(const std::string& what, const std::map<std::string, int>& seen, Conditions& c) {
+  if (seen.size() < 2) return;
+  std::vector<std::string> parts;
+  for (const auto& [value, count] : seen)
+    parts.push_back(absl::StrCat(value, " on ", count, count == 1 ? " rank" : " ranks"));
+  c.differing.push_back(absl::StrCat(what, " ", absl::StrJoin(parts, ", ")));
+}
+
+void FillDiffering(const model::JobModel& job, Conditions& c) {
+  std::map<std::string, int> device;
+  std::map<std::string, int> memory;
+  std::map<std::string, int> driver;
+  std::map<std::string, int> runtime;
+  std::map<std::string, int> nccl;
+  for (const auto& process : job.processes()) {
+    const v1::Versions& v = process->versions();
+    for (const auto& [ordinal, totals] : process->devices()) {
+      if (totals.info.name().empty()) continue;
+      ++device[totals.info.name()];
+      ++memory[Bytes(totals.info.memory_bytes())];
+    }
+    if (v.cuda_driver() != 0) ++driver[CudaVersionName(v.cuda_driver())];
+    if (v.cuda_runtime() != 0) ++runtime[CudaVersionName(v.cuda_runtime())];
+    if (v.nccl() != 0) ++nccl[NcclVersionName(v.nccl())];
+  }
+  Differ("Device", device, c);
+  Differ("Device memory", memory, c);
+  Differ("CUDA driver", driver, c);
+  Differ("CUDA runtime", runtime, c);
+  Differ("NCCL", nccl, c);
+}
+
 void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   std::set<v1::TimingSource> sources;
   uint64_t host_ns = 0;
@@ -218,6 +253,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
 Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   Report report;
   FillConditions(job, input, report.conditions);
+  FillDiffering(job, report.conditions);
   FillTrust(job, input, report.trust);
   std::vector<const model::ProcessModel*> processes;
   for (const auto& process : job.processes()) {
@@ -232,7 +268,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   });
   report.collectives = CollectivesOf(job);
   report.phases = PhasesOf(job);
-  report.top_kernels = TopKernelsOf(processes);
+  report.top_kernels = TopKernelsOf(processes, input.all_kernels ? SIZE_MAX : kTopKernels);
   report.compute = ComputeOf(job);
   report.steps = StepsOf(job);
   report.stragglers = StragglersOf(job, report.ranks);
@@ -240,6 +276,8 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.link_models = LinkModelsOf(job);
   report.communication = CommunicationOf(report, input.link_peak);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
+  report.utilisation = UtilisationOf(input.work, report.conditions,
+                                     report.steps.has_value() ? report.steps->time_ns.mean / 1e9 : 0);
   report.findings = FindingsOf(report);
   return report;
 }

@@ -13,8 +13,6 @@
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr size_t kTopKernels = 20;
-
 struct Geometry {
   model::LaunchGeometry geometry;
   uint64_t calls = 0;
@@ -87,7 +85,8 @@ std::optional<double> HostPeak(const model::JobModel& job) {
 
 }  // namespace
 
-std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessModel*>& processes) {
+std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessModel*>& processes,
+                                       size_t limit) {
   std::map<std::string, model::Distribution> by_name;
   double all = 0;
   for (const model::ProcessModel* process : processes) {
@@ -102,7 +101,7 @@ std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessMod
   for (const auto& [name, times] : by_name) order.emplace_back(times.total(), &name);
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
-  if (order.size() > kTopKernels) order.resize(kTopKernels);
+  if (order.size() > limit) order.resize(limit);
   std::set<std::string> wanted;
   for (const auto& [total, name] : order) wanted.insert(*name);
   const auto geometries = GeometriesOf(processes, wanted);

@@ -11,8 +11,10 @@
 
 namespace gpuprobe::analysis {
 
-// The 20 kernels with most total time, with their share, class and most used launch geometry.
-std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessModel*>& processes);
+inline constexpr size_t kTopKernels = 20;
+// The `limit` kernels with most total time, with their share, class and most used launch geometry.
+std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessModel*>& processes,
+                                       size_t limit = kTopKernels);
 
 ComputeReport ComputeOf(const model::JobModel& job);
 

@@ -16,7 +16,7 @@ struct FindingRule {
   const char* id;
   Severity severity;
   const char* holds_when;  // for people: the condition, with its threshold
-  void (*find)(const Report& report, std::vector<Finding>& out);
+  void (*find)(const Report& report, std::vector<Finding>& out);  // nullptr: from the other findings
 };
 
 // In the order in which findings stand that cost nothing measurable.
@@ -28,7 +28,11 @@ void HangMissingRank(const Report& report, std::vector<Finding>& out);
 void HangAllIssued(const Report& report, std::vector<Finding>& out);
 
 // findings_memory.cc
+void OutOfMemory(const Report& report, std::vector<Finding>& out);
 void AllocationFailed(const Report& report, std::vector<Finding>& out);
+void MemoryLeak(const Report& report, std::vector<Finding>& out);
+void MemoryPressure(const Report& report, std::vector<Finding>& out);
+void Fragmentation(const Report& report, std::vector<Finding>& out);
 
 // findings_ranks.cc
 void StragglerSlowGpu(const Report& report, std::vector<Finding>& out);
@@ -46,6 +50,17 @@ void BucketTooSmall(const Report& report, std::vector<Finding>& out);
 void PipelineBubble(const Report& report, std::vector<Finding>& out);
 void CommunicationBound(const Report& report, std::vector<Finding>& out);
 void PoorOverlap(const Report& report, std::vector<Finding>& out);
+
+// findings_steps.cc
+void InputBound(const Report& report, std::vector<Finding>& out);
+void LaunchBound(const Report& report, std::vector<Finding>& out);
+void SyncInLoop(const Report& report, std::vector<Finding>& out);
+void PageableCopies(const Report& report, std::vector<Finding>& out);
+void LowMfu(const Report& report, std::vector<Finding>& out);
+void WarmupDominated(const Report& report, std::vector<Finding>& out);
+void MixedHardware(const Report& report, std::vector<Finding>& out);
+// For a report without a warning or an error.
+void Healthy(const Report& report, std::vector<Finding>& out);
 
 // findings_capture.cc
 void RankCutOff(const Report& report, std::vector<Finding>& out);

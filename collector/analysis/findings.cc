@@ -7,7 +7,14 @@
 namespace gpuprobe::analysis {
 namespace {
 
+constexpr char kHealthy[] = "healthy";
+
 constexpr FindingRule kRules[] = {
+    {"out-of-memory", Severity::kError,
+     "an allocation was refused for want of memory, and the process ended within 10 s without another step",
+     OutOfMemory},
+    {"allocation-failed", Severity::kError,
+     "an allocation was refused for want of memory, and the process went on", AllocationFailed},
     {"hang-mismatch", Severity::kError,
      "ranks issued the same collective with another operation, size, type or root", HangMismatch},
     {"hang-missing-rank", Severity::kError,
@@ -16,7 +23,14 @@ constexpr FindingRule kRules[] = {
      HangMissingRank},
     {"hang-all-issued", Severity::kError,
      "all ranks issued a collective, and it has not finished for --hang-after", HangAllIssued},
-    {"allocation-failed", Severity::kError, "an allocation was refused for want of memory", AllocationFailed},
+    {"memory-leak", Severity::kWarning,
+     "what is held between steps grows: rising by Mann and Kendall's test (z > 3), to the end, by 1 % or "
+     "more",
+     MemoryLeak},
+    {"memory-pressure", Severity::kWarning,
+     "at most 8 % of a device's memory was left at the high-water mark", MemoryPressure},
+    {"fragmentation", Severity::kWarning,
+     "PyTorch's allocator held more than 1.5 x what tensors had, at the peaks", Fragmentation},
     {"straggler-slow-gpu", Severity::kWarning,
      "a rank's kernels take at least 1.10 x as long as the same kernels elsewhere, with a robust z-score of "
      "3.5 over the ranks",
@@ -52,8 +66,23 @@ constexpr FindingRule kRules[] = {
      "20 % of the step is exposed communication, the waiting for late ranks left out", CommunicationBound},
     {"poor-overlap", Severity::kWarning,
      "3 % of the step is exposed communication, and less than 85 % of what could be hidden is", PoorOverlap},
+    {"input-bound", Severity::kWarning,
+     "the median rank's device waits for input for at least 10 % of the step", InputBound},
+    {"launch-bound", Severity::kWarning,
+     "the median rank's device runs dry because of late launches for at least 10 % of the step", LaunchBound},
+    {"sync-in-loop", Severity::kWarning,
+     "after a synchronising call the median rank's device has nothing to do for at least 5 % of the step",
+     SyncInLoop},
+    {"pageable-copies", Severity::kWarning, "copies through pageable memory take at least 1 % of the step",
+     PageableCopies},
+    {"low-mfu", Severity::kWarning, "model FLOPs utilisation, if it was asked for, is below 30 %", LowMfu},
+    {"mixed-hardware", Severity::kWarning, "ranks differ in device, memory, driver, CUDA or NCCL version",
+     MixedHardware},
     {"rank-cut-off", Severity::kWarning, "a process ended without saying goodbye", RankCutOff},
     {"records-lost", Severity::kWarning, "a record was lost", RecordsLost},
+    {kHealthy, Severity::kInfo, "no other finding is a warning or an error", nullptr},
+    {"warmup-dominated", Severity::kInfo, "steps after the warm-up are less than half of the run",
+     WarmupDominated},
     {"ranks-missing", Severity::kInfo, "fewer ranks were heard than the job has", RanksMissing},
     {"capture-incomplete", Severity::kWarning,
      "GPU times are missing, the last flush was cut short, or what was recorded is damaged",
@@ -77,11 +106,19 @@ std::vector<Finding> FindingsOf(const Report& report) {
   std::vector<Finding> findings;
   for (const FindingRule& rule : kRules) {
     const size_t before = findings.size();
-    rule.find(report, findings);
+    if (rule.find != nullptr) rule.find(report, findings);
     for (size_t i = before; i < findings.size(); ++i) {
       findings[i].id = rule.id;
       findings[i].severity = rule.severity;
     }
+  }
+  const bool well = std::none_of(findings.begin(), findings.end(),
+                                 [](const Finding& f) { return f.severity != Severity::kInfo; });
+  if (well && !report.ranks.empty()) {
+    std::vector<Finding> healthy;
+    Healthy(report, healthy);
+    healthy.front().id = kHealthy;
+    findings.insert(findings.begin(), healthy.front());
   }
   std::stable_sort(findings.begin(), findings.end(), [](const Finding& a, const Finding& b) {
     if (Group(a) != Group(b)) return Group(a) < Group(b);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -13,36 +15,159 @@ std::string Gib(uint64_t bytes) {
   return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
 }
 
-}  // namespace
+std::string WhoOf(const RankReport& r) {
+  return r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid);
+}
+
+// Whether the process ended over its last refusal: it was over soon, and no step was completed since.
+bool EndedOverIt(const RankReport& r) {
+  constexpr uint64_t kSoonNs = 10'000'000'000;
+  const uint64_t refused_ns = r.out_of_memory.back().time_ns;
+  if (r.start_ns + r.duration_ns > refused_ns + kSoonNs) return false;
+  return r.last_step_launch_ns <= refused_ns;
+}
 
 // The last refusal is the one that counts: an allocator asks again after it has given back what it could.
+Finding Refused(const RankReport& r) {
+  const RefusalReport& last = r.out_of_memory.back();
+  uint64_t refused = 0;
+  for (const auto& [kind, m] : r.memory) refused += m.failed;
+  std::string statement = absl::StrFormat("%s ran out of memory: asked %s (%s), %s live", WhoOf(r),
+                                          Gib(last.asked_bytes), last.memory, Gib(last.device_live_bytes));
+  if (last.capacity_bytes.has_value()) absl::StrAppend(&statement, " of ", Gib(*last.capacity_bytes));
+  if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
+  std::vector<std::string> live;
+  for (const auto& [kind, bytes] : last.live) live.push_back(absl::StrCat(kind, " ", Gib(bytes)));
+  std::string evidence =
+      absl::StrCat(refused, refused == 1 ? " request was" : " requests were",
+                   " refused. Live then: ", live.empty() ? "nothing" : absl::StrJoin(live, ", "), ".");
+  if (last.free_at_most_bytes.has_value()) {
+    absl::StrAppend(&evidence, " Free: at most ", Gib(*last.free_at_most_bytes),
+                    "; the context, loaded modules and other processes take their part of it.");
+  }
+  for (const PytorchMemoryReport& p : r.pytorch_memory) {
+    if (p.device != last.device || p.reserved_bytes == 0) continue;
+    absl::StrAppend(&evidence, " PyTorch held ", Gib(p.reserved_bytes), " for ", Gib(p.allocated_bytes),
+                    " of tensors.");
+  }
+  return {.statement = statement + ".",
+          .evidence = evidence,
+          .advice =
+              "report.json names the largest allocations at the high-water mark and the ranges that made "
+              "them (memory, out_of_memory); a smaller batch, recomputed activations or sharded optimizer "
+              "states need less."};
+}
+
+// The device whose trend is the worst, by what PyTorch's allocator says where it does: the driver only sees
+// what that allocator reserves.
+struct Growth {
+  const RankReport* rank = nullptr;
+  const MemoryTrend* trend = nullptr;
+  bool tensors = false;
+};
+
+Growth WorstGrowth(const Report& report) {
+  Growth worst;
+  const auto consider = [&](const RankReport& r, const std::optional<MemoryTrend>& trend, bool tensors) {
+    if (!trend.has_value() || !trend->growth_bytes_per_step.has_value()) return;
+    if (worst.trend == nullptr || *trend->growth_bytes_per_step > *worst.trend->growth_bytes_per_step)
+      worst = {&r, &*trend, tensors};
+  };
+  for (const RankReport& r : report.ranks) {
+    for (const PytorchMemoryReport& p : r.pytorch_memory) consider(r, p.trend, true);
+    if (!r.pytorch_memory.empty()) continue;
+    for (const DeviceMemoryReport& d : r.device_memory) consider(r, d.trend, false);
+  }
+  return worst;
+}
+
+}  // namespace
+
+void OutOfMemory(const Report& report, std::vector<Finding>& out) {
+  for (const RankReport& r : report.ranks) {
+    if (!r.out_of_memory.empty() && EndedOverIt(r)) out.push_back(Refused(r));
+  }
+}
+
 void AllocationFailed(const Report& report, std::vector<Finding>& out) {
   for (const RankReport& r : report.ranks) {
-    if (r.out_of_memory.empty()) continue;
-    const RefusalReport& last = r.out_of_memory.back();
-    uint64_t refused = 0;
-    for (const auto& [kind, m] : r.memory) refused += m.failed;
-    std::string statement =
-        absl::StrFormat("%s ran out of memory: asked %s (%s), %s live",
-                        r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid),
-                        Gib(last.asked_bytes), last.memory, Gib(last.device_live_bytes));
-    if (last.capacity_bytes.has_value()) absl::StrAppend(&statement, " of ", Gib(*last.capacity_bytes));
-    if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
-    std::vector<std::string> live;
-    for (const auto& [kind, bytes] : last.live) live.push_back(absl::StrCat(kind, " ", Gib(bytes)));
-    std::string evidence =
-        absl::StrCat(refused, refused == 1 ? " request was" : " requests were",
-                     " refused. Live then: ", live.empty() ? "nothing" : absl::StrJoin(live, ", "), ".");
-    if (last.free_at_most_bytes.has_value()) {
-      absl::StrAppend(&evidence, " Free: at most ", Gib(*last.free_at_most_bytes),
-                      "; the context, loaded modules and other processes take their part of it.");
-    }
-    out.push_back({.statement = statement + ".",
-                   .evidence = evidence,
-                   .advice =
-                       "report.json names the largest allocations at the high-water mark and the ranges "
-                       "that made them (memory, out_of_memory)."});
+    if (!r.out_of_memory.empty() && !EndedOverIt(r)) out.push_back(Refused(r));
   }
+}
+
+void MemoryLeak(const Report& report, std::vector<Finding>& out) {
+  const Growth worst = WorstGrowth(report);
+  if (worst.trend == nullptr) return;
+  const double per_step = *worst.trend->growth_bytes_per_step;
+  std::string statement = absl::StrFormat("%s holds %s more after every step", WhoOf(*worst.rank),
+                                          Bytes(static_cast<uint64_t>(per_step)));
+  if (worst.trend->steps_until_full.has_value())
+    absl::StrAppendFormat(&statement, ": at that rate its device is full in %.0f steps",
+                          *worst.trend->steps_until_full);
+  out.push_back(
+      {.statement = statement + ".",
+       .evidence = absl::StrFormat(
+           "The least level of %s between steps rose to %s and rose to the end; a step adds %s for itself.",
+           worst.tensors ? "PyTorch's tensors" : "device memory", Gib(worst.trend->held_bytes),
+           Gib(worst.trend->within_step_bytes)),
+       .advice =
+           "Look for what is kept from step to step: losses that still hold their graph (use .item() or "
+           ".detach()), lists that are appended to, caches without a limit."});
+}
+
+void MemoryPressure(const Report& report, std::vector<Finding>& out) {
+  constexpr double kLeastLeft = 0.08;
+  const DeviceMemoryReport* worst = nullptr;
+  const RankReport* whose = nullptr;
+  double least = kLeastLeft;
+  for (const RankReport& r : report.ranks) {
+    for (const DeviceMemoryReport& d : r.device_memory) {
+      if (d.capacity_bytes.value_or(0) == 0) continue;
+      const double left =
+          1 - static_cast<double>(d.high_water_bytes) / static_cast<double>(*d.capacity_bytes);
+      if (left > least) continue;
+      least = left;
+      worst = &d;
+      whose = &r;
+    }
+  }
+  if (worst == nullptr) return;
+  out.push_back(
+      {.statement = absl::StrFormat("%s came within %s of its device's memory: %s of %s.", WhoOf(*whose),
+                                    Percent(std::max(least, 0.0)), Gib(worst->high_water_bytes),
+                                    Gib(*worst->capacity_bytes)),
+       .evidence = "High-water mark of what driver calls obtained; the context, loaded modules and the "
+                   "probe's own buffers come on top.",
+       .advice = "A little more activation memory, or fragmentation, ends this job: leave more room, or "
+                 "recompute activations."});
+}
+
+void Fragmentation(const Report& report, std::vector<Finding>& out) {
+  constexpr double kTooMuch = 1.5;  // the field's usual threshold
+  const PytorchMemoryReport* worst = nullptr;
+  const RankReport* whose = nullptr;
+  double most = kTooMuch;
+  for (const RankReport& r : report.ranks) {
+    for (const PytorchMemoryReport& p : r.pytorch_memory) {
+      if (p.peak_allocated_bytes == 0) continue;
+      const double ratio =
+          static_cast<double>(p.peak_reserved_bytes) / static_cast<double>(p.peak_allocated_bytes);
+      if (ratio <= most) continue;
+      most = ratio;
+      worst = &p;
+      whose = &r;
+    }
+  }
+  if (worst == nullptr) return;
+  out.push_back(
+      {.statement = absl::StrFormat("PyTorch's allocator on rank %s holds %.1f x what tensors ever had.",
+                                    whose->label, most),
+       .evidence =
+           absl::StrFormat("Peak reserved %s, peak allocated %s: %s are in pieces that no tensor fits.",
+                           Gib(worst->peak_reserved_bytes), Gib(worst->peak_allocated_bytes),
+                           Gib(worst->fragmentation_bytes.value_or(0))),
+       .advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; see whether sizes change from step "
+                 "to step."});
 }
 
 }  // namespace gpuprobe::analysis

@@ -1,5 +1,8 @@
 #include "collector/analysis/memory_report.h"
 
+#include <algorithm>
+
+#include "collector/analysis/memory_trend.h"
 #include "collector/analysis/names.h"
 
 namespace gpuprobe::analysis {
@@ -67,6 +70,15 @@ RefusalReport RefusalOf(const model::ProcessModel& process, const model::MemoryL
   return r;
 }
 
+// When the host began the last steps, without those of the warm-up.
+std::vector<uint64_t> StepStarts(const model::StepTracker& steps) {
+  std::vector<uint64_t> starts;
+  for (const model::StepRecord& step : steps.steps()) {
+    if (!step.warmup) starts.push_back(step.first_launch_ns);
+  }
+  return std::is_sorted(starts.begin(), starts.end()) ? starts : std::vector<uint64_t>();
+}
+
 }  // namespace
 
 void FillMemory(const model::ProcessModel& process, RankReport& rank) {
@@ -75,13 +87,17 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
     const model::MemoryLedger::Kind& kind = process.memory()[i];
     if (kind.allocations + kind.frees + kind.failed != 0) rank.memory[KindName(i)] = KindReport(process, i);
   }
+  const std::vector<uint64_t> steps = StepStarts(process.steps());
+  if (!process.steps().steps().empty())
+    rank.last_step_launch_ns = process.steps().steps().back().first_launch_ns;
   for (const auto& [ordinal, device] : process.ledger().devices()) {
     rank.device_memory.push_back({.device = ordinal,
                                   .capacity_bytes = Capacity(process, ordinal),
                                   .live_bytes = device.live_bytes,
                                   .high_water_bytes = device.high_water_bytes,
                                   .high_water_at_ns = device.high_water_at_ns,
-                                  .at_high_water = ByName(device.at_high_water)});
+                                  .at_high_water = ByName(device.at_high_water),
+                                  .trend = TrendOf(device.level, steps, Capacity(process, ordinal))});
   }
   for (const auto& [ordinal, allocator] : process.allocator()) {
     PytorchMemoryReport p{.device = ordinal,
@@ -92,7 +108,8 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                           .fragmentation_bytes = {},
                           .refusals = allocator.refusals,
                           .last_refused_bytes = allocator.last_refusal.asked_bytes,
-                          .last_refused_path = process.RangePath(allocator.last_refusal.range)};
+                          .last_refused_path = process.RangePath(allocator.last_refusal.range),
+                          .trend = TrendOf(allocator.allocated, steps, Capacity(process, ordinal))};
     if (p.peak_reserved_bytes >= p.peak_allocated_bytes)
       p.fragmentation_bytes = p.peak_reserved_bytes - p.peak_allocated_bytes;
     rank.pytorch_memory.push_back(p);

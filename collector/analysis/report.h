@@ -31,7 +31,8 @@ struct Conditions {
   std::string job;
   std::vector<std::string> hosts;
   std::vector<DeviceCondition> devices;
-  std::string cuda_driver;  // "13.0"; empty: not known
+  std::vector<std::string> differing;  // what is not the same on all ranks, a clause each
+  std::string cuda_driver;             // "13.0"; empty: not known
   std::string cuda_runtime;
   std::string cupti;
   std::string nccl;
@@ -137,6 +138,15 @@ struct MemoryReport {
   std::vector<Held> largest;  // live at the mark, largest first
 };
 
+// What of a device's memory is held across steps and what lives within one (memory_trend.h).
+struct MemoryTrend {
+  uint64_t held_bytes = 0;                      // least level at the end: weights, optimizer, caches
+  uint64_t within_step_bytes = 0;               // what a usual step adds to it: activations, gradients
+  uint64_t peak_bytes = 0;                      // after the warm-up
+  std::optional<double> growth_bytes_per_step;  // of what is held; absent: it does not grow
+  std::optional<double> steps_until_full;       // at that rate; absent without growth or capacity
+};
+
 // What driver calls obtained on one device: without the context's, the modules' and the tools' own memory.
 struct DeviceMemoryReport {
   uint32_t device = 0;
@@ -145,6 +155,7 @@ struct DeviceMemoryReport {
   uint64_t high_water_bytes = 0;
   uint64_t high_water_at_ns = 0;
   std::map<std::string, uint64_t> at_high_water;  // bytes by kind
+  std::optional<MemoryTrend> trend;
 };
 
 // PyTorch's caching allocator on one device: what tensors had, and what it held for them.
@@ -158,6 +169,7 @@ struct PytorchMemoryReport {
   uint64_t refusals = 0;
   uint64_t last_refused_bytes = 0;
   std::string last_refused_path;
+  std::optional<MemoryTrend> trend;  // of what tensors have
 };
 
 // An allocation that was refused for want of memory.
@@ -278,6 +290,7 @@ struct RankReport {
   std::vector<PhaseReport> phases;
   std::vector<KernelReport> top_kernels;
   std::optional<StepsReport> steps;
+  uint64_t last_step_launch_ns = 0;  // first launch of the last complete step; 0: no step was found
   bool cut_off = false;
   StepMeans step_means;
   CausedWait caused;
@@ -345,6 +358,7 @@ struct ReportInput {
   ModelWork work;
   uint64_t hang_after_ns = kDefaultHangAfterNs;
   std::optional<double> link_peak;  // 1e9 bytes per second that a link carries
+  bool all_kernels = false;         // top_kernels over all ranks without a limit
 };
 
 // `job` must be finished. Pure.

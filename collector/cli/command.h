@@ -32,6 +32,7 @@ std::span<const Command> Commands();
 int CollectMain(const Arguments& arguments);
 int RunMain(const Arguments& arguments);
 int ReportMain(const Arguments& arguments);
+int DiffMain(const Arguments& arguments);
 int ExportMain(const Arguments& arguments);
 int SimulateMain(const Arguments& arguments);
 int HelpMain(const Arguments& arguments);

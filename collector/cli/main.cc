@@ -17,6 +17,7 @@ std::span<const Command> Commands() {
       {"run", "run a command under the probe and report at its end", RunMain},
       {"collect", "collect from every process of this user until stopped", CollectMain},
       {"report", "report on a recorded run", ReportMain},
+      {"diff", "compare two recorded runs", DiffMain},
       {"export", "print the records of a run", ExportMain},
       {"simulate", "make the records of a job and feed them to a collector", SimulateMain},
       {"help",

@@ -124,6 +124,7 @@ absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>
   analysis::ReportInput input;
   input.collector_version = Version();
   input.command_line = command_line;
+  input.work = work_;
   input.hang_after_ns = rank_options_.after_ns();
   input.link_peak = rank_options_.link_peak;
   Note(recording_->Close());

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "collector/analysis/report.h"
 #include "collector/cli/hang_watch.h"
+#include "collector/cli/health_check.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job_model.h"
 #include "collector/store/run_recording.h"
@@ -49,6 +50,10 @@ class Recorder {
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
   void WatchForHangs(const RankOptions& options, HangWatch::Say say);
+  // What a step computes, for the report.
+  void SetModelWork(const analysis::ModelWork& work) { work_ = work; }
+  // What HealthCheck::Look says of the job so far.
+  std::optional<std::string> Check(HealthCheck& check, bool at_end) { return check.Look(job_, at_end); }
   // Writes what has waited long enough, and looks for hangs; call a few times a second.
   void Tick();
 
@@ -70,6 +75,7 @@ class Recorder {
   std::string directory_;
   bool made_directory_ = false;
   model::JobModel job_;
+  analysis::ModelWork work_;
   uint64_t keep_bytes_;
   std::unique_ptr<store::RunRecording> recording_;  // from the first process on
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;

@@ -6,6 +6,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/hang_watch.h"
+#include "collector/cli/model_work_option.h"
 #include "collector/cli/recorder.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
@@ -34,6 +35,8 @@ int ReportMain(const Arguments& arguments) {
   rank_options.AddTo(app);
   StepMarkerOption marker;
   marker.AddTo(app);
+  ModelWorkOption work;
+  work.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
   model::JobModel job;
@@ -42,6 +45,7 @@ int ReportMain(const Arguments& arguments) {
   if (!replayed.ok()) return Fail(kName, replayed.status(), kFailed);
   analysis::ReportInput input;
   input.collector_version = Version();
+  input.work = work.work;
   input.step_records = steps;
   input.hang_after_ns = rank_options.after_ns();
   input.link_peak = rank_options.link_peak;

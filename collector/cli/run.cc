@@ -8,11 +8,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
+#include "collector/cli/health_check.h"
 #include "collector/cli/launch.h"
+#include "collector/cli/model_work_option.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
@@ -34,6 +38,7 @@ constexpr int kNotFound = 127;
 // Longest wait, after the command has ended, for processes of it that are still connected: the probe itself
 // waits 2 s at exit.
 constexpr milliseconds kStragglerWait{5000};
+constexpr milliseconds kCheckEvery{1000};
 
 // A private folder for the socket, removed at the end.
 absl::StatusOr<std::string> MakeSocketDirectory() {
@@ -56,6 +61,8 @@ struct RunOptions {
   KeepOption keep;
   RankOptions rank_options;
   StepMarkerOption marker;
+  ModelWorkOption work;
+  uint64_t check_steps = 0;
   bool json = false;
 };
 
@@ -78,11 +85,19 @@ struct Child {
   }
 };
 
-void Serve(ingest::Server& server, Recorder& recorder, Child& child) {
+void Say(const std::optional<std::string>& text) {
+  if (text.has_value()) std::fputs(text->c_str(), stderr);
+}
+
+void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, Child& child) {
+  Clock::time_point look = Clock::now();
   while (!child.ended) {
     server.Poll(milliseconds(200));
     recorder.Tick();
     child.Reap();
+    if (Clock::now() < look) continue;
+    look = Clock::now() + kCheckEvery;
+    Say(recorder.Check(check, false));
   }
   const Clock::time_point end = Clock::now() + kStragglerWait;
   server.Poll(milliseconds(0));  // who connected just before the end
@@ -91,6 +106,7 @@ void Serve(ingest::Server& server, Recorder& recorder, Child& child) {
     recorder.Tick();
   }
   server.Drain(milliseconds(100), milliseconds(1000));
+  Say(recorder.Check(check, true));
 }
 
 void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bool json) {
@@ -122,6 +138,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   (*recorder)->WatchForHangs(options.rank_options,
                              [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   (*recorder)->SetStepMarker(options.marker.marker);
+  (*recorder)->SetModelWork(options.work.work);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
   if (!folder.ok()) return Fail(kName, folder.status(), kOwnFailure);
@@ -153,7 +170,8 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
     });
   });
   if (!watched.ok()) spdlog::warn("signals are not passed on: {}", std::string(watched.message()));
-  Serve(**server, **recorder, child);
+  HealthCheck check(options.check_steps);
+  Serve(**server, **recorder, check, child);
   server->reset();
   PrintReport(**recorder, command, options.json);
   return child.exit_code;
@@ -169,6 +187,12 @@ int RunMain(const Arguments& arguments) {
   options.keep.AddTo(app);
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
+  options.work.AddTo(app);
+  app.add_option("--check", options.check_steps,
+                 "watch this many steps after the warm-up, say what stands out, a line each, and let the "
+                 "program go on")
+      ->check(CLI::Range(1, 1'000'000))
+      ->option_text("STEPS");
   app.add_flag("--json", options.json, "at the end report.json on stderr instead of the text");
   app.prefix_command();
   app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");

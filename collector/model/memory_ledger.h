@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "collector/model/level_history.h"
 #include "collector/model/records.h"
 
 namespace gpuprobe::model {
@@ -54,6 +55,7 @@ class MemoryLedger {
     uint64_t high_water_bytes = 0;
     uint64_t high_water_at_ns = 0;
     BytesByKind at_high_water{};
+    LevelHistory level;  // of live_bytes
     template <typename Archive>
     void Visit(Archive& archive);
   };

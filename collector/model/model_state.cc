@@ -79,8 +79,19 @@ void MemoryLedger::Held::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void LevelHistory::Bucket::Visit(Archive& archive) {
+  archive(least, greatest, last);
+}
+
+template <typename Archive>
+void LevelHistory::Visit(Archive& archive) {
+  archive(start_ns_, width_ns_, buckets_);
+  archive.Require(width_ns_ > 0);
+}
+
+template <typename Archive>
 void MemoryLedger::Device::Visit(Archive& archive) {
-  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water);
+  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water, level);
 }
 
 template <typename Archive>
@@ -117,7 +128,8 @@ void AllocatorRefusalRecord::Visit(Archive& archive) {
 
 template <typename Archive>
 void AllocatorTotals::Visit(Archive& archive) {
-  archive(allocated_bytes, reserved_bytes, peak_allocated_bytes, peak_reserved_bytes, refusals, last_refusal);
+  archive(allocated_bytes, reserved_bytes, peak_allocated_bytes, peak_reserved_bytes, refusals, last_refusal,
+          allocated);
 }
 
 template <typename Archive>

@@ -243,6 +243,7 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
     Observe(r.time_ns, r.time_ns);
     AllocatorTotals& totals = allocator_[r.device];
     totals.allocated_bytes = r.allocated_bytes;
+    totals.allocated.Add(r.time_ns, r.allocated_bytes);
     totals.reserved_bytes = r.reserved_bytes;
     totals.peak_allocated_bytes = std::max(totals.peak_allocated_bytes, r.peak_allocated_bytes);
     totals.peak_reserved_bytes = std::max(totals.peak_reserved_bytes, r.peak_reserved_bytes);

@@ -22,6 +22,7 @@
 #include "collector/model/distribution.h"
 #include "collector/model/host_progress.h"
 #include "collector/model/interval_union.h"
+#include "collector/model/level_history.h"
 #include "collector/model/memory_ledger.h"
 #include "collector/model/operation.h"
 #include "collector/model/operation_window.h"
@@ -95,6 +96,7 @@ struct AllocatorTotals {
   uint64_t peak_reserved_bytes = 0;
   uint64_t refusals = 0;
   AllocatorRefusalRecord last_refusal{};
+  LevelHistory allocated;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };

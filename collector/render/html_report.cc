@@ -55,10 +55,13 @@ std::string Escape(std::string_view text) {
 std::string FindingHtml(const analysis::Finding& f) {
   const char* kind = f.severity == analysis::Severity::kError     ? " error"
                      : f.severity == analysis::Severity::kWarning ? " warning"
+                     : f.evidence.empty()                         ? " fine"
                                                                   : "";
-  return absl::StrCat("<div class=\"finding", kind, "\"><p><b>", Escape(f.statement), "</b></p><p>",
-                      Escape(f.evidence), "</p><p>", Escape(f.advice), " <code>", Escape(f.id),
-                      "</code></p></div>\n");
+  std::string out = absl::StrCat("<div class=\"finding", kind, "\"><p><b>", Escape(f.statement), "</b></p>");
+  if (!f.evidence.empty()) absl::StrAppend(&out, "<p>", Escape(f.evidence), "</p>");
+  if (!f.advice.empty())
+    absl::StrAppend(&out, "<p>", Escape(f.advice), " <code>", Escape(f.id), "</code></p>");
+  return out + "</div>\n";
 }
 
 std::string TableHtml(const Table& table) {
@@ -126,11 +129,6 @@ std::string HtmlReport(const analysis::Report& report) {
       kStyle, "</style></head><body>\n<h1>", Escape(Headline(report)), "</h1><p class=\"soft\">",
       Escape(ConditionsLine(report)), "</p>\n");
   for (const analysis::Finding& f : report.findings) absl::StrAppend(&out, FindingHtml(f));
-  if (report.findings.empty()) {
-    absl::StrAppend(&out,
-                    "<div class=\"finding fine\"><p>Nothing is missing and nothing went wrong in what was "
-                    "recorded.</p></div>\n");
-  }
   for (const Table& table : TablesOf(report)) absl::StrAppend(&out, TableHtml(table));
   absl::StrAppend(&out, ConditionsHtml(report), "</body></html>\n");
   return out;

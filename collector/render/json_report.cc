@@ -30,6 +30,7 @@ Json ConditionsOf(const analysis::Conditions& c) {
   return {{"job", c.job},
           {"hosts", c.hosts},
           {"devices", devices},
+          {"differing", c.differing},
           {"cuda_driver", TextOrNull(c.cuda_driver)},
           {"cuda_runtime", TextOrNull(c.cuda_runtime)},
           {"cupti", TextOrNull(c.cupti)},
@@ -204,6 +205,15 @@ Json UtilisationOf(const analysis::UtilisationReport& u) {
           {"missing", TextOrNull(u.missing)}};
 }
 
+Json TrendOf(const std::optional<analysis::MemoryTrend>& trend) {
+  if (!trend.has_value()) return nullptr;
+  return {{"held_bytes", trend->held_bytes},
+          {"within_step_bytes", trend->within_step_bytes},
+          {"peak_bytes", trend->peak_bytes},
+          {"growth_bytes_per_step", OrNull(trend->growth_bytes_per_step)},
+          {"steps_until_full", OrNull(trend->steps_until_full)}};
+}
+
 Json MemoryOf(const analysis::RankReport& r) {
   Json out = Json::object();
   for (const auto& [kind, m] : r.memory) {
@@ -231,7 +241,8 @@ Json MemoryOf(const analysis::RankReport& r) {
                        {"fragmentation_bytes", OrNull(p.fragmentation_bytes)},
                        {"refusals", p.refusals},
                        {"last_refused_bytes", p.refusals > 0 ? Json(p.last_refused_bytes) : Json(nullptr)},
-                       {"last_refused_path", TextOrNull(p.last_refused_path)}});
+                       {"last_refused_path", TextOrNull(p.last_refused_path)},
+                       {"trend", TrendOf(p.trend)}});
   }
   if (!pytorch.empty()) out["pytorch"] = pytorch;
   return out;
@@ -246,6 +257,7 @@ Json DeviceMemoryOf(const analysis::RankReport& r) {
                    {"high_water_bytes", d.high_water_bytes},
                    {"high_water_at_ns", d.high_water_at_ns > 0 ? Json(d.high_water_at_ns) : Json(nullptr)},
                    {"at_high_water", d.at_high_water},
+                   {"trend", TrendOf(d.trend)},
                    {"live_bytes", d.live_bytes}});
   }
   return out;

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
@@ -21,6 +24,8 @@ using analysis::KernelName;
 using analysis::Rate;
 
 using gpuprobe::testing::BatchBuilder;
+using gpuprobe::testing::ByeFrame;
+using gpuprobe::testing::HelloFrame;
 using gpuprobe::testing::kMs;
 using gpuprobe::testing::kSecond;
 using gpuprobe::testing::kStart;
@@ -149,7 +154,30 @@ TEST(JsonReport, NamesThatAreNoUtf8DoNotBreakIt) {
   EXPECT_NO_THROW(Json::parse(JsonReport(analysis::BuildReport(job, {}))));
 }
 
-TEST(Findings, NothingWrongMeansNone) { EXPECT_TRUE(TrainingReport().findings.empty()); }
+TEST(Findings, NothingWrongIsSaid) {
+  model::JobModel job;
+  Feed(job, {HelloFrame(MakeHello(0, 1)),
+             BatchBuilder().String(1, "k").Site(1, 1).Kernel(kStart, kStart + 5, 1).Frame(), ByeFrame(1)});
+  job.Finish();
+  const analysis::Report report = analysis::BuildReport(job, {});
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].id, "healthy");
+  EXPECT_THAT(TextReport(report, ""), HasSubstr(" -  Nothing stands out"));
+}
+
+// The ranks of the synthetic training launch late: a third of each step nothing runs.
+TEST(Findings, LateLaunchesOfAllRanksAreTheHosts) {
+  const analysis::Report report = TrainingReport();
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].id, "launch-bound");
+  EXPECT_DOUBLE_EQ(report.findings[0].cost_ns_per_step.value_or(0), report.steps->host_bound_ns.mean);
+}
+
+TEST(Findings, TheirIdsAreInTheTable) {
+  std::set<std::string> ids;
+  for (const analysis::FindingRule& rule : analysis::FindingRules()) EXPECT_TRUE(ids.insert(rule.id).second);
+  EXPECT_TRUE(ids.contains("healthy"));
+}
 
 TEST(Findings, WhatIsMissingIsSaid) {
   model::JobModel job;

@@ -1,0 +1,218 @@
+// What keeps the device from computing, other than other ranks: input, launches, synchronisation, copies.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/finding_rules.h"
+#include "collector/analysis/units.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+// Shares of a step from which a part of its idle time is worth a finding.
+constexpr double kLeastInputShare = 0.10;
+constexpr double kLeastHostShare = 0.10;
+constexpr double kLeastSyncShare = 0.05;
+constexpr double kLeastPageableShare = 0.01;
+constexpr double kLowMfu = 0.30;
+constexpr double kWarmupShare = 0.5;
+constexpr uint64_t kLeastSteps = 5;
+
+double Share(const model::Summary& part, const model::Summary& whole) {
+  return whole.mean > 0 ? part.mean / whole.mean : 0;
+}
+
+// Over the ranks: one rank's trouble is a straggler's, not the job's.
+double MedianMean(const Report& report, model::Summary StepsReport::*part) {
+  std::vector<double> means;
+  for (const RankReport& r : report.ranks) {
+    if (r.steps.has_value()) means.push_back(((*r.steps).*part).mean);
+  }
+  if (means.empty()) return 0;
+  const auto middle = means.begin() + static_cast<ptrdiff_t>(means.size() / 2);
+  std::nth_element(means.begin(), middle, means.end());
+  return *middle;
+}
+
+bool EnoughSteps(const Report& report) {
+  return report.steps.has_value() && report.steps->time_ns.count >= kLeastSteps &&
+         report.steps->time_ns.mean > 0;
+}
+
+std::string OfTheStep(const Report& report, double ns) { return Percent(ns / report.steps->time_ns.mean); }
+
+double KernelsPerStep(const Report& report) {
+  return static_cast<double>(report.compute.kernels) / static_cast<double>(report.steps->count) /
+         static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
+}
+
+}  // namespace
+
+void InputBound(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  const double input_ns = MedianMean(report, &StepsReport::input_ns);
+  if (input_ns < kLeastInputShare * report.steps->time_ns.mean) return;
+  out.push_back(
+      {.statement = absl::StrFormat("The devices wait %s a step for input: %s of the step.",
+                                    Duration(input_ns), OfTheStep(report, input_ns)),
+       .evidence = "Before a step's first launch or input copy nothing runs and the host launches nothing.",
+       .advice = "More data-loader workers, prefetching, pinned memory, or preprocessing ahead of time; see "
+                 "whether the storage keeps up.",
+       .cost_ns_per_step = input_ns});
+}
+
+void LaunchBound(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  const double host_ns = MedianMean(report, &StepsReport::host_bound_ns);
+  if (host_ns < kLeastHostShare * report.steps->time_ns.mean) return;
+  const ComputeReport& c = report.compute;
+  const double mean_ns =
+      c.kernels == 0 ? 0 : static_cast<double>(c.total_ns) / static_cast<double>(c.kernels);
+  out.push_back(
+      {.statement =
+           absl::StrFormat("The host launches too slowly: the devices run dry for %s a step, %s of it.",
+                           Duration(host_ns), OfTheStep(report, host_ns)),
+       .evidence = absl::StrFormat(
+           "%.0f kernels a step and rank, %s each on average; %s of them are shorter than %s.",
+           KernelsPerStep(report), Duration(mean_ns),
+           Percent(c.kernels == 0 ? 0
+                                  : static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
+           Duration(static_cast<double>(model::ProcessModel::kShortKernelNs))),
+       .advice =
+           "CUDA graphs or torch.compile launch many kernels at once; fused optimizers and larger batches "
+           "need fewer.",
+       .cost_ns_per_step = host_ns});
+}
+
+void SyncInLoop(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  const double sync_ns = MedianMean(report, &StepsReport::sync_ns);
+  if (sync_ns < kLeastSyncShare * report.steps->time_ns.mean) return;
+  uint64_t calls = 0;
+  uint64_t blocked_ns = 0;
+  for (const RankReport& r : report.ranks) {
+    calls += r.blocked.count;
+    blocked_ns += r.blocked.duration_ns;
+  }
+  const double rank_steps = static_cast<double>(report.steps->count) *
+                            static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
+  out.push_back(
+      {.statement =
+           absl::StrFormat("The host waits for the device within the step, and then launches late: %s a "
+                           "step, %s of it, nothing runs.",
+                           Duration(sync_ns), OfTheStep(report, sync_ns)),
+       .evidence = absl::StrFormat(
+           "%.1f synchronising calls a step and rank, in which the host is blocked for %s.",
+           static_cast<double>(calls) / rank_steps, Duration(static_cast<double>(blocked_ns) / rank_steps)),
+       .advice = "Look for .item(), .cpu(), print of a tensor, nonzero and torch.cuda.synchronize in the "
+                 "loop; read "
+                 "values every n-th step, or asynchronously.",
+       .cost_ns_per_step = sync_ns});
+}
+
+void PageableCopies(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) return;
+  const double rank_steps = static_cast<double>(report.steps->count) *
+                            static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
+  for (const auto& [direction, p] : report.compute.pageable) {
+    const double ns = static_cast<double>(p.duration_ns) / rank_steps;
+    if (ns < kLeastPageableShare * report.steps->time_ns.mean) continue;
+    std::string evidence = absl::StrFormat("%.1f copies a step and rank, %s each, %s in all, at %s",
+                                           static_cast<double>(p.count) / rank_steps,
+                                           Bytes(p.bytes / p.count), Duration(ns), Rate(p.gbytes_per_s));
+    if (p.pinned_gbytes_per_s.has_value())
+      absl::StrAppend(&evidence, "; the other copies of that direction run at ",
+                      Rate(*p.pinned_gbytes_per_s));
+    if (report.compute.host_peak_gbytes_per_s.has_value())
+      absl::StrAppend(&evidence, "; the bus is good for ", Rate(*report.compute.host_peak_gbytes_per_s));
+    out.push_back(
+        {.statement = absl::StrFormat("%s of the bytes copied %s go through pageable memory, %s a step.",
+                                      Percent(p.share),
+                                      direction == "h2d" ? "to the device" : "from the device", Duration(ns)),
+         .evidence = evidence + ". Such a copy is staged, and the host waits for it.",
+         .advice = "pin_memory=True in the data loader and non_blocking=True in the copy; cudaHostAlloc or "
+                   "cudaHostRegister for buffers of your own.",
+         // A copy that overlaps with computing costs nothing: at most what copies alone take.
+         .cost_ns_per_step = std::min(ns, report.steps->copy_ns.mean)});
+  }
+}
+
+void LowMfu(const Report& report, std::vector<Finding>& out) {
+  const UtilisationReport& u = report.utilisation;
+  if (!u.mfu.has_value() || *u.mfu >= kLowMfu) return;
+  std::vector<std::string> parts;
+  const StepsReport& s = *report.steps;
+  for (const auto& [name, part] : {std::pair<const char*, const model::Summary*>{"compute", &s.compute_ns},
+                                   {"exposed communication", &s.exposed_comm_ns},
+                                   {"copies", &s.copy_ns},
+                                   {"idle", &s.idle_ns}})
+    parts.push_back(absl::StrCat(name, " ", Percent(Share(*part, s.time_ns))));
+  double gemm = 0;
+  for (const KernelClassReport& k : report.compute.classes) {
+    if (k.name == "gemm" || k.name == "convolution" || k.name == "attention") gemm += k.share;
+  }
+  out.push_back(
+      {.statement =
+           absl::StrFormat("The step uses %s of the devices' %s peak (MFU).", Percent(*u.mfu), u.type),
+       .evidence = absl::StrCat("Of the step: ", absl::StrJoin(parts, ", "),
+                                ". Of the kernels' time, matrix products, convolutions and attention are ",
+                                Percent(gemm), "."),
+       .advice =
+           "The largest part that is not compute comes first; if it is compute, look at lower precision, "
+           "larger products and fused kernels."});
+}
+
+void WarmupDominated(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report) || report.conditions.duration_ns == 0) return;
+  const double ranks = static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
+  const double steady_ns = static_cast<double>(report.steps->time_ns.total) / ranks;
+  const double share = 1 - steady_ns / static_cast<double>(report.conditions.duration_ns);
+  if (report.steps->warmup_count == 0 || share < kWarmupShare) return;
+  out.push_back(
+      {.statement = absl::StrFormat("%s of the run is not steady training: %d warm-up steps, start, "
+                                    "evaluation and end.",
+                                    Percent(share), report.steps->warmup_count),
+       .evidence = absl::StrFormat("%d steps after the warm-up take %s of %s.",
+                                   report.steps->count - report.steps->warmup_count, Duration(steady_ns),
+                                   Duration(static_cast<double>(report.conditions.duration_ns))),
+       .advice = "Fine for a trial. In production: cache compiled kernels and autotuning results."});
+}
+
+void MixedHardware(const Report& report, std::vector<Finding>& out) {
+  if (report.conditions.differing.empty()) return;
+  out.push_back(
+      {.statement = "The ranks do not run on the same hardware and software.",
+       .evidence = absl::StrCat(absl::StrJoin(report.conditions.differing, "; "), "."),
+       .advice = "The slowest device sets the pace of all; make them equal, or give it less work."});
+}
+
+void Healthy(const Report& report, std::vector<Finding>& out) {
+  if (!EnoughSteps(report)) {
+    out.push_back(
+        {.statement = report.steps.has_value()
+                          ? "Nothing stands out, in the few steps that there were."
+                          : "Nothing stands out. No steps were recognised: what a step costs is not known.",
+         .evidence = "",
+         .advice = ""});
+    return;
+  }
+  const StepsReport& s = *report.steps;
+  std::string statement = absl::StrCat(
+      "Nothing stands out. ", Percent(Share(s.compute_ns, s.time_ns)), " of the step is compute, ",
+      Percent(Share(s.exposed_comm_ns, s.time_ns)), " exposed communication");
+  double low = 0;
+  double high = 0;
+  for (const RankReport& r : report.ranks) {
+    if (!r.steps.has_value()) continue;
+    const double mean = r.steps->compute_ns.mean;
+    low = low == 0 ? mean : std::min(low, mean);
+    high = std::max(high, mean);
+  }
+  if (report.ranks.size() > 1 && low > 0)
+    absl::StrAppend(&statement, "; the ranks' compute differs by ", Percent(high / low - 1));
+  out.push_back({.statement = statement + ".", .evidence = "", .advice = ""});
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,87 @@
+#include "collector/analysis/memory_trend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr size_t kMostWindows = 48;
+constexpr double kRisingScore = 3;     // one in 700 by chance
+constexpr double kLeastRise = 0.01;    // of the level
+constexpr double kStillRising = 0.25;  // of the whole slope, in the last third
+
+// Theil-Sen: the median of the slopes of all pairs (P. K. Sen, JASA 63, 1968).
+double Slope(const std::vector<double>& values) {
+  std::vector<double> slopes;
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t j = i + 1; j < values.size(); ++j)
+      slopes.push_back((values[j] - values[i]) / static_cast<double>(j - i));
+  }
+  const auto middle = slopes.begin() + static_cast<ptrdiff_t>(slopes.size() / 2);
+  std::nth_element(slopes.begin(), middle, slopes.end());
+  return *middle;
+}
+
+// Mann-Kendall's z without correction for ties, which would only raise it (H. B. Mann, Econometrica 13,
+// 1945).
+double RisingScore(const std::vector<double>& values) {
+  double s = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    for (size_t j = i + 1; j < values.size(); ++j)
+      s += values[j] > values[i] ? 1 : values[j] < values[i] ? -1 : 0;
+  }
+  const auto n = static_cast<double>(values.size());
+  const double variance = n * (n - 1) * (2 * n + 5) / 18;
+  return s > 0 ? (s - 1) / std::sqrt(variance) : 0;
+}
+
+}  // namespace
+
+std::optional<MemoryTrend> TrendOf(const model::LevelHistory& history,
+                                   const std::vector<uint64_t>& step_starts_ns,
+                                   std::optional<uint64_t> capacity_bytes) {
+  if (history.empty() || step_starts_ns.size() <= kLeastStepsForTrend) return std::nullopt;
+  const size_t steps = step_starts_ns.size() - 1;  // the last one's end is not known
+  // A window holds whole steps, and several buckets, so that its least level is that between two steps.
+  const uint64_t pace_ns = std::max<uint64_t>((step_starts_ns.back() - step_starts_ns.front()) / steps, 1);
+  const size_t group =
+      std::max<size_t>((steps + kMostWindows - 1) / kMostWindows, 2 * history.width_ns() / pace_ns);
+  const size_t windows = steps / std::max<size_t>(group, 1);
+  if (windows == 0) return std::nullopt;
+  std::vector<double> floors;
+  MemoryTrend trend;
+  std::vector<double> within;
+  uint64_t top = 0;
+  for (size_t i = 0; i < windows; ++i) {
+    // The groups end with the last step.
+    const size_t first = steps - (windows - i) * group;
+    const model::LevelHistory::Bucket level =
+        history.Within(step_starts_ns[first], step_starts_ns[first + group]);
+    floors.push_back(static_cast<double>(level.least));
+    within.push_back(static_cast<double>(level.greatest - level.least));
+    trend.peak_bytes = std::max(trend.peak_bytes, level.greatest);
+    top = level.greatest;
+  }
+  trend.held_bytes = static_cast<uint64_t>(floors.back());
+  const auto middle = within.begin() + static_cast<ptrdiff_t>(within.size() / 2);
+  std::nth_element(within.begin(), middle, within.end());
+  trend.within_step_bytes = static_cast<uint64_t>(*middle);
+  constexpr size_t kLeastWindows = 8;
+  if (windows < kLeastWindows) return trend;
+  const double slope = Slope(floors);
+  const std::vector<double> last(floors.end() - static_cast<ptrdiff_t>(windows / 3 + 1), floors.end());
+  const double rise = slope * static_cast<double>(windows);
+  if (RisingScore(floors) < kRisingScore || Slope(last) < kStillRising * slope ||
+      rise < kLeastRise * floors.back()) {
+    return trend;
+  }
+  const double per_step = slope / static_cast<double>(group);
+  trend.growth_bytes_per_step = per_step;
+  if (capacity_bytes.has_value() && *capacity_bytes > top)
+    trend.steps_until_full = static_cast<double>(*capacity_bytes - top) / per_step;
+  return trend;
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,53 @@
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "collector/analysis/comparison.h"
+#include "collector/cli/command.h"
+#include "collector/cli/damage_line.h"
+#include "collector/render/comparison.h"
+#include "collector/store/run_directory.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+constexpr char kName[] = "diff";
+
+absl::StatusOr<analysis::Report> ReportOf(const std::string& directory) {
+  model::JobModel job;
+  const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
+  if (!replayed.ok()) return replayed.status();
+  for (const store::Damage& damage : replayed->damages)
+    Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+  analysis::ReportInput input;
+  input.collector_version = Version();
+  input.all_kernels = true;
+  return analysis::BuildReport(job, input);
+}
+
+}  // namespace
+
+int DiffMain(const Arguments& arguments) {
+  CLI::App app(
+      "Compares two recorded runs: what became faster or slower, and whether that is more than chance",
+      "gpuprobe diff");
+  std::string a;
+  std::string b;
+  bool json = false;
+  app.add_option("A", a, "run directory: before")->required();
+  app.add_option("B", b, "run directory: after")->required();
+  app.add_flag("--json", json, "for tools");
+  if (const auto code = Parse(app, arguments)) return *code;
+
+  const absl::StatusOr<analysis::Report> before = ReportOf(a);
+  if (!before.ok()) return Fail(kName, before.status(), kFailed);
+  const absl::StatusOr<analysis::Report> after = ReportOf(b);
+  if (!after.ok()) return Fail(kName, after.status(), kFailed);
+  const analysis::Comparison comparison = analysis::Compare(*before, *after);
+  const std::string text =
+      json ? render::ComparisonJson(comparison, a, b) : render::ComparisonText(comparison, a, b);
+  std::fputs(text.c_str(), stdout);
+  return std::fflush(stdout) == 0 ? kDone : Fail(kName, "standard output cannot be written", kFailed);
+}
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,66 @@
+#include "collector/cli/health_check.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/analysis/report.h"
+#include "collector/analysis/units.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+using analysis::Duration;
+
+// Steps after the warm-up that every rank has seen; 0 while some rank's warm-up is not decided.
+uint64_t StepsSeen(const model::JobModel& job) {
+  uint64_t least = UINT64_MAX;
+  for (const auto& process : job.processes()) {
+    if (process->totals().kernels == 0) continue;
+    least = std::min(least, process->steps().statistics().total_ns.count());
+  }
+  return least == UINT64_MAX ? 0 : least;
+}
+
+std::string Overview(const analysis::Report& report) {
+  const analysis::StepsReport& s = *report.steps;
+  const auto share = [&](const model::Summary& part) {
+    return analysis::Percent(s.time_ns.mean > 0 ? part.mean / s.time_ns.mean : 0);
+  };
+  return absl::StrCat("a step takes ", Duration(s.time_ns.mean), ": compute ", share(s.compute_ns),
+                      ", exposed communication ", share(s.exposed_comm_ns), ", copy ", share(s.copy_ns),
+                      ", idle ", share(s.idle_ns));
+}
+
+}  // namespace
+
+std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) {
+  if (said_) return std::nullopt;
+  const uint64_t seen = StepsSeen(job);
+  if (seen < steps_ && !at_end) return std::nullopt;
+  said_ = true;
+  if (seen < steps_) {
+    return absl::StrCat("gpuprobe: check: only ", seen, " of ", steps_,
+                        " steps after the warm-up were seen before the command ended\n");
+  }
+  model::JobModel copy;
+  if (absl::Status s = copy.LoadState(job.SaveState()); !s.ok())
+    return absl::StrCat("gpuprobe: check: not possible: ", std::string(s.message()), "\n");
+  copy.Finish();
+  const analysis::Report report = analysis::BuildReport(copy, {});
+  // Ranks that go on are not cut off.
+  const auto about_the_end = [](const analysis::Finding& f) { return f.id == "rank-cut-off"; };
+  std::string out = absl::StrCat("gpuprobe: check after ", seen,
+                                 " steps: ", report.steps.has_value() ? Overview(report) : "no steps", "\n");
+  bool wrong = false;
+  for (const analysis::Finding& f : report.findings) {
+    if (about_the_end(f) || f.severity == analysis::Severity::kInfo) continue;
+    wrong = true;
+    absl::StrAppend(&out, "gpuprobe: check: ", f.severity == analysis::Severity::kError ? "BAD " : "look ",
+                    f.id, ": ", f.statement, "\n");
+  }
+  if (!wrong) absl::StrAppend(&out, "gpuprobe: check: good: nothing stands out\n");
+  return out;
+}
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,30 @@
+// The first verdict on a running job: watches a few steps after the warm-up and says what stands out, a line
+// each, while the program goes on.
+//
+// Separate from the final report because it speaks once, early, about steps only. It looks at a copy of the
+// model that is settled as if the job had ended.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::cli {
+
+class HealthCheck {
+ public:
+  // `steps`: how many after the warm-up; 0: none, never speaks.
+  explicit HealthCheck(uint64_t steps) : steps_(steps), said_(steps == 0) {}
+
+  // Call about once a second. The verdict, lines with their ends, when every rank that was heard has seen
+  // enough steps; once. Also when the command ends before that (`at_end`): then it says so.
+  std::optional<std::string> Look(model::JobModel& job, bool at_end);
+
+ private:
+  uint64_t steps_;
+  bool said_;
+};
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,15 @@
+// What a step computes, as options: for the utilisation of the devices.
+#pragma once
+
+#include "CLI/CLI.hpp"
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::cli {
+
+struct ModelWorkOption {
+  analysis::ModelWork work;
+
+  void AddTo(CLI::App& app);
+};
+
+}  // namespace gpuprobe::cli

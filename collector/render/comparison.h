@@ -1,0 +1,16 @@
+// A comparison of two runs for a terminal, and as JSON for tools.
+#pragma once
+
+#include <string>
+
+#include "collector/analysis/comparison.h"
+
+namespace gpuprobe::render {
+
+// `a`, `b`: what to call the runs.
+std::string ComparisonText(const analysis::Comparison& comparison, const std::string& a,
+                           const std::string& b);
+std::string ComparisonJson(const analysis::Comparison& comparison, const std::string& a,
+                           const std::string& b);
+
+}  // namespace gpuprobe::render
