@@ -2,9 +2,35 @@
 # Builds the `bench` preset, runs every benchmark program and prints the README's table, with the machine's name.
 #
 # `bench.sh [REGEX]` runs the benchmarks whose name matches. Times are CPU times, the median of 5 runs.
+# `bench.sh --scale [STEPS]` feeds simulated jobs of 64, 256 and 1,024 ranks (100 steps each) to a collector and prints what each took, and
+# whether that grows with the number of ranks: the last two columns are the same in every row if it is linear.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+if [ "${1:-}" = --scale ]; then
+  build_preset release gpuprobe_program >&2
+  program=$ROOT/build/release/collector/gpuprobe
+  out=$(mktemp -d)
+  trap 'rm -rf "$out"' EXIT
+  echo "| ranks | records | live: CPU | live: memory | offline report: CPU | offline: memory | live: memory a rank | live: CPU a million records |"
+  echo "|---|---|---|---|---|---|---|---|"
+  for ranks in 64 256 1024; do
+    "$program" simulate --scenario straggler-at-scale --ranks "$ranks" --steps "${2:-100}" --out "$out/run" >/dev/null 2>"$out/live"
+    python3 - "$ranks" "$out" "$program" <<'PY'
+import re, resource, subprocess, sys
+ranks, out, program = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+line = open(f"{out}/live").read().splitlines()[-1]
+records, cpu_s, mib = re.search(r": (\d+) records in .* used ([\d.]+) s of CPU and ([\d.]+) MiB", line).groups()
+subprocess.run([program, "report", f"{out}/run"], check=True, stdout=subprocess.DEVNULL)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(f"| {ranks:,} | {int(records):,} | {cpu_s} s | {mib} MiB | {used.ru_utime + used.ru_stime:.2f} s | {used.ru_maxrss / 1024:.0f} MiB | "
+      f"{float(mib) / ranks:.2f} MiB | {float(cpu_s) / int(records) * 1e6:.2f} s |")
+PY
+    rm -rf "$out/run"
+  done
+  exit
+fi
 
 build_preset bench benchmarks >&2
 cd "$ROOT/build/bench"
