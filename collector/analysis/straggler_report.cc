@@ -81,6 +81,10 @@ bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double ste
   const double middle = Median(values);
   for (double& v : values) v = std::abs(v - middle);
   const double spread = std::max(kMadToSigma * Median(values), kNoiseFloor * step_ns);
+  const bool persistent = c.caused.steps_blamed * 2 >= c.caused.steps;
+  // What happened once, in one stretch of the run, does not come and go.
+  const bool once = (c.caused.last_blamed_step - c.caused.first_blamed_step) * 3 < c.caused.steps;
+  if (!persistent && once) return false;
   if ((c.caused.per_step_ns - middle) / spread >= kRobustScoreThreshold) return true;
   if (c.caused.steps_blamed < kLeastStepsBlamed) return false;
   const double in_blamed_ns =

@@ -630,7 +630,9 @@ void ProcessModel::ApplyBye(const v1::Bye& bye) {
   end_state_ =
       bye.reason() == v1::BYE_REASON_EXIT_INCOMPLETE ? EndState::kSaidByeIncomplete : EndState::kSaidBye;
   // Nothing that waits will come any more, and other ranks may go on for long.
-  window_.Finish([this](Operation& operation) { OnOperation(operation); });
+  window_.Finish([this](uint64_t correlation) { return Matched(correlation); },
+                 [this](uint64_t correlation) { GiveUp(correlation); },
+                 [this](Operation& operation) { OnOperation(operation); });
   totals_.late_operations = window_.late();
 }
 

@@ -10,6 +10,10 @@
 namespace gpuprobe::model {
 namespace {
 
+// Steps are put to account between so many steps later: of StepTracker::kKept, which are remembered.
+constexpr uint64_t kLeastBehind = 128;
+constexpr uint64_t kMostBehind = 256;
+
 // No rank leaves these before every other one has contributed, nor much later; the root of a broadcast does.
 bool EndsTogether(std::string_view op) {
   return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll";
@@ -83,7 +87,8 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
   for (const Participant& p : participants) {
     const uint64_t duration = p.end_ns - p.start_ns;
     sum += duration;
-    if (duration < shortest) {
+    // Of those that came last together the same one always, in whatever order ranks are heard.
+    if (duration < shortest || (duration == shortest && p.comm_rank < last->comm_rank)) {
       shortest = duration;
       last = &p;
     }
@@ -127,6 +132,11 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
   if (index >= blame_.size()) return;
   Blame& blame = blame_[index];
   const std::deque<StepRecord>& steps = process.steps().steps();
+  // Late enough that the order in which ranks' batches come makes no difference, and before steps are
+  // forgotten.
+  const bool due = !steps.empty() && (steps.back().index >= blame.next_step + kMostBehind ||
+                                      blame.pending.size() > kMaxPending / 2);
+  if (!all && !due) return;
   if (!steps.empty()) {
     const uint64_t known_ns = steps.back().end_ns;
     while (!blame.pending.empty() && blame.pending.front().end_ns <= known_ns) {
@@ -142,7 +152,7 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
       // Plans are compared when every rank has told of them, some batches later, and nearly in order. What is
       // warm-up is known after some steps.
       if (!all && (step.end_ns + step.total_ns() > blame.compared_ns ||
-                   steps.back().index < StepTracker::kWarmupLook)) {
+                   steps.back().index < step.index + kLeastBehind)) {
         break;
       }
       blame.next_step = step.index + 1;

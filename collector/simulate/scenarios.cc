@@ -179,8 +179,8 @@ std::vector<Scenario> AllScenarios() {
   all.push_back(Make("fragmentation", "PyTorch's allocator holds 1.8 x what it has handed out",
                      "fragmentation", {"memory-pressure"},
                      [](TrainingJob& job) { job.fragment_bytes = 30 * kGiB; }));
-  all.push_back(Make("out-of-memory", "rank 3 cannot allocate 2 GiB in step 20 and ends", "allocation-failed",
-                     {"out-of-memory", "memory-pressure", "hang-missing-rank", "rank-cut-off"},
+  all.push_back(Make("out-of-memory", "rank 3 cannot allocate 2 GiB in step 20 and ends", "out-of-memory",
+                     {"memory-pressure", "hang-missing-rank", "rank-cut-off", "capture-incomplete"},
                      [](TrainingJob& job) {
                        job.activation_bytes = 62 * kGiB;
                        job.out_of_memory_step = 20;

@@ -72,7 +72,7 @@ class Memory(harness.EndToEndTest):
             self.assertEqual(event["live_bytes"], {"device": gib // 2, "pool": gib // 8, "managed": gib // 16})
             self.assertEqual((event["capacity_bytes"], event["device_live_bytes"]), (gib, gib // 2 + gib // 8))
             self.assertEqual(event["free_at_most_bytes"], gib - gib // 2 - gib // 8)
-        finding, = (f for f in report["findings"] if f["id"] == "allocation-failed")
+        finding, = (f for f in report["findings"] if f["id"] == "out-of-memory")
         self.assertEqual(finding["statement"], "Process %d ran out of memory: asked 1.0 GiB (array), 0.6 GiB live of 1.0 GiB, in range step/activations."
                          % report["ranks"][0]["pid"])
         shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
@@ -107,7 +107,7 @@ class Memory(harness.EndToEndTest):
                 self.assertEqual(found, {
                     "device": 0, "allocated_bytes": allocated, "reserved_bytes": reserved, "peak_allocated_bytes": peak_allocated,
                     "peak_reserved_bytes": peak_reserved, "fragmentation_bytes": peak_reserved - peak_allocated, "refusals": 1,
-                    "last_refused_bytes": 1 << 40, "last_refused_path": "too much"})
+                    "last_refused_bytes": 1 << 40, "last_refused_path": "too much", "trend": None})
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ STEPPED = {"clock-stepped"}
 ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-mismatch", "hang-all-issued"}
 HANGS = {"hang-missing-rank", "hang-mismatch", "hang-all-issued"}
 STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-at-scale"}
+# Fewer than three sizes of one operation: nothing to fit.
+WITHOUT_SIZES = {"launch-bound", "tiny-buckets", "huge-buckets", "fsdp", "pipeline"}
+# Their stages only send and receive, whose sequence numbers say nothing about other ranks.
+PIPELINES = {"pipeline", "grid"}
 # Steps of these are not alike: F1 of 0.98 is asked for instead of 1.
 NOT_PERIODIC = {"sequence-lengths", "evaluation", "warm-up"}
 
@@ -59,7 +63,8 @@ class Run:
         return self._records
 
     def finding_ids(self):
-        return [f["id"] for f in self.report["findings"] if f["id"] != "healthy"]
+        """What is wrong: information (that nothing is, that the run was short) is not."""
+        return [f["id"] for f in self.report["findings"] if f["severity"] != "info"]
 
     def true_steps(self):
         """Of all ranks, warm-up left out."""
@@ -223,6 +228,14 @@ def check_clocks(test, run):
         test.assertAlmostEqual(clock["stepped_ns"], true["clock_step_ns"], delta=20_000, msg=str(clock))
 
 
+def check_leak(test, run):
+    """Of PyTorch's tensors and of what the driver gave, on every rank."""
+    true = run.truth["memory"]["leak_bytes_per_step"]
+    for rank in run.report["ranks"]:
+        for trend in (rank["memory"]["pytorch"][0]["trend"], rank["device_memory"][0]["trend"]):
+            test.assertTrue(near(trend["growth_bytes_per_step"], true, 0.05), (trend, true))
+
+
 def check_memory_peak(test, run):
     true = run.truth["memory"]
     steps = len(run.truth["by_rank"][0]["steps"])
@@ -235,8 +248,15 @@ ALL = set(names())
 # What is held, and for which scenarios.
 HELD = {
     check_whole: ALL,
-    check_straggler: {"straggler-kernels", "straggler-at-scale"},
-    check_first_finding: {"straggler-kernels", "straggler-at-scale", "out-of-memory"},
+    check_straggler: STRAGGLERS,
+    check_first_finding: ALL,
+    check_no_false_finding: ALL,
+    check_link_model: ALL - WITHOUT_SIZES,
+    check_blame: STRAGGLERS | {"healthy"},
+    check_hang: HANGS,
+    check_no_hang: ALL - HANGS,
+    check_clocks: ALL - PIPELINES,
+    check_leak: {"memory-leak"},
     check_bus_bandwidth: ALL - LOSSY - STEPPED - STRAGGLERS - {"launch-bound"},
     check_steps_found: ALL - LOSSY,
     check_parts_add_up: ALL,
