@@ -139,12 +139,13 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
   if (!all && !due) return;
   if (!steps.empty()) {
     const uint64_t known_ns = steps.back().end_ns;
-    while (!blame.pending.empty() && blame.pending.front().end_ns <= known_ns) {
-      const auto& next = blame.pending.front();
+    // Not in order: those of different communicators are compared as their ranks tell of them.
+    std::erase_if(blame.pending, [&](const Blame::Pending& next) {
+      if (next.end_ns > known_ns) return false;
       if (const auto step = process.steps().StepAt(next.end_ns == 0 ? 0 : next.end_ns - 1); step.has_value())
         blame.open_steps[*step] += next.mean_ns;
-      blame.pending.pop_front();
-    }
+      return true;
+    });
     auto at = std::partition_point(steps.begin(), steps.end(),
                                    [&](const StepRecord& step) { return step.index < blame.next_step; });
     for (; at < steps.end(); ++at) {
