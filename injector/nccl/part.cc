@@ -98,7 +98,7 @@ void Start() noexcept {
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
              OnLaunchKernelEx<true>);
   graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
-  new_library_hook = nccl::AskForScan;
+  new_library_hook = nccl::ScanIfObjectsAppeared;
   // A plugin costs NCCL something, for what is not recorded.
   if (recording.Wants(kRecordNccl)) nccl::OfferPlugin();
   nccl::PatchLoadedObjects();

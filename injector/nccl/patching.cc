@@ -134,6 +134,11 @@ void AskForScan() noexcept {
   if (!scan_asked.exchange(true, std::memory_order_relaxed)) WakeProbeThreadForALook();
 }
 
+void ScanIfObjectsAppeared() noexcept {
+  if (LoadedObjectsEver() != scanned_adds.load(std::memory_order_relaxed)) PatchLoadedObjects();
+  AskForScan();
+}
+
 void MeetProviderAt(const void* address) noexcept {
   ForObjectAt(address, SeeObject);
   AskForScan();

@@ -1,0 +1,54 @@
+"""`gpuprobe run --check` and `gpuprobe diff` on programs whose trouble is known."""
+import json
+
+import harness
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT
+
+TRAINING = ["--steps", "60", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03"]
+STEADY = {"GPUSIM_KERNELS": "LinearBackward.*=400us;LinearForward=300us;.*=20us", **PATIENT}
+
+
+class CheckAndDiff(harness.EndToEndTest):
+
+    def train(self, name, options=(), env=None):
+        out = self.path(name)
+        finished = self.run_well([GPUPROBE, "run", "--out", out, *options, "--", LAUNCH_RANKS, "4", DDP_TRAIN, *TRAINING], devices=4,
+                                 env={**STEADY, **(env or {})})
+        return out, finished.stderr.decode()
+
+    def test_check_names_the_slow_rank_while_the_program_goes_on(self):
+        _, said = self.train("checked", ["--check", "5"], {"GPUSIM_SLOW": "rank=2,factor=1.5"})
+        lines = [line for line in said.splitlines() if line.startswith("gpuprobe: check")]
+        self.assertTrue(lines and lines[0].startswith("gpuprobe: check after "), said)
+        self.assertTrue(any("straggler-slow-gpu: Rank 2 makes the other 3 wait" in line for line in lines), lines)
+        self.assertEqual(said.count("gpuprobe: check after "), 1)
+
+    def test_check_says_when_there_were_too_few_steps(self):
+        out = self.path("few")
+        finished = self.run_well([GPUPROBE, "run", "--out", out, "--check", "1000", "--", harness.VECTOR_ADD])
+        self.assertIn("gpuprobe: check: only 0 of 1000 steps", finished.stderr.decode())
+
+    def test_diff_finds_what_became_slower_and_nothing_in_a_run_against_itself(self):
+        before, _ = self.train("before")
+        after, _ = self.train("after", env={"GPUSIM_KERNELS": "LinearBackward.*=520us;LinearForward=300us;.*=20us"})
+        compared = json.loads(self.run_well([GPUPROBE, "diff", before, after, "--json"]).stdout)
+        total = compared["steps"][0]
+        self.assertTrue(total["significant"] and total["test"]["difference_ns"] > 0, compared["verdict"])
+        self.assertIn("B is slower", compared["verdict"])
+        names = ("LinearBackwardWeight", "LinearBackwardInput", "LinearForward")
+        by_name = {name: k for k in compared["kernels"] for name in names if name in k["name"]}
+        for kernel in ("LinearBackwardWeight", "LinearBackwardInput"):
+            self.assertEqual(by_name[kernel]["mean_ns"], {"a": 400_000.0, "b": 520_000.0})
+        self.assertNotIn("LinearForward", by_name)
+        self.assertEqual(compared["conditions"], [])
+        itself = self.run_well([GPUPROBE, "diff", before, before]).stdout.decode()
+        self.assertIn("No significant difference in step time", itself)
+
+    def test_a_run_that_is_none_is_refused_in_one_line(self):
+        refused = self.run_program([GPUPROBE, "diff", self.path("home"), self.path("tmp")])
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr.decode(), r"^gpuprobe: diff: .*\n$")
+
+
+if __name__ == "__main__":
+    harness.main()
