@@ -435,7 +435,14 @@ class Search {
 }  // namespace
 
 std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns) {
-  return Search(job, now_ns, after_ns).Run();
+  std::vector<Hang> hangs = Search(job, now_ns, after_ns).Run();
+  // In whatever order the ranks were heard.
+  const auto place = [](const HangRank& r) { return std::tuple(r.rank.value_or(INT32_MAX), r.host, r.pid); };
+  for (Hang& hang : hangs) {
+    std::sort(hang.ranks.begin(), hang.ranks.end(),
+              [&](const HangRank& a, const HangRank& b) { return place(a) < place(b); });
+  }
+  return hangs;
 }
 
 uint64_t JobEndNs(const model::JobModel& job) {

@@ -29,8 +29,8 @@ void PatchNewObjects() noexcept;
 // wrapper: what NCCL tells its plugin, else the kernels' names, stand for them.
 void AskForScan() noexcept;
 
-// As AskForScan, but if objects appeared since the last scan, scans at once, on the caller's thread: between a
-// late object's first stream and its first collective there may be some microseconds only.
+// As AskForScan, but if objects appeared since the last scan, scans at once, on the caller's thread: between
+// a late object's first stream and its first collective there may be some microseconds only.
 void ScanIfObjectsAppeared() noexcept;
 
 // Makes the copy of NCCL that `address` lies in known, if it is one: for a program that looks its functions
