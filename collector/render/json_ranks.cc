@@ -1,16 +1,11 @@
 #include "collector/render/json_ranks.h"
 
+#include "collector/render/json_values.h"
+
 namespace gpuprobe::render {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <typename T>
-Json OrNull(const std::optional<T>& value) {
-  return value.has_value() ? Json(*value) : Json(nullptr);
-}
-
-Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json ShapeJson(const analysis::CallShape& shape) {
   return {{"op", shape.op},

@@ -1,6 +1,7 @@
 #include "collector/render/json_report.h"
 
 #include "collector/render/json_ranks.h"
+#include "collector/render/json_values.h"
 #include "collector/render/steps.h"
 #include "nlohmann/json.hpp"
 
@@ -8,13 +9,6 @@ namespace gpuprobe::render {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <typename T>
-Json OrNull(const std::optional<T>& value) {
-  return value.has_value() ? Json(*value) : Json(nullptr);
-}
-
-Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 Json Statistics(const model::Summary& s) { return StatisticsJson(s); }
 

@@ -45,8 +45,8 @@ struct GraphNodeHooks {
 extern GraphNodeHooks graph_node_hooks;
 
 // Called when a stream was made or a module (a library's kernels) was loaded: what a library that has just
-// been opened does first. On the application's thread, inside a guard; the rules of ApiHook hold, and so it
-// can only ask the probe's thread to look. Set before the session starts; null: nobody wants to know.
+// been opened does first. On the application's thread, inside a guard. Set before the session starts; null:
+// nobody wants to know.
 using NewLibraryHook = void (*)() noexcept;
 extern NewLibraryHook new_library_hook;
 

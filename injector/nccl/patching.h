@@ -23,14 +23,15 @@ uint32_t PatchLoadedObjects() noexcept;
 // libraries of 100 MB), in pieces between which the linker's lock is free.
 void PatchNewObjects() noexcept;
 
-// From an application thread, when something was made that a library which has just been opened needs before
-// it can call NCCL (new_library_hook of injector/cupti/callbacks.h), or a kernel of NCCL's was launched past
-// us: wakes the probe's thread, once until it has looked. Until then the object's calls are not seen by a
-// wrapper: what NCCL tells its plugin, else the kernels' names, stand for them.
+// From an application thread, when a kernel of NCCL's was launched past us: wakes the probe's thread, once
+// until it has looked. Until then the object's calls are not seen by a wrapper: what NCCL tells its plugin,
+// else the kernels' names, stand for them.
 void AskForScan() noexcept;
 
-// As AskForScan, but if objects appeared since the last scan, scans at once, on the caller's thread: between
-// a late object's first stream and its first collective there may be some microseconds only.
+// From an application thread, when something was made that a library which has just been opened needs before
+// it can call NCCL (new_library_hook of injector/cupti/callbacks.h). If objects appeared since the last scan,
+// scans at once, on the caller's thread and under the loader's lock (the one exception in ARCHITECTURE.md):
+// between a late object's first stream and its first collective there may be some microseconds only.
 void ScanIfObjectsAppeared() noexcept;
 
 // Makes the copy of NCCL that `address` lies in known, if it is one: for a program that looks its functions
