@@ -111,7 +111,7 @@ std::string HangStatement(const Hang& hang) {
     case Hang::Kind::kMissingRank: {
       const bool called = hang.ranks.front().state == HangRank::State::kLaunchedNothing;
       return absl::StrCat(call, " has been waiting for ", waiting, ": ", Names(hang),
-                          called ? " called it but launched nothing." : " did not issue it.");
+                          called ? " issued the call but launched no kernel." : " did not issue it.");
     }
     case Hang::Kind::kMismatch:
       return absl::StrCat(
@@ -130,7 +130,11 @@ std::string HangEvidence(const Hang& hang) {
   if (hang.kind == Hang::Kind::kMismatch && !hang.culprit_known) {
     text = "As many ranks say one thing as another, so which is wrong cannot be told.";
   } else {
-    text = absl::StrFormat("%d %s issued it (%s).", hang.issued, hang.issued == 1 ? "rank" : "ranks", shape);
+    const bool called = std::any_of(hang.ranks.begin(), hang.ranks.end(), [](const HangRank& r) {
+      return r.state == HangRank::State::kLaunchedNothing;
+    });
+    const char* did = !called ? "issued it" : hang.issued == 1 ? "waits in it" : "wait in it";
+    text = absl::StrFormat("%d %s %s (%s).", hang.issued, hang.issued == 1 ? "rank" : "ranks", did, shape);
   }
   if (hang.not_heard > 0)
     absl::StrAppend(&text, " ", hang.not_heard, hang.not_heard == 1 ? " rank of it is" : " ranks of it are",
@@ -148,7 +152,7 @@ std::string HangEvidence(const Hang& hang) {
         break;
       case HangRank::State::kLaunchedNothing:
         absl::StrAppend(&text, " ", Capital(Name(r)),
-                        " called it, but no kernel was launched: ", LastDeeds(hang, r), ".");
+                        " issued the call but launched no kernel for it: ", LastDeeds(hang, r), ".");
         break;
       case HangRank::State::kIssuedOtherwise:
         absl::StrAppend(&text, " ", Capital(Name(r)), " issued ", ShapeText(r.shape.value_or(CallShape{})),

@@ -41,6 +41,28 @@ bool IsGone(const ProcessModel& process, uint64_t now_ns) {
   return Ended(process) && Since(now_ns, LastHeardNs(process)) > kSilentNs;
 }
 
+// Whether everything that its threads launched and called was heard, as far as it says.
+bool HeardAllLaunches(const ProcessModel& process) {
+  const ProcessModel::Totals& totals = process.totals();
+  const v1::DetailLevel level = totals.self.detail_level();
+  if (totals.launches == 0 || totals.batches_missing != 0) return false;
+  if (process.hello().timing_source() == v1::TIMING_SOURCE_NONE) return false;
+  if (level != v1::DETAIL_LEVEL_FULL && level != v1::DETAIL_LEVEL_GRAPHS) return false;
+  const auto lost = [&](v1::LossReason reason) {
+    const auto found = totals.losses.find(reason);
+    return found != totals.losses.end() && found->second != 0;
+  };
+  return !lost(v1::LOSS_EVENT_RING_FULL) && !lost(v1::LOSS_THREAD_SLOTS_FULL) &&
+         !lost(v1::LOSS_SEND_QUEUE_FULL) && !lost(v1::LOSS_NOT_CONNECTED) && !lost(v1::LOSS_AT_EXIT);
+}
+
+// False only if it is known that nothing on the device came of the call: the rank does not wait in it.
+bool LaunchedSomething(const ProcessModel& process, const IssuedCalls::Issue& issue) {
+  if (issue.plan == 0) return false;
+  if (!process.collectives().LaunchedNothing(issue.plan)) return true;
+  return !HeardAllLaunches(process) || process.progress().last_left_out_ns > issue.issue_ns;
+}
+
 // The launches of a process around one collective.
 struct Launched {
   uint64_t call_ns = 0;                 // launch of the collective, 0: not found
@@ -134,6 +156,7 @@ class Search {
     std::vector<uint64_t> behind;  // communicators whose open call one of its ranks waits in
     uint64_t now_ns = 0;
     uint64_t since_ns = 0;
+    uint64_t newest_ns = 0;  // when the last rank issued it
   };
 
   const ProcessModel& Process(const IssuedCalls::Communicator& comm, size_t rank) const {
@@ -160,8 +183,9 @@ class Search {
       bool missing_waits_here = false;
       for (const IssuedCalls::Issue& issue : call.issues) {
         const auto rank = static_cast<size_t>(issue.comm_rank);
-        launched += issue.plan != 0 ? 1 : 0;
-        if (issue.plan == 0 || !SinceLastWait(Process(comm, rank), issue)) continue;
+        if (!LaunchedSomething(Process(comm, rank), issue)) continue;
+        ++launched;
+        if (!SinceLastWait(Process(comm, rank), issue)) continue;
         since_last_wait = true;
         missing_waits_here = missing_waits_here || comm.ranks[rank].next_seq == issued_by_all;
       }
@@ -220,9 +244,10 @@ class Search {
     uint64_t last_there_ns = 0;
     for (const IssuedCalls::Issue& issue : call->issues) {
       const auto rank = static_cast<size_t>(issue.comm_rank);
-      (issue.plan != 0 ? s.waiting : s.launched_nothing).push_back(rank);
-      if (issue.plan == 0) continue;
+      const bool waits = LaunchedSomething(Process(comm, rank), issue);
+      (waits ? s.waiting : s.launched_nothing).push_back(rank);
       newest_ns = std::max(newest_ns, issue.issue_ns);
+      if (!waits) continue;
       oldest_ns = std::min(oldest_ns, issue.issue_ns);
       anybody_there = anybody_there || !Ended(Process(comm, rank));
       last_there_ns = std::max(last_there_ns, LastHeardNs(Process(comm, rank)));
@@ -236,6 +261,7 @@ class Search {
     s.now_ns = anybody_there ? now_ns_ : std::min(now_ns_, last_there_ns);
     s.since_ns = oldest_ns;
     if (Since(s.now_ns, newest_ns) < after_ns_) return;
+    s.newest_ns = newest_ns;
     s.eligible = s.missing.empty() && s.launched_nothing.empty() ? NothingExplainsIt(s) : NobodyWorksOnIt(s);
     suspects_.push_back(std::move(s));
   }
@@ -256,7 +282,10 @@ class Search {
       for (const uint64_t hash : OpenOf(index, launched.earlier_plans)) s.behind.push_back(hash);
       if (launched.earlier_unfinished && s.behind.empty()) return false;
     }
-    return true;
+    // A launch that comes late would have been heard of by now.
+    return std::all_of(s.launched_nothing.begin(), s.launched_nothing.end(), [&](size_t rank) {
+      return Since(std::min(NowOf(Process(*s.comm, rank)), s.now_ns), s.newest_ns) >= after_ns_;
+    });
   }
 
   // All ranks issued it: whether it could have begun so long ago.

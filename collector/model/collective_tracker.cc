@@ -33,6 +33,12 @@ CollectiveTracker::Calls CollectiveTracker::CallsOf(uint64_t plan) const {
   return calls;
 }
 
+bool CollectiveTracker::LaunchedNothing(uint64_t plan) const {
+  const auto waiting = waiting_.find(plan);
+  if (waiting != waiting_.end()) return waiting->second.launches == 0 && waiting->second.end_ns == 0;
+  return std::find(unlaunched_.begin(), unlaunched_.end(), plan) != unlaunched_.end();
+}
+
 // ncclInProgress: what a communicator that does not block answers to a call that it took.
 constexpr int32_t kNcclInProgress = 7;
 
@@ -183,7 +189,12 @@ void CollectiveTracker::SettleWaiting(uint64_t number) {
   if (found == waiting_.end()) return;
   const Plan plan = std::move(found->second);
   waiting_.erase(found);
-  if (!plan.calls.empty()) SettlePlan(plan, 0);
+  if (plan.calls.empty()) return;
+  if (plan.launches == 0 && plan.end_ns == 0) {
+    unlaunched_.push_back(number);
+    if (unlaunched_.size() > kMaxUnlaunched) unlaunched_.pop_front();
+  }
+  SettlePlan(plan, 0);
 }
 
 void CollectiveTracker::EndBatch() {

@@ -104,6 +104,8 @@ class CollectiveTracker {
 
   // A group's calls and launches are told in two batches at most.
   static constexpr uint64_t kSettleBatches = 2;
+  // Of plans that were settled without a launch, so many are remembered: the latest.
+  static constexpr size_t kMaxUnlaunched = 1024;
 
   explicit CollectiveTracker(CollectiveEvents events) : events_(std::move(events)) {}
 
@@ -134,6 +136,8 @@ class CollectiveTracker {
     uint64_t bytes = 0;  // of all
   };
   Calls CallsOf(uint64_t plan) const;
+  // The plan's calls came, and a launch that carries it did not, as far as was heard.
+  bool LaunchedNothing(uint64_t plan) const;
 
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }
   uint64_t calls() const { return calls_; }
@@ -198,6 +202,7 @@ class CollectiveTracker {
   absl::flat_hash_map<uint64_t, Captured> captured_;
   std::deque<uint64_t> order_;     // plans by arrival; those that are settled stay until they come first
   std::deque<Complete> complete_;  // in the order in which they became so
+  std::deque<uint64_t> unlaunched_;
   absl::flat_hash_map<std::string, CollectiveSeries*> by_key_;
   std::vector<std::unique_ptr<CollectiveSeries>> series_;
 };

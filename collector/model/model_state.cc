@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 7;
+constexpr uint32_t kStateVersion = 8;
 
 }  // namespace
 
@@ -200,7 +200,7 @@ void CollectiveTracker::Complete::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveTracker::Visit(Archive& archive) {
-  archive(calls_, batch_, waiting_, captured_, order_, complete_, series_);
+  archive(calls_, batch_, waiting_, captured_, order_, complete_, unlaunched_, series_);
   std::vector<std::pair<std::string, uint64_t>> keys;
   if constexpr (!Archive::kReads) {
     absl::flat_hash_map<const CollectiveSeries*, uint64_t> index;

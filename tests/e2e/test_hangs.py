@@ -18,13 +18,17 @@ SHAPE = {"op": "AllReduce", "count": 1 << 16, "datatype": "float32", "bytes": 1 
 class Hangs(harness.EndToEndTest):
 
     def begin(self, what, seconds=0, env=None):
-        self.out = self.path("run-directory")
+        self.out = self.path(f"run-directory-{len(self._programs)}")
         command = [GPUPROBE, "run", "--out", self.out, "--hang-after", str(AFTER_S), "--", LAUNCH_RANKS, str(RANKS), TROUBLES, what, str(seconds)]
         return self.start(command, env={"GPUSIM_LINK": "alpha=10us,beta=100GB/s", **(env or {})}, devices=RANKS)
 
-    def hang(self, what, env=None):
+    def say_go(self, name):
+        with open(os.path.join(self.cwd, name), "w", encoding="utf-8"):
+            pass
+
+    def hang(self, what, env=None, seconds=0):
         """Runs until a hang is said, ends the program, and returns what was said and the hangs of the report."""
-        program = self.begin(what, env=env)
+        program = self.begin(what, seconds, env)
         said = wait_until(lambda: (b"HANG" in program.so_far() or not program.alive()) and program.so_far().decode(), "HANG")
         self.assertIn("HANG", said)
         program.signal(signal.SIGTERM)
@@ -68,24 +72,45 @@ class Hangs(harness.EndToEndTest):
         self.assertEqual(sorted((r["rank"], r["state"], r["blocked_in"]) for r in hang["ranks"]),
                          [(rank, "waiting", "cuStreamSynchronize") for rank in range(RANKS)])
 
+    def test_a_rank_whose_call_launches_nothing(self):
+        for rank, call in ((ODD, CALL), (0, 1)):
+            with self.subTest(rank=rank, call=call):
+                said, report = self.hang("fine", {"GPUSIM_HANG": f"rank={rank},call={call}"})
+                self.check_waiting(said)
+                self.assertIn(f"rank {rank} issued the call but launched no kernel.", " ".join(said.split()))
+                hang, = report["hangs"]
+                self.assertEqual((hang["kind"], hang["seq"], hang["issued"], hang["culprit_known"]), ("missing_rank", call, RANKS - 1, True))
+                culprit, = hang["ranks"]
+                self.assertEqual((culprit["rank"], culprit["state"], culprit["blocked_in"]), (rank, "launched_nothing", "cuStreamSynchronize"))
+                self.assertEqual((culprit["last_call"]["seq"], report["findings"][0]["id"]), (call + 1, "hang-missing-rank"))
+
     def test_another_size(self):
-        self.begin("size", 3).wait()
-        hang, = self.report(self.out)["hangs"]
+        said, report = self.hang("size", seconds=harness.LIMIT_S)
+        self.assertIn(f"HANG AllReduce seq {CALL} on communicator", " ".join(said.split()))
+        self.assertIn(f"was issued differently by rank {ODD}", " ".join(said.split()))
+        hang, = report["hangs"]
         self.assertEqual((hang["kind"], hang["seq"], hang["culprit_known"]), ("mismatch", CALL, True))
         self.assertEqual({name: hang[name] for name in SHAPE}, SHAPE)
         rank, = hang["ranks"]
         self.assertEqual((rank["rank"], rank["issued"]), (ODD, {**SHAPE, "count": 1 << 15, "bytes": 1 << 17}))
 
     def test_another_operation(self):
-        self.begin("operation", 3).wait()
-        hang, = self.report(self.out)["hangs"]
+        said, report = self.hang("operation", seconds=harness.LIMIT_S)
+        self.assertIn(f"Rank {ODD} issued Broadcast, 65,536 x float32, root 0.", " ".join(said.split()))
+        hang, = report["hangs"]
         self.assertEqual((hang["kind"], hang["seq"], hang["op"]), ("mismatch", CALL, "AllReduce"))
         self.assertEqual([(r["rank"], r["issued"]["op"], r["issued"]["root"]) for r in hang["ranks"]], [(ODD, "Broadcast", 0)])
 
-    def test_a_rank_that_sleeps_and_goes_on_is_no_hang_in_the_report(self):
-        finished = self.begin("sleep", 3 * AFTER_S).wait()
+    def test_a_rank_that_goes_on_after_all_is_said_to_and_is_no_hang_in_the_report(self):
+        program = self.begin("held")
+        wait_until(lambda: f"HANG  AllReduce seq {CALL}".encode() in program.so_far() or not program.alive(), "HANG")
+        self.assertNotIn(b"HANG over", program.so_far())
+        self.say_go("go")
+        wait_until(lambda: f"HANG over: AllReduce seq {CALL}".encode() in program.so_far() or not program.alive(), "HANG over")
+        self.say_go("end")
+        finished = program.wait()
         self.assertEqual(finished.returncode, 0, str(finished))
-        self.assertIn(b"HANG  AllReduce", finished.stderr)
+        self.assertEqual((finished.stderr.count(b"HANG  "), finished.stderr.count(b"HANG over: ")), (1, 1), str(finished))
         self.assertEqual(self.report(self.out)["hangs"], [])
 
     def test_nothing_is_said_of_a_healthy_program(self):

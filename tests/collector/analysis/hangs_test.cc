@@ -18,6 +18,7 @@ using gpuprobe::testing::kSecond;
 using gpuprobe::testing::kStart;
 using gpuprobe::testing::MakeHello;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -136,6 +137,53 @@ TEST_F(HangsTest, AllIssuedAndItDoesNotEnd) {
   EXPECT_EQ(hangs[0].kind, Hang::Kind::kAllIssued);
   EXPECT_FALSE(hangs[0].culprit_known);
   EXPECT_THAT(hangs[0].ranks, SizeIs(kRanks));
+}
+
+TEST_F(HangsTest, ARankThatIssuedTheCallButLaunchedNoKernelIsNamedLiveAndAfterwards) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    Call(rank, b, 0, 100 * kMs, true);
+    if (rank == 2) {
+      b.Collective(kAllReduce, 1, 1, 1000, 4, 2, kStart + kSecond);
+      Call(rank, b, 2, kSecond + kMs, false);
+    } else {
+      Call(rank, b, 1, kSecond, false);
+    }
+    Send(rank, b, kSecond + 2 * kMs);
+  }
+  Heartbeat(62 * kSecond);
+  for (const bool over : {false, true}) {
+    if (over) job_.Finish();
+    const std::vector<Hang> hangs = At(62 * kSecond);
+    ASSERT_THAT(hangs, SizeIs(1)) << over;
+    EXPECT_EQ(hangs[0].kind, Hang::Kind::kMissingRank);
+    EXPECT_EQ(hangs[0].seq, 1u);
+    EXPECT_EQ(hangs[0].issued, 3);
+    ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+    EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+    EXPECT_EQ(hangs[0].ranks[0].state, HangRank::State::kLaunchedNothing);
+    EXPECT_EQ(hangs[0].ranks[0].last_seq, 2u);
+    EXPECT_THAT(HangStatement(hangs[0]), HasSubstr("rank 2 issued the call but launched no kernel."));
+  }
+}
+
+TEST_F(HangsTest, AKernelThatMayHaveBeenLostIsNotSaidToBeMissing) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = Begin(rank);
+    Call(rank, b, 0, 100 * kMs, true);
+    if (rank == 2) {
+      b.Collective(kAllReduce, 1, 1, 1000, 4, 2, kStart + kSecond);
+      b.Loss(v1::LOSS_EVENT_RING_FULL, 1);
+    } else {
+      Call(rank, b, 1, kSecond, false);
+    }
+    Send(rank, b, kSecond + 2 * kMs);
+  }
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kAllIssued);
+  EXPECT_FALSE(hangs[0].culprit_known);
 }
 
 TEST_F(HangsTest, WorkBeforeItThatStillRunsExcusesACollectiveForFiveTimesTheLimit) {

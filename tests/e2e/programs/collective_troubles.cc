@@ -5,11 +5,10 @@
 //   skip        the odd rank leaves the loop before call 5 and sleeps in range "eval"
 //   size        the odd rank passes another count to call 5; all stay for SECONDS
 //   operation   the odd rank calls Broadcast as its call 5; all stay for SECONDS
-//   sleep       the odd rank sleeps for SECONDS before call 5
-//   copies      the odd rank copies to the host a little at a time for SECONDS before call 5
-//   files       the odd rank writes a file for SECONDS before call 5
-//   long        a copy of SECONDS runs before call 5 on every rank (GPUSIM_PCIE=1MB/s)
-//   long-alone  it runs on the odd rank alone, which waits for it
+//   held        the odd rank waits before call 5 until a file "go" is there, and all wait at the end for a
+//   file "end" copies      the odd rank copies to the host a little at a time for SECONDS before call 5 files
+//   the odd rank writes a file for SECONDS before call 5 long        a copy of SECONDS runs before call 5 on
+//   every rank (GPUSIM_PCIE=1MB/s) long-alone  it runs on the odd rank alone, which waits for it
 
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -51,6 +50,10 @@ void Reduce(const Rank& rank, size_t count) {
 
 void Pause(int milliseconds) { usleep(static_cast<useconds_t>(milliseconds) * 1000); }
 
+void AwaitFile(const char* path) {
+  while (access(path, F_OK) != 0) Pause(10);
+}
+
 void WriteFile(Clock::time_point until) {
   std::FILE* file = std::tmpfile();
   const std::vector<char> part(1 << 20, 'x');
@@ -70,7 +73,7 @@ bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd
     if (what == "long-alone") CHECK_CUDA(cudaStreamSynchronize(rank.stream));
   }
   if (!odd) return true;
-  if (what == "sleep") Pause(static_cast<int>(seconds * 1000));
+  if (what == "held") AwaitFile("go");
   if (what == "files") WriteFile(until);
   while (what == "copies" && Clock::now() < until) {
     CHECK_CUDA(cudaMemcpyAsync(rank.host, rank.buffer, 4096, cudaMemcpyDeviceToHost, rank.stream));
@@ -107,6 +110,7 @@ int main(int argc, char** argv) {
     }
     CHECK_CUDA(cudaStreamSynchronize(rank.stream));
   }
+  if (what == "held") AwaitFile("end");
   if (what == "size" || what == "operation") Pause(static_cast<int>(seconds * 1000));
   CHECK_CUDA(cudaFreeHost(rank.host));
   CHECK_CUDA(cudaFree(rank.buffer));
