@@ -26,6 +26,9 @@ void ReleaseThread(void* value) noexcept {
   auto* state = static_cast<ThreadState*>(value);
   current_thread = nullptr;
   if (state->ring != nullptr) ReleaseRing(*state->ring);
+  // A group that nobody ended: the probe's thread reports what was seen of it.
+  if (state->nccl_ended.load(std::memory_order_relaxed) == nullptr)
+    state->nccl_ended.store(state->nccl_held.exchange(nullptr), std::memory_order_release);
   state->ring = nullptr;
   state->in_use.store(false, std::memory_order_release);
 }
@@ -52,8 +55,9 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_call_depth = 0;
   state.nccl_group_depth = 0;
   state.nccl_batch = nullptr;
-  state.nccl_held.store(nullptr, std::memory_order_relaxed);
+  state.nccl_group_ended = false;
   state.nccl_patches_seen = 0;
+  state.nccl_api_open = false;
   state.nccl_api_group = false;
   state.nccl_api_awaited = nullptr;
   state.nccl_plugin_correlation = 0;

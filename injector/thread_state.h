@@ -42,10 +42,14 @@ struct ThreadState {
   int nccl_call_depth = 0;   // inside an intercepted nccl* function
   int nccl_group_depth = 0;  // GroupStart minus GroupEnd, as the application called them
   nccl::CallBatch* nccl_batch = nullptr;
-  // Calls that launched nothing on a thread that has not been seen between two groups since calls were led to
-  // us: they may be part of a group that began past us (injector/nccl/torn_groups.h).
+  // Calls of a group that began or ended past us (injector/nccl/torn_groups.h).
   std::atomic<nccl::CallBatch*> nccl_held{nullptr};
+  // Of one that has ended past us, and of whose calls NCCL may still tell.
+  std::atomic<nccl::CallBatch*> nccl_ended{nullptr};
+  bool nccl_group_ended = false;   // until the next call; the probe's thread may have reported it
+  uint32_t nccl_ended_looks = 0;   // of the probe's thread
   uint32_t nccl_patches_seen = 0;  // LatePatches() when the thread was last seen between two groups
+  bool nccl_api_open = false;      // NCCL told of a call, and not yet that its group has ended
   nccl::Awaited* nccl_api_awaited = nullptr;  // of its batch
   bool nccl_api_group = false;  // a group that NCCL tells its plugin of, and no wrapper saw begin
   // The last kernel of NCCL's that was launched outside of these, for what NCCL tells its profiler plugin.

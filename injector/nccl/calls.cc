@@ -27,8 +27,8 @@ CallBatch* ClaimGroupBatch() noexcept {
         !group.in_use.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
       continue;
     }
-    group.batch = {
-        group.calls, group.launches, group.inits, kGroupCalls, kGroupLaunches, kGroupInits, 0, 0, 0};
+    group.batch = {group.calls, group.launches, group.inits, kGroupCalls, kGroupLaunches, kGroupInits, 0, 0,
+                   0,           false};
     return &group.batch;
   }
   return nullptr;

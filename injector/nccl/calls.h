@@ -60,6 +60,7 @@ struct CallBatch {
   uint32_t call_count;
   uint32_t launch_count;
   uint32_t init_count;
+  bool torn = false;  // some of its calls may not have been seen (torn_groups.h)
 };
 
 // A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
@@ -69,7 +70,7 @@ struct SingleBatch {
   SeenLaunch launches[kSingleLaunches];
 
   CallBatch* Reset() noexcept {
-    batch = {&call, launches, nullptr, 1, kSingleLaunches, 0, 0, 0, 0};
+    batch = {&call, launches, nullptr, 1, kSingleLaunches, 0, 0, 0, 0, false};
     return &batch;
   }
 };

@@ -2,12 +2,10 @@
 
 #include <cupti.h>
 
-#include <atomic>
-
 #include "injector/cupti/callbacks.h"
 #include "injector/nccl/awaited.h"
 #include "injector/nccl/entry_points.h"
-#include "injector/nccl/kernel_names.h"
+#include "injector/nccl/kernel_launches.h"
 #include "injector/nccl/patching.h"
 #include "injector/nccl/plugin.h"
 #include "injector/nccl/scopes.h"
@@ -26,36 +24,12 @@ const void* StreamOf(CUstream stream, bool per_thread_default) noexcept {
   return stream == nullptr && per_thread_default ? CU_STREAM_PER_THREAD : stream;
 }
 
-// A kernel outside every call that we saw. If it is NCCL's, it is for calls on communicators that do not
-// block, launched by a thread of NCCL's own, or a plugin's event will explain it, or an object that came
-// after the last scan may call NCCL past us. The probe's thread looks at once instead of at its next turn; a
-// few times only, because a program may have NCCL inside.
-void OnOtherLaunch(ThreadState& thread, const CUpti_CallbackData& data, const void* stream) noexcept {
-  constexpr int kMaxSuspicions = 8;
-  static constinit std::atomic<int> suspicions{0};
-  if (thread.nccl_call_depth != 0 || !nccl::IsNcclKernel(data.symbolName)) return;
-  if (thread.nccl_group_depth != 0) nccl::EndOfGroupWasMissed(thread);
-  const nccl::SeenLaunch launch =
-      nccl::SeenLaunchOf(data.symbolName, stream, data.context, data.correlationId);
-  if (nccl::NoteAwaitedLaunch(thread, launch)) return;
-  nccl::NotePluginLaunch(thread, data.correlationId);
-  if (suspicions.load(std::memory_order_relaxed) >= kMaxSuspicions) return;
-  if (suspicions.fetch_add(1, std::memory_order_relaxed) < kMaxSuspicions) nccl::AskForScan();
-}
-
-void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, const void* stream) noexcept {
-  if (thread.nccl_batch != nullptr &&
-      nccl::NoteKernelLaunch(thread, data.symbolName, stream, data.context, data.correlationId)) {
-    return;
-  }
-  OnOtherLaunch(thread, data, stream);
-}
-
 template <bool kPerThreadDefault>
 void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernel_params*>(data.functionParams);
-  OnLaunch(thread, data, StreamOf(params->hStream, kPerThreadDefault));
+  nccl::NoteLaunch(thread, data.symbolName, StreamOf(params->hStream, kPerThreadDefault), data.context,
+                   data.correlationId);
 }
 
 template <bool kPerThreadDefault>
@@ -63,7 +37,8 @@ void OnLaunchKernelEx(ThreadState& thread, const CUpti_CallbackData& data, CUpti
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
   if (params->config == nullptr) return;
-  OnLaunch(thread, data, StreamOf(params->config->hStream, kPerThreadDefault));
+  nccl::NoteLaunch(thread, data.symbolName, StreamOf(params->config->hStream, kPerThreadDefault),
+                   data.context, data.correlationId);
 }
 
 const char* CollectiveOp(uint16_t op) noexcept {
@@ -98,7 +73,7 @@ void Start() noexcept {
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
              OnLaunchKernelEx<true>);
   graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
-  new_library_hook = nccl::ScanIfObjectsAppeared;
+  new_library_hook = nccl::AskForScan;
   // A plugin costs NCCL something, for what is not recorded.
   if (recording.Wants(kRecordNccl)) nccl::OfferPlugin();
   nccl::PatchLoadedObjects();
@@ -106,6 +81,7 @@ void Start() noexcept {
 
 void Tick() noexcept {
   nccl::PatchNewObjects();
+  nccl::ReportEndedGroups(CurrentThread());
   nccl::LookAtAwaited(CurrentThread(), false);
 }
 

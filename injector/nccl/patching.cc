@@ -45,14 +45,11 @@ constinit std::atomic<bool> postponed{false};  // by the last scan
 constinit std::atomic<bool> scan_asked{false};
 constinit std::atomic<uint32_t> late_patches{0};
 constinit std::atomic<bool> first_scan{true};
-constinit std::atomic<bool> scan_patches{false};  // this scan has led calls to us
 
 // Before the slot is written: the first call through it must know.
 void* Lead(void* thunk) noexcept {
-  if (!scan_patches.exchange(true, std::memory_order_relaxed) &&
-      !first_scan.load(std::memory_order_relaxed)) {
+  if (!first_scan.load(std::memory_order_relaxed) && late_patches.load(std::memory_order_relaxed) % 2 == 0)
     late_patches.fetch_add(1, std::memory_order_release);
-  }
   return thunk;
 }
 
@@ -98,7 +95,6 @@ constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns, Comes
 
 uint32_t PatchLoadedObjects() noexcept {
   if (patching.exchange(true, std::memory_order_acquire)) return 0;
-  scan_patches.store(false, std::memory_order_relaxed);
   const ScanResult result = ScanRelocations(kPolicy);
   if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
     scanned_adds.store(result.adds, std::memory_order_relaxed);
@@ -108,7 +104,9 @@ uint32_t PatchLoadedObjects() noexcept {
   const bool again = result.postponed > 0 && retries.fetch_add(1, std::memory_order_relaxed) < kMaxRetries;
   if (again) scans_left.store(1, std::memory_order_relaxed);
   postponed.store(again, std::memory_order_relaxed);
-  if (scan_patches.load(std::memory_order_relaxed) && !first_scan.load(std::memory_order_relaxed))
+  // Even when the last repetition is done: until then the loader may undo what was led to us.
+  if (late_patches.load(std::memory_order_relaxed) % 2 != 0 &&
+      scans_left.load(std::memory_order_relaxed) == 0)
     late_patches.fetch_add(1, std::memory_order_release);
   first_scan.store(false, std::memory_order_relaxed);
   if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
@@ -132,11 +130,6 @@ void PatchNewObjects() noexcept {
 
 void AskForScan() noexcept {
   if (!scan_asked.exchange(true, std::memory_order_relaxed)) WakeProbeThreadForALook();
-}
-
-void ScanIfObjectsAppeared() noexcept {
-  if (LoadedObjectsEver() != scanned_adds.load(std::memory_order_relaxed)) PatchLoadedObjects();
-  AskForScan();
 }
 
 void MeetProviderAt(const void* address) noexcept {

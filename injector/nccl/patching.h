@@ -23,24 +23,21 @@ uint32_t PatchLoadedObjects() noexcept;
 // libraries of 100 MB), in pieces between which the linker's lock is free.
 void PatchNewObjects() noexcept;
 
-// From an application thread, when a kernel of NCCL's was launched past us: wakes the probe's thread, once
-// until it has looked. Until then the object's calls are not seen by a wrapper: what NCCL tells its plugin,
-// else the kernels' names, stand for them.
+// From an application thread, when a kernel of NCCL's was launched past us, or something was made that a
+// library which has just been opened needs before it can call NCCL (new_library_hook of
+// injector/cupti/callbacks.h): wakes the probe's thread, once until it has looked. Until then the object's
+// calls are not seen by a wrapper: what NCCL tells its plugin, else the kernels' names, stand for them;
+// groups that are in progress meanwhile are put together from both (torn_groups.h).
 void AskForScan() noexcept;
-
-// From an application thread, when something was made that a library which has just been opened needs before
-// it can call NCCL (new_library_hook of injector/cupti/callbacks.h). If objects appeared since the last scan,
-// scans at once, on the caller's thread and under the loader's lock (the one exception in ARCHITECTURE.md):
-// between a late object's first stream and its first collective there may be some microseconds only.
-void ScanIfObjectsAppeared() noexcept;
 
 // Makes the copy of NCCL that `address` lies in known, if it is one: for a program that looks its functions
 // up by dlsym as soon as it has opened it. On the application's thread, inside its dlsym; walks the linker's
 // list, a few microseconds.
 void MeetProviderAt(const void* address) noexcept;
 
-// Bumped when a scan after the first one leads the first call to us, and when it has led all: threads may be
-// inside a group of NCCL's that began past us. Odd while calls are being led.
+// Bumped when a scan after the first one leads the first call to us, and when the last of its repetitions is
+// done: threads may be inside a group of NCCL's that began past us. Odd while calls are being led, or may be
+// led away again by the loader.
 uint32_t LatePatches() noexcept;
 
 // Forgets the providers. Slots stay as they are.

@@ -88,7 +88,8 @@ void* HandleOf(const CallBatch& batch, const PluginCommunicator& comm, const Plu
   for (uint32_t i = 0; i < batch.call_count; ++i) {
     const PendingCall& issued = batch.calls[i];
     const Communicator* known = Find(issued.handle);
-    if (known == nullptr || !Fits(static_cast<EntryPoint>(issued.event.op), call.op)) continue;
+    if (known == nullptr || issued.handle == &comm) continue;  // the plugin's own name for it
+    if (!Fits(static_cast<EntryPoint>(issued.event.op), call.op)) continue;
     const uint64_t hash = known->hash.load(std::memory_order_relaxed);
     const int32_t rank = known->rank.load(std::memory_order_relaxed);
     const bool other = (hash != 0 && comm.hash != 0 && hash != comm.hash) ||
@@ -101,9 +102,19 @@ void* HandleOf(const CallBatch& batch, const PluginCommunicator& comm, const Plu
   return found;
 }
 
+// The calls on `from` are on the wrappers' communicator.
+void Rename(CallBatch& batch, const void* from, void* to, const Communicator& wrapped) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    PendingCall& pending = batch.calls[i];
+    if (pending.handle != from) continue;
+    pending.handle = to;
+    pending.event.comm = wrapped.id.load(std::memory_order_relaxed);
+  }
+}
+
 // The wrapper may not have seen how its communicator was made: the hash and the calls before are known here.
-void TellWrapper(ThreadState& thread, PluginCommunicator& comm, const PluginCall& call) noexcept {
-  CallBatch* batch = thread.nccl_batch;
+void TellWrapper(ThreadState& thread, CallBatch* batch, PluginCommunicator& comm,
+                 const PluginCall& call) noexcept {
   if (comm.owner.load(std::memory_order_relaxed) == Owner::kWrapper || batch == nullptr) return;
   void* handle = HandleOf(*batch, comm, call);
   if (handle == nullptr) return;  // the next call will tell
@@ -124,6 +135,10 @@ void TellWrapper(ThreadState& thread, PluginCommunicator& comm, const PluginCall
       CollectiveEvent& event = batch->calls[i].event;
       event.seq += IsPointToPoint(static_cast<EntryPoint>(event.op)) ? transfers : collectives;
     }
+    // Calls of the same group that went past the wrapper.
+    Rename(*batch, &comm, handle, *wrapped);
+    if (CallBatch* held = thread.nccl_held.load(std::memory_order_relaxed); held != nullptr)
+      Rename(*held, &comm, handle, *wrapped);
   }
   ReportCommunicator(thread, *wrapped, wire::CommunicatorState::kCommunicatorStateCreated);
 }
@@ -155,20 +170,89 @@ Communicator* WrappersIfBlocking(const PluginCommunicator& comm) noexcept {
   return known;
 }
 
-// How NCCL runs a call that is waiting to be reported: the first that it can be.
-void TellHow(CallBatch& batch, const void* argument) noexcept {
-  const PluginCall& call = *static_cast<const PluginCall*>(argument);
+// NCCL may tell bytes where the application said elements.
+bool SameSize(const PendingCall& pending, const PluginCall& call) noexcept {
+  return pending.event.count * pending.event.element_bytes == call.count * DataTypeBytes(call.datatype);
+}
+
+bool TellHowIf(CallBatch& batch, const PluginCall& call, bool other_sizes) noexcept {
   PendingCall* found = nullptr;
   for (uint32_t i = 0; i < batch.call_count; ++i) {
     PendingCall& pending = batch.calls[i];
     if (pending.told || static_cast<EntryPoint>(pending.event.op) != call.op) continue;
-    const bool same_size = pending.event.count == call.count && pending.event.datatype == call.datatype;
-    if (found == nullptr || same_size) found = &pending;
+    const bool same_size = SameSize(pending, call);
+    if (same_size || (found == nullptr && other_sizes)) found = &pending;
     if (same_size) break;
   }
-  if (found == nullptr) return;
+  if (found == nullptr) return false;
   found->told = true;
   SetHow(found->event, call);
+  return true;
+}
+
+// How NCCL runs a call that is waiting to be reported: the first that it can be.
+void TellHow(CallBatch& batch, const void* argument) noexcept {
+  TellHowIf(batch, *static_cast<const PluginCall*>(argument), true);
+}
+
+// A call that no wrapper saw, of a group of which they saw some: it came before those, whose numbers give
+// way.
+void AddUnseen(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
+               const PluginCall& call) noexcept {
+  const bool ours = OursAlready(thread, comm);
+  Communicator* known = ours ? Find(&comm) : WrappersOwn(comm);
+  if (known == nullptr || batch.call_count == batch.call_capacity) {
+    CountLoss(known == nullptr ? wire::LossReason::kLossCommunicatorUnknown
+                               : wire::LossReason::kLossEventRingFull);
+    return;
+  }
+  const uint32_t id = known->id.load(std::memory_order_relaxed);
+  const bool transfer = IsPointToPoint(call.op);
+  uint64_t seq = (transfer ? known->transfers : known->collectives).fetch_add(1, std::memory_order_relaxed);
+  for (uint32_t i = batch.call_count; i > 0; --i) {
+    CollectiveEvent& seen = batch.calls[i - 1].event;
+    if (seen.comm != id || IsPointToPoint(static_cast<EntryPoint>(seen.op)) != transfer ||
+        seen.source == static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin) || seen.seq >= seq) {
+      continue;
+    }
+    seq = seen.seq++;
+  }
+  PendingCall& pending = batch.calls[batch.call_count++];
+  CollectiveEvent& event = pending.event;
+  event = {};
+  event.issue_ns = event.return_ns = Stamp();
+  event.seq = seq;
+  event.count = call.count;
+  event.range_id = InnermostRange(thread);
+  event.comm = id;
+  event.root = call.root;
+  event.peer = call.peer;
+  event.op = static_cast<uint16_t>(call.op);
+  event.datatype = call.datatype;
+  event.element_bytes = DataTypeBytes(call.datatype);
+  event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
+  SetHow(event, call);
+  pending.stream = batch.launch_count == 0 ? 0 : batch.launches[batch.launch_count - 1].stream;
+  pending.context = known->context.load(std::memory_order_relaxed);
+  pending.handle = PointerTo<void>(known->key.load(std::memory_order_relaxed));
+  pending.told = true;
+  pending.ranks = known->ranks.load(std::memory_order_relaxed);
+}
+
+// A call among those that the wrappers saw of this launch, and of which of them it is.
+void TellBatch(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
+               const PluginCall& call) noexcept {
+  // What the application called is told as it calls it, from version 5 on: then nothing can be missing.
+  const bool may_lack = batch.inits != nullptr && !api_is_told.load(std::memory_order_relaxed) &&
+                        (batch.torn || MayBeInTornGroup(thread));
+  const bool found = TellHowIf(batch, call, !may_lack);
+  TellWrapper(thread, &batch, comm, call);
+  if (found || !may_lack || call.op == EntryPoint::kCount) return;
+  for (uint32_t i = 0; i < batch.call_count && IsPointToPoint(call.op); ++i) {
+    const auto op = static_cast<EntryPoint>(batch.calls[i].event.op);
+    if (op != call.op && Fits(op, call.op)) return;  // NCCL made it of an all-to-all
+  }
+  AddUnseen(thread, batch, comm, call);
 }
 
 void Record(ThreadState& thread, Communicator* known, const PluginCall& call) noexcept {
@@ -285,20 +369,26 @@ void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept {
     comm->hash = call.comm_hash;
     comm->rank = call.rank;
   }
-  if (guard.thread().nccl_batch != nullptr) {
-    TellHow(*guard.thread().nccl_batch, &call);
-  } else {
-    TellAwaited(guard.thread(), TellHow, &call);
-  }
-  if (guard.thread().nccl_api_group) {
-    TellApiGroup(guard.thread(), *comm, call);
-    return;
-  }
-  if (InsideInterceptedCall(guard.thread())) {
-    TellWrapper(guard.thread(), *comm, call);
-    return;
-  }
   ThreadState& thread = guard.thread();
+  if (thread.nccl_api_group) {
+    if (thread.nccl_batch != nullptr) TellHow(*thread.nccl_batch, &call);
+    TellApiGroup(thread, *comm, call);
+    return;
+  }
+  if (InsideInterceptedCall(thread)) {
+    if (thread.nccl_batch != nullptr) {
+      TellBatch(thread, *thread.nccl_batch, *comm, call);
+    } else {
+      TellAwaited(thread, TellHow, &call);
+    }
+    return;
+  }
+  if (EndedPastUs(thread)) {
+    const EndedGroup ended(thread);
+    if (ended.batch() != nullptr) TellBatch(thread, *ended.batch(), *comm, call);
+    return;
+  }
+  TellAwaited(thread, TellHow, &call);
   if (thread.nccl_plugin_correlation == 0 || call.op == EntryPoint::kCount) return;
   if (!thread.nccl_plugin_told) launches_told.fetch_add(1, std::memory_order_relaxed);
   thread.nccl_plugin_told = true;
@@ -314,7 +404,12 @@ void BeginApiGroup() noexcept {
   if (!guard) return;
   api_is_told.store(true, std::memory_order_relaxed);
   ThreadState& thread = guard.thread();
-  if (thread.tid == 0 || thread.nccl_group_depth != 0 || InsideInterceptedCall(thread)) return;
+  if (thread.tid == 0) return;
+  thread.nccl_api_open = true;
+  // Calls from before belong to a group that has ended.
+  if (EndedPastUs(thread)) ReportEndedGroup(thread);
+  if (HoldsCalls(thread)) OutsideAllGroups(thread);
+  if (thread.nccl_group_depth != 0 || InsideInterceptedCall(thread)) return;
   thread.nccl_api_group = true;
   ++thread.nccl_call_depth;  // what is called until its end is told here too
 }
@@ -325,11 +420,10 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   ThreadState& thread = guard.thread();
   if (!thread.nccl_api_group && thread.nccl_call_depth != 0) {
     if (comm != nullptr)
-      TellWrapper(thread, *comm, {call.op, call.datatype, call.root, -1, call.count, 0, comm->rank});
+      TellWrapper(thread, thread.nccl_batch, *comm,
+                  {call.op, call.datatype, call.root, -1, call.count, 0, comm->rank});
     return;
   }
-  // Past the wrappers: a group of its own, or a call in a group whose start they saw.
-  if (!thread.nccl_api_group && thread.nccl_group_depth == 0) return;
   Communicator* known = nullptr;
   if (comm != nullptr) known = OursAlready(thread, *comm) ? Find(comm) : WrappersOwn(*comm);
   if (known == nullptr) {
@@ -338,13 +432,17 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   }
   void* key = PointerTo<void>(known->key.load(std::memory_order_relaxed));
   ResolveAwaited(thread, key);
-  if (thread.nccl_batch == nullptr) {
+  // Past the wrappers: in a group of its own; in one whose start they saw; or in one of which they saw a
+  // call.
+  const bool open = thread.nccl_api_group || thread.nccl_group_depth != 0;
+  if (open && thread.nccl_batch == nullptr) {
     thread.nccl_batch = ClaimGroupBatch();
     // A thread of NCCL's may launch it before this one hears of its end.
     if (thread.nccl_batch != nullptr && thread.nccl_api_group)
       thread.nccl_api_awaited = Await(thread, thread.nccl_batch);
   }
-  CallBatch* batch = thread.nccl_batch;
+  SingleBatch unseen;
+  CallBatch* batch = open ? thread.nccl_batch : unseen.Reset();
   if (batch == nullptr || batch->call_count == batch->call_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
     return;
@@ -369,11 +467,40 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   pending.handle = key;
   pending.told = false;
   pending.ranks = known->ranks.load(std::memory_order_relaxed);
+  if (!open && !Hold(thread, *batch)) EmitBatch(thread, *batch);
 }
+
+namespace {
+
+// The calls of a group that ended past the wrappers, if a thread of NCCL's launches them.
+bool AwaitEnded(ThreadState& thread) noexcept {
+  CallBatch* batch = thread.nccl_ended.load(std::memory_order_relaxed);
+  if (batch == nullptr || batch->launch_count != 0 || !LaunchesSomething(*batch)) return false;
+  batch = thread.nccl_ended.exchange(nullptr, std::memory_order_acquire);
+  if (batch == nullptr) return true;
+  thread.nccl_group_ended = false;
+  Awaited* awaited = Await(thread, batch);
+  LeaveAwaited(awaited);
+  if (awaited == nullptr) {
+    EmitBatch(thread, *batch);
+    ReleaseGroupBatch(batch);
+  }
+  return true;
+}
+
+}  // namespace
 
 void EndApiGroup() noexcept {
   ThreadState& thread = CurrentThread();
-  if (!thread.nccl_api_group) return;
+  thread.nccl_api_open = false;
+  if (!thread.nccl_api_group) {
+    if (thread.nccl_call_depth != 0) return;
+    const Guard guard;
+    if (!guard) return;
+    NoteEndPastUs(thread);
+    if (!AwaitEnded(thread)) ReportEndedGroup(thread);
+    return;
+  }
   thread.nccl_api_group = false;
   --thread.nccl_call_depth;
   CallBatch* batch = thread.nccl_batch;

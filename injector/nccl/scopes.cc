@@ -68,12 +68,31 @@ bool TakenBack(Awaited** place, const CallBatch& batch) noexcept {
   return false;
 }
 
-// The calls of a batch that launched nothing may belong to a group that began past us.
+// The calls of a batch that launched nothing may belong to a group that began past us. One that had nothing
+// to launch says nothing about that.
 bool HeldBack(ThreadState& thread, const CallBatch& batch) noexcept {
-  if (!MayBeInTornGroup(thread)) return false;
-  if (batch.launch_count == 0 && LaunchesSomething(batch) && Hold(thread, batch)) return true;
+  const bool may_be = thread.nccl_api_open || MayBeInTornGroup(thread);
+  if (!may_be) return false;
+  if (batch.launch_count == 0) return (HoldsCalls(thread) || LaunchesSomething(batch)) && Hold(thread, batch);
   OutsideAllGroups(thread);
   return false;
+}
+
+// A kernel was launched in a call of a group that is open, or at an inner end: what was counted as the
+// group's start belongs to one that ended past us.
+void NoteLaunchInside(ThreadState& thread, CallBatch& batch, uint32_t launches_before) noexcept {
+  if (batch.launch_count == launches_before || batch.call_count == 0) return;
+  SingleBatch last;
+  CallBatch& alone = *last.Reset();
+  alone.calls[alone.call_count++] = batch.calls[--batch.call_count];
+  while (batch.launch_count > launches_before && alone.launch_count < alone.launch_capacity)
+    alone.launches[alone.launch_count++] = batch.launches[--batch.launch_count];
+  thread.nccl_batch = nullptr;
+  thread.nccl_group_depth = 0;
+  OutsideAllGroups(thread);
+  EmitBatch(thread, batch);
+  EmitBatch(thread, alone);
+  ReleaseGroupBatch(&batch);
 }
 
 }  // namespace
@@ -87,6 +106,7 @@ void ReturnSequence(const PendingCall& call) noexcept {
 }
 
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
+  if (batch.torn) LeaveUnseenKernels(batch);
   AssignPlans(batch);
   LearnFromLaunches(batch);
   for (uint32_t i = 0; i < batch.call_count; ++i) Emit(thread, batch.calls[i].event);
@@ -118,6 +138,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   if (!Enter()) return;
   Guard guard;
   if (!guard) return;
+  if (EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
   Communicator* known = KnownCommunicator(*thread_, comm, origin_.way);
   const bool blocks = known == nullptr || Blocks(*known);
   if (!blocks) ResolveAwaited(*thread_, comm);
@@ -130,6 +151,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
     thread_->nccl_batch = ClaimGroupBatch();
   }
   CallBatch* batch = thread_->nccl_batch;
+  launches_before_ = batch == nullptr ? 0 : batch->launch_count;
   if (batch == nullptr || batch->call_count == batch->call_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
     return;
@@ -171,7 +193,12 @@ void CallScope::End(ncclResult_t result) noexcept {
   call_->event.return_ns = Stamp();
   call_->event.result = result;
   if (!Accepted(result)) ReturnSequence(*call_);
-  if (!single_) return;
+  if (!single_) {
+    CallBatch* batch = thread_->nccl_batch;
+    if (batch == nullptr || batch->launch_count == launches_before_) return;
+    if (const Guard guard; guard) NoteLaunchInside(*thread_, *batch, launches_before_);
+    return;
+  }
   thread_->nccl_batch = nullptr;
   Guard guard;
   if (guard && result == ncclInProgress) NoteNotBlocking(*call_);
@@ -180,7 +207,11 @@ void CallScope::End(ncclResult_t result) noexcept {
   if (batch_ != &local_.batch) ReleaseGroupBatch(batch_);
 }
 
-void GroupStartScope::Begin() noexcept { ours_ = Enter(); }
+void GroupStartScope::Begin() noexcept {
+  ours_ = Enter();
+  if (!ours_ || !EndedPastUs(*thread_)) return;
+  if (const Guard guard; guard) ReportEndedGroup(*thread_);
+}
 
 void GroupStartScope::End(ncclResult_t result) noexcept {
   Leave();
@@ -193,7 +224,9 @@ void GroupEndScope::Begin() noexcept {
   awaited_ = nullptr;
   if (!ours_) return;
   Guard guard;
+  if (guard && EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
   if (thread_->nccl_group_depth > 0) {
+    if (guard && (HoldsCalls(*thread_) || MayBeInTornGroup(*thread_))) JoinTornGroup(*thread_);
     CallBatch* batch = thread_->nccl_batch;
     const bool last = thread_->nccl_group_depth == 1 && batch != nullptr && batch->call_count != 0;
     if (guard && last && MayLaunchLater(*batch)) awaited_ = Await(*thread_, batch);
@@ -213,8 +246,10 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
   if (left_) return;
   Leave();
   if (!ours_ || thread_->nccl_group_depth == 0) return;
-  if (--thread_->nccl_group_depth > 0) return;
   CallBatch* batch = thread_->nccl_batch;
+  // NCCL launches at the outermost end: an end between was missed.
+  if (batch != nullptr && batch->launch_count != 0) thread_->nccl_group_depth = 1;
+  if (--thread_->nccl_group_depth > 0) return;
   if (batch == nullptr) return;
   thread_->nccl_batch = nullptr;
   Guard guard;
@@ -272,7 +307,8 @@ SeenLaunch SeenLaunchOf(const char* kernel_name, const void* stream, const void*
 }
 
 bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept {
-  return cloned ? AnyCaptured() : thread.nccl_batch != nullptr && thread.nccl_call_depth != 0;
+  if (cloned) return AnyCaptured();
+  return thread.nccl_call_depth != 0 ? thread.nccl_batch != nullptr : EndedPastUs(thread);
 }
 
 void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id) noexcept {
@@ -283,7 +319,8 @@ void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id) noexc
     Emit(thread, PlanLaunchEvent{plan, 0, 0, id});
     return;
   }
-  const CallBatch* batch = thread.nccl_batch;
+  const EndedGroup ended(thread);
+  const CallBatch* batch = thread.nccl_call_depth != 0 ? thread.nccl_batch : ended.batch();
   if (batch == nullptr || batch->launch_count == 0) return;
   SeenLaunch& launch = batch->launches[batch->launch_count - 1];
   if (launch.graph_node == 0) launch.graph_node = id;

@@ -54,10 +54,11 @@ class CallScope : private Scope {
   void End(ncclResult_t result) noexcept;
 
  private:
-  PendingCall* call_;  // null: not recorded
-  bool single_;        // outside a group
-  CallBatch* batch_;   // of a single call
-  Awaited* awaited_;   // NCCL may launch its kernel later
+  PendingCall* call_;         // null: not recorded
+  bool single_;               // outside a group
+  uint32_t launches_before_;  // of the group, when the call began
+  CallBatch* batch_;          // of a single call
+  Awaited* awaited_;          // NCCL may launch its kernel later
   SingleBatch local_;
 };
 

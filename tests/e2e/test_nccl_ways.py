@@ -1,5 +1,6 @@
 """NCCL used in the ways that are hard to see: captured into CUDA graphs, linked into the program. Each call once, with the time of its kernel."""
 import os
+from collections import Counter
 
 import harness
 import truth
@@ -212,6 +213,18 @@ class LateModule(NcclWays):
         self.assertEqual({record["source"] for record in calls if record["count"] < 300}, {"plugin"})
         self.assertEqual({record["source"] for record in calls if record["count"] == 300}, {"relocation"})
 
+    def test_a_torn_group_of_an_older_nccl(self):
+        """It tells its plugin of calls when they have been launched: the wrapper's calls are the wrapper's, in the order in which they were issued."""
+        module = os.path.join(BUILD, "tests", "e2e", "hard_way_module.so")
+        for version in ("1", "4"):
+            out = self.record([OPENS_MODULE, module, "torn"], {"CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "1200",
+                                                               "GPUSIM_NCCL_PLUGIN_VERSION": version}, 2)
+            happened, captured = ([record for record in records if record["kind"] == "collective"] for records in (self.truth(), self.export(out)))
+            fields = ("pid", "device", "op", "count", "datatype", "seq", "start_ns", "end_ns", "correlation")
+            self.assertEqual(truth.multiset_difference("collective", fields, happened, captured), [])
+            self.assertEqual({record["count"]: record["source"] for record in captured}, {100: "plugin", 200: "relocation", 300: "relocation"})
+            self.forget_truth()
+
     def test_a_torn_group_without_the_plugin(self):
         """What was called before is known by the kernel only, which the calls after it share."""
         module = os.path.join(BUILD, "tests", "e2e", "hard_way_module.so")
@@ -223,12 +236,22 @@ class LateModule(NcclWays):
         self.assertEqual(calls(self.export(out)), calls(self.truth()))
 
     def test_every_call_without_the_plugin(self):
-        """The making of the first communicator may have been missed, and with it the hash and the number of the first call that is seen; its calls are not."""
+        """The making of the first communicator may have been missed, and with it the hash and the number of the first call that is seen.
+
+        Of a group that was in progress when its calls were led to the probe, the first ones may have been missed: nobody tells of them. The kernel that they
+        share with others is recorded with those.
+        """
         out = self.record(self.COMMAND, {"CUDA_INJECTION64_PATH": LIBRARY, "NCCL_PROFILER_PLUGIN": "/somebody/elses.so"}, 4)
         fields = tuple(field for field in truth.COMPARED["collective"] if field not in ("comm", "seq"))
         of = [[record for record in records if record["kind"] == "collective" and not record.get("captured") and record["comm_ranks"] > 1]
               for records in self.without_kernels_by_name(self.truth(), self.export(out))]
-        self.assertEqual(truth.multiset_difference("collective", fields, *of), [])
+        expected, found = (Counter(truth.frozen(record, fields) for record in records) for records in of)
+        self.assertEqual(found - expected, Counter(), "each once, and nothing that did not happen")
+        kernels = {(record["pid"], record["correlation"]) for record in of[1]}
+        seen = {truth.frozen(record, fields) for record in of[1]}
+        for record in of[0]:
+            if truth.frozen(record, fields) not in seen:
+                self.assertIn((record["pid"], record["correlation"]), kernels, f"a kernel that nobody knows: {record}")
 
 
 del NcclWays  # has no tests of its own

@@ -1,0 +1,38 @@
+#include "injector/nccl/kernel_launches.h"
+
+#include <atomic>
+
+#include "injector/nccl/awaited.h"
+#include "injector/nccl/kernel_names.h"
+#include "injector/nccl/patching.h"
+#include "injector/nccl/plugin.h"
+#include "injector/nccl/scopes.h"
+#include "injector/nccl/torn_groups.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+// An object that came after the last scan may call NCCL past us. The probe's thread looks at once instead of
+// at its next turn; a few times only, because a program may have NCCL inside.
+void SuspectNewObjects() noexcept {
+  constexpr int kMaxSuspicions = 8;
+  static constinit std::atomic<int> suspicions{0};
+  if (suspicions.load(std::memory_order_relaxed) >= kMaxSuspicions) return;
+  if (suspicions.fetch_add(1, std::memory_order_relaxed) < kMaxSuspicions) AskForScan();
+}
+
+}  // namespace
+
+void NoteLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
+                uint32_t correlation) noexcept {
+  if (thread.nccl_batch != nullptr && NoteKernelLaunch(thread, kernel_name, stream, context, correlation))
+    return;
+  if (thread.nccl_call_depth != 0 || !IsNcclKernel(kernel_name)) return;
+  const SeenLaunch launch = SeenLaunchOf(kernel_name, stream, context, correlation);
+  if (NoteLaunchPastUs(thread, launch) || NoteAwaitedLaunch(thread, launch)) return;
+  NotePluginLaunch(thread, correlation);
+  SuspectNewObjects();
+}
+
+}  // namespace gpuprobe::injector::nccl
