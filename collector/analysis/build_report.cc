@@ -83,7 +83,7 @@ RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) 
   r.kernel_count = totals.kernels;
   for (const auto& kernel : process.kernels()) r.kernel_total_ns += kernel->time_ns.total();
   r.graph_kernels = totals.graph_kernels;
-  r.launch_delay_ns = totals.launch_delay_ns.Summarize();
+  r.launch_delay_ns = process.joins().launch_delay_ns.Summarize();
   r.memset_count = totals.memsets;
   r.memset_bytes = totals.memset_bytes;
   r.memset_ns = totals.memset_ns;
@@ -219,7 +219,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     }
     if (std::abs(totals.clock_step_ns) > std::abs(t.clock_step_ns)) t.clock_step_ns = totals.clock_step_ns;
     t.batches_missing += totals.batches_missing;
-    t.device_records_unattributed += totals.unattributed;
+    t.device_records_unattributed += process->joins().unattributed;
     t.invalid_times += totals.reversed_times;
     t.host_time_error_ns = std::max(t.host_time_error_ns, totals.self.host_time_error_ns());
     t.range_pops_without_push += totals.self.range_pop_without_push();

@@ -43,6 +43,10 @@ class CorrelationRing {
     Slot& slot = slots_[correlation & (slots_.size() - 1)];
     return slot.used && slot.correlation == correlation ? &slot : nullptr;
   }
+  const Slot* Find(uint64_t correlation) const {
+    const Slot& slot = slots_[correlation & (slots_.size() - 1)];
+    return slot.used && slot.correlation == correlation ? &slot : nullptr;
+  }
   // visit(slot), in no order.
   template <typename Visitor>
   void ForEach(Visitor&& visit) const {

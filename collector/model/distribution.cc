@@ -1,28 +1,10 @@
 #include "collector/model/distribution.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace gpuprobe::model {
 namespace {
-
-constexpr int kSubBits = 7;
-constexpr uint64_t kSubBuckets = uint64_t{1} << kSubBits;
-
-// Values below 128 have a bucket each; above, 128 buckets an octave.
-size_t BucketOf(uint64_t value) {
-  if (value < kSubBuckets) return value;
-  const int shift = std::bit_width(value) - 1 - kSubBits;
-  return (static_cast<size_t>(shift) << kSubBits) + (value >> shift);
-}
-
-double BucketMiddle(size_t bucket) {
-  if (bucket < kSubBuckets) return static_cast<double>(bucket);
-  const int shift = static_cast<int>(bucket >> kSubBits) - 1;
-  const uint64_t low = ((bucket & (kSubBuckets - 1)) | kSubBuckets) << shift;
-  return static_cast<double>(low) + static_cast<double>((uint64_t{1} << shift) - 1) / 2;
-}
 
 double ExactQuantile(const std::vector<uint64_t>& sorted, double q) {
   const double position = q * static_cast<double>(sorted.size() - 1);
@@ -34,6 +16,13 @@ double ExactQuantile(const std::vector<uint64_t>& sorted, double q) {
 }
 
 }  // namespace
+
+double Distribution::BucketMiddle(size_t bucket) {
+  if (bucket < kSubBuckets) return static_cast<double>(bucket);
+  const int shift = static_cast<int>(bucket >> kSubBits) - 1;
+  const uint64_t low = ((bucket & (kSubBuckets - 1)) | kSubBuckets) << shift;
+  return static_cast<double>(low) + static_cast<double>((uint64_t{1} << shift) - 1) / 2;
+}
 
 void Distribution::AddToHistogram(uint64_t sample) {
   if (!samples_.empty()) MoveSamplesToHistogram();

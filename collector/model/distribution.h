@@ -6,6 +6,7 @@
 // does) up to `exact_limit` samples and within kHistogramError of the value beyond.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -46,6 +47,11 @@ class Distribution {
     if (sample > max_) max_ = sample;
     if (buckets_.empty() && samples_.size() < exact_limit_) {
       samples_.push_back(sample);
+      return;
+    }
+    const size_t place = BucketOf(sample) - first_bucket_;
+    if (place < buckets_.size()) {
+      ++buckets_[place];
     } else {
       AddToHistogram(sample);
     }
@@ -59,6 +65,17 @@ class Distribution {
   void Visit(Archive& archive);  // model_state.cc
 
  private:
+  static constexpr int kSubBits = 7;
+  static constexpr uint64_t kSubBuckets = uint64_t{1} << kSubBits;
+
+  // Values below 128 have a bucket each; above, 128 buckets an octave.
+  static size_t BucketOf(uint64_t value) {
+    if (value < kSubBuckets) return value;
+    const int shift = std::bit_width(value) - 1 - kSubBits;
+    return (static_cast<size_t>(shift) << kSubBits) + (value >> shift);
+  }
+  static double BucketMiddle(size_t bucket);
+  // Also where the first bucket is not there yet.
   void AddToHistogram(uint64_t sample);
   // Makes room for a bucket; returns its place.
   size_t PlaceOf(size_t bucket);

@@ -9,6 +9,33 @@ uint64_t IntervalUnion::Clip(uint64_t start_ns, uint64_t end_ns) {
   return frontier_ns_;
 }
 
+bool IntervalUnion::AddNearEnd(uint64_t start_ns, uint64_t end_ns) {
+  constexpr size_t kNear = 8;
+  // The last interval that begins no later, and from there on all that the new one reaches.
+  size_t before = merged_.size();
+  while (before > 0 && merged_[before - 1].start_ns > start_ns) {
+    --before;
+    if (merged_.size() - before > kNear) return false;
+  }
+  const bool joins = before > 0 && merged_[before - 1].end_ns >= start_ns;
+  size_t reached = before;
+  while (reached < merged_.size() && merged_[reached].start_ns <= end_ns) {
+    end_ns = std::max(end_ns, merged_[reached++].end_ns);
+  }
+  const auto at = [this](size_t i) { return merged_.begin() + static_cast<ptrdiff_t>(i); };
+  if (joins) {
+    merged_[before - 1].end_ns = std::max(merged_[before - 1].end_ns, end_ns);
+    merged_.erase(at(before), at(reached));
+  } else if (reached > before) {
+    merged_[before] = {start_ns, end_ns};
+    merged_.erase(at(before + 1), at(reached));
+  } else {
+    merged_.insert(at(before), {start_ns, end_ns});
+    if (merged_.size() > limit_) Forget();
+  }
+  return true;
+}
+
 void IntervalUnion::Compact() {
   if (tail_.empty()) return;
   const auto by_start = [](const Interval& a, const Interval& b) { return a.start_ns < b.start_ns; };

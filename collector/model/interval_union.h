@@ -31,6 +31,7 @@ class IntervalUnion {
       if (merged_.size() > limit_) Forget();
       return;
     }
+    if (tail_.empty() && AddNearEnd(start_ns, end_ns)) return;
     tail_.push_back({start_ns, end_ns});
     if (tail_.size() >= kTail) Compact();
   }
@@ -51,10 +52,13 @@ class IntervalUnion {
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  // Out-of-order arrivals wait here; sorting them in groups of this size costs about 30 ns each.
+  // What comes later than a few intervals waits in tail_; sorting them in groups of this size costs about 30
+  // ns each.
   static constexpr size_t kTail = 1024;
 
   uint64_t Clip(uint64_t start_ns, uint64_t end_ns);
+  // False if it begins before the last few merged intervals.
+  bool AddNearEnd(uint64_t start_ns, uint64_t end_ns);
   void Compact();
   void Forget();
 

@@ -297,15 +297,15 @@ void DeviceTotals::Visit(Archive& archive) {
 template <typename Archive>
 void ProcessModel::Totals::Visit(Archive& archive) {
   archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, short_kernels,
-          short_kernel_ns, launch_delay_ns, reversed_times, unattributed, attributed, late_operations,
-          launches, marks, ranges_unclosed, memsets, memset_bytes, memset_ns, first_ns, last_ns,
-          last_clock_ns, clock_step_ns, copies, syncs, pageable_h2d, pageable_d2h, losses, self);
+          short_kernel_ns, reversed_times, launches, marks, ranges_unclosed, memsets, memset_bytes, memset_ns,
+          first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs, pageable_h2d, pageable_d2h, losses,
+          self);
 }
 
 template <typename Archive>
 void Operation::Visit(Archive& archive) {
-  archive(correlation, graph_node, launch_ns, start_ns, end_ns, range, bytes, plan, seq, comm, op, calls,
-          name, site, thread, device, stream, batch, kind, direction, launched);
+  archive(correlation, graph_node, launch_ns, start_ns, end_ns, range, bytes, plan, comm, op, calls, site,
+          thread, batch, kind, direction, launched);
 }
 
 template <typename Archive>
@@ -401,8 +401,25 @@ void StepTracker::Visit(Archive& archive) {
 }
 
 template <typename Archive>
-void ProcessModel::Unexplained::Visit(Archive& archive) {
+void OperationJoiner::Totals::Visit(Archive& archive) {
+  archive(joined, unattributed, late, launch_delay_ns);
+}
+
+template <typename Archive>
+void OperationJoiner::Waiting::Visit(Archive& archive) {
+  archive(batch, lowest, operations);
+}
+
+template <typename Archive>
+void OperationJoiner::Unexplained::Visit(Archive& archive) {
   archive(correlation, graph_node, start_ns, end_ns, op, batch);
+}
+
+template <typename Archive>
+void OperationJoiner::Visit(Archive& archive) {
+  archive(totals_, batch_, ring_, waiting_, window_, plan_of_node_, unexplained_);
+  waiting_count_ = 0;
+  for (const Waiting& waiting : waiting_) waiting_count_ += waiting.operations.size();
 }
 
 template <typename Archive>
@@ -465,8 +482,8 @@ template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
   archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_shifts_,
           clock_known_, strings_, point_to_point_, main_thread_, thread_roles_, kernels_, devices_,
-          communicators_, ring_, orphans_, window_, steps_, last_correlation_, plan_of_node_, unexplained_,
-          ranges_, collectives_, ledger_, range_paths_, allocator_, high_water_names_);
+          communicators_, steps_, last_correlation_, ranges_, collectives_, joiner_, ledger_, range_paths_,
+          allocator_, high_water_names_);
   VisitSites(archive);
 }
 

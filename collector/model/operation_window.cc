@@ -14,7 +14,21 @@ void ShrinkIfLarge(std::vector<T>& vector) {
   if (vector.capacity() > kKeep && vector.capacity() > 4 * vector.size()) vector.shrink_to_fit();
 }
 
+// Room for a batch's operations that no window of this thread uses: a thousand ranks take turns with it, and
+// between their batches keep only what waits.
+std::vector<Operation>& SpareRoom() {
+  static thread_local std::vector<Operation> spare;
+  return spare;
+}
+
 }  // namespace
+
+void OperationWindow::Grow() {
+  std::vector<Operation>& spare = SpareRoom();
+  if (spare.capacity() <= held_.capacity()) return;  // it grows as vectors do
+  spare.assign(held_.begin(), held_.end());
+  held_.swap(spare);
+}
 
 void OperationWindow::SortLaunches() {
   sorted_ = std::min(sorted_, launches_.size());
@@ -46,75 +60,61 @@ uint64_t OperationWindow::BoundOf(uint64_t bound, uint32_t batch) const {
   return bound;
 }
 
-void OperationWindow::TakeBefore(uint64_t bound) {
-  taken_.clear();
-  if (bound == UINT64_MAX) {
-    taken_.swap(held_);
-  } else {
-    size_t kept = 0;
-    for (size_t i = 0; i < held_.size(); ++i) {
-      if (held_[i].correlation < bound) {
-        taken_.push_back(held_[i]);
-      } else {
-        if (kept != i) held_[kept] = held_[i];
-        ++kept;
-      }
-    }
-    held_.resize(kept);
-  }
-  OrderTaken();
-}
-
-void OperationWindow::OrderTaken() {
-  order_.resize(taken_.size());
-  if (taken_.empty()) return;
+std::span<const uint32_t> OperationWindow::OrderBefore(uint64_t bound) const {
+  // Scratch space of all windows: a thousand ranks must not keep one each.
+  static thread_local std::vector<uint32_t> order;
+  order.clear();
   uint64_t lowest = UINT64_MAX;
   uint64_t highest = 0;
   bool sorted = true;
-  for (size_t i = 0; i < taken_.size(); ++i) {
-    const uint64_t correlation = taken_[i].correlation;
+  for (size_t i = 0; i < held_.size(); ++i) {
+    const uint64_t correlation = held_[i].correlation;
+    if (correlation >= bound && bound != UINT64_MAX) continue;
     sorted = sorted && correlation > highest;
     lowest = std::min(lowest, correlation);
     highest = std::max(highest, correlation);
-    order_[i] = static_cast<uint32_t>(i);
+    order.push_back(static_cast<uint32_t>(i));
   }
-  if (sorted) return;
-  if (OrderByPlace(lowest, highest)) return;
-  const auto before = [this](uint32_t a, uint32_t b) {
-    const Operation& x = taken_[a];
-    const Operation& y = taken_[b];
+  if (sorted || OrderByPlace(lowest, highest, order)) return order;
+  std::sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
+    const Operation& x = held_[a];
+    const Operation& y = held_[b];
     if (x.correlation != y.correlation) return x.correlation < y.correlation;
     if (x.graph_node != y.graph_node) return x.graph_node < y.graph_node;
     return x.start_ns < y.start_ns;
-  };
-  std::sort(order_.begin(), order_.end(), before);
+  });
+  return order;
 }
 
-bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest) {
+bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order) const {
   // Correlation ids are nearly dense: a table of them is faster than sorting. 0: nothing there.
   constexpr uint64_t kSparsest = 16;
-  if ((highest - lowest) / kSparsest > taken_.size()) return false;
+  if ((highest - lowest) / kSparsest > order.size()) return false;
   static thread_local std::vector<uint32_t> table;
   table.assign(static_cast<size_t>(highest - lowest) + 1, 0);
-  for (size_t i = 0; i < taken_.size(); ++i) {
-    uint32_t& place = table[static_cast<size_t>(taken_[i].correlation - lowest)];
-    if (place != 0) return false;
-    place = static_cast<uint32_t>(i) + 1;
+  for (const uint32_t place : order) {
+    uint32_t& entry = table[static_cast<size_t>(held_[place].correlation - lowest)];
+    if (entry != 0) return false;
+    entry = place + 1;
   }
-  size_t next = 0;
-  for (const uint32_t place : table) {
-    if (place != 0) order_[next++] = place - 1;
+  order.clear();
+  for (const uint32_t entry : table) {
+    if (entry != 0) order.push_back(entry - 1);
   }
   return true;
 }
 
-void OperationWindow::Shrink() {
-  taken_.clear();
-  order_.clear();
-  ShrinkIfLarge(taken_);
-  ShrinkIfLarge(order_);
-  ShrinkIfLarge(held_);
+void OperationWindow::ForgetBefore(uint64_t bound) {
+  if (bound == UINT64_MAX) {
+    held_.clear();
+  } else {
+    std::erase_if(held_, [bound](const Operation& o) { return o.correlation < bound; });
+  }
   ShrinkIfLarge(launches_);
+  if (held_.capacity() <= kKeep || held_.capacity() <= 4 * held_.size()) return;
+  std::vector<Operation> exact(held_.begin(), held_.end());
+  held_.swap(exact);
+  if (exact.capacity() > SpareRoom().capacity()) SpareRoom().swap(exact);
 }
 
 }  // namespace gpuprobe::model

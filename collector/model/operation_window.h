@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "collector/model/operation.h"
@@ -26,7 +26,10 @@ class OperationWindow {
   static constexpr size_t kMaxLaunches = 65536;  // launches without record; beyond, the oldest are given up
 
   void AddLaunch(uint64_t correlation, uint32_t batch) { launches_.push_back({correlation, batch}); }
-  void Add(const Operation& operation) { held_.push_back(operation); }
+  void Add(const Operation& operation) {
+    if (held_.size() == held_.capacity()) Grow();
+    held_.push_back(operation);
+  }
 
   // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
   // `give_up(correlation)`: its record will not come; may Add what stands for it.
@@ -79,9 +82,8 @@ class OperationWindow {
   }
   template <typename HandOn>
   void Release(uint64_t bound, HandOn hand_on) {
-    TakeBefore(bound);
-    for (const uint32_t place : order_) {
-      Operation& operation = taken_[place];
+    for (const uint32_t place : OrderBefore(bound)) {
+      Operation& operation = held_[place];
       if (operation.correlation < released_) {
         ++late_;
       } else {
@@ -89,16 +91,17 @@ class OperationWindow {
       }
       hand_on(operation);
     }
-    Shrink();
+    ForgetBefore(bound);
   }
+  void Grow();
   void SortLaunches();
   // The bound with what waits for too long, or is too much.
   uint64_t BoundOf(uint64_t bound, uint32_t batch) const;
-  // Moves the held operations below `bound` to taken_, and their order to order_.
-  void TakeBefore(uint64_t bound);
-  void OrderTaken();
-  bool OrderByPlace(uint64_t lowest, uint64_t highest);
-  void Shrink();
+  // Places in held_ of the operations below `bound`, in launch order; valid until the next call on any window
+  // of this thread.
+  std::span<const uint32_t> OrderBefore(uint64_t bound) const;
+  bool OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order) const;
+  void ForgetBefore(uint64_t bound);
 
   std::vector<Operation> held_;   // as they came
   std::vector<Launch> launches_;  // those before sorted_ by correlation
@@ -107,9 +110,6 @@ class OperationWindow {
   uint64_t told_before_ = 0;  // the same at the end of the batch before
   uint64_t released_ = 0;     // highest correlation handed on
   uint64_t late_ = 0;
-  // Scratch, kept between batches.
-  std::vector<Operation> taken_;
-  std::vector<uint32_t> order_;
 };
 
 }  // namespace gpuprobe::model

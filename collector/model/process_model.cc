@@ -18,15 +18,9 @@ namespace {
 // injector, and following it would let a peer make us allocate at will.
 constexpr size_t kMaxIdJump = 65536;
 constexpr size_t kMaxId = size_t{1} << 22;
-// A launch is sent with the batch after it at the latest; this many batches are patience enough.
-constexpr uint64_t kOrphanBatches = 8;
-constexpr size_t kMaxOrphans = 65536;
 // Less is what two readings of the clocks differ by anyway.
 constexpr int64_t kClockStepNs = 200'000;
 constexpr size_t kMaxClockSteps = 1024;
-// Nodes that carry collectives: a program with a thousand graphs of a thousand layers.
-constexpr size_t kMaxGraphNodes = size_t{1} << 20;
-
 template <typename T>
 absl::Status MakeRoom(std::vector<T>& dense, uint32_t id, const char* what) {
   if (id < dense.size()) return absl::OkStatus();
@@ -97,12 +91,11 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   if (batch.sequence() > last_sequence_ + 1) totals_.batches_missing += batch.sequence() - last_sequence_ - 1;
   last_sequence_ = std::max(last_sequence_, batch.sequence());
   ++totals_.batches;
+  joiner_.BeginBatch(static_cast<uint32_t>(totals_.batches));
   if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
   if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
-  RetryOrphans();
-  RetryUnexplained(kOrphanBatches);
-  HandOnOperations();
+  joiner_.EndBatch([this](Operation& operation) { OnOperation(operation); });
   collectives_.EndBatch();
   // What happened before the previous batch was sealed has arrived by now.
   const bool has_clock = batch.clock().realtime_ns() != 0;
@@ -173,24 +166,11 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     ++totals_.records;
     ++totals_.launches;
     progress_.last_launch_ns = std::max(progress_.last_launch_ns, r.time_ns);
-    CorrelationRing::Slot& slot = ring_.Claim(r.correlation, static_cast<uint32_t>(totals_.batches));
-    slot.launched = true;
-    slot.launch_ns = r.time_ns;
-    slot.thread = r.thread;
-    window_.AddLaunch(r.correlation, static_cast<uint32_t>(totals_.batches));
-    slot.range = r.range != 0 ? r.range : r.fallback_range;
+    joiner_.AddLaunch(r);
   });
   if (!status.ok()) return status;
   status = ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation, uint64_t graph_node) {
-    if (graph_node != 0) {
-      if (plan_of_node_.size() < kMaxGraphNodes) plan_of_node_[graph_node] = plan;
-      collectives_.MarkCaptured(plan);
-      return;
-    }
-    CorrelationRing::Slot& slot = ring_.Claim(correlation, static_cast<uint32_t>(totals_.batches));
-    slot.plan = plan;
-    collectives_.AddLaunch(plan, correlation);
-    if (slot.matched) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns, true);
+    joiner_.AddPlan(plan, correlation, graph_node);
   });
   if (!status.ok()) return status;
   // Before the ranges: the one in which it happened may close in the same batch.
@@ -272,7 +252,7 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     Site& site = sites_[r.site];
     ++site.calls;
     if (r.graph_node != 0) ++totals_.graph_kernels;
-    if (site.collective_op != 0) JoinCollective(r, site.collective_op);
+    if (site.collective_op != 0) joiner_.AddCollectiveKernel(r, site.collective_op);
     const uint64_t duration_ns = r.end_ns - r.start_ns;
     if (duration_ns < kShortKernelNs) {
       ++totals_.short_kernels;
@@ -285,10 +265,8 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
         .graph_node = r.graph_node,
         .start_ns = r.start_ns,
         .end_ns = r.end_ns,
-        .name = site.kernel->name,
+        .op = site.collective_op,
         .site = r.site,
-        .device = site.device->info.ordinal(),
-        .stream = site.stream,
         .kind = site.collective_op != 0 ? OperationKind::kCollectiveKernel : OperationKind::kKernel};
     Join(operation);
   });
@@ -310,10 +288,8 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
                         .start_ns = r.start_ns,
                         .end_ns = r.end_ns,
                         .bytes = r.bytes,
-                        .device = r.device,
-                        .stream = r.stream,
                         .kind = OperationKind::kCopy,
-                        .direction = r.direction};
+                        .direction = static_cast<uint8_t>(r.direction)};
     Join(operation);
   });
   if (!status.ok()) return status;
@@ -334,11 +310,14 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
                         .start_ns = r.start_ns,
                         .end_ns = r.end_ns,
                         .bytes = r.bytes,
-                        .device = r.device,
-                        .stream = r.stream,
                         .kind = OperationKind::kMemset};
     Join(operation);
   });
+}
+
+void ProcessModel::Join(Operation& operation) {
+  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, operation.end_ns);
+  joiner_.Add(operation);
 }
 
 bool ProcessModel::Observe(uint64_t start_ns, uint64_t end_ns) {
@@ -351,151 +330,13 @@ bool ProcessModel::Observe(uint64_t start_ns, uint64_t end_ns) {
   return true;
 }
 
-bool ProcessModel::TryJoin(Operation& operation) {
-  CorrelationRing::Slot* slot = ring_.Find(operation.correlation);
-  if (slot == nullptr) return false;
-  // A plan's time is a hull: telling it of the same kernel twice changes nothing.
-  if (slot->plan != 0) {
-    collectives_.AddKernel(slot->plan, operation.start_ns, operation.end_ns, slot->launched);
-  }
-  if (!slot->launched) return false;
-  const bool kernel =
-      operation.kind == OperationKind::kKernel || operation.kind == OperationKind::kCollectiveKernel;
-  if (kernel && operation.graph_node == 0 && operation.start_ns >= slot->launch_ns) {
-    totals_.launch_delay_ns.Add(operation.start_ns - slot->launch_ns);
-  }
-  slot->matched = true;
-  slot->start_ns = slot->end_ns == 0 ? operation.start_ns : std::min(slot->start_ns, operation.start_ns);
-  slot->end_ns = std::max(slot->end_ns, operation.end_ns);
-  if (slot->range != 0) ranges_.AddGpuWork(slot->range, operation.start_ns, operation.end_ns);
-  operation.launched = true;
-  operation.launch_ns = slot->launch_ns;
-  operation.range = slot->range;
-  operation.thread = slot->thread;
-  window_.Add(operation);
-  return true;
-}
-
-void ProcessModel::DescribeCollective(Operation& operation) {
-  if (operation.kind != OperationKind::kCollectiveKernel || operation.comm != 0) return;
-  if (operation.op == 0) operation.op = SiteOf(operation).collective_op;
-  if (operation.graph_node != 0) {
-    const auto found = plan_of_node_.find(operation.graph_node);
-    if (found != plan_of_node_.end()) operation.plan = found->second;
-  } else if (const CorrelationRing::Slot* slot = ring_.Find(operation.correlation); slot != nullptr) {
-    operation.plan = slot->plan;
-  }
-  const CollectiveTracker::Calls calls = collectives_.CallsOf(operation.plan);
-  if (calls.count == 0) return;
-  operation.op = calls.op;
-  operation.comm = calls.comm;
-  operation.seq = calls.seq;
-  operation.calls = calls.count;
-  operation.bytes = calls.bytes;
-}
-
-void ProcessModel::Join(Operation& operation) {
-  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, operation.end_ns);
-  operation.batch = static_cast<uint32_t>(totals_.batches);
-  DescribeCollective(operation);
-  if (TryJoin(operation)) {
-    ++totals_.attributed;
-  } else if (orphans_.size() < kMaxOrphans) {
-    orphans_.push_back(operation);
-  } else {
-    Abandon(operation);
-  }
-}
-
-void ProcessModel::Abandon(Operation& operation) {
-  ++totals_.unattributed;
-  operation.launch_ns = operation.start_ns;
-  window_.Add(operation);
-}
-
-bool ProcessModel::Explained(const Unexplained& kernel) {
-  if (kernel.graph_node == 0) {
-    const CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
-    return slot != nullptr && slot->plan != 0;
-  }
-  const auto plan = plan_of_node_.find(kernel.graph_node);
-  if (plan == plan_of_node_.end()) return false;
-  collectives_.AddReplayedKernel(plan->second, kernel.correlation, kernel.start_ns, kernel.end_ns);
-  return true;
-}
-
-void ProcessModel::JoinCollective(const KernelRecord& kernel, uint32_t op) {
-  const Unexplained waiting{.correlation = kernel.correlation,
-                            .graph_node = kernel.graph_node,
-                            .start_ns = kernel.start_ns,
-                            .end_ns = kernel.end_ns,
-                            .op = op,
-                            .batch = totals_.batches};
-  if (Explained(waiting)) return;
-  if (unexplained_.size() < kMaxOrphans) {
-    unexplained_.push_back(waiting);
-  } else {
-    collectives_.AddUnexplained(op, kernel.start_ns, kernel.end_ns);
-  }
-}
-
-void ProcessModel::RetryUnexplained(uint64_t patience) {
-  std::erase_if(unexplained_, [&](const Unexplained& kernel) {
-    if (Explained(kernel)) return true;
-    if (totals_.batches < kernel.batch + patience) return false;
-    collectives_.AddUnexplained(kernel.op, kernel.start_ns, kernel.end_ns);
-    return true;
-  });
-}
-
-void ProcessModel::RetryOrphans() {
-  const auto batch = static_cast<uint32_t>(totals_.batches);
-  std::erase_if(orphans_, [&](Operation& orphan) {
-    if (TryJoin(orphan)) {
-      ++totals_.attributed;
-      return true;
-    }
-    if (batch < orphan.batch + kOrphanBatches) return false;
-    Abandon(orphan);
-    return true;
-  });
-}
-
-void ProcessModel::HandOnOperations() {
-  uint64_t oldest_orphan = UINT64_MAX;
-  for (const Operation& orphan : orphans_) oldest_orphan = std::min(oldest_orphan, orphan.correlation);
-  window_.EndBatch(
-      static_cast<uint32_t>(totals_.batches), oldest_orphan,
-      [this](uint64_t correlation) { return Matched(correlation); },
-      [this](uint64_t correlation) { GiveUp(correlation); },
-      [this](Operation& operation) { OnOperation(operation); });
-  totals_.late_operations = window_.late();
-}
-
-bool ProcessModel::Matched(uint64_t correlation) {
-  const CorrelationRing::Slot* slot = ring_.Find(correlation);
-  return slot == nullptr || slot->matched;
-}
-
-void ProcessModel::GiveUp(uint64_t correlation) {
-  const CorrelationRing::Slot* slot = ring_.Find(correlation);
-  if (slot == nullptr || !slot->launched) return;
-  window_.Add({.correlation = correlation,
-               .launch_ns = slot->launch_ns,
-               .start_ns = slot->launch_ns,
-               .end_ns = slot->launch_ns,
-               .range = slot->range,
-               .thread = slot->thread,
-               .batch = static_cast<uint32_t>(totals_.batches),
-               .kind = OperationKind::kUnseen,
-               .launched = true});
-}
-
 void ProcessModel::OnOperation(Operation& operation) {
-  DescribeCollective(operation);  // its calls may have come after its kernel
+  joiner_.DescribeCollective(operation);  // its calls may have come after its kernel
   // Here and not as the records come: in launch order little is late, so a union of few intervals is enough.
   if (operation.kind == OperationKind::kKernel || operation.kind == OperationKind::kCollectiveKernel) {
-    DeviceFor(operation.device).busy.Add(operation.start_ns, operation.end_ns);
+    if (DeviceTotals* device = SiteOf(operation).device; device != nullptr) {
+      device->busy.Add(operation.start_ns, operation.end_ns);
+    }
   }
   steps_.Add(StepOperationOf(operation));
   last_correlation_ = operation.correlation;
@@ -630,10 +471,7 @@ void ProcessModel::ApplyBye(const v1::Bye& bye) {
   end_state_ =
       bye.reason() == v1::BYE_REASON_EXIT_INCOMPLETE ? EndState::kSaidByeIncomplete : EndState::kSaidBye;
   // Nothing that waits will come any more, and other ranks may go on for long.
-  window_.Finish([this](uint64_t correlation) { return Matched(correlation); },
-                 [this](uint64_t correlation) { GiveUp(correlation); },
-                 [this](Operation& operation) { OnOperation(operation); });
-  totals_.late_operations = window_.late();
+  joiner_.Flush([this](Operation& operation) { OnOperation(operation); });
 }
 
 void ProcessModel::MarkCutOff() {
@@ -641,17 +479,11 @@ void ProcessModel::MarkCutOff() {
 }
 
 void ProcessModel::Finish() {
-  for (Operation& orphan : orphans_) Abandon(orphan);
-  orphans_.clear();
-  window_.Finish([this](uint64_t correlation) { return Matched(correlation); },
-                 [this](uint64_t correlation) { GiveUp(correlation); },
-                 [this](Operation& operation) { OnOperation(operation); });
-  totals_.late_operations = window_.late();
+  joiner_.Finish([this](Operation& operation) { OnOperation(operation); });
   steps_.Finish();
   ledger_.Finish();
   ResolveHighWaterRanges();
   ranges_.Finish();
-  RetryUnexplained(0);
   collectives_.Finish();
 }
 

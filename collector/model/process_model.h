@@ -18,14 +18,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "collector/model/collective_tracker.h"
-#include "collector/model/correlation_ring.h"
 #include "collector/model/distribution.h"
 #include "collector/model/host_progress.h"
 #include "collector/model/interval_union.h"
 #include "collector/model/level_history.h"
 #include "collector/model/memory_ledger.h"
 #include "collector/model/operation.h"
-#include "collector/model/operation_window.h"
+#include "collector/model/operation_joiner.h"
 #include "collector/model/range_paths.h"
 #include "collector/model/range_tracker.h"
 #include "collector/model/records.h"
@@ -147,13 +146,7 @@ class ProcessModel {
     uint64_t graph_kernels = 0;
     uint64_t short_kernels = 0;  // that took less than kShortKernelNs, and their time
     uint64_t short_kernel_ns = 0;
-    // From the launch's API entry to the kernel's start; kernels in graphs wait for one another and are left
-    // out.
-    Distribution launch_delay_ns{KernelTotals::kExactLimit};
     uint64_t reversed_times = 0;  // records whose end is before their start
-    uint64_t unattributed = 0;    // device records whose launch was never seen
-    uint64_t attributed = 0;
-    uint64_t late_operations = 0;  // device records that came too late for the order of launches
     uint64_t launches = 0;
     uint64_t marks = 0;
     uint64_t ranges_unclosed = 0;
@@ -197,7 +190,8 @@ class ProcessModel {
   // By how much its clock had been stepped when the records of this batch, from 0, were taken.
   int64_t ClockShift(uint64_t batch) const;
   // The latest launches, and whether anything of them has ended.
-  const CorrelationRing& launches() const { return ring_; }
+  const CorrelationRing& launches() const { return joiner_.launches(); }
+  const OperationJoiner::Totals& joins() const { return joiner_.totals(); }
   const StepTracker& steps() const { return steps_; }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const;
@@ -214,19 +208,6 @@ class ProcessModel {
     LaunchGeometry geometry;
   };
 
-  // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a
-  // record of its own.
-  struct Unexplained {
-    uint64_t correlation;
-    uint64_t graph_node;
-    uint64_t start_ns;
-    uint64_t end_ns;
-    uint32_t op;
-    uint64_t batch;
-    template <typename Archive>
-    void Visit(Archive& archive);
-  };
-
   template <typename Archive>
   void VisitSites(Archive& archive);
   absl::Status ApplyDefinitions(const v1::Batch& batch);
@@ -239,26 +220,12 @@ class ProcessModel {
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
   bool Observe(uint64_t start_ns, uint64_t end_ns);
   void Join(Operation& operation);
-  bool TryJoin(Operation& operation);
-  // Which calls it carries, as far as that is known by now.
-  void DescribeCollective(Operation& operation);
-  // Its launch will not be heard of any more.
-  void Abandon(Operation& operation);
-  void HandOnOperations();
-  void RetryOrphans();
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);
-  // The launch's record came, or the launch is forgotten.
-  bool Matched(uint64_t correlation);
-  // A launch's record was lost: something stands for it in the order of launches.
-  void GiveUp(uint64_t correlation);
   // By its name, and the user's marker.
   uint8_t RolesOf(const std::string& kernel) const;
   const Site& SiteOf(const Operation& operation) const;
   StepOperation StepOperationOf(const Operation& operation);
-  void JoinCollective(const KernelRecord& kernel, uint32_t op);
-  bool Explained(const Unexplained& kernel);
-  void RetryUnexplained(uint64_t patience);
   void ResolveHighWaterRanges();
 
   ProcessEvents events_;
@@ -281,16 +248,12 @@ class ProcessModel {
   absl::flat_hash_map<uint32_t, KernelTotals*> kernel_by_name_;
   std::map<uint32_t, DeviceTotals> devices_;
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
-  CorrelationRing ring_;
-  std::vector<Operation> orphans_;  // device records whose launch has not arrived
-  OperationWindow window_;
   StepTracker steps_;
   StepMarker marker_;
   uint64_t last_correlation_ = 0;  // of the last operation in launch order
-  absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
-  std::vector<Unexplained> unexplained_;
   RangeTracker ranges_;
   CollectiveTracker collectives_;
+  OperationJoiner joiner_{collectives_, ranges_};
   MemoryLedger ledger_;
   RangePaths range_paths_;
   std::map<uint32_t, AllocatorTotals> allocator_;  // by device

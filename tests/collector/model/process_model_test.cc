@@ -88,7 +88,7 @@ TEST(ProcessModel, WorkBelongsToTheRangeOpenAtItsLaunchAndToItsParents) {
   EXPECT_EQ(forward->host_ns.total(), 45u);
   EXPECT_EQ(step->gpu_ns.total(), 400u);  // union of both
   EXPECT_EQ(step->host_ns.total(), 90u);
-  EXPECT_EQ(model.totals().unattributed, 0u);
+  EXPECT_EQ(model.joins().unattributed, 0u);
 }
 
 TEST(ProcessModel, BackwardOnItsOwnThreadBelongsToTheRangeOfTheThreadThatWaits) {
@@ -139,7 +139,7 @@ TEST(ProcessModel, OrderOfDeliveryDoesNotMatter) {
     model.Finish();
     ASSERT_NE(Child(model.ranges().root(), 10), nullptr);
     EXPECT_EQ(Child(model.ranges().root(), 10)->gpu_ns.total(), 50u) << order[0] << order[1] << order[2];
-    EXPECT_EQ(model.totals().attributed, 1u);
+    EXPECT_EQ(model.joins().joined, 1u);
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -163,8 +163,8 @@ TEST(ProcessModel, LaunchDelayOfKernelsThatWereLaunchedByThemselves) {
   b.Kernel(kStart + 500, kStart + 600, 1, 102, 7);  // of a graph
   b.Copy(kStart + 600, kStart + 700, 8, v1::COPY_DIRECTION_H2D, 102);
   ASSERT_TRUE(model.Apply(b.batch()).ok());
-  EXPECT_EQ(model.totals().launch_delay_ns.count(), 2u);
-  EXPECT_EQ(model.totals().launch_delay_ns.total(), 400u);
+  EXPECT_EQ(model.joins().launch_delay_ns.count(), 2u);
+  EXPECT_EQ(model.joins().launch_delay_ns.total(), 400u);
 }
 
 TEST(ProcessModel, DeviceRecordsWithoutLaunchAreCountedAsSuch) {
@@ -172,7 +172,7 @@ TEST(ProcessModel, DeviceRecordsWithoutLaunchAreCountedAsSuch) {
   ASSERT_TRUE(model.Apply(WithKernels().Kernel(kStart, kStart + 1, 1, 55).batch()).ok());
   model.Finish();
   EXPECT_EQ(model.totals().kernels, 1u);
-  EXPECT_EQ(model.totals().unattributed, 1u);
+  EXPECT_EQ(model.joins().unattributed, 1u);
 }
 
 TEST(ProcessModel, ManyInstancesStayBoundedAndExact) {

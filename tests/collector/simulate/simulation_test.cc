@@ -68,7 +68,7 @@ TEST_P(EveryScenario, IsAcceptedWholeAndJoinsUp) {
   for (const auto& process : collector.job().processes()) {
     records += process->totals().records;
     EXPECT_EQ(process->totals().batches_missing, 0);
-    EXPECT_EQ(process->totals().unattributed, 0);
+    EXPECT_EQ(process->joins().unattributed, 0);
     EXPECT_EQ(process->totals().reversed_times, 0);
     const bool cut = process->end_state() == model::EndState::kCutOff;
     EXPECT_EQ(cut, simulation.hung() &&

@@ -1,0 +1,172 @@
+#include "collector/model/operation_joiner.h"
+
+#include <algorithm>
+
+namespace gpuprobe::model {
+
+void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
+  CorrelationRing::Slot& slot = ring_.Claim(launch.correlation, batch_);
+  slot.launched = true;
+  slot.launch_ns = launch.time_ns;
+  slot.thread = launch.thread;
+  slot.range = launch.range != 0 ? launch.range : launch.fallback_range;
+  window_.AddLaunch(launch.correlation, batch_);
+  told_ = true;
+}
+
+void OperationJoiner::AddPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node) {
+  if (graph_node != 0) {
+    if (plan_of_node_.size() < kMaxGraphNodes) plan_of_node_[graph_node] = plan;
+    collectives_.MarkCaptured(plan);
+    return;
+  }
+  CorrelationRing::Slot& slot = ring_.Claim(correlation, batch_);
+  slot.plan = plan;
+  told_ = true;
+  collectives_.AddLaunch(plan, correlation);
+  if (slot.matched) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns, true);
+}
+
+void OperationJoiner::Add(Operation& operation) {
+  operation.batch = batch_;
+  DescribeCollective(operation);
+  if (TryJoin(operation)) return;
+  if (waiting_count_ >= kMaxWaiting) return Abandon(operation);
+  if (waiting_.empty() || waiting_.back().batch != batch_) waiting_.emplace_back().batch = batch_;
+  Waiting& waiting = waiting_.back();
+  waiting.lowest = std::min(waiting.lowest, operation.correlation);
+  waiting.operations.push_back(operation);
+  ++waiting_count_;
+}
+
+bool OperationJoiner::TryJoin(Operation& operation) {
+  CorrelationRing::Slot* slot = ring_.Find(operation.correlation);
+  if (slot == nullptr) return false;
+  // A plan's time is a hull: telling it of the same kernel twice changes nothing.
+  if (slot->plan != 0) {
+    collectives_.AddKernel(slot->plan, operation.start_ns, operation.end_ns, slot->launched);
+  }
+  if (!slot->launched) return false;
+  const bool kernel =
+      operation.kind == OperationKind::kKernel || operation.kind == OperationKind::kCollectiveKernel;
+  if (kernel && operation.graph_node == 0 && operation.start_ns >= slot->launch_ns) {
+    totals_.launch_delay_ns.Add(operation.start_ns - slot->launch_ns);
+  }
+  slot->matched = true;
+  slot->start_ns = slot->end_ns == 0 ? operation.start_ns : std::min(slot->start_ns, operation.start_ns);
+  slot->end_ns = std::max(slot->end_ns, operation.end_ns);
+  if (slot->range != 0) ranges_.AddGpuWork(slot->range, operation.start_ns, operation.end_ns);
+  operation.launched = true;
+  operation.launch_ns = slot->launch_ns;
+  operation.range = slot->range;
+  operation.thread = slot->thread;
+  window_.Add(operation);
+  ++totals_.joined;
+  return true;
+}
+
+void OperationJoiner::Abandon(Operation& operation) {
+  ++totals_.unattributed;
+  operation.launch_ns = operation.start_ns;
+  window_.Add(operation);
+}
+
+void OperationJoiner::AbandonAll() {
+  for (Waiting& waiting : waiting_) {
+    for (Operation& operation : waiting.operations) Abandon(operation);
+  }
+  waiting_.clear();
+  waiting_count_ = 0;
+}
+
+void OperationJoiner::RetryWaiting() {
+  // Without anything new, nothing has changed for those that wait.
+  if (std::exchange(told_, false)) {
+    for (Waiting& waiting : waiting_) {
+      waiting.lowest = UINT64_MAX;
+      waiting_count_ -= std::erase_if(waiting.operations, [&](Operation& operation) {
+        if (TryJoin(operation)) return true;
+        waiting.lowest = std::min(waiting.lowest, operation.correlation);
+        return false;
+      });
+    }
+    std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.operations.empty(); });
+  }
+  while (!waiting_.empty() && batch_ >= waiting_.front().batch + kPatience) {
+    for (Operation& operation : waiting_.front().operations) Abandon(operation);
+    waiting_count_ -= waiting_.front().operations.size();
+    waiting_.pop_front();
+  }
+}
+
+void OperationJoiner::DescribeCollective(Operation& operation) const {
+  if (operation.kind != OperationKind::kCollectiveKernel || operation.comm != 0) return;
+  if (operation.graph_node != 0) {
+    const auto found = plan_of_node_.find(operation.graph_node);
+    if (found != plan_of_node_.end()) operation.plan = found->second;
+  } else if (const CorrelationRing::Slot* slot = ring_.Find(operation.correlation); slot != nullptr) {
+    operation.plan = slot->plan;
+  }
+  const CollectiveTracker::Calls calls = collectives_.CallsOf(operation.plan);
+  if (calls.count == 0) return;
+  operation.op = calls.op;
+  operation.comm = calls.comm;
+  operation.calls = calls.count;
+  operation.bytes = calls.bytes;
+}
+
+void OperationJoiner::AddCollectiveKernel(const KernelRecord& kernel, uint32_t op) {
+  const Unexplained waiting{.correlation = kernel.correlation,
+                            .graph_node = kernel.graph_node,
+                            .start_ns = kernel.start_ns,
+                            .end_ns = kernel.end_ns,
+                            .op = op,
+                            .batch = batch_};
+  if (Explained(waiting)) return;
+  if (unexplained_.size() < kMaxWaiting) {
+    unexplained_.push_back(waiting);
+  } else {
+    collectives_.AddUnexplained(op, kernel.start_ns, kernel.end_ns);
+  }
+}
+
+bool OperationJoiner::Explained(const Unexplained& kernel) {
+  if (kernel.graph_node == 0) {
+    const CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
+    return slot != nullptr && slot->plan != 0;
+  }
+  const auto plan = plan_of_node_.find(kernel.graph_node);
+  if (plan == plan_of_node_.end()) return false;
+  collectives_.AddReplayedKernel(plan->second, kernel.correlation, kernel.start_ns, kernel.end_ns);
+  return true;
+}
+
+void OperationJoiner::RetryUnexplained(uint32_t patience) {
+  std::erase_if(unexplained_, [&](const Unexplained& kernel) {
+    if (Explained(kernel)) return true;
+    if (batch_ < kernel.batch + patience) return false;
+    collectives_.AddUnexplained(kernel.op, kernel.start_ns, kernel.end_ns);
+    return true;
+  });
+}
+
+bool OperationJoiner::Matched(uint64_t correlation) const {
+  const CorrelationRing::Slot* slot = ring_.Find(correlation);
+  return slot == nullptr || slot->matched;
+}
+
+void OperationJoiner::GiveUp(uint64_t correlation) {
+  const CorrelationRing::Slot* slot = ring_.Find(correlation);
+  if (slot == nullptr || !slot->launched) return;
+  window_.Add({.correlation = correlation,
+               .launch_ns = slot->launch_ns,
+               .start_ns = slot->launch_ns,
+               .end_ns = slot->launch_ns,
+               .range = slot->range,
+               .thread = slot->thread,
+               .batch = batch_,
+               .kind = OperationKind::kUnseen,
+               .launched = true});
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,149 @@
+// Joins device records with the launches that made them, and hands them on as operations in launch order.
+//
+// Separate from ProcessModel, which counts records: here two streams meet, in any order and with gaps. A
+// device record that comes before its launch waits; one whose launch does not come within kPatience batches
+// is an operation without launch. Kernels of NCCL's are joined with the calls that they carry, by the plan
+// that was launched under their correlation id or captured as their graph node. Memory: the launches of the
+// last batches and what waits. Not thread-safe: one owner.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/model/collective_tracker.h"
+#include "collector/model/correlation_ring.h"
+#include "collector/model/distribution.h"
+#include "collector/model/operation.h"
+#include "collector/model/operation_window.h"
+#include "collector/model/range_tracker.h"
+#include "collector/model/records.h"
+
+namespace gpuprobe::model {
+
+class OperationJoiner {
+ public:
+  // A launch is sent with the batch after it at the latest; this many batches are patience enough.
+  static constexpr uint32_t kPatience = 8;
+  static constexpr size_t kMaxWaiting = 65536;  // device records
+  // Nodes that carry collectives: a program with a thousand graphs of a thousand layers.
+  static constexpr size_t kMaxGraphNodes = size_t{1} << 20;
+  static constexpr size_t kExactDelays = 1024;
+
+  struct Totals {
+    uint64_t joined = 0;
+    uint64_t unattributed = 0;  // device records whose launch was never seen
+    uint64_t late = 0;          // that came too late for the order of launches
+    // From the launch's API entry to the kernel's start; kernels in graphs wait for one another and are left
+    // out.
+    Distribution launch_delay_ns{kExactDelays};
+    template <typename Archive>
+    void Visit(Archive& archive);  // model_state.cc
+  };
+
+  // Which hear of the device time of their plans and ranges.
+  OperationJoiner(CollectiveTracker& collectives, RangeTracker& ranges)
+      : collectives_(collectives), ranges_(ranges) {}
+
+  // What follows belongs to this batch; they are numbered from 1.
+  void BeginBatch(uint32_t batch) { batch_ = batch; }
+  void AddLaunch(const LaunchRecord& launch);
+  // `graph_node` is 0, or the plan was captured as this node and `correlation` means nothing.
+  void AddPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node);
+  void Add(Operation& operation);
+  // A kernel of NCCL's, whose name says `op`: besides Add, where its calls are looked for.
+  void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);
+  // `hand_on(operation)` is called in launch order, also by Finish and Flush.
+  template <typename HandOn>
+  void EndBatch(HandOn hand_on);
+  // No more launches will be told.
+  template <typename HandOn>
+  void Flush(HandOn hand_on);
+  // Nothing more will come.
+  template <typename HandOn>
+  void Finish(HandOn hand_on);
+  // Which calls a collective's kernel carries, as far as that is known by now.
+  void DescribeCollective(Operation& operation) const;
+
+  const Totals& totals() const { return totals_; }
+  // The latest launches, and whether anything of them has ended.
+  const CorrelationRing& launches() const { return ring_; }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  // Device records of one batch whose launch has not arrived.
+  struct Waiting {
+    uint32_t batch = 0;
+    uint64_t lowest = UINT64_MAX;  // correlation
+    std::vector<Operation> operations;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a
+  // record of its own.
+  struct Unexplained {
+    uint64_t correlation;
+    uint64_t graph_node;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint32_t op;
+    uint32_t batch;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+
+  bool TryJoin(Operation& operation);
+  // Its launch will not be heard of any more.
+  void Abandon(Operation& operation);
+  void AbandonAll();
+  void RetryWaiting();
+  bool Explained(const Unexplained& kernel);
+  void RetryUnexplained(uint32_t patience);
+  // The launch's record came, or the launch is forgotten.
+  bool Matched(uint64_t correlation) const;
+  // A launch's record was lost: something stands for it in the order of launches.
+  void GiveUp(uint64_t correlation);
+
+  CollectiveTracker& collectives_;
+  RangeTracker& ranges_;
+  Totals totals_;
+  uint32_t batch_ = 0;
+  CorrelationRing ring_;
+  std::deque<Waiting> waiting_;  // by batch
+  size_t waiting_count_ = 0;
+  bool told_ = false;  // launches or plans, since those that wait were last looked at
+  OperationWindow window_;
+  absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
+  std::vector<Unexplained> unexplained_;
+};
+
+template <typename HandOn>
+void OperationJoiner::EndBatch(HandOn hand_on) {
+  RetryWaiting();
+  RetryUnexplained(kPatience);
+  uint64_t oldest = UINT64_MAX;
+  for (const Waiting& waiting : waiting_) oldest = std::min(oldest, waiting.lowest);
+  window_.EndBatch(
+      batch_, oldest, [this](uint64_t correlation) { return Matched(correlation); },
+      [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
+  totals_.late = window_.late();
+}
+
+template <typename HandOn>
+void OperationJoiner::Flush(HandOn hand_on) {
+  window_.Finish([this](uint64_t correlation) { return Matched(correlation); },
+                 [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
+  totals_.late = window_.late();
+}
+
+template <typename HandOn>
+void OperationJoiner::Finish(HandOn hand_on) {
+  AbandonAll();
+  Flush(hand_on);
+  RetryUnexplained(0);
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,97 @@
+#include "collector/model/operation_joiner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace gpuprobe::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class OperationJoinerTest : public ::testing::Test {
+ protected:
+  OperationJoinerTest() { joiner_.BeginBatch(batch_); }
+
+  void Launch(uint64_t correlation, uint64_t time_ns = 100) {
+    joiner_.AddLaunch(
+        {.thread = 1, .time_ns = time_ns, .correlation = correlation, .range = 0, .fallback_range = 0});
+  }
+  void Kernel(uint64_t correlation, uint64_t start_ns = 150) {
+    Operation operation{.correlation = correlation, .start_ns = start_ns, .end_ns = start_ns + 10};
+    joiner_.Add(operation);
+  }
+  auto Into(std::vector<uint64_t>& out) {
+    return [this, &out](const Operation& operation) {
+      out.push_back(operation.correlation);
+      launched_.push_back(operation.launched);
+    };
+  }
+  // What was handed on in the batch that ends.
+  std::vector<uint64_t> EndBatch() {
+    std::vector<uint64_t> out;
+    joiner_.EndBatch(Into(out));
+    joiner_.BeginBatch(++batch_);
+    return out;
+  }
+  std::vector<uint64_t> Finish() {
+    std::vector<uint64_t> out;
+    joiner_.Finish(Into(out));
+    return out;
+  }
+  CollectiveTracker collectives_{{}};
+  RangeTracker ranges_;
+  OperationJoiner joiner_{collectives_, ranges_};
+  uint32_t batch_ = 1;
+  std::vector<bool> launched_;  // of all that was handed on
+};
+
+TEST_F(OperationJoinerTest, ARecordMeetsALaunchThatIsToldLater) {
+  Launch(1);
+  Kernel(2);
+  Kernel(1);
+  EndBatch();
+  EXPECT_EQ(joiner_.totals().joined, 1u);
+  Launch(2, 120);
+  EXPECT_THAT(EndBatch(), ElementsAre(1));  // a launch of another thread may come before 2
+  EXPECT_THAT(Finish(), ElementsAre(2));
+  EXPECT_EQ(joiner_.totals().joined, 2u);
+  EXPECT_EQ(joiner_.totals().unattributed, 0u);
+  EXPECT_EQ(joiner_.totals().launch_delay_ns.total(), 50u + 30u);
+  EXPECT_THAT(launched_, ElementsAre(true, true));
+}
+
+TEST_F(OperationJoinerTest, ARecordWhoseLaunchDoesNotComeGoesWithoutIt) {
+  Kernel(5);
+  // Launches of other records keep coming meanwhile: they change nothing for it.
+  for (uint32_t i = 0; i < OperationJoiner::kPatience; ++i) {
+    EXPECT_EQ(joiner_.totals().unattributed, 0u) << i;
+    Launch(100 + i);
+    Kernel(100 + i);
+    EndBatch();
+  }
+  EndBatch();
+  EXPECT_EQ(joiner_.totals().unattributed, 1u);
+  EXPECT_EQ(joiner_.totals().joined, OperationJoiner::kPatience);
+  EXPECT_FALSE(launched_.front());
+}
+
+TEST_F(OperationJoinerTest, WithoutAnyLaunchesRecordsStillLeaveInTheirOrder) {
+  for (const uint64_t c : {3, 1, 2}) Kernel(c);
+  for (uint32_t i = 0; i < OperationJoiner::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
+  Kernel(4);
+  EXPECT_THAT(EndBatch(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(Finish(), ElementsAre(4));
+  EXPECT_EQ(joiner_.totals().unattributed, 4u);
+}
+
+TEST_F(OperationJoinerTest, WhatWaitsIsBounded) {
+  for (uint64_t c = 1; c <= OperationJoiner::kMaxWaiting + 3; ++c) Kernel(c);
+  EXPECT_EQ(joiner_.totals().unattributed, 3u);
+  EXPECT_EQ(Finish().size(), OperationJoiner::kMaxWaiting + 3);
+}
+
+}  // namespace
+}  // namespace gpuprobe::model
