@@ -47,6 +47,11 @@ constexpr Named kNamed[] = {
      KernelClass::kOptimizer},
     {"void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16_contig<OpaqueType<2u> >(...)",
      KernelClass::kCopy},
+    {"LinearBackwardWeight(float const*, float*, int)", KernelClass::kGemm},
+    {"void at::native::(anonymous namespace)::upsample_bilinear2d_out_frame<float, float>(int)",
+     KernelClass::kElementwise},
+    {"AdamStep(float*, float*, float*)", KernelClass::kOptimizer},
+    {"TanhBackward(float*)", KernelClass::kElementwise},
     {"my_own_kernel(float*)", KernelClass::kOther},
     {"", KernelClass::kOther},
 };
