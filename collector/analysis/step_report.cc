@@ -1,6 +1,7 @@
 #include "collector/analysis/step_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gpuprobe::analysis {
 namespace {
@@ -41,6 +42,38 @@ struct OverlapSums {
   }
 };
 
+// Standard error of a mean over a sample without replacement, times 1.96.
+double MeanError(const model::Summary& seen, uint64_t lost, bool estimated) {
+  if (seen.count == 0) return 0;
+  const auto n = static_cast<double>(seen.count);
+  const auto all = static_cast<double>(seen.count + lost);
+  const double finite = estimated ? 1 : std::sqrt((all - n) / std::max(all - 1, 1.0));
+  return 1.96 * seen.std / std::sqrt(n) * finite;
+}
+
+StepErrors ErrorsOf(const StepsReport& r) {
+  const auto error = [&r](const model::Summary& seen) {
+    return MeanError(seen, r.incomplete_count, r.estimated);
+  };
+  StepErrors errors{.total_ns = error(r.time_ns),
+                    .compute_ns = error(r.compute_ns),
+                    .comm_ns = error(r.comm_ns),
+                    .exposed_comm_ns = error(r.exposed_comm_ns),
+                    .copy_ns = error(r.copy_ns),
+                    .idle_ns = error(r.idle_ns),
+                    .overlap_efficiency = std::nullopt};
+  if (r.overlap_efficiency.has_value()) {
+    // Of a quotient; that its parts go together would only make it smaller.
+    const auto relative = [&](const model::Summary& seen) {
+      return seen.mean > 0 ? error(seen) / seen.mean : 0;
+    };
+    const model::Summary& hideable = r.comm_ns.mean < r.compute_ns.mean ? r.comm_ns : r.compute_ns;
+    errors.overlap_efficiency =
+        *r.overlap_efficiency * std::hypot(relative(r.overlapped_comm_ns), relative(hideable));
+  }
+  return errors;
+}
+
 void Fill(const model::StepStatistics& statistics, const OverlapSums& sums, StepsReport& r) {
   r.time_ns = statistics.total_ns.Summarize();
   r.compute_ns = statistics.compute_ns.Summarize();
@@ -55,10 +88,12 @@ void Fill(const model::StepStatistics& statistics, const OverlapSums& sums, Step
   r.launch_gap_ns = statistics.launch_gap_ns.Summarize();
   r.unknown_ns = statistics.unknown_ns.Summarize();
   r.incomplete_count = statistics.incomplete;
+  r.estimated = statistics.estimated;
   if (sums.hideable_ns > 0) {
     r.overlap_efficiency = sums.overlapped_ns / sums.hideable_ns;
     r.hidden_comm_share = sums.overlapped_ns / sums.comm_ns;
   }
+  if (r.incomplete_count > 0) r.errors = ErrorsOf(r);
   for (size_t i = 0; i < model::kStepPhases; ++i) {
     r.phases.push_back({.name = std::string(PhaseName(static_cast<model::StepPhase>(i))),
                         .time_ns = statistics.phase_ns[i].Summarize()});

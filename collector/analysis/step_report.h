@@ -15,13 +15,27 @@
 
 namespace gpuprobe::analysis {
 
+// Where records were lost, statistics are over the steps that were seen whole: half the width of the 95 %
+// interval in which the mean over all steps is then, as long as it was chance that chose them.
+struct StepErrors {
+  double total_ns = 0;
+  double compute_ns = 0;
+  double comm_ns = 0;
+  double exposed_comm_ns = 0;
+  double copy_ns = 0;
+  double idle_ns = 0;
+  std::optional<double> overlap_efficiency;
+};
+
 // Statistics are over steps after the warm-up; of the job: over the steps of all ranks.
 struct StepsReport {
   uint64_t count = 0;  // with the warm-up; of the job: of the rank with most
   uint64_t warmup_count = 0;
-  uint64_t incomplete_count = 0;  // steps in or near which records were lost
-  std::string source;             // "marker nvtx collectives kernels optimizer"
-  double confidence = 0;          // 0 to 1, StepTracker::confidence; of the job: the least of its ranks
+  uint64_t incomplete_count = 0;     // steps in which records were lost: in no statistics,
+  bool estimated = false;            // unless there are too few others
+  std::optional<StepErrors> errors;  // present where records were lost
+  std::string source;                // "marker nvtx collectives kernels optimizer"
+  double confidence = 0;             // 0 to 1, StepTracker::confidence; of the job: the least of its ranks
   model::Summary time_ns;
   model::Summary compute_ns;
   model::Summary comm_ns;

@@ -326,8 +326,8 @@ void StepOperation::Visit(Archive& archive) {
 template <typename Archive>
 void StepRecord::Visit(Archive& archive) {
   archive(index, start_ns, end_ns, first_launch_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns,
-          host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, operations, warmup,
-          incomplete);
+          host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, operations, lost, error_ns,
+          warmup, incomplete);
 }
 
 template <typename Archive>
@@ -350,7 +350,7 @@ void PhaseRanges::Visit(Archive& archive) {
 template <typename Archive>
 void StepStatistics::Visit(Archive& archive) {
   archive(total_ns, compute_ns, comm_ns, exposed_comm_ns, overlapped_comm_ns, copy_ns, idle_ns, host_bound_ns,
-          input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, incomplete, nvtx_phases);
+          input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, incomplete, estimated, nvtx_phases);
 }
 
 template <typename Archive>
@@ -359,8 +359,13 @@ void StepTracker::StepRange::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void UsualStep::Visit(Archive& archive) {
+  archive(operations_, length_ns_);
+}
+
+template <typename Archive>
 void StepTracker::Pending::Visit(Archive& archive) {
-  archive(begin, end, start_ns, end_ns, previous_launch_ns);
+  archive(begin, end, lost, left, end_error_ns, start_ns, end_ns, previous_launch_ns);
 }
 
 template <typename Archive>
@@ -373,23 +378,24 @@ template <typename Archive>
 void StepTracker::Visit(Archive& archive) {
   bool defined = definition_.has_value();
   StepDefinition definition = definition_.value_or(StepDefinition{});
-  archive(defined, definition, next_search_, scanned_, segment_, cluster_end_, compared_, usual_, incomplete_,
-          lossy_, begun_);
-  bool waits = pending_.has_value();
-  Pending pending = pending_.value_or(Pending{});
-  archive(base_, open_, forgotten_until_ns_, last_launch_ns_, waits, pending, loss_, source_, step_ranges_,
+  archive(defined, definition, next_search_, scanned_, segment_, cluster_end_, compared_, usual_, operations_,
+          lost_operations_, lossy_, begun_, usual_step_, begin_error_ns_);
+  archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, phase_ranges_, steps_, next_index_, warmup_known_,
           warmup_count_, early_nvtx_phases_, statistics_, tokens_);
   if constexpr (Archive::kReads) {
-    pending_.reset();
-    archive.Require(!waits || (base_ <= pending.begin && pending.begin <= pending.end &&
-                               pending.end <= Next() && pending.start_ns <= pending.end_ns));
+    for (size_t i = 0; i < pending_.size(); ++i) {
+      const Pending& pending = pending_[i];
+      archive.Require((i == 0 ? base_ : pending_[i - 1].end) <= pending.begin &&
+                      pending.begin <= pending.end && pending.end <= Next() &&
+                      pending.lost <= pending.end - pending.begin && pending.left <= pending.lost &&
+                      pending.start_ns <= pending.end_ns);
+    }
     archive.Require(warmup_known_ || (steps_.size() == early_nvtx_phases_.size() && warmup_count_ == 0));
     archive.Require(next_search_ >= kFirstSearch && next_search_ <= kMaxSearch);
     archive.Require(!defined ||
                     (base_ <= segment_ && segment_ <= Next() && base_ <= scanned_ && scanned_ <= Next() &&
                      (cluster_end_ == 0 || (segment_ <= cluster_end_ && cluster_end_ <= Next()))));
-    if (waits && archive.ok()) pending_ = pending;
     definition_.reset();
     if (defined && archive.ok()) definition_ = definition;
     if (!archive.ok()) {

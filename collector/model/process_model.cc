@@ -39,6 +39,12 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
+// Whether launches may be among what was lost so; device records are missed by their launches.
+bool MayBeLaunches(v1::LossReason reason) {
+  return reason != v1::LOSS_BUFFER_POOL_EMPTY && reason != v1::LOSS_CUPTI_DROPPED &&
+         reason != v1::LOSS_INVALID_TIMESTAMP && reason != v1::LOSS_FOREIGN_BUFFER;
+}
+
 void CountPageable(const CopyRecord& copy, PageableTotals& totals) {
   ++totals.count;
   totals.bytes += copy.bytes;
@@ -438,7 +444,7 @@ void ProcessModel::ApplyHostState(const v1::Batch& batch) {
 void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
   for (const v1::Loss& loss : batch.losses()) {
     uint64_t& known = totals_.losses[static_cast<int>(loss.reason())];
-    if (loss.records() > known) steps_.NoteLoss();
+    if (loss.records() > known) steps_.NoteLoss(MayBeLaunches(loss.reason()));
     known = std::max(known, loss.records());
   }
   if (batch.has_self()) totals_.self = batch.self();

@@ -42,8 +42,10 @@ struct StepRecord {
   uint64_t unknown_ns = 0;     // the launch of what ended the idle was not seen
   std::array<uint64_t, kStepPhases> phase_ns{};
   uint32_t operations = 0;
-  bool warmup = false;      // much longer than later ones: in no statistics
-  bool incomplete = false;  // records were lost in it or near it: its parts may be wrong
+  uint32_t lost = 0;      // of them: their records never came, and stand as in the usual step if it has them
+  uint64_t error_ns = 0;  // by how much its start or end may be off for that; 0: both were seen
+  bool warmup = false;    // much longer than later ones: in no statistics
+  bool incomplete = false;  // records were lost in it: its parts are estimates, or may be wrong
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 

@@ -40,7 +40,6 @@ void StepStatistics::Add(const StepRecord& record, bool nvtx_phases_known) {
   launch_gap_ns.Add(record.launch_gap_ns);
   unknown_ns.Add(record.unknown_ns);
   for (size_t i = 0; i < kStepPhases; ++i) phase_ns[i].Add(record.phase_ns[i]);
-  incomplete += record.incomplete ? 1 : 0;
   nvtx_phases += nvtx_phases_known ? 1 : 0;
 }
 
@@ -60,6 +59,7 @@ void StepStatistics::Merge(const StepStatistics& other) {
   for (size_t i = 0; i < kStepPhases; ++i) phase_ns[i].Merge(other.phase_ns[i]);
   incomplete += other.incomplete;
   nvtx_phases += other.nvtx_phases;
+  estimated = estimated || other.estimated;
 }
 
 StepTracker::Token StepTracker::TokenOf(uint64_t coarse, uint64_t fine) {
@@ -83,8 +83,10 @@ void StepTracker::SetMarker(const StepMarker& marker) {
 
 void StepTracker::Add(const StepOperation& operation) {
   open_.push_back(operation);
-  if (pending_.has_value() && operation.launched && operation.launch_ns >= pending_->end_ns)
-    CompletePending();
+  if (!pending_.empty() && pending_.front().end_ns != 0 && operation.launched &&
+      operation.launch_ns >= pending_.front().end_ns) {
+    CompleteFirst();
+  }
   if (!step_ranges_.empty()) CutAtRanges(false);
   if (step_kind_.empty()) {
     if (definition_.has_value()) {
@@ -94,7 +96,7 @@ void StepTracker::Add(const StepOperation& operation) {
     }
   }
   if (open_.size() > kMaxOpen) {
-    CompletePending();
+    CompletePending(0, true);
     ForgetBefore(base_ + kMaxOpen / 2);
     loss_ = true;  // a step that began in what was forgotten lacks it
   }
@@ -134,6 +136,11 @@ void StepTracker::Scan(bool all) {
     }
   }
   if (all && cluster_end_ != 0) EndSegment(BeginAfter(cluster_end_, Next()));
+  // The anchors of the last steps were lost.
+  if (all && lossy_ && !definition_->before && Next() > segment_) {
+    const uint64_t left = Next() - segment_;
+    if (At(Next() - 1).work == WorkClass::kUnseen && left >= definition_->operations) EndSegment(Next());
+  }
   if (all && begun_) EndSegment(Next());
 }
 
@@ -161,7 +168,10 @@ uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
     if (At(at).coarse == definition_->head && !At(at).same_launch) return at;
   }
   // Of a step whose last operations, and the next one's first, were lost: by its length.
-  const uint64_t by_length = segment_ + definition_->operations;
+  const uint64_t steps = definition_->operations == 0
+                             ? 0
+                             : (usual - segment_ + definition_->operations / 2) / definition_->operations;
+  const uint64_t by_length = segment_ + std::max<uint64_t>(steps, 1) * definition_->operations;
   if (lossy_ && by_length >= position && by_length < limit) return by_length;
   // Nothing that begins a step follows: what is copied back still belongs to this one.
   uint64_t begin = usual;
@@ -170,39 +180,31 @@ uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
 }
 
 void StepTracker::EndSegment(uint64_t end) {
-  uint64_t segment = std::exchange(segment_, end);
+  const uint64_t segment = std::exchange(segment_, end);
   cluster_end_ = 0;
   if (end <= segment) return;
-  while (lossy_) {
-    const uint64_t lost = EndOfLost(segment, end);
-    if (lost == segment) break;
-    EndStep(segment, lost);
-    segment = lost;
+  uint64_t begin = segment;
+  for (const uint64_t lost : EndsOfLost(segment, end)) {
+    EndStep(begin, lost);
+    begin = lost;
   }
-  EndStep(segment, end);
+  if (begin < end) EndStep(begin, end);
 }
 
-uint64_t StepTracker::EndOfLost(uint64_t segment, uint64_t end) const {
-  constexpr double kLongest = 1.5;  // of one step
-  constexpr uint64_t kFurther = 4;
+std::vector<uint64_t> StepTracker::EndsOfLost(uint64_t segment, uint64_t end) const {
+  if (!lossy_ || segment < base_) return {};
+  const auto from = static_cast<size_t>(segment - base_);
+  const auto own = std::span<const StepOperation>(open_).subspan(from, static_cast<size_t>(end - segment));
   const uint64_t usual = definition_->operations;
-  if (usual == 0 || static_cast<double>(end - segment) < kLongest * static_cast<double>(usual))
-    return segment;
-  const uint64_t anchor = segment + usual - definition_->tail - 1;
-  if (usual <= definition_->tail || At(anchor).work != WorkClass::kUnseen) return segment;
-  // Of the places that may be it, the one before which the host paused longest.
-  uint64_t best = segment;
-  uint64_t longest_ns = 0;
-  for (uint64_t next = segment + usual; next < std::min(segment + usual + kFurther, end); ++next) {
-    if (At(next).coarse == definition_->head) return next;
-    if (At(next).work != WorkClass::kUnseen) continue;
-    const uint64_t before_ns = At(next - 1).launch_ns;
-    const uint64_t pause_ns = At(next).launch_ns > before_ns ? At(next).launch_ns - before_ns : 0;
-    if (best != segment && pause_ns <= longest_ns) continue;
-    best = next;
-    longest_ns = pause_ns;
-  }
-  return best;
+  // One that was seen at its end is just longer than others.
+  const bool lost = std::any_of(own.begin(), own.end(),
+                                [](const StepOperation& o) { return o.work == WorkClass::kUnseen; });
+  if (!lost || own.size() < 2 * usual) return {};
+  std::vector<uint64_t> ends;
+  const bool first = next_index_ == 0 && pending_.empty();
+  for (const size_t at : EndsOfLostSteps(own, static_cast<size_t>(usual), definition_->head, first))
+    ends.push_back(segment + at);
+  return ends;
 }
 
 void StepTracker::EndStep(uint64_t segment, uint64_t end) {
@@ -231,6 +233,9 @@ uint64_t StepTracker::BeginOfStep(uint64_t segment, uint64_t end) const {
     for (uint64_t at = begin; at < end; ++at) total += TokenWeight(token_of(At(at)));
     return total;
   };
+  // Before the first step of all there is what initialises.
+  const bool first = next_index_ == 0 && pending_.empty();
+  if (lossy_ && first && At(begin).work == WorkClass::kUnseen) return begin;
   if (definition_->coarse_sum != 0 && !At(begin).same_launch &&
       sum([](const StepOperation& o) { return o.coarse; }) == definition_->coarse_sum) {
     return begin;
@@ -259,8 +264,9 @@ double StepTracker::confidence() const {
   if (next_index_ == 0) return 0;
   const auto steps = static_cast<double>(next_index_);
   const double regular = compared_ == 0 ? 1 : static_cast<double>(usual_) / static_cast<double>(compared_);
-  const auto whole = steps - static_cast<double>(incomplete_);
-  return regular * steps / (steps + 1) * whole / steps;
+  const double lost =
+      operations_ == 0 ? 0 : static_cast<double>(lost_operations_) / static_cast<double>(operations_);
+  return regular * steps / (steps + 1) * (1 - lost);
 }
 
 void StepTracker::AddBlocked(uint64_t start_ns, uint64_t end_ns) {
@@ -324,7 +330,7 @@ void StepTracker::CutAtRanges(bool all) {
          (all || open_.back().launch_ns >= step_ranges_.front().end_ns)) {
     const StepRange range = std::move(step_ranges_.front());
     step_ranges_.pop_front();
-    uint64_t begin = pending_.has_value() ? pending_->end : base_;
+    uint64_t begin = pending_.empty() ? base_ : pending_.back().end;
     while (begin < Next() && At(begin).launch_ns < range.start_ns) ++begin;
     uint64_t end = begin;
     while (end < Next() && At(end).launch_ns < range.end_ns) ++end;
@@ -333,24 +339,78 @@ void StepTracker::CutAtRanges(bool all) {
 }
 
 void StepTracker::CutStep(uint64_t begin, uint64_t end) {
-  CompletePending();
-  Pending next{
-      .begin = begin, .end = end, .start_ns = forgotten_until_ns_, .previous_launch_ns = last_launch_ns_};
-  for (uint64_t i = base_; i < begin; ++i) next.start_ns = std::max(next.start_ns, At(i).end_ns);
-  if (begin > base_) next.previous_launch_ns = At(begin - 1).launch_ns;
-  if (next.start_ns == 0) {
-    next.start_ns = UINT64_MAX;
-    for (uint64_t i = begin; i < end; ++i) next.start_ns = std::min(next.start_ns, At(i).start_ns);
-  }
-  next.end_ns = next.start_ns;
-  for (uint64_t i = begin; i < end; ++i) next.end_ns = std::max(next.end_ns, At(i).end_ns);
-  pending_ = next;
+  Pending next{.begin = begin, .end = end};
+  for (uint64_t i = begin; i < end && lossy_; ++i) next.lost += At(i).work == WorkClass::kUnseen ? 1 : 0;
+  next.left = next.lost;
+  pending_.push_back(next);
+  if (lossy_) RestoreLost(false);
+  CompletePending(1, false);
+  while (pending_.size() > kMaxPending) CompleteFirst();
+  MeasureFirst();
 }
 
-void StepTracker::CompletePending() {
-  if (!pending_.has_value()) return;
-  const Pending step = *pending_;
-  pending_.reset();
+void StepTracker::RestoreLost(bool all) {
+  const Pending& last = pending_.back();
+  const Pending* before = pending_.size() < 2 ? nullptr : &pending_[pending_.size() - 2];
+  if (last.lost == 0 && (before == nullptr || (before->lost == 0 && before->end == last.begin)) &&
+      (!definition_.has_value() || definition_->operations == 0 || !usual_step_.known() ||
+       last.end - last.begin == definition_->operations)) {
+    uint64_t start_ns = before == nullptr ? forgotten_until_ns_ : 0;
+    for (uint64_t i = before == nullptr ? base_ : before->begin; i < last.begin; ++i)
+      start_ns = std::max(start_ns, At(i).end_ns);
+    uint64_t end_ns = start_ns;
+    for (uint64_t i = last.begin; i < last.end; ++i) end_ns = std::max(end_ns, At(i).end_ns);
+    if (start_ns != 0) {
+      usual_step_.Learn(
+          std::span<const StepOperation>(open_).subspan(static_cast<size_t>(last.begin - base_),
+                                                        static_cast<size_t>(last.end - last.begin)),
+          start_ns, end_ns);
+    }
+  }
+  const bool wanted =
+      std::any_of(pending_.begin(), pending_.end(), [](const Pending& each) { return each.left > 0; });
+  if (!wanted || !usual_step_.known()) return;
+  std::vector<RestoredStep> steps;
+  for (const Pending& each : pending_) {
+    steps.push_back({.begin = static_cast<size_t>(each.begin - base_),
+                     .end = static_cast<size_t>(each.end - base_),
+                     .left = each.left,
+                     .end_error_ns = each.end_error_ns});
+  }
+  const Summary length = statistics_.total_ns.Summarize();
+  usual_step_.Restore(open_, steps, forgotten_until_ns_, length.mean > 0 ? length.std / length.mean : 0, all);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    pending_[i].left = steps[i].left;
+    pending_[i].end_error_ns = steps[i].end_error_ns;
+  }
+}
+
+void StepTracker::MeasureFirst() {
+  if (pending_.empty() || pending_.front().end_ns != 0 || pending_.front().left > 0) return;
+  Pending& first = pending_.front();
+  first.start_ns = forgotten_until_ns_;
+  first.previous_launch_ns = last_launch_ns_;
+  for (uint64_t i = base_; i < first.begin; ++i) first.start_ns = std::max(first.start_ns, At(i).end_ns);
+  if (first.begin > base_) first.previous_launch_ns = At(first.begin - 1).launch_ns;
+  if (first.start_ns == 0) {
+    first.start_ns = UINT64_MAX;
+    for (uint64_t i = first.begin; i < first.end; ++i)
+      first.start_ns = std::min(first.start_ns, At(i).start_ns);
+  }
+  first.end_ns = first.start_ns;
+  for (uint64_t i = first.begin; i < first.end; ++i) first.end_ns = std::max(first.end_ns, At(i).end_ns);
+}
+
+void StepTracker::CompletePending(size_t but, bool must) {
+  while (pending_.size() > but && (must || pending_.front().left == 0)) CompleteFirst();
+}
+
+void StepTracker::CompleteFirst() {
+  // What could not be restored never will be: its end is that of what was seen, which may be a whole gap off.
+  if (std::exchange(pending_.front().left, 0) > 0) pending_.front().end_error_ns = UINT64_MAX;
+  MeasureFirst();
+  const Pending step = pending_.front();
+  pending_.pop_front();
   const std::span<const StepOperation> operations =
       std::span<const StepOperation>(open_).subspan(static_cast<size_t>(step.begin - base_));
   const auto own = static_cast<size_t>(step.end - step.begin);
@@ -363,13 +423,15 @@ void StepTracker::CompletePending() {
                                    .previous_launch_ns = step.previous_launch_ns,
                                    .blocked = blocked_},
                                   phases);
-  record.incomplete = std::exchange(loss_, false);
-  if (lossy_ && !record.incomplete) {
-    record.incomplete = std::any_of(operations.begin(), operations.begin() + static_cast<ptrdiff_t>(own),
-                                    [](const StepOperation& o) { return o.work == WorkClass::kUnseen; });
-  }
+  record.lost = step.lost;
+  record.error_ns = std::min(std::max(std::exchange(begin_error_ns_, step.end_error_ns), step.end_error_ns),
+                             record.total_ns());
+  record.incomplete = std::exchange(loss_, false) || step.lost > 0 || record.error_ns > 0;
+  operations_ += own;
+  lost_operations_ += step.lost;
   ForgetBefore(step.end);
   Record(record, annotated);
+  MeasureFirst();
 }
 
 void StepTracker::ForgetBefore(uint64_t position) {
@@ -399,14 +461,21 @@ void StepTracker::ForgetBefore(uint64_t position) {
 void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
   steps_.push_back(record);
   steps_.back().index = next_index_++;
-  incomplete_ += record.incomplete ? 1 : 0;
   if (steps_.size() > kKept) steps_.pop_front();
   if (warmup_known_) {
-    statistics_.Add(steps_.back(), nvtx_phases);
+    Count(steps_.back(), nvtx_phases);
     return;
   }
   early_nvtx_phases_.push_back(nvtx_phases);
   if (steps_.size() >= kWarmupLook) DecideWarmup();
+}
+
+void StepTracker::Count(const StepRecord& record, bool nvtx_phases) {
+  if (record.incomplete) {
+    ++statistics_.incomplete;
+  } else {
+    statistics_.Add(record, nvtx_phases);
+  }
 }
 
 void StepTracker::DecideWarmup() {
@@ -427,13 +496,13 @@ void StepTracker::DecideWarmup() {
       step.host_bound_ns += std::exchange(step.input_ns, 0);
     }
   }
-  for (size_t i = warmup_count_; i < steps_.size(); ++i) statistics_.Add(steps_[i], early_nvtx_phases_[i]);
+  for (size_t i = warmup_count_; i < steps_.size(); ++i) Count(steps_[i], early_nvtx_phases_[i]);
   early_nvtx_phases_ = {};
   warmup_known_ = true;
 }
 
-void StepTracker::NoteLoss() {
-  loss_ = true;
+void StepTracker::NoteLoss(bool launches) {
+  loss_ = loss_ || launches;
   lossy_ = true;
 }
 
@@ -446,9 +515,15 @@ void StepTracker::Finish() {
   } else if (!open_.empty() && marker_.kind() != StepMarker::Kind::kNvtx) {
     Search(true);
   }
-  CompletePending();
+  if (lossy_ && !pending_.empty()) RestoreLost(true);
+  CompletePending(0, true);
   ForgetBefore(Next());
   if (!warmup_known_ && !steps_.empty()) DecideWarmup();
+  if (statistics_.total_ns.count() >= kLeastWhole) return;
+  statistics_.estimated = statistics_.incomplete > 0;
+  for (const StepRecord& step : steps_) {
+    if (step.incomplete && !step.warmup) statistics_.Add(step, statistics_.nvtx_phases > 0);
+  }
 }
 
 std::optional<uint64_t> StepTracker::StepAt(uint64_t time_ns) const {

@@ -17,6 +17,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/distribution.h"
+#include "collector/model/lost_operations.h"
 #include "collector/model/phase_inference.h"
 #include "collector/model/step_finder.h"
 #include "collector/model/step_marker.h"
@@ -26,7 +27,8 @@
 
 namespace gpuprobe::model {
 
-// Over all steps but those of the warm-up.
+// Over all steps but those of the warm-up, and of these those that were seen whole; where they are too few,
+// over the kept ones that were restored, too (`estimated`).
 struct StepStatistics {
   static constexpr size_t kExactLimit = 512;
   Distribution total_ns{kExactLimit};
@@ -42,7 +44,8 @@ struct StepStatistics {
   Distribution launch_gap_ns{kExactLimit};
   Distribution unknown_ns{kExactLimit};
   std::array<Distribution, kStepPhases> phase_ns;
-  uint64_t incomplete = 0;   // steps in or near which records were lost
+  uint64_t incomplete = 0;  // steps in which records were lost; not in the distributions
+  bool estimated = false;
   uint64_t nvtx_phases = 0;  // steps whose phases annotations say
 
   StepStatistics();
@@ -78,8 +81,9 @@ class StepTracker {
   // A range closed. `name` may tell a step or a phase; `name_id` stands for it.
   void AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint64_t end_ns, uint32_t name_id,
                 std::string_view name);
-  // Records were lost; steps that are open now may lack some.
-  void NoteLoss();
+  // Records were lost. `launches`: even those of launches, which otherwise show what is missing; steps that
+  // are open now may lack some.
+  void NoteLoss(bool launches);
   // Completes what can be completed.
   void Finish();
 
@@ -92,7 +96,7 @@ class StepTracker {
   const StepStatistics& statistics() const { return statistics_; }
   StepSource source() const { return source_; }
   // 0 to 1: the share of steps that are like the usual one (of annotated or marked ones: 1), times n / (n +
-  // 1) for n steps, times the share of steps near which no record was lost. 0 without steps.
+  // 1) for n steps, times the share of their operations whose records came. 0 without steps.
   double confidence() const;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
@@ -105,23 +109,35 @@ class StepTracker {
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  // A step whose end is known, while operations that run in it may still come. Positions count all
+  // A step whose last operation is known, while operations that run in it may still come. Positions count all
   // operations.
   struct Pending {
     uint64_t begin = 0;
     uint64_t end = 0;
+    uint32_t lost = 0;          // operations without record
+    uint32_t left = 0;          // of them, those that may still be restored
+    uint64_t end_error_ns = 0;  // of what was restored
+    // Of the first one that waits, once nothing is left to be restored.
     uint64_t start_ns = 0;
-    uint64_t end_ns = 0;
+    uint64_t end_ns = 0;  // 0: not known yet
     uint64_t previous_launch_ns = 0;
     template <typename Archive>
     void Visit(Archive& archive);
   };
   static constexpr size_t kMaxBlocked = 8192;
+  static constexpr size_t kMaxPending = 64;  // steps that wait for a usual one, or for what comes after a gap
+  static constexpr uint64_t kLeastWhole = 3;  // steps from which statistics are made
   static constexpr size_t kMaxStepRanges = 1024;
 
   // The operations from `begin` to `end` are a step; those before it that belong to no step yet never will.
   void CutStep(uint64_t begin, uint64_t end);
-  void CompletePending();
+  void CompleteFirst();
+  // All that wait but the last `but`, as far as their times are known; `must`: whatever is known.
+  void CompletePending(size_t but, bool must);
+  // The times of the first one that waits.
+  void MeasureFirst();
+  // Learns the usual step, and restores what was lost with it.
+  void RestoreLost(bool all);
   // Steps from annotated ranges; all of them, or as far as later launches are known.
   void CutAtRanges(bool all);
   void ChooseRanges(size_t least);
@@ -137,13 +153,15 @@ class StepTracker {
   // whose anchors were lost.
   void EndSegment(uint64_t end);
   void EndStep(uint64_t segment, uint64_t end);
-  // The first of several steps up to `end`, whose anchor was lost: where it ends; `segment` if there is none.
-  uint64_t EndOfLost(uint64_t segment, uint64_t end) const;
+  // Of several steps up to `end`, whose anchors were lost; empty if it is one.
+  std::vector<uint64_t> EndsOfLost(uint64_t segment, uint64_t end) const;
   uint64_t BeginOfStep(uint64_t segment, uint64_t end) const;
   bool IsUsual(uint64_t begin, uint64_t end) const;
   const StepOperation& At(uint64_t position) const { return open_[static_cast<size_t>(position - base_)]; }
   uint64_t Next() const { return base_ + open_.size(); }
   void Record(const StepRecord& record, bool nvtx_phases);
+  // Puts it into the statistics.
+  void Count(const StepRecord& record, bool nvtx_phases);
   void DecideWarmup();
   void ForgetBefore(uint64_t position);
 
@@ -151,9 +169,13 @@ class StepTracker {
   std::vector<StepOperation> open_;  // since the last step that is complete, in launch order
   uint64_t forgotten_until_ns_ = 0;  // latest end of the operations that are no longer in open_
   uint64_t last_launch_ns_ = 0;      // of them
-  std::optional<Pending> pending_;
-  bool loss_ = false;   // since the last step
-  bool lossy_ = false;  // ever
+  std::deque<Pending> pending_;
+  UsualStep usual_step_;          // once records were lost
+  uint64_t begin_error_ns_ = 0;   // of where the next step begins
+  uint64_t operations_ = 0;       // of all steps
+  uint64_t lost_operations_ = 0;  // of them
+  bool loss_ = false;             // since the last step
+  bool lossy_ = false;            // ever
   StepMarker marker_;
   bool begun_ = false;  // of a marker that begins steps: the first one was seen
 
@@ -175,7 +197,6 @@ class StepTracker {
 
   std::deque<StepRecord> steps_;
   uint64_t next_index_ = 0;
-  uint64_t incomplete_ = 0;  // steps
   bool warmup_known_ = false;
   uint64_t warmup_count_ = 0;
   std::vector<bool> early_nvtx_phases_;  // of the steps before the warm-up is known

@@ -50,7 +50,9 @@ std::string Note(const StepsReport& s) {
   if (s.warmup_count > 0) absl::StrAppend(&note, ", ", Count(s.warmup_count), " of warm-up left out");
   absl::StrAppend(&note, ", ", SourceWords(s.source), absl::StrFormat(", confidence %.2f", s.confidence));
   if (s.incomplete_count > 0) {
-    absl::StrAppend(&note, ", records lost near ", Count(s.incomplete_count), " of them: parts may be wrong");
+    absl::StrAppend(&note, ", records lost in ", Count(s.incomplete_count), " of all ranks',",
+                    s.estimated ? " which are estimated" : " which are left out", ": mean +- ",
+                    Duration(s.errors->total_ns));
   }
   if (s.overlap_efficiency.has_value()) {
     absl::StrAppend(&note, "; communication ", Duration(s.comm_ns.mean), ", of it ",
@@ -58,6 +60,18 @@ std::string Note(const StepsReport& s) {
                     Percent(*s.overlap_efficiency), " (ideal 100 %)");
   }
   return absl::StrCat(note, "; ", PhaseWords(s));
+}
+
+Json ErrorsJson(const std::optional<analysis::StepErrors>& errors) {
+  if (!errors.has_value()) return nullptr;
+  return {{"total_ns", errors->total_ns},
+          {"compute_ns", errors->compute_ns},
+          {"comm_ns", errors->comm_ns},
+          {"exposed_comm_ns", errors->exposed_comm_ns},
+          {"copy_ns", errors->copy_ns},
+          {"idle_ns", errors->idle_ns},
+          {"overlap_efficiency",
+           errors->overlap_efficiency.has_value() ? Json(*errors->overlap_efficiency) : Json(nullptr)}};
 }
 
 Json PhasesJson(const StepsReport& s) {
@@ -94,7 +108,9 @@ Json RecordsJson(const StepsReport& s) {
                          {"unknown_ns", r.unknown_ns}}},
                        {"phases", phases},
                        {"warmup", r.warmup},
-                       {"incomplete", r.incomplete}});
+                       {"incomplete", r.incomplete},
+                       {"lost_operations", r.lost},
+                       {"error_ns", r.error_ns}});
   }
   return records;
 }
@@ -141,6 +157,8 @@ Json StepsJson(const std::optional<StepsReport>& steps) {
   Json json = {{"count", s.count},
                {"warmup_count", s.warmup_count},
                {"incomplete_count", s.incomplete_count},
+               {"estimated", s.estimated},
+               {"errors", ErrorsJson(s.errors)},
                {"source", s.source},
                {"confidence", s.confidence},
                {"time_ns", StatisticsJson(s.time_ns)},

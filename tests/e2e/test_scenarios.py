@@ -120,6 +120,38 @@ def check_steps_found(test, run):
     test.assertGreaterEqual(f1, 0.98 if run.name in NOT_PERIODIC else 1, f"{len(pairs)} of {true} steps, {recorded} found; {run.report['steps']}")
 
 
+def check_lossy_steps_found(test, run):
+    """Where records were lost a step may be off by what its record says, and nearly all are not off at all."""
+    found, exact, true, recorded = 0, 0, 0, 0
+    for rank in run.truth["by_rank"]:
+        left = list(run.records()[rank["rank"]])
+        recorded += len(left)
+        true += len(rank["steps"])
+        for step in rank["steps"]:
+            off = [max(abs(r["start_ns"] - step["start_ns"]), abs(r["end_ns"] - step["end_ns"])) for r in left]
+            best = min(range(len(left)), key=lambda i: off[i], default=None)
+            if best is None or off[best] > max(STEP_TIME_TOLERANCE * step["total_ns"], left[best]["error_ns"]):
+                continue
+            found += 1
+            exact += off[best] <= STEP_TIME_TOLERANCE * step["total_ns"]
+            del left[best]
+    test.assertGreaterEqual(2 * found / (recorded + true), 0.98, f"{found} of {true} steps, {recorded} found")
+    test.assertGreaterEqual(2 * exact / (recorded + true), 0.95, f"{exact} of {true} steps exactly, {recorded} found")
+    test.assertLess(run.report["steps"]["confidence"], 0.8)
+
+
+def check_lossy_means(test, run):
+    """Means over the steps that were seen whole, with the error that is said of them."""
+    steps = list(run.true_steps())
+    said = run.report["steps"]
+    for mine, true in (("time_ns", "total_ns"), *((part, part) for part in ("compute_ns", "comm_ns", "exposed_comm_ns", "copy_ns", "idle_ns"))):
+        mean = sum(s[true] for s in steps) / len(steps)
+        # 1.5 times what holds in 95 of 100 cases: six of them are looked at.
+        error = 1.5 * said["errors"][true]
+        test.assertAlmostEqual(said[mine]["mean"], mean, delta=error, msg=mine)
+        test.assertLess(error, 0.02 * said["time_ns"]["mean"], mine)
+
+
 def check_parts_add_up(test, run):
     for rank, records in run.records().items():
         for r in records:
@@ -259,11 +291,13 @@ HELD = {
     check_leak: {"memory-leak"},
     check_bus_bandwidth: ALL - LOSSY - STEPPED - STRAGGLERS - {"launch-bound"},
     check_steps_found: ALL - LOSSY,
+    check_lossy_steps_found: LOSSY,
+    check_lossy_means: LOSSY,
     check_parts_add_up: ALL,
     check_step_parts: ALL - LOSSY - STEPPED,
     check_idle_causes: ALL - LOSSY - STEPPED,
     check_phases: ALL - LOSSY,
-    check_overlap_efficiency: ALL - LOSSY - STEPPED - ENDS_EARLY,
+    check_overlap_efficiency: ALL - STEPPED - ENDS_EARLY,
     check_memory_peak: ALL - {"out-of-memory"} - HANGS,
 }
 # None of these may be found in a healthy job, whatever its seed.
