@@ -36,9 +36,26 @@ BufferPool::Owner BufferPool::Classify(const uint8_t* buffer) const noexcept {
   return ours ? Owner::kPool : Owner::kForeign;
 }
 
+size_t BufferPool::IndexOf(const uint8_t* buffer) const noexcept {
+  return static_cast<size_t>(buffer - reinterpret_cast<const uint8_t*>(memory_.data())) / buffer_bytes_;
+}
+
+void BufferPool::Park(uint8_t* buffer, size_t valid_bytes) noexcept {
+  if (valid_bytes == 0) return GiveBack(buffer, 0);
+  parked_bytes_[IndexOf(buffer)].store(valid_bytes, std::memory_order_release);
+}
+
+uint8_t* BufferPool::NextParked(size_t* valid_bytes) noexcept {
+  for (uint32_t i = 0; i < count_; ++i) {
+    if (parked_bytes_[i].load(std::memory_order_relaxed) == 0) continue;
+    *valid_bytes = parked_bytes_[i].exchange(0, std::memory_order_acquire);
+    if (*valid_bytes != 0) return reinterpret_cast<uint8_t*>(memory_.data()) + i * buffer_bytes_;
+  }
+  return nullptr;
+}
+
 void BufferPool::GiveBack(uint8_t* buffer, size_t used_bytes) noexcept {
-  const size_t index =
-      static_cast<size_t>(buffer - reinterpret_cast<uint8_t*>(memory_.data())) / buffer_bytes_;
+  const size_t index = IndexOf(buffer);
   std::memset(buffer, 0, used_bytes < buffer_bytes_ ? used_bytes : buffer_bytes_);
   outstanding_.fetch_sub(1, std::memory_order_relaxed);
   taken_[index].store(false, std::memory_order_release);

@@ -1,7 +1,8 @@
 // The activity buffers that CUPTI fills: a bounded set, always zeroed when handed out.
 //
 // Separate from the session so that exhaustion and foreign buffers can be tested without CUPTI. Thread: Take
-// on the application's thread (CUPTI asks there), Classify and GiveBack on the thread that completes.
+// on the application's thread (CUPTI asks there), Classify, Park and GiveBack on the thread that completes,
+// NextParked on the probe's own.
 // Allocation: one mapping at Init; pages come when CUPTI writes them. Failure: when no buffer is free, the
 // discard buffer is handed out, because a null pointer crashes CUPTI before 12.9; what is written there is
 // lost and counted when it completes.
@@ -33,16 +34,24 @@ class BufferPool {
   // Zeroes the first `used_bytes` and makes the buffer free again.
   void GiveBack(uint8_t* buffer, size_t used_bytes) noexcept;
 
+  // A complete buffer with so many bytes of records, for somebody to read who may take his time.
+  void Park(uint8_t* buffer, size_t valid_bytes) noexcept;
+  // Takes a parked buffer; null when there is none. It is given back as any other.
+  uint8_t* NextParked(size_t* valid_bytes) noexcept;
+
   uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_relaxed); }
   bool ever_taken() const noexcept { return ever_taken_.load(std::memory_order_relaxed); }
 
  private:
+  size_t IndexOf(const uint8_t* buffer) const noexcept;
+
   Mapping memory_;  // the buffers, then the discard buffer
   uint32_t count_ = 0;
   size_t buffer_bytes_ = 0;
   std::atomic<uint32_t> outstanding_{0};
   std::atomic<bool> ever_taken_{false};
   std::atomic<bool> taken_[kMaxBuffers] = {};
+  std::atomic<size_t> parked_bytes_[kMaxBuffers] = {};  // 0: not parked
 };
 
 }  // namespace gpuprobe::injector

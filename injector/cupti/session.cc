@@ -167,15 +167,19 @@ void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept 
 }
 
 // On the other tool's thread, inside its own call: it is CUPTI's business already, and what we have of its
-// buffers must be back before they complete into somebody else's hands.
+// buffers must be back before they complete into somebody else's hands. They are read by the probe's thread,
+// because this one shall not wait for the builder's lock.
 void CuptiSession::OnRival(void* self) noexcept {
   auto* session = static_cast<CuptiSession*>(self);
   if (!session->capturing() || InForkedChild() || session->yielded_.exchange(true)) return;
   session->yields_.fetch_add(1, std::memory_order_relaxed);
   session->yielded_since_ns_.store(MonotonicNs(), std::memory_order_relaxed);
   session->EnableKinds(false);
-  if (session->pool_.ever_taken())
-    session->Check(session->api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+  if (!session->pool_.ever_taken()) return;
+  session->parking_.store(true, std::memory_order_release);
+  session->Check(session->api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
+  session->parking_.store(false, std::memory_order_release);
+  WakeProbeThread();
 }
 
 uint64_t CuptiSession::YieldedNs(uint64_t now_ns) const noexcept {
@@ -197,6 +201,7 @@ void CuptiSession::ComeBack(uint64_t now_ns) noexcept {
 }
 
 void CuptiSession::Tick() noexcept {
+  DecodeParked();
   if (!capturing() || !driver_is_up() || yielded()) return;
   if (!attributes_set_) SetAttributes();
   if (!devices_asked_ && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
@@ -268,6 +273,19 @@ void CUPTIAPI CuptiSession::OnBufferRequested(uint8_t** buffer, size_t* bytes, s
   *buffer = active_session.load(std::memory_order_acquire)->pool_.Take(bytes);
 }
 
+void CuptiSession::Decode(uint8_t* buffer, size_t valid_bytes) noexcept {
+  const uint64_t began_ns = ThreadCpuNs();
+  // Closed: the collector is gone, nobody will read it.
+  if (CurrentLifecycle() != LifecycleState::kClosed) decoder_.DecodeBuffer(buffer, valid_bytes);
+  pool_.GiveBack(buffer, valid_bytes);
+  completion_ns_.fetch_add(ThreadCpuNs() - began_ns, std::memory_order_relaxed);
+}
+
+void CuptiSession::DecodeParked() noexcept {
+  size_t valid_bytes = 0;
+  while (uint8_t* buffer = pool_.NextParked(&valid_bytes)) Decode(buffer, valid_bytes);
+}
+
 void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream_id, uint8_t* buffer,
                                               size_t /*bytes*/, size_t valid_bytes) {
   CuptiSession* session = active_session.load(std::memory_order_acquire);
@@ -283,11 +301,11 @@ void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream
     case BufferPool::Owner::kPool:
       break;
   }
-  const uint64_t began_ns = ThreadCpuNs();
-  // Closed: the collector is gone, nobody will read it.
-  if (CurrentLifecycle() != LifecycleState::kClosed) session->decoder_.DecodeBuffer(buffer, valid_bytes);
-  session->pool_.GiveBack(buffer, valid_bytes);
-  session->completion_ns_.fetch_add(ThreadCpuNs() - began_ns, std::memory_order_relaxed);
+  if (session->parking_.load(std::memory_order_acquire)) {
+    session->pool_.Park(buffer, valid_bytes);
+  } else {
+    session->Decode(buffer, valid_bytes);
+  }
   if (session->api_.ActivityGetNumDroppedRecords == nullptr) return;
   size_t dropped = 0;
   if (session->api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) == CUPTI_SUCCESS &&

@@ -73,6 +73,8 @@ class CuptiSession {
                                          size_t valid_bytes);
 
   static void OnRival(void* self) noexcept;
+  void Decode(uint8_t* buffer, size_t valid_bytes) noexcept;
+  void DecodeParked() noexcept;
   void EnableKinds(bool enable) noexcept;
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
@@ -85,6 +87,7 @@ class CuptiSession {
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
   std::atomic<bool> yielded_{false};
+  std::atomic<bool> parking_{false};  // buffers that complete now are read by the probe's thread
   std::atomic<uint64_t> yields_{0};
   std::atomic<uint64_t> yielded_since_ns_{0};
   std::atomic<uint64_t> yielded_before_ns_{0};  // in earlier yields

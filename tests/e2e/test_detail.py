@@ -46,8 +46,7 @@ class Detail(harness.EndToEndTest):
 
     def test_graphs_as_a_whole(self):
         """Each launch of a graph is one record, from the start of its first node to the end of its last."""
-        # No flush before the end: the simulated CUPTI cuts the record of a graph that is running when it is flushed.
-        _, out = self.record([LAUNCH_RANKS, "2", CAPTURED_COLLECTIVES, "3"], {"GPUPROBE_KINDS": "graphs", "GPUPROBE_FLUSH_MS": "10000"}, 2)
+        _, out = self.record([LAUNCH_RANKS, "2", CAPTURED_COLLECTIVES, "3"], {"GPUPROBE_KINDS": "graphs", "GPUPROBE_FLUSH_MS": "10"}, 2)
         happened, captured = self.truth(), self.export(out)
         replays = {(record["pid"], record["correlation"]) for record in happened if record["kind"] == "collective" and record.get("replay")}
         spans = defaultdict(list)

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -11,8 +12,10 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/launches.h"
+#include "injector/cupti/rivals.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
+#include "injector/stream/lock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
 #include "tests/injector/support/frames.h"
@@ -33,6 +36,7 @@ struct FakeCupti {
   std::set<CUpti_ActivityKind> kinds;
   std::set<std::pair<CUpti_CallbackDomain, CUpti_CallbackId>> callbacks;
   std::vector<uint32_t> flushes;
+  std::function<void()> on_flush;
   size_t dropped = 0;
   int attribute_calls = 0;
   bool subscribed = false;
@@ -73,6 +77,7 @@ CuptiApi FakeApi() {
   };
   api.ActivityFlushAll = [](uint32_t flag) {
     fake->flushes.push_back(flag);
+    if (fake->on_flush) fake->on_flush();
     return CUPTI_SUCCESS;
   };
   api.ActivityGetNumDroppedRecords = [](CUcontext, uint32_t, size_t* dropped) {
@@ -219,6 +224,32 @@ TEST_F(SessionTest, RecordsThatCuptiDroppedAreCounted) {
   fake_.dropped = 17;
   fake_.complete(nullptr, 0, buffer, bytes, 0);
   EXPECT_EQ(LossCount(wire::LossReason::kLossCuptiDropped), 17u);
+}
+
+TEST_F(SessionTest, AnotherToolsRegistrationDoesNotWaitForTheBuilder) {
+  ASSERT_EQ(Start(), CuptiSession::StartResult::kCapturing);
+  size_t bytes = 0;
+  uint8_t* buffer = Request(&bytes);
+  const size_t used = Fill(buffer, 10);
+  const auto ours = fake_.complete;
+  fake_.on_flush = [&] { ours(nullptr, 0, buffer, bytes, used); };
+  void* patched = RivalReplacement("cuptiActivityRegisterCallbacks", nullptr);
+  ASSERT_NE(patched, nullptr);
+  {
+    const Lock builder(stream_->mutex);  // the probe's thread is at work: this would hang for ever
+    reinterpret_cast<decltype(&cuptiActivityRegisterCallbacks)>(patched)(nullptr, nullptr);
+  }
+  fake_.on_flush = nullptr;
+  EXPECT_TRUE(session_->yielded());
+  EXPECT_EQ(fake_.flushes, (std::vector<uint32_t>{CUPTI_ACTIVITY_FLAG_FLUSH_FORCED}));
+  EXPECT_EQ(session_->pool().outstanding(), 1u);
+  EXPECT_EQ(Kernels(), 0u);
+  session_->Tick();
+  EXPECT_EQ(Kernels(), 10u);
+  EXPECT_EQ(session_->pool().outstanding(), 0u);
+  session_->Tick();
+  EXPECT_EQ(Kernels(), 0u);
+  ForgetRivalsForTest();
 }
 
 TEST_F(SessionTest, NothingIsFlushedBeforeCuptiAskedForABuffer) {

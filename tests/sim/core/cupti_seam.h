@@ -41,6 +41,7 @@ struct Activity {
   uint32_t correlation = 0;
   uint64_t graph_node = 0;
   uint32_t graph = 0;
+  uint32_t graph_parts = 0;  // activities of this launch of the graph
   // kernel
   const char* name = nullptr;  // mangled; lives as long as the process
   uint32_t grid[3] = {1, 1, 1};

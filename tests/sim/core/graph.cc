@@ -270,8 +270,8 @@ CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
 
 namespace {
 
-OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32_t graph_id,
-                   uint32_t correlation, uint64_t issue_ns) {
+OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, const CUgraph_st& graph,
+                   uint32_t parts, uint32_t correlation, uint64_t issue_ns) {
   auto op = std::make_shared<Op>();
   op->work = node.work;
   Activity& activity = op->work.activity;
@@ -279,7 +279,8 @@ OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, uint32
   activity.context_uid = stream.context->uid;
   activity.stream_id = stream.id;
   activity.correlation = correlation;
-  activity.graph = graph_id;
+  activity.graph = graph.id;
+  activity.graph_parts = parts;
   activity.graph_node = node.id;
   // Enqueued with the launch, however long the loop over the nodes takes: `begin` says when.
   if (op->work.rendezvous == nullptr) return op;
@@ -310,6 +311,9 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
   const uint32_t correlation = CurrentCorrelation();
   const uint64_t issue_ns = NowNs();
   const OpPtr begin = EnqueueLocked(stream, Work{}, {exec->last});
+  const auto parts =
+      static_cast<uint32_t>(std::count_if(exec->graph->nodes.begin(), exec->graph->nodes.end(),
+                                          [](const auto& node) { return node->work.reported; }));
   std::map<CUgraphNode, OpPtr> ops;
   std::vector<OpPtr> all{begin};
   for (const auto& node : exec->graph->nodes) {
@@ -317,7 +321,7 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
     for (CUgraphNode dependency : node->dependencies) dependencies.push_back(ops[dependency]);
     if (node->type == CU_GRAPH_NODE_TYPE_WAIT_EVENT && node->event != nullptr)
       dependencies.push_back(node->event->record);
-    OpPtr op = NodeOpLocked(*node, *stream, exec->graph->id, correlation, issue_ns);
+    OpPtr op = NodeOpLocked(*node, *stream, *exec->graph, parts, correlation, issue_ns);
     Schedule::Get().Submit(op, dependencies);
     if (node->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && node->event != nullptr) node->event->record = op;
     ops[node.get()] = op;

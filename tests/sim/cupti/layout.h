@@ -42,6 +42,7 @@ struct GraphRun {
   uint32_t stream_id = 0;
   uint32_t graph = 0;
   uint32_t correlation = 0;
+  uint32_t parts = 0;  // that have ended
 };
 Record GraphTraceRecord(const GraphRun& run, uint32_t api_version);
 

@@ -295,26 +295,22 @@ void Session::Finished(const Activity& activity) {
 }
 
 void Session::AddGraphPart(const Activity& activity) {
-  const std::scoped_lock lock(mutex_);
-  GraphRun& run = graph_runs_[activity.correlation];
-  run.start_ns = run.correlation == 0 ? activity.start_ns : std::min(run.start_ns, activity.start_ns);
-  run.end_ns = std::max(run.end_ns, activity.end_ns);
-  run.device = activity.device;
-  run.context_uid = activity.context_uid;
-  run.stream_id = activity.stream_id;
-  run.graph = activity.graph;
-  run.correlation = activity.correlation;
-}
-
-void Session::WriteGraphRuns() {
-  std::unordered_map<uint32_t, GraphRun> runs;
+  GraphRun ended;
   {
     const std::scoped_lock lock(mutex_);
-    runs.swap(graph_runs_);
+    GraphRun& run = graph_runs_[activity.correlation];
+    run.start_ns = run.correlation == 0 ? activity.start_ns : std::min(run.start_ns, activity.start_ns);
+    run.end_ns = std::max(run.end_ns, activity.end_ns);
+    run.device = activity.device;
+    run.context_uid = activity.context_uid;
+    run.stream_id = activity.stream_id;
+    run.graph = activity.graph;
+    run.correlation = activity.correlation;
+    if (++run.parts < activity.graph_parts) return;
+    ended = run;
+    graph_runs_.erase(activity.correlation);
   }
-  for (const auto& [correlation, run] : runs) {
-    buffers_.Add(0, GraphTraceRecord(run, knobs_.api_version));
-  }
+  buffers_.Add(0, GraphTraceRecord(ended, knobs_.api_version));
 }
 
 CUptiResult Session::Flush(bool forced) {
@@ -327,7 +323,6 @@ CUptiResult Session::Flush(bool forced) {
   const uint64_t start_ns = NowNs();
   std::this_thread::sleep_for(std::chrono::milliseconds(knobs_.slow_flush_ms));
   SettleFinishedWork();
-  WriteGraphRuns();
   if (KindEnabled(CUPTI_ACTIVITY_KIND_OVERHEAD)) {
     buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), ThreadId(), start_ns, NowNs(),
                                    knobs_.api_version));

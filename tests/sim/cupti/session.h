@@ -76,8 +76,6 @@ class Session {
 
   // Work that finished; applies the faults.
   void Finished(const Activity& activity);
-  // GRAPH_TRACE records gather until the graph's launch is quiet; this writes what there is.
-  void WriteGraphRuns();
   CUptiResult Flush(bool forced);
 
   uint32_t ThreadId() const;
@@ -96,6 +94,8 @@ class Session {
 
  private:
   bool IsNth(uint64_t every, std::atomic<uint64_t>* counter) const;
+  // A GRAPH_TRACE record gathers until all of the launch's work has ended; one that began before the kind was
+  // enabled never does.
   void AddGraphPart(const Activity& activity);
 
   const Knobs& knobs_;
