@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/call_timing.h"
 #include "collector/analysis/clock_alignment.h"
 #include "collector/analysis/collective_report.h"
 #include "collector/analysis/communication_report.h"
@@ -275,6 +276,10 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.clock = ClockReportOf(job);
   report.link_models = LinkModelsOf(job);
   report.communication = CommunicationOf(report, input.link_peak);
+  if (std::optional<Buckets>& buckets = report.communication.buckets; buckets.has_value())
+    buckets->order = CallTimingsOf(job, buckets->op, buckets->comm);
+  report.communication.forward = ForwardCommunicationOf(job);
+  SetPeakShares(report);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
   report.utilisation = UtilisationOf(input.work, report.conditions,
                                      report.steps.has_value() ? report.steps->time_ns.mean / 1e9 : 0);

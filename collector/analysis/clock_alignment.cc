@@ -4,6 +4,7 @@
 #include <cmath>
 #include <deque>
 #include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -59,7 +60,11 @@ ClockLine FitClock(const std::vector<model::ClockLink::Window>& windows, uint64_
 ClockReport ClockReportOf(const model::JobModel& job) {
   ClockReport report;
   const auto& processes = job.processes();
-  const auto& links = job.comparison().clocks();
+  // Sends and receives where nothing better is known of two ranks.
+  std::map<std::pair<uint32_t, uint32_t>, const model::ClockLink*> links;
+  for (const auto* known : {&job.comparison().clocks(), &job.comparison().pair_clocks()}) {
+    for (const auto& [pair, link] : *known) links.try_emplace(pair, &link);
+  }
   if (links.empty()) return report;
   uint64_t origin_ns = UINT64_MAX;
   std::map<uint32_t, std::vector<uint32_t>> neighbours;
@@ -75,7 +80,7 @@ ClockReport ClockReportOf(const model::JobModel& job) {
   for (const auto& [index, list] : neighbours) {
     if (rank_of(index) < rank_of(reference)) reference = index;
   }
-  for (const auto& [pair, link] : links) origin_ns = std::min(origin_ns, link.Windows().front().time_ns);
+  for (const auto& [pair, link] : links) origin_ns = std::min(origin_ns, link->Windows().front().time_ns);
 
   std::vector<Reached> reached{{.process = reference, .line = {}, .drift_known = true, .samples = 0}};
   std::map<uint32_t, size_t> place{{reference, 0}};
@@ -85,7 +90,7 @@ ClockReport ClockReportOf(const model::JobModel& job) {
       if (place.contains(next)) continue;
       const bool forward = links.contains({from.process, next});
       const model::ClockLink& link =
-          forward ? links.at({from.process, next}) : links.at({next, from.process});
+          *(forward ? links.at({from.process, next}) : links.at({next, from.process}));
       const auto windows = link.Windows();
       ClockLine line = FitClock(windows, origin_ns);
       const double sign = forward ? 1 : -1;

@@ -113,6 +113,19 @@ std::optional<double> KnownLinkPeak(std::string_view device_name) {
   return std::nullopt;
 }
 
+void SetPeakShares(Report& report) {
+  if (!report.communication.link_peak.has_value()) return;
+  const double peak = *report.communication.link_peak;
+  const auto set = [peak](std::vector<CollectiveReport>& collectives) {
+    for (CollectiveReport& c : collectives) {
+      const std::optional<double> rate = c.transfer_busbw.has_value() ? c.transfer_busbw : c.busbw;
+      if (rate.has_value() && peak > 0) c.peak_share = *rate / peak;
+    }
+  };
+  set(report.collectives);
+  for (RankReport& rank : report.ranks) set(rank.collectives);
+}
+
 CommunicationReport CommunicationOf(const Report& report, std::optional<double> link_peak) {
   CommunicationReport out;
   double steps = 0;

@@ -19,4 +19,7 @@ std::optional<double> KnownLinkPeak(std::string_view device_name);
 // From the ranks, collectives and conditions of `report`. `link_peak`: what the user says.
 CommunicationReport CommunicationOf(const Report& report, std::optional<double> link_peak);
 
+// Each collective's share of the link's peak, where one is known.
+void SetPeakShares(Report& report);
+
 }  // namespace gpuprobe::analysis

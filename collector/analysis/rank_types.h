@@ -65,6 +65,10 @@ struct CausedWait {
   uint64_t steps_blamed = 0;  // in which each other rank waited 5 % of the step for it
   uint64_t first_blamed_step = 0;
   uint64_t last_blamed_step = 0;
+  // Where records were lost: share of its collectives that could be compared, from which all of the above is
+  // scaled up, and half the width of the 95 % interval about per_step_ns. 1 and absent: nothing was lost.
+  double compared_share = 1;
+  std::optional<double> per_step_error_ns = std::nullopt;
 };
 
 // Means over a rank's steps, warm-up left out.
@@ -83,6 +87,26 @@ struct StepMeans {
   double h2d_ns = 0;
 };
 
+// A call at its place in the step, of one operation and communicator; means over ranks and steps.
+struct CallTiming {
+  uint32_t place = 0;  // from 0
+  uint64_t size_bytes = 0;
+  uint64_t steps = 0;                       // of all ranks
+  double time_ns = 0;                       // waiting included
+  std::optional<double> hidden_share;       // of it, behind compute
+  std::optional<double> after_backward_ns;  // its start, from backward's; absent where no backward is known
+};
+
+// Collectives of one operation that are launched in forward: of tensor parallelism, or that gather weights.
+struct ForwardCommunication {
+  std::string op;
+  int comm_ranks = 0;
+  double calls_per_step = 0;
+  double time_ns_per_step = 0;
+  double exposed_ns_per_step = 0;
+  double share_of_forward = 0;  // exposed, of forward's compute and all its exposed communication
+};
+
 // The calls that reduce a step's gradients.
 struct Buckets {
   struct Size {
@@ -97,6 +121,7 @@ struct Buckets {
   double calls_per_step = 0;
   double bytes_per_step = 0;
   double transfer_ns_per_step = 0;
+  std::vector<CallTiming> order;  // as a step makes them
 };
 
 struct Pipeline {
@@ -120,6 +145,7 @@ struct CommunicationReport {
   std::vector<std::string> pattern;           // of parallelism, as the operations tell
   std::map<std::string, double> bytes_share;  // by operation
   std::optional<Buckets> buckets;
+  std::vector<ForwardCommunication> forward;
   std::optional<Pipeline> pipeline;
 };
 

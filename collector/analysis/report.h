@@ -115,6 +115,7 @@ struct CollectiveReport {
   model::Summary time_ns;  // of plans
   std::optional<double> algbw;
   std::optional<double> busbw;
+  std::optional<double> peak_share;      // of the link's peak: of transfer_busbw, else of busbw
   std::optional<double> transfer_busbw;  // with the shortest duration over the ranks instead of the own one
   std::optional<uint64_t> wait_ns;       // sum over calls; absent when no other rank was heard
   std::optional<double> transfer_mean_ns;

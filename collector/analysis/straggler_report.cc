@@ -25,6 +25,44 @@ double Median(std::vector<double> values) {
          2;
 }
 
+bool AnyLost(const model::JobModel& job) {
+  return std::any_of(job.processes().begin(), job.processes().end(), [](const auto& process) {
+    const auto& losses = process->totals().losses;
+    return std::any_of(losses.begin(), losses.end(), [](const auto& loss) { return loss.second > 0; });
+  });
+}
+
+// From the calls that could be compared to all of them. Losses come in stretches, so calls of one step are
+// compared together or not at all, and who comes last in one often does in the others: a step counts as one
+// sample. A rank that never came last among few may have in the others (Laplace's rule), for as long as ranks
+// usually do.
+void ScaleUp(const std::vector<model::RankComparison::Blame>& all, const model::RankComparison::Blame& blame,
+             CausedWait& wait) {
+  const auto compared = static_cast<double>(blame.compared);
+  const double calls = compared + static_cast<double>(blame.skipped);
+  const double scale = calls / compared;
+  wait.compared_share = 1 / scale;
+  wait.total_ns *= scale;
+  wait.mean_ns *= scale;
+  wait.waited_ns *= scale;
+  wait.per_step_ns *= scale;
+  if (wait.steps == 0) return;
+  double squares = 0;
+  double last = 0;
+  for (const model::RankComparison::Blame& each : all) {
+    squares += static_cast<double>(each.caused_squares);
+    last += static_cast<double>(each.last_arrivals);
+  }
+  const double share = (static_cast<double>(blame.last_arrivals) + 1) / (compared + 2);
+  const double mean = static_cast<double>(blame.caused_mean_ns) / compared;
+  const double own = static_cast<double>(blame.caused_squares) / compared - mean * mean;
+  const double usual = last > 0 ? share * squares / last : 0;
+  const double finite = (calls - compared) / std::max(calls - 1, 1.0);
+  const double calls_per_step = std::max(calls / static_cast<double>(wait.steps), 1.0);
+  const double call_error_ns = std::sqrt(std::max(own, usual) / compared * calls_per_step * finite);
+  wait.per_step_error_ns = 1.96 * call_error_ns * calls / static_cast<double>(wait.steps);
+}
+
 struct Candidate {
   const RankReport* rank = nullptr;
   StepMeans means;
@@ -156,6 +194,7 @@ CausedWait CausedWaitOf(const model::JobModel& job, size_t process) {
   out.steps_blamed = blame.steps_blamed;
   out.first_blamed_step = blame.first_blamed;
   out.last_blamed_step = blame.last_blamed;
+  if (blame.skipped > 0 && blame.compared > 0 && AnyLost(job)) ScaleUp(all, blame, out);
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "collector/ingest/session.h"
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "proto/limits.h"
 
@@ -29,8 +30,8 @@ absl::Status Session::Receive(std::string_view bytes, std::string& reply) {
 }
 
 absl::Status Session::Handle(std::string_view bytes, std::string& reply) {
-  // Keeps its first block between frames, so that a steady stream allocates nothing.
-  arena_.Reset();
+  // Nothing stays between frames: a thousand sessions would hold their last batches.
+  const absl::Cleanup forget = [this] { arena_.Reset(); };
   auto* frame = google::protobuf::Arena::CreateMessage<v1::Frame>(&arena_);
   if (!frame->ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return absl::InvalidArgumentError("it sent something that is not a gpuprobe frame");

@@ -43,14 +43,14 @@ bool CollectiveTracker::LaunchedNothing(uint64_t plan) const {
 constexpr int32_t kNcclInProgress = 7;
 
 void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_point) {
-  const Call call{.op = record.op,
-                  .seq = record.seq,
-                  .bytes = record.count * record.element_bytes,
-                  .failed = record.result != 0 && record.result != kNcclInProgress,
-                  .point_to_point = point_to_point,
-                  .algorithm = record.algorithm,
-                  .protocol = record.protocol,
-                  .channels = record.channels};
+  Call call{.op = record.op,
+            .seq = record.seq,
+            .bytes = record.count * record.element_bytes,
+            .failed = record.result != 0 && record.result != kNcclInProgress,
+            .point_to_point = point_to_point,
+            .algorithm = record.algorithm,
+            .protocol = record.protocol,
+            .channels = record.channels};
   if (const auto captured = captured_.find(record.plan); captured != captured_.end()) {
     captured->second.pattern.comm = record.comm;
     captured->second.pattern.calls.push_back(call);
@@ -59,6 +59,13 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
   }
   ++calls_;
   if (!point_to_point && !call.failed) events_.issued(record);
+  if (point_to_point && record.peer >= 0) {
+    const std::tuple between{record.comm, record.op, record.peer};
+    if (pairs_.size() < kMaxPeers || pairs_.contains(between)) {
+      call.peer = record.peer;
+      call.pair = ++pairs_[between];
+    }
+  }
   if (record.plan == 0) {
     Plan alone;
     alone.comm = record.comm;
@@ -90,6 +97,14 @@ void CollectiveTracker::AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end
   found.batch = batch_;
   if (last_word) ++found.kernels;
   Advance(plan, found);
+}
+
+void CollectiveTracker::AddLostKernel(uint64_t plan) {
+  const auto found = waiting_.find(plan);
+  if (found == waiting_.end()) return;
+  found->second.lost = true;
+  ++found->second.kernels;
+  Advance(plan, found->second);
 }
 
 void CollectiveTracker::TellFinished(const Plan& plan) const {
@@ -220,8 +235,10 @@ void CollectiveTracker::CountHow(const Call& call, CollectiveSeries& series) {
 
 void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
   CollectiveSeries& series = SeriesFor(plan);
-  const bool timed = plan.end_ns > plan.start_ns;
-  bool comparable = timed;
+  // Of several kernels all must have been seen.
+  const bool timed = plan.end_ns > plan.start_ns && !plan.lost;
+  const bool pair = plan.calls.size() == 1 && plan.calls.front().pair != 0;
+  bool comparable = timed || plan.lost;
   uint64_t first_seq = UINT64_MAX;
   uint64_t bytes = 0;
   for (const Call& call : plan.calls) {
@@ -236,7 +253,7 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
     series.failed_calls += call.failed ? 1 : 0;
     series.untimed_calls += timed ? 0 : 1;
     CountHow(call, series);
-    comparable = comparable && !call.point_to_point;
+    comparable = comparable && (!call.point_to_point || pair);
     first_seq = std::min(first_seq, call.seq);
     bytes += call.bytes;
   }
@@ -246,12 +263,16 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
                      .comm = plan.comm,
                      .seq = first_seq,
                      .replay = replay,
-                     .start_ns = plan.start_ns,
-                     .end_ns = plan.end_ns,
+                     .start_ns = timed ? plan.start_ns : 0,
+                     .end_ns = timed ? plan.end_ns : 0,
                      .issue_ns = plan.issue_ns,
                      .correlation = plan.correlation,
                      .batch = plan.batch,
-                     .bytes = bytes});
+                     .bytes = bytes,
+                     .lost = !timed,
+                     .pair = pair ? plan.calls.front().pair : 0,
+                     .peer = plan.calls.front().peer,
+                     .op = plan.calls.front().op});
   }
 }
 

@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,13 @@ struct SettledPlan {
   uint64_t correlation;  // of its first launch
   uint64_t batch;        // in which its last kernel came, from 0
   uint64_t bytes;
+  // It was launched, and its kernel's record will not come: without times.
+  bool lost;
+  // Of a send or receive by itself: the other rank of the communicator, and the how manieth it is in this
+  // direction between the two, which both count alike. 0: it is something else.
+  uint64_t pair;
+  int32_t peer;
+  uint32_t op;  // StringDef, of its first call
 };
 
 // What the tracker tells its owner while records come.
@@ -109,12 +117,14 @@ class CollectiveTracker {
 
   explicit CollectiveTracker(CollectiveEvents events) : events_(std::move(events)) {}
 
-  // `point_to_point`: its sequence number says nothing about other ranks.
+  // `point_to_point`: its sequence number says nothing about other ranks; the ranks of a pair are counted.
   void AddCall(const CollectiveRecord& record, bool point_to_point);
   // The plan was launched with this correlation id.
   void AddLaunch(uint64_t plan, uint64_t correlation);
   // `last_word`: this kernel is not told of again.
   void AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns, bool last_word);
+  // The record of one of its kernels was lost.
+  void AddLostKernel(uint64_t plan);
   // The plan's calls were captured, not launched.
   void MarkCaptured(uint64_t plan);
   // A kernel of a captured plan ran in the graph launch with this correlation id.
@@ -152,6 +162,8 @@ class CollectiveTracker {
     uint32_t algorithm = 0;
     uint32_t protocol = 0;
     uint32_t channels = 0;
+    int32_t peer = -1;
+    uint64_t pair = 0;
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -165,6 +177,7 @@ class CollectiveTracker {
     uint32_t launches = 0;
     uint32_t kernels = 0;  // of these launches, ended
     bool complete = false;
+    bool lost = false;  // a kernel's record
     std::vector<Call> calls;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -203,6 +216,9 @@ class CollectiveTracker {
   std::deque<uint64_t> order_;     // plans by arrival; those that are settled stay until they come first
   std::deque<Complete> complete_;  // in the order in which they became so
   std::deque<uint64_t> unlaunched_;
+  // Calls so far, by communicator, operation and peer; at most kMaxPeers.
+  static constexpr size_t kMaxPeers = 65536;
+  std::map<std::tuple<uint32_t, uint32_t, int32_t>, uint64_t> pairs_;
   absl::flat_hash_map<std::string, CollectiveSeries*> by_key_;
   std::vector<std::unique_ptr<CollectiveSeries>> series_;
 };

@@ -63,8 +63,18 @@ void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
   const v1::Communicator* comm = process.FindCommunicator(plan.comm);
   if (comm == nullptr || comm->hash() == 0 || comm->rank() < 0) return;
   if (comm->rank() >= IssuedCalls::kMaxRanks) return;
-  const auto rank = static_cast<size_t>(comm->rank());
-  const Key key{comm->hash(), plan.seq, plan.replay};
+  auto rank = static_cast<size_t>(comm->rank());
+  Key key{comm->hash(), plan.seq, plan.replay};
+  int32_t ranks = comm->ranks();
+  if (plan.pair != 0) {
+    const bool sends = process.String(plan.op) == "Send";
+    const auto own = static_cast<uint32_t>(comm->rank());
+    const auto peer = static_cast<uint32_t>(plan.peer);
+    if (own == peer) return;
+    key = {comm->hash(), kPair | plan.pair, uint64_t{sends ? own : peer} << 32 | (sends ? peer : own)};
+    rank = sends ? 0 : 1;
+    ranks = 2;
+  }
   auto [it, added] = calls_.try_emplace(key);
   if (added) {
     order_.push_back(key);
@@ -74,19 +84,24 @@ void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
     Close(key, it->second);
   }
   Call& call = it->second;
-  call.comm_ranks = std::max(call.comm_ranks, comm->ranks());
+  call.comm_ranks = std::max(call.comm_ranks, ranks);
   if (call.present.size() <= rank)
-    call.present.resize(std::max<size_t>(rank + 1, std::clamp(comm->ranks(), 0, IssuedCalls::kMaxRanks)));
+    call.present.resize(std::max<size_t>(rank + 1, std::clamp(ranks, 0, IssuedCalls::kMaxRanks)));
   call.present[rank] = true;
-  call.participants.push_back({.process = index,
-                               .comm_rank = comm->rank(),
-                               .start_ns = plan.start_ns,
-                               .end_ns = plan.end_ns,
-                               .clock_shift_ns = process.ClockShift(plan.batch),
-                               .bytes = plan.bytes,
-                               .series = plan.series});
-  ++waiting_;
-  if (static_cast<int32_t>(call.participants.size()) >= call.comm_ranks && call.comm_ranks > 0) {
+  if (plan.lost) {
+    call.lost.push_back(index);
+  } else {
+    call.participants.push_back({.process = index,
+                                 .comm_rank = comm->rank(),
+                                 .start_ns = plan.start_ns,
+                                 .end_ns = plan.end_ns,
+                                 .clock_shift_ns = process.ClockShift(plan.batch),
+                                 .bytes = plan.bytes,
+                                 .series = plan.series});
+    ++waiting_;
+  }
+  if (static_cast<int32_t>(call.participants.size() + call.lost.size()) >= call.comm_ranks &&
+      call.comm_ranks > 0) {
     Close(key, call);
     calls_.erase(it);
   }
@@ -102,8 +117,11 @@ void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
 
 void JobModel::Close(const Key& key, Call& call) {
   waiting_ -= call.participants.size();
-  if (call.participants.size() > 1) comparison_.Add(std::get<0>(key), processes_, call.participants);
+  const bool pair = (std::get<1>(key) & kPair) != 0;
+  if (call.participants.size() > 1)
+    comparison_.Add(std::get<0>(key), processes_, call.participants, call.lost, pair);
   call.participants.clear();
+  call.lost.clear();
   call.present.clear();
 }
 

@@ -55,8 +55,12 @@ class JobModel {
     int32_t comm_ranks = 0;
     std::vector<bool> present;  // by rank of the communicator
     std::vector<RankComparison::Participant> participants;
+    std::vector<uint32_t> lost;  // processes that took part, at times that are not known
   };
-  using Key = std::tuple<uint64_t, uint64_t, uint64_t>;  // communicator hash, sequence, replay
+  // Communicator hash, sequence, replay. Of a send and its receive: kPair | the how manieth it is, the
+  // sender's rank in the communicator << 32 | the receiver's.
+  using Key = std::tuple<uint64_t, uint64_t, uint64_t>;
+  static constexpr uint64_t kPair = uint64_t{1} << 63;
 
   ProcessModel& AddProcess(const v1::Hello& hello);
   template <typename Archive>

@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 9;
+constexpr uint32_t kStateVersion = 10;
 
 }  // namespace
 
@@ -359,6 +359,22 @@ void StepTracker::StepRange::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void CommunicationTiming::Name::Visit(Archive& archive) {
+  archive(op, comm, calls, bytes);
+}
+
+template <typename Archive>
+void CommunicationTiming::Call::Visit(Archive& archive) {
+  archive(token, steps, time_ns, hidden_ns, backward_steps, after_backward_ns, forward_steps, forward_ns,
+          forward_hidden_ns);
+}
+
+template <typename Archive>
+void CommunicationTiming::Visit(Archive& archive) {
+  archive(calls_, names_, steps_, forward_compute_ns_);
+}
+
+template <typename Archive>
 void UsualStep::Visit(Archive& archive) {
   archive(operations_, length_ns_);
 }
@@ -382,7 +398,7 @@ void StepTracker::Visit(Archive& archive) {
           lost_operations_, lossy_, begun_, usual_step_, begin_error_ns_);
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, phase_ranges_, steps_, next_index_, warmup_known_,
-          warmup_count_, early_nvtx_phases_, statistics_, tokens_);
+          warmup_count_, early_nvtx_phases_, statistics_, communication_, tokens_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
       const Pending& pending = pending_[i];
@@ -516,13 +532,13 @@ void RankComparison::Blame::Pending::Visit(Archive& archive) {
 
 template <typename Archive>
 void RankComparison::Blame::Visit(Archive& archive) {
-  archive(caused_ns, caused_mean_ns, waited_ns, last_arrivals, step_ns, steps_blamed, first_blamed,
-          last_blamed, pending, next_step, compared_ns, open_steps);
+  archive(caused_ns, caused_mean_ns, caused_squares, compared, skipped, waited_ns, last_arrivals, step_ns,
+          steps_blamed, first_blamed, last_blamed, pending, next_step, compared_ns, open_steps);
 }
 
 template <typename Archive>
 void RankComparison::Visit(Archive& archive) {
-  archive(blame_, transfers_, transfers_by_key_, clocks_);
+  archive(blame_, transfers_, transfers_by_key_, clocks_, pair_clocks_);
   if constexpr (Archive::kReads) {
     transfers_by_series_.clear();
     for (const auto& [key, index] : transfers_by_key_) archive.Require(index < transfers_.size());
@@ -533,8 +549,10 @@ template <typename Archive>
 void JobModel::VisitNames(Archive& archive) {
   archive(issued_, names_, comparison_);
   archive.Require(comparison_.blame().size() <= processes_.size());
-  for (const auto& [pair, link] : comparison_.clocks())
-    archive.Require(pair.first < processes_.size() && pair.second < processes_.size());
+  for (const auto* clocks : {&comparison_.clocks(), &comparison_.pair_clocks()}) {
+    for (const auto& [pair, link] : *clocks)
+      archive.Require(pair.first < processes_.size() && pair.second < processes_.size());
+  }
   if constexpr (Archive::kReads) {
     archive.Require(!names_.empty());
     name_ids_.clear();
@@ -566,7 +584,8 @@ void JobModel::VisitCalls(Archive& archive) {
   const auto visit = [&](auto&& index_of, auto&& series_at) {
     const auto one = [&](Call& call) {
       uint64_t participants = call.participants.size();
-      archive(call.comm_ranks, call.present, participants);
+      archive(call.comm_ranks, call.present, participants, call.lost);
+      for (const uint32_t process : call.lost) archive.Require(process < processes_.size());
       if constexpr (Archive::kReads) {
         archive.Require(participants <= (uint64_t{1} << 20));
         call.participants.resize(archive.ok() ? participants : 0);

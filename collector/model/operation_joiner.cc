@@ -158,6 +158,7 @@ bool OperationJoiner::Matched(uint64_t correlation) const {
 void OperationJoiner::GiveUp(uint64_t correlation) {
   const CorrelationRing::Slot* slot = ring_.Find(correlation);
   if (slot == nullptr || !slot->launched) return;
+  if (slot->plan != 0) collectives_.AddLostKernel(slot->plan);
   window_.Add({.correlation = correlation,
                .launch_ns = slot->launch_ns,
                .start_ns = slot->launch_ns,

@@ -379,6 +379,11 @@ StepOperation ProcessModel::StepOperationOf(const Operation& operation) {
       const uint64_t coarse =
           Mix(Mix(static_cast<uint64_t>(operation.kind), SiteOf(operation).collective_op), operation.comm);
       token = steps_.TokenOf(coarse, Mix(Mix(coarse, operation.calls), operation.bytes));
+      if (operation.comm != 0 && !steps_.KnowsCommunication(token.fine)) {
+        steps_.NameCommunication(
+            token.fine,
+            {.op = operation.op, .comm = operation.comm, .calls = operation.calls, .bytes = operation.bytes});
+      }
       if (marker_.kind() == StepMarker::Kind::kCollective && marker_.Matches(String(operation.op))) {
         step.roles |= kRoleMarker;
       }

@@ -50,7 +50,7 @@ std::vector<ClockLink::Window> ClockLink::Windows() const {
 }
 
 uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
-                                     const CollectiveSeries& series) {
+                                     const CollectiveSeries& series, bool pair) {
   const auto known = transfers_by_series_.find(&series);
   if (known != transfers_by_series_.end()) return known->second;
   if (series.mixed_sizes) return transfers_by_series_[&series] = kNoTransfers;
@@ -60,6 +60,7 @@ uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
     if (series.calls > 0)
       bytes_of_op[process.String(part.op)] += part.bytes * series.calls_per_plan / series.calls;
   }
+  if (pair) bytes_of_op = {{"SendRecv", bytes_of_op.empty() ? 0 : bytes_of_op.begin()->second}};
   std::string key = absl::StrCat(hash, ";", series.calls_per_plan);
   for (const auto& [op, bytes] : bytes_of_op) absl::StrAppend(&key, ";", op, ":", bytes);
   const auto [it, added] = transfers_by_key_.try_emplace(key, static_cast<uint32_t>(transfers_.size()));
@@ -71,7 +72,7 @@ uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
     Transfers& t = transfers_.emplace_back();
     const v1::Communicator* comm = process.FindCommunicator(series.comm);
     t.hash = hash;
-    t.ranks = comm == nullptr ? 0 : comm->ranks();
+    t.ranks = pair ? 2 : comm == nullptr ? 0 : comm->ranks();
     t.bytes_of_op = std::move(bytes_of_op);
     t.calls_per_plan = series.calls_per_plan;
   }
@@ -79,52 +80,75 @@ uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
 }
 
 void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
-                         const std::vector<Participant>& participants) {
-  uint64_t shortest = UINT64_MAX;
+                         const std::vector<Participant>& participants, const std::vector<uint32_t>& lost,
+                         bool pair) {
   const Participant* last = nullptr;
-  const Participant* reference = nullptr;
-  uint64_t sum = 0;
   for (const Participant& p : participants) {
     const uint64_t duration = p.end_ns - p.start_ns;
-    sum += duration;
+    const uint64_t shortest = last == nullptr ? UINT64_MAX : last->end_ns - last->start_ns;
     // Of those that came last together the same one always, in whatever order ranks are heard.
-    if (duration < shortest || (duration == shortest && p.comm_rank < last->comm_rank)) {
-      shortest = duration;
-      last = &p;
-    }
-    if (reference == nullptr || p.process < reference->process) reference = &p;
+    if (duration < shortest || (duration == shortest && p.comm_rank < last->comm_rank)) last = &p;
     if (p.process >= blame_.size()) blame_.resize(p.process + 1);
+    blame_[p.process].compared_ns = std::max(blame_[p.process].compared_ns, p.end_ns);
   }
+  for (const uint32_t process : lost) {
+    if (process >= blame_.size()) blame_.resize(process + 1);
+  }
+  const uint32_t transfers = TransfersOf(hash, *processes[last->process], *last->series, pair);
+  if (transfers != kNoTransfers) {
+    const auto& ops = transfers_[transfers].bytes_of_op;
+    if (pair ||
+        std::all_of(ops.begin(), ops.end(), [](const auto& part) { return EndsTogether(part.first); }))
+      AddClocks(participants, pair);
+  }
+  if (lost.size() * kRanksForOneLost > participants.size()) {
+    if (pair) return;
+    for (const Participant& p : participants) ++blame_[p.process].skipped;
+    for (const uint32_t process : lost) ++blame_[process].skipped;
+    return;
+  }
+  if (transfers != kNoTransfers) transfers_[transfers].time_ns.Add(last->end_ns - last->start_ns);
+  AddWaiting(participants, *last, pair);
+  AccountSteps(*processes[last->process], last->process, false);
+}
+
+void RankComparison::AddWaiting(const std::vector<Participant>& participants, const Participant& last,
+                                bool pair) {
+  const uint64_t shortest = last.end_ns - last.start_ns;
+  uint64_t caused = 0;
   for (const Participant& p : participants) {
     const uint64_t waited = p.end_ns - p.start_ns - shortest;
+    caused += waited;
     ++p.series->compared_plans;
     p.series->wait_ns += waited;
     p.series->transfer_ns += shortest;
     p.series->transfer_bytes += p.bytes;
     p.series->compared_ranks_sum += participants.size();
     blame_[p.process].waited_ns += waited;
-    blame_[p.process].compared_ns = std::max(blame_[p.process].compared_ns, p.end_ns);
+    blame_[p.process].compared += pair ? 0 : 1;
   }
-  const uint64_t caused = sum - shortest * participants.size();
-  Blame& blame = blame_[last->process];
-  const uint64_t mean = caused / (participants.size() - 1);
+  Blame& blame = blame_[last.process];
   ++blame.last_arrivals;
   blame.caused_ns += caused;
+  // In a pipeline stages wait for each other by design: it is in no step's account.
+  if (pair) return;
+  const uint64_t mean = caused / (participants.size() - 1);
   blame.caused_mean_ns += mean;
-  blame.pending.push_back({.end_ns = last->end_ns, .mean_ns = mean});
-  AccountSteps(*processes[last->process], last->process, false);
+  blame.caused_squares += absl::uint128(mean) * mean;
+  blame.pending.push_back({.end_ns = last.end_ns, .mean_ns = mean});
+}
 
-  const uint32_t transfers = TransfersOf(hash, *processes[last->process], *last->series);
-  if (transfers == kNoTransfers) return;
-  transfers_[transfers].time_ns.Add(shortest);
-  const auto& ops = transfers_[transfers].bytes_of_op;
-  if (!std::all_of(ops.begin(), ops.end(), [](const auto& part) { return EndsTogether(part.first); })) return;
+void RankComparison::AddClocks(const std::vector<Participant>& participants, bool pair) {
+  const Participant& reference =
+      *std::min_element(participants.begin(), participants.end(),
+                        [](const Participant& a, const Participant& b) { return a.process < b.process; });
   const auto reference_ns =
-      reference->end_ns - static_cast<uint64_t>(reference->clock_shift_ns);  // wraps as it should
+      reference.end_ns - static_cast<uint64_t>(reference.clock_shift_ns);  // wraps as it should
+  auto& links = pair ? pair_clocks_ : clocks_;
   for (const Participant& p : participants) {
-    if (&p == reference) continue;
+    if (&p == &reference) continue;
     const uint64_t own_ns = p.end_ns - static_cast<uint64_t>(p.clock_shift_ns);
-    clocks_[{reference->process, p.process}].Add(reference_ns, static_cast<int64_t>(own_ns - reference_ns));
+    links[{reference.process, p.process}].Add(reference_ns, static_cast<int64_t>(own_ns - reference_ns));
   }
 }
 

@@ -4,8 +4,10 @@
 // Separate from JobModel, which brings the ranks of a call together. All ranks leave a collective at nearly
 // the same time, so the shortest kernel is the transfer and belongs to the rank that came last; what the
 // others took longer is waiting, and that rank caused it. The same moment read from two clocks is a sample of
-// their distance. Memory: a line of windows for each pair of clocks, statistics for each rank and each
-// (communicator, operation, size), and what happened in each rank's open steps.
+// their distance. A send and its receive tell the same about two ranks. A call of which a rank's record was
+// lost is not compared: who came last, and how long the transfer took, might be that rank's to say. Memory: a
+// line of windows for each pair of clocks, statistics for each rank and each (communicator, operation, size),
+// and what happened in each rank's open steps.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/numeric/int128.h"
 #include "collector/model/collective_tracker.h"
 #include "collector/model/distribution.h"
 
@@ -75,7 +78,7 @@ class RankComparison {
   struct Transfers {
     static constexpr size_t kExactLimit = 256;
     uint64_t hash = 0;
-    int32_t ranks = 0;
+    int32_t ranks = 0;                            // 2 for sends and receives between any two
     std::map<std::string, uint64_t> bytes_of_op;  // of one plan, count x element size by operation
     uint32_t calls_per_plan = 1;
     Distribution time_ns{kExactLimit};
@@ -86,7 +89,10 @@ class RankComparison {
   struct Blame {
     static constexpr size_t kExactLimit = 512;
     uint64_t caused_ns = 0;       // sum over the ranks that waited
-    uint64_t caused_mean_ns = 0;  // sum over calls of the mean over these ranks
+    uint64_t caused_mean_ns = 0;  // sum over calls of the mean over these ranks; without sends and receives
+    absl::uint128 caused_squares = 0;  // of these means
+    uint64_t compared = 0;             // collectives in which it took part
+    uint64_t skipped = 0;              // so, which were not compared because records of other ranks were lost
     uint64_t waited_ns = 0;
     uint64_t last_arrivals = 0;
     // By step of this rank, of the mean over the ranks that waited. Steps in which it caused nothing count.
@@ -109,9 +115,12 @@ class RankComparison {
     std::map<uint64_t, uint64_t> open_steps;
   };
 
-  // `participants`: at least two, of one call.
+  // Who came last is known although the record of one rank in so many was lost.
+  static constexpr size_t kRanksForOneLost = 64;
+  // `participants`: at least two, of one call. `lost`: processes that took part, too, at unknown times.
+  // `pair`: a send and its receive.
   void Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
-           const std::vector<Participant>& participants);
+           const std::vector<Participant>& participants, const std::vector<uint32_t>& lost, bool pair);
   // Puts what happened in steps that are complete by now to their account; `all`: whatever is left, too.
   void AccountSteps(const ProcessModel& process, uint32_t index, bool all);
 
@@ -120,12 +129,16 @@ class RankComparison {
   const std::vector<Transfers>& transfers() const { return transfers_; }
   // By (reference, process), indexes of processes.
   const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& clocks() const { return clocks_; }
+  // From sends and receives, which end less exactly together.
+  const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& pair_clocks() const { return pair_clocks_; }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
  private:
   static constexpr uint32_t kNoTransfers = UINT32_MAX;
-  uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series);
+  uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series, bool pair);
+  void AddWaiting(const std::vector<Participant>& participants, const Participant& last, bool pair);
+  void AddClocks(const std::vector<Participant>& participants, bool pair);
 
   std::vector<Blame> blame_;
   std::vector<Transfers> transfers_;
@@ -133,6 +146,7 @@ class RankComparison {
   // Not part of the state: found again by key.
   absl::flat_hash_map<const CollectiveSeries*, uint32_t> transfers_by_series_;
   std::map<std::pair<uint32_t, uint32_t>, ClockLink> clocks_;
+  std::map<std::pair<uint32_t, uint32_t>, ClockLink> pair_clocks_;
 };
 
 }  // namespace gpuprobe::model

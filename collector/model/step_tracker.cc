@@ -427,6 +427,7 @@ void StepTracker::CompleteFirst() {
   record.error_ns = std::min(std::max(std::exchange(begin_error_ns_, step.end_error_ns), step.end_error_ns),
                              record.total_ns());
   record.incomplete = std::exchange(loss_, false) || step.lost > 0 || record.error_ns > 0;
+  if (!record.incomplete) communication_.AddStep(operations, own, phases, record);
   operations_ += own;
   lost_operations_ += step.lost;
   ForgetBefore(step.end);
@@ -497,6 +498,7 @@ void StepTracker::DecideWarmup() {
     }
   }
   for (size_t i = warmup_count_; i < steps_.size(); ++i) Count(steps_[i], early_nvtx_phases_[i]);
+  if (warmup_count_ > 0) communication_.Forget();
   early_nvtx_phases_ = {};
   warmup_known_ = true;
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "collector/model/communication_timing.h"
 #include "collector/model/distribution.h"
 #include "collector/model/lost_operations.h"
 #include "collector/model/phase_inference.h"
@@ -72,6 +73,12 @@ class StepTracker {
   // `coarse`, `fine`: hashes of what makes two operations equal without, and with, geometry and size.
   Token TokenOf(uint64_t coarse, uint64_t fine);
 
+  // What the token of a collective's kernel stands for, once for each.
+  bool KnowsCommunication(uint32_t token) const { return communication_.Knows(token); }
+  void NameCommunication(uint32_t token, const CommunicationTiming::Name& name) {
+    communication_.SetName(token, name);
+  }
+
   // Before anything else.
   void SetMarker(const StepMarker& marker);
   // In launch order.
@@ -95,6 +102,8 @@ class StepTracker {
   uint64_t warmup_count() const { return warmup_count_; }
   const StepStatistics& statistics() const { return statistics_; }
   StepSource source() const { return source_; }
+  // Of the steps after the warm-up that were seen whole.
+  const CommunicationTiming& communication() const { return communication_; }
   // 0 to 1: the share of steps that are like the usual one (of annotated or marked ones: 1), times n / (n +
   // 1) for n steps, times the share of their operations whose records came. 0 without steps.
   double confidence() const;
@@ -201,6 +210,7 @@ class StepTracker {
   uint64_t warmup_count_ = 0;
   std::vector<bool> early_nvtx_phases_;  // of the steps before the warm-up is known
   StepStatistics statistics_;
+  CommunicationTiming communication_;
 
   absl::flat_hash_map<uint64_t, uint32_t> tokens_;
 };

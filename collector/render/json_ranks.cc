@@ -56,12 +56,26 @@ const char* CauseName(analysis::Straggler::Cause cause) {
   }
 }
 
+Json BucketOrder(const analysis::Buckets& buckets) {
+  Json order = Json::array();
+  for (const analysis::CallTiming& call : buckets.order) {
+    order.push_back({{"place", call.place},
+                     {"size_bytes", call.size_bytes},
+                     {"after_backward_ns", OrNull(call.after_backward_ns)},
+                     {"time_ns", call.time_ns},
+                     {"hidden_share", OrNull(call.hidden_share)}});
+  }
+  return order;
+}
+
 }  // namespace
 
 Json CausedWaitJson(const analysis::CausedWait& caused) {
   return {{"caused_ns", caused.total_ns},
           {"caused_mean_ns", caused.mean_ns},
           {"caused_per_step_ns", caused.steps > 0 ? Json(caused.per_step_ns) : Json(nullptr)},
+          {"caused_per_step_error_ns", OrNull(caused.per_step_error_ns)},
+          {"compared_share", caused.compared_share},
           {"waited_ns", caused.waited_ns},
           {"last_arrivals", caused.last_arrivals},
           {"steps", caused.steps},
@@ -131,6 +145,15 @@ Json CommunicationJson(const analysis::Report& report) {
                       {"hop_alpha_ns", OrNull(m.hop_alpha_ns)},
                       {"sizes", sizes}});
   }
+  Json forward = Json::array();
+  for (const analysis::ForwardCommunication& f : c.forward) {
+    forward.push_back({{"op", f.op},
+                       {"comm_ranks", f.comm_ranks},
+                       {"calls_per_step", f.calls_per_step},
+                       {"time_ns_per_step", f.time_ns_per_step},
+                       {"exposed_ns_per_step", f.exposed_ns_per_step},
+                       {"share_of_forward", f.share_of_forward}});
+  }
   Json buckets = nullptr;
   if (c.buckets.has_value()) {
     Json sizes = Json::array();
@@ -145,7 +168,8 @@ Json CommunicationJson(const analysis::Report& report) {
                {"calls_per_step", c.buckets->calls_per_step},
                {"bytes_per_step", c.buckets->bytes_per_step},
                {"transfer_ns_per_step", c.buckets->transfer_ns_per_step},
-               {"sizes", sizes}};
+               {"sizes", sizes},
+               {"order", BucketOrder(*c.buckets)}};
   }
   Json pipeline = nullptr;
   if (c.pipeline.has_value()) {
@@ -163,6 +187,7 @@ Json CommunicationJson(const analysis::Report& report) {
           {"pattern", c.pattern},
           {"bytes_share", c.bytes_share},
           {"buckets", buckets},
+          {"forward", forward},
           {"pipeline", pipeline},
           {"alpha_beta", models}};
 }

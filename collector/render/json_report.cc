@@ -120,6 +120,7 @@ Json CollectiveOf(const analysis::CollectiveReport& c) {
           {"algbw_gbytes_per_s", OrNull(c.algbw)},
           {"busbw_gbytes_per_s", OrNull(c.busbw)},
           {"transfer_busbw_gbytes_per_s", OrNull(c.transfer_busbw)},
+          {"peak_share", OrNull(c.peak_share)},
           {"wait_ns", OrNull(c.wait_ns)},
           {"transfer_mean_ns", OrNull(c.transfer_mean_ns)},
           {"compared_plans", c.compared_plans},

@@ -144,6 +144,11 @@ Table Collectives(const Report& report) {
           .left = {true, true, false, false, false, false, false, false, false, false},
           .rows = {},
           .note = ""};
+  const bool peak = report.communication.link_peak.has_value();
+  if (peak) {
+    t.columns.insert(t.columns.end() - 1, "of peak");
+    t.left.push_back(false);
+  }
   constexpr size_t kMaxRows = 16;
   bool fused = false;
   for (const analysis::CollectiveReport& c : report.collectives) {
@@ -167,6 +172,10 @@ Table Collectives(const Report& report) {
                       timed ? Duration(c.time_ns.p50) : "-", timed ? Duration(c.time_ns.p95) : "-",
                       c.algbw.has_value() ? Rate(*c.algbw) : "-", c.busbw.has_value() ? Rate(*c.busbw) : "-",
                       wait});
+    if (peak) {
+      std::vector<std::string>& row = t.rows.back();
+      row.insert(row.end() - 1, c.peak_share.has_value() ? Percent(*c.peak_share) : "-");
+    }
   }
   if (fused) {
     if (!t.note.empty()) t.note += "; ";

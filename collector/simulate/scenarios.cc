@@ -140,6 +140,18 @@ std::vector<Scenario> AllScenarios() {
                        job.kernel_noise = 0;
                        job.host_noise = 0;
                      }));
+  all.push_back(
+      Make("pipeline-hosts",
+           "4 stages on two hosts whose clocks are apart; sequences, and so activations, of four lengths",
+           "pipeline-bubble", {"poor-overlap", "communication-bound"}, [](TrainingJob& job) {
+             job.ranks = 4;
+             job.ranks_per_host = 2;
+             job.pipeline = 4;
+             job.layers = 8;
+             job.microbatches = 8;
+             job.work = 0.5;
+             job.lengths = {1.0, 0.75, 1.25, 0.875};
+           }));
   all.push_back(Make("grid", "2 tensor x 2 data x 2 pipeline", "pipeline-bubble",
                      {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
                        job.tensor = 2;

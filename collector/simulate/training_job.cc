@@ -123,7 +123,10 @@ class StepBuilder {
   void Reduce(uint64_t bytes);
   void ReduceReady(double produced_bytes);
   void Transfer(CollectiveOp op, uint8_t stream, int peer);
-  uint64_t activation_transfer_bytes() const { return std::max<uint64_t>(job_.batch_bytes, 8 * kMiB); }
+  uint64_t activation_transfer_bytes() const {
+    const auto usual = static_cast<double>(std::max<uint64_t>(job_.batch_bytes, 8 * kMiB));
+    return static_cast<uint64_t>(usual * length_);
+  }
 
   const TrainingJob& job_;
   Program& program_;

@@ -144,10 +144,42 @@ void Truth::Measure(Rank& rank) {
   step.phase_ns[Index(Phase::kInput)] += step.input_ns;
   step.phase_ns[Index(Phase::kOther)] += step.copy_ns - copied_in + step.idle_ns - step.input_ns;
 
+  if (step.step >= job_.warmup_steps) MeasureCalls(segment, compute, step);
   rank.end_ns = step.end_ns;
   rank.steps.push_back(step);
   rank.segments.pop_front();
   while (!rank.host.empty() && rank.host.front().end_ns < step.start_ns) rank.host.pop_front();
+}
+
+void Truth::MeasureCalls(const Segment& segment, const Intervals& compute, const Step& step) {
+  constexpr uint8_t kDataStream = 1;
+  const DeviceWork* backward = nullptr;
+  std::vector<const DeviceWork*> data;
+  for (const DeviceWork& w : segment.work) {
+    if (w.phase == Phase::kBackward && IsCompute(w) &&
+        (backward == nullptr || w.launch_ns < backward->launch_ns))
+      backward = &w;
+    if (w.kind == DeviceWork::Kind::kCollective && w.stream == kDataStream) data.push_back(&w);
+  }
+  if (backward == nullptr) return;
+  std::stable_sort(data.begin(), data.end(),
+                   [](const DeviceWork* a, const DeviceWork* b) { return a->launch_ns < b->launch_ns; });
+  const auto hidden = [&compute](const DeviceWork& w) {
+    return compute.Within(Intervals({{w.start_ns, w.end_ns}})).Length();
+  };
+  if (places_.size() < data.size()) places_.resize(data.size());
+  for (size_t i = 0; i < data.size(); ++i) {
+    Place& place = places_[i];
+    ++place.steps;
+    place.after_backward_ns += data[i]->start_ns - backward->start_ns;
+    place.time_ns += data[i]->end_ns - data[i]->start_ns;
+    place.hidden_ns += hidden(*data[i]);
+  }
+  forward_compute_ns_ += step.phase_ns[Index(Phase::kForward)];
+  for (const DeviceWork& w : segment.work) {
+    if (w.kind == DeviceWork::Kind::kCollective && w.launch_ns < backward->launch_ns)
+      forward_exposed_ns_ += w.end_ns - w.start_ns - hidden(w);
+  }
 }
 
 void Truth::MeasureIdle(const Rank& rank, const Intervals& idle, const std::vector<DeviceWork>& work,
@@ -221,6 +253,15 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
          {"transfer_busbw_gbytes_per_s",
           bus * static_cast<double>(calls.calls) / static_cast<double>(calls.transfer_ns)}});
   }
+  for (const Place& place : places_) {
+    const auto steps = static_cast<double>(place.steps);
+    out["data_calls"].push_back({{"after_backward_ns", static_cast<double>(place.after_backward_ns) / steps},
+                                 {"time_ns", static_cast<double>(place.time_ns) / steps},
+                                 {"hidden_ns", static_cast<double>(place.hidden_ns) / steps}});
+  }
+  const int64_t forward_ns = forward_compute_ns_ + forward_exposed_ns_;
+  out["forward_communication_share"] =
+      forward_ns == 0 ? 0.0 : static_cast<double>(forward_exposed_ns_) / static_cast<double>(forward_ns);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     const Rank& rank = ranks_[i];
     const RankClock& clock = simulation.streams()[i].description().clock;

@@ -86,15 +86,27 @@ class Truth : public NodeObserver {
     std::map<int, int64_t> blame;
     std::map<int, int64_t> waited;
   };
+  // Of the n-th collective on the data stream of a step that is not of the warm-up, summed over ranks.
+  struct Place {
+    uint64_t steps = 0;
+    int64_t after_backward_ns = 0;  // its start, from backward's first kernel
+    int64_t time_ns = 0;
+    int64_t hidden_ns = 0;
+  };
   using CallKey = std::tuple<int, CollectiveOp, uint64_t>;  // communicator, operation, bytes
 
   void Measure(Rank& rank);
+  void MeasureCalls(const Segment& segment, const Intervals& compute, const Step& step);
   void MeasureIdle(const Rank& rank, const Intervals& idle, const std::vector<DeviceWork>& work,
                    Step& step) const;
 
   TrainingJob job_;
   std::vector<Rank> ranks_;
   std::map<CallKey, Calls> calls_;
+  std::vector<Place> places_;
+  // Of tensor parallelism: communication that is launched before backward, without compute at the same time.
+  int64_t forward_exposed_ns_ = 0;
+  int64_t forward_compute_ns_ = 0;
 };
 
 }  // namespace gpuprobe::simulate

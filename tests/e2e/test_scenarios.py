@@ -15,6 +15,9 @@ OVERLAP_TOLERANCE = 0.01
 BANDWIDTH_TOLERANCE = 0.005
 LINK_TOLERANCE = 0.05
 BLAME_TOLERANCE = 0.05
+# The sizes of one pipeline's activations are close to each other: the line's beginning is less sure than its slope.
+PAIR_ALPHA_TOLERANCE = 0.2
+CALL_TOLERANCE = 0.01
 HEALTHY_SEEDS = 40
 
 LOSSY = {"records-lost"}
@@ -24,10 +27,13 @@ HANGS = {"hang-missing-rank", "hang-mismatch", "hang-all-issued"}
 STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-at-scale"}
 # Fewer than three sizes of one operation: nothing to fit.
 WITHOUT_SIZES = {"launch-bound", "tiny-buckets", "huge-buckets", "fsdp", "pipeline"}
-# Their stages only send and receive, whose sequence numbers say nothing about other ranks.
-PIPELINES = {"pipeline", "grid"}
+# Their stages send and receive.
+PIPELINES = {"pipeline", "pipeline-hosts", "grid"}
+# Gradients are reduced in the same buckets in every step.
+BUCKETED = {"compute-bound", "communication-bound", "perfect-overlap", "partial-overlap", "huge-buckets", "accumulation", "healthy", "slow-network",
+            "healthy-nvtx"}
 # Steps of these are not alike: F1 of 0.98 is asked for instead of 1.
-NOT_PERIODIC = {"sequence-lengths", "evaluation", "warm-up"}
+NOT_PERIODIC = {"sequence-lengths", "pipeline-hosts", "evaluation", "warm-up"}
 
 
 def names():
@@ -196,8 +202,6 @@ def check_overlap_efficiency(test, run):
 def check_bus_bandwidth(test, run):
     """Of the transfers alone, per operation and size; the truth's are of steady steps, the report's of all."""
     for true in run.truth["collectives"]:
-        if true["op"] in ("Send", "Recv"):
-            continue  # a pair's sequence says nothing about other ranks: no transfer apart from waiting is given
         gathers = true["op"] in ("AllGather", "ReduceScatter")
         sizes = {true["argument_bytes"], true["argument_bytes"] * true["ranks"] if gathers else true["argument_bytes"]}
         found = [c for c in run.report["collectives"] if c["op"] == true["op"] and c["size_bytes"] in sizes]
@@ -212,7 +216,10 @@ def check_link_model(test, run):
     link = run.truth["link"]
     for model in models:
         test.assertTrue(near(model["beta_gbytes_per_s"], link["beta_gbytes_per_s"], LINK_TOLERANCE), (model, link))
-        test.assertTrue(near(model["hop_alpha_ns"], link["alpha_ns"], LINK_TOLERANCE), (model, link))
+        if model["op"] == "SendRecv":
+            test.assertTrue(near(model["alpha_ns"], link["alpha_ns"], PAIR_ALPHA_TOLERANCE), (model, link))
+        else:
+            test.assertTrue(near(model["hop_alpha_ns"], link["alpha_ns"], LINK_TOLERANCE), (model, link))
 
 
 def blame_per_step(run):
@@ -228,6 +235,46 @@ def check_blame(test, run):
     worst = max(true, key=true.get)
     test.assertEqual(max(found, key=lambda rank: found[rank] or 0), worst)
     test.assertTrue(near(found[worst], true[worst], BLAME_TOLERANCE), (found, true))
+
+
+def check_pair_blame(test, run):
+    """Over the whole run, of every rank: what others waited for it in sends and receives, or in anything else."""
+    for rank in run.report["ranks"]:
+        true = sum(run.truth["by_rank"][rank["rank"]]["blame_by_step_ns"][i][1] for i in range(len(run.truth["by_rank"][rank["rank"]]["blame_by_step_ns"])))
+        test.assertTrue(near(rank["wait"]["caused_ns"], true, BLAME_TOLERANCE, 1_000_000), (rank["wait"], true))
+
+
+def check_lossy_blame(test, run):
+    """Within 1.5 times what is said to hold in 95 of 100 cases, since it is asked of eight ranks."""
+    found, true = blame_per_step(run)
+    for rank in run.report["ranks"]:
+        wait = rank["wait"]
+        test.assertLess(wait["compared_share"], 0.5, wait)
+        test.assertAlmostEqual(found[rank["rank"]], true[rank["rank"]], delta=1.5 * wait["caused_per_step_error_ns"], msg=str(wait))
+
+
+def check_bucket_order(test, run):
+    """When each bucket's reduction starts after backward does, for how long, and how much of it is hidden."""
+    step_ns = run.report["steps"]["time_ns"]["mean"]
+    order = run.report["communication"]["buckets"]["order"]
+    true = run.truth["data_calls"]
+    test.assertEqual(len(order), len(true), (order, true))
+    for call, schedule in zip(order, true):
+        test.assertAlmostEqual(call["after_backward_ns"], schedule["after_backward_ns"], delta=CALL_TOLERANCE * step_ns, msg=str((call, schedule)))
+        test.assertAlmostEqual(call["time_ns"], schedule["time_ns"], delta=CALL_TOLERANCE * step_ns, msg=str((call, schedule)))
+        test.assertAlmostEqual(call["hidden_share"], schedule["hidden_ns"] / schedule["time_ns"], delta=0.05, msg=str((call, schedule)))
+
+
+def check_forward_share(test, run):
+    shares = sum(f["share_of_forward"] for f in run.report["communication"]["forward"])
+    test.assertAlmostEqual(shares, run.truth["forward_communication_share"], delta=0.01)
+
+
+def check_peak_share(test, run):
+    peak = run.report["communication"]["link_peak_gbytes_per_s"]
+    for c in run.report["collectives"]:
+        if c["transfer_busbw_gbytes_per_s"] is not None and peak is not None:
+            test.assertAlmostEqual(c["peak_share"], c["transfer_busbw_gbytes_per_s"] / peak, places=6)
 
 
 def check_straggler(test, run):
@@ -287,9 +334,14 @@ HELD = {
     check_blame: STRAGGLERS | {"healthy"},
     check_hang: HANGS,
     check_no_hang: ALL - HANGS,
-    check_clocks: ALL - PIPELINES,
+    check_pair_blame: PIPELINES,
+    check_lossy_blame: LOSSY,
+    check_bucket_order: BUCKETED,
+    check_forward_share: {"tensor-parallel", "fsdp", "perfect-overlap"},
+    check_peak_share: ALL,
+    check_clocks: ALL,
     check_leak: {"memory-leak"},
-    check_bus_bandwidth: ALL - LOSSY - STEPPED - STRAGGLERS - {"launch-bound"},
+    check_bus_bandwidth: ALL - STEPPED - STRAGGLERS - {"launch-bound"},
     check_steps_found: ALL - LOSSY,
     check_lossy_steps_found: LOSSY,
     check_lossy_means: LOSSY,

@@ -1,0 +1,125 @@
+#include "collector/analysis/call_timing.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "absl/strings/match.h"
+#include "collector/analysis/bus_bandwidth.h"
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+struct Known {
+  std::string op;
+  std::string comm;
+  int comm_ranks = 0;
+  uint64_t size_bytes = 0;
+};
+
+// What a call's token says; without operation or communicator if that was never heard.
+Known Describe(const model::ProcessModel& process, uint32_t token) {
+  Known known;
+  const auto& names = process.steps().communication().names();
+  const auto name = names.find(token);
+  if (name == names.end()) return known;
+  const v1::Communicator* comm = process.FindCommunicator(name->second.comm);
+  if (comm == nullptr || comm->hash() == 0) return known;
+  known.op = process.String(name->second.op);
+  known.comm = CommName(comm->hash());
+  known.comm_ranks = comm->ranks();
+  known.size_bytes = static_cast<uint64_t>(
+      MovedBytesOf(known.op, name->second.bytes, std::max(known.comm_ranks, 1)).algorithm);
+  return known;
+}
+
+double Per(uint64_t sum, uint64_t count) {
+  return count == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(count);
+}
+
+}  // namespace
+
+std::vector<CallTiming> CallTimingsOf(const model::JobModel& job, std::string_view op,
+                                      std::string_view comm) {
+  struct Sum {
+    model::CommunicationTiming::Call call;
+    uint64_t size_bytes = 0;
+  };
+  std::map<uint32_t, Sum> by_place;
+  for (const auto& process : job.processes()) {
+    for (const auto& [key, call] : process->steps().communication().calls()) {
+      if (key.second >= kMostCalls) continue;
+      const Known known = Describe(*process, call.token);
+      if (known.op != op || known.comm != comm) continue;
+      Sum& sum = by_place[key.second];
+      sum.size_bytes = known.size_bytes;
+      sum.call.steps += call.steps;
+      sum.call.time_ns += call.time_ns;
+      sum.call.hidden_ns += call.hidden_ns;
+      sum.call.backward_steps += call.backward_steps;
+      sum.call.after_backward_ns += call.after_backward_ns;
+    }
+  }
+  std::vector<CallTiming> out;
+  for (const auto& [place, sum] : by_place) {
+    CallTiming timing{.place = place,
+                      .size_bytes = sum.size_bytes,
+                      .steps = sum.call.steps,
+                      .time_ns = Per(sum.call.time_ns, sum.call.steps),
+                      .hidden_share = std::nullopt,
+                      .after_backward_ns = std::nullopt};
+    if (sum.call.time_ns > 0) timing.hidden_share = Per(sum.call.hidden_ns, sum.call.time_ns);
+    if (sum.call.backward_steps > 0) {
+      timing.after_backward_ns =
+          static_cast<double>(sum.call.after_backward_ns) / static_cast<double>(sum.call.backward_steps);
+    }
+    out.push_back(timing);
+  }
+  return out;
+}
+
+std::vector<ForwardCommunication> ForwardCommunicationOf(const model::JobModel& job) {
+  struct Sum {
+    uint64_t calls = 0;
+    uint64_t time_ns = 0;
+    uint64_t exposed_ns = 0;
+    int comm_ranks = 0;
+  };
+  std::map<std::string, Sum> by_op;
+  uint64_t steps = 0;
+  uint64_t forward_ns = 0;
+  for (const auto& process : job.processes()) {
+    const model::CommunicationTiming& timing = process->steps().communication();
+    steps += timing.steps();
+    forward_ns += timing.forward_compute_ns();
+    for (const auto& [key, call] : timing.calls()) {
+      if (call.forward_steps == 0) continue;
+      const Known known = Describe(*process, call.token);
+      if (known.op.empty() || absl::StrContains(known.op, "Send") || absl::StrContains(known.op, "Recv"))
+        continue;
+      Sum& sum = by_op[known.op];
+      sum.calls += call.forward_steps;
+      sum.time_ns += call.forward_ns;
+      sum.exposed_ns += call.forward_ns - std::min(call.forward_hidden_ns, call.forward_ns);
+      sum.comm_ranks = std::max(sum.comm_ranks, known.comm_ranks);
+      forward_ns += call.forward_ns - std::min(call.forward_hidden_ns, call.forward_ns);
+    }
+  }
+  std::vector<ForwardCommunication> out;
+  for (const auto& [op, sum] : by_op) {
+    out.push_back({.op = op,
+                   .comm_ranks = sum.comm_ranks,
+                   .calls_per_step = Per(sum.calls, steps),
+                   .time_ns_per_step = Per(sum.time_ns, steps),
+                   .exposed_ns_per_step = Per(sum.exposed_ns, steps),
+                   .share_of_forward = Per(sum.exposed_ns, forward_ns)});
+  }
+  std::stable_sort(out.begin(), out.end(), [](const ForwardCommunication& a, const ForwardCommunication& b) {
+    return a.time_ns_per_step > b.time_ns_per_step;
+  });
+  return out;
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,78 @@
+// When in a step its collectives run, call by call: how long after backward began, for how long, and how much
+// of that is hidden behind compute.
+//
+// Separate from the timeline, which tells how much of a step is communication: this tells which calls, in
+// which order. A call is known by its operation and communicator and by its place among these in the step, so
+// that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries. Not thread-safe: one owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/model/step_operation.h"
+#include "collector/model/step_record.h"
+
+namespace gpuprobe::model {
+
+class CommunicationTiming {
+ public:
+  static constexpr size_t kMaxCalls = 512;
+  static constexpr size_t kMaxNames = 4096;
+
+  // What a token of a collective's kernel stands for.
+  struct Name {
+    uint32_t op = 0;     // StringDef of the first call's operation
+    uint32_t comm = 0;   // Communicator
+    uint32_t calls = 0;  // of the plan; 0: not known
+    uint64_t bytes = 0;  // count x element size, of all
+    template <typename Archive>
+    void Visit(Archive& archive);  // model_state.cc
+  };
+  // Sums over `steps` steps in which there was such a call.
+  struct Call {
+    uint32_t token = 0;  // of the latest step
+    uint64_t steps = 0;
+    uint64_t time_ns = 0;
+    uint64_t hidden_ns = 0;  // of it, behind compute
+    // From the start of backward's first kernel to the call's, negative before it; of the steps that have
+    // one.
+    uint64_t backward_steps = 0;
+    int64_t after_backward_ns = 0;
+    // Of those that were launched in forward.
+    uint64_t forward_steps = 0;
+    uint64_t forward_ns = 0;
+    uint64_t forward_hidden_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+
+  bool Knows(uint32_t token) const { return names_.contains(token); }
+  void SetName(uint32_t token, const Name& name);
+  // A step of which everything was seen. `operations` as in StepWindow, the first `own` are the step's.
+  void AddStep(std::span<const StepOperation> operations, size_t own, std::span<const StepPhase> phases,
+               const StepRecord& record);
+  // What was added so far was warm-up.
+  void Forget();
+
+  // By (coarse token, place in the step from 0).
+  const std::map<std::pair<uint32_t, uint32_t>, Call>& calls() const { return calls_; }
+  const absl::flat_hash_map<uint32_t, Name>& names() const { return names_; }
+  uint64_t steps() const { return steps_; }
+  // Compute that was launched in forward, in all steps.
+  uint64_t forward_compute_ns() const { return forward_compute_ns_; }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  std::map<std::pair<uint32_t, uint32_t>, Call> calls_;
+  absl::flat_hash_map<uint32_t, Name> names_;
+  uint64_t steps_ = 0;
+  uint64_t forward_compute_ns_ = 0;
+};
+
+}  // namespace gpuprobe::model
