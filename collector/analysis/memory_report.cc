@@ -79,6 +79,21 @@ std::vector<uint64_t> StepStarts(const model::StepTracker& steps) {
   return std::is_sorted(starts.begin(), starts.end()) ? starts : std::vector<uint64_t>();
 }
 
+std::optional<MemoryBySteps> BySteps(const model::LevelPeaks& peaks) {
+  if (peaks.step_peak_bytes().count() == 0) return std::nullopt;
+  MemoryBySteps out{.step_peak_bytes = peaks.step_peak_bytes().Summarize(), .phases = {}};
+  for (size_t i = 0; i < model::kStepPhases; ++i) {
+    const model::LevelPeaks::Phase& phase = peaks.phases()[i];
+    if (phase.steps == 0) continue;
+    out.phases.push_back(
+        {.name = std::string(PhaseName(static_cast<model::StepPhase>(i))),
+         .steps = phase.steps,
+         .mean_peak_bytes = static_cast<double>(phase.sum_bytes) / static_cast<double>(phase.steps),
+         .peak_bytes = phase.peak_bytes});
+  }
+  return out;
+}
+
 }  // namespace
 
 void FillMemory(const model::ProcessModel& process, RankReport& rank) {
@@ -97,7 +112,8 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                                   .high_water_bytes = device.high_water_bytes,
                                   .high_water_at_ns = device.high_water_at_ns,
                                   .at_high_water = ByName(device.at_high_water),
-                                  .trend = TrendOf(device.level, steps, Capacity(process, ordinal))});
+                                  .trend = TrendOf(device.level, steps, Capacity(process, ordinal)),
+                                  .by_step = BySteps(device.peaks)});
   }
   for (const auto& [ordinal, allocator] : process.allocator()) {
     PytorchMemoryReport p{.device = ordinal,
@@ -109,7 +125,8 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                           .refusals = allocator.refusals,
                           .last_refused_bytes = allocator.last_refusal.asked_bytes,
                           .last_refused_path = process.RangePath(allocator.last_refusal.range),
-                          .trend = TrendOf(allocator.allocated, steps, Capacity(process, ordinal))};
+                          .trend = TrendOf(allocator.allocated, steps, Capacity(process, ordinal)),
+                          .by_step = BySteps(allocator.peaks)};
     if (p.peak_reserved_bytes >= p.peak_allocated_bytes)
       p.fragmentation_bytes = p.peak_reserved_bytes - p.peak_allocated_bytes;
     rank.pytorch_memory.push_back(p);

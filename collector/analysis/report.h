@@ -148,6 +148,18 @@ struct MemoryTrend {
   std::optional<double> steps_until_full;       // at that rate; absent without growth or capacity
 };
 
+// How high the level was in each step, and in the phases of the host's timeline.
+struct MemoryBySteps {
+  model::Summary step_peak_bytes;
+  struct Phase {
+    std::string name;
+    uint64_t steps = 0;
+    double mean_peak_bytes = 0;
+    uint64_t peak_bytes = 0;
+  };
+  std::vector<Phase> phases;  // those that there were
+};
+
 // What driver calls obtained on one device: without the context's, the modules' and the tools' own memory.
 struct DeviceMemoryReport {
   uint32_t device = 0;
@@ -157,6 +169,7 @@ struct DeviceMemoryReport {
   uint64_t high_water_at_ns = 0;
   std::map<std::string, uint64_t> at_high_water;  // bytes by kind
   std::optional<MemoryTrend> trend;
+  std::optional<MemoryBySteps> by_step;
 };
 
 // PyTorch's caching allocator on one device: what tensors had, and what it held for them.
@@ -170,7 +183,8 @@ struct PytorchMemoryReport {
   uint64_t refusals = 0;
   uint64_t last_refused_bytes = 0;
   std::string last_refused_path;
-  std::optional<MemoryTrend> trend;  // of what tensors have
+  std::optional<MemoryTrend> trend;      // of what tensors have
+  std::optional<MemoryBySteps> by_step;  // so
 };
 
 // An allocation that was refused for want of memory.

@@ -61,7 +61,9 @@ struct CollectiveSeries {
   uint64_t untimed_calls = 0;  // launched nothing, or their kernel was not captured
   std::vector<CollectivePart> parts;
   std::vector<RanAs> ran_as;
-  Distribution time_ns;  // a sample a plan
+  // A sample a plan. Some series for each of a thousand ranks, of some calls a step, must stay small.
+  static constexpr size_t kExactLimit = 1024;
+  Distribution time_ns{kExactLimit};
   // Against the other ranks of the same call: filled in by the job.
   uint64_t compared_plans = 0;
   uint64_t wait_ns = 0;         // sum of own duration minus the shortest one

@@ -66,6 +66,7 @@ void MemoryLedger::Apply(const AllocationRecord& record) {
   device.live[index] += record.bytes;
   device.live_bytes += record.bytes;
   device.level.Add(record.time_ns, device.live_bytes);
+  device.peaks.Add(record.time_ns, device.live_bytes);
   if (device.live_bytes > device.high_water_bytes) {
     device.high_water_bytes = device.live_bytes;
     device.high_water_at_ns = record.time_ns;
@@ -105,6 +106,7 @@ void MemoryLedger::Released(size_t index, const AllocationRecord& record) {
   device.live[index] -= std::min(device.live[index], record.bytes);
   device.live_bytes -= std::min(device.live_bytes, record.bytes);
   device.level.Add(record.time_ns, device.live_bytes);
+  device.peaks.Add(record.time_ns, device.live_bytes);
 }
 
 // A mark stands until something is released: only then, or at the end, is it worth asking what made it.

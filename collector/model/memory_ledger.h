@@ -14,6 +14,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/level_history.h"
+#include "collector/model/level_peaks.h"
 #include "collector/model/records.h"
 
 namespace gpuprobe::model {
@@ -56,6 +57,7 @@ class MemoryLedger {
     uint64_t high_water_at_ns = 0;
     BytesByKind at_high_water{};
     LevelHistory level;  // of live_bytes
+    LevelPeaks peaks;    // of them, too
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -73,6 +75,10 @@ class MemoryLedger {
   void Add(const AllocationRecord& record);
   // Applies what happened up to `time_ns`.
   void ApplyUntil(uint64_t time_ns);
+  // A step is over, and what happened in it has been applied.
+  void EndStep(const HostPhases& step) {
+    for (auto& [ordinal, device] : devices_) device.peaks.EndStep(step);
+  }
   // The high-water marks are final.
   void Finish();
 

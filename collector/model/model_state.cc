@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 10;
+constexpr uint32_t kStateVersion = 11;
 
 }  // namespace
 
@@ -91,7 +91,7 @@ void LevelHistory::Visit(Archive& archive) {
 
 template <typename Archive>
 void MemoryLedger::Device::Visit(Archive& archive) {
-  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water, level);
+  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water, level, peaks);
 }
 
 template <typename Archive>
@@ -129,7 +129,7 @@ void AllocatorRefusalRecord::Visit(Archive& archive) {
 template <typename Archive>
 void AllocatorTotals::Visit(Archive& archive) {
   archive(allocated_bytes, reserved_bytes, peak_allocated_bytes, peak_reserved_bytes, refusals, last_refusal,
-          allocated);
+          allocated, peaks);
 }
 
 template <typename Archive>
@@ -327,7 +327,7 @@ template <typename Archive>
 void StepRecord::Visit(Archive& archive) {
   archive(index, start_ns, end_ns, first_launch_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns,
           host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, operations, lost, error_ns,
-          warmup, incomplete);
+          clock_step_ns, warmup, incomplete);
 }
 
 template <typename Archive>
@@ -375,6 +375,28 @@ void CommunicationTiming::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void HostPhases::Visit(Archive& archive) {
+  archive(begin_ns, end_ns, changes);
+  for (const auto& [time_ns, phase] : changes) archive.Require(static_cast<size_t>(phase) < kStepPhases);
+  if (!archive.ok()) changes.clear();
+}
+
+template <typename Archive>
+void LevelPeaks::Phase::Visit(Archive& archive) {
+  archive(steps, sum_bytes, peak_bytes);
+}
+
+template <typename Archive>
+void LevelPeaks::Visit(Archive& archive) {
+  archive(changes_, step_peak_bytes_, phases_);
+}
+
+template <typename Archive>
+void StepTracker::ClockStep::Visit(Archive& archive) {
+  archive(by_ns, from_ns, to_ns);
+}
+
+template <typename Archive>
 void UsualStep::Visit(Archive& archive) {
   archive(operations_, length_ns_);
 }
@@ -397,8 +419,8 @@ void StepTracker::Visit(Archive& archive) {
   archive(defined, definition, next_search_, scanned_, segment_, cluster_end_, compared_, usual_, operations_,
           lost_operations_, lossy_, begun_, usual_step_, begin_error_ns_);
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
-          step_kind_, range_names_, blocked_, phase_ranges_, steps_, next_index_, warmup_known_,
-          warmup_count_, early_nvtx_phases_, statistics_, communication_, tokens_);
+          step_kind_, range_names_, blocked_, clock_steps_, host_phases_, phase_ranges_, steps_, next_index_,
+          warmup_known_, warmup_count_, early_nvtx_phases_, statistics_, communication_, tokens_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
       const Pending& pending = pending_[i];

@@ -106,6 +106,7 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   // What happened before the previous batch was sealed has arrived by now.
   const bool has_clock = batch.clock().realtime_ns() != 0;
   ledger_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
+  EndSteps();
   ResolveHighWaterRanges();
   if (range_paths_.full()) {
     range_paths_.Forget([this](const std::function<void(uint64_t)>& need) {
@@ -230,6 +231,7 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
     AllocatorTotals& totals = allocator_[r.device];
     totals.allocated_bytes = r.allocated_bytes;
     totals.allocated.Add(r.time_ns, r.allocated_bytes);
+    totals.peaks.Add(r.time_ns, r.allocated_bytes);
     totals.reserved_bytes = r.reserved_bytes;
     totals.peak_allocated_bytes = std::max(totals.peak_allocated_bytes, r.peak_allocated_bytes);
     totals.peak_reserved_bytes = std::max(totals.peak_reserved_bytes, r.peak_reserved_bytes);
@@ -411,6 +413,13 @@ StepOperation ProcessModel::StepOperationOf(const Operation& operation) {
   return step;
 }
 
+void ProcessModel::EndSteps() {
+  for (const HostPhases& step : steps_.TakeHostPhases()) {
+    ledger_.EndStep(step);
+    for (auto& [device, totals] : allocator_) totals.peaks.EndStep(step);
+  }
+}
+
 void ProcessModel::ResolveHighWaterRanges() {
   for (size_t i = 0; i < MemoryLedger::kKinds; ++i) {
     HighWaterName& known = high_water_names_[i];
@@ -460,6 +469,8 @@ void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
         static_cast<int64_t>(static_cast<uint64_t>(offset) - static_cast<uint64_t>(clock_offset_ns_));
     if (step != INT64_MIN && std::abs(step) > std::abs(totals_.clock_step_ns)) totals_.clock_step_ns = step;
     if (step != INT64_MIN && std::abs(step) >= kClockStepNs && clock_shifts_.size() < kMaxClockSteps) {
+      if (step > 0)
+        steps_.NoteClockStep(static_cast<uint64_t>(step), totals_.last_clock_ns, batch.clock().realtime_ns());
       const int64_t before = clock_shifts_.empty() ? 0 : clock_shifts_.back().second;
       clock_shifts_.emplace_back(totals_.batches - 1, before + step);
     }
@@ -493,6 +504,7 @@ void ProcessModel::Finish() {
   joiner_.Finish([this](Operation& operation) { OnOperation(operation); });
   steps_.Finish();
   ledger_.Finish();
+  EndSteps();
   ResolveHighWaterRanges();
   ranges_.Finish();
   collectives_.Finish();

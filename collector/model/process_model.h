@@ -22,6 +22,7 @@
 #include "collector/model/host_progress.h"
 #include "collector/model/interval_union.h"
 #include "collector/model/level_history.h"
+#include "collector/model/level_peaks.h"
 #include "collector/model/memory_ledger.h"
 #include "collector/model/operation.h"
 #include "collector/model/operation_joiner.h"
@@ -96,6 +97,7 @@ struct AllocatorTotals {
   uint64_t refusals = 0;
   AllocatorRefusalRecord last_refusal{};
   LevelHistory allocated;
+  LevelPeaks peaks;  // of it
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };
@@ -226,6 +228,8 @@ class ProcessModel {
   uint8_t RolesOf(const std::string& kernel) const;
   const Site& SiteOf(const Operation& operation) const;
   StepOperation StepOperationOf(const Operation& operation);
+  // Hands steps that are over to those who account by step.
+  void EndSteps();
   void ResolveHighWaterRanges();
 
   ProcessEvents events_;

@@ -2,9 +2,9 @@
 //
 // Separate because it is what all analyses of steps exchange. The parts are lengths within [start_ns, end_ns)
 // by interval algebra over all streams of the process's devices, and add up to the nanosecond:
-//   compute + exposed_comm + copy + idle == end - start
+//   compute + exposed_comm + copy + idle == end - start, less what the clock was set by meanwhile
 //   host_bound + input + sync + launch_gap + unknown == idle
-//   sum of phase_ns == end - start
+//   sum of phase_ns == the same
 #pragma once
 
 #include <array>
@@ -42,14 +42,15 @@ struct StepRecord {
   uint64_t unknown_ns = 0;     // the launch of what ended the idle was not seen
   std::array<uint64_t, kStepPhases> phase_ns{};
   uint32_t operations = 0;
-  uint32_t lost = 0;      // of them: their records never came, and stand as in the usual step if it has them
-  uint64_t error_ns = 0;  // by how much its start or end may be off for that; 0: both were seen
-  bool warmup = false;    // much longer than later ones: in no statistics
-  bool incomplete = false;  // records were lost in it: its parts are estimates, or may be wrong
+  uint32_t lost = 0;  // of them: their records never came, and stand as in the usual step if it has them
+  int64_t clock_step_ns = 0;  // by which the clock was set in it: part of end - start, and of nothing else
+  uint64_t error_ns = 0;      // by how much its start or end may be off for that; 0: both were seen
+  bool warmup = false;        // much longer than later ones: in no statistics
+  bool incomplete = false;    // records were lost in it: its parts are estimates, or may be wrong
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
-  uint64_t total_ns() const { return end_ns - start_ns; }
+  uint64_t total_ns() const { return end_ns - start_ns - static_cast<uint64_t>(clock_step_ns); }
   uint64_t overlapped_comm_ns() const { return comm_ns - exposed_comm_ns; }
 };
 

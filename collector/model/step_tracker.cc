@@ -22,6 +22,29 @@ uint64_t BeginLook(const StepDefinition& definition) {
   return 2 * uint64_t{definition.tail} + kFurther;
 }
 
+// The last moment before a clock was set `by_ns` forward, between two times: nothing at all happened for so
+// long then. nullopt: no such gap.
+std::optional<uint64_t> FindClockStep(std::span<const StepOperation> operations, uint64_t begin_ns,
+                                      uint64_t by_ns, uint64_t from_ns, uint64_t to_ns) {
+  constexpr uint64_t kReadingErrorNs = 100'000;  // of the clocks' readings that tell by how much
+  std::vector<uint64_t> times{begin_ns};         // the work before ended then
+  for (const StepOperation& o : operations) {
+    for (const uint64_t time_ns : {o.launch_ns, o.start_ns, o.end_ns}) {
+      if (time_ns + by_ns >= from_ns && time_ns <= to_ns + by_ns) times.push_back(time_ns);
+    }
+  }
+  std::sort(times.begin(), times.end());
+  std::optional<uint64_t> found;
+  uint64_t narrowest_ns = UINT64_MAX;
+  for (size_t i = 1; i < times.size(); ++i) {
+    const uint64_t gap_ns = times[i] - times[i - 1];
+    if (gap_ns + kReadingErrorNs < by_ns || gap_ns >= narrowest_ns || times[i] < from_ns) continue;
+    narrowest_ns = gap_ns;
+    found = times[i - 1];
+  }
+  return found;
+}
+
 }  // namespace
 
 StepStatistics::StepStatistics() { phase_ns.fill(Distribution(kExactLimit)); }
@@ -416,23 +439,76 @@ void StepTracker::CompleteFirst() {
   const auto own = static_cast<size_t>(step.end - step.begin);
   bool annotated = false;
   const std::vector<StepPhase> phases = PhasesOf(operations, own, phase_ranges_, annotated);
-  StepRecord record = MeasureStep({.start_ns = step.start_ns,
-                                   .end_ns = step.end_ns,
-                                   .operations = operations,
-                                   .own = own,
-                                   .previous_launch_ns = step.previous_launch_ns,
-                                   .blocked = blocked_},
-                                  phases);
+  StepRecord record = Measure(step, phases);
   record.lost = step.lost;
   record.error_ns = std::min(std::max(std::exchange(begin_error_ns_, step.end_error_ns), step.end_error_ns),
                              record.total_ns());
   record.incomplete = std::exchange(loss_, false) || step.lost > 0 || record.error_ns > 0;
+  NoteHostPhases(step, phases);
   if (!record.incomplete) communication_.AddStep(operations, own, phases, record);
   operations_ += own;
   lost_operations_ += step.lost;
   ForgetBefore(step.end);
   Record(record, annotated);
   MeasureFirst();
+}
+
+StepRecord StepTracker::Measure(const Pending& step, const std::vector<StepPhase>& phases) const {
+  const std::span<const StepOperation> operations =
+      std::span<const StepOperation>(open_).subspan(static_cast<size_t>(step.begin - base_));
+  StepWindow window{.start_ns = step.start_ns,
+                    .end_ns = step.end_ns,
+                    .operations = operations,
+                    .own = static_cast<size_t>(step.end - step.begin),
+                    .previous_launch_ns = step.previous_launch_ns,
+                    .blocked = blocked_};
+  const auto stepped = std::find_if(clock_steps_.begin(), clock_steps_.end(), [&](const ClockStep& c) {
+    return c.to_ns > step.start_ns && c.from_ns < step.end_ns;
+  });
+  if (stepped == clock_steps_.end()) return MeasureStep(window, phases);
+  const std::optional<uint64_t> gap_ns =
+      FindClockStep(operations, step.start_ns, stepped->by_ns, stepped->from_ns, stepped->to_ns);
+  if (!gap_ns.has_value() || *gap_ns < step.start_ns || *gap_ns >= step.end_ns)
+    return MeasureStep(window, phases);
+  std::vector<StepOperation> moved(operations.begin(), operations.end());
+  std::vector<BlockedInterval> blocked = blocked_;
+  const auto move = [&](uint64_t& time_ns) { time_ns -= time_ns > *gap_ns ? stepped->by_ns : 0; };
+  for (StepOperation& o : moved) {
+    move(o.start_ns);
+    move(o.end_ns);
+    move(o.launch_ns);
+  }
+  for (BlockedInterval& b : blocked) {
+    move(b.start_ns);
+    move(b.end_ns);
+  }
+  window.operations = moved;
+  window.blocked = blocked;
+  move(window.end_ns);
+  StepRecord record = MeasureStep(window, phases);
+  record.end_ns = step.end_ns;
+  record.clock_step_ns = static_cast<int64_t>(stepped->by_ns);
+  return record;
+}
+
+void StepTracker::NoteHostPhases(const Pending& step, const std::vector<StepPhase>& phases) {
+  constexpr size_t kMost = 1024;
+  HostPhases host{.begin_ns = At(step.begin).launch_ns,
+                  .end_ns = step.end < Next() ? At(step.end).launch_ns : At(step.end - 1).launch_ns + 1,
+                  .changes = {}};
+  for (uint64_t at = step.begin; at < step.end; ++at) {
+    const StepOperation& o = At(at);
+    const StepPhase phase = phases[static_cast<size_t>(at - step.begin)];
+    if (o.work != WorkClass::kCompute || (!host.changes.empty() && host.changes.back().second == phase))
+      continue;
+    host.changes.emplace_back(host.changes.empty() ? host.begin_ns : o.launch_ns, phase);
+  }
+  if (host_phases_.size() < kMost) host_phases_.push_back(std::move(host));
+}
+
+void StepTracker::NoteClockStep(uint64_t by_ns, uint64_t from_ns, uint64_t to_ns) {
+  if (clock_steps_.size() == kMaxClockSteps) clock_steps_.erase(clock_steps_.begin());
+  clock_steps_.push_back({by_ns, from_ns, to_ns});
 }
 
 void StepTracker::ForgetBefore(uint64_t position) {

@@ -13,11 +13,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/communication_timing.h"
 #include "collector/model/distribution.h"
+#include "collector/model/level_peaks.h"
 #include "collector/model/lost_operations.h"
 #include "collector/model/phase_inference.h"
 #include "collector/model/step_finder.h"
@@ -91,6 +93,11 @@ class StepTracker {
   // Records were lost. `launches`: even those of launches, which otherwise show what is missing; steps that
   // are open now may lack some.
   void NoteLoss(bool launches);
+  // The clock of these times was set `by_ns` forward, at some time from `from_ns`, as it was, to `to_ns`, as
+  // it is since.
+  void NoteClockStep(uint64_t by_ns, uint64_t from_ns, uint64_t to_ns);
+  // Of the steps that were completed since the last call.
+  std::vector<HostPhases> TakeHostPhases() { return std::exchange(host_phases_, {}); }
   // Completes what can be completed.
   void Finish();
 
@@ -133,6 +140,14 @@ class StepTracker {
     template <typename Archive>
     void Visit(Archive& archive);
   };
+  struct ClockStep {
+    uint64_t by_ns = 0;
+    uint64_t from_ns = 0;
+    uint64_t to_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  static constexpr size_t kMaxClockSteps = 64;
   static constexpr size_t kMaxBlocked = 8192;
   static constexpr size_t kMaxPending = 64;  // steps that wait for a usual one, or for what comes after a gap
   static constexpr uint64_t kLeastWhole = 3;  // steps from which statistics are made
@@ -141,6 +156,9 @@ class StepTracker {
   // The operations from `begin` to `end` are a step; those before it that belong to no step yet never will.
   void CutStep(uint64_t begin, uint64_t end);
   void CompleteFirst();
+  // Measures it, as if the clock had not been set in it.
+  StepRecord Measure(const Pending& step, const std::vector<StepPhase>& phases) const;
+  void NoteHostPhases(const Pending& step, const std::vector<StepPhase>& phases);
   // All that wait but the last `but`, as far as their times are known; `must`: whatever is known.
   void CompletePending(size_t but, bool must);
   // The times of the first one that waits.
@@ -202,6 +220,8 @@ class StepTracker {
   static constexpr uint8_t kNoMeaning = 255;
   std::vector<uint8_t> range_names_;      // by name: what a range of this name means, 0 if not looked at yet
   std::vector<BlockedInterval> blocked_;  // by start
+  std::vector<ClockStep> clock_steps_;
+  std::vector<HostPhases> host_phases_;
   PhaseRanges phase_ranges_;
 
   std::deque<StepRecord> steps_;

@@ -209,6 +209,18 @@ Json TrendOf(const std::optional<analysis::MemoryTrend>& trend) {
           {"steps_until_full", OrNull(trend->steps_until_full)}};
 }
 
+Json ByStepOf(const std::optional<analysis::MemoryBySteps>& by_step) {
+  if (!by_step.has_value()) return nullptr;
+  Json phases = Json::array();
+  for (const analysis::MemoryBySteps::Phase& phase : by_step->phases) {
+    phases.push_back({{"name", phase.name},
+                      {"steps", phase.steps},
+                      {"mean_peak_bytes", phase.mean_peak_bytes},
+                      {"peak_bytes", phase.peak_bytes}});
+  }
+  return {{"step_peak_bytes", Statistics(by_step->step_peak_bytes)}, {"phases", phases}};
+}
+
 Json MemoryOf(const analysis::RankReport& r) {
   Json out = Json::object();
   for (const auto& [kind, m] : r.memory) {
@@ -237,6 +249,7 @@ Json MemoryOf(const analysis::RankReport& r) {
                        {"refusals", p.refusals},
                        {"last_refused_bytes", p.refusals > 0 ? Json(p.last_refused_bytes) : Json(nullptr)},
                        {"last_refused_path", TextOrNull(p.last_refused_path)},
+                       {"by_step", ByStepOf(p.by_step)},
                        {"trend", TrendOf(p.trend)}});
   }
   if (!pytorch.empty()) out["pytorch"] = pytorch;
@@ -252,6 +265,7 @@ Json DeviceMemoryOf(const analysis::RankReport& r) {
                    {"high_water_bytes", d.high_water_bytes},
                    {"high_water_at_ns", d.high_water_at_ns > 0 ? Json(d.high_water_at_ns) : Json(nullptr)},
                    {"at_high_water", d.at_high_water},
+                   {"by_step", ByStepOf(d.by_step)},
                    {"trend", TrendOf(d.trend)},
                    {"live_bytes", d.live_bytes}});
   }

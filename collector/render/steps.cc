@@ -110,6 +110,7 @@ Json RecordsJson(const StepsReport& s) {
                        {"warmup", r.warmup},
                        {"incomplete", r.incomplete},
                        {"lost_operations", r.lost},
+                       {"clock_step_ns", r.clock_step_ns},
                        {"error_ns", r.error_ns}});
   }
   return records;

@@ -1,0 +1,44 @@
+#include "collector/model/level_peaks.h"
+
+#include <algorithm>
+
+namespace gpuprobe::model {
+
+void LevelPeaks::Add(uint64_t time_ns, uint64_t level) {
+  if (!changes_.empty()) time_ns = std::max(time_ns, changes_.back().first);
+  changes_.emplace_back(time_ns, level);
+  if (changes_.size() > kMaxChanges) changes_.pop_front();
+}
+
+uint64_t LevelPeaks::Highest(uint64_t from_ns, uint64_t to_ns) const {
+  auto at = std::upper_bound(changes_.begin(), changes_.end(), from_ns,
+                             [](uint64_t time, const auto& change) { return time < change.first; });
+  uint64_t highest = at == changes_.begin() ? 0 : std::prev(at)->second;
+  for (; at != changes_.end() && at->first < to_ns; ++at) highest = std::max(highest, at->second);
+  return highest;
+}
+
+void LevelPeaks::EndStep(const HostPhases& step) {
+  // What came before the oldest change that is kept is not known.
+  if (changes_.empty() || changes_.front().first > step.begin_ns || step.changes.empty()) return;
+  step_peak_bytes_.Add(Highest(step.begin_ns, step.end_ns));
+  std::array<bool, kStepPhases> seen{};
+  std::array<uint64_t, kStepPhases> highest{};
+  for (size_t i = 0; i < step.changes.size(); ++i) {
+    const auto& [from_ns, phase] = step.changes[i];
+    const uint64_t to_ns = i + 1 < step.changes.size() ? step.changes[i + 1].first : step.end_ns;
+    const auto place = static_cast<size_t>(phase);
+    seen[place] = true;
+    highest[place] = std::max(highest[place], Highest(from_ns, to_ns));
+  }
+  for (size_t i = 0; i < kStepPhases; ++i) {
+    if (!seen[i]) continue;
+    ++phases_[i].steps;
+    phases_[i].sum_bytes += highest[i];
+    phases_[i].peak_bytes = std::max(phases_[i].peak_bytes, highest[i]);
+  }
+  // The last change before the step's end says at what level the next one begins.
+  while (changes_.size() > 1 && changes_[1].first <= step.end_ns) changes_.pop_front();
+}
+
+}  // namespace gpuprobe::model

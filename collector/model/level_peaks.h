@@ -1,0 +1,63 @@
+// How high a level of memory was in each step, and in each of its phases.
+//
+// Separate from LevelHistory, which holds a whole run in a bounded number of buckets and so soon is coarser
+// than a step: this keeps single changes, but only until the step in which they happened is over. Phases are
+// the host's, since that is where memory is obtained: from the launch of a phase's first kernel on. Memory:
+// kMaxChanges changes. Not thread-safe: one owner.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "collector/model/distribution.h"
+#include "collector/model/step_record.h"
+
+namespace gpuprobe::model {
+
+// A step on the host's timeline.
+struct HostPhases {
+  uint64_t begin_ns = 0;  // its first launch
+  uint64_t end_ns = 0;    // the next step's first launch, or its own last one
+  std::vector<std::pair<uint64_t, StepPhase>>
+      changes;  // what is launched from then on; the first at begin_ns
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
+class LevelPeaks {
+ public:
+  static constexpr size_t kMaxChanges = 1024;
+  static constexpr size_t kExactLimit = 128;
+  struct Phase {
+    uint64_t steps = 0;
+    uint64_t sum_bytes = 0;  // of the steps' peaks in it
+    uint64_t peak_bytes = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+
+  // The level is this from `time_ns` on.
+  void Add(uint64_t time_ns, uint64_t level);
+  // Everything that happened in the step is known. In order.
+  void EndStep(const HostPhases& step);
+
+  const Distribution& step_peak_bytes() const { return step_peak_bytes_; }
+  // By StepPhase.
+  const std::array<Phase, kStepPhases>& phases() const { return phases_; }
+  template <typename Archive>
+  void Visit(Archive& archive);
+
+ private:
+  // The highest level in [from_ns, to_ns).
+  uint64_t Highest(uint64_t from_ns, uint64_t to_ns) const;
+
+  std::deque<std::pair<uint64_t, uint64_t>> changes_;  // time, level
+  Distribution step_peak_bytes_{kExactLimit};
+  std::array<Phase, kStepPhases> phases_{};
+};
+
+}  // namespace gpuprobe::model
