@@ -107,6 +107,20 @@ std::string HangStateName(HangRank::State state) {
 std::string HangStatement(const Hang& hang) {
   const std::string call = absl::StrCat(hang.shape.op, " seq ", hang.seq, " on ", WhereItIs(hang));
   const std::string waiting = Duration(static_cast<double>(hang.waiting_ns));
+  if (hang.transfer.has_value()) {
+    const HangTransfer& t = *hang.transfer;
+    const std::string self = t.rank.has_value() ? absl::StrCat("rank ", t.label) : t.label;
+    const std::string peer = t.peer.has_value() ? absl::StrCat("rank ", t.peer_label) : t.peer_label;
+    const bool sends = t.counterpart == "Recv";
+    const std::string whose = absl::StrCat(hang.shape.op, sends ? " to " : " from ", peer, ", seq ", hang.seq,
+                                           " of ", self, " on ", WhereItIs(hang));
+    if (hang.kind == Hang::Kind::kMissingRank) {
+      return absl::StrCat(whose, " has been waiting for ", waiting, ": ", peer, " did not issue its ",
+                          t.counterpart, ".");
+    }
+    return absl::StrCat(whose, " has been waiting for ", waiting,
+                        ": both ranks issued their part, and it does not finish.");
+  }
   switch (hang.kind) {
     case Hang::Kind::kMissingRank: {
       const bool called = hang.ranks.front().state == HangRank::State::kLaunchedNothing;
@@ -129,6 +143,14 @@ std::string HangEvidence(const Hang& hang) {
   std::string text;
   if (hang.kind == Hang::Kind::kMismatch && !hang.culprit_known) {
     text = "As many ranks say one thing as another, so which is wrong cannot be told.";
+  } else if (hang.transfer.has_value()) {
+    const HangTransfer& t = *hang.transfer;
+    text = absl::StrCat(Capital(t.rank.has_value() ? absl::StrCat("rank ", t.label) : t.label),
+                        " issued it (", shape, ").");
+    if (t.others_waiting > 0)
+      absl::StrAppend(&text, " ", t.others_waiting,
+                      t.others_waiting == 1 ? " other transfer waits" : " other transfers wait",
+                      " for the same rank.");
   } else {
     const bool called = std::any_of(hang.ranks.begin(), hang.ranks.end(), [](const HangRank& r) {
       return r.state == HangRank::State::kLaunchedNothing;

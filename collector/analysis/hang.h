@@ -45,13 +45,24 @@ struct HangRank {
   std::string open_range;             // ranges open on its main thread, joined by '/'
 };
 
+// Of a send or receive: who waits in it for whom.
+struct HangTransfer {
+  std::optional<int> rank;  // that waits
+  std::string label;
+  std::optional<int> peer;
+  std::string peer_label;
+  std::string counterpart;  // what the peer has to call: "Send"
+  int others_waiting = 0;   // further transfers that wait for the same peer
+};
+
 struct Hang {
   enum class Kind { kMissingRank, kMismatch, kAllIssued };
   Kind kind = Kind::kAllIssued;
   std::string comm;  // 16 hex digits
   std::string comm_name;
   int comm_ranks = 0;
-  uint64_t seq = 0;
+  uint64_t seq = 0;  // of a transfer: as the waiting rank counts
+  std::optional<HangTransfer> transfer;
   CallShape shape;  // as most ranks issued it
   uint64_t since_ns = 0;
   uint64_t waiting_ns = 0;

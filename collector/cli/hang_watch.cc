@@ -28,7 +28,8 @@ void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monot
   next_ns_ = monotonic_ns + kIntervalNs;
   std::set<Key> seen;
   for (const analysis::Hang& hang : analysis::HangsOf(job, now_ns, after_ns_)) {
-    const Key key{hang.kind, hang.comm, hang.seq};
+    const Key key{hang.kind, hang.comm, hang.seq,
+                  hang.transfer.has_value() ? hang.transfer->label : std::string()};
     seen.insert(key);
     const auto [it, added] = told_.insert_or_assign(key, hang);
     if (added) say_(render::HangBlock(hang));

@@ -37,7 +37,8 @@ class HangWatch {
   void Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns);
 
  private:
-  using Key = std::tuple<analysis::Hang::Kind, std::string, uint64_t>;  // communicator, sequence
+  // Communicator, sequence, and of a transfer the rank whose sequence it is.
+  using Key = std::tuple<analysis::Hang::Kind, std::string, uint64_t, std::string>;
 
   uint64_t after_ns_;
   Say say_;

@@ -48,21 +48,23 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
             .bytes = record.count * record.element_bytes,
             .failed = record.result != 0 && record.result != kNcclInProgress,
             .point_to_point = point_to_point,
+            .peer = record.peer,
             .algorithm = record.algorithm,
             .protocol = record.protocol,
             .channels = record.channels};
   if (const auto captured = captured_.find(record.plan); captured != captured_.end()) {
     captured->second.pattern.comm = record.comm;
     captured->second.pattern.calls.push_back(call);
-    if (!point_to_point) events_.finished(record.comm, record.seq, 0);
+    if (point_to_point && !call.failed) transfers_.Issued(record);
+    TellFinished(record.comm, call, 0);
     return;
   }
   ++calls_;
   if (!point_to_point && !call.failed) events_.issued(record);
+  if (point_to_point && !call.failed && record.plan != 0) transfers_.Issued(record);
   if (point_to_point && record.peer >= 0) {
     const std::tuple between{record.comm, record.op, record.peer};
     if (pairs_.size() < kMaxPeers || pairs_.contains(between)) {
-      call.peer = record.peer;
       call.pair = ++pairs_[between];
     }
   }
@@ -79,7 +81,7 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
     plan.issue_ns = record.issue_ns;
   }
   plan.calls.push_back(call);
-  if (plan.end_ns != 0 && !point_to_point) events_.finished(record.comm, record.seq, plan.end_ns);
+  if (plan.end_ns != 0) TellFinished(record.comm, call, plan.end_ns);
   Advance(record.plan, plan);
 }
 
@@ -107,9 +109,15 @@ void CollectiveTracker::AddLostKernel(uint64_t plan) {
   Advance(plan, found->second);
 }
 
-void CollectiveTracker::TellFinished(const Plan& plan) const {
-  for (const Call& call : plan.calls) {
-    if (!call.point_to_point) events_.finished(plan.comm, call.seq, plan.end_ns);
+void CollectiveTracker::TellFinished(const Plan& plan) {
+  for (const Call& call : plan.calls) TellFinished(plan.comm, call, plan.end_ns);
+}
+
+void CollectiveTracker::TellFinished(uint32_t comm, const Call& call, uint64_t end_ns) {
+  if (call.point_to_point) {
+    transfers_.Finished({comm, call.peer, call.op}, call.seq);
+  } else {
+    events_.finished(comm, call.seq, end_ns);
   }
 }
 

@@ -25,6 +25,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/distribution.h"
 #include "collector/model/records.h"
+#include "collector/model/transfers.h"
 
 namespace gpuprobe::model {
 
@@ -153,6 +154,7 @@ class CollectiveTracker {
 
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }
   uint64_t calls() const { return calls_; }
+  const Transfers& transfers() const { return transfers_; }
 
  private:
   struct Call {
@@ -161,10 +163,10 @@ class CollectiveTracker {
     uint64_t bytes;
     bool failed;
     bool point_to_point;
+    int32_t peer = -1;
     uint32_t algorithm = 0;
     uint32_t protocol = 0;
     uint32_t channels = 0;
-    int32_t peer = -1;
     uint64_t pair = 0;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -203,7 +205,8 @@ class CollectiveTracker {
 
   Plan& Get(uint64_t plan);
   void Advance(uint64_t number, Plan& plan);
-  void TellFinished(const Plan& plan) const;
+  void TellFinished(const Plan& plan);
+  void TellFinished(uint32_t comm, const Call& call, uint64_t end_ns);
   void SettleWaiting(uint64_t number);
   void SettleReplay(uint64_t number);
   void SettlePlan(const Plan& plan, uint64_t replay);
@@ -218,6 +221,7 @@ class CollectiveTracker {
   std::deque<uint64_t> order_;     // plans by arrival; those that are settled stay until they come first
   std::deque<Complete> complete_;  // in the order in which they became so
   std::deque<uint64_t> unlaunched_;
+  Transfers transfers_;
   // Calls so far, by communicator, operation and peer; at most kMaxPeers.
   static constexpr size_t kMaxPeers = 65536;
   std::map<std::tuple<uint32_t, uint32_t, int32_t>, uint64_t> pairs_;

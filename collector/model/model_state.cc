@@ -179,13 +179,28 @@ void CollectiveSeries::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void Transfers::Open::Visit(Archive& archive) {
+  archive(number, seq, plan, issue_ns, count, element_bytes, datatype);
+}
+
+template <typename Archive>
+void Transfers::Peer::Visit(Archive& archive) {
+  archive(issued, open);
+}
+
+template <typename Archive>
+void Transfers::Visit(Archive& archive) {
+  archive(peers_);
+}
+
+template <typename Archive>
 void CollectiveTracker::Call::Visit(Archive& archive) {
-  archive(op, seq, bytes, failed, point_to_point, algorithm, protocol, channels);
+  archive(op, seq, bytes, failed, point_to_point, peer, algorithm, protocol, channels, pair);
 }
 
 template <typename Archive>
 void CollectiveTracker::Plan::Visit(Archive& archive) {
-  archive(comm, start_ns, end_ns, issue_ns, correlation, batch, launches, kernels, complete, calls);
+  archive(comm, start_ns, end_ns, issue_ns, correlation, batch, launches, kernels, complete, lost, calls);
 }
 
 template <typename Archive>
@@ -200,7 +215,7 @@ void CollectiveTracker::Complete::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveTracker::Visit(Archive& archive) {
-  archive(calls_, batch_, waiting_, captured_, order_, complete_, unlaunched_, series_);
+  archive(calls_, batch_, waiting_, captured_, order_, complete_, unlaunched_, transfers_, pairs_, series_);
   std::vector<std::pair<std::string, uint64_t>> keys;
   if constexpr (!Archive::kReads) {
     absl::flat_hash_map<const CollectiveSeries*, uint64_t> index;

@@ -203,6 +203,13 @@ Json HangsJson(const analysis::Report& report) {
                  {"comm_ranks", hang.comm_ranks},
                  {"seq", hang.seq}};
     json.update(ShapeJson(hang.shape));
+    json["transfer"] = nullptr;
+    if (const auto& t = hang.transfer; t.has_value()) {
+      json["transfer"] = {{"rank", OrNull(t->rank)},
+                          {"peer", OrNull(t->peer)},
+                          {"counterpart", t->counterpart},
+                          {"others_waiting", t->others_waiting}};
+    }
     json.update({{"since_ns", hang.since_ns},
                  {"waiting_ns", hang.waiting_ns},
                  {"over", hang.over},

@@ -204,6 +204,20 @@ std::vector<Scenario> AllScenarios() {
                        job.hang_rank = 5;
                        job.hang_step = 20;
                      }));
+  all.push_back(Make("hang-pipeline", "rank 1 of a pipeline's 4 stages stops before it sends in step 20",
+                     "hang-missing-rank", {"rank-cut-off", "pipeline-bubble", "poor-overlap"},
+                     [](TrainingJob& job) {
+                       job.ranks = 4;
+                       job.pipeline = 4;
+                       job.layers = 8;
+                       job.microbatches = 8;
+                       job.work = 0.5;
+                       job.kernel_noise = 0;
+                       job.host_noise = 0;
+                       job.hang = HangBy::kMissingRank;
+                       job.hang_rank = 1;
+                       job.hang_step = 20;
+                     }));
   all.push_back(Make("hang-mismatch", "rank 2 reduces another size than the others in step 20",
                      "hang-mismatch", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kMismatch;

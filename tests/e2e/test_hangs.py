@@ -84,6 +84,26 @@ class Hangs(harness.EndToEndTest):
                 self.assertEqual((culprit["rank"], culprit["state"], culprit["blocked_in"]), (rank, "launched_nothing", "cuStreamSynchronize"))
                 self.assertEqual((culprit["last_call"]["seq"], report["findings"][0]["id"]), (call + 1, "hang-missing-rank"))
 
+    def check_transfer(self, what, waits, others):
+        """`waits`: (rank, what it waits for) of which any may be told as the one that has waited longest."""
+        said, report = self.hang(what)
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["culprit_known"], hang["count"], hang["bytes"]), ("missing_rank", True, 1 << 16, 1 << 18))
+        self.assertEqual([(r["rank"], r["state"], r["open_range"]) for r in hang["ranks"]], [(ODD, "not_issued", "eval")])
+        transfer = hang["transfer"]
+        self.assertEqual((transfer["peer"], transfer["others_waiting"]), (ODD, others))
+        self.assertIn((transfer["rank"], transfer["counterpart"]), waits)
+        self.assertIn(f"rank {ODD} did not issue its {transfer['counterpart']}.", " ".join(said.split()))
+        self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
+
+    def test_a_receiver_whose_sender_never_sends(self):
+        # Rank 0 waits for rank 1, which waits for rank 2: only the last is to blame.
+        self.check_transfer("chain", [(ODD - 1, "Send")], 0)
+
+    def test_a_group_of_transfers_that_a_rank_does_not_join(self):
+        self.check_transfer("exchange", [(0, "Send"), (ODD - 1, "Recv")], 1)
+
     def test_another_size(self):
         said, report = self.hang("size", seconds=harness.LIMIT_S)
         self.assertIn(f"HANG AllReduce seq {CALL} on communicator", " ".join(said.split()))

@@ -22,13 +22,13 @@ HEALTHY_SEEDS = 40
 
 LOSSY = {"records-lost"}
 STEPPED = {"clock-stepped"}
-ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-mismatch", "hang-all-issued"}
-HANGS = {"hang-missing-rank", "hang-mismatch", "hang-all-issued"}
+ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-pipeline", "hang-mismatch", "hang-all-issued"}
+HANGS = {"hang-missing-rank", "hang-pipeline", "hang-mismatch", "hang-all-issued"}
 STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-at-scale"}
 # Fewer than three sizes of one operation: nothing to fit.
-WITHOUT_SIZES = {"launch-bound", "tiny-buckets", "huge-buckets", "fsdp", "pipeline"}
+WITHOUT_SIZES = {"launch-bound", "tiny-buckets", "huge-buckets", "fsdp", "pipeline", "hang-pipeline"}
 # Their stages send and receive.
-PIPELINES = {"pipeline", "pipeline-hosts", "grid"}
+PIPELINES = {"pipeline", "pipeline-hosts", "hang-pipeline", "grid"}
 # Gradients are reduced in the same buckets in every step.
 BUCKETED = {"compute-bound", "communication-bound", "perfect-overlap", "partial-overlap", "huge-buckets", "accumulation", "healthy", "slow-network",
             "healthy-nvtx"}

@@ -212,6 +212,14 @@ BatchBuilder& BatchBuilder::Collective(uint32_t op, uint32_t comm, uint64_t seq,
   return *this;
 }
 
+BatchBuilder& BatchBuilder::Transfer(uint32_t op, uint32_t comm, uint64_t seq, int peer, uint64_t plan,
+                                     uint64_t issue_ns) {
+  Collective(op, comm, seq, 1000, 4, plan, issue_ns);
+  v1::Collectives* m = batch_.mutable_collectives();
+  m->set_peer(m->peer_size() - 1, peer);
+  return *this;
+}
+
 BatchBuilder& BatchBuilder::Plan(uint64_t plan, uint64_t correlation) {
   v1::Plans* m = batch_.mutable_plans();
   m->add_plan_delta(Delta(plans_.id, plan));

@@ -47,6 +47,8 @@ class BatchBuilder {
                      v1::MemoryKind memory = v1::MEMORY_KIND_DEVICE);
   BatchBuilder& Collective(uint32_t op, uint32_t comm, uint64_t seq, uint64_t count, uint32_t element_bytes,
                            uint64_t plan, uint64_t issue_ns = kStart);
+  BatchBuilder& Transfer(uint32_t op, uint32_t comm, uint64_t seq, int peer, uint64_t plan,
+                         uint64_t issue_ns);
   BatchBuilder& Plan(uint64_t plan, uint64_t correlation);
   // Instead of Plan, not in one batch with it: the columns differ.
   BatchBuilder& CapturedPlan(uint64_t plan, uint64_t graph_node);

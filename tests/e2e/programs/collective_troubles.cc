@@ -5,10 +5,13 @@
 //   skip        the odd rank leaves the loop before call 5 and sleeps in range "eval"
 //   size        the odd rank passes another count to call 5; all stay for SECONDS
 //   operation   the odd rank calls Broadcast as its call 5; all stay for SECONDS
-//   held        the odd rank waits before call 5 until a file "go" is there, and all wait at the end for a
-//   file "end" copies      the odd rank copies to the host a little at a time for SECONDS before call 5 files
-//   the odd rank writes a file for SECONDS before call 5 long        a copy of SECONDS runs before call 5 on
-//   every rank (GPUSIM_PCIE=1MB/s) long-alone  it runs on the odd rank alone, which waits for it
+//   held        the odd rank waits for a file "go" before call 5, and all wait for a file "end" at the end
+//   chain       every rank receives from the next and sends to the one before; the odd one leaves as in skip
+//   exchange    all send to the next and receive from the one before in a group; the odd one leaves, too
+//   copies      the odd rank copies to the host a little at a time for SECONDS before call 5
+//   files       the odd rank writes a file for SECONDS before call 5
+//   long        a copy of SECONDS runs before call 5 on every rank (GPUSIM_PCIE=1MB/s)
+//   long-alone  it runs on the odd rank alone, which waits for it
 
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -48,6 +51,31 @@ void Reduce(const Rank& rank, size_t count) {
   CHECK_NCCL(ncclAllReduce(rank.buffer, rank.buffer, count, ncclFloat, ncclSum, rank.comm, rank.stream));
 }
 
+void Transfer(const Rank& rank, bool sends, int peer) {
+  if (sends) {
+    CHECK_NCCL(ncclSend(rank.buffer, kCount, ncclFloat, peer, rank.comm, rank.stream));
+  } else {
+    CHECK_NCCL(ncclRecv(rank.buffer, kCount, ncclFloat, peer, rank.comm, rank.stream));
+  }
+}
+
+void Chain(const Rank& rank) {
+  const int me = rank.identity.rank;
+  if (me + 1 < rank.identity.world_size) {
+    Transfer(rank, false, me + 1);
+    CHECK_CUDA(cudaStreamSynchronize(rank.stream));
+  }
+  if (me > 0) Transfer(rank, true, me - 1);
+}
+
+void Exchange(const Rank& rank) {
+  const int ranks = rank.identity.world_size;
+  CHECK_NCCL(ncclGroupStart());
+  Transfer(rank, true, (rank.identity.rank + 1) % ranks);
+  Transfer(rank, false, (rank.identity.rank + ranks - 1) % ranks);
+  CHECK_NCCL(ncclGroupEnd());
+}
+
 void Pause(int milliseconds) { usleep(static_cast<useconds_t>(milliseconds) * 1000); }
 
 void AwaitFile(const char* path) {
@@ -80,7 +108,7 @@ bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd
     CHECK_CUDA(cudaStreamSynchronize(rank.stream));
     Pause(100);
   }
-  return what != "skip";
+  return what != "skip" && what != "chain" && what != "exchange";
 }
 
 }  // namespace
@@ -103,7 +131,11 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "rank %d left\n", rank.identity.rank);
       for (;;) Pause(1000);
     }
-    if (call == kOddCall && odd && what == "operation") {
+    if (what == "chain") {
+      Chain(rank);
+    } else if (what == "exchange") {
+      Exchange(rank);
+    } else if (call == kOddCall && odd && what == "operation") {
       CHECK_NCCL(ncclBroadcast(rank.buffer, rank.buffer, kCount, ncclFloat, 0, rank.comm, rank.stream));
     } else {
       Reduce(rank, call == kOddCall && odd && what == "size" ? kCount / 2 : kCount);

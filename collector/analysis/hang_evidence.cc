@@ -1,0 +1,122 @@
+#include "collector/analysis/hang_evidence.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+using model::HostProgress;
+using model::ProcessModel;
+
+// A launch that so many later ones have overtaken is not what a collective waits for: it has no record (lost,
+// or of a kind that is not recorded), or runs beside everything else.
+constexpr size_t kOvertaken = 256;
+
+uint64_t LaunchesAfter(const ProcessModel& process, uint64_t time_ns) {
+  uint64_t launches = 0;
+  process.launches().ForEach([&](const model::CorrelationRing::Slot& slot) {
+    if (slot.launched && slot.launch_ns > time_ns) ++launches;
+  });
+  return launches;
+}
+
+}  // namespace
+
+uint64_t LastHeardNs(const ProcessModel& process) {
+  return std::max(process.totals().last_clock_ns, process.totals().last_ns);
+}
+
+bool IsGone(const ProcessModel& process, uint64_t now_ns) {
+  return Ended(process) && Since(now_ns, LastHeardNs(process)) > kSilentNs;
+}
+
+uint64_t NowOf(const ProcessModel& process, uint64_t now_ns) {
+  const uint64_t heard_ns = LastHeardNs(process);
+  return Ended(process) || Since(now_ns, heard_ns) > kSilentNs ? now_ns : std::min(now_ns, heard_ns);
+}
+
+bool HeardAllLaunches(const ProcessModel& process) {
+  const ProcessModel::Totals& totals = process.totals();
+  const v1::DetailLevel level = totals.self.detail_level();
+  if (totals.launches == 0 || totals.batches_missing != 0) return false;
+  if (process.hello().timing_source() == v1::TIMING_SOURCE_NONE) return false;
+  if (level != v1::DETAIL_LEVEL_FULL && level != v1::DETAIL_LEVEL_GRAPHS) return false;
+  const auto lost = [&](v1::LossReason reason) {
+    const auto found = totals.losses.find(reason);
+    return found != totals.losses.end() && found->second != 0;
+  };
+  return !lost(v1::LOSS_EVENT_RING_FULL) && !lost(v1::LOSS_THREAD_SLOTS_FULL) &&
+         !lost(v1::LOSS_SEND_QUEUE_FULL) && !lost(v1::LOSS_NOT_CONNECTED) && !lost(v1::LOSS_AT_EXIT);
+}
+
+LaunchedBefore LaunchesBefore(const ProcessModel& process, uint64_t plan) {
+  LaunchedBefore out;
+  uint64_t call_correlation = UINT64_MAX;
+  if (plan != 0) {
+    process.launches().ForEach([&](const model::CorrelationRing::Slot& slot) {
+      if (slot.plan == plan) call_correlation = std::min(call_correlation, slot.correlation);
+    });
+  }
+  std::vector<uint64_t> ended;
+  std::vector<std::pair<uint64_t, uint64_t>> unfinished;  // correlation, plan
+  process.launches().ForEach([&](const model::CorrelationRing::Slot& slot) {
+    if (slot.matched) ended.push_back(slot.correlation);
+    if (slot.correlation >= call_correlation || !slot.launched) return;
+    if (slot.matched) {
+      out.end_ns = std::max(out.end_ns, slot.end_ns);
+    } else if (slot.launch_ns > process.progress().last_wait_end_ns) {
+      unfinished.emplace_back(slot.correlation, slot.plan);
+    }
+  });
+  uint64_t overtaken = 0;
+  if (ended.size() > kOvertaken) {
+    const auto at = ended.end() - static_cast<ptrdiff_t>(kOvertaken);
+    std::nth_element(ended.begin(), at, ended.end());
+    overtaken = *at;
+  }
+  for (const auto& [correlation, other_plan] : unfinished) {
+    if (correlation < overtaken) continue;
+    if (other_plan == 0) {
+      out.unfinished = true;
+    } else {
+      out.plans.push_back(other_plan);
+    }
+  }
+  return out;
+}
+
+HangRank DescribeRank(const ProcessModel& process, HangRank::State state, uint64_t now_ns) {
+  const v1::Identity& id = process.identity();
+  const HostProgress& p = process.progress();
+  HangRank r;
+  const bool has_rank = id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE;
+  if (has_rank) r.rank = id.rank();
+  r.label = has_rank ? absl::StrCat(id.rank()) : absl::StrCat("pid ", id.pid());
+  r.host = id.host();
+  r.pid = id.pid();
+  r.state = state;
+  r.ended = IsGone(process, now_ns);
+  if (p.last_call.issue_ns != 0) {
+    r.last_op = process.String(p.last_call.op);
+    const v1::Communicator* known = process.FindCommunicator(p.last_call.comm);
+    r.last_comm = known == nullptr ? "unknown" : CommName(known->hash());
+    r.last_seq = p.last_call.seq;
+    r.last_issue_ago_ns = Since(now_ns, p.last_call.issue_ns);
+    if (p.last_call.done_ns != 0) r.last_done_ago_ns = Since(now_ns, p.last_call.done_ns);
+    r.launches_since = LaunchesAfter(process, p.last_call.return_ns);
+  }
+  if (p.last_launch_ns != 0) r.last_launch_ago_ns = Since(now_ns, p.last_launch_ns);
+  const uint64_t silent_ns = Since(now_ns, LastHeardNs(process));
+  if (!Ended(process) && silent_ns > kSilentNs) r.silent_ns = silent_ns;
+  if (p.blocked_in != 0) r.blocked_in = process.String(p.blocked_in);
+  r.open_range = absl::StrJoin(p.open_ranges, "/", [&](std::string* out, uint32_t name) {
+    absl::StrAppend(out, process.String(name));
+  });
+  return r;
+}
+
+}  // namespace gpuprobe::analysis

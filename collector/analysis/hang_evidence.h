@@ -1,0 +1,72 @@
+// What the records of one process say about a wait: what it launched before a call, whether it is alive, what
+// it did last. And a suspect: something that processes wait in together, before it is judged.
+//
+// Separate from the search (hangs.h) because collectives and transfers ask the same questions. Pure.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "collector/analysis/hang.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+// A connected process says something every two seconds, whatever it does.
+inline constexpr uint64_t kSilentNs = 10'000'000'000;
+
+inline uint64_t Since(uint64_t now_ns, uint64_t then_ns) { return now_ns > then_ns ? now_ns - then_ns : 0; }
+
+uint64_t LastHeardNs(const model::ProcessModel& process);
+inline bool Ended(const model::ProcessModel& process) {
+  return process.end_state() != model::EndState::kConnected;
+}
+// It ended before the end of what is looked at: when the job is over, every process has ended.
+bool IsGone(const model::ProcessModel& process, uint64_t now_ns);
+// How far the time has come that a process is known to have lived through without a sign of life.
+uint64_t NowOf(const model::ProcessModel& process, uint64_t now_ns);
+// Whether everything that its threads launched and called was heard, as far as it says.
+bool HeardAllLaunches(const model::ProcessModel& process);
+// Issued since the process's main thread last came back from waiting for the device.
+inline bool SinceLastWait(const model::ProcessModel& process, uint64_t issue_ns) {
+  return issue_ns > process.progress().last_wait_end_ns;
+}
+
+// The launches of a process before one plan.
+struct LaunchedBefore {
+  uint64_t end_ns = 0;          // when the last of this work ended
+  bool unfinished = false;      // some of it has not
+  std::vector<uint64_t> plans;  // other plans before it that have not
+};
+// Of everything that is known when `plan` is 0. What was launched before the main thread last waited for the
+// device and came back counts as ended, whether its record has come or not.
+LaunchedBefore LaunchesBefore(const model::ProcessModel& process, uint64_t plan);
+
+HangRank DescribeRank(const model::ProcessModel& process, HangRank::State state, uint64_t now_ns);
+
+// A process that issued its part.
+struct HangParty {
+  uint32_t process = 0;  // index into JobModel::processes
+  uint64_t issue_ns = 0;
+  uint64_t plan = 0;
+};
+
+// A collective, or a send and its receive.
+struct HangSuspect {
+  std::function<Hang()> describe;  // what it is, without its ranks and times
+  bool transfer = false;
+  std::vector<HangParty> waiting;           // something on the device came of their call
+  std::vector<HangParty> launched_nothing;  // nothing did
+  std::vector<uint32_t> missing;            // processes that did not issue it
+  uint64_t key = 0;                         // of collectives: the communicator's hash
+};
+
+// Of sends and receives that wait since before `until_ns`: one for each process that others wait for, and one
+// for each pair of which both sides are issued (at most kMaxPairs, the oldest).
+inline constexpr size_t kMaxPairs = 256;
+std::vector<HangSuspect> TransfersThatWait(const model::JobModel& job, uint64_t until_ns);
+
+}  // namespace gpuprobe::analysis
