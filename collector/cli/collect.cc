@@ -94,8 +94,9 @@ int CollectForNode(const Options& options, SignalFd& signals) {
                 kFailed);
   }
   const auto say = [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); };
-  absl::StatusOr<std::unique_ptr<NodeRecorder>> recorder =
-      NodeRecorder::Create(options.out.empty() ? kNodeRuns : options.out, options.keep.bytes, say);
+  absl::StatusOr<std::unique_ptr<NodeRecorder>> recorder = NodeRecorder::Create(
+      options.out.empty() ? kNodeRuns : options.out,
+      {.keep = options.keep, .ranks = options.rank_options, .marker = options.marker}, say);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::StartForNode(
       options.socket, [&](uid_t user, const v1::Hello& hello, std::string_view raw) {
@@ -150,7 +151,7 @@ int CollectMain(const Arguments& arguments) {
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
   (*recorder)->WatchForHangs(options.rank_options,
                              [](const std::string& text) { std::fputs(text.c_str(), stderr); });
-  (*recorder)->SetStepMarker(options.marker.marker);
+  (*recorder)->SetStepMarker(options.marker);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket,
       [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });

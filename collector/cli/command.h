@@ -33,6 +33,7 @@ int CollectMain(const Arguments& arguments);
 int RunMain(const Arguments& arguments);
 int ReportMain(const Arguments& arguments);
 int DiffMain(const Arguments& arguments);
+int TopMain(const Arguments& arguments);
 int ExportMain(const Arguments& arguments);
 int SimulateMain(const Arguments& arguments);
 int HelpMain(const Arguments& arguments);

@@ -5,6 +5,7 @@
 #include "collector/analysis/comparison.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
+#include "collector/cli/recorder.h"
 #include "collector/render/comparison.h"
 #include "collector/store/run_directory.h"
 
@@ -14,7 +15,10 @@ namespace {
 constexpr char kName[] = "diff";
 
 absl::StatusOr<analysis::Report> ReportOf(const std::string& directory) {
+  StepMarkerOption marker;
+  marker.TakeFrom(directory);
   model::JobModel job;
+  job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
   if (!replayed.ok()) return replayed.status();
   for (const store::Damage& damage : replayed->damages)

@@ -18,6 +18,7 @@ std::span<const Command> Commands() {
       {"collect", "collect from every process of this user until stopped", CollectMain},
       {"report", "report on a recorded run", ReportMain},
       {"diff", "compare two recorded runs", DiffMain},
+      {"top", "show a job while it is recorded", TopMain},
       {"export", "print the records of a run", ExportMain},
       {"simulate", "make the records of a job and feed them to a collector", SimulateMain},
       {"help",

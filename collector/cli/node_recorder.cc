@@ -15,6 +15,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "collector/cli/command.h"
 #include "collector/store/run_directory.h"
 
@@ -133,13 +134,13 @@ class NodeRecorder::Sink : public ingest::FrameSink {
 };
 
 absl::StatusOr<std::unique_ptr<NodeRecorder>> NodeRecorder::Create(const std::string& directory,
-                                                                   uint64_t keep_bytes, Say say) {
+                                                                   const Options& options, Say say) {
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::absolute(directory, error).parent_path();
   std::filesystem::create_directories(parent, error);
   if (absl::Status s = MakeOwn(directory, 0755); !s.ok()) return s;
   if (absl::Status s = MakeOwn(absl::StrCat(directory, "/", kRecording), 0700); !s.ok()) return s;
-  return std::unique_ptr<NodeRecorder>(new NodeRecorder(directory, keep_bytes, std::move(say)));
+  return std::unique_ptr<NodeRecorder>(new NodeRecorder(directory, options, std::move(say)));
 }
 
 absl::StatusOr<NodeRecorder::Run*> NodeRecorder::Join(uid_t user, const v1::Hello& hello) {
@@ -160,10 +161,15 @@ absl::StatusOr<NodeRecorder::Run*> NodeRecorder::Join(uid_t user, const v1::Hell
     name = i == 1 ? wanted : absl::StrCat(wanted, "-", i);
     path = absl::StrCat(directory_, "/", kRecording, "/", name);
   }
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(path, keep_bytes_);
+  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(path, options_.keep.bytes);
   if (!recorder.ok()) return recorder.status();
   Run& run = runs_[key];
   run.recorder = *std::move(recorder);
+  run.recorder->SetStepMarker(options_.marker);
+  run.recorder->WatchForHangs(options_.ranks,
+                              [this, name_of_user = UserOf(user).name](const std::string& text) {
+                                say_(absl::StrCat(name_of_user, ":\n", absl::StripSuffix(text, "\n")));
+                              });
   run.name = name;
   run.last_left = Clock::now();
   return &run;

@@ -29,11 +29,17 @@ class NodeRecorder {
   // One user's runs at a time; more would let him fill the collector.
   static constexpr size_t kMaxRunsOfUser = 64;
 
-  // One line about a run that has ended.
+  // One line about a run that has ended, or a hang's lines.
   using Say = std::function<void(const std::string& line)>;
+  // Of every run.
+  struct Options {
+    KeepOption keep;
+    RankOptions ranks;
+    StepMarkerOption marker;
+  };
   // Makes `directory` and what it needs inside. FailedPrecondition when something else is there.
   static absl::StatusOr<std::unique_ptr<NodeRecorder>> Create(const std::string& directory,
-                                                              uint64_t keep_bytes, Say say);
+                                                              const Options& options, Say say);
 
   // ResourceExhausted beyond kMaxRunsOfUser.
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(uid_t user, const v1::Hello& hello,
@@ -56,13 +62,13 @@ class NodeRecorder {
   };
   class Sink;
 
-  NodeRecorder(std::string directory, uint64_t keep_bytes, Say say)
-      : directory_(std::move(directory)), keep_bytes_(keep_bytes), say_(std::move(say)) {}
+  NodeRecorder(std::string directory, Options options, Say say)
+      : directory_(std::move(directory)), options_(std::move(options)), say_(std::move(say)) {}
   absl::StatusOr<Run*> Join(uid_t user, const v1::Hello& hello);
   void Conclude(const Key& key, Run& run);
 
   std::string directory_;
-  uint64_t keep_bytes_;
+  Options options_;
   Say say_;
   std::map<Key, Run> runs_;
   size_t concluded_ = 0;

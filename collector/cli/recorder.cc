@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
+#include "collector/cli/live_display.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
+#include "collector/render/live_text.h"
 #include "collector/store/run_directory.h"
 #include "spdlog/spdlog.h"
 
@@ -23,14 +25,26 @@ void KeepOption::AddTo(CLI::App& app) {
 void StepMarkerOption::AddTo(CLI::App& app) {
   app.add_option_function<std::string>(
          "--step-marker",
-         [this](const std::string& text) {
-           const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(text);
+         [this](const std::string& given) {
+           const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(given);
            if (!parsed.ok())
              throw CLI::ValidationError("--step-marker", std::string(parsed.status().message()));
+           if (given.find('\n') != std::string::npos)
+             throw CLI::ValidationError("--step-marker", "a marker is one line");
            marker = *parsed;
+           text = given;
          },
          "what a step begins with, or is: nvtx:REGEX, kernel:REGEX, collective:OP (ends it) [found out]")
       ->option_text("MARKER");
+}
+
+void StepMarkerOption::TakeFrom(const std::string& run_directory) {
+  if (!text.empty()) return;
+  const std::string recorded = store::ReadRunSettings(run_directory).step_marker;
+  const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(recorded);
+  if (recorded.empty() || !parsed.ok()) return;
+  marker = *parsed;
+  text = recorded;
 }
 
 class Recorder::Sink : public ingest::FrameSink {
@@ -83,6 +97,7 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
   }
   if (recording_ == nullptr) {
     recording_ = std::make_unique<store::RunRecording>(directory_, Version(), keep_bytes_, NowNs());
+    Note(store::WriteRunSettings(directory_, settings_));
   }
   model::ProcessModel& process = job_.Join(hello);
   store::RunRecording::Log*& log = logs_[&process];
@@ -110,6 +125,11 @@ void Recorder::Note(const absl::Status& status) {
   spdlog::warn("records are no longer written: {}; they are still counted", std::string(status.message()));
 }
 
+void Recorder::SetStepMarker(const StepMarkerOption& marker) {
+  job_.SetStepMarker(marker.marker);
+  settings_.step_marker = marker.text;
+}
+
 void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say) {
   rank_options_ = options;
   hang_watch_ = std::make_unique<HangWatch>(options.after_ns(), std::move(say));
@@ -118,6 +138,16 @@ void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say) {
 void Recorder::Tick() {
   if (hang_watch_ != nullptr) hang_watch_->Tick(job_, NowNs(), MonotonicNs());
   if (recording_ != nullptr) Note(recording_->FlushIfDue(MonotonicNs()));
+  if (recording_ != nullptr) LookIfDue();
+}
+
+void Recorder::LookIfDue() {
+  constexpr uint64_t kEveryNs = 1'000'000'000;
+  if (MonotonicNs() < next_look_ns_) return;
+  next_look_ns_ = MonotonicNs() + kEveryNs;
+  status_ = live_watch_.Look(job_);
+  // Where it cannot be written the logs cannot either, and that is said.
+  store::WriteFile(directory_ + kLiveFile, render::LiveScreen(status_)).IgnoreError();
 }
 
 absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>& command_line) {
@@ -132,6 +162,8 @@ absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>
   input.detail_since_ns = recording_->detail_since_ns();
   logs_.clear();
   recording_.reset();
+  std::error_code ignored;
+  std::filesystem::remove(directory_ + kLiveFile, ignored);
   job_.Finish();
   analysis::Report report = analysis::BuildReport(job_, input);
   if (absl::Status s = store::WriteFile(directory_ + "/report.json", render::JsonReport(report)); !s.ok())

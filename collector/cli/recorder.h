@@ -13,12 +13,14 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "collector/analysis/live_status.h"
 #include "collector/analysis/report.h"
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/health_check.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job_model.h"
 #include "collector/store/run_recording.h"
+#include "collector/store/run_settings.h"
 
 namespace gpuprobe::cli {
 
@@ -35,8 +37,11 @@ struct KeepOption {
 // --step-marker of the subcommands that record or report.
 struct StepMarkerOption {
   model::StepMarker marker;
+  std::string text;  // as it was given; empty: it was not
 
   void AddTo(CLI::App& app);
+  // Where it was not given: what the run in this directory was recorded with.
+  void TakeFrom(const std::string& run_directory);
 };
 
 class Recorder {
@@ -46,7 +51,7 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
 
   // Before the first process is heard.
-  void SetStepMarker(const model::StepMarker& marker) { job_.SetStepMarker(marker); }
+  void SetStepMarker(const StepMarkerOption& marker);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
   void WatchForHangs(const RankOptions& options, HangWatch::Say say);
@@ -54,8 +59,10 @@ class Recorder {
   void SetModelWork(const analysis::ModelWork& work) { work_ = work; }
   // What HealthCheck::Look says of the job so far.
   std::optional<std::string> Check(HealthCheck& check, bool at_end) { return check.Look(job_, at_end); }
-  // Writes what has waited long enough, and looks for hangs; call a few times a second.
+  // Writes what has waited long enough, looks for hangs and at how the job goes; call a few times a second.
   void Tick();
+  // As of the last second.
+  const analysis::LiveStatus& status() const { return status_; }
 
   // Settles the model and writes report.json and report.html. After it no sink may be used.
   // `command_line` is put into the conditions if not empty.
@@ -71,15 +78,20 @@ class Recorder {
   explicit Recorder(uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
   void Note(const absl::Status& status);
   void RotateIfDue();
+  void LookIfDue();
 
   std::string directory_;
   bool made_directory_ = false;
   model::JobModel job_;
   analysis::ModelWork work_;
+  store::RunSettings settings_;
   uint64_t keep_bytes_;
   std::unique_ptr<store::RunRecording> recording_;  // from the first process on
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
   RankOptions rank_options_;
+  analysis::LiveWatch live_watch_;
+  analysis::LiveStatus status_;
+  uint64_t next_look_ns_ = 0;
   std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;

@@ -39,6 +39,7 @@ int ReportMain(const Arguments& arguments) {
   work.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
+  marker.TakeFrom(directory);
   model::JobModel job;
   job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);

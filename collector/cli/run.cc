@@ -16,6 +16,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/health_check.h"
 #include "collector/cli/launch.h"
+#include "collector/cli/live_display.h"
 #include "collector/cli/model_work_option.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
@@ -62,6 +63,7 @@ struct RunOptions {
   RankOptions rank_options;
   StepMarkerOption marker;
   ModelWorkOption work;
+  StatusOption status;
   uint64_t check_steps = 0;
   bool json = false;
 };
@@ -89,11 +91,13 @@ void Say(const std::optional<std::string>& text) {
   if (text.has_value()) std::fputs(text->c_str(), stderr);
 }
 
-void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, Child& child) {
+void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveDisplay& display,
+           Child& child) {
   Clock::time_point look = Clock::now();
   while (!child.ended) {
     server.Poll(milliseconds(200));
     recorder.Tick();
+    display.Tick(recorder.status(), MonotonicNs());
     child.Reap();
     if (Clock::now() < look) continue;
     look = Clock::now() + kCheckEvery;
@@ -137,7 +141,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
   (*recorder)->WatchForHangs(options.rank_options,
                              [](const std::string& text) { std::fputs(text.c_str(), stderr); });
-  (*recorder)->SetStepMarker(options.marker.marker);
+  (*recorder)->SetStepMarker(options.marker);
   (*recorder)->SetModelWork(options.work.work);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
@@ -171,7 +175,8 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   });
   if (!watched.ok()) spdlog::warn("signals are not passed on: {}", std::string(watched.message()));
   HealthCheck check(options.check_steps);
-  Serve(**server, **recorder, check, child);
+  LiveDisplay display(options.status.seconds);
+  Serve(**server, **recorder, check, display, child);
   server->reset();
   PrintReport(**recorder, command, options.json);
   return child.exit_code;
@@ -188,6 +193,7 @@ int RunMain(const Arguments& arguments) {
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
   options.work.AddTo(app);
+  options.status.AddTo(app);
   app.add_option("--check", options.check_steps,
                  "watch this many steps after the warm-up, say what stands out, a line each, and let the "
                  "program go on")

@@ -64,12 +64,21 @@ class Steps(harness.EndToEndTest):
         self.assertEqual({phase["source"] for phase in report["steps"]["phases"]}, {"nvtx"})
 
     def test_marked_by_the_user(self):
-        out = self.path("run-directory")
-        self.run_well([GPUPROBE, "run", "--step-marker", "nvtx:^forward$", "--out", out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *TRAINING], devices=2,
-                      env={**PATIENT, **KERNELS})
-        with open(out + "/report.json", encoding="utf-8") as file:
-            live = json.load(file)
-        self.assertEqual((live["steps"]["source"], live["steps"]["count"]), ("marker", STEPS))
+        for number, marker in enumerate(("nvtx:^forward$", "kernel:AdamStep", "collective:allreduce")):
+            with self.subTest(marker):
+                out = self.path(f"run-directory-{number}")
+                self.run_well([GPUPROBE, "run", "--step-marker", marker, "--out", out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *TRAINING], devices=2,
+                              env={**PATIENT, **KERNELS})
+                with open(out + "/report.json", encoding="utf-8") as file:
+                    live = json.load(file)
+                self.assertEqual((live["steps"]["source"], live["steps"]["count"]), ("marker", STEPS))
+                # The run keeps its marker; another one may be asked for.
+                self.assertEqual(self.report(out)["steps"], live["steps"])
+                other = self.run_well([GPUPROBE, "report", out, "--json", "--step-marker", "nvtx:^backward$"])
+                self.assertEqual(json.loads(other.stdout)["steps"]["source"], "marker")
+                self.assertNotEqual(json.loads(other.stdout)["steps"], live["steps"])
+
+    def test_a_marker_that_is_none_is_refused(self):
         finished = self.run_program([GPUPROBE, "run", "--step-marker", "range:x", "--", "true"])
         self.assertEqual(finished.returncode, 2)
         self.assertIn(b"nvtx:REGEX", finished.stderr)

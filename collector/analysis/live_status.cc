@@ -1,0 +1,135 @@
+#include "collector/analysis/live_status.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+void AddTo(LiveStep& sum, const LiveStep& each, double factor) {
+  sum.total_ns += each.total_ns * factor;
+  sum.compute_ns += each.compute_ns * factor;
+  sum.exposed_comm_ns += each.exposed_comm_ns * factor;
+  sum.copy_ns += each.copy_ns * factor;
+  sum.idle_ns += each.idle_ns * factor;
+}
+
+LiveStep StepOf(const model::StepRecord& r) {
+  return {.total_ns = static_cast<double>(r.total_ns()),
+          .compute_ns = static_cast<double>(r.compute_ns),
+          .exposed_comm_ns = static_cast<double>(r.exposed_comm_ns),
+          .copy_ns = static_cast<double>(r.copy_ns),
+          .idle_ns = static_cast<double>(r.idle_ns)};
+}
+
+uint64_t MemoryOf(const model::ProcessModel& process) {
+  uint64_t bytes = 0;
+  for (const auto& [ordinal, device] : process.ledger().devices()) bytes += device.live_bytes;
+  return bytes;
+}
+
+void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<std::string>& hosts) {
+  const v1::Identity& id = process.identity();
+  const v1::Versions& v = process.versions();
+  hosts.insert(id.host());
+  status.world_size = std::max(status.world_size, id.world_size());
+  if (status.cuda.empty()) status.cuda = CudaVersionName(v.cuda_driver());
+  if (status.nccl.empty()) status.nccl = NcclVersionName(v.nccl());
+  for (const auto& [ordinal, device] : process.devices()) {
+    if (!device.info.name().empty()) status.devices.push_back(device.info.name());
+  }
+  status.records += process.totals().records;
+  for (const auto& [reason, records] : process.totals().losses) status.lost += records;
+}
+
+}  // namespace
+
+LiveRank LiveWatch::LookAt(const model::JobModel& job, size_t index) {
+  const model::ProcessModel& process = *job.processes()[index];
+  const v1::Identity& id = process.identity();
+  LiveRank r;
+  if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) r.rank = id.rank();
+  r.label = r.rank.has_value() ? absl::StrCat(*r.rank) : absl::StrCat("pid ", id.pid());
+  r.host = id.host();
+  r.memory_bytes = MemoryOf(process);
+  r.steps = process.steps().count();
+  const auto& kept = process.steps().steps();
+  Before& before = before_[index];
+  const uint64_t fresh = r.steps - std::min(before.steps, r.steps);
+  // The device's records of the latest steps may not be there yet: CUPTI hands them over by the buffer.
+  LiveStep sum;
+  size_t used = 0;
+  for (auto it = kept.rbegin(); it != kept.rend() && used < std::max<uint64_t>(fresh, kLeastSteps); ++it) {
+    if (it->compute_ns + it->comm_ns + it->copy_ns == 0) continue;
+    AddTo(sum, StepOf(*it), 1);
+    ++used;
+  }
+  if (used > 0) {
+    r.step = LiveStep{};
+    AddTo(*r.step, sum, 1 / static_cast<double>(used));
+  }
+  before.steps = r.steps;
+  // By time and not by steps: the end of a step is known later than its collectives.
+  const uint64_t heard_ns = process.totals().last_clock_ns;
+  const uint64_t since_ns = before.heard_ns != 0 ? before.heard_ns : process.totals().first_ns;
+  if (heard_ns > since_ns) {
+    const auto& blame = job.comparison().blame();
+    const auto time_ns = static_cast<double>(heard_ns - since_ns);
+    const uint64_t caused_ns = index < blame.size() ? blame[index].caused_mean_ns : 0;
+    const uint64_t waited_ns = index < blame.size() ? blame[index].waited_ns : 0;
+    before.late_share = static_cast<double>(caused_ns - std::min(before.caused_ns, caused_ns)) / time_ns;
+    before.waited_share = static_cast<double>(waited_ns - std::min(before.waited_ns, waited_ns)) / time_ns;
+    before.heard_ns = heard_ns;
+    before.caused_ns = caused_ns;
+    before.waited_ns = waited_ns;
+  }
+  const double step_ns = r.step.has_value() ? r.step->total_ns : 0;
+  r.late_ns = std::min(before.late_share, 1.0) * step_ns;
+  r.waited_ns = std::min(before.waited_share, 1.0) * step_ns;
+  return r;
+}
+
+LiveStatus LiveWatch::Look(const model::JobModel& job) {
+  LiveStatus status;
+  before_.resize(job.processes().size());
+  std::set<std::string> hosts;
+  for (size_t i = 0; i < job.processes().size(); ++i) {
+    Describe(*job.processes()[i], status, hosts);
+    status.ranks.push_back(LookAt(job, i));
+  }
+  status.hosts.assign(hosts.begin(), hosts.end());
+  std::stable_sort(status.ranks.begin(), status.ranks.end(), [](const LiveRank& a, const LiveRank& b) {
+    return a.rank.value_or(INT32_MAX) < b.rank.value_or(INT32_MAX);
+  });
+  double stepping = 0;
+  double waited_ns = 0;
+  LiveStep sum;
+  status.steps = UINT64_MAX;
+  for (size_t i = 0; i < status.ranks.size(); ++i) {
+    const LiveRank& r = status.ranks[i];
+    status.memory_bytes = std::max(status.memory_bytes, r.memory_bytes);
+    if (!r.step.has_value()) continue;
+    ++stepping;
+    AddTo(sum, *r.step, 1);
+    waited_ns += r.waited_ns;
+    status.steps = std::min(status.steps, r.steps);
+    if (!status.slowest.has_value() || r.late_ns > status.ranks[*status.slowest].late_ns) status.slowest = i;
+  }
+  if (stepping == 0) {
+    status.steps = 0;
+    return status;
+  }
+  LiveStep mean;
+  AddTo(mean, sum, 1 / stepping);
+  status.step = mean;
+  if (sum.total_ns > 0) status.wait_share = std::min(1.0, waited_ns / sum.total_ns);
+  if (stepping < 2 || status.ranks[*status.slowest].late_ns < kLateShare * mean.total_ns)
+    status.slowest.reset();
+  return status;
+}
+
+}  // namespace gpuprobe::analysis

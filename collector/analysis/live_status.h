@@ -1,0 +1,76 @@
+// How a job goes at this moment: what a person sees while it runs.
+//
+// Separate from the report, which is of the whole run and settled: this is of the steps since the last look,
+// and cheap enough for once a second. It remembers what it saw last, and nothing else. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+// Means of a step, over the steps since the last look (the last kLeastSteps, if fewer) of which the device's
+// records are there.
+struct LiveStep {
+  double total_ns = 0;
+  double compute_ns = 0;
+  double exposed_comm_ns = 0;
+  double copy_ns = 0;
+  double idle_ns = 0;
+};
+
+struct LiveRank {
+  std::optional<int> rank;
+  std::string label;  // "5", or "pid 4711"
+  std::string host;
+  uint64_t steps = 0;  // since the start
+  std::optional<LiveStep> step;
+  double late_ns = 0;    // that the mean of the others waited for it, a step
+  double waited_ns = 0;  // that it waited for others, a step
+  uint64_t memory_bytes = 0;
+};
+
+struct LiveStatus {
+  std::vector<LiveRank> ranks;  // by rank; processes without one last
+  int world_size = 0;           // 0: not known
+  std::vector<std::string> hosts;
+  std::vector<std::string> devices;  // names, one a device
+  std::string cuda;                  // "13.0"; empty: not known
+  std::string nccl;
+  uint64_t steps = 0;  // that every rank has seen
+  std::optional<LiveStep> step;
+  double wait_share = 0;          // of the ranks' time that they waited for later ones
+  std::optional<size_t> slowest;  // into ranks: who makes the others wait most, if it matters
+  uint64_t memory_bytes = 0;      // device memory of the rank that holds most
+  uint64_t records = 0;
+  uint64_t lost = 0;
+};
+
+class LiveWatch {
+ public:
+  static constexpr size_t kLeastSteps = 3;
+  // Of a step; below, nobody is called late.
+  static constexpr double kLateShare = 0.01;
+
+  LiveStatus Look(const model::JobModel& job);
+
+ private:
+  // Of a process, when it was last heard at a look before this one.
+  struct Before {
+    uint64_t steps = 0;
+    uint64_t heard_ns = 0;
+    uint64_t caused_ns = 0;
+    uint64_t waited_ns = 0;
+    double late_share = 0;  // of the time from there until it was heard again
+    double waited_share = 0;
+  };
+  LiveRank LookAt(const model::JobModel& job, size_t index);
+
+  std::vector<Before> before_;  // by process
+};
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,41 @@
+// What is said of a job while it runs: lines on a terminal, and the screen that `gpuprobe top` shows.
+//
+// Separate from the recorder, which owns the model. `run` shares its terminal with the program, whose output
+// must come through untouched: there whole lines are added now and then, nothing is moved or erased. Used
+// from the server's thread only.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "collector/analysis/live_status.h"
+
+namespace gpuprobe::cli {
+
+// The file in the run's directory that `gpuprobe top` reads; there while the run is recorded.
+inline constexpr char kLiveFile[] = "/live.txt";
+
+// --status of `run`.
+struct StatusOption {
+  static constexpr uint64_t kDefaultSeconds = 10;
+  uint64_t seconds = kDefaultSeconds;  // between lines; 0: none
+
+  void AddTo(CLI::App& app);
+};
+
+class LiveDisplay {
+ public:
+  // `seconds`: 0 says nothing. Nothing is said either when standard error is no terminal.
+  explicit LiveDisplay(uint64_t seconds);
+
+  // Says a line when it is time to, and an introduction before the first.
+  void Tick(const analysis::LiveStatus& status, uint64_t monotonic_ns);
+
+ private:
+  uint64_t interval_ns_;
+  uint64_t next_ns_ = 0;
+  bool introduced_ = false;
+};
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,88 @@
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "collector/cli/command.h"
+#include "collector/cli/live_display.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kName[] = "top";
+constexpr char kRuns[] = "gpuprobe-runs";
+constexpr std::chrono::milliseconds kRefresh{1000};
+// A collector writes every second. One that was killed leaves its last screen behind.
+constexpr std::chrono::seconds kStale{30};
+
+bool IsLive(const fs::path& directory) {
+  std::error_code error;
+  const fs::file_time_type written = fs::last_write_time(directory.string() + kLiveFile, error);
+  return !error && fs::file_time_type::clock::now() - written < kStale;
+}
+
+std::optional<std::string> ReadScreen(const std::string& directory) {
+  if (!IsLive(directory)) return std::nullopt;
+  std::ifstream file(directory + kLiveFile, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) return std::nullopt;
+  return text.str();
+}
+
+// The run under gpuprobe-runs/ that was written last, of those that are being recorded.
+std::string NewestRun() {
+  std::string newest;
+  fs::file_time_type latest{};
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(kRuns, error)) {
+    if (!IsLive(entry.path())) continue;
+    const fs::file_time_type written = fs::last_write_time(entry.path().string() + kLiveFile, error);
+    if (!newest.empty() && (error || written <= latest)) continue;
+    latest = written;
+    newest = entry.path().string();
+  }
+  return newest;
+}
+
+}  // namespace
+
+int TopMain(const Arguments& arguments) {
+  CLI::App app("Shows a job while it is recorded, a row a rank, again every second", "gpuprobe top");
+  std::string directory;
+  bool once = false;
+  app.add_option("DIR", directory, "its run directory [the one under gpuprobe-runs that is written to]");
+  app.add_flag("--once", once, "show it once and end");
+  if (const auto code = Parse(app, arguments)) return *code;
+  if (directory.empty()) directory = NewestRun();
+  if (directory.empty()) {
+    return Fail(kName, absl::StrCat("no run is being recorded under ", kRuns, "; name its directory"),
+                kFailed);
+  }
+  const bool redraw = !once && isatty(STDOUT_FILENO) != 0;
+  std::optional<std::string> screen = ReadScreen(directory);
+  if (!screen.has_value()) {
+    return Fail(kName, absl::StrCat(directory, " is not being recorded; gpuprobe report ", directory),
+                kFailed);
+  }
+  while (screen.has_value()) {
+    std::fputs(absl::StrCat(redraw ? "\x1b[H\x1b[J" : "", *screen).c_str(), stdout);
+    if (std::fflush(stdout) != 0) return Fail(kName, "standard output cannot be written", kFailed);
+    if (once) return kDone;
+    std::this_thread::sleep_for(kRefresh);
+    screen = ReadScreen(directory);
+  }
+  std::printf("the run is over: gpuprobe report %s\n", directory.c_str());
+  return kDone;
+}
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,91 @@
+#include "collector/render/live_text.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/units.h"
+#include "collector/render/text_layout.h"
+
+namespace gpuprobe::render {
+namespace {
+
+using analysis::Bytes;
+using analysis::Count;
+using analysis::Duration;
+using analysis::LiveRank;
+using analysis::LiveStep;
+
+std::string Share(double part, double whole) {
+  return whole > 0 ? absl::StrFormat("%.0f%%", 100 * part / whole) : "-";
+}
+
+std::string Name(const LiveRank& r) { return r.rank.has_value() ? absl::StrCat("rank ", r.label) : r.label; }
+
+}  // namespace
+
+std::string LiveIntroduction(const analysis::LiveStatus& status) {
+  const size_t ranks = status.ranks.size();
+  std::string text = absl::StrCat(ranks);
+  if (status.world_size > static_cast<int>(ranks)) absl::StrAppend(&text, " of ", status.world_size);
+  absl::StrAppend(&text, ranks == 1 && status.world_size <= 1 ? " rank on " : " ranks on ",
+                  status.hosts.size() > 4 ? absl::StrCat(status.hosts.size(), " hosts")
+                                          : absl::StrJoin(status.hosts, ", "));
+  std::map<std::string, int> devices;
+  for (const std::string& name : status.devices) ++devices[name];
+  for (const auto& [name, count] : devices) absl::StrAppend(&text, ", ", count, " x ", name);
+  if (!status.cuda.empty()) absl::StrAppend(&text, ", CUDA ", status.cuda);
+  if (!status.nccl.empty()) absl::StrAppend(&text, ", NCCL ", status.nccl);
+  return text;
+}
+
+std::string LiveLine(const analysis::LiveStatus& status) {
+  std::string line;
+  if (status.step.has_value()) {
+    const LiveStep& s = *status.step;
+    line =
+        absl::StrCat("step ", Count(status.steps), "  ", Duration(s.total_ns), "  compute ",
+                     Share(s.compute_ns, s.total_ns), "  exposed comm ", Share(s.exposed_comm_ns, s.total_ns),
+                     "  copy ", Share(s.copy_ns, s.total_ns), "  idle ", Share(s.idle_ns, s.total_ns));
+    if (status.ranks.size() > 1) absl::StrAppend(&line, "  wait ", Share(status.wait_share, 1));
+    if (status.slowest.has_value()) {
+      const LiveRank& slowest = status.ranks[*status.slowest];
+      absl::StrAppend(&line, "   ", Name(slowest), " late by ", Duration(slowest.late_ns));
+    }
+  } else {
+    line = absl::StrCat("no whole step yet  ", Count(status.records), " records");
+  }
+  if (status.memory_bytes > 0) absl::StrAppend(&line, "   memory ", Bytes(status.memory_bytes));
+  return absl::StrCat(line, "   lost ", Count(status.lost));
+}
+
+std::string LiveScreen(const analysis::LiveStatus& status) {
+  std::vector<const LiveRank*> shown;
+  for (const LiveRank& r : status.ranks) shown.push_back(&r);
+  Table table;
+  if (shown.size() > kLiveRanks) {
+    std::stable_sort(shown.begin(), shown.end(),
+                     [](const LiveRank* a, const LiveRank* b) { return a->late_ns > b->late_ns; });
+    table.note = absl::StrCat("(the ", kLiveRanks, " that are late most, of ", shown.size(), " ranks)");
+    shown.resize(kLiveRanks);
+  }
+  table.columns = {"rank", "steps", "step",    "compute", "exposed",
+                   "copy", "idle",  "late by", "waited",  "memory"};
+  table.left.assign(table.columns.size(), false);
+  table.left[0] = true;
+  for (const LiveRank* r : shown) {
+    const LiveStep s = r->step.value_or(LiveStep{});
+    const bool known = r->step.has_value();
+    table.rows.push_back({absl::StrCat(r->host, "/", r->label), Count(r->steps),
+                          known ? Duration(s.total_ns) : "-", Share(s.compute_ns, s.total_ns),
+                          Share(s.exposed_comm_ns, s.total_ns), Share(s.copy_ns, s.total_ns),
+                          Share(s.idle_ns, s.total_ns), known ? Duration(r->late_ns) : "-",
+                          known ? Duration(r->waited_ns) : "-", Bytes(r->memory_bytes)});
+  }
+  return absl::StrCat("gpuprobe: ", LiveIntroduction(status), "\n", LiveLine(status), "\n\n", Lay(table));
+}
+
+}  // namespace gpuprobe::render

@@ -1,0 +1,106 @@
+"""What is seen of a job while it runs: lines on a terminal, which leave the program's output alone, and `gpuprobe top`."""
+import os
+import re
+import signal
+import subprocess
+
+import harness
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, wait_until
+
+SLOW = 1  # the rank whose kernels take twice as long
+TRAINING = [LAUNCH_RANKS, "2", DDP_TRAIN, "--steps", "100000", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03"]
+NODE = {"GPUSIM_KERNELS": "Linear=4ms", "GPUSIM_SLOW": f"rank={SLOW},factor=2", "GPUSIM_LINK": "alpha=10us,beta=10GB/s",
+        # CUPTI hands records over by the buffer: small ones, so that those of a slow program come soon.
+        "GPUPROBE_BUFFER_KIB": "64"}
+LINE = (r"gpuprobe: step (\d[\d,]*)  ([\d.]+) ms  compute (\d+)%  exposed comm (\d+)%  copy (\d+)%  idle (\d+)%  wait (\d+)%"
+        rf"   rank {SLOW} late by ([\d.]+) ms   memory [\d.]+ \w+   lost 0")
+
+
+class Live(harness.EndToEndTest):
+
+    def begin(self, *options, stderr=None):
+        """`gpuprobe run` in a session of its own, with its standard error on `stderr`."""
+        self.out = self.path("run-directory")
+        self.stdout = open(self.path("stdout"), "w+b")
+        self.addCleanup(self.stdout.close)
+        program = subprocess.Popen([GPUPROBE, "run", "--out", self.out, *options, "--", *TRAINING], env=self.env(NODE, devices=2), cwd=self.cwd,
+                                   stdin=subprocess.DEVNULL, stdout=self.stdout, stderr=stderr, start_new_session=True)
+        self.addCleanup(self.end, program)
+        return program
+
+    def end(self, program):
+        for pid in harness.processes_of_session(program.pid):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        program.wait(harness.LIMIT_S)
+
+    def top(self, *arguments):
+        return self.run_program([GPUPROBE, "top", "--once", *arguments])
+
+    def stop(self, program):
+        program.send_signal(signal.SIGTERM)
+        program.wait(harness.LIMIT_S)
+        self.assert_nothing_runs()
+
+    def test_lines_on_a_terminal(self):
+        ours, theirs = os.openpty()
+        os.set_blocking(ours, False)
+        self.addCleanup(os.close, ours)
+        program = self.begin("--status", "1", stderr=theirs)
+        os.close(theirs)
+        seen = b""
+
+        def line():
+            nonlocal seen
+            try:
+                seen += os.read(ours, 65536)
+            except BlockingIOError:
+                pass
+            self.assertIsNone(program.poll(), seen.decode())
+            return re.search(LINE, seen.decode())
+
+        found = wait_until(line, "line about the job")
+        total_ms, late_ms = float(found[2]), float(found[8])
+        # Eleven kernels of 4 ms a step, of 8 ms on the slow rank: each step ends when it does.
+        self.assertGreater(total_ms, 80)
+        self.assertGreater(late_ms, 20)
+        self.assertLess(late_ms, total_ms)
+        self.assertLessEqual(abs(sum(int(found[part]) for part in (3, 4, 5, 6)) - 100), 2)
+        self.assertIn("gpuprobe: 2 ranks on ", seen.decode())
+        self.assertNotIn(b"\x1b", seen)
+        program.send_signal(signal.SIGTERM)
+
+        def ended():
+            line_or_not = b""
+            try:
+                line_or_not = os.read(ours, 65536)
+            except OSError:
+                pass
+            return program.poll() is not None and not line_or_not
+
+        wait_until(ended, "end")
+        self.assert_nothing_runs()
+        self.stdout.seek(0)
+        self.assertNotIn(b"gpuprobe", self.stdout.read())
+
+    def test_a_row_a_rank(self):
+        with open(self.path("stderr"), "w+b") as stderr:
+            program = self.begin("--status", "1", stderr=stderr)
+            screen = wait_until(lambda: "late by" in (said := self.top(self.out).stdout.decode()) and f"rank {SLOW} late by" in said and said, "screen")
+            rows = re.findall(r"^ *\S+/(\d) +(\d+) +([\d.]+) ms", screen, re.MULTILINE)
+            self.assertEqual([rank for rank, steps, total in rows], ["0", "1"], screen)
+            self.stop(program)
+            stderr.seek(0)
+            # Not a terminal: only the report is said.
+            self.assertNotIn(b"gpuprobe: step", stderr.read())
+        over = self.top(self.out)
+        self.assertEqual(over.returncode, 1)
+        self.assertIn(b"is not being recorded; gpuprobe report", over.stderr)
+        nothing = self.top()
+        self.assertEqual((nothing.returncode, nothing.stderr.count(b"\n")), (1, 1))
+
+
+if __name__ == "__main__":
+    harness.main()
