@@ -4,6 +4,7 @@
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
+#include "injector/host_state.h"
 #include "injector/lifecycle.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
@@ -62,6 +63,25 @@ void LaunchCallback(benchmark::State& state) {
   }
 }
 BENCHMARK(LaunchCallback);
+
+// Around a call in which the main thread waits for the device: both callbacks together.
+void WaitCallbacks(benchmark::State& state) {
+  GoLive();
+  AddWaitHooks();
+  CUpti_CallbackData data{};
+  data.functionName = "cuStreamSynchronize";
+  for (auto _ : state) {
+    for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
+      data.callbackSite = site;
+      const Guard guard;
+      if (guard) {
+        DispatchApi(guard.thread(), CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize,
+                    data);
+      }
+    }
+  }
+}
+BENCHMARK(WaitCallbacks);
 
 }  // namespace
 }  // namespace gpuprobe::injector
