@@ -42,6 +42,10 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
      "what to record, of kernels,copies,memsets,syncs,memory,nccl,nvtx; else everything. NCCL's GPU times "
      "come from kernels. With graphs, launches of CUDA graphs as a whole instead of their nodes"},
+    {"GPUPROBE_MIN_COPY_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
+     "copies of less are counted and added up, and have no record of their own: they are in the totals, not "
+     "in "
+     "steps and traces"},
     {"GPUPROBE_OVERHEAD_BUDGET", Kind::kNumber, "0", "%", 0, 100,
      "of its time that the program may spend in the probe; beyond it, detail is shed and the report says "
      "which. 0: no limit"},

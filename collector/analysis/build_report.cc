@@ -57,6 +57,14 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
       c.gbytes_per_s = static_cast<double>(copies[i].bytes) / static_cast<double>(copies[i].duration_ns);
     }
   }
+  // Without records of their own: their times are not known to overlap.
+  for (const v1::SmallCopies& small : process.totals().self.small_copies()) {
+    CopyReport& c = r.copies[std::string(DirectionName(small.direction()))];
+    c.count += small.copies();
+    c.bytes += small.bytes();
+    c.busy_ns += small.duration_ns();
+    c.small += small.copies();
+  }
 }
 
 RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) {

@@ -89,7 +89,8 @@ struct CopyReport {
   uint64_t count = 0;
   uint64_t bytes = 0;
   uint64_t busy_ns = 0;
-  double gbytes_per_s = 0;  // bytes / sum of durations; 0 without copies
+  double gbytes_per_s = 0;  // bytes / sum of durations of those with records; 0 without
+  uint64_t small = 0;       // of these, counted only (GPUPROBE_MIN_COPY_BYTES)
 };
 
 struct CollectiveReport {

@@ -291,8 +291,11 @@ Json OutOfMemoryOf(const analysis::RankReport& r) {
 Json RankOf(const analysis::RankReport& r) {
   Json copies = Json::object();
   for (const auto& [direction, c] : r.copies) {
-    copies[direction] = {
-        {"count", c.count}, {"bytes", c.bytes}, {"busy_ns", c.busy_ns}, {"gbytes_per_s", c.gbytes_per_s}};
+    copies[direction] = {{"count", c.count},
+                         {"bytes", c.bytes},
+                         {"busy_ns", c.busy_ns},
+                         {"gbytes_per_s", c.gbytes_per_s},
+                         {"small", c.small}};
   }
   Json syncs = Json::object();
   for (const auto& [what, s] : r.syncs) syncs[what] = {{"count", s.count}, {"duration_ns", s.duration_ns}};

@@ -98,6 +98,8 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
     thread_ids_[thread.id()] = thread.tid();
     thread_names_[thread.id()] = Quote(thread.given_name().empty() ? thread.name() : thread.given_name());
   }
+  for (const v1::RangeCategory& category : batch.range_categories())
+    category_names_[{category.domain(), category.category()}] = category.name();
   for (const v1::Communicator& comm : batch.communicators()) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
@@ -244,6 +246,8 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
     const bool push_pop = r.kind == v1::RANGE_KIND_PUSH_POP;
     Word(line, "range", push_pop ? "push_pop" : r.kind == v1::RANGE_KIND_MARK ? "mark" : "start_end");
     if (r.category != 0) Number(line, "category", r.category);
+    if (const auto name = category_names_.find({r.domain, r.category}); name != category_names_.end())
+      absl::StrAppend(&line, ",\"category_name\":", Quoted(name->second));
     if (r.color != 0) Number(line, "color", r.color);
     AppendPayload(line, r);
     if (r.unclosed) absl::StrAppend(&line, ",\"unclosed\":true");

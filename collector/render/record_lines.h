@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -60,7 +61,8 @@ class RecordLines {
   absl::flat_hash_map<uint32_t, v1::KernelSite> sites_;
   std::vector<bool> collective_sites_;  // kernels of NCCL's, by KernelSite
   absl::flat_hash_map<uint32_t, uint32_t> thread_ids_;
-  absl::flat_hash_map<uint32_t, std::string> thread_names_;  // quoted
+  absl::flat_hash_map<uint32_t, std::string> thread_names_;                      // quoted
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> category_names_;  // by domain and category
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_;  // by correlation
   absl::flat_hash_map<uint64_t, PlanWork> plans_;

@@ -12,6 +12,8 @@ void Definitions::Learn(const v1::Batch& batch) {
   for (const v1::Communicator& comm : batch.communicators()) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
+  for (const v1::RangeCategory& def : batch.range_categories())
+    categories_[{def.domain(), def.category()}] = def;
   if (batch.has_versions()) versions_ = batch.versions();
   if (batch.has_nccl_identity()) nccl_identity_ = batch.nccl_identity();
 }
@@ -41,6 +43,7 @@ std::vector<std::string> Definitions::Frames() const {
   add(sites_, [](v1::Batch& b) { return b.add_kernel_sites(); });
   add(devices_, [](v1::Batch& b) { return b.add_devices(); });
   add(communicators_, [](v1::Batch& b) { return b.add_communicators(); });
+  add(categories_, [](v1::Batch& b) { return b.add_range_categories(); });
   finish();
   return frames;
 }

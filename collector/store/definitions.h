@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpuprobe/v1/wire.pb.h"
@@ -25,6 +26,7 @@ class Definitions {
   std::map<uint32_t, v1::KernelSite> sites_;
   std::map<uint32_t, v1::Device> devices_;
   std::map<uint32_t, v1::Communicator> communicators_;
+  std::map<std::pair<uint32_t, uint32_t>, v1::RangeCategory> categories_;  // by domain and category
   v1::Versions versions_;
   v1::NcclIdentity nccl_identity_;
 };

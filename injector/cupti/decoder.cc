@@ -270,6 +270,10 @@ uint32_t Decoder::LookUpSite(const CUpti_ActivityKernel4& kernel, SiteCache* sit
 void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpy>(record);
   if (!Usable(copy.start, copy.end)) return;
+  if (copy.bytes < recording.min_copy_bytes) {
+    stream_->builder.CountSmallCopy(Direction(copy.copyKind), copy.bytes, copy.end - copy.start);
+    return;
+  }
   stream_->builder.AddCopy({.start_ns = copy.start,
                             .end_ns = copy.end,
                             .bytes = copy.bytes,
@@ -288,6 +292,11 @@ void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
 void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpyPtoP>(record);
   if (!Usable(copy.start, copy.end)) return;
+  if (copy.bytes < recording.min_copy_bytes) {
+    stream_->builder.CountSmallCopy(wire::CopyDirection::kCopyDirectionP2p, copy.bytes,
+                                    copy.end - copy.start);
+    return;
+  }
   const uint32_t peer = copy.deviceId == copy.srcDeviceId ? copy.dstDeviceId : copy.srcDeviceId;
   stream_->builder.AddCopy(
       {.start_ns = copy.start,

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "injector/nvtx/domains.h"
+#include "injector/nvtx/names.h"
 #include "injector/nvtx/ranges.h"
 #include "injector/stream/events.h"
 
@@ -159,8 +160,21 @@ void DomainDestroy(nvtxDomainHandle_t domain) noexcept { DestroyDomain(domain); 
 void NameOsThreadA(uint32_t tid, const char* name) noexcept { NameThread(tid, Text(name)); }
 void NameOsThreadW(uint32_t tid, const wchar_t* name) noexcept { NameThread(tid, NarrowText(name).View()); }
 
-// Slots that we leave empty keep NVTX's own no-ops: names of categories, resources, and everything that names
-// CUDA or OpenCL objects.
+void NameCategoryA(uint32_t category, const char* name) noexcept {
+  NameCategory(nullptr, category, Text(name));
+}
+void NameCategoryW(uint32_t category, const wchar_t* name) noexcept {
+  NameCategory(nullptr, category, NarrowText(name).View());
+}
+void DomainNameCategoryA(nvtxDomainHandle_t domain, uint32_t category, const char* name) noexcept {
+  NameCategory(domain, category, Text(name));
+}
+void DomainNameCategoryW(nvtxDomainHandle_t domain, uint32_t category, const wchar_t* name) noexcept {
+  NameCategory(domain, category, NarrowText(name).View());
+}
+
+// Slots that we leave empty keep NVTX's own no-ops: names of resources, and everything that names CUDA or
+// OpenCL objects.
 struct Placement {
   uint32_t slot;
   NvtxFunctionPointer handler;
@@ -207,6 +221,8 @@ int PlaceHandlers(GetExportTable get_export_table) noexcept {
       {NVTX_CBID_CORE_RangePushW, Generic(RangePushW)},
       {NVTX_CBID_CORE_RangePop, Generic(RangePop)},
       {NVTX_CBID_CORE_NameOsThreadA, Generic(NameOsThreadA)},
+      {NVTX_CBID_CORE_NameCategoryA, Generic(NameCategoryA)},
+      {NVTX_CBID_CORE_NameCategoryW, Generic(NameCategoryW)},
       {NVTX_CBID_CORE_NameOsThreadW, Generic(NameOsThreadW)},
   };
   const Placement core2[] = {
@@ -220,6 +236,8 @@ int PlaceHandlers(GetExportTable get_export_table) noexcept {
       {NVTX_CBID_CORE2_DomainCreateA, Generic(DomainCreateA)},
       {NVTX_CBID_CORE2_DomainCreateW, Generic(DomainCreateW)},
       {NVTX_CBID_CORE2_DomainDestroy, Generic(DomainDestroy)},
+      {NVTX_CBID_CORE2_DomainNameCategoryA, Generic(DomainNameCategoryA)},
+      {NVTX_CBID_CORE2_DomainNameCategoryW, Generic(DomainNameCategoryW)},
   };
   const bool core_placed = Place(*callbacks, NVTX_CB_MODULE_CORE, core, std::size(core));
   const bool core2_placed = Place(*callbacks, NVTX_CB_MODULE_CORE2, core2, std::size(core2));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "injector/nvtx/domains.h"
+#include "injector/nvtx/names.h"
 
 namespace gpuprobe::injector {
 
@@ -20,6 +21,6 @@ void Start() noexcept { event_names.range_domain = RangeDomain; }
 
 }  // namespace
 
-const Part kNvtxPart{"nvtx", Start, nullptr, nullptr};
+const Part kNvtxPart{"nvtx", Start, nvtx::TellNames, nvtx::TellNames};
 
 }  // namespace gpuprobe::injector

@@ -156,11 +156,4 @@ void Mark(void* domain, const RangeText& what) noexcept {
   Emit(guard.thread(), event, text);
 }
 
-void NameThread(uint32_t tid, std::string_view name) noexcept {
-  const Guard guard;
-  if (!guard) return;
-  const ThreadNameEvent event{Stamp(), tid != 0 ? tid : guard.thread().tid, 0};
-  Emit(guard.thread(), event, Slice(name, 0, kMaxNameBytes));
-}
-
 }  // namespace gpuprobe::injector::nvtx

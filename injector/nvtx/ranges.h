@@ -31,7 +31,5 @@ uint64_t Start(void* domain, const RangeText& what) noexcept;
 // An id that no open range has is counted.
 void End(uint64_t id) noexcept;
 void Mark(void* domain, const RangeText& what) noexcept;
-// The thread's name; `tid` 0 is the calling one. Lost while the probe is not live.
-void NameThread(uint32_t tid, std::string_view name) noexcept;
 
 }  // namespace gpuprobe::injector::nvtx

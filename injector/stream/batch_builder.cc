@@ -267,6 +267,20 @@ void BatchBuilder::DefineCommunicator(const CommunicatorEvent& event) noexcept {
   CommitDefinition(before);
 }
 
+void BatchBuilder::DefineCategory(uint32_t domain, uint32_t category, uint32_t name) noexcept {
+  WireBuffer& out = RoomForDefinition(3 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::RangeCategoryTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kRangeCategories));
+    def.add_uint32(Number(Tag::kDomain), domain);
+    def.add_uint32(Number(Tag::kCategory), category);
+    def.add_uint32(Number(Tag::kName), name);
+  }
+  CommitDefinition(before);
+}
+
 void BatchBuilder::DefineNcclIdentity(int32_t rank, int32_t world_size) noexcept {
   WireBuffer& out = RoomForDefinition(2 * kFieldOverhead);
   const size_t before = out.size;
@@ -516,6 +530,24 @@ void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
     function.add_bytes(Number(wire::UnknownFunctionTag::kName), name.data(), name.size());
     function.add_uint32(Number(wire::UnknownFunctionTag::kImports), imports);
   }
+  for (size_t i = 0; i < kDirections; ++i) {
+    const SmallCopies& small = small_copies_[i];
+    if (small.copies == 0) continue;
+    WireWriter copies(self, Number(Tag::kSmallCopies));
+    copies.add_enum(Number(wire::SmallCopiesTag::kDirection), static_cast<int32_t>(i));
+    copies.add_uint64(Number(wire::SmallCopiesTag::kCopies), small.copies);
+    copies.add_uint64(Number(wire::SmallCopiesTag::kBytes), small.bytes);
+    copies.add_uint64(Number(wire::SmallCopiesTag::kDurationNs), small.duration_ns);
+  }
+}
+
+void BatchBuilder::CountSmallCopy(wire::CopyDirection direction, uint64_t bytes,
+                                  uint64_t duration_ns) noexcept {
+  const auto index = static_cast<size_t>(direction);
+  SmallCopies& small = small_copies_[index < kDirections ? index : 0];
+  ++small.copies;
+  small.bytes += bytes;
+  small.duration_ns += duration_ns;
 }
 
 void BatchBuilder::CountUnknownKind(uint32_t kind) noexcept {

@@ -100,6 +100,8 @@ class BatchBuilder {
   void DefineVersions(const VersionsRow& versions) noexcept;
   void DefineCommunicator(const CommunicatorEvent& event) noexcept;
   void DefineNcclIdentity(int32_t rank, int32_t world_size) noexcept;
+  // `domain` and `name` are String's answers.
+  void DefineCategory(uint32_t domain, uint32_t category, uint32_t name) noexcept;
 
   // Records.
   void AddKernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
@@ -133,6 +135,8 @@ class BatchBuilder {
 
   // One more record of a CUpti_ActivityKind that nobody decodes. Of many kinds, the last place has the rest.
   void CountUnknownKind(uint32_t kind) noexcept;
+  // A copy that is too small for a record of its own.
+  void CountSmallCopy(wire::CopyDirection direction, uint64_t bytes, uint64_t duration_ns) noexcept;
 
   // True when the batch holds anything that is worth sending.
   bool HasContent() const noexcept { return rows() != 0 || definitions_.size != 0; }
@@ -183,6 +187,14 @@ class BatchBuilder {
   static constexpr size_t kMaxUnknownKinds = 16;
   UnknownKind unknown_kinds_[kMaxUnknownKinds] = {};
   size_t unknown_kind_count_ = 0;
+
+  struct SmallCopies {
+    uint64_t copies;
+    uint64_t bytes;
+    uint64_t duration_ns;
+  };
+  static constexpr size_t kDirections = 6;
+  SmallCopies small_copies_[kDirections] = {};
 
   HostStateRow host_state_;
 

@@ -268,6 +268,11 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return builder_->AddPlanLaunch(Payload<PlanLaunchEvent>(header));
     case EventType::kThreadName:
       return NamedThread(Payload<ThreadNameEvent>(header), Text<ThreadNameEvent>(header));
+    case EventType::kCategoryName: {
+      const auto event = Payload<CategoryNameEvent>(header);
+      return builder_->DefineCategory(DomainName(event.domain), event.category,
+                                      builder_->String(Text<CategoryNameEvent>(header)));
+    }
     case EventType::kCommunicator:
       return builder_->DefineCommunicator(Payload<CommunicatorEvent>(header));
   }

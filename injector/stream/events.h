@@ -28,6 +28,7 @@ enum class EventType : uint16_t {
   kAllocatorLevel,
   kAllocatorRefusal,
   kThreadName,
+  kCategoryName,
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.
@@ -126,6 +127,15 @@ struct ThreadNameEvent {
   static constexpr EventType kType = EventType::kThreadName;
   uint64_t time_ns;
   uint32_t tid;
+  uint32_t reserved;
+};
+
+// The program names a category of its ranges. Followed by the name, cut at kMaxNameBytes.
+struct CategoryNameEvent {
+  static constexpr EventType kType = EventType::kCategoryName;
+  uint64_t time_ns;
+  uint64_t domain;  // as RangeOpenEvent::domain
+  uint32_t category;
   uint32_t reserved;
 };
 

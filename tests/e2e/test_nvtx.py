@@ -70,6 +70,12 @@ class Nvtx(harness.EndToEndTest):
         self.assertGreater(by_name["start Ex"]["end_ns"], by_name["on the worker"]["end_ns"])
         self.assertEqual([report["trust"][key] for key in ("range_pops_without_push", "range_ends_without_start", "ranges_unclosed")], [0, 0, 0])
 
+    def test_names_given_before_cuda(self):
+        ranges, _ = self.record([NVTX_CALLS, "early"])
+        self.assertEqual([(r["domain"], r["category"], r["category_name"]) for r in sorted(ranges, key=lambda r: r["id"])],
+                         [("", 7, "category seven"), ("early domain", 7, "its own \u4e16")])
+        self.assertEqual({r["thread"] for r in self.launches}, {"named early"})
+
     def test_calls_without_a_partner(self):
         ranges, report = self.record([NVTX_CALLS, "unbalanced"])
         self.assertEqual([(name, said.get("unclosed", False)) for name, _, kind, _, said in self.shape(ranges) if kind != "mark"],

@@ -1,4 +1,4 @@
-"""GPUPROBE_KINDS, GPUPROBE_RANKS, GPUPROBE_START_AFTER_S and GPUPROBE_STOP_AFTER_S record what they say, and the report says what was left out."""
+"""GPUPROBE_KINDS, GPUPROBE_RANKS, GPUPROBE_MIN_COPY_BYTES, GPUPROBE_START_AFTER_S and GPUPROBE_STOP_AFTER_S record what they say, and the report says what was left out."""
 import harness
 import truth
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
@@ -41,6 +41,19 @@ class Recording(harness.EndToEndTest):
         self.assertEqual(truth.differences([record for record in self.truth() if record["rank"] == 1], captured), [])
         self.assertEqual(report["conditions"]["ranks_expected"], 1)
         self.assertNotIn("ranks-missing", [finding["id"] for finding in report["findings"]])
+
+    def test_small_copies_are_counted_only(self):
+        smallest = 1024
+        captured, report, _ = self.train({"GPUPROBE_MIN_COPY_BYTES": str(smallest)})
+        copies = [record for record in self.truth() if record["kind"] == "memcpy"]
+        large = [record for record in copies if record["bytes"] >= smallest]
+        self.assertTrue(0 < len(large) < len(copies), "the program has both")
+        self.assertEqual(truth.multiset_difference("memcpy", truth.COMPARED["memcpy"], large, [r for r in captured if r["kind"] == "memcpy"]), [])
+        for rank in report["ranks"]:
+            for direction, entry in rank["copies"].items():
+                own = [record for record in copies if record["rank"] == rank["rank"] and record["direction"] == direction]
+                self.assertEqual((entry["count"], entry["bytes"], entry["small"]),
+                                 (len(own), sum(r["bytes"] for r in own), sum(r["bytes"] < smallest for r in own)), direction)
 
     def test_a_window_that_never_begins(self):
         """Nothing but allocations; the rest is counted."""

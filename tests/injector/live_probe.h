@@ -108,6 +108,8 @@ class LiveProbe : public ::testing::Test {
         return sizeof(AllocatorRefusalEvent);
       case EventType::kThreadName:
         return sizeof(ThreadNameEvent);
+      case EventType::kCategoryName:
+        return sizeof(CategoryNameEvent);
     }
     return 0;
   }

@@ -160,9 +160,31 @@ void Unbalanced() {
   nvtxMarkA(nullptr);
 }
 
+// Names are given before anything has initialised CUDA, and used when it is up.
+void Early() {
+  nvtxNameOsThreadA(0, "named early");
+  nvtxNameCategoryA(7, "category seven");
+  nvtxDomainHandle_t domain = nvtxDomainCreateA("early domain");
+  nvtxDomainNameCategoryW(domain, 7, L"its own \u4e16");
+  void* memory = nullptr;
+  EXPECT(cudaMalloc(&memory, 64) == cudaSuccess);
+  for (nvtxDomainHandle_t each : {static_cast<nvtxDomainHandle_t>(nullptr), domain}) {
+    nvtxEventAttributes_t attributes = Named("in category");
+    attributes.category = 7;
+    nvtxDomainRangePushEx(each, &attributes);
+    EXPECT(cudaMemset(memory, 0, 64) == cudaSuccess);
+    nvtxDomainRangePop(each);
+  }
+  EXPECT(cudaFree(memory) == cudaSuccess);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "early") == 0) {
+    Early();
+    return 0;
+  }
   EXPECT(cudaFree(nullptr) == cudaSuccess);
   nvtxInitialize(nullptr);
   if (argc > 1 && std::strcmp(argv[1], "unbalanced") == 0) {

@@ -6,6 +6,8 @@
 
 #include "injector/nvtx/domains.h"
 #include "injector/nvtx/handlers.h"
+#include "injector/nvtx/names.h"
+#include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
 #include "tests/injector/live_probe.h"
 
@@ -184,9 +186,8 @@ TEST_F(Nvtx, RegisteredStringsAreResolved) {
 }
 
 TEST_F(Nvtx, WhatWeDoNotKeepIsHarmless) {
-  nvtxNameCategoryA(1, "category");
   const nvtxDomainHandle_t domain = nvtxDomainCreateA("names");
-  nvtxDomainNameCategoryA(domain, 1, "category");
+  nvtxDomainResourceDestroy(nvtxDomainResourceCreate(domain, nullptr));
   nvtxInitialize(nullptr);
   EXPECT_TRUE(Events().empty());
 }
@@ -203,6 +204,55 @@ TEST_F(Nvtx, ThreadsAreNamedByNumberAndTheCallingOneByZero) {
   EXPECT_EQ(names[1].tid, CurrentThread().tid);
   EXPECT_EQ(events[1].text, "main");
   EXPECT_EQ(events[2].text, "");
+}
+
+TEST_F(Nvtx, CategoriesAreNamedInTheirDomain) {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("of categories");
+  nvtxNameCategoryA(7, "seven");
+  nvtxNameCategoryW(8, L"\u20ac");
+  nvtxDomainNameCategoryA(domain, 7, "its seven");
+  nvtxDomainNameCategoryW(domain, 8, L"its eight");
+  const auto events = Events();
+  const auto names = Only<CategoryNameEvent>(events);
+  ASSERT_EQ(names.size(), 4u);
+  EXPECT_EQ(names[0].category, 7u);
+  EXPECT_EQ(names[0].domain, 0u);
+  EXPECT_EQ(events[1].text, "\xe2\x82\xac");
+  EXPECT_EQ(DomainName(names[2].domain), "of categories");
+  EXPECT_EQ(events[3].text, "its eight");
+}
+
+TEST_F(Nvtx, NamesThatComeBeforeTheProbeIsLiveAreToldWhenItIs) {
+  Switch(false);
+  nvtxNameOsThreadA(77, "loader");
+  nvtxNameOsThreadA(0, "main");
+  nvtxNameCategoryA(7, std::string(5000, 'x').c_str());
+  TellNames();
+  EXPECT_TRUE(Events().empty());
+  Switch(true);
+  TellNames();
+  const auto events = Events();
+  const auto threads = Only<ThreadNameEvent>(events);
+  ASSERT_EQ(threads.size(), 2u);
+  EXPECT_EQ(threads[0].tid, 77u);
+  EXPECT_EQ(threads[1].tid, CurrentThread().tid);
+  EXPECT_EQ(Only<CategoryNameEvent>(events).size(), 1u);
+  EXPECT_EQ(events[2].text, std::string(kEarlyNameBytes, 'x'));
+  TellNames();
+  EXPECT_TRUE(Events().empty());
+}
+
+TEST_F(Nvtx, NamesThatFindNoPlaceAreCounted) {
+  Switch(false);
+  const uint64_t before = LossCount(wire::LossReason::kLossDefinitionsFull);
+  for (uint32_t i = 0; i < kEarlyNames + 3; ++i) nvtxNameCategoryA(i, "name");
+  EXPECT_EQ(LossCount(wire::LossReason::kLossDefinitionsFull), before + 3);
+  ForgetNamesForTest();
+  CloseLifecycle();
+  nvtxNameCategoryA(7, "nobody will ask");
+  Switch(true);
+  TellNames();
+  EXPECT_TRUE(Events().empty());
 }
 
 TEST_F(Nvtx, UnbalancedCallsAreCounted) {

@@ -1,0 +1,98 @@
+#include "injector/nvtx/names.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "injector/guard.h"
+#include "injector/lifecycle.h"
+#include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/text.h"
+
+namespace gpuprobe::injector::nvtx {
+
+namespace {
+
+enum class Place : uint32_t { kFree, kBusy, kWaiting };
+enum class Named : uint32_t { kThread, kCategory };
+
+struct EarlyName {
+  std::atomic<Place> place;
+  Named what;
+  uint32_t number;  // tid or category
+  uint32_t bytes;
+  uint64_t domain;
+  char text[kEarlyNameBytes];
+};
+
+constinit EarlyName early[kEarlyNames] = {};
+constinit std::atomic<uint32_t> waiting{0};
+
+void EmitName(ThreadState& thread, Named what, uint32_t number, uint64_t domain,
+              std::string_view name) noexcept {
+  name = Slice(name, 0, kMaxNameBytes);
+  if (what == Named::kThread) {
+    Emit(thread, ThreadNameEvent{Stamp(), number, 0}, name);
+  } else {
+    Emit(thread, CategoryNameEvent{Stamp(), domain, number, 0}, name);
+  }
+}
+
+// Not for a probe that is closed, or was yielded: nobody will ask.
+bool MayGoLive() noexcept {
+  const LifecycleState state = CurrentLifecycle();
+  return state == LifecycleState::kOff || state == LifecycleState::kStarting;
+}
+
+void Keep(Named what, uint32_t number, uint64_t domain, std::string_view name) noexcept {
+  for (EarlyName& place : early) {
+    Place free = Place::kFree;
+    if (place.place.load(std::memory_order_relaxed) != free ||
+        !place.place.compare_exchange_strong(free, Place::kBusy, std::memory_order_acquire)) {
+      continue;
+    }
+    place.what = what;
+    place.number = number;
+    place.domain = domain;
+    place.bytes = static_cast<uint32_t>(std::min(name.size(), kEarlyNameBytes));
+    std::copy_n(name.data(), place.bytes, place.text);
+    place.place.store(Place::kWaiting, std::memory_order_release);
+    waiting.fetch_add(1, std::memory_order_release);
+    return;
+  }
+  CountLoss(wire::LossReason::kLossDefinitionsFull);
+}
+
+void Name(Named what, uint32_t number, uint64_t domain, std::string_view name) noexcept {
+  if (const Guard guard; guard) return EmitName(guard.thread(), what, number, domain, name);
+  if (MayGoLive()) Keep(what, number, domain, name);
+}
+
+}  // namespace
+
+void NameThread(uint32_t tid, std::string_view name) noexcept {
+  if (tid == 0) tid = CurrentThread().tid;
+  if (tid != 0) Name(Named::kThread, tid, 0, name);
+}
+
+void NameCategory(const void* domain, uint32_t category, std::string_view name) noexcept {
+  Name(Named::kCategory, category, reinterpret_cast<uint64_t>(domain), name);
+}
+
+void TellNames() noexcept {
+  if (waiting.load(std::memory_order_acquire) == 0 || CurrentLifecycle() != LifecycleState::kLive) return;
+  for (EarlyName& place : early) {
+    if (place.place.load(std::memory_order_acquire) != Place::kWaiting) continue;
+    EmitName(CurrentThread(), place.what, place.number, place.domain, {place.text, place.bytes});
+    waiting.fetch_sub(1, std::memory_order_relaxed);
+    place.place.store(Place::kFree, std::memory_order_release);
+  }
+}
+
+void ForgetNamesForTest() noexcept {
+  waiting.store(0);
+  for (EarlyName& place : early) place.place.store(Place::kFree);
+}
+
+}  // namespace gpuprobe::injector::nvtx
