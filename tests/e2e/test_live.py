@@ -59,14 +59,10 @@ class Live(harness.EndToEndTest):
             except BlockingIOError:
                 pass
             self.assertIsNone(program.poll(), seen.decode())
-            return re.search(LINE, seen.decode())
+            # Eleven kernels of 4 ms a step, of 8 ms on the slow rank: each step ends when it does. The first lines may be of the beginning.
+            return next((m for m in re.finditer(LINE, seen.decode()) if float(m[2]) > 80 and 20 < float(m[8]) < float(m[2])), None)
 
         found = wait_until(line, "line about the job")
-        total_ms, late_ms = float(found[2]), float(found[8])
-        # Eleven kernels of 4 ms a step, of 8 ms on the slow rank: each step ends when it does.
-        self.assertGreater(total_ms, 80)
-        self.assertGreater(late_ms, 20)
-        self.assertLess(late_ms, total_ms)
         self.assertLessEqual(abs(sum(int(found[part]) for part in (3, 4, 5, 6)) - 100), 2)
         self.assertIn("gpuprobe: 2 ranks on ", seen.decode())
         self.assertNotIn(b"\x1b", seen)
