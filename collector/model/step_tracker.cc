@@ -487,6 +487,9 @@ StepRecord StepTracker::Measure(const Pending& step, const std::vector<StepPhase
   move(window.end_ns);
   StepRecord record = MeasureStep(window, phases);
   record.end_ns = step.end_ns;
+  record.first_launch_ns = UINT64_MAX;
+  for (const StepOperation& o : operations.subspan(0, window.own))
+    record.first_launch_ns = std::min(record.first_launch_ns, o.launch_ns);
   record.clock_step_ns = static_cast<int64_t>(stepped->by_ns);
   return record;
 }

@@ -107,7 +107,7 @@ class Memory(harness.EndToEndTest):
                 self.assertEqual(found, {
                     "device": 0, "allocated_bytes": allocated, "reserved_bytes": reserved, "peak_allocated_bytes": peak_allocated,
                     "peak_reserved_bytes": peak_reserved, "fragmentation_bytes": peak_reserved - peak_allocated, "refusals": 1,
-                    "last_refused_bytes": 1 << 40, "last_refused_path": "too much", "trend": None})
+                    "last_refused_bytes": 1 << 40, "last_refused_path": "too much", "by_step": None, "trend": None})
 
 
 if __name__ == "__main__":

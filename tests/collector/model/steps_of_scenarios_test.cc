@@ -112,7 +112,8 @@ class StepsOf : public ::testing::TestWithParam<std::string> {
     job_.Finish();
     for (const auto& [rank, process] : processes) {
       by_rank_[rank] = process;
-      truth_.Show(rank, simulation.streams()[static_cast<size_t>(rank)].description().clock);
+      clocks_[rank] = simulation.streams()[static_cast<size_t>(rank)].description().clock;
+      truth_.Show(rank, clocks_[rank]);
     }
   }
 
@@ -120,6 +121,7 @@ class StepsOf : public ::testing::TestWithParam<std::string> {
   Truth truth_;
   bool simulation_hung_ = false;
   std::map<int, ProcessModel*> by_rank_;
+  std::map<int, simulate::RankClock> clocks_;
 };
 
 TEST_P(StepsOf, AreTheSchedulesAndSoAreTheirParts) {
@@ -136,6 +138,7 @@ TEST_P(StepsOf, AreTheSchedulesAndSoAreTheirParts) {
       starts[step.first_launch_ns] = index;
     }
     size_t right = 0;
+    int64_t set_by_ns = 0;  // the clock, within steps
     for (const StepRecord& record : found) {
       const int64_t launch = static_cast<int64_t>(record.first_launch_ns - kEpoch);
       auto it = starts.find(launch);
@@ -157,8 +160,14 @@ TEST_P(StepsOf, AreTheSchedulesAndSoAreTheirParts) {
         EXPECT_EQ(record.comm_ns, parts.comm_ns);
         EXPECT_EQ(record.exposed_comm_ns, parts.exposed_ns);
         EXPECT_EQ(record.copy_ns, parts.copy_ns);
-        EXPECT_EQ(record.idle_ns, parts.idle_ns);
+        // The schedule as the rank's clock shows it has the clock's step as a pause.
+        EXPECT_EQ(record.idle_ns + static_cast<uint64_t>(record.clock_step_ns), parts.idle_ns);
+        set_by_ns += record.clock_step_ns;
       }
+    }
+    const simulate::RankClock& clock = clocks_[rank];
+    if (!lossy) {
+      EXPECT_EQ(set_by_ns, std::max<int64_t>(clock.step_ns, 0)) << "rank " << rank;
     }
     const double precision =
         found.empty() ? 0 : static_cast<double>(right) / static_cast<double>(found.size());
