@@ -113,7 +113,8 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
 
 void Recorder::RotateIfDue() {
   if (!recording_->Due()) return;
-  if (absl::Status s = recording_->Rotate(job_.SaveState(), NowNs()); !s.ok() && !said_rotation_trouble_) {
+  const auto state = [this](absl::FunctionRef<void(std::string_view)> part) { job_.SaveState(part); };
+  if (absl::Status s = recording_->Rotate(state, NowNs()); !s.ok() && !said_rotation_trouble_) {
     said_rotation_trouble_ = true;
     spdlog::warn("the run may grow beyond --keep: {}", std::string(s.message()));
   }

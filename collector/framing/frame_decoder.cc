@@ -8,12 +8,6 @@
 namespace gpuprobe::framing {
 
 void FrameDecoder::Append(std::string_view bytes) {
-  // A burst leaves no room behind: there may be a thousand of these.
-  constexpr size_t kWorthKeeping = size_t{32} << 10;
-  if (position_ == buffer_.size() && buffer_.capacity() > kWorthKeeping && bytes.size() <= kWorthKeeping) {
-    std::string().swap(buffer_);
-    position_ = 0;
-  }
   if (position_ > 0 && (position_ == buffer_.size() || position_ >= buffer_.size() / 2)) {
     buffer_.erase(0, position_);
     position_ = 0;
@@ -23,6 +17,12 @@ void FrameDecoder::Append(std::string_view bytes) {
 
 absl::StatusOr<FrameDecoder::Next> FrameDecoder::Take() {
   constexpr int kMaxVarintBytes = 10;
+  // A burst leaves no room behind: there may be a thousand of these.
+  constexpr size_t kWorthKeeping = size_t{4} << 10;
+  if (position_ == buffer_.size() && buffer_.capacity() > kWorthKeeping) {
+    std::string().swap(buffer_);
+    position_ = 0;
+  }
   uint64_t length = 0;
   size_t at = position_;
   for (int i = 0;; ++i, ++at) {

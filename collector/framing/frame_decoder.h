@@ -17,7 +17,7 @@ class FrameDecoder {
  public:
   void Append(std::string_view bytes);
 
-  // The next whole frame (without its length), valid until the next Append; empty optional state is told by
+  // The next whole frame (without its length), valid until the next call; empty optional state is told by
   // `has_frame`.
   struct Next {
     bool has_frame = false;

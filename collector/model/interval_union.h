@@ -27,8 +27,8 @@ class IntervalUnion {
         if (end_ns > merged_.back().end_ns) merged_.back().end_ns = end_ns;
         return;
       }
+      if (merged_.size() >= limit_) Forget();
       merged_.push_back({start_ns, end_ns});
-      if (merged_.size() > limit_) Forget();
       return;
     }
     if (tail_.empty() && AddNearEnd(start_ns, end_ns)) return;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "collector/model/issued_calls.h"
 #include "collector/model/process_model.h"
@@ -40,6 +41,8 @@ class JobModel {
   // Everything that is known so far, as bytes from which LoadState makes a model that goes on exactly like
   // this one. Linear in the model's size: some megabytes after days.
   std::string SaveState();
+  // The same in parts, so that a thousand ranks' are never in memory at once.
+  void SaveState(absl::FunctionRef<void(std::string_view)> part);
   // Replaces what is known. DataLoss when these are no such bytes; the model is empty then.
   absl::Status LoadState(std::string_view bytes);
 

@@ -678,6 +678,13 @@ void JobModel::VisitCalls(Archive& archive) {
 }
 
 std::string JobModel::SaveState() {
+  std::string bytes;
+  SaveState([&bytes](std::string_view part) { bytes += part; });
+  return bytes;
+}
+
+void JobModel::SaveState(absl::FunctionRef<void(std::string_view)> part) {
+  constexpr size_t kPartBytes = size_t{1} << 20;
   StateWriter archive;
   uint32_t version = kStateVersion;
   uint64_t count = processes_.size();
@@ -685,10 +692,11 @@ std::string JobModel::SaveState() {
   for (const auto& process : processes_) {
     v1::Hello hello = process->hello();
     archive(hello, *process);
+    if (archive.size() >= kPartBytes) part(archive.Take());
   }
   VisitNames(archive);
   VisitCalls(archive);
-  return archive.bytes();
+  part(archive.Take());
 }
 
 absl::Status JobModel::LoadState(std::string_view bytes) {

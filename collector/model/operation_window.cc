@@ -111,7 +111,7 @@ void OperationWindow::ForgetBefore(uint64_t bound) {
     std::erase_if(held_, [bound](const Operation& o) { return o.correlation < bound; });
   }
   ShrinkIfLarge(launches_);
-  if (held_.capacity() <= kKeep || held_.capacity() <= 4 * held_.size()) return;
+  if (held_.capacity() <= kKeep || held_.capacity() <= held_.size() + held_.size() / 4) return;
   std::vector<Operation> exact(held_.begin(), held_.end());
   held_.swap(exact);
   if (exact.capacity() > SpareRoom().capacity()) SpareRoom().swap(exact);

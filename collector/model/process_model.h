@@ -72,8 +72,10 @@ struct SyncTotals {
 
 struct DeviceTotals {
   v1::Device info;  // ordinal only, if the process never described it
+  // What is launched in order overlaps little: few intervals are enough, for each of a thousand ranks.
+  static constexpr size_t kBusyIntervals = 2048;
   uint64_t kernels = 0;
-  IntervalUnion busy;  // kernels
+  IntervalUnion busy{kBusyIntervals};  // kernels
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };

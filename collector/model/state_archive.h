@@ -38,7 +38,9 @@ class StateWriter {
   void operator()(T&... values) {
     (Put(values), ...);
   }
-  const std::string& bytes() const { return bytes_; }
+  size_t size() const { return bytes_.size(); }
+  // What was written since the last time.
+  std::string Take() { return std::exchange(bytes_, {}); }
   bool ok() const { return true; }
   void Require(bool) {}
 

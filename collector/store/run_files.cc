@@ -92,18 +92,23 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path) {
 }
 
 absl::Status WriteTotals(const std::string& path, const std::string& version, uint64_t now_ns,
-                         const std::string& state) {
+                         StateSource state) {
   const std::string temporary = absl::StrCat(path, ".tmp");
   unlink(temporary.c_str());  // of a collector that was killed while it wrote
   absl::StatusOr<std::unique_ptr<RunLogWriter>> writer = RunLogWriter::Create(temporary, version, now_ns);
   if (!writer.ok()) return writer.status();
   absl::Status status;
-  for (size_t at = 0; status.ok() && (at == 0 || at < state.size()); at += kPartBytes) {
+  const auto append = [&](std::string_view part, bool last) {
     v1::Frame frame;
-    frame.mutable_model_state()->set_part(state.substr(at, kPartBytes));
-    frame.mutable_model_state()->set_last(at + kPartBytes >= state.size());
+    frame.mutable_model_state()->set_part(part.data(), part.size());
+    frame.mutable_model_state()->set_last(last);
     status = (*writer)->Append(frame.SerializeAsString(), 0);
-  }
+  };
+  state([&](std::string_view part) {
+    for (; !part.empty() && status.ok(); part.remove_prefix(std::min(part.size(), kPartBytes)))
+      append(part.substr(0, kPartBytes), false);
+  });
+  if (status.ok()) append({}, true);
   if (status.ok()) status = (*writer)->Flush();
   if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
     status = absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));

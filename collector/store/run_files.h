@@ -8,12 +8,17 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace gpuprobe::store {
+
+// Gives a model's state to the function it is called with, part by part.
+using StateSource = absl::FunctionRef<void(absl::FunctionRef<void(std::string_view)>)>;
 
 struct Segment {
   std::string path;
@@ -37,7 +42,7 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path);
 
 // The totals are cut into Frames and written in one step: the file is there whole, or not at all.
 absl::Status WriteTotals(const std::string& path, const std::string& version, uint64_t now_ns,
-                         const std::string& state);
+                         StateSource state);
 absl::StatusOr<std::string> ReadTotals(const std::string& path);
 
 }  // namespace gpuprobe::store

@@ -19,7 +19,7 @@ namespace gpuprobe::store {
 
 class RunLogWriter {
  public:
-  static constexpr size_t kChunkBytes = size_t{128} << 10;  // of each of a thousand ranks'
+  static constexpr size_t kChunkBytes = size_t{64} << 10;  // of each of a thousand ranks'
   static constexpr uint64_t kMaxAgeNs = 1'000'000'000;
 
   // The file must not exist. Writes the FileHeader.

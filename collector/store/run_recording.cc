@@ -129,7 +129,7 @@ absl::Status RunRecording::Close() {
   return status;
 }
 
-absl::Status RunRecording::Rotate(const std::string& state, uint64_t realtime_ns) {
+absl::Status RunRecording::Rotate(StateSource state, uint64_t realtime_ns) {
   absl::Status status = Flush();
   const std::string totals = absl::StrCat(directory_, "/", TotalsName(generation_ + 1));
   Keep(status, WriteTotals(totals, version_, realtime_ns, state));

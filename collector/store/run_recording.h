@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "collector/store/definitions.h"
+#include "collector/store/run_files.h"
 #include "collector/store/run_log_writer.h"
 
 namespace gpuprobe::store {
@@ -59,7 +60,7 @@ class RunRecording {
   bool Due() const { return generation_bytes_ >= GenerationLimit(); }
   // Begins a new generation: what came before is in `state`, and the oldest detail is dropped until the sum
   // fits. On failure recording goes on in the old generation.
-  absl::Status Rotate(const std::string& state, uint64_t realtime_ns);
+  absl::Status Rotate(StateSource state, uint64_t realtime_ns);
 
   absl::Status FlushIfDue(uint64_t now_ns);
   absl::Status Flush();

@@ -179,10 +179,10 @@ TEST_F(RunLogTest, AFullDiskEndsRecordingAndCountsWhatIsMissing) {
   ASSERT_TRUE((*writer)->Append(frames_[0].SerializeAsString(), 0).ok());
   ASSERT_TRUE((*writer)->Flush().ok());
   std::mt19937_64 random(5);
-  std::string noise(100000, '\0');
+  std::string noise(RunLogWriter::kChunkBytes - 1000, '\0');
   for (char& c : noise) c = static_cast<char>(random());
   rlimit small = unlimited;
-  small.rlim_cur = 50000;
+  small.rlim_cur = noise.size() / 2;
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   ASSERT_TRUE((*writer)->Append(noise, 0).ok());
   const absl::Status failed = (*writer)->Flush();

@@ -159,7 +159,8 @@ class RunRecordingTest : public ::testing::Test {
       }
       ASSERT_TRUE(recording.FlushIfDue(now_ns + 2 * kSecond).ok());
       if (recording.Due()) {
-        ASSERT_TRUE(recording.Rotate(job.SaveState(), now_ns).ok());
+        const auto state = [&job](absl::FunctionRef<void(std::string_view)> part) { job.SaveState(part); };
+        ASSERT_TRUE(recording.Rotate(state, now_ns).ok());
         ++rotations_;
       }
       uint64_t size = 0;
