@@ -298,7 +298,9 @@ void ProbeThread::FinalFlush() noexcept {
     SetAndWake(thread->final_flush_word_);
     return nullptr;
   };
-  if (!session_->capturing() || !session_->pool().ever_taken()) return;
+  // What was parked before the capture ended is read all the same.
+  if (!session_->capturing()) return session_->Tick();
+  if (!session_->pool().ever_taken()) return;
   const int64_t deadline = MonotonicMs() + ExitTimeLeftMs() - kByeReserveMs;
   flush_complete_ = StartDetached(flush, this) && WaitForSet(final_flush_word_, deadline);
 }

@@ -7,21 +7,35 @@
 
 namespace gpuprobe::framing {
 
+namespace {
+
+// A decoder that holds nothing keeps no more than this: there may be a thousand.
+constexpr size_t kWorthKeeping = size_t{4} << 10;
+
+// Room for a burst that no decoder of this thread uses: they take turns with it.
+std::string& SpareRoom() {
+  static thread_local std::string spare;
+  return spare;
+}
+
+}  // namespace
+
 void FrameDecoder::Append(std::string_view bytes) {
   if (position_ > 0 && (position_ == buffer_.size() || position_ >= buffer_.size() / 2)) {
     buffer_.erase(0, position_);
     position_ = 0;
   }
+  if (buffer_.empty() && bytes.size() > buffer_.capacity()) buffer_.swap(SpareRoom());
   buffer_.append(bytes);
 }
 
 absl::StatusOr<FrameDecoder::Next> FrameDecoder::Take() {
   constexpr int kMaxVarintBytes = 10;
-  // A burst leaves no room behind: there may be a thousand of these.
-  constexpr size_t kWorthKeeping = size_t{4} << 10;
   if (position_ == buffer_.size() && buffer_.capacity() > kWorthKeeping) {
-    std::string().swap(buffer_);
     position_ = 0;
+    buffer_.clear();
+    if (buffer_.capacity() > SpareRoom().capacity()) buffer_.swap(SpareRoom());
+    std::string().swap(buffer_);
   }
   uint64_t length = 0;
   size_t at = position_;
