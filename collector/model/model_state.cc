@@ -330,7 +330,16 @@ void OperationWindow::Launch::Visit(Archive& archive) {
 
 template <typename Archive>
 void OperationWindow::Visit(Archive& archive) {
-  archive(held_, launches_, sorted_, told_, told_before_, released_, late_);
+  std::vector<Operation> held;
+  for (const std::unique_ptr<Block>& block : held_) {
+    held.insert(held.end(), block->operations.begin(), block->operations.begin() + block->count);
+  }
+  archive(held, launches_, sorted_, told_, told_before_, released_, late_);
+  if constexpr (Archive::kReads) {
+    held_.clear();
+    held_count_ = 0;
+    for (const Operation& operation : held) Add(operation);
+  }
 }
 
 template <typename Archive>

@@ -6,28 +6,31 @@ namespace {
 // Correlation ids are 32 bits wide on the device's side: a jump back by more than half of that is the counter
 // that started over.
 constexpr uint64_t kWrap = uint64_t{1} << 31;
-// Scratch space that is worth keeping between batches.
+// Launches whose room is worth keeping between batches.
 constexpr size_t kKeep = 512;
+// Of a thread: more than a batch has.
+constexpr size_t kMaxFreeBlocks = 512;
 
 template <typename T>
 void ShrinkIfLarge(std::vector<T>& vector) {
   if (vector.capacity() > kKeep && vector.capacity() > 4 * vector.size()) vector.shrink_to_fit();
 }
 
-// Room for a batch's operations that no window of this thread uses: a thousand ranks take turns with it, and
-// between their batches keep only what waits.
-std::vector<Operation>& SpareRoom() {
-  static thread_local std::vector<Operation> spare;
-  return spare;
-}
-
 }  // namespace
 
-void OperationWindow::Grow() {
-  std::vector<Operation>& spare = SpareRoom();
-  if (spare.capacity() <= held_.capacity()) return;  // it grows as vectors do
-  spare.assign(held_.begin(), held_.end());
-  held_.swap(spare);
+void OperationWindow::AddBlock() {
+  std::vector<std::unique_ptr<Block>>& free = FreeBlocks();
+  if (free.empty()) {
+    held_.push_back(std::make_unique<Block>());
+    return;
+  }
+  held_.push_back(std::move(free.back()));
+  free.pop_back();
+}
+
+std::vector<std::unique_ptr<OperationWindow::Block>>& OperationWindow::FreeBlocks() {
+  static thread_local std::vector<std::unique_ptr<Block>> free;
+  return free;
 }
 
 void OperationWindow::SortLaunches() {
@@ -52,33 +55,38 @@ void OperationWindow::SortLaunches() {
 }
 
 uint64_t OperationWindow::BoundOf(uint64_t bound, uint32_t batch) const {
-  if (held_.size() > kMaxHeld) return UINT64_MAX;
-  for (const Operation& operation : held_) {
-    if (batch < operation.batch + kPatience) break;
-    bound = std::max(bound, operation.correlation + 1);
+  if (held_count_ > kMaxHeld) return UINT64_MAX;
+  for (const std::unique_ptr<Block>& block : held_) {
+    for (uint32_t i = 0; i < block->count; ++i) {
+      const Operation& operation = block->operations[i];
+      if (batch < operation.batch + kPatience) return bound;
+      bound = std::max(bound, operation.correlation + 1);
+    }
   }
   return bound;
 }
 
-std::span<const uint32_t> OperationWindow::OrderBefore(uint64_t bound) const {
+std::span<const uint32_t> OperationWindow::OrderBefore(uint64_t bound) {
   // Scratch space of all windows: a thousand ranks must not keep one each.
   static thread_local std::vector<uint32_t> order;
   order.clear();
   uint64_t lowest = UINT64_MAX;
   uint64_t highest = 0;
   bool sorted = true;
-  for (size_t i = 0; i < held_.size(); ++i) {
-    const uint64_t correlation = held_[i].correlation;
-    if (correlation >= bound && bound != UINT64_MAX) continue;
-    sorted = sorted && correlation > highest;
-    lowest = std::min(lowest, correlation);
-    highest = std::max(highest, correlation);
-    order.push_back(static_cast<uint32_t>(i));
+  for (size_t b = 0; b < held_.size(); ++b) {
+    for (uint32_t i = 0; i < held_[b]->count; ++i) {
+      const uint64_t correlation = held_[b]->operations[i].correlation;
+      if (correlation >= bound && bound != UINT64_MAX) continue;
+      sorted = sorted && correlation > highest;
+      lowest = std::min(lowest, correlation);
+      highest = std::max(highest, correlation);
+      order.push_back(static_cast<uint32_t>(b) * kBlock + i);
+    }
   }
   if (sorted || OrderByPlace(lowest, highest, order)) return order;
   std::sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
-    const Operation& x = held_[a];
-    const Operation& y = held_[b];
+    const Operation& x = At(a);
+    const Operation& y = At(b);
     if (x.correlation != y.correlation) return x.correlation < y.correlation;
     if (x.graph_node != y.graph_node) return x.graph_node < y.graph_node;
     return x.start_ns < y.start_ns;
@@ -86,14 +94,14 @@ std::span<const uint32_t> OperationWindow::OrderBefore(uint64_t bound) const {
   return order;
 }
 
-bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order) const {
+bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order) {
   // Correlation ids are nearly dense: a table of them is faster than sorting. 0: nothing there.
   constexpr uint64_t kSparsest = 16;
   if ((highest - lowest) / kSparsest > order.size()) return false;
   static thread_local std::vector<uint32_t> table;
   table.assign(static_cast<size_t>(highest - lowest) + 1, 0);
   for (const uint32_t place : order) {
-    uint32_t& entry = table[static_cast<size_t>(held_[place].correlation - lowest)];
+    uint32_t& entry = table[static_cast<size_t>(At(place).correlation - lowest)];
     if (entry != 0) return false;
     entry = place + 1;
   }
@@ -105,16 +113,21 @@ bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest, std::vecto
 }
 
 void OperationWindow::ForgetBefore(uint64_t bound) {
-  if (bound == UINT64_MAX) {
-    held_.clear();
-  } else {
-    std::erase_if(held_, [bound](const Operation& o) { return o.correlation < bound; });
-  }
+  std::vector<std::unique_ptr<Block>>& free = FreeBlocks();
+  held_count_ = 0;
+  std::erase_if(held_, [&](std::unique_ptr<Block>& block) {
+    const auto first = block->operations.begin();
+    const auto last = bound == UINT64_MAX
+                          ? first
+                          : std::remove_if(first, first + block->count,
+                                           [bound](const Operation& o) { return o.correlation < bound; });
+    block->count = static_cast<uint32_t>(last - first);
+    held_count_ += block->count;
+    if (block->count != 0) return false;
+    if (free.size() < kMaxFreeBlocks) free.push_back(std::move(block));
+    return true;
+  });
   ShrinkIfLarge(launches_);
-  if (held_.capacity() <= kKeep || held_.capacity() <= held_.size() + held_.size() / 4) return;
-  std::vector<Operation> exact(held_.begin(), held_.end());
-  held_.swap(exact);
-  if (exact.capacity() > SpareRoom().capacity()) SpareRoom().swap(exact);
 }
 
 }  // namespace gpuprobe::model

@@ -10,9 +10,12 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "collector/model/operation.h"
@@ -27,8 +30,10 @@ class OperationWindow {
 
   void AddLaunch(uint64_t correlation, uint32_t batch) { launches_.push_back({correlation, batch}); }
   void Add(const Operation& operation) {
-    if (held_.size() == held_.capacity()) Grow();
-    held_.push_back(operation);
+    if (held_.empty() || held_.back()->count == kBlock) AddBlock();
+    Block& block = *held_.back();
+    block.operations[block.count++] = operation;
+    ++held_count_;
   }
 
   // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
@@ -54,7 +59,7 @@ class OperationWindow {
   }
 
   uint64_t late() const { return late_; }
-  size_t held() const { return held_.size(); }
+  size_t held() const { return held_count_; }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
@@ -64,6 +69,12 @@ class OperationWindow {
     uint32_t batch;
     template <typename Archive>
     void Visit(Archive& archive);
+  };
+  // Blocks go from window to window: a thousand ranks keep what waits and little more, and nothing is moved.
+  static constexpr uint32_t kBlock = 128;
+  struct Block {
+    uint32_t count = 0;
+    std::array<Operation, kBlock> operations;
   };
   template <typename Matched, typename GiveUp>
   uint64_t OldestOpenLaunch(uint32_t batch, Matched matched, GiveUp give_up) {
@@ -83,7 +94,7 @@ class OperationWindow {
   template <typename HandOn>
   void Release(uint64_t bound, HandOn hand_on) {
     for (const uint32_t place : OrderBefore(bound)) {
-      Operation& operation = held_[place];
+      Operation& operation = At(place);
       if (operation.correlation < released_) {
         ++late_;
       } else {
@@ -93,17 +104,21 @@ class OperationWindow {
     }
     ForgetBefore(bound);
   }
-  void Grow();
+  Operation& At(uint32_t place) { return held_[place / kBlock]->operations[place % kBlock]; }
+  void AddBlock();
+  // Of this thread.
+  static std::vector<std::unique_ptr<Block>>& FreeBlocks();
   void SortLaunches();
   // The bound with what waits for too long, or is too much.
   uint64_t BoundOf(uint64_t bound, uint32_t batch) const;
-  // Places in held_ of the operations below `bound`, in launch order; valid until the next call on any window
+  // Places (for At) of the operations below `bound`, in launch order; valid until the next call on any window
   // of this thread.
-  std::span<const uint32_t> OrderBefore(uint64_t bound) const;
-  bool OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order) const;
+  std::span<const uint32_t> OrderBefore(uint64_t bound);
+  bool OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order);
   void ForgetBefore(uint64_t bound);
 
-  std::vector<Operation> held_;   // as they came
+  std::vector<std::unique_ptr<Block>> held_;  // as they came; no block is empty
+  size_t held_count_ = 0;
   std::vector<Launch> launches_;  // those before sorted_ by correlation
   size_t sorted_ = 0;
   uint64_t told_ = 0;         // highest correlation of a launch
