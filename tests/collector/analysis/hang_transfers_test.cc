@@ -5,8 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "collector/analysis/hangs.h"
-#include "tests/collector/testing/batch_builder.h"
+#include "tests/collector/analysis/hangs_fixture.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -15,33 +14,20 @@ using gpuprobe::testing::BatchBuilder;
 using gpuprobe::testing::kMs;
 using gpuprobe::testing::kSecond;
 using gpuprobe::testing::kStart;
-using gpuprobe::testing::MakeHello;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr uint64_t kLimit = 60 * kSecond;
 enum : uint32_t { kSend = 1, kRecv, kNccl };
 
 // Three stages: 0 sends to 1, 1 sends to 2.
-class TransfersTest : public ::testing::Test {
+class TransfersTest : public HangsFixture {
  protected:
   static constexpr int kRanks = 3;
 
-  TransfersTest() {
-    for (int rank = 0; rank < kRanks; ++rank) processes_.push_back(&job_.Join(MakeHello(rank, kRanks)));
-  }
-  BatchBuilder Begin(int rank) {
-    BatchBuilder b(++sequence_[rank], kStart);
-    if (sequence_[rank] == 1) {
-      b.String(kSend, "Send").String(kRecv, "Recv").String(kNccl, "ncclDevKernel_SendRecv").Site(1, kNccl);
-      b.Comm(1, 0x9c1e, rank, kRanks);
-    }
-    return b;
-  }
-  void Send(int rank, BatchBuilder& b, uint64_t at_ns) {
-    b.Clock(kStart + at_ns, kSecond + at_ns);
-    ASSERT_TRUE(processes_[static_cast<size_t>(rank)]->Apply(b.batch()).ok());
+  TransfersTest() : HangsFixture(kRanks) {}
+  void Define(BatchBuilder& b) override {
+    b.String(kSend, "Send").String(kRecv, "Recv").String(kNccl, "ncclDevKernel_SendRecv").Site(1, kNccl);
   }
   void Transfer(int rank, BatchBuilder& b, uint32_t op, int peer, uint64_t at_ns, bool ends) {
     const uint64_t correlation = ++correlation_[rank];
@@ -49,12 +35,6 @@ class TransfersTest : public ::testing::Test {
     b.Transfer(op, 1, seq_[rank]++, peer, correlation, kStart + at_ns);
     b.Plan(correlation, correlation);
     if (ends) b.Kernel(kStart + at_ns + kMs, kStart + at_ns + 2 * kMs, 1, correlation);
-  }
-  void Heartbeat(uint64_t at_ns) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      BatchBuilder b = Begin(rank);
-      Send(rank, b, at_ns);
-    }
   }
   // One round that ends, then a second one, at 1 s, in which stage 0 does what the test says.
   void Rounds(bool first_sends) {
@@ -69,11 +49,8 @@ class TransfersTest : public ::testing::Test {
       Send(rank, b, 2 * kSecond);
     }
   }
-  std::vector<Hang> At(uint64_t at_ns) { return HangsOf(job_, kStart + at_ns, kLimit); }
 
-  model::JobModel job_;
-  std::vector<model::ProcessModel*> processes_;
-  std::map<int, uint64_t> sequence_, correlation_, seq_;
+  std::map<int, uint64_t> seq_;
 };
 
 TEST_F(TransfersTest, TheRankThatDoesNotSendIsNamedAndNotThoseThatWaitBehindIt) {

@@ -4,10 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
 #include <vector>
 
-#include "tests/collector/testing/batch_builder.h"
+#include "tests/collector/analysis/hangs_fixture.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -16,39 +15,24 @@ using gpuprobe::testing::BatchBuilder;
 using gpuprobe::testing::kMs;
 using gpuprobe::testing::kSecond;
 using gpuprobe::testing::kStart;
-using gpuprobe::testing::MakeHello;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr uint64_t kLimit = 60 * kSecond;
 enum : uint32_t { kAllReduce = 1, kFloat, kNccl, kGemm, kBroadcast };
 
-// Ranks of one communicator, and the batches that they send.
-class HangsTest : public ::testing::Test {
+class HangsTest : public HangsFixture {
  protected:
   static constexpr int kRanks = 4;
 
-  HangsTest() {
-    for (int rank = 0; rank < kRanks; ++rank) processes_.push_back(&job_.Join(MakeHello(rank, kRanks)));
-  }
-  BatchBuilder Begin(int rank) {
-    BatchBuilder b(++sequence_[rank], kStart);
-    if (sequence_[rank] == 1) {
-      b.String(kAllReduce, "AllReduce")
-          .String(kFloat, "float32")
-          .String(kGemm, "gemm")
-          .String(kBroadcast, "Broadcast");
-      b.String(kNccl, "ncclDevKernel_AllReduce_Sum_f32_RING_LL").Site(1, kNccl).Site(2, kGemm);
-      b.Comm(1, 0x9c1e, rank, kRanks);
-    }
-    return b;
-  }
-  // Sent at `at_ns` after the start.
-  void Send(int rank, BatchBuilder& b, uint64_t at_ns) {
-    b.Clock(kStart + at_ns, kSecond + at_ns);
-    ASSERT_TRUE(processes_[static_cast<size_t>(rank)]->Apply(b.batch()).ok());
+  HangsTest() : HangsFixture(kRanks) {}
+  void Define(BatchBuilder& b) override {
+    b.String(kAllReduce, "AllReduce")
+        .String(kFloat, "float32")
+        .String(kGemm, "gemm")
+        .String(kBroadcast, "Broadcast");
+    b.String(kNccl, "ncclDevKernel_AllReduce_Sum_f32_RING_LL").Site(1, kNccl).Site(2, kGemm);
   }
   void Call(int rank, BatchBuilder& b, uint64_t seq, uint64_t at_ns, bool ends, uint32_t op = kAllReduce,
             uint64_t count = 1000) {
@@ -57,12 +41,6 @@ class HangsTest : public ::testing::Test {
     b.Collective(op, 1, seq, count, 4, seq + 1, kStart + at_ns);
     b.Plan(seq + 1, correlation);
     if (ends) b.Kernel(kStart + at_ns + kMs, kStart + at_ns + 2 * kMs, 1, correlation);
-  }
-  void Heartbeat(uint64_t at_ns) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      BatchBuilder b = Begin(rank);
-      Send(rank, b, at_ns);
-    }
   }
   // Everybody issues call 0, which ends, and all but `missing` call 1 at 1 s.
   void AllBut(int missing) {
@@ -73,12 +51,6 @@ class HangsTest : public ::testing::Test {
       Send(rank, b, kSecond + kMs);
     }
   }
-  std::vector<Hang> At(uint64_t at_ns) { return HangsOf(job_, kStart + at_ns, kLimit); }
-
-  model::JobModel job_;
-  std::vector<model::ProcessModel*> processes_;
-  std::map<int, uint64_t> sequence_;
-  std::map<int, uint64_t> correlation_;
 };
 
 TEST_F(HangsTest, ARankThatDoesNotIssueIsNamedAtTheLimitAndNotBefore) {
