@@ -1,7 +1,7 @@
 # What every target of ours is built with: warnings as errors, and the sanitizers of the preset.
 #
 # gpuprobe_target(TARGET)               apply to a library or program
-# gpuprobe_test(NAME SOURCES.. LIBS..)  a GoogleTest program, one ctest test per TEST, with a time limit
+# gpuprobe_test(NAME SOURCES.. LIBS..)  a GoogleTest program, one ctest test per TEST, with a time limit; ASAN_OPTIONS for preset asan-ubsan
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
 # gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir)  libFuzzer under preset fuzz, else a replayer of its corpus as a test
 
@@ -29,7 +29,7 @@ function(gpuprobe_target target)
 endfunction()
 
 function(gpuprobe_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;ASAN_OPTIONS" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT GPUPROBE_BUILD_TESTS)
     return()
   endif()
@@ -41,7 +41,8 @@ function(gpuprobe_test name)
   add_executable(${name} ${ARG_SOURCES})
   gpuprobe_target(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}" ENVIRONMENT "ASAN_OPTIONS=${ARG_ASAN_OPTIONS}")
 endfunction()
 
 function(gpuprobe_benchmark name)
