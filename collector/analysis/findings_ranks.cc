@@ -15,9 +15,10 @@ constexpr double kImbalanceShare = 0.10;  // of a step
 std::string Who(const Report& report, const Straggler& s) {
   if (s.caused.per_step_ns <= 0) return "";
   const size_t others = report.ranks.size() - 1;
-  std::string text = absl::StrFormat("Rank %d makes the other%s wait: %s a step each, %s of the step", s.rank,
-                                     others == 1 ? "" : absl::StrCat(" ", others),
-                                     Duration(s.caused.per_step_ns), Percent(s.share_of_step));
+  std::string text =
+      absl::StrFormat("Rank %d makes the other%s wait: %s a step each; the step is %s longer for it, %s",
+                      s.rank, others == 1 ? "" : absl::StrCat(" ", others), Duration(s.caused.per_step_ns),
+                      Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
   if (s.persistent && s.caused.first_blamed_step > 20)
     absl::StrAppend(&text, ", since step ", s.caused.first_blamed_step);
   return text + ".";
@@ -72,11 +73,11 @@ std::string Advice(const Straggler& s) {
 
 void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
-    const bool waited_for = s.caused.per_step_ns > 0 && s.share_of_step > 0;
+    const bool waited_for = s.lost_ns_per_step > 0;
     if (s.cause != cause || (waited_for && !s.persistent)) continue;
     Finding f{.statement = Who(report, s), .evidence = Why(s), .advice = Advice(s)};
     if (waited_for) {
-      f.cost_ns_per_step = s.caused.per_step_ns;
+      f.cost_ns_per_step = s.lost_ns_per_step;
     } else {
       f.statement = absl::StrFormat(
           "Rank %d is slow: its kernels take %.2f x as long as the same kernels on the "
@@ -111,17 +112,17 @@ void StragglerSlowCopies(const Report& report, std::vector<Finding>& out) {
 
 void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
-    if (s.persistent || s.cause == Cause::kUnknown || s.share_of_step <= 0) continue;
+    if (s.persistent || s.cause == Cause::kUnknown || s.lost_ns_per_step <= 0) continue;
     out.push_back(
         {.statement =
              absl::StrFormat("Rank %d makes the others wait now and then: in %d of %d steps, %s a step on "
-                             "average, %s of the step.",
+                             "average; the average step is %s longer for it, %s.",
                              s.rank, s.caused.steps_blamed, s.caused.steps, Duration(s.caused.per_step_ns),
-                             Percent(s.share_of_step)),
+                             Duration(s.lost_ns_per_step), Percent(s.throughput_loss)),
          .evidence = absl::StrCat("First in step ", s.caused.first_blamed_step, ", last in step ",
                                   s.caused.last_blamed_step, ". On average: ", Why(s)),
          .advice = absl::StrCat(Advice(s), " What comes and goes is often another process, or throttling."),
-         .cost_ns_per_step = s.caused.per_step_ns});
+         .cost_ns_per_step = s.lost_ns_per_step});
   }
 }
 

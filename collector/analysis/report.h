@@ -329,8 +329,10 @@ struct Straggler {
   double cause_ns_per_step = 0;  // by which that part of its step exceeds the other ranks' median
   double work_ratio = 1;         // threads that it launched over the other ranks' median
   CausedWait caused;
-  double share_of_step = 0;  // each other rank's waiting for it: the throughput lost
-  bool persistent = true;    // in most steps
+  // By which a step is longer for it: of the others' waiting, what nothing hides; at most what it caused.
+  double lost_ns_per_step = 0;
+  double throughput_loss = 0;  // 1 - step without it / step with it
+  bool persistent = true;      // in most steps
 };
 
 enum class Severity { kInfo, kWarning, kError };

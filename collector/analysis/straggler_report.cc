@@ -220,7 +220,12 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     s.device = c.rank->device;
     s.caused = c.caused;
     std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c);
-    s.share_of_step = c.caused.per_step_ns / step_ns;
+    // Steps are equally long everywhere: what exceeds in the straggler is exposed waiting in the others.
+    const double exposed_elsewhere_ns =
+        MedianOfOthers(all, c, [](const Candidate& e) { return e.means.exposed_comm_ns; });
+    s.lost_ns_per_step =
+        std::clamp(exposed_elsewhere_ns - c.means.exposed_comm_ns, 0.0, c.caused.per_step_ns);
+    s.throughput_loss = s.lost_ns_per_step / step_ns;
     s.persistent = static_cast<double>(c.caused.steps_blamed) >=
                    kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
     const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });

@@ -102,7 +102,8 @@ Json StragglersJson(const analysis::Report& report) {
                    {"cause_ns_per_step", s.cause_ns_per_step},
                    {"work_ratio", s.work_ratio},
                    {"wait", CausedWaitJson(s.caused)},
-                   {"throughput_loss", s.share_of_step},
+                   {"lost_ns_per_step", s.lost_ns_per_step},
+                   {"throughput_loss", s.throughput_loss},
                    {"persistent", s.persistent}});
   }
   return out;

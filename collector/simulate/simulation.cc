@@ -71,6 +71,7 @@ std::vector<RankSettings> Settings(const TrainingJob& job,
 
 Simulation::Simulation(const TrainingJob& job, const SimulationOptions& options, NodeObserver* observer)
     : job_(job),
+      options_(options),
       communicators_(Communicators(job)),
       streams_(Streams(job, options, communicators_)),
       programs_(static_cast<size_t>(job.ranks)),

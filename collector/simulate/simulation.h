@@ -44,6 +44,7 @@ class Simulation {
 
   const std::vector<RankStream>& streams() const { return streams_; }
   const std::vector<NodeCommunicator>& communicators() const { return communicators_; }
+  const SimulationOptions& options() const { return options_; }
   uint64_t records() const;
   bool hung() const { return hung_; }
   // When the last rank sent its last frame.
@@ -63,6 +64,7 @@ class Simulation {
   absl::Status FinishHung(const Sink& sink);
 
   TrainingJob job_;
+  SimulationOptions options_;
   std::vector<NodeCommunicator> communicators_;
   std::vector<RankStream> streams_;
   std::vector<Program> programs_;

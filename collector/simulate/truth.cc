@@ -207,6 +207,29 @@ void Truth::MeasureIdle(const Rank& rank, const Intervals& idle, const std::vect
   }
 }
 
+double Truth::MeanStepNs() const {
+  double ns = 0;
+  double steps = 0;
+  for (const Rank& rank : ranks_) {
+    for (const Step& step : rank.steps) {
+      if (step.step < job_.warmup_steps) continue;
+      ns += static_cast<double>(step.end_ns - step.start_ns);
+      ++steps;
+    }
+  }
+  return steps > 0 ? ns / steps : 0;
+}
+
+double Truth::StepWithoutSlowRankNs(const Simulation& simulation) const {
+  TrainingJob job = job_;
+  job.slow_by = SlowBy::kNothing;
+  Truth truth(job);
+  Simulation without(job, simulation.options(), &truth);
+  if (!without.Run([](int, int64_t, std::string_view, bool) { return absl::OkStatus(); }).ok()) return 0;
+  truth.Finish();
+  return truth.MeanStepNs();
+}
+
 std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) const {
   nlohmann::ordered_json out;
   out["scenario"] = scenario.name;
@@ -222,7 +245,9 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
                    {"step", job_.hang_step}};
   }
   if (job_.slow_by != SlowBy::kNothing)
-    out["slow"] = {{"rank", job_.slow_rank}, {"factor", job_.slow_factor}};
+    out["slow"] = {{"rank", job_.slow_rank},
+                   {"factor", job_.slow_factor},
+                   {"step_without_ns", StepWithoutSlowRankNs(simulation)}};
   out["memory"] = {{"leak_bytes_per_step", job_.leak_bytes},
                    {"held_bytes", job_.weight_bytes + job_.optimizer_bytes},
                    {"activation_bytes", job_.activation_bytes},

@@ -95,6 +95,10 @@ class Truth : public NodeObserver {
   };
   using CallKey = std::tuple<int, CollectiveOp, uint64_t>;  // communicator, operation, bytes
 
+  // After the warm-up, over ranks.
+  double MeanStepNs() const;
+  // The same job scheduled again, with no rank slow.
+  double StepWithoutSlowRankNs(const Simulation& simulation) const;
   void Measure(Rank& rank);
   void MeasureCalls(const Segment& segment, const Intervals& compute, const Step& step);
   void MeasureIdle(const Rank& rank, const Intervals& idle, const std::vector<DeviceWork>& work,
