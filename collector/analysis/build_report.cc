@@ -283,7 +283,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.stragglers = StragglersOf(job, report.ranks);
   report.clock = ClockReportOf(job);
   report.link_models = LinkModelsOf(job);
-  report.communication = CommunicationOf(report, input.link_peak);
+  report.communication = CommunicationOf(report, job.comparison().spread(), input.link_peak);
   if (std::optional<Buckets>& buckets = report.communication.buckets; buckets.has_value())
     buckets->order = CallTimingsOf(job, buckets->op, buckets->comm);
   report.communication.forward = ForwardCommunicationOf(job);

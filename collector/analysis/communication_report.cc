@@ -126,7 +126,8 @@ void SetPeakShares(Report& report) {
   for (RankReport& rank : report.ranks) set(rank.collectives);
 }
 
-CommunicationReport CommunicationOf(const Report& report, std::optional<double> link_peak) {
+CommunicationReport CommunicationOf(const Report& report, const model::StepSpread& spread,
+                                    std::optional<double> link_peak) {
   CommunicationReport out;
   double steps = 0;
   double weight = 0;
@@ -149,6 +150,11 @@ CommunicationReport CommunicationOf(const Report& report, std::optional<double> 
     for (double* sum : {&out.step_ns, &out.compute_ns, &out.comm_ns, &out.exposed_ns}) *sum /= weight;
     // Each call's waiting was put down to one rank, as the mean over the others.
     out.waited_ns *= (weight - 1) / weight;
+  }
+  // Who waits least may change from step to step.
+  if (const model::StepSpread::Means least = spread.Summarize(); least.steps > 0) {
+    out.transfer_ns = std::min(out.transfer_ns, least.least_comm_ns);
+    out.exposed_transfer_ns = std::min(out.exposed_transfer_ns, least.least_exposed_ns);
   }
   if (link_peak.has_value()) {
     out.link_peak = link_peak;

@@ -17,7 +17,8 @@ namespace gpuprobe::analysis {
 std::optional<double> KnownLinkPeak(std::string_view device_name);
 
 // From the ranks, collectives and conditions of `report`. `link_peak`: what the user says.
-CommunicationReport CommunicationOf(const Report& report, std::optional<double> link_peak);
+CommunicationReport CommunicationOf(const Report& report, const model::StepSpread& spread,
+                                    std::optional<double> link_peak);
 
 // Each collective's share of the link's peak, where one is known.
 void SetPeakShares(Report& report);

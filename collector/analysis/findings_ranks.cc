@@ -131,21 +131,23 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
   const bool explained = std::any_of(report.stragglers.begin(), report.stragglers.end(),
                                      [](const Straggler& s) { return s.cause != Cause::kUnknown; });
   if (explained || c.pipeline.has_value() || c.step_ns <= 0 || report.ranks.size() < 2) return;
-  if (c.waited_ns < kImbalanceShare * c.step_ns) return;
+  const double lost_ns = c.exposed_wait_ns();
+  if (std::min(lost_ns, c.waited_ns) < kImbalanceShare * c.step_ns) return;
   // Ranks that all wait for their input, or for their hosts, do not wait equally long: that is the cause
   // then.
   double host_ns = 0;
   for (const RankReport& r : report.ranks)
     host_ns += (r.step_means.input_ns + r.step_means.host_bound_ns + r.step_means.sync_ns) /
                static_cast<double>(report.ranks.size());
-  if (host_ns > c.waited_ns) return;
+  if (host_ns > lost_ns) return;
   out.push_back(
-      {.statement = absl::StrFormat("Ranks wait for each other %s a step each, %s of the step, and no single "
-                                    "rank is at fault.",
-                                    Duration(c.waited_ns), Percent(c.waited_ns / c.step_ns)),
+      {.statement =
+           absl::StrFormat("Ranks wait for each other %s a step each, and no single rank is at fault; "
+                           "the step is %s longer for it, %s.",
+                           Duration(c.waited_ns), Duration(lost_ns), Percent(lost_ns / c.step_ns)),
        .evidence = "Which rank comes last changes from step to step.",
        .advice = "Make the cost of a step equal (lengths of samples), and look for noise on the hosts.",
-       .cost_ns_per_step = c.waited_ns});
+       .cost_ns_per_step = lost_ns});
 }
 
 }  // namespace gpuprobe::analysis

@@ -135,11 +135,13 @@ struct Pipeline {
 struct CommunicationReport {
   double step_ns = 0;
   double compute_ns = 0;
-  double comm_ns = 0;               // waiting included
-  double exposed_ns = 0;            // waiting included
-  double waited_ns = 0;             // for ranks that came later
-  double transfer_ns = 0;           // of the rank that waited least: about the transfers alone
-  double exposed_transfer_ns = 0;   // so
+  double comm_ns = 0;              // waiting included
+  double exposed_ns = 0;           // waiting included
+  double waited_ns = 0;            // for ranks that came later
+  double transfer_ns = 0;          // of the rank that waited least: about the transfers alone
+  double exposed_transfer_ns = 0;  // so
+  // Of the waiting, what nothing hides: a step would be so much shorter if no rank were late.
+  double exposed_wait_ns() const { return exposed_ns - exposed_transfer_ns; }
   std::optional<double> link_peak;  // 1e9 bytes per second
   std::string link_peak_source;
   std::vector<std::string> pattern;           // of parallelism, as the operations tell

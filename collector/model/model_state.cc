@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 11;
+constexpr uint32_t kStateVersion = 12;
 
 }  // namespace
 
@@ -583,8 +583,23 @@ void RankComparison::Blame::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void StepSpread::Step::Visit(Archive& archive) {
+  archive(ranks, exposed_ns, least_exposed_ns, least_comm_ns);
+}
+
+template <typename Archive>
+void StepSpread::Sums::Visit(Archive& archive) {
+  archive(steps, exposed_ns, least_exposed_ns, least_comm_ns);
+}
+
+template <typename Archive>
+void StepSpread::Visit(Archive& archive) {
+  archive(open_, closed_before_, most_ranks_, sums_);
+}
+
+template <typename Archive>
 void RankComparison::Visit(Archive& archive) {
-  archive(blame_, transfers_, transfers_by_key_, clocks_, pair_clocks_);
+  archive(blame_, spread_, transfers_, transfers_by_key_, clocks_, pair_clocks_);
   if constexpr (Archive::kReads) {
     transfers_by_series_.clear();
     for (const auto& [key, index] : transfers_by_key_) archive.Require(index < transfers_.size());

@@ -186,6 +186,7 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
       blame.open_steps.erase(blame.open_steps.begin(), blame.open_steps.upper_bound(step.index));
       if (step.warmup) continue;
       blame.step_ns.Add(caused);
+      if (!step.incomplete) spread_.Add(step.index, step.comm_ns, step.exposed_comm_ns);
       if (static_cast<double>(caused) < kBlamedShare * static_cast<double>(step.total_ns())) continue;
       if (blame.steps_blamed++ == 0) blame.first_blamed = step.index;
       blame.last_blamed = step.index;

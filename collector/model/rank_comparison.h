@@ -22,6 +22,7 @@
 #include "absl/numeric/int128.h"
 #include "collector/model/collective_tracker.h"
 #include "collector/model/distribution.h"
+#include "collector/model/step_spread.h"
 
 namespace gpuprobe::model {
 
@@ -131,6 +132,7 @@ class RankComparison {
   const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& clocks() const { return clocks_; }
   // From sends and receives, which end less exactly together.
   const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& pair_clocks() const { return pair_clocks_; }
+  const StepSpread& spread() const { return spread_; }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
@@ -141,6 +143,7 @@ class RankComparison {
   void AddClocks(const std::vector<Participant>& participants, bool pair);
 
   std::vector<Blame> blame_;
+  StepSpread spread_;
   std::vector<Transfers> transfers_;
   std::map<std::string, uint32_t> transfers_by_key_;
   // Not part of the state: found again by key.

@@ -183,6 +183,7 @@ Json CommunicationJson(const analysis::Report& report) {
   return {{"transfer_ns_per_step", steps ? Json(c.transfer_ns) : Json(nullptr)},
           {"exposed_transfer_ns_per_step", steps ? Json(c.exposed_transfer_ns) : Json(nullptr)},
           {"waited_ns_per_step", steps ? Json(c.waited_ns) : Json(nullptr)},
+          {"exposed_wait_ns_per_step", steps ? Json(c.exposed_wait_ns()) : Json(nullptr)},
           {"link_peak_gbytes_per_s", OrNull(c.link_peak)},
           {"link_peak_source", TextOrNull(c.link_peak_source)},
           {"pattern", c.pattern},

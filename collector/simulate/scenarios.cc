@@ -166,6 +166,11 @@ std::vector<Scenario> AllScenarios() {
                        job.steps = 60;
                        job.lengths = {1.0, 0.6, 1.4, 0.9, 1.2, 0.7, 1.1, 0.8, 1.3};
                      }));
+  all.push_back(Make("imbalance", "each rank has up to 40 % more or less to do, another share each step",
+                     "imbalance", {}, [](TrainingJob& job) {
+                       job.steps = 60;
+                       job.length_spread = 0.4;
+                     }));
   all.push_back(
       Make("graph-replay", "the step is a CUDA graph that is replayed", "healthy", {}, [](TrainingJob& job) {
         job.graph = true;

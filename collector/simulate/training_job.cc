@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 
+#include "collector/simulate/random.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::simulate {
@@ -72,6 +73,12 @@ constexpr size_t kBackwardReductions[] = {4, 11};
 constexpr int kAdamKernels = 4;
 constexpr int64_t kAdamNs = 350'000;
 
+// From -1 to 1, another in every step of every rank.
+double SpreadOf(int rank, int step) {
+  Random random(static_cast<uint64_t>(step) * 1'000'003 + static_cast<uint64_t>(rank));
+  return 2 * random.Uniform() - 1;
+}
+
 // One program's emission: the job, who it is for, and the step's factor on everything.
 class StepBuilder {
  public:
@@ -85,6 +92,7 @@ class StepBuilder {
     double length = 1;
     if (!job.lengths.empty()) length = job.lengths[static_cast<size_t>(step) % job.lengths.size()];
     if (job.slow_by == SlowBy::kMoreWork && IsSlow(job, rank, step)) length *= job.slow_factor;
+    length *= 1 + job.length_spread * SpreadOf(rank, step);
     length_ = length;
     factor_ = job.work * length;
     if (step >= 0 && step < job.warmup_steps) factor_ *= job.warmup_factor;

@@ -60,6 +60,7 @@ struct TrainingJob {
   int evaluate_every = 0;
   int evaluation_batches = 6;
   std::vector<double> lengths;  // of successive steps' sequences; empty: all alike
+  double length_spread = 0;  // by which each rank's sequences are longer or shorter, another share each step
 
   SlowBy slow_by = SlowBy::kNothing;
   int slow_rank = 0;

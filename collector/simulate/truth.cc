@@ -220,9 +220,10 @@ double Truth::MeanStepNs() const {
   return steps > 0 ? ns / steps : 0;
 }
 
-double Truth::StepWithoutSlowRankNs(const Simulation& simulation) const {
+double Truth::StepOfEqualRanksNs(const Simulation& simulation) const {
   TrainingJob job = job_;
   job.slow_by = SlowBy::kNothing;
+  job.length_spread = 0;
   Truth truth(job);
   Simulation without(job, simulation.options(), &truth);
   if (!without.Run([](int, int64_t, std::string_view, bool) { return absl::OkStatus(); }).ok()) return 0;
@@ -245,9 +246,9 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
                    {"step", job_.hang_step}};
   }
   if (job_.slow_by != SlowBy::kNothing)
-    out["slow"] = {{"rank", job_.slow_rank},
-                   {"factor", job_.slow_factor},
-                   {"step_without_ns", StepWithoutSlowRankNs(simulation)}};
+    out["slow"] = {{"rank", job_.slow_rank}, {"factor", job_.slow_factor}};
+  if (job_.slow_by != SlowBy::kNothing || job_.length_spread > 0)
+    out["step_of_equal_ranks_ns"] = StepOfEqualRanksNs(simulation);
   out["memory"] = {{"leak_bytes_per_step", job_.leak_bytes},
                    {"held_bytes", job_.weight_bytes + job_.optimizer_bytes},
                    {"activation_bytes", job_.activation_bytes},

@@ -97,8 +97,8 @@ class Truth : public NodeObserver {
 
   // After the warm-up, over ranks.
   double MeanStepNs() const;
-  // The same job scheduled again, with no rank slow.
-  double StepWithoutSlowRankNs(const Simulation& simulation) const;
+  // The same job scheduled again, with no rank slow and equal work for all.
+  double StepOfEqualRanksNs(const Simulation& simulation) const;
   void Measure(Rank& rank);
   void MeasureCalls(const Segment& segment, const Intervals& compute, const Step& step);
   void MeasureIdle(const Rank& rank, const Intervals& idle, const std::vector<DeviceWork>& work,

@@ -277,12 +277,24 @@ def check_peak_share(test, run):
             test.assertAlmostEqual(c["peak_share"], c["transfer_busbw_gbytes_per_s"] / peak, places=6)
 
 
+def lost_to_unequal_ranks(run):
+    """Share of the step: against the same schedule with all ranks alike."""
+    steps = [s["total_ns"] for s in run.true_steps()]
+    return 1 - run.truth["step_of_equal_ranks_ns"] / (sum(steps) / len(steps))
+
+
+def check_imbalance(test, run):
+    finding = run.report["findings"][0]
+    step_ns = run.report["steps"]["time_ns"]["mean"]
+    test.assertAlmostEqual(finding["cost_ns_per_step"] / step_ns, lost_to_unequal_ranks(run), delta=0.02, msg=str(finding))
+    test.assertAlmostEqual(run.report["communication"]["exposed_wait_ns_per_step"], finding["cost_ns_per_step"], delta=1)
+
+
 def check_straggler(test, run):
     stragglers = run.report["stragglers"]
     test.assertTrue(stragglers)
     test.assertEqual(stragglers[0]["rank"], run.truth["slow"]["rank"], stragglers)
-    steps = [s["total_ns"] for s in run.true_steps()]
-    lost = 1 - run.truth["slow"]["step_without_ns"] / (sum(steps) / len(steps))
+    lost = lost_to_unequal_ranks(run)
     # A rank that launches late hides less of its own communication, too: that is not told apart from the others' waiting.
     delta = 0.03 if stragglers[0]["cause"] == "late_launch" else 0.01
     test.assertAlmostEqual(stragglers[0]["throughput_loss"], lost, delta=delta, msg=str(stragglers[0]))
@@ -353,6 +365,7 @@ ALL = set(names())
 HELD = {
     check_whole: ALL,
     check_straggler: STRAGGLERS,
+    check_imbalance: {"imbalance"},
     check_first_finding: ALL,
     check_no_false_finding: ALL,
     check_link_model: ALL - WITHOUT_SIZES,

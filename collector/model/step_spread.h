@@ -1,0 +1,63 @@
+// How much of a step's communication is waiting for other ranks: in each step, the rank with the least of it
+// waited for nobody.
+//
+// Separate from RankComparison's blame, which says who made whom wait in each collective: that waiting may
+// hide behind compute, and then costs nothing. Steps are equally long on all ranks, so what a rank has more
+// of exposed communication than the one with the least is what the step lost to the others' being late.
+// Memory: a bounded number of steps that some ranks have not told of.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+
+namespace gpuprobe::model {
+
+class StepSpread {
+ public:
+  static constexpr size_t kMaxOpen = 256;  // steps
+  // A step counts if so many ranks told of it, of those that tell of the most.
+  static constexpr double kLeastRanks = 0.9;
+
+  // Of one rank. `step`: as all ranks count.
+  void Add(uint64_t step, uint64_t comm_ns, uint64_t exposed_comm_ns);
+
+  // A step, mean over steps; zero where none could be compared.
+  struct Means {
+    uint64_t steps = 0;
+    double exposed_ns = 0;        // mean over ranks
+    double least_exposed_ns = 0;  // of the rank with the least
+    double least_comm_ns = 0;     // so
+  };
+  Means Summarize() const;
+
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+  struct Step {
+    uint32_t ranks = 0;
+    uint64_t exposed_ns = 0;  // sum
+    uint64_t least_exposed_ns = UINT64_MAX;
+    uint64_t least_comm_ns = UINT64_MAX;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+
+ private:
+  struct Sums {
+    uint64_t steps = 0;
+    uint64_t exposed_ns = 0;
+    uint64_t least_exposed_ns = 0;
+    uint64_t least_comm_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  void Close(const Step& step, Sums& sums) const;
+
+  std::map<uint64_t, Step> open_;
+  uint64_t closed_before_ = 0;  // step
+  uint32_t most_ranks_ = 0;
+  Sums sums_;
+};
+
+}  // namespace gpuprobe::model
