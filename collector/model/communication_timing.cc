@@ -49,7 +49,8 @@ void CommunicationTiming::SetName(uint32_t token, const Name& name) {
 }
 
 void CommunicationTiming::AddStep(std::span<const StepOperation> operations, size_t own,
-                                  std::span<const StepPhase> phases, const StepRecord& record) {
+                                  std::span<const StepPhase> phases, const StepRecord& record,
+                                  std::optional<uint64_t> index) {
   std::vector<std::pair<uint64_t, uint64_t>> compute;
   std::optional<uint64_t> backward_ns;
   bool any = false;
@@ -60,17 +61,16 @@ void CommunicationTiming::AddStep(std::span<const StepOperation> operations, siz
     compute.emplace_back(o.start_ns, o.end_ns);
     if (i < own && phases[i] == StepPhase::kBackward && !backward_ns.has_value()) backward_ns = o.start_ns;
   }
-  ++steps_;
-  forward_compute_ns_ += record.phase_ns[static_cast<size_t>(StepPhase::kForward)];
-  if (!any) return;
-  const Busy busy(std::move(compute));
+  Step step{.index = index.value_or(0),
+            .forward_compute_ns = record.phase_ns[static_cast<size_t>(StepPhase::kForward)],
+            .calls = {}};
+  const Busy busy(any ? std::move(compute) : std::vector<std::pair<uint64_t, uint64_t>>());
   absl::flat_hash_map<uint32_t, uint32_t> seen;
   for (size_t i = 0; i < own; ++i) {
     const StepOperation& o = operations[i];
     if (o.work != WorkClass::kCommunication) continue;
-    const std::pair key{o.coarse, seen[o.coarse]++};
-    if (calls_.size() >= kMaxCalls && !calls_.contains(key)) continue;
-    Call& call = calls_[key];
+    if (step.calls.size() == kMaxCalls) break;
+    Call& call = step.calls.emplace_back(Key(o.coarse, seen[o.coarse]++), Call()).second;
     const uint64_t hidden_ns = busy.Within(o.start_ns, o.end_ns);
     call.token = o.token;
     ++call.steps;
@@ -85,12 +85,39 @@ void CommunicationTiming::AddStep(std::span<const StepOperation> operations, siz
     call.forward_ns += o.end_ns - o.start_ns;
     call.forward_hidden_ns += hidden_ns;
   }
+  if (index.has_value()) {
+    early_.push_back(std::move(step));
+  } else {
+    Count(step);
+  }
 }
 
-void CommunicationTiming::Forget() {
-  calls_.clear();
-  steps_ = 0;
-  forward_compute_ns_ = 0;
+void CommunicationTiming::Call::Merge(const Call& later) {
+  token = later.token;
+  steps += later.steps;
+  time_ns += later.time_ns;
+  hidden_ns += later.hidden_ns;
+  backward_steps += later.backward_steps;
+  after_backward_ns += later.after_backward_ns;
+  forward_steps += later.forward_steps;
+  forward_ns += later.forward_ns;
+  forward_hidden_ns += later.forward_hidden_ns;
+}
+
+void CommunicationTiming::Count(const Step& step) {
+  ++steps_;
+  forward_compute_ns_ += step.forward_compute_ns;
+  for (const auto& [key, call] : step.calls) {
+    if (calls_.size() >= kMaxCalls && !calls_.contains(key)) continue;
+    calls_[key].Merge(call);
+  }
+}
+
+void CommunicationTiming::KeepFrom(uint64_t index) {
+  for (const Step& step : early_) {
+    if (step.index >= index) Count(step);
+  }
+  early_ = {};
 }
 
 }  // namespace gpuprobe::model

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -49,18 +50,21 @@ class CommunicationTiming {
     uint64_t forward_hidden_ns = 0;
     template <typename Archive>
     void Visit(Archive& archive);
+    void Merge(const Call& later);
   };
+  using Key = std::pair<uint32_t, uint32_t>;
 
   bool Knows(uint32_t token) const { return names_.contains(token); }
   void SetName(uint32_t token, const Name& name);
   // A step of which everything was seen. `operations` as in StepWindow, the first `own` are the step's.
+  // `index`: of the step, while it is not known whether it is warm-up.
   void AddStep(std::span<const StepOperation> operations, size_t own, std::span<const StepPhase> phases,
-               const StepRecord& record);
-  // What was added so far was warm-up.
-  void Forget();
+               const StepRecord& record, std::optional<uint64_t> index);
+  // Of the steps that were added with an index, those from this one on are no warm-up.
+  void KeepFrom(uint64_t index);
 
   // By (coarse token, place in the step from 0).
-  const std::map<std::pair<uint32_t, uint32_t>, Call>& calls() const { return calls_; }
+  const std::map<Key, Call>& calls() const { return calls_; }
   const absl::flat_hash_map<uint32_t, Name>& names() const { return names_; }
   uint64_t steps() const { return steps_; }
   // Compute that was launched in forward, in all steps.
@@ -69,7 +73,18 @@ class CommunicationTiming {
   void Visit(Archive& archive);  // model_state.cc
 
  private:
-  std::map<std::pair<uint32_t, uint32_t>, Call> calls_;
+  // One step's calls.
+  struct Step {
+    uint64_t index = 0;
+    uint64_t forward_compute_ns = 0;
+    std::vector<std::pair<Key, Call>> calls;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  void Count(const Step& step);
+
+  std::vector<Step> early_;  // that may be warm-up
+  std::map<Key, Call> calls_;
   absl::flat_hash_map<uint32_t, Name> names_;
   uint64_t steps_ = 0;
   uint64_t forward_compute_ns_ = 0;

@@ -395,7 +395,12 @@ void CommunicationTiming::Call::Visit(Archive& archive) {
 
 template <typename Archive>
 void CommunicationTiming::Visit(Archive& archive) {
-  archive(calls_, names_, steps_, forward_compute_ns_);
+  archive(early_, calls_, names_, steps_, forward_compute_ns_);
+}
+
+template <typename Archive>
+void CommunicationTiming::Step::Visit(Archive& archive) {
+  archive(index, forward_compute_ns, calls);
 }
 
 template <typename Archive>

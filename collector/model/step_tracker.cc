@@ -445,7 +445,10 @@ void StepTracker::CompleteFirst() {
                              record.total_ns());
   record.incomplete = std::exchange(loss_, false) || step.lost > 0 || record.error_ns > 0;
   NoteHostPhases(step, phases);
-  if (!record.incomplete) communication_.AddStep(operations, own, phases, record);
+  if (!record.incomplete) {
+    communication_.AddStep(operations, own, phases, record,
+                           warmup_known_ ? std::nullopt : std::optional(next_index_));
+  }
   operations_ += own;
   lost_operations_ += step.lost;
   ForgetBefore(step.end);
@@ -577,7 +580,7 @@ void StepTracker::DecideWarmup() {
     }
   }
   for (size_t i = warmup_count_; i < steps_.size(); ++i) Count(steps_[i], early_nvtx_phases_[i]);
-  if (warmup_count_ > 0) communication_.Forget();
+  communication_.KeepFrom(warmup_count_);
   early_nvtx_phases_ = {};
   warmup_known_ = true;
 }

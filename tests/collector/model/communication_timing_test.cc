@@ -34,7 +34,7 @@ struct Step {
 TEST(CommunicationTiming, EachCallHasItsPlace) {
   const Step step;
   CommunicationTiming timing;
-  for (int i = 0; i < 3; ++i) timing.AddStep(step.operations, 5, step.phases, step.record);
+  for (int i = 0; i < 3; ++i) timing.AddStep(step.operations, 5, step.phases, step.record, std::nullopt);
   ASSERT_EQ(timing.calls().size(), 2);
   const CommunicationTiming::Call& first = timing.calls().at({kReduce, 0});
   EXPECT_EQ(first.steps, 3);
@@ -51,20 +51,23 @@ TEST(CommunicationTiming, WhatForwardLaunchesIsToldApart) {
   step.phases[2] = StepPhase::kForward;
   step.record.phase_ns[static_cast<size_t>(StepPhase::kForward)] = 100;
   CommunicationTiming timing;
-  timing.AddStep(step.operations, 5, step.phases, step.record);
+  timing.AddStep(step.operations, 5, step.phases, step.record, std::nullopt);
   EXPECT_EQ(timing.forward_compute_ns(), 100);
   EXPECT_EQ(timing.calls().at({kReduce, 0}).forward_ns, 70);
   EXPECT_EQ(timing.calls().at({kReduce, 0}).forward_hidden_ns, 60);
   EXPECT_EQ(timing.calls().at({kReduce, 1}).forward_steps, 0);
 }
 
-TEST(CommunicationTiming, TheWarmUpIsForgotten) {
+TEST(CommunicationTiming, OfTheFirstStepsTheWarmUpIsLeftOut) {
   const Step step;
   CommunicationTiming timing;
-  timing.AddStep(step.operations, 5, step.phases, step.record);
-  timing.Forget();
+  for (uint64_t i = 0; i < 5; ++i) timing.AddStep(step.operations, 5, step.phases, step.record, i);
   EXPECT_EQ(timing.steps(), 0);
-  EXPECT_TRUE(timing.calls().empty());
+  timing.KeepFrom(2);
+  timing.AddStep(step.operations, 5, step.phases, step.record, std::nullopt);
+  EXPECT_EQ(timing.steps(), 4);
+  EXPECT_EQ(timing.calls().at({kReduce, 0}).steps, 4);
+  EXPECT_EQ(timing.calls().at({kReduce, 0}).time_ns, 4 * 70);
 }
 
 }  // namespace
