@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/lifetime_report.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -64,19 +65,21 @@ struct Growth {
   const RankReport* rank = nullptr;
   const MemoryTrend* trend = nullptr;
   bool tensors = false;
+  const MemoryLifetimesReport* lifetimes = nullptr;
 };
 
 Growth WorstGrowth(const Report& report) {
   Growth worst;
-  const auto consider = [&](const RankReport& r, const std::optional<MemoryTrend>& trend, bool tensors) {
+  const auto consider = [&](const RankReport& r, const std::optional<MemoryTrend>& trend, bool tensors,
+                            const std::optional<MemoryLifetimesReport>& lifetimes) {
     if (!trend.has_value() || !trend->growth_bytes_per_step.has_value()) return;
     if (worst.trend == nullptr || *trend->growth_bytes_per_step > *worst.trend->growth_bytes_per_step)
-      worst = {&r, &*trend, tensors};
+      worst = {&r, &*trend, tensors, lifetimes.has_value() ? &*lifetimes : nullptr};
   };
   for (const RankReport& r : report.ranks) {
-    for (const PytorchMemoryReport& p : r.pytorch_memory) consider(r, p.trend, true);
+    for (const PytorchMemoryReport& p : r.pytorch_memory) consider(r, p.trend, true, p.lifetimes);
     if (!r.pytorch_memory.empty()) continue;
-    for (const DeviceMemoryReport& d : r.device_memory) consider(r, d.trend, false);
+    for (const DeviceMemoryReport& d : r.device_memory) consider(r, d.trend, false, d.lifetimes);
   }
   return worst;
 }
@@ -104,12 +107,14 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
   if (worst.trend->steps_until_full.has_value())
     absl::StrAppendFormat(&statement, ": at that rate its device is full in %.0f steps",
                           *worst.trend->steps_until_full);
+  const std::string kept = worst.lifetimes == nullptr ? "" : GrowthText(*worst.lifetimes);
   out.push_back(
       {.statement = statement + ".",
-       .evidence = absl::StrFormat(
-           "The least level of %s between steps rose to %s and rose to the end; a step adds %s for itself.",
-           worst.tensors ? "PyTorch's tensors" : "device memory", Gib(worst.trend->held_bytes),
-           Gib(worst.trend->within_step_bytes)),
+       .evidence = absl::StrFormat("%s%sThe least level of %s between steps rose to %s and rose to the end; "
+                                   "a step adds %s for itself.",
+                                   kept, kept.empty() ? "" : " ",
+                                   worst.tensors ? "PyTorch's tensors" : "device memory",
+                                   Gib(worst.trend->held_bytes), Gib(worst.trend->within_step_bytes)),
        .advice =
            "Look for what is kept from step to step: losses that still hold their graph (use .item() or "
            ".detach()), lists that are appended to, caches without a limit."});

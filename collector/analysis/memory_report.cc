@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collector/analysis/lifetime_report.h"
 #include "collector/analysis/memory_trend.h"
 #include "collector/analysis/names.h"
 
@@ -113,7 +114,8 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                                   .high_water_at_ns = device.high_water_at_ns,
                                   .at_high_water = ByName(device.at_high_water),
                                   .trend = TrendOf(device.level, steps, Capacity(process, ordinal)),
-                                  .by_step = BySteps(device.peaks)});
+                                  .by_step = BySteps(device.peaks),
+                                  .lifetimes = {}});
   }
   for (const auto& [ordinal, allocator] : process.allocator()) {
     PytorchMemoryReport p{.device = ordinal,
@@ -126,10 +128,18 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                           .last_refused_bytes = allocator.last_refusal.asked_bytes,
                           .last_refused_path = process.RangePath(allocator.last_refusal.range),
                           .trend = TrendOf(allocator.allocated, steps, Capacity(process, ordinal)),
-                          .by_step = BySteps(allocator.peaks)};
+                          .by_step = BySteps(allocator.peaks),
+                          .lifetimes = {}};
+    if (allocator.tensors_told > 0) p.lifetimes = LifetimesOf(allocator.tensors);
     if (p.peak_reserved_bytes >= p.peak_allocated_bytes)
       p.fragmentation_bytes = p.peak_reserved_bytes - p.peak_allocated_bytes;
     rank.pytorch_memory.push_back(p);
+  }
+  for (DeviceMemoryReport& d : rank.device_memory) {
+    const auto pytorch = std::find_if(rank.pytorch_memory.begin(), rank.pytorch_memory.end(),
+                                      [&](const PytorchMemoryReport& p) { return p.device == d.device; });
+    d.lifetimes = DriverLifetimesOf(process.ledger().devices().at(d.device).lifetimes, d.trend,
+                                    pytorch == rank.pytorch_memory.end() ? std::nullopt : pytorch->trend);
   }
   for (const model::MemoryLedger::Refusal& refusal : process.ledger().refusals()) {
     rank.out_of_memory.push_back(RefusalOf(process, refusal));

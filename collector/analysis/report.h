@@ -161,6 +161,32 @@ struct MemoryBySteps {
   std::vector<Phase> phases;  // those that there were
 };
 
+// What the highest level within a step was made of, by when its allocations were made and freed, and what of
+// one size is made in every step and never freed (lifetime_report.h).
+struct MemoryLifetimesReport {
+  std::string why_not;  // not empty: what hides lifetimes; the rest is empty then
+  uint64_t steps = 0;   // whose allocations were classed: all but the last one
+  uint64_t peak_step = 0;
+  uint64_t peak_at_ns = 0;
+  uint64_t peak_bytes = 0;
+  struct Part {
+    std::string lifetime;  // "before_steps", "from_forward", ...
+    std::string likely;    // inferred: what lives so; empty: nothing in particular
+    uint64_t bytes = 0;
+  };
+  std::vector<Part> parts;  // largest first; they add up to peak_bytes
+  struct Growth {
+    uint64_t size_bytes = 0;  // of each; 0: of many sizes
+    std::string phase;        // in which they are made
+    double allocations_per_step = 0;
+    double bytes_per_step = 0;
+  };
+  std::vector<Growth> growth;  // largest first
+  uint64_t unknown_frees = 0;
+  uint64_t missed_frees = 0;
+  uint64_t not_followed = 0;
+};
+
 // What driver calls obtained on one device: without the context's, the modules' and the tools' own memory.
 struct DeviceMemoryReport {
   uint32_t device = 0;
@@ -171,6 +197,7 @@ struct DeviceMemoryReport {
   std::map<std::string, uint64_t> at_high_water;  // bytes by kind
   std::optional<MemoryTrend> trend;
   std::optional<MemoryBySteps> by_step;
+  std::optional<MemoryLifetimesReport> lifetimes;
 };
 
 // PyTorch's caching allocator on one device: what tensors had, and what it held for them.
@@ -186,6 +213,7 @@ struct PytorchMemoryReport {
   std::string last_refused_path;
   std::optional<MemoryTrend> trend;      // of what tensors have
   std::optional<MemoryBySteps> by_step;  // so
+  std::optional<MemoryLifetimesReport> lifetimes;
 };
 
 // An allocation that was refused for want of memory.

@@ -24,6 +24,10 @@ void MemoryLedger::Add(const AllocationRecord& record) {
   // Far beyond one flush interval of the busiest program: applying early then costs order, not memory.
   constexpr size_t kMaxPending = size_t{1} << 20;
   pending_.push_back(record);
+  if (!record.failed && IsOnDevice(static_cast<size_t>(record.memory))) {
+    devices_[record.device].lifetimes.Add(record.time_ns, record.address, record.bytes,
+                                          record.op == v1::ALLOCATION_OP_FREE);
+  }
   if (pending_.size() >= kMaxPending) ApplyUntil(UINT64_MAX);
 }
 

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/level_history.h"
 #include "collector/model/level_peaks.h"
+#include "collector/model/memory_lifetimes.h"
 #include "collector/model/records.h"
 
 namespace gpuprobe::model {
@@ -58,6 +59,7 @@ class MemoryLedger {
     BytesByKind at_high_water{};
     LevelHistory level;  // of live_bytes
     LevelPeaks peaks;    // of them, too
+    MemoryLifetimes lifetimes;
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -77,7 +79,10 @@ class MemoryLedger {
   void ApplyUntil(uint64_t time_ns);
   // A step is over, and what happened in it has been applied.
   void EndStep(const HostPhases& step) {
-    for (auto& [ordinal, device] : devices_) device.peaks.EndStep(step);
+    for (auto& [ordinal, device] : devices_) {
+      device.peaks.EndStep(step);
+      device.lifetimes.EndStep(step);
+    }
   }
   // The high-water marks are final.
   void Finish();

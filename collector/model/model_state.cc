@@ -91,7 +91,7 @@ void LevelHistory::Visit(Archive& archive) {
 
 template <typename Archive>
 void MemoryLedger::Device::Visit(Archive& archive) {
-  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water, level, peaks);
+  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water, level, peaks, lifetimes);
 }
 
 template <typename Archive>
@@ -129,7 +129,7 @@ void AllocatorRefusalRecord::Visit(Archive& archive) {
 template <typename Archive>
 void AllocatorTotals::Visit(Archive& archive) {
   archive(allocated_bytes, reserved_bytes, peak_allocated_bytes, peak_reserved_bytes, refusals, last_refusal,
-          allocated, peaks);
+          allocated, peaks, tensors, tensors_told);
 }
 
 template <typename Archive>
@@ -405,7 +405,7 @@ void CommunicationTiming::Step::Visit(Archive& archive) {
 
 template <typename Archive>
 void HostPhases::Visit(Archive& archive) {
-  archive(begin_ns, end_ns, changes);
+  archive(begin_ns, end_ns, changes, last_launch_ns);
   for (const auto& [time_ns, phase] : changes) archive.Require(static_cast<size_t>(phase) < kStepPhases);
   if (!archive.ok()) changes.clear();
 }
@@ -418,6 +418,38 @@ void LevelPeaks::Phase::Visit(Archive& archive) {
 template <typename Archive>
 void LevelPeaks::Visit(Archive& archive) {
   archive(changes_, step_peak_bytes_, phases_);
+}
+
+template <typename Archive>
+void MemoryLifetimes::Peak::Visit(Archive& archive) {
+  archive(step, time_ns, bytes, parts);
+}
+
+template <typename Archive>
+void MemoryLifetimes::Kept::Visit(Archive& archive) {
+  archive(allocations, bytes, steps, last_step);
+}
+
+template <typename Archive>
+void MemoryLifetimes::Event::Visit(Archive& archive) {
+  archive(time_ns, address, bytes, freed_ns, release);
+}
+
+template <typename Archive>
+void MemoryLifetimes::Live::Visit(Archive& archive) {
+  archive(bytes, lifetime, size);
+  archive.Require(static_cast<size_t>(lifetime) < kLifetimes &&
+                  static_cast<size_t>(size.second) < kStepPhases);
+  if (!archive.ok()) lifetime = Lifetime::kOther;
+}
+
+template <typename Archive>
+void MemoryLifetimes::Visit(Archive& archive) {
+  archive(arrived_, waiting_, taken_, open_, steps_, live_, live_bytes_, by_lifetime_, peak_, kept_, classed_,
+          allocations_, unknown_frees_, missed_frees_, not_followed_);
+  for (const auto& [address, position] : open_)
+    archive.Require(position >= taken_ && position - taken_ < waiting_.size());
+  if (!archive.ok()) open_.clear();
 }
 
 template <typename Archive>

@@ -237,6 +237,14 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
     totals.peak_reserved_bytes = std::max(totals.peak_reserved_bytes, r.peak_reserved_bytes);
   });
   if (!status.ok()) return status;
+  status = ForEachTensor(batch, [this](const TensorRecord& r) {
+    ++totals_.records;
+    Observe(r.time_ns, r.time_ns);
+    AllocatorTotals& totals = allocator_[r.device];
+    ++totals.tensors_told;
+    totals.tensors.Add(r.time_ns, r.address, r.bytes, r.release);
+  });
+  if (!status.ok()) return status;
   return ForEachAllocatorRefusal(batch, [this](const AllocatorRefusalRecord& r) {
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
@@ -416,7 +424,10 @@ StepOperation ProcessModel::StepOperationOf(const Operation& operation) {
 void ProcessModel::EndSteps() {
   for (const HostPhases& step : steps_.TakeHostPhases()) {
     ledger_.EndStep(step);
-    for (auto& [device, totals] : allocator_) totals.peaks.EndStep(step);
+    for (auto& [device, totals] : allocator_) {
+      totals.peaks.EndStep(step);
+      totals.tensors.EndStep(step);
+    }
   }
 }
 

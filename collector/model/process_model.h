@@ -24,6 +24,7 @@
 #include "collector/model/level_history.h"
 #include "collector/model/level_peaks.h"
 #include "collector/model/memory_ledger.h"
+#include "collector/model/memory_lifetimes.h"
 #include "collector/model/operation.h"
 #include "collector/model/operation_joiner.h"
 #include "collector/model/range_paths.h"
@@ -100,6 +101,8 @@ struct AllocatorTotals {
   AllocatorRefusalRecord last_refusal{};
   LevelHistory allocated;
   LevelPeaks peaks;  // of it
+  MemoryLifetimes tensors;
+  uint64_t tensors_told = 0;  // handed out and taken back
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };

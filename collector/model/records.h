@@ -108,6 +108,16 @@ struct AllocatorLevelRecord {
   uint64_t peak_reserved_bytes;
 };
 
+// Memory that PyTorch's allocator hands out or, `release`, takes back.
+struct TensorRecord {
+  uint64_t time_ns;
+  uint64_t address;
+  uint64_t bytes;
+  bool release;
+  uint32_t device;
+  uint64_t range;
+};
+
 struct AllocatorRefusalRecord {
   uint64_t time_ns;
   uint32_t device;
@@ -401,6 +411,31 @@ absl::Status ForEachAllocatorLevel(const v1::Batch& batch, Visitor&& visit) {
     r.reserved_bytes = reserved[i];
     r.peak_allocated_bytes = peak_allocated[i];
     r.peak_reserved_bytes = peak_reserved[i];
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachTensor(const v1::Batch& batch, Visitor&& visit) {
+  const v1::Tensors& m = batch.tensors();
+  const int rows = internal::Rows(m.time_delta(), m.address_delta(), m.bytes(), m.device(), m.range_delta());
+  if (rows < 0) return internal::Ragged("Tensors");
+  const internal::Column time(m.time_delta());
+  const internal::Column address(m.address_delta());
+  const internal::Column bytes(m.bytes());
+  const internal::Column device(m.device());
+  const internal::Column range(m.range_delta());
+  TensorRecord r{};
+  r.time_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(r.time_ns, time[i]);
+    internal::Step(r.address, address[i]);
+    const int64_t change = bytes[i];
+    r.release = change < 0;
+    r.bytes = r.release ? 0 - static_cast<uint64_t>(change) : static_cast<uint64_t>(change);
+    r.device = device[i];
+    internal::Step(r.range, range[i]);
     visit(r);
   }
   return absl::OkStatus();

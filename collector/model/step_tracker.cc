@@ -505,9 +505,11 @@ void StepTracker::NoteHostPhases(const Pending& step, const std::vector<StepPhas
   for (uint64_t at = step.begin; at < step.end; ++at) {
     const StepOperation& o = At(at);
     const StepPhase phase = phases[static_cast<size_t>(at - step.begin)];
+    const uint64_t previous_ns =
+        std::exchange(host.last_launch_ns, std::max(host.last_launch_ns, o.launch_ns));
     if (o.work != WorkClass::kCompute || (!host.changes.empty() && host.changes.back().second == phase))
       continue;
-    host.changes.emplace_back(host.changes.empty() ? host.begin_ns : o.launch_ns, phase);
+    host.changes.emplace_back(host.changes.empty() ? host.begin_ns : previous_ns + 1, phase);
   }
   if (host_phases_.size() < kMost) host_phases_.push_back(std::move(host));
 }

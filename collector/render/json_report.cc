@@ -221,6 +221,31 @@ Json ByStepOf(const std::optional<analysis::MemoryBySteps>& by_step) {
   return {{"step_peak_bytes", Statistics(by_step->step_peak_bytes)}, {"phases", phases}};
 }
 
+Json LifetimesOf(const std::optional<analysis::MemoryLifetimesReport>& lifetimes) {
+  if (!lifetimes.has_value()) return nullptr;
+  Json parts = Json::array();
+  for (const analysis::MemoryLifetimesReport::Part& part : lifetimes->parts)
+    parts.push_back(
+        {{"lifetime", part.lifetime}, {"likely", TextOrNull(part.likely)}, {"bytes", part.bytes}});
+  Json growth = Json::array();
+  for (const analysis::MemoryLifetimesReport::Growth& g : lifetimes->growth) {
+    growth.push_back({{"size_bytes", g.size_bytes > 0 ? Json(g.size_bytes) : Json(nullptr)},
+                      {"phase", g.phase},
+                      {"allocations_per_step", g.allocations_per_step},
+                      {"bytes_per_step", g.bytes_per_step}});
+  }
+  return {{"why_not", TextOrNull(lifetimes->why_not)},
+          {"steps", lifetimes->steps},
+          {"peak_step", lifetimes->peak_step},
+          {"peak_at_ns", lifetimes->peak_at_ns},
+          {"peak_bytes", lifetimes->peak_bytes},
+          {"parts", parts},
+          {"growth", growth},
+          {"unknown_frees", lifetimes->unknown_frees},
+          {"missed_frees", lifetimes->missed_frees},
+          {"not_followed", lifetimes->not_followed}};
+}
+
 Json MemoryOf(const analysis::RankReport& r) {
   Json out = Json::object();
   for (const auto& [kind, m] : r.memory) {
@@ -250,6 +275,7 @@ Json MemoryOf(const analysis::RankReport& r) {
                        {"last_refused_bytes", p.refusals > 0 ? Json(p.last_refused_bytes) : Json(nullptr)},
                        {"last_refused_path", TextOrNull(p.last_refused_path)},
                        {"by_step", ByStepOf(p.by_step)},
+                       {"lifetimes", LifetimesOf(p.lifetimes)},
                        {"trend", TrendOf(p.trend)}});
   }
   if (!pytorch.empty()) out["pytorch"] = pytorch;
@@ -266,6 +292,7 @@ Json DeviceMemoryOf(const analysis::RankReport& r) {
                    {"high_water_at_ns", d.high_water_at_ns > 0 ? Json(d.high_water_at_ns) : Json(nullptr)},
                    {"at_high_water", d.at_high_water},
                    {"by_step", ByStepOf(d.by_step)},
+                   {"lifetimes", LifetimesOf(d.lifetimes)},
                    {"trend", TrendOf(d.trend)},
                    {"live_bytes", d.live_bytes}});
   }

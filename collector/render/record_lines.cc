@@ -235,6 +235,14 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
     if (r.failed) absl::StrAppend(&line, ",\"failed\":true");
     emit(line + "}");
   }).IgnoreError();
+  model::ForEachTensor(batch, [&](const model::TensorRecord& r) {
+    std::string line = Begin(r.release ? "tensor_free" : "tensor");
+    Number(line, "device", r.device);
+    Number(line, "bytes", r.bytes);
+    Number(line, "address", r.address);
+    Number(line, "time_ns", r.time_ns);
+    emit(line + "}");
+  }).IgnoreError();
   model::ForEachRange(batch, [&](const model::RangeRecord& r) {
     std::string line = Begin("range");
     Number(line, "start_ns", r.start_ns);

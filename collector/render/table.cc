@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
+#include "collector/render/memory_table.h"
 #include "collector/render/rank_choice.h"
 #include "collector/render/steps.h"
 
@@ -232,8 +233,9 @@ Table KernelClasses(const Report& report) {
 }  // namespace
 
 std::vector<Table> TablesOf(const Report& report) {
-  std::vector<Table> tables{StepsTable(report),  Ranks(report),   RankSteps(report),    Phases(report),
-                            Collectives(report), Kernels(report), KernelClasses(report)};
+  std::vector<Table> tables{StepsTable(report),  Ranks(report),        RankSteps(report),
+                            MemoryTable(report), Phases(report),       Collectives(report),
+                            Kernels(report),     KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;
 }

@@ -51,6 +51,8 @@ struct Instruction {
     kFree,              // address, bytes, id
     kAllocatorLevel,    // bytes: allocated, address: reserved
     kAllocatorRefusal,  // bytes: asked
+    kTensor,            // address, bytes: the allocator hands out
+    kTensorFree,        // and takes back
     kGraphBegin,        // id: what follows until kGraphEnd is one launch of this graph
     kGraphEnd,
     kStop,  // never goes on: waits for something that does not come
@@ -174,6 +176,16 @@ class Program {
     Instruction& i = Add(Instruction::Op::kAllocatorLevel);
     i.bytes = allocated;
     i.address = reserved;
+  }
+  void Tensor(uint64_t address, uint64_t bytes) {
+    Instruction& i = Add(Instruction::Op::kTensor);
+    i.address = address;
+    i.bytes = bytes;
+  }
+  void FreeTensor(uint64_t address, uint64_t bytes) {
+    Instruction& i = Add(Instruction::Op::kTensorFree);
+    i.address = address;
+    i.bytes = bytes;
   }
 
   static constexpr uint32_t kEvents = 4096;

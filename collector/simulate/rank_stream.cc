@@ -157,6 +157,11 @@ void RankStream::Allocation(const Instruction& what, bool release, int64_t time_
                           release, what.failed});
 }
 
+void RankStream::Tensor(const Instruction& what, bool release, int64_t time_ns, uint64_t range) {
+  const auto bytes = static_cast<int64_t>(what.bytes);
+  tensors_.push_back({time_ns, what.address, release ? -bytes : bytes, range});
+}
+
 void RankStream::AllocatorLevel(uint64_t allocated, uint64_t reserved, int64_t time_ns) {
   levels_.push_back({time_ns, allocated, reserved, 0, 0, false});
 }
@@ -452,6 +457,23 @@ void RankStream::PutAllocations(v1::Batch& batch) {
   levels_.clear();
 }
 
+void RankStream::PutTensors(v1::Batch& batch) {
+  if (tensors_.empty()) return;
+  v1::Tensors* m = batch.mutable_tensors();
+  Delta time(base_ns_);
+  Delta address;
+  Delta range;
+  for (const TensorRow& row : tensors_) {
+    m->add_time_delta(time(description_.clock.Realtime(row.time_ns)));
+    m->add_address_delta(address(row.address));
+    m->add_bytes(row.bytes);
+    m->add_device(static_cast<uint32_t>(description_.local_rank));
+    m->add_range_delta(range(row.range));
+  }
+  sent_ += tensors_.size();
+  tensors_.clear();
+}
+
 void RankStream::PutCalls(v1::Batch& batch) {
   if (!calls_.empty()) {
     v1::Collectives* m = batch.mutable_collectives();
@@ -506,6 +528,7 @@ void RankStream::Batch(int64_t now_ns, bool all, v1::Frame& scratch, std::string
   PutLaunches(batch);
   PutHostRecords(batch);
   PutAllocations(batch);
+  PutTensors(batch);
   PutCalls(batch);
   Describe(batch);
   if (lost_ > 0) {

@@ -82,6 +82,7 @@ class RankStream {
   void Sync(v1::SyncKind kind, uint8_t stream, int64_t start_ns, int64_t end_ns, uint64_t correlation);
   void Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, int64_t start_ns, int64_t end_ns);
   void Allocation(const Instruction& what, bool release, int64_t time_ns, uint64_t range);
+  void Tensor(const Instruction& what, bool release, int64_t time_ns, uint64_t range);
   void AllocatorLevel(uint64_t allocated, uint64_t reserved, int64_t time_ns);
   void AllocatorRefusal(uint64_t asked, int64_t time_ns, uint64_t range);
   void Collective(const Instruction& call, uint32_t thread, uint64_t seq, uint64_t plan, int64_t issue_ns,
@@ -144,6 +145,12 @@ class RankStream {
     uint32_t kind;
     bool release, failed;
   };
+  struct TensorRow {
+    int64_t time_ns;
+    uint64_t address;
+    int64_t bytes;
+    uint64_t range;
+  };
   struct LevelRow {
     int64_t time_ns;
     uint64_t allocated, reserved, asked, range;
@@ -171,6 +178,7 @@ class RankStream {
   void PutLaunches(v1::Batch& batch);
   void PutHostRecords(v1::Batch& batch);
   void PutAllocations(v1::Batch& batch);
+  void PutTensors(v1::Batch& batch);
   void PutCalls(v1::Batch& batch);
 
   RankDescription description_;
@@ -196,6 +204,7 @@ class RankStream {
   std::vector<SyncRow> syncs_;
   std::vector<RangeRow> ranges_;
   std::vector<AllocationRow> allocations_;
+  std::vector<TensorRow> tensors_;
   std::vector<LevelRow> levels_;
   std::vector<CallRow> calls_;
   std::vector<PlanRow> plans_;

@@ -29,7 +29,10 @@ Scenario Make(std::string_view name, std::string_view summary, std::string_view 
 std::vector<Scenario> AllScenarios() {
   std::vector<Scenario> all;
   all.push_back(Make("compute-bound", "kernels fill the step, communication is small and hidden", "healthy",
-                     {}, [](TrainingJob& job) { job.work = 2; }));
+                     {}, [](TrainingJob& job) {
+                       job.work = 2;
+                       job.tensors = true;
+                     }));
   all.push_back(Make("communication-bound",
                      "4 GiB of gradients are reduced after backward, hidden by nothing",
                      "communication-bound", {"poor-overlap", "bucket-too-large"}, [](TrainingJob& job) {
@@ -203,6 +206,7 @@ std::vector<Scenario> AllScenarios() {
                        job.out_of_memory_step = 20;
                        job.slow_rank = 3;
                      }));
+                       job.tensors = true;
   all.push_back(Make("hang-missing-rank", "rank 5 does not issue its reductions in step 20",
                      "hang-missing-rank", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kMissingRank;

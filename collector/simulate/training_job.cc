@@ -21,6 +21,13 @@ constexpr uint8_t kSendBackward = 7;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kFirstAddress = 0x7f00'0000'0000;
 constexpr int kActivationSegments = 8;
+// Tensors, by what they are: weights, optimizer states, activations, gradients, workspaces, and what is
+// forgotten.
+constexpr uint64_t kTensorAddress = 0x6000'0000'0000;
+constexpr uint64_t kTensorRegion = 0x0100'0000'0000;
+constexpr uint64_t kWorkspaceBytes = 16 * kMiB;
+
+enum TensorRegion : int { kWeights, kOptimizerStates, kActivations, kGradients, kWorkspaces, kForgotten };
 
 enum RangeName : uint32_t {
   kStepRange,
@@ -125,6 +132,7 @@ class StepBuilder {
   void Memory();
   void MemoryAfter();
   void OutOfMemory();
+  void Tensors(int region, uint64_t all_bytes, int layer, bool release = false);
   void SyncAfterLayer();
   void ReduceTensor();
   void Gather(int layer);
@@ -206,12 +214,16 @@ void StepBuilder::Forward() {
       if (layer + 1 < layers_) Gather(layer + 1);
       program_.Wait(ready, kCompute);
     }
+    Tensors(kActivations, job_.activation_bytes, layer);
+    Tensors(kWorkspaces, kWorkspaceBytes * static_cast<uint64_t>(layers_), 0);
+    Tensors(kForgotten, job_.leak_bytes, layer + step_ * layers_);
     for (size_t i = 0; i < std::size(kForward); ++i) {
       Launch(kForward[i].kernel, kForward[i].duration_ns / job_.tensor);
       if (std::find(std::begin(kForwardReductions), std::end(kForwardReductions), i) !=
           std::end(kForwardReductions))
         ReduceTensor();
     }
+    Tensors(kWorkspaces, kWorkspaceBytes * static_cast<uint64_t>(layers_), 0, true);
     SyncAfterLayer();
   }
   if (stage_ == job_.pipeline - 1) Launch(Kernel::kLossForward, 50'000);
@@ -253,6 +265,7 @@ void StepBuilder::Backward(bool reduce) {
       if (layer > 0) Gather(layer - 1);
       program_.Wait(ready, kCompute);
     }
+    Tensors(kGradients, job_.layer_bytes * static_cast<uint64_t>(layers_), layer);
     for (size_t i = 0; i < std::size(kBackward); ++i) {
       Launch(kBackward[i].kernel, kBackward[i].duration_ns / job_.tensor);
       if (std::find(std::begin(kBackwardReductions), std::end(kBackwardReductions), i) !=
@@ -262,6 +275,7 @@ void StepBuilder::Backward(bool reduce) {
       produced += static_cast<double>(job_.layer_bytes) * kBackward[i].gradient_share;
       if (in_buckets && job_.overlap && produced >= job_.overlap_from * all_bytes) ReduceReady(produced);
     }
+    Tensors(kActivations, job_.activation_bytes, layer, true);
     SyncAfterLayer();
     if (job_.sharded) {
       program_.Order(kCompute, kDataStream);
@@ -318,10 +332,25 @@ void StepBuilder::Optimizer() {
   Push(kOptimizerRange);
   if (job_.data() > 1) program_.Order(kDataStream, kCompute);
   const int64_t share = job_.sharded ? job_.data() : 1;
+  for (int layer = 0; step_ == 0 && layer < layers_; ++layer)
+    Tensors(kOptimizerStates, job_.optimizer_bytes, layer);
   for (int i = 0; i < kAdamKernels; ++i)
     Launch(Kernel::kAdam, kAdamNs * layers_ / job_.layers / job_.tensor / share);
   Launch(Kernel::kZeroGradients, 60'000 / share);
   Pop();
+}
+
+// The layer's share of all of that kind.
+void StepBuilder::Tensors(int region, uint64_t all_bytes, int layer, bool release) {
+  const uint64_t bytes = all_bytes / static_cast<uint64_t>(layers_);
+  if (!job_.tensors || bytes == 0) return;
+  const uint64_t address =
+      kTensorAddress + kTensorRegion * static_cast<uint64_t>(region) + bytes * static_cast<uint64_t>(layer);
+  if (release) {
+    program_.FreeTensor(address, bytes);
+  } else {
+    program_.Tensor(address, bytes);
+  }
 }
 
 void StepBuilder::OutOfMemory() {
@@ -359,6 +388,8 @@ void StepBuilder::MemoryAfter() {
   const auto step = static_cast<uint64_t>(step_);
   const uint64_t leaked = job_.leak_bytes * (step + 1);
   const uint64_t fragments = job_.fragment_bytes * std::min<uint64_t>(step, 10) / 10;
+  for (int layer = 0; layer < layers_; ++layer)
+    Tensors(kGradients, job_.layer_bytes * static_cast<uint64_t>(layers_), layer, true);
   if (job_.allocates_every_step) {
     for (int i = 0; i < kActivationSegments; ++i)
       program_.Free(kFirstAddress + held + segment * static_cast<uint64_t>(i), segment);
@@ -476,6 +507,7 @@ void BuildSetup(const TrainingJob& job, Program& program) {
   program.Allocate(kFirstAddress, job.weight_bytes);
   program.Allocate(kFirstAddress + job.weight_bytes, job.optimizer_bytes);
   program.AllocatorLevel(job.weight_bytes + job.optimizer_bytes, job.weight_bytes + job.optimizer_bytes);
+  if (job.tensors) program.Tensor(kTensorAddress + kTensorRegion * kWeights, job.weight_bytes);
   program.Launch(Kernel::kFill, 200'000);
   if (job.data() > 1) {
     program.Order(kCompute, kDataStream);

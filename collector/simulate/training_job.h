@@ -75,6 +75,7 @@ struct TrainingJob {
   uint64_t leak_bytes = 0;      // a step, of one rank or all
   uint64_t fragment_bytes = 0;  // reserved but not usable, growing to this
   int out_of_memory_step = -1;
+  bool tensors = false;               // PyTorch's allocator tells what it hands out
   bool allocates_every_step = false;  // cudaMalloc and cudaFree in the step itself
 
   HangBy hang = HangBy::kNothing;

@@ -253,6 +253,11 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
                    {"held_bytes", job_.weight_bytes + job_.optimizer_bytes},
                    {"activation_bytes", job_.activation_bytes},
                    {"fragment_bytes", job_.fragment_bytes},
+                   {"weight_bytes", job_.weight_bytes},
+                   {"optimizer_bytes", job_.optimizer_bytes},
+                   {"layers", job_.layers},
+                   {"layer_gradient_bytes", job_.layer_bytes},
+                   {"tensors", job_.tensors},
                    {"refused", job_.out_of_memory_step >= 0}};
   if (job_.pipeline > 1) {
     const double p = job_.pipeline;

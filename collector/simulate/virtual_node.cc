@@ -232,6 +232,10 @@ bool VirtualNode::Execute(int rank, const Instruction& instruction) {
     case Op::kAllocatorLevel:
       r.out->AllocatorLevel(instruction.bytes, instruction.address, r.host_ns);
       return true;
+    case Op::kTensor:
+    case Op::kTensorFree:
+      r.out->Tensor(instruction, instruction.op == Op::kTensorFree, r.host_ns, InnermostRange(r, r.thread));
+      return true;
     case Op::kAllocatorRefusal:
       r.out->AllocatorRefusal(instruction.bytes, r.host_ns, InnermostRange(r, r.thread));
       return true;

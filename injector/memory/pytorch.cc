@@ -4,6 +4,7 @@
 
 #include "injector/guard.h"
 #include "injector/stream/event_ring.h"
+#include "injector/stream/host_clock.h"
 
 namespace gpuprobe::injector::pytorch {
 
@@ -48,6 +49,18 @@ void Note(Level& level, uint64_t allocated, uint64_t reserved) noexcept {
   level.changes.store(level.changes.load(kRelaxed) + 1, kRelaxed);
 }
 
+void NoteTensor(void* pointer, int64_t size, int device) noexcept {
+  const Guard guard;
+  if (!guard) return;
+  TensorEvent event{};
+  event.time_ns = Stamp();
+  event.address = reinterpret_cast<uintptr_t>(pointer);
+  event.bytes = size;
+  event.range_id = InnermostRange(guard.thread());
+  event.device = device;
+  Emit(guard.thread(), event);
+}
+
 template <typename Signature>
 Signature* RealOf(Function function) noexcept {
   return reinterpret_cast<Signature*>(
@@ -58,7 +71,10 @@ Signature* RealOf(Function function) noexcept {
 // of them only after its real function was set.
 template <Function kFunction>
 void OnUsage(void* pointer, int64_t size, uint64_t allocated, uint64_t reserved, uint64_t device) {
-  if (const int index = DeviceOf(device); index >= 0) Note(levels[index], allocated, reserved);
+  if (const int index = DeviceOf(device); index >= 0) {
+    Note(levels[index], allocated, reserved);
+    NoteTensor(pointer, size, index);
+  }
   RealOf<decltype(OnUsage<kFunction>)>(kFunction)(pointer, size, allocated, reserved, device);
 }
 
@@ -68,6 +84,7 @@ void OnUsageWithoutTotals(void* pointer, int64_t size, uint64_t device) {
     Level& level = levels[index];
     const uint64_t allocated = level.allocated.load(std::memory_order_relaxed) + static_cast<uint64_t>(size);
     Note(level, static_cast<int64_t>(allocated) < 0 ? 0 : allocated, 0);
+    NoteTensor(pointer, size, index);
   }
   RealOf<decltype(OnUsageWithoutTotals)>(Function::kUsageWithoutTotals)(pointer, size, device);
 }

@@ -3,9 +3,9 @@
 //
 // Driver calls show what PyTorch reserved; what it allocated is known to its allocator only, which calls
 // c10::reportMemoryUsageToProfiler on every malloc and free. Separate from the ledger because these are
-// levels, not allocations. Thread: Note... on the application's, under the allocator's lock: a handful of
-// relaxed stores; the rest on the probe's. Allocation: none. Failure: a build of PyTorch whose function has
-// another signature is not seen; nothing breaks.
+// levels, and what was handed out of memory that the ledger knows. Thread: Note... on the application's,
+// under the allocator's lock: a handful of relaxed stores and an event; the rest on the probe's. Allocation:
+// none. Failure: a build of PyTorch whose function has another signature is not seen; nothing breaks.
 #pragma once
 
 #include <cstdint>

@@ -46,12 +46,12 @@ void EncodeLosses(WireWriter& batch) noexcept {
 
 bool BatchBuilder::Init(SendQueue* queue) noexcept {
   queue_ = queue;
-  constexpr size_t kTotalColumns = decltype(kernels_)::kCount + decltype(copies_)::kCount +
-                                   decltype(memsets_)::kCount + decltype(syncs_)::kCount +
-                                   decltype(launches_)::kCount + decltype(ranges_)::kCount +
-                                   decltype(allocations_)::kCount + decltype(allocator_levels_)::kCount +
-                                   decltype(allocator_refusals_)::kCount + decltype(collectives_)::kCount +
-                                   decltype(plans_)::kCount + decltype(graph_runs_)::kCount;
+  constexpr size_t kTotalColumns =
+      decltype(kernels_)::kCount + decltype(copies_)::kCount + decltype(memsets_)::kCount +
+      decltype(syncs_)::kCount + decltype(launches_)::kCount + decltype(ranges_)::kCount +
+      decltype(allocations_)::kCount + decltype(allocator_levels_)::kCount +
+      decltype(allocator_refusals_)::kCount + decltype(tensors_)::kCount + decltype(collectives_)::kCount +
+      decltype(plans_)::kCount + decltype(graph_runs_)::kCount;
   if (!memory_.Map(kTotalColumns * kColumnBytes + kDefinitionBytes + kClosedLaunchBytes) || !strings_.Init())
     return false;
   char* memory = memory_.data();
@@ -64,6 +64,7 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
   memory = allocations_.Carve(memory);
   memory = allocator_levels_.Carve(memory);
   memory = allocator_refusals_.Carve(memory);
+  memory = tensors_.Carve(memory);
   memory = collectives_.Carve(memory);
   memory = plans_.Carve(memory);
   memory = graph_runs_.Carve(memory);
@@ -84,6 +85,7 @@ void BatchBuilder::StartBatch() noexcept {
   allocations_.Clear(base_ns_);
   allocator_levels_.Clear(base_ns_);
   allocator_refusals_.Clear(base_ns_);
+  tensors_.Clear(base_ns_);
   collectives_.Clear(base_ns_);
   plans_.Clear(base_ns_);
   graph_runs_.Clear(base_ns_);
@@ -94,16 +96,16 @@ void BatchBuilder::StartBatch() noexcept {
 
 uint32_t BatchBuilder::rows() const noexcept {
   return kernels_.rows + copies_.rows + memsets_.rows + syncs_.rows + launch_rows_ + ranges_.rows +
-         allocations_.rows + allocator_levels_.rows + allocator_refusals_.rows + collectives_.rows +
-         plans_.rows + graph_runs_.rows;
+         allocations_.rows + allocator_levels_.rows + allocator_refusals_.rows + tensors_.rows +
+         collectives_.rows + plans_.rows + graph_runs_.rows;
 }
 
 size_t BatchBuilder::MaxEncodedBytes() const noexcept {
   return kFixedPartBytes + kernels_.MaxEncodedBytes() + copies_.MaxEncodedBytes() +
          memsets_.MaxEncodedBytes() + syncs_.MaxEncodedBytes() + ranges_.MaxEncodedBytes() +
          allocations_.MaxEncodedBytes() + allocator_levels_.MaxEncodedBytes() +
-         allocator_refusals_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() + plans_.MaxEncodedBytes() +
-         graph_runs_.MaxEncodedBytes() + closed_launches_.size + definitions_.size;
+         allocator_refusals_.MaxEncodedBytes() + tensors_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() +
+         plans_.MaxEncodedBytes() + graph_runs_.MaxEncodedBytes() + closed_launches_.size + definitions_.size;
 }
 
 // --- definitions
@@ -429,6 +431,17 @@ void BatchBuilder::AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexc
   ++allocator_refusals_.rows;
 }
 
+void BatchBuilder::AddTensor(const TensorEvent& event) noexcept {
+  if (tensors_.rows == kMaxRows) Seal();
+  using Tag = wire::TensorsTag;
+  tensors_.PutTime(Tag::kTimeDelta, event.time_ns);
+  tensors_[Tag::kAddressDelta].PutDelta(event.address);
+  tensors_[Tag::kBytes].PutSigned(event.bytes);
+  tensors_[Tag::kDevice].Put(static_cast<uint32_t>(event.device));
+  tensors_[Tag::kRangeDelta].PutDelta(event.range_id);
+  ++tensors_.rows;
+}
+
 void BatchBuilder::AddGraphRun(const GraphRunRow& row) noexcept {
   if (graph_runs_.rows == kMaxRows) Seal();
   using Tag = wire::GraphRunsTag;
@@ -576,6 +589,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   if (allocations_.rows != 0) KeepCount(allocations_, wire::AllocationsTag::kTimeDelta);
   if (allocator_levels_.rows != 0) KeepCount(allocator_levels_, wire::AllocatorLevelsTag::kTimeDelta);
   if (allocator_refusals_.rows != 0) KeepCount(allocator_refusals_, wire::AllocatorRefusalsTag::kTimeDelta);
+  if (tensors_.rows != 0) KeepCount(tensors_, wire::TensorsTag::kTimeDelta);
   if (collectives_.rows != 0) KeepCount(collectives_, wire::CollectivesTag::kIssueDelta);
   EncodeTable(batch, Tag::kKernels, kernels_);
   EncodeTable(batch, Tag::kCopies, copies_);
@@ -586,6 +600,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   EncodeTable(batch, Tag::kAllocations, allocations_);
   EncodeTable(batch, Tag::kAllocatorLevels, allocator_levels_);
   EncodeTable(batch, Tag::kAllocatorRefusals, allocator_refusals_);
+  EncodeTable(batch, Tag::kTensors, tensors_);
   EncodeTable(batch, Tag::kCollectives, collectives_);
   EncodeTable(batch, Tag::kPlans, plans_);
   EncodeTable(batch, Tag::kGraphRuns, graph_runs_);

@@ -122,6 +122,7 @@ class BatchBuilder {
   void AddAllocation(const AllocationEvent& event, uint32_t thread) noexcept;
   void AddAllocatorLevel(const AllocatorLevelEvent& event) noexcept;
   void AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexcept;
+  void AddTensor(const TensorEvent& event) noexcept;
   void AddGraphRun(const GraphRunRow& row) noexcept;
   // Ids of strings.
   struct CollectiveNames {
@@ -171,6 +172,7 @@ class BatchBuilder {
   ColumnTable<wire::AllocationsTag, 9> allocations_;
   ColumnTable<wire::AllocatorLevelsTag, 6> allocator_levels_;
   ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
+  ColumnTable<wire::TensorsTag, 5> tensors_;
   ColumnTable<wire::CollectivesTag, 18> collectives_;
   ColumnTable<wire::PlansTag, 3> plans_;
   ColumnTable<wire::GraphRunsTag, 7> graph_runs_;

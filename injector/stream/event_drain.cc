@@ -260,6 +260,8 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return builder_->AddAllocatorLevel(Payload<AllocatorLevelEvent>(header));
     case EventType::kAllocatorRefusal:
       return builder_->AddAllocatorRefusal(Payload<AllocatorRefusalEvent>(header));
+    case EventType::kTensor:
+      return builder_->AddTensor(Payload<TensorEvent>(header));
     case EventType::kContextEnd:
       return ContextEnded(Payload<ContextEndEvent>(header), thread);
     case EventType::kCollective:

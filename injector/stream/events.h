@@ -27,6 +27,7 @@ enum class EventType : uint16_t {
   kContextEnd,
   kAllocatorLevel,
   kAllocatorRefusal,
+  kTensor,
   kThreadName,
   kCategoryName,
 };
@@ -117,6 +118,17 @@ struct AllocatorRefusalEvent {
   uint64_t asked_bytes;
   uint64_t allocated_bytes;
   uint64_t reserved_bytes;
+  uint64_t range_id;
+  int32_t device;
+  uint32_t reserved;
+};
+
+// PyTorch's allocator handed out or took back.
+struct TensorEvent {
+  static constexpr EventType kType = EventType::kTensor;
+  uint64_t time_ns;
+  uint64_t address;
+  int64_t bytes;  // negative: taken back
   uint64_t range_id;
   int32_t device;
   uint32_t reserved;

@@ -379,6 +379,39 @@ HELD = {
     check_leak: {"memory-leak"},
     check_bus_bandwidth: ALL - STEPPED - STRAGGLERS - {"launch-bound"},
     check_steps_found: ALL - LOSSY,
+def check_lifetimes(test, run):
+    """The schedule makes all that a layer's forward leaves in it, frees it in its backward, and makes the gradients there; the highest level is where
+    backward begins: all activations, and the first gradients."""
+    true = run.truth["memory"]
+    layers = true["layers"]
+    for rank in run.report["ranks"]:
+        lives = rank["memory"]["pytorch"][0]["lifetimes"]
+        parts = {p["lifetime"]: p["bytes"] for p in lives["parts"]}
+        test.assertEqual(parts.pop("before_steps"), true["weight_bytes"], lives)
+        test.assertEqual(parts.pop("from_forward"), true["activation_bytes"] // layers * layers, lives)
+        test.assertEqual(parts.pop("from_backward"), true["layer_gradient_bytes"], lives)
+        first_kept = parts.pop("first_steps") - true["optimizer_bytes"] // layers * layers
+        forgotten = true["leak_bytes_per_step"] // layers * layers
+        test.assertEqual(first_kept, 3 * forgotten, lives)
+        test.assertEqual(parts.pop("kept", 0), forgotten * (lives["peak_step"] - 2) if forgotten else 0, lives)
+        test.assertEqual(parts, {})
+        test.assertEqual(lives["steps"], rank["steps"]["count"] - 1)
+        if not forgotten:
+            test.assertEqual(lives["growth"], [])
+            continue
+        growth, = lives["growth"]
+        test.assertEqual((growth["phase"], growth["size_bytes"], growth["allocations_per_step"]), ("forward", forgotten // layers, layers))
+        test.assertEqual(growth["bytes_per_step"], forgotten)
+
+
+def check_hidden_lifetimes(test, run):
+    """PyTorch's allocator keeps its segments: that, and no numbers."""
+    for rank in run.report["ranks"]:
+        lives = rank["device_memory"][0]["lifetimes"]
+        test.assertIn("caching allocator", lives["why_not"])
+        test.assertEqual(lives["parts"], [])
+
+
     check_lossy_steps_found: LOSSY,
     check_lossy_means: LOSSY,
     check_parts_add_up: ALL,
@@ -408,6 +441,8 @@ class Scenarios(EndToEndTest):
     def test_healthy_jobs_are_healthy(self):
         for seed in range(1, HEALTHY_SEEDS + 1):
             with self.subTest(seed=seed):
+    check_lifetimes: {"compute-bound", "memory-leak"},
+    check_hidden_lifetimes: {"compute-bound", "healthy"},
                 run = Run(self, "healthy", ("--seed", str(seed)))
                 false = [i for i in run.finding_ids() if i.startswith(NEVER_WHEN_HEALTHY)]
                 self.assertEqual(false, [], run.report["findings"])

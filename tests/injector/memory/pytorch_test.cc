@@ -84,6 +84,26 @@ TEST_P(Pytorch, LevelsAndPeaksOfEachDeviceAreKnownAndTheRealFunctionIsCalled) {
   EXPECT_EQ(Levels().size(), 1u);
 }
 
+TEST_P(Pytorch, WhatIsHandedOutAndTakenBackIsAnEventInItsRange) {
+  pytorch::PatchLoadedObjects();
+  ThreadState& thread = CurrentThread();
+  thread.range_ids[0] = 88;
+  thread.range_depth = 1;
+  report_(reinterpret_cast<void*>(0x1000), 500, 500, 2048, kCuda, 2);
+  thread.range_depth = 0;
+  report_(reinterpret_cast<void*>(0x1000), -500, 0, 2048, kCuda, 2);
+  report_(reinterpret_cast<void*>(0x2000), 9, 9, 9, 0, -1);  // the CPU's
+  const auto tensors = Only<TensorEvent>(Events());
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(tensors[0].address, 0x1000u);
+  EXPECT_EQ(tensors[0].bytes, 500);
+  EXPECT_EQ(tensors[0].range_id, 88u);
+  EXPECT_EQ(tensors[0].device, 2);
+  EXPECT_EQ(tensors[1].address, 0x1000u);
+  EXPECT_EQ(tensors[1].bytes, -500);
+  EXPECT_EQ(tensors[1].range_id, 0u);
+}
+
 TEST_P(Pytorch, AScanPatchesOnce) {
   EXPECT_GE(pytorch::PatchLoadedObjects(), 1u);
   EXPECT_EQ(pytorch::PatchLoadedObjects(), 0u);

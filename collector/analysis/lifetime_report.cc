@@ -1,0 +1,113 @@
+#include "collector/analysis/lifetime_report.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/analysis/names.h"
+#include "collector/analysis/units.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+struct Meaning {
+  std::string_view name;
+  std::string_view likely;
+};
+
+// By model::Lifetime.
+constexpr Meaning kMeanings[model::kLifetimes] = {
+    {"before_steps", "weights"},
+    {"first_steps", "optimizer states"},
+    {"first_steps_backward", "gradients"},
+    {"from_forward", "activations"},
+    {"from_backward", "gradients"},
+    {"within_phase", "workspaces"},
+    {"kept", ""},
+    {"other", ""},
+};
+constexpr size_t kMostGrowth = 8;
+
+std::vector<MemoryLifetimesReport::Growth> GrowthOf(const model::MemoryLifetimes& lifetimes) {
+  // What is kept once in a while (an average of weights, a larger evaluation) is no growth by step.
+  constexpr double kLeastShare = 0.5;
+  constexpr uint64_t kLeastSteps = 5;
+  std::vector<MemoryLifetimesReport::Growth> growth;
+  const auto steps = static_cast<double>(lifetimes.later_steps());
+  if (lifetimes.later_steps() < kLeastSteps) return growth;
+  for (const auto& [size, kept] : lifetimes.kept()) {
+    if (kept.bytes == 0 || static_cast<double>(kept.steps) < kLeastShare * steps) continue;
+    // As many as one step's are only not freed yet.
+    const double per_step = static_cast<double>(kept.allocations) / steps;
+    if (static_cast<double>(kept.allocations) < 0.5 * static_cast<double>(kept.steps)) continue;
+    growth.push_back({.size_bytes = size.first,
+                      .phase = std::string(PhaseName(size.second)),
+                      .allocations_per_step = per_step,
+                      .bytes_per_step = static_cast<double>(kept.bytes) / steps});
+  }
+  std::sort(growth.begin(), growth.end(),
+            [](const auto& a, const auto& b) { return a.bytes_per_step > b.bytes_per_step; });
+  if (growth.size() > kMostGrowth) growth.resize(kMostGrowth);
+  return growth;
+}
+
+}  // namespace
+
+std::optional<MemoryLifetimesReport> LifetimesOf(const model::MemoryLifetimes& lifetimes) {
+  if (lifetimes.steps() == 0) return std::nullopt;
+  const model::MemoryLifetimes::Peak& peak = lifetimes.peak();
+  MemoryLifetimesReport report{.why_not = {},
+                               .steps = lifetimes.steps(),
+                               .peak_step = peak.step,
+                               .peak_at_ns = peak.time_ns,
+                               .peak_bytes = peak.bytes,
+                               .parts = {},
+                               .growth = GrowthOf(lifetimes),
+                               .unknown_frees = lifetimes.unknown_frees(),
+                               .missed_frees = lifetimes.missed_frees(),
+                               .not_followed = lifetimes.not_followed()};
+  for (size_t i = 0; i < model::kLifetimes; ++i) {
+    if (peak.parts[i] == 0) continue;
+    report.parts.push_back({.lifetime = std::string(kMeanings[i].name),
+                            .likely = std::string(kMeanings[i].likely),
+                            .bytes = peak.parts[i]});
+  }
+  std::sort(report.parts.begin(), report.parts.end(),
+            [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  return report;
+}
+
+std::optional<MemoryLifetimesReport> DriverLifetimesOf(const model::MemoryLifetimes& lifetimes,
+                                                       const std::optional<MemoryTrend>& driver,
+                                                       const std::optional<MemoryTrend>& pytorch) {
+  constexpr double kSame = 0.5;
+  std::optional<MemoryLifetimesReport> report = LifetimesOf(lifetimes);
+  if (!report.has_value() || !pytorch.has_value()) return report;
+  const auto moved = [](const std::optional<MemoryTrend>& trend) {
+    return trend.has_value() ? static_cast<double>(trend->within_step_bytes) : 0;
+  };
+  if (moved(driver) >= kSame * moved(pytorch)) return report;
+  MemoryLifetimesReport hidden;
+  hidden.why_not = absl::StrFormat(
+      "PyTorch's caching allocator keeps what it obtained: the driver's allocations move by %s within a "
+      "step, "
+      "tensors by %s",
+      Bytes(static_cast<uint64_t>(moved(driver))), Bytes(static_cast<uint64_t>(moved(pytorch))));
+  hidden.steps = report->steps;
+  return hidden;
+}
+
+std::string GrowthText(const MemoryLifetimesReport& report) {
+  if (report.growth.empty()) return {};
+  const MemoryLifetimesReport::Growth& most = report.growth.front();
+  const std::string what =
+      most.size_bytes == 0
+          ? std::string("Allocations of many sizes")
+          : absl::StrFormat("%.3g allocations of %s", most.allocations_per_step, Bytes(most.size_bytes));
+  return absl::StrFormat("%s made in %s of each step are never freed: %s a step.", what, most.phase,
+                         Bytes(static_cast<uint64_t>(most.bytes_per_step)));
+}
+
+}  // namespace gpuprobe::analysis
