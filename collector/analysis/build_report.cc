@@ -269,6 +269,14 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
     report.ranks.push_back(RankOf(*process, input));
     report.ranks.back().step_means = StepMeansOf(*process);
     report.ranks.back().caused = CausedWaitOf(job, processes.size());
+    if (std::optional<StepsReport>& steps = report.ranks.back().steps; steps.has_value()) {
+      const auto behind = [&](uint64_t index) {
+        return job.comparison().alignment().Behind(static_cast<uint32_t>(processes.size()), index);
+      };
+      steps->behind = behind(steps->count - 1);
+      for (model::StepRecord& record : steps->records)
+        record.index += static_cast<uint64_t>(behind(record.index));
+    }
     processes.push_back(process.get());
   }
   std::stable_sort(report.ranks.begin(), report.ranks.end(), [](const RankReport& a, const RankReport& b) {

@@ -179,6 +179,9 @@ void PipelineBubble(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kPipeline) return;
   const CommunicationReport& c = report.communication;
   const Pipeline& p = *c.pipeline;
+  // What a slow stage costs, its own finding says.
+  double cost_ns = p.bubble * c.step_ns;
+  for (const Straggler& s : report.stragglers) cost_ns -= s.slow_stage ? s.cause_ns_per_step : 0;
   out.push_back({.statement = absl::StrFormat("Pipeline stages stand still for %s of the step of %s.",
                                               Percent(p.bubble), Duration(c.step_ns)),
                  .evidence = absl::StrFormat(
@@ -188,7 +191,7 @@ void PipelineBubble(const Report& report, std::vector<Finding>& out) {
                  .advice = p.bubble > 1.3 * p.least_bubble
                                ? "Balance the stages: the slowest one sets the pace."
                                : "More microbatches a step, or interleaved stages.",
-                 .cost_ns_per_step = p.bubble * c.step_ns});
+                 .cost_ns_per_step = std::max(cost_ns, 0.0)});
 }
 
 }  // namespace gpuprobe::analysis

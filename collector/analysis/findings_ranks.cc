@@ -13,6 +13,13 @@ using Cause = Straggler::Cause;
 constexpr double kImbalanceShare = 0.10;  // of a step
 
 std::string Who(const Report& report, const Straggler& s) {
+  if (s.slow_stage) {
+    return absl::StrFormat(
+        "Rank %d holds up the pipeline: its stage takes %s a step longer than the others, %s "
+        "of the step, and its neighbours wait %s a step for it.",
+        s.rank, Duration(s.cause_ns_per_step), Percent(s.throughput_loss),
+        Duration(s.caused.pair_per_step_ns));
+  }
   if (s.caused.per_step_ns <= 0) return "";
   const size_t others = report.ranks.size() - 1;
   std::string text =

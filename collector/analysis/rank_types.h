@@ -68,7 +68,15 @@ struct CausedWait {
   // Where records were lost: share of its collectives that could be compared, from which all of the above is
   // scaled up, and half the width of the 95 % interval about per_step_ns. 1 and absent: nothing was lost.
   double compared_share = 1;
+  // Of those that could not: share of its collectives in which who came last was told from the ranks that
+  // were seen.
+  double estimated_share = 0;
   std::optional<double> per_step_error_ns = std::nullopt;
+  // In sends and receives alone, where a rank waits for its neighbour: sums over the ranks that waited.
+  uint64_t pairs = 0;  // compared
+  double pair_total_ns = 0;
+  double pair_per_step_ns = 0;
+  double pair_waited_ns = 0;  // its own
 };
 
 // Means over a rank's steps, warm-up left out.

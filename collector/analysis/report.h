@@ -361,6 +361,7 @@ struct Straggler {
   double lost_ns_per_step = 0;
   double throughput_loss = 0;  // 1 - step without it / step with it
   bool persistent = true;      // in most steps
+  bool slow_stage = false;     // a pipeline's: its neighbours wait for it in sends and receives
 };
 
 enum class Severity { kInfo, kWarning, kError };

@@ -57,7 +57,10 @@ struct StepsReport {
     model::Summary time_ns;
   };
   std::vector<Phase> phases;
-  std::string phase_source;                // "nvtx", "inferred", or "mixed"
+  std::string phase_source;  // "nvtx", "inferred", or "mixed"
+  // Of one process: what is to be added to the index of its last step, so that it is the other ranks' number
+  // of it (step_alignment.h); that was done to `records`.
+  int64_t behind = 0;
   std::vector<model::StepRecord> records;  // of one process, on request: the last ones
 };
 

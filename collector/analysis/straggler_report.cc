@@ -28,6 +28,7 @@ double Median(std::vector<double> values) {
 bool AnyLost(const model::JobModel& job) {
   return std::any_of(job.processes().begin(), job.processes().end(), [](const auto& process) {
     const auto& losses = process->totals().losses;
+    if (process->totals().batches_missing > 0) return true;
     return std::any_of(losses.begin(), losses.end(), [](const auto& loss) { return loss.second > 0; });
   });
 }
@@ -38,11 +39,12 @@ bool AnyLost(const model::JobModel& job) {
 // usually do.
 void ScaleUp(const std::vector<model::RankComparison::Blame>& all, const model::RankComparison::Blame& blame,
              CausedWait& wait) {
-  const auto compared = static_cast<double>(blame.compared);
+  const auto compared = static_cast<double>(blame.compared + blame.estimated);
   const double calls = compared + static_cast<double>(blame.skipped);
   const double scale = calls / compared;
-  wait.compared_share = 1 / scale;
-  wait.total_ns *= scale;
+  wait.compared_share = static_cast<double>(blame.compared) / calls;
+  wait.estimated_share = static_cast<double>(blame.estimated) / calls;
+  wait.total_ns = wait.pair_total_ns + (wait.total_ns - wait.pair_total_ns) * scale;
   wait.mean_ns *= scale;
   wait.waited_ns *= scale;
   wait.per_step_ns *= scale;
@@ -60,7 +62,10 @@ void ScaleUp(const std::vector<model::RankComparison::Blame>& all, const model::
   const double finite = (calls - compared) / std::max(calls - 1, 1.0);
   const double calls_per_step = std::max(calls / static_cast<double>(wait.steps), 1.0);
   const double call_error_ns = std::sqrt(std::max(own, usual) / compared * calls_per_step * finite);
-  wait.per_step_error_ns = 1.96 * call_error_ns * calls / static_cast<double>(wait.steps);
+  // Calls that were estimated err alike within a step, too.
+  const double estimates = std::sqrt(static_cast<double>(blame.estimated_variance) * calls_per_step) * scale;
+  wait.per_step_error_ns =
+      1.96 * std::hypot(call_error_ns * calls, estimates) / static_cast<double>(wait.steps);
 }
 
 struct Candidate {
@@ -156,6 +161,19 @@ std::pair<Straggler::Cause, double> CauseOf(const std::vector<Candidate>& all, c
   return {cause, most};
 }
 
+// In a pipeline stages wait for their neighbours by design, and who waits for a slow one makes the next one
+// wait: the one that waits least for what it makes others wait, and takes longer than the other stages.
+bool HoldsUpPipeline(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
+  if (c.caused.pairs == 0) return false;
+  const auto net = [](const Candidate& each) {
+    return each.caused.pair_total_ns - each.caused.pair_waited_ns;
+  };
+  if (net(c) <= 0 || c.caused.pair_per_step_ns < kLeastShare * step_ns) return false;
+  if (std::any_of(all.begin(), all.end(), [&](const Candidate& each) { return net(each) > net(c); }))
+    return false;
+  return CauseOf(all, c).second >= kLeastStageExcess * step_ns;
+}
+
 }  // namespace
 
 StepMeans StepMeansOf(const model::ProcessModel& process) {
@@ -194,7 +212,18 @@ CausedWait CausedWaitOf(const model::JobModel& job, size_t process) {
   out.steps_blamed = blame.steps_blamed;
   out.first_blamed_step = blame.first_blamed;
   out.last_blamed_step = blame.last_blamed;
-  if (blame.skipped > 0 && blame.compared > 0 && AnyLost(job)) ScaleUp(all, blame, out);
+  out.pairs = blame.pairs;
+  out.pair_total_ns = static_cast<double>(blame.pair_caused_ns);
+  out.pair_waited_ns = static_cast<double>(blame.pair_waited_ns);
+  if (blame.pair_step_ns.count() > 0) {
+    out.pair_per_step_ns =
+        static_cast<double>(blame.pair_step_ns.total()) / static_cast<double>(blame.pair_step_ns.count());
+  }
+  out.first_blamed_step += static_cast<uint64_t>(
+      job.comparison().alignment().Behind(static_cast<uint32_t>(process), out.first_blamed_step));
+  out.last_blamed_step += static_cast<uint64_t>(
+      job.comparison().alignment().Behind(static_cast<uint32_t>(process), out.last_blamed_step));
+  if (blame.skipped + blame.estimated > 0 && blame.compared > 0 && AnyLost(job)) ScaleUp(all, blame, out);
   return out;
 }
 
@@ -208,8 +237,10 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
   for (const Candidate& c : all) {
     const auto detail =
         std::find_if(slow.begin(), slow.end(), [&](const Straggler& s) { return s.rank == *c.rank->rank; });
-    const bool stands_out = all.size() > 1 && step_ns > 0 && StandsOut(all, c, step_ns);
-    if (!stands_out) continue;
+    const bool comparable = all.size() > 1 && step_ns > 0;
+    const bool stands_out = comparable && StandsOut(all, c, step_ns);
+    const bool slow_stage = comparable && !stands_out && HoldsUpPipeline(all, c, step_ns);
+    if (!stands_out && !slow_stage) continue;
     Straggler s;
     if (detail != slow.end()) {
       s = *detail;
@@ -220,14 +251,21 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     s.device = c.rank->device;
     s.caused = c.caused;
     std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c);
-    // Steps are equally long everywhere: what exceeds in the straggler is exposed waiting in the others.
-    const double exposed_elsewhere_ns =
-        MedianOfOthers(all, c, [](const Candidate& e) { return e.means.exposed_comm_ns; });
-    s.lost_ns_per_step =
-        std::clamp(exposed_elsewhere_ns - c.means.exposed_comm_ns, 0.0, c.caused.per_step_ns);
+    s.slow_stage = slow_stage;
+    if (slow_stage) {
+      // A pipeline's step is longer by what its slowest stage takes longer for all microbatches.
+      s.lost_ns_per_step = s.cause_ns_per_step;
+    } else {
+      // Steps are equally long everywhere: what exceeds in the straggler is exposed waiting in the others.
+      const double exposed_elsewhere_ns =
+          MedianOfOthers(all, c, [](const Candidate& e) { return e.means.exposed_comm_ns; });
+      s.lost_ns_per_step =
+          std::clamp(exposed_elsewhere_ns - c.means.exposed_comm_ns, 0.0, c.caused.per_step_ns);
+    }
     s.throughput_loss = s.lost_ns_per_step / step_ns;
-    s.persistent = static_cast<double>(c.caused.steps_blamed) >=
-                   kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
+    s.persistent =
+        slow_stage || static_cast<double>(c.caused.steps_blamed) >=
+                          kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
     const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });
     if (s.slowdown == 0 && elsewhere > 0) s.slowdown = c.means.compute_ns / elsewhere;
     s.work_ratio =

@@ -6,7 +6,9 @@
 // two ranks, when it causes three times the other's waiting. Its lateness is explained by the part of its
 // step that exceeds the other ranks' median most: compute (slower kernels, or more work if it launches more
 // threads), idle because its host launches late, waiting for input, or copies. Without such a part it is no
-// finding: in a pipeline, say, ranks wait for each other by design.
+// finding. In a pipeline ranks wait for each other by design, and for whom the neighbour waits: a stage is
+// slow when it takes at least kLeastStageExcess of a step longer than the others, and of all makes others
+// wait most for what it waits itself.
 #pragma once
 
 #include <vector>
@@ -21,6 +23,8 @@ inline constexpr double kLeastShare = 0.035;  // of a step
 inline constexpr uint64_t kLeastStepsBlamed = 3;
 inline constexpr double kLeastIntermittentShare = 0.15;  // of these steps
 inline constexpr double kPersistentShare = 0.6;          // of its steps
+// Of a step, by which a pipeline's stage takes longer than the other stages.
+inline constexpr double kLeastStageExcess = 0.05;
 // Of its lateness, that a part must explain.
 inline constexpr double kLeastExplained = 0.3;
 

@@ -118,8 +118,12 @@ void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
 void JobModel::Close(const Key& key, Call& call) {
   waiting_ -= call.participants.size();
   const bool pair = (std::get<1>(key) & kPair) != 0;
-  if (call.participants.size() > 1)
-    comparison_.Add(std::get<0>(key), processes_, call.participants, call.lost, pair);
+  const size_t heard = call.participants.size() + call.lost.size();
+  const size_t ranks = static_cast<size_t>(std::max(call.comm_ranks, 0));
+  if (call.participants.size() > 1) {
+    comparison_.Add(std::get<0>(key), processes_, call.participants, call.lost,
+                    ranks > heard ? ranks - heard : 0, pair);
+  }
   call.participants.clear();
   call.lost.clear();
   call.present.clear();
@@ -138,6 +142,7 @@ void JobModel::Finish() {
   order_.clear();
   waiting_ = 0;
   for (uint32_t i = 0; i < processes_.size(); ++i) comparison_.AccountSteps(*processes_[i], i, true);
+  comparison_.AlignSteps(processes_);
 }
 
 }  // namespace gpuprobe::model

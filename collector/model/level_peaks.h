@@ -22,8 +22,10 @@ namespace gpuprobe::model {
 struct HostPhases {
   uint64_t begin_ns = 0;  // its first launch
   uint64_t end_ns = 0;    // the next step's first launch, or its own last one
-  std::vector<std::pair<uint64_t, StepPhase>>
-      changes;  // what is launched from then on; the first at begin_ns
+  // What is launched from then on, the first at begin_ns; later ones begin when the last launch before them
+  // is over, since memory is obtained for what is launched next.
+  std::vector<std::pair<uint64_t, StepPhase>> changes;
+  uint64_t last_launch_ns = 0;  // of it
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };

@@ -605,18 +605,30 @@ void ClockLink::Visit(Archive& archive) {
 
 template <typename Archive>
 void RankComparison::Transfers::Visit(Archive& archive) {
-  archive(hash, ranks, bytes_of_op, calls_per_plan, time_ns);
+  archive(hash, ranks, bytes_of_op, calls_per_plan, time_ns, usual_ns, usual_of);
 }
 
 template <typename Archive>
 void RankComparison::Blame::Pending::Visit(Archive& archive) {
-  archive(end_ns, mean_ns);
+  archive(end_ns, mean_ns, pair);
 }
 
 template <typename Archive>
 void RankComparison::Blame::Visit(Archive& archive) {
-  archive(caused_ns, caused_mean_ns, caused_squares, compared, skipped, waited_ns, last_arrivals, step_ns,
-          steps_blamed, first_blamed, last_blamed, pending, next_step, compared_ns, open_steps);
+  archive(caused_ns, caused_mean_ns, caused_squares, compared, skipped, estimated, estimated_variance,
+          waited_ns, last_arrivals, step_ns, pairs, pair_caused_ns, pair_waited_ns, pair_step_ns,
+          steps_blamed, first_blamed, last_blamed, pending, next_step, compared_ns, open_steps,
+          open_pair_steps);
+}
+
+template <typename Archive>
+void StepAlignment::Rank::Visit(Archive& archive) {
+  archive(changes, seen_from, seen, doubted);
+}
+
+template <typename Archive>
+void StepAlignment::Visit(Archive& archive) {
+  archive(calls_, waiting_, ranks_);
 }
 
 template <typename Archive>
@@ -636,7 +648,7 @@ void StepSpread::Visit(Archive& archive) {
 
 template <typename Archive>
 void RankComparison::Visit(Archive& archive) {
-  archive(blame_, spread_, transfers_, transfers_by_key_, clocks_, pair_clocks_);
+  archive(blame_, spread_, alignment_, whole_, transfers_, transfers_by_key_, clocks_, pair_clocks_);
   if constexpr (Archive::kReads) {
     transfers_by_series_.clear();
     for (const auto& [key, index] : transfers_by_key_) archive.Require(index < transfers_.size());
@@ -646,7 +658,8 @@ void RankComparison::Visit(Archive& archive) {
 template <typename Archive>
 void JobModel::VisitNames(Archive& archive) {
   archive(issued_, names_, comparison_);
-  archive.Require(comparison_.blame().size() <= processes_.size());
+  archive.Require(comparison_.blame().size() <= processes_.size() &&
+                  comparison_.alignment().IsOf(processes_.size()));
   for (const auto* clocks : {&comparison_.clocks(), &comparison_.pair_clocks()}) {
     for (const auto& [pair, link] : *clocks)
       archive.Require(pair.first < processes_.size() && pair.second < processes_.size());

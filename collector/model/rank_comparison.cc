@@ -81,7 +81,9 @@ uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
 
 void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
                          const std::vector<Participant>& participants, const std::vector<uint32_t>& lost,
-                         bool pair) {
+                         size_t absent, bool pair) {
+  if (!pair && absent == 0 && whole_.size() < kMaxWhole) whole_[hash] = 1;
+  if (!whole_.contains(hash)) absent = 0;
   const Participant* last = nullptr;
   for (const Participant& p : participants) {
     const uint64_t duration = p.end_ns - p.start_ns;
@@ -101,8 +103,16 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
         std::all_of(ops.begin(), ops.end(), [](const auto& part) { return EndsTogether(part.first); }))
       AddClocks(participants, pair);
   }
-  if (lost.size() * kRanksForOneLost > participants.size()) {
+  if (!pair && alignment_.Wants(hash)) {
+    StepAlignment::Ends ends;
+    for (const Participant& p : participants) ends.emplace_back(p.process, p.end_ns);
+    alignment_.Note(std::move(ends));
+    alignment_.Settle(processes, false);
+  }
+  if ((lost.size() + absent) * kRanksForOneLost > participants.size()) {
     if (pair) return;
+    if (transfers != kNoTransfers && Estimate(transfers_[transfers], participants, *last, lost, absent))
+      return;
     for (const Participant& p : participants) ++blame_[p.process].skipped;
     for (const uint32_t process : lost) ++blame_[process].skipped;
     return;
@@ -128,14 +138,93 @@ void RankComparison::AddWaiting(const std::vector<Participant>& participants, co
     blame_[p.process].compared += pair ? 0 : 1;
   }
   Blame& blame = blame_[last.process];
-  ++blame.last_arrivals;
   blame.caused_ns += caused;
-  // In a pipeline stages wait for each other by design: it is in no step's account.
-  if (pair) return;
+  if (pair) {
+    // In a pipeline stages wait for each other by design: an account of its own.
+    blame.pair_caused_ns += caused;
+    for (const Participant& p : participants) {
+      ++blame_[p.process].pairs;
+      blame_[p.process].pair_waited_ns += p.end_ns - p.start_ns - shortest;
+    }
+    blame.pending.push_back({.end_ns = last.end_ns, .mean_ns = caused, .pair = true});
+    return;
+  }
+  ++blame.last_arrivals;
   const uint64_t mean = caused / (participants.size() - 1);
   blame.caused_mean_ns += mean;
   blame.caused_squares += absl::uint128(mean) * mean;
   blame.pending.push_back({.end_ns = last.end_ns, .mean_ns = mean});
+}
+
+bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participant>& participants,
+                              const Participant& last, const std::vector<uint32_t>& lost, size_t absent) {
+  // The usual transfer is the median of the calls of which everything was seen; while they are too few, the
+  // shortest kernel that any of these ranks ever had in such a call: of some it came last.
+  constexpr uint64_t kLeastWhole = 8;
+  constexpr uint64_t kLeastCalls = 8;
+  // Of it, within which the shortest one of this call waited for nobody: as far as transfers vary.
+  constexpr double kSame = 1.08;
+  constexpr double kSameAsShortest = 1.15;
+  const uint64_t whole = transfers.time_ns.count();
+  const uint64_t seen = last.series->time_ns.count();
+  if (seen < kLeastCalls) return false;
+  if (seen >= transfers.usual_of * 2) {
+    transfers.usual_of = seen;
+    if (whole >= kLeastWhole) {
+      transfers.usual_ns = static_cast<uint64_t>(transfers.time_ns.Summarize().p50);
+    } else {
+      transfers.usual_ns = UINT64_MAX;
+      for (const Participant& p : participants)
+        transfers.usual_ns = std::min(transfers.usual_ns, p.series->time_ns.Summarize().min);
+    }
+  }
+  const double same = whole >= kLeastWhole ? kSame : kSameAsShortest;
+  const auto shortest_ns = static_cast<double>(last.end_ns - last.start_ns);
+  const auto usual_ns = static_cast<double>(transfers.usual_ns);
+  const bool last_is_known = shortest_ns <= same * usual_ns;
+  if (!last_is_known && absent > 0) return false;
+  const double transfer_ns = last_is_known ? shortest_ns : usual_ns;
+  const double others = static_cast<double>(participants.size() + lost.size() + absent) - 1;
+  double sum = 0;
+  double squares = 0;
+  for (const Participant& p : participants) {
+    const double waited_ns = static_cast<double>(p.end_ns - p.start_ns) - transfer_ns;
+    blame_[p.process].waited_ns += static_cast<uint64_t>(waited_ns);
+    ++blame_[p.process].estimated;
+    sum += waited_ns;
+    squares += waited_ns * waited_ns;
+  }
+  for (const uint32_t process : lost) ++blame_[process].estimated;
+  const double known = static_cast<double>(participants.size()) - (last_is_known ? 1 : 0);
+  const double mean = known > 0 ? sum / known : 0;
+  // Those that were not seen waited as the others did, as far as these agree.
+  const double sampling =
+      known > 1 ? std::max(squares / known - mean * mean, 0.0) / known * (1 - known / others) : 0;
+  if (last_is_known) {
+    ++blame_[last.process].last_arrivals;
+    Cause(last.process, last.end_ns, mean, others, sampling);
+    return true;
+  }
+  // One of those that were not seen: as often as each of them has come last elsewhere (Laplace's rule).
+  double weights = 0;
+  for (const uint32_t process : lost) weights += static_cast<double>(blame_[process].last_arrivals) + 1;
+  for (const uint32_t process : lost) {
+    const double share = (static_cast<double>(blame_[process].last_arrivals) + 1) / weights;
+    Cause(process, last.end_ns, mean * share, others, sampling * share + mean * mean * share * (1 - share));
+  }
+  if (lost.size() == 1) ++blame_[lost.front()].last_arrivals;
+  return true;
+}
+
+void RankComparison::Cause(uint32_t process, uint64_t end_ns, double mean_ns, double others,
+                           double variance) {
+  Blame& blame = blame_[process];
+  const auto mean = static_cast<uint64_t>(std::max(mean_ns, 0.0));
+  blame.caused_ns += static_cast<uint64_t>(std::max(mean_ns, 0.0) * others);
+  blame.caused_mean_ns += mean;
+  blame.caused_squares += absl::uint128(mean) * mean;
+  blame.estimated_variance += static_cast<absl::uint128>(std::max(variance, 0.0));
+  blame.pending.push_back({.end_ns = end_ns, .mean_ns = mean});
 }
 
 void RankComparison::AddClocks(const std::vector<Participant>& participants, bool pair) {
@@ -167,7 +256,7 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
     std::erase_if(blame.pending, [&](const Blame::Pending& next) {
       if (next.end_ns > known_ns) return false;
       if (const auto step = process.steps().StepAt(next.end_ns == 0 ? 0 : next.end_ns - 1); step.has_value())
-        blame.open_steps[*step] += next.mean_ns;
+        (next.pair ? blame.open_pair_steps : blame.open_steps)[*step] += next.mean_ns;
       return true;
     });
     auto at = std::partition_point(steps.begin(), steps.end(),
@@ -184,9 +273,17 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
       const auto open = blame.open_steps.find(step.index);
       const uint64_t caused = open == blame.open_steps.end() ? 0 : open->second;
       blame.open_steps.erase(blame.open_steps.begin(), blame.open_steps.upper_bound(step.index));
+      const auto pairs = blame.open_pair_steps.find(step.index);
+      const uint64_t caused_in_pairs = pairs == blame.open_pair_steps.end() ? 0 : pairs->second;
+      blame.open_pair_steps.erase(blame.open_pair_steps.begin(),
+                                  blame.open_pair_steps.upper_bound(step.index));
       if (step.warmup) continue;
       blame.step_ns.Add(caused);
-      if (!step.incomplete) spread_.Add(step.index, step.comm_ns, step.exposed_comm_ns);
+      if (blame.pairs > 0) blame.pair_step_ns.Add(caused_in_pairs);
+      if (!step.incomplete) {
+        const int64_t number = static_cast<int64_t>(step.index) + alignment_.Behind(index, step.index);
+        if (number >= 0) spread_.Add(static_cast<uint64_t>(number), step.comm_ns, step.exposed_comm_ns);
+      }
       if (static_cast<double>(caused) < kBlamedShare * static_cast<double>(step.total_ns())) continue;
       if (blame.steps_blamed++ == 0) blame.first_blamed = step.index;
       blame.last_blamed = step.index;

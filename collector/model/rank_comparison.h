@@ -22,6 +22,7 @@
 #include "absl/numeric/int128.h"
 #include "collector/model/collective_tracker.h"
 #include "collector/model/distribution.h"
+#include "collector/model/step_alignment.h"
 #include "collector/model/step_spread.h"
 
 namespace gpuprobe::model {
@@ -83,6 +84,8 @@ class RankComparison {
     std::map<std::string, uint64_t> bytes_of_op;  // of one plan, count x element size by operation
     uint32_t calls_per_plan = 1;
     Distribution time_ns{kExactLimit};
+    uint64_t usual_ns = 0;  // the median of so many calls
+    uint64_t usual_of = 0;
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -94,10 +97,19 @@ class RankComparison {
     absl::uint128 caused_squares = 0;  // of these means
     uint64_t compared = 0;             // collectives in which it took part
     uint64_t skipped = 0;              // so, which were not compared because records of other ranks were lost
+    // So, of which it was estimated from the other ranks who came last; the variance of what it caused in
+    // them.
+    uint64_t estimated = 0;
+    absl::uint128 estimated_variance = 0;  // ns squared
     uint64_t waited_ns = 0;
     uint64_t last_arrivals = 0;
     // By step of this rank, of the mean over the ranks that waited. Steps in which it caused nothing count.
     Distribution step_ns{kExactLimit};
+    // Of sends and receives alone: the sum over the ranks that waited; and what it waited in them itself.
+    uint64_t pairs = 0;  // that were compared
+    uint64_t pair_caused_ns = 0;
+    uint64_t pair_waited_ns = 0;
+    Distribution pair_step_ns{kExactLimit};
     uint64_t steps_blamed = 0;
     uint64_t first_blamed = 0;  // index of the step
     uint64_t last_blamed = 0;
@@ -107,6 +119,7 @@ class RankComparison {
     struct Pending {
       uint64_t end_ns = 0;
       uint64_t mean_ns = 0;
+      bool pair = false;
       template <typename Archive>
       void Visit(Archive& archive);
     };
@@ -114,20 +127,28 @@ class RankComparison {
     uint64_t next_step = 0;       // first one that is not in step_ns
     uint64_t compared_ns = 0;     // how far its collectives have been compared
     std::map<uint64_t, uint64_t> open_steps;
+    std::map<uint64_t, uint64_t> open_pair_steps;
   };
 
   // Who came last is known although the record of one rank in so many was lost.
   static constexpr size_t kRanksForOneLost = 64;
   // `participants`: at least two, of one call. `lost`: processes that took part, too, at unknown times.
-  // `pair`: a send and its receive.
+  // `absent`: ranks of which nothing was heard. `pair`: a send and its receive.
   void Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
-           const std::vector<Participant>& participants, const std::vector<uint32_t>& lost, bool pair);
+           const std::vector<Participant>& participants, const std::vector<uint32_t>& lost, size_t absent,
+           bool pair);
   // Puts what happened in steps that are complete by now to their account; `all`: whatever is left, too.
   void AccountSteps(const ProcessModel& process, uint32_t index, bool all);
+
+  // Looks at what is left, at the end.
+  void AlignSteps(const std::vector<std::unique_ptr<ProcessModel>>& processes) {
+    alignment_.Settle(processes, true);
+  }
 
   // By process; empty where a process was in no comparison.
   const std::vector<Blame>& blame() const { return blame_; }
   const std::vector<Transfers>& transfers() const { return transfers_; }
+  const StepAlignment& alignment() const { return alignment_; }
   // By (reference, process), indexes of processes.
   const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& clocks() const { return clocks_; }
   // From sends and receives, which end less exactly together.
@@ -137,13 +158,23 @@ class RankComparison {
   void Visit(Archive& archive);  // model_state.cc
 
  private:
+  static constexpr size_t kMaxWhole = 65536;
   static constexpr uint32_t kNoTransfers = UINT32_MAX;
   uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series, bool pair);
   void AddWaiting(const std::vector<Participant>& participants, const Participant& last, bool pair);
   void AddClocks(const std::vector<Participant>& participants, bool pair);
+  // Of a call in which the records of some ranks were lost, from how long such a transfer usually takes.
+  // False if that is not known.
+  bool Estimate(Transfers& transfers, const std::vector<Participant>& participants, const Participant& last,
+                const std::vector<uint32_t>& lost, size_t absent);
+  void Cause(uint32_t process, uint64_t end_ns, double mean_ns, double others, double variance);
 
   std::vector<Blame> blame_;
   StepSpread spread_;
+  StepAlignment alignment_;
+  // Communicators of which all ranks are heard, if not always: who is absent in a call may have come last.
+  // Where some never are, the others are compared.
+  absl::flat_hash_map<uint64_t, uint8_t> whole_;
   std::vector<Transfers> transfers_;
   std::map<std::string, uint32_t> transfers_by_key_;
   // Not part of the state: found again by key.

@@ -71,11 +71,20 @@ Json BucketOrder(const analysis::Buckets& buckets) {
 }  // namespace
 
 Json CausedWaitJson(const analysis::CausedWait& caused) {
+  Json pairs = nullptr;
+  if (caused.pairs > 0) {
+    pairs = {{"compared", caused.pairs},
+             {"caused_ns", caused.pair_total_ns},
+             {"caused_per_step_ns", caused.steps > 0 ? Json(caused.pair_per_step_ns) : Json(nullptr)},
+             {"waited_ns", caused.pair_waited_ns}};
+  }
   return {{"caused_ns", caused.total_ns},
           {"caused_mean_ns", caused.mean_ns},
           {"caused_per_step_ns", caused.steps > 0 ? Json(caused.per_step_ns) : Json(nullptr)},
           {"caused_per_step_error_ns", OrNull(caused.per_step_error_ns)},
           {"compared_share", caused.compared_share},
+          {"estimated_share", caused.estimated_share},
+          {"pairs", pairs},
           {"waited_ns", caused.waited_ns},
           {"last_arrivals", caused.last_arrivals},
           {"steps", caused.steps},

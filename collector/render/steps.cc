@@ -157,6 +157,7 @@ Json StepsJson(const std::optional<StepsReport>& steps) {
   };
   Json json = {{"count", s.count},
                {"warmup_count", s.warmup_count},
+               {"behind", s.behind},
                {"incomplete_count", s.incomplete_count},
                {"estimated", s.estimated},
                {"errors", ErrorsJson(s.errors)},

@@ -143,6 +143,18 @@ std::vector<Scenario> AllScenarios() {
                        job.kernel_noise = 0;
                        job.host_noise = 0;
                      }));
+  all.push_back(Make(
+      "pipeline-slow-stage", "4 stages of a pipeline, and the kernels of one take 1.5 x as long",
+      "straggler-slow-gpu", {"pipeline-bubble", "poor-overlap", "communication-bound"}, [](TrainingJob& job) {
+        job.ranks = 4;
+        job.pipeline = 4;
+        job.layers = 8;
+        job.microbatches = 8;
+        job.work = 0.5;
+        job.slow_by = SlowBy::kKernels;
+        job.slow_rank = 2;
+        job.slow_factor = 1.5;
+      }));
   all.push_back(
       Make("pipeline-hosts",
            "4 stages on two hosts whose clocks are apart; sequences, and so activations, of four lengths",
@@ -194,6 +206,7 @@ std::vector<Scenario> AllScenarios() {
   all.push_back(Make("memory-leak", "64 MiB more are held after every step", "memory-leak",
                      {"memory-pressure"}, [](TrainingJob& job) {
                        job.leak_bytes = 64 * kMiB;
+                       job.tensors = true;
                        job.allocates_every_step = true;
                      }));
   all.push_back(Make("fragmentation", "PyTorch's allocator holds 1.8 x what it has handed out",
@@ -206,7 +219,6 @@ std::vector<Scenario> AllScenarios() {
                        job.out_of_memory_step = 20;
                        job.slow_rank = 3;
                      }));
-                       job.tensors = true;
   all.push_back(Make("hang-missing-rank", "rank 5 does not issue its reductions in step 20",
                      "hang-missing-rank", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kMissingRank;
