@@ -228,7 +228,11 @@ void ProbeThread::Loop() noexcept {
     TickParts();
     HoldBudget();
     session_->Tick();
-    session_->Flush(false);
+    if (sender_.TakeUnfinished()) {
+      session_->FlushUnfinished();
+    } else {
+      session_->Flush(false);
+    }
     RefreshVersions();
     RefreshNcclIdentity(false);
     Collect(false);

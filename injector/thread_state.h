@@ -68,6 +68,7 @@ struct ThreadState {
   uint32_t last_allocation_correlation = 0;
   uint64_t release_began_ns = 0;  // entry of the release that is going on
   uint32_t last_launch_correlation = 0;
+  uint32_t instantiating_graph = 0;  // number of the CUDA graph that it is making executable, 0: none
 
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the
   // pool's next owner adds to them.

@@ -34,6 +34,13 @@ std::string Names(const Hang& hang) {
 // "its last call was AllReduce seq 48210, done 60.9 s ago; since then it launched nothing; ..."
 std::string LastDeeds(const Hang& hang, const HangRank& r) {
   std::vector<std::string> deeds;
+  if (r.replays.has_value()) {
+    deeds.push_back(r.replays->launches == 0
+                        ? "it never launched this graph"
+                        : absl::StrCat("it launched this graph ", Count(r.replays->launches),
+                                       r.replays->launches == 1 ? " time, last " : " times, last ",
+                                       Ago(r.replays->last_launch_ago_ns.value_or(0))));
+  }
   if (r.last_op.empty()) {
     deeds.emplace_back("it has issued no collective");
   } else {
@@ -41,7 +48,9 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
         absl::StrCat(r.state == HangRank::State::kNotIssued ? "its last call was " : "its last call is ",
                      r.last_op, " seq ", r.last_seq);
     if (r.last_comm != hang.comm) absl::StrAppend(&call, " on communicator ", ShortComm(r.last_comm));
-    if (r.last_done_ago_ns.has_value()) {
+    if (r.last_captured) {
+      absl::StrAppend(&call, ", captured into a CUDA graph ", Ago(r.last_issue_ago_ns.value_or(0)));
+    } else if (r.last_done_ago_ns.has_value()) {
       absl::StrAppend(&call, ", done ", Ago(*r.last_done_ago_ns));
     } else {
       absl::StrAppend(&call, ", issued ", Ago(r.last_issue_ago_ns.value_or(0)), " and not known to be done");
@@ -63,6 +72,18 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
     deeds.push_back(absl::StrCat("its main thread is in range \"", r.open_range, "\""));
   }
   return absl::StrJoin(deeds, "; ");
+}
+
+// "14 AllReduce of it have ended"
+std::string ReplayEvidence(const HangReplay& replay) {
+  std::string text;
+  if (replay.collectives > 1 && replay.ended > 0)
+    absl::StrAppend(&text, " ", Count(replay.ended), " of its ", Count(replay.collectives),
+                    " collectives on this communicator have ended in this replay.");
+  if (replay.communicators > 1)
+    absl::StrAppend(&text, " The graph carries collectives of other communicators, too; in all ",
+                    replay.communicators, " are waited on.");
+  return text;
 }
 
 std::string WhereItIs(const Hang& hang) {
@@ -105,7 +126,9 @@ std::string HangStateName(HangRank::State state) {
 }
 
 std::string HangStatement(const Hang& hang) {
-  const std::string call = absl::StrCat(hang.shape.op, " seq ", hang.seq, " on ", WhereItIs(hang));
+  std::string call = absl::StrCat(hang.shape.op, " seq ", hang.seq, " on ", WhereItIs(hang));
+  if (hang.replay.has_value())
+    call = absl::StrCat("Replay ", hang.replay->number, " of the CUDA graph with ", call);
   const std::string waiting = Duration(static_cast<double>(hang.waiting_ns));
   if (hang.transfer.has_value()) {
     const HangTransfer& t = *hang.transfer;
@@ -125,7 +148,9 @@ std::string HangStatement(const Hang& hang) {
     case Hang::Kind::kMissingRank: {
       const bool called = hang.ranks.front().state == HangRank::State::kLaunchedNothing;
       return absl::StrCat(call, " has been waiting for ", waiting, ": ", Names(hang),
-                          called ? " issued the call but launched no kernel." : " did not issue it.");
+                          called                    ? " issued the call but launched no kernel."
+                          : hang.replay.has_value() ? " did not launch it."
+                                                    : " did not issue it.");
     }
     case Hang::Kind::kMismatch:
       return absl::StrCat(
@@ -133,13 +158,15 @@ std::string HangStatement(const Hang& hang) {
           hang.over ? ", and ended all the same." : absl::StrCat("; it has been waiting for ", waiting, "."));
     default:
       return absl::StrCat(call, " has been waiting for ", waiting, ": all ", hang.issued,
-                          hang.not_heard > 0 ? " heard ranks issued it, and it does not finish."
-                                             : " ranks issued it, and it does not finish.");
+                          hang.not_heard > 0 ? " heard ranks " : " ranks ",
+                          hang.replay.has_value() ? "launched it" : "issued it", ", and it does not finish.");
   }
 }
 
 std::string HangEvidence(const Hang& hang) {
-  const std::string shape = ShapeText(hang.shape);
+  const std::string shape =
+      hang.replay.has_value() ? absl::StrCat(hang.shape.op, " of ", Bytes(hang.shape.bytes), " when captured")
+                              : ShapeText(hang.shape);
   std::string text;
   if (hang.kind == Hang::Kind::kMismatch && !hang.culprit_known) {
     text = "As many ranks say one thing as another, so which is wrong cannot be told.";
@@ -155,9 +182,11 @@ std::string HangEvidence(const Hang& hang) {
     const bool called = std::any_of(hang.ranks.begin(), hang.ranks.end(), [](const HangRank& r) {
       return r.state == HangRank::State::kLaunchedNothing;
     });
-    const char* did = !called ? "issued it" : hang.issued == 1 ? "waits in it" : "wait in it";
+    const char* issued = hang.replay.has_value() ? "launched it" : "issued it";
+    const char* did = !called ? issued : hang.issued == 1 ? "waits in it" : "wait in it";
     text = absl::StrFormat("%d %s %s (%s).", hang.issued, hang.issued == 1 ? "rank" : "ranks", did, shape);
   }
+  if (hang.replay.has_value()) text += ReplayEvidence(*hang.replay);
   if (hang.not_heard > 0)
     absl::StrAppend(&text, " ", hang.not_heard, hang.not_heard == 1 ? " rank of it is" : " ranks of it are",
                     " not recorded here.");

@@ -22,6 +22,12 @@ struct CallShape {
   int root = -1;         // -1: the operation has none
 };
 
+// What a rank did with a CUDA graph.
+struct HangRankReplays {
+  uint64_t launches = 0;
+  std::optional<uint64_t> last_launch_ago_ns;  // absent: it never launched it
+};
+
 // One rank of a collective that hangs, and what it did last.
 struct HangRank {
   enum class State { kNotIssued, kLaunchedNothing, kWaiting, kIssuedOtherwise };
@@ -36,6 +42,7 @@ struct HangRank {
   std::string last_op;
   std::string last_comm;
   uint64_t last_seq = 0;
+  bool last_captured = false;  // into a CUDA graph, instead of launched
   std::optional<uint64_t> last_issue_ago_ns;
   std::optional<uint64_t> last_done_ago_ns;  // absent: it is not known to have ended
   uint64_t launches_since = 0;               // after that call returned, at least
@@ -43,6 +50,7 @@ struct HangRank {
   std::optional<uint64_t> silent_ns;  // it is connected, and nothing has come from it for so long
   std::string blocked_in;             // the call that its main thread waits in; empty: none, or not known
   std::string open_range;             // ranges open on its main thread, joined by '/'
+  std::optional<HangRankReplays> replays;
 };
 
 // Of a send or receive: who waits in it for whom.
@@ -55,6 +63,15 @@ struct HangTransfer {
   int others_waiting = 0;   // further transfers that wait for the same peer
 };
 
+// Of collectives that a CUDA graph carries.
+struct HangReplay {
+  uint64_t number = 0;       // of the graph's launches, from 1
+  uint64_t collectives = 0;  // of the communicator, in the graph
+  uint64_t ended = 0;        // of these, known to have ended in this launch
+  uint64_t first_seq = 0;    // of these, captured first
+  int communicators = 1;     // on which ranks wait in the same launches
+};
+
 struct Hang {
   enum class Kind { kMissingRank, kMismatch, kAllIssued };
   Kind kind = Kind::kAllIssued;
@@ -63,7 +80,8 @@ struct Hang {
   int comm_ranks = 0;
   uint64_t seq = 0;  // of a transfer: as the waiting rank counts
   std::optional<HangTransfer> transfer;
-  CallShape shape;  // as most ranks issued it
+  std::optional<HangReplay> replay;  // `seq` and `shape` are then of the call when it was captured
+  CallShape shape;                   // as most ranks issued it
   uint64_t since_ns = 0;
   uint64_t waiting_ns = 0;
   bool over = false;  // a mismatch whose kernels ended all the same

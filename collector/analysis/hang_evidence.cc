@@ -53,18 +53,19 @@ bool HeardAllLaunches(const ProcessModel& process) {
          !lost(v1::LOSS_SEND_QUEUE_FULL) && !lost(v1::LOSS_NOT_CONNECTED) && !lost(v1::LOSS_AT_EXIT);
 }
 
-LaunchedBefore LaunchesBefore(const ProcessModel& process, uint64_t plan) {
+LaunchedBefore LaunchesBefore(const ProcessModel& process, LaunchOf from) {
   LaunchedBefore out;
-  uint64_t call_correlation = UINT64_MAX;
-  if (plan != 0) {
+  uint64_t call_correlation = from.correlation != 0 ? from.correlation : UINT64_MAX;
+  if (from.plan != 0) {
     process.launches().ForEach([&](const model::CorrelationRing::Slot& slot) {
-      if (slot.plan == plan) call_correlation = std::min(call_correlation, slot.correlation);
+      if (slot.plan == from.plan) call_correlation = std::min(call_correlation, slot.correlation);
     });
   }
+  if (call_correlation != UINT64_MAX) out.correlation = call_correlation;
   std::vector<uint64_t> ended;
   std::vector<std::pair<uint64_t, uint64_t>> unfinished;  // correlation, plan
   process.launches().ForEach([&](const model::CorrelationRing::Slot& slot) {
-    if (slot.matched) ended.push_back(slot.correlation);
+    if (slot.matched && slot.end_ns != 0) ended.push_back(slot.correlation);  // else it was captured
     if (slot.correlation >= call_correlation || !slot.launched) return;
     if (slot.matched) {
       out.end_ns = std::max(out.end_ns, slot.end_ns);
@@ -79,12 +80,8 @@ LaunchedBefore LaunchesBefore(const ProcessModel& process, uint64_t plan) {
     overtaken = *at;
   }
   for (const auto& [correlation, other_plan] : unfinished) {
-    if (correlation < overtaken) continue;
-    if (other_plan == 0) {
-      out.unfinished = true;
-    } else {
-      out.plans.push_back(other_plan);
-    }
+    if (correlation >= overtaken)
+      (other_plan == 0 ? out.others : out.plans).push_back(other_plan == 0 ? correlation : other_plan);
   }
   return out;
 }
@@ -105,6 +102,7 @@ HangRank DescribeRank(const ProcessModel& process, HangRank::State state, uint64
     const v1::Communicator* known = process.FindCommunicator(p.last_call.comm);
     r.last_comm = known == nullptr ? "unknown" : CommName(known->hash());
     r.last_seq = p.last_call.seq;
+    r.last_captured = process.collectives().IsCaptured(p.last_call.plan);
     r.last_issue_ago_ns = Since(now_ns, p.last_call.issue_ns);
     if (p.last_call.done_ns != 0) r.last_done_ago_ns = Since(now_ns, p.last_call.done_ns);
     r.launches_since = LaunchesAfter(process, p.last_call.return_ns);

@@ -4,6 +4,7 @@
 // Separate from the search (hangs.h) because collectives and transfers ask the same questions. Pure.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -37,13 +38,21 @@ inline bool SinceLastWait(const model::ProcessModel& process, uint64_t issue_ns)
 
 // The launches of a process before one plan.
 struct LaunchedBefore {
+  uint64_t correlation = 0;     // of what is looked back from, 0: not known
   uint64_t end_ns = 0;          // when the last of this work ended
-  bool unfinished = false;      // some of it has not
   std::vector<uint64_t> plans;  // other plans before it that have not
+  // Correlation ids of other launches before it that have not; those of graphs are among them.
+  std::vector<uint64_t> others;
 };
-// Of everything that is known when `plan` is 0. What was launched before the main thread last waited for the
+// What it is looked back from; of everything that is known when both are 0.
+struct LaunchOf {
+  uint64_t plan = 0;
+  uint64_t correlation = 0;  // instead, of a graph
+  auto operator<=>(const LaunchOf&) const = default;
+};
+// What was launched before the main thread last waited for the
 // device and came back counts as ended, whether its record has come or not.
-LaunchedBefore LaunchesBefore(const model::ProcessModel& process, uint64_t plan);
+LaunchedBefore LaunchesBefore(const model::ProcessModel& process, LaunchOf from);
 
 HangRank DescribeRank(const model::ProcessModel& process, HangRank::State state, uint64_t now_ns);
 
@@ -51,22 +60,26 @@ HangRank DescribeRank(const model::ProcessModel& process, HangRank::State state,
 struct HangParty {
   uint32_t process = 0;  // index into JobModel::processes
   uint64_t issue_ns = 0;
-  uint64_t plan = 0;
+  LaunchOf launch;
 };
 
-// A collective, or a send and its receive.
+// A collective, a send and its receive, or the replay of a graph.
 struct HangSuspect {
   std::function<Hang()> describe;  // what it is, without its ranks and times
   bool transfer = false;
   std::vector<HangParty> waiting;           // something on the device came of their call
   std::vector<HangParty> launched_nothing;  // nothing did
   std::vector<uint32_t> missing;            // processes that did not issue it
-  uint64_t key = 0;                         // of collectives: the communicator's hash
+  std::vector<HangParty> behind;            // that wait for something else in the same launches
+  std::function<void(uint32_t process, uint64_t now_ns, HangRank&)> describe_rank;  // what more there is
 };
 
 // Of sends and receives that wait since before `until_ns`: one for each process that others wait for, and one
 // for each pair of which both sides are issued (at most kMaxPairs, the oldest).
 inline constexpr size_t kMaxPairs = 256;
 std::vector<HangSuspect> TransfersThatWait(const model::JobModel& job, uint64_t until_ns);
+
+// Of launches of CUDA graphs whose collectives ranks wait in since before `until_ns`.
+std::vector<HangSuspect> ReplaysThatWait(const model::JobModel& job, uint64_t until_ns);
 
 }  // namespace gpuprobe::analysis

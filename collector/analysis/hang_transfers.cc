@@ -28,7 +28,7 @@ struct Side {
 const char* Counterpart(const std::string& op) { return op == "Send" ? "Recv" : "Send"; }
 
 HangParty PartyOf(const Side& side) {
-  return {.process = side.process, .issue_ns = side.open.issue_ns, .plan = side.open.plan};
+  return {.process = side.process, .issue_ns = side.open.issue_ns, .launch = {.plan = side.open.plan}};
 }
 
 Hang Describe(const model::JobModel& job, const Side& side, uint32_t other, int waiting) {
@@ -107,7 +107,8 @@ class Pairs {
     if (open && side.op != "Send") return;
     std::optional<HangParty> party;
     for (const Transfers::Open& o : known->open) {
-      if (o.number == side.open.number) party = {.process = other, .issue_ns = o.issue_ns, .plan = o.plan};
+      if (o.number == side.open.number)
+        party = {.process = other, .issue_ns = o.issue_ns, .launch = {.plan = o.plan}};
     }
     both_.emplace_back(std::move(side), party);
   }

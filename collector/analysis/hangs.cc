@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -16,9 +17,12 @@ using model::HostProgress;
 using model::IssuedCalls;
 using model::ProcessModel;
 
-// Work launched before a collective excuses it for so many times the limit: CUPTI holds the records of work
-// that has ended back while a kernel in the same buffer runs, so that it may have ended long ago.
+// Work launched before a collective excuses it for so many times the limit: longer than a kernel runs, and
+// its record may have been lost.
 constexpr uint64_t kExcuses = 5;
+// So long before the limit records that may be held back are asked for: what is said to a process is heard
+// within two seconds and a half (its batches are two seconds apart, and it flushes twice a second).
+constexpr uint64_t kAskBeforeNs = 5'000'000'000;
 // Ranks of one call are heard within this time of each other.
 constexpr uint64_t kHeardWithinNs = 3'000'000'000;
 
@@ -66,13 +70,17 @@ class Search {
   Search(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns)
       : job_(job), now_ns_(now_ns), after_ns_(after_ns) {}
 
+  // As HangsOf has it.
+  const std::set<uint32_t>& held_back() const { return held_back_; }
+
   std::vector<Hang> Run() {
     Mismatched();
     for (const auto& [hash, comm] : job_.issued().communicators()) Look(hash, comm);
     for (HangSuspect& s : TransfersThatWait(job_, Since(now_ns_, after_ns_))) Add(std::move(s));
+    for (HangSuspect& s : ReplaysThatWait(job_, Since(now_ns_, after_ns_))) Add(std::move(s));
     for (size_t i = 0; i < suspects_.size(); ++i) {
-      for (const HangParty& party : suspects_[i].what.waiting)
-        waits_in_[{party.process, party.plan}].push_back(i);
+      for (const HangParty& party : suspects_[i].what.waiting) NoteWait(party, i);
+      for (const HangParty& party : suspects_[i].what.behind) NoteWait(party, i);
     }
     for (size_t i = 0; i < suspects_.size(); ++i) Judge(i);
     // What waits for a rank that waits in another collective is told by that one. In a circle all are told.
@@ -141,7 +149,7 @@ class Search {
     HangSuspect s;
     for (const IssuedCalls::Issue& issue : call->issues) {
       const uint32_t process = comm.ranks[static_cast<size_t>(issue.comm_rank)].process;
-      const HangParty party{.process = process, .issue_ns = issue.issue_ns, .plan = issue.plan};
+      const HangParty party{.process = process, .issue_ns = issue.issue_ns, .launch = {.plan = issue.plan}};
       (LaunchedSomething(Of(process), issue) ? s.waiting : s.launched_nothing).push_back(party);
     }
     for (const IssuedCalls::RankState& state : comm.ranks) {
@@ -174,25 +182,48 @@ class Search {
 
   void Judge(size_t index) {
     Suspect& s = suspects_[index];
-    if (Since(s.now_ns, s.newest_ns) < after_ns_) return;
+    const uint64_t waited_ns = Since(s.now_ns, s.newest_ns);
+    if (waited_ns < (s.all_issued() ? AskAfterNs() : after_ns_)) return;
     s.eligible = s.all_issued() ? NothingExplainsIt(s, index) : NobodyWorksOnIt(s, index);
   }
 
-  // Suspects that the process waits in by these plans.
-  void AddBehind(size_t index, uint32_t process, const std::vector<uint64_t>& plans, Suspect& s) const {
-    for (const uint64_t plan : plans) {
-      const auto found = waits_in_.find({process, plan});
-      if (found == waits_in_.end()) continue;
-      for (const size_t other : found->second) {
-        if (other != index && std::find(s.behind.begin(), s.behind.end(), other) == s.behind.end())
-          s.behind.push_back(other);
-      }
+  void NoteWait(const HangParty& party, size_t index) {
+    if (party.launch.correlation != 0) {
+      replays_of_[party.process].emplace_back(party.launch.correlation, index);
+    } else {
+      waits_in_[{party.process, party.launch.plan}].push_back(index);
     }
   }
 
-  const LaunchedBefore& Before(uint32_t process, uint64_t plan) {
-    const auto [at, added] = before_.try_emplace({process, plan});
-    if (added) at->second = LaunchesBefore(Of(process), plan);
+  static void AddBehind(size_t index, size_t other, Suspect& s) {
+    if (other != index && std::find(s.behind.begin(), s.behind.end(), other) == s.behind.end())
+      s.behind.push_back(other);
+  }
+
+  void AddBehind(size_t index, uint32_t process, uint64_t plan, Suspect& s) const {
+    const auto found = waits_in_.find({process, plan});
+    if (found == waits_in_.end()) return;
+    for (const size_t other : found->second) AddBehind(index, other, s);
+  }
+
+  // Suspects that the process waits in by what it launched before. True if it launched something else, too.
+  bool AddBehind(size_t index, uint32_t process, const LaunchedBefore& launched, Suspect& s) const {
+    for (const uint64_t plan : launched.plans) AddBehind(index, process, plan, s);
+    const auto found = replays_of_.find(process);
+    if (found == replays_of_.end()) return !launched.others.empty();
+    // A graph of which some kernel has ended is not among the launches that have not.
+    for (const auto& [correlation, other] : found->second) {
+      if (launched.correlation == 0 || correlation < launched.correlation) AddBehind(index, other, s);
+    }
+    return std::any_of(launched.others.begin(), launched.others.end(), [&](uint64_t correlation) {
+      return std::none_of(found->second.begin(), found->second.end(),
+                          [&](const auto& replay) { return replay.first == correlation; });
+    });
+  }
+
+  const LaunchedBefore& Before(uint32_t process, LaunchOf from) {
+    const auto [at, added] = before_.try_emplace({process, from});
+    if (added) at->second = LaunchesBefore(Of(process), from);
     return at->second;
   }
 
@@ -209,9 +240,7 @@ class Search {
           std::max({p.last_launch_ns, p.last_device_end_ns, p.last_io_ns, p.last_call.return_ns});
       if (Since(std::min(NowOf(process, now_ns_), s.now_ns), alive_ns) < after_ns_) return false;
       if (IsGone(process, s.now_ns)) continue;
-      const LaunchedBefore& launched = Before(missing, 0);
-      AddBehind(index, missing, launched.plans, s);
-      if (launched.unfinished && s.behind.empty()) return false;
+      if (AddBehind(index, missing, Before(missing, {}), s) && s.behind.empty()) return false;
     }
     // A launch that comes late would have been heard of by now.
     return std::all_of(
@@ -224,20 +253,22 @@ class Search {
   bool NothingExplainsIt(Suspect& s, size_t index) {
     uint64_t ready_ns = 0;
     uint64_t horizon_ns = s.now_ns;
+    std::vector<uint32_t> held_back;
     for (const HangParty& party : s.what.waiting) {
       const ProcessModel& process = Of(party.process);
       if (process.hello().timing_source() == v1::TIMING_SOURCE_NONE) return false;
       if (process.progress().last_left_out_ns > s.since_ns) return false;
-      const LaunchedBefore& launched = Before(party.process, party.plan);
-      AddBehind(index, party.process, launched.plans, s);
+      const LaunchedBefore& launched = Before(party.process, party.launch);
+      if (AddBehind(index, party.process, launched, s)) held_back.push_back(party.process);
       // A group of transfers ends as a whole: those of it whose other side is missing tell it.
-      if (s.what.transfer) AddBehind(index, party.process, {party.plan}, s);
-      s.earlier_work = s.earlier_work || launched.unfinished;
+      if (s.what.transfer) AddBehind(index, party.process, party.launch.plan, s);
       ready_ns = std::max({ready_ns, party.issue_ns, launched.end_ns});
       horizon_ns = std::min(horizon_ns, NowOf(process, now_ns_));
     }
     if (s.what.transfer)
       std::erase_if(s.behind, [&](size_t at) { return IsAnotherOfTheGroup(s, suspects_[at]); });
+    s.earlier_work = !held_back.empty();
+    if (Since(horizon_ns, ready_ns) >= AskAfterNs()) held_back_.insert(held_back.begin(), held_back.end());
     return Since(horizon_ns, ready_ns) >= (s.earlier_work ? kExcuses * after_ns_ : after_ns_);
   }
 
@@ -246,17 +277,20 @@ class Search {
     if (!other.all_issued()) return false;
     return std::any_of(s.what.waiting.begin(), s.what.waiting.end(), [&](const HangParty& party) {
       return std::any_of(other.what.waiting.begin(), other.what.waiting.end(), [&](const HangParty& p) {
-        return p.process == party.process && p.plan == party.plan;
+        return p.process == party.process && p.launch == party.launch;
       });
     });
   }
 
-  void AddRank(uint32_t process, HangRank::State state, uint64_t now_ns, Hang& hang) const {
+  uint64_t AskAfterNs() const { return after_ns_ - std::min(kAskBeforeNs, after_ns_ / 2); }
+
+  void AddRank(const Suspect& s, uint32_t process, HangRank::State state, Hang& hang) const {
     if (hang.ranks.size() >= Hang::kMaxRanks) {
       ++hang.ranks_left_out;
-    } else {
-      hang.ranks.push_back(DescribeRank(Of(process), state, now_ns));
+      return;
     }
+    hang.ranks.push_back(DescribeRank(Of(process), state, s.now_ns));
+    if (s.what.describe_rank != nullptr) s.what.describe_rank(process, s.now_ns, hang.ranks.back());
   }
 
   Hang Describe(const Suspect& s) const {
@@ -272,13 +306,12 @@ class Search {
       hang.kind = Hang::Kind::kAllIssued;
       hang.culprit_known = false;
       for (const HangParty& party : s.what.waiting)
-        AddRank(party.process, HangRank::State::kWaiting, s.now_ns, hang);
+        AddRank(s, party.process, HangRank::State::kWaiting, hang);
     } else {
       hang.kind = Hang::Kind::kMissingRank;
-      for (const uint32_t process : s.what.missing)
-        AddRank(process, HangRank::State::kNotIssued, s.now_ns, hang);
+      for (const uint32_t process : s.what.missing) AddRank(s, process, HangRank::State::kNotIssued, hang);
       for (const HangParty& party : s.what.launched_nothing)
-        AddRank(party.process, HangRank::State::kLaunchedNothing, s.now_ns, hang);
+        AddRank(s, party.process, HangRank::State::kLaunchedNothing, hang);
     }
     return hang;
   }
@@ -336,17 +369,22 @@ class Search {
   const model::JobModel& job_;
   const uint64_t now_ns_;
   const uint64_t after_ns_;
+  std::set<uint32_t> held_back_;
   std::vector<Suspect> suspects_;
   std::vector<Hang> mismatches_;
   std::map<uint64_t, size_t> mismatched_;  // communicator -> index into mismatches_
   absl::flat_hash_map<std::pair<uint32_t, uint64_t>, std::vector<size_t>> waits_in_;  // process, plan
-  std::map<std::pair<uint32_t, uint64_t>, LaunchedBefore> before_;                    // process, plan
+  std::map<uint32_t, std::vector<std::pair<uint64_t, size_t>>> replays_of_;  // process: correlation, suspect
+  std::map<std::pair<uint32_t, LaunchOf>, LaunchedBefore> before_;           // process
 };
 
 }  // namespace
 
-std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns) {
-  std::vector<Hang> hangs = Search(job, now_ns, after_ns).Run();
+std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns,
+                          std::vector<uint32_t>* held_back) {
+  Search search(job, now_ns, after_ns);
+  std::vector<Hang> hangs = search.Run();
+  if (held_back != nullptr) held_back->assign(search.held_back().begin(), search.held_back().end());
   // In whatever order the ranks were heard.
   const auto place = [](const HangRank& r) { return std::tuple(r.rank.value_or(INT32_MAX), r.host, r.pid); };
   for (Hang& hang : hangs) {

@@ -4,7 +4,8 @@
 //
 // A collective is suspected when a rank waits in it and nothing has explained that for `after_ns`. It is no
 // hang while a rank that has not issued it launches, computes, copies, or reads and writes (a checkpoint, an
-// evaluation), nor while work that a waiting rank launched before it is still running. A collective that
+// evaluation), nor, for five times as long, while work that a waiting rank launched before it is not known to
+// have ended. A collective that
 // waits only because one of its ranks waits in another one is not reported beside that other one. Calls that
 // differ between ranks are reported at once.
 #pragma once
@@ -17,8 +18,12 @@
 
 namespace gpuprobe::analysis {
 
-// `now_ns`: on the processes' clock (CLOCK_REALTIME). After the end: JobEndNs.
-std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns);
+// `now_ns`: on the processes' clock (CLOCK_REALTIME). After the end: JobEndNs. `held_back`, if not null:
+// processes (indices into JobModel::processes) that wait in something that is about to be, or would be a hang
+// if the records of what they launched before it were there. CUPTI holds records of work that has ended back
+// while other work in the same buffer runs; asked for in time, they come (Control.flush_unfinished).
+std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns,
+                          std::vector<uint32_t>* held_back = nullptr);
 
 // When the last thing was heard from any process; 0: nothing was.
 uint64_t JobEndNs(const model::JobModel& job);

@@ -1,6 +1,7 @@
 #include "collector/cli/hang_watch.h"
 
 #include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/hangs.h"
@@ -11,6 +12,8 @@
 namespace gpuprobe::cli {
 
 constexpr uint64_t kIntervalNs = 1'000'000'000;
+// Each time costs the records of what runs: not again for so many times the limit.
+constexpr uint64_t kAskAgain = 5;
 
 void RankOptions::AddTo(CLI::App& app) {
   app.add_option("--hang-after", seconds,
@@ -23,13 +26,31 @@ void RankOptions::AddTo(CLI::App& app) {
       ->option_text("GB/S");
 }
 
+bool HangWatch::TakeRequest(const model::ProcessModel& process) {
+  const auto found = requests_.find(&process);
+  if (found == requests_.end() || found->second.taken) return false;
+  return found->second.taken = true;
+}
+
+HangWatch::Key HangWatch::KeyOf(const analysis::Hang& hang) {
+  // Which collective of a replay is told of may change while its records come.
+  if (hang.replay.has_value())
+    return {hang.kind, hang.comm, hang.replay->first_seq, absl::StrCat("replay ", hang.replay->number)};
+  return {hang.kind, hang.comm, hang.seq, hang.transfer.has_value() ? hang.transfer->label : std::string()};
+}
+
 void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns) {
   if (monotonic_ns < next_ns_) return;
   next_ns_ = monotonic_ns + kIntervalNs;
   std::set<Key> seen;
-  for (const analysis::Hang& hang : analysis::HangsOf(job, now_ns, after_ns_)) {
-    const Key key{hang.kind, hang.comm, hang.seq,
-                  hang.transfer.has_value() ? hang.transfer->label : std::string()};
+  std::vector<uint32_t> held_back;
+  const std::vector<analysis::Hang> hangs = analysis::HangsOf(job, now_ns, after_ns_, &held_back);
+  for (const uint32_t process : held_back) {
+    Request& request = requests_[job.processes()[process].get()];
+    if (monotonic_ns >= request.again_ns) request = {monotonic_ns + kAskAgain * after_ns_, false};
+  }
+  for (const analysis::Hang& hang : hangs) {
+    const Key key = KeyOf(hang);
     seen.insert(key);
     const auto [it, added] = told_.insert_or_assign(key, hang);
     if (added) say_(render::HangBlock(hang));
@@ -40,9 +61,12 @@ void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monot
       continue;
     }
     const analysis::Hang& hang = it->second;
-    say_(absl::StrCat("HANG over: ", hang.shape.op, " seq ", hang.seq, " on communicator ",
-                      analysis::ShortComm(hang.comm), " went on after ",
-                      analysis::Duration(static_cast<double>(hang.waiting_ns)), " or a little more.\n"));
+    say_(absl::StrCat(
+        "HANG over: ",
+        hang.replay.has_value() ? absl::StrCat("replay ", hang.replay->number, " of the CUDA graph with ")
+                                : "",
+        hang.shape.op, " seq ", hang.seq, " on communicator ", analysis::ShortComm(hang.comm),
+        " went on after ", analysis::Duration(static_cast<double>(hang.waiting_ns)), " or a little more.\n"));
     it = told_.erase(it);
   }
 }

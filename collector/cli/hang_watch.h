@@ -35,15 +35,23 @@ class HangWatch {
   // Looks when a second has passed since it last did; `now_ns` on CLOCK_REALTIME, `monotonic_ns` on
   // CLOCK_MONOTONIC.
   void Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns);
+  // Whether this process is to be asked for what it holds back; once for each time that a look wanted it.
+  bool TakeRequest(const model::ProcessModel& process);
 
  private:
-  // Communicator, sequence, and of a transfer the rank whose sequence it is.
+  // Communicator, sequence, and of a transfer the rank whose sequence it is, of a graph which replay.
   using Key = std::tuple<analysis::Hang::Kind, std::string, uint64_t, std::string>;
+  static Key KeyOf(const analysis::Hang& hang);
 
   uint64_t after_ns_;
   Say say_;
   uint64_t next_ns_ = 0;
   std::map<Key, analysis::Hang> told_;
+  struct Request {
+    uint64_t again_ns = 0;  // on CLOCK_MONOTONIC, not before
+    bool taken = false;
+  };
+  std::map<const model::ProcessModel*, Request> requests_;
 };
 
 }  // namespace gpuprobe::cli

@@ -122,6 +122,7 @@ class NodeRecorder::Sink : public ingest::FrameSink {
     return recording_->OnBatch(batch, raw);
   }
   void OnBye(const v1::Bye& bye, std::string_view raw) override { recording_->OnBye(bye, raw); }
+  bool AsksForUnfinished() override { return recording_->AsksForUnfinished(); }
   void OnClosed(bool cut_off) override {
     recording_->OnClosed(cut_off);
     --run_.clients;

@@ -63,6 +63,9 @@ class Recorder::Sink : public ingest::FrameSink {
     process_.ApplyBye(bye);
     recorder_.Note(log_.Append(raw, MonotonicNs()));
   }
+  bool AsksForUnfinished() override {
+    return recorder_.hang_watch_ != nullptr && recorder_.hang_watch_->TakeRequest(process_);
+  }
   void OnClosed(bool cut_off) override {
     if (cut_off) process_.MarkCutOff();
     recorder_.Note(log_.Flush());

@@ -13,6 +13,12 @@ void AppendRefusal(const std::string& reason, std::string& reply) {
   framing::AppendDelimited(frame.SerializeAsString(), reply);
 }
 
+void AppendUnfinished(std::string& reply) {
+  v1::Frame frame;
+  frame.mutable_control()->set_flush_unfinished(true);
+  framing::AppendDelimited(frame.SerializeAsString(), reply);
+}
+
 }  // namespace
 
 Session::~Session() {
@@ -40,7 +46,9 @@ absl::Status Session::Handle(std::string_view bytes, std::string& reply) {
   if (sink_ == nullptr) return absl::InvalidArgumentError("it did not begin with Hello");
   switch (frame->body_case()) {
     case v1::Frame::kBatch:
-      return sink_->OnBatch(frame->batch(), bytes);
+      if (absl::Status s = sink_->OnBatch(frame->batch(), bytes); !s.ok()) return s;
+      if (sink_->AsksForUnfinished()) AppendUnfinished(reply);
+      return absl::OkStatus();
     case v1::Frame::kBye:
       said_bye_ = true;
       sink_->OnBye(frame->bye(), bytes);

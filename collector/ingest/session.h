@@ -24,6 +24,8 @@ class FrameSink {
   virtual ~FrameSink() = default;
   virtual absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) = 0;
   virtual void OnBye(const v1::Bye& bye, std::string_view raw) = 0;
+  // Whether the client is to be told Control.flush_unfinished; asked after each batch.
+  virtual bool AsksForUnfinished() { return false; }
   // The connection ended; `cut_off`: without Bye.
   virtual void OnClosed(bool cut_off) = 0;
 };
@@ -39,8 +41,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Bytes from the client. An error ends the session; `reply` then holds a Control frame to send first, if
-  // the client can use one.
+  // Bytes from the client. `reply` then holds what to send it, if anything. An error ends the session.
   absl::Status Receive(std::string_view bytes, std::string& reply);
 
   bool greeted() const { return sink_ != nullptr; }

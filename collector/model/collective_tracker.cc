@@ -142,6 +142,7 @@ void CollectiveTracker::AddReplayedKernel(uint64_t plan, uint64_t correlation, u
                                           uint64_t end_ns) {
   const auto captured = captured_.find(plan);
   if (captured == captured_.end()) return;
+  replays_.Ended(correlation, plan);
   captured->second.batch = batch_;
   const auto [open, added] = captured->second.open.try_emplace(correlation, start_ns, end_ns);
   if (added) {

@@ -24,6 +24,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "collector/model/distribution.h"
+#include "collector/model/graph_replays.h"
 #include "collector/model/records.h"
 #include "collector/model/transfers.h"
 
@@ -132,6 +133,10 @@ class CollectiveTracker {
   void MarkCaptured(uint64_t plan);
   // A kernel of a captured plan ran in the graph launch with this correlation id.
   void AddReplayedKernel(uint64_t plan, uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
+  // An executable graph carries the captured plan, was launched, and has ended as a whole.
+  void AddToGraph(uint32_t graph, uint64_t plan) { replays_.Carries(graph, plan); }
+  void AddGraphLaunch(const LaunchRecord& r) { replays_.Launched(r.graph, r.correlation, r.time_ns); }
+  void EndGraphLaunch(uint64_t correlation) { replays_.Over(correlation); }
   // A kernel of NCCL's that no call explains: a record of its own, of an unknown communicator.
   void AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns);
   // A batch was applied: settles what was complete kSettleBatches ago.
@@ -149,12 +154,19 @@ class CollectiveTracker {
     uint64_t bytes = 0;  // of all
   };
   Calls CallsOf(uint64_t plan) const;
+  bool IsCaptured(uint64_t plan) const { return captured_.contains(plan); }
+  // visit(plan) for all that were captured, in no order.
+  template <typename Visitor>
+  void ForEachCaptured(Visitor&& visit) const {
+    for (const auto& [plan, captured] : captured_) visit(plan);
+  }
   // The plan's calls came, and a launch that carries it did not, as far as was heard.
   bool LaunchedNothing(uint64_t plan) const;
 
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }
   uint64_t calls() const { return calls_; }
   const Transfers& transfers() const { return transfers_; }
+  const GraphReplays& replays() const { return replays_; }
 
  private:
   struct Call {
@@ -222,6 +234,7 @@ class CollectiveTracker {
   std::deque<Complete> complete_;  // in the order in which they became so
   std::deque<uint64_t> unlaunched_;
   Transfers transfers_;
+  GraphReplays replays_;
   // Calls so far, by communicator, operation and peer; at most kMaxPeers.
   static constexpr size_t kMaxPeers = 65536;
   std::map<std::tuple<uint32_t, uint32_t, int32_t>, uint64_t> pairs_;

@@ -194,6 +194,22 @@ void Transfers::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void GraphReplays::Launch::Visit(Archive& archive) {
+  archive(number, correlation, launch_ns, over, ended);
+}
+
+template <typename Archive>
+void GraphReplays::Graph::Visit(Archive& archive) {
+  archive(launches, plans, recent, places);
+  for (const auto& [plan, place] : places) archive.Require(place < plans.size());
+}
+
+template <typename Archive>
+void GraphReplays::Visit(Archive& archive) {
+  archive(graphs_, graph_of_, unknown_launches_);
+}
+
+template <typename Archive>
 void CollectiveTracker::Call::Visit(Archive& archive) {
   archive(op, seq, bytes, failed, point_to_point, peer, algorithm, protocol, channels, pair);
 }
@@ -215,7 +231,8 @@ void CollectiveTracker::Complete::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveTracker::Visit(Archive& archive) {
-  archive(calls_, batch_, waiting_, captured_, order_, complete_, unlaunched_, transfers_, pairs_, series_);
+  archive(calls_, batch_, waiting_, captured_, order_, complete_, unlaunched_, transfers_, replays_, pairs_,
+          series_);
   std::vector<std::pair<std::string, uint64_t>> keys;
   if constexpr (!Archive::kReads) {
     absl::flat_hash_map<const CollectiveSeries*, uint64_t> index;

@@ -14,17 +14,22 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
   told_ = true;
 }
 
-void OperationJoiner::AddPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node) {
-  if (graph_node != 0) {
-    if (plan_of_node_.size() < kMaxGraphNodes) plan_of_node_[graph_node] = plan;
-    collectives_.MarkCaptured(plan);
+void OperationJoiner::AddPlan(const PlanRecord& record) {
+  if (record.graph_node != 0 && record.plan == 0) {
+    // Nothing of it will come: nobody waits for it.
+    if (CorrelationRing::Slot* slot = ring_.Find(record.correlation); slot != nullptr) slot->matched = true;
     return;
   }
-  CorrelationRing::Slot& slot = ring_.Claim(correlation, batch_);
-  slot.plan = plan;
+  if (record.graph_node != 0) {
+    if (plan_of_node_.size() < kMaxGraphNodes) plan_of_node_[record.graph_node] = record.plan;
+    collectives_.MarkCaptured(record.plan);
+    return;
+  }
+  CorrelationRing::Slot& slot = ring_.Claim(record.correlation, batch_);
+  slot.plan = record.plan;
   told_ = true;
-  collectives_.AddLaunch(plan, correlation);
-  if (slot.matched) collectives_.AddKernel(plan, slot.start_ns, slot.end_ns, true);
+  collectives_.AddLaunch(record.plan, record.correlation);
+  if (slot.matched) collectives_.AddKernel(record.plan, slot.start_ns, slot.end_ns, true);
 }
 
 void OperationJoiner::Add(Operation& operation) {

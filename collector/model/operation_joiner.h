@@ -50,8 +50,7 @@ class OperationJoiner {
   // What follows belongs to this batch; they are numbered from 1.
   void BeginBatch(uint32_t batch) { batch_ = batch; }
   void AddLaunch(const LaunchRecord& launch);
-  // `graph_node` is 0, or the plan was captured as this node and `correlation` means nothing.
-  void AddPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node);
+  void AddPlan(const PlanRecord& record);
   void Add(Operation& operation);
   // A kernel of NCCL's, whose name says `op`: besides Add, where its calls are looked for.
   void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);

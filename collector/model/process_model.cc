@@ -42,7 +42,8 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
 // Whether launches may be among what was lost so; device records are missed by their launches.
 bool MayBeLaunches(v1::LossReason reason) {
   return reason != v1::LOSS_BUFFER_POOL_EMPTY && reason != v1::LOSS_CUPTI_DROPPED &&
-         reason != v1::LOSS_INVALID_TIMESTAMP && reason != v1::LOSS_FOREIGN_BUFFER;
+         reason != v1::LOSS_INVALID_TIMESTAMP && reason != v1::LOSS_FOREIGN_BUFFER &&
+         reason != v1::LOSS_UNFINISHED_AT_FLUSH;
 }
 
 void CountPageable(const CopyRecord& copy, PageableTotals& totals) {
@@ -174,10 +175,12 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     ++totals_.launches;
     progress_.last_launch_ns = std::max(progress_.last_launch_ns, r.time_ns);
     joiner_.AddLaunch(r);
+    if (r.graph != 0) collectives_.AddGraphLaunch(r);
   });
   if (!status.ok()) return status;
-  status = ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation, uint64_t graph_node) {
-    joiner_.AddPlan(plan, correlation, graph_node);
+  status = ForEachPlan(batch, [this](const PlanRecord& r) {
+    joiner_.AddPlan(r);
+    if (r.graph != 0) collectives_.AddToGraph(r.graph, r.plan);
   });
   if (!status.ok()) return status;
   // Before the ranges: the one in which it happened may close in the same batch.
@@ -312,7 +315,9 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   // A graph as a whole: the device was at work, with what is not known.
   status = ForEachGraphRun(batch, [this](const GraphRunRecord& r) {
     ++totals_.records;
-    if (Observe(r.start_ns, r.end_ns)) DeviceFor(r.device).busy.Add(r.start_ns, r.end_ns);
+    if (!Observe(r.start_ns, r.end_ns)) return;
+    DeviceFor(r.device).busy.Add(r.start_ns, r.end_ns);
+    collectives_.EndGraphLaunch(r.correlation);
   });
   if (!status.ok()) return status;
   return ForEachMemset(batch, [this](const MemsetRecord& r) {

@@ -67,6 +67,15 @@ struct LaunchRecord {
   uint64_t correlation;
   uint64_t range;
   uint64_t fallback_range;
+  uint32_t graph;  // as Launches.graph
+};
+
+// Which launch carried a plan; of a captured one, which node of a CUDA graph does.
+struct PlanRecord {
+  uint64_t plan;
+  uint64_t correlation;  // 0: captured
+  uint64_t graph_node;   // 0: launched at once
+  uint32_t graph;        // as Plans.graph
 };
 
 struct RangeRecord {
@@ -324,25 +333,31 @@ absl::Status ForEachSync(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachLaunch(const v1::Batch& batch, Visitor&& visit) {
   for (const v1::Launches& m : batch.launches()) {
-    if (internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta()) <
-        0) {
+    if (internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta(),
+                       m.graph()) < 0) {
       return internal::Ragged("Launches");
     }
   }
   for (const v1::Launches& m : batch.launches()) {
-    const int rows =
-        internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta());
+    const int rows = internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(),
+                                    m.fallback_range_delta(), m.graph());
     const internal::Column time(m.time_delta());
     const internal::Column correlation(m.correlation_delta());
     const internal::Column range(m.range_delta());
     const internal::Column fallback(m.fallback_range_delta());
-    LaunchRecord r{
-        .thread = m.thread(), .time_ns = batch.base_ns(), .correlation = 0, .range = 0, .fallback_range = 0};
+    const internal::Column graph(m.graph());
+    LaunchRecord r{.thread = m.thread(),
+                   .time_ns = batch.base_ns(),
+                   .correlation = 0,
+                   .range = 0,
+                   .fallback_range = 0,
+                   .graph = 0};
     for (int i = 0; i < rows; ++i) {
       internal::Step(r.time_ns, time[i]);
       internal::Step(r.correlation, correlation[i]);
       internal::Step(r.range, range[i]);
       internal::Step(r.fallback_range, fallback[i]);
+      r.graph = graph[i];
       visit(r);
     }
   }
@@ -555,19 +570,19 @@ absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
   const v1::Plans& m = batch.plans();
-  const int rows = internal::Rows(m.plan_delta(), m.correlation_delta(), m.graph_node_delta());
+  const int rows = internal::Rows(m.plan_delta(), m.correlation_delta(), m.graph_node_delta(), m.graph());
   if (rows < 0) return internal::Ragged("Plans");
   const internal::Column plan_delta(m.plan_delta());
   const internal::Column correlation_delta(m.correlation_delta());
   const internal::Column node_delta(m.graph_node_delta());
-  uint64_t plan = 0;
-  uint64_t correlation = 0;
-  uint64_t node = 0;
+  const internal::Column graph(m.graph());
+  PlanRecord r{.plan = 0, .correlation = 0, .graph_node = 0, .graph = 0};
   for (int i = 0; i < rows; ++i) {
-    internal::Step(plan, plan_delta[i]);
-    internal::Step(correlation, correlation_delta[i]);
-    internal::Step(node, node_delta[i]);
-    visit(plan, correlation, node);
+    internal::Step(r.plan, plan_delta[i]);
+    internal::Step(r.correlation, correlation_delta[i]);
+    internal::Step(r.graph_node, node_delta[i]);
+    r.graph = graph[i];
+    visit(r);
   }
   return absl::OkStatus();
 }

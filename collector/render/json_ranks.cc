@@ -22,7 +22,13 @@ Json HangRankJson(const analysis::HangRank& r) {
             {"comm", r.last_comm},
             {"seq", r.last_seq},
             {"issued_ago_ns", OrNull(r.last_issue_ago_ns)},
-            {"done_ago_ns", OrNull(r.last_done_ago_ns)}};
+            {"done_ago_ns", OrNull(r.last_done_ago_ns)},
+            {"captured", r.last_captured}};
+  }
+  Json replays = nullptr;
+  if (r.replays.has_value()) {
+    replays = {{"launches", r.replays->launches},
+               {"last_launch_ago_ns", OrNull(r.replays->last_launch_ago_ns)}};
   }
   return {{"rank", OrNull(r.rank)},
           {"host", r.host},
@@ -35,7 +41,8 @@ Json HangRankJson(const analysis::HangRank& r) {
           {"last_launch_ago_ns", OrNull(r.last_launch_ago_ns)},
           {"silent_ns", OrNull(r.silent_ns)},
           {"blocked_in", TextOrNull(r.blocked_in)},
-          {"open_range", TextOrNull(r.open_range)}};
+          {"open_range", TextOrNull(r.open_range)},
+          {"replays", replays}};
 }
 
 const char* CauseName(analysis::Straggler::Cause cause) {
@@ -214,6 +221,13 @@ Json HangsJson(const analysis::Report& report) {
                  {"comm_ranks", hang.comm_ranks},
                  {"seq", hang.seq}};
     json.update(ShapeJson(hang.shape));
+    json["replay"] = nullptr;
+    if (const auto& r = hang.replay; r.has_value()) {
+      json["replay"] = {{"number", r->number},
+                        {"collectives", r->collectives},
+                        {"ended", r->ended},
+                        {"communicators", r->communicators}};
+    }
     json["transfer"] = nullptr;
     if (const auto& t = hang.transfer; t.has_value()) {
       json["transfer"] = {{"rank", OrNull(t->rank)},

@@ -155,10 +155,9 @@ void RecordLines::LearnKernel(const model::KernelRecord& kernel) {
 
 absl::Status RecordLines::Learn(const v1::Batch& batch) {
   LearnDefinitions(batch);
-  absl::Status status =
-      model::ForEachPlan(batch, [this](uint64_t plan, uint64_t correlation, uint64_t graph_node) {
-        LearnPlan(plan, correlation, graph_node);
-      });
+  absl::Status status = model::ForEachPlan(batch, [this](const model::PlanRecord& r) {
+    if (r.plan != 0) LearnPlan(r.plan, r.correlation, r.graph_node);
+  });
   if (!status.ok()) return status;
   if (!replays_.empty()) {
     status = model::ForEachLaunch(

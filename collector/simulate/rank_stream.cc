@@ -137,8 +137,8 @@ void RankStream::Memset(const Instruction& memset, int64_t start_ns, int64_t end
 }
 
 void RankStream::Launch(uint32_t thread, int64_t time_ns, uint64_t correlation, uint64_t range,
-                        uint64_t fallback) {
-  launches_.push_back({time_ns, correlation, range, fallback, thread});
+                        uint64_t fallback, uint32_t graph) {
+  launches_.push_back({time_ns, correlation, range, fallback, thread, graph});
   ++waiting_;
 }
 
@@ -178,8 +178,8 @@ void RankStream::Collective(const Instruction& call, uint32_t thread, uint64_t s
       {issue_ns, return_ns, seq, plan, call.bytes, range, thread, call.peer, call.collective, call.comm});
 }
 
-void RankStream::Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node) {
-  plans_.push_back({plan, correlation, graph_node});
+void RankStream::Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node, uint32_t graph) {
+  plans_.push_back({plan, correlation, graph_node, graph});
 }
 
 void RankStream::Hello(std::string& out) const {
@@ -357,10 +357,12 @@ void RankStream::PutLaunches(v1::Batch& batch) {
       m->add_correlation_delta(correlation(row.correlation));
       m->add_range_delta(range(row.range));
       m->add_fallback_range_delta(fallback(row.fallback));
+      m->add_graph(row.graph);
     }
     if (m == nullptr) continue;
     DropZeros(m->mutable_range_delta());
     DropZeros(m->mutable_fallback_range_delta());
+    DropZeros(m->mutable_graph());
   }
   waiting_ -= launches_.size();
   sent_ += launches_.size();
@@ -511,6 +513,7 @@ void RankStream::PutCalls(v1::Batch& batch) {
     m->add_plan_delta(plan(row.plan));
     m->add_correlation_delta(correlation(row.correlation));
     m->add_graph_node_delta(node(row.graph_node));
+    m->add_graph(row.graph);
   }
   plans_.clear();
 }

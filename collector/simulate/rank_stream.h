@@ -78,7 +78,9 @@ class RankStream {
               int64_t end_ns, uint64_t correlation, uint64_t graph_node);
   void Copy(const Instruction& copy, int64_t start_ns, int64_t end_ns, uint64_t correlation);
   void Memset(const Instruction& memset, int64_t start_ns, int64_t end_ns, uint64_t correlation);
-  void Launch(uint32_t thread, int64_t time_ns, uint64_t correlation, uint64_t range, uint64_t fallback);
+  // `graph`: as Launches.graph.
+  void Launch(uint32_t thread, int64_t time_ns, uint64_t correlation, uint64_t range, uint64_t fallback,
+              uint32_t graph = 0);
   void Sync(v1::SyncKind kind, uint8_t stream, int64_t start_ns, int64_t end_ns, uint64_t correlation);
   void Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, int64_t start_ns, int64_t end_ns);
   void Allocation(const Instruction& what, bool release, int64_t time_ns, uint64_t range);
@@ -88,7 +90,7 @@ class RankStream {
   void Collective(const Instruction& call, uint32_t thread, uint64_t seq, uint64_t plan, int64_t issue_ns,
                   int64_t return_ns, uint64_t range);
   // Of a plan that was captured into a graph: correlation 0.
-  void Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node);
+  void Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node, uint32_t graph);
 
   // Somebody sets this rank's clock.
   void StepClock(int64_t at_ns, int64_t by_ns) {
@@ -126,7 +128,7 @@ class RankStream {
   struct LaunchRow {
     int64_t time_ns;
     uint64_t correlation, range, fallback;
-    uint32_t thread;
+    uint32_t thread, graph;
   };
   struct SyncRow {
     int64_t start_ns, end_ns;
@@ -166,6 +168,7 @@ class RankStream {
   };
   struct PlanRow {
     uint64_t plan, correlation, graph_node;
+    uint32_t graph;
   };
 
   uint32_t String(const std::string& text);

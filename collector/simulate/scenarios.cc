@@ -239,6 +239,14 @@ std::vector<Scenario> AllScenarios() {
                        job.hang_rank = 1;
                        job.hang_step = 20;
                      }));
+  all.push_back(Make("hang-graph",
+                     "the step is a replayed CUDA graph, and rank 6 does not launch it in step 20",
+                     "hang-missing-rank", {"rank-cut-off"}, [](TrainingJob& job) {
+                       job.graph = true;
+                       job.hang = HangBy::kMissingRank;
+                       job.hang_rank = 6;
+                       job.hang_step = 20;
+                     }));
   all.push_back(Make("hang-mismatch", "rank 2 reduces another size than the others in step 20",
                      "hang-mismatch", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kMismatch;

@@ -253,7 +253,7 @@ void StepBuilder::Backward(bool reduce) {
   program_.SetPhase(Phase::kBackward);
   Push(kBackwardRange);
   if (!job_.graph) program_.Thread(RankStream::kAutogradThread);
-  if (IsCulprit() && job_.hang == HangBy::kMissingRank) program_.Add(Instruction::Op::kStop);
+  if (IsCulprit() && job_.hang == HangBy::kMissingRank && !job_.graph) program_.Add(Instruction::Op::kStop);
   if (stage_ == job_.pipeline - 1) Launch(Kernel::kLossBackward, 60'000);
   const bool in_buckets = reduce && !job_.sharded;
   const double all_bytes = static_cast<double>(job_.layer_bytes) * layers_;
@@ -404,7 +404,10 @@ void StepBuilder::Step() {
   Input();
   if (step_ == 0) program_.HostWork(job_.compile_ns);
   Memory();
-  if (job_.graph) program_.Add(Instruction::Op::kGraphBegin).id = 0;
+  if (job_.graph) {
+    if (IsCulprit() && job_.hang == HangBy::kMissingRank) program_.Add(Instruction::Op::kStop);
+    program_.Add(Instruction::Op::kGraphBegin).id = 0;
+  }
   if (job_.tiny_kernels > 0) {
     TinyKernels();
   } else if (job_.pipeline > 1) {

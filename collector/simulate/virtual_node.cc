@@ -272,8 +272,9 @@ bool VirtualNode::LaunchGraph(int rank, const Instruction& instruction) {
   r.graph_launch_ns = r.host_ns;
   r.graph_slot = static_cast<uint32_t>(r.launches++ % r.settings.queue_depth);
   r.slots[r.graph_slot] = kUnknown;
+  r.graph = instruction.id + 1;
   r.out->Launch(r.thread, r.host_ns, r.correlation, InnermostRange(r, r.thread),
-                InnermostRange(r, RankStream::kMainThread));
+                InnermostRange(r, RankStream::kMainThread), r.graph);
   r.host_ns += r.random.Noisy(kGraphLaunchNs, r.settings.host_noise);
   return true;
 }
@@ -300,7 +301,7 @@ void VirtualNode::TellCall(Rank& rank, const Instruction& instruction, uint64_t 
                            uint64_t graph_node, int64_t issue_ns, int64_t return_ns) {
   if (graph_node != 0 && !rank.capturing) return;  // a replay calls nothing
   const uint64_t plan = ++rank.plan;
-  rank.out->Plan(plan, graph_node == 0 ? correlation : 0, graph_node);
+  rank.out->Plan(plan, graph_node == 0 ? correlation : 0, graph_node, graph_node == 0 ? 0 : rank.graph);
   uint64_t range = InnermostRange(rank, rank.thread);
   if (range == 0) range = InnermostRange(rank, RankStream::kMainThread);
   rank.out->Collective(instruction, rank.thread, rank.communicators[instruction.comm].seq++, plan, issue_ns,

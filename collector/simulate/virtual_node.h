@@ -174,6 +174,7 @@ class VirtualNode {
     uint64_t graph_correlation = 0;
     int64_t graph_launch_ns = 0;
     uint64_t graph_node = 0;
+    uint32_t graph = 0;  // as Launches.graph
     uint32_t graph_slot = 0;
     bool copying = false;  // in a blocking copy
     bool queued = false;   // in the work list

@@ -9,13 +9,16 @@
 
 namespace gpuprobe::injector {
 
+constinit std::atomic<bool> expect_unfinished{false};
+
 namespace {
 
 constexpr uint32_t kVersionWithGraphNodes = 13;  // CUDA 11.0: Kernel5, Memcpy3, MemcpyPtoP2, Memset2
 
 bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
   if (start_ns != 0 && end_ns >= start_ns) return true;
-  CountLoss(wire::LossReason::kLossInvalidTimestamp);
+  const bool runs = end_ns == 0 && expect_unfinished.load(std::memory_order_relaxed);
+  CountLoss(runs ? wire::LossReason::kLossUnfinishedAtFlush : wire::LossReason::kLossInvalidTimestamp);
   return false;
 }
 

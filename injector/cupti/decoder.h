@@ -10,6 +10,7 @@
 // has it and gate later fields on CUPTI's version; the stride is CUPTI's business alone.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,6 +19,9 @@
 #include "injector/stream/stream.h"
 
 namespace gpuprobe::injector {
+
+// Records without an end are of work that still runs: they were asked for (CuptiSession::FlushUnfinished).
+extern std::atomic<bool> expect_unfinished;
 
 class Decoder {
  public:

@@ -1,6 +1,9 @@
 #include "injector/cupti/launches.h"
 
+#include <cstddef>
+
 #include "injector/cupti/callbacks.h"
+#include "injector/cupti/executable_graphs.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
 
@@ -114,8 +117,6 @@ constexpr CUpti_driver_api_trace_cbid kLaunches[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernel_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
 #if CUPTI_API_VERSION >= 26  // CUDA 12.8
@@ -132,6 +133,42 @@ constexpr CUpti_driver_api_trace_cbid kLaunches[] = {
 #endif
 };
 
+static_assert(offsetof(cuGraphLaunch_params, hGraph) == offsetof(cuGraphLaunch_ptsz_params, hGraphExec));
+constexpr CUpti_driver_api_trace_cbid kGraphLaunches[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
+};
+
+constexpr CUpti_driver_api_trace_cbid kNoLaunches[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_v2_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddKernelNode,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemcpyNode,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemsetNode,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddChildGraphNode,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphClone,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
+#if CUPTI_API_VERSION >= 19  // CUDA 12.0
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddKernelNode_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2,
+#endif
+#if CUPTI_API_VERSION >= 21  // CUDA 12.2
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode,
+#endif
+#if CUPTI_API_VERSION >= 22  // CUDA 12.3
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2,
+#endif
+};
+
 // The last records of a context are asked for while it still exists.
 constexpr CUpti_driver_api_trace_cbid kContextEnds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuCtxDestroy,
@@ -142,7 +179,7 @@ constexpr CUpti_driver_api_trace_cbid kContextEnds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2,
 };
 
-void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t graph) noexcept {
   // One driver function may be made of another; the record carries the id of the outermost.
   if (data.correlationId == thread.last_launch_correlation) return;
   thread.last_launch_correlation = data.correlationId;
@@ -152,7 +189,22 @@ void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callbac
                    .range_id = range,
                    .fallback_range_id = range != 0 ? 0 : main_thread_range.load(std::memory_order_relaxed),
                    .correlation = data.correlationId,
-                   .reserved = 0});
+                   .graph = graph});
+}
+
+void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+  NoteLaunch(thread, data, 0);
+}
+
+void OnGraphLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+  const auto* arguments = static_cast<const cuGraphLaunch_params*>(data.functionParams);
+  NoteLaunch(thread, data, NumberOfGraph(arguments == nullptr ? nullptr : arguments->hGraph));
+}
+
+// What makes nodes of a graph without launching anything, and what begins a capture: the launch before it is
+// over.
+void OnNoLaunch(ThreadState& thread, const CUpti_CallbackData& /*data*/, CUpti_CallbackId /*cbid*/) noexcept {
+  thread.last_launch_correlation = 0;
 }
 
 void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,
@@ -162,8 +214,18 @@ void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,
 
 }  // namespace
 
+void NoteCaptured(ThreadState& thread, uint64_t node) noexcept {
+  if (thread.last_launch_correlation != 0)
+    Emit(thread, PlanLaunchEvent{0, thread.last_launch_correlation, 0, node});
+}
+
 void AddLaunchHooks() noexcept {
   for (const auto cbid : kLaunches) AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnLaunch);
+  for (const auto cbid : kGraphLaunches)
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnGraphLaunch);
+  AddGraphHooks();
+  for (const auto cbid : kNoLaunches)
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnNoLaunch);
   for (const auto cbid : kContextEnds)
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnContextEnd);
 }

@@ -6,9 +6,17 @@
 // tests/injector/launch_bench.cc.
 #pragma once
 
+#include <cstdint>
+
+#include "injector/thread_state.h"
+
 namespace gpuprobe::injector {
 
 // Adds the hooks to the callback table; before the session chooses its callbacks.
 void AddLaunchHooks() noexcept;
+
+// A node was made for what the thread launches at the moment, if it launches something: the launch is
+// captured.
+void NoteCaptured(ThreadState& thread, uint64_t node) noexcept;
 
 }  // namespace gpuprobe::injector

@@ -4,6 +4,7 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
+#include "injector/cupti/launches.h"
 #include "injector/cupti/rivals.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
@@ -215,6 +216,12 @@ void CuptiSession::Flush(bool forced) noexcept {
   Check(api_.ActivityFlushAll(forced ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
 }
 
+void CuptiSession::FlushUnfinished() noexcept {
+  expect_unfinished.store(true, std::memory_order_relaxed);
+  Flush(true);
+  expect_unfinished.store(false, std::memory_order_relaxed);
+}
+
 void CuptiSession::Stop() noexcept {
   if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
   if (api_.ActivityDisable != nullptr) EnableKinds(false);
@@ -231,14 +238,20 @@ void CuptiSession::NoteContext(CUcontext context) const noexcept {
 
 // CUPTI's own example asks for ids inside these callbacks.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
-  if (graph.nodeType != CU_GRAPH_NODE_TYPE_KERNEL) return;
+  const bool kernel = graph.nodeType == CU_GRAPH_NODE_TYPE_KERNEL;
+  if (!kernel && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMCPY && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMSET)
+    return;
   const Guard guard;
-  if (!guard || !graph_node_hooks.wants(guard.thread(), cloned)) return;
+  if (!guard) return;
+  const bool launching = !cloned && guard.thread().last_launch_correlation != 0;
+  const bool wanted = kernel && graph_node_hooks.wants(guard.thread(), cloned);
+  if (!launching && !wanted) return;
   uint64_t id = 0;
   uint64_t original_id = 0;
   if (api_.GetGraphNodeId(graph.node, &id) != CUPTI_SUCCESS) return;
   if (cloned && api_.GetGraphNodeId(graph.originalNode, &original_id) != CUPTI_SUCCESS) return;
-  graph_node_hooks.on_node(guard.thread(), id, original_id);
+  if (launching) NoteCaptured(guard.thread(), id);
+  if (wanted) graph_node_hooks.on_node(guard.thread(), id, original_id);
 }
 
 void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,

@@ -38,6 +38,9 @@ class CuptiSession {
   // Brings in what is complete; `forced` also what is not, for the end of the process. Does nothing before
   // CUPTI has asked for a buffer: the driver may still be inside cuInit.
   void Flush(bool forced) noexcept;
+  // Brings in also what is complete and held back, because something in the same buffer still runs. The
+  // record of that is lost, and counted. So CUPTI's documentation has it; not tried on a GPU [gpu?].
+  void FlushUnfinished() noexcept;
 
   // How much of the device's work is recorded. Windows are open while `now_ns` says so.
   void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;

@@ -316,7 +316,7 @@ void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id) noexc
     const uint64_t plan = PlanOfCaptured(original_id);
     if (plan == 0) return;
     RememberCaptured(id, plan);
-    Emit(thread, PlanLaunchEvent{plan, 0, 0, id});
+    Emit(thread, PlanLaunchEvent{plan, 0, thread.instantiating_graph, id});
     return;
   }
   const EndedGroup ended(thread);

@@ -14,7 +14,7 @@ namespace gpuprobe::injector {
 namespace {
 
 constexpr size_t kDefinitionBytes = size_t{2} << 20;
-constexpr size_t kClosedLaunchBytes = 4 * kColumnBytes + 256 * kFieldOverhead;
+constexpr size_t kClosedLaunchBytes = 5 * kColumnBytes + 256 * kFieldOverhead;
 constexpr size_t kMaxNameOnWire = size_t{16} << 10;  // longer mangled names are cut
 constexpr size_t kFixedPartBytes = 4096;             // clock, losses, self report
 
@@ -361,7 +361,7 @@ void BatchBuilder::AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept
   if (thread != launch_thread_) {
     CloseLaunches();
     launch_thread_ = thread;
-    if (closed_launches_.room() < 8 * kFieldOverhead + 4 * size_t{kMaxRows - launch_rows_} * 10) Seal();
+    if (closed_launches_.room() < 8 * kFieldOverhead + 5 * size_t{kMaxRows - launch_rows_} * 10) Seal();
   }
   if (launch_rows_ == kMaxRows) Seal();
   launch_thread_ = thread;
@@ -370,6 +370,7 @@ void BatchBuilder::AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept
   launches_[Tag::kCorrelationDelta].PutDelta(event.correlation);
   launches_[Tag::kRangeDelta].PutDelta(event.range_id);
   launches_[Tag::kFallbackRangeDelta].PutDelta(event.range_id == 0 ? event.fallback_range_id : 0);
+  launches_[Tag::kGraph].Put(event.graph);
   ++launches_.rows;
   ++launch_rows_;
 }
@@ -486,6 +487,7 @@ void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event) noexcept {
   plans_[Tag::kPlanDelta].PutDelta(event.plan);
   plans_[Tag::kCorrelationDelta].PutDelta(event.correlation);
   plans_[Tag::kGraphNodeDelta].PutDelta(event.graph_node);
+  plans_[Tag::kGraph].Put(event.graph);
   ++plans_.rows;
 }
 

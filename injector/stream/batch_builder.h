@@ -167,14 +167,14 @@ class BatchBuilder {
   ColumnTable<wire::CopiesTag, 13> copies_;
   ColumnTable<wire::MemsetsTag, 10> memsets_;
   ColumnTable<wire::SyncsTag, 7> syncs_;
-  ColumnTable<wire::LaunchesTag, 4, 2> launches_;  // of launch_thread_
+  ColumnTable<wire::LaunchesTag, 5, 2> launches_;  // of launch_thread_
   ColumnTable<wire::RangesTag, 13> ranges_;
   ColumnTable<wire::AllocationsTag, 9> allocations_;
   ColumnTable<wire::AllocatorLevelsTag, 6> allocator_levels_;
   ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
   ColumnTable<wire::TensorsTag, 5> tensors_;
   ColumnTable<wire::CollectivesTag, 18> collectives_;
-  ColumnTable<wire::PlansTag, 3> plans_;
+  ColumnTable<wire::PlansTag, 4> plans_;
   ColumnTable<wire::GraphRunsTag, 7> graph_runs_;
 
   uint32_t launch_thread_ = 0;

@@ -39,7 +39,7 @@ struct LaunchEvent {
   uint64_t range_id;           // innermost open range of this thread, 0 if none
   uint64_t fallback_range_id;  // of the main thread, when range_id is 0
   uint32_t correlation;
-  uint32_t reserved;
+  uint32_t graph;  // as Launches.graph on the wire
 };
 
 // Followed by `name_bytes` of text (cut at kMaxNameBytes), not terminated.
@@ -179,8 +179,8 @@ struct PlanLaunchEvent {
   static constexpr EventType kType = EventType::kPlanLaunch;
   uint64_t plan;
   uint32_t correlation;  // 0: captured
-  uint32_t reserved;
-  uint64_t graph_node;  // 0: launched at once
+  uint32_t graph;        // as Plans.graph on the wire
+  uint64_t graph_node;   // 0: launched at once
 };
 
 struct CommunicatorEvent {

@@ -32,6 +32,12 @@ class Sender {
 
   // Reads what the collector said. True when it asks for everything that is complete now.
   bool ListenForFlush() noexcept;
+  // Since the last call it asked for what is held back because of something that still runs.
+  bool TakeUnfinished() noexcept {
+    const bool asked = unfinished_;
+    unfinished_ = false;
+    return asked;
+  }
 
   bool ended() const noexcept { return ended_; }
   // What the collector said when it refused us, else empty.
@@ -46,6 +52,7 @@ class Sender {
   SendQueue* queue_;
   Connection* connection_;
   bool ended_ = false;
+  bool unfinished_ = false;
   char words_[12288];  // Hello, later Bye
   size_t words_size_ = 0;
   size_t words_sent_ = 0;

@@ -72,6 +72,14 @@ class Hangs(harness.EndToEndTest):
         self.assertEqual(sorted((r["rank"], r["state"], r["blocked_in"]) for r in hang["ranks"]),
                          [(rank, "waiting", "cuStreamSynchronize") for rank in range(RANKS)])
 
+    def test_all_issued_behind_work_whose_records_are_held_back(self):
+        # CUPTI gives the copy's record only when asked for what is unfinished, too.
+        said, report = self.hang("queued", {"GPUSIM_HANG": f"call={CALL}"})
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["issued"], hang["earlier_work_unfinished"]), ("all_issued", CALL, RANKS, False))
+        self.assertEqual(report["trust"]["lost"].get("unfinished_at_flush"), RANKS, report["trust"])
+
     def test_a_rank_whose_call_launches_nothing(self):
         for rank, call in ((ODD, CALL), (0, 1)):
             with self.subTest(rank=rank, call=call):
@@ -103,6 +111,39 @@ class Hangs(harness.EndToEndTest):
 
     def test_a_group_of_transfers_that_a_rank_does_not_join(self):
         self.check_transfer("exchange", [(0, "Send"), (ODD - 1, "Recv")], 1)
+
+    def test_a_replay_of_a_graph_that_a_rank_does_not_launch(self):
+        said, report = self.hang("replay-skip")
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["op"], hang["seq"], hang["bytes"]), ("missing_rank", "AllReduce", 0, SHAPE["bytes"]))
+        self.assertEqual((hang["comm_ranks"], hang["issued"], hang["culprit_known"]), (RANKS, RANKS - 1, True))
+        self.assertEqual(hang["replay"], {"number": CALL + 1, "collectives": 2, "ended": 0, "communicators": 1})
+        rank, = hang["ranks"]
+        self.assertEqual((rank["rank"], rank["state"], rank["open_range"]), (ODD, "not_issued", "eval"))
+        self.assertEqual((rank["last_call"]["op"], rank["last_call"]["captured"], rank["replays"]["launches"]), ("AllReduce", True, CALL))
+        self.assertGreaterEqual(rank["replays"]["last_launch_ago_ns"], AFTER_S * 10**9)
+        words = " ".join(said.split())
+        self.assertIn(f"HANG Replay {CALL + 1} of the CUDA graph with AllReduce seq 0 on communicator", words)
+        self.assertIn(f"rank {ODD} did not launch it.", words)
+        self.assertIn(f"Rank {ODD} did not: it launched this graph {CALL} times, last", words)
+        self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
+
+    def test_a_replay_that_all_launched_and_that_does_not_end(self):
+        said, report = self.hang("replay-fine", {"GPUSIM_HANG": "call=1"})
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["op"], hang["issued"], hang["culprit_known"]), ("all_issued", "AllReduce", RANKS, False))
+        self.assertEqual((hang["replay"]["number"], hang["replay"]["collectives"]), (1, 2))
+        self.assertEqual(sorted((r["rank"], r["state"], r["blocked_in"], r["replays"]["launches"]) for r in hang["ranks"]),
+                         [(rank, "waiting", "cuStreamSynchronize", 1) for rank in range(RANKS)])
+
+    def test_replays_that_wait_for_a_checkpoint_or_long_work_are_no_hang(self):
+        self.check_fine("replay-fine", 0)
+        self.check_fine("replay-files", 3 * AFTER_S)
+        self.check_fine("replay-copies", 3 * AFTER_S)
+        self.check_fine("replay-long", 3 * AFTER_S, {"GPUSIM_PCIE": "1MB/s"})
+        self.check_fine("replay-long-alone", 3 * AFTER_S, {"GPUSIM_PCIE": "1MB/s"})
 
     def test_another_size(self):
         said, report = self.hang("size", seconds=harness.LIMIT_S)

@@ -20,8 +20,8 @@ HEALTHY_SEEDS = 40
 
 LOSSY = {"records-lost"}
 STEPPED = {"clock-stepped"}
-ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-pipeline", "hang-mismatch", "hang-all-issued"}
-HANGS = {"hang-missing-rank", "hang-pipeline", "hang-mismatch", "hang-all-issued"}
+ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-pipeline", "hang-graph", "hang-mismatch", "hang-all-issued"}
+HANGS = {"hang-missing-rank", "hang-pipeline", "hang-graph", "hang-mismatch", "hang-all-issued"}
 STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-at-scale"}
 # Fewer than three sizes of one operation: nothing to fit.
 WITHOUT_SIZES = {"launch-bound", "tiny-buckets", "huge-buckets", "fsdp", "pipeline", "pipeline-slow-stage", "hang-pipeline"}

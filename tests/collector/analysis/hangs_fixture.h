@@ -1,4 +1,5 @@
-// Ranks of one communicator, whose batches a test of hangs writes: hangs_test.cc, hang_transfers_test.cc.
+// Ranks of one communicator, whose batches a test of hangs writes: hangs_test.cc, hang_transfers_test.cc,
+// hang_replays_test.cc.
 #pragma once
 
 #include <gtest/gtest.h>

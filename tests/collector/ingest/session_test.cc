@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::ingest {
@@ -21,6 +23,7 @@ struct Seen {
   int byes = 0;
   int closed = 0;
   bool cut_off = false;
+  bool asks = false;
   std::vector<std::string> raw;
   absl::Status batch_status;
 };
@@ -34,6 +37,7 @@ class RecordingSink : public FrameSink {
     return seen_.batch_status;
   }
   void OnBye(const v1::Bye&, std::string_view) override { ++seen_.byes; }
+  bool AsksForUnfinished() override { return std::exchange(seen_.asks, false); }
   void OnClosed(bool cut_off) override {
     ++seen_.closed;
     seen_.cut_off = cut_off;
@@ -81,6 +85,15 @@ TEST_F(SessionTest, PassesFramesOnAsTheyCame) {
   EXPECT_EQ(seen_.closed, 1);
   EXPECT_FALSE(seen_.cut_off);
   EXPECT_EQ(name_, "rank 3 (pid 1003)");
+}
+
+TEST_F(SessionTest, AClientIsAskedForWhatIsUnfinishedWhenItsSinkWantsThat) {
+  seen_.asks = true;
+  const v1::Frame batch = BatchBuilder().Frame();
+  EXPECT_TRUE(Converse(Stream({HelloFrame(MakeHello(3)), batch, batch, ByeFrame(2)})).ok());
+  v1::Frame asked;
+  asked.mutable_control()->set_flush_unfinished(true);
+  EXPECT_EQ(reply_, Stream({asked}));
 }
 
 TEST_F(SessionTest, AConnectionWithoutByeIsCutOff) {

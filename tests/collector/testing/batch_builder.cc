@@ -227,10 +227,26 @@ BatchBuilder& BatchBuilder::Plan(uint64_t plan, uint64_t correlation) {
   return *this;
 }
 
-BatchBuilder& BatchBuilder::CapturedPlan(uint64_t plan, uint64_t graph_node) {
+BatchBuilder& BatchBuilder::CapturedPlan(uint64_t plan, uint64_t graph_node, uint32_t graph) {
   v1::Plans* m = batch_.mutable_plans();
   m->add_plan_delta(Delta(plans_.id, plan));
   m->add_graph_node_delta(Delta(plans_.other, graph_node));
+  m->add_graph(graph);
+  return *this;
+}
+
+BatchBuilder& BatchBuilder::CapturedLaunch(uint64_t correlation, uint64_t graph_node) {
+  v1::Plans* m = batch_.mutable_plans();
+  m->add_plan_delta(Delta(plans_.id, 0));
+  m->add_correlation_delta(Delta(plans_.correlation, correlation));
+  m->add_graph_node_delta(Delta(plans_.other, graph_node));
+  return *this;
+}
+
+BatchBuilder& BatchBuilder::GraphLaunch(uint32_t thread, uint64_t time_ns, uint64_t correlation,
+                                        uint32_t graph) {
+  Launch(thread, time_ns, correlation);
+  batch_.mutable_launches(batch_.launches_size() - 1)->add_graph(graph);
   return *this;
 }
 

@@ -1,6 +1,7 @@
 // A loop of collectives in which one rank, or all of them, do something that keeps the others waiting.
 //
-// usage: collective_troubles WHAT [SECONDS]   launched as ddp_train is; the last rank is the odd one
+// usage: collective_troubles [replay-]WHAT [SECONDS]   launched as ddp_train is; the last rank is the odd one
+// With `replay-` a call is two reductions that were captured into a CUDA graph before, launched together.
 //   fine        nothing happens
 //   skip        the odd rank leaves the loop before call 5 and sleeps in range "eval"
 //   size        the odd rank passes another count to call 5; all stay for SECONDS
@@ -8,6 +9,7 @@
 //   held        the odd rank waits for a file "go" before call 5, and all wait for a file "end" at the end
 //   chain       every rank receives from the next and sends to the one before; the odd one leaves as in skip
 //   exchange    all send to the next and receive from the one before in a group; the odd one leaves, too
+//   queued      every rank copies a little before call 5, and does not wait for that
 //   copies      the odd rank copies to the host a little at a time for SECONDS before call 5
 //   files       the odd rank writes a file for SECONDS before call 5
 //   long        a copy of SECONDS runs before call 5 on every rank (GPUSIM_PCIE=1MB/s)
@@ -68,6 +70,18 @@ void Chain(const Rank& rank) {
   if (me > 0) Transfer(rank, true, me - 1);
 }
 
+cudaGraphExec_t Captured(const Rank& rank) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  CHECK_CUDA(cudaStreamBeginCapture(rank.stream, cudaStreamCaptureModeThreadLocal));
+  Reduce(rank, kCount);
+  Reduce(rank, kCount / 2);
+  CHECK_CUDA(cudaStreamEndCapture(rank.stream, &graph));
+  CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
+  CHECK_CUDA(cudaGraphDestroy(graph));
+  return executable;
+}
+
 void Exchange(const Rank& rank) {
   const int ranks = rank.identity.world_size;
   CHECK_NCCL(ncclGroupStart());
@@ -100,6 +114,8 @@ bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd
     CHECK_CUDA(cudaMemcpyAsync(rank.buffer, rank.host, rank.host_bytes, cudaMemcpyHostToDevice, rank.stream));
     if (what == "long-alone") CHECK_CUDA(cudaStreamSynchronize(rank.stream));
   }
+  if (what == "queued")
+    CHECK_CUDA(cudaMemcpyAsync(rank.buffer, rank.host, 4096, cudaMemcpyHostToDevice, rank.stream));
   if (!odd) return true;
   if (what == "held") AwaitFile("go");
   if (what == "files") WriteFile(until);
@@ -114,7 +130,9 @@ bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::string what = argc > 1 ? argv[1] : "fine";
+  const std::string argument = argc > 1 ? argv[1] : "fine";
+  const bool replay = argument.starts_with("replay-");
+  const std::string what = replay ? argument.substr(argument.find('-') + 1) : argument;
   const double seconds = argc > 2 ? std::atof(argv[2]) : 0;
   Rank rank;
   rank.identity = gpuprobe::samples::FindRankIdentity();
@@ -125,13 +143,16 @@ int main(int argc, char** argv) {
   CHECK_CUDA(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
   CHECK_CUDA(cudaMalloc(&rank.buffer, rank.host_bytes));
   CHECK_CUDA(cudaMallocHost(&rank.host, rank.host_bytes));
+  cudaGraphExec_t graph = replay ? Captured(rank) : nullptr;
   for (int call = 0; call < kCalls; ++call) {
     if (call == kOddCall && !Trouble(rank, what, seconds, odd)) {
       nvtxRangePushA("eval");
       std::fprintf(stderr, "rank %d left\n", rank.identity.rank);
       for (;;) Pause(1000);
     }
-    if (what == "chain") {
+    if (replay) {
+      CHECK_CUDA(cudaGraphLaunch(graph, rank.stream));
+    } else if (what == "chain") {
       Chain(rank);
     } else if (what == "exchange") {
       Exchange(rank);
@@ -144,6 +165,7 @@ int main(int argc, char** argv) {
   }
   if (what == "held") AwaitFile("end");
   if (what == "size" || what == "operation") Pause(static_cast<int>(seconds * 1000));
+  if (replay) CHECK_CUDA(cudaGraphExecDestroy(graph));
   CHECK_CUDA(cudaFreeHost(rank.host));
   CHECK_CUDA(cudaFree(rank.buffer));
   CHECK_CUDA(cudaStreamDestroy(rank.stream));

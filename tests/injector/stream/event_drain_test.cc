@@ -82,9 +82,9 @@ class EventDrainTest : public ::testing::Test {
 TEST_F(EventDrainTest, WhatIsNotWantedIsNotSent) {
   recording.kinds = kRecordKernels;
   ASSERT_TRUE(Open(100, 1, 0, "step"));
-  ASSERT_TRUE(Emit(
-      CurrentThread(),
-      LaunchEvent{.time_ns = 110, .range_id = 1, .fallback_range_id = 0, .correlation = 7, .reserved = 0}));
+  ASSERT_TRUE(
+      Emit(CurrentThread(),
+           LaunchEvent{.time_ns = 110, .range_id = 1, .fallback_range_id = 0, .correlation = 7, .graph = 0}));
   ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 120, 0x1000, 64));
   ASSERT_TRUE(Close(130, 1));
   const v1::Batch batch = DrainAll();

@@ -153,6 +153,20 @@ TEST_F(SenderTest, AFlushThatArrivesInPiecesIsUnderstood) {
   EXPECT_FALSE(sender_.ended());
 }
 
+TEST_F(SenderTest, WhatIsUnfinishedIsAskedForOnceAndMeansAFlush) {
+  v1::Control control;
+  control.set_flush_unfinished(true);
+  Say(control);
+  EXPECT_TRUE(sender_.ListenForFlush());
+  EXPECT_TRUE(sender_.TakeUnfinished());
+  EXPECT_FALSE(sender_.TakeUnfinished());
+  control.Clear();
+  control.set_flush(true);
+  Say(control);
+  EXPECT_TRUE(sender_.ListenForFlush());
+  EXPECT_FALSE(sender_.TakeUnfinished());
+}
+
 TEST_F(SenderTest, GarbageFromTheCollectorEndsSending) {
   const char garbage[] = "\xff\xff\xff\xff\xff\xff\xff\x7f garbage";
   ASSERT_GT(write(peer_, garbage, sizeof(garbage)), 0);

@@ -1,0 +1,246 @@
+// Launches of CUDA graphs whose collectives do not end, and who is to blame.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "tests/collector/analysis/hangs_fixture.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+using gpuprobe::testing::BatchBuilder;
+using gpuprobe::testing::kMs;
+using gpuprobe::testing::kSecond;
+using gpuprobe::testing::kStart;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+enum : uint32_t { kAllReduce = 1, kAllGather, kNccl, kGemm };
+
+// Each rank captures an AllReduce and an AllGather, calls 0 and 1, into graph 1 (rank 3: into graph 7), as
+// nodes 10 and 11; on ranks 0 and 1 the graph carries an AllReduce of a communicator of theirs, too.
+class ReplaysTest : public HangsFixture {
+ protected:
+  static constexpr int kRanks = 4;
+
+  ReplaysTest() : HangsFixture(kRanks) {}
+  void Define(BatchBuilder& b) override {
+    b.String(kAllReduce, "AllReduce")
+        .String(kAllGather, "AllGather")
+        .String(kNccl, "ncclDevKernel_AllReduce");
+    b.String(kGemm, "gemm").Site(1, kNccl).Site(2, kGemm);
+  }
+  static uint32_t GraphOf(int rank) { return rank == 3 ? 7 : 1; }
+  void Capture(int rank, bool instantiate = true) {
+    BatchBuilder b = Begin(rank);
+    b.Collective(kAllReduce, 1, 0, 1000, 4, 1, kStart + kMs);
+    b.Collective(kAllGather, 1, 1, 500, 4, 2, kStart + 2 * kMs);
+    const uint32_t graph = instantiate ? GraphOf(rank) : 0;
+    b.CapturedPlan(1, 10, graph).CapturedPlan(2, 11, graph);
+    if (with_pair_ && rank < 2) {
+      b.Comm(2, 0xaa, rank, 2);
+      b.Collective(kAllReduce, 2, 0, 10, 4, 3, kStart + 3 * kMs);
+      b.CapturedPlan(3, 12, graph);
+    }
+    Send(rank, b, 5 * kMs);
+  }
+  // `ended`: how many of its kernels.
+  void Replay(int rank, uint64_t at_ns, int ended) {
+    BatchBuilder b = Begin(rank);
+    const uint64_t correlation = ++correlation_[rank];
+    b.GraphLaunch(1, kStart + at_ns, correlation, GraphOf(rank));
+    for (int i = 0; i < ended; ++i)
+      b.Kernel(kStart + at_ns + static_cast<uint64_t>(i) * kMs,
+               kStart + at_ns + static_cast<uint64_t>(i + 1) * kMs, 1, correlation,
+               10 + static_cast<uint64_t>(i));
+    Send(rank, b, at_ns + 10 * kMs);
+  }
+  // One replay that ends, and at 1 s a second one by all but `missing`.
+  void AllBut(int missing, int ended = 0) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Capture(rank);
+      Replay(rank, 100 * kMs, 2 + (with_pair_ && rank < 2 ? 1 : 0));
+      if (rank != missing) Replay(rank, kSecond, ended);
+    }
+  }
+
+  bool with_pair_ = false;
+};
+
+TEST_F(ReplaysTest, TheRankThatDoesNotLaunchIsNamedAtTheLimitAndNotBefore) {
+  AllBut(2);
+  Heartbeat(61 * kSecond - kMs);
+  EXPECT_THAT(At(61 * kSecond - kMs), IsEmpty());
+  Heartbeat(62 * kSecond);
+  for (const bool over : {false, true}) {
+    if (over) job_.Finish();
+    const std::vector<Hang> hangs = At(62 * kSecond);
+    ASSERT_THAT(hangs, SizeIs(1)) << over;
+    EXPECT_EQ(hangs[0].kind, Hang::Kind::kMissingRank);
+    EXPECT_EQ(hangs[0].shape.op, "AllReduce");
+    EXPECT_EQ(hangs[0].shape.bytes, 4000u);
+    EXPECT_EQ(hangs[0].issued, 3);
+    EXPECT_EQ(hangs[0].waiting_ns, 61 * kSecond);
+    EXPECT_EQ(hangs[0].replay->number, 2u);
+    EXPECT_EQ(hangs[0].replay->collectives, 2u);
+    ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+    EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+    EXPECT_EQ(hangs[0].ranks[0].replays->launches, 1u);
+    EXPECT_EQ(hangs[0].ranks[0].replays->last_launch_ago_ns, 62 * kSecond - 100 * kMs);
+    EXPECT_TRUE(hangs[0].ranks[0].last_captured);
+    EXPECT_THAT(HangStatement(hangs[0]), HasSubstr("Replay 2 of the CUDA graph with AllReduce seq 0"));
+    EXPECT_THAT(HangStatement(hangs[0]), HasSubstr("rank 2 did not launch it."));
+    EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("it launched this graph 1 time, last 61.9 s ago"));
+  }
+}
+
+TEST_F(ReplaysTest, ARankThatDoesNotLaunchTheFirstReplayIsNamed) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Capture(rank, rank != 2);
+    BatchBuilder b = Begin(rank);
+    b.Launch(1, kStart + 10 * kMs, ++correlation_[rank]);
+    b.Kernel(kStart + 10 * kMs, kStart + 11 * kMs, 2, correlation_[rank]);
+    Send(rank, b, 20 * kMs);
+    if (rank != 2) Replay(rank, kSecond, 0);
+  }
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+  EXPECT_EQ(hangs[0].replay->number, 1u);
+  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("it never launched this graph"));
+}
+
+TEST_F(ReplaysTest, AllLaunchedAndTheCollectiveThatIsNotOverIsTold) {
+  AllBut(-1, 1);
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kAllIssued);
+  EXPECT_EQ(hangs[0].shape.op, "AllGather");
+  EXPECT_EQ(hangs[0].seq, 1u);
+  EXPECT_EQ(hangs[0].replay->ended, 1u);
+  EXPECT_THAT(hangs[0].ranks, SizeIs(kRanks));
+  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("1 of its 2 collectives on this communicator have ended"));
+}
+
+TEST_F(ReplaysTest, OfTheCommunicatorsOfOneLaunchTheOneThatARankIsMissingOfIsTold) {
+  with_pair_ = true;
+  AllBut(2);
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].comm_ranks, kRanks);
+  EXPECT_EQ(hangs[0].replay->communicators, 2);
+  EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+}
+
+TEST_F(ReplaysTest, ACallThatWaitsBehindAReplayIsNotTold) {
+  AllBut(2);
+  for (const int rank : {0, 1, 3}) {
+    BatchBuilder b = Begin(rank);
+    const uint64_t correlation = ++correlation_[rank];
+    b.Launch(1, kStart + kSecond + 20 * kMs, correlation);
+    b.Collective(kAllReduce, 1, 2, 1000, 4, 20, kStart + kSecond + 20 * kMs);
+    b.Plan(20, correlation);
+    Send(rank, b, kSecond + 30 * kMs);
+  }
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_TRUE(hangs[0].replay.has_value());
+}
+
+TEST_F(ReplaysTest, AReplayIsNotLaunchedBecauseOfACallThatHangs) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Capture(rank);
+    Replay(rank, 100 * kMs, 2);
+    if (rank < 2) {  // rank 2 waits for rank 3, which is missing from both
+      Replay(rank, kSecond, 0);
+    } else if (rank == 2) {
+      BatchBuilder b = Begin(rank);
+      b.Comm(2, 0xbb, 0, 2);
+      const uint64_t correlation = ++correlation_[rank];
+      b.Launch(1, kStart + kSecond, correlation);
+      b.Collective(kAllReduce, 2, 0, 1000, 4, 20, kStart + kSecond);
+      b.Plan(20, correlation);
+      Send(rank, b, kSecond + 30 * kMs);
+    } else {
+      BatchBuilder b = Begin(rank);
+      b.Comm(2, 0xbb, 1, 2);
+      Send(rank, b, kSecond + 30 * kMs);
+    }
+  }
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_FALSE(hangs[0].replay.has_value());
+  EXPECT_EQ(hangs[0].ranks[0].rank, 3);
+}
+
+TEST_F(ReplaysTest, ARankAtWorkIsNotMissing) {
+  AllBut(2);
+  BatchBuilder b = Begin(2);
+  b.Launch(1, kStart + 30 * kSecond, ++correlation_[2]);
+  Send(2, b, 31 * kSecond);
+  Heartbeat(80 * kSecond);
+  EXPECT_THAT(At(80 * kSecond), IsEmpty());
+}
+
+TEST_F(ReplaysTest, WhatWasLostOrNotSeenIsNotSaidToBeMissing) {
+  AllBut(2);
+  BatchBuilder b = Begin(2);
+  b.Loss(v1::LOSS_EVENT_RING_FULL, 1);
+  Send(2, b, 3 * kSecond);
+  Heartbeat(62 * kSecond);
+  EXPECT_THAT(At(62 * kSecond), IsEmpty());
+}
+
+TEST_F(ReplaysTest, ALaunchOfAGraphThatIsNotKnownMayBeTheOneThatIsMissing) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Capture(rank, rank != 2);
+    if (rank != 2) {
+      Replay(rank, kSecond, 0);
+      continue;
+    }
+    BatchBuilder b = Begin(rank);
+    b.GraphLaunch(1, kStart + kSecond, ++correlation_[rank], model::GraphReplays::kUnseenGraph);
+    Send(rank, b, kSecond + kMs);
+  }
+  Heartbeat(200 * kSecond);
+  EXPECT_THAT(At(200 * kSecond), IsEmpty());
+}
+
+TEST_F(ReplaysTest, LaunchesThatWereCapturedAreNoWorkThatIsWaitedFor) {
+  for (const bool told : {false, true}) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (!told) Capture(rank);
+      BatchBuilder b = Begin(rank);
+      if (!told) b.Launch(1, kStart + 10 * kMs, 1000);
+      if (told) b.CapturedLaunch(1000, 13);
+      Send(rank, b, 20 * kMs);
+      correlation_[rank] = 1000;
+      if (!told) Replay(rank, kSecond, 0);
+    }
+    Heartbeat(62 * kSecond);
+    std::vector<uint32_t> held_back;
+    EXPECT_THAT(HangsOf(job_, kStart + 62 * kSecond, kLimit, &held_back), SizeIs(told ? 1 : 0));
+    EXPECT_THAT(held_back, SizeIs(told ? 0 : kRanks));
+  }
+}
+
+TEST_F(ReplaysTest, AStateThatWasSavedFindsTheSame) {
+  AllBut(2);
+  Heartbeat(62 * kSecond);
+  model::JobModel loaded;
+  ASSERT_TRUE(loaded.LoadState(job_.SaveState()).ok());
+  const std::vector<Hang> hangs = HangsOf(loaded, kStart + 62 * kSecond, kLimit);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(HangStatement(hangs[0]), HangStatement(At(62 * kSecond)[0]));
+}
+
+}  // namespace
+}  // namespace gpuprobe::analysis
