@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace gpuprobe::injector {
 
@@ -36,6 +37,10 @@ struct EventNames {
   const char* (*unknown_function)(size_t place, uint32_t* imports) = nullptr;
   // Who this process is by its NCCL communicators; false while they do not say.
   bool (*nccl_identity)(int32_t* rank, int32_t* world_size) = nullptr;
+  // The number of a place in a payload's bytes; false behind the last one. Kind none: the bytes end before
+  // it.
+  bool (*payload_field)(uint32_t schema, size_t field, std::string_view bytes, std::string_view* name,
+                        uint64_t* value, uint32_t* kind) = nullptr;
   // Copies the name of an NVTX domain; returns its length, 0 when it has none.
   size_t (*range_domain)(uint64_t handle, char* out, size_t capacity) = nullptr;
 };

@@ -16,6 +16,7 @@
 #include "injector/probe_thread.h"
 #include "injector/recording.h"
 #include "injector/settings.h"
+#include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/self_report.h"
@@ -144,6 +145,7 @@ bool Assemble(Probe& p) noexcept {
   p.settings.Read(environ);
   FindIdentity(&p.identity);
   recording = ChooseRecording(&p.settings, p.identity, NowNs());
+  step_gate.Init(ChooseSteps(&p.settings));
   ReportSettings(p.settings, p.identity);
   if (!recording.this_rank || !FindCollector(p)) return false;
   const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
@@ -175,7 +177,7 @@ void StartProbe() noexcept {
     Transition(LifecycleState::kStarting, LifecycleState::kOff);
     return;
   }
-  if (recording.Wants(kRecordNvtx)) SetNvtxInjection();
+  if (recording.Wants(kRecordNvtx) || step_gate.watches_ranges()) SetNvtxInjection();
   StartParts();
   if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
   AddWaitHooks();
@@ -192,7 +194,9 @@ void StartProbe() noexcept {
   const HelloFacts facts{
       .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),
       .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,
-      .recording_ranks = recording.ranks};
+      .recording_ranks = recording.ranks,
+      .steps = step_gate.rule(),
+      .step_marker = made->settings.Text(SettingIndex("GPUPROBE_STEP_MARKER"))};
   probe = made;
   host_clock.Start();
   Transition(LifecycleState::kStarting, LifecycleState::kLive);

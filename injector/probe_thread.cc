@@ -13,6 +13,7 @@
 #include "injector/lifecycle.h"
 #include "injector/parts.h"
 #include "injector/recording.h"
+#include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/lock.h"
 #include "injector/stream/losses.h"
@@ -281,6 +282,7 @@ void ProbeThread::Collect(bool final) noexcept {
   SetBackgroundCpuNs(static_cast<uint64_t>(cpu.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(cpu.tv_nsec));
   const Lock lock(stream_->mutex);
   stream_->drain.Drain(final ? UINT64_MAX : NowNs() - kEventSettleNs);
+  if (step_gate.in_use()) step_gate.TellSteps(final, &stream_->builder);
   if (final) stream_->drain.CloseOpenRanges(NowNs());
   const int64_t now_ms = MonotonicMs();
   if (stream_->builder.HasContent() || final || now_ms - sealed_ms_ >= kReportEveryMs) {

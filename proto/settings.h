@@ -57,6 +57,15 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_STOP_AFTER_S", Kind::kNumber, "", "s", 1, 31536000,
      "record nothing that begins later than this after the program's first use of CUDA; greater than "
      "GPUPROBE_START_AFTER_S"},
+    {"GPUPROBE_STEP_MARKER", Kind::kText, "", "", 0, 0,
+     "what begins a step, for the three below: nvtx:NAME (a range, for as long as it is open; a * before or "
+     "after NAME stands for anything) or collective:OP/N (N calls of OP, for programs without ranges)"},
+    {"GPUPROBE_START_STEP", Kind::kNumber, "0", "", 0, int64_t{1} << 40,
+     "record from this step of the program on, counted from 0; allocations are always followed"},
+    {"GPUPROBE_STOP_STEP", Kind::kNumber, "", "", 1, int64_t{1} << 40,
+     "record nothing from this step on; greater than GPUPROBE_START_STEP"},
+    {"GPUPROBE_EVERY_STEPS", Kind::kNumber, "1", "", 1, 1'000'000,
+     "record the first of so many steps only, from GPUPROBE_START_STEP on"},
     {"GPUPROBE_EXIT_WAIT_MS", Kind::kNumber, "2000", "ms", 0, 60000,
      "longest wait at exit for the last records"},
 };

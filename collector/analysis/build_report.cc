@@ -113,6 +113,19 @@ RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) 
   return r;
 }
 
+// What was asked for is the same on all ranks of a job, as its environment is.
+void FillStepsRecorded(const model::ProcessModel& process, Conditions& c) {
+  if (!process.hello().has_recording_steps()) return;
+  const v1::RecordingSteps& asked = process.hello().recording_steps();
+  if (!c.steps_recorded.has_value()) {
+    c.steps_recorded =
+        StepsRecorded{.marker = asked.marker(), .start = asked.start(), .stop = {}, .every = asked.every()};
+    if (asked.stop() != 0) c.steps_recorded->stop = asked.stop();
+  }
+  c.steps_recorded->begun = std::max(c.steps_recorded->begun, process.totals().self.steps_begun());
+  c.steps_recorded->recorded = std::max(c.steps_recorded->recorded, process.steps().count());
+}
+
 void FillConditions(const model::JobModel& job, const ReportInput& input, Conditions& c) {
   c.collector_version = input.collector_version;
   c.command_line = input.command_line;
@@ -134,6 +147,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
     }
     c.world_size = std::max(c.world_size, id.world_size());
     recording_ranks = std::max(recording_ranks, process->hello().recording_ranks());
+    FillStepsRecorded(*process, c);
     if (c.job.empty()) c.job = id.job();
     if (c.command_line.empty()) c.command_line.assign(id.command_line().begin(), id.command_line().end());
     if (c.cuda_driver.empty()) c.cuda_driver = CudaVersionName(v.cuda_driver());

@@ -87,6 +87,8 @@ constexpr FindingRule kRules[] = {
     {"capture-incomplete", Severity::kWarning,
      "GPU times are missing, the last flush was cut short, or what was recorded is damaged",
      CaptureIncomplete},
+    {"no-step-recorded", Severity::kWarning,
+     "only some steps were to be recorded, and the program took none of them", NoStepRecorded},
     {"clock-stepped", Severity::kWarning, "the host's clock was stepped by 1 ms or more", ClockStepped},
     {"detail-dropped", Severity::kInfo, "single records were dropped to hold --keep", DetailDropped},
 };

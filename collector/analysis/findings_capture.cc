@@ -66,6 +66,24 @@ void RanksMissing(const Report& report, std::vector<Finding>& out) {
                            "library reached them."});
 }
 
+void NoStepRecorded(const Report& report, std::vector<Finding>& out) {
+  const std::optional<StepsRecorded>& steps = report.conditions.steps_recorded;
+  if (!steps.has_value() || steps->recorded > 0) return;
+  const std::string asked = absl::StrCat("GPUPROBE_STEP_MARKER is ", steps->marker);
+  if (steps->begun == 0) {
+    out.push_back({.statement =
+                       "Only some steps were to be recorded, and none began: nothing but allocations "
+                       "was.",
+                   .evidence = absl::StrCat(asked, "."),
+                   .advice = "Name a range that the program opens, or an operation that it calls."});
+    return;
+  }
+  out.push_back({.statement = absl::StrCat("Of the program's ", steps->begun,
+                                           " steps none was recorded: nothing but allocations was."),
+                 .evidence = absl::StrCat(asked, ", GPUPROBE_START_STEP ", steps->start, "."),
+                 .advice = "Start earlier, or let the program take more steps."});
+}
+
 void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   std::vector<std::string> why;
   const Trust& t = report.trust;

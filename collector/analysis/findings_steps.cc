@@ -166,6 +166,7 @@ void LowMfu(const Report& report, std::vector<Finding>& out) {
 
 void WarmupDominated(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report) || report.conditions.duration_ns == 0) return;
+  if (report.conditions.steps_recorded.has_value()) return;  // the others were steps, too
   const double ranks = static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
   const double steady_ns = static_cast<double>(report.steps->time_ns.total) / ranks;
   const double share = 1 - steady_ns / static_cast<double>(report.conditions.duration_ns);

@@ -72,10 +72,21 @@ RefusalReport RefusalOf(const model::ProcessModel& process, const model::MemoryL
 }
 
 // When the host began the last steps, without those of the warm-up.
+// Steps that were left out are taken to lie evenly between those that were recorded.
 std::vector<uint64_t> StepStarts(const model::StepTracker& steps) {
+  constexpr uint64_t kMost = 65536;
   std::vector<uint64_t> starts;
+  uint64_t next_index = 0;
   for (const model::StepRecord& step : steps.steps()) {
-    if (!step.warmup) starts.push_back(step.first_launch_ns);
+    if (step.warmup) continue;
+    const uint64_t apart = step.index - next_index + 1;
+    if (!starts.empty() && apart > 1 && apart < kMost && step.first_launch_ns > starts.back()) {
+      const uint64_t from_ns = starts.back();
+      for (uint64_t i = 1; i < apart; ++i)
+        starts.push_back(from_ns + (step.first_launch_ns - from_ns) * i / apart);
+    }
+    starts.push_back(step.first_launch_ns);
+    next_index = step.index + 1;
   }
   return std::is_sorted(starts.begin(), starts.end()) ? starts : std::vector<uint64_t>();
 }

@@ -27,6 +27,16 @@ struct DeviceCondition {
   uint64_t memory_bytes = 0;
 };
 
+// Where only some steps of the program were recorded.
+struct StepsRecorded {
+  std::string marker;  // GPUPROBE_STEP_MARKER
+  uint64_t start = 0;
+  std::optional<uint64_t> stop;
+  uint64_t every = 1;
+  uint64_t begun = 0;     // steps of the rank that took most, recorded or not
+  uint64_t recorded = 0;  // of them
+};
+
 struct Conditions {
   std::string job;
   std::vector<std::string> hosts;
@@ -44,6 +54,7 @@ struct Conditions {
   int world_size = 0;   // 0: not known
   int ranks_heard = 0;  // distinct ranks (processes without rank count each)
   std::optional<int> ranks_expected;
+  std::optional<StepsRecorded> steps_recorded;  // absent: everything was
 };
 
 struct CutOff {

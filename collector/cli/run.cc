@@ -18,6 +18,7 @@
 #include "collector/cli/launch.h"
 #include "collector/cli/live_display.h"
 #include "collector/cli/model_work_option.h"
+#include "collector/cli/recorded_steps_option.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
@@ -62,6 +63,8 @@ struct RunOptions {
   KeepOption keep;
   RankOptions rank_options;
   StepMarkerOption marker;
+  RecordedStepsOption steps;
+  std::vector<std::pair<std::string, std::string>> environment;  // for the command, besides the probe's own
   ModelWorkOption work;
   StatusOption status;
   uint64_t check_steps = 0;
@@ -158,7 +161,9 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
       SignalFd::Open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
   if (!signals.ok()) return Fail(kName, signals.status(), kOwnFailure);
 
-  const Launched launched = Launch(command, ProbeEnvironment(library, socket), signals->previous_mask());
+  auto environment = ProbeEnvironment(library, socket);
+  environment.insert(environment.end(), options.environment.begin(), options.environment.end());
+  const Launched launched = Launch(command, environment, signals->previous_mask());
   if (launched.error != 0) {
     return ExecFailure(command, launched.error);
   }
@@ -192,6 +197,7 @@ int RunMain(const Arguments& arguments) {
   options.keep.AddTo(app);
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
+  options.steps.AddTo(app);
   options.work.AddTo(app);
   options.status.AddTo(app);
   app.add_option("--check", options.check_steps,
@@ -215,6 +221,9 @@ int RunMain(const Arguments& arguments) {
   if (command.empty()) {
     return Fail(kName, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }
+  auto environment = options.steps.Environment(options.marker.text);
+  if (!environment.ok()) return Fail(kName, std::string(environment.status().message()), kUsage);
+  options.environment = *std::move(environment);
   const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
   return Supervise(command, *library, options);

@@ -396,7 +396,7 @@ void StepStatistics::Visit(Archive& archive) {
 
 template <typename Archive>
 void StepTracker::StepRange::Visit(Archive& archive) {
-  archive(start_ns, end_ns, kind);
+  archive(start_ns, end_ns, kind, index, earlier_end_ns, earlier_launch_ns);
 }
 
 template <typename Archive>
@@ -481,7 +481,8 @@ void UsualStep::Visit(Archive& archive) {
 
 template <typename Archive>
 void StepTracker::Pending::Visit(Archive& archive) {
-  archive(begin, end, lost, left, end_error_ns, start_ns, end_ns, previous_launch_ns);
+  archive(begin, end, lost, left, end_error_ns, start_ns, end_ns, previous_launch_ns, index, host_end_ns,
+          earlier_end_ns, earlier_launch_ns, after_others);
 }
 
 template <typename Archive>
@@ -498,7 +499,8 @@ void StepTracker::Visit(Archive& archive) {
           lost_operations_, lossy_, begun_, usual_step_, begin_error_ns_);
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, clock_steps_, host_phases_, phase_ranges_, steps_, next_index_,
-          warmup_known_, warmup_count_, early_nvtx_phases_, statistics_, communication_, tokens_);
+          counted_, some_, warmup_known_, warmup_count_, early_nvtx_phases_, statistics_, communication_,
+          tokens_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
       const Pending& pending = pending_[i];

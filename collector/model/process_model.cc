@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/model/collective_kernels.h"
 #include "collector/model/graph_runs.h"
+#include "collector/model/recorded_steps.h"
 #include "collector/model/work_roles.h"
 
 namespace gpuprobe::model {
@@ -60,7 +61,9 @@ ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
       collectives_(
           {.issued = events_.collectives.issued,
            .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
-           .settled = events_.collectives.settled}) {}
+           .settled = events_.collectives.settled}) {
+  if (hello_.has_recording_steps()) steps_.RecordsSome();
+}
 
 void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
   HostProgress::LastCall& last = progress_.last_call;
@@ -215,6 +218,8 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
                            .done_ns = 0};
     collectives_.AddCall(r, r.op < point_to_point_.size() && point_to_point_[r.op]);
   });
+  if (!status.ok()) return status;
+  status = ForEachRecordedStep(batch, [this](const RecordedStep& r) { steps_.AddRecorded(r); });
   if (!status.ok()) return status;
   return ForEachSync(batch, [this](const SyncRecord& r) {
     ++totals_.records;

@@ -15,6 +15,8 @@ constexpr size_t kLeastRanges = 3;
 constexpr size_t kLeastRangesAtEnd = 2;
 // Of the ranges that the user's marker names: all of one kind, whatever they are called.
 constexpr char kMarkedKind[] = "marked";
+// Of the steps that the probe tells, where it records only some.
+constexpr char kRecordedKind[] = "recorded";
 
 // So many operations after the anchors are looked at for the next step's beginning.
 uint64_t BeginLook(const StepDefinition& definition) {
@@ -102,6 +104,25 @@ void StepTracker::SetMarker(const StepMarker& marker) {
   if (marker.kind() != StepMarker::Kind::kKernel) return;
   definition_ = StepDefinition{.source = StepSource::kMarker, .roles = kRoleMarker, .before = true};
   source_ = StepSource::kMarker;
+}
+
+void StepTracker::RecordsSome() {
+  some_ = true;
+  step_kind_ = kRecordedKind;
+  source_ = StepSource::kMarker;
+}
+
+void StepTracker::AddRecorded(const RecordedStep& step) {
+  if (!some_ || step.end_ns < step.begin_ns) return;
+  if (step.wait_start_ns != 0 && step.wait_end_ns > step.wait_start_ns)
+    AddBlocked(step.wait_start_ns, step.wait_end_ns);
+  step_ranges_.push_back({.start_ns = step.begin_ns,
+                          .end_ns = step.end_ns,
+                          .kind = kRecordedKind,
+                          .index = step.index,
+                          .earlier_end_ns = step.earlier_end_ns,
+                          .earlier_launch_ns = step.earlier_launch_ns});
+  if (step_ranges_.size() > kMaxStepRanges) step_ranges_.pop_front();
 }
 
 void StepTracker::Add(const StepOperation& operation) {
@@ -284,8 +305,8 @@ uint64_t StepTracker::BeginOfStep(uint64_t segment, uint64_t end) const {
 }
 
 double StepTracker::confidence() const {
-  if (next_index_ == 0) return 0;
-  const auto steps = static_cast<double>(next_index_);
+  if (counted_ == 0) return 0;
+  const auto steps = static_cast<double>(counted_);
   const double regular = compared_ == 0 ? 1 : static_cast<double>(usual_) / static_cast<double>(compared_);
   const double lost =
       operations_ == 0 ? 0 : static_cast<double>(lost_operations_) / static_cast<double>(operations_);
@@ -308,8 +329,8 @@ void StepTracker::AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint
   if (meaning == 0) {
     const std::string kind = KindOfRange(name);
     const bool marked = marker_.kind() == StepMarker::Kind::kNvtx;
-    const bool step =
-        marked ? marker_.Matches(name) : marker_.kind() == StepMarker::Kind::kNone && LooksLikeStep(kind);
+    const bool step = !some_ && (marked ? marker_.Matches(name)
+                                        : marker_.kind() == StepMarker::Kind::kNone && LooksLikeStep(kind));
     const std::optional<StepPhase> phase = PhaseOfRange(kind);
     meaning = step                ? kStep
               : phase.has_value() ? static_cast<uint8_t>(1 + static_cast<int>(*phase))
@@ -357,12 +378,19 @@ void StepTracker::CutAtRanges(bool all) {
     while (begin < Next() && At(begin).launch_ns < range.start_ns) ++begin;
     uint64_t end = begin;
     while (end < Next() && At(end).launch_ns < range.end_ns) ++end;
-    if (end > begin) CutStep(begin, end);
+    if (end > begin) CutStep(begin, end, &range);
   }
 }
 
-void StepTracker::CutStep(uint64_t begin, uint64_t end) {
+void StepTracker::CutStep(uint64_t begin, uint64_t end, const StepRange* range) {
   Pending next{.begin = begin, .end = end};
+  if (some_ && range != nullptr) {
+    next.index = range->index;
+    next.host_end_ns = range->end_ns;
+    next.earlier_end_ns = range->earlier_end_ns;
+    next.earlier_launch_ns = range->earlier_launch_ns;
+    next.after_others = std::exchange(next_index_, range->index + 1) != range->index;
+  }
   for (uint64_t i = begin; i < end && lossy_; ++i) next.lost += At(i).work == WorkClass::kUnseen ? 1 : 0;
   next.left = next.lost;
   pending_.push_back(next);
@@ -378,7 +406,8 @@ void StepTracker::RestoreLost(bool all) {
   if (last.lost == 0 && (before == nullptr || (before->lost == 0 && before->end == last.begin)) &&
       (!definition_.has_value() || definition_->operations == 0 || !usual_step_.known() ||
        last.end - last.begin == definition_->operations)) {
-    uint64_t start_ns = before == nullptr ? forgotten_until_ns_ : 0;
+    uint64_t start_ns =
+        before == nullptr ? std::max(forgotten_until_ns_, last.earlier_end_ns) : last.earlier_end_ns;
     for (uint64_t i = before == nullptr ? base_ : before->begin; i < last.begin; ++i)
       start_ns = std::max(start_ns, At(i).end_ns);
     uint64_t end_ns = start_ns;
@@ -401,7 +430,8 @@ void StepTracker::RestoreLost(bool all) {
                      .end_error_ns = each.end_error_ns});
   }
   const Summary length = statistics_.total_ns.Summarize();
-  usual_step_.Restore(open_, steps, forgotten_until_ns_, length.mean > 0 ? length.std / length.mean : 0, all);
+  const uint64_t known_until_ns = std::max(forgotten_until_ns_, pending_.front().earlier_end_ns);
+  usual_step_.Restore(open_, steps, known_until_ns, length.mean > 0 ? length.std / length.mean : 0, all);
   for (size_t i = 0; i < steps.size(); ++i) {
     pending_[i].left = steps[i].left;
     pending_[i].end_error_ns = steps[i].end_error_ns;
@@ -415,6 +445,10 @@ void StepTracker::MeasureFirst() {
   first.previous_launch_ns = last_launch_ns_;
   for (uint64_t i = base_; i < first.begin; ++i) first.start_ns = std::max(first.start_ns, At(i).end_ns);
   if (first.begin > base_) first.previous_launch_ns = At(first.begin - 1).launch_ns;
+  first.start_ns = std::max(first.start_ns, first.earlier_end_ns);
+  first.previous_launch_ns = std::max(first.previous_launch_ns, first.earlier_launch_ns);
+  // Nothing ran on the device before it: the time of the steps that were left out is none of this one.
+  if (first.after_others && first.earlier_end_ns == 0) first.start_ns = 0;
   if (first.start_ns == 0) {
     first.start_ns = UINT64_MAX;
     for (uint64_t i = first.begin; i < first.end; ++i)
@@ -440,6 +474,7 @@ void StepTracker::CompleteFirst() {
   bool annotated = false;
   const std::vector<StepPhase> phases = PhasesOf(operations, own, phase_ranges_, annotated);
   StepRecord record = Measure(step, phases);
+  record.index = step.index;
   record.lost = step.lost;
   record.error_ns = std::min(std::max(std::exchange(begin_error_ns_, step.end_error_ns), step.end_error_ns),
                              record.total_ns());
@@ -500,7 +535,9 @@ StepRecord StepTracker::Measure(const Pending& step, const std::vector<StepPhase
 void StepTracker::NoteHostPhases(const Pending& step, const std::vector<StepPhase>& phases) {
   constexpr size_t kMost = 1024;
   HostPhases host{.begin_ns = At(step.begin).launch_ns,
-                  .end_ns = step.end < Next() ? At(step.end).launch_ns : At(step.end - 1).launch_ns + 1,
+                  .end_ns = step.host_end_ns != 0 ? step.host_end_ns
+                            : step.end < Next()   ? At(step.end).launch_ns
+                                                  : At(step.end - 1).launch_ns + 1,
                   .changes = {}};
   for (uint64_t at = step.begin; at < step.end; ++at) {
     const StepOperation& o = At(at);
@@ -545,7 +582,8 @@ void StepTracker::ForgetBefore(uint64_t position) {
 
 void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
   steps_.push_back(record);
-  steps_.back().index = next_index_++;
+  if (!some_) steps_.back().index = next_index_++;
+  ++counted_;
   if (steps_.size() > kKept) steps_.pop_front();
   if (warmup_known_) {
     Count(steps_.back(), nvtx_phases);

@@ -22,6 +22,7 @@
 #include "collector/model/level_peaks.h"
 #include "collector/model/lost_operations.h"
 #include "collector/model/phase_inference.h"
+#include "collector/model/recorded_steps.h"
 #include "collector/model/step_finder.h"
 #include "collector/model/step_marker.h"
 #include "collector/model/step_operation.h"
@@ -83,6 +84,9 @@ class StepTracker {
 
   // Before anything else.
   void SetMarker(const StepMarker& marker);
+  // The probe says which steps there are, because it records only some: nothing else counts.
+  void RecordsSome();
+  void AddRecorded(const RecordedStep& step);
   // In launch order.
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.
@@ -105,7 +109,7 @@ class StepTracker {
   const std::deque<StepRecord>& steps() const { return steps_; }
   // Index of the step that this instant belongs to; of the steps in steps().
   std::optional<uint64_t> StepAt(uint64_t time_ns) const;
-  uint64_t count() const { return next_index_; }
+  uint64_t count() const { return counted_; }
   uint64_t warmup_count() const { return warmup_count_; }
   const StepStatistics& statistics() const { return statistics_; }
   StepSource source() const { return source_; }
@@ -122,6 +126,10 @@ class StepTracker {
     uint64_t start_ns;
     uint64_t end_ns;
     std::string kind;
+    // Where only some are recorded, as RecordedStep.
+    uint64_t index = 0;
+    uint64_t earlier_end_ns = 0;
+    uint64_t earlier_launch_ns = 0;
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -137,6 +145,12 @@ class StepTracker {
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;  // 0: not known yet
     uint64_t previous_launch_ns = 0;
+    // Where only some are recorded.
+    uint64_t index = 0;
+    uint64_t host_end_ns = 0;
+    uint64_t earlier_end_ns = 0;
+    uint64_t earlier_launch_ns = 0;
+    bool after_others = false;  // steps before it were left out
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -154,7 +168,7 @@ class StepTracker {
   static constexpr size_t kMaxStepRanges = 1024;
 
   // The operations from `begin` to `end` are a step; those before it that belong to no step yet never will.
-  void CutStep(uint64_t begin, uint64_t end);
+  void CutStep(uint64_t begin, uint64_t end, const StepRange* range = nullptr);
   void CompleteFirst();
   // Measures it, as if the clock had not been set in it.
   StepRecord Measure(const Pending& step, const std::vector<StepPhase>& phases) const;
@@ -205,6 +219,7 @@ class StepTracker {
   bool lossy_ = false;            // ever
   StepMarker marker_;
   bool begun_ = false;  // of a marker that begins steps: the first one was seen
+  bool some_ = false;   // the probe records only some steps, and says which
 
   StepSource source_ = StepSource::kNone;
   std::optional<StepDefinition> definition_;
@@ -226,6 +241,7 @@ class StepTracker {
 
   std::deque<StepRecord> steps_;
   uint64_t next_index_ = 0;
+  uint64_t counted_ = 0;
   bool warmup_known_ = false;
   uint64_t warmup_count_ = 0;
   std::vector<bool> early_nvtx_phases_;  // of the steps before the warm-up is known

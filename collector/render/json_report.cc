@@ -12,6 +12,12 @@ using Json = nlohmann::ordered_json;
 
 Json Statistics(const model::Summary& s) { return StatisticsJson(s); }
 
+Json StepsRecordedOf(const std::optional<analysis::StepsRecorded>& steps) {
+  if (!steps.has_value()) return nullptr;
+  return {{"marker", steps->marker}, {"start", steps->start}, {"stop", OrNull(steps->stop)},
+          {"every", steps->every},   {"begun", steps->begun}, {"recorded", steps->recorded}};
+}
+
 Json ConditionsOf(const analysis::Conditions& c) {
   Json devices = Json::array();
   for (const analysis::DeviceCondition& d : c.devices) {
@@ -36,7 +42,8 @@ Json ConditionsOf(const analysis::Conditions& c) {
           {"duration_ns", c.duration_ns},
           {"world_size", c.world_size > 0 ? Json(c.world_size) : Json(nullptr)},
           {"ranks_heard", c.ranks_heard},
-          {"ranks_expected", OrNull(c.ranks_expected)}};
+          {"ranks_expected", OrNull(c.ranks_expected)},
+          {"steps_recorded", StepsRecordedOf(c.steps_recorded)}};
 }
 
 const char* DetailName(v1::DetailLevel level) {

@@ -7,6 +7,7 @@
 #include "collector/analysis/names.h"
 #include "collector/model/collective_kernels.h"
 #include "collector/model/graph_runs.h"
+#include "collector/model/range_payloads.h"
 #include "collector/model/records.h"
 #include "nlohmann/json.hpp"
 
@@ -57,17 +58,23 @@ const char* SourceName(v1::CallSource source) {
   }
 }
 
-void AppendPayload(std::string& line, const model::RangeRecord& range) {
-  switch (range.payload_kind) {
+// Empty for a kind that has no number.
+std::string NumberOf(v1::PayloadKind kind, uint64_t value) {
+  switch (kind) {
     case v1::PAYLOAD_KIND_UINT64:
-      return Number(line, "payload", range.payload);
+      return absl::StrCat(value);
     case v1::PAYLOAD_KIND_INT64:
-      return Number(line, "payload", static_cast<int64_t>(range.payload));
+      return absl::StrCat(static_cast<int64_t>(value));
     case v1::PAYLOAD_KIND_DOUBLE:
-      return Number(line, "payload", nlohmann::json(std::bit_cast<double>(range.payload)).dump());
+      return nlohmann::json(std::bit_cast<double>(value)).dump();
     default:
-      return;
+      return "";
   }
+}
+
+void AppendPayload(std::string& line, const model::RangeRecord& range) {
+  const std::string number = NumberOf(range.payload_kind, range.payload);
+  if (!number.empty()) Number(line, "payload", number);
 }
 
 }  // namespace
@@ -79,6 +86,13 @@ std::string RecordLines::Begin(const char* kind) const {
 const std::string& RecordLines::Quoted(uint32_t string) const {
   static const std::string kEmpty = "\"\"";
   return string < strings_.size() && !strings_[string].empty() ? strings_[string] : kEmpty;
+}
+
+void RecordLines::AppendNames(std::string& line, uint32_t device, uint32_t context, uint32_t stream) const {
+  if (const auto name = device_names_.find(device); name != device_names_.end())
+    absl::StrAppend(&line, ",\"device_name\":", Quoted(name->second));
+  if (const auto name = stream_names_.find({context, stream}); name != stream_names_.end())
+    absl::StrAppend(&line, ",\"stream_name\":", Quoted(name->second));
 }
 
 void RecordLines::LearnDefinitions(const v1::Batch& batch) {
@@ -100,6 +114,11 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
   }
   for (const v1::RangeCategory& category : batch.range_categories())
     category_names_[{category.domain(), category.category()}] = category.name();
+  for (const v1::ObjectName& object : batch.object_names()) {
+    if (object.kind() == v1::NAMED_OBJECT_DEVICE) device_names_[object.id()] = object.name();
+    if (object.kind() == v1::NAMED_OBJECT_STREAM)
+      stream_names_[{object.context(), object.id()}] = object.name();
+  }
   for (const v1::Communicator& comm : batch.communicators()) {
     model::MergeCommunicator(comm, communicators_[comm.id()]);
   }
@@ -159,6 +178,13 @@ absl::Status RecordLines::Learn(const v1::Batch& batch) {
     if (r.plan != 0) LearnPlan(r.plan, r.correlation, r.graph_node);
   });
   if (!status.ok()) return status;
+  status = model::ForEachRangePayload(batch, [this](const model::RangePayload& r) {
+    const std::string number = NumberOf(r.kind, r.value);
+    if (number.empty()) return;
+    std::string& fields = fields_[r.range];
+    absl::StrAppend(&fields, fields.empty() ? "" : ",", Quoted(r.field), ":", number);
+  });
+  if (!status.ok()) return status;
   if (!replays_.empty()) {
     status = model::ForEachLaunch(
         batch, [this](const model::LaunchRecord& r) { launch_ns_[r.correlation] = r.time_ns; });
@@ -181,6 +207,7 @@ void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
     const v1::KernelSite& site = sites_[r.site];
     std::string line = Begin("kernel");
     DeviceFields(line, site.device(), site.stream(), r);
+    AppendNames(line, site.device(), site.context(), site.stream());
     absl::StrAppend(&line, ",\"name\":", Quoted(site.name()));
     Number(line, "graph_node", r.graph_node);
     Triple(line, "grid", site.grid_x(), site.grid_y(), site.grid_z());
@@ -191,6 +218,7 @@ void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
   model::ForEachCopy(batch, [&](const model::CopyRecord& r) {
     std::string line = Begin("memcpy");
     DeviceFields(line, r.device, r.stream, r);
+    AppendNames(line, r.device, r.context, r.stream);
     Word(line, "direction", analysis::DirectionName(r.direction));
     Number(line, "bytes", r.bytes);
     Word(line, "src_memory", analysis::MemoryName(r.src_memory));
@@ -202,6 +230,7 @@ void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
   model::ForEachMemset(batch, [&](const model::MemsetRecord& r) {
     std::string line = Begin("memset");
     DeviceFields(line, r.device, r.stream, r);
+    AppendNames(line, r.device, r.context, r.stream);
     Number(line, "bytes", r.bytes);
     emit(line + "}");
   }).IgnoreError();
@@ -211,6 +240,7 @@ void RecordLines::WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const
   model::ForEachGraphRun(batch, [&](const model::GraphRunRecord& r) {
     std::string line = Begin("graph_run");
     DeviceFields(line, r.device, r.stream, r);
+    AppendNames(line, r.device, r.context, r.stream);
     Number(line, "graph", r.graph);
     emit(line + "}");
   }).IgnoreError();
@@ -257,6 +287,8 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
       absl::StrAppend(&line, ",\"category_name\":", Quoted(name->second));
     if (r.color != 0) Number(line, "color", r.color);
     AppendPayload(line, r);
+    if (const auto fields = fields_.find(r.id); fields != fields_.end())
+      absl::StrAppend(&line, ",\"fields\":{", fields->second, "}");
     if (r.unclosed) absl::StrAppend(&line, ",\"unclosed\":true");
     emit(line + "}");
   }).IgnoreError();

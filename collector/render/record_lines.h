@@ -2,8 +2,9 @@
 //
 // Separate from the report because nothing is summed here: every record of a log once, streaming. A
 // collective's GPU times come from the kernels of its plan, which may be recorded later than the call: a log
-// is read twice, Learn first, then Write. Memory grows with the number of plans, not of records; of a log
-// with captured collectives, also with the launches that follow the capture.
+// is read twice, Learn first, then Write. Memory grows with the number of plans and of ranges' extended
+// payloads, not of records; of a log with captured collectives, also with the launches that follow the
+// capture.
 //
 // A captured call has a line of its own with "captured": true and no times, and one with "replay" (from 1)
 // for each launch of a graph that carries it; the issue time is then that of the graph's launch. A kernel of
@@ -54,6 +55,8 @@ class RecordLines {
   std::string UnexplainedLine(const model::KernelRecord& kernel, const v1::KernelSite& site) const;
   std::string CollectiveLine(const model::CollectiveRecord& call, const PlanWork* work, uint64_t issue_ns);
   std::string Begin(const char* kind) const;
+  // Adds the names that the program gave to the device and the stream, if any.
+  void AppendNames(std::string& line, uint32_t device, uint32_t context, uint32_t stream) const;
   const std::string& Quoted(uint32_t string) const;
 
   v1::Identity identity_;
@@ -63,6 +66,9 @@ class RecordLines {
   absl::flat_hash_map<uint32_t, uint32_t> thread_ids_;
   absl::flat_hash_map<uint32_t, std::string> thread_names_;                      // quoted
   absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> category_names_;  // by domain and category
+  absl::flat_hash_map<uint32_t, uint32_t> device_names_;                         // by ordinal
+  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> stream_names_;    // by context and stream
+  absl::flat_hash_map<uint64_t, std::string> fields_;  // members of an object, by range
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_;  // by correlation
   absl::flat_hash_map<uint64_t, PlanWork> plans_;

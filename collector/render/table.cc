@@ -263,6 +263,19 @@ std::string Headline(const Report& report) {
   return line;
 }
 
+namespace {
+
+std::string StepsRecordedText(const analysis::StepsRecorded& steps) {
+  std::string text =
+      absl::StrCat("only ", Count(steps.recorded), " of ", Count(steps.begun), " steps recorded");
+  if (steps.every > 1) absl::StrAppend(&text, ", one of ", Count(steps.every));
+  if (steps.start > 0) absl::StrAppend(&text, ", from step ", Count(steps.start));
+  if (steps.stop.has_value()) absl::StrAppend(&text, ", before step ", Count(*steps.stop));
+  return absl::StrCat(text, " (", steps.marker, "): counts and sums are of these");
+}
+
+}  // namespace
+
 std::string ConditionsLine(const Report& report) {
   const analysis::Conditions& c = report.conditions;
   std::vector<std::string> parts;
@@ -276,6 +289,7 @@ std::string ConditionsLine(const Report& report) {
   if (report.trust.timing_source == "cupti_activity") parts.push_back("GPU times from CUPTI activity");
   if (report.trust.timing_source == "none") parts.push_back("no GPU times");
   if (report.trust.timing_source == "mixed") parts.push_back("GPU times of some ranks only");
+  if (c.steps_recorded.has_value()) parts.push_back(StepsRecordedText(*c.steps_recorded));
   return absl::StrJoin(parts, ", ");
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "injector/recording.h"
+#include "injector/step_gate.h"
 #include "injector/stream/lock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
@@ -30,7 +31,20 @@ bool Usable(const Recording& window, uint64_t start_ns, uint64_t end_ns) noexcep
   return false;
 }
 
-bool Usable(uint64_t start_ns, uint64_t end_ns) noexcept { return Usable(recording, start_ns, end_ns); }
+bool LeftOut() noexcept {
+  CountSelf(SelfCounter::kOutsideWindow);
+  return true;
+}
+
+// Not of a step that is recorded.
+bool InOtherStep(uint32_t correlation, uint64_t end_ns) noexcept {
+  return step_gate.in_use() && !step_gate.KeepsWork(correlation, end_ns) && LeftOut();
+}
+
+// Of work on the device.
+bool Usable(uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept {
+  return Usable(recording, start_ns, end_ns) && !InOtherStep(correlation, end_ns);
+}
 
 wire::CopyDirection Direction(uint8_t kind) noexcept {
   switch (kind) {
@@ -144,6 +158,7 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
   const auto next_record = api_->ActivityGetNextRecord;
   const bool graph_nodes = HasGraphNodes();
   const Recording window = recording;
+  const bool by_step = step_gate.in_use();
   const CachedSite no_site = {};
   KernelBlock& block = chunk->kernels;
   uint64_t graph_any = 0;
@@ -173,6 +188,7 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
     }
     const auto& kernel = As<CUpti_ActivityKernel4>(found);
     if (!Usable(window, kernel.start, kernel.end)) continue;
+    if (by_step && InOtherStep(kernel.correlationId, kernel.end)) continue;
     const CachedSite* site = sites == nullptr ? &no_site : &sites->Guess(kernel);
     __builtin_prefetch(site);
     if (rows > 0) check_last();
@@ -272,7 +288,7 @@ uint32_t Decoder::LookUpSite(const CUpti_ActivityKernel4& kernel, SiteCache* sit
 
 void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpy>(record);
-  if (!Usable(copy.start, copy.end)) return;
+  if (!Usable(copy.correlationId, copy.start, copy.end)) return;
   if (copy.bytes < recording.min_copy_bytes) {
     stream_->builder.CountSmallCopy(Direction(copy.copyKind), copy.bytes, copy.end - copy.start);
     return;
@@ -294,7 +310,7 @@ void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
 
 void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpyPtoP>(record);
-  if (!Usable(copy.start, copy.end)) return;
+  if (!Usable(copy.correlationId, copy.start, copy.end)) return;
   if (copy.bytes < recording.min_copy_bytes) {
     stream_->builder.CountSmallCopy(wire::CopyDirection::kCopyDirectionP2p, copy.bytes,
                                     copy.end - copy.start);
@@ -319,7 +335,7 @@ void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
 
 void Decoder::DecodeMemset(const CUpti_Activity* record) noexcept {
   const auto& memset_record = As<CUpti_ActivityMemset>(record);
-  if (!Usable(memset_record.start, memset_record.end)) return;
+  if (!Usable(memset_record.correlationId, memset_record.start, memset_record.end)) return;
   stream_->builder.AddMemset(
       {.start_ns = memset_record.start,
        .end_ns = memset_record.end,
@@ -335,10 +351,16 @@ void Decoder::DecodeMemset(const CUpti_Activity* record) noexcept {
 
 void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
   const auto& sync = As<CUpti_ActivitySynchronization>(record);
-  if (!Usable(sync.start, sync.end)) return;
+  if (!Usable(recording, sync.start, sync.end)) return;
+  const wire::SyncKind what = Sync(static_cast<uint32_t>(sync.type));
+  if (what == wire::SyncKind::kSyncKindStreamWaitEvent) {
+    if (step_gate.in_use() && !step_gate.Holds(sync.start) && LeftOut()) return;
+  } else if (step_gate.in_use() && !step_gate.KeepsWait(sync.start, sync.end) && LeftOut()) {
+    return;
+  }
   stream_->builder.AddSync({.start_ns = sync.start,
                             .end_ns = sync.end,
-                            .what = Sync(static_cast<uint32_t>(sync.type)),
+                            .what = what,
                             .context = IdOrZero(sync.contextId),
                             .stream = IdOrZero(sync.streamId),
                             .event = IdOrZero(sync.cudaEventId),
@@ -347,7 +369,7 @@ void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
 
 void Decoder::DecodeGraphRun(const CUpti_Activity* record) noexcept {
   const auto& run = As<CUpti_ActivityGraphTrace>(record);
-  if (!Usable(run.start, run.end)) return;
+  if (!Usable(run.correlationId, run.start, run.end)) return;
   stream_->builder.AddGraphRun({.start_ns = run.start,
                                 .end_ns = run.end,
                                 .graph = run.graphId,

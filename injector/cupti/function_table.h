@@ -27,6 +27,8 @@ namespace gpuprobe::injector {
   X(ActivitySetAttribute)           \
   X(SetThreadIdType)                \
   X(GetDeviceId)                    \
+  X(GetContextId)                   \
+  X(GetStreamIdEx)                  \
   X(GetGraphNodeId)
 
 struct CuptiApi {

@@ -4,8 +4,10 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/executable_graphs.h"
+#include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
+#include "injector/stream/self_report.h"
 
 namespace gpuprobe::injector {
 
@@ -183,6 +185,9 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   // One driver function may be made of another; the record carries the id of the outermost.
   if (data.correlationId == thread.last_launch_correlation) return;
   thread.last_launch_correlation = data.correlationId;
+  if (step_gate.in_use() && !step_gate.Launched(data.correlationId)) {
+    return CountSelf(SelfCounter::kOutsideWindow);
+  }
   const uint64_t range = InnermostRange(thread);
   Emit(thread,
        LaunchEvent{.time_ns = Stamp(),

@@ -6,6 +6,7 @@
 #include "injector/cupti/context_devices.h"
 #include "injector/cupti/launches.h"
 #include "injector/cupti/rivals.h"
+#include "injector/cupti/stream_ids.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/recording.h"
@@ -136,7 +137,8 @@ void CuptiSession::EnableCallbacks() noexcept {
   }
   api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
   for (const CUpti_CallbackId cbid : kNewLibraryEvents) {
-    if (new_library_hook != nullptr) api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
+    if (new_library_hook != nullptr || cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED)
+      api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
   }
   if (graph_node_hooks.on_node == nullptr || api_.GetGraphNodeId == nullptr) return;
   for (const CUpti_CallbackId cbid : kGraphNodeEvents) {
@@ -236,6 +238,16 @@ void CuptiSession::NoteContext(CUcontext context) const noexcept {
     NoteContextDevice(context, static_cast<int32_t>(device));
 }
 
+// Once a stream, while it is being made: a name may be given to it later.
+void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexcept {
+  if (api_.GetContextId == nullptr || api_.GetStreamIdEx == nullptr || context == nullptr) return;
+  StreamIds ids;
+  if (api_.GetContextId(context, &ids.context) == CUPTI_SUCCESS &&
+      api_.GetStreamIdEx(context, stream, 0, &ids.stream) == CUPTI_SUCCESS) {
+    NoteStream(stream, ids);
+  }
+}
+
 // CUPTI's own example asks for ids inside these callbacks.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
   const bool kernel = graph.nodeType == CU_GRAPH_NODE_TYPE_KERNEL;
@@ -265,7 +277,12 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
       return;
     }
     if (cbid == CUPTI_CBID_RESOURCE_MODULE_LOADED || cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED) {
-      if (const Guard guard; guard && new_library_hook != nullptr) new_library_hook();
+      const Guard guard;
+      if (!guard) return;
+      if (new_library_hook != nullptr) new_library_hook();
+      const auto& resource = *static_cast<const CUpti_ResourceData*>(data);
+      if (cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED)
+        session->NoteStreamIds(resource.context, resource.resourceHandle.stream);
       return;
     }
     if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {

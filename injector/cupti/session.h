@@ -68,6 +68,7 @@ class CuptiSession {
 
  private:
   void NoteContext(CUcontext context) const noexcept;
+  void NoteStreamIds(CUcontext context, CUstream stream) const noexcept;
   void NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept;
   static void CUPTIAPI OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                   const void* data);

@@ -18,6 +18,7 @@
 #include "injector/nccl/scopes.h"
 #include "injector/nccl/short_names.h"
 #include "injector/nccl/torn_groups.h"
+#include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
@@ -281,6 +282,7 @@ void Record(ThreadState& thread, Communicator* known, const PluginCall& call) no
   event.element_bytes = DataTypeBytes(call.datatype);
   SetHow(event, call);
   Emit(thread, event);
+  if (step_gate.watches_calls()) step_gate.Issued(OpName(event.op));
 }
 
 // What the application's call of a send or receive did not say.

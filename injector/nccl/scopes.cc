@@ -8,6 +8,7 @@
 #include "injector/nccl/plans.h"
 #include "injector/nccl/real_functions.h"
 #include "injector/nccl/torn_groups.h"
+#include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
@@ -105,11 +106,30 @@ void ReturnSequence(const PendingCall& call) noexcept {
       .compare_exchange_strong(next, call.event.seq, std::memory_order_relaxed);
 }
 
+namespace {
+
+void MarkCaptured(CallBatch& batch) noexcept {
+  for (uint32_t i = 0; i < batch.launch_count; ++i) {
+    const SeenLaunch& launch = batch.launches[i];
+    if (launch.graph_node == 0 || launch.plan == 0) continue;
+    for (uint32_t call = 0; call < batch.call_count; ++call) {
+      CollectiveEvent& event = batch.calls[call].event;
+      if (event.plan == launch.plan) event.captured = 1;
+    }
+  }
+}
+
+}  // namespace
+
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   if (batch.torn) LeaveUnseenKernels(batch);
   AssignPlans(batch);
   LearnFromLaunches(batch);
-  for (uint32_t i = 0; i < batch.call_count; ++i) Emit(thread, batch.calls[i].event);
+  MarkCaptured(batch);
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    if (step_gate.watches_calls()) step_gate.Issued(OpName(batch.calls[i].event.op));
+    Emit(thread, batch.calls[i].event);
+  }
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
     const SeenLaunch& launch = batch.launches[i];
     if (launch.plan == 0) continue;

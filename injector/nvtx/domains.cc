@@ -123,6 +123,8 @@ uint64_t OpenRange(uint64_t id) noexcept {
   return id | kUntracked;
 }
 
+uint64_t IdOfOpen(uint64_t program_id) noexcept { return program_id & ~kUntracked; }
+
 uint64_t CloseRange(uint64_t program_id) noexcept {
   if ((program_id & kUntracked) != 0) return program_id & ~kUntracked;
   if (program_id == 0) return 0;

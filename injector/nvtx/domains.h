@@ -33,6 +33,8 @@ std::string_view RegisteredText(const void* handle) noexcept;
 
 // Notes that range `id` is open; returns what the program gets for it.
 uint64_t OpenRange(uint64_t id) noexcept;
+// The id behind what the program got, whether it is open or not.
+uint64_t IdOfOpen(uint64_t program_id) noexcept;
 // The id behind what the program got, 0 if no such range is open.
 uint64_t CloseRange(uint64_t program_id) noexcept;
 

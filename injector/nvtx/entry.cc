@@ -1,5 +1,6 @@
 // The symbols that NVTX looks up in NVTX_INJECTION64_PATH: version 3 of its headers the second, older ones
-// the first.
+// the first; its extensions the third.
+#include "injector/nvtx/extension.h"
 #include "injector/nvtx/handlers.h"
 
 extern "C" {
@@ -12,5 +13,9 @@ __attribute__((visibility("default"))) int InitializeInjectionNvtx2(
 __attribute__((visibility("default"))) int InitializeInjectionNvtx(
     const void* (*get_export_table)(uint32_t)) noexcept {
   return gpuprobe::injector::nvtx::PlaceHandlers(get_export_table);
+}
+
+__attribute__((visibility("default"))) int InitializeInjectionNvtxExtension(void* module) noexcept {
+  return gpuprobe::injector::nvtx::PlaceExtensionHandlers(module);
 }
 }

@@ -1,6 +1,8 @@
 #include "injector/nvtx/handlers.h"
 
 #include <nvtx3/nvToolsExt.h>
+#include <nvtx3/nvToolsExtCuda.h>
+#include <nvtx3/nvToolsExtCudaRt.h>
 
 #include <bit>
 #include <cstddef>
@@ -8,6 +10,7 @@
 
 #include "injector/nvtx/domains.h"
 #include "injector/nvtx/names.h"
+#include "injector/nvtx/payloads.h"
 #include "injector/nvtx/ranges.h"
 #include "injector/stream/events.h"
 
@@ -78,8 +81,12 @@ void ReadPayload(const nvtxEventAttributes_t& attributes, RangeText* what) noexc
       what->payload = std::bit_cast<uint64_t>(double{attributes.payload.fValue});
       return;
     default:
-      return;
+      break;
   }
+  if (static_cast<int32_t>(attributes.payloadType) != NVTX_PAYLOAD_TYPE_EXT || attributes.reserved0 <= 0)
+    return;
+  what->extended = reinterpret_cast<const nvtxPayloadData_t*>(attributes.payload.ullValue);
+  what->extended_count = static_cast<size_t>(attributes.reserved0);
 }
 
 // Calls use(RangeText) with what the attributes say; programs of other NVTX versions have the same fields at
@@ -173,8 +180,59 @@ void DomainNameCategoryW(nvtxDomainHandle_t domain, uint32_t category, const wch
   NameCategory(domain, category, NarrowText(name).View());
 }
 
-// Slots that we leave empty keep NVTX's own no-ops: names of resources, and everything that names CUDA or
-// OpenCL objects.
+void NameAnyDeviceA(int device, const char* name) noexcept {
+  NameDevice(static_cast<uint32_t>(device), Text(name));
+}
+void NameAnyDeviceW(int device, const wchar_t* name) noexcept {
+  NameDevice(static_cast<uint32_t>(device), NarrowText(name).View());
+}
+// cudaStream_t and CUstream are the same.
+void NameAnyStreamA(const void* stream, const char* name) noexcept { NameStream(stream, Text(name)); }
+void NameAnyStreamW(const void* stream, const wchar_t* name) noexcept {
+  NameStream(stream, NarrowText(name).View());
+}
+
+void NameResource(int32_t type, uint64_t identifier, std::string_view name) noexcept {
+  switch (type) {
+    case NVTX_RESOURCE_TYPE_CUDA_STREAM:
+    case NVTX_RESOURCE_TYPE_CUDART_STREAM:
+      return NameStream(reinterpret_cast<const void*>(identifier), name);
+    case NVTX_RESOURCE_TYPE_CUDA_DEVICE:
+    case NVTX_RESOURCE_TYPE_CUDART_DEVICE:
+      return NameDevice(static_cast<uint32_t>(identifier), name);
+    case NVTX_RESOURCE_TYPE_GENERIC_THREAD_NATIVE:
+      return NameThread(static_cast<uint32_t>(identifier), name);
+    default:
+      return;
+  }
+}
+
+// The program only gives the handle back.
+constinit char resource_handle = 0;
+
+nvtxResourceHandle_t DomainResourceCreate(nvtxDomainHandle_t,
+                                          const nvtxResourceAttributes_t* attributes) noexcept {
+  if (attributes == nullptr || attributes->size < sizeof(nvtxResourceAttributes_t)) return nullptr;
+  const uint64_t identifier = attributes->identifier.ullValue;
+  switch (attributes->messageType) {
+    case NVTX_MESSAGE_TYPE_ASCII:
+      NameResource(attributes->identifierType, identifier, Text(attributes->message.ascii));
+      break;
+    case NVTX_MESSAGE_TYPE_UNICODE:
+      NameResource(attributes->identifierType, identifier, NarrowText(attributes->message.unicode).View());
+      break;
+    case NVTX_MESSAGE_TYPE_REGISTERED:
+      NameResource(attributes->identifierType, identifier, RegisteredText(attributes->message.registered));
+      break;
+    default:
+      break;
+  }
+  return reinterpret_cast<nvtxResourceHandle_t>(&resource_handle);
+}
+void DomainResourceDestroy(nvtxResourceHandle_t) noexcept {}
+
+// Slots that we leave empty keep NVTX's own no-ops: what names events, contexts and OpenCL's objects, which
+// no record names.
 struct Placement {
   uint32_t slot;
   NvtxFunctionPointer handler;
@@ -238,7 +296,23 @@ int PlaceHandlers(GetExportTable get_export_table) noexcept {
       {NVTX_CBID_CORE2_DomainDestroy, Generic(DomainDestroy)},
       {NVTX_CBID_CORE2_DomainNameCategoryA, Generic(DomainNameCategoryA)},
       {NVTX_CBID_CORE2_DomainNameCategoryW, Generic(DomainNameCategoryW)},
+      {NVTX_CBID_CORE2_DomainResourceCreate, Generic(DomainResourceCreate)},
+      {NVTX_CBID_CORE2_DomainResourceDestroy, Generic(DomainResourceDestroy)},
   };
+  const Placement driver[] = {
+      {NVTX_CBID_CUDA_NameCuDeviceA, Generic(NameAnyDeviceA)},
+      {NVTX_CBID_CUDA_NameCuDeviceW, Generic(NameAnyDeviceW)},
+      {NVTX_CBID_CUDA_NameCuStreamA, Generic(NameAnyStreamA)},
+      {NVTX_CBID_CUDA_NameCuStreamW, Generic(NameAnyStreamW)},
+  };
+  const Placement runtime[] = {
+      {NVTX_CBID_CUDART_NameCudaDeviceA, Generic(NameAnyDeviceA)},
+      {NVTX_CBID_CUDART_NameCudaDeviceW, Generic(NameAnyDeviceW)},
+      {NVTX_CBID_CUDART_NameCudaStreamA, Generic(NameAnyStreamA)},
+      {NVTX_CBID_CUDART_NameCudaStreamW, Generic(NameAnyStreamW)},
+  };
+  Place(*callbacks, NVTX_CB_MODULE_CUDA, driver, std::size(driver));
+  Place(*callbacks, NVTX_CB_MODULE_CUDART, runtime, std::size(runtime));
   const bool core_placed = Place(*callbacks, NVTX_CB_MODULE_CORE, core, std::size(core));
   const bool core2_placed = Place(*callbacks, NVTX_CB_MODULE_CORE2, core2, std::size(core2));
   return core_placed || core2_placed ? 1 : 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "injector/cupti/stream_ids.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/stream/event_ring.h"
@@ -15,7 +16,7 @@ namespace gpuprobe::injector::nvtx {
 namespace {
 
 enum class Place : uint32_t { kFree, kBusy, kWaiting };
-enum class Named : uint32_t { kThread, kCategory };
+enum class Named : uint32_t { kThread, kCategory, kDevice };
 
 struct EarlyName {
   std::atomic<Place> place;
@@ -29,13 +30,24 @@ struct EarlyName {
 constinit EarlyName early[kEarlyNames] = {};
 constinit std::atomic<uint32_t> waiting{0};
 
-void EmitName(ThreadState& thread, Named what, uint32_t number, uint64_t domain,
+// Names that came early are told on the probe's thread, after what the program's threads have done since
+// they are let in: as nanoseconds, this is before all of it, so that a rename is drained later.
+constexpr uint64_t kBeforeAllEvents = 1;
+
+void EmitName(ThreadState& thread, uint64_t time_ns, Named what, uint32_t number, uint64_t domain,
               std::string_view name) noexcept {
   name = Slice(name, 0, kMaxNameBytes);
-  if (what == Named::kThread) {
-    Emit(thread, ThreadNameEvent{Stamp(), number, 0}, name);
-  } else {
-    Emit(thread, CategoryNameEvent{Stamp(), domain, number, 0}, name);
+  switch (what) {
+    case Named::kThread:
+      Emit(thread, ThreadNameEvent{time_ns, number, 0}, name);
+      return;
+    case Named::kCategory:
+      Emit(thread, CategoryNameEvent{time_ns, domain, number, 0}, name);
+      return;
+    case Named::kDevice:
+      constexpr auto kDevice = static_cast<uint32_t>(wire::NamedObject::kNamedObjectDevice);
+      Emit(thread, ObjectNameEvent{time_ns, 0, number, kDevice, 0}, name);
+      return;
   }
 }
 
@@ -65,7 +77,7 @@ void Keep(Named what, uint32_t number, uint64_t domain, std::string_view name) n
 }
 
 void Name(Named what, uint32_t number, uint64_t domain, std::string_view name) noexcept {
-  if (const Guard guard; guard) return EmitName(guard.thread(), what, number, domain, name);
+  if (const Guard guard; guard) return EmitName(guard.thread(), Stamp(), what, number, domain, name);
   if (MayGoLive()) Keep(what, number, domain, name);
 }
 
@@ -80,11 +92,23 @@ void NameCategory(const void* domain, uint32_t category, std::string_view name) 
   Name(Named::kCategory, category, reinterpret_cast<uint64_t>(domain), name);
 }
 
+void NameStream(const void* stream, std::string_view name) noexcept {
+  const Guard guard;
+  StreamIds ids;
+  if (!guard || !FindStream(stream, &ids)) return;
+  constexpr auto kStream = static_cast<uint32_t>(wire::NamedObject::kNamedObjectStream);
+  Emit(guard.thread(), ObjectNameEvent{Stamp(), ids.context, ids.stream, kStream, 0},
+       Slice(name, 0, kMaxNameBytes));
+}
+
+void NameDevice(uint32_t ordinal, std::string_view name) noexcept { Name(Named::kDevice, ordinal, 0, name); }
+
 void TellNames() noexcept {
   if (waiting.load(std::memory_order_acquire) == 0 || CurrentLifecycle() != LifecycleState::kLive) return;
   for (EarlyName& place : early) {
     if (place.place.load(std::memory_order_acquire) != Place::kWaiting) continue;
-    EmitName(CurrentThread(), place.what, place.number, place.domain, {place.text, place.bytes});
+    EmitName(CurrentThread(), kBeforeAllEvents, place.what, place.number, place.domain,
+             {place.text, place.bytes});
     waiting.fetch_sub(1, std::memory_order_relaxed);
     place.place.store(Place::kFree, std::memory_order_release);
   }

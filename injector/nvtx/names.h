@@ -1,4 +1,4 @@
-// Names that the program gives: to its threads, and to categories of its ranges.
+// Names that the program gives: to its threads, categories of its ranges, streams and devices.
 //
 // Separate from the ranges because they are given before CUDA is initialised as often as not: what comes
 // while the probe is not live yet waits in a table, and is told when it is. Thread: any application thread;
@@ -20,6 +20,10 @@ void NameThread(uint32_t tid, std::string_view name) noexcept;
 
 // `domain` as CreateDomain gives it; null: the default one.
 void NameCategory(const void* domain, uint32_t category, std::string_view name) noexcept;
+
+// A CUstream; one whose number is not known (cupti/stream_ids.h) stays without a name.
+void NameStream(const void* stream, std::string_view name) noexcept;
+void NameDevice(uint32_t ordinal, std::string_view name) noexcept;
 
 // Tells the names that came too early. Cheap when there are none.
 void TellNames() noexcept;

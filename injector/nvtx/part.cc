@@ -4,6 +4,7 @@
 
 #include "injector/nvtx/domains.h"
 #include "injector/nvtx/names.h"
+#include "injector/nvtx/payloads.h"
 
 namespace gpuprobe::injector {
 
@@ -16,8 +17,21 @@ size_t RangeDomain(uint64_t handle, char* out, size_t capacity) noexcept {
   return length;
 }
 
+bool PayloadNumber(uint32_t schema, size_t field, std::string_view bytes, std::string_view* name,
+                   uint64_t* value, uint32_t* kind) noexcept {
+  nvtx::PayloadField number;
+  if (!nvtx::TakeField(schema, field, bytes, &number)) return false;
+  *name = number.name;
+  *value = number.value;
+  *kind = static_cast<uint32_t>(number.kind);
+  return true;
+}
+
 // Handlers come by themselves, from NVTX; nothing else has to be started.
-void Start() noexcept { event_names.range_domain = RangeDomain; }
+void Start() noexcept {
+  event_names.range_domain = RangeDomain;
+  event_names.payload_field = PayloadNumber;
+}
 
 }  // namespace
 

@@ -6,6 +6,8 @@
 
 #include "injector/guard.h"
 #include "injector/nvtx/domains.h"
+#include "injector/nvtx/payloads.h"
+#include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
@@ -54,6 +56,17 @@ void EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t
   Emit(thread, event, text);
 }
 
+// As many bytes as the layout has, copied.
+void EmitPayloads(ThreadState& thread, void* domain, uint64_t id, const nvtxPayloadData_t* data,
+                  size_t count) noexcept {
+  for (size_t i = 0; data != nullptr && i < std::min<size_t>(count, kMaxPayloads); ++i) {
+    const PayloadBytes payload = FindPayload(domain, data[i]);
+    if (payload.size == 0) continue;
+    Emit(thread, RangePayloadEvent{Stamp(), id, payload.schema, 0},
+         {static_cast<const char*>(payload.bytes), payload.size});
+  }
+}
+
 int LevelIn(const ThreadState& thread, uint16_t domain) noexcept {
   const int kept = std::min(thread.range_depth, kMaxRangeDepth);
   const auto level = std::count(thread.range_domains, thread.range_domains + kept, domain);
@@ -99,7 +112,9 @@ int Push(void* domain, const RangeText& what) noexcept {
   thread.range_domains[thread.range_depth] = index;
   ++thread.range_depth;
   if (!guard) return level;
+  if (step_gate.watches_ranges()) step_gate.Opened(thread.tid, id, Slice(what.text, 0, kMaxNameBytes));
   EmitOpen(thread, domain, what, id, parent, wire::RangeKind::kRangeKindPushPop);
+  if (what.extended_count != 0) EmitPayloads(thread, domain, id, what.extended, what.extended_count);
   PublishMainThread(thread);
   return level;
 }
@@ -116,6 +131,7 @@ int Pop(void* domain) noexcept {
   }
   const int level = LevelIn(thread, index);
   PublishMainThread(thread);
+  if (id != 0 && step_gate.watches_ranges()) step_gate.Closed(id);
   if (guard && id != 0) Emit(thread, RangeCloseEvent{Stamp(), id});
   return level;
 }
@@ -124,7 +140,11 @@ uint64_t Start(void* domain, const RangeText& what) noexcept {
   Guard guard;
   if (!guard) return 0;
   const uint64_t id = NewId();
+  if (step_gate.watches_ranges()) {
+    step_gate.Opened(guard.thread().tid, id, Slice(what.text, 0, kMaxNameBytes));
+  }
   EmitOpen(guard.thread(), domain, what, id, ParentOf(guard.thread()), wire::RangeKind::kRangeKindStartEnd);
+  if (what.extended_count != 0) EmitPayloads(guard.thread(), domain, id, what.extended, what.extended_count);
   return OpenRange(id);
 }
 
@@ -136,6 +156,7 @@ void End(uint64_t program_id) noexcept {
     CountSelf(SelfCounter::kRangeEndWithoutStart);
     return;
   }
+  if (step_gate.watches_ranges()) step_gate.Closed(id);
   Emit(guard.thread(), RangeCloseEvent{Stamp(), id});
 }
 
@@ -154,6 +175,19 @@ void Mark(void* domain, const RangeText& what) noexcept {
   event.payload_kind = static_cast<uint32_t>(what.payload_kind);
   event.time_ns = Stamp();
   Emit(guard.thread(), event, text);
+  if (what.extended_count != 0)
+    EmitPayloads(guard.thread(), domain, event.id, what.extended, what.extended_count);
+}
+
+void AddPayloads(void* domain, uint64_t id, const nvtxPayloadData_t* extended, size_t count) noexcept {
+  Guard guard;
+  if (!guard) return;
+  ThreadState& thread = guard.thread();
+  const uint16_t index = DomainIndex(domain);
+  for (int i = std::min(thread.range_depth, kMaxRangeDepth) - 1; i >= 0 && id == 0; --i) {
+    if (thread.range_domains[i] == index) id = thread.range_ids[i];
+  }
+  if (id != 0) EmitPayloads(thread, domain, IdOfOpen(id), extended, count);
 }
 
 }  // namespace gpuprobe::injector::nvtx

@@ -4,6 +4,7 @@
 
 #include "injector/guard.h"
 #include "injector/parts.h"
+#include "injector/step_gate.h"
 #include "injector/stream/frames.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
@@ -51,7 +52,8 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
       decltype(syncs_)::kCount + decltype(launches_)::kCount + decltype(ranges_)::kCount +
       decltype(allocations_)::kCount + decltype(allocator_levels_)::kCount +
       decltype(allocator_refusals_)::kCount + decltype(tensors_)::kCount + decltype(collectives_)::kCount +
-      decltype(plans_)::kCount + decltype(graph_runs_)::kCount;
+      decltype(plans_)::kCount + decltype(graph_runs_)::kCount + decltype(recorded_steps_)::kCount +
+      decltype(range_payloads_)::kCount;
   if (!memory_.Map(kTotalColumns * kColumnBytes + kDefinitionBytes + kClosedLaunchBytes) || !strings_.Init())
     return false;
   char* memory = memory_.data();
@@ -68,6 +70,8 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
   memory = collectives_.Carve(memory);
   memory = plans_.Carve(memory);
   memory = graph_runs_.Carve(memory);
+  memory = recorded_steps_.Carve(memory);
+  memory = range_payloads_.Carve(memory);
   definitions_ = {memory, kDefinitionBytes};
   closed_launches_ = {memory + kDefinitionBytes, kClosedLaunchBytes};
   StartBatch();
@@ -89,6 +93,8 @@ void BatchBuilder::StartBatch() noexcept {
   collectives_.Clear(base_ns_);
   plans_.Clear(base_ns_);
   graph_runs_.Clear(base_ns_);
+  recorded_steps_.Clear(base_ns_);
+  range_payloads_.Clear(base_ns_);
   closed_launches_.size = 0;
   launch_rows_ = 0;
   launch_thread_ = 0;
@@ -97,7 +103,7 @@ void BatchBuilder::StartBatch() noexcept {
 uint32_t BatchBuilder::rows() const noexcept {
   return kernels_.rows + copies_.rows + memsets_.rows + syncs_.rows + launch_rows_ + ranges_.rows +
          allocations_.rows + allocator_levels_.rows + allocator_refusals_.rows + tensors_.rows +
-         collectives_.rows + plans_.rows + graph_runs_.rows;
+         collectives_.rows + plans_.rows + graph_runs_.rows + recorded_steps_.rows + range_payloads_.rows;
 }
 
 size_t BatchBuilder::MaxEncodedBytes() const noexcept {
@@ -105,7 +111,8 @@ size_t BatchBuilder::MaxEncodedBytes() const noexcept {
          memsets_.MaxEncodedBytes() + syncs_.MaxEncodedBytes() + ranges_.MaxEncodedBytes() +
          allocations_.MaxEncodedBytes() + allocator_levels_.MaxEncodedBytes() +
          allocator_refusals_.MaxEncodedBytes() + tensors_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() +
-         plans_.MaxEncodedBytes() + graph_runs_.MaxEncodedBytes() + closed_launches_.size + definitions_.size;
+         plans_.MaxEncodedBytes() + graph_runs_.MaxEncodedBytes() + recorded_steps_.MaxEncodedBytes() +
+         range_payloads_.MaxEncodedBytes() + closed_launches_.size + definitions_.size;
 }
 
 // --- definitions
@@ -283,6 +290,21 @@ void BatchBuilder::DefineCategory(uint32_t domain, uint32_t category, uint32_t n
   CommitDefinition(before);
 }
 
+void BatchBuilder::DefineObjectName(const ObjectNameEvent& event, uint32_t name) noexcept {
+  WireBuffer& out = RoomForDefinition(4 * kFieldOverhead);
+  const size_t before = out.size;
+  {
+    using Tag = wire::ObjectNameTag;
+    WireWriter fields(out);
+    WireWriter def(fields, Number(wire::BatchTag::kObjectNames));
+    def.add_enum(Number(Tag::kKind), static_cast<int32_t>(event.kind));
+    def.add_uint32(Number(Tag::kContext), event.context);
+    def.add_uint32(Number(Tag::kId), event.id);
+    def.add_uint32(Number(Tag::kName), name);
+  }
+  CommitDefinition(before);
+}
+
 void BatchBuilder::DefineNcclIdentity(int32_t rank, int32_t world_size) noexcept {
   WireBuffer& out = RoomForDefinition(2 * kFieldOverhead);
   const size_t before = out.size;
@@ -455,6 +477,30 @@ void BatchBuilder::AddGraphRun(const GraphRunRow& row) noexcept {
   ++graph_runs_.rows;
 }
 
+void BatchBuilder::AddRangePayload(const RangePayloadRow& row) noexcept {
+  if (range_payloads_.rows == kMaxRows) Seal();
+  using Tag = wire::RangePayloadsTag;
+  range_payloads_[Tag::kRangeDelta].PutDelta(row.range_id);
+  range_payloads_[Tag::kField].Put(row.field);
+  range_payloads_[Tag::kValue].Put(row.value);
+  range_payloads_[Tag::kKind].Put(row.kind);
+  ++range_payloads_.rows;
+}
+
+void BatchBuilder::AddRecordedStep(const RecordedStepRow& row) noexcept {
+  if (recorded_steps_.rows == kMaxRows) Seal();
+  using Tag = wire::RecordedStepsTag;
+  const auto before = [&row](uint64_t time_ns) { return time_ns == 0 ? 0 : row.begin_ns - time_ns; };
+  const auto not_after = [&](uint64_t time_ns) { return time_ns > row.begin_ns ? 0 : before(time_ns); };
+  recorded_steps_.PutInterval(Tag::kBeginDelta, Tag::kDuration, row.begin_ns, row.end_ns);
+  recorded_steps_[Tag::kIndexDelta].PutDelta(row.index);
+  recorded_steps_[Tag::kEarlierEnd].PutSigned(static_cast<int64_t>(before(row.earlier_end_ns)));
+  recorded_steps_[Tag::kEarlierLaunch].Put(not_after(row.earlier_launch_ns));
+  recorded_steps_[Tag::kWaitStart].Put(not_after(row.wait_start_ns));
+  recorded_steps_[Tag::kWaitDuration].Put(row.wait_end_ns - row.wait_start_ns);
+  ++recorded_steps_.rows;
+}
+
 void BatchBuilder::AddCollective(const CollectiveEvent& event, const CollectiveNames& names,
                                  uint32_t thread) noexcept {
   if (collectives_.rows == kMaxRows) Seal();
@@ -524,6 +570,7 @@ void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
   self.add_uint64(Number(Tag::kBatches), sequence_);
   self.add_int32(Number(Tag::kLastCuptiError), LastCuptiError());
   self.add_uint64(Number(Tag::kRecordsOutsideWindow), SelfCount(SelfCounter::kOutsideWindow));
+  if (step_gate.in_use()) self.add_uint64(Number(Tag::kStepsBegun), step_gate.steps_begun());
   self.add_uint64(Number(Tag::kHostTimeErrorNs), host_clock.max_error_ns());
   self.add_uint64(Number(Tag::kHostClockFallbacks), host_clock.fallbacks());
   for (size_t i = 0; i < unknown_kind_count_; ++i) {
@@ -606,6 +653,9 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   EncodeTable(batch, Tag::kCollectives, collectives_);
   EncodeTable(batch, Tag::kPlans, plans_);
   EncodeTable(batch, Tag::kGraphRuns, graph_runs_);
+  if (recorded_steps_.rows != 0) KeepCount(recorded_steps_, wire::RecordedStepsTag::kBeginDelta);
+  EncodeTable(batch, Tag::kRecordedSteps, recorded_steps_);
+  EncodeTable(batch, Tag::kRangePayloads, range_payloads_);
   EncodeLosses(batch);
   EncodeSelf(batch);
   EncodeHostState(batch);

@@ -55,6 +55,18 @@ struct RangeRow {
   uint32_t payload_kind;  // wire::PayloadKind
 };
 
+struct RangePayloadRow {
+  uint64_t range_id, value;
+  uint32_t field;  // String
+  uint32_t kind;   // wire::PayloadKind
+};
+
+// 0: not seen.
+struct RecordedStepRow {
+  uint64_t begin_ns, end_ns, index;
+  uint64_t earlier_end_ns, earlier_launch_ns, wait_start_ns, wait_end_ns;
+};
+
 struct DeviceRow {
   uint32_t ordinal;
   std::string_view name;
@@ -103,6 +115,9 @@ class BatchBuilder {
   // `domain` and `name` are String's answers.
   void DefineCategory(uint32_t domain, uint32_t category, uint32_t name) noexcept;
 
+  // `name` is String's answer.
+  void DefineObjectName(const ObjectNameEvent& event, uint32_t name) noexcept;
+
   // Records.
   void AddKernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
                  uint64_t graph_node) noexcept {
@@ -124,6 +139,8 @@ class BatchBuilder {
   void AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexcept;
   void AddTensor(const TensorEvent& event) noexcept;
   void AddGraphRun(const GraphRunRow& row) noexcept;
+  void AddRangePayload(const RangePayloadRow& row) noexcept;
+  void AddRecordedStep(const RecordedStepRow& row) noexcept;
   // Ids of strings.
   struct CollectiveNames {
     uint32_t op, datatype, algorithm, protocol;
@@ -176,6 +193,8 @@ class BatchBuilder {
   ColumnTable<wire::CollectivesTag, 18> collectives_;
   ColumnTable<wire::PlansTag, 4> plans_;
   ColumnTable<wire::GraphRunsTag, 7> graph_runs_;
+  ColumnTable<wire::RecordedStepsTag, 7> recorded_steps_;
+  ColumnTable<wire::RangePayloadsTag, 4> range_payloads_;
 
   uint32_t launch_thread_ = 0;
   uint32_t launch_rows_ = 0;    // of all threads in this batch

@@ -8,6 +8,7 @@
 #include "injector/host_state.h"
 #include "injector/parts.h"
 #include "injector/recording.h"
+#include "injector/step_gate.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
@@ -59,6 +60,7 @@ uint32_t RecordKindOf(EventType type) noexcept {
     case EventType::kRangeOpen:
     case EventType::kRangeClose:
     case EventType::kMark:
+    case EventType::kRangePayload:
       return kRecordNvtx;
     case EventType::kAllocation:
       return kRecordMemory;
@@ -204,6 +206,7 @@ void EventDrain::Advance(Cursor* cursor, uint64_t until_ns) noexcept {
 
 void EventDrain::Drain(uint64_t until_ns) noexcept {
   host_clock.Read(until_ns == kNever);
+  if (step_gate.in_use()) step_gate.TellTimes();
   Cursor cursors[kRingSlots];
   int count = 0;
   for (int slot = 0; slot < kRingSlots; ++slot) {
@@ -267,13 +270,19 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
     case EventType::kCollective:
       return Collective(Payload<CollectiveEvent>(header), thread);
     case EventType::kPlanLaunch:
-      return builder_->AddPlanLaunch(Payload<PlanLaunchEvent>(header));
+      return PlanLaunched(Payload<PlanLaunchEvent>(header));
     case EventType::kThreadName:
       return NamedThread(Payload<ThreadNameEvent>(header), Text<ThreadNameEvent>(header));
     case EventType::kCategoryName: {
       const auto event = Payload<CategoryNameEvent>(header);
       return builder_->DefineCategory(DomainName(event.domain), event.category,
                                       builder_->String(Text<CategoryNameEvent>(header)));
+    }
+    case EventType::kRangePayload:
+      return TookPayload(Payload<RangePayloadEvent>(header), Text<RangePayloadEvent>(header));
+    case EventType::kObjectName: {
+      const auto event = Payload<ObjectNameEvent>(header);
+      return builder_->DefineObjectName(event, builder_->String(Text<ObjectNameEvent>(header)));
     }
     case EventType::kCommunicator:
       return builder_->DefineCommunicator(Payload<CommunicatorEvent>(header));
@@ -289,7 +298,10 @@ uint32_t EventDrain::DomainName(uint64_t handle) noexcept {
 }
 
 void EventDrain::AddRange(const RangeRow& row) noexcept {
-  if (!recording.Overlaps(row.start_ns, row.end_ns)) return CountSelf(SelfCounter::kOutsideWindow);
+  if (!recording.Overlaps(row.start_ns, row.end_ns) ||
+      (step_gate.in_use() && !step_gate.Overlaps(row.start_ns, row.end_ns))) {
+    return CountSelf(SelfCounter::kOutsideWindow);
+  }
   builder_->AddRange(row);
 }
 
@@ -360,6 +372,18 @@ void EventDrain::Marked(const MarkEvent& event, std::string_view name, uint32_t 
             .color = event.color,
             .payload = event.payload,
             .payload_kind = event.payload_kind});
+}
+
+void EventDrain::TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept {
+  if (event_names.payload_field == nullptr || !recording.Holds(event.time_ns)) return;
+  if (step_gate.in_use() && !step_gate.Holds(event.time_ns)) return;
+  std::string_view name;
+  uint64_t value = 0;
+  uint32_t kind = 0;
+  for (size_t field = 0; event_names.payload_field(event.schema, field, bytes, &name, &value, &kind);
+       ++field) {
+    if (kind != 0) builder_->AddRangePayload({event.range_id, value, builder_->String(name), kind});
+  }
 }
 
 namespace {
@@ -443,6 +467,10 @@ void EventDrain::ContextEnded(const ContextEndEvent& event, uint32_t thread) noe
 }
 
 void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexcept {
+  // Launches of the graph that it was captured into come later.
+  if (step_gate.in_use() && event.captured == 0 && !step_gate.Holds(event.issue_ns)) {
+    return CountSelf(SelfCounter::kOutsideWindow);
+  }
   if (!recording.Holds(event.issue_ns)) return CountSelf(SelfCounter::kOutsideWindow);
   const char* op = event_names.collective_op == nullptr ? nullptr : event_names.collective_op(event.op);
   const char* datatype =
@@ -457,6 +485,11 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
                                             .algorithm = how(event.algorithm),
                                             .protocol = how(event.protocol)};
   builder_->AddCollective(event, names, event.thread == 0 ? thread : MetThread(event.thread, thread));
+}
+
+void EventDrain::PlanLaunched(const PlanLaunchEvent& event) noexcept {
+  if (step_gate.in_use() && event.correlation != 0 && !step_gate.IsRecorded(event.correlation)) return;
+  builder_->AddPlanLaunch(event);
 }
 
 void EventDrain::NoteHostState() noexcept {

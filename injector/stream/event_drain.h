@@ -85,6 +85,8 @@ class EventDrain {
   void AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
   void ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept;
   void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
+  void TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept;
+  void PlanLaunched(const PlanLaunchEvent& event) noexcept;
   uint32_t DomainName(uint64_t handle) noexcept;
 
   BatchBuilder* builder_;

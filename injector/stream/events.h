@@ -30,6 +30,8 @@ enum class EventType : uint16_t {
   kTensor,
   kThreadName,
   kCategoryName,
+  kRangePayload,
+  kObjectName,
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.
@@ -151,6 +153,25 @@ struct CategoryNameEvent {
   uint32_t reserved;
 };
 
+// What the program passes with a range, in a layout that it described. Followed by the bytes.
+struct RangePayloadEvent {
+  static constexpr EventType kType = EventType::kRangePayload;
+  uint64_t time_ns;
+  uint64_t range_id;
+  uint32_t schema;  // EventNames::payload_field
+  uint32_t reserved;
+};
+
+// The program names a stream or a device. Followed by the name, cut at kMaxNameBytes.
+struct ObjectNameEvent {
+  static constexpr EventType kType = EventType::kObjectName;
+  uint64_t time_ns;
+  uint32_t context;  // CUPTI's id; of a stream
+  uint32_t id;       // CUPTI's id of the stream, or the device's ordinal
+  uint32_t kind;     // wire::NamedObject
+  uint32_t reserved;
+};
+
 struct CollectiveEvent {
   static constexpr EventType kType = EventType::kCollective;
   uint64_t issue_ns;
@@ -171,7 +192,7 @@ struct CollectiveEvent {
   uint8_t algorithm;  // EventNames::collective_how; 0: not told
   uint8_t protocol;   // likewise
   uint8_t channels;
-  uint8_t reserved;
+  uint8_t captured;  // into a CUDA graph, whose launches run it
 };
 
 // A kernel launched for a plan, or the node of a CUDA graph that will launch it.

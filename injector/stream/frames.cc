@@ -94,6 +94,13 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
                                                             : wire::TimingSource::kTimingSourceNone));
     hello.add_enum(Number(Tag::kLoadedBy), static_cast<int32_t>(facts.loaded_by));
     hello.add_uint32(Number(Tag::kRecordingRanks), facts.recording_ranks);
+    if (facts.steps.marker == StepRule::Marker::kNone) return;
+    using StepsTag = wire::RecordingStepsTag;
+    WireWriter steps(hello, Number(Tag::kRecordingSteps));
+    steps.add_bytes(Number(StepsTag::kMarker), facts.step_marker.data(), facts.step_marker.size());
+    steps.add_uint64(Number(StepsTag::kStart), facts.steps.start);
+    steps.add_uint64(Number(StepsTag::kStop), facts.steps.stop == UINT64_MAX ? 0 : facts.steps.stop);
+    steps.add_uint64(Number(StepsTag::kEvery), facts.steps.every);
   });
 }
 

@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "gpuprobe/v1/wire_tags.h"
+#include "injector/step_gate.h"
 #include "injector/stream/wire_writer.h"
 
 namespace gpuprobe::injector {
@@ -33,6 +35,8 @@ struct HelloFacts {
   bool has_gpu_times = false;  // CUPTI activity records will come
   wire::LoadedBy loaded_by = wire::LoadedBy::kLoadedByUnknown;
   uint32_t recording_ranks = 0;  // of the job; 0: all
+  StepRule steps = {};           // what is recorded; without marker: everything
+  std::string_view step_marker = {};
 };
 
 // Whole delimited frames, appended to `out`. False when they did not fit.

@@ -7,6 +7,7 @@ import harness
 from harness import BUILD, GPUPROBE, SOURCE
 
 NVTX_CALLS = os.path.join(BUILD, "tests", "e2e", "nvtx_calls")
+NVTX_PAYLOADS = os.path.join(BUILD, "tests", "e2e", "nvtx_payloads")
 NVTX_OLD_CALLER = os.path.join(BUILD, "tests", "e2e", "nvtx_old_caller")
 NVTX_SCRIPT = os.path.join(SOURCE, "tests", "e2e", "programs", "nvtx_script.py")
 
@@ -29,6 +30,7 @@ class Nvtx(harness.EndToEndTest):
         self.assert_nothing_runs()
         records = self.export(out)
         ranges = [r for r in records if r["kind"] == "range"]
+        self.memsets = [r for r in records if r["kind"] == "memset"]
         self.launches = [r for r in records if r["kind"] == "launch"]
         report = self.report(out)
         self.assert_no_loss(report)
@@ -69,6 +71,26 @@ class Nvtx(harness.EndToEndTest):
         self.assertLess(by_name["start A"]["end_ns"], by_name["on the worker"]["end_ns"])
         self.assertGreater(by_name["start Ex"]["end_ns"], by_name["on the worker"]["end_ns"])
         self.assertEqual([report["trust"][key] for key in ("range_pops_without_push", "range_ends_without_start", "ranges_unclosed")], [0, 0, 0])
+
+    def test_extended_payloads(self):
+        """Of each layout its numbers, by name: not what pointers lead to, nor what the program did not pass."""
+        ranges, _ = self.record([NVTX_PAYLOADS])
+        everything = {"comm": 0x1234567890abcdef, "bytes": 4096, "small": -7, "ratio": 0.5, "choice": 2, "point.x": -3, "point.y": 2.25, "last": -1}
+        call = {"NCCL communicator ID": 77, "Message size [bytes]": 1 << 20}
+        self.assertEqual([(r["name"], r["domain"], r.get("fields")) for r in sorted(ranges, key=lambda r: r["id"])], [
+            ("whole", "payloads", everything),
+            ("part", "payloads", {"comm": 0x1234567890abcdef, "bytes": 4096}),
+            ("unknown", "payloads", None),
+            ("unsized", "payloads", everything),
+            ("AllReduce", "payloads", {**call, "NCCL communicator ID": 78}),  # said again when it ended
+            ("", "", None),  # a layout that another domain has
+            ("AllReduce", "payloads", call),
+        ])
+
+    def test_names_of_streams_and_devices(self):
+        self.record([NVTX_PAYLOADS])
+        self.assertEqual([(r["bytes"], r.get("stream_name"), r["device_name"]) for r in sorted(self.memsets, key=lambda r: r["bytes"])],
+                         [(1, "compute \u4e16", "the only one"), (2, "copies", "the only one"), (3, "a resource", "the only one"), (4, None, "the only one")])
 
     def test_names_given_before_cuda(self):
         ranges, _ = self.record([NVTX_CALLS, "early"])

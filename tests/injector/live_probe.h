@@ -110,6 +110,10 @@ class LiveProbe : public ::testing::Test {
         return sizeof(ThreadNameEvent);
       case EventType::kCategoryName:
         return sizeof(CategoryNameEvent);
+      case EventType::kRangePayload:
+        return sizeof(RangePayloadEvent);
+      case EventType::kObjectName:
+        return sizeof(ObjectNameEvent);
     }
     return 0;
   }

@@ -242,6 +242,34 @@ TEST_F(Nvtx, NamesThatComeBeforeTheProbeIsLiveAreToldWhenItIs) {
   EXPECT_TRUE(Events().empty());
 }
 
+TEST_F(Nvtx, AnEarlyNameIsOlderThanARenameOfTheSame) {
+  Switch(false);
+  nvtxNameOsThreadA(77, "early");
+  nvtxNameOsThreadA(77, "early, again");
+  nvtxNameCategoryA(7, "early");
+  Switch(true);
+  std::thread([] { nvtxNameOsThreadA(77, "renamed"); }).join();
+  std::thread([] { nvtxNameCategoryA(7, "renamed"); }).join();
+  TellNames();
+  const auto events = Events();
+  uint64_t latest_early_ns = 0;
+  uint64_t earliest_rename_ns = UINT64_MAX;
+  std::string order;
+  for (const SeenEvent& event : events) {
+    const uint64_t time_ns = event.type == EventType::kThreadName ? event.As<ThreadNameEvent>().time_ns
+                                                                  : event.As<CategoryNameEvent>().time_ns;
+    if (event.text == "renamed") {
+      earliest_rename_ns = std::min(earliest_rename_ns, time_ns);
+    } else {
+      latest_early_ns = std::max(latest_early_ns, time_ns);
+      order += event.text + ";";
+    }
+  }
+  EXPECT_EQ(events.size(), 5u);
+  EXPECT_EQ(order, "early;early, again;early;");
+  EXPECT_LT(latest_early_ns, earliest_rename_ns) << "the drain takes them in the order of their times";
+}
+
 TEST_F(Nvtx, NamesThatFindNoPlaceAreCounted) {
   Switch(false);
   const uint64_t before = LossCount(wire::LossReason::kLossDefinitionsFull);
