@@ -85,6 +85,45 @@ TEST_F(MemoryTest, FreeWaitsForTheWorkThatMayUseIt) {
   EXPECT_CUDA(cudaStreamDestroy(stream));
 }
 
+uint64_t AttributeOf(cudaMemPool_t pool, cudaMemPoolAttr attribute) {
+  uint64_t value = 0;
+  EXPECT_EQ(cudaMemPoolGetAttribute(pool, attribute, &value), cudaSuccess);
+  return value;
+}
+
+TEST_F(MemoryTest, APoolGrowsByGranulesAndKeepsItsReleaseThreshold) {
+  constexpr size_t kGranule = size_t{2} << 20;
+  const size_t before = FreeBytes();
+  cudaStream_t stream = NewStream();
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, {0}};
+  cudaMemPool_t pool = nullptr;
+  ASSERT_CUDA(cudaMemPoolCreate(&pool, &properties));
+  uint64_t threshold = 2 * kGranule;
+  ASSERT_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold));
+  void* pieces[3] = {};
+  for (void*& piece : pieces) ASSERT_CUDA(cudaMallocFromPoolAsync(&piece, kGranule + 100, pool, stream));
+  EXPECT_EQ(AttributeOf(pool, cudaMemPoolAttrUsedMemCurrent), 3 * (kGranule + 100));
+  EXPECT_EQ(AttributeOf(pool, cudaMemPoolAttrReservedMemCurrent), 4 * kGranule);
+  EXPECT_EQ(FreeBytes(), before - 4 * kGranule);
+  for (void* piece : pieces) ASSERT_CUDA(cudaFreeAsync(piece, stream));
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(AttributeOf(pool, cudaMemPoolAttrUsedMemCurrent), 0U);
+  EXPECT_EQ(AttributeOf(pool, cudaMemPoolAttrReservedMemCurrent), 2 * kGranule);
+  ASSERT_CUDA(cudaMemPoolTrimTo(pool, 1));
+  EXPECT_EQ(AttributeOf(pool, cudaMemPoolAttrReservedMemCurrent), kGranule);
+  EXPECT_EQ(AttributeOf(pool, cudaMemPoolAttrReservedMemHigh), 4 * kGranule);
+  void* last = nullptr;
+  ASSERT_CUDA(cudaMallocFromPoolAsync(&last, 5, pool, stream));
+  ASSERT_CUDA(cudaMemPoolDestroy(pool));
+  EXPECT_EQ(FreeBytes(), before - kGranule) << "it lives until its last allocation is gone";
+  ASSERT_CUDA(cudaFreeAsync(last, stream));
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(FreeBytes(), before);
+  EXPECT_CUDA(cudaStreamDestroy(stream));
+}
+
 TEST_F(MemoryTest, APoolsMemoryComesBackInStreamOrder) {
   const size_t before = FreeBytes();
   cudaStream_t stream = NewStream();
@@ -92,7 +131,7 @@ TEST_F(MemoryTest, APoolsMemoryComesBackInStreamOrder) {
   Launch(Slow(), stream);
   ASSERT_CUDA(cudaMallocAsync(&pointer, 5000, stream));
   ASSERT_CUDA(cudaFreeAsync(pointer, stream));
-  EXPECT_EQ(FreeBytes(), before - 5000) << "the stream has not come to it";
+  EXPECT_EQ(FreeBytes(), before - (size_t{2} << 20)) << "the stream has not come to it";
   ASSERT_CUDA(cudaStreamSynchronize(stream));
   EXPECT_EQ(FreeBytes(), before);
   cudaMemPool_t pool = nullptr;

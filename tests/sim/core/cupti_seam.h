@@ -28,7 +28,7 @@ struct ApiCall {
   uint64_t end_ns = 0;
 };
 
-enum class ActivityKind { kKernel, kMemcpy, kPeerCopy, kMemset, kSync, kMemory };
+enum class ActivityKind { kKernel, kMemcpy, kPeerCopy, kMemset, kSync, kMemory, kMemoryPool };
 
 // A finished piece of work, as the scheduler timed it. `kind` says which fields hold.
 struct Activity {
@@ -59,7 +59,12 @@ struct Activity {
   uint32_t memset_value = 0;
   bool asynchronous = false;
   uint64_t address = 0;      // memory
-  int memory_operation = 0;  // CUpti_ActivityMemoryOperationType
+  int memory_operation = 0;  // CUpti_ActivityMemoryOperationType, CUpti_ActivityMemoryPoolOperationType
+  // The pool of an allocation, after it, or the pool itself; 0: none
+  uint64_t pool_address = 0;
+  uint64_t pool_used = 0;
+  uint64_t pool_reserved = 0;
+  uint64_t pool_release_threshold = 0;
   // sync
   int sync_type = 0;  // CUpti_ActivitySynchronizationType
   uint32_t event_id = 0;

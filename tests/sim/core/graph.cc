@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "tests/sim/core/graph_memory.h"
 #include "tests/sim/core/trace.h"
 
 namespace gpusim {
@@ -38,6 +39,9 @@ CUgraphNode CopyNodeLocked(CUgraphNode node, CUgraph into, const NodeMap& copies
   if (node->dependencies.empty()) dependencies = roots_wait_for;
   CUgraphNode copy = AddNodeLocked(into, node->type, node->work, dependencies);
   copy->event = node->event;
+  copy->memory_address = node->memory_address;
+  copy->memory_bytes = node->memory_bytes;
+  copy->memory_device = node->memory_device;
   copy->original = node;
   return copy;
 }
@@ -207,6 +211,27 @@ CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, C
   return CUDA_SUCCESS;
 }
 
+CUresult AddMemoryNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
+                       int device, uint64_t bytes, CUdeviceptr* address, CUgraphNode* node) {
+  if (node == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  {
+    const Locked locked;
+    if (!IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; ++i) {
+      if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *node = AddNodeLocked(graph, type, Work{}, std::vector<CUgraphNode>(dependencies, dependencies + count));
+    (*node)->memory_address = *address;
+    (*node)->memory_bytes = bytes;
+    (*node)->memory_device = device;
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) PlaceGraphMemoryLocked(*node);
+    *address = (*node)->memory_address;
+  }
+  NotifyNode(*node);
+  return CUDA_SUCCESS;
+}
+
 CUgraph CloneGraph(CUgraph graph) {
   CUgraph copy = nullptr;
   {
@@ -239,7 +264,19 @@ CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec)
   return CUDA_SUCCESS;
 }
 
+CUresult ReplaceWork(CUgraphExec exec, CUgraphNode original, Work work) {
+  const Locked locked;
+  if (!IsLive(exec)) return CUDA_ERROR_INVALID_VALUE;
+  for (const auto& node : exec->graph->nodes) {
+    if (node->original != original) continue;
+    node->work = std::move(work);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult DropExec(CUgraphExec exec) {
+  ReturnGraphMemory(exec);
   const Locked locked;
   if (All().execs.erase(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
   DropGraph(exec->graph);
@@ -301,13 +338,21 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
   CUctx_st* context = nullptr;
   const CUresult current = RequireContext(&context);
   if (current != CUDA_SUCCESS) return current;
+  {
+    const Locked locked;
+    CUstream_st* stream = nullptr;
+    const CUresult found = FindStreamLocked(handle, &stream);
+    if (found != CUDA_SUCCESS) return found;
+    const CUresult refused = RefuseInCaptureLocked(stream);
+    if (refused != CUDA_SUCCESS) return refused;
+  }
+  const CUresult obtained = ObtainGraphMemory(exec);
+  if (obtained != CUDA_SUCCESS) return obtained;
   Locked locked;
   if (!IsLive(exec)) return CUDA_ERROR_INVALID_VALUE;
   CUstream_st* stream = nullptr;
   const CUresult found = FindStreamLocked(handle, &stream);
   if (found != CUDA_SUCCESS) return found;
-  const CUresult refused = RefuseInCaptureLocked(stream);
-  if (refused != CUDA_SUCCESS) return refused;
   const uint32_t correlation = CurrentCorrelation();
   const uint64_t issue_ns = NowNs();
   const OpPtr begin = EnqueueLocked(stream, Work{}, {exec->last});

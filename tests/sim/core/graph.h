@@ -21,6 +21,10 @@ struct CUgraphNode_st {
   gpusim::Work work;
   CUevent event = nullptr;
   CUgraph child = nullptr;
+  // Of a node that allocates or releases.
+  uint64_t memory_address = 0;
+  uint64_t memory_bytes = 0;
+  int memory_device = 0;
   CUgraphNode original = nullptr;  // of a clone
 };
 
@@ -48,6 +52,9 @@ CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work,
                           const std::vector<CUgraphNode>& dependencies);
 CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
                  Work work, CUevent event, CUgraph child, CUgraphNode* node);
+// A node that allocates (and gets its address) or releases.
+CUresult AddMemoryNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
+                       int device, uint64_t bytes, CUdeviceptr* address, CUgraphNode* node);
 void NotifyNode(CUgraphNode node);
 bool IsLiveNodeLocked(CUgraphNode node);
 CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to);
@@ -55,6 +62,8 @@ CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to);
 CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec);
 CUresult LaunchGraph(CUgraphExec exec, CUstream stream);
 CUresult DropExec(CUgraphExec exec);
+// The executable graph's copy of a node does other work from the next launch on.
+CUresult ReplaceWork(CUgraphExec exec, CUgraphNode original, Work work);
 // Takes over the work of `graph`, if it has the same shape.
 CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape);
 CUgraph CloneGraph(CUgraph graph);

@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/sim/core/graph_memory.h"
 #include "tests/sim/core/knobs.h"
 #include "tests/sim/core/objects.h"
 #include "tests/sim/core/trace.h"
@@ -26,6 +28,7 @@ struct State {
   std::map<int, uint64_t> used;      // by device
   std::map<int, CUmemoryPool> default_pool;
   std::map<int, CUmemoryPool> current_pool;
+  std::set<CUmemoryPool> pools;  // all that hold memory or can be allocated from
 };
 
 State& Memory() {
@@ -57,6 +60,8 @@ const char* NameOf(MemoryClass memory) {
       return "array";
     case MemoryClass::kVmm:
       return "vmm";
+    case MemoryClass::kGraph:
+      return "graph";
   }
   return "device";
 }
@@ -98,8 +103,42 @@ bool ReserveLocked(int device, uint64_t bytes) {
   return true;
 }
 
-void Report(const Range& range, bool is_free, bool failed) {
+PoolState StateOfLocked(CUmemoryPool pool) {
+  if (pool == nullptr) return {};
+  return {pool, pool->used, pool->reserved, pool->release_threshold};
+}
+
+void FillPool(const PoolState& state, Activity* activity) {
+  activity->pool_address = reinterpret_cast<uint64_t>(state.pool);
+  activity->pool_used = state.used;
+  activity->pool_reserved = state.reserved;
+  activity->pool_release_threshold = state.release_threshold;
+}
+
+void WritePoolTruth(const PoolState& state, const char* event, uint64_t time_ns) {
+  if (!TruthWanted() || state.pool == nullptr) return;
+  std::string line;
+  AppendPoolTruth(event, state.pool->device, reinterpret_cast<uint64_t>(state.pool), state.used,
+                  state.reserved, time_ns, &line);
+  WriteTruth(line);
+}
+
+// A pool was made, destroyed or trimmed.
+void ReportPool(const PoolState& state, int operation, const char* event) {
   Activity activity;
+  activity.kind = ActivityKind::kMemoryPool;
+  activity.start_ns = activity.end_ns = NowNs();
+  activity.device = static_cast<uint32_t>(state.pool->device);
+  activity.correlation = CurrentCorrelation();
+  activity.memory_operation = operation;
+  FillPool(state, &activity);
+  WritePoolTruth(state, event, activity.end_ns);
+  Schedule::Get().Post(activity);
+}
+
+void Report(const Range& range, bool is_free, bool failed, const PoolState& pool = {}) {
+  Activity activity;
+  FillPool(pool, &activity);
   activity.kind = ActivityKind::kMemory;
   activity.start_ns = activity.end_ns = NowNs();
   activity.device = static_cast<uint32_t>(range.device);
@@ -117,6 +156,7 @@ void Report(const Range& range, bool is_free, bool failed) {
                       activity.device, activity.correlation, failed, &line);
     WriteTruth(line);
   }
+  if (!failed) WritePoolTruth(pool, is_free ? "free" : "alloc", activity.end_ns);
   if (!failed) Schedule::Get().Post(activity);
 }
 
@@ -124,31 +164,49 @@ CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryCla
                      unsigned host_flags, uint64_t* address, uint64_t asked_bytes = 0) {
   Range range{0, bytes, memory, device, context, pool, host_flags};
   bool reserved = true;
+  PoolState state;
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
-    if (NeedsDeviceMemory(memory)) reserved = !AllocationFails() && ReserveLocked(device, bytes);
+    const uint64_t needed = pool != nullptr ? Growth(*pool, bytes) : bytes;
+    if (NeedsDeviceMemory(memory)) reserved = !AllocationFails() && ReserveLocked(device, needed);
     void* mapped = reserved ? Map(bytes) : nullptr;
     if (mapped != nullptr) {
       range.base = reinterpret_cast<uint64_t>(mapped);
       Memory().ranges[range.base] = range;
       if (pool != nullptr) {
         pool->used += bytes;
+        pool->busy += bytes;
+        pool->reserved += needed;
         pool->used_high = std::max(pool->used_high, pool->used);
+        pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
       }
     } else if (reserved && NeedsDeviceMemory(memory)) {
-      Memory().used[device] -= bytes;
+      Memory().used[device] -= needed;
     }
+    state = StateOfLocked(pool);
   }
   if (range.base == 0 && asked_bytes != 0) range.bytes = asked_bytes;
-  Report(range, false, range.base == 0);
+  Report(range, false, range.base == 0, state);
   if (range.base == 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *address = range.base;
   return CUDA_SUCCESS;
 }
 
+void GiveBackLocked(CUmemoryPool pool, uint64_t keep) {
+  const uint64_t surplus = Surplus(*pool, keep);
+  pool->reserved -= surplus;
+  Memory().used[pool->device] -= surplus;
+  if (pool->destroyed && pool->reserved == 0) Memory().pools.erase(pool);  // a handle stays what it was
+}
+
+// Nobody works on it any more. What a pool gave goes back to the pool.
 void DropLocked(const Range& range) {
-  if (NeedsDeviceMemory(range.memory)) Memory().used[range.device] -= range.bytes;
-  if (range.pool != nullptr) range.pool->used -= range.bytes;
+  if (range.pool != nullptr) {
+    range.pool->busy -= range.bytes;
+    if (range.pool->destroyed) GiveBackLocked(range.pool, 0);
+  } else if (NeedsDeviceMemory(range.memory)) {
+    Memory().used[range.device] -= range.bytes;
+  }
   if (range.memory != MemoryClass::kRegistered) {
     auto* mapped = reinterpret_cast<void*>(range.base);  // NOLINT(performance-no-int-to-ptr)
     munmap(mapped, MappedBytes(range.bytes));
@@ -161,6 +219,7 @@ CUmemoryPool PoolLocked(int device) {
     pool = new CUmemPoolHandle_st;
     pool->device = device;
     pool->is_default = true;
+    Memory().pools.insert(pool);
   }
   return pool;
 }
@@ -194,6 +253,8 @@ CUresult Free(MemoryClass memory, uint64_t address) {
     const auto found = Memory().ranges.find(address);
     if (found == Memory().ranges.end()) return CUDA_ERROR_INVALID_VALUE;
     range = found->second;
+    if (range.memory == MemoryClass::kGraph && memory == MemoryClass::kDevice)
+      return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     // cuMemFree takes device, managed and pool memory alike.
     const bool fits = range.memory == memory ||
                       (memory == MemoryClass::kDevice &&
@@ -203,7 +264,13 @@ CUresult Free(MemoryClass memory, uint64_t address) {
   }
   if (range.context != nullptr && IsLive(range.context))
     WaitForContext(range.context);  // queued work may still use it
-  Report(range, true, false);
+  PoolState state;
+  if (range.pool != nullptr) {
+    const std::lock_guard<std::mutex> lock(Memory().mutex);
+    range.pool->used -= range.bytes;
+    state = StateOfLocked(range.pool);
+  }
+  Report(range, true, false, state);
   const std::lock_guard<std::mutex> lock(Memory().mutex);
   DropLocked(range);
   return CUDA_SUCCESS;
@@ -211,15 +278,20 @@ CUresult Free(MemoryClass memory, uint64_t address) {
 
 CUresult BeginFreeToPool(uint64_t address) {
   Range range;
+  PoolState state;
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     const auto found = Memory().ranges.find(address);
     if (found == Memory().ranges.end()) return CUDA_ERROR_INVALID_VALUE;
     range = found->second;
+    if (range.memory == MemoryClass::kGraph)
+      return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (range.memory != MemoryClass::kPool && range.memory != MemoryClass::kDevice)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (range.pool != nullptr) range.pool->used -= range.bytes;
+    state = StateOfLocked(range.pool);
   }
-  if (range.memory != MemoryClass::kPool && range.memory != MemoryClass::kDevice)
-    return CUDA_ERROR_INVALID_VALUE;
-  Report(range, true, false);
+  Report(range, true, false, state);
   return CUDA_SUCCESS;
 }
 
@@ -228,6 +300,7 @@ void TakeBack(uint64_t address) {
   const auto found = Memory().ranges.find(address);
   if (found == Memory().ranges.end()) return;
   const Range range = found->second;
+  if (range.memory == MemoryClass::kGraph) return;
   Memory().ranges.erase(found);
   DropLocked(range);
 }
@@ -274,6 +347,7 @@ void FreeMemoryOfContext(CUcontext context) {
     for (auto at = Memory().ranges.begin(); at != Memory().ranges.end();) {
       const Range& range = at->second;
       if (range.context == context && range.memory != MemoryClass::kVmm) {
+        if (range.pool != nullptr) range.pool->used -= range.bytes;
         DropLocked(range);
         gone.push_back(range);
         at = Memory().ranges.erase(at);
@@ -302,6 +376,25 @@ uint64_t AllocateGlobal(int device, uint64_t bytes) {
   const auto base = reinterpret_cast<uint64_t>(mapped);
   Memory().ranges[base] = Range{base, bytes, MemoryClass::kDevice, device, nullptr, nullptr, 0};
   return base;
+}
+
+uint64_t MapGraphMemory(int device, uint64_t bytes) {
+  void* mapped = Map(bytes);
+  if (mapped == nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(Memory().mutex);
+  const auto base = reinterpret_cast<uint64_t>(mapped);
+  Memory().ranges[base] = Range{base, bytes, MemoryClass::kGraph, device, nullptr, nullptr, 0};
+  return base;
+}
+
+bool ReserveDeviceMemory(int device, uint64_t bytes) {
+  const std::lock_guard<std::mutex> lock(Memory().mutex);
+  return !AllocationFails() && ReserveLocked(device, bytes);
+}
+
+void ReturnDeviceMemory(int device, uint64_t bytes) {
+  const std::lock_guard<std::mutex> lock(Memory().mutex);
+  Memory().used[device] -= bytes;
 }
 
 void MemoryInfo(int device, uint64_t* free_bytes, uint64_t* total_bytes) {
@@ -334,6 +427,102 @@ void NoteMapping(uint64_t address, uint64_t bytes, int device) {
 void ForgetMapping(uint64_t address) {
   const std::lock_guard<std::mutex> lock(Memory().mutex);
   Memory().ranges.erase(address);
+}
+
+CUmemoryPool CreatePool(int device) {
+  auto* pool = new CUmemPoolHandle_st;
+  pool->device = device;
+  {
+    const std::lock_guard<std::mutex> lock(Memory().mutex);
+    Memory().pools.insert(pool);
+  }
+  ReportPool({pool, 0, 0, 0}, CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_CREATED, "create");
+  return pool;
+}
+
+// Its memory goes when nothing uses it any more; the handle is never given out again.
+CUresult DestroyPool(CUmemoryPool pool) {
+  if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
+  PoolState state;
+  {
+    const std::lock_guard<std::mutex> lock(Memory().mutex);
+    if (pool->destroyed) return CUDA_ERROR_INVALID_VALUE;
+    const auto current = Memory().current_pool.find(pool->device);
+    if (current != Memory().current_pool.end() && current->second == pool)
+      Memory().current_pool.erase(current);
+    pool->destroyed = true;
+    GiveBackLocked(pool, 0);
+    state = StateOfLocked(pool);
+  }
+  ReportPool(state, CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_DESTROYED, "destroy");
+  return CUDA_SUCCESS;
+}
+
+CUresult TrimPool(CUmemoryPool pool, uint64_t keep) {
+  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  PoolState state;
+  {
+    const std::lock_guard<std::mutex> lock(Memory().mutex);
+    GiveBackLocked(pool, keep);
+    state = StateOfLocked(pool);
+  }
+  ReportPool(state, CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED, "trim");
+  return CUDA_SUCCESS;
+}
+
+void TrimPoolsAfterWait() {
+  const std::lock_guard<std::mutex> lock(Memory().mutex);
+  const std::set<CUmemoryPool> pools = Memory().pools;
+  for (CUmemoryPool pool : pools) {
+    if (pool->reserved <= pool->release_threshold) continue;
+    const uint64_t before = pool->reserved;
+    GiveBackLocked(pool, pool->release_threshold);
+    if (pool->reserved != before) WritePoolTruth(StateOfLocked(pool), "wait", NowNs());
+  }
+}
+
+CUresult SetPoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, const uint64_t* value) {
+  if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard<std::mutex> lock(Memory().mutex);
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      pool->release_threshold = *value;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      if (*value != 0) return CUDA_ERROR_INVALID_VALUE;
+      pool->used_high = pool->used;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      if (*value != 0) return CUDA_ERROR_INVALID_VALUE;
+      pool->reserved_high = pool->reserved;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+}
+
+CUresult PoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) {
+  if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard<std::mutex> lock(Memory().mutex);
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+      *value = pool->release_threshold;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+      *value = pool->used;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+      *value = pool->used_high;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+      *value = pool->reserved;
+      return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+      *value = pool->reserved_high;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 
 CUmemoryPool DefaultPool(int device) {

@@ -11,17 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 
-struct CUmemPoolHandle_st {
-  int device = 0;
-  uint64_t used = 0;
-  uint64_t used_high = 0;
-  uint64_t release_threshold = 0;
-  bool is_default = false;
-};
+#include "tests/sim/core/pool.h"
 
 namespace gpusim {
 
-enum class MemoryClass { kDevice, kPinned, kRegistered, kManaged, kPool, kArray, kVmm };
+enum class MemoryClass { kDevice, kPinned, kRegistered, kManaged, kPool, kArray, kVmm, kGraph };
 
 struct Range {
   uint64_t base = 0;
@@ -52,6 +46,11 @@ bool FindRange(uint64_t address, Range* range);
 // Marks a module's variable of the context.
 uint64_t AllocateGlobal(int device, uint64_t bytes);
 
+// Addresses of a graph's allocation: no memory of the device yet (graph_memory.h).
+uint64_t MapGraphMemory(int device, uint64_t bytes);
+bool ReserveDeviceMemory(int device, uint64_t bytes);
+void ReturnDeviceMemory(int device, uint64_t bytes);
+
 void MemoryInfo(int device, uint64_t* free_bytes, uint64_t* total_bytes);
 
 // Device capacity for a VMM handle, and the truth's line about it.
@@ -60,9 +59,5 @@ void ReleaseVmm(int device, uint64_t bytes, uint64_t id);
 // A mapping of a handle makes its addresses device memory.
 void NoteMapping(uint64_t address, uint64_t bytes, int device);
 void ForgetMapping(uint64_t address);
-
-CUmemoryPool DefaultPool(int device);
-CUmemoryPool CurrentPool(int device);
-void SetCurrentPool(int device, CUmemoryPool pool);
 
 }  // namespace gpusim

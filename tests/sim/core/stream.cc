@@ -5,6 +5,7 @@
 
 #include "tests/sim/core/graph.h"
 #include "tests/sim/core/objects.h"
+#include "tests/sim/core/pool.h"
 #include "tests/sim/core/trace.h"
 #include "tests/sim/core/truth.h"
 
@@ -209,6 +210,7 @@ void WaitReported(std::unique_lock<std::mutex>& lock, const std::vector<OpPtr>& 
     WriteTruth(line);
   }
   Schedule::Get().Post(activity);
+  TrimPoolsAfterWait();
   lock.lock();
 }
 

@@ -174,6 +174,7 @@ void AppendTruth(const Activity& activity, std::string* lines) {
       break;
     }
     case ActivityKind::kMemory:
+    case ActivityKind::kMemoryPool:
       break;  // AppendMemoryTruth
   }
 }
@@ -211,6 +212,17 @@ void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_
   line.Unsigned("address", address);
   line.Unsigned("time_ns", time_ns);
   if (failed) line.True("failed");
+}
+
+void AppendPoolTruth(const char* event, int device, uint64_t pool, uint64_t used_bytes,
+                     uint64_t reserved_bytes, uint64_t time_ns, std::string* lines) {
+  Line line("pool", lines);
+  line.Number("device", device);
+  line.Text("event", event);
+  line.Unsigned("pool", pool);
+  line.Unsigned("used_bytes", used_bytes);
+  line.Unsigned("reserved_bytes", reserved_bytes);
+  line.Unsigned("time_ns", time_ns);
 }
 
 void WriteTruth(const std::string& lines) {

@@ -23,6 +23,10 @@ void AppendTruth(const Activity& kernel, const CollectiveTruth& call, std::strin
 void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns,
                        uint32_t device, uint32_t correlation, bool failed, std::string* lines);
 
+// A pool as it is after `event`.
+void AppendPoolTruth(const char* event, int device, uint64_t pool, uint64_t used_bytes,
+                     uint64_t reserved_bytes, uint64_t time_ns, std::string* lines);
+
 // Writes whole lines. A file that cannot be opened or written is said once on stderr.
 void WriteTruth(const std::string& lines);
 

@@ -267,6 +267,21 @@ DRIVER_API(cuGraphExecUpdate_v2,
   return result;
 }
 
+DRIVER_API(cuGraphExecKernelNodeSetParams_v2,
+           (CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS* nodeParams),
+           (hGraphExec, hNode, nodeParams)) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  CUfunction function = nodeParams->func != nullptr ? nodeParams->func : nodeParams->kern;
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Work work;
+  GPUSIM_CHECK(gpusim::MakeKernelWork(function,
+                                      {{nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
+                                       {nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
+                                       nodeParams->sharedMemBytes},
+                                      &work));
+  return gpusim::ReplaceWork(hGraphExec, hNode, std::move(work));
+}
+
 DRIVER_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
                   (CUstream hStream, CUgraph hGraph, const CUgraphNode* dependencies,
                    const CUgraphEdgeData* dependencyData, size_t numDependencies, CUstreamCaptureMode mode),

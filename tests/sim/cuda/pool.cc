@@ -1,18 +1,43 @@
 // Stream-ordered allocation and its pools.
+#include "tests/sim/core/graph.h"
+#include "tests/sim/core/graph_memory.h"
 #include "tests/sim/core/memory.h"
 #include "tests/sim/cuda/api.h"
 
 namespace {
 
+// In a stream that is captured: a node, whose memory comes with the graph's launch.
+CUresult AddNodeInCapture(gpusim::Locked& locked, CUstream_st* stream, CUgraphNodeType type, int device,
+                          uint64_t bytes, uint64_t* address) {
+  if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  CUgraphNode node = gpusim::AddCapturedLocked(stream, gpusim::Work{}, type);
+  node->memory_address = *address;
+  node->memory_bytes = bytes;
+  node->memory_device = device;
+  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) gpusim::PlaceGraphMemoryLocked(node);
+  *address = node->memory_address;
+  locked.Lock().unlock();
+  gpusim::NotifyNode(node);
+  locked.Lock().lock();
+  return CUDA_SUCCESS;
+}
+
 CUresult AllocateInOrder(CUmemoryPool pool, size_t bytes, CUstream handle, CUdeviceptr* pointer) {
-  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address = 0;
   {
-    const gpusim::Locked locked;
+    gpusim::Locked locked;
     CUstream_st* stream = nullptr;
     GPUSIM_CHECK(gpusim::FindStreamLocked(handle, &stream));
+    if (stream->capture != nullptr) {
+      const int device = pool != nullptr ? pool->device : stream->context->device;
+      GPUSIM_CHECK(AddNodeInCapture(locked, stream, CU_GRAPH_NODE_TYPE_MEM_ALLOC, device, bytes, &address));
+      *pointer = address;
+      return CUDA_SUCCESS;
+    }
     GPUSIM_CHECK(gpusim::RefuseInCaptureLocked(stream));
   }
-  uint64_t address = 0;
   CUresult result = gpusim::AllocateFromPool(pool, bytes, &address);
   if (result != CUDA_SUCCESS) return result;
   *pointer = address;
@@ -36,9 +61,13 @@ DRIVER_STREAM_API(cuMemAllocFromPoolAsync, _ptsz,
 DRIVER_STREAM_API(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream), (dptr, hStream)) {
   if (dptr == 0) return CUDA_SUCCESS;
   {
-    const gpusim::Locked locked;
+    gpusim::Locked locked;
     CUstream_st* stream = nullptr;
     GPUSIM_CHECK(gpusim::FindStreamLocked(hStream, &stream));
+    if (stream->capture != nullptr) {
+      uint64_t address = dptr;
+      return AddNodeInCapture(locked, stream, CU_GRAPH_NODE_TYPE_MEM_FREE, 0, 0, &address);
+    }
     GPUSIM_CHECK(gpusim::RefuseInCaptureLocked(stream));
   }
   GPUSIM_CHECK(gpusim::BeginFreeToPool(dptr));
@@ -52,65 +81,75 @@ DRIVER_API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* poolProp
   if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !gpusim::IsDevice(poolProps->location.id)) {
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *pool = new CUmemPoolHandle_st;
-  (*pool)->device = poolProps->location.id;
+  *pool = gpusim::CreatePool(poolProps->location.id);
   return CUDA_SUCCESS;
 }
 
-DRIVER_API(cuMemPoolDestroy, (CUmemoryPool pool), (pool)) {
-  if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  if (gpusim::CurrentPool(pool->device) == pool)
-    gpusim::SetCurrentPool(pool->device, gpusim::DefaultPool(pool->device));
-  return CUDA_SUCCESS;  // allocations may outlive it, so the structure stays
-}
+DRIVER_API(cuMemPoolDestroy, (CUmemoryPool pool), (pool)) { return gpusim::DestroyPool(pool); }
 
-// Memory goes back to the device when it is freed: there is never anything to trim.
 DRIVER_API(cuMemPoolTrimTo, (CUmemoryPool pool, size_t minBytesToKeep), (pool, minBytesToKeep)) {
-  return pool != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return gpusim::TrimPool(pool, minBytesToKeep);
 }
 
 DRIVER_API(cuMemPoolSetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void* value),
            (pool, attr, value)) {
-  if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
   switch (attr) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      pool->release_threshold = *static_cast<cuuint64_t*>(value);
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      if (*static_cast<cuuint64_t*>(value) != 0) return CUDA_ERROR_INVALID_VALUE;
-      pool->used_high = pool->used;
-      return CUDA_SUCCESS;
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
-      return CUDA_SUCCESS;  // nothing is reused
+      return pool != nullptr && value != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     default:
-      return CUDA_ERROR_INVALID_VALUE;
+      return gpusim::SetPoolAttribute(pool, attr, static_cast<const uint64_t*>(value));
   }
 }
 
 DRIVER_API(cuMemPoolGetAttribute, (CUmemoryPool pool, CUmemPool_attribute attr, void* value),
            (pool, attr, value)) {
-  if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  switch (attr) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      *static_cast<cuuint64_t*>(value) = pool->release_threshold;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      *static_cast<cuuint64_t*>(value) = pool->used;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      *static_cast<cuuint64_t*>(value) = pool->used_high;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
+  return gpusim::PoolAttribute(pool, attr, static_cast<uint64_t*>(value));
 }
 
 DRIVER_API(cuMemPoolSetAccess, (CUmemoryPool pool, const CUmemAccessDesc* map, size_t count),
            (pool, map, count)) {
   return pool != nullptr && map != nullptr && count != 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+DRIVER_API(cuGraphAddMemAllocNode,
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS* nodeParams),
+           (phGraphNode, hGraph, dependencies, numDependencies, nodeParams)) {
+  if (nodeParams == nullptr || nodeParams->bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  const CUmemLocation& location = nodeParams->poolProps.location;
+  if (location.type != CU_MEM_LOCATION_TYPE_DEVICE || !gpusim::IsDevice(location.id))
+    return CUDA_ERROR_INVALID_VALUE;
+  GPUSIM_CHECK(gpusim::AddMemoryNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                                     location.id, nodeParams->bytesize, &nodeParams->dptr, phGraphNode));
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuGraphAddMemFreeNode,
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            size_t numDependencies, CUdeviceptr dptr),
+           (phGraphNode, hGraph, dependencies, numDependencies, dptr)) {
+  CUdeviceptr address = dptr;
+  return gpusim::AddMemoryNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEM_FREE, 0, 0,
+                               &address, phGraphNode);
+}
+
+DRIVER_API(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
+  if (!gpusim::IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
+  gpusim::TrimGraphMemory(device);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuDeviceGetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attr, void* value),
+           (device, attr, value)) {
+  if (!gpusim::IsDevice(device) || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return gpusim::GraphMemoryAttribute(device, attr, static_cast<uint64_t*>(value));
+}
+
+DRIVER_API(cuDeviceSetGraphMemAttribute, (CUdevice device, CUgraphMem_attribute attr, void* value),
+           (device, attr, value)) {
+  if (!gpusim::IsDevice(device) || value == nullptr || *static_cast<uint64_t*>(value) != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  return gpusim::ResetGraphMemoryAttribute(device, attr);
 }

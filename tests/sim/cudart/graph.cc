@@ -9,6 +9,21 @@ namespace {
 
 CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
+CUDA_KERNEL_NODE_PARAMS DriverParams(const cudaKernelNodeParams& runtime) {
+  CUDA_KERNEL_NODE_PARAMS params{};
+  params.func = gpusim::cudart::FunctionOfEntry(runtime.func);
+  params.gridDimX = runtime.gridDim.x;
+  params.gridDimY = runtime.gridDim.y;
+  params.gridDimZ = runtime.gridDim.z;
+  params.blockDimX = runtime.blockDim.x;
+  params.blockDimY = runtime.blockDim.y;
+  params.blockDimZ = runtime.blockDim.z;
+  params.sharedMemBytes = runtime.sharedMemBytes;
+  params.kernelParams = runtime.kernelParams;
+  params.extra = runtime.extra;
+  return params;
+}
+
 }  // namespace
 
 RUNTIME_API(cudaGraphCreate, 10000, (cudaGraph_t * pGraph, unsigned int flags), (pGraph, flags)) {
@@ -33,19 +48,53 @@ RUNTIME_API(cudaGraphAddKernelNode, 10000,
             (pGraphNode, graph, pDependencies, numDependencies, pNodeParams)) {
   GPUSIM_RETURN_IF(Ready());
   if (pNodeParams == nullptr) return cudaErrorInvalidValue;
-  CUDA_KERNEL_NODE_PARAMS params{};
-  params.func = gpusim::cudart::FunctionOfEntry(pNodeParams->func);
+  const CUDA_KERNEL_NODE_PARAMS params = DriverParams(*pNodeParams);
   if (params.func == nullptr) return cudaErrorInvalidDeviceFunction;
-  params.gridDimX = pNodeParams->gridDim.x;
-  params.gridDimY = pNodeParams->gridDim.y;
-  params.gridDimZ = pNodeParams->gridDim.z;
-  params.blockDimX = pNodeParams->blockDim.x;
-  params.blockDimY = pNodeParams->blockDim.y;
-  params.blockDimZ = pNodeParams->blockDim.z;
-  params.sharedMemBytes = pNodeParams->sharedMemBytes;
-  params.kernelParams = pNodeParams->kernelParams;
-  params.extra = pNodeParams->extra;
   return FromDriver(cuGraphAddKernelNode_v2(pGraphNode, graph, pDependencies, numDependencies, &params));
+}
+
+RUNTIME_API(cudaGraphExecKernelNodeSetParams, 10010,
+            (cudaGraphExec_t hGraphExec, cudaGraphNode_t node, const struct cudaKernelNodeParams* nodeParams),
+            (hGraphExec, node, nodeParams)) {
+  GPUSIM_RETURN_IF(Ready());
+  if (nodeParams == nullptr) return cudaErrorInvalidValue;
+  const CUDA_KERNEL_NODE_PARAMS params = DriverParams(*nodeParams);
+  if (params.func == nullptr) return cudaErrorInvalidDeviceFunction;
+  return FromDriver(cuGraphExecKernelNodeSetParams_v2(hGraphExec, node, &params));
+}
+
+RUNTIME_API(cudaGraphAddMemAllocNode, 11040,
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, struct cudaMemAllocNodeParams* nodeParams),
+            (pGraphNode, graph, pDependencies, numDependencies, nodeParams)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphAddMemAllocNode(pGraphNode, graph, pDependencies, numDependencies,
+                                           reinterpret_cast<CUDA_MEM_ALLOC_NODE_PARAMS*>(nodeParams)));
+}
+
+RUNTIME_API(cudaGraphAddMemFreeNode, 11040,
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             size_t numDependencies, void* dptr),
+            (pGraphNode, graph, pDependencies, numDependencies, dptr)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphAddMemFreeNode(pGraphNode, graph, pDependencies, numDependencies, Device(dptr)));
+}
+
+RUNTIME_API(cudaDeviceGraphMemTrim, 11040, (int device), (device)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuDeviceGraphMemTrim(device));
+}
+
+RUNTIME_API(cudaDeviceGetGraphMemAttribute, 11040,
+            (int device, enum cudaGraphMemAttributeType attr, void* value), (device, attr, value)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuDeviceGetGraphMemAttribute(device, static_cast<CUgraphMem_attribute>(attr), value));
+}
+
+RUNTIME_API(cudaDeviceSetGraphMemAttribute, 11040,
+            (int device, enum cudaGraphMemAttributeType attr, void* value), (device, attr, value)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuDeviceSetGraphMemAttribute(device, static_cast<CUgraphMem_attribute>(attr), value));
 }
 
 RUNTIME_API(cudaGraphAddMemcpyNode1D, 11010,

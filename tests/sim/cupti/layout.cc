@@ -180,6 +180,30 @@ Record MemoryRecord(const Activity& activity, uint32_t pid, uint32_t api_version
       activity.asynchronous ? activity.stream_id : static_cast<uint32_t>(CUPTI_INVALID_STREAM_ID);
   record.name = activity.name;
   record.isAsync = activity.asynchronous ? 1 : 0;
+  if (activity.pool_address != 0) {
+    record.memoryPoolConfig.memoryPoolType = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+    record.memoryPoolConfig.address = activity.pool_address;
+    record.memoryPoolConfig.releaseThreshold = activity.pool_release_threshold;
+    record.memoryPoolConfig.pool.size = activity.pool_reserved;
+    record.memoryPoolConfig.utilizedSize = activity.pool_used;
+  }
+  return Cut(record, api_version);
+}
+
+Record PoolRecord(const Activity& activity, uint32_t pid, uint32_t api_version) {
+  auto record = Zeroed<CUpti_ActivityMemoryPool3>();
+  record.kind = CUPTI_ACTIVITY_KIND_MEMORY_POOL;
+  record.memoryPoolOperationType =
+      static_cast<CUpti_ActivityMemoryPoolOperationType>(activity.memory_operation);
+  record.memoryPoolType = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+  record.correlationId = activity.correlation;
+  record.processId = pid;
+  record.deviceId = activity.device;
+  record.address = activity.pool_address;
+  record.size = activity.pool_reserved;
+  record.releaseThreshold = activity.pool_release_threshold;
+  record.timestamp = activity.start_ns;
+  record.utilizedSize = activity.pool_used;
   return Cut(record, api_version);
 }
 
@@ -283,6 +307,8 @@ Record ActivityRecord(const Activity& activity, uint32_t kernel_kind, uint32_t p
       return SyncRecord(activity, api_version);
     case ActivityKind::kMemory:
       return MemoryRecord(activity, pid, api_version);
+    case ActivityKind::kMemoryPool:
+      return PoolRecord(activity, pid, api_version);
   }
   return {};
 }

@@ -52,6 +52,10 @@ Activity Copy(ActivityKind kind) {
   activity.sync_type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE;
   activity.memory_operation = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
   activity.address = 0x7f0000000000;
+  activity.pool_address = 0x5500;
+  activity.pool_used = 3000;
+  activity.pool_reserved = 4096;
+  activity.pool_release_threshold = 2048;
   return activity;
 }
 
@@ -61,7 +65,7 @@ std::vector<Record> EveryKind(uint32_t version) {
   records.push_back(ActivityRecord(Kernel(), CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, version));
   records.push_back(ActivityRecord(Kernel(), CUPTI_ACTIVITY_KIND_KERNEL, 1, version));
   for (const ActivityKind kind : {ActivityKind::kMemcpy, ActivityKind::kPeerCopy, ActivityKind::kMemset,
-                                  ActivityKind::kSync, ActivityKind::kMemory}) {
+                                  ActivityKind::kSync, ActivityKind::kMemory, ActivityKind::kMemoryPool}) {
     records.push_back(ActivityRecord(Copy(kind), 0, 1, version));
   }
   ApiCall call;
@@ -183,6 +187,24 @@ TEST(LayoutTest, OtherFieldsAreWhereTheHeaderSays) {
             CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION);
 }
 
+TEST(LayoutTest, PoolsAreWhereTheHeaderSaysInEveryVersion) {
+  for (const uint32_t version : {18U, 19U, 24U, kNewest}) {
+    const Record memory = ActivityRecord(Copy(ActivityKind::kMemory), 0, 77, version);
+    const auto& config = As<CUpti_ActivityMemory3>(memory).memoryPoolConfig;
+    EXPECT_EQ(config.memoryPoolType, CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL);
+    EXPECT_EQ(config.address, 0x5500U);
+    EXPECT_EQ(config.pool.size, 4096U);
+    EXPECT_EQ(config.utilizedSize, 3000U);
+    EXPECT_EQ(config.releaseThreshold, 2048U);
+    const Record pool = ActivityRecord(Copy(ActivityKind::kMemoryPool), 0, 77, version);
+    EXPECT_EQ(As<CUpti_ActivityMemoryPool2>(pool).kind, CUPTI_ACTIVITY_KIND_MEMORY_POOL);
+    EXPECT_EQ(As<CUpti_ActivityMemoryPool2>(pool).address, 0x5500U);
+    EXPECT_EQ(As<CUpti_ActivityMemoryPool2>(pool).size, 4096U);
+    EXPECT_EQ(As<CUpti_ActivityMemoryPool2>(pool).utilizedSize, 3000U);
+    EXPECT_EQ(As<CUpti_ActivityMemoryPool2>(pool).processId, 77U);
+  }
+}
+
 TEST(LayoutTest, OlderVersionsHaveTheirOwnSizes) {
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 18), sizeof(CUpti_ActivityKernel8));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 19), sizeof(CUpti_ActivityKernel9));
@@ -202,6 +224,7 @@ TEST(LayoutTest, NewerStructuresBeginWithTheOlderOnes) {
   SAME_PLACE(CUpti_ActivityMemcpy5, CUpti_ActivityMemcpy6, channelType);
   SAME_PLACE(CUpti_ActivitySynchronization, CUpti_ActivitySynchronization2, cudaEventId);
   SAME_PLACE(CUpti_ActivityMemory3, CUpti_ActivityMemory4, memoryPoolConfig);
+  SAME_PLACE(CUpti_ActivityMemoryPool2, CUpti_ActivityMemoryPool3, utilizedSize);
   SAME_PLACE(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, end);
   SAME_PLACE(CUpti_ActivityContext, CUpti_ActivityContext3, nullStreamId);
   SAME_PLACE(CUpti_ActivityContext2, CUpti_ActivityContext3, numMultiprocessors);

@@ -267,8 +267,12 @@ void Session::Finished(const Activity& activity) {
     case ActivityKind::kMemory:
       kind = CUPTI_ACTIVITY_KIND_MEMORY2;
       break;
+    case ActivityKind::kMemoryPool:
+      kind = CUPTI_ACTIVITY_KIND_MEMORY_POOL;
+      break;
   }
-  const bool on_device = activity.kind != ActivityKind::kSync && activity.kind != ActivityKind::kMemory;
+  const bool on_device = activity.kind != ActivityKind::kSync && activity.kind != ActivityKind::kMemory &&
+                         activity.kind != ActivityKind::kMemoryPool;
   if (on_device && activity.graph_node != 0 && KindEnabled(CUPTI_ACTIVITY_KIND_GRAPH_TRACE)) {
     AddGraphPart(activity);
     return;
