@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "injector/cupti/graph_calls.h"
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
 #include "injector/host_state.h"
@@ -180,6 +181,7 @@ void StartProbe() noexcept {
   if (recording.Wants(kRecordNvtx) || step_gate.watches_ranges()) SetNvtxInjection();
   StartParts();
   if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
+  if (recording.Wants(kRecordMemory | kRecordNccl)) AddGraphHooks();
   AddWaitHooks();
   const CuptiSession::StartResult result = StartSession(*made);
   const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));

@@ -89,6 +89,8 @@ Recording ChooseRecording(Settings* settings, const Identity& identity, uint64_t
     }
   }
   chosen.min_copy_bytes = static_cast<uint64_t>(settings->Number(SettingIndex("GPUPROBE_MIN_COPY_BYTES")));
+  chosen.min_allocation_bytes =
+      static_cast<uint64_t>(settings->Number(SettingIndex("GPUPROBE_MIN_ALLOCATION_BYTES")));
   constexpr size_t kStart = SettingIndex("GPUPROBE_START_AFTER_S");
   constexpr size_t kStop = SettingIndex("GPUPROBE_STOP_AFTER_S");
   const int64_t start = settings->Number(kStart);

@@ -36,6 +36,7 @@ struct Recording {
   bool this_rank = true;
   uint32_t ranks = 0;  // how many record; 0: all
   uint64_t min_copy_bytes = 0;
+  uint64_t min_allocation_bytes = 0;
 
   bool Wants(uint32_t kind) const noexcept { return (kinds & kind) != 0; }
   bool Holds(uint64_t time_ns) const noexcept { return time_ns - from_ns < span_ns; }
@@ -54,8 +55,9 @@ struct Recording {
 // The process's own, chosen once.
 extern Recording recording;
 
-// From GPUPROBE_KINDS, GPUPROBE_RANKS, GPUPROBE_MIN_COPY_BYTES, GPUPROBE_START_AFTER_S and
-// GPUPROBE_STOP_AFTER_S; rejects what cannot be used. `now_ns` is the program's first use of CUDA.
+// From GPUPROBE_KINDS, GPUPROBE_RANKS, GPUPROBE_MIN_COPY_BYTES, GPUPROBE_MIN_ALLOCATION_BYTES,
+// GPUPROBE_START_AFTER_S and GPUPROBE_STOP_AFTER_S; rejects what cannot be used. `now_ns` is the program's
+// first use of CUDA.
 Recording ChooseRecording(Settings* settings, const Identity& identity, uint64_t now_ns) noexcept;
 
 // "kernels,nccl". False when it is not a list of known names.

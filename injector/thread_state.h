@@ -69,6 +69,8 @@ struct ThreadState {
   uint64_t release_began_ns = 0;  // entry of the release that is going on
   uint32_t last_launch_correlation = 0;
   uint32_t instantiating_graph = 0;  // number of the CUDA graph that it is making executable, 0: none
+  uint32_t graph_instantiation = 0;  // correlation id of the call that instantiates a graph; 0: none
+  uint64_t graph_memory_graph = 0;   // of a node that allocates or releases, which the running call made
 
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the
   // pool's next owner adds to them.

@@ -46,6 +46,9 @@ inline constexpr Setting kSettings[] = {
      "copies of less are counted and added up, and have no record of their own: they are in the totals, not "
      "in "
      "steps and traces"},
+    {"GPUPROBE_MIN_ALLOCATION_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
+     "allocations of less, and their releases, are counted and added up, and have no record of their own: "
+     "totals and high-water marks stay right to the byte, and the largest allocations are of the others"},
     {"GPUPROBE_OVERHEAD_BUDGET", Kind::kNumber, "0", "%", 0, 100,
      "of its time that the program may spend in the probe; beyond it, detail is shed and the report says "
      "which. 0: no limit"},

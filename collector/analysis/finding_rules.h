@@ -33,6 +33,7 @@ void AllocationFailed(const Report& report, std::vector<Finding>& out);
 void MemoryLeak(const Report& report, std::vector<Finding>& out);
 void MemoryPressure(const Report& report, std::vector<Finding>& out);
 void Fragmentation(const Report& report, std::vector<Finding>& out);
+void PoolFootprint(const Report& report, std::vector<Finding>& out);
 
 // findings_ranks.cc
 void StragglerSlowGpu(const Report& report, std::vector<Finding>& out);

@@ -31,6 +31,10 @@ constexpr FindingRule kRules[] = {
      "at most 8 % of a device's memory was left at the high-water mark", MemoryPressure},
     {"fragmentation", Severity::kWarning,
      "PyTorch's allocator held more than 1.5 x what tensors had, at the peaks", Fragmentation},
+    {"pool-footprint", Severity::kWarning,
+     "a stream-ordered memory pool held more than 1.5 x what its allocations used, and 256 MiB more, at the "
+     "peaks",
+     PoolFootprint},
     {"straggler-slow-gpu", Severity::kWarning,
      "a rank's kernels take at least 1.10 x as long as the same kernels elsewhere, with a robust z-score of "
      "3.5 over the ranks",

@@ -175,4 +175,38 @@ void Fragmentation(const Report& report, std::vector<Finding>& out) {
                  "to step."});
 }
 
+void PoolFootprint(const Report& report, std::vector<Finding>& out) {
+  constexpr double kTooMuch = 1.5;                        // as of PyTorch's allocator
+  constexpr uint64_t kWorthSaying = uint64_t{256} << 20;  // less is a few granules of the driver's
+  const PoolReport* worst = nullptr;
+  const RankReport* whose = nullptr;
+  uint64_t most = kWorthSaying;
+  for (const RankReport& r : report.ranks) {
+    for (const PoolReport& p : r.pools) {
+      if (p.used_high_water_bytes == 0) continue;
+      const double ratio =
+          static_cast<double>(p.reserved_high_water_bytes) / static_cast<double>(p.used_high_water_bytes);
+      if (ratio <= kTooMuch || p.reserved_high_water_bytes - p.used_high_water_bytes < most) continue;
+      most = p.reserved_high_water_bytes - p.used_high_water_bytes;
+      worst = &p;
+      whose = &r;
+    }
+  }
+  if (worst == nullptr) return;
+  out.push_back(
+      {.statement = absl::StrFormat("%s's memory pool %d on device %d took %s of the device for %s of "
+                                    "allocations.",
+                                    WhoOf(*whose), worst->pool, worst->device,
+                                    Gib(worst->reserved_high_water_bytes), Gib(worst->used_high_water_bytes)),
+       .evidence = absl::StrFormat(
+           "High-water marks of what the driver reserved for the pool and of what was in use. After the last "
+           "operation on it: %s reserved, %s in use; it keeps up to %s (release threshold).",
+           Gib(worst->reserved_bytes), Gib(worst->used_bytes), Gib(worst->release_threshold_bytes)),
+       .advice =
+           "Memory that is released in one stream and asked for in another cannot be used again until the "
+           "streams have met: allocate and release in one stream, or let the release event reach the other. "
+           "A "
+           "lower release threshold, or cudaMemPoolTrimTo at a quiet moment, gives the rest back."});
+}
+
 }  // namespace gpuprobe::analysis

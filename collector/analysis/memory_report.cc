@@ -44,6 +44,7 @@ MemoryReport KindReport(const model::ProcessModel& process, size_t index) {
                  .live_bytes = kind.live_bytes,
                  .allocations = kind.allocations,
                  .frees = kind.frees,
+                 .small = kind.small,
                  .failed = kind.failed,
                  .largest_failed_bytes = kind.largest_failed_bytes,
                  .high_water_range = process.HighWaterRange(index),
@@ -151,6 +152,20 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                                       [&](const PytorchMemoryReport& p) { return p.device == d.device; });
     d.lifetimes = DriverLifetimesOf(process.ledger().devices().at(d.device).lifetimes, d.trend,
                                     pytorch == rank.pytorch_memory.end() ? std::nullopt : pytorch->trend);
+  }
+  for (const auto& [number, pool] : process.ledger().pools().pools()) {
+    rank.pools.push_back({.pool = number,
+                          .device = pool.device,
+                          .used_bytes = pool.used_bytes,
+                          .reserved_bytes = pool.reserved_bytes,
+                          .at_ns = pool.at_ns,
+                          .used_high_water_bytes = pool.peak_used_bytes,
+                          .used_high_water_at_ns = pool.peak_used_at_ns,
+                          .reserved_high_water_bytes = pool.peak_reserved_bytes,
+                          .reserved_high_water_at_ns = pool.peak_reserved_at_ns,
+                          .release_threshold_bytes = pool.release_threshold_bytes,
+                          .trims = pool.trims,
+                          .destroyed = pool.destroyed});
   }
   for (const model::MemoryLedger::Refusal& refusal : process.ledger().refusals()) {
     rank.out_of_memory.push_back(RefusalOf(process, refusal));

@@ -46,6 +46,8 @@ std::string_view MemoryName(v1::MemoryKind kind) {
       return "array";
     case v1::MEMORY_KIND_VMM:
       return "vmm";
+    case v1::MEMORY_KIND_GRAPH:
+      return "graph";
     default:
       return "unknown";
   }

@@ -140,6 +140,7 @@ struct MemoryReport {
   uint64_t live_bytes = 0;
   uint64_t allocations = 0;
   uint64_t frees = 0;
+  uint64_t small = 0;  // of the allocations, counted only (GPUPROBE_MIN_ALLOCATION_BYTES)
   uint64_t failed = 0;
   uint64_t largest_failed_bytes = 0;
   std::string high_water_range;
@@ -225,6 +226,22 @@ struct PytorchMemoryReport {
   std::optional<MemoryTrend> trend;      // of what tensors have
   std::optional<MemoryBySteps> by_step;  // so
   std::optional<MemoryLifetimesReport> lifetimes;
+};
+
+// A stream-ordered memory pool, as the driver counts it.
+struct PoolReport {
+  uint32_t pool = 0;  // from 1
+  uint32_t device = 0;
+  uint64_t used_bytes = 0;      // by allocations, after the last operation on the pool
+  uint64_t reserved_bytes = 0;  // held of the device for them, likewise
+  uint64_t at_ns = 0;           // of that operation
+  uint64_t used_high_water_bytes = 0;
+  uint64_t used_high_water_at_ns = 0;
+  uint64_t reserved_high_water_bytes = 0;
+  uint64_t reserved_high_water_at_ns = 0;
+  uint64_t release_threshold_bytes = 0;
+  uint64_t trims = 0;
+  bool destroyed = false;
 };
 
 // An allocation that was refused for want of memory.
@@ -340,6 +357,7 @@ struct RankReport {
   std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
   std::vector<DeviceMemoryReport> device_memory;
   std::vector<PytorchMemoryReport> pytorch_memory;
+  std::vector<PoolReport> pools;
   std::vector<RefusalReport> out_of_memory;  // in order of time
   std::vector<CollectiveReport> collectives;
   std::vector<PhaseReport> phases;

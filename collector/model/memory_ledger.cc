@@ -12,6 +12,7 @@ bool IsOnDevice(size_t kind) {
     case v1::MEMORY_KIND_POOL:
     case v1::MEMORY_KIND_ARRAY:
     case v1::MEMORY_KIND_VMM:
+    case v1::MEMORY_KIND_GRAPH:
       return true;
     default:
       return false;
@@ -20,9 +21,10 @@ bool IsOnDevice(size_t kind) {
 
 }  // namespace
 
+// Far beyond one flush interval of the busiest program: applying early then costs order, not memory.
+constexpr size_t kMaxPending = size_t{1} << 20;
+
 void MemoryLedger::Add(const AllocationRecord& record) {
-  // Far beyond one flush interval of the busiest program: applying early then costs order, not memory.
-  constexpr size_t kMaxPending = size_t{1} << 20;
   pending_.push_back(record);
   if (!record.failed && IsOnDevice(static_cast<size_t>(record.memory))) {
     devices_[record.device].lifetimes.Add(record.time_ns, record.address, record.bytes,
@@ -31,15 +33,46 @@ void MemoryLedger::Add(const AllocationRecord& record) {
   if (pending_.size() >= kMaxPending) ApplyUntil(UINT64_MAX);
 }
 
+void MemoryLedger::AddSmall(const SmallAllocationsRecord& run) {
+  const auto kind = static_cast<uint32_t>(run.memory);
+  SmallStep end{.time_ns = run.end_ns,
+                .kind = kind < kKinds ? kind : 0,
+                .device = run.device,
+                .change_bytes = run.change_bytes,
+                .allocations = run.allocations,
+                .frees = run.frees,
+                .range = run.range};
+  if (run.rise_bytes != 0) {
+    SmallStep highest = end;
+    highest.time_ns = run.highest_ns;
+    highest.change_bytes = static_cast<int64_t>(run.rise_bytes);
+    highest.allocations = highest.frees = 0;
+    pending_small_.push_back(highest);
+    end.change_bytes -= highest.change_bytes;
+  }
+  pending_small_.push_back(end);
+  if (pending_small_.size() >= kMaxPending) ApplyUntil(UINT64_MAX);
+}
+
+// A run of small ones was cut before the record that follows it: at the same time, the run comes first.
 void MemoryLedger::ApplyUntil(uint64_t time_ns) {
-  const auto by_time = [](const AllocationRecord& a, const AllocationRecord& b) {
-    return a.time_ns < b.time_ns;
-  };
+  const auto by_time = [](const auto& a, const auto& b) { return a.time_ns < b.time_ns; };
   std::stable_sort(pending_.begin(), pending_.end(), by_time);
-  const auto end = std::find_if(pending_.begin(), pending_.end(),
-                                [&](const AllocationRecord& r) { return r.time_ns > time_ns; });
-  for (auto it = pending_.begin(); it != end; ++it) Apply(*it);
-  pending_.erase(pending_.begin(), end);
+  std::stable_sort(pending_small_.begin(), pending_small_.end(), by_time);
+  auto record = pending_.begin();
+  auto step = pending_small_.begin();
+  for (;;) {
+    const bool steps_left = step != pending_small_.end() && step->time_ns <= time_ns;
+    const bool records_left = record != pending_.end() && record->time_ns <= time_ns;
+    if (!steps_left && !records_left) break;
+    if (steps_left && (!records_left || step->time_ns <= record->time_ns)) {
+      Apply(*step++);
+    } else {
+      Apply(*record++);
+    }
+  }
+  pending_.erase(pending_.begin(), record);
+  pending_small_.erase(pending_small_.begin(), step);
 }
 
 void MemoryLedger::Finish() {
@@ -53,27 +86,45 @@ void MemoryLedger::Apply(const AllocationRecord& record) {
   if (record.op == v1::ALLOCATION_OP_FREE) return Released(index, record);
   Kind& kind = kinds_[index];
   ++kind.allocations;
-  kind.live_bytes += record.bytes;
   if (live_.size() < kMaxLive) {
     const auto [held, added] = live_.try_emplace(Key(static_cast<uint32_t>(index), record.address),
                                                  Held{record.bytes, record.range});
     if (added) by_size_[index].emplace(record.bytes, record.address);
   }
+  Raise(index, record.device, record.bytes, record.time_ns, record.range);
+}
+
+void MemoryLedger::Apply(const SmallStep& step) {
+  Kind& kind = kinds_[step.kind];
+  kind.allocations += step.allocations;
+  kind.small += step.allocations;
+  kind.frees += step.frees;
+  if (step.change_bytes > 0) {
+    Raise(step.kind, step.device, static_cast<uint64_t>(step.change_bytes), step.time_ns, step.range);
+  } else if (step.change_bytes < 0) {
+    NameLargest(step.kind);
+    Lower(step.kind, step.device, static_cast<uint64_t>(-step.change_bytes), step.time_ns);
+  }
+}
+
+void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, uint64_t time_ns, uint64_t range) {
+  Kind& kind = kinds_[index];
+  kind.live_bytes += bytes;
   if (kind.live_bytes > kind.high_water_bytes) {
     kind.high_water_bytes = kind.live_bytes;
-    kind.high_water_at_ns = record.time_ns;
-    kind.high_water_range = record.range;
+    kind.high_water_at_ns = time_ns;
+    kind.high_water_range = range;
     at_high_water_[index] = true;
   }
   if (!IsOnDevice(index)) return;
-  Device& device = devices_[record.device];
-  device.live[index] += record.bytes;
-  device.live_bytes += record.bytes;
-  device.level.Add(record.time_ns, device.live_bytes);
-  device.peaks.Add(record.time_ns, device.live_bytes);
+  Device& device = devices_[ordinal];
+  device.live[index] += bytes;
+  device.live_bytes += bytes;
+  device.level.Add(time_ns, device.live_bytes);
+  device.peaks.Add(time_ns, device.live_bytes);
   if (device.live_bytes > device.high_water_bytes) {
     device.high_water_bytes = device.live_bytes;
-    device.high_water_at_ns = record.time_ns;
+    device.high_water_at_ns = time_ns;
     device.at_high_water = device.live;
   }
 }
@@ -100,17 +151,22 @@ void MemoryLedger::Released(size_t index, const AllocationRecord& record) {
   NameLargest(index);
   Kind& kind = kinds_[index];
   ++kind.frees;
-  kind.live_bytes -= std::min(kind.live_bytes, record.bytes);
   if (const auto held = live_.find(Key(static_cast<uint32_t>(index), record.address)); held != live_.end()) {
     by_size_[index].erase({held->second.bytes, record.address});
     live_.erase(held);
   }
+  Lower(index, record.device, record.bytes, record.time_ns);
+}
+
+void MemoryLedger::Lower(size_t index, uint32_t ordinal, uint64_t bytes, uint64_t time_ns) {
+  Kind& kind = kinds_[index];
+  kind.live_bytes -= std::min(kind.live_bytes, bytes);
   if (!IsOnDevice(index)) return;
-  Device& device = devices_[record.device];
-  device.live[index] -= std::min(device.live[index], record.bytes);
-  device.live_bytes -= std::min(device.live_bytes, record.bytes);
-  device.level.Add(record.time_ns, device.live_bytes);
-  device.peaks.Add(record.time_ns, device.live_bytes);
+  Device& device = devices_[ordinal];
+  device.live[index] -= std::min(device.live[index], bytes);
+  device.live_bytes -= std::min(device.live_bytes, bytes);
+  device.level.Add(time_ns, device.live_bytes);
+  device.peaks.Add(time_ns, device.live_bytes);
 }
 
 // A mark stands until something is released: only then, or at the end, is it worth asking what made it.

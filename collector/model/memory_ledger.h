@@ -16,13 +16,14 @@
 #include "collector/model/level_history.h"
 #include "collector/model/level_peaks.h"
 #include "collector/model/memory_lifetimes.h"
+#include "collector/model/memory_pools.h"
 #include "collector/model/records.h"
 
 namespace gpuprobe::model {
 
 class MemoryLedger {
  public:
-  static constexpr size_t kKinds = 8;    // v1::MemoryKind
+  static constexpr size_t kKinds = 9;    // v1::MemoryKind
   static constexpr size_t kLargest = 5;  // allocations named at a high-water mark
   static constexpr size_t kMaxRefusals =
       64;  // kept one by one: the first ones and, in the last place, the last
@@ -37,6 +38,7 @@ class MemoryLedger {
   struct Kind {
     uint64_t allocations = 0;
     uint64_t frees = 0;
+    uint64_t small = 0;   // of the allocations, those that have no record of their own
     uint64_t failed = 0;  // refused allocations
     uint64_t largest_failed_bytes = 0;
     uint64_t last_failed_ns = 0;
@@ -49,8 +51,8 @@ class MemoryLedger {
     void Visit(Archive& archive);
   };
   using BytesByKind = std::array<uint64_t, kKinds>;
-  // Device memory of all kinds (device, pool, array, vmm, and managed, which may be elsewhere) that driver
-  // calls obtained on one device.
+  // Device memory of all kinds (device, pool, array, vmm, graph, and managed, which may be elsewhere) that
+  // driver calls obtained on one device.
   struct Device {
     BytesByKind live{};
     uint64_t live_bytes = 0;
@@ -75,6 +77,8 @@ class MemoryLedger {
   };
 
   void Add(const AllocationRecord& record);
+  void AddSmall(const SmallAllocationsRecord& run);
+  void AddPoolLevel(const PoolLevelRecord& level) { pools_.Add(level); }
   // Applies what happened up to `time_ns`.
   void ApplyUntil(uint64_t time_ns);
   // A step is over, and what happened in it has been applied.
@@ -93,11 +97,13 @@ class MemoryLedger {
   const std::array<Kind, kKinds>& kinds() const { return kinds_; }
   const std::map<uint32_t, Device>& devices() const { return devices_; }
   const std::vector<Refusal>& refusals() const { return refusals_; }
+  const MemoryPools& pools() const { return pools_; }
 
   // Calls visit(range id) for every range that an answer may name.
   template <typename Visit>
   void ForEachRange(Visit visit) const {
     for (const AllocationRecord& record : pending_) visit(record.range);
+    for (const SmallStep& step : pending_small_) visit(step.range);
     for (const auto& [key, held] : live_) visit(held.range);
     for (const Refusal& refusal : refusals_) visit(refusal.range);
     for (const Kind& kind : kinds_) {
@@ -107,7 +113,23 @@ class MemoryLedger {
   }
 
  private:
+  // What small allocations did to a level at one moment.
+  struct SmallStep {
+    uint64_t time_ns;
+    uint32_t kind;
+    uint32_t device;
+    int64_t change_bytes;
+    uint64_t allocations;
+    uint64_t frees;
+    uint64_t range;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+
   void Apply(const AllocationRecord& record);
+  void Apply(const SmallStep& step);
+  void Raise(size_t kind, uint32_t device, uint64_t bytes, uint64_t time_ns, uint64_t range);
+  void Lower(size_t kind, uint32_t device, uint64_t bytes, uint64_t time_ns);
   void Refused(const AllocationRecord& record);
   void Released(size_t kind, const AllocationRecord& record);
   void NameLargest(size_t kind);
@@ -116,6 +138,8 @@ class MemoryLedger {
   std::map<uint32_t, Device> devices_;
   std::vector<Refusal> refusals_;
   std::vector<AllocationRecord> pending_;
+  std::vector<SmallStep> pending_small_;
+  MemoryPools pools_;
   // Live allocations: by (kind, address), and of each kind by size.
   using Key = std::pair<uint32_t, uint64_t>;
   absl::flat_hash_map<Key, Held> live_;

@@ -69,8 +69,8 @@ void CorrelationRing::Visit(Archive& archive) {
 
 template <typename Archive>
 void MemoryLedger::Kind::Visit(Archive& archive) {
-  archive(allocations, frees, failed, largest_failed_bytes, last_failed_ns, live_bytes, high_water_bytes,
-          high_water_at_ns, high_water_range, largest);
+  archive(allocations, frees, small, failed, largest_failed_bytes, last_failed_ns, live_bytes,
+          high_water_bytes, high_water_at_ns, high_water_range, largest);
 }
 
 template <typename Archive>
@@ -100,8 +100,24 @@ void MemoryLedger::Refusal::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void MemoryLedger::SmallStep::Visit(Archive& archive) {
+  archive(time_ns, kind, device, change_bytes, allocations, frees, range);
+}
+
+template <typename Archive>
+void MemoryPools::Pool::Visit(Archive& archive) {
+  archive(device, at_ns, used_bytes, reserved_bytes, peak_used_bytes, peak_used_at_ns, peak_reserved_bytes,
+          peak_reserved_at_ns, release_threshold_bytes, trims, destroyed);
+}
+
+template <typename Archive>
+void MemoryPools::Visit(Archive& archive) {
+  archive(pools_);
+}
+
+template <typename Archive>
 void MemoryLedger::Visit(Archive& archive) {
-  archive(kinds_, devices_, refusals_, pending_, live_, at_high_water_);
+  archive(kinds_, devices_, refusals_, pending_, pending_small_, live_, at_high_water_, pools_);
   if constexpr (Archive::kReads) {
     for (auto& by_size : by_size_) by_size.clear();
     for (const auto& [key, held] : live_) {
@@ -540,8 +556,13 @@ void OperationJoiner::Unexplained::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void GraphNodePlans::Visit(Archive& archive) {
+  archive(plans_, updated_);
+}
+
+template <typename Archive>
 void OperationJoiner::Visit(Archive& archive) {
-  archive(totals_, batch_, ring_, waiting_, window_, plan_of_node_, unexplained_);
+  archive(totals_, batch_, ring_, waiting_, window_, node_plans_, unexplained_);
   waiting_count_ = 0;
   for (const Waiting& waiting : waiting_) waiting_count_ += waiting.operations.size();
 }

@@ -15,13 +15,13 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
 }
 
 void OperationJoiner::AddPlan(const PlanRecord& record) {
-  if (record.graph_node != 0 && record.plan == 0) {
-    // Nothing of it will come: nobody waits for it.
+  if (record.graph_node != 0 && record.plan == 0 && record.correlation != 0) {
+    // Captured: nothing of it will come, nobody waits for it.
     if (CorrelationRing::Slot* slot = ring_.Find(record.correlation); slot != nullptr) slot->matched = true;
     return;
   }
   if (record.graph_node != 0) {
-    if (plan_of_node_.size() < kMaxGraphNodes) plan_of_node_[record.graph_node] = record.plan;
+    node_plans_.Set(record.graph_node, record.plan, record.from_correlation);
     collectives_.MarkCaptured(record.plan);
     return;
   }
@@ -107,8 +107,7 @@ void OperationJoiner::RetryWaiting() {
 void OperationJoiner::DescribeCollective(Operation& operation) const {
   if (operation.kind != OperationKind::kCollectiveKernel || operation.comm != 0) return;
   if (operation.graph_node != 0) {
-    const auto found = plan_of_node_.find(operation.graph_node);
-    if (found != plan_of_node_.end()) operation.plan = found->second;
+    operation.plan = node_plans_.PlanOf(operation.graph_node, operation.correlation);
   } else if (const CorrelationRing::Slot* slot = ring_.Find(operation.correlation); slot != nullptr) {
     operation.plan = slot->plan;
   }
@@ -127,29 +126,30 @@ void OperationJoiner::AddCollectiveKernel(const KernelRecord& kernel, uint32_t o
                             .end_ns = kernel.end_ns,
                             .op = op,
                             .batch = batch_};
-  if (Explained(waiting)) return;
+  if (Explained(waiting, false)) return;
   if (unexplained_.size() < kMaxWaiting) {
     unexplained_.push_back(waiting);
-  } else {
+  } else if (!Explained(waiting, true)) {
     collectives_.AddUnexplained(op, kernel.start_ns, kernel.end_ns);
   }
 }
 
-bool OperationJoiner::Explained(const Unexplained& kernel) {
-  if (kernel.graph_node == 0) {
-    const CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
-    return slot != nullptr && slot->plan != 0;
-  }
-  const auto plan = plan_of_node_.find(kernel.graph_node);
-  if (plan == plan_of_node_.end()) return false;
-  collectives_.AddReplayedKernel(plan->second, kernel.correlation, kernel.start_ns, kernel.end_ns);
+// Of a kernel in a graph, the launch must have been told: by then so was every update of the graph before it.
+bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
+  const CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
+  if (kernel.graph_node == 0) return slot != nullptr && slot->plan != 0;
+  if (!last_word && (slot == nullptr || !slot->launched)) return false;
+  const uint64_t plan = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
+  if (plan == 0) return false;
+  collectives_.AddReplayedKernel(plan, kernel.correlation, kernel.start_ns, kernel.end_ns);
   return true;
 }
 
 void OperationJoiner::RetryUnexplained(uint32_t patience) {
   std::erase_if(unexplained_, [&](const Unexplained& kernel) {
-    if (Explained(kernel)) return true;
-    if (batch_ < kernel.batch + patience) return false;
+    const bool last_word = batch_ >= kernel.batch + patience;
+    if (Explained(kernel, last_word)) return true;
+    if (!last_word) return false;
     collectives_.AddUnexplained(kernel.op, kernel.start_ns, kernel.end_ns);
     return true;
   });

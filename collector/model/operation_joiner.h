@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "collector/model/collective_tracker.h"
 #include "collector/model/correlation_ring.h"
 #include "collector/model/distribution.h"
+#include "collector/model/graph_node_plans.h"
 #include "collector/model/operation.h"
 #include "collector/model/operation_window.h"
 #include "collector/model/range_tracker.h"
@@ -28,8 +28,6 @@ class OperationJoiner {
   // A launch is sent with the batch after it at the latest; this many batches are patience enough.
   static constexpr uint32_t kPatience = 8;
   static constexpr size_t kMaxWaiting = 65536;  // device records
-  // Nodes that carry collectives: a program with a thousand graphs of a thousand layers.
-  static constexpr size_t kMaxGraphNodes = size_t{1} << 20;
   static constexpr size_t kExactDelays = 1024;
 
   struct Totals {
@@ -99,7 +97,8 @@ class OperationJoiner {
   void Abandon(Operation& operation);
   void AbandonAll();
   void RetryWaiting();
-  bool Explained(const Unexplained& kernel);
+  // `last_word`: nothing more will be heard of its launch.
+  bool Explained(const Unexplained& kernel, bool last_word);
   void RetryUnexplained(uint32_t patience);
   // The launch's record came, or the launch is forgotten.
   bool Matched(uint64_t correlation) const;
@@ -115,7 +114,7 @@ class OperationJoiner {
   size_t waiting_count_ = 0;
   bool told_ = false;  // launches or plans, since those that wait were last looked at
   OperationWindow window_;
-  absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
+  GraphNodePlans node_plans_;
   std::vector<Unexplained> unexplained_;
 };
 

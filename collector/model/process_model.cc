@@ -194,6 +194,14 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     ledger_.Add(r);
   });
   if (!status.ok()) return status;
+  status = ForEachSmallAllocations(batch, [this](const SmallAllocationsRecord& r) {
+    Observe(r.highest_ns, r.end_ns);
+    range_paths_.Watch(r.range);
+    ledger_.AddSmall(r);
+  });
+  if (!status.ok()) return status;
+  status = ForEachPoolLevel(batch, [this](const PoolLevelRecord& r) { ledger_.AddPoolLevel(r); });
+  if (!status.ok()) return status;
   if (status = ApplyAllocatorRecords(batch); !status.ok()) return status;
   status = ForEachRange(batch, [this](const RangeRecord& r) {
     ++totals_.records;

@@ -73,9 +73,10 @@ struct LaunchRecord {
 // Which launch carried a plan; of a captured one, which node of a CUDA graph does.
 struct PlanRecord {
   uint64_t plan;
-  uint64_t correlation;  // 0: captured
-  uint64_t graph_node;   // 0: launched at once
-  uint32_t graph;        // as Plans.graph
+  uint64_t correlation;       // 0: captured
+  uint64_t graph_node;        // 0: launched at once
+  uint32_t graph;             // as Plans.graph
+  uint64_t from_correlation;  // as Plans.from_correlation
 };
 
 struct RangeRecord {
@@ -106,6 +107,34 @@ struct AllocationRecord {
   uint64_t range;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
+};
+
+// A run of allocations and releases that have no records of their own.
+struct SmallAllocationsRecord {
+  uint64_t highest_ns;  // when the level was highest
+  uint64_t end_ns;
+  v1::MemoryKind memory;
+  uint32_t device;
+  uint64_t allocations;
+  uint64_t frees;
+  uint64_t rise_bytes;
+  int64_t change_bytes;
+  uint64_t range;
+};
+
+struct PoolLevelRecord {
+  uint64_t time_ns;
+  uint32_t pool;
+  uint32_t device;
+  uint64_t used_bytes;
+  uint64_t reserved_bytes;
+  uint64_t peak_used_bytes;
+  uint64_t peak_used_at_ns;
+  uint64_t peak_reserved_bytes;
+  uint64_t peak_reserved_at_ns;
+  uint64_t release_threshold_bytes;
+  uint64_t trims;
+  v1::PoolState state;
 };
 
 struct AllocatorLevelRecord {
@@ -515,6 +544,77 @@ absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
 }
 
 template <typename Visitor>
+absl::Status ForEachSmallAllocations(const v1::Batch& batch, Visitor&& visit) {
+  const v1::SmallAllocations& m = batch.small_allocations();
+  const int rows = internal::Rows(m.time_delta(), m.duration(), m.memory(), m.device(), m.allocations(),
+                                  m.frees(), m.rise(), m.change(), m.range_delta());
+  if (rows < 0) return internal::Ragged("SmallAllocations");
+  const internal::Column time(m.time_delta());
+  const internal::Column duration(m.duration());
+  const internal::Column memory(m.memory());
+  const internal::Column device(m.device());
+  const internal::Column allocations(m.allocations());
+  const internal::Column frees(m.frees());
+  const internal::Column rise(m.rise());
+  const internal::Column change(m.change());
+  const internal::Column range(m.range_delta());
+  SmallAllocationsRecord r{};
+  r.highest_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(r.highest_ns, time[i]);
+    r.end_ns = r.highest_ns + duration[i];
+    r.memory = static_cast<v1::MemoryKind>(memory[i]);
+    r.device = device[i];
+    r.allocations = allocations[i];
+    r.frees = frees[i];
+    r.rise_bytes = rise[i];
+    r.change_bytes = change[i];
+    internal::Step(r.range, range[i]);
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
+absl::Status ForEachPoolLevel(const v1::Batch& batch, Visitor&& visit) {
+  const v1::PoolLevels& m = batch.pool_levels();
+  const int rows = internal::Rows(m.time_delta(), m.pool(), m.device(), m.used(), m.reserved(), m.peak_used(),
+                                  m.peak_used_delta(), m.peak_reserved(), m.peak_reserved_delta(),
+                                  m.release_threshold(), m.trims(), m.state());
+  if (rows < 0) return internal::Ragged("PoolLevels");
+  const internal::Column time(m.time_delta());
+  const internal::Column pool(m.pool());
+  const internal::Column device(m.device());
+  const internal::Column used(m.used());
+  const internal::Column reserved(m.reserved());
+  const internal::Column peak_used(m.peak_used());
+  const internal::Column peak_used_at(m.peak_used_delta());
+  const internal::Column peak_reserved(m.peak_reserved());
+  const internal::Column peak_reserved_at(m.peak_reserved_delta());
+  const internal::Column release_threshold(m.release_threshold());
+  const internal::Column trims(m.trims());
+  const internal::Column state(m.state());
+  PoolLevelRecord r{};
+  r.time_ns = batch.base_ns();
+  for (int i = 0; i < rows; ++i) {
+    internal::Step(r.time_ns, time[i]);
+    r.pool = pool[i];
+    r.device = device[i];
+    r.used_bytes = used[i];
+    r.reserved_bytes = reserved[i];
+    r.peak_used_bytes = peak_used[i];
+    r.peak_used_at_ns = r.time_ns + static_cast<uint64_t>(peak_used_at[i]);
+    r.peak_reserved_bytes = peak_reserved[i];
+    r.peak_reserved_at_ns = r.time_ns + static_cast<uint64_t>(peak_reserved_at[i]);
+    r.release_threshold_bytes = release_threshold[i];
+    r.trims = trims[i];
+    r.state = static_cast<v1::PoolState>(state[i]);
+    visit(r);
+  }
+  return absl::OkStatus();
+}
+
+template <typename Visitor>
 absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
   const v1::Collectives& m = batch.collectives();
   const int rows =
@@ -566,22 +666,26 @@ absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
   return absl::OkStatus();
 }
 
-// visit(plan, correlation, graph_node): of a captured plan graph_node is set, else correlation.
+// visit(plan, correlation, graph_node, from_correlation): of a captured plan graph_node is set, else
+// correlation. `from_correlation`: of a node that was updated, the first graph launch that it holds for.
 template <typename Visitor>
 absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
   const v1::Plans& m = batch.plans();
-  const int rows = internal::Rows(m.plan_delta(), m.correlation_delta(), m.graph_node_delta(), m.graph());
+  const int rows = internal::Rows(m.plan_delta(), m.correlation_delta(), m.graph_node_delta(), m.graph(),
+                                  m.from_correlation());
   if (rows < 0) return internal::Ragged("Plans");
+  const internal::Column from_correlation(m.from_correlation());
   const internal::Column plan_delta(m.plan_delta());
   const internal::Column correlation_delta(m.correlation_delta());
   const internal::Column node_delta(m.graph_node_delta());
   const internal::Column graph(m.graph());
-  PlanRecord r{.plan = 0, .correlation = 0, .graph_node = 0, .graph = 0};
+  PlanRecord r{.plan = 0, .correlation = 0, .graph_node = 0, .graph = 0, .from_correlation = 0};
   for (int i = 0; i < rows; ++i) {
     internal::Step(r.plan, plan_delta[i]);
     internal::Step(r.correlation, correlation_delta[i]);
     internal::Step(r.graph_node, node_delta[i]);
     r.graph = graph[i];
+    r.from_correlation = from_correlation[i];
     visit(r);
   }
   return absl::OkStatus();

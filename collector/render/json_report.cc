@@ -267,6 +267,7 @@ Json MemoryOf(const analysis::RankReport& r) {
                  {"live_bytes", m.live_bytes},
                  {"allocations", m.allocations},
                  {"frees", m.frees},
+                 {"small", m.small},
                  {"failed", m.failed},
                  {"largest_failed_bytes", m.largest_failed_bytes}};
   }
@@ -286,6 +287,24 @@ Json MemoryOf(const analysis::RankReport& r) {
                        {"trend", TrendOf(p.trend)}});
   }
   if (!pytorch.empty()) out["pytorch"] = pytorch;
+  Json pools = Json::array();
+  for (const analysis::PoolReport& p : r.pools) {
+    pools.push_back({{"pool", p.pool},
+                     {"device", p.device},
+                     {"used_bytes", p.used_bytes},
+                     {"reserved_bytes", p.reserved_bytes},
+                     {"at_ns", p.at_ns},
+                     {"used_high_water_bytes", p.used_high_water_bytes},
+                     {"used_high_water_at_ns",
+                      p.used_high_water_at_ns > 0 ? Json(p.used_high_water_at_ns) : Json(nullptr)},
+                     {"reserved_high_water_bytes", p.reserved_high_water_bytes},
+                     {"reserved_high_water_at_ns",
+                      p.reserved_high_water_at_ns > 0 ? Json(p.reserved_high_water_at_ns) : Json(nullptr)},
+                     {"release_threshold_bytes", p.release_threshold_bytes},
+                     {"trims", p.trims},
+                     {"destroyed", p.destroyed}});
+  }
+  if (!pools.empty()) out["pools"] = pools;
   return out;
 }
 

@@ -125,15 +125,11 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
   if (batch.has_nccl_identity()) model::AdoptNcclIdentity(batch.nccl_identity(), identity_);
 }
 
-void RecordLines::LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node) {
+void RecordLines::LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node,
+                            uint64_t from_correlation) {
   if (graph_node != 0) {
-    plan_of_node_[graph_node] = plan;
-    replays_.try_emplace(plan);
-    const auto early = early_replays_.find(graph_node);
-    if (early == early_replays_.end()) return;
-    const std::vector<model::KernelRecord> kernels = std::move(early->second);
-    early_replays_.erase(early);
-    for (const model::KernelRecord& kernel : kernels) LearnKernel(kernel);
+    node_plans_.Set(graph_node, plan, from_correlation);
+    if (plan != 0) replays_.try_emplace(plan);
     return;
   }
   plan_of_[correlation] = plan;
@@ -148,34 +144,41 @@ void RecordLines::LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_
 
 void RecordLines::LearnKernel(const model::KernelRecord& kernel) {
   const auto plan = plan_of_.find(kernel.correlation);
-  const auto found = sites_.find(kernel.site);
-  if (found == sites_.end()) return;
+  if (!sites_.contains(kernel.site)) return;
   const bool nccl = kernel.site < collective_sites_.size() && collective_sites_[kernel.site];
   if (plan == plan_of_.end() && !nccl) return;
-  PlanWork* work = nullptr;
   if (plan != plan_of_.end()) {
-    work = &plans_[plan->second];
+    NoteWork(kernel, plans_[plan->second]);
   } else if (kernel.graph_node == 0) {
-    work = &early_[kernel.correlation];
-  } else if (const auto node = plan_of_node_.find(kernel.graph_node); node != plan_of_node_.end()) {
-    work = &replays_[node->second][kernel.correlation];
+    NoteWork(kernel, early_[kernel.correlation]);
   } else {
-    early_replays_[kernel.graph_node].push_back(kernel);
-    return;
+    replayed_kernels_.push_back(kernel);
   }
-  if (kernel.start_ns < work->start_ns) {  // the first kernel gives place and correlation
-    work->start_ns = kernel.start_ns;
-    work->correlation = kernel.correlation;
-    work->device = found->second.device();
-    work->stream = found->second.stream();
+}
+
+void RecordLines::NoteWork(const model::KernelRecord& kernel, PlanWork& work) const {
+  if (kernel.start_ns < work.start_ns) {  // the first kernel gives place and correlation
+    const v1::KernelSite& site = sites_.at(kernel.site);
+    work.start_ns = kernel.start_ns;
+    work.correlation = kernel.correlation;
+    work.device = site.device();
+    work.stream = site.stream();
   }
-  work->end_ns = std::max(work->end_ns, kernel.end_ns);
+  work.end_ns = std::max(work.end_ns, kernel.end_ns);
+}
+
+void RecordLines::ResolveReplays() {
+  for (const model::KernelRecord& kernel : replayed_kernels_) {
+    const uint64_t plan = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
+    if (plan != 0) NoteWork(kernel, replays_[plan][kernel.correlation]);
+  }
+  replayed_kernels_.clear();
 }
 
 absl::Status RecordLines::Learn(const v1::Batch& batch) {
   LearnDefinitions(batch);
   absl::Status status = model::ForEachPlan(batch, [this](const model::PlanRecord& r) {
-    if (r.plan != 0) LearnPlan(r.plan, r.correlation, r.graph_node);
+    if (r.plan != 0 || r.correlation == 0) LearnPlan(r.plan, r.correlation, r.graph_node, r.from_correlation);
   });
   if (!status.ok()) return status;
   status = model::ForEachRangePayload(batch, [this](const model::RangePayload& r) {
@@ -194,6 +197,7 @@ absl::Status RecordLines::Learn(const v1::Batch& batch) {
 }
 
 absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
+  ResolveReplays();
   WriteDeviceRecords(batch, emit);
   WriteGraphRuns(batch, emit);
   WriteHostRecords(batch, emit);
@@ -246,6 +250,32 @@ void RecordLines::WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const
   }).IgnoreError();
 }
 
+void RecordLines::WritePools(const v1::Batch& batch, const Emit& emit) const {
+  model::ForEachSmallAllocations(batch, [&](const model::SmallAllocationsRecord& r) {
+    std::string line = Begin("small_allocations");
+    Number(line, "device", r.device);
+    Word(line, "memory", analysis::MemoryName(r.memory));
+    Number(line, "time_ns", r.end_ns);
+    Number(line, "allocations", r.allocations);
+    Number(line, "frees", r.frees);
+    Number(line, "rise_bytes", r.rise_bytes);
+    Number(line, "change_bytes", r.change_bytes);
+    emit(line + "}");
+  }).IgnoreError();
+  model::ForEachPoolLevel(batch, [&](const model::PoolLevelRecord& r) {
+    std::string line = Begin("pool");
+    Number(line, "device", r.device);
+    Number(line, "pool", r.pool);
+    Number(line, "time_ns", r.time_ns);
+    Number(line, "used_bytes", r.used_bytes);
+    Number(line, "reserved_bytes", r.reserved_bytes);
+    Number(line, "peak_used_bytes", r.peak_used_bytes);
+    Number(line, "peak_reserved_bytes", r.peak_reserved_bytes);
+    if (r.state == v1::POOL_STATE_DESTROYED) absl::StrAppend(&line, ",\"destroyed\":true");
+    emit(line + "}");
+  }).IgnoreError();
+}
+
 void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
   model::ForEachSync(batch, [&](const model::SyncRecord& r) {
     std::string line = Begin("sync");
@@ -272,6 +302,7 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
     Number(line, "time_ns", r.time_ns);
     emit(line + "}");
   }).IgnoreError();
+  WritePools(batch, emit);
   model::ForEachRange(batch, [&](const model::RangeRecord& r) {
     std::string line = Begin("range");
     Number(line, "start_ns", r.start_ns);
@@ -308,7 +339,7 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
 bool RecordLines::Unexplained(const model::KernelRecord& kernel) const {
   if (kernel.site >= collective_sites_.size() || !collective_sites_[kernel.site]) return false;
   return kernel.graph_node == 0 ? !plan_of_.contains(kernel.correlation)
-                                : !plan_of_node_.contains(kernel.graph_node);
+                                : node_plans_.PlanOf(kernel.graph_node, kernel.correlation) == 0;
 }
 
 // What the name of its kernel says of a collective that no call explains.

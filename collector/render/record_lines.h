@@ -11,6 +11,7 @@
 // NCCL's that no call explains is a collective with "source": "kernel_name", of communicator "unknown".
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -20,6 +21,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "collector/model/graph_node_plans.h"
 #include "collector/model/records.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -45,10 +47,13 @@ class RecordLines {
   };
 
   void LearnDefinitions(const v1::Batch& batch);
-  void LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node);
+  void LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node, uint64_t from_correlation);
   void LearnKernel(const model::KernelRecord& kernel);
+  void NoteWork(const model::KernelRecord& kernel, PlanWork& work) const;
+  void ResolveReplays();
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
   void WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const;
+  void WritePools(const v1::Batch& batch, const Emit& emit) const;
   void WriteHostRecords(const v1::Batch& batch, const Emit& emit);
   void WriteCollectives(const v1::Batch& batch, const Emit& emit);
   bool Unexplained(const model::KernelRecord& kernel) const;
@@ -74,11 +79,11 @@ class RecordLines {
   absl::flat_hash_map<uint64_t, PlanWork> plans_;
   // Kernels of collectives that came before their plan was announced, by correlation.
   absl::flat_hash_map<uint64_t, PlanWork> early_;
-  absl::flat_hash_map<uint64_t, uint64_t> plan_of_node_;
+  // A program may update its graphs at each step, and is read as a whole before anything is written.
+  model::GraphNodePlans node_plans_{SIZE_MAX, SIZE_MAX};
   // Of captured plans: a piece of work for each graph launch, by its correlation.
   absl::flat_hash_map<uint64_t, std::map<uint64_t, PlanWork>> replays_;
-  // Kernels in graphs whose node no plan has named yet, by node.
-  absl::flat_hash_map<uint64_t, std::vector<model::KernelRecord>> early_replays_;
+  std::vector<model::KernelRecord> replayed_kernels_;  // of collectives, until all plans are known
   absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;  // by correlation, once something was captured
 };
 

@@ -55,6 +55,24 @@ std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
   return text + ")";
 }
 
+// The pool that took most of its device: what it held for what was in use.
+std::string LargestPool(const Report& report) {
+  const analysis::PoolReport* largest = nullptr;
+  const analysis::RankReport* whose = nullptr;
+  for (const analysis::RankReport& r : report.ranks) {
+    for (const analysis::PoolReport& p : r.pools) {
+      if (p.reserved_high_water_bytes == 0) continue;
+      if (largest != nullptr && p.reserved_high_water_bytes <= largest->reserved_high_water_bytes) continue;
+      largest = &p;
+      whose = &r;
+    }
+  }
+  if (largest == nullptr) return "";
+  return absl::StrFormat("largest memory pool: rank %s, device %d: held at most %s, in use at most %s",
+                         RankName(report, *whose), largest->device, Bytes(largest->reserved_high_water_bytes),
+                         Bytes(largest->used_high_water_bytes));
+}
+
 // Where the ranks' steps differ, and who waits for whom.
 Table RankSteps(const Report& report) {
   Table t{.id = "rank-steps",
@@ -89,6 +107,8 @@ Table Ranks(const Report& report) {
           .note = ""};
   const RankChoice choice = ChooseRanks(report);
   t.note = choice.note;
+  if (const std::string pools = LargestPool(report); !pools.empty())
+    absl::StrAppend(&t.note, t.note.empty() ? "" : "; ", pools);
   for (const size_t i : choice.shown) {
     const analysis::RankReport& r = report.ranks[i];
     const double share = r.duration_ns == 0

@@ -39,7 +39,8 @@ void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_Callbac
 struct GraphNodeHooks {
   // Asked first, because a graph has thousands of nodes that concern nobody.
   bool (*wants)(const ThreadState& thread, bool cloned) noexcept = nullptr;
-  void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id) noexcept = nullptr;
+  // `owner`: as GraphNodeEvent::owner.
+  void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner) noexcept = nullptr;
 };
 // Before the session starts. Null functions: nobody wants to know.
 extern GraphNodeHooks graph_node_hooks;

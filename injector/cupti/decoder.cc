@@ -242,6 +242,12 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
     case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
       DecodeGraphRun(record);
       break;
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      DecodeMemory(record);
+      break;
+    case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
+      DecodePool(record);
+      break;
     default:
       CountLoss(wire::LossReason::kLossUnknownRecord);
       stream_->builder.CountUnknownKind(static_cast<uint32_t>(record->kind));
@@ -377,6 +383,41 @@ void Decoder::DecodeGraphRun(const CUpti_Activity* record) noexcept {
                                 .context = run.contextId,
                                 .stream = run.streamId,
                                 .correlation = run.correlationId});
+}
+
+// Allocations come from the driver's callbacks (memory/part.cc), which have the ranges around them: of these
+// records only the state of the pool is used. An imported pool's is its owner's.
+void Decoder::DecodeMemory(const CUpti_Activity* record) noexcept {
+  const auto& memory = As<CUpti_ActivityMemory3>(record);
+  if (memory.memoryPoolConfig.memoryPoolType != CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL) return;
+  if (!ValidTimes(memory.timestamp, memory.timestamp)) return;
+  stream_->builder.NotePool({.operation = PoolOperation::kUse,
+                             .address = memory.memoryPoolConfig.address,
+                             .time_ns = memory.timestamp,
+                             .used_bytes = memory.memoryPoolConfig.utilizedSize,
+                             .reserved_bytes = memory.memoryPoolConfig.pool.size,
+                             .release_threshold_bytes = memory.memoryPoolConfig.releaseThreshold,
+                             .device = memory.deviceId});
+}
+
+void Decoder::DecodePool(const CUpti_Activity* record) noexcept {
+  const auto& pool = As<CUpti_ActivityMemoryPool2>(record);
+  if (pool.memoryPoolType != CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL) return;
+  if (!ValidTimes(pool.timestamp, pool.timestamp)) return;
+  PoolOperation operation = PoolOperation::kUse;
+  if (pool.memoryPoolOperationType == CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_CREATED)
+    operation = PoolOperation::kCreate;
+  if (pool.memoryPoolOperationType == CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_DESTROYED)
+    operation = PoolOperation::kDestroy;
+  if (pool.memoryPoolOperationType == CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED)
+    operation = PoolOperation::kTrim;
+  stream_->builder.NotePool({.operation = operation,
+                             .address = pool.address,
+                             .time_ns = pool.timestamp,
+                             .used_bytes = pool.utilizedSize,
+                             .reserved_bytes = pool.size,
+                             .release_threshold_bytes = pool.releaseThreshold,
+                             .device = pool.deviceId});
 }
 
 void Decoder::DecodeDevice(const CUpti_Activity* record) noexcept {

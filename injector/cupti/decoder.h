@@ -54,6 +54,8 @@ class Decoder {
   void DecodeSync(const CUpti_Activity* record) noexcept;
   void DecodeDevice(const CUpti_Activity* record) noexcept;
   void DecodeGraphRun(const CUpti_Activity* record) noexcept;
+  void DecodeMemory(const CUpti_Activity* record) noexcept;
+  void DecodePool(const CUpti_Activity* record) noexcept;
   bool HasGraphNodes() const noexcept;
 
   const CuptiApi* api_;

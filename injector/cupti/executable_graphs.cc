@@ -112,7 +112,7 @@ uint32_t NumberOfGraph(const void* executable) noexcept {
   return number == 0 || !same ? kUnseenGraph : number;
 }
 
-void AddGraphHooks() noexcept {
+void AddExecutableGraphHooks() noexcept {
   for (const auto cbid : kInstantiations) {
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnInstantiating);
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnInstantiated);

@@ -16,7 +16,7 @@ inline constexpr uint32_t kUnseenGraph = UINT32_MAX;
 
 // Adds the hooks of instantiation and destruction to the callback table. While a graph is instantiated,
 // ThreadState::instantiating_graph is its number.
-void AddGraphHooks() noexcept;
+void AddExecutableGraphHooks() noexcept;
 
 // kUnseenGraph for one that was not seen to be made.
 uint32_t NumberOfGraph(const void* executable) noexcept;

@@ -228,7 +228,7 @@ void AddLaunchHooks() noexcept {
   for (const auto cbid : kLaunches) AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnLaunch);
   for (const auto cbid : kGraphLaunches)
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnGraphLaunch);
-  AddGraphHooks();
+  AddExecutableGraphHooks();
   for (const auto cbid : kNoLaunches)
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnNoLaunch);
   for (const auto cbid : kContextEnds)

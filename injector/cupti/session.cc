@@ -33,6 +33,8 @@ constexpr Kind kKinds[] = {
     {CUPTI_ACTIVITY_KIND_MEMSET, kRecordMemsets},
     {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, kRecordSyncs},
     {CUPTI_ACTIVITY_KIND_DEVICE, kRecordAll},
+    {CUPTI_ACTIVITY_KIND_MEMORY2, kRecordMemory},
+    {CUPTI_ACTIVITY_KIND_MEMORY_POOL, kRecordMemory},
 };
 
 // What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
@@ -250,6 +252,11 @@ void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexc
 
 // CUPTI's own example asks for ids inside these callbacks.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
+  const bool memory =
+      graph.nodeType == CU_GRAPH_NODE_TYPE_MEM_ALLOC || graph.nodeType == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  if (memory && !cloned) {
+    if (const Guard guard; guard) guard.thread().graph_memory_graph = reinterpret_cast<uint64_t>(graph.graph);
+  }
   const bool kernel = graph.nodeType == CU_GRAPH_NODE_TYPE_KERNEL;
   if (!kernel && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMCPY && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMSET)
     return;
@@ -263,7 +270,11 @@ void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) cons
   if (api_.GetGraphNodeId(graph.node, &id) != CUPTI_SUCCESS) return;
   if (cloned && api_.GetGraphNodeId(graph.originalNode, &original_id) != CUPTI_SUCCESS) return;
   if (launching) NoteCaptured(guard.thread(), id);
-  if (wanted) graph_node_hooks.on_node(guard.thread(), id, original_id);
+  if (!wanted) return;
+  const uint32_t instantiation = guard.thread().graph_instantiation;
+  const uint64_t owner =
+      cloned && instantiation != 0 ? kInstantiation | instantiation : reinterpret_cast<uint64_t>(graph.graph);
+  graph_node_hooks.on_node(guard.thread(), id, original_id, owner);
 }
 
 void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,

@@ -13,6 +13,7 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
+#include "injector/cupti/graph_calls.h"
 #include "injector/memory/array_bytes.h"
 #include "injector/memory/pytorch.h"
 #include "injector/memory/vmm.h"
@@ -129,10 +130,41 @@ void ReportInContext(ThreadState& thread, const CUpti_CallbackData& data, wire::
 
 using Recorder = void (*)(ThreadState&, const CUpti_CallbackData&) noexcept;
 
+// A graph's node that allocates, or releases what is at the address.
+void ReportGraphNode(ThreadState& thread, uint64_t graph, wire::AllocationOp op, uint64_t address,
+                     uint64_t bytes, int32_t device) noexcept {
+  if (op == wire::AllocationOp::kAllocationOpAlloc) any_graph_memory.store(true, std::memory_order_relaxed);
+  GraphMemoryNodeEvent event{};
+  event.time_ns = Stamp();
+  event.graph = graph;
+  event.address = address;
+  event.bytes = bytes;
+  event.device = device;
+  event.op = static_cast<uint8_t>(op);
+  Emit(thread, event);
+}
+
+// In a stream that is captured nothing is allocated or released: the call made a node of this graph. 0: it is
+// not captured.
+uint64_t CapturedInto(ThreadState& thread) noexcept {
+  const uint64_t graph = thread.graph_memory_graph;
+  thread.graph_memory_graph = 0;
+  return graph;
+}
+
 template <wire::MemoryKind kMemory>
 void Allocated(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<AllocationArguments>(data);
   ReportInContext(thread, data, kMemory, arguments.address, arguments.bytes);
+}
+
+void AllocatedInOrder(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const uint64_t graph = CapturedInto(thread);
+  if (graph == 0) return Allocated<wire::MemoryKind::kMemoryKindPool>(thread, data);
+  const auto& arguments = ArgumentsOf<AllocationArguments>(data);
+  if (!Succeeded(data) || arguments.address == nullptr) return;
+  ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpAlloc, *arguments.address, arguments.bytes,
+                  DeviceOfContext(data.context));
 }
 
 void Registered(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
@@ -165,6 +197,51 @@ void Freed(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   // The consumer's ledger knows what was there, and of which kind: cuMemFree takes managed and pool memory
   // too.
   ReportRelease(thread, {kMemory, address, 0, DeviceOfContext(data.context), data.context});
+}
+
+void FreedInOrder(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const uint64_t graph = CapturedInto(thread);
+  if (graph == 0) return Freed<wire::MemoryKind::kMemoryKindPool>(thread, data);
+  if (!Succeeded(data)) return;
+  ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpFree,
+                  ArgumentsOf<FreeArguments>(data).address, 0, -1);
+}
+
+int32_t DeviceOf(const CUmemPoolProps& properties) noexcept {
+  return properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties.location.id : -1;
+}
+
+void AddedAllocationNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  CapturedInto(thread);
+  const auto& arguments = ArgumentsOf<cuGraphAddMemAllocNode_params>(data);
+  if (!Succeeded(data) || arguments.nodeParams == nullptr) return;
+  ReportGraphNode(thread, reinterpret_cast<uint64_t>(arguments.hGraph),
+                  wire::AllocationOp::kAllocationOpAlloc, arguments.nodeParams->dptr,
+                  arguments.nodeParams->bytesize, DeviceOf(arguments.nodeParams->poolProps));
+}
+
+void AddedReleaseNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  CapturedInto(thread);
+  const auto& arguments = ArgumentsOf<cuGraphAddMemFreeNode_params>(data);
+  if (!Succeeded(data)) return;
+  ReportGraphNode(thread, reinterpret_cast<uint64_t>(arguments.hGraph), wire::AllocationOp::kAllocationOpFree,
+                  arguments.dptr, 0, -1);
+}
+
+// cuGraphAddNode and its second version.
+template <typename Arguments>
+void AddedNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  CapturedInto(thread);
+  const auto& arguments = ArgumentsOf<Arguments>(data);
+  if (!Succeeded(data) || arguments.nodeParams == nullptr) return;
+  const CUgraphNodeParams& node = *arguments.nodeParams;
+  const auto graph = reinterpret_cast<uint64_t>(arguments.hGraph);
+  if (node.type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) {
+    ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpAlloc, node.alloc.dptr,
+                    node.alloc.bytesize, DeviceOf(node.alloc.poolProps));
+  } else if (node.type == CU_GRAPH_NODE_TYPE_MEM_FREE) {
+    ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpFree, node.free.dptr, 0, -1);
+  }
 }
 
 void AllocatedArray(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
@@ -324,12 +401,16 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate, OnDriver<AllocatedMipmaps>},
     {CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, OnDriver<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, OnDriver<Freed<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, OnDriver<Freed<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, OnDriver<AllocatedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz, OnDriver<AllocatedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync, OnDriver<AllocatedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, OnDriver<AllocatedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, OnDriver<FreedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, OnDriver<FreedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode, OnDriver<AddedAllocationNode>},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode, OnDriver<AddedReleaseNode>},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode, OnDriver<AddedNode<cuGraphAddNode_params>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2, OnDriver<AddedNode<cuGraphAddNode_v2_params>>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, OnDriver<CreatedPhysical>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, OnDriver<ReleasedPhysical>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<RetainedPhysical>},
@@ -355,14 +436,12 @@ constexpr Hook kRuntimeHooks[] = {
     {CUPTI_RUNTIME_TRACE_CBID_cudaMallocMipmappedArray_v5000, OnRuntime<AllocatedRuntimeMipmaps>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeArray_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeMipmappedArray_v5000, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_v11020,
-     OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_ptsz_v11020,
-     OnRuntime<Allocated<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, OnRuntime<Freed<MemoryKind::kMemoryKindPool>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_ptsz_v11020, OnRuntime<Freed<MemoryKind::kMemoryKindPool>>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, OnRuntime<AllocatedInOrder>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, OnRuntime<AllocatedInOrder>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_v11020, OnRuntime<AllocatedInOrder>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_ptsz_v11020, OnRuntime<AllocatedInOrder>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, OnRuntime<FreedInOrder>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_ptsz_v11020, OnRuntime<FreedInOrder>},
 };
 
 // Whose address can be given out again at once.

@@ -331,11 +331,12 @@ bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept {
   return thread.nccl_call_depth != 0 ? thread.nccl_batch != nullptr : EndedPastUs(thread);
 }
 
-void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id) noexcept {
+void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner) noexcept {
   if (original_id != 0) {
     const uint64_t plan = PlanOfCaptured(original_id);
     if (plan == 0) return;
     RememberCaptured(id, plan);
+    Emit(thread, GraphNodeEvent{Stamp(), owner, id, original_id});
     Emit(thread, PlanLaunchEvent{plan, 0, thread.instantiating_graph, id});
     return;
   }
@@ -343,7 +344,9 @@ void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id) noexc
   const CallBatch* batch = thread.nccl_call_depth != 0 ? thread.nccl_batch : ended.batch();
   if (batch == nullptr || batch->launch_count == 0) return;
   SeenLaunch& launch = batch->launches[batch->launch_count - 1];
-  if (launch.graph_node == 0) launch.graph_node = id;
+  if (launch.graph_node != 0) return;
+  launch.graph_node = id;
+  Emit(thread, GraphNodeEvent{Stamp(), owner, id, 0});
 }
 
 }  // namespace gpuprobe::injector::nccl

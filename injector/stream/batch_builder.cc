@@ -53,7 +53,8 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
       decltype(allocations_)::kCount + decltype(allocator_levels_)::kCount +
       decltype(allocator_refusals_)::kCount + decltype(tensors_)::kCount + decltype(collectives_)::kCount +
       decltype(plans_)::kCount + decltype(graph_runs_)::kCount + decltype(recorded_steps_)::kCount +
-      decltype(range_payloads_)::kCount;
+      decltype(range_payloads_)::kCount + decltype(small_allocations_)::kCount +
+      decltype(pool_levels_)::kCount;
   if (!memory_.Map(kTotalColumns * kColumnBytes + kDefinitionBytes + kClosedLaunchBytes) || !strings_.Init())
     return false;
   char* memory = memory_.data();
@@ -72,6 +73,8 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
   memory = graph_runs_.Carve(memory);
   memory = recorded_steps_.Carve(memory);
   memory = range_payloads_.Carve(memory);
+  memory = small_allocations_.Carve(memory);
+  memory = pool_levels_.Carve(memory);
   definitions_ = {memory, kDefinitionBytes};
   closed_launches_ = {memory + kDefinitionBytes, kClosedLaunchBytes};
   StartBatch();
@@ -95,6 +98,8 @@ void BatchBuilder::StartBatch() noexcept {
   graph_runs_.Clear(base_ns_);
   recorded_steps_.Clear(base_ns_);
   range_payloads_.Clear(base_ns_);
+  small_allocations_.Clear(base_ns_);
+  pool_levels_.Clear(base_ns_);
   closed_launches_.size = 0;
   launch_rows_ = 0;
   launch_thread_ = 0;
@@ -103,7 +108,8 @@ void BatchBuilder::StartBatch() noexcept {
 uint32_t BatchBuilder::rows() const noexcept {
   return kernels_.rows + copies_.rows + memsets_.rows + syncs_.rows + launch_rows_ + ranges_.rows +
          allocations_.rows + allocator_levels_.rows + allocator_refusals_.rows + tensors_.rows +
-         collectives_.rows + plans_.rows + graph_runs_.rows + recorded_steps_.rows + range_payloads_.rows;
+         collectives_.rows + plans_.rows + graph_runs_.rows + recorded_steps_.rows + range_payloads_.rows +
+         small_allocations_.rows + pool_levels_.rows + pools_.changed();
 }
 
 size_t BatchBuilder::MaxEncodedBytes() const noexcept {
@@ -112,7 +118,8 @@ size_t BatchBuilder::MaxEncodedBytes() const noexcept {
          allocations_.MaxEncodedBytes() + allocator_levels_.MaxEncodedBytes() +
          allocator_refusals_.MaxEncodedBytes() + tensors_.MaxEncodedBytes() + collectives_.MaxEncodedBytes() +
          plans_.MaxEncodedBytes() + graph_runs_.MaxEncodedBytes() + recorded_steps_.MaxEncodedBytes() +
-         range_payloads_.MaxEncodedBytes() + closed_launches_.size + definitions_.size;
+         range_payloads_.MaxEncodedBytes() + small_allocations_.MaxEncodedBytes() +
+         pool_levels_.MaxEncodedBytes() + closed_launches_.size + definitions_.size;
 }
 
 // --- definitions
@@ -430,6 +437,42 @@ void BatchBuilder::AddAllocation(const AllocationEvent& event, uint32_t thread) 
   ++allocations_.rows;
 }
 
+void BatchBuilder::AddSmallAllocations(const SmallRun& run) noexcept {
+  if (small_allocations_.rows == kMaxRows) Seal();
+  using Tag = wire::SmallAllocationsTag;
+  small_allocations_.PutTime(Tag::kTimeDelta, run.highest_ns);
+  small_allocations_[Tag::kDuration].Put(run.end_ns - run.highest_ns);
+  small_allocations_[Tag::kMemory].Put(run.memory);
+  small_allocations_[Tag::kDevice].Put(run.device < 0 ? 0 : static_cast<uint32_t>(run.device));
+  small_allocations_[Tag::kAllocations].Put(run.allocations);
+  small_allocations_[Tag::kFrees].Put(run.frees);
+  small_allocations_[Tag::kRise].Put(run.rise_bytes);
+  small_allocations_[Tag::kChange].PutSigned(run.change_bytes);
+  small_allocations_[Tag::kRangeDelta].PutDelta(run.range_id);
+  ++small_allocations_.rows;
+}
+
+void BatchBuilder::PutPoolLevels() noexcept {
+  using Tag = wire::PoolLevelsTag;
+  static_assert(PoolLevels::kMaxPools <= kMaxRows);
+  pools_.TakeChanged([this](const PoolLevel& level) noexcept {
+    pool_levels_.PutTime(Tag::kTimeDelta, level.time_ns);
+    pool_levels_[Tag::kPool].Put(level.pool);
+    pool_levels_[Tag::kDevice].Put(level.device);
+    pool_levels_[Tag::kUsed].Put(level.used_bytes);
+    pool_levels_[Tag::kReserved].Put(level.reserved_bytes);
+    pool_levels_[Tag::kPeakUsed].Put(level.peak_used_bytes);
+    pool_levels_[Tag::kPeakUsedDelta].PutSigned(static_cast<int64_t>(level.peak_used_ns - level.time_ns));
+    pool_levels_[Tag::kPeakReserved].Put(level.peak_reserved_bytes);
+    pool_levels_[Tag::kPeakReservedDelta].PutSigned(
+        static_cast<int64_t>(level.peak_reserved_ns - level.time_ns));
+    pool_levels_[Tag::kReleaseThreshold].Put(level.release_threshold_bytes);
+    pool_levels_[Tag::kTrims].Put(level.trims);
+    pool_levels_[Tag::kState].Put(level.destroyed ? 1 : 0);
+    ++pool_levels_.rows;
+  });
+}
+
 void BatchBuilder::AddAllocatorLevel(const AllocatorLevelEvent& event) noexcept {
   if (allocator_levels_.rows == kMaxRows) Seal();
   using Tag = wire::AllocatorLevelsTag;
@@ -527,13 +570,14 @@ void BatchBuilder::AddCollective(const CollectiveEvent& event, const CollectiveN
   ++collectives_.rows;
 }
 
-void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event) noexcept {
+void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event, uint32_t from_correlation) noexcept {
   if (plans_.rows == kMaxRows) Seal();
   using Tag = wire::PlansTag;
   plans_[Tag::kPlanDelta].PutDelta(event.plan);
   plans_[Tag::kCorrelationDelta].PutDelta(event.correlation);
   plans_[Tag::kGraphNodeDelta].PutDelta(event.graph_node);
   plans_[Tag::kGraph].Put(event.graph);
+  plans_[Tag::kFromCorrelation].Put(from_correlation);
   ++plans_.rows;
 }
 
@@ -640,6 +684,8 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   if (allocator_refusals_.rows != 0) KeepCount(allocator_refusals_, wire::AllocatorRefusalsTag::kTimeDelta);
   if (tensors_.rows != 0) KeepCount(tensors_, wire::TensorsTag::kTimeDelta);
   if (collectives_.rows != 0) KeepCount(collectives_, wire::CollectivesTag::kIssueDelta);
+  if (small_allocations_.rows != 0) KeepCount(small_allocations_, wire::SmallAllocationsTag::kTimeDelta);
+  if (pool_levels_.rows != 0) KeepCount(pool_levels_, wire::PoolLevelsTag::kTimeDelta);
   EncodeTable(batch, Tag::kKernels, kernels_);
   EncodeTable(batch, Tag::kCopies, copies_);
   EncodeTable(batch, Tag::kMemsets, memsets_);
@@ -656,6 +702,8 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   if (recorded_steps_.rows != 0) KeepCount(recorded_steps_, wire::RecordedStepsTag::kBeginDelta);
   EncodeTable(batch, Tag::kRecordedSteps, recorded_steps_);
   EncodeTable(batch, Tag::kRangePayloads, range_payloads_);
+  EncodeTable(batch, Tag::kSmallAllocations, small_allocations_);
+  EncodeTable(batch, Tag::kPoolLevels, pool_levels_);
   EncodeLosses(batch);
   EncodeSelf(batch);
   EncodeHostState(batch);
@@ -663,6 +711,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
 
 bool BatchBuilder::Seal() noexcept {
   CloseLaunches();
+  PutPoolLevels();
   const uint32_t records = rows();
   ++sequence_;
   const size_t bytes = MaxEncodedBytes() + kFramePrefixBytes;
@@ -683,7 +732,8 @@ bool BatchBuilder::Seal() noexcept {
     records_sealed_ += records;
     definitions_.size = 0;
   } else {
-    CountLoss(wire::LossReason::kLossSendQueueFull, records);
+    if (pool_levels_.rows != 0) pools_.TellAgain();
+    CountLoss(wire::LossReason::kLossSendQueueFull, records - pool_levels_.rows);
   }
   StartBatch();
   return sealed;

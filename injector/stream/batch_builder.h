@@ -14,7 +14,9 @@
 #include "injector/stream/events.h"
 #include "injector/stream/interner.h"
 #include "injector/stream/kernel_columns.h"
+#include "injector/stream/pool_levels.h"
 #include "injector/stream/send_queue.h"
+#include "injector/stream/small_run.h"
 
 namespace gpuprobe::injector {
 
@@ -135,6 +137,9 @@ class BatchBuilder {
   void AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept;
   void AddRange(const RangeRow& row) noexcept;
   void AddAllocation(const AllocationEvent& event, uint32_t thread) noexcept;
+  void AddSmallAllocations(const SmallRun& run) noexcept;
+  // Told with the batch that is sealed next.
+  void NotePool(const PoolSample& sample) noexcept { pools_.Note(sample); }
   void AddAllocatorLevel(const AllocatorLevelEvent& event) noexcept;
   void AddAllocatorRefusal(const AllocatorRefusalEvent& event) noexcept;
   void AddTensor(const TensorEvent& event) noexcept;
@@ -146,7 +151,8 @@ class BatchBuilder {
     uint32_t op, datatype, algorithm, protocol;
   };
   void AddCollective(const CollectiveEvent& event, const CollectiveNames& names, uint32_t thread) noexcept;
-  void AddPlanLaunch(const PlanLaunchEvent& event) noexcept;
+  // `from_correlation`: of a graph node that was updated, the first launch in which it carries the plan.
+  void AddPlanLaunch(const PlanLaunchEvent& event, uint32_t from_correlation = 0) noexcept;
 
   // What the next batches say about the host; no content of its own.
   void SetHostState(const HostStateRow& state) noexcept { host_state_ = state; }
@@ -171,6 +177,7 @@ class BatchBuilder {
   void EncodeHostState(WireWriter& batch) const noexcept;
   void EncodeBody(WireBuffer* out) noexcept;
   void CloseLaunches() noexcept;
+  void PutPoolLevels() noexcept;
   WireBuffer& RoomForDefinition(size_t bytes) noexcept;
   void CommitDefinition(size_t size_before) noexcept;
 
@@ -191,7 +198,9 @@ class BatchBuilder {
   ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
   ColumnTable<wire::TensorsTag, 5> tensors_;
   ColumnTable<wire::CollectivesTag, 18> collectives_;
-  ColumnTable<wire::PlansTag, 4> plans_;
+  ColumnTable<wire::SmallAllocationsTag, 9> small_allocations_;
+  ColumnTable<wire::PoolLevelsTag, 12> pool_levels_;
+  ColumnTable<wire::PlansTag, 5> plans_;
   ColumnTable<wire::GraphRunsTag, 7> graph_runs_;
   ColumnTable<wire::RecordedStepsTag, 7> recorded_steps_;
   ColumnTable<wire::RangePayloadsTag, 4> range_payloads_;
@@ -217,6 +226,7 @@ class BatchBuilder {
   static constexpr size_t kDirections = 6;
   SmallCopies small_copies_[kDirections] = {};
 
+  PoolLevels pools_;
   HostStateRow host_state_;
 
   StringInterner strings_;

@@ -63,10 +63,12 @@ uint32_t RecordKindOf(EventType type) noexcept {
     case EventType::kRangePayload:
       return kRecordNvtx;
     case EventType::kAllocation:
+    case EventType::kGraphMemoryNode:
       return kRecordMemory;
     case EventType::kCollective:
     case EventType::kPlanLaunch:
     case EventType::kCommunicator:
+    case EventType::kGraphNode:
       return kRecordNccl;
     default:
       return kRecordAll;
@@ -243,6 +245,7 @@ void EventDrain::Drain(uint64_t until_ns) noexcept {
     if (first < 0) break;
     Advance(&cursors[first], second_ns == kNever ? kNever - 1 : second_ns);
   }
+  EndSmallRun();
   for (int i = 0; i < count; ++i) cursors[i].ring->Consume(cursors[i].end);
 }
 
@@ -269,8 +272,19 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return ContextEnded(Payload<ContextEndEvent>(header), thread);
     case EventType::kCollective:
       return Collective(Payload<CollectiveEvent>(header), thread);
-    case EventType::kPlanLaunch:
-      return PlanLaunched(Payload<PlanLaunchEvent>(header));
+    case EventType::kPlanLaunch: {
+      const auto event = Payload<PlanLaunchEvent>(header);
+      if (event.graph_node != 0 && event.plan != 0) graph_plans_.Carries(event.graph_node, event.plan);
+      return PlanLaunched(event);
+    }
+    case EventType::kGraphNode: {
+      const auto event = Payload<GraphNodeEvent>(header);
+      return graph_plans_.NodeMade(event.owner, event.node, event.original);
+    }
+    case EventType::kGraphMemoryNode:
+      return GraphMemoryNode(Payload<GraphMemoryNodeEvent>(header));
+    case EventType::kGraphCall:
+      return OnGraphCall(Payload<GraphCallEvent>(header), thread);
     case EventType::kThreadName:
       return NamedThread(Payload<ThreadNameEvent>(header), Text<ThreadNameEvent>(header));
     case EventType::kCategoryName: {
@@ -396,6 +410,19 @@ uint64_t KeyOf(uint64_t address, uint8_t memory) noexcept {
 
 }  // namespace
 
+void EventDrain::Record(const AllocationEvent& event, uint32_t thread) noexcept {
+  const bool small = event.failed == 0 && event.bytes < recording.min_allocation_bytes;
+  if (!small || !small_run_.Fits(event)) EndSmallRun();
+  if (small) return small_run_.Add(event);
+  builder_->AddAllocation(event, thread);
+}
+
+void EventDrain::EndSmallRun() noexcept {
+  if (small_run_.empty()) return;
+  builder_->AddSmallAllocations(small_run_);
+  small_run_ = {};
+}
+
 void EventDrain::AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id,
                             uint32_t thread) noexcept {
   AllocationEvent event{};
@@ -406,7 +433,7 @@ void EventDrain::AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t
   event.device = memory.device;
   event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
   event.memory = memory.memory;
-  builder_->AddAllocation(event, thread);
+  Record(event, thread);
 }
 
 void EventDrain::Allocated(const AllocationEvent& event, uint32_t thread) noexcept {
@@ -428,7 +455,7 @@ void EventDrain::Allocated(const AllocationEvent& event, uint32_t thread) noexce
     }
     if (live_memory_.Insert(key, memory) == nullptr) CountLoss(wire::LossReason::kLossDefinitionsFull);
   }
-  builder_->AddAllocation(event, thread);
+  Record(event, thread);
 }
 
 void EventDrain::Released(AllocationEvent event, uint32_t thread) noexcept {
@@ -436,6 +463,7 @@ void EventDrain::Released(AllocationEvent event, uint32_t thread) noexcept {
   LiveMemory* memory = live_memory_.Find(key);
   if (memory == nullptr) {
     CountLoss(wire::LossReason::kLossAllocationUnknown);
+    EndSmallRun();
     builder_->AddAllocation(event, thread);
     return;
   }
@@ -447,7 +475,7 @@ void EventDrain::Released(AllocationEvent event, uint32_t thread) noexcept {
   event.device = memory->device;
   event.memory = memory->memory;
   live_memory_.Erase(key);
-  builder_->AddAllocation(event, thread);
+  Record(event, thread);
 }
 
 void EventDrain::ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept {
@@ -464,6 +492,107 @@ void EventDrain::ContextEnded(const ContextEndEvent& event, uint32_t thread) noe
       live_memory_.Erase(keys[i]);
     }
   }
+}
+
+void EventDrain::GraphMemoryNode(const GraphMemoryNodeEvent& event) noexcept {
+  if (static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree) {
+    graph_memory_.Releases(event.graph, event.address);
+  } else {
+    graph_memory_.Allocates(event.graph, event.address, event.bytes, event.device);
+  }
+}
+
+namespace {
+
+constexpr auto kGraphMemoryKind = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindGraph);
+
+// What a graph needs for itself is no address of its own: its addresses may be those of what outlives it.
+uint64_t KeyOfOwn(uint64_t exec, int32_t device) noexcept {
+  return (exec ^ (uint64_t{1} << 62)) + static_cast<uint64_t>(device);
+}
+
+}  // namespace
+
+void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept {
+  switch (static_cast<GraphCall>(event.call)) {
+    case GraphCall::kInstantiated:
+      graph_plans_.Instantiated(event.exec, kInstantiation | event.correlation);
+      return graph_memory_.Instantiated(event.graph, event.exec);
+    case GraphCall::kUpdated:
+      return graph_plans_.Updated(event.exec, event.graph, [&](uint64_t node, uint64_t plan) noexcept {
+        builder_->AddPlanLaunch({plan, 0, 0, node}, event.correlation);
+      });
+    case GraphCall::kLaunched:
+      return GraphLaunched(event, thread);
+    case GraphCall::kGraphDestroyed:
+      graph_plans_.GraphEnded(event.graph);
+      return graph_memory_.GraphEnded(event.graph);
+    case GraphCall::kExecDestroyed:
+      graph_plans_.ExecEnded(event.exec);
+      return graph_memory_.ExecEnded(event.exec, [&](const GraphMemory::Own& own) noexcept {
+        const uint64_t key = KeyOfOwn(event.exec, own.device);
+        const LiveMemory* memory = live_memory_.Find(key);
+        if (memory == nullptr) return;  // it went with its context
+        AddRelease(*memory, event.time_ns, event.range_id, thread);
+        live_memory_.Erase(key);
+      });
+  }
+}
+
+void EventDrain::GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own,
+                           uint32_t thread) noexcept {
+  AllocationEvent allocation{};
+  allocation.time_ns = event.time_ns;
+  allocation.address = own.address;
+  allocation.bytes = own.bytes;
+  allocation.range_id = event.range_id;
+  allocation.context = event.context;
+  allocation.device = own.device;
+  allocation.memory = kGraphMemoryKind;
+  const LiveMemory memory{.address = own.address,
+                          .bytes = own.bytes,
+                          .context = event.context,
+                          .since_ns = event.time_ns,
+                          .device = own.device,
+                          .memory = kGraphMemoryKind,
+                          .replaced = false};
+  if (live_memory_.Insert(KeyOfOwn(event.exec, own.device), memory) == nullptr)
+    CountLoss(wire::LossReason::kLossDefinitionsFull);
+  Record(allocation, thread);
+}
+
+void EventDrain::GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept {
+  AllocationEvent allocation{};
+  allocation.time_ns = event.time_ns;
+  allocation.range_id = event.range_id;
+  allocation.context = event.context;
+  allocation.memory = kGraphMemoryKind;
+  if (event.failed != 0) {
+    const GraphMemory::Asked asked = graph_memory_.AskedBy(event.exec);
+    if (asked.bytes == 0) return;
+    allocation.bytes = asked.bytes;
+    allocation.device = asked.device;
+    allocation.failed = 1;
+    return Record(allocation, thread);
+  }
+  graph_memory_.Launched(
+      event.exec, [&](const GraphMemory::Own& own) noexcept { GraphOwns(event, own, thread); },
+      [&](uint64_t address, uint64_t bytes, int32_t device) noexcept {
+        // Of a graph that releases what is left of its last launch, it is still there.
+        if (live_memory_.Find(KeyOf(address, kGraphMemoryKind)) != nullptr) return;
+        allocation.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
+        allocation.address = address;
+        allocation.bytes = bytes;
+        allocation.device = device;
+        Allocated(allocation, thread);
+      },
+      [&](uint64_t address) noexcept {
+        AllocationEvent release = allocation;
+        release.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+        release.address = address;
+        release.bytes = 0;
+        Released(release, thread);
+      });
 }
 
 void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexcept {

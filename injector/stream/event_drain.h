@@ -11,6 +11,9 @@
 #include "injector/stream/batch_builder.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/flat_map.h"
+#include "injector/stream/graph_memory.h"
+#include "injector/stream/graph_plans.h"
+#include "injector/stream/small_run.h"
 
 namespace gpuprobe::injector {
 
@@ -82,8 +85,15 @@ class EventDrain {
   void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;
   void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
   void Released(AllocationEvent event, uint32_t thread) noexcept;
+  // A record of its own, or part of a run of small ones.
+  void Record(const AllocationEvent& event, uint32_t thread) noexcept;
+  void EndSmallRun() noexcept;
   void AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
   void ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept;
+  void GraphMemoryNode(const GraphMemoryNodeEvent& event) noexcept;
+  void OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept;
+  void GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept;
+  void GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own, uint32_t thread) noexcept;
   void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
   void TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept;
   void PlanLaunched(const PlanLaunchEvent& event) noexcept;
@@ -96,6 +106,9 @@ class EventDrain {
   FlatMap<OpenRange> open_ranges_{1 << 16};
   FlatMap<uint64_t> early_closes_{1 << 12};  // ranges whose close came before their open: range id -> end
   FlatMap<LiveMemory> live_memory_{1 << 20};
+  SmallRun small_run_;
+  GraphMemory graph_memory_;
+  GraphPlans graph_plans_;
 };
 
 }  // namespace gpuprobe::injector

@@ -32,6 +32,9 @@ enum class EventType : uint16_t {
   kCategoryName,
   kRangePayload,
   kObjectName,
+  kGraphNode,
+  kGraphMemoryNode,
+  kGraphCall,
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.
@@ -202,6 +205,43 @@ struct PlanLaunchEvent {
   uint32_t correlation;  // 0: captured
   uint32_t graph;        // as Plans.graph on the wire
   uint64_t graph_node;   // 0: launched at once
+};
+
+// A node of a CUDA graph that carries an NCCL call was made or copied.
+struct GraphNodeEvent {
+  static constexpr EventType kType = EventType::kGraphNode;
+  uint64_t time_ns;
+  uint64_t owner;  // the graph's handle, or kInstantiation and the correlation id of the call that copies it
+  uint64_t node;
+  uint64_t original;  // node that it was copied from, 0 if none
+};
+inline constexpr uint64_t kInstantiation = uint64_t{1} << 63;
+
+// A node of a CUDA graph that allocates or releases was made.
+struct GraphMemoryNodeEvent {
+  static constexpr EventType kType = EventType::kGraphMemoryNode;
+  uint64_t time_ns;
+  uint64_t graph;
+  uint64_t address;
+  uint64_t bytes;
+  int32_t device;
+  uint8_t op;  // wire::AllocationOp
+  uint8_t reserved[3];
+};
+
+enum class GraphCall : uint8_t { kInstantiated, kUpdated, kLaunched, kGraphDestroyed, kExecDestroyed };
+
+struct GraphCallEvent {
+  static constexpr EventType kType = EventType::kGraphCall;
+  uint64_t time_ns;
+  uint64_t graph;  // of an instantiation or an update: from which; of a destroyed graph: it
+  uint64_t exec;
+  uint64_t range_id;
+  uint64_t context;
+  uint32_t correlation;
+  uint8_t call;    // GraphCall
+  uint8_t failed;  // a launch that was refused for want of memory
+  uint8_t reserved[2];
 };
 
 struct CommunicatorEvent {

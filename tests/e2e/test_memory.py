@@ -6,7 +6,7 @@ import truth
 from harness import BUILD, GPUPROBE
 
 MEMORY_CALLS = os.path.join(BUILD, "tests", "e2e", "memory_calls")
-KINDS = {"device": "device", "pinned": "host_pinned", "managed": "managed", "pool": "pool", "array": "array", "vmm": "vmm"}
+KINDS = {"device": "device", "pinned": "host_pinned", "managed": "managed", "pool": "pool", "array": "array", "vmm": "vmm", "graph": "graph"}
 
 
 class Memory(harness.EndToEndTest):
@@ -77,6 +77,54 @@ class Memory(harness.EndToEndTest):
                          % report["ranks"][0]["pid"])
         shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
         self.assertIn("ran out of memory: asked", shown)
+
+    def test_pools_are_as_the_driver_counts_them(self):
+        """Used and reserved, now and at most, of every CUPTI's layout. What a pool gives back while the host waits, CUPTI tells with its next operation."""
+        for version in ("11.8", "12.0", "12.6", "13.0"):
+            with self.subTest(version=version):
+                self.forget_truth()
+                out = self.path(f"pools-{version}")
+                self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_CALLS, "pools"], env={"GPUSIM_CUPTI_VERSION": version})
+                report = self.report(out)
+                self.assert_no_loss(report)
+                pools = {}
+                for line in sorted((r for r in self.truth() if r["kind"] == "pool"), key=lambda r: r["time_ns"]):
+                    pools.setdefault(line["pool"], []).append(line)
+                self.assertEqual(len(pools), 3)
+                found = {pool["used_high_water_bytes"]: pool for pool in report["ranks"][0]["memory"]["pools"]}
+                self.assertEqual(len(found), 3)
+                for lines in pools.values():
+                    told = [line for line in lines if line["event"] != "wait"]
+                    used, reserved = (max(told, key=lambda line: line[field]) for field in ("used_bytes", "reserved_bytes"))
+                    pool = found[used["used_bytes"]]
+                    self.assertEqual((pool["used_bytes"], pool["reserved_bytes"], pool["at_ns"]),
+                                     (told[-1]["used_bytes"], told[-1]["reserved_bytes"], told[-1]["time_ns"]))
+                    self.assertEqual((pool["used_high_water_at_ns"], pool["reserved_high_water_bytes"], pool["reserved_high_water_at_ns"]),
+                                     (used["time_ns"], reserved["reserved_bytes"], reserved["time_ns"]))
+                    self.assertEqual(pool["trims"], sum(line["event"] == "trim" for line in lines))
+                    self.assertEqual(pool["destroyed"], any(line["event"] == "destroy" for line in lines))
+                shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
+                self.assertIn("largest memory pool: rank", shown)
+
+    def test_small_allocations_are_counted_only(self):
+        smallest = 100_000
+        out = self.path("run-directory")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_CALLS, "small"], env={"GPUPROBE_MIN_ALLOCATION_BYTES": str(smallest)})
+        happened = [r for r in self.truth() if r["kind"] in ("alloc", "free")]
+        report = self.report(out)
+        self.assert_no_loss(report)
+        captured = self.export(out)
+        self.assertEqual(truth.allocation_differences([r for r in happened if r["bytes"] >= smallest], [r for r in captured if r["kind"] in ("alloc", "free")]), [])
+        self.assertLess(sum(r["kind"] == "small_allocations" for r in captured), 60)
+        memory = report["ranks"][0]["memory"]
+        self.check_high_water(happened, memory)
+        for kind, name in KINDS.items():
+            if name in memory:
+                small = [r for r in happened if r["memory"] == kind and r["kind"] == "alloc" and r["bytes"] < smallest]
+                self.assertEqual((memory[name]["small"], memory[name]["frees"]), (len(small), sum(r["memory"] == kind and r["kind"] == "free" for r in happened)))
+        self.assertEqual(memory["device"]["high_water_range"], "highest")
+        total, = report["ranks"][0]["device_memory"]
+        self.assertEqual(total["high_water_bytes"], truth.high_water_marks(happened, "device")[-1])
 
     def test_one_allocation_of_many_is_refused(self):
         """Wherever the refusal falls, the program ends as it would, and the ledger holds."""

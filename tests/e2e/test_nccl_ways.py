@@ -7,6 +7,9 @@ import truth
 from harness import BUILD, CAPTURED_COLLECTIVES, GPUPROBE, LATE_COLLECTIVES, LAUNCH_RANKS, LIBRARY, NCCL_CALLS, OPENS_MODULE, STATIC_COLLECTIVES
 
 
+GRAPH_UPDATES = os.path.join(BUILD, "tests", "e2e", "graph_updates")
+
+
 class NcclWays(harness.EndToEndTest):
     maxDiff = None
     """What the tests below share."""
@@ -60,6 +63,31 @@ class CapturedCollectives(NcclWays):
 
     def test_many_replays(self):
         self.check(self.record([LAUNCH_RANKS, "4", CAPTURED_COLLECTIVES, "100"], {"CUDA_INJECTION64_PATH": LIBRARY}, 4), 4, 100)
+
+
+class UpdatedGraphs(NcclWays):
+
+    CALLS_OF_A_LAUNCH = 4
+
+    def check(self, out, updates):
+        happened, captured, report = self.hold_against_truth(out)
+        calls = [record for record in happened if record["kind"] == "collective" and record.get("replay")]
+        self.assertEqual(len(calls), 2 * self.CALLS_OF_A_LAUNCH * (2 + 3 * updates + 1 + 2))
+        self.assertEqual({record["source"] for record in captured if record["kind"] == "collective"} - {"interposed", "relocation"}, set())
+        self.assertEqual(sum(entry["untimed_calls"] for rank in report["ranks"] for entry in rank["collectives"]), 0)
+        self.assertEqual(sum(entry["calls"] for rank in report["ranks"] for entry in rank["collectives"]), len(calls))
+        for rank in report["ranks"]:
+            for entry in rank["collectives"]:
+                self.assertIsNotNone(entry["wait_ns"], f"replays of {entry['op']} were compared across ranks")
+
+    def test_by_both_ways_of_loading(self):
+        for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
+            with self.subTest(way=way):
+                self.forget_truth()
+                self.check(self.record([LAUNCH_RANKS, "2", GRAPH_UPDATES, "3"], {way: LIBRARY}, 2), 3)
+
+    def test_many_updates(self):
+        self.check(self.record([LAUNCH_RANKS, "2", GRAPH_UPDATES, "60"], {"CUDA_INJECTION64_PATH": LIBRARY}, 2), 60)
 
 
 class ProfilerPlugin(NcclWays):

@@ -114,6 +114,12 @@ class LiveProbe : public ::testing::Test {
         return sizeof(RangePayloadEvent);
       case EventType::kObjectName:
         return sizeof(ObjectNameEvent);
+      case EventType::kGraphNode:
+        return sizeof(GraphNodeEvent);
+      case EventType::kGraphMemoryNode:
+        return sizeof(GraphMemoryNodeEvent);
+      case EventType::kGraphCall:
+        return sizeof(GraphCallEvent);
     }
     return 0;
   }

@@ -301,13 +301,41 @@ TEST(CapturedCollectives, ReplaysBeyondWhatWaitsSettleInOrder) {
   ASSERT_TRUE(process.Apply(b.batch()).ok());
   const uint64_t replays = CollectiveTracker::kMaxWaiting + 1000;
   BatchBuilder kernels(2);
-  for (uint64_t i = 0; i < replays; ++i)
+  for (uint64_t i = 0; i < replays; ++i) {
+    kernels.Launch(1, kStart + i * 100, 300 + i);
     kernels.Kernel(kStart + i * 100, kStart + i * 100 + 50, 2, 300 + i, 70);
+  }
   ASSERT_TRUE(process.Apply(kernels.batch()).ok());
   EXPECT_EQ(process.collectives().calls(), 2 * 1000u);
   job.Finish();
   EXPECT_EQ(process.collectives().calls(), 2 * replays);
   EXPECT_EQ(CollectivesOf(process)[0].time_ns.total, 50 * replays);
+}
+
+TEST(CapturedCollectives, AnUpdatedNodeCarriesOtherCallsFromThenOn) {
+  JobModel job;
+  ProcessModel& process = job.Join(MakeHello(0));
+  BatchBuilder b = Begin(0, 2);
+  b.String(8, "_Z10ncclDevKernel_AllReduce_RING_LLv").Site(2, 8);
+  b.Collective(kAllReduce, 1, 4, 1000, 4, 9).CapturedPlan(9, 70);
+  b.Collective(kAllGather, 1, 5, 2000, 4, 10).CapturedPlan(10, 90);
+  ASSERT_TRUE(process.Apply(b.batch()).ok());
+  BatchBuilder kernels(2);
+  kernels.Launch(1, kStart, 300).Kernel(kStart, kStart + 50, 2, 300, 70);
+  kernels.Kernel(kStart + 1000, kStart + 1070, 2, 400,
+                 70);  // its launch, and the update before it, come later
+  ASSERT_TRUE(process.Apply(kernels.batch()).ok());
+  v1::Batch update = BatchBuilder(3).Launch(1, kStart + 500, 400).batch();
+  update.mutable_plans()->add_plan_delta(10);
+  update.mutable_plans()->add_graph_node_delta(70);
+  update.mutable_plans()->add_from_correlation(350);
+  ASSERT_TRUE(process.Apply(update).ok());
+  job.Finish();
+  const auto reports = CollectivesOf(process);
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports[0].op == "AllReduce" ? reports[0].time_ns.total : reports[1].time_ns.total, 50u);
+  EXPECT_EQ(reports[0].op == "AllGather" ? reports[0].time_ns.total : reports[1].time_ns.total, 70u);
+  EXPECT_EQ(process.collectives().calls(), 2u);
 }
 
 TEST(KernelNames, SayTheOperation) {

@@ -52,6 +52,84 @@ TEST(MemoryLedger, AMarkThatIsNeverLeftIsNamedAtTheEnd) {
   EXPECT_EQ(Sizes(ledger.kinds()[v1::MEMORY_KIND_DEVICE]), (std::vector<uint64_t>{6, 5}));
 }
 
+TEST(MemoryLedger, RunsOfSmallAllocationsRaiseTheMarkToTheByte) {
+  MemoryLedger ledger;
+  SmallAllocationsRecord run{};
+  run.highest_ns = 3;
+  run.end_ns = 5;
+  run.memory = v1::MEMORY_KIND_DEVICE;
+  run.allocations = 7;
+  run.frees = 4;
+  run.rise_bytes = 50;
+  run.change_bytes = 20;
+  run.range = 77;
+  ledger.AddSmall(run);
+  ledger.Add(Event(1, 1, 100));
+  ledger.Add(Event(5, 2, 25));  // 145 at the same time as the run's end: 150 stays the highest
+  run.highest_ns = run.end_ns = 9;
+  run.rise_bytes = 0;
+  run.change_bytes = -20;
+  run.allocations = 0;
+  ledger.AddSmall(run);
+  ledger.ApplyUntil(4);
+  EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].live_bytes, 150u);
+  ledger.Finish();
+  const MemoryLedger::Kind& device = ledger.kinds()[v1::MEMORY_KIND_DEVICE];
+  EXPECT_EQ(device.high_water_bytes, 150u);
+  EXPECT_EQ(device.high_water_at_ns, 3u);
+  EXPECT_EQ(device.high_water_range, 77u);
+  EXPECT_EQ(Sizes(device), (std::vector<uint64_t>{100})) << "the small ones are not known one by one";
+  EXPECT_EQ(device.live_bytes, 125u);
+  EXPECT_EQ(device.allocations, 9u);
+  EXPECT_EQ(device.small, 7u);
+  EXPECT_EQ(device.frees, 8u);
+  EXPECT_EQ(ledger.devices().at(0).high_water_bytes, 150u);
+}
+
+TEST(MemoryLedger, MemoryOfGraphsIsTheDevices) {
+  MemoryLedger ledger;
+  AllocationRecord graph = Event(2, 2, 30);
+  graph.memory = v1::MEMORY_KIND_GRAPH;
+  ledger.Add(Event(1, 1, 20));
+  ledger.Add(graph);
+  ledger.Finish();
+  EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_GRAPH].high_water_bytes, 30u);
+  EXPECT_EQ(ledger.devices().at(0).high_water_bytes, 50u);
+}
+
+TEST(MemoryPools, TheLatestRowOfAPoolWins) {
+  MemoryPools pools;
+  pools.Add({.time_ns = 5,
+             .pool = 1,
+             .device = 2,
+             .used_bytes = 10,
+             .reserved_bytes = 64,
+             .peak_used_bytes = 30,
+             .peak_used_at_ns = 4,
+             .peak_reserved_bytes = 64,
+             .peak_reserved_at_ns = 4,
+             .release_threshold_bytes = 8,
+             .trims = 0,
+             .state = v1::POOL_STATE_LIVE});
+  pools.Add({.time_ns = 9,
+             .pool = 1,
+             .device = 2,
+             .used_bytes = 0,
+             .reserved_bytes = 0,
+             .peak_used_bytes = 31,
+             .peak_used_at_ns = 7,
+             .peak_reserved_bytes = 64,
+             .peak_reserved_at_ns = 4,
+             .release_threshold_bytes = 8,
+             .trims = 1,
+             .state = v1::POOL_STATE_DESTROYED});
+  ASSERT_EQ(pools.pools().size(), 1u);
+  const MemoryPools::Pool& pool = pools.pools().at(1);
+  EXPECT_EQ(pool.peak_used_bytes, 31u);
+  EXPECT_EQ(pool.trims, 1u);
+  EXPECT_TRUE(pool.destroyed);
+}
+
 TEST(MemoryLedger, KindsOfOneDeviceAddUpAndDevicesDoNot) {
   MemoryLedger ledger;
   AllocationRecord pool = Event(2, 2, 30);

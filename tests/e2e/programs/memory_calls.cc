@@ -1,6 +1,7 @@
 /* Obtains and releases memory by every call of the runtime and the driver that the simulated node has, in
  * annotated ranges, so that what was captured can be held against the node's own ledger. `memory_calls
- * refused` asks for more than there is. */
+ * refused` asks for more than there is, `memory_calls pools` fills and empties pools, `memory_calls small`
+ * makes small allocations between large ones. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -186,6 +187,109 @@ void VirtualMemory() {
   EXPECT(cuMemCreate(&first, 12345, &properties, 0) != CUDA_SUCCESS);  // not a multiple of the granularity
 }
 
+cudaGraphExec_t Instantiate(cudaGraph_t graph, unsigned long long flags = 0) {
+  cudaGraphExec_t exec = nullptr;
+  CHECK(cudaGraphInstantiate(&exec, graph, flags));
+  return exec;
+}
+
+uint64_t GraphMemory(cudaGraphMemAttributeType attribute) {
+  uint64_t bytes = 0;
+  CHECK(cudaDeviceGetGraphMemAttribute(0, attribute, &bytes));
+  return bytes;
+}
+
+// Of three allocations that are captured, one gets the address of another, and one outlives the launch.
+void CapturedMemory(cudaStream_t stream) {
+  void* first = nullptr;
+  void* lasting = nullptr;
+  void* again = nullptr;
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  CHECK(cudaMallocAsync(&first, kMiB + 1, stream));
+  CHECK(cudaMallocAsync(&lasting, 2 * kMiB, stream));
+  CHECK(cudaFreeAsync(first, stream));
+  CHECK(cuMemAllocAsync(reinterpret_cast<CUdeviceptr*>(&again), kMiB, stream));
+  CHECK(cudaMemsetAsync(again, 1, kMiB, stream));
+  CHECK(cuMemFreeAsync(Device(again), stream));
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  EXPECT(again == first);
+  cudaGraphExec_t exec = Instantiate(graph);
+  CHECK(cudaGraphDestroy(graph));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(cudaGraphLaunch(exec, stream));
+    if (i == 1) EXPECT(cudaGraphLaunch(exec, stream) != cudaSuccess);  // what it left is still there
+    CHECK(i == 2 ? cudaFree(lasting) : cudaFreeAsync(lasting, stream));
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaGraphExecDestroy(exec));
+}
+
+cudaGraphNode_t AddAllocation(cudaGraph_t graph, size_t bytes, void** address) {
+  cudaMemAllocNodeParams params{};
+  params.poolProps.allocType = cudaMemAllocationTypePinned;
+  params.poolProps.location = {cudaMemLocationTypeDevice, {0}};
+  params.bytesize = bytes;
+  cudaGraphNode_t node = nullptr;
+  CHECK(cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
+  *address = params.dptr;
+  return node;
+}
+
+// A graph that has its memory for itself; one that replaces what it left; one that releases what another
+// left.
+void HandMadeGraphs(cudaStream_t stream) {
+  void* address = nullptr;
+  void* handed_on = nullptr;
+  cudaGraph_t graphs[4] = {};
+  for (cudaGraph_t& graph : graphs) CHECK(cudaGraphCreate(&graph, 0));
+  cudaGraphNode_t node = AddAllocation(graphs[0], 5 * kMiB + 3, &address);
+  cudaGraphNode_t release = nullptr;
+  CHECK(cudaGraphAddMemFreeNode(&release, graphs[0], &node, 1, address));
+  AddAllocation(graphs[1], 3 * kMiB, &address);
+  AddAllocation(graphs[2], 7 * kMiB, &handed_on);
+  CHECK(cudaGraphAddMemFreeNode(&release, graphs[3], nullptr, 0, handed_on));
+  cudaGraphExec_t own = Instantiate(graphs[0]);
+  cudaGraphExec_t replacing = Instantiate(graphs[1], cudaGraphInstantiateFlagAutoFreeOnLaunch);
+  cudaGraphExec_t giving = Instantiate(graphs[2]);
+  cudaGraphExec_t taking = Instantiate(graphs[3]);
+  for (int i = 0; i < 2; ++i) {
+    for (cudaGraphExec_t exec : {own, replacing, giving, taking}) CHECK(cudaGraphLaunch(exec, stream));
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  EXPECT(GraphMemory(cudaGraphMemAttrUsedMemCurrent) == 8 * kMiB + 3);
+  EXPECT(GraphMemory(cudaGraphMemAttrReservedMemCurrent) == 16 * kMiB);
+  CHECK(cudaFree(address));
+  for (cudaGraphExec_t exec : {own, replacing, giving, taking}) CHECK(cudaGraphExecDestroy(exec));
+  for (cudaGraph_t graph : graphs) CHECK(cudaGraphDestroy(graph));
+  CHECK(cudaDeviceGraphMemTrim(0));
+  EXPECT(GraphMemory(cudaGraphMemAttrReservedMemCurrent) == 0);
+}
+
+// More than there is: the launch is refused.
+void GraphThatIsRefused(cudaStream_t stream) {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
+  void* address = nullptr;
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaGraphCreate(&graph, 0));
+  AddAllocation(graph, 2 * total_bytes, &address);
+  cudaGraphExec_t exec = Instantiate(graph);
+  EXPECT(cudaGraphLaunch(exec, stream) == cudaErrorMemoryAllocation);
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+}
+
+void Graphs() {
+  cudaStream_t stream = nullptr;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CapturedMemory(stream);
+  HandMadeGraphs(stream);
+  GraphThatIsRefused(stream);
+  CHECK(cudaStreamDestroy(stream));
+}
+
 // Everything is left to the end of the context; what comes after starts from nothing.
 void Contexts() {
   void* pointer = nullptr;
@@ -241,12 +345,80 @@ void Refused() {
   for (void* pointer : held) CHECK(cudaFree(pointer));
 }
 
+// Pools that grow, keep what they may, are trimmed and destroyed; the first of them is the device's own.
+void PoolLevels() {
+  cudaStream_t stream = nullptr;
+  cudaMemPool_t pools[3] = {};
+  CHECK(cudaStreamCreate(&stream));
+  CHECK(cudaDeviceGetDefaultMemPool(&pools[0], 0));
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, {0}};
+  CHECK(cudaMemPoolCreate(&pools[1], &properties));
+  CHECK(cudaMemPoolCreate(&pools[2], &properties));
+  uint64_t threshold = 64 * kMiB;
+  CHECK(cudaMemPoolSetAttribute(pools[0], cudaMemPoolAttrReleaseThreshold, &threshold));
+  void* pieces[12] = {};
+  for (int round = 0; round < 3; ++round) {
+    for (size_t i = 0; i < 12; ++i) {
+      const size_t bytes = (i + 1 + static_cast<size_t>(round)) * 700'001;
+      CHECK(cudaMallocFromPoolAsync(&pieces[i], bytes, pools[i % 3], stream));
+    }
+    for (size_t i = 0; i < 12; i += round == 1 ? 2 : 1) CHECK(cudaFreeAsync(pieces[i], stream));
+    if (round == 1) CHECK(cudaStreamSynchronize(stream));
+    for (size_t i = 1; i < 12; i += 2) {
+      if (round == 1) CHECK(cudaFree(pieces[i]));
+    }
+    CHECK(cudaMemPoolTrimTo(pools[1], 3 * kMiB));
+    if (round == 0) CHECK(cudaDeviceSynchronize());
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaMallocFromPoolAsync(&pieces[0], 5 * kMiB, pools[2], stream));
+  CHECK(cudaMemPoolDestroy(pools[2]));
+  CHECK(cudaFreeAsync(pieces[0], stream));
+  CHECK(cudaMallocAsync(&pieces[1], 9 * kMiB, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaStreamDestroy(stream));
+}
+
+// The level is highest now in small allocations, now in large ones, and of two kinds.
+void Small() {
+  std::vector<void*> small(400);
+  void* large[6] = {};
+  for (size_t round = 0; round < 6; ++round) {
+    for (size_t i = 0; i < 50; ++i) CHECK(cudaMalloc(&small[round * 50 + i], 100 + i * round));
+    for (size_t i = 0; i < 50; i += 3) CHECK(cudaFree(small[round * 50 + i]));
+    if (round == 4) CHECK(cudaFree(large[1]));
+    CHECK(cudaMalloc(&large[round], kMiB + round));
+    for (size_t i = 300; i < 400; ++i) CHECK(cudaMallocHost(&small[i], 64 + i));
+    if (round == 3) CHECK(cudaFree(large[0]));
+    for (size_t i = 300; i < 400; ++i) CHECK(cudaFreeHost(small[i]));
+  }
+  void* highest[40] = {};
+  nvtxRangePushA("highest");
+  for (void*& pointer : highest) CHECK(cudaMalloc(&pointer, 50'000));
+  nvtxRangePop();
+  for (void* pointer : highest) CHECK(cudaFree(pointer));
+  for (size_t i = 0; i < 300; ++i) {
+    if (i % 50 % 3 != 0) CHECK(cudaFree(small[i]));
+  }
+  for (size_t round = 2; round < 6; ++round) CHECK(cudaFree(large[round]));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CHECK(cudaSetDevice(0));
   if (argc > 1 && std::strcmp(argv[1], "refused") == 0) {
     Refused();
+    return 0;
+  }
+  if (argc > 1 && std::strcmp(argv[1], "pools") == 0) {
+    PoolLevels();
+    return 0;
+  }
+  if (argc > 1 && std::strcmp(argv[1], "small") == 0) {
+    Small();
     return 0;
   }
   struct Part {
@@ -260,6 +432,7 @@ int main(int argc, char** argv) {
                              {"pools", Pools},
                              {"arrays", Arrays},
                              {"virtual memory", VirtualMemory},
+                             {"graphs", Graphs},
                              {"contexts", Contexts}};
   for (const Part& part : kParts) {
     nvtxRangePushA(part.name);

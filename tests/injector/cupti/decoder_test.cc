@@ -76,6 +76,49 @@ TEST_F(DecoderTest, KernelsWithTheirSites) {
   EXPECT_EQ(testing::Text({batch}, site.name()), "_Z6vecAddPKfS0_Pfi");
 }
 
+TEST_F(DecoderTest, OfAllocationsOnlyTheirPoolsAreTold) {
+  RecordBuffer buffer;
+  CUpti_ActivityMemory4 linear{};
+  linear.kind = CUPTI_ACTIVITY_KIND_MEMORY2;
+  linear.timestamp = now_;
+  linear.bytes = 512;
+  CUpti_ActivityMemory4 pooled = linear;
+  pooled.deviceId = 3;
+  pooled.isAsync = 1;
+  pooled.memoryPoolConfig.memoryPoolType = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+  pooled.memoryPoolConfig.address = 0xabc0;
+  pooled.memoryPoolConfig.pool.size = 4096;
+  pooled.memoryPoolConfig.utilizedSize = 512;
+  pooled.memoryPoolConfig.releaseThreshold = 9;
+  CUpti_ActivityMemory4 imported = pooled;
+  imported.memoryPoolConfig.memoryPoolType = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_IMPORTED;
+  CUpti_ActivityMemoryPool3 trimmed{};
+  trimmed.kind = CUPTI_ACTIVITY_KIND_MEMORY_POOL;
+  trimmed.memoryPoolOperationType = CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED;
+  trimmed.memoryPoolType = CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+  trimmed.address = 0xabc0;
+  trimmed.size = 2048;
+  trimmed.utilizedSize = 512;
+  trimmed.timestamp = now_ + 50;
+  trimmed.deviceId = 3;
+  buffer.Add(linear);
+  buffer.Add(pooled);
+  buffer.Add(imported);
+  buffer.Add(trimmed);
+  const v1::Batch batch = Decode(buffer);
+  EXPECT_EQ(batch.allocations().time_delta_size(), 0);
+  const v1::PoolLevels& pools = batch.pool_levels();
+  ASSERT_EQ(pools.time_delta_size(), 1);
+  EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(pools.time_delta(0)), now_ + 50);
+  EXPECT_EQ(pools.pool(0), 1u);
+  EXPECT_EQ(pools.device(0), 3u);
+  EXPECT_EQ(pools.used(0), 512u);
+  EXPECT_EQ(pools.reserved(0), 2048u);
+  EXPECT_EQ(pools.peak_reserved(0), 4096u);
+  EXPECT_EQ(pools.peak_reserved_delta(0), -50);
+  EXPECT_EQ(pools.trims(0), 1u);
+}
+
 TEST_F(DecoderTest, BeforeGraphNodesExistedTheFieldBehindTheRecordIsNotRead) {
   RecordBuffer buffer;
   auto kernel = Kernel("k", now_, now_ + 1, 1);

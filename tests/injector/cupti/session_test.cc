@@ -340,9 +340,10 @@ CUgraphNode Node(uintptr_t id) { return reinterpret_cast<CUgraphNode>(id); }  //
 
 TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
   seen_nodes.clear();
-  graph_node_hooks = {
-      [](const ThreadState&, bool) noexcept { return nodes_wanted; },
-      [](ThreadState&, uint64_t id, uint64_t original) noexcept { seen_nodes.emplace_back(id, original); }};
+  graph_node_hooks = {[](const ThreadState&, bool) noexcept { return nodes_wanted; },
+                      [](ThreadState&, uint64_t id, uint64_t original, uint64_t) noexcept {
+                        seen_nodes.emplace_back(id, original);
+                      }};
   new_library_hook = []() noexcept { ++libraries; };
   CuptiApi api = FakeApi();
   api.GetGraphNodeId = [](CUgraphNode node, uint64_t* id) {
@@ -373,6 +374,13 @@ TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
   nodes_wanted = true;
   EXPECT_EQ(seen_nodes, (std::vector<std::pair<uint64_t, uint64_t>>{{5, 0}, {7, 5}}));
+  graph.nodeType = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  graph.graph = reinterpret_cast<CUgraph>(uintptr_t{0x90});
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, &graph);
+  EXPECT_EQ(CurrentThread().graph_memory_graph, 0u) << "a copy allocates nothing new";
+  call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
+  EXPECT_EQ(CurrentThread().graph_memory_graph, 0x90u);
+  CurrentThread().graph_memory_graph = 0;
   call(CUPTI_CBID_RESOURCE_STREAM_CREATED, nullptr);
   call(CUPTI_CBID_RESOURCE_MODULE_LOADED, nullptr);
   EXPECT_EQ(libraries, 2);

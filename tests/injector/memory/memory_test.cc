@@ -275,6 +275,57 @@ TEST_F(Memory, PhysicalMemoryLivesUntilItsLastReleaseAndUnmap) {
   EXPECT_EQ(seen[0].address, handle);
 }
 
+TEST_F(Memory, WhatIsCapturedIsANodeAndNoAllocation) {
+  CUdeviceptr address = 0x7000;
+  {
+    const Guard guard;
+    guard.thread().graph_memory_graph = 0x55;  // CUPTI told of the node that the call made
+  }
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, cuMemAllocAsync_params{&address, 300, nullptr});
+  RuntimeAround(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020,
+                cudaMallocAsync_v11020_params{reinterpret_cast<void**>(&address), 300, nullptr});
+  auto events = Events();
+  EXPECT_TRUE(Only<AllocationEvent>(events).empty());
+  auto nodes = Only<GraphMemoryNodeEvent>(events);
+  ASSERT_EQ(nodes.size(), 1u);
+  EXPECT_EQ(nodes[0].graph, 0x55u);
+  EXPECT_EQ(nodes[0].address, 0x7000u);
+  EXPECT_EQ(nodes[0].bytes, 300u);
+  EXPECT_EQ(nodes[0].device, 3);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, cuMemAllocAsync_params{&address, 300, nullptr});
+  EXPECT_EQ(Seen().size(), 1u) << "the next one is not captured";
+}
+
+TEST_F(Memory, NodesThatAreAddedByHand) {
+  CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
+  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  allocation.bytesize = 4000;
+  allocation.dptr = 0x8000;
+  const auto graph = reinterpret_cast<CUgraph>(0x66);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode,
+         cuGraphAddMemAllocNode_params{nullptr, graph, nullptr, 0, &allocation});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode,
+         cuGraphAddMemFreeNode_params{nullptr, graph, nullptr, 0, 0x8000});
+  CUgraphNodeParams node = {};
+  node.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  node.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {2}};
+  node.alloc.bytesize = 5000;
+  node.alloc.dptr = 0x9000;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2,
+         cuGraphAddNode_v2_params{nullptr, graph, nullptr, nullptr, 0, &node});
+  node.type = CU_GRAPH_NODE_TYPE_EMPTY;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2,
+         cuGraphAddNode_v2_params{nullptr, graph, nullptr, nullptr, 0, &node});
+  const auto nodes = Only<GraphMemoryNodeEvent>(Events());
+  ASSERT_EQ(nodes.size(), 3u);
+  EXPECT_EQ(nodes[0].bytes, 4000u);
+  EXPECT_EQ(nodes[0].device, 1);
+  EXPECT_EQ(nodes[1].op, Op(wire::AllocationOp::kAllocationOpFree));
+  EXPECT_EQ(nodes[1].address, 0x8000u);
+  EXPECT_EQ(nodes[2].address, 0x9000u);
+  EXPECT_EQ(nodes[2].device, 2);
+}
+
 TEST_F(Memory, OneUnmapMayEndSeveralHandles) {
   for (CUmemGenericAllocationHandle handle = 1; handle <= 3; ++handle) {
     Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 4096, nullptr, 0});

@@ -18,12 +18,13 @@ namespace {
 using Nccl = Wrappers<kFirstProviderWay>;
 
 uint32_t next_correlation = 0;
-uint64_t captured_node = 0;  // not 0: what NCCL launches is captured into this node of a graph
+constexpr uint64_t kGraph = 0x6000;  // its handle
+uint64_t captured_node = 0;          // not 0: what NCCL launches is captured into this node of a graph
 
 // What CUPTI's callback would do when a node of a graph is made, or copied from another.
 void NoteNode(uint64_t id, uint64_t original_id) {
   const Guard guard;
-  if (guard) NoteGraphNode(guard.thread(), id, original_id);
+  if (guard) NoteGraphNode(guard.thread(), id, original_id, kGraph);
 }
 
 // What CUPTI's callback would do while NCCL launches.

@@ -1,5 +1,6 @@
 #include "injector/stream/event_drain.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -389,6 +390,60 @@ TEST_F(EventDrainTest, CollectivesGetTheNamesOfTheirTables) {
   EXPECT_EQ(testing::Text({batch}, batch.collectives().op(0)), "AllReduce");
   EXPECT_EQ(testing::Text({batch}, batch.collectives().datatype(0)), "float32");
   EXPECT_EQ(batch.plans().correlation_delta(0), 77);
+}
+
+class SmallAllocations : public EventDrainTest {
+ protected:
+  void SetUp() override {
+    EventDrainTest::SetUp();
+    recording.min_allocation_bytes = 100;
+  }
+  void TearDown() override {
+    EventDrainTest::TearDown();
+    recording = {};
+  }
+  static void Allocate(uint64_t time_ns, uint64_t address, uint64_t bytes, bool failed = false,
+                       wire::MemoryKind memory = wire::MemoryKind::kMemoryKindDevice) {
+    AllocationEvent event{};
+    event.time_ns = time_ns;
+    event.address = failed ? 0 : address;
+    event.bytes = bytes;
+    event.range_id = time_ns;
+    event.memory = static_cast<uint8_t>(memory);
+    event.failed = failed ? 1 : 0;
+    EXPECT_TRUE(Emit(CurrentThread(), event));
+  }
+  static void Release(uint64_t time_ns, uint64_t address) {
+    AllocationEvent event{};
+    event.time_ns = time_ns;
+    event.address = address;
+    event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+    event.memory = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindDevice);
+    EXPECT_TRUE(Emit(CurrentThread(), event));
+  }
+};
+
+TEST_F(SmallAllocations, RunsTellHowFarTheLevelRoseBetweenLargeOnes) {
+  const uint64_t t = NowNs();
+  Allocate(t + 1, 0x10, 50);
+  Allocate(t + 2, 0x20, 99);
+  Release(t + 3, 0x10);
+  Allocate(t + 4, 0x30, 100);  // large enough for a record
+  Release(t + 5, 0x20);
+  Allocate(t + 6, 0x40, 20, false, wire::MemoryKind::kMemoryKindPinned);  // another level
+  Allocate(t + 7, 0x50, 10, true);                                        // a refusal is told in any case
+  Release(t + 8, 0x30);
+  const v1::Batch batch = DrainAll();
+  EXPECT_EQ(batch.allocations().time_delta_size(), 3);
+  const v1::SmallAllocations& small = batch.small_allocations();
+  ASSERT_EQ(small.time_delta_size(), 3);
+  EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(small.time_delta(0)), t + 2);
+  EXPECT_EQ(small.duration(0), 1u);
+  EXPECT_THAT(small.allocations(), ::testing::ElementsAre(2, 0, 1));
+  EXPECT_THAT(small.frees(), ::testing::ElementsAre(1, 1, 0));
+  EXPECT_THAT(small.rise(), ::testing::ElementsAre(149, 0, 20));
+  EXPECT_THAT(small.change(), ::testing::ElementsAre(99, -99, 20));
+  EXPECT_EQ(Undelta(small.range_delta(), 3)[0], t + 2);
 }
 
 }  // namespace
