@@ -16,8 +16,12 @@ class OperationJoinerTest : public ::testing::Test {
   OperationJoinerTest() { joiner_.BeginBatch(batch_); }
 
   void Launch(uint64_t correlation, uint64_t time_ns = 100) {
-    joiner_.AddLaunch(
-        {.thread = 1, .time_ns = time_ns, .correlation = correlation, .range = 0, .fallback_range = 0});
+    joiner_.AddLaunch({.thread = 1,
+                       .time_ns = time_ns,
+                       .correlation = correlation,
+                       .range = 0,
+                       .fallback_range = 0,
+                       .graph = 0});
   }
   void Kernel(uint64_t correlation, uint64_t start_ns = 150) {
     Operation operation{.correlation = correlation, .start_ns = start_ns, .end_ns = start_ns + 10};
