@@ -69,15 +69,21 @@ uint64_t LastOver(const GraphReplays::Graph& graph, const Places& places) {
   return over;
 }
 
-// Something of it waits since before that time.
+// Something of it waits since before that time. Looked at for every graph of every rank, once a second: of
+// its launches only the latest one before that time is.
 bool IsOpen(const GraphReplays::Graph& graph, uint64_t until_ns) {
-  if (graph.plans.empty() || graph.recent.empty()) return false;
-  std::vector<size_t> all(graph.plans.size());
-  std::iota(all.begin(), all.end(), size_t{0});
-  const uint64_t over = LastOver(graph, all);
-  return std::any_of(graph.recent.begin(), graph.recent.end(), [&](const GraphReplays::Launch& launch) {
-    return launch.number > over && launch.launch_ns <= until_ns;
-  });
+  if (graph.plans.empty()) return false;
+  for (auto launch = graph.recent.rbegin(); launch != graph.recent.rend(); ++launch) {
+    if (launch->launch_ns > until_ns) {
+      if (AnyEnded(*launch)) return false;
+      continue;
+    }
+    for (size_t place = 0; place < graph.plans.size(); ++place) {
+      if (!HasEnded(*launch, place)) return true;
+    }
+    return false;
+  }
+  return false;
 }
 
 // The graph's collectives by communicator.

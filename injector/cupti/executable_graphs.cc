@@ -77,6 +77,7 @@ constexpr CUpti_driver_api_trace_cbid kInstantiations[] = {
 // One driver function may be made of another: the outermost gives the number.
 void OnInstantiating(ThreadState& thread, const CUpti_CallbackData& /*data*/,
                      CUpti_CallbackId /*cbid*/) noexcept {
+  thread.last_launch_correlation = 0;  // the nodes that are made now are not what it launched
   if (thread.instantiating_graph == 0)
     thread.instantiating_graph = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
 }

@@ -151,14 +151,9 @@ constexpr CUpti_driver_api_trace_cbid kNoLaunches[] = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemsetNode,
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddChildGraphNode,
     CUPTI_DRIVER_TRACE_CBID_cuGraphClone,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags,
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
 #if CUPTI_API_VERSION >= 19  // CUDA 12.0
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddKernelNode_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2,
 #endif
 #if CUPTI_API_VERSION >= 21  // CUDA 12.2
@@ -207,7 +202,7 @@ void OnGraphLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Ca
 }
 
 // What makes nodes of a graph without launching anything, and what begins a capture: the launch before it is
-// over.
+// over. Instantiation is seen to by executable_graphs.cc.
 void OnNoLaunch(ThreadState& thread, const CUpti_CallbackData& /*data*/, CUpti_CallbackId /*cbid*/) noexcept {
   thread.last_launch_correlation = 0;
 }
