@@ -13,7 +13,7 @@ class ExecutableGraphsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ClearApiHooksForTest();
-    AddGraphHooks();
+    AddExecutableGraphHooks();
   }
   void TearDown() override { ClearApiHooksForTest(); }
 
