@@ -64,6 +64,7 @@ uint32_t RecordKindOf(EventType type) noexcept {
       return kRecordNvtx;
     case EventType::kAllocation:
     case EventType::kGraphMemoryNode:
+    case EventType::kTensor:
       return kRecordMemory;
     case EventType::kCollective:
     case EventType::kPlanLaunch:
