@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 12;
+constexpr uint32_t kStateVersion = 13;
 
 }  // namespace
 
