@@ -12,7 +12,7 @@ namespace gpuprobe::injector {
 
 constinit StepGate step_gate;
 constinit StepGate::Window StepGate::windows[kWindows] = {};
-constinit std::atomic<uint8_t> StepGate::launches[kLaunches] = {};
+constinit uint8_t StepGate::launches[kLaunches] = {};
 
 namespace {
 
@@ -173,12 +173,14 @@ void StepGate::Issued(std::string_view operation) noexcept {
 }
 
 bool StepGate::IsRecorded(uint32_t correlation) const noexcept {
-  return launches[correlation % kLaunches].load(std::memory_order_relaxed) == Mark(correlation, true);
+  const std::atomic_ref mark(launches[correlation % kLaunches]);
+  return mark.load(std::memory_order_relaxed) == Mark(correlation, true);
 }
 
 bool StepGate::Launched(uint32_t correlation) noexcept {
   const bool recorded = open_.load(std::memory_order_acquire);
-  launches[correlation % kLaunches].store(Mark(correlation, recorded), std::memory_order_relaxed);
+  const std::atomic_ref mark(launches[correlation % kLaunches]);
+  mark.store(Mark(correlation, recorded), std::memory_order_relaxed);
   if (!recorded) {
     earlier_launch_stamp_.store(Stamp(), std::memory_order_relaxed);
     return false;

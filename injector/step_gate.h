@@ -111,7 +111,7 @@ class StepGate {
 
   // In tables of their own, which are nothing but zeros in the library's file.
   static Window windows[kWindows];
-  static std::atomic<uint8_t> launches[kLaunches];
+  static uint8_t launches[kLaunches];  // read and written atomically
 
   static Window& At(uint64_t number) noexcept { return windows[number % kWindows]; }
   static uint64_t Oldest(uint64_t opened) noexcept { return opened < kWindows ? 0 : opened - kWindows + 1; }

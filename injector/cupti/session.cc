@@ -291,9 +291,9 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
       const Guard guard;
       if (!guard) return;
       if (new_library_hook != nullptr) new_library_hook();
-      const auto& resource = *static_cast<const CUpti_ResourceData*>(data);
-      if (cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED)
-        session->NoteStreamIds(resource.context, resource.resourceHandle.stream);
+      const auto* resource = static_cast<const CUpti_ResourceData*>(data);
+      if (cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED && resource != nullptr)
+        session->NoteStreamIds(resource->context, resource->resourceHandle.stream);
       return;
     }
     if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {

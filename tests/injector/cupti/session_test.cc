@@ -389,7 +389,7 @@ TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
 TEST_F(SessionTest, WithoutHooksNobodyIsToldOfGraphs) {
   ASSERT_EQ(Start(), CuptiSession::StartResult::kCapturing);
   EXPECT_FALSE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED}));
-  EXPECT_FALSE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_STREAM_CREATED}));
+  EXPECT_FALSE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED}));
 }
 
 }  // namespace
