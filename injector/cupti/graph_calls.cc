@@ -18,22 +18,35 @@ struct InstantiateArguments {
   CUgraph graph;
 };
 static_assert(offsetof(cuGraphInstantiateWithFlags_params, hGraph) == offsetof(InstantiateArguments, graph));
-static_assert(offsetof(cuGraphInstantiateWithParams_params, hGraph) == offsetof(InstantiateArguments, graph));
 static_assert(offsetof(cuGraphInstantiate_v2_params, hGraph) == offsetof(InstantiateArguments, graph));
+#if CUPTI_API_VERSION >= 19  // CUDA 12.0
+static_assert(offsetof(cuGraphInstantiateWithParams_params, hGraph) == offsetof(InstantiateArguments, graph));
+#endif
 
 struct UpdateArguments {
   CUgraphExec exec;
   CUgraph graph;
 };
-static_assert(offsetof(cuGraphExecUpdate_v2_params, hGraph) == offsetof(UpdateArguments, graph));
 static_assert(offsetof(cuGraphExecUpdate_params, hGraph) == offsetof(UpdateArguments, graph));
+#if CUPTI_API_VERSION >= 19
+static_assert(offsetof(cuGraphExecUpdate_v2_params, hGraph) == offsetof(UpdateArguments, graph));
+#endif
 
 constexpr CUpti_CallbackId kInstantiations[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate, CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags, CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz};
-constexpr CUpti_CallbackId kUpdates[] = {CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
-                                         CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2};
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags,
+#if CUPTI_API_VERSION >= 19
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz,
+#endif
+};
+constexpr CUpti_CallbackId kUpdates[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
+#if CUPTI_API_VERSION >= 19
+    CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2,
+#endif
+};
 constexpr CUpti_CallbackId kGraphLaunches[] = {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
                                                CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz};
 

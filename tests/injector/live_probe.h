@@ -110,6 +110,8 @@ class LiveProbe : public ::testing::Test {
         return sizeof(ThreadNameEvent);
       case EventType::kCategoryName:
         return sizeof(CategoryNameEvent);
+      case EventType::kTensor:
+        return sizeof(TensorEvent);
       case EventType::kRangePayload:
         return sizeof(RangePayloadEvent);
       case EventType::kObjectName:
