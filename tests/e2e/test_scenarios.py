@@ -315,7 +315,8 @@ def check_straggler(test, run):
     test.assertEqual(stragglers[0]["rank"], run.truth["slow"]["rank"], stragglers)
     lost = lost_to_unequal_ranks(run)
     # A rank that launches late hides less of its own communication, too: that is not told apart from the others' waiting.
-    delta = 0.03 if stragglers[0]["cause"] == "late_launch" else 0.01
+    # A slow stage's optimizer runs while the stages before it still finish: all that it computes longer is a little too much.
+    delta = 0.03 if stragglers[0]["cause"] == "late_launch" else 0.04 if run.truth.get("pipeline") else 0.01
     test.assertAlmostEqual(stragglers[0]["throughput_loss"], lost, delta=delta, msg=str(stragglers[0]))
 
 
