@@ -71,7 +71,7 @@ class Distribution {
   // Values below 128 have a bucket each; above, 128 buckets an octave.
   static size_t BucketOf(uint64_t value) {
     if (value < kSubBuckets) return value;
-    const int shift = std::bit_width(value) - 1 - kSubBits;
+    const int shift = static_cast<int>(std::bit_width(value)) - 1 - kSubBits;
     return (static_cast<size_t>(shift) << kSubBits) + (value >> shift);
   }
   static double BucketMiddle(size_t bucket);
