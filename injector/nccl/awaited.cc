@@ -15,7 +15,7 @@ struct Awaited {
   std::atomic<uint32_t> launches;  // noted
   std::atomic<uint64_t> number;    // in the order of the calls
   uint32_t thread;                 // ThreadDef.id of the caller
-  bool told;                       // the calls were reported, their kernels were not there yet
+  std::atomic<bool> told;          // the calls were reported, their kernels were not there yet
 };
 
 namespace {
@@ -42,12 +42,16 @@ class Writer {
   CallBatch* batch_;
 };
 
-// Null when there is none, or somebody is noting something for too long.
-CallBatch* Take(Awaited& place) noexcept {
+// Null when there is none, or somebody is noting something for too long. With `left`, the number of a call
+// that its caller has left: null, too, if the place has become another call's meanwhile.
+CallBatch* Take(Awaited& place, const uint64_t* left) noexcept {
   CallBatch* batch = place.batch.exchange(nullptr, std::memory_order_seq_cst);
   if (batch == nullptr) return nullptr;
   for (int i = 0; i < kSpins; ++i) {
     if (place.writers.load(std::memory_order_seq_cst) == 0) {
+      const bool same = left == nullptr || (place.number.load(std::memory_order_relaxed) == *left &&
+                                            !place.open.load(std::memory_order_acquire));
+      if (!same) break;
       batch->launch_count = place.launches.load(std::memory_order_acquire);
       return batch;
     }
@@ -77,13 +81,13 @@ const PendingCall* Fitting(const CallBatch& batch, const SeenLaunch& launch) noe
 }
 
 void Report(ThreadState& thread, Awaited& place, CallBatch& batch) noexcept {
-  if (place.told) return;
+  if (place.told.load(std::memory_order_relaxed)) return;
   for (uint32_t i = 0; i < batch.call_count; ++i) batch.calls[i].event.thread = place.thread;
   EmitBatch(thread, batch);
 }
 
-void ReportAndFree(ThreadState& thread, Awaited& place) noexcept {
-  CallBatch* batch = Take(place);
+void ReportAndFree(ThreadState& thread, Awaited& place, uint64_t number) noexcept {
+  CallBatch* batch = Take(place, &number);
   if (batch == nullptr) return;
   Report(thread, place, *batch);
   ReleaseGroupBatch(batch);
@@ -101,7 +105,7 @@ Awaited* Await(ThreadState& thread, CallBatch* batch) noexcept {
     }
     const EventRing* ring = RingOf(thread);
     place.thread = ring == nullptr ? 0 : ring->thread_id();
-    place.told = false;
+    place.told.store(false, std::memory_order_relaxed);
     place.looks.store(0, std::memory_order_relaxed);
     place.launches.store(0, std::memory_order_relaxed);
     place.number.store(last_number.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
@@ -118,9 +122,14 @@ void LeaveAwaited(Awaited* place) noexcept {
 
 CallBatch* StopAwaiting(Awaited* place) noexcept {
   if (place == nullptr) return nullptr;
-  CallBatch* batch = place->batch.load(std::memory_order_relaxed);
+  // Whoever took it for the call that had this place before puts it back at once.
+  CallBatch* batch = place->batch.load(std::memory_order_acquire);
+  for (int i = 0; i < kSpins && batch == nullptr; ++i) {
+    __builtin_ia32_pause();
+    batch = place->batch.load(std::memory_order_acquire);
+  }
   const uint32_t own = batch == nullptr ? 0 : batch->launch_count;
-  batch = Take(*place);
+  batch = Take(*place, nullptr);
   if (batch == nullptr) {
     LeaveAwaited(place);
     return nullptr;
@@ -134,12 +143,13 @@ void ResolveAwaited(ThreadState& thread, const void* handle) noexcept {
   for (Awaited& place : places) {
     if (!place.claimed.load(std::memory_order_relaxed) || place.open.load(std::memory_order_acquire))
       continue;
+    const uint64_t number = place.number.load(std::memory_order_relaxed);
     bool mine = false;
     {
       const Writer writer(place);
       mine = writer.batch() != nullptr && Names(*writer.batch(), handle);
     }
-    if (mine) ReportAndFree(thread, place);
+    if (mine) ReportAndFree(thread, place, number);
   }
 }
 
@@ -160,7 +170,7 @@ bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
   if (batch == nullptr) return false;
   thread.nccl_awaited = best;
   thread.nccl_awaited_number = best->number.load(std::memory_order_relaxed);
-  if (best->told) {
+  if (best->told.load(std::memory_order_relaxed)) {
     const PendingCall* call = Fitting(*batch, launch);
     if (call != nullptr && call->event.plan != 0)
       Emit(thread, PlanLaunchEvent{call->event.plan, launch.correlation, 0, 0});
@@ -181,7 +191,7 @@ void TellAwaited(const ThreadState& thread, void (*tell)(CallBatch& batch, const
   Awaited* place = thread.nccl_awaited;
   if (place == nullptr) return;
   const Writer writer(*place);
-  if (writer.batch() == nullptr || place->told ||
+  if (writer.batch() == nullptr || place->told.load(std::memory_order_relaxed) ||
       place->number.load(std::memory_order_relaxed) != thread.nccl_awaited_number) {
     return;
   }
@@ -190,6 +200,7 @@ void TellAwaited(const ThreadState& thread, void (*tell)(CallBatch& batch, const
 
 void LookAtAwaited(ThreadState& thread, bool final) noexcept {
   for (Awaited& place : places) {
+    const uint64_t number = place.number.load(std::memory_order_acquire);
     if (!place.claimed.load(std::memory_order_acquire) || place.open.load(std::memory_order_acquire) ||
         place.batch.load(std::memory_order_acquire) == nullptr) {
       continue;
@@ -197,12 +208,12 @@ void LookAtAwaited(ThreadState& thread, bool final) noexcept {
     const uint32_t looks = place.looks.fetch_add(1, std::memory_order_relaxed) + 1;
     const bool launched = place.launches.load(std::memory_order_acquire) != 0;
     if (final || (looks > 1 && launched)) {
-      ReportAndFree(thread, place);
-    } else if (looks > kLooksWithoutKernel && !place.told) {
-      CallBatch* batch = Take(place);
+      ReportAndFree(thread, place, number);
+    } else if (looks > kLooksWithoutKernel && !place.told.load(std::memory_order_relaxed)) {
+      CallBatch* batch = Take(place, &number);
       if (batch == nullptr) continue;
       Report(thread, place, *batch);
-      place.told = true;
+      place.told.store(true, std::memory_order_relaxed);
       place.batch.store(batch, std::memory_order_seq_cst);
     }
   }
