@@ -79,7 +79,7 @@ class StateWriter {
   }
   template <typename... T>
   void Put(std::tuple<T...>& tuple) {
-    std::apply([this](auto&... each) { (Put(each), ...); }, tuple);
+    std::apply([this](auto&... each) { (this->Put(each), ...); }, tuple);
   }
   template <typename T, size_t n>
   void Put(std::array<T, n>& array) {
@@ -208,7 +208,7 @@ class StateReader {
   }
   template <typename... T>
   void Get(std::tuple<T...>& tuple) {
-    std::apply([this](auto&... each) { (Get(each), ...); }, tuple);
+    std::apply([this](auto&... each) { (this->Get(each), ...); }, tuple);
   }
   template <typename T, size_t n>
   void Get(std::array<T, n>& array) {
