@@ -26,6 +26,9 @@ function(gpuprobe_target target)
     target_compile_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE})
   endif()
+  if(GPUPROBE_BUILD_FUZZERS)  # libFuzzer follows what each input reaches
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
 endfunction()
 
 function(gpuprobe_test name)
