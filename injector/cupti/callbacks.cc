@@ -1,5 +1,7 @@
 #include "injector/cupti/callbacks.h"
 
+#include <atomic>
+
 namespace gpuprobe::injector {
 
 namespace {
@@ -10,6 +12,7 @@ struct Place {
 
 constinit Place driver_places[kMaxCallbackId] = {};
 constinit Place runtime_places[kMaxCallbackId] = {};
+constinit std::atomic<uint32_t> refused_hooks{0};
 
 Place* PlaceOf(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
   if (cbid >= kMaxCallbackId) return nullptr;
@@ -23,15 +26,19 @@ Place* PlaceOf(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
 bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site,
                 ApiHook hook) noexcept {
   Place* place = PlaceOf(domain, cbid);
-  if (place == nullptr || (site != CUPTI_API_ENTER && site != CUPTI_API_EXIT)) return false;
-  for (ApiHook& slot : place->hooks[site]) {
-    if (slot == hook) return true;
-    if (slot != nullptr) continue;
-    slot = hook;
-    return true;
+  if (place != nullptr && (site == CUPTI_API_ENTER || site == CUPTI_API_EXIT)) {
+    for (ApiHook& slot : place->hooks[site]) {
+      if (slot == hook) return true;
+      if (slot != nullptr) continue;
+      slot = hook;
+      return true;
+    }
   }
+  refused_hooks.fetch_add(1, std::memory_order_relaxed);
   return false;
 }
+
+uint32_t RefusedApiHooks() noexcept { return refused_hooks.load(std::memory_order_relaxed); }
 
 bool WantsApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
   const Place* place = PlaceOf(domain, cbid);
@@ -55,6 +62,7 @@ constinit NewLibraryHook new_library_hook = nullptr;
 void ClearApiHooksForTest() noexcept {
   graph_node_hooks = {};
   new_library_hook = nullptr;
+  refused_hooks.store(0);
   for (Place& place : driver_places) place = {};
   for (Place& place : runtime_places) place = {};
 }

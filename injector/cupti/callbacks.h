@@ -26,6 +26,8 @@ inline constexpr int kHooksPerSite = 2;
 // were added.
 bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site,
                 ApiHook hook) noexcept;
+// How many were refused.
+uint32_t RefusedApiHooks() noexcept;
 
 // True when some hook wants this function.
 bool WantsApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;

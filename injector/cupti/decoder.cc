@@ -103,7 +103,10 @@ wire::SyncKind Sync(uint32_t type) noexcept {
 }
 
 // CUPTI writes all ones where a wait has no stream or event.
-uint32_t IdOrZero(uint32_t id) noexcept { return id == CUPTI_SYNCHRONIZATION_INVALID_VALUE ? 0 : id; }
+// The constant is an int in headers before 13.0.
+uint32_t IdOrZero(uint32_t id) noexcept {
+  return id == static_cast<uint32_t>(CUPTI_SYNCHRONIZATION_INVALID_VALUE) ? 0 : id;
+}
 
 template <typename Record>
 const Record& As(const CUpti_Activity* record) noexcept {

@@ -229,6 +229,7 @@ void AddedReleaseNode(ThreadState& thread, const CUpti_CallbackData& data) noexc
 }
 
 // cuGraphAddNode and its second version.
+#if CUPTI_API_VERSION >= 20  // CUDA 12.2
 template <typename Arguments>
 void AddedNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   CapturedInto(thread);
@@ -243,6 +244,7 @@ void AddedNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
     ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpFree, node.free.dptr, 0, -1);
   }
 }
+#endif
 
 void AllocatedArray(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuArrayCreate_v2_params>(data);
@@ -409,8 +411,12 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, OnDriver<FreedInOrder>},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode, OnDriver<AddedAllocationNode>},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode, OnDriver<AddedReleaseNode>},
+#if CUPTI_API_VERSION >= 20  // CUDA 12.2
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode, OnDriver<AddedNode<cuGraphAddNode_params>>},
+#endif
+#if CUPTI_API_VERSION >= 21  // CUDA 12.3
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2, OnDriver<AddedNode<cuGraphAddNode_v2_params>>},
+#endif
     {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, OnDriver<CreatedPhysical>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, OnDriver<ReleasedPhysical>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<RetainedPhysical>},

@@ -1,9 +1,10 @@
 #include "injector/nvtx/extension.h"
 
-#include <nvtx3/nvToolsExtPayload.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <cstddef>
 
+#include "injector/nvtx/payload_abi.h"
 #include "injector/nvtx/payloads.h"
 #include "injector/nvtx/ranges.h"
 
@@ -16,7 +17,7 @@ constexpr uint16_t kOldestCompatible = 0x0103;
 constexpr uint16_t kNextMajor = 0x0200;
 
 // A range without a text of its own is called like the layout of its payload.
-RangeText Describe(nvtxDomainHandle_t domain, const nvtxPayloadData_t* data, size_t count) noexcept {
+RangeText Describe(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
   RangeText what;
   if (data == nullptr || count == 0) return what;
   what.text = SchemaName(FindPayload(domain, data[0]).schema);
@@ -25,54 +26,53 @@ RangeText Describe(nvtxDomainHandle_t domain, const nvtxPayloadData_t* data, siz
   return what;
 }
 
-uint64_t SchemaRegister(nvtxDomainHandle_t domain, const nvtxPayloadSchemaAttr_t* attributes) noexcept {
+uint64_t SchemaRegister(nvtxDomainHandle_t domain, const void* attributes) noexcept {
   return RegisterSchema(domain, attributes);
 }
-uint64_t EnumRegister(nvtxDomainHandle_t domain, const nvtxPayloadEnumAttr_t* attributes) noexcept {
+uint64_t EnumRegister(nvtxDomainHandle_t domain, const void* attributes) noexcept {
   return RegisterEnum(domain, attributes);
 }
-void MarkPayload(nvtxDomainHandle_t domain, const nvtxPayloadData_t* data, size_t count) noexcept {
+void MarkPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
   Mark(domain, Describe(domain, data, count));
 }
-int PushPayload(nvtxDomainHandle_t domain, const nvtxPayloadData_t* data, size_t count) noexcept {
+int PushPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
   return Push(domain, Describe(domain, data, count));
 }
-int PopPayload(nvtxDomainHandle_t domain, const nvtxPayloadData_t* data, size_t count) noexcept {
+int PopPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
   AddPayloads(domain, 0, data, count);
   return Pop(domain);
 }
-nvtxRangeId_t StartPayload(nvtxDomainHandle_t domain, const nvtxPayloadData_t* data, size_t count) noexcept {
+nvtxRangeId_t StartPayload(nvtxDomainHandle_t domain, const abi::PayloadData* data, size_t count) noexcept {
   return Start(domain, Describe(domain, data, count));
 }
-void EndPayload(nvtxDomainHandle_t domain, nvtxRangeId_t id, const nvtxPayloadData_t* data,
+void EndPayload(nvtxDomainHandle_t domain, nvtxRangeId_t id, const abi::PayloadData* data,
                 size_t count) noexcept {
   if (id != 0) AddPayloads(domain, id, data, count);
   End(id);
 }
 
 template <typename Function>
-void Place(const nvtxExtModuleSegment_t& slots, size_t slot, Function function) noexcept {
-  if (slot < slots.slotCount) slots.functionSlots[slot] = reinterpret_cast<intptr_t>(function);
+void Place(const abi::Segment& slots, size_t slot, Function function) noexcept {
+  if (slot < slots.slot_count) slots.slots[slot] = reinterpret_cast<intptr_t>(function);
 }
 
 }  // namespace
 
 int PlaceExtensionHandlers(void* module) noexcept {
-  const auto* info = static_cast<const nvtxExtModuleInfo_t*>(module);
-  if (info == nullptr || info->structSize < sizeof(nvtxExtModuleInfo_t) ||
-      info->moduleId != NVTX_EXT_PAYLOAD_MODULEID || info->compatId < kOldestCompatible ||
-      info->compatId >= kNextMajor || info->segmentsCount == 0 || info->segments == nullptr ||
-      info->segments[0].functionSlots == nullptr) {
+  const auto* info = static_cast<const abi::Module*>(module);
+  if (info == nullptr || info->struct_size < sizeof(abi::Module) || info->module_id != abi::kPayloadModule ||
+      info->compat_id < kOldestCompatible || info->compat_id >= kNextMajor || info->segment_count == 0 ||
+      info->segments == nullptr || info->segments[0].slots == nullptr) {
     return 0;
   }
-  const nvtxExtModuleSegment_t& slots = info->segments[0];
-  Place(slots, NVTX3EXT_CBID_nvtxPayloadSchemaRegister, SchemaRegister);
-  Place(slots, NVTX3EXT_CBID_nvtxPayloadEnumRegister, EnumRegister);
-  Place(slots, NVTX3EXT_CBID_nvtxMarkPayload, MarkPayload);
-  Place(slots, NVTX3EXT_CBID_nvtxRangePushPayload, PushPayload);
-  Place(slots, NVTX3EXT_CBID_nvtxRangePopPayload, PopPayload);
-  Place(slots, NVTX3EXT_CBID_nvtxRangeStartPayload, StartPayload);
-  Place(slots, NVTX3EXT_CBID_nvtxRangeEndPayload, EndPayload);
+  const abi::Segment& slots = info->segments[0];
+  Place(slots, abi::kSchemaRegister, SchemaRegister);
+  Place(slots, abi::kEnumRegister, EnumRegister);
+  Place(slots, abi::kMarkPayload, MarkPayload);
+  Place(slots, abi::kRangePushPayload, PushPayload);
+  Place(slots, abi::kRangePopPayload, PopPayload);
+  Place(slots, abi::kRangeStartPayload, StartPayload);
+  Place(slots, abi::kRangeEndPayload, EndPayload);
   return 1;
 }
 

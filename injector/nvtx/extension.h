@@ -7,8 +7,8 @@
 
 namespace gpuprobe::injector::nvtx {
 
-// `module` is an nvtxExtModuleInfo_t, as InitializeInjectionNvtxExtension receives it. 1 if handlers were
-// placed.
+// `module` is an abi::Module (NVTX: nvtxExtModuleInfo_t), as InitializeInjectionNvtxExtension receives it. 1
+// if handlers were placed.
 int PlaceExtensionHandlers(void* module) noexcept;
 
 }  // namespace gpuprobe::injector::nvtx

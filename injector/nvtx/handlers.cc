@@ -83,9 +83,9 @@ void ReadPayload(const nvtxEventAttributes_t& attributes, RangeText* what) noexc
     default:
       break;
   }
-  if (static_cast<int32_t>(attributes.payloadType) != NVTX_PAYLOAD_TYPE_EXT || attributes.reserved0 <= 0)
+  if (static_cast<int32_t>(attributes.payloadType) != abi::kPayloadTypeExtended || attributes.reserved0 <= 0)
     return;
-  what->extended = reinterpret_cast<const nvtxPayloadData_t*>(attributes.payload.ullValue);
+  what->extended = reinterpret_cast<const abi::PayloadData*>(attributes.payload.ullValue);
   what->extended_count = static_cast<size_t>(attributes.reserved0);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "injector/nvtx/domains.h"
+#include "injector/nvtx/payload_abi.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/text.h"
 
@@ -68,94 +69,92 @@ constexpr Layout LayoutOf(Number number) noexcept {
 // The predefined types; C's have the sizes of this platform, which is the program's.
 constexpr Layout PredefinedLayout(uint64_t type) noexcept {
   switch (type) {
-    case NVTX_PAYLOAD_ENTRY_TYPE_CHAR:
+    case abi::kTypeChar:
       return LayoutOf<char>(Number::kSigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_UCHAR:
-    case NVTX_PAYLOAD_ENTRY_TYPE_UINT8:
-    case NVTX_PAYLOAD_ENTRY_TYPE_BYTE:
+    case abi::kTypeUchar:
+    case abi::kTypeUint8:
+    case abi::kTypeByte:
       return LayoutOf<uint8_t>(Number::kUnsigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_INT8:
+    case abi::kTypeInt8:
       return LayoutOf<int8_t>(Number::kSigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_SHORT:
-    case NVTX_PAYLOAD_ENTRY_TYPE_INT16:
+    case abi::kTypeShort:
+    case abi::kTypeInt16:
       return LayoutOf<int16_t>(Number::kSigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_USHORT:
-    case NVTX_PAYLOAD_ENTRY_TYPE_UINT16:
+    case abi::kTypeUshort:
+    case abi::kTypeUint16:
       return LayoutOf<uint16_t>(Number::kUnsigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_INT:
-    case NVTX_PAYLOAD_ENTRY_TYPE_INT32:
+    case abi::kTypeInt:
+    case abi::kTypeInt32:
       return LayoutOf<int32_t>(Number::kSigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_UINT:
-    case NVTX_PAYLOAD_ENTRY_TYPE_UINT32:
-    case NVTX_PAYLOAD_ENTRY_TYPE_CATEGORY:
-    case NVTX_PAYLOAD_ENTRY_TYPE_COLOR_ARGB:
-    case NVTX_PAYLOAD_ENTRY_TYPE_PID_UINT32:
-    case NVTX_PAYLOAD_ENTRY_TYPE_TID_UINT32:
+    case abi::kTypeUint:
+    case abi::kTypeUint32:
+    case abi::kTypeCategory:
+    case abi::kTypeColorArgb:
+    case abi::kTypePidUint32:
+    case abi::kTypeTidUint32:
       return LayoutOf<uint32_t>(Number::kUnsigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_LONG:
+    case abi::kTypeLong:
       return LayoutOf<long>(Number::kSigned);  // NOLINT(google-runtime-int): C's
-    case NVTX_PAYLOAD_ENTRY_TYPE_ULONG:
+    case abi::kTypeUlong:
       return LayoutOf<unsigned long>(Number::kUnsigned);  // NOLINT(google-runtime-int): C's
-    case NVTX_PAYLOAD_ENTRY_TYPE_LONGLONG:
-    case NVTX_PAYLOAD_ENTRY_TYPE_INT64:
+    case abi::kTypeLonglong:
+    case abi::kTypeInt64:
       return LayoutOf<int64_t>(Number::kSigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_ULONGLONG:
-    case NVTX_PAYLOAD_ENTRY_TYPE_UINT64:
-    case NVTX_PAYLOAD_ENTRY_TYPE_SCOPE_ID:
-    case NVTX_PAYLOAD_ENTRY_TYPE_PID_UINT64:
-    case NVTX_PAYLOAD_ENTRY_TYPE_TID_UINT64:
+    case abi::kTypeUlonglong:
+    case abi::kTypeUint64:
+    case abi::kTypeScopeId:
+    case abi::kTypePidUint64:
+    case abi::kTypeTidUint64:
       return LayoutOf<uint64_t>(Number::kUnsigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_SIZE:
+    case abi::kTypeSize:
       return LayoutOf<size_t>(Number::kUnsigned);
-    case NVTX_PAYLOAD_ENTRY_TYPE_FLOAT:
-    case NVTX_PAYLOAD_ENTRY_TYPE_FLOAT32:
+    case abi::kTypeFloat:
+    case abi::kTypeFloat32:
       return LayoutOf<float>(Number::kFloat);
-    case NVTX_PAYLOAD_ENTRY_TYPE_DOUBLE:
-    case NVTX_PAYLOAD_ENTRY_TYPE_FLOAT64:
+    case abi::kTypeDouble:
+    case abi::kTypeFloat64:
       return LayoutOf<double>(Number::kFloat);
     // These have a place and no number that is of use.
-    case NVTX_PAYLOAD_ENTRY_TYPE_ADDRESS:
-    case NVTX_PAYLOAD_ENTRY_TYPE_NVTX_REGISTERED_STRING_HANDLE:
-    case NVTX_PAYLOAD_ENTRY_TYPE_CSTRING:
-    case NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF8:
-    case NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF16:
-    case NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF32:
+    case abi::kTypeAddress:
+    case abi::kTypeNvtxRegisteredStringHandle:
+    case abi::kTypeCstring:
+    case abi::kTypeCstringUtf8:
+    case abi::kTypeCstringUtf16:
+    case abi::kTypeCstringUtf32:
       return LayoutOf<void*>(Number::kNone);
-    case NVTX_PAYLOAD_ENTRY_TYPE_WCHAR:
+    case abi::kTypeWchar:
       return LayoutOf<wchar_t>(Number::kNone);
-    case NVTX_PAYLOAD_ENTRY_TYPE_CHAR8:
+    case abi::kTypeChar8:
       return LayoutOf<char>(Number::kNone);
-    case NVTX_PAYLOAD_ENTRY_TYPE_CHAR16:
-    case NVTX_PAYLOAD_ENTRY_TYPE_FLOAT16:
-    case NVTX_PAYLOAD_ENTRY_TYPE_BF16:
+    case abi::kTypeChar16:
+    case abi::kTypeFloat16:
+    case abi::kTypeBf16:
       return LayoutOf<uint16_t>(Number::kNone);
-    case NVTX_PAYLOAD_ENTRY_TYPE_CHAR32:
-    case NVTX_PAYLOAD_ENTRY_TYPE_TF32:
+    case abi::kTypeChar32:
+    case abi::kTypeTf32:
       return LayoutOf<uint32_t>(Number::kNone);
-    case NVTX_PAYLOAD_ENTRY_TYPE_LONGDOUBLE:
+    case abi::kTypeLongdouble:
       return LayoutOf<long double>(Number::kNone);
-    case NVTX_PAYLOAD_ENTRY_TYPE_INT128:
-    case NVTX_PAYLOAD_ENTRY_TYPE_UINT128:
-    case NVTX_PAYLOAD_ENTRY_TYPE_FLOAT128:
+    case abi::kTypeInt128:
+    case abi::kTypeUint128:
+    case abi::kTypeFloat128:
       return {16, 16, Number::kNone};
     default:
       return {};
   }
 }
 
-bool IsText(uint64_t type) noexcept {
-  return type >= NVTX_PAYLOAD_ENTRY_TYPE_CSTRING && type <= NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF32;
-}
+bool IsText(uint64_t type) noexcept { return type >= abi::kTypeCstring && type <= abi::kTypeCstringUtf32; }
 
 // A schema's place, from 1; 0: none such.
 uint32_t FindSchema(uint16_t domain, uint64_t id) noexcept {
   const uint32_t count = std::min<uint32_t>(schema_count.load(std::memory_order_acquire), kMaxSchemas);
-  if (id >= NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START) {
-    const uint64_t place = id - NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START;
+  if (id >= abi::kSchemaIdDynamicStart) {
+    const uint64_t place = id - abi::kSchemaIdDynamicStart;
     if (place == 0 || place > count) return 0;
     return schemas[place - 1].ready.load(std::memory_order_acquire) != 0 ? static_cast<uint32_t>(place) : 0;
   }
-  if (id < NVTX_PAYLOAD_SCHEMA_ID_STATIC_START) return 0;
+  if (id < abi::kSchemaIdStaticStart) return 0;
   for (uint32_t i = 0; i < count; ++i) {
     const Schema& schema = schemas[i];
     if (schema.ready.load(std::memory_order_acquire) != 0 && schema.static_id == id &&
@@ -178,12 +177,12 @@ Schema* ClaimSchema(uint32_t* place) noexcept {
 
 // A known static id stays what it is: a library may register its layouts once in each of its copies.
 uint64_t KnownStatic(uint16_t domain, uint64_t id) noexcept {
-  return id >= NVTX_PAYLOAD_SCHEMA_ID_STATIC_START && FindSchema(domain, id) != 0 ? id : 0;
+  return id >= abi::kSchemaIdStaticStart && FindSchema(domain, id) != 0 ? id : 0;
 }
 
 uint64_t Publish(Schema& schema, uint32_t place) noexcept {
   schema.ready.store(1, std::memory_order_release);
-  return schema.static_id != 0 ? schema.static_id : NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START + place;
+  return schema.static_id != 0 ? schema.static_id : abi::kSchemaIdDynamicStart + place;
 }
 
 size_t AlignUp(size_t offset, size_t align) noexcept {
@@ -243,7 +242,7 @@ class Walker {
  public:
   Walker(uint16_t domain, size_t pack) noexcept : domain_(domain), pack_(pack) {}
 
-  void Take(const nvtxPayloadSchemaEntry_t& entry, bool first, Collector* out) noexcept {
+  void Take(const abi::SchemaEntry& entry, bool first, Collector* out) noexcept {
     const uint32_t inner_place = FindSchema(domain_, entry.type);
     const Schema* inner = inner_place == 0 ? nullptr : &schemas[inner_place - 1];
     Layout layout = PredefinedLayout(entry.type);
@@ -252,24 +251,22 @@ class Walker {
       layout = {0, inner->align, Number::kNone};
       size = inner->total_bytes;
     }
-    constexpr uint64_t kElsewhere = NVTX_PAYLOAD_ENTRY_FLAG_POINTER |
-                                    NVTX_PAYLOAD_ENTRY_FLAG_OFFSET_FROM_BASE |
-                                    NVTX_PAYLOAD_ENTRY_FLAG_OFFSET_FROM_HERE;
+    constexpr uint64_t kElsewhere =
+        abi::kEntryPointer | abi::kEntryOffsetFromBase | abi::kEntryOffsetFromHere;
     constexpr uint64_t kArray = 7 << 4;
     bool plain = true;  // the value itself is here
-    if ((entry.flags & NVTX_PAYLOAD_ENTRY_FLAG_POINTER) != 0) {
+    if ((entry.flags & abi::kEntryPointer) != 0) {
       layout = LayoutOf<void*>(Number::kNone);
       size = layout.size;
       plain = false;
     } else if ((entry.flags & kElsewhere) != 0) {
       plain = false;  // an offset stands here, of the entry's own type
-    } else if ((entry.flags & kArray) != 0 || (IsText(entry.type) && entry.arrayOrUnionDetail != 0)) {
+    } else if ((entry.flags & kArray) != 0 || (IsText(entry.type) && entry.detail != 0)) {
       plain = false;
-      const bool fixed = (entry.flags & kArray) == NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_FIXED_SIZE;
-      const bool bounded = entry.arrayOrUnionDetail <= kMaxPayloadBytes;
+      const bool fixed = (entry.flags & kArray) == abi::kEntryArrayFixedSize;
+      const bool bounded = entry.detail <= kMaxPayloadBytes;
       // A text of a given length is that many characters here, which not everybody takes for bytes.
-      size =
-          fixed && bounded && !IsText(entry.type) ? size * static_cast<size_t>(entry.arrayOrUnionDetail) : 0;
+      size = fixed && bounded && !IsText(entry.type) ? size * static_cast<size_t>(entry.detail) : 0;
     }
     if (entry.offset != 0 || first) {
       at_ = entry.offset;
@@ -283,7 +280,7 @@ class Walker {
     } else if (known_ && plain && (layout.number != Number::kNone || inner != nullptr)) {
       const Layout number =
           inner == nullptr ? layout : Layout{static_cast<uint16_t>(inner->total_bytes), 1, Number::kUnsigned};
-      if ((entry.flags & NVTX_PAYLOAD_ENTRY_FLAG_HIDE) == 0 && number.size != 0)
+      if ((entry.flags & abi::kEntryHide) == 0 && number.size != 0)
         out->Add(at_, number, {}, Text(entry.name, kMaxFieldName));
     }
     known_ = known_ && size != 0;
@@ -311,45 +308,42 @@ bool Has(uint64_t mask, uint64_t field) noexcept { return (mask & field) != 0; }
 
 }  // namespace
 
-uint64_t RegisterSchema(const void* domain, const nvtxPayloadSchemaAttr_t* attributes) noexcept {
+uint64_t RegisterSchema(const void* domain, const void* attributes) noexcept {
   if (attributes == nullptr) return 0;
-  const nvtxPayloadSchemaAttr_t& a = *attributes;
-  constexpr uint64_t kNeeded =
-      NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES;
+  const auto& a = *static_cast<const abi::SchemaAttributes*>(attributes);
+  constexpr uint64_t kNeeded = abi::kSchemaHasEntries | abi::kSchemaHasNumEntries;
   constexpr size_t kMostEntries = 1024;
-  if ((a.fieldMask & kNeeded) != kNeeded || a.entries == nullptr || a.numEntries > kMostEntries) return 0;
+  if ((a.field_mask & kNeeded) != kNeeded || a.entries == nullptr || a.entry_count > kMostEntries) return 0;
   const uint16_t index = DomainIndex(domain);
-  const uint64_t static_id = Has(a.fieldMask, NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_SCHEMA_ID) ? a.schemaId : 0;
+  const uint64_t static_id = Has(a.field_mask, abi::kSchemaHasSchemaId) ? a.schema_id : 0;
   if (const uint64_t known = KnownStatic(index, static_id); known != 0) return known;
   Collector collected;
-  const size_t pack = Has(a.fieldMask, NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ALIGNMENT) ? a.packAlign : 0;
+  const size_t pack = Has(a.field_mask, abi::kSchemaHasAlignment) ? a.pack_align : 0;
   Walker walker(index, pack);
   // Of a union's members one is there, and which is not asked: none has a number that could be told.
-  const bool is_union =
-      Has(a.fieldMask, NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE) && a.type >= NVTX_PAYLOAD_SCHEMA_TYPE_UNION;
-  for (size_t i = 0; i < a.numEntries && !is_union; ++i) walker.Take(a.entries[i], i == 0, &collected);
+  const bool is_union = Has(a.field_mask, abi::kSchemaHasType) && a.type >= abi::kSchemaTypeUnion;
+  for (size_t i = 0; i < a.entry_count && !is_union; ++i) walker.Take(a.entries[i], i == 0, &collected);
   uint32_t place = 0;
   Schema* schema = ClaimSchema(&place);
   if (schema == nullptr || !collected.MoveTo(schema)) return 0;
   schema->domain = index;
   schema->is_enum = false;
   schema->align = static_cast<uint16_t>(walker.align());
-  schema->static_id = static_id >= NVTX_PAYLOAD_SCHEMA_ID_STATIC_START ? static_id : 0;
-  const bool sized = Has(a.fieldMask, NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_STATIC_SIZE) && a.payloadStaticSize != 0;
-  schema->total_bytes = sized ? a.payloadStaticSize : is_union ? 0 : walker.total();
-  const bool named = Has(a.fieldMask, NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NAME);
+  schema->static_id = static_id >= abi::kSchemaIdStaticStart ? static_id : 0;
+  const bool sized = Has(a.field_mask, abi::kSchemaHasStaticSize) && a.static_size != 0;
+  schema->total_bytes = sized ? a.static_size : is_union ? 0 : walker.total();
+  const bool named = Has(a.field_mask, abi::kSchemaHasName);
   schema->name_bytes = Copy(Text(named ? a.name : nullptr, kMaxFieldName), schema->name);
   return Publish(*schema, place);
 }
 
-uint64_t RegisterEnum(const void* domain, const nvtxPayloadEnumAttr_t* attributes) noexcept {
+uint64_t RegisterEnum(const void* domain, const void* attributes) noexcept {
   if (attributes == nullptr) return 0;
-  const nvtxPayloadEnumAttr_t& a = *attributes;
+  const auto& a = *static_cast<const abi::EnumAttributes*>(attributes);
   const uint16_t index = DomainIndex(domain);
-  const uint64_t static_id = Has(a.fieldMask, NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID) ? a.schemaId : 0;
+  const uint64_t static_id = Has(a.field_mask, abi::kEnumHasSchemaId) ? a.schema_id : 0;
   if (const uint64_t known = KnownStatic(index, static_id); known != 0) return known;
-  const size_t size =
-      Has(a.fieldMask, NVTX_PAYLOAD_ENUM_ATTR_FIELD_SIZE) && a.sizeOfEnum != 0 ? a.sizeOfEnum : sizeof(int);
+  const size_t size = Has(a.field_mask, abi::kEnumHasSize) && a.enum_size != 0 ? a.enum_size : sizeof(int);
   if (size > sizeof(uint64_t) || std::popcount(size) != 1) return 0;
   uint32_t place = 0;
   Schema* schema = ClaimSchema(&place);
@@ -357,7 +351,7 @@ uint64_t RegisterEnum(const void* domain, const nvtxPayloadEnumAttr_t* attribute
   schema->domain = index;
   schema->is_enum = true;
   schema->align = static_cast<uint16_t>(size);
-  schema->static_id = static_id >= NVTX_PAYLOAD_SCHEMA_ID_STATIC_START ? static_id : 0;
+  schema->static_id = static_id >= abi::kSchemaIdStaticStart ? static_id : 0;
   schema->field_count = 0;
   schema->extent = 0;
   schema->total_bytes = size;
@@ -365,8 +359,8 @@ uint64_t RegisterEnum(const void* domain, const nvtxPayloadEnumAttr_t* attribute
   return Publish(*schema, place);
 }
 
-PayloadBytes FindPayload(const void* domain, const nvtxPayloadData_t& data) noexcept {
-  const uint32_t place = FindSchema(DomainIndex(domain), data.schemaId);
+PayloadBytes FindPayload(const void* domain, const abi::PayloadData& data) noexcept {
+  const uint32_t place = FindSchema(DomainIndex(domain), data.schema_id);
   if (place == 0 || data.payload == nullptr) return {};
   const Schema& schema = schemas[place - 1];
   // SIZE_MAX: the layout says how much there is.

@@ -10,13 +10,12 @@
 // as LOSS_DEFINITIONS_FULL when it is registered; a payload of an unknown layout is ignored.
 #pragma once
 
-#include <nvtx3/nvToolsExtPayload.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "gpuprobe/v1/wire_tags.h"
+#include "injector/nvtx/payload_abi.h"
 #include "injector/stream/events.h"
 
 namespace gpuprobe::injector::nvtx {
@@ -28,9 +27,9 @@ inline constexpr size_t kMaxPayloadBytes = kMaxNameBytes;  // of one payload
 inline constexpr int kMaxPayloads = 4;                     // of one event
 inline constexpr int kMaxNesting = 4;
 
-// The id of the layout, 0 when it cannot be used.
-uint64_t RegisterSchema(const void* domain, const nvtxPayloadSchemaAttr_t* attributes) noexcept;
-uint64_t RegisterEnum(const void* domain, const nvtxPayloadEnumAttr_t* attributes) noexcept;
+// The id of the layout, 0 when it cannot be used. `attributes`: abi::SchemaAttributes, abi::EnumAttributes.
+uint64_t RegisterSchema(const void* domain, const void* attributes) noexcept;
+uint64_t RegisterEnum(const void* domain, const void* attributes) noexcept;
 
 // What an event carries, copied.
 struct PayloadBytes {
@@ -38,7 +37,7 @@ struct PayloadBytes {
   uint32_t size = 0;
   const void* bytes = nullptr;  // the program's, while the event's function runs
 };
-PayloadBytes FindPayload(const void* domain, const nvtxPayloadData_t& data) noexcept;
+PayloadBytes FindPayload(const void* domain, const abi::PayloadData& data) noexcept;
 // Name of a layout; empty when it has none.
 std::string_view SchemaName(uint32_t schema) noexcept;
 

@@ -57,7 +57,7 @@ void EmitOpen(ThreadState& thread, void* domain, const RangeText& what, uint64_t
 }
 
 // As many bytes as the layout has, copied.
-void EmitPayloads(ThreadState& thread, void* domain, uint64_t id, const nvtxPayloadData_t* data,
+void EmitPayloads(ThreadState& thread, void* domain, uint64_t id, const abi::PayloadData* data,
                   size_t count) noexcept {
   for (size_t i = 0; data != nullptr && i < std::min<size_t>(count, kMaxPayloads); ++i) {
     const PayloadBytes payload = FindPayload(domain, data[i]);
@@ -179,7 +179,7 @@ void Mark(void* domain, const RangeText& what) noexcept {
     EmitPayloads(guard.thread(), domain, event.id, what.extended, what.extended_count);
 }
 
-void AddPayloads(void* domain, uint64_t id, const nvtxPayloadData_t* extended, size_t count) noexcept {
+void AddPayloads(void* domain, uint64_t id, const abi::PayloadData* extended, size_t count) noexcept {
   Guard guard;
   if (!guard) return;
   ThreadState& thread = guard.thread();

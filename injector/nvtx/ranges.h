@@ -11,8 +11,7 @@
 #include <string_view>
 
 #include "gpuprobe/v1/wire_tags.h"
-
-struct nvtxPayloadData_v1;
+#include "injector/nvtx/payload_abi.h"
 
 namespace gpuprobe::injector::nvtx {
 
@@ -23,14 +22,14 @@ struct RangeText {
   uint32_t color = 0;  // ARGB
   wire::PayloadKind payload_kind = wire::PayloadKind::kPayloadKindNone;
   uint64_t payload = 0;
-  const nvtxPayloadData_v1* extended = nullptr;  // with it, in a layout that the program described
+  const abi::PayloadData* extended = nullptr;  // with it, in a layout that the program described
   size_t extended_count = 0;
 };
 
 // Level of the new range in its domain's stack on this thread, from 0.
 int Push(void* domain, const RangeText& what) noexcept;
 // More of what comes with a range: `id` as Start gave it, or 0: the innermost of the domain on this thread.
-void AddPayloads(void* domain, uint64_t id, const nvtxPayloadData_v1* extended, size_t count) noexcept;
+void AddPayloads(void* domain, uint64_t id, const abi::PayloadData* extended, size_t count) noexcept;
 
 // Level of the range that was popped; -1 when none was open in the domain, which is counted.
 int Pop(void* domain) noexcept;

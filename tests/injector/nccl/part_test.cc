@@ -4,7 +4,10 @@
 #include <cstdlib>
 
 #include "injector/cupti/callbacks.h"
+#include "injector/cupti/graph_calls.h"
+#include "injector/cupti/launches.h"
 #include "injector/guard.h"
+#include "injector/host_state.h"
 #include "injector/nccl/communicators.h"
 #include "injector/nccl/real_functions.h"
 #include "injector/nccl/scopes.h"
@@ -54,6 +57,20 @@ TEST_F(NcclPart, NcclGetsAPluginOnlyIfItsCallsAreRecorded) {
   EXPECT_EQ(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
   kNcclPart.start();
   EXPECT_NE(getenv("NCCL_PROFILER_PLUGIN"), nullptr);
+}
+
+// A function that three parts want needs a larger table: kHooksPerSite.
+TEST_F(NcclPart, EveryHookOfAWholeRunFindsItsPlace) {
+  recording = {};
+  ClearApiHooksForTest();
+  StartParts();
+  AddLaunchHooks();
+  AddGraphHooks();
+  AddWaitHooks();
+  EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2))
+      << "the memory part";
+  EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel));
+  EXPECT_EQ(RefusedApiHooks(), 0u);
 }
 
 TEST_F(NcclPart, EveryKindOfLaunchIsSeen) {

@@ -1,6 +1,7 @@
 #include "injector/nvtx/payloads.h"
 
 #include <gtest/gtest.h>
+#include <nvtx3/nvToolsExtPayload.h>
 
 #include <bit>
 #include <cstring>
