@@ -16,7 +16,6 @@
 #include "injector/cupti/graph_calls.h"
 #include "injector/memory/array_bytes.h"
 #include "injector/memory/pytorch.h"
-#include "injector/memory/vmm.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
 
@@ -315,37 +314,45 @@ int32_t DeviceOf(const CUmemAllocationProp* properties) noexcept {
 void CreatedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemCreate_params>(data);
   const uint64_t handle = Succeeded(data) && arguments.handle != nullptr ? *arguments.handle : 0;
-  if (handle != 0) vmm::Created(handle);
   ReportAllocation(
       thread, data,
       {wire::MemoryKind::kMemoryKindVmm, handle, arguments.size, DeviceOf(arguments.prop), nullptr});
 }
 
-void EndPhysical(ThreadState& thread, uint64_t handle) noexcept {
-  ReportRelease(thread, {wire::MemoryKind::kMemoryKindVmm, handle, 0, -1, nullptr});
+void ReportPhysical(ThreadState& thread, PhysicalMemoryCall call, uint64_t handle, uint64_t address,
+                    uint64_t bytes) noexcept {
+  PhysicalMemoryEvent event{};
+  event.time_ns = Stamp();
+  event.handle = handle;
+  event.address = address;
+  event.bytes = bytes;
+  event.range_id = InnermostRange(thread);
+  event.began_ns = thread.release_began_ns;
+  event.call = static_cast<uint8_t>(call);
+  Emit(thread, event);
 }
 
 void ReleasedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const uint64_t handle = ArgumentsOf<FreeArguments>(data).address;
-  if (Succeeded(data) && vmm::Released(handle)) EndPhysical(thread, handle);
+  if (Succeeded(data))
+    ReportPhysical(thread, PhysicalMemoryCall::kReleased, ArgumentsOf<FreeArguments>(data).address, 0, 0);
 }
 
-void RetainedPhysical(ThreadState&, const CUpti_CallbackData& data) noexcept {
+void RetainedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemRetainAllocationHandle_params>(data);
-  if (Succeeded(data) && arguments.handle != nullptr) vmm::Retained(*arguments.handle);
+  if (Succeeded(data) && arguments.handle != nullptr)
+    ReportPhysical(thread, PhysicalMemoryCall::kRetained, *arguments.handle, 0, 0);
 }
 
-void MappedPhysical(ThreadState&, const CUpti_CallbackData& data) noexcept {
+void MappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemMap_params>(data);
-  if (Succeeded(data)) vmm::Mapped(arguments.ptr, arguments.size, arguments.handle);
+  if (Succeeded(data))
+    ReportPhysical(thread, PhysicalMemoryCall::kMapped, arguments.handle, arguments.ptr, arguments.size);
 }
 
 void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemUnmap_params>(data);
-  if (!Succeeded(data)) return;
-  uint64_t ended[64];
-  const size_t count = vmm::Unmapped(arguments.ptr, arguments.size, ended, std::size(ended));
-  for (size_t i = 0; i < count; ++i) EndPhysical(thread, ended[i]);
+  if (Succeeded(data))
+    ReportPhysical(thread, PhysicalMemoryCall::kUnmapped, 0, arguments.ptr, arguments.size);
 }
 
 void RetainedPrimary(ThreadState&, const CUpti_CallbackData& data) noexcept {
@@ -364,6 +371,7 @@ void OnDriver(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callbac
   if (data.functionParams == nullptr) return;
   thread.last_allocation_correlation = data.correlationId;
   kRecord(thread, data);
+  thread.release_began_ns = 0;
 }
 
 template <Recorder kRecord>

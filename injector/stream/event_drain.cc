@@ -63,6 +63,7 @@ uint32_t RecordKindOf(EventType type) noexcept {
     case EventType::kRangePayload:
       return kRecordNvtx;
     case EventType::kAllocation:
+    case EventType::kPhysicalMemory:
     case EventType::kGraphMemoryNode:
     case EventType::kTensor:
       return kRecordMemory;
@@ -148,6 +149,10 @@ bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
   }
   if (type == EventType::kAllocation) {
     uint64_t& began = StampAt(*header, offsetof(AllocationEvent, began_ns));
+    if (began != 0) began = host_clock.RealtimeNs(began);
+  }
+  if (type == EventType::kPhysicalMemory) {
+    uint64_t& began = StampAt(*header, offsetof(PhysicalMemoryEvent, began_ns));
     if (began != 0) began = host_clock.RealtimeNs(began);
   }
   uint64_t& before = last_ns_[slot];
@@ -246,7 +251,7 @@ void EventDrain::Drain(uint64_t until_ns) noexcept {
     if (first < 0) break;
     Advance(&cursors[first], second_ns == kNever ? kNever - 1 : second_ns);
   }
-  EndSmallRun();
+  allocations_.Settle(until_ns);
   for (int i = 0; i < count; ++i) cursors[i].ring->Consume(cursors[i].end);
 }
 
@@ -262,7 +267,9 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
     case EventType::kMark:
       return Marked(Payload<MarkEvent>(header), Text<MarkEvent>(header), thread);
     case EventType::kAllocation:
-      return Allocated(Payload<AllocationEvent>(header), thread);
+      return allocations_.Take(Payload<AllocationEvent>(header), thread);
+    case EventType::kPhysicalMemory:
+      return allocations_.Take(Payload<PhysicalMemoryEvent>(header), thread);
     case EventType::kAllocatorLevel:
       return builder_->AddAllocatorLevel(Payload<AllocatorLevelEvent>(header));
     case EventType::kAllocatorRefusal:
@@ -270,7 +277,7 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
     case EventType::kTensor:
       return builder_->AddTensor(Payload<TensorEvent>(header));
     case EventType::kContextEnd:
-      return ContextEnded(Payload<ContextEndEvent>(header), thread);
+      return allocations_.ContextEnded(Payload<ContextEndEvent>(header), thread);
     case EventType::kCollective:
       return Collective(Payload<CollectiveEvent>(header), thread);
     case EventType::kPlanLaunch: {
@@ -283,7 +290,7 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return graph_plans_.NodeMade(event.owner, event.node, event.original);
     }
     case EventType::kGraphMemoryNode:
-      return GraphMemoryNode(Payload<GraphMemoryNodeEvent>(header));
+      return allocations_.Take(Payload<GraphMemoryNodeEvent>(header));
     case EventType::kGraphCall:
       return OnGraphCall(Payload<GraphCallEvent>(header), thread);
     case EventType::kThreadName:
@@ -401,199 +408,24 @@ void EventDrain::TookPayload(const RangePayloadEvent& event, std::string_view by
   }
 }
 
-namespace {
-
-// Handles of the virtual memory API are small numbers of their own: they must not meet addresses.
-uint64_t KeyOf(uint64_t address, uint8_t memory) noexcept {
-  const bool is_handle = static_cast<wire::MemoryKind>(memory) == wire::MemoryKind::kMemoryKindVmm;
-  return is_handle ? address ^ (uint64_t{1} << 63) : address;
-}
-
-}  // namespace
-
-void EventDrain::Record(const AllocationEvent& event, uint32_t thread) noexcept {
-  const bool small = event.failed == 0 && event.bytes < recording.min_allocation_bytes;
-  if (!small || !small_run_.Fits(event)) EndSmallRun();
-  if (small) return small_run_.Add(event);
-  builder_->AddAllocation(event, thread);
-}
-
-void EventDrain::EndSmallRun() noexcept {
-  if (small_run_.empty()) return;
-  builder_->AddSmallAllocations(small_run_);
-  small_run_ = {};
-}
-
-void EventDrain::AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id,
-                            uint32_t thread) noexcept {
-  AllocationEvent event{};
-  event.time_ns = time_ns;
-  event.address = memory.address;
-  event.bytes = memory.bytes;
-  event.range_id = range_id;
-  event.device = memory.device;
-  event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
-  event.memory = memory.memory;
-  Record(event, thread);
-}
-
-void EventDrain::Allocated(const AllocationEvent& event, uint32_t thread) noexcept {
-  if (static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree)
-    return Released(event, thread);
-  if (event.failed == 0 && event.address != 0) {
-    const uint64_t key = KeyOf(event.address, event.memory);
-    LiveMemory memory{.address = event.address,
-                      .bytes = event.bytes,
-                      .context = event.context,
-                      .since_ns = event.time_ns,
-                      .device = event.device,
-                      .memory = event.memory,
-                      .replaced = false};
-    // The driver gave an address out again before the thread that released it could say so.
-    if (const LiveMemory* before = live_memory_.Find(key); before != nullptr) {
-      AddRelease(*before, event.time_ns, event.range_id, thread);
-      memory.replaced = true;
-    }
-    if (live_memory_.Insert(key, memory) == nullptr) CountLoss(wire::LossReason::kLossDefinitionsFull);
-  }
-  Record(event, thread);
-}
-
-void EventDrain::Released(AllocationEvent event, uint32_t thread) noexcept {
-  const uint64_t key = KeyOf(event.address, event.memory);
-  LiveMemory* memory = live_memory_.Find(key);
-  if (memory == nullptr) {
-    CountLoss(wire::LossReason::kLossAllocationUnknown);
-    EndSmallRun();
-    builder_->AddAllocation(event, thread);
-    return;
-  }
-  if (memory->replaced && event.began_ns != 0 && event.began_ns < memory->since_ns) {
-    memory->replaced = false;  // the late word about what was there before: it was recorded already
-    return;
-  }
-  event.bytes = memory->bytes;
-  event.device = memory->device;
-  event.memory = memory->memory;
-  live_memory_.Erase(key);
-  Record(event, thread);
-}
-
-void EventDrain::ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept {
-  // The table must not change while it is walked: a handful at a time.
-  constexpr size_t kAtOnce = 256;
-  uint64_t keys[kAtOnce];
-  for (size_t found = kAtOnce; found == kAtOnce;) {
-    found = 0;
-    live_memory_.ForEach([&](uint64_t key, const LiveMemory& memory) {
-      if (memory.context == event.context && found < kAtOnce) keys[found++] = key;
-    });
-    for (size_t i = 0; i < found; ++i) {
-      AddRelease(*live_memory_.Find(keys[i]), event.time_ns, 0, thread);
-      live_memory_.Erase(keys[i]);
-    }
-  }
-}
-
-void EventDrain::GraphMemoryNode(const GraphMemoryNodeEvent& event) noexcept {
-  if (static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree) {
-    graph_memory_.Releases(event.graph, event.address);
-  } else {
-    graph_memory_.Allocates(event.graph, event.address, event.bytes, event.device);
-  }
-}
-
-namespace {
-
-constexpr auto kGraphMemoryKind = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindGraph);
-
-// What a graph needs for itself is no address of its own: its addresses may be those of what outlives it.
-uint64_t KeyOfOwn(uint64_t exec, int32_t device) noexcept {
-  return (exec ^ (uint64_t{1} << 62)) + static_cast<uint64_t>(device);
-}
-
-}  // namespace
-
 void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept {
   switch (static_cast<GraphCall>(event.call)) {
     case GraphCall::kInstantiated:
       graph_plans_.Instantiated(event.exec, kInstantiation | event.correlation);
-      return graph_memory_.Instantiated(event.graph, event.exec);
+      return allocations_.GraphInstantiated(event.graph, event.exec);
     case GraphCall::kUpdated:
       return graph_plans_.Updated(event.exec, event.graph, [&](uint64_t node, uint64_t plan) noexcept {
         builder_->AddPlanLaunch({plan, 0, 0, node}, event.correlation);
       });
     case GraphCall::kLaunched:
-      return GraphLaunched(event, thread);
+      return allocations_.GraphLaunched(event, thread);
     case GraphCall::kGraphDestroyed:
       graph_plans_.GraphEnded(event.graph);
-      return graph_memory_.GraphEnded(event.graph);
+      return allocations_.GraphDestroyed(event.graph);
     case GraphCall::kExecDestroyed:
       graph_plans_.ExecEnded(event.exec);
-      return graph_memory_.ExecEnded(event.exec, [&](const GraphMemory::Own& own) noexcept {
-        const uint64_t key = KeyOfOwn(event.exec, own.device);
-        const LiveMemory* memory = live_memory_.Find(key);
-        if (memory == nullptr) return;  // it went with its context
-        AddRelease(*memory, event.time_ns, event.range_id, thread);
-        live_memory_.Erase(key);
-      });
+      return allocations_.ExecDestroyed(event, thread);
   }
-}
-
-void EventDrain::GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own,
-                           uint32_t thread) noexcept {
-  AllocationEvent allocation{};
-  allocation.time_ns = event.time_ns;
-  allocation.address = own.address;
-  allocation.bytes = own.bytes;
-  allocation.range_id = event.range_id;
-  allocation.context = event.context;
-  allocation.device = own.device;
-  allocation.memory = kGraphMemoryKind;
-  const LiveMemory memory{.address = own.address,
-                          .bytes = own.bytes,
-                          .context = event.context,
-                          .since_ns = event.time_ns,
-                          .device = own.device,
-                          .memory = kGraphMemoryKind,
-                          .replaced = false};
-  if (live_memory_.Insert(KeyOfOwn(event.exec, own.device), memory) == nullptr)
-    CountLoss(wire::LossReason::kLossDefinitionsFull);
-  Record(allocation, thread);
-}
-
-void EventDrain::GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept {
-  AllocationEvent allocation{};
-  allocation.time_ns = event.time_ns;
-  allocation.range_id = event.range_id;
-  allocation.context = event.context;
-  allocation.memory = kGraphMemoryKind;
-  if (event.failed != 0) {
-    const GraphMemory::Asked asked = graph_memory_.AskedBy(event.exec);
-    if (asked.bytes == 0) return;
-    allocation.bytes = asked.bytes;
-    allocation.device = asked.device;
-    allocation.failed = 1;
-    return Record(allocation, thread);
-  }
-  graph_memory_.Launched(
-      event.exec, [&](const GraphMemory::Own& own) noexcept { GraphOwns(event, own, thread); },
-      [&](uint64_t address, uint64_t bytes, int32_t device) noexcept {
-        // Of a graph that releases what is left of its last launch, it is still there.
-        if (live_memory_.Find(KeyOf(address, kGraphMemoryKind)) != nullptr) return;
-        allocation.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
-        allocation.address = address;
-        allocation.bytes = bytes;
-        allocation.device = device;
-        Allocated(allocation, thread);
-      },
-      [&](uint64_t address) noexcept {
-        AllocationEvent release = allocation;
-        release.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
-        release.address = address;
-        release.bytes = 0;
-        Released(release, thread);
-      });
 }
 
 void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexcept {

@@ -1,19 +1,18 @@
 // The consumer of all event rings: turns what application threads reported into rows of the batch builder.
 //
 // Separate from the rings, which know bytes, and from the builder, which knows columns: here texts become
-// ids, opened ranges meet their close, frees learn what they released. Thread: the probe's own, with the
-// builder's lock. Allocation: mappings, when a table grows. Failure: a full table drops the record and counts
-// LOSS_DEFINITIONS_FULL; a free of unknown memory is sent with 0 bytes and counted.
+// ids, opened ranges meet their close. Which release belongs to which allocation is allocation_ledger.h's.
+// Thread: the probe's own, with the builder's lock. Allocation: mappings, when a table grows. Failure: a full
+// table drops the record and counts LOSS_DEFINITIONS_FULL.
 #pragma once
 
 #include <cstdint>
 
+#include "injector/stream/allocation_ledger.h"
 #include "injector/stream/batch_builder.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/flat_map.h"
-#include "injector/stream/graph_memory.h"
 #include "injector/stream/graph_plans.h"
-#include "injector/stream/small_run.h"
 
 namespace gpuprobe::injector {
 
@@ -46,15 +45,6 @@ class EventDrain {
     uint16_t kind;
   };
   RangeRow RowOf(uint64_t id, const OpenRange& range, uint64_t end_ns, bool unclosed) const noexcept;
-  struct LiveMemory {
-    uint64_t address;
-    uint64_t bytes;
-    uint64_t context;
-    uint64_t since_ns;
-    int32_t device;
-    uint8_t memory;
-    bool replaced;  // something was at this address whose release has not been told yet
-  };
   static constexpr size_t kMaxThreadNameBytes = 64;
   struct GivenName {  // by the program, to one of its threads
     uint32_t tid;     // 0: free
@@ -83,17 +73,7 @@ class EventDrain {
   void OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept;
   void ClosedRange(const RangeCloseEvent& event) noexcept;
   void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;
-  void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
-  void Released(AllocationEvent event, uint32_t thread) noexcept;
-  // A record of its own, or part of a run of small ones.
-  void Record(const AllocationEvent& event, uint32_t thread) noexcept;
-  void EndSmallRun() noexcept;
-  void AddRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
-  void ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept;
-  void GraphMemoryNode(const GraphMemoryNodeEvent& event) noexcept;
   void OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept;
-  void GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept;
-  void GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own, uint32_t thread) noexcept;
   void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
   void TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept;
   void PlanLaunched(const PlanLaunchEvent& event) noexcept;
@@ -105,9 +85,7 @@ class EventDrain {
   GivenName given_names_[kRingSlots] = {};
   FlatMap<OpenRange> open_ranges_{1 << 16};
   FlatMap<uint64_t> early_closes_{1 << 12};  // ranges whose close came before their open: range id -> end
-  FlatMap<LiveMemory> live_memory_{1 << 20};
-  SmallRun small_run_;
-  GraphMemory graph_memory_;
+  AllocationLedger allocations_{builder_};
   GraphPlans graph_plans_;
 };
 

@@ -35,6 +35,7 @@ enum class EventType : uint16_t {
   kGraphNode,
   kGraphMemoryNode,
   kGraphCall,
+  kPhysicalMemory,
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.
@@ -96,6 +97,21 @@ struct AllocationEvent {
   uint8_t memory;     // wire::MemoryKind
   uint8_t failed;
   uint8_t reserved;
+};
+
+enum class PhysicalMemoryCall : uint8_t { kRetained, kReleased, kMapped, kUnmapped };
+
+// What keeps or ends physical memory of the virtual memory API. Its making is an AllocationEvent.
+struct PhysicalMemoryEvent {
+  static constexpr EventType kType = EventType::kPhysicalMemory;
+  uint64_t time_ns;
+  uint64_t handle;   // of an unmapping: 0
+  uint64_t address;  // of mappings
+  uint64_t bytes;    // likewise
+  uint64_t range_id;
+  uint64_t began_ns;  // of what ends something: when the call was entered, 0 if that was not seen
+  uint8_t call;       // PhysicalMemoryCall
+  uint8_t reserved[7];
 };
 
 // A context ends, and with it the memory that was allocated in it.

@@ -1,11 +1,13 @@
 """Every call by which memory is obtained or released, held against the simulated node's own ledger to the byte."""
 import os
+from collections import defaultdict
 
 import harness
 import truth
 from harness import BUILD, GPUPROBE
 
 MEMORY_CALLS = os.path.join(BUILD, "tests", "e2e", "memory_calls")
+MEMORY_THREADS = os.path.join(BUILD, "tests", "e2e", "memory_threads")
 KINDS = {"device": "device", "pinned": "host_pinned", "managed": "managed", "pool": "pool", "array": "array", "vmm": "vmm", "graph": "graph"}
 
 
@@ -105,6 +107,31 @@ class Memory(harness.EndToEndTest):
                     self.assertEqual(pool["destroyed"], any(line["event"] == "destroy" for line in lines))
                 shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
                 self.assertIn("largest memory pool: rank", shown)
+
+    def by_address(self, records):
+        """What became of each address, in its order. Threads have no other order in common."""
+        lives = defaultdict(list)
+        for record in sorted((r for r in records if r["kind"] in ("alloc", "free")), key=lambda r: r["time_ns"]):
+            lives[record["memory"], record["address"]].append((record["kind"], record["bytes"], record["device"]))
+        return lives
+
+    def test_threads_that_share_addresses(self):
+        for threads, rounds in ((2, 300), (8, 60), (24, 20)):
+            with self.subTest(threads=threads):
+                self.forget_truth()
+                out = self.path(f"threads-{threads}")
+                self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_THREADS, str(threads), str(rounds)])
+                happened = [r for r in self.truth() if r["kind"] in ("alloc", "free")]
+                report = self.report(out)
+                self.assert_no_loss(report)
+                expected, found = self.by_address(happened), self.by_address(self.export(out))
+                self.assertEqual(set(expected), set(found))
+                for address, lives in expected.items():
+                    self.assertEqual(found[address], lives, address)
+                memory = report["ranks"][0]["memory"]
+                self.check_high_water(happened, memory)
+                total, = report["ranks"][0]["device_memory"]
+                self.assertEqual(total["high_water_bytes"], sum(memory[name]["high_water_bytes"] for name in ("device", "pool", "vmm")))
 
     def test_small_allocations_are_counted_only(self):
         smallest = 100_000

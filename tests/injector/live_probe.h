@@ -122,6 +122,8 @@ class LiveProbe : public ::testing::Test {
         return sizeof(GraphMemoryNodeEvent);
       case EventType::kGraphCall:
         return sizeof(GraphCallEvent);
+      case EventType::kPhysicalMemory:
+        return sizeof(PhysicalMemoryEvent);
     }
     return 0;
   }

@@ -4,7 +4,6 @@
 #include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
 #include "injector/memory/part.h"
-#include "injector/memory/vmm.h"
 #include "tests/injector/live_probe.h"
 
 namespace gpuprobe::injector {
@@ -18,7 +17,6 @@ class Memory : public LiveProbe {
     LiveProbe::SetUp();
     ClearApiHooksForTest();
     ClearContextDevicesForTest();
-    vmm::ClearForTest();
     kMemoryPart.start();
     NoteContextDevice(kContext, 3);
   }
@@ -252,27 +250,33 @@ TEST_F(Memory, ArraysCountTheirElements) {
   EXPECT_EQ(ArrayBytes(volume, 2), (64u * 32 * 8 + 32u * 16 * 8) * 2);
 }
 
-TEST_F(Memory, PhysicalMemoryLivesUntilItsLastReleaseAndUnmap) {
+TEST_F(Memory, PhysicalMemoryIsMadeOnDevicesAndTellsWhatKeepsAndEndsIt) {
   CUmemGenericAllocationHandle handle = 0x99;
   CUmemAllocationProp properties = {};
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 2 << 20, &properties, 0});
+  const auto made = Seen();
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made[0].device, 1);
+  EXPECT_EQ(made[0].memory, Kind(wire::MemoryKind::kMemoryKindVmm));
+  EXPECT_EQ(made[0].bytes, 2u << 20);
+  EXPECT_EQ(made[0].address, handle);
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMap, cuMemMap_params{0x10000000, 2 << 20, 0, handle, 0});
-  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle});
-  auto seen = Seen();
-  ASSERT_EQ(seen.size(), 1u) << "still mapped";
-  EXPECT_EQ(seen[0].device, 1);
-  EXPECT_EQ(seen[0].memory, Kind(wire::MemoryKind::kMemoryKindVmm));
-  EXPECT_EQ(seen[0].bytes, 2u << 20);
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle,
          cuMemRetainAllocationHandle_params{&handle, nullptr});
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x10000000, 2 << 20});
-  EXPECT_TRUE(Seen().empty()) << "still retained";
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle});
-  seen = Seen();
-  ASSERT_EQ(seen.size(), 1u);
-  EXPECT_EQ(seen[0].op, Op(wire::AllocationOp::kAllocationOpFree));
-  EXPECT_EQ(seen[0].address, handle);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle}, CUDA_ERROR_INVALID_VALUE);
+  const auto told = Only<PhysicalMemoryEvent>(Events());
+  ASSERT_EQ(told.size(), 4u);
+  const PhysicalMemoryCall calls[] = {PhysicalMemoryCall::kMapped, PhysicalMemoryCall::kRetained,
+                                      PhysicalMemoryCall::kUnmapped, PhysicalMemoryCall::kReleased};
+  for (size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].call, static_cast<uint8_t>(calls[i]));
+    EXPECT_EQ(told[i].handle, i == 2 ? 0 : handle);
+    EXPECT_EQ(told[i].address, i % 2 == 0 ? 0x10000000u : 0u);
+    EXPECT_EQ(told[i].bytes, i % 2 == 0 ? 2u << 20 : 0u);
+  }
 }
 
 TEST_F(Memory, WhatIsCapturedIsANodeAndNoAllocation) {
@@ -324,20 +328,6 @@ TEST_F(Memory, NodesThatAreAddedByHand) {
   EXPECT_EQ(nodes[1].address, 0x8000u);
   EXPECT_EQ(nodes[2].address, 0x9000u);
   EXPECT_EQ(nodes[2].device, 2);
-}
-
-TEST_F(Memory, OneUnmapMayEndSeveralHandles) {
-  for (CUmemGenericAllocationHandle handle = 1; handle <= 3; ++handle) {
-    Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 4096, nullptr, 0});
-    Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMap, cuMemMap_params{0x10000 + handle * 4096, 4096, 0, handle, 0});
-    Driver(CUPTI_DRIVER_TRACE_CBID_cuMemRelease, cuMemRelease_params{handle});
-  }
-  // Not ours: an imported handle.
-  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMap, cuMemMap_params{0x90000, 4096, 0, 0x1234, 0});
-  Events();
-  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x11000, 3 * 4096});
-  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, cuMemUnmap_params{0x90000, 4096});
-  EXPECT_EQ(Seen().size(), 3u);
 }
 
 TEST_F(Memory, ContextsTellTheirDeviceWhenTheyAreMade) {

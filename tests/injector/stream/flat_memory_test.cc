@@ -15,7 +15,6 @@
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
 #include "injector/memory/part.h"
-#include "injector/memory/vmm.h"
 #include "injector/nvtx/domains.h"
 #include "injector/nvtx/ranges.h"
 #include "injector/stream/host_clock.h"
@@ -42,7 +41,6 @@ class FlatMemory : public LiveProbe {
   void SetUp() override {
     LiveProbe::SetUp();
     ClearApiHooksForTest();
-    vmm::ClearForTest();
     ResetLossesForTest();
     AddLaunchHooks();
     kMemoryPart.start();

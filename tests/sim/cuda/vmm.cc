@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "tests/sim/core/memory.h"
 #include "tests/sim/cuda/api.h"
@@ -36,6 +37,7 @@ struct State {
   int file = -1;
   off_t file_bytes = 0;
   CUmemGenericAllocationHandle next_handle = 1;
+  std::vector<CUmemGenericAllocationHandle> given_back;  // are given out again, the last one first
   std::map<CUmemGenericAllocationHandle, Physical> handles;
   std::map<CUdeviceptr, size_t> reservations;
   std::map<CUdeviceptr, Mapping> mappings;
@@ -73,6 +75,8 @@ CUresult DropReference(CUmemGenericAllocationHandle handle) {
               static_cast<off_t>(gone.bytes));
   }
   gpusim::ReleaseVmm(gone.device, gone.bytes, handle);
+  const std::lock_guard<std::mutex> lock(All().mutex);
+  All().given_back.push_back(handle);
   return CUDA_SUCCESS;
 }
 
@@ -137,7 +141,12 @@ DRIVER_API(cuMemCreate,
   physical.properties = *prop;
   {
     const std::lock_guard<std::mutex> lock(All().mutex);
-    id = All().next_handle++;
+    if (All().given_back.empty()) {
+      id = All().next_handle++;
+    } else {
+      id = All().given_back.back();
+      All().given_back.pop_back();
+    }
   }
   GPUSIM_CHECK(gpusim::AccountVmm(physical.device, size, id));
   {

@@ -1,0 +1,272 @@
+#include "injector/stream/allocation_ledger.h"
+
+#include "injector/recording.h"
+#include "injector/stream/losses.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr uint64_t kNever = UINT64_MAX;
+// How long a thread may be kept from reporting an allocation while another one releases it.
+constexpr uint64_t kEarlyNs = 1'000'000'000;
+
+constexpr auto kVmm = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindVmm);
+constexpr auto kGraph = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindGraph);
+
+// Handles of the virtual memory API are small numbers of their own: they must not meet addresses.
+uint64_t KeyOf(uint64_t address, uint8_t memory) noexcept {
+  return memory == kVmm ? address ^ (uint64_t{1} << 63) : address;
+}
+
+// What a graph needs for itself is no address of its own: its addresses may be those of what outlives it.
+uint64_t KeyOfOwn(uint64_t exec, int32_t device) noexcept {
+  return (exec ^ (uint64_t{1} << 62)) + static_cast<uint64_t>(device);
+}
+
+bool IsRelease(const AllocationEvent& event) noexcept {
+  return static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree;
+}
+
+}  // namespace
+
+void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noexcept {
+  const bool small = event.failed == 0 && event.bytes < recording.min_allocation_bytes;
+  if (!small || !small_run_.Fits(event)) EndSmallRun();
+  if (small) return small_run_.Add(event);
+  builder_->AddAllocation(event, thread);
+}
+
+void AllocationLedger::EndSmallRun() noexcept {
+  if (small_run_.empty()) return;
+  builder_->AddSmallAllocations(small_run_);
+  small_run_ = {};
+}
+
+void AllocationLedger::RecordRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id,
+                                     uint32_t thread) noexcept {
+  AllocationEvent event{};
+  event.time_ns = time_ns;
+  event.address = memory.address;
+  event.bytes = memory.bytes;
+  event.range_id = range_id;
+  event.device = memory.device;
+  event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+  event.memory = memory.memory;
+  Record(event, thread);
+}
+
+void AllocationLedger::Take(const AllocationEvent& event, uint32_t thread) noexcept {
+  if (IsRelease(event)) return Released(event, thread);
+  if (event.failed != 0 || event.address == 0) return Record(event, thread);
+  Allocated(event, thread);
+}
+
+void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) noexcept {
+  const uint64_t key = KeyOf(event.address, event.memory);
+  const LiveMemory memory{.address = event.address,
+                          .bytes = event.bytes,
+                          .context = event.context,
+                          .since_ns = event.time_ns,
+                          .device = event.device,
+                          .memory = event.memory};
+  if (const LiveMemory* other = live_.Find(key); other != nullptr) {
+    const LiveMemory copy = *other;
+    if (event.memory != kVmm) Owe(key);
+    if (copy.since_ns > event.time_ns) {  // this one was there before, and is told late
+      Record(event, thread);
+      return RecordRelease(memory, copy.since_ns, event.range_id, thread);
+    }
+    RecordRelease(copy, event.time_ns, event.range_id, thread);
+  }
+  const bool followed = event.memory != kVmm || physical_.Created(event.address, event.time_ns);
+  if (!followed || live_.Insert(key, memory) == nullptr) {
+    live_.Erase(key);
+    if (followed) CountLoss(wire::LossReason::kLossDefinitionsFull);
+    return;
+  }
+  Record(event, thread);
+  const EarlyRelease* early = early_.Find(key);
+  if (early == nullptr || early->event.began_ns < event.time_ns) return;
+  const EarlyRelease copy = *early;
+  early_.Erase(key);
+  Released(copy.event, copy.thread);
+}
+
+void AllocationLedger::Owe(uint64_t key) noexcept {
+  if (uint32_t* owed = owed_.Find(key); owed != nullptr) {
+    ++*owed;
+  } else if (owed_.Insert(key, 1) == nullptr) {
+    CountLoss(wire::LossReason::kLossDefinitionsFull);
+  }
+}
+
+bool AllocationLedger::MeetsOwed(uint64_t key) noexcept {
+  uint32_t* owed = owed_.Find(key);
+  if (owed == nullptr) return false;
+  if (--*owed == 0) owed_.Erase(key);
+  return true;
+}
+
+void AllocationLedger::Released(const AllocationEvent& event, uint32_t thread) noexcept {
+  const uint64_t key = KeyOf(event.address, event.memory);
+  const LiveMemory* memory = live_.Find(key);
+  const bool late = event.began_ns != 0 && (memory == nullptr || event.began_ns < memory->since_ns);
+  if (late && MeetsOwed(key)) return;  // it was recorded already
+  if (memory == nullptr) return event.began_ns == 0 ? Unknown(event, thread) : Park(key, event, thread);
+  AllocationEvent release = event;
+  release.bytes = memory->bytes;
+  release.device = memory->device;
+  release.memory = memory->memory;
+  live_.Erase(key);
+  Record(release, thread);
+}
+
+void AllocationLedger::Unknown(const AllocationEvent& event, uint32_t thread) noexcept {
+  CountLoss(wire::LossReason::kLossAllocationUnknown);
+  EndSmallRun();
+  builder_->AddAllocation(event, thread);
+}
+
+void AllocationLedger::Park(uint64_t key, const AllocationEvent& event, uint32_t thread) noexcept {
+  if (early_.Find(key) != nullptr || early_.Insert(key, {event, thread}) == nullptr) Unknown(event, thread);
+}
+
+// A table must not change while it is walked: a handful at a time.
+void AllocationLedger::Settle(uint64_t until_ns) noexcept {
+  constexpr size_t kAtOnce = 64;
+  uint64_t keys[kAtOnce];
+  for (size_t found = kAtOnce; found == kAtOnce && early_.size() != 0;) {
+    found = 0;
+    early_.ForEach([&](uint64_t key, const EarlyRelease& early) {
+      const bool waits = until_ns != kNever && early.event.time_ns + kEarlyNs > until_ns;
+      if (!waits && found < kAtOnce) keys[found++] = key;
+    });
+    for (size_t i = 0; i < found; ++i) {
+      const EarlyRelease early = *early_.Find(keys[i]);
+      early_.Erase(keys[i]);
+      Unknown(early.event, early.thread);
+    }
+  }
+  EndSmallRun();
+}
+
+void AllocationLedger::ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept {
+  constexpr size_t kAtOnce = 256;
+  uint64_t keys[kAtOnce];
+  for (size_t found = kAtOnce; found == kAtOnce;) {
+    found = 0;
+    live_.ForEach([&](uint64_t key, const LiveMemory& memory) {
+      if (memory.context == event.context && found < kAtOnce) keys[found++] = key;
+    });
+    for (size_t i = 0; i < found; ++i) {
+      RecordRelease(*live_.Find(keys[i]), event.time_ns, 0, thread);
+      live_.Erase(keys[i]);
+    }
+  }
+}
+
+// --- physical memory
+// --------------------------------------------------------------------------------------------------------------
+
+void AllocationLedger::PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent& event,
+                                     uint32_t thread) noexcept {
+  const uint64_t key = KeyOf(handle, kVmm);
+  const LiveMemory* memory = live_.Find(key);
+  if (memory == nullptr) return;
+  RecordRelease(*memory, event.time_ns, event.range_id, thread);
+  live_.Erase(key);
+}
+
+void AllocationLedger::Take(const PhysicalMemoryEvent& event, uint32_t thread) noexcept {
+  const auto ended = [&](uint64_t handle) noexcept { PhysicalEnded(handle, event, thread); };
+  switch (static_cast<PhysicalMemoryCall>(event.call)) {
+    case PhysicalMemoryCall::kRetained:
+      return physical_.Retained(event.handle);
+    case PhysicalMemoryCall::kReleased:
+      if (physical_.Released(event.handle, event.began_ns)) ended(event.handle);
+      return;
+    case PhysicalMemoryCall::kMapped:
+      return physical_.Mapped(event.address, event.bytes, event.handle, event.time_ns, ended);
+    case PhysicalMemoryCall::kUnmapped:
+      return physical_.Unmapped(event.address, event.bytes, event.began_ns, ended);
+  }
+}
+
+// --- memory of graphs
+// -------------------------------------------------------------------------------------------------------------
+
+void AllocationLedger::Take(const GraphMemoryNodeEvent& event) noexcept {
+  if (static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree) {
+    graph_memory_.Releases(event.graph, event.address);
+  } else {
+    graph_memory_.Allocates(event.graph, event.address, event.bytes, event.device);
+  }
+}
+
+void AllocationLedger::ExecDestroyed(const GraphCallEvent& event, uint32_t thread) noexcept {
+  graph_memory_.ExecEnded(event.exec, [&](const GraphMemory::Own& own) noexcept {
+    const uint64_t key = KeyOfOwn(event.exec, own.device);
+    const LiveMemory* memory = live_.Find(key);
+    if (memory == nullptr) return;  // it went with its context
+    RecordRelease(*memory, event.time_ns, event.range_id, thread);
+    live_.Erase(key);
+  });
+}
+
+void AllocationLedger::GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own,
+                                 uint32_t thread) noexcept {
+  AllocationEvent allocation{};
+  allocation.time_ns = event.time_ns;
+  allocation.address = own.address;
+  allocation.bytes = own.bytes;
+  allocation.range_id = event.range_id;
+  allocation.context = event.context;
+  allocation.device = own.device;
+  allocation.memory = kGraph;
+  const LiveMemory memory{.address = own.address,
+                          .bytes = own.bytes,
+                          .context = event.context,
+                          .since_ns = event.time_ns,
+                          .device = own.device,
+                          .memory = kGraph};
+  if (live_.Insert(KeyOfOwn(event.exec, own.device), memory) == nullptr)
+    return CountLoss(wire::LossReason::kLossDefinitionsFull);
+  Record(allocation, thread);
+}
+
+void AllocationLedger::GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept {
+  AllocationEvent allocation{};
+  allocation.time_ns = event.time_ns;
+  allocation.range_id = event.range_id;
+  allocation.context = event.context;
+  allocation.memory = kGraph;
+  if (event.failed != 0) {
+    const GraphMemory::Asked asked = graph_memory_.AskedBy(event.exec);
+    if (asked.bytes == 0) return;
+    allocation.bytes = asked.bytes;
+    allocation.device = asked.device;
+    allocation.failed = 1;
+    return Record(allocation, thread);
+  }
+  graph_memory_.Launched(
+      event.exec, [&](const GraphMemory::Own& own) noexcept { GraphOwns(event, own, thread); },
+      [&](uint64_t address, uint64_t bytes, int32_t device) noexcept {
+        // Of a graph that releases what is left of its last launch, it is still there.
+        if (live_.Find(KeyOf(address, kGraph)) != nullptr) return;
+        allocation.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
+        allocation.address = address;
+        allocation.bytes = bytes;
+        allocation.device = device;
+        Allocated(allocation, thread);
+      },
+      [&](uint64_t address) noexcept {
+        AllocationEvent release = allocation;
+        release.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+        release.address = address;
+        release.bytes = 0;
+        Released(release, thread);
+      });
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,81 @@
+// What is allocated, from the calls that all threads report: which release belongs to which allocation.
+//
+// Separate from the drain, which puts events into the order of their times, because that order is not enough:
+// an address is given out again before the thread that released it has said so, a second and a third time if
+// that thread is not let run, and a release may be told before the allocation that another thread made. What
+// decides is when a call was: an allocation is there when it returns, a release is asked for when its call
+// begins, and both stamps come from one clock. So a release that began before the allocation at its address
+// was there is the late word about one that was there before, whose end was recorded when its address was
+// given out again. A release of what is not known waits a second for its allocation. Thread: whoever drains.
+// Allocation: mappings, on growth. Failure: an allocation that finds no place is not recorded, so that no
+// level stays too high for want of its release, and LOSS_DEFINITIONS_FULL is counted; a release of unknown
+// memory is sent with 0 bytes and counted.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/stream/batch_builder.h"
+#include "injector/stream/events.h"
+#include "injector/stream/flat_map.h"
+#include "injector/stream/graph_memory.h"
+#include "injector/stream/physical_memory.h"
+#include "injector/stream/small_run.h"
+
+namespace gpuprobe::injector {
+
+class AllocationLedger {
+ public:
+  explicit AllocationLedger(BatchBuilder* builder) noexcept : builder_(builder) {}
+
+  // An allocation or a release.
+  void Take(const AllocationEvent& event, uint32_t thread) noexcept;
+  void Take(const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
+  // Everything that was allocated in it goes with it.
+  void ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept;
+
+  void Take(const GraphMemoryNodeEvent& event) noexcept;
+  void GraphInstantiated(uint64_t graph, uint64_t exec) noexcept { graph_memory_.Instantiated(graph, exec); }
+  void GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept;
+  void GraphDestroyed(uint64_t graph) noexcept { graph_memory_.GraphEnded(graph); }
+  void ExecDestroyed(const GraphCallEvent& event, uint32_t thread) noexcept;
+
+  // All that happened before `until_ns` has been taken; UINT64_MAX: there will be nothing more.
+  void Settle(uint64_t until_ns) noexcept;
+
+ private:
+  struct LiveMemory {
+    uint64_t address;
+    uint64_t bytes;
+    uint64_t context;
+    uint64_t since_ns;
+    int32_t device;
+    uint8_t memory;
+  };
+  struct EarlyRelease {
+    AllocationEvent event;
+    uint32_t thread;
+  };
+
+  void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
+  void Released(const AllocationEvent& event, uint32_t thread) noexcept;
+  void PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
+  bool MeetsOwed(uint64_t key) noexcept;
+  void Owe(uint64_t key) noexcept;
+  void Park(uint64_t key, const AllocationEvent& event, uint32_t thread) noexcept;
+  void Unknown(const AllocationEvent& event, uint32_t thread) noexcept;
+  // A record of its own, or part of a run of small ones.
+  void Record(const AllocationEvent& event, uint32_t thread) noexcept;
+  void EndSmallRun() noexcept;
+  void RecordRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
+  void GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own, uint32_t thread) noexcept;
+
+  BatchBuilder* builder_;
+  FlatMap<LiveMemory> live_{1 << 20};
+  FlatMap<uint32_t> owed_{1 << 16};       // releases that were recorded and have not been told yet
+  FlatMap<EarlyRelease> early_{1 << 12};  // that were told before their allocations
+  SmallRun small_run_;
+  PhysicalMemory physical_;
+  GraphMemory graph_memory_;
+};
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,198 @@
+#include "injector/stream/allocation_ledger.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "injector/stream/losses.h"
+#include "injector/stream/stream.h"
+#include "tests/injector/support/frames.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+using testing::At;
+using testing::TakeBatches;
+using testing::Undelta;
+
+struct Row {
+  bool release;
+  uint64_t address;
+  uint64_t bytes;
+  uint64_t time_ns;
+};
+
+class AllocationLedgerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ResetLossesForTest();
+    stream_ = std::make_unique<Stream>();
+    ASSERT_TRUE(stream_->Init(size_t{64} << 20));
+    ledger_ = std::make_unique<AllocationLedger>(&stream_->builder);
+  }
+  static AllocationEvent Event(wire::AllocationOp op, uint64_t time_ns, uint64_t address, uint64_t bytes,
+                               uint64_t began_ns) {
+    AllocationEvent event{};
+    event.time_ns = time_ns;
+    event.address = address;
+    event.bytes = bytes;
+    event.began_ns = began_ns;
+    event.op = static_cast<uint8_t>(op);
+    event.memory = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindDevice);
+    return event;
+  }
+  void Allocate(uint64_t time_ns, uint64_t address, uint64_t bytes) {
+    ledger_->Take(Event(wire::AllocationOp::kAllocationOpAlloc, time_ns, address, bytes, 0), 1);
+  }
+  void Release(uint64_t began_ns, uint64_t time_ns, uint64_t address) {
+    ledger_->Take(Event(wire::AllocationOp::kAllocationOpFree, time_ns, address, 0, began_ns), 1);
+  }
+  std::vector<Row> Rows() {
+    stream_->builder.Seal();
+    std::vector<Row> rows;
+    for (const v1::Batch& batch : TakeBatches(&stream_->queue)) {
+      const v1::Allocations& m = batch.allocations();
+      const auto times = Undelta(m.time_delta(), m.time_delta_size());
+      const auto addresses = Undelta(m.address_delta(), m.time_delta_size());
+      for (int i = 0; i < m.time_delta_size(); ++i) {
+        const auto at = static_cast<size_t>(i);
+        rows.push_back({m.op_size() > i && m.op(i) == v1::ALLOCATION_OP_FREE, addresses[at], At(m.bytes(), i),
+                        batch.base_ns() + times[at]});
+      }
+    }
+    return rows;
+  }
+  // Each address is allocated and released in turns, in the order of the rows and of their times, and a
+  // release has the bytes of its allocation. Returns the live bytes.
+  static uint64_t CheckTurns(const std::vector<Row>& rows) {
+    std::map<uint64_t, Row> live;
+    std::map<uint64_t, uint64_t> last_ns;
+    uint64_t bytes = 0;
+    for (const Row& row : rows) {
+      EXPECT_GE(row.time_ns, last_ns[row.address]);
+      last_ns[row.address] = row.time_ns;
+      if (row.release) {
+        EXPECT_EQ(live.count(row.address), 1u);
+        EXPECT_EQ(live[row.address].bytes, row.bytes);
+        bytes -= row.bytes;
+        live.erase(row.address);
+      } else {
+        EXPECT_EQ(live.count(row.address), 0u);
+        live[row.address] = row;
+        bytes += row.bytes;
+      }
+    }
+    return bytes;
+  }
+
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<AllocationLedger> ledger_;
+};
+
+// The address goes through three hands while two threads are kept from saying that they gave it back.
+TEST_F(AllocationLedgerTest, LateReleasesBelongToWhatWasThereBefore) {
+  Allocate(100, 0x7000, 10);
+  Allocate(300, 0x7000, 20);
+  Allocate(500, 0x7000, 30);
+  Release(600, 610, 0x7000);
+  Release(400, 700, 0x7000);
+  Release(200, 800, 0x7000);
+  Allocate(900, 0x7000, 40);
+  Release(910, 920, 0x7000);
+  ledger_->Settle(UINT64_MAX);
+  const auto rows = Rows();
+  EXPECT_EQ(rows.size(), 8u);
+  EXPECT_EQ(CheckTurns(rows), 0u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
+TEST_F(AllocationLedgerTest, AReleaseThatIsToldBeforeItsAllocationWaitsForIt) {
+  Release(200, 210, 0x7000);
+  ledger_->Settle(1'000'000);
+  EXPECT_TRUE(Rows().empty());
+  Allocate(100, 0x7000, 10);
+  ledger_->Settle(2'000'000);
+  EXPECT_EQ(CheckTurns(Rows()), 0u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
+TEST_F(AllocationLedgerTest, AnAllocationThatIsToldAfterTheNextOneAtItsAddressEndedBefore) {
+  Allocate(300, 0x7000, 20);
+  Allocate(100, 0x7000, 10);
+  Release(200, 400, 0x7000);
+  Release(500, 510, 0x7000);
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+  uint64_t live = 0;
+  for (const Row& row : rows) live += row.release ? -row.bytes : row.bytes;
+  EXPECT_EQ(live, 0u);
+}
+
+TEST_F(AllocationLedgerTest, AReleaseOfWhatNobodyAllocatedIsToldAfterASecond) {
+  Release(200, 210, 0x7000);
+  ledger_->Settle(500'000'000);
+  EXPECT_TRUE(Rows().empty());
+  ledger_->Settle(2'000'000'000);
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].bytes, 0u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 1u);
+}
+
+TEST_F(AllocationLedgerTest, WhatFindsNoPlaceIsNotInTheLevel) {
+  constexpr uint64_t kMore = (uint64_t{1} << 20) + 10;
+  for (uint64_t i = 0; i < kMore; ++i) Allocate(100 + i, 0x1000 + 16 * i, 8);
+  for (uint64_t i = 0; i < kMore; ++i) Release(kMore + 100 + i, kMore + 101 + i, 0x1000 + 16 * i);
+  ledger_->Settle(UINT64_MAX);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossDefinitionsFull), 10u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 10u);
+  int64_t live = 0;
+  for (const Row& row : Rows()) live += row.release ? -static_cast<int64_t>(row.bytes) : 8;
+  EXPECT_EQ(live, 0);
+}
+
+// Threads that are stopped anywhere in a call, and between the call and the word about it, for as long as the
+// machine likes: what is told is still each allocation and its own release.
+TEST_F(AllocationLedgerTest, EveryReleaseFindsItsAllocationWhateverTheOrderInWhichTheyAreTold) {
+  struct Told {
+    uint64_t at_ns;
+    AllocationEvent event;
+  };
+  std::mt19937_64 random(7);
+  const auto up_to = [&](uint64_t most) { return random() % (most + 1); };
+  std::vector<Told> told;
+  constexpr int kRounds = 2000;
+  for (uint64_t address = 1; address <= 8; ++address) {
+    uint64_t now_ns = 1000;
+    for (int round = 0; round < kRounds; ++round) {
+      // The word on an allocation is given inside of the call. Now and then it is slow.
+      now_ns += 1 + up_to(50);
+      const uint64_t allocated_ns = now_ns;
+      const uint64_t word_ns = allocated_ns + (up_to(20) == 0 ? up_to(3000) : 0);
+      told.push_back({word_ns, Event(wire::AllocationOp::kAllocationOpAlloc, allocated_ns, address << 12,
+                                     1 + up_to(1000), 0)});
+      now_ns = word_ns + 1 + up_to(50);
+      const uint64_t began_ns = now_ns;
+      now_ns += 1 + up_to(20);  // it is free here
+      const uint64_t left_ns = now_ns + 1 + (up_to(4) == 0 ? up_to(3000) : up_to(10));
+      told.push_back(
+          {left_ns, Event(wire::AllocationOp::kAllocationOpFree, left_ns, address << 12, 0, began_ns)});
+    }
+  }
+  std::stable_sort(told.begin(), told.end(),
+                   [](const Told& a, const Told& b) { return a.event.time_ns < b.event.time_ns; });
+  for (const Told& one : told) ledger_->Take(one.event, 1);
+  ledger_->Settle(UINT64_MAX);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+  const auto rows = Rows();
+  EXPECT_EQ(rows.size(), told.size());
+  EXPECT_EQ(CheckTurns(rows), 0u);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

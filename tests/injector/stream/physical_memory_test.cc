@@ -1,0 +1,99 @@
+#include "injector/stream/physical_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+namespace gpuprobe::injector {
+namespace {
+
+constexpr uint64_t kBytes = 4096;
+
+class PhysicalMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ResetLossesForTest(); }
+  std::vector<uint64_t> Mapped(uint64_t address, uint64_t handle, uint64_t time_ns) {
+    std::vector<uint64_t> ended;
+    memory_.Mapped(address, kBytes, handle, time_ns, [&](uint64_t gone) { ended.push_back(gone); });
+    return ended;
+  }
+  std::vector<uint64_t> Unmapped(uint64_t address, uint64_t bytes, uint64_t began_ns) {
+    std::vector<uint64_t> ended;
+    memory_.Unmapped(address, bytes, began_ns, [&](uint64_t gone) { ended.push_back(gone); });
+    return ended;
+  }
+  PhysicalMemory memory_;
+};
+
+TEST_F(PhysicalMemoryTest, LivesUntilItsLastReleaseAndUnmap) {
+  EXPECT_TRUE(memory_.Created(0x99, 10));
+  EXPECT_TRUE(Mapped(0x10000, 0x99, 20).empty());
+  EXPECT_FALSE(memory_.Released(0x99, 30)) << "still mapped";
+  memory_.Retained(0x99);
+  EXPECT_TRUE(Unmapped(0x10000, kBytes, 40).empty()) << "still retained";
+  EXPECT_TRUE(memory_.Released(0x99, 50));
+  EXPECT_FALSE(memory_.Released(0x99, 60)) << "not known any more";
+}
+
+TEST_F(PhysicalMemoryTest, OneUnmapMayEndSeveralHandles) {
+  for (uint64_t handle = 1; handle <= 3; ++handle) {
+    memory_.Created(handle, 10);
+    Mapped(0x10000 + handle * kBytes, handle, 20);
+    EXPECT_FALSE(memory_.Released(handle, 30));
+  }
+  EXPECT_EQ(Unmapped(0x11000, 3 * kBytes, 40), (std::vector<uint64_t>{1, 2, 3}));
+}
+
+TEST_F(PhysicalMemoryTest, WhatWasImportedIsNotFollowed) {
+  Mapped(0x90000, 0x1234, 20);
+  EXPECT_FALSE(memory_.Released(0x1234, 30));
+  EXPECT_TRUE(Unmapped(0x90000, kBytes, 40).empty());
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
+// Another thread gave the handle back before, and says so when it is somebody else's.
+TEST_F(PhysicalMemoryTest, ALateReleaseIsThatOfTheMemoryThatHadTheHandleBefore) {
+  memory_.Created(7, 10);
+  memory_.Created(7, 40);
+  memory_.Created(7, 60);
+  EXPECT_FALSE(memory_.Released(7, 20));
+  EXPECT_TRUE(memory_.Released(7, 70));
+  EXPECT_FALSE(memory_.Released(7, 50));
+  memory_.Created(7, 80);
+  EXPECT_TRUE(memory_.Released(7, 90)) << "nothing is owed any more";
+}
+
+TEST_F(PhysicalMemoryTest, ALateUnmapIsThatOfWhatWasMappedThereBefore) {
+  memory_.Created(1, 10);
+  Mapped(0x10000, 1, 20);
+  EXPECT_FALSE(memory_.Released(1, 25));
+  memory_.Created(3, 26);
+  EXPECT_EQ(Mapped(0x10000, 3, 40), (std::vector<uint64_t>{1})) << "its unmapping is not told yet";
+  EXPECT_FALSE(memory_.Released(3, 50));
+  EXPECT_TRUE(Unmapped(0x10000, kBytes, 30).empty());
+  EXPECT_EQ(Unmapped(0x10000, kBytes, 60), (std::vector<uint64_t>{3}));
+}
+
+TEST_F(PhysicalMemoryTest, FollowsHundredsOfThousandsOfHandles) {
+  constexpr uint64_t kHandles = 300'000;
+  for (uint64_t handle = 1; handle <= kHandles; ++handle) {
+    ASSERT_TRUE(memory_.Created(handle, handle));
+    Mapped(handle * kBytes, handle, handle);
+    ASSERT_FALSE(memory_.Released(handle, handle));
+  }
+  for (uint64_t handle = 1; handle <= kHandles; ++handle) {
+    ASSERT_EQ(Unmapped(handle * kBytes, kBytes, 2 * kHandles), (std::vector<uint64_t>{handle}));
+  }
+  EXPECT_EQ(LossCount(wire::LossReason::kLossDefinitionsFull), 0u);
+}
+
+TEST_F(PhysicalMemoryTest, WhatFindsNoPlaceSaysSo) {
+  for (uint64_t handle = 1; handle <= PhysicalMemory::kMaxHandles; ++handle)
+    ASSERT_TRUE(memory_.Created(handle, handle));
+  EXPECT_FALSE(memory_.Created(PhysicalMemory::kMaxHandles + 1, 1));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossDefinitionsFull), 1u);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector
