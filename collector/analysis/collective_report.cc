@@ -53,6 +53,7 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
   r.calls = series.calls;
   r.failed_calls = series.failed_calls;
   r.untimed_calls = series.untimed_calls;
+  r.unlaunched_calls = series.unlaunched_calls;
   r.bytes = series.bytes;
   r.compared_plans = series.compared_plans;
   for (const model::RanAs& how : series.ran_as)
@@ -98,6 +99,7 @@ void Absorb(Gathered& into, const Gathered& from) {
   r.calls += from.report.calls;
   r.failed_calls += from.report.failed_calls;
   r.untimed_calls += from.report.untimed_calls;
+  r.unlaunched_calls += from.report.unlaunched_calls;
   r.bytes += from.report.bytes;
   r.compared_plans += from.report.compared_plans;
   r.comm_ranks = std::max(r.comm_ranks, from.report.comm_ranks);

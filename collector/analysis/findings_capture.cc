@@ -117,7 +117,7 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   uint64_t untimed = 0;
   uint64_t calls = 0;
   for (const CollectiveReport& c : report.collectives) {
-    untimed += c.untimed_calls;
+    untimed += c.untimed_calls - c.unlaunched_calls;  // what rightly launches nothing lacks nothing
     calls += c.calls;
   }
   if (untimed > 0 && report.hangs.empty()) {  // what hangs has no end, and so no time

@@ -115,6 +115,7 @@ struct CollectiveReport {
   uint64_t calls = 0;
   uint64_t failed_calls = 0;
   uint64_t untimed_calls = 0;
+  uint64_t unlaunched_calls = 0;  // of the untimed ones: had nothing to launch
   uint64_t bytes = 0;
   // How NCCL ran the calls, the most frequent first; empty where it did not tell.
   struct RanAs {

@@ -73,6 +73,7 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
     alone.comm = record.comm;
     alone.calls.push_back(call);
     SettlePlan(alone, 0);
+    ++SeriesFor(alone).unlaunched_calls;
     return;
   }
   Plan& plan = Get(record.plan);

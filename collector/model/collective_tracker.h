@@ -61,6 +61,8 @@ struct CollectiveSeries {
   uint64_t bytes = 0;
   uint64_t failed_calls = 0;
   uint64_t untimed_calls = 0;  // launched nothing, or their kernel was not captured
+  // Of these, had nothing to launch: refused, without elements, or of a communicator of one rank.
+  uint64_t unlaunched_calls = 0;
   std::vector<CollectivePart> parts;
   std::vector<RanAs> ran_as;
   // A sample a plan. Some series for each of a thousand ranks, of some calls a step, must stay small.

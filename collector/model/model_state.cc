@@ -11,7 +11,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 13;
+constexpr uint32_t kStateVersion = 14;
 
 }  // namespace
 
@@ -190,8 +190,9 @@ void RanAs::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveSeries::Visit(Archive& archive) {
-  archive(comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, failed_calls, untimed_calls, parts,
-          ran_as, time_ns, compared_plans, wait_ns, transfer_ns, transfer_bytes, compared_ranks_sum);
+  archive(comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, failed_calls, untimed_calls,
+          unlaunched_calls, parts, ran_as, time_ns, compared_plans, wait_ns, transfer_ns, transfer_bytes,
+          compared_ranks_sum);
 }
 
 template <typename Archive>

@@ -122,6 +122,7 @@ Json CollectiveOf(const analysis::CollectiveReport& c) {
           {"calls", c.calls},
           {"failed_calls", c.failed_calls},
           {"untimed_calls", c.untimed_calls},
+          {"unlaunched_calls", c.unlaunched_calls},
           {"bytes", c.bytes},
           {"time_ns", Statistics(c.time_ns)},
           {"algbw_gbytes_per_s", OrNull(c.algbw)},

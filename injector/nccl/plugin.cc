@@ -445,6 +445,8 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   }
   SingleBatch unseen;
   CallBatch* batch = open ? thread.nccl_batch : unseen.Reset();
+  const uint64_t seq = (IsPointToPoint(call.op) ? known->transfers : known->collectives)
+                           .fetch_add(1, std::memory_order_relaxed);
   if (batch == nullptr || batch->call_count == batch->call_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
     return;
@@ -453,8 +455,7 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   CollectiveEvent& event = pending.event;
   event = {};
   event.issue_ns = event.return_ns = NowNs();
-  event.seq = (IsPointToPoint(call.op) ? known->transfers : known->collectives)
-                  .fetch_add(1, std::memory_order_relaxed);
+  event.seq = seq;
   event.count = call.count;
   event.range_id = InnermostRange(thread);
   event.comm = known->id.load(std::memory_order_relaxed);

@@ -172,6 +172,9 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   }
   CallBatch* batch = thread_->nccl_batch;
   launches_before_ = batch == nullptr ? 0 : batch->launch_count;
+  // What is lost counts, too: the numbers after it are those of the other ranks.
+  const uint64_t seq =
+      known == nullptr ? 0 : SequenceOf(*known, origin_.entry_point).fetch_add(1, std::memory_order_relaxed);
   if (batch == nullptr || batch->call_count == batch->call_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
     return;
@@ -179,8 +182,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   PendingCall& call = batch->calls[batch->call_count++];
   const auto type = static_cast<uint8_t>(datatype);
   call.event = {};
-  call.event.seq =
-      known == nullptr ? 0 : SequenceOf(*known, origin_.entry_point).fetch_add(1, std::memory_order_relaxed);
+  call.event.seq = seq;
   call.event.count = count;
   call.event.range_id = InnermostRange(*thread_);
   call.event.comm = known == nullptr ? 0 : known->id.load(std::memory_order_relaxed);

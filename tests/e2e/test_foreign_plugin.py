@@ -40,8 +40,8 @@ class ForeignPlugin(harness.EndToEndTest):
             beside_us = self.what_it_saw(command, {**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, **env})
             self.assertEqual(collector.stop().returncode, 0)
             self.assertEqual(beside_us, alone)
-            captured = [record for record in self.export(collector.out) if record["kind"] == "collective" and not truth.launched_nothing(record)]
-            happened = [record for record in self.truth() if record["kind"] == "collective"]
+            happened, captured = ([record for record in records if record["kind"] == "collective" and not truth.launched_nothing(record)]
+                                  for records in (self.truth(), self.export(collector.out)))
             self.forget_truth()
             return happened, captured
 

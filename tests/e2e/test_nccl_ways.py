@@ -4,7 +4,8 @@ from collections import Counter
 
 import harness
 import truth
-from harness import BUILD, CAPTURED_COLLECTIVES, GPUPROBE, LATE_COLLECTIVES, LAUNCH_RANKS, LIBRARY, NCCL_CALLS, OPENS_MODULE, STATIC_COLLECTIVES
+from harness import (BUILD, CAPTURED_COLLECTIVES, DDP_TRAIN, GPUPROBE, LATE_COLLECTIVES, LAUNCH_RANKS, LIBRARY, NCCL_CALLS, OPENS_MODULE, SMALL_TRAINING,
+                     STATIC_COLLECTIVES)
 
 
 GRAPH_UPDATES = os.path.join(BUILD, "tests", "e2e", "graph_updates")
@@ -118,8 +119,8 @@ class ProfilerPlugin(NcclWays):
                     for record in captured + happened:
                         record.pop("comm_ranks", None)
                 self.assertEqual([line for line in truth.multiset_difference(
-                    "collective", truth.COMPARED["collective"], [r for r in happened if r["kind"] == "collective"],
-                    [r for r in captured if r["kind"] == "collective" and not truth.launched_nothing(r)])], [])
+                    "collective", truth.COMPARED["collective"],
+                    *([r for r in records if r["kind"] == "collective" and not truth.launched_nothing(r)] for records in (happened, captured)))], [])
                 self.forget_truth()
 
     def test_captured_calls_of_a_static_nccl(self):
@@ -179,6 +180,21 @@ class HowNcclRunsCalls(NcclWays):
     def test_in_every_version_of_the_interface(self):
         for version in range(1, 7):
             self.check({"CUDA_INJECTION64_PATH": LIBRARY, "GPUSIM_NCCL_PLUGIN_VERSION": str(version)}, [NCCL_CALLS, "--rounds=1"], 2)
+
+
+class NothingToLaunch(NcclWays):
+
+    def test_a_training_of_one_rank_is_healthy(self):
+        """Its gradients are reduced over one rank: calls without a kernel, of which none is missing."""
+        for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
+            with self.subTest(way=way):
+                self.forget_truth()
+                happened, _, report = self.hold_against_truth(self.record([LAUNCH_RANKS, "1", DDP_TRAIN, *SMALL_TRAINING], {way: LIBRARY}, 1))
+                issued = sum(record["kind"] == "collective" for record in happened)
+                self.assertGreater(issued, 10)
+                for count in ("calls", "untimed_calls", "unlaunched_calls"):
+                    self.assertEqual(sum(entry[count] for rank in report["ranks"] for entry in rank["collectives"]), issued, count)
+                self.assertNotIn("capture-incomplete", [finding["id"] for finding in report["findings"]])
 
 
 class WhoseRank(NcclWays):

@@ -12,7 +12,7 @@ COMPARED = {
     "memset": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "bytes"),
     "sync": ("pid", "rank", "start_ns", "end_ns", "correlation", "what"),
     "collective": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "op", "comm", "seq", "comm_rank", "comm_ranks", "count", "datatype",
-                   "bytes", "root", "peer", "replay"),
+                   "bytes", "root", "peer", "replay", "refused"),
 }
 ALLOCATION = ("kind", "memory", "bytes", "address", "device", "failed")
 
@@ -97,14 +97,23 @@ def plan_differences(truth, captured):
         if expected - found else []
 
 
+IN_PROGRESS = 7
+
+
+def with_refusals(call):
+    """NCCL's answer counts where it is an error: that of a communicator that does not block comes before the call is done."""
+    return {**call, "refused": result} if (result := call.get("result", 0)) not in (0, IN_PROGRESS) else call
+
+
 def launched_nothing(call):
-    """A communicator of one rank moves nothing, and a captured call only its replays: the call has no kernel, and so no place in what the node scheduled."""
-    return call.get("plan") == 0 and call.get("comm_ranks") == 1 or call.get("captured")
+    """Without elements, on a communicator of one rank, refused, or captured (then its replays have kernels): the call itself has none."""
+    return call.get("start_ns") is None
 
 
 def differences(truth, captured):
     expected, found = by_kind(truth), by_kind(captured)
-    found["collective"] = [call for call in found["collective"] if not launched_nothing(call)]
+    found["collective"] = [call for call in found["collective"] if not call.get("captured")]  # the node tells of the replays alone
+    expected["collective"], found["collective"] = ([with_refusals(call) for call in side["collective"]] for side in (expected, found))
     lines = []
     for kind, fields in COMPARED.items():
         lines += multiset_difference(kind, fields, expected[kind], found[kind])

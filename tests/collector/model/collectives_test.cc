@@ -199,6 +199,7 @@ TEST(Collectives, CallsThatLaunchedNothingAreCountedWithoutTime) {
   ASSERT_EQ(reports.size(), 1u);
   EXPECT_EQ(reports[0].calls, 1u);
   EXPECT_EQ(reports[0].untimed_calls, 1u);
+  EXPECT_EQ(reports[0].unlaunched_calls, 1u) << "its plan is 0: it had nothing to launch";
   EXPECT_FALSE(reports[0].busbw.has_value());
 }
 

@@ -8,7 +8,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -19,61 +18,10 @@
 #include <vector>
 
 #include "tests/e2e/programs/hard_way_nccl.h"
+#include "tests/e2e/programs/hard_way_rank.h"
 
 namespace hard_way {
 namespace {
-
-constexpr size_t kBufferBytes = size_t{1} << 20;
-
-std::atomic<int> issued{0};
-
-void Check(cudaError_t result, int line) {
-  if (result == cudaSuccess) return;
-  std::fprintf(stderr, "hard_way.cc:%d: %s\n", line, cudaGetErrorString(result));
-  std::exit(1);
-}
-
-void Check(ncclResult_t result, int line) {
-  if (result == ncclSuccess) return;
-  std::fprintf(stderr, "hard_way.cc:%d: %s\n", line, NCCL(GetErrorString)(result));
-  std::exit(1);
-}
-
-#define CHECK(call) Check(call, __LINE__)
-#define ISSUE(call)        \
-  do {                     \
-    Check(call, __LINE__); \
-    ++issued;              \
-  } while (false)
-
-// What one rank needs on its device.
-struct Rank {
-  explicit Rank(int on_device) : Rank(on_device, nullptr) {
-    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  }
-  Rank(int on_device, cudaStream_t on_stream) : device(on_device), stream(on_stream) {
-    CHECK(cudaSetDevice(device));
-    CHECK(cudaMalloc(&in, kBufferBytes));
-    CHECK(cudaMalloc(&out, kBufferBytes));
-  }
-  void Use() const { CHECK(cudaSetDevice(device)); }
-  void Synchronize() const {
-    Use();
-    CHECK(cudaStreamSynchronize(stream));
-  }
-  void Free() const {
-    Synchronize();
-    CHECK(cudaFree(in));
-    CHECK(cudaFree(out));
-    if (stream != nullptr) CHECK(cudaStreamDestroy(stream));
-  }
-
-  int device;
-  cudaStream_t stream;
-  ncclComm_t comm = nullptr;
-  void* in = nullptr;
-  void* out = nullptr;
-};
 
 std::vector<Rank> RanksOfInitAll(int devices) {
   std::vector<Rank> ranks;
@@ -219,16 +167,6 @@ void Pipeline() {
     r.Free();
     CHECK(NCCL(CommDestroy)(r.comm));
   });
-}
-
-// Until the communicator has done what it said is in progress.
-void Await(ncclComm_t comm) {
-  ncclResult_t state = ncclInProgress;
-  while (state == ncclInProgress) {
-    CHECK(NCCL(CommGetAsyncError)(comm, &state));
-    std::this_thread::yield();
-  }
-  CHECK(state);
 }
 
 void NonBlocking() {

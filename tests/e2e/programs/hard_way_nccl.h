@@ -1,7 +1,8 @@
-// How a program reaches NCCL: by the symbols, through a table that static relocations fill, or by dlsym.
+// How a program reaches NCCL: by the symbols, by their other names (pnccl*), through a table that static
+// relocations fill, or by dlsym.
 //
 // Separate from the scenarios, which say NCCL(AllReduce)(...) and are compiled once for each way.
-// HARD_WAY_TABLE and HARD_WAY_DLSYM choose; without either the symbols are called.
+// HARD_WAY_TABLE, HARD_WAY_DLSYM and HARD_WAY_PROFILING_NAMES choose; without any the symbols are called.
 #pragma once
 
 #include <dlfcn.h>
@@ -65,6 +66,8 @@ inline const NcclTable& Table() {
 inline NcclTable nccl_table = {HARD_WAY_FUNCTIONS(HARD_WAY_ADDRESS)};
 #undef HARD_WAY_ADDRESS
 #define NCCL(name) ::hard_way::nccl_table.name
+#elif defined(HARD_WAY_PROFILING_NAMES)
+#define NCCL(name) pnccl##name
 #else
 #define NCCL(name) nccl##name
 #endif

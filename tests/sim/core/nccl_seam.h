@@ -53,6 +53,9 @@ struct CollectiveTruth {
   uint64_t replay = 0;  // from 1: the n-th launch of what was captured; 0: launched at once
 };
 
+// A call that was taken or refused and launches nothing: its line, with its result and without times.
+void LogCallWithoutKernel(const CollectiveTruth& call, int result);
+
 struct RendezvousLaunch {
   std::string
       kernel_name;  // "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", mangled

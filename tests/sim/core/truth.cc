@@ -136,6 +136,21 @@ int OpenTruth() {
   return fd;
 }
 
+// The API's arguments, and the call's place among the communicator's.
+void AppendCall(const CollectiveTruth& call, Line& line) {
+  line.Text("op", call.op.c_str());
+  line.Text("comm", call.comm.c_str());
+  line.Unsigned("seq", call.seq);
+  line.Number("comm_rank", call.comm_rank);
+  line.Number("comm_ranks", call.comm_ranks);
+  line.Unsigned("count", call.count);
+  line.Text("datatype", call.datatype.c_str());
+  line.Unsigned("bytes", call.bytes);
+  line.Number("root", call.root);
+  line.Number("peer", call.peer);
+  line.Unsigned("issue_ns", call.issue_ns);
+}
+
 }  // namespace
 
 bool TruthWanted() { return !GetKnobs().truth_dir.empty(); }
@@ -182,17 +197,7 @@ void AppendTruth(const Activity& activity, std::string* lines) {
 void AppendTruth(const Activity& kernel, const CollectiveTruth& call, std::string* lines) {
   Line line("collective", lines);
   line.Work(kernel);
-  line.Text("op", call.op.c_str());
-  line.Text("comm", call.comm.c_str());
-  line.Unsigned("seq", call.seq);
-  line.Number("comm_rank", call.comm_rank);
-  line.Number("comm_ranks", call.comm_ranks);
-  line.Unsigned("count", call.count);
-  line.Text("datatype", call.datatype.c_str());
-  line.Unsigned("bytes", call.bytes);
-  line.Number("root", call.root);
-  line.Number("peer", call.peer);
-  line.Unsigned("issue_ns", call.issue_ns);
+  AppendCall(call, line);
   line.Unsigned("plan", call.plan);
   if (!call.algorithm.empty()) {
     line.Text("algorithm", call.algorithm.c_str());
@@ -200,6 +205,18 @@ void AppendTruth(const Activity& kernel, const CollectiveTruth& call, std::strin
     line.Number("channels", call.channels);
   }
   if (call.replay != 0) line.Unsigned("replay", call.replay);
+}
+
+void LogCallWithoutKernel(const CollectiveTruth& call, int result) {
+  if (!TruthWanted()) return;
+  std::string lines;
+  {
+    Line line("collective", &lines);
+    AppendCall(call, line);
+    line.Unsigned("plan", 0);
+    if (result != 0) line.Number("result", result);
+  }
+  WriteTruth(lines);
 }
 
 void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns,

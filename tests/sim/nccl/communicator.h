@@ -68,6 +68,8 @@ class Communicator {
   // Numbers of calls, as the truth tells them: collectives and point-to-point calls apart.
   uint64_t NextCollective() { return collectives_++; }
   uint64_t NextTransfer() { return transfers_++; }
+  uint64_t CollectivesSoFar() const { return collectives_; }
+  uint64_t TransfersSoFar() const { return transfers_; }
   uint32_t NextChild() { return children_++; }
   int NextReductionOperator() { return next_operator_++; }
   // Numbers of kernel instances: what matches one rank's kernel with the others'.

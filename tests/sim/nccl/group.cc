@@ -43,6 +43,15 @@ ncclResult_t Check(const Call& call) {
   return ncclSuccess;
 }
 
+// It does not count among the communicator's calls: its number is that of the next one.
+void LogRefused(Call& call, ncclResult_t result) {
+  const Communicator& communicator = *call.communicator;
+  call.issue_ns = NowNs();
+  call.sequence =
+      IsPointToPoint(call.operation) ? communicator.TransfersSoFar() : communicator.CollectivesSoFar();
+  LogWithoutKernel(call, result);
+}
+
 void Accept(Call& call) {
   call.issue_ns = NowNs();
   if (IsPointToPoint(call.operation)) {
@@ -191,15 +200,17 @@ ncclResult_t Submit(Call call) {
   const ncclResult_t checked = Check(call);
   if (checked != ncclSuccess) {
     group.error = group.depth > 0 ? checked : ncclSuccess;
+    LogRefused(call, checked);
     return checked;
   }
   Accept(call);
   const bool alone = call.communicator->Ranks() == 1 && !IsPointToPoint(call.operation);
-  if (call.count == 0) {
-    return ncclSuccess;
-  }
-  if (alone) {
-    return RunAlone(call);
+  if (call.count == 0 || alone) {
+    const ncclResult_t result = call.count == 0 ? ncclSuccess : RunAlone(call);
+    if (!call.hangs) {
+      LogWithoutKernel(call, result);
+    }
+    return result;
   }
   GroupStart();
   ProfileApiCall(call, IsCaptured(call.stream));

@@ -70,6 +70,14 @@ CollectiveTruth TruthOf(const Call& call, uint64_t plan) {
   return truth;
 }
 
+}  // namespace
+
+void LogWithoutKernel(const Call& call, ncclResult_t result) {
+  LogCallWithoutKernel(TruthOf(call, 0), result);
+}
+
+namespace {
+
 // The other streams of a plan wait for its kernel, and it for what was issued to them.
 class OtherStreams {
  public:

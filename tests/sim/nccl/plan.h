@@ -23,6 +23,9 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls);
 
 ncclResult_t Launch(const Plan& plan);
 
+// The truth of a call that launches nothing: it has no elements, is alone, or was refused with `result`.
+void LogWithoutKernel(const Call& call, ncclResult_t result);
+
 bool IsCaptured(CUstream stream);
 
 }  // namespace gpusim::nccl
