@@ -28,13 +28,13 @@ std::set<std::string> Segments() {
 }
 
 void ReadTruth(const std::string& folder, pid_t pid, std::vector<nlohmann::json>* collectives,
-               std::vector<nlohmann::json>* kernels) {
+               std::vector<nlohmann::json>* unlaunched, std::vector<nlohmann::json>* kernels) {
   std::ifstream file(folder + "/" + std::to_string(pid) + ".jsonl");
   std::string line;
   while (std::getline(file, line)) {
     const nlohmann::json object = nlohmann::json::parse(line);
     if (object.at("kind") == "collective") {
-      collectives->push_back(object);
+      (object.contains("start_ns") ? collectives : unlaunched)->push_back(object);
     } else if (object.at("kind") == "kernel") {
       kernels->push_back(object);
     }
@@ -95,9 +95,10 @@ RunResult RunRanks(int ranks, const RunOptions& options, const std::function<int
     waitpid(children[i], nullptr, 0);
   }
   result.collectives.resize(children.size());
+  result.unlaunched.resize(children.size());
   result.kernels.resize(children.size());
   for (size_t i = 0; i < children.size(); ++i) {
-    ReadTruth(truth, children[i], &result.collectives[i], &result.kernels[i]);
+    ReadTruth(truth, children[i], &result.collectives[i], &result.unlaunched[i], &result.kernels[i]);
   }
   for (const std::string& name : Segments()) {
     if (before.count(name) == 0) {

@@ -21,7 +21,9 @@ struct RunResult {
   // Exit codes; minus the signal's number for a rank that a signal ended, -SIGKILL for one that ran out of
   // time.
   std::vector<int> codes;
-  // Truth lines of kind "collective" by rank, in the order of their starts.
+  // Truth lines of kind "collective" by rank: those without a kernel as they were made ...
+  std::vector<std::vector<nlohmann::json>> unlaunched;
+  // ... and the others in the order of their starts.
   std::vector<std::vector<nlohmann::json>> collectives;
   std::vector<std::vector<nlohmann::json>> kernels;
   // Segments in /dev/shm that were not there before.

@@ -413,6 +413,8 @@ TEST(NcclTest, OneRankCopiesOrDoesNothing) {
   });
   EXPECT_THAT(result.codes, Each(0));
   EXPECT_THAT(result.kernels[0], IsEmpty());
+  ASSERT_EQ(result.unlaunched[0].size(), 2U);
+  EXPECT_EQ(result.unlaunched[0][1].at("seq"), 1);
 }
 
 TEST(NcclTest, NothingIsLaunchedForNoElements) {
@@ -426,6 +428,8 @@ TEST(NcclTest, NothingIsLaunchedForNoElements) {
   EXPECT_THAT(result.codes, Each(0));
   ASSERT_EQ(result.collectives[0].size(), 1U);
   EXPECT_EQ(result.collectives[0][0].at("seq"), 1);
+  ASSERT_EQ(result.unlaunched[0].size(), 1U);
+  EXPECT_EQ(result.unlaunched[0][0].at("seq"), 0);
 }
 
 TEST(NcclTest, BadArgumentsAreRefused) {
@@ -448,6 +452,11 @@ TEST(NcclTest, BadArgumentsAreRefused) {
     return rank.End();
   });
   EXPECT_THAT(result.codes, Each(0));
+  ASSERT_EQ(result.unlaunched[0].size(), 3U) << "those that have a communicator";
+  for (const auto& call : result.unlaunched[0]) {
+    EXPECT_EQ(call.at("result"), static_cast<int>(ncclInvalidArgument));
+    EXPECT_EQ(call.at("seq"), 0) << "they do not count";
+  }
 }
 
 }  // namespace
