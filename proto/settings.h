@@ -34,7 +34,9 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_VERBOSE", Kind::kFlag, "0", "", 0, 1, "1: one line on stderr that says what is captured"},
     {"GPUPROBE_FLUSH_MS", Kind::kNumber, "500", "ms", 10, 60000,
      "how often finished records are collected and sent"},
-    {"GPUPROBE_BUFFER_KIB", Kind::kNumber, "4096", "KiB", 64, 65536, "size of one activity buffer"},
+    {"GPUPROBE_BUFFER_KIB", Kind::kNumber, "4096", "KiB", 64, 65536,
+     "largest size of an activity buffer; they are made to hold half a second of records, so that these come "
+     "soon"},
     {"GPUPROBE_BUFFERS", Kind::kNumber, "16", "", 2, 256,
      "activity buffers, allocated as needed up to this number"},
     {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024,

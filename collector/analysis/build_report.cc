@@ -243,6 +243,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     if (std::abs(totals.clock_step_ns) > std::abs(t.clock_step_ns)) t.clock_step_ns = totals.clock_step_ns;
     t.batches_missing += totals.batches_missing;
     t.device_records_unattributed += process->joins().unattributed;
+    t.device_records_late += process->joins().late;
     t.invalid_times += totals.reversed_times;
     t.host_time_error_ns = std::max(t.host_time_error_ns, totals.self.host_time_error_ns());
     t.range_pops_without_push += totals.self.range_pop_without_push();

@@ -110,6 +110,13 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
     why.push_back(absl::StrFormat("to hold GPUPROBE_OVERHEAD_BUDGET detail was reduced for %.1f s",
                                   static_cast<double>(t.reduced_ns) / 1e9));
   }
+  constexpr uint64_t kFewLate = 1000;  // one of so many
+  if (t.device_records_late * kFewLate > t.records) {
+    why.push_back(
+        absl::StrCat(t.device_records_late,
+                     " records of the device came so late that steps were told without them: totals "
+                     "are right, steps may be wrong"));
+  }
   for (const auto& [name, imports] : t.unknown_functions)
     why.push_back(absl::StrCat("nccl", name, " is not known to this probe: calls of it are not seen"));
   if (t.invalid_times > 0) why.push_back(absl::StrCat(t.invalid_times, " records ended before they began"));

@@ -75,6 +75,7 @@ struct Trust {
   int64_t clock_step_ns = 0;  // largest, over all processes
   uint64_t batches_missing = 0;
   uint64_t device_records_unattributed = 0;  // their launch was not seen: in totals, in no phase
+  uint64_t device_records_late = 0;  // came when their launch had been given up: steps were told without them
   uint64_t invalid_times = 0;
   uint64_t range_pops_without_push = 0;  // annotation calls without a partner: the program's mistakes
   uint64_t range_ends_without_start = 0;

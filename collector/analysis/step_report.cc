@@ -125,6 +125,18 @@ std::string_view PhaseName(model::StepPhase phase) {
   return "other";
 }
 
+namespace {
+
+// What came too late to be put in its place makes the steps around it as doubtful as what was lost.
+double ConfidenceOf(const model::ProcessModel& process) {
+  const model::OperationJoiner::Totals& joins = process.joins();
+  const uint64_t all = joins.joined + joins.unattributed;
+  const double late = all == 0 ? 0 : static_cast<double>(joins.late) / static_cast<double>(all);
+  return process.steps().confidence() * (1 - std::min(1.0, late));
+}
+
+}  // namespace
+
 std::optional<StepsReport> StepsOf(const model::ProcessModel& process, bool with_records) {
   const model::StepTracker& steps = process.steps();
   if (steps.count() == 0) return std::nullopt;
@@ -132,7 +144,7 @@ std::optional<StepsReport> StepsOf(const model::ProcessModel& process, bool with
   r.count = steps.count();
   r.warmup_count = steps.warmup_count();
   r.source = SourceName(steps.source());
-  r.confidence = steps.confidence();
+  r.confidence = ConfidenceOf(process);
   OverlapSums sums;
   sums.Add(steps.statistics());
   Fill(steps.statistics(), sums, r);
@@ -151,7 +163,7 @@ std::optional<StepsReport> StepsOf(const model::JobModel& job) {
     if (steps.count() > r.count) r.source = SourceName(steps.source());
     r.count = std::max(r.count, steps.count());
     r.warmup_count = std::max(r.warmup_count, steps.warmup_count());
-    r.confidence = std::min(r.confidence, steps.confidence());
+    r.confidence = std::min(r.confidence, ConfidenceOf(*process));
     statistics.Merge(steps.statistics());
     sums.Add(steps.statistics());
   }

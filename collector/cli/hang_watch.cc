@@ -1,5 +1,6 @@
 #include "collector/cli/hang_watch.h"
 
+#include <algorithm>
 #include <set>
 #include <vector>
 
@@ -39,9 +40,24 @@ HangWatch::Key HangWatch::KeyOf(const analysis::Hang& hang) {
   return {hang.kind, hang.comm, hang.seq, hang.transfer.has_value() ? hang.transfer->label : std::string()};
 }
 
+namespace {
+
+// Of a job whose records are of another day (gpuprobe simulate makes such), nothing can be said by today's
+// clock.
+bool IsOfAnotherDay(const model::JobModel& job, uint64_t now_ns) {
+  constexpr uint64_t kDayNs = 86'400'000'000'000;
+  uint64_t last_ns = 0;
+  for (const auto& process : job.processes())
+    last_ns = std::max({last_ns, process->totals().last_ns, process->totals().last_clock_ns});
+  return last_ns + kDayNs < now_ns;
+}
+
+}  // namespace
+
 void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns) {
   if (monotonic_ns < next_ns_) return;
   next_ns_ = monotonic_ns + kIntervalNs;
+  if (IsOfAnotherDay(job, now_ns)) return;
   std::set<Key> seen;
   std::vector<uint32_t> held_back;
   const std::vector<analysis::Hang> hangs = analysis::HangsOf(job, now_ns, after_ns_, &held_back);

@@ -111,7 +111,7 @@ struct CollectiveEvents {
 
 class CollectiveTracker {
  public:
-  static constexpr size_t kMaxWaiting = 8192;
+  static constexpr size_t kMaxWaiting = 65536;
   static constexpr size_t kMaxSeries = 2048;
   // More captured plans than a program has; beyond, their calls count as untimed.
   static constexpr size_t kMaxCaptured = 65536;

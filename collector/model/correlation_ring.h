@@ -3,9 +3,9 @@
 //
 // Separate because this lookup happens once per device record: a power-of-two array indexed by the id's low
 // bits instead of a hash map (ids of one process ascend, so that neighbours do not collide). It doubles while
-// unmatched launches of the last kPatience batches would be overwritten, up to kMaxSlots; beyond that, and
-// later, the oldest launch gives way and its records count as unattributed. It begins small: a collector may
-// serve a thousand ranks, of which each launches some thousand times a second.
+// launches whose records are waited for would be overwritten, up to kMaxSlots; beyond that the oldest launch
+// gives way and its records count as unattributed. It begins small: a collector may serve a thousand ranks,
+// of which each launches some thousand times a second.
 #pragma once
 
 #include <cstddef>
@@ -25,17 +25,15 @@ class CorrelationRing {
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;
     uint32_t thread = 0;  // that launched
-    uint32_t batch = 0;   // that told of it first
     bool used = false;
     bool launched = false;  // the launch itself was seen (a plan may come first)
     bool matched = false;   // a device record was found for it
+    bool given_up = false;  // its record is not waited for any more
     template <typename Archive>
     void Visit(Archive& archive);
   };
   static constexpr size_t kFirstSlots = size_t{1} << 10;
   static constexpr size_t kMaxSlots = size_t{1} << 20;
-  // Batches after which a launch's record will not come any more: it was lost.
-  static constexpr uint32_t kPatience = 8;
 
   CorrelationRing() : slots_(kFirstSlots) {}
 
@@ -57,7 +55,7 @@ class CorrelationRing {
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
   // The slot for this id, emptied if another one held it.
-  Slot& Claim(uint64_t correlation, uint32_t batch);
+  Slot& Claim(uint64_t correlation);
 
  private:
   void Grow();
@@ -65,18 +63,16 @@ class CorrelationRing {
   std::vector<Slot> slots_;
 };
 
-inline CorrelationRing::Slot& CorrelationRing::Claim(uint64_t correlation, uint32_t batch) {
+inline CorrelationRing::Slot& CorrelationRing::Claim(uint64_t correlation) {
   Slot* slot = &slots_[correlation & (slots_.size() - 1)];
   if (slot->used && slot->correlation == correlation) return *slot;
-  while (slot->used && slot->launched && !slot->matched && batch < slot->batch + kPatience &&
-         slots_.size() < kMaxSlots) {
+  while (slot->used && slot->launched && !slot->matched && !slot->given_up && slots_.size() < kMaxSlots) {
     Grow();
     slot = &slots_[correlation & (slots_.size() - 1)];
   }
   *slot = Slot{};
   slot->used = true;
   slot->correlation = correlation;
-  slot->batch = batch;
   return *slot;
 }
 

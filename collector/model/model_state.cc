@@ -42,7 +42,7 @@ void IntervalUnion::Visit(Archive& archive) {
 
 template <typename Archive>
 void CorrelationRing::Slot::Visit(Archive& archive) {
-  archive(correlation, range, launch_ns, plan, start_ns, end_ns, thread, batch, launched, matched);
+  archive(correlation, range, launch_ns, plan, start_ns, end_ns, thread, launched, matched, given_up);
 }
 
 template <typename Archive>
@@ -359,7 +359,7 @@ void Operation::Visit(Archive& archive) {
 
 template <typename Archive>
 void OperationWindow::Launch::Visit(Archive& archive) {
-  archive(correlation, batch);
+  archive(correlation, launch_ns, thread, batch);
 }
 
 template <typename Archive>
@@ -368,7 +368,7 @@ void OperationWindow::Visit(Archive& archive) {
   for (const std::unique_ptr<Block>& block : held_) {
     held.insert(held.end(), block->operations.begin(), block->operations.begin() + block->count);
   }
-  archive(held, launches_, sorted_, told_, told_before_, released_, late_);
+  archive(held, launches_, sorted_, told_, told_before_, released_, late_, latest_ns_, latest_of_thread_);
   if constexpr (Archive::kReads) {
     held_.clear();
     held_count_ = 0;

@@ -5,12 +5,12 @@
 namespace gpuprobe::model {
 
 void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
-  CorrelationRing::Slot& slot = ring_.Claim(launch.correlation, batch_);
+  CorrelationRing::Slot& slot = ring_.Claim(launch.correlation);
   slot.launched = true;
   slot.launch_ns = launch.time_ns;
   slot.thread = launch.thread;
   slot.range = launch.range != 0 ? launch.range : launch.fallback_range;
-  window_.AddLaunch(launch.correlation, batch_);
+  window_.AddLaunch(launch.correlation, launch.time_ns, launch.thread, batch_);
   told_ = true;
 }
 
@@ -25,7 +25,7 @@ void OperationJoiner::AddPlan(const PlanRecord& record) {
     collectives_.MarkCaptured(record.plan);
     return;
   }
-  CorrelationRing::Slot& slot = ring_.Claim(record.correlation, batch_);
+  CorrelationRing::Slot& slot = ring_.Claim(record.correlation);
   slot.plan = record.plan;
   told_ = true;
   collectives_.AddLaunch(record.plan, record.correlation);
@@ -66,6 +66,7 @@ bool OperationJoiner::TryJoin(Operation& operation) {
   operation.range = slot->range;
   operation.thread = slot->thread;
   window_.Add(operation);
+  window_.Saw(slot->thread, slot->launch_ns);
   ++totals_.joined;
   return true;
 }
@@ -161,8 +162,9 @@ bool OperationJoiner::Matched(uint64_t correlation) const {
 }
 
 void OperationJoiner::GiveUp(uint64_t correlation) {
-  const CorrelationRing::Slot* slot = ring_.Find(correlation);
+  CorrelationRing::Slot* slot = ring_.Find(correlation);
   if (slot == nullptr || !slot->launched) return;
+  slot->given_up = true;
   if (slot->plan != 0) collectives_.AddLostKernel(slot->plan);
   window_.Add({.correlation = correlation,
                .launch_ns = slot->launch_ns,

@@ -47,23 +47,41 @@ void OperationWindow::SortLaunches() {
   }
   if (highest + kWrap < told_) {
     told_ = told_before_ = released_ = 0;
-    launches_.erase(launches_.begin(),
-                    std::upper_bound(launches_.begin(), launches_.end(), Launch{highest, 0}, by_correlation));
+    launches_.erase(launches_.begin(), std::upper_bound(launches_.begin(), launches_.end(),
+                                                        Launch{highest, 0, 0, 0}, by_correlation));
   }
   told_ = std::max(told_, highest);
   sorted_ = launches_.size();
 }
 
-uint64_t OperationWindow::BoundOf(uint64_t bound, uint32_t batch) const {
-  if (held_count_ > kMaxHeld) return UINT64_MAX;
+bool OperationWindow::WaitedEnough(const Launch& launch, uint32_t batch) const {
+  if (batch < launch.batch + kPatience) return false;
+  if (held_count_ > kMaxHeld || latest_ns_ >= launch.launch_ns + kLaterNs) return true;
+  const auto thread = latest_of_thread_.find(launch.thread);
+  return thread != latest_of_thread_.end() && thread->second >= launch.launch_ns + kLaterOnThreadNs;
+}
+
+uint64_t OperationWindow::ToldBefore(uint32_t batch) const {
+  uint64_t told = told_before_ + 1;
   for (const std::unique_ptr<Block>& block : held_) {
     for (uint32_t i = 0; i < block->count; ++i) {
       const Operation& operation = block->operations[i];
-      if (batch < operation.batch + kPatience) return bound;
-      bound = std::max(bound, operation.correlation + 1);
+      if (batch < operation.batch + kPatience) return told;
+      if (!operation.launched) told = std::max(told, operation.correlation + 1);
     }
   }
-  return bound;
+  return told;
+}
+
+void OperationWindow::FindThread(uint32_t thread) {
+  seen_thread_ = thread;
+  seen_ns_ = nullptr;
+  const auto found = latest_of_thread_.find(thread);
+  if (found != latest_of_thread_.end()) {
+    seen_ns_ = &found->second;
+  } else if (latest_of_thread_.size() < kMaxThreads) {
+    seen_ns_ = &latest_of_thread_[thread];
+  }
 }
 
 std::span<const uint32_t> OperationWindow::OrderBefore(uint64_t bound) {

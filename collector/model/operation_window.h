@@ -3,16 +3,19 @@
 // Separate because records come in any order (a buffer a thread, a long kernel after many short ones) and
 // every analysis of steps reads them in one: that of correlation ids, which count API calls. An operation is
 // handed on when nothing can come before it any more: every launch before it has its record, and everything
-// launched so long ago has been told (launches come with the batch after them at the latest). A launch whose
-// record never comes, and a record whose launch never comes, hold the others up for kPatience batches; then
-// the launch is given up, and its owner may put an operation of its own in its place. What comes later still
-// is handed on at once, and counted (late).
+// launched so long ago has been told (launches come with the batch after them at the latest). A record whose
+// launch never comes holds the others up for kPatience batches. A launch whose record does not come is waited
+// for until records came of what was launched long after it: CUPTI keeps a whole buffer back as long as one
+// of its kernels has not finished, so that on a busy device a record comes many batches late, and those
+// behind it with it. Then the launch is given up, and its owner may put an operation of its own in its place.
+// What comes later still is handed on at once, and counted (late).
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <utility>
@@ -24,11 +27,24 @@ namespace gpuprobe::model {
 
 class OperationWindow {
  public:
-  static constexpr uint32_t kPatience = 8;       // batches
-  static constexpr size_t kMaxHeld = 32768;      // operations that wait; beyond, patience has an end
+  static constexpr uint32_t kPatience = 8;  // batches, at least
+  // A launch is given up when a record came of one that its thread made so much later, or any thread so much.
+  static constexpr uint64_t kLaterOnThreadNs = 5'000'000'000;
+  static constexpr uint64_t kLaterNs = 20'000'000'000;
+  // Operations that wait; beyond, kPatience is enough, and beyond twice as many, patience has an end.
+  static constexpr size_t kMaxHeld = 32768;
   static constexpr size_t kMaxLaunches = 65536;  // launches without record; beyond, the oldest are given up
+  static constexpr size_t kMaxThreads = 1024;    // beyond, and for others, only kLaterNs counts
 
-  void AddLaunch(uint64_t correlation, uint32_t batch) { launches_.push_back({correlation, batch}); }
+  void AddLaunch(uint64_t correlation, uint64_t launch_ns, uint32_t thread, uint32_t batch) {
+    launches_.push_back({correlation, launch_ns, thread, batch});
+  }
+  // A record came of what this thread launched at this time.
+  void Saw(uint32_t thread, uint64_t launch_ns) {
+    if (launch_ns > latest_ns_) latest_ns_ = launch_ns;
+    if (thread != seen_thread_ || seen_ns_ == nullptr) FindThread(thread);
+    if (seen_ns_ != nullptr && launch_ns > *seen_ns_) *seen_ns_ = launch_ns;
+  }
   void Add(const Operation& operation) {
     if (held_.empty() || held_.back()->count == kBlock) AddBlock();
     Block& block = *held_.back();
@@ -43,9 +59,9 @@ class OperationWindow {
   template <typename Matched, typename GiveUp, typename HandOn>
   void EndBatch(uint32_t batch, uint64_t oldest_orphan, Matched matched, GiveUp give_up, HandOn hand_on) {
     uint64_t bound = std::min(OldestOpenLaunch(batch, matched, give_up), oldest_orphan);
-    bound = std::min(bound, told_before_ + 1);
+    bound = std::min(bound, ToldBefore(batch));
     told_before_ = told_;
-    Release(BoundOf(bound, batch), hand_on);
+    Release(held_count_ > 2 * kMaxHeld ? UINT64_MAX : bound, hand_on);
   }
   // Everything that is left.
   template <typename Matched, typename GiveUp, typename HandOn>
@@ -66,6 +82,8 @@ class OperationWindow {
  private:
   struct Launch {
     uint64_t correlation;
+    uint64_t launch_ns;
+    uint32_t thread;
     uint32_t batch;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -84,7 +102,7 @@ class OperationWindow {
     for (; first < launches_.size(); ++first) {
       const Launch& launch = launches_[first];
       if (matched(launch.correlation)) continue;
-      if (first >= excess && batch < launch.batch + kPatience) break;
+      if (first >= excess && !WaitedEnough(launch, batch)) break;
       give_up(launch.correlation);
     }
     launches_.erase(launches_.begin(), launches_.begin() + static_cast<ptrdiff_t>(first));
@@ -109,8 +127,10 @@ class OperationWindow {
   // Of this thread.
   static std::vector<std::unique_ptr<Block>>& FreeBlocks();
   void SortLaunches();
-  // The bound with what waits for too long, or is too much.
-  uint64_t BoundOf(uint64_t bound, uint32_t batch) const;
+  bool WaitedEnough(const Launch& launch, uint32_t batch) const;
+  // Launches before this one have been told; with what came without any.
+  uint64_t ToldBefore(uint32_t batch) const;
+  void FindThread(uint32_t thread);
   // Places (for At) of the operations below `bound`, in launch order; valid until the next call on any window
   // of this thread.
   std::span<const uint32_t> OrderBefore(uint64_t bound);
@@ -125,6 +145,10 @@ class OperationWindow {
   uint64_t told_before_ = 0;  // the same at the end of the batch before
   uint64_t released_ = 0;     // highest correlation handed on
   uint64_t late_ = 0;
+  uint64_t latest_ns_ = 0;  // launch of what came, the latest
+  std::map<uint32_t, uint64_t> latest_of_thread_;
+  uint32_t seen_thread_ = 0;  // the last one, and its entry there
+  uint64_t* seen_ns_ = nullptr;
 };
 
 }  // namespace gpuprobe::model

@@ -89,6 +89,7 @@ Json TrustOf(const analysis::Trust& t) {
           {"clock_step_ns", t.clock_step_ns},
           {"batches_missing", t.batches_missing},
           {"device_records_unattributed", t.device_records_unattributed},
+          {"device_records_late", t.device_records_late},
           {"invalid_times", t.invalid_times},
           {"range_pops_without_push", t.range_pops_without_push},
           {"range_ends_without_start", t.range_ends_without_start},

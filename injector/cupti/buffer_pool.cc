@@ -8,7 +8,14 @@ bool BufferPool::Init(uint32_t buffers, size_t buffer_bytes) noexcept {
   if (buffers == 0 || buffers > kMaxBuffers || buffer_bytes == 0) return false;
   count_ = buffers;
   buffer_bytes_ = buffer_bytes;
+  aim_bytes_.store(buffer_bytes, std::memory_order_relaxed);
   return memory_.Map(buffers * buffer_bytes + kDiscardBytes);
+}
+
+void BufferPool::Aim(size_t bytes) noexcept {
+  const size_t most = bytes > buffer_bytes_ ? buffer_bytes_ : bytes;
+  const size_t least = kLeastBytes > buffer_bytes_ ? buffer_bytes_ : kLeastBytes;
+  aim_bytes_.store((most < least ? least : most) & ~size_t{7}, std::memory_order_relaxed);
 }
 
 uint8_t* BufferPool::Take(size_t* bytes) noexcept {
@@ -17,8 +24,8 @@ uint8_t* BufferPool::Take(size_t* bytes) noexcept {
   for (uint32_t i = 0; i < count_; ++i) {
     if (taken_[i].load(std::memory_order_relaxed)) continue;
     if (taken_[i].exchange(true, std::memory_order_acquire)) continue;
-    outstanding_.fetch_add(1, std::memory_order_relaxed);
-    *bytes = buffer_bytes_;
+    const uint32_t before = outstanding_.fetch_add(1, std::memory_order_relaxed);
+    *bytes = before < (count_ + 1) / 2 ? aim_bytes_.load(std::memory_order_relaxed) : buffer_bytes_;
     return base + i * buffer_bytes_;
   }
   *bytes = kDiscardBytes;

@@ -1,5 +1,9 @@
 // The activity buffers that CUPTI fills: a bounded set, always zeroed when handed out.
 //
+// CUPTI keeps a buffer until it is full and everything in it has finished, on a busy device for as long as it
+// takes to fill: so buffers are given out no larger than what comes in half a second (Aim), as long as there
+// are enough of them.
+//
 // Separate from the session so that exhaustion and foreign buffers can be tested without CUPTI. Thread: Take
 // on the application's thread (CUPTI asks there), Classify, Park and GiveBack on the thread that completes,
 // NextParked on the probe's own.
@@ -20,12 +24,17 @@ class BufferPool {
  public:
   static constexpr uint32_t kMaxBuffers = 256;
   static constexpr size_t kDiscardBytes = size_t{64} << 10;
+  static constexpr size_t kLeastBytes = size_t{16} << 10;  // 75 kernels
 
   enum class Owner { kPool, kDiscard, kForeign };
 
   [[nodiscard]] bool Init(uint32_t buffers, size_t buffer_bytes) noexcept;
 
-  // A zeroed buffer and its size; never null after Init.
+  // How large buffers should be, from now on: the nearest size between kLeastBytes and the one given to Init.
+  void Aim(size_t bytes) noexcept;
+
+  // A zeroed buffer and its size; never null after Init. As large as it can be while more than half of them
+  // are out.
   uint8_t* Take(size_t* bytes) noexcept;
 
   // Whose buffer this is. Only a pool buffer may be parsed and given back.
@@ -48,6 +57,7 @@ class BufferPool {
   Mapping memory_;  // the buffers, then the discard buffer
   uint32_t count_ = 0;
   size_t buffer_bytes_ = 0;
+  std::atomic<size_t> aim_bytes_{0};
   std::atomic<uint32_t> outstanding_{0};
   std::atomic<bool> ever_taken_{false};
   std::atomic<bool> taken_[kMaxBuffers] = {};

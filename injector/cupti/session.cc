@@ -39,6 +39,8 @@ constexpr Kind kKinds[] = {
 
 // What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
 constexpr size_t kTypicalRecordBytes = 216;
+constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before anything is known of how much comes
+constexpr uint64_t kBufferNs = 500'000'000;             // what a buffer should hold
 
 constexpr CUpti_CallbackId kGraphNodeEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
                                                  CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
@@ -83,6 +85,7 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
                                               size_t buffer_bytes) noexcept {
   api_ = api;
   if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
+  pool_.Aim(kFirstBufferBytes);
   decoder_.Init();
   const CUptiResult subscribed = api_.Subscribe(&subscriber_, OnCallback, this);
   if (subscribed != CUPTI_SUCCESS) {
@@ -205,8 +208,24 @@ void CuptiSession::ComeBack(uint64_t now_ns) noexcept {
   yielded_.store(false, std::memory_order_release);
 }
 
+// Averaged over some ticks: buffers come back in lumps.
+void CuptiSession::AimBuffers() noexcept {
+  constexpr uint64_t kTicks = 4;
+  const uint64_t now_ns = MonotonicNs();
+  const uint64_t passed_ns = now_ns - aimed_ns_;
+  if (aimed_ns_ != 0 && passed_ns < kBufferNs / kTicks) return;
+  const uint64_t bytes = completed_bytes_.exchange(0, std::memory_order_relaxed);
+  if (aimed_ns_ != 0 && pool_.ever_taken()) {
+    const uint64_t now_bytes = bytes * (kBufferNs / 1000) / (passed_ns / 1000);
+    half_second_bytes_ = (half_second_bytes_ * (kTicks - 1) + now_bytes) / kTicks;
+    pool_.Aim(static_cast<size_t>(half_second_bytes_));
+  }
+  aimed_ns_ = now_ns;
+}
+
 void CuptiSession::Tick() noexcept {
   DecodeParked();
+  AimBuffers();
   if (!capturing() || !driver_is_up() || yielded()) return;
   if (!attributes_set_) SetAttributes();
   if (!devices_asked_ && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
@@ -342,6 +361,7 @@ void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream
     case BufferPool::Owner::kPool:
       break;
   }
+  session->completed_bytes_.fetch_add(valid_bytes, std::memory_order_relaxed);
   if (session->parking_.load(std::memory_order_acquire)) {
     session->pool_.Park(buffer, valid_bytes);
   } else {

@@ -83,6 +83,8 @@ class CuptiSession {
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
   void EnableCallbacks() noexcept;
+  // How large buffers are from here on follows from how much came.
+  void AimBuffers() noexcept;
 
   CuptiApi api_;
   Decoder decoder_;
@@ -96,6 +98,9 @@ class CuptiSession {
   std::atomic<uint64_t> yielded_since_ns_{0};
   std::atomic<uint64_t> yielded_before_ns_{0};  // in earlier yields
   std::atomic<uint64_t> completion_ns_{0};
+  std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
+  uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next
+  uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
   bool graphs_whole_ = false;  // their launches instead of their nodes
   uint64_t detail_since_ns_ = 0;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 namespace gpuprobe::model {
@@ -13,10 +14,19 @@ using ::testing::IsEmpty;
 
 class OperationWindowTest : public ::testing::Test {
  protected:
-  void Launch(uint64_t correlation) { window_.AddLaunch(correlation, batch_); }
+  void Launch(uint64_t correlation, uint64_t launch_ns = 0, uint32_t thread = 1) {
+    window_.AddLaunch(correlation, launch_ns, thread, batch_);
+    launches_[correlation] = {launch_ns, thread};
+  }
   void Record(uint64_t correlation, uint64_t node = 0, uint64_t start_ns = 0) {
     matched_.insert(correlation);
-    window_.Add({.correlation = correlation, .graph_node = node, .start_ns = start_ns, .batch = batch_});
+    window_.Add({.correlation = correlation,
+                 .graph_node = node,
+                 .start_ns = start_ns,
+                 .batch = batch_,
+                 .launched = launches_.contains(correlation)});
+    if (launches_.contains(correlation))
+      window_.Saw(launches_[correlation].second, launches_[correlation].first);
   }
   // Ends the batch; what was handed on in it.
   std::vector<uint64_t> EndBatch(uint64_t oldest_orphan = UINT64_MAX) {
@@ -37,6 +47,7 @@ class OperationWindowTest : public ::testing::Test {
   }
 
   OperationWindow window_;
+  std::map<uint64_t, std::pair<uint64_t, uint32_t>> launches_;  // when, and on which thread
   std::set<uint64_t> matched_;
   uint32_t batch_ = 1;
   std::vector<uint64_t> given_up_;
@@ -60,8 +71,33 @@ TEST_F(OperationWindowTest, ALaunchWithoutRecordHoldsUpWhatCameAfterIt) {
   EXPECT_THAT(EndBatch(), ElementsAre(2, 3));
 }
 
-TEST_F(OperationWindowTest, ButNotForLongerThanItsPatience) {
-  for (const uint64_t c : {1, 2}) Launch(c);
+// CUPTI gives a buffer back when the last of its kernels has finished: on a busy device that takes seconds.
+TEST_F(OperationWindowTest, ALaunchIsWaitedForHoweverManyBatchesItTakes) {
+  for (const uint64_t c : {1, 2, 3}) Launch(c, c * 1'000'000);
+  Record(3);
+  for (uint32_t i = 0; i < 20 * OperationWindow::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
+  Record(1);
+  Record(2);
+  EXPECT_THAT(EndBatch(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(given_up_, IsEmpty());
+}
+
+TEST_F(OperationWindowTest, AnotherThreadsRecordsSayLessAboutIt) {
+  constexpr uint64_t kLater = OperationWindow::kLaterOnThreadNs;
+  Launch(1, 0, 1);
+  Launch(2, kLater, 2);
+  Record(2);
+  for (uint32_t i = 0; i < 2 * OperationWindow::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
+  EXPECT_THAT(given_up_, IsEmpty());
+  Launch(3, OperationWindow::kLaterNs, 2);
+  Record(3);
+  EXPECT_THAT(EndBatch(), ElementsAre(2));
+  EXPECT_THAT(given_up_, ElementsAre(1));
+}
+
+TEST_F(OperationWindowTest, ALaunchIsGivenUpWhenWhatItsThreadLaunchedLongAfterItHasCome) {
+  Launch(1);
+  Launch(2, OperationWindow::kLaterOnThreadNs);
   Record(2);
   std::vector<uint64_t> out;
   for (uint32_t i = 0; i < OperationWindow::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
@@ -115,7 +151,18 @@ TEST_F(OperationWindowTest, WhatWaitsIsBounded) {
     Launch(c);
     Record(c);
   }
-  EXPECT_GT(EndBatch().size(), OperationWindow::kMaxHeld);
+  for (uint32_t i = 0; i < OperationWindow::kPatience; ++i) EXPECT_THAT(EndBatch(), IsEmpty());
+  EXPECT_GT(EndBatch().size(), OperationWindow::kMaxHeld) << "so many that the usual patience is enough";
+  EXPECT_EQ(window_.held(), 0);
+}
+
+TEST_F(OperationWindowTest, AtOnceIfItHasToBe) {
+  Launch(1);
+  for (uint64_t c = 2; c < 2 * OperationWindow::kMaxHeld + 10; ++c) {
+    Launch(c);
+    Record(c);
+  }
+  EXPECT_GT(EndBatch().size(), 2 * OperationWindow::kMaxHeld);
   EXPECT_EQ(window_.held(), 0);
 }
 

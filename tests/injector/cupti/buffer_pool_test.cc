@@ -27,6 +27,25 @@ TEST(BufferPool, BuffersAreDistinctZeroedAndOfTheSizeAsked) {
   EXPECT_EQ(pool.outstanding(), 4u);
 }
 
+TEST(BufferPool, BuffersAreAsLargeAsAimedAtWhileThereAreEnough) {
+  BufferPool pool;
+  ASSERT_TRUE(pool.Init(4, kBytes));
+  size_t bytes = 0;
+  pool.Aim(20'005);
+  uint8_t* first = pool.Take(&bytes);
+  EXPECT_EQ(bytes, 20'000u) << "whole records are aligned to 8 bytes";
+  pool.Aim(1);
+  pool.Take(&bytes);
+  EXPECT_EQ(bytes, BufferPool::kLeastBytes);
+  pool.Take(&bytes);
+  EXPECT_EQ(bytes, kBytes) << "more than half are out: whatever goes on, there is room for it";
+  pool.GiveBack(first, 20'000);
+  pool.GiveBack(pool.Take(&bytes), 0);
+  pool.Aim(SIZE_MAX);
+  pool.Take(&bytes);
+  EXPECT_EQ(bytes, kBytes);
+}
+
 TEST(BufferPool, AnExhaustedPoolHandsOutTheDiscardBufferAndRecovers) {
   BufferPool pool;
   ASSERT_TRUE(pool.Init(2, kBytes));

@@ -39,6 +39,8 @@ struct Activity {
   uint32_t context_uid = 0;
   uint32_t stream_id = 0;
   uint32_t correlation = 0;
+  uint32_t tid = 0;       // the thread that issued it
+  uint64_t issue_ns = 0;  // and when, inside of its call
   uint64_t graph_node = 0;
   uint32_t graph = 0;
   uint32_t graph_parts = 0;  // activities of this launch of the graph

@@ -316,6 +316,8 @@ OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, const 
   activity.context_uid = stream.context->uid;
   activity.stream_id = stream.id;
   activity.correlation = correlation;
+  activity.tid = static_cast<uint32_t>(gettid());
+  activity.issue_ns = issue_ns;
   activity.graph = graph.id;
   activity.graph_parts = parts;
   activity.graph_node = node.id;

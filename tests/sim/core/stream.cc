@@ -121,6 +121,8 @@ OpPtr EnqueueLocked(CUstream_st* stream, Work work, std::vector<OpPtr> dependenc
   op->work.activity.stream_id = stream->id;
   if (op->work.activity.correlation == 0 && op->work.reported)
     op->work.activity.correlation = CurrentCorrelation();
+  op->work.activity.tid = static_cast<uint32_t>(gettid());
+  op->work.activity.issue_ns = NowNs();
   op->in_flight = stream->in_flight;
   if (op->work.rendezvous != nullptr) {
     op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());
@@ -201,6 +203,8 @@ void WaitReported(std::unique_lock<std::mutex>& lock, const std::vector<OpPtr>& 
   activity.context_uid = context->uid;
   activity.stream_id = stream_id;
   activity.correlation = CurrentCorrelation();
+  activity.tid = static_cast<uint32_t>(gettid());
+  activity.issue_ns = activity.start_ns;
   activity.sync_type = type;
   activity.event_id = event_id;
   lock.unlock();

@@ -76,7 +76,10 @@ class Line {
     Unsigned("start_ns", activity.start_ns);
     Unsigned("end_ns", activity.end_ns);
     Unsigned("correlation", activity.correlation);
+    Unsigned("tid", activity.tid);
   }
+  // When the launch was made; of a call of NCCL's AppendCall says when that was.
+  void Launch(const Activity& activity) { Unsigned("issue_ns", activity.issue_ns); }
 
  private:
   void Key(const char* key) {
@@ -160,6 +163,7 @@ void AppendTruth(const Activity& activity, std::string* lines) {
     case ActivityKind::kKernel: {
       Line line("kernel", lines);
       line.Work(activity);
+      line.Launch(activity);
       line.Text("name", activity.name);
       line.Unsigned("graph_node", activity.graph_node);
       line.Triple("grid", activity.grid);
@@ -170,6 +174,7 @@ void AppendTruth(const Activity& activity, std::string* lines) {
     case ActivityKind::kPeerCopy: {
       Line line("memcpy", lines);
       line.Work(activity);
+      line.Launch(activity);
       line.Text("direction", DirectionName(activity));
       line.Unsigned("bytes", activity.bytes);
       line.Text("src_memory", MemoryName(activity.src_memory));
@@ -179,12 +184,14 @@ void AppendTruth(const Activity& activity, std::string* lines) {
     case ActivityKind::kMemset: {
       Line line("memset", lines);
       line.Work(activity);
+      line.Launch(activity);
       line.Unsigned("bytes", activity.bytes);
       break;
     }
     case ActivityKind::kSync: {
       Line line("sync", lines);
       line.Work(activity);
+      line.Launch(activity);
       line.Text("what", SyncName(activity.sync_type));
       break;
     }

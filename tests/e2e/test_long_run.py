@@ -1,0 +1,43 @@
+"""A device that never runs dry: CUPTI keeps a buffer as long as one of its kernels has not finished, so that records come long after their launches."""
+import json
+
+import harness
+import test_steps
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT
+
+STEPS = 120
+# 18 ms of kernels a step, launched ahead of the device; batches often, so that a buffer is back after many of them.
+TRAINING = ["--steps", str(STEPS), "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", "--epoch", str(STEPS), "--log-every", str(STEPS)]
+KERNELS = {"GPUSIM_KERNELS": "LinearBackward.*=2ms;LinearForward=1ms;.*=20us", "GPUSIM_LINK": "alpha=10us,beta=10GB/s"}
+
+
+class LongRun(harness.EndToEndTest):
+
+    def train(self, settings, *options):
+        out = self.path("run-directory")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *TRAINING, *options], devices=2,
+                      env={**PATIENT, **KERNELS, "GPUPROBE_FLUSH_MS": "50", **settings})
+        report = json.loads(self.run_well([GPUPROBE, "report", out, "--json", "--steps"]).stdout)
+        self.assert_no_loss(report)
+        return report
+
+    def check(self, report):
+        self.assertEqual(report["trust"]["device_records_unattributed"], 0)
+        work = test_steps.device_work(self.truth())
+        for rank in report["ranks"]:
+            expected = test_steps.true_steps(work[rank["rank"]])
+            self.assertEqual([(r["start_ns"], r["end_ns"]) for r in rank["steps"]["records"]], expected[-len(rank["steps"]["records"]):])
+            for record in rank["steps"]["records"]:
+                self.check_parts(record, work[rank["rank"]])
+
+    check_parts = test_steps.Steps.check_parts
+
+    def test_steps_are_right_though_records_come_late(self):
+        self.check(self.train({"GPUPROBE_BUFFER_KIB": "4096"}))
+
+    def test_without_annotations(self):
+        self.check(self.train({}, "--nvtx", "0"))
+
+
+if __name__ == "__main__":
+    harness.main()
