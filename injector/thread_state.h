@@ -26,9 +26,10 @@ inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this 
 inline constexpr uint64_t kMaxJudgedNs = 10'000;
 
 struct ThreadState {
-  int guard_depth = 0;        // > 0: our own code runs on this thread
-  bool ring_refused = false;  // no slot was free: LOSS_THREAD_SLOTS_FULL is counted for each event
-  EventRing* ring = nullptr;  // claimed on the first event
+  int guard_depth = 0;            // > 0: our own code runs on this thread
+  bool ring_refused = false;      // no ring was to be had: LOSS_THREAD_SLOTS_FULL is counted for each event
+  uint32_t rings_given_back = 0;  // when it was refused
+  EventRing* ring = nullptr;      // claimed on the first event
   uint32_t tid = 0;
 
   // Push/pop ranges that are open, innermost last. Beyond kMaxRangeDepth only the depth is kept, and the loss

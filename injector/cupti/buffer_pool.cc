@@ -6,9 +6,13 @@ namespace gpuprobe::injector {
 
 bool BufferPool::Init(uint32_t buffers, size_t buffer_bytes) noexcept {
   if (buffers == 0 || buffers > kMaxBuffers || buffer_bytes == 0) return false;
-  count_ = buffers;
+  whole_ = buffers - buffers / 2;
   buffer_bytes_ = buffer_bytes;
   aim_bytes_.store(buffer_bytes, std::memory_order_relaxed);
+  piece_bytes_ = buffer_bytes < kPieceBytes ? buffer_bytes : kPieceBytes;
+  const size_t in_pieces = buffers / 2 * buffer_bytes;
+  while (in_pieces / piece_bytes_ > kMaxPieces) piece_bytes_ *= 2;
+  count_ = whole_ + in_pieces / piece_bytes_;
   return memory_.Map(buffers * buffer_bytes + kDiscardBytes);
 }
 
@@ -21,30 +25,31 @@ void BufferPool::Aim(size_t bytes) noexcept {
 uint8_t* BufferPool::Take(size_t* bytes) noexcept {
   ever_taken_.store(true, std::memory_order_relaxed);
   auto* base = reinterpret_cast<uint8_t*>(memory_.data());
-  for (uint32_t i = 0; i < count_; ++i) {
+  for (size_t i = 0; i < count_; ++i) {
     if (taken_[i].load(std::memory_order_relaxed)) continue;
     if (taken_[i].exchange(true, std::memory_order_acquire)) continue;
-    const uint32_t before = outstanding_.fetch_add(1, std::memory_order_relaxed);
-    *bytes = before < (count_ + 1) / 2 ? aim_bytes_.load(std::memory_order_relaxed) : buffer_bytes_;
-    return base + i * buffer_bytes_;
+    outstanding_.fetch_add(1, std::memory_order_relaxed);
+    *bytes = i < whole_ ? aim_bytes_.load(std::memory_order_relaxed) : piece_bytes_;
+    return base + OffsetOf(i);
   }
   *bytes = kDiscardBytes;
-  return base + count_ * buffer_bytes_;
+  return base + OffsetOf(count_);
 }
 
 BufferPool::Owner BufferPool::Classify(const uint8_t* buffer) const noexcept {
   const auto* base = reinterpret_cast<const uint8_t*>(memory_.data());
   if (base == nullptr || buffer < base || buffer >= base + memory_.size()) return Owner::kForeign;
-  const auto offset = static_cast<size_t>(buffer - base);
-  if (offset == count_ * buffer_bytes_) return Owner::kDiscard;
-  const size_t index = offset / buffer_bytes_;
-  const bool ours =
-      index < count_ && offset % buffer_bytes_ == 0 && taken_[index].load(std::memory_order_acquire);
-  return ours ? Owner::kPool : Owner::kForeign;
+  if (static_cast<size_t>(buffer - base) == OffsetOf(count_)) return Owner::kDiscard;
+  const size_t index = IndexOf(buffer);
+  return index < count_ && taken_[index].load(std::memory_order_acquire) ? Owner::kPool : Owner::kForeign;
 }
 
 size_t BufferPool::IndexOf(const uint8_t* buffer) const noexcept {
-  return static_cast<size_t>(buffer - reinterpret_cast<const uint8_t*>(memory_.data())) / buffer_bytes_;
+  const auto offset = static_cast<size_t>(buffer - reinterpret_cast<const uint8_t*>(memory_.data()));
+  const size_t whole_bytes = whole_ * buffer_bytes_;
+  const size_t index =
+      offset < whole_bytes ? offset / buffer_bytes_ : whole_ + (offset - whole_bytes) / piece_bytes_;
+  return index < count_ && OffsetOf(index) == offset ? index : count_;
 }
 
 void BufferPool::Park(uint8_t* buffer, size_t valid_bytes) noexcept {
@@ -53,17 +58,17 @@ void BufferPool::Park(uint8_t* buffer, size_t valid_bytes) noexcept {
 }
 
 uint8_t* BufferPool::NextParked(size_t* valid_bytes) noexcept {
-  for (uint32_t i = 0; i < count_; ++i) {
+  for (size_t i = 0; i < count_; ++i) {
     if (parked_bytes_[i].load(std::memory_order_relaxed) == 0) continue;
     *valid_bytes = parked_bytes_[i].exchange(0, std::memory_order_acquire);
-    if (*valid_bytes != 0) return reinterpret_cast<uint8_t*>(memory_.data()) + i * buffer_bytes_;
+    if (*valid_bytes != 0) return reinterpret_cast<uint8_t*>(memory_.data()) + OffsetOf(i);
   }
   return nullptr;
 }
 
 void BufferPool::GiveBack(uint8_t* buffer, size_t used_bytes) noexcept {
   const size_t index = IndexOf(buffer);
-  std::memset(buffer, 0, used_bytes < buffer_bytes_ ? used_bytes : buffer_bytes_);
+  std::memset(buffer, 0, used_bytes < BytesOf(index) ? used_bytes : BytesOf(index));
   outstanding_.fetch_sub(1, std::memory_order_relaxed);
   taken_[index].store(false, std::memory_order_release);
 }

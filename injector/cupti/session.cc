@@ -235,6 +235,7 @@ void CuptiSession::Tick() noexcept {
 }
 
 void CuptiSession::Flush(bool forced) noexcept {
+  flush_called_.store(false, std::memory_order_relaxed);
   if (!capturing() || !pool_.ever_taken() || yielded()) return;
   Check(api_.ActivityFlushAll(forced ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
 }
@@ -330,7 +331,13 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
 
 void CUPTIAPI CuptiSession::OnBufferRequested(uint8_t** buffer, size_t* bytes, size_t* max_records) {
   *max_records = 0;  // as many as fit
-  *buffer = active_session.load(std::memory_order_acquire)->pool_.Take(bytes);
+  CuptiSession* session = active_session.load(std::memory_order_acquire);
+  *buffer = session->pool_.Take(bytes);
+  // Many threads launch, or end: the buffers of those that have ended come back with a flush.
+  if (session->pool_.runs_short() && !InForkedChild() &&
+      !session->flush_called_.exchange(true, std::memory_order_relaxed)) {
+    WakeProbeThread();
+  }
 }
 
 void CuptiSession::Decode(uint8_t* buffer, size_t valid_bytes) noexcept {

@@ -93,7 +93,8 @@ class CuptiSession {
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
   std::atomic<bool> yielded_{false};
-  std::atomic<bool> parking_{false};  // buffers that complete now are read by the probe's thread
+  std::atomic<bool> flush_called_{false};  // for want of buffers
+  std::atomic<bool> parking_{false};       // buffers that complete now are read by the probe's thread
   std::atomic<uint64_t> yields_{0};
   std::atomic<uint64_t> yielded_since_ns_{0};
   std::atomic<uint64_t> yielded_before_ns_{0};  // in earlier yields

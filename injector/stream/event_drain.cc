@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "injector/host_state.h"
@@ -46,6 +47,7 @@ uint64_t EventTime(const EventHeader& header) noexcept {
     case EventType::kCollective:
       return Payload<CollectiveEvent>(header).return_ns;
     case EventType::kPlanLaunch:
+    case EventType::kThreadBegins:
       return 0;  // has no time and needs no order
     default:
       break;
@@ -101,22 +103,31 @@ EventDrain::GivenName* EventDrain::GivenNameOf(uint32_t tid) noexcept {
   return free;
 }
 
-void EventDrain::MeetThread(int slot, const EventRing& ring) noexcept {
-  if (known_thread_[slot] == ring.thread_id()) return;
-  known_thread_[slot] = ring.thread_id();
-  DefineThread(ring);
+void EventDrain::ThreadBegan(int slot, const ThreadBeginsEvent& event) noexcept {
+  ThreadEnded(slot);
+  Writer& writer = writers_[slot];
+  writer.id = event.thread_id;
+  writer.tid = event.tid;
+  std::memcpy(writer.name, event.name, sizeof(writer.name));
+  DefineThread(writer);
 }
 
-void EventDrain::DefineThread(const EventRing& ring) noexcept {
+// The kernel gives its number to another thread.
+void EventDrain::ThreadEnded(int slot) noexcept {
+  if (writers_[slot].tid == 0) return;
+  if (GivenName* given = GivenNameOf(writers_[slot].tid); given != nullptr) *given = {};
+  writers_[slot] = {};
+}
+
+void EventDrain::DefineThread(const Writer& writer) noexcept {
   char name[32];
-  size_t length = LiveThreadName(ring.tid(), name, sizeof(name));
+  size_t length = LiveThreadName(writer.tid, name, sizeof(name));
   if (length == 0) {
-    length = strnlen(ring.name(), 16);
-    std::memcpy(name, ring.name(), length);
+    length = strnlen(writer.name, sizeof(writer.name));
+    std::memcpy(name, writer.name, length);
   }
-  const GivenName* given = GivenNameOf(ring.tid());
-  builder_->DefineThread(ring.thread_id(), ring.tid(), {name, length},
-                         ring.tid() == static_cast<uint32_t>(getpid()),
+  const GivenName* given = GivenNameOf(writer.tid);
+  builder_->DefineThread(writer.id, writer.tid, {name, length}, writer.tid == static_cast<uint32_t>(getpid()),
                          given == nullptr ? std::string_view() : std::string_view(given->text, given->bytes));
 }
 
@@ -127,9 +138,8 @@ void EventDrain::NamedThread(const ThreadNameEvent& event, std::string_view name
   given->tid = event.tid;
   given->bytes = static_cast<uint32_t>(name.size() < kMaxThreadNameBytes ? name.size() : kMaxThreadNameBytes);
   std::memcpy(given->text, name.data(), given->bytes);
-  for (int slot = 0; slot < kRingSlots; ++slot) {
-    const EventRing& ring = RingAt(slot);
-    if (ring.tid() == event.tid && known_thread_[slot] == ring.thread_id()) return DefineThread(ring);
+  for (const Writer& writer : writers_) {
+    if (writer.tid == event.tid) return DefineThread(writer);
   }
 }
 
@@ -137,7 +147,7 @@ void EventDrain::NamedThread(const ThreadNameEvent& event, std::string_view name
 // than the last reading of the clock: its stamp is left alone.
 bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
   const auto type = static_cast<EventType>(header->type);
-  if (type == EventType::kPlanLaunch) return true;
+  if (type == EventType::kPlanLaunch || type == EventType::kThreadBegins) return true;
   const bool is_call = type == EventType::kCollective;
   uint64_t& published = StampAt(*header, is_call ? offsetof(CollectiveEvent, return_ns) : 0);
   if (!all && !host_clock.IsFinal(published)) return false;
@@ -162,12 +172,9 @@ bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
 }
 
 // Of a call that another thread reports: the caller, if its ring is still its own, else that thread.
-uint32_t EventDrain::MetThread(uint32_t thread_id, uint32_t otherwise) noexcept {
-  for (int slot = 0; slot < kRingSlots; ++slot) {
-    const EventRing& ring = RingAt(slot);
-    if (ring.thread_id() != thread_id || ring.slot() != EventRing::Slot::kOwned) continue;
-    MeetThread(slot, ring);
-    return thread_id;
+uint32_t EventDrain::KnownThread(uint32_t thread_id, uint32_t otherwise) const noexcept {
+  for (const Writer& writer : writers_) {
+    if (writer.id == thread_id) return thread_id;
   }
   return otherwise;
 }
@@ -177,14 +184,18 @@ uint32_t EventDrain::MetThread(uint32_t thread_id, uint32_t otherwise) noexcept 
 void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept {
   const uint64_t end = ring.PublishedEnd();
   uint64_t position = ring.ReadPosition();
-  *cursor = {&ring, position, position, kNever};
-  bool met = false;
+  *cursor = {&ring, writers_[slot].id, position, position, kNever};
   while (EventHeader* header = ring.Peek(&position, end)) {
     if (!TellTimes(slot, header, until_ns == kNever) || EventTime(*header) >= until_ns) break;
-    if (!met) MeetThread(slot, ring);
-    met = true;
-    if (static_cast<EventType>(header->type) == EventType::kLaunch) {
-      Launched(Payload<LaunchEvent>(*header), ring.thread_id());
+    switch (static_cast<EventType>(header->type)) {
+      case EventType::kLaunch:
+        Launched(Payload<LaunchEvent>(*header), writers_[slot].id);
+        break;
+      case EventType::kThreadBegins:
+        ThreadBegan(slot, Payload<ThreadBeginsEvent>(*header));
+        break;
+      default:
+        break;
     }
     position += header->total_bytes;
     cursor->end = position;
@@ -199,66 +210,65 @@ void EventDrain::Launched(LaunchEvent event, uint32_t thread) noexcept {
 
 void EventDrain::Advance(Cursor* cursor, uint64_t until_ns) noexcept {
   while (const EventHeader* header = cursor->ring->Peek(&cursor->position, cursor->end)) {
-    if (static_cast<EventType>(header->type) != EventType::kLaunch) {
+    const auto type = static_cast<EventType>(header->type);
+    if (type == EventType::kThreadBegins) {
+      cursor->thread = Payload<ThreadBeginsEvent>(*header).thread_id;
+    } else if (type != EventType::kLaunch) {
       const uint64_t time_ns = EventTime(*header);
       if (time_ns > until_ns) {
         cursor->next_ns = time_ns;
         return;
       }
-      Take(*header, cursor->ring->thread_id());
+      Take(*header, cursor->thread);
     }
     cursor->position += header->total_bytes;
   }
   cursor->next_ns = kNever;
 }
 
+// By time, in runs: the thread that is furthest back goes on until it passes the next one.
+void EventDrain::Merge(Cursor* cursors, int count) noexcept {
+  const auto later = [](const Cursor* a, const Cursor* b) noexcept { return a->next_ns > b->next_ns; };
+  Cursor* heap[kRingSlots];
+  for (int i = 0; i < count; ++i) heap[i] = &cursors[i];
+  for (int left = count; left > 0;) {
+    std::pop_heap(heap, heap + left, later);
+    Cursor* first = heap[left - 1];
+    Advance(first, left > 1 ? heap[0]->next_ns : kNever - 1);
+    if (first->next_ns == kNever) {
+      --left;
+    } else {
+      std::push_heap(heap, heap + left, later);
+    }
+  }
+}
+
 void EventDrain::Drain(uint64_t until_ns) noexcept {
   host_clock.Read(until_ns == kNever);
   if (step_gate.in_use()) step_gate.TellTimes();
-  Cursor cursors[kRingSlots];
   int count = 0;
   for (int slot = 0; slot < kRingSlots; ++slot) {
     EventRing& ring = RingAt(slot);
-    const EventRing::Slot state = ring.slot();
-    if (state != EventRing::Slot::kOwned && state != EventRing::Slot::kReleased) continue;
-    Cursor& cursor = cursors[count];
+    if (ring.slot() == EventRing::Slot::kFree) continue;
+    Cursor& cursor = cursors_[count];
     TakeLaunches(slot, ring, until_ns, &cursor);
-    if (cursor.end == cursor.position) {
-      if (state == EventRing::Slot::kReleased && ring.PublishedEnd() == ring.ReadPosition()) {
-        // The kernel gives the number to another thread.
-        if (GivenName* given = GivenNameOf(ring.tid()); given != nullptr) *given = {};
-        FreeRing(ring);
-      }
+    if (cursor.end == ring.ReadPosition()) {
+      if (ring.slot() == EventRing::Slot::kReleased && FreeRing(ring)) ThreadEnded(slot);
       continue;
     }
     cursor.next_ns = 0;
     ++count;
   }
-  // Merge by time, in runs: the thread that is furthest back goes on until it passes the next one.
-  for (;;) {
-    int first = -1;
-    uint64_t first_ns = kNever;
-    uint64_t second_ns = kNever;
-    for (int i = 0; i < count; ++i) {
-      if (cursors[i].next_ns < first_ns) {
-        second_ns = first_ns;
-        first_ns = cursors[i].next_ns;
-        first = i;
-      } else if (cursors[i].next_ns < second_ns) {
-        second_ns = cursors[i].next_ns;
-      }
-    }
-    if (first < 0) break;
-    Advance(&cursors[first], second_ns == kNever ? kNever - 1 : second_ns);
-  }
+  Merge(cursors_, count);
   allocations_.Settle(until_ns);
-  for (int i = 0; i < count; ++i) cursors[i].ring->Consume(cursors[i].end);
+  for (int i = 0; i < count; ++i) cursors_[i].ring->Consume(cursors_[i].end);
 }
 
 void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
   if (!recording.Wants(RecordKindOf(static_cast<EventType>(header.type)))) return;
   switch (static_cast<EventType>(header.type)) {
     case EventType::kLaunch:
+    case EventType::kThreadBegins:
       return;
     case EventType::kRangeOpen:
       return OpenedRange(Payload<RangeOpenEvent>(header), Text<RangeOpenEvent>(header), thread);
@@ -446,7 +456,7 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
                                             .datatype = datatype == nullptr ? 0 : builder_->String(datatype),
                                             .algorithm = how(event.algorithm),
                                             .protocol = how(event.protocol)};
-  builder_->AddCollective(event, names, event.thread == 0 ? thread : MetThread(event.thread, thread));
+  builder_->AddCollective(event, names, event.thread == 0 ? thread : KnownThread(event.thread, thread));
 }
 
 void EventDrain::PlanLaunched(const PlanLaunchEvent& event) noexcept {

@@ -51,23 +51,32 @@ class EventDrain {
     uint32_t bytes;
     char text[kMaxThreadNameBytes];
   };
+  // Whose events are read from a ring, which is not always who has it now.
+  struct Writer {
+    uint32_t id = 0;  // ThreadDef.id
+    uint32_t tid = 0;
+    char name[16] = {};
+  };
   struct Cursor {
     EventRing* ring = nullptr;
+    uint32_t thread = 0;  // whose the event at `position` is
     uint64_t position = 0;
     uint64_t end = 0;
     uint64_t next_ns = 0;  // time of the event at `position`; UINT64_MAX: none left
   };
 
-  void MeetThread(int slot, const EventRing& ring) noexcept;
-  void DefineThread(const EventRing& ring) noexcept;
+  void ThreadBegan(int slot, const ThreadBeginsEvent& event) noexcept;
+  void ThreadEnded(int slot) noexcept;
+  void DefineThread(const Writer& writer) noexcept;
   void NamedThread(const ThreadNameEvent& event, std::string_view name) noexcept;
   // Or the place for it; null when there is none.
   GivenName* GivenNameOf(uint32_t tid) noexcept;
   bool TellTimes(int slot, EventHeader* header, bool all) noexcept;
-  uint32_t MetThread(uint32_t thread_id, uint32_t otherwise) noexcept;
+  uint32_t KnownThread(uint32_t thread_id, uint32_t otherwise) const noexcept;
   void TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Cursor* cursor) noexcept;
   void Launched(LaunchEvent event, uint32_t thread) noexcept;
   void Advance(Cursor* cursor, uint64_t until_ns) noexcept;
+  void Merge(Cursor* cursors, int count) noexcept;
   void Take(const EventHeader& header, uint32_t thread) noexcept;
   void AddRange(const RangeRow& row) noexcept;
   void OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept;
@@ -80,9 +89,10 @@ class EventDrain {
   uint32_t DomainName(uint64_t handle) noexcept;
 
   BatchBuilder* builder_;
-  uint32_t known_thread_[kRingSlots] = {};  // thread id that was defined for each slot
-  uint64_t last_ns_[kRingSlots] = {};       // time of the last event that was looked at
+  Writer writers_[kRingSlots] = {};    // of the next event of each ring
+  uint64_t last_ns_[kRingSlots] = {};  // time of the last event that was looked at
   GivenName given_names_[kRingSlots] = {};
+  Cursor cursors_[kRingSlots] = {};
   FlatMap<OpenRange> open_ranges_{1 << 16};
   FlatMap<uint64_t> early_closes_{1 << 12};  // ranges whose close came before their open: range id -> end
   AllocationLedger allocations_{builder_};

@@ -16,8 +16,8 @@ constinit EventRing rings[kRingSlots];
 constinit std::atomic<char*> mapping{nullptr};
 constinit std::atomic<uint32_t> next_thread_id{1};
 
-constexpr uint64_t kMask = kRingBytes - 1;
-static_assert((kRingBytes & kMask) == 0);
+static_assert((kRingBytes & (kRingBytes - 1)) == 0 && (kSmallRingBytes & (kSmallRingBytes - 1)) == 0);
+constexpr size_t kAllBytes = kLargeRings * kRingBytes + (kRingSlots - kLargeRings) * kSmallRingBytes;
 
 void ReadThreadName(char (&name)[16]) noexcept {
   char buffer[16] = {};
@@ -27,6 +27,7 @@ void ReadThreadName(char (&name)[16]) noexcept {
 }  // namespace
 
 constinit std::atomic<uint32_t> wake_word{0};
+constinit std::atomic<uint32_t> rings_given_back{0};
 
 namespace {
 
@@ -42,13 +43,17 @@ void WakeProbeThreadForALook() noexcept { Wake(kLookStep); }
 
 bool MapRings() noexcept {
   if (mapping.load(std::memory_order_acquire) != nullptr) return true;
-  void* memory = mmap(nullptr, kRingSlots * kRingBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, kAllBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;
   // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
-  madvise(memory, kRingSlots * kRingBytes, MADV_DONTDUMP);
-  for (int i = 0; i < kRingSlots; ++i)
-    rings[i].data_ = static_cast<char*>(memory) + static_cast<size_t>(i) * kRingBytes;
+  madvise(memory, kAllBytes, MADV_DONTDUMP);
+  char* data = static_cast<char*>(memory);
+  for (int i = 0; i < kRingSlots; ++i) {
+    rings[i].data_ = data;
+    rings[i].bytes_ = i < kLargeRings ? kRingBytes : kSmallRingBytes;
+    data += rings[i].bytes_;
+  }
   mapping.store(static_cast<char*>(memory), std::memory_order_release);
   return true;
 }
@@ -56,18 +61,24 @@ bool MapRings() noexcept {
 EventRing* ClaimRing(uint32_t tid) noexcept {
   if (mapping.load(std::memory_order_acquire) == nullptr) return nullptr;
   for (EventRing& ring : rings) {
-    if (ring.slot_.load(std::memory_order_relaxed) != static_cast<uint32_t>(EventRing::Slot::kFree)) continue;
-    auto expected = static_cast<uint32_t>(EventRing::Slot::kFree);
-    if (!ring.slot_.compare_exchange_strong(expected, static_cast<uint32_t>(EventRing::Slot::kClaiming),
+    auto state = ring.slot_.load(std::memory_order_relaxed);
+    const bool released = state == static_cast<uint32_t>(EventRing::Slot::kReleased);
+    if (!released && state != static_cast<uint32_t>(EventRing::Slot::kFree)) continue;
+    if (released && ring.head_.load(std::memory_order_relaxed) - ring.tail_.load(std::memory_order_relaxed) >
+                        ring.bytes_ / 2) {
+      continue;
+    }
+    if (!ring.slot_.compare_exchange_strong(state, static_cast<uint32_t>(EventRing::Slot::kClaiming),
                                             std::memory_order_acquire)) {
       continue;
     }
     ring.thread_id_ = next_thread_id.fetch_add(1, std::memory_order_relaxed);
-    ring.tid_ = tid;
-    ring.known_tail_ = ring.tail_.load(std::memory_order_relaxed);
+    ring.known_tail_ = ring.tail_.load(std::memory_order_acquire);
     ring.woke_ = false;
-    ReadThreadName(ring.name_);
+    ThreadBeginsEvent begins{.thread_id = ring.thread_id_, .tid = tid, .name = {}};
+    ReadThreadName(begins.name);
     ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kOwned), std::memory_order_release);
+    ring.Push(ThreadBeginsEvent::kType, &begins, sizeof(begins), {});
     return &ring;
   }
   return nullptr;
@@ -75,11 +86,22 @@ EventRing* ClaimRing(uint32_t tid) noexcept {
 
 void ReleaseRing(EventRing& ring) noexcept {
   ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kReleased), std::memory_order_release);
+  rings_given_back.fetch_add(1, std::memory_order_release);
 }
 
-void FreeRing(EventRing& ring) noexcept {
-  madvise(ring.data_, kRingBytes, MADV_DONTNEED);
-  ring.slot_.store(static_cast<uint32_t>(EventRing::Slot::kFree), std::memory_order_release);
+bool FreeRing(EventRing& ring) noexcept {
+  auto state = static_cast<uint32_t>(EventRing::Slot::kReleased);
+  if (!ring.slot_.compare_exchange_strong(state, static_cast<uint32_t>(EventRing::Slot::kClaiming),
+                                          std::memory_order_acquire)) {
+    return false;
+  }
+  const bool drained =
+      ring.head_.load(std::memory_order_relaxed) == ring.tail_.load(std::memory_order_relaxed);
+  if (drained) madvise(ring.data_, ring.bytes_, MADV_DONTNEED);
+  ring.slot_.store(static_cast<uint32_t>(drained ? EventRing::Slot::kFree : EventRing::Slot::kReleased),
+                   std::memory_order_release);
+  rings_given_back.fetch_add(1, std::memory_order_release);
+  return drained;
 }
 
 EventRing& RingAt(int slot) noexcept { return rings[slot]; }
@@ -88,29 +110,29 @@ bool EventRing::Push(EventType type, const void* event, size_t event_bytes, std:
   if (text.size() > kMaxNameBytes) text = std::string_view(text.data(), kMaxNameBytes);
   const size_t total = (sizeof(EventHeader) + event_bytes + text.size() + 7) & ~size_t{7};
   const uint64_t head = head_.load(std::memory_order_relaxed);
-  const uint64_t to_end = kRingBytes - (head & kMask);
+  const uint64_t to_end = bytes_ - (head & (bytes_ - 1));
   const uint64_t needed = total <= to_end ? total : to_end + total;
   uint64_t used = head - known_tail_;
-  if (used + needed > kRingBytes / 2) {
+  if (used + needed > bytes_ / 2) {
     known_tail_ = tail_.load(std::memory_order_acquire);
     used = head - known_tail_;
-    if (used + needed <= kRingBytes / 2) {
+    if (used + needed <= bytes_ / 2) {
       woke_ = false;
     } else if (!woke_) {
       woke_ = true;
       WakeProbeThread();
     }
-    if (used + needed > kRingBytes) return false;
+    if (used + needed > bytes_) return false;
   }
   uint64_t position = head;
   if (total > to_end) {
     const EventHeader wrap{0, 0, 0};
-    std::memcpy(data_ + (position & kMask), &wrap, sizeof(wrap));
+    std::memcpy(data_ + (position & (bytes_ - 1)), &wrap, sizeof(wrap));
     position += to_end;
   }
   const EventHeader header{static_cast<uint32_t>(total), static_cast<uint16_t>(type),
                            static_cast<uint16_t>(text.size())};
-  char* out = data_ + (position & kMask);
+  char* out = data_ + (position & (bytes_ - 1));
   std::memcpy(out, &header, sizeof(header));
   std::memcpy(out + sizeof(header), event, event_bytes);
   if (!text.empty()) std::memcpy(out + sizeof(header) + event_bytes, text.data(), text.size());
@@ -120,20 +142,22 @@ bool EventRing::Push(EventType type, const void* event, size_t event_bytes, std:
 
 EventHeader* EventRing::Peek(uint64_t* position, uint64_t end) const noexcept {
   if (*position >= end) return nullptr;
-  auto* header = reinterpret_cast<EventHeader*>(data_ + (*position & kMask));
+  auto* header = reinterpret_cast<EventHeader*>(data_ + (*position & (bytes_ - 1)));
   if (header->total_bytes == 0) {
-    *position += kRingBytes - (*position & kMask);
+    *position += bytes_ - (*position & (bytes_ - 1));
     if (*position >= end) return nullptr;
-    header = reinterpret_cast<EventHeader*>(data_ + (*position & kMask));
+    header = reinterpret_cast<EventHeader*>(data_ + (*position & (bytes_ - 1)));
   }
   return header;
 }
 
 EventRing* RingOf(ThreadState& thread) noexcept {
   if (thread.ring != nullptr) return thread.ring;
-  if (thread.ring_refused) return nullptr;
+  const uint32_t given_back = rings_given_back.load(std::memory_order_acquire);
+  if (thread.ring_refused && thread.rings_given_back == given_back) return nullptr;
   thread.ring = ClaimRing(thread.tid);
   thread.ring_refused = thread.ring == nullptr;
+  thread.rings_given_back = given_back;
   return thread.ring;
 }
 

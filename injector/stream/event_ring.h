@@ -4,8 +4,10 @@
 // Separate from what events mean (events.h) and from what becomes of them (event_drain.h). Thread: Push and
 // the claim on the owning application thread, everything that reads on the one consumer. Allocation: none;
 // all rings share one mapping that is made at start and whose pages the kernel provides when they are first
-// written. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL; more threads than rings
-// count LOSS_THREAD_SLOTS_FULL for each event.
+// written. A ring whose thread has ended is the next new thread's at once, before it was drained: an event in
+// the ring says where the one thread's events end and the other's begin, so that a program may start threads
+// as fast as it likes. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL; more threads at
+// once than rings count LOSS_THREAD_SLOTS_FULL for each event, until some thread ends.
 #pragma once
 
 #include <atomic>
@@ -19,8 +21,11 @@
 
 namespace gpuprobe::injector {
 
-inline constexpr int kRingSlots = 128;
+inline constexpr int kRingSlots = 512;
 inline constexpr size_t kRingBytes = size_t{1} << 20;  // 26,000 launches; the consumer is woken at half
+// Beyond these, rings are smaller: who has that many threads has little to say in each.
+inline constexpr int kLargeRings = 128;
+inline constexpr size_t kSmallRingBytes = size_t{1} << 17;
 
 // Precedes each event in the ring. Events start at multiples of 8.
 struct EventHeader {
@@ -43,8 +48,8 @@ class EventRing {
     if (text.size() > kMaxNameBytes) return false;
     const size_t total = (sizeof(EventHeader) + sizeof(Event) + text.size() + 7) & ~size_t{7};
     const uint64_t head = head_.load(std::memory_order_relaxed);
-    const uint64_t at = head & (kRingBytes - 1);
-    if (at + total > kRingBytes || head + total - known_tail_ > kRingBytes / 2) return false;
+    const uint64_t at = head & (bytes_ - 1);
+    if (at + total > bytes_ || head + total - known_tail_ > bytes_ / 2) return false;
     const EventHeader header{static_cast<uint32_t>(total), static_cast<uint16_t>(Event::kType),
                              static_cast<uint16_t>(text.size())};
     char* out = data_ + at;
@@ -65,40 +70,41 @@ class EventRing {
   void Consume(uint64_t position) noexcept { tail_.store(position, std::memory_order_release); }
 
   Slot slot() const noexcept { return static_cast<Slot>(slot_.load(std::memory_order_acquire)); }
-  uint32_t thread_id() const noexcept { return thread_id_; }  // ThreadDef.id: one for each life of the slot
-  uint32_t tid() const noexcept { return tid_; }
-  const char* name() const noexcept {
-    return name_;
-  }  // of the thread when it claimed or, once released, when it ended
+  // Producer. ThreadDef.id: one for each life of the slot.
+  uint32_t thread_id() const noexcept { return thread_id_; }
+  size_t bytes() const noexcept { return bytes_; }
 
  private:
   friend EventRing* ClaimRing(uint32_t tid) noexcept;
   friend void ReleaseRing(EventRing& ring) noexcept;
-  friend void FreeRing(EventRing& ring) noexcept;
+  friend bool FreeRing(EventRing& ring) noexcept;
   friend bool MapRings() noexcept;
 
-  char* data_ = nullptr;
   alignas(64) std::atomic<uint64_t> head_{0};  // producer's
   uint64_t known_tail_ = 0;                    // producer's copy of tail_, refreshed when the ring looks full
+  char* data_ = nullptr;
+  uint64_t bytes_ = 0;  // a power of two
+  uint32_t thread_id_ = 0;
   bool woke_ = false;  // producer asked for a drain since the ring was last below half
   alignas(64) std::atomic<uint64_t> tail_{0};  // consumer's
   std::atomic<uint32_t> slot_{0};
-  uint32_t thread_id_ = 0;
-  uint32_t tid_ = 0;
-  char name_[16] = {};
 };
 
 // Maps the memory of all rings once; false when the kernel refuses. Until then no ring can be claimed.
 bool MapRings() noexcept;
 
-// A free ring for the calling thread, or null.
+// A free ring for the calling thread, or one whose thread has ended and which is not half full, or null.
 EventRing* ClaimRing(uint32_t tid) noexcept;
 
 // Producer's last act: what is in the ring is still drained, then the consumer frees the slot.
 void ReleaseRing(EventRing& ring) noexcept;
 
-// Consumer: a released ring that was drained becomes claimable, its pages go back to the kernel.
-void FreeRing(EventRing& ring) noexcept;
+// Consumer: the pages of a released ring that was drained go back to the kernel. False: it is somebody's
+// again.
+bool FreeRing(EventRing& ring) noexcept;
+
+// Counts rings that were given back: who was refused one tries again when this has changed.
+extern std::atomic<uint32_t> rings_given_back;
 
 // All slots, for the consumer.
 EventRing& RingAt(int slot) noexcept;

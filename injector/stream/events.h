@@ -36,6 +36,15 @@ enum class EventType : uint16_t {
   kGraphMemoryNode,
   kGraphCall,
   kPhysicalMemory,
+  kThreadBegins,
+};
+
+// From here on the ring is another thread's: the one that had it before has ended.
+struct ThreadBeginsEvent {
+  static constexpr EventType kType = EventType::kThreadBegins;
+  uint32_t thread_id;  // ThreadDef.id
+  uint32_t tid;
+  char name[16];  // as it was then
 };
 
 // A launch of GPU work: kernel, copy, memset or graph. At API entry.

@@ -59,12 +59,19 @@ class LiveProbe : public ::testing::Test {
       if (ring.slot() != EventRing::Slot::kOwned && ring.slot() != EventRing::Slot::kReleased) continue;
       const uint64_t end = ring.PublishedEnd();
       uint64_t position = ring.ReadPosition();
+      static uint32_t tids[kRingSlots];
       while (const EventHeader* header = ring.Peek(&position, end)) {
         const auto* payload = reinterpret_cast<const char*>(header + 1);
         const auto type = static_cast<EventType>(header->type);
-        events.push_back({type, std::string(payload, SizeOf(type)),
-                          std::string(payload + SizeOf(type), header->text_bytes), ring.tid()});
         position += header->total_bytes;
+        if (type == EventType::kThreadBegins) {
+          ThreadBeginsEvent begins;
+          std::memcpy(&begins, payload, sizeof(begins));
+          tids[slot] = begins.tid;
+          continue;
+        }
+        events.push_back({type, std::string(payload, SizeOf(type)),
+                          std::string(payload + SizeOf(type), header->text_bytes), tids[slot]});
       }
       ring.Consume(position);
       if (ring.slot() == EventRing::Slot::kReleased) FreeRing(ring);
@@ -122,6 +129,8 @@ class LiveProbe : public ::testing::Test {
         return sizeof(GraphMemoryNodeEvent);
       case EventType::kGraphCall:
         return sizeof(GraphCallEvent);
+      case EventType::kThreadBegins:
+        return sizeof(ThreadBeginsEvent);
       case EventType::kPhysicalMemory:
         return sizeof(PhysicalMemoryEvent);
     }

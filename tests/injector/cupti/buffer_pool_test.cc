@@ -62,6 +62,43 @@ TEST(BufferPool, AnExhaustedPoolHandsOutTheDiscardBufferAndRecovers) {
   EXPECT_EQ(pool.Take(&bytes), first);
 }
 
+TEST(BufferPool, ManyThreadsGetPiecesOfHalfOfTheMemory) {
+  BufferPool pool;
+  constexpr size_t kWhole = size_t{4} << 20;
+  ASSERT_TRUE(pool.Init(16, kWhole));
+  std::vector<uint8_t*> taken;
+  size_t all_bytes = 0;
+  for (;;) {
+    size_t bytes = 0;
+    uint8_t* buffer = pool.Take(&bytes);
+    if (pool.Classify(buffer) == BufferPool::Owner::kDiscard) break;
+    EXPECT_EQ(bytes, taken.size() < 8 ? kWhole : BufferPool::kPieceBytes);
+    EXPECT_EQ(pool.Classify(buffer + 8), BufferPool::Owner::kForeign);
+    buffer[0] = buffer[bytes - 1] = 1;
+    all_bytes += bytes;
+    taken.push_back(buffer);
+    EXPECT_EQ(pool.runs_short(), taken.size() > 260);
+  }
+  EXPECT_EQ(all_bytes, 16 * kWhole);
+  EXPECT_EQ(taken.size(), 520u);
+  pool.Park(taken[300], 100);
+  size_t bytes = 0;
+  EXPECT_EQ(pool.NextParked(&bytes), taken[300]);
+  EXPECT_EQ(bytes, 100u);
+  for (uint8_t* buffer : taken) pool.GiveBack(buffer, kWhole);
+  EXPECT_EQ(pool.outstanding(), 0u);
+  EXPECT_EQ(pool.Take(&bytes)[0], 0);
+}
+
+TEST(BufferPool, PiecesOfLargeBuffersAreFewAndLarger) {
+  BufferPool pool;
+  ASSERT_TRUE(pool.Init(256, size_t{4} << 20));
+  size_t bytes = 0;
+  for (int i = 0; i < 128; ++i) pool.Take(&bytes);
+  pool.Take(&bytes);
+  EXPECT_EQ(bytes, size_t{512} << 10);
+}
+
 TEST(BufferPool, AReturnedBufferIsZeroedAgain) {
   BufferPool pool;
   ASSERT_TRUE(pool.Init(1, kBytes));

@@ -5,7 +5,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "injector/guard.h"
@@ -33,6 +35,9 @@ class EventDrainTest : public ::testing::Test {
   }
   void TearDown() override {
     event_names = {};
+    // The rings outlive the drain that knows whose they are.
+    if (EventRing* ring = CurrentThread().ring; ring != nullptr) ReleaseRing(*ring);
+    CurrentThread().ring = nullptr;
     stream_->drain.Drain(UINT64_MAX);
     stream_->drain.Drain(UINT64_MAX);  // frees the rings of threads that ended
   }
@@ -247,6 +252,7 @@ TEST_F(EventDrainTest, TheEndOfAContextReleasesWhatWasAllocatedInIt) {
 }
 
 TEST_F(EventDrainTest, EventsOfDifferentThreadsAreTakenInTheOrderOfTheirTimes) {
+  ASSERT_NE(RingOf(CurrentThread()), nullptr);  // else it goes on in the ring of the thread that ended
   std::thread([] {
     for (uint64_t i = 0; i < 100; ++i)
       ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 1 + 2 * i, 0x1000 + i, 8));
@@ -307,6 +313,41 @@ TEST_F(EventDrainTest, StampsBecomeTimesInTheOrderOfTheirThread) {
   }
   EXPECT_EQ(rows, 2 * kPairs);
   EXPECT_EQ(LossCount(wire::LossReason::kLossEventRingFull), 0u);
+}
+
+// As many threads as a program likes, one after another and faster than anybody drains: each one's events are
+// its own.
+TEST_F(EventDrainTest, ThousandsOfThreadsOneAfterAnother) {
+  constexpr uint32_t kThreads = 2000;
+  for (uint32_t i = 0; i < kThreads; ++i) {
+    std::thread([i] {
+      ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{2 * i + 1, 0, 0, i + 1, 0}));
+      ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 2 * i + 2, 0x1000 + i, i + 1));
+    }).join();
+  }
+  stream_->drain.Drain(UINT64_MAX);
+  stream_->builder.Seal();
+  std::map<uint32_t, uint32_t> launched;  // by correlation, ThreadDef.id
+  std::set<uint32_t> defined;
+  uint64_t allocations = 0;
+  for (const v1::Batch& batch : TakeBatches(&stream_->queue)) {
+    for (const v1::ThreadDef& thread : batch.threads()) EXPECT_TRUE(defined.insert(thread.id()).second);
+    for (const v1::Launches& launches : batch.launches()) {
+      for (const uint64_t correlation :
+           Undelta(launches.correlation_delta(), launches.correlation_delta_size()))
+        launched[static_cast<uint32_t>(correlation)] = launches.thread();
+    }
+    for (int i = 0; i < batch.allocations().bytes_size(); ++i, ++allocations) {
+      EXPECT_EQ(batch.allocations().thread(i), launched[static_cast<uint32_t>(batch.allocations().bytes(i))]);
+    }
+  }
+  EXPECT_EQ(defined.size(), kThreads);
+  EXPECT_EQ(allocations, kThreads);
+  ASSERT_EQ(launched.size(), kThreads);
+  std::set<uint32_t> ids;
+  for (const auto& [correlation, thread] : launched) ids.insert(thread);
+  EXPECT_EQ(ids, defined);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossThreadSlotsFull), 0u);
 }
 
 TEST_F(EventDrainTest, EventsAfterTheLimitWaitForTheNextDrain) {

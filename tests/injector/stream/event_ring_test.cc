@@ -19,11 +19,12 @@ class EventRingTest : public ::testing::Test {
     ResetLossesForTest();
     ring_ = ClaimRing(static_cast<uint32_t>(gettid()));
     ASSERT_NE(ring_, nullptr);
+    ring_->Consume(ring_->PublishedEnd());  // whose it is
   }
   void TearDown() override {
     ring_->Consume(ring_->PublishedEnd());
     ReleaseRing(*ring_);
-    FreeRing(*ring_);
+    EXPECT_TRUE(FreeRing(*ring_));
   }
 
   EventRing* ring_ = nullptr;
@@ -126,6 +127,27 @@ TEST_F(EventRingTest, ProducerAndConsumerOnTwoThreadsAgree) {
   producer.join();
 }
 
+void Free(EventRing& ring) {
+  ring.Consume(ring.PublishedEnd());
+  EXPECT_TRUE(FreeRing(ring));
+}
+
+// The types of the events that are in the ring, a thread's beginning with its id.
+std::vector<uint64_t> Contents(const EventRing& ring) {
+  std::vector<uint64_t> contents;
+  uint64_t position = ring.ReadPosition();
+  while (const EventHeader* header = ring.Peek(&position, ring.PublishedEnd())) {
+    const auto* payload = header + 1;
+    if (static_cast<EventType>(header->type) == EventType::kThreadBegins) {
+      contents.push_back(1000 + reinterpret_cast<const ThreadBeginsEvent*>(payload)->tid);
+    } else {
+      contents.push_back(reinterpret_cast<const LaunchEvent*>(payload)->correlation);
+    }
+    position += header->total_bytes;
+  }
+  return contents;
+}
+
 TEST(EventRings, AThreadThatEndsLeavesItsEventsForTheConsumer) {
   ASSERT_TRUE(MapRings());
   EventRing* ring = nullptr;
@@ -135,29 +157,55 @@ TEST(EventRings, AThreadThatEndsLeavesItsEventsForTheConsumer) {
   }).join();
   ASSERT_NE(ring, nullptr);
   EXPECT_EQ(ring->slot(), EventRing::Slot::kReleased);
-  uint64_t position = ring->ReadPosition();
-  const EventHeader* header = ring->Peek(&position, ring->PublishedEnd());
-  ASSERT_NE(header, nullptr);
-  EXPECT_EQ(reinterpret_cast<const LaunchEvent*>(header + 1)->correlation, 7u);
-  ring->Consume(ring->PublishedEnd());
-  FreeRing(*ring);
+  EXPECT_FALSE(FreeRing(*ring)) << "nobody has looked at them";
+  EXPECT_EQ(Contents(*ring).back(), 7u);
+  Free(*ring);
   EXPECT_EQ(ring->slot(), EventRing::Slot::kFree);
 }
 
-TEST(EventRings, MoreThreadsThanRingsCountEachEvent) {
+TEST(EventRings, AThreadGoesOnInTheRingOfOneThatHasEnded) {
+  ASSERT_TRUE(MapRings());
+  EventRing* first = ClaimRing(1);
+  const LaunchEvent launch = Launch(7);
+  ASSERT_TRUE(first->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
+  const uint32_t id = first->thread_id();
+  ReleaseRing(*first);
+  EventRing* second = ClaimRing(2);
+  ASSERT_EQ(second, first);
+  EXPECT_NE(second->thread_id(), id);
+  EXPECT_FALSE(FreeRing(*first)) << "it is somebody's";
+  ASSERT_TRUE(second->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
+  EXPECT_EQ(Contents(*second), (std::vector<uint64_t>{1001, 7, 1002, 7}));
+  while (second->Push(EventType::kLaunch, &launch, sizeof(launch), {})) {
+  }
+  ReleaseRing(*second);
+  EventRing* third = ClaimRing(3);
+  EXPECT_NE(third, second) << "it is more than half full";
+  ReleaseRing(*third);
+  Free(*second);
+  Free(*third);
+}
+
+TEST(EventRings, MoreThreadsThanRingsCountEachEventUntilAThreadEnds) {
   ASSERT_TRUE(MapRings());
   ResetLossesForTest();
   std::vector<EventRing*> all;
   while (EventRing* ring = ClaimRing(1)) all.push_back(ring);
   EXPECT_EQ(all.size(), static_cast<size_t>(kRingSlots));
-  std::thread([] {
+  EventRing* last = nullptr;
+  std::thread([&] {
     EXPECT_FALSE(Emit(CurrentThread(), Launch(1)));
     EXPECT_FALSE(Emit(CurrentThread(), Launch(2)));
+    ReleaseRing(*all[200]);
+    EXPECT_TRUE(Emit(CurrentThread(), Launch(3)));
+    last = CurrentThread().ring;
   }).join();
   EXPECT_EQ(LossCount(wire::LossReason::kLossThreadSlotsFull), 2u);
+  EXPECT_EQ(last, all[200]);
+  EXPECT_EQ(last->bytes(), kSmallRingBytes);
   for (EventRing* ring : all) {
-    ReleaseRing(*ring);
-    FreeRing(*ring);
+    if (ring != last) ReleaseRing(*ring);
+    Free(*ring);
   }
 }
 

@@ -1,0 +1,43 @@
+"""Programs with more threads than one thinks of: each one's calls and kernels are there, whether it lives for a microsecond or all the time."""
+import os
+
+import harness
+import truth
+from harness import BUILD, GPUPROBE
+
+MANY_THREADS = os.path.join(BUILD, "tests", "e2e", "many_threads")
+
+
+class Threads(harness.EndToEndTest):
+
+    def record(self, *arguments, cupti="13.0", devices=2):
+        self.forget_truth()
+        out = self.path(f"out-{'-'.join(arguments)}-{cupti}")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", MANY_THREADS, *arguments], devices=devices, env={"GPUSIM_CUPTI_VERSION": cupti})
+        happened, captured = self.truth(), self.export(out)
+        self.assertEqual(truth.differences(happened, captured), [])
+        self.assert_no_loss(self.report(out))
+        return captured
+
+    def test_a_thousand_threads_one_after_another(self):
+        for cupti in ("13.0", "12.6"):
+            with self.subTest(cupti=cupti):
+                captured = self.record("short", "1000", cupti=cupti)
+                calls = [r for r in captured if r["kind"] == "collective"]
+                self.assertEqual(len(calls), 2000)
+                thread_of = {r["correlation"]: r["tid"] for r in captured if r["kind"] == "launch"}
+                threads = {}
+                for call in calls:
+                    threads.setdefault(call["count"], set()).add(thread_of[call["correlation"]])
+                self.assertEqual([len(of_group) for of_group in threads.values()], [1] * 1000, "both calls of a group are of one thread")
+                self.assertGreater(len(set.union(*threads.values())), 100)  # the system gives thread numbers out again
+
+    def test_hundreds_of_threads_at_once(self):
+        for threads in ("64", "150", "400"):
+            with self.subTest(threads=threads):
+                captured = self.record("long", threads, "60", devices=1)
+                self.assertEqual(sum(r["kind"] == "memset" for r in captured), 60 * int(threads))
+
+
+if __name__ == "__main__":
+    harness.main()
