@@ -1,9 +1,9 @@
 // The activity buffers that CUPTI fills: a bounded set, always zeroed when handed out.
 //
 // CUPTI keeps a buffer until it is full and everything in it has finished, on a busy device for as long as it
-// takes to fill: so buffers are given out no larger than what comes in half a second (Aim). And since CUDA 13.0
-// it keeps one for each thread of the program, however little that launches: so half of the memory is cut into
-// pieces, which are handed out when the whole buffers are.
+// takes to fill: so buffers are given out no larger than what comes in half a second (Aim). And since
+// CUDA 13.0 it keeps one for each thread of the program, however little that launches: so half of the memory
+// is cut into pieces, which are handed out when the whole buffers are.
 //
 // Separate from the session so that exhaustion and foreign buffers can be tested without CUPTI. Thread: Take
 // on the application's thread (CUPTI asks there), Classify, Park and GiveBack on the thread that completes,
