@@ -4,11 +4,13 @@
 #include <cstring>
 #include <string_view>
 
+#include "injector/nccl/elf_object.h"
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/patching.h"
 #include "injector/nccl/plugin_chain.h"
 #include "injector/nccl/providers.h"
 #include "injector/nccl/thunks.h"
+#include "injector/nccl/unknown_functions.h"
 #include "injector/stream/text.h"
 
 namespace {
@@ -32,12 +34,29 @@ void* FindProfiler(void* handle, const char* name) noexcept {
   return const_cast<void*>(gpuprobe::injector::nccl::ChainPlugin(digit - '0', table, has_any));
 }
 
+bool IsOurs(const void* address) noexcept {
+  Dl_info there{};
+  Dl_info here{};
+  return dladdr(address, &there) != 0 && dladdr(reinterpret_cast<const void*>(&FindProfiler), &here) != 0 &&
+         there.dli_fbase == here.dli_fbase;
+}
+
+// What the program would find without us, null if nothing. RTLD_NEXT sees what was linked at start only; of
+// what came later it cannot be told who may see it.
+const void* BehindOurs(const char* name) noexcept {
+  const void* found = dlsym(RTLD_NEXT, name);
+  return found != nullptr ? found : gpuprobe::injector::nccl::FindInLoadedObjects(name);
+}
+
+// The answer for a name that nobody but us has.
+constexpr uintptr_t kNobodyHasIt = 1;  // known to the assembly below
+
 }  // namespace
 
 extern "C" {
 
 // Used by the assembly below only. NOLINTBEGIN(readability-identifier-naming)
-// The wrapper that the program gets for `name`, or null: then the real dlsym answers.
+// The wrapper that the program gets for `name`, kNobodyHasIt, or null: then the real dlsym answers.
 __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* handle,
                                                                       const char* name) noexcept {
   using namespace gpuprobe::injector::nccl;
@@ -45,9 +64,16 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
   if (handle == RTLD_NEXT) return nullptr;
   if (StartsWith(name, kProfilerPrefix)) return FindProfiler(handle, name);
   const EntryPoint entry_point = FindEntryPoint(name);
-  if (entry_point == EntryPoint::kCount) return nullptr;
+  if (entry_point == EntryPoint::kCount) {
+    if (IsUnknownFunction(name) && dlsym(handle, name) != nullptr) NoteUnknownFunction(name);
+    return nullptr;
+  }
   const void* real = dlsym(handle, name);
   if (real == nullptr) return nullptr;
+  if (IsOurs(real)) {
+    real = BehindOurs(name);
+    if (real == nullptr) return PointerTo<void>(kNobodyHasIt);
+  }
   int way = ProviderOf(entry_point, real);
   if (way < 0) {
     MeetProviderAt(real);
@@ -91,6 +117,10 @@ gpuprobe_dlsym:
   .cfi_adjust_cfa_offset -8
   testq %rax, %rax
   je 2f
+  cmpq $1, %rax
+  jne 3f
+  xorl %eax, %eax
+3:
   ret
 2:
   jmp *dlsym@GOTPCREL(%rip)

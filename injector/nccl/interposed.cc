@@ -1,4 +1,5 @@
-// The exported nccl* and pnccl* symbols: what a program calls when the library was preloaded.
+// The exported nccl* and pnccl* symbols: what a program calls when the library was preloaded, of functions
+// that every NCCL has.
 #include <nccl.h>
 
 #include "injector/nccl/wrappers.h"
@@ -12,6 +13,7 @@ using gpuprobe::injector::nccl::kExportedWay;
 
 }  // namespace
 
+#define NCCL_UNEXPORTED(...)
 #define NCCL_ENTRY(scope, name, params, args, facts)                                  \
   extern "C" __attribute__((visibility("default"))) ncclResult_t nccl##name params {  \
     return Wrappers<kExportedWay>::name args;                                         \

@@ -215,6 +215,40 @@ void ChildScope::End(ncclResult_t result) noexcept {
   if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
 }
 
+void GrowScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int rank) noexcept {
+  ours_ = Enter() && newcomm != nullptr;
+  if (!ours_) return;
+  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, rank, ranks, -1};
+  Guard guard;
+  const Communicator* known =
+      guard && parent != nullptr ? KnownCommunicator(*thread_, parent, origin_.way) : nullptr;
+  if (known == nullptr) return;
+  init_.parent = known->id.load(std::memory_order_relaxed);
+  init_.device = known->device.load(std::memory_order_relaxed);
+}
+
+void GrowScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_) return;
+  Guard guard;
+  if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
+}
+
+void RevokeScope::Begin(const void* comm) noexcept {
+  ours_ = Enter();
+  handle_ = comm;
+}
+
+void RevokeScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_ || (result != ncclSuccess && result != ncclInProgress)) return;
+  Guard guard;
+  if (!guard) return;
+  const Communicator* known = Find(handle_);
+  if (known != nullptr)
+    ReportCommunicator(*thread_, *known, wire::CommunicatorState::kCommunicatorStateRevoked);
+}
+
 // The place is given up before NCCL runs: another thread may get the same handle as soon as NCCL has freed
 // it.
 void EndOfCommunicatorScope::Begin(const void* comm) noexcept {

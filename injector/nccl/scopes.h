@@ -128,6 +128,30 @@ class ChildScope : private Scope {
   PendingInit init_;
 };
 
+// The new ranks have the new unique id, the others the parent, so that no rank can tell what all of them
+// would call it: its calls are found by the communicator's own answers.
+class GrowScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int rank) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool ours_;
+  PendingInit init_;
+};
+
+class RevokeScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin(const void* comm) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool ours_;
+  const void* handle_;
+};
+
 class EndOfCommunicatorScope : private Scope {
  public:
   EndOfCommunicatorScope(Origin origin, bool aborted) noexcept : Scope(origin), aborted_(aborted) {}

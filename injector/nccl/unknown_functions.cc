@@ -4,87 +4,99 @@
 #include <cstring>
 #include <string_view>
 
+#include "injector/nccl/entry_points.h"
 #include "injector/stream/text.h"
 
 namespace gpuprobe::injector::nccl {
 
 namespace {
 
-// By the start of the name without its prefix.
-constexpr std::string_view kHarmless[] = {"GetErrorString",
-                                          "GetLastError",
-                                          "CommGetAsyncError",
-                                          "CommGetUniqueId",
-                                          "CommInitRankScal",
-                                          "CommQuery",
-                                          "CommSuspend",
-                                          "CommResume",
-                                          "CommMemStats",
-                                          "RedOp",
-                                          "Group",
-                                          "ResetDebug",
-                                          "Param",
-                                          "Dev",
-                                          "WinGet",
-                                          "TeamWorld",
-                                          "Profiler",
-                                          "NetPlugin",
-                                          "CollNetPlugin",
-                                          "TunerPlugin",
-                                          "GetVersion",
-                                          "GetUniqueId"};
+// By the start of the name without its prefix. What asks, what makes teams, windows and requirements of
+// device code, and what manages a communicator without moving anything on it.
+constexpr std::string_view kHarmless[] = {
+    "Get",   "CommGet", "CommQuery", "CommSuspend", "CommResume", "CommMemStats", "RedOp", "ResetDebug",
+    "Param", "Dev",     "WinGet",    "Team",        "Lsa",        "Gin",          "LLA2A", "Profiler",
+};
+
+// How NCCL names what it looks for in plugins: "ncclNetPlugin_v10".
+constexpr std::string_view kPlugin = "Plugin_v";
 
 constexpr uint32_t kImporters = 8;  // that are told apart; each has the name in its own table of strings
 
+enum class Place : uint8_t { kFree, kTaken, kNamed };
+
 struct Function {
+  std::atomic<Place> state;
   std::atomic<uint32_t> imports;
-  const char* importers[kImporters];
+  std::atomic<const char*> importers[kImporters];
   char name[48];
 };
 
+// Empty: not a function of NCCL's by its name.
+std::string_view WithoutPrefix(const char* symbol) noexcept {
+  std::string_view name(symbol);
+  if (StartsWith(name, "p")) name.remove_prefix(1);
+  if (!StartsWith(name, "nccl") || name.size() < 5 || name[4] < 'A' || name[4] > 'Z') return {};
+  name.remove_prefix(4);
+  return name;
+}
+
 void CountImport(Function& function, const char* symbol) noexcept {
-  const uint32_t imports = function.imports.load(std::memory_order_relaxed);
-  for (uint32_t i = 0; i < imports; ++i) {
-    if (function.importers[i] == symbol) return;  // an earlier scan
+  for (uint32_t i = 0; i < kImporters; ++i) {
+    const char* known = function.importers[i].load(std::memory_order_relaxed);
+    if (known == nullptr &&
+        function.importers[i].compare_exchange_strong(known, symbol, std::memory_order_relaxed)) {
+      function.imports.store(i + 1, std::memory_order_relaxed);
+      return;
+    }
+    if (known == symbol) return;  // an earlier scan
   }
-  if (imports == kImporters) return;
-  function.importers[imports] = symbol;
-  function.imports.store(imports + 1, std::memory_order_release);
 }
 
 constinit Function functions[kUnknownFunctions] = {};
-constinit std::atomic<size_t> count{0};
 
 }  // namespace
 
-void NoteUnknownFunction(const char* symbol) noexcept {
-  std::string_view name(symbol);
-  if (StartsWith(name, "p")) name.remove_prefix(1);
-  if (!StartsWith(name, "nccl") || name.size() < 5 || name[4] < 'A' || name[4] > 'Z') return;
-  name.remove_prefix(4);
+bool IsUnknownFunction(const char* symbol) noexcept {
+  const std::string_view name = WithoutPrefix(symbol);
+  if (name.empty() || FindOperation(name) != EntryPoint::kCount) return false;
   for (const std::string_view harmless : kHarmless) {
-    if (StartsWith(name, harmless)) return;
+    if (StartsWith(name, harmless)) return false;
   }
-  const size_t known = count.load(std::memory_order_relaxed);
-  for (size_t i = 0; i < known; ++i) {
-    if (name != functions[i].name) continue;
-    CountImport(functions[i], symbol);
-    return;
+  return name.find(kPlugin) == std::string_view::npos;
+}
+
+void NoteUnknownFunction(const char* symbol) noexcept {
+  if (!IsUnknownFunction(symbol)) return;
+  const std::string_view name = WithoutPrefix(symbol);
+  if (name.size() >= sizeof(functions[0].name)) return;
+  for (Function& function : functions) {
+    Place state = function.state.load(std::memory_order_acquire);
+    if (state == Place::kFree &&
+        function.state.compare_exchange_strong(state, Place::kTaken, std::memory_order_acquire)) {
+      std::memcpy(function.name, name.data(), name.size());
+      function.name[name.size()] = '\0';
+      CountImport(function, symbol);
+      function.state.store(Place::kNamed, std::memory_order_release);
+      return;
+    }
+    if (state == Place::kNamed && name == function.name) return CountImport(function, symbol);
   }
-  if (known == kUnknownFunctions || name.size() >= sizeof(functions[0].name)) return;
-  std::memcpy(functions[known].name, name.data(), name.size());
-  functions[known].name[name.size()] = '\0';
-  functions[known].imports.store(0, std::memory_order_relaxed);
-  CountImport(functions[known], symbol);
-  count.store(known + 1, std::memory_order_release);
 }
 
 const char* UnknownFunction(size_t place, uint32_t* imports) noexcept {
-  if (place >= count.load(std::memory_order_acquire)) return "";
-  *imports = functions[place].imports.load(std::memory_order_relaxed);
-  return functions[place].name;
+  if (place >= kUnknownFunctions) return "";
+  const Function& function = functions[place];
+  if (function.state.load(std::memory_order_acquire) != Place::kNamed) return "";
+  *imports = function.imports.load(std::memory_order_relaxed);
+  return function.name;
 }
 
-void ForgetUnknownFunctionsForTest() noexcept { count.store(0); }
+void ForgetUnknownFunctionsForTest() noexcept {
+  for (Function& function : functions) {
+    function.state.store(Place::kFree);
+    for (auto& importer : function.importers) importer.store(nullptr);
+  }
+}
 
 }  // namespace gpuprobe::injector::nccl

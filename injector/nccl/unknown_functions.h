@@ -1,8 +1,10 @@
-// NCCL functions that the program imports and the table of entry points does not have.
+// NCCL functions that the program imports or looks up and the table of entry points does not have.
 //
 // Separate because it is about what is not seen: calls of them cannot be counted, their importers can.
-// Thread: noted by whoever scans relocations, read by the batch builder. Allocation: none; kUnknownFunctions
-// places. Failure: beyond them a name is dropped; of more than eight importers eight are counted.
+// Thread: noted by whoever scans relocations and by any thread inside dlsym, read by the batch builder.
+// Allocation and locking: none; kUnknownFunctions places. Failure: beyond them a name is dropped; of more
+// than eight importers eight are counted; two threads that note one name at the same moment may take two
+// places.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +14,12 @@ namespace gpuprobe::injector::nccl {
 
 inline constexpr size_t kUnknownFunctions = 16;
 
-// `symbol` as an object imports it. Ignores what is none of NCCL's, and what says nothing about the device's
-// work (error texts, configuration, custom reductions).
+// True for the name of a function of NCCL's that is not in the table and may move data. False for what is
+// none of NCCL's, and for what says nothing about the device's work (error texts, configuration, custom
+// reductions).
+bool IsUnknownFunction(const char* symbol) noexcept;
+
+// `symbol` as an object imports it, or as it is looked up. Ignores what IsUnknownFunction denies.
 void NoteUnknownFunction(const char* symbol) noexcept;
 
 // The name in this place, empty behind the last one, and how many objects import it.

@@ -31,6 +31,8 @@ PAIRS = {
     ("plugin", "kernel_names"): (STATIC, INJECTED, "plugin", True),
     ("plugin", "interposition"): (STATIC, PRELOADED, "plugin", True),
 }
+# Not exported, because the program's NCCL may lack them.
+NEWER_THAN_EVERY_NCCL = ("AlltoAll", "Gather", "Scatter")
 PLUGIN_VERSIONS = ("1", "4", "6")
 
 
@@ -49,7 +51,9 @@ class Pairs(harness.EndToEndTest):
                 record.pop("comm_ranks", None)
         self.assertEqual(truth.differences(happened, captured), [])
         calls = [record for record in captured if record["kind"] == "collective"]
-        self.assertEqual({record["source"] for record in calls}, {source})
+        for record in calls:
+            unexported = source == "interposed" and record["op"] in NEWER_THAN_EVERY_NCCL
+            self.assertEqual(record["source"], "relocation" if unexported else source, record["op"])
         self.assertEqual(any("algorithm" in record for record in calls), told)
         report = self.report(collector.out)
         self.assert_no_loss(report)

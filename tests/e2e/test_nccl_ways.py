@@ -1,10 +1,11 @@
 """NCCL used in the ways that are hard to see: captured into CUDA graphs, linked into the program. Each call once, with the time of its kernel."""
 import os
+import subprocess
 from collections import Counter
 
 import harness
 import truth
-from harness import (BUILD, CAPTURED_COLLECTIVES, DDP_TRAIN, GPUPROBE, LATE_COLLECTIVES, LAUNCH_RANKS, LIBRARY, NCCL_CALLS, OPENS_MODULE, SMALL_TRAINING,
+from harness import (BUILD, CAPTURED_COLLECTIVES, DDP_TRAIN, GPUPROBE, LATE_COLLECTIVES, LAUNCH_RANKS, LIBRARY, NCCL_CALLS, OPENS_MODULE, SIM_LIB, SMALL_TRAINING,
                      STATIC_COLLECTIVES)
 
 
@@ -180,6 +181,70 @@ class HowNcclRunsCalls(NcclWays):
     def test_in_every_version_of_the_interface(self):
         for version in range(1, 7):
             self.check({"CUDA_INJECTION64_PATH": LIBRARY, "GPUSIM_NCCL_PLUGIN_VERSION": str(version)}, [NCCL_CALLS, "--rounds=1"], 2)
+
+
+class OtherVersions(NcclWays):
+    """A program meets the NCCL that is installed, older or newer than the one whose header this was built with. The folders hold libnccl.so.2 alone."""
+
+    PROGRAM = os.path.join(BUILD, "tests", "e2e", "optional_functions")
+
+    @staticmethod
+    def node_with(version):
+        return f"{SIM_LIB}_nccl_{version}:{SIM_LIB}"
+
+    def test_a_preloaded_library_shows_no_function_that_nccl_may_lack(self):
+        """The program computes the same: what it finds by weak references and by name is what its NCCL has, before CUDA is initialised and after."""
+        for version in ("2_18", "2_29"):
+            node = self.node_with(version)
+            alone = self.run_well([self.PROGRAM], devices=2, sim_lib=node)
+            self.assertIn(b"ncclAlltoAll: yes yes" if version == "2_29" else b"ncclAlltoAll: no with a reason no", alone.stdout)
+            for env in ({"LD_PRELOAD": LIBRARY}, {"CUDA_INJECTION64_PATH": LIBRARY}):
+                with self.subTest(version=version, way=env):
+                    beside_us = self.run_well([self.PROGRAM], devices=2, sim_lib=node, env={"GPUPROBE_AUTOSTART": "0", **env})
+                    self.assertEqual(beside_us.outcome, alone.outcome)
+
+    def test_what_is_exported_is_what_the_oldest_nccl_has(self):
+        def functions(library):
+            lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout.splitlines()
+            names = {line.split()[-1] for line in lines}
+            return {name for name in names if name.lstrip("p").startswith("nccl") and not name.startswith("ncclProfiler_v")}
+        exported = functions(LIBRARY)
+        self.assertGreaterEqual(exported, {"ncclAllReduce", "pncclAllReduce", "ncclGroupEnd", "ncclCommInitRank"})
+        self.assertLessEqual(exported, functions(os.path.join(self.node_with("2_18").partition(":")[0], "libnccl.so.2")))
+
+    def test_every_call_of_an_old_nccl(self):
+        """It knows no profiler plugin: the wrappers see everything, with the functions that it has."""
+        for scenario, devices in (("devices", 8), ("threads", 8), ("nested", 2), ("pipeline", 4), ("nonblocking", 2)):
+            for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
+                with self.subTest(scenario=scenario, way=way):
+                    self.forget_truth()
+                    collector = harness.Collector(self)
+                    env = {**collector.env(), way: LIBRARY, "NCCL_PROFILER_PLUGIN": "/none/that/exists.so"}
+                    self.run_well([WhoseRank.MEMBER, scenario], env=env, devices=devices, sim_lib=self.node_with("2_18"))
+                    self.assertEqual(collector.stop().returncode, 0)
+                    _, captured, report = self.hold_against_truth(collector.out)
+                    self.assertLessEqual({record["source"] for record in captured if record["kind"] == "collective"}, {"interposed", "relocation"})
+                    self.assertNotIn("capture-incomplete", [finding["id"] for finding in report["findings"]])
+
+    def test_functions_that_the_probe_does_not_know_are_named(self):
+        """One that the program imports, one that it looks up by name."""
+        for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "run"):
+            with self.subTest(way=way):
+                command, node = [self.PROGRAM, "moves"], self.node_with("2_29")
+                if way == "run":
+                    out = self.path("out")
+                    self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=2, sim_lib=node)
+                else:
+                    collector = harness.Collector(self)
+                    self.run_well(command, env={**collector.env(), way: LIBRARY}, devices=2, sim_lib=node)
+                    self.assertEqual(collector.stop().returncode, 0)
+                    out = collector.out
+                report = self.report(out)
+                self.assertEqual(report["trust"]["unknown_functions"], {"PutSignal": 1, "Signal": 1})
+                evidence = [finding["evidence"] for finding in report["findings"] if finding["id"] == "capture-incomplete"]
+                self.assertEqual(len(evidence), 1)
+                for name in ("ncclPutSignal", "ncclSignal"):
+                    self.assertIn(name, evidence[0])
 
 
 class NothingToLaunch(NcclWays):

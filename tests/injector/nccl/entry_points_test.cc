@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include <iterator>
+#include <set>
 #include <string>
 
 #include "injector/nccl/kernel_names.h"
+#include "injector/nccl/unknown_functions.h"
 
 namespace gpuprobe::injector::nccl {
 namespace {
@@ -22,6 +25,50 @@ TEST(EntryPoints, NamesAndSymbolsAgree) {
   EXPECT_EQ(FindEntryPoint("nanosleep"), EntryPoint::kCount);
   EXPECT_EQ(FindEntryPoint(""), EntryPoint::kCount);
   EXPECT_EQ(OpName(static_cast<uint16_t>(EntryPoint::kCount)), "");
+}
+
+TEST(EntryPoints, EveryFunctionOfTheHeaderIsInTheTableOrMovesNothing) {
+  constexpr const char* kDeclared[] = {
+#include "functions.inc"
+  };
+  ASSERT_GE(std::size(kDeclared), 40U);
+  std::set<std::string> left_out;
+  for (const std::string name : kDeclared) {
+    EXPECT_FALSE(IsUnknownFunction(("nccl" + name).c_str())) << name << ": neither in the table nor harmless";
+    if (FindOperation(name) == EntryPoint::kCount) left_out.insert(name);
+  }
+  EXPECT_EQ(left_out, (std::set<std::string>{"CommGetAsyncError", "GetErrorString", "GetLastError",
+                                             "RedOpCreatePreMulSum", "RedOpDestroy", "ResetDebugInit"}));
+}
+
+// What the header of 2.29.7 declares and that of 2.28.9 does not.
+TEST(EntryPoints, WhatNewerVersionsBringIsNamedIfItMovesAnything) {
+  for (const char* moves : {"ncclPutSignal", "ncclSignal", "ncclWaitSignal", "pncclPutSignal"})
+    EXPECT_TRUE(IsUnknownFunction(moves)) << moves;
+  for (const char* harmless : {"ncclCommGrow",
+                               "ncclCommGetUniqueId",
+                               "ncclCommMemStats",
+                               "ncclCommQueryProperties",
+                               "ncclCommResume",
+                               "ncclCommSuspend",
+                               "ncclDevCommCreate",
+                               "ncclDevCommDestroy",
+                               "ncclGetLsaDevicePointer",
+                               "ncclGetLsaMultimemDevicePointer",
+                               "ncclGetMultimemDevicePointer",
+                               "ncclGetPeerDevicePointer",
+                               "ncclGinBarrierCreateRequirement",
+                               "ncclGinOutboxCreateRequirement",
+                               "ncclLLA2ACalcSlots",
+                               "ncclLsaBarrierCreateRequirement",
+                               "ncclTeamWorld",
+                               "ncclTeamRankToLsa",
+                               "ncclWinGetUserPtr",
+                               "ncclNetPlugin_v11",
+                               "ncclTunerPlugin_v5",
+                               "ncclGinPlugin_v12"})
+    EXPECT_FALSE(IsUnknownFunction(harmless)) << harmless;
+  EXPECT_EQ(FindEntryPoint("ncclCommGrow"), EntryPoint::kCommGrow);
 }
 
 TEST(EntryPoints, KnowsEveryDataTypeOfTheHeader) {

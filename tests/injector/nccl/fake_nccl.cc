@@ -202,6 +202,11 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t* co
 ncclResult_t ncclCommShrink(ncclComm_t parent, int*, int excluded, ncclComm_t* comm, ncclConfig_t*, int) {
   return Make("CommShrink", comm, parent->rank, parent->ranks - excluded, parent->device);
 }
+ncclResult_t ncclCommGrow(ncclComm_t parent, int ranks, const ncclUniqueId*, int rank, ncclComm_t* comm,
+                          ncclConfig_t*) {
+  return Make("CommGrow", comm, parent == nullptr ? rank : parent->rank, ranks,
+              parent == nullptr ? 0 : parent->device);
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return Unmake("CommDestroy", comm); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return Unmake("CommAbort", comm); }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return Count("CommFinalize"); }

@@ -265,6 +265,38 @@ TEST_F(Scopes, ChildrenCarryAHashFromTheirParent) {
   EXPECT_EQ(made[0].ranks, 2);
 }
 
+TEST_F(Scopes, AGrownCommunicatorHasNoNameOfOurs) {
+  const ncclComm_t parent = Make(1, 4);
+  ncclComm_t of_old = nullptr;
+  ncclComm_t of_new = nullptr;
+  Events();
+  Nccl::CommGrow(parent, 6, nullptr, -1, &of_old, nullptr);
+  Nccl::CommGrow(nullptr, 6, &id_, 5, &of_new, nullptr);
+  const auto made = Only<CommunicatorEvent>(Events());
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_NE(made[0].parent, 0u);
+  EXPECT_EQ(made[1].parent, 0u);
+  EXPECT_EQ(made[0].rank, 1);
+  EXPECT_EQ(made[1].rank, 5);
+  for (const CommunicatorEvent& comm : made) {
+    EXPECT_EQ(comm.hash, 0u) << "old and new ranks have nothing in common to name it by";
+    EXPECT_EQ(comm.ranks, 6);
+  }
+}
+
+TEST_F(Scopes, ARevokedCommunicatorIsReportedAndStaysKnown) {
+  const ncclComm_t comm = Make();
+  Events();
+  fake_->fail_next("CommRevoke", ncclInvalidArgument);
+  Nccl::CommRevoke(comm, 0);
+  EXPECT_TRUE(Events().empty());
+  Nccl::CommRevoke(comm, 0);
+  const auto told = Only<CommunicatorEvent>(Events());
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].state, static_cast<uint8_t>(wire::CommunicatorState::kCommunicatorStateRevoked));
+  EXPECT_NE(Find(comm), nullptr);
+}
+
 TEST_F(Scopes, AllCommunicatorsOfAProcessShareAHash) {
   ncclComm_t comms[3] = {};
   const int devices[] = {4, 5, 6};

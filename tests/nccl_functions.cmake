@@ -1,0 +1,10 @@
+# nccl_functions(FILE)  writes every function that nccl.h declares to FILE, `"AllReduce",` a line, for tests that hold a list against the header.
+function(nccl_functions file)
+  file(STRINGS ${CUDA_HEADERS_nccl_h_DIR}/nccl.h _declarations REGEX "^[a-z].* pnccl[A-Za-z0-9]+\\(")
+  set(_functions "")
+  foreach(_declaration IN LISTS _declarations)
+    string(REGEX REPLACE "^.* pnccl([A-Za-z0-9]+)\\(.*$" "\"\\1\",\n" _function "${_declaration}")
+    string(APPEND _functions "${_function}")
+  endforeach()
+  file(CONFIGURE OUTPUT ${file} CONTENT "${_functions}" @ONLY)
+endfunction()
