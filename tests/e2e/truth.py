@@ -115,6 +115,30 @@ def told_by_nccl_alone(pid, calls):
     return {call["source"] for call in calls if call["pid"] == pid} <= {"plugin", "kernel_name"}
 
 
+# How far the two clocks of one process may be apart: the injector reads the processor's counter, the node asks the kernel.
+CLOCK_NS = 100_000
+
+
+def launch_differences(truth, captured):
+    """Every piece of work was launched once, by the thread that did it, and before the driver had it."""
+    launches = defaultdict(list)
+    for record in captured:
+        if record["kind"] == "launch":
+            launches[(record["pid"], record["correlation"])].append(record)
+    if not launches:
+        return []  # not recorded
+    lines = []
+    for record in truth:
+        if record["kind"] not in ("kernel", "memcpy", "memset"):
+            continue
+        found = launches.get((record["pid"], record["correlation"]), [])
+        if [launch["tid"] for launch in found] != [record["tid"]]:
+            lines.append(f"launch {record['correlation']} of process {record['pid']}: thread {record['tid']} did it, captured {found}")
+        elif found[0]["time_ns"] > record["issue_ns"] + CLOCK_NS:
+            lines.append(f"launch {record['correlation']} of process {record['pid']}: captured {found[0]['time_ns'] - record['issue_ns']} ns after it was made")
+    return lines[:4]
+
+
 def differences(truth, captured):
     expected, found = by_kind(truth), by_kind(captured)
     found["collective"] = [call for call in found["collective"] if not call.get("captured")]  # the node tells of the replays alone
@@ -126,6 +150,7 @@ def differences(truth, captured):
         lines += multiset_difference(kind, fields, expected[kind], found[kind])
     lines += allocation_differences(expected["alloc"] + expected["free"], found["alloc"] + found["free"])
     lines += plan_differences(expected["collective"], found["collective"])
+    lines += launch_differences(truth, captured)
     return lines
 
 
