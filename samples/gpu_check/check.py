@@ -42,8 +42,8 @@ class Failed(Exception):
 
 
 class Checker:
-    def __init__(self, tree, out, limit_s):
-        self.tree, self.out = tree, out
+    def __init__(self, tree, out, limit_s, stand_in):
+        self.tree, self.out, self.stand_in = tree, out, stand_in
         self.deadline = time.monotonic() + limit_s
         self.gpuprobe = os.path.join(tree, "bin", "gpuprobe")
         self.library = os.path.join(tree, "lib", "libgpuprobe.so")
@@ -155,6 +155,8 @@ class Checker:
         self.note(step, "collectives that the ranks do not number alike", sum(((by_rank[0] - by_rank[1]) + (by_rank[1] - by_rank[0])).values()), 0)
 
     def workload(self, mode, steps, *more):
+        if self.stand_in:
+            return [self.stand_in, "--mode", mode, "--steps", str(steps), *more]
         return [sys.executable, os.path.join(self.samples, "gpu_check", "torch_workload.py"), "--mode", mode, "--steps", str(steps), *more]
 
     def torch(self, mode):
@@ -226,7 +228,7 @@ class Checker:
         shutil.rmtree(self.scratch, ignore_errors=True)
 
     def why_no_torch(self):
-        if self.results["conditions"].get("simulated"):
+        if self.results["conditions"].get("simulated") and not self.stand_in:
             return "PyTorch needs a real GPU"
         try:
             version = self.call([sys.executable, "-c", "import torch; assert torch.cuda.is_available(), 'no device'; print(torch.__version__)"], 60)
@@ -277,10 +279,11 @@ def main():
     parser.add_argument("--tree", required=True, help="the installed tree")
     parser.add_argument("--out", required=True, help="where results.json and runs/ go")
     parser.add_argument("--limit", type=int, default=WHOLE_LIMIT_S, help="seconds for all steps together")
+    parser.add_argument("--stand-in", default="", help="a program to measure in PyTorch's place, with the options and the last line of torch_workload.py")
     options = parser.parse_args()
     out = os.path.abspath(options.out)
     os.makedirs(out, exist_ok=True)
-    checker = Checker(os.path.abspath(options.tree), out, options.limit)
+    checker = Checker(os.path.abspath(options.tree), out, options.limit, options.stand_in)
     checker.run()
     with open(os.path.join(out, "results.json"), "w", encoding="utf-8") as file:
         json.dump(checker.results, file, indent=1)
