@@ -1,5 +1,6 @@
-// Stands in for samples/gpu_check/torch_workload.py on the simulated node: the same options, the same last line, work whose
-// kernels and copies can be counted. With --profile it says, as torch.profiler would, what it launched.
+// Stands in for samples/gpu_check/torch_workload.py on the simulated node: the same options, the same last
+// line, work whose kernels and copies can be counted. With --profile it says, as torch.profiler would, what
+// it launched.
 //
 // usage: torch_stand_in --mode eager|compiled|graphs --steps N [--profile]
 
