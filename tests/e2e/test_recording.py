@@ -1,7 +1,10 @@
 """GPUPROBE_KINDS, GPUPROBE_RANKS, GPUPROBE_MIN_COPY_BYTES, GPUPROBE_START_AFTER_S and GPUPROBE_STOP_AFTER_S record what they say, and the report says what was left out."""
+import os
+import signal
+
 import harness
 import truth
-from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, PATIENT, SMALL_TRAINING, VECTOR_ADD
 
 
 class Recording(harness.EndToEndTest):
@@ -79,6 +82,46 @@ class Recording(harness.EndToEndTest):
         self.assertEqual(len(inside), len(starts))
         self.assertEqual(report["trust"]["device_records_unattributed"], 0)
         self.assertGreaterEqual(report["trust"]["outside_window"], len(happened) - len(starts))
+
+    def kernels_lost(self, report):
+        """Kernels of the one process that are neither captured nor counted as lost; negative: counted twice."""
+        happened = sum(record["kind"] == "kernel" for record in self.truth())
+        return happened, happened - report["ranks"][0]["kernels"]["count"]
+
+    def truth_lines(self):
+        count = 0
+        for file in os.scandir(self.path("truth")) if os.path.isdir(self.path("truth")) else ():
+            with open(file, "rb") as lines:
+                count += lines.read().count(b"\n")
+        return count
+
+    def test_few_small_buffers_are_what_is_used(self):
+        """A device that is far behind needs more than two buffers of 300 records; what found no place is counted, to half a record a buffer."""
+        out = self.path("run-directory")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", VECTOR_ADD, "--rounds=2000"],
+                      env={**PATIENT, "GPUSIM_KERNELS": ".*=500us", "GPUPROBE_BUFFERS": "2", "GPUPROBE_BUFFER_KIB": "64"})
+        report = self.report(out)
+        happened, lost = self.kernels_lost(report)
+        self.assertGreater(lost, happened // 10)
+        self.assertEqual(list(report["trust"]["lost"]), ["buffer_pool_empty"])
+        self.assertAlmostEqual(report["trust"]["lost"]["buffer_pool_empty"], lost, delta=lost // 100 + 2)
+
+    def test_the_queue_is_as_long_as_it_was_set(self):
+        """While the collector stands still, what is more than a mebibyte is dropped, and counted to the record."""
+        collector = harness.Collector(self)
+        os.kill(collector.program.pid, signal.SIGSTOP)
+        program = self.start([VECTOR_ADD, "--rounds=150000"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_QUEUE_MIB": "1",
+                                                                  "GPUSIM_KERNELS": ".*=1us"})
+        harness.wait_until(lambda: self.truth_lines() >= 150000, "all kernels")
+        os.kill(collector.program.pid, signal.SIGCONT)
+        self.assertEqual(program.wait().returncode, 0)
+        self.assertEqual(collector.stop().returncode, 0)
+        report = self.report(collector.out)
+        happened, lost = self.kernels_lost(report)
+        self.assertEqual(list(report["trust"]["lost"]), ["send_queue_full"])
+        self.assertGreater(lost, happened // 10)
+        # Launches are lost with their kernels.
+        self.assertGreaterEqual(report["trust"]["lost"]["send_queue_full"], lost)
 
     def test_a_bad_value_is_said_once_and_everything_recorded(self):
         captured, _, finished = self.train({"GPUPROBE_KINDS": "kernels;nccl"})
