@@ -15,6 +15,7 @@
 #include "injector/cupti/context_devices.h"
 #include "injector/cupti/graph_calls.h"
 #include "injector/memory/array_bytes.h"
+#include "injector/memory/pool_devices.h"
 #include "injector/memory/pytorch.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
@@ -87,6 +88,7 @@ struct Memory {
   uint64_t bytes;
   int32_t device;
   const void* context;  // null: outlives every context
+  uint8_t what = 0;     // AllocationWhat
 };
 
 AllocationEvent EventOf(const ThreadState& thread, const Memory& memory) noexcept {
@@ -98,6 +100,7 @@ AllocationEvent EventOf(const ThreadState& thread, const Memory& memory) noexcep
   event.context = reinterpret_cast<uint64_t>(memory.context);
   event.device = memory.device;
   event.memory = static_cast<uint8_t>(memory.kind);
+  event.what = memory.what;
   return event;
 }
 
@@ -157,14 +160,48 @@ void Allocated(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   ReportInContext(thread, data, kMemory, arguments.address, arguments.bytes);
 }
 
-void AllocatedInOrder(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const uint64_t graph = CapturedInto(thread);
-  if (graph == 0) return Allocated<wire::MemoryKind::kMemoryKindPool>(thread, data);
+// Memory of a pool is where the pool is. A pool of which nothing is known, or none: on the current device.
+void AllocatedInOrder(ThreadState& thread, const CUpti_CallbackData& data, const void* pool) noexcept {
   const auto& arguments = ArgumentsOf<AllocationArguments>(data);
-  if (!Succeeded(data) || arguments.address == nullptr) return;
-  ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpAlloc, *arguments.address, arguments.bytes,
-                  DeviceOfContext(data.context));
+  const uint64_t graph = CapturedInto(thread);
+  const bool known = Succeeded(data) && arguments.address != nullptr;
+  int32_t device = DeviceOfPool(pool);
+  const bool in_host = device == kPoolInHost;
+  if (device == kPoolUnknown) device = DeviceOfContext(data.context);
+  if (graph != 0) {
+    if (known) {
+      ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpAlloc, *arguments.address,
+                      arguments.bytes, device);
+    }
+    return;
+  }
+  const auto kind = in_host ? wire::MemoryKind::kMemoryKindPinned : wire::MemoryKind::kMemoryKindPool;
+  ReportAllocation(thread, data,
+                   {kind, known ? *arguments.address : 0, arguments.bytes, device, data.context});
 }
+
+void AllocatedFromCurrentPool(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  AllocatedInOrder(thread, data, nullptr);
+}
+
+static_assert(offsetof(cuMemAllocFromPoolAsync_params, pool) ==
+              offsetof(cudaMallocFromPoolAsync_v11020_params, memPool));
+void AllocatedFromPool(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  AllocatedInOrder(thread, data, ArgumentsOf<cuMemAllocFromPoolAsync_params>(data).pool);
+}
+
+// What another process, or another API, allocated: not counted, but released by a call that releases memory.
+void Imported(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const uint64_t* address = ArgumentsOf<AllocationArguments>(data).address;
+  if (!Succeeded(data) || address == nullptr) return;
+  ReportAllocation(thread, data,
+                   {wire::MemoryKind::kMemoryKindDevice, *address, 0, DeviceOfContext(data.context),
+                    data.context, kImported});
+}
+static_assert(offsetof(cuMemPoolImportPointer_params, ptr_out) == 0 &&
+              offsetof(cuExternalMemoryGetMappedBuffer_params, devPtr) == 0 &&
+              offsetof(cudaMemPoolImportPointer_v11020_params, ptr) == 0 &&
+              offsetof(cudaExternalMemoryGetMappedBuffer_v10000_params, devPtr) == 0);
 
 void Registered(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<AllocationArguments>(data);
@@ -209,6 +246,36 @@ void FreedInOrder(ThreadState& thread, const CUpti_CallbackData& data) noexcept 
 int32_t DeviceOf(const CUmemPoolProps& properties) noexcept {
   return properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties.location.id : -1;
 }
+static_assert(kPoolInHost == -1);
+
+// Both APIs describe pools alike.
+static_assert(offsetof(cudaMemPoolProps, location) == offsetof(CUmemPoolProps, location) &&
+              int{cudaMemLocationTypeDevice} == int{CU_MEM_LOCATION_TYPE_DEVICE});
+void CreatedPool(ThreadState&, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemPoolCreate_params>(data);
+  if (Succeeded(data) && arguments.pool != nullptr && arguments.poolProps != nullptr)
+    NotePoolDevice(*arguments.pool, DeviceOf(*arguments.poolProps));
+}
+
+// The default pool or the current one: asked for before it can be named.
+static_assert(offsetof(cuDeviceGetMemPool_params, dev) == offsetof(cuDeviceGetDefaultMemPool_params, dev) &&
+              offsetof(cudaDeviceGetMemPool_v11020_params, device) ==
+                  offsetof(cuDeviceGetDefaultMemPool_params, dev) &&
+              offsetof(cudaDeviceGetDefaultMemPool_v11020_params, device) ==
+                  offsetof(cuDeviceGetDefaultMemPool_params, dev));
+void GotPool(ThreadState&, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuDeviceGetDefaultMemPool_params>(data);
+  if (Succeeded(data) && arguments.pool_out != nullptr) NotePoolDevice(*arguments.pool_out, arguments.dev);
+}
+
+#if CUPTI_API_VERSION >= 130000
+void GotPoolAt(ThreadState&, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemGetDefaultMemPool_params>(data);
+  if (!Succeeded(data) || arguments.pool_out == nullptr || arguments.location == nullptr) return;
+  const bool on_device = arguments.location->type == CU_MEM_LOCATION_TYPE_DEVICE;
+  NotePoolDevice(*arguments.pool_out, on_device ? arguments.location->id : kPoolInHost);
+}
+#endif
 
 void AddedAllocationNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   CapturedInto(thread);
@@ -305,18 +372,14 @@ void AllocatedRuntimeMipmaps(ThreadState& thread, const CUpti_CallbackData& data
                   ArrayBytes(arguments.desc, arguments.extent, arguments.flags, arguments.numLevels));
 }
 
-int32_t DeviceOf(const CUmemAllocationProp* properties) noexcept {
-  return properties != nullptr && properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE
-             ? properties->location.id
-             : -1;
-}
-
 void CreatedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemCreate_params>(data);
   const uint64_t handle = Succeeded(data) && arguments.handle != nullptr ? *arguments.handle : 0;
-  ReportAllocation(
-      thread, data,
-      {wire::MemoryKind::kMemoryKindVmm, handle, arguments.size, DeviceOf(arguments.prop), nullptr});
+  if (arguments.prop == nullptr) return;
+  const bool on_device = arguments.prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const auto kind = on_device ? wire::MemoryKind::kMemoryKindVmm : wire::MemoryKind::kMemoryKindPinned;
+  const int32_t device = on_device ? arguments.prop->location.id : -1;
+  ReportAllocation(thread, data, {kind, handle, arguments.size, device, nullptr, kPhysical});
 }
 
 void ReportPhysical(ThreadState& thread, PhysicalMemoryCall call, uint64_t handle, uint64_t address,
@@ -411,12 +474,21 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate, OnDriver<AllocatedMipmaps>},
     {CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, OnDriver<AllocatedInOrder>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz, OnDriver<AllocatedInOrder>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync, OnDriver<AllocatedInOrder>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, OnDriver<AllocatedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, OnDriver<AllocatedFromCurrentPool>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz, OnDriver<AllocatedFromCurrentPool>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync, OnDriver<AllocatedFromPool>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, OnDriver<AllocatedFromPool>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, OnDriver<FreedInOrder>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, OnDriver<FreedInOrder>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate, OnDriver<CreatedPool>},
+    {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetDefaultMemPool, OnDriver<GotPool>},
+    {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetMemPool, OnDriver<GotPool>},
+#if CUPTI_API_VERSION >= 130000
+    {CUPTI_DRIVER_TRACE_CBID_cuMemGetDefaultMemPool, OnDriver<GotPoolAt>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemGetMemPool, OnDriver<GotPoolAt>},
+#endif
+    {CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer, OnDriver<Imported>},
+    {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedBuffer, OnDriver<Imported>},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode, OnDriver<AddedAllocationNode>},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode, OnDriver<AddedReleaseNode>},
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
@@ -450,10 +522,15 @@ constexpr Hook kRuntimeHooks[] = {
     {CUPTI_RUNTIME_TRACE_CBID_cudaMallocMipmappedArray_v5000, OnRuntime<AllocatedRuntimeMipmaps>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeArray_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeMipmappedArray_v5000, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, OnRuntime<AllocatedInOrder>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, OnRuntime<AllocatedInOrder>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_v11020, OnRuntime<AllocatedInOrder>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_ptsz_v11020, OnRuntime<AllocatedInOrder>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, OnRuntime<AllocatedFromCurrentPool>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_ptsz_v11020, OnRuntime<AllocatedFromCurrentPool>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_v11020, OnRuntime<AllocatedFromPool>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocFromPoolAsync_ptsz_v11020, OnRuntime<AllocatedFromPool>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMemPoolCreate_v11020, OnRuntime<CreatedPool>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaDeviceGetDefaultMemPool_v11020, OnRuntime<GotPool>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaDeviceGetMemPool_v11020, OnRuntime<GotPool>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMemPoolImportPointer_v11020, OnRuntime<Imported>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaExternalMemoryGetMappedBuffer_v10000, OnRuntime<Imported>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, OnRuntime<FreedInOrder>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_ptsz_v11020, OnRuntime<FreedInOrder>},
 };

@@ -11,12 +11,11 @@ constexpr uint64_t kNever = UINT64_MAX;
 // How long a thread may be kept from reporting an allocation while another one releases it.
 constexpr uint64_t kEarlyNs = 1'000'000'000;
 
-constexpr auto kVmm = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindVmm);
 constexpr auto kGraph = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindGraph);
 
 // Handles of the virtual memory API are small numbers of their own: they must not meet addresses.
-uint64_t KeyOf(uint64_t address, uint8_t memory) noexcept {
-  return memory == kVmm ? address ^ (uint64_t{1} << 63) : address;
+uint64_t KeyOf(uint64_t address, uint8_t what) noexcept {
+  return what == kPhysical ? address ^ (uint64_t{1} << 63) : address;
 }
 
 // What a graph needs for itself is no address of its own: its addresses may be those of what outlives it.
@@ -31,6 +30,7 @@ bool IsRelease(const AllocationEvent& event) noexcept {
 }  // namespace
 
 void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noexcept {
+  if (event.what == kImported) return;
   const bool small = event.failed == 0 && event.bytes < recording.min_allocation_bytes;
   if (!small || !small_run_.Fits(event)) EndSmallRun();
   if (small) return small_run_.Add(event);
@@ -46,6 +46,7 @@ void AllocationLedger::EndSmallRun() noexcept {
 void AllocationLedger::RecordRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id,
                                      uint32_t thread) noexcept {
   AllocationEvent event{};
+  event.what = memory.what;
   event.time_ns = time_ns;
   event.address = memory.address;
   event.bytes = memory.bytes;
@@ -63,23 +64,24 @@ void AllocationLedger::Take(const AllocationEvent& event, uint32_t thread) noexc
 }
 
 void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) noexcept {
-  const uint64_t key = KeyOf(event.address, event.memory);
+  const uint64_t key = KeyOf(event.address, event.what);
   const LiveMemory memory{.address = event.address,
                           .bytes = event.bytes,
                           .context = event.context,
                           .since_ns = event.time_ns,
                           .device = event.device,
-                          .memory = event.memory};
+                          .memory = event.memory,
+                          .what = event.what};
   if (const LiveMemory* other = live_.Find(key); other != nullptr) {
     const LiveMemory copy = *other;
-    if (event.memory != kVmm) Owe(key);
+    if (event.what != kPhysical) Owe(key);
     if (copy.since_ns > event.time_ns) {  // this one was there before, and is told late
       Record(event, thread);
       return RecordRelease(memory, copy.since_ns, event.range_id, thread);
     }
     RecordRelease(copy, event.time_ns, event.range_id, thread);
   }
-  const bool followed = event.memory != kVmm || physical_.Created(event.address, event.time_ns);
+  const bool followed = event.what != kPhysical || physical_.Created(event.address, event.time_ns);
   if (!followed || live_.Insert(key, memory) == nullptr) {
     live_.Erase(key);
     if (followed) CountLoss(wire::LossReason::kLossDefinitionsFull);
@@ -109,7 +111,7 @@ bool AllocationLedger::MeetsOwed(uint64_t key) noexcept {
 }
 
 void AllocationLedger::Released(const AllocationEvent& event, uint32_t thread) noexcept {
-  const uint64_t key = KeyOf(event.address, event.memory);
+  const uint64_t key = KeyOf(event.address, event.what);
   const LiveMemory* memory = live_.Find(key);
   const bool late = event.began_ns != 0 && (memory == nullptr || event.began_ns < memory->since_ns);
   if (late && MeetsOwed(key)) return;  // it was recorded already
@@ -118,6 +120,7 @@ void AllocationLedger::Released(const AllocationEvent& event, uint32_t thread) n
   release.bytes = memory->bytes;
   release.device = memory->device;
   release.memory = memory->memory;
+  release.what = memory->what;
   live_.Erase(key);
   Record(release, thread);
 }
@@ -171,7 +174,7 @@ void AllocationLedger::ContextEnded(const ContextEndEvent& event, uint32_t threa
 
 void AllocationLedger::PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent& event,
                                      uint32_t thread) noexcept {
-  const uint64_t key = KeyOf(handle, kVmm);
+  const uint64_t key = KeyOf(handle, kPhysical);
   const LiveMemory* memory = live_.Find(key);
   if (memory == nullptr) return;
   RecordRelease(*memory, event.time_ns, event.range_id, thread);
@@ -229,7 +232,8 @@ void AllocationLedger::GraphOwns(const GraphCallEvent& event, const GraphMemory:
                           .context = event.context,
                           .since_ns = event.time_ns,
                           .device = own.device,
-                          .memory = kGraph};
+                          .memory = kGraph,
+                          .what = 0};
   if (live_.Insert(KeyOfOwn(event.exec, own.device), memory) == nullptr)
     return CountLoss(wire::LossReason::kLossDefinitionsFull);
   Record(allocation, thread);
@@ -253,7 +257,7 @@ void AllocationLedger::GraphLaunched(const GraphCallEvent& event, uint32_t threa
       event.exec, [&](const GraphMemory::Own& own) noexcept { GraphOwns(event, own, thread); },
       [&](uint64_t address, uint64_t bytes, int32_t device) noexcept {
         // Of a graph that releases what is left of its last launch, it is still there.
-        if (live_.Find(KeyOf(address, kGraph)) != nullptr) return;
+        if (live_.Find(KeyOf(address, 0)) != nullptr) return;
         allocation.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
         allocation.address = address;
         allocation.bytes = bytes;

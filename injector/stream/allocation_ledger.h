@@ -50,6 +50,7 @@ class AllocationLedger {
     uint64_t since_ns;
     int32_t device;
     uint8_t memory;
+    uint8_t what;
   };
   struct EarlyRelease {
     AllocationEvent event;

@@ -93,6 +93,11 @@ struct MarkEvent {
   uint32_t payload_kind;
 };
 
+enum AllocationWhat : uint8_t {
+  kPhysical = 1,  // its address is a handle of the virtual memory API
+  kImported = 2,  // somebody else's memory, which is not counted: its release is expected
+};
+
 struct AllocationEvent {
   static constexpr EventType kType = EventType::kAllocation;
   uint64_t time_ns;
@@ -105,7 +110,7 @@ struct AllocationEvent {
   uint8_t op;         // wire::AllocationOp
   uint8_t memory;     // wire::MemoryKind
   uint8_t failed;
-  uint8_t reserved;
+  uint8_t what;  // AllocationWhat
 };
 
 enum class PhysicalMemoryCall : uint8_t { kRetained, kReleased, kMapped, kUnmapped };

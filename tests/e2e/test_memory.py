@@ -13,9 +13,9 @@ KINDS = {"device": "device", "pinned": "host_pinned", "managed": "managed", "poo
 
 class Memory(harness.EndToEndTest):
 
-    def record(self, *arguments, env=None, memory_gib="1"):
+    def record(self, *arguments, env=None, memory_gib="1", devices=1):
         out = self.path("run-directory")
-        self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_CALLS, *arguments], env={"GPUSIM_MEMORY_GIB": memory_gib, **(env or {})})
+        self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_CALLS, *arguments], devices=devices, env={"GPUSIM_MEMORY_GIB": memory_gib, **(env or {})})
         self.assert_nothing_runs()
         happened = self.truth()
         self.assertEqual(truth.differences(happened, self.export(out)), [])
@@ -107,6 +107,25 @@ class Memory(harness.EndToEndTest):
                     self.assertEqual(pool["destroyed"], any(line["event"] == "destroy" for line in lines))
                 shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
                 self.assertIn("largest memory pool: rank", shown)
+
+    def test_memory_is_on_the_device_where_it_is(self):
+        happened, report, _ = self.record("devices", devices=2)
+        happened = [r for r in happened if r["kind"] in ("alloc", "free")]
+        memory = report["ranks"][0]["memory"]
+        self.check_high_water(happened, memory)
+        of_device = {entry["device"]: entry["high_water_bytes"] for entry in report["ranks"][0]["device_memory"]}
+        for device in (0, 1):
+            live = peak = 0
+            for record in sorted((r for r in happened if r["device"] == device and r["memory"] != "pinned"), key=lambda r: r["time_ns"]):
+                live += record["bytes"] if record["kind"] == "alloc" else -record["bytes"]
+                peak = max(peak, live)
+            self.assertEqual((of_device[device], live), (peak, 0), device)
+
+    def test_twenty_thousand_pieces_of_physical_memory(self):
+        happened, report, _ = self.record("handles", memory_gib="80")
+        happened = [r for r in happened if r["kind"] in ("alloc", "free")]
+        self.check_high_water(happened, report["ranks"][0]["memory"])
+        self.assertEqual(report["ranks"][0]["memory"]["vmm"]["high_water_bytes"], 20_000 * (2 << 20))
 
     def by_address(self, records):
         """What became of each address, in its order. Threads have no other order in common."""

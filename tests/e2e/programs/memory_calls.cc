@@ -1,7 +1,8 @@
 /* Obtains and releases memory by every call of the runtime and the driver that the simulated node has, in
  * annotated ranges, so that what was captured can be held against the node's own ledger. `memory_calls
  * refused` asks for more than there is, `memory_calls pools` fills and empties pools, `memory_calls small`
- * makes small allocations between large ones. */
+ * makes small allocations between large ones, `memory_calls devices` uses two devices, `memory_calls handles` has
+ * thousands of pieces of physical memory. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -290,6 +291,64 @@ void Graphs() {
   CHECK(cudaStreamDestroy(stream));
 }
 
+// Memory of one device while another one is current, by pools and by physical memory; what a reset takes along.
+void Devices() {
+  cudaMemPool_t others = nullptr;
+  cudaMemPool_t made = nullptr;
+  cudaMemPool_t current = nullptr;
+  void* pieces[4] = {};
+  CHECK(cudaDeviceGetDefaultMemPool(&others, 1));
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeDevice, {1}};
+  CHECK(cudaMemPoolCreate(&made, &properties));
+  CHECK(cudaMallocFromPoolAsync(&pieces[0], 3 * kMiB, others, nullptr));
+  CHECK(cuMemAllocFromPoolAsync(reinterpret_cast<CUdeviceptr*>(&pieces[1]), 5 * kMiB, made, nullptr));
+  CHECK(cuDeviceSetMemPool(1, made));
+  CHECK(cudaSetDevice(1));
+  CHECK(cudaDeviceGetMemPool(&current, 1));
+  EXPECT(current == made);
+  CHECK(cudaMallocAsync(&pieces[2], 7 * kMiB, nullptr));
+  CHECK(cudaMalloc(&pieces[3], kMiB));
+  CHECK(cudaSetDevice(0));
+  for (void* piece : pieces) CHECK(cudaFree(piece));
+  CUmemAllocationProp physical{};
+  physical.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  physical.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  CUmemGenericAllocationHandle handle = 0;
+  CHECK(cuMemCreate(&handle, 6 * kMiB, &physical, 0));
+  CHECK(cuMemRelease(handle));
+  CHECK(cudaMalloc(&pieces[0], 11 * kMiB));
+  CHECK(cudaMallocAsync(&pieces[1], 12 * kMiB, nullptr));
+  CHECK(cudaMallocHost(&pieces[2], 13 * kMiB));
+  CHECK(cuDevicePrimaryCtxReset(0));
+  CHECK(cudaSetDevice(0));
+  CHECK(cudaMalloc(&pieces[0], 2 * kMiB));
+  CHECK(cudaFree(pieces[0]));
+}
+
+// More physical memory at once than a program of today has: a caching allocator of 80 GiB in its smallest pieces.
+void ManyHandles() {
+  constexpr size_t kHandles = 20'000;
+  constexpr size_t kGranule = 2 * kMiB;
+  CUmemAllocationProp physical{};
+  physical.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  physical.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  std::vector<CUmemGenericAllocationHandle> handles(kHandles);
+  CUdeviceptr address = 0;
+  CHECK(cuMemAddressReserve(&address, kHandles * kGranule, 0, 0, 0));
+  for (size_t i = 0; i < kHandles; ++i) {
+    CHECK(cuMemCreate(&handles[i], kGranule, &physical, 0));
+    if (i % 8 == 0) CHECK(cuMemMap(address + i * kGranule, kGranule, 0, handles[i], 0));
+    CHECK(i % 8 == 0 ? cuMemRelease(handles[i]) : CUDA_SUCCESS);
+  }
+  for (size_t i = 0; i < kHandles; ++i)
+    CHECK(i % 8 == 0 ? cuMemUnmap(address + i * kGranule, kGranule) : cuMemRelease(handles[i]));
+  for (size_t i = 0; i < kHandles / 2; ++i) CHECK(cuMemCreate(&handles[i], kGranule, &physical, 0));
+  for (size_t i = 0; i < kHandles / 2; ++i) CHECK(cuMemRelease(handles[i]));
+  CHECK(cuMemAddressFree(address, kHandles * kGranule));
+}
+
 // Everything is left to the end of the context; what comes after starts from nothing.
 void Contexts() {
   void* pointer = nullptr;
@@ -419,6 +478,14 @@ int main(int argc, char** argv) {
   }
   if (argc > 1 && std::strcmp(argv[1], "small") == 0) {
     Small();
+    return 0;
+  }
+  if (argc > 1 && std::strcmp(argv[1], "devices") == 0) {
+    Devices();
+    return 0;
+  }
+  if (argc > 1 && std::strcmp(argv[1], "handles") == 0) {
+    ManyHandles();
     return 0;
   }
   struct Part {

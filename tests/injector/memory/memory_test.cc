@@ -4,6 +4,7 @@
 #include "injector/guard.h"
 #include "injector/memory/array_bytes.h"
 #include "injector/memory/part.h"
+#include "injector/memory/pool_devices.h"
 #include "tests/injector/live_probe.h"
 
 namespace gpuprobe::injector {
@@ -17,6 +18,7 @@ class Memory : public LiveProbe {
     LiveProbe::SetUp();
     ClearApiHooksForTest();
     ClearContextDevicesForTest();
+    ClearPoolDevicesForTest();
     kMemoryPart.start();
     NoteContextDevice(kContext, 3);
   }
@@ -276,6 +278,72 @@ TEST_F(Memory, PhysicalMemoryIsMadeOnDevicesAndTellsWhatKeepsAndEndsIt) {
     EXPECT_EQ(told[i].handle, i == 2 ? 0 : handle);
     EXPECT_EQ(told[i].address, i % 2 == 0 ? 0x10000000u : 0u);
     EXPECT_EQ(told[i].bytes, i % 2 == 0 ? 2u << 20 : 0u);
+  }
+}
+
+TEST_F(Memory, MemoryOfAPoolIsWhereThePoolIs) {
+  const auto pool = [](uintptr_t number) { return reinterpret_cast<CUmemoryPool>(number * 64); };
+  CUmemoryPool made[] = {pool(1), pool(2), pool(3), pool(4)};
+  CUmemPoolProps properties = {};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {5}};
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate, cuMemPoolCreate_params{&made[0], &properties});
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+  Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMemPoolCreate_v11020,
+       cudaMemPoolCreate_v11020_params{&made[1], reinterpret_cast<const cudaMemPoolProps*>(&properties)});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool_params{&made[2], 6});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuDeviceGetMemPool, cuDeviceGetMemPool_params{&made[3], 7});
+  CUdeviceptr address = 0x1000;
+  for (const uintptr_t number : {1, 2, 3, 4, 5}) {
+    Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync,
+           cuMemAllocFromPoolAsync_params{&address, 100, pool(number), nullptr});
+  }
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 5u);
+  const int32_t devices[] = {5, -1, 6, 7, 3};  // of a pool that nobody told of: the context's
+  for (size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].device, devices[i]) << i;
+    EXPECT_EQ(seen[i].memory,
+              Kind(i == 1 ? wire::MemoryKind::kMemoryKindPinned : wire::MemoryKind::kMemoryKindPool));
+  }
+  for (uintptr_t i = 10; i < 2000; ++i) NotePoolDevice(reinterpret_cast<void*>(i * 64), 1);
+  EXPECT_EQ(DeviceOfPool(pool(1)), 5);
+  EXPECT_GT(LossCount(wire::LossReason::kLossDefinitionsFull), 0u);
+}
+
+TEST_F(Memory, HostMemoryOfTheVirtualMemoryApiIsNoDevices) {
+  CUmemGenericAllocationHandle handle = 0x99;
+  CUmemAllocationProp properties = {};
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 4096, &properties, 0});
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].memory, Kind(wire::MemoryKind::kMemoryKindPinned));
+  EXPECT_EQ(seen[0].what, kPhysical);
+}
+
+// Memory of another process or another API has a size that nobody here asked for.
+TEST_F(Memory, WhatIsImportedObtainsNothing) {
+  for (const CUpti_CallbackId cbid :
+       {CUPTI_DRIVER_TRACE_CBID_cuIpcOpenMemHandle, CUPTI_DRIVER_TRACE_CBID_cuIpcOpenMemHandle_v2,
+        CUPTI_DRIVER_TRACE_CBID_cuIpcCloseMemHandle, CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle,
+        CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportFromShareableHandle,
+        CUPTI_DRIVER_TRACE_CBID_cuImportExternalMemory, CUPTI_DRIVER_TRACE_CBID_cuDestroyExternalMemory,
+        CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedMipmappedArray}) {
+    EXPECT_FALSE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, cbid)) << cbid;
+  }
+  CUdeviceptr address = 0x1000;
+  CUDA_EXTERNAL_MEMORY_BUFFER_DESC buffer = {};
+  buffer.size = 1 << 20;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedBuffer,
+         cuExternalMemoryGetMappedBuffer_params{&address, nullptr, &buffer});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer,
+         cuMemPoolImportPointer_params{&address, nullptr, nullptr});
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 2u) << "they are released by cuMemFree and cuMemFreeAsync";
+  for (const AllocationEvent& event : seen) {
+    EXPECT_EQ(event.what, kImported);
+    EXPECT_EQ(event.bytes, 0u);
+    EXPECT_EQ(event.address, 0x1000u);
   }
 }
 

@@ -144,6 +144,22 @@ TEST_F(AllocationLedgerTest, AReleaseOfWhatNobodyAllocatedIsToldAfterASecond) {
   EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 1u);
 }
 
+TEST_F(AllocationLedgerTest, WhatIsImportedIsNotCountedAndItsReleaseIsExpected) {
+  AllocationEvent imported = Event(wire::AllocationOp::kAllocationOpAlloc, 100, 0x7000, 0, 0);
+  imported.what = kImported;
+  ledger_->Take(imported, 1);
+  Release(200, 210, 0x7000);
+  Allocate(300, 0x7000, 10);
+  imported.time_ns = 400;
+  ledger_->Take(imported, 1);
+  ledger_->ContextEnded({500, 0}, 1);
+  ledger_->Settle(UINT64_MAX);
+  const auto rows = Rows();
+  EXPECT_EQ(rows.size(), 2u);
+  EXPECT_EQ(CheckTurns(rows), 0u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
 TEST_F(AllocationLedgerTest, WhatFindsNoPlaceIsNotInTheLevel) {
   constexpr uint64_t kMore = (uint64_t{1} << 20) + 10;
   for (uint64_t i = 0; i < kMore; ++i) Allocate(100 + i, 0x1000 + 16 * i, 8);

@@ -79,7 +79,7 @@ class EventDrainTest : public ::testing::Test {
                                 .op = static_cast<uint8_t>(op),
                                 .memory = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindDevice),
                                 .failed = failed ? uint8_t{1} : uint8_t{0},
-                                .reserved = 0});
+                                .what = 0});
   }
 
   std::unique_ptr<Stream> stream_;
