@@ -1,8 +1,8 @@
 /* Obtains and releases memory by every call of the runtime and the driver that the simulated node has, in
  * annotated ranges, so that what was captured can be held against the node's own ledger. `memory_calls
  * refused` asks for more than there is, `memory_calls pools` fills and empties pools, `memory_calls small`
- * makes small allocations between large ones, `memory_calls devices` uses two devices, `memory_calls handles` has
- * thousands of pieces of physical memory. */
+ * makes small allocations between large ones, `memory_calls devices` uses two devices, `memory_calls handles`
+ * has thousands of pieces of physical memory. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -291,7 +291,8 @@ void Graphs() {
   CHECK(cudaStreamDestroy(stream));
 }
 
-// Memory of one device while another one is current, by pools and by physical memory; what a reset takes along.
+// Memory of one device while another one is current, by pools and by physical memory; what a reset takes
+// along.
 void Devices() {
   cudaMemPool_t others = nullptr;
   cudaMemPool_t made = nullptr;
@@ -327,7 +328,8 @@ void Devices() {
   CHECK(cudaFree(pieces[0]));
 }
 
-// More physical memory at once than a program of today has: a caching allocator of 80 GiB in its smallest pieces.
+// More physical memory at once than a program of today has: a caching allocator of 80 GiB in its smallest
+// pieces.
 void ManyHandles() {
   constexpr size_t kHandles = 20'000;
   constexpr size_t kGranule = 2 * kMiB;
