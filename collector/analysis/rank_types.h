@@ -66,7 +66,8 @@ struct CausedWait {
   uint64_t first_blamed_step = 0;
   uint64_t last_blamed_step = 0;
   // Where records were lost: share of its collectives that could be compared, from which all of the above is
-  // scaled up, and half the width of the 95 % interval about per_step_ns. 1 and absent: nothing was lost.
+  // scaled up, and half the width of the 95 % interval about per_step_ns. 1 and absent: nothing was lost; 0
+  // and absent: so much that nothing can be said.
   double compared_share = 1;
   // Of those that could not: share of its collectives in which who came last was told from the ranks that
   // were seen.

@@ -40,6 +40,8 @@ bool AnyLost(const model::JobModel& job) {
 void ScaleUp(const std::vector<model::RankComparison::Blame>& all, const model::RankComparison::Blame& blame,
              CausedWait& wait) {
   const auto compared = static_cast<double>(blame.compared + blame.estimated);
+  wait.compared_share = 0;
+  if (compared == 0) return;
   const double calls = compared + static_cast<double>(blame.skipped);
   const double scale = calls / compared;
   wait.compared_share = static_cast<double>(blame.compared) / calls;
@@ -223,7 +225,7 @@ CausedWait CausedWaitOf(const model::JobModel& job, size_t process) {
       job.comparison().alignment().Behind(static_cast<uint32_t>(process), out.first_blamed_step));
   out.last_blamed_step += static_cast<uint64_t>(
       job.comparison().alignment().Behind(static_cast<uint32_t>(process), out.last_blamed_step));
-  if (blame.skipped + blame.estimated > 0 && blame.compared > 0 && AnyLost(job)) ScaleUp(all, blame, out);
+  if (blame.skipped + blame.estimated > 0 && AnyLost(job)) ScaleUp(all, blame, out);
   return out;
 }
 

@@ -123,6 +123,8 @@ void JobModel::Close(const Key& key, Call& call) {
   if (call.participants.size() > 1) {
     comparison_.Add(std::get<0>(key), processes_, call.participants, call.lost,
                     ranks > heard ? ranks - heard : 0, pair);
+  } else if (!pair && ranks > 1) {
+    comparison_.Skip(call.participants, call.lost);
   }
   call.participants.clear();
   call.lost.clear();

@@ -113,13 +113,20 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
     if (pair) return;
     if (transfers != kNoTransfers && Estimate(transfers_[transfers], participants, *last, lost, absent))
       return;
-    for (const Participant& p : participants) ++blame_[p.process].skipped;
-    for (const uint32_t process : lost) ++blame_[process].skipped;
-    return;
+    return Skip(participants, lost);
   }
   if (transfers != kNoTransfers) transfers_[transfers].time_ns.Add(last->end_ns - last->start_ns);
   AddWaiting(participants, *last, pair);
   AccountSteps(*processes[last->process], last->process, false);
+}
+
+void RankComparison::Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost) {
+  const auto skip = [this](uint32_t process) {
+    if (process >= blame_.size()) blame_.resize(process + 1);
+    ++blame_[process].skipped;
+  };
+  for (const Participant& p : participants) skip(p.process);
+  for (const uint32_t process : lost) skip(process);
 }
 
 void RankComparison::AddWaiting(const std::vector<Participant>& participants, const Participant& last,

@@ -137,6 +137,8 @@ class RankComparison {
   void Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
            const std::vector<Participant>& participants, const std::vector<uint32_t>& lost, size_t absent,
            bool pair);
+  // A call of which too little is known to say who came last.
+  void Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost);
   // Puts what happened in steps that are complete by now to their account; `all`: whatever is left, too.
   void AccountSteps(const ProcessModel& process, uint32_t index, bool all);
 
