@@ -58,6 +58,21 @@ const char* SourceName(v1::CallSource source) {
   }
 }
 
+const char* StateName(v1::CommunicatorState state) {
+  switch (state) {
+    case v1::COMMUNICATOR_STATE_CREATED:
+      return "created";
+    case v1::COMMUNICATOR_STATE_DESTROYED:
+      return "destroyed";
+    case v1::COMMUNICATOR_STATE_ABORTED:
+      return "aborted";
+    case v1::COMMUNICATOR_STATE_REVOKED:
+      return "revoked";
+    default:
+      return "unknown";
+  }
+}
+
 // Empty for a kind that has no number.
 std::string NumberOf(v1::PayloadKind kind, uint64_t value) {
   switch (kind) {
@@ -201,6 +216,7 @@ absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
   WriteDeviceRecords(batch, emit);
   WriteGraphRuns(batch, emit);
   WriteHostRecords(batch, emit);
+  WriteCommunicators(batch, emit);
   WriteCollectives(batch, emit);
   return absl::OkStatus();
 }
@@ -379,6 +395,24 @@ std::string RecordLines::CollectiveLine(const model::CollectiveRecord& call, con
     Number(line, "channels", call.channels);
   }
   return line;
+}
+
+void RecordLines::WriteCommunicators(const v1::Batch& batch, const Emit& emit) {
+  for (const v1::Communicator& told : batch.communicators()) {
+    if (!told_communicators_.insert({told.id(), told.state()}).second) continue;
+    const v1::Communicator& comm = communicators_[told.id()];
+    std::string line = Begin("communicator");
+    Word(line, "comm", analysis::CommName(comm.hash()));
+    const auto parent = communicators_.find(comm.parent());
+    if (parent != communicators_.end()) Word(line, "parent", analysis::CommName(parent->second.hash()));
+    if (comm.name() != 0) absl::StrAppend(&line, ",\"comm_name\":", Quoted(comm.name()));
+    Number(line, "comm_rank", comm.rank());
+    Number(line, "comm_ranks", comm.ranks());
+    Number(line, "device", comm.device());
+    Word(line, "state", StateName(told.state()));
+    Number(line, "time_ns", told.time_ns());
+    emit(line + "}");
+  }
 }
 
 void RecordLines::WriteCollectives(const v1::Batch& batch, const Emit& emit) {

@@ -7,8 +7,10 @@
 // capture.
 //
 // A captured call has a line of its own with "captured": true and no times, and one with "replay" (from 1)
-// for each launch of a graph that carries it; the issue time is then that of the graph's launch. A kernel of
-// NCCL's that no call explains is a collective with "source": "kernel_name", of communicator "unknown".
+// for each launch of a graph that carries it; the issue time is then that of the graph's launch. What becomes
+// of a communicator (created, revoked, aborted, destroyed) is a line each, with all that was ever learned of
+// it. A kernel of NCCL's that no call explains is a collective with "source": "kernel_name", of communicator
+// "unknown".
 #pragma once
 
 #include <cstddef>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "collector/model/graph_node_plans.h"
 #include "collector/model/records.h"
@@ -55,6 +58,7 @@ class RecordLines {
   void WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const;
   void WritePools(const v1::Batch& batch, const Emit& emit) const;
   void WriteHostRecords(const v1::Batch& batch, const Emit& emit);
+  void WriteCommunicators(const v1::Batch& batch, const Emit& emit);
   void WriteCollectives(const v1::Batch& batch, const Emit& emit);
   bool Unexplained(const model::KernelRecord& kernel) const;
   std::string UnexplainedLine(const model::KernelRecord& kernel, const v1::KernelSite& site) const;
@@ -75,6 +79,9 @@ class RecordLines {
   absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> stream_names_;    // by context and stream
   absl::flat_hash_map<uint64_t, std::string> fields_;  // members of an object, by range
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
+  // What was written: a communicator is told of again when more is known of it, and in a log without its
+  // beginning.
+  absl::flat_hash_set<std::pair<uint32_t, v1::CommunicatorState>> told_communicators_;
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_;  // by correlation
   absl::flat_hash_map<uint64_t, PlanWork> plans_;
   // Kernels of collectives that came before their plan was announced, by correlation.

@@ -94,6 +94,8 @@ class HardWay(harness.EndToEndTest):
         self.assertEqual(sum(record["kind"] == "collective" for record in happened), issued, "the node's own count")
         self.name_ranks(happened)
         self.assertEqual(truth.differences(happened, captured), [])
+        if "static" not in way and way != "dlsym_before_cuda":  # NCCL tells its plugin neither of parents nor of what becomes of communicators
+            self.assertEqual(truth.communicator_differences(happened, captured), [])
         report = self.report(out)
         self.assert_no_loss(report)
         self.assertNotIn("capture-incomplete", [finding["id"] for finding in report["findings"]])

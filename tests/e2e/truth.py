@@ -110,6 +110,14 @@ def launched_nothing(call):
     return call.get("start_ns") is None
 
 
+COMMUNICATOR = ("pid", "rank", "comm", "parent", "comm_rank", "comm_ranks", "device", "state")
+
+
+def communicator_differences(truth, captured):
+    """What became of communicators, where wrappers see them made and ended."""
+    return multiset_difference("communicator", COMMUNICATOR, *([record for record in side if record["kind"] == "communicator"] for side in (truth, captured)))
+
+
 def told_by_nccl_alone(pid, calls):
     """Where no wrapper sees the calls, nobody tells of those that launch nothing: NCCL's plugin interface has no event for them."""
     return {call["source"] for call in calls if call["pid"] == pid} <= {"plugin", "kernel_name"}

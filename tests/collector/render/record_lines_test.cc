@@ -97,6 +97,33 @@ TEST(RecordLines, ACollectiveGetsTheTimesOfItsPlansKernels) {
   EXPECT_EQ(collectives[1].at("bytes"), 2000);
 }
 
+TEST(RecordLines, WhatBecomesOfACommunicatorIsALineEachWithAllThatIsKnown) {
+  BatchBuilder early(1);
+  early.Comm(1, 0xa, 2, 4).Comm(2, 0, 1, 0);
+  v1::Batch later = BatchBuilder(2).Comm(2, 0xb, 1, 2).batch();
+  v1::Communicator* revoked = later.add_communicators();
+  *revoked = later.communicators(0);
+  revoked->set_parent(1);
+  revoked->set_state(v1::COMMUNICATOR_STATE_REVOKED);
+  revoked->set_time_ns(kStart + 9);
+  std::vector<Json> told;
+  for (const Json& line : Lines({early.batch(), later})) {
+    if (line.at("kind") == "communicator") told.push_back(line);
+  }
+  ASSERT_EQ(told.size(), 3u) << "that more became known of the second is no event";
+  EXPECT_EQ(told[0].at("comm"), "000000000000000a");
+  EXPECT_FALSE(told[0].contains("parent"));
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(told[i].at("comm"), "000000000000000b");
+    EXPECT_EQ(told[i].at("parent"), "000000000000000a");
+    EXPECT_EQ(told[i].at("comm_rank"), 1);
+    EXPECT_EQ(told[i].at("comm_ranks"), 2);
+  }
+  EXPECT_EQ(told[1].at("state"), "created");
+  EXPECT_EQ(told[2].at("state"), "revoked");
+  EXPECT_EQ(told[2].at("time_ns"), kStart + 9);
+}
+
 TEST(RecordLines, ACapturedCallHasALineForEachReplay) {
   BatchBuilder early(1);  // the kernel's record may come before the graph's node is named
   early.String(1, "ncclDevKernel_AllReduce_RING_LL")

@@ -56,6 +56,17 @@ struct CollectiveTruth {
 // A call that was taken or refused and launches nothing: its line, with its result and without times.
 void LogCallWithoutKernel(const CollectiveTruth& call, int result);
 
+// What became of a communicator on this rank: "created", "revoked", "aborted", "destroyed".
+struct CommunicatorTruth {
+  std::string comm;
+  std::string parent;  // empty: none
+  int comm_rank = 0;
+  int comm_ranks = 0;
+  int device = 0;
+  const char* state = "";
+};
+void LogCommunicator(const CommunicatorTruth& communicator);
+
 struct RendezvousLaunch {
   std::string
       kernel_name;  // "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", mangled

@@ -226,6 +226,22 @@ void LogCallWithoutKernel(const CollectiveTruth& call, int result) {
   WriteTruth(lines);
 }
 
+void LogCommunicator(const CommunicatorTruth& communicator) {
+  if (!TruthWanted()) return;
+  std::string lines;
+  {
+    Line line("communicator", &lines);
+    line.Text("comm", communicator.comm.c_str());
+    if (!communicator.parent.empty()) line.Text("parent", communicator.parent.c_str());
+    line.Number("comm_rank", communicator.comm_rank);
+    line.Number("comm_ranks", communicator.comm_ranks);
+    line.Number("device", communicator.device);
+    line.Text("state", communicator.state);
+    line.Unsigned("time_ns", NowNs());
+  }
+  WriteTruth(lines);
+}
+
 void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_t address, uint64_t time_ns,
                        uint32_t device, uint32_t correlation, bool failed, std::string* lines) {
   Line line(is_free ? "free" : "alloc", lines);

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/sim/core/nccl_seam.h"
 #include "tests/sim/nccl/profiler.h"
 
 namespace gpusim::nccl {
@@ -129,6 +130,10 @@ std::string Communicator::HashText() const {
   return text;
 }
 
+void Communicator::Log(const char* state) const {
+  LogCommunicator({HashText(), parent_, rank_, ranks_, device_, state});
+}
+
 bool Communicator::LostRank() const {
   if (waiting_ == 0) {
     return false;
@@ -151,6 +156,7 @@ ncclResult_t Creation::Finish() {
     return ncclInternalError;
   }
   communicator_->OpenProfiler();
+  communicator_->Log("created");
   return ncclSuccess;
 }
 

@@ -51,6 +51,9 @@ class Communicator {
   CUcontext Context() const { return context_; }
   uint64_t Hash() const { return hash_; }
   std::string HashText() const;
+  void SetParent(const Communicator& parent) { parent_ = parent.HashText(); }
+  // Into the truth, with what became of it.
+  void Log(const char* state) const;
   const Segment& Shared() const { return *segment_; }
   uint32_t MakerPid() const { return maker_pid_; }
   uint64_t NameHash() const { return name_hash_; }
@@ -90,6 +93,7 @@ class Communicator {
   const int device_;
   const CUcontext context_;
   uint64_t hash_;
+  std::string parent_;  // its hash; empty: none
   bool blocking_ = true;
   void* profiler_ = nullptr;
   uint32_t maker_pid_ = 0;

@@ -111,7 +111,9 @@ ncclResult_t InitAll(ncclComm_t* comms, int count, const int* devices) {
 }
 
 std::shared_ptr<Communicator> ChildOf(const Communicator& parent) {
-  return std::make_shared<Communicator>(-1, 0, parent.Device(), parent.Context(), 0);
+  auto child = std::make_shared<Communicator>(-1, 0, parent.Device(), parent.Context(), 0);
+  child->SetParent(parent);
+  return child;
 }
 
 bool BlockingOf(const ncclConfig_t* config, const Communicator& parent) {
@@ -220,6 +222,7 @@ NCCL_API(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   if (comm->self->State() == ncclInProgress) {
     return Return(ncclInvalidArgument, __func__);
   }
+  comm->self->Log("destroyed");
   delete comm;
   return ncclSuccess;
 }
@@ -229,6 +232,7 @@ NCCL_API(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
     return ncclSuccess;
   }
   comm->self->Abort();
+  comm->self->Log("aborted");
   delete comm;
   return ncclSuccess;
 }
@@ -239,6 +243,7 @@ NCCL_API(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags) {
     return Return(ncclInvalidArgument, __func__);
   }
   communicator->Abort();
+  communicator->Log("revoked");
   return ncclSuccess;
 }
 
