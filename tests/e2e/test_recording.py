@@ -23,7 +23,7 @@ class Recording(harness.EndToEndTest):
     def test_only_some_kinds(self):
         """Those that were asked for are complete, and nothing else is there. NCCL's kernels name their collectives, with less detail."""
         for kinds, exported in (("kernels", {"kernel", "launch", "collective"}), ("copies,memory", {"memcpy", "alloc", "free", "launch"}),
-                                ("syncs", {"sync"}), ("nccl,kernels", {"kernel", "launch", "collective"}), ("nvtx", {"range"})):
+                                ("syncs", {"sync"}), ("nccl,kernels", {"kernel", "launch", "collective", "communicator"}), ("nvtx", {"range"})):
             with self.subTest(kinds=kinds):
                 self.forget_truth()
                 self._remove("run-directory")
