@@ -153,6 +153,12 @@ void Arrays() {
   const CUDA_ARRAY3D_DESCRIPTOR ints{64, 32, 6, CU_AD_FORMAT_SIGNED_INT16, 2, CUDA_ARRAY3D_LAYERED};
   CHECK(cuArrayCreate(&row, &halves));
   CHECK(cuArray3DCreate(&layers, &ints));
+  cudaMipmappedArray_t levels = nullptr;
+  CUmipmappedArray driver_levels = nullptr;
+  CHECK(cudaMallocMipmappedArray(&levels, &bytes, cudaExtent{65, 33, 0}, 5, 0));
+  CHECK(cuMipmappedArrayCreate(&driver_levels, &ints, 3));
+  CHECK(cudaFreeMipmappedArray(levels));
+  CHECK(cuMipmappedArrayDestroy(driver_levels));
   CHECK(cudaFreeArray(nullptr));
   CHECK(cudaFreeArray(flat));
   CHECK(cuArrayDestroy(row));
@@ -185,6 +191,9 @@ void VirtualMemory() {
   CHECK(cuMemRelease(again));
   CHECK(cuMemRelease(first));
   CHECK(cuMemAddressFree(address, 10 * kMiB));
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+  CHECK(cuMemCreate(&first, 16 * kMiB, &properties, 0));
+  CHECK(cuMemRelease(first));
   EXPECT(cuMemCreate(&first, 12345, &properties, 0) != CUDA_SUCCESS);  // not a multiple of the granularity
 }
 
@@ -267,6 +276,38 @@ void HandMadeGraphs(cudaStream_t stream) {
   EXPECT(GraphMemory(cudaGraphMemAttrReservedMemCurrent) == 0);
 }
 
+// The same by the call that adds nodes of any kind.
+void NodesOfAnyKind(cudaStream_t stream) {
+  cudaGraph_t graph = nullptr;
+  CHECK(cudaGraphCreate(&graph, 0));
+  cudaGraphNode_t nodes[4] = {};
+  cudaGraphNodeParams allocation{};
+  allocation.type = cudaGraphNodeTypeMemAlloc;
+  allocation.alloc.poolProps.allocType = cudaMemAllocationTypePinned;
+  allocation.alloc.poolProps.location = {cudaMemLocationTypeDevice, {0}};
+  allocation.alloc.bytesize = 3 * kMiB + 1;
+  CHECK(cudaGraphAddNode(&nodes[0], graph, nullptr, nullptr, 0, &allocation));
+  cudaGraphNodeParams release{};
+  release.type = cudaGraphNodeTypeMemFree;
+  release.free.dptr = allocation.alloc.dptr;
+  CHECK(cudaGraphAddNode(&nodes[1], graph, &nodes[0], nullptr, 1, &release));
+  CUgraphNodeParams lasting{};
+  lasting.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
+  lasting.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  lasting.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  lasting.alloc.bytesize = 2 * kMiB;
+  CHECK(cuGraphAddNode(&nodes[2], graph, nullptr, nullptr, 0, &lasting));
+  CUgraphNodeParams nothing{};
+  nothing.type = CU_GRAPH_NODE_TYPE_EMPTY;
+  CHECK(cuGraphAddNode(&nodes[3], graph, nullptr, nullptr, 0, &nothing));
+  cudaGraphExec_t exec = Instantiate(graph);
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cuMemFree(lasting.alloc.dptr));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+}
+
 // More than there is: the launch is refused.
 void GraphThatIsRefused(cudaStream_t stream) {
   size_t free_bytes = 0;
@@ -287,6 +328,7 @@ void Graphs() {
   CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   CapturedMemory(stream);
   HandMadeGraphs(stream);
+  NodesOfAnyKind(stream);
   GraphThatIsRefused(stream);
   CHECK(cudaStreamDestroy(stream));
 }

@@ -15,6 +15,10 @@ struct CUarray_st {
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
 };
 
+struct CUmipmappedArray_st {
+  uint64_t address = 0;
+};
+
 namespace gpusim {
 
 size_t BytesOfElement(CUarray_format format, unsigned channels);

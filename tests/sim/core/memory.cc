@@ -403,18 +403,21 @@ void MemoryInfo(int device, uint64_t* free_bytes, uint64_t* total_bytes) {
   *free_bytes = *total_bytes - Memory().used[device];
 }
 
-CUresult AccountVmm(int device, uint64_t bytes, uint64_t id) {
-  bool reserved = false;
-  {
+CUresult AccountVmm(int device, uint64_t bytes, uint64_t id, bool in_host) {
+  bool reserved = in_host;
+  if (!in_host) {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     reserved = !AllocationFails() && ReserveLocked(device, bytes);
   }
-  Report(Range{id, bytes, MemoryClass::kVmm, device, CurrentContextOrNull(), nullptr, 0}, false, !reserved);
+  const MemoryClass memory = in_host ? MemoryClass::kPinned : MemoryClass::kVmm;
+  Report(Range{id, bytes, memory, device, CurrentContextOrNull(), nullptr, 0}, false, !reserved);
   return reserved ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void ReleaseVmm(int device, uint64_t bytes, uint64_t id) {
-  Report(Range{id, bytes, MemoryClass::kVmm, device, CurrentContextOrNull(), nullptr, 0}, true, false);
+void ReleaseVmm(int device, uint64_t bytes, uint64_t id, bool in_host) {
+  const MemoryClass memory = in_host ? MemoryClass::kPinned : MemoryClass::kVmm;
+  Report(Range{id, bytes, memory, device, CurrentContextOrNull(), nullptr, 0}, true, false);
+  if (in_host) return;
   const std::lock_guard<std::mutex> lock(Memory().mutex);
   Memory().used[device] -= bytes;
 }

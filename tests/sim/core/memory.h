@@ -53,9 +53,9 @@ void ReturnDeviceMemory(int device, uint64_t bytes);
 
 void MemoryInfo(int device, uint64_t* free_bytes, uint64_t* total_bytes);
 
-// Device capacity for a VMM handle, and the truth's line about it.
-CUresult AccountVmm(int device, uint64_t bytes, uint64_t id);
-void ReleaseVmm(int device, uint64_t bytes, uint64_t id);
+// Device capacity for a VMM handle, and the truth's line about it. Memory of the host is pinned memory.
+CUresult AccountVmm(int device, uint64_t bytes, uint64_t id, bool in_host);
+void ReleaseVmm(int device, uint64_t bytes, uint64_t id, bool in_host);
 // A mapping of a handle makes its addresses device memory.
 void NoteMapping(uint64_t address, uint64_t bytes, int device);
 void ForgetMapping(uint64_t address);

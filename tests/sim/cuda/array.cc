@@ -66,6 +66,42 @@ DRIVER_API(cuArrayDestroy, (CUarray hArray), (hArray)) {
   return CUDA_SUCCESS;
 }
 
+// Every level has half the sides of the one before, and as many layers.
+DRIVER_API(cuMipmappedArrayCreate,
+           (CUmipmappedArray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
+            unsigned int numMipmapLevels),
+           (pHandle, pMipmappedArrayDesc, numMipmapLevels)) {
+  if (pHandle == nullptr || pMipmappedArrayDesc == nullptr || pMipmappedArrayDesc->Width == 0 ||
+      numMipmapLevels == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  const CUDA_ARRAY3D_DESCRIPTOR& shape = *pMipmappedArrayDesc;
+  const size_t element = gpusim::BytesOfElement(shape.Format, shape.NumChannels);
+  if (element == 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+  size_t bytes = 0;
+  for (unsigned level = 0; level < numMipmapLevels; ++level) {
+    const size_t width = std::max<size_t>(1, shape.Width >> level);
+    const size_t height = std::max<size_t>(1, shape.Height >> level);
+    const size_t depth = std::max<size_t>(1, layered ? shape.Depth : shape.Depth >> level);
+    bytes += width * height * depth * element;
+  }
+  auto* array = new CUmipmappedArray_st;
+  const CUresult result = gpusim::Allocate(gpusim::MemoryClass::kArray, bytes, 0, &array->address);
+  if (result != CUDA_SUCCESS) {
+    delete array;
+    return result;
+  }
+  *pHandle = array;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMipmappedArrayDestroy, (CUmipmappedArray hMipmappedArray), (hMipmappedArray)) {
+  if (hMipmappedArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  GPUSIM_CHECK(gpusim::Free(gpusim::MemoryClass::kArray, hMipmappedArray->address));
+  delete hMipmappedArray;
+  return CUDA_SUCCESS;
+}
+
 DRIVER_API(cuArray3DGetDescriptor_v2, (CUDA_ARRAY3D_DESCRIPTOR * pArrayDescriptor, CUarray hArray),
            (pArrayDescriptor, hArray)) {
   if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;

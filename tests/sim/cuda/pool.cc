@@ -135,6 +135,33 @@ DRIVER_API(cuGraphAddMemFreeNode,
                                &address, phGraphNode);
 }
 
+// Of the kinds of nodes, those that allocate and release, and the one that does nothing.
+DRIVER_API(cuGraphAddNode_v2,
+           (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
+            const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams),
+           (phGraphNode, hGraph, dependencies, dependencyData, numDependencies, nodeParams)) {
+  if (nodeParams == nullptr || dependencyData != nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (nodeParams->type) {
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: {
+      const CUmemLocation& location = nodeParams->alloc.poolProps.location;
+      if (nodeParams->alloc.bytesize == 0 || location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+          !gpusim::IsDevice(location.id))
+        return CUDA_ERROR_INVALID_VALUE;
+      return gpusim::AddMemoryNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+                                   location.id, nodeParams->alloc.bytesize, &nodeParams->alloc.dptr,
+                                   phGraphNode);
+    }
+    case CU_GRAPH_NODE_TYPE_MEM_FREE:
+      return gpusim::AddMemoryNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEM_FREE, 0, 0,
+                                   &nodeParams->free.dptr, phGraphNode);
+    case CU_GRAPH_NODE_TYPE_EMPTY:
+      return gpusim::AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, gpusim::Work{},
+                             nullptr, nullptr, phGraphNode);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
 DRIVER_API(cuDeviceGraphMemTrim, (CUdevice device), (device)) {
   if (!gpusim::IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
   gpusim::TrimGraphMemory(device);

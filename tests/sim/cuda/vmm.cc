@@ -21,6 +21,7 @@ constexpr size_t kGranularity = size_t{2} << 20;
 
 struct Physical {
   int device = 0;
+  bool in_host = false;
   size_t bytes = 0;
   off_t offset = 0;
   int references = 1;
@@ -74,7 +75,7 @@ CUresult DropReference(CUmemGenericAllocationHandle handle) {
     fallocate(All().file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone.offset,
               static_cast<off_t>(gone.bytes));
   }
-  gpusim::ReleaseVmm(gone.device, gone.bytes, handle);
+  gpusim::ReleaseVmm(gone.device, gone.bytes, handle, gone.in_host);
   const std::lock_guard<std::mutex> lock(All().mutex);
   All().given_back.push_back(handle);
   return CUDA_SUCCESS;
@@ -130,13 +131,16 @@ DRIVER_API(cuMemCreate,
            (handle, size, prop, flags)) {
   if (handle == nullptr || prop == nullptr || size == 0 || size % kGranularity != 0 || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+  const bool in_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+      (!in_host && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
-  if (!gpusim::IsDevice(prop->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!in_host && !gpusim::IsDevice(prop->location.id)) return CUDA_ERROR_INVALID_DEVICE;
   Physical physical;
   CUmemGenericAllocationHandle id = 0;
-  physical.device = prop->location.id;
+  physical.device = in_host ? 0 : prop->location.id;
+  physical.in_host = in_host;
   physical.bytes = size;
   physical.properties = *prop;
   {
@@ -148,7 +152,7 @@ DRIVER_API(cuMemCreate,
       All().given_back.pop_back();
     }
   }
-  GPUSIM_CHECK(gpusim::AccountVmm(physical.device, size, id));
+  GPUSIM_CHECK(gpusim::AccountVmm(physical.device, size, id, in_host));
   {
     const std::lock_guard<std::mutex> lock(All().mutex);
     if (GrowLocked(size, &physical.offset)) {
@@ -157,7 +161,7 @@ DRIVER_API(cuMemCreate,
       return CUDA_SUCCESS;
     }
   }
-  gpusim::ReleaseVmm(physical.device, size, id);
+  gpusim::ReleaseVmm(physical.device, size, id, in_host);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -80,6 +80,17 @@ RUNTIME_API(cudaGraphAddMemFreeNode, 11040,
   return FromDriver(cuGraphAddMemFreeNode(pGraphNode, graph, pDependencies, numDependencies, Device(dptr)));
 }
 
+RUNTIME_API(cudaGraphAddNode, 12030,
+            (cudaGraphNode_t * pGraphNode, cudaGraph_t graph, const cudaGraphNode_t* pDependencies,
+             const cudaGraphEdgeData* dependencyData, size_t numDependencies,
+             struct cudaGraphNodeParams* nodeParams),
+            (pGraphNode, graph, pDependencies, dependencyData, numDependencies, nodeParams)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphAddNode_v2(pGraphNode, graph, pDependencies,
+                                      reinterpret_cast<const CUgraphEdgeData*>(dependencyData),
+                                      numDependencies, reinterpret_cast<CUgraphNodeParams*>(nodeParams)));
+}
+
 RUNTIME_API(cudaDeviceGraphMemTrim, 11040, (int device), (device)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuDeviceGraphMemTrim(device));

@@ -33,18 +33,23 @@ CUarray_format FormatOf(const cudaChannelFormatDesc& desc) {
   }
 }
 
-cudaError_t MakeArray(cudaArray_t* array, const cudaChannelFormatDesc* desc, cudaExtent extent,
-                      unsigned flags) {
-  if (array == nullptr || desc == nullptr) return cudaErrorInvalidValue;
-  GPUSIM_RETURN_IF(Ready());
+CUDA_ARRAY3D_DESCRIPTOR DescriptorOf(const cudaChannelFormatDesc& desc, cudaExtent extent, unsigned flags) {
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
   descriptor.Width = extent.width;
   descriptor.Height = extent.height;
   descriptor.Depth = extent.depth;
-  descriptor.Format = FormatOf(*desc);
+  descriptor.Format = FormatOf(desc);
   descriptor.NumChannels =
-      static_cast<unsigned>((desc->x != 0) + (desc->y != 0) + (desc->z != 0) + (desc->w != 0));
+      static_cast<unsigned>((desc.x != 0) + (desc.y != 0) + (desc.z != 0) + (desc.w != 0));
   descriptor.Flags = flags;
+  return descriptor;
+}
+
+cudaError_t MakeArray(cudaArray_t* array, const cudaChannelFormatDesc* desc, cudaExtent extent,
+                      unsigned flags) {
+  if (array == nullptr || desc == nullptr) return cudaErrorInvalidValue;
+  GPUSIM_RETURN_IF(Ready());
+  const CUDA_ARRAY3D_DESCRIPTOR descriptor = DescriptorOf(*desc, extent, flags);
   return FromDriver(cuArray3DCreate_v2(reinterpret_cast<CUarray*>(array), &descriptor));
 }
 
@@ -241,6 +246,23 @@ RUNTIME_API(cudaMalloc3DArray, 3020,
 RUNTIME_API(cudaFreeArray, 3020, (cudaArray_t array), (array)) {
   GPUSIM_RETURN_IF(Ready());
   return array == nullptr ? cudaSuccess : FromDriver(cuArrayDestroy(reinterpret_cast<CUarray>(array)));
+}
+
+RUNTIME_API(cudaMallocMipmappedArray, 5000,
+            (cudaMipmappedArray_t * mipmappedArray, const struct cudaChannelFormatDesc* desc,
+             struct cudaExtent extent, unsigned int numLevels, unsigned int flags),
+            (mipmappedArray, desc, extent, numLevels, flags)) {
+  if (mipmappedArray == nullptr || desc == nullptr) return cudaErrorInvalidValue;
+  GPUSIM_RETURN_IF(Ready());
+  const CUDA_ARRAY3D_DESCRIPTOR descriptor = DescriptorOf(*desc, extent, flags);
+  return FromDriver(
+      cuMipmappedArrayCreate(reinterpret_cast<CUmipmappedArray*>(mipmappedArray), &descriptor, numLevels));
+}
+
+RUNTIME_API(cudaFreeMipmappedArray, 5000, (cudaMipmappedArray_t mipmappedArray), (mipmappedArray)) {
+  GPUSIM_RETURN_IF(Ready());
+  if (mipmappedArray == nullptr) return cudaSuccess;
+  return FromDriver(cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(mipmappedArray)));
 }
 
 RUNTIME_API(cudaGetSymbolAddress, 3020, (void** devPtr, const void* symbol), (devPtr, symbol)) {
