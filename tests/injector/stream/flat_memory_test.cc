@@ -2,6 +2,7 @@
 // allocates: ten million kernels and a million graph replays through decoder, rings, builder and queue into a
 // sink that reads everything, with every allocation of the process counted.
 #include <cupti.h>
+#include <nvtx3/nvToolsExtPayload.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,10 +13,16 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/decoder.h"
+#include "injector/cupti/executable_graphs.h"
+#include "injector/cupti/graph_calls.h"
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
+#include "injector/host_state.h"
 #include "injector/memory/part.h"
+#include "injector/memory/pytorch.h"
 #include "injector/nvtx/domains.h"
+#include "injector/nvtx/names.h"
+#include "injector/nvtx/payloads.h"
 #include "injector/nvtx/ranges.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
@@ -188,6 +195,98 @@ TEST_F(FlatMemory, NoEventAllocates) {
   // The counter counts.
   const std::unique_ptr<std::string> counted = std::make_unique<std::string>(100, 'x');
   EXPECT_GT(Allocations(), before) << counted->size();
+}
+
+TEST_F(FlatMemory, NoEventOfPoolsArraysGraphsWaitsNamesPayloadsAndTensorsAllocates) {
+  if (!testing::kAllocationsAreCounted) GTEST_SKIP() << "the sanitizer's allocator is not counted";
+  AddWaitHooks();
+  AddGraphHooks();
+  AddExecutableGraphHooks();
+  pytorch::ResetForTest();
+  using Usage = void(void*, int64_t, uint64_t, uint64_t, uint64_t);
+  Usage* const nobody = [](void*, int64_t, uint64_t, uint64_t, uint64_t) {};
+  auto* tensor = reinterpret_cast<Usage*>(
+      pytorch::Replacement(pytorch::Function::kUsage, reinterpret_cast<void*>(nobody)));
+  ASSERT_NE(tensor, nullptr);
+  nvtxPayloadSchemaEntry_t entry{};
+  entry.type = NVTX_PAYLOAD_ENTRY_TYPE_UINT64;
+  entry.name = "bytes";
+  nvtxPayloadSchemaAttr_t schema{};
+  schema.fieldMask = NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_TYPE | NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_ENTRIES |
+                     NVTX_PAYLOAD_SCHEMA_ATTR_FIELD_NUM_ENTRIES;
+  schema.type = NVTX_PAYLOAD_SCHEMA_TYPE_STATIC;
+  schema.entries = &entry;
+  schema.numEntries = 1;
+  void* domain = nvtx::CreateDomain("payloads");
+  const uint64_t number = 7;
+  const nvtx::abi::PayloadData payload{nvtx::RegisterSchema(domain, &schema), sizeof(number), &number};
+  ASSERT_NE(payload.schema_id, 0u);
+  CUdeviceptr address = 0x3000;
+  CUmemoryPool pool = reinterpret_cast<CUmemoryPool>(0x4000);
+  CUarray array = reinterpret_cast<CUarray>(0x5000);
+  CUmipmappedArray mipmaps = reinterpret_cast<CUmipmappedArray>(0x6000);
+  CUmemPoolProps properties = {};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  const CUDA_ARRAY_DESCRIPTOR flat = {64, 32, CU_AD_FORMAT_FLOAT, 4};
+  const CUDA_ARRAY3D_DESCRIPTOR deep = {64, 32, 8, CU_AD_FORMAT_FLOAT, 4, 0};
+  CUDA_MEM_ALLOC_NODE_PARAMS node = {};
+  node.bytesize = 4096;
+  node.dptr = 0x7000;
+  const auto graph = reinterpret_cast<CUgraph>(0x66);
+  auto exec = reinterpret_cast<CUgraphExec>(0x77);
+  uint32_t correlation = 0;
+  constexpr auto kDriver = CUPTI_CB_DOMAIN_DRIVER_API;
+  const auto events = [&] {
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate, cuMemPoolCreate_params{&pool, &properties},
+         ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, cuMemAllocAsync_params{&address, 64, nullptr},
+         ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, cuMemFreeAsync_params{address, nullptr},
+         ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync,
+         cuMemAllocFromPoolAsync_params{&address, 64, pool, nullptr}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, cuMemFree_v2_params{address}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer,
+         cuMemPoolImportPointer_params{&address, pool, nullptr}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuArrayCreate_v2, cuArrayCreate_v2_params{&array, &flat},
+         ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy, cuArrayDestroy_params{array}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate,
+         cuMipmappedArrayCreate_params{&mipmaps, &deep, 3}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayDestroy, cuMipmappedArrayDestroy_params{mipmaps},
+         ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode,
+         cuGraphAddMemAllocNode_params{nullptr, graph, nullptr, 0, &node}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode,
+         cuGraphAddMemFreeNode_params{nullptr, graph, nullptr, 0, node.dptr}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags,
+         cuGraphInstantiateWithFlags_params{&exec, graph, 0}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, cuGraphLaunch_params{exec, nullptr}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecDestroy, cuGraphExecDestroy_params{exec}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphDestroy, cuGraphDestroy_params{graph}, ++correlation);
+    Call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize, cuStreamSynchronize_params{nullptr},
+         ++correlation);
+    nvtx::NameThread(0, "main");
+    nvtx::NameCategory(domain, 3, "category");
+    nvtx::NameDevice(0, "device");
+    nvtx::Push(domain, {.text = "with a payload", .extended = &payload, .extended_count = 1});
+    nvtx::Pop(domain);
+    tensor(&node, 4096, 4096, 8192, 1);
+    tensor(&node, -4096, 0, 8192, 1);
+  };
+  events();
+  Events();
+  const uint64_t before = Allocations();
+  for (int i = 0; i < 500; ++i) events();
+  EXPECT_EQ(Allocations(), before);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossEventRingFull), 0u);
+  const auto seen = Events();
+  EXPECT_EQ(Only<TensorEvent>(seen).size(), 1000u);
+  EXPECT_EQ(Only<AllocationEvent>(seen).size(), 500u * 9);
+  EXPECT_EQ(Only<GraphMemoryNodeEvent>(seen).size(), 1000u);
+  EXPECT_EQ(Only<RangePayloadEvent>(seen).size(), 500u);
+  EXPECT_EQ(Only<CategoryNameEvent>(seen).size(), 500u);
+  pytorch::ResetForTest();
 }
 
 }  // namespace
