@@ -52,7 +52,7 @@ class BufferPool {
 
   uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_relaxed); }
   // More than half of them: what they hold should be brought in.
-  bool runs_short() const noexcept { return outstanding() * 2 > count_; }
+  bool runs_short() const noexcept { return size_t{2} * outstanding() > count_; }
   bool ever_taken() const noexcept { return ever_taken_.load(std::memory_order_relaxed); }
 
  private:
