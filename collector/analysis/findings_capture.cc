@@ -18,10 +18,15 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
   if (t.lost_total == 0) return;
   std::vector<std::string> reasons;
   for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", records));
+  // An allocation or a release may be among them; what follows from each of the others is known.
+  const bool memory = t.lost.contains("allocation_unknown") || t.lost.contains("definitions_full") ||
+                      t.lost.contains("event_ring_full") || t.lost.contains("thread_slots_full") ||
+                      t.lost.contains("send_queue_full");
   out.push_back({.statement = absl::StrCat(t.lost_total, " records were lost, ",
                                            LossPercent(1 - t.coverage.value_or(1)),
                                            " of all: sums are too small by about that."),
-                 .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), "."),
+                 .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), ".",
+                                          memory ? " Levels and high-water marks of memory may be off." : ""),
                  .advice = t.lost.contains("send_queue_full")
                                ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
                            : t.lost.contains("buffer_pool_empty")
