@@ -61,7 +61,7 @@ void CommunicationTiming::AddStep(std::span<const StepOperation> operations, siz
     compute.emplace_back(o.start_ns, o.end_ns);
     if (i < own && phases[i] == StepPhase::kBackward && !backward_ns.has_value()) backward_ns = o.start_ns;
   }
-  Step step{.index = index.value_or(0),
+  Sums step{.steps = 1,
             .forward_compute_ns = record.phase_ns[static_cast<size_t>(StepPhase::kForward)],
             .calls = {}};
   const Busy busy(any ? std::move(compute) : std::vector<std::pair<uint64_t, uint64_t>>());
@@ -70,7 +70,7 @@ void CommunicationTiming::AddStep(std::span<const StepOperation> operations, siz
     const StepOperation& o = operations[i];
     if (o.work != WorkClass::kCommunication) continue;
     if (step.calls.size() == kMaxCalls) break;
-    Call& call = step.calls.emplace_back(Key(o.coarse, seen[o.coarse]++), Call()).second;
+    Call& call = step.calls[Key(o.coarse, seen[o.coarse]++)];
     const uint64_t hidden_ns = busy.Within(o.start_ns, o.end_ns);
     call.token = o.token;
     ++call.steps;
@@ -86,9 +86,9 @@ void CommunicationTiming::AddStep(std::span<const StepOperation> operations, siz
     call.forward_hidden_ns += hidden_ns;
   }
   if (index.has_value()) {
-    early_.push_back(std::move(step));
+    AddEarly(*index, record.total_ns(), step);
   } else {
-    Count(step);
+    sums_.Add(step);
   }
 }
 
@@ -104,19 +104,33 @@ void CommunicationTiming::Call::Merge(const Call& later) {
   forward_hidden_ns += later.forward_hidden_ns;
 }
 
-void CommunicationTiming::Count(const Step& step) {
-  ++steps_;
-  forward_compute_ns_ += step.forward_compute_ns;
-  for (const auto& [key, call] : step.calls) {
-    if (calls_.size() >= kMaxCalls && !calls_.contains(key)) continue;
-    calls_[key].Merge(call);
+void CommunicationTiming::Sums::Add(const Sums& later) {
+  steps += later.steps;
+  forward_compute_ns += later.forward_compute_ns;
+  for (const auto& [key, call] : later.calls) {
+    if (calls.size() >= kMaxCalls && !calls.contains(key)) continue;
+    calls[key].Merge(call);
   }
 }
 
+void CommunicationTiming::AddEarly(uint64_t index, uint64_t length_ns, const Sums& step) {
+  // Less than kWarmupFactor: who is longer than twice the usual step is not in a run with a usual one.
+  constexpr double kSame = 1.5;
+  const bool longer =
+      !early_.empty() && static_cast<double>(length_ns) > kSame * static_cast<double>(early_.back().first_ns);
+  const bool shorter =
+      !early_.empty() && kSame * static_cast<double>(length_ns) < static_cast<double>(early_.back().first_ns);
+  if (early_.empty() || ((longer || shorter) && early_.size() < kMaxRuns))
+    early_.push_back({.begin = index, .first_ns = length_ns, .sums = {}});
+  early_.back().sums.Add(step);
+}
+
 void CommunicationTiming::KeepFrom(uint64_t index) {
-  for (const Step& step : early_) {
-    if (step.index >= index) Count(step);
+  for (const Run& run : early_) {
+    if (run.begin >= index) sums_.Add(run.sums);
   }
+  // Warm-up of very different steps went on into the last run.
+  if (sums_.steps == 0 && early_.size() == kMaxRuns) sums_ = early_.back().sums;
   early_ = {};
 }
 

@@ -3,7 +3,8 @@
 //
 // Separate from the timeline, which tells how much of a step is communication: this tells which calls, in
 // which order. A call is known by its operation and communicator and by its place among these in the step, so
-// that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries. Not thread-safe: one owner.
+// that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries, and kMaxRuns times as many while
+// it is not known which steps are warm-up. Not thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -64,30 +65,37 @@ class CommunicationTiming {
   void KeepFrom(uint64_t index);
 
   // By (coarse token, place in the step from 0).
-  const std::map<Key, Call>& calls() const { return calls_; }
+  const std::map<Key, Call>& calls() const { return sums_.calls; }
   const absl::flat_hash_map<uint32_t, Name>& names() const { return names_; }
-  uint64_t steps() const { return steps_; }
+  uint64_t steps() const { return sums_.steps; }
   // Compute that was launched in forward, in all steps.
-  uint64_t forward_compute_ns() const { return forward_compute_ns_; }
+  uint64_t forward_compute_ns() const { return sums_.forward_compute_ns; }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
  private:
-  // One step's calls.
-  struct Step {
-    uint64_t index = 0;
-    uint64_t forward_compute_ns = 0;
-    std::vector<std::pair<Key, Call>> calls;
+  struct Sums {
+    uint64_t steps = 0;
+    uint64_t forward_compute_ns = 0;  // launched in forward
+    std::map<Key, Call> calls;
+    template <typename Archive>
+    void Visit(Archive& archive);
+    void Add(const Sums& later);
+  };
+  // Steps in a row of about the same length: what is warm-up and what is not never are of one run.
+  struct Run {
+    uint64_t begin = 0;     // index of its first step
+    uint64_t first_ns = 0;  // length of that step
+    Sums sums;
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  void Count(const Step& step);
+  static constexpr size_t kMaxRuns = 16;
+  void AddEarly(uint64_t index, uint64_t length_ns, const Sums& step);
 
-  std::vector<Step> early_;  // that may be warm-up
-  std::map<Key, Call> calls_;
+  std::vector<Run> early_;  // that may be warm-up; the last one, of whatever lengths, once there are kMaxRuns
+  Sums sums_;
   absl::flat_hash_map<uint32_t, Name> names_;
-  uint64_t steps_ = 0;
-  uint64_t forward_compute_ns_ = 0;
 };
 
 }  // namespace gpuprobe::model

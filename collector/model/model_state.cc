@@ -5,6 +5,7 @@
 #include "collector/model/collective_kernels.h"
 #include "collector/model/job_model.h"
 #include "collector/model/state_archive.h"
+#include "collector/model/warmup.h"
 #include "collector/model/work_roles.h"
 
 namespace gpuprobe::model {
@@ -429,12 +430,17 @@ void CommunicationTiming::Call::Visit(Archive& archive) {
 
 template <typename Archive>
 void CommunicationTiming::Visit(Archive& archive) {
-  archive(early_, calls_, names_, steps_, forward_compute_ns_);
+  archive(early_, sums_, names_);
 }
 
 template <typename Archive>
-void CommunicationTiming::Step::Visit(Archive& archive) {
-  archive(index, forward_compute_ns, calls);
+void CommunicationTiming::Sums::Visit(Archive& archive) {
+  archive(steps, forward_compute_ns, calls);
+}
+
+template <typename Archive>
+void CommunicationTiming::Run::Visit(Archive& archive) {
+  archive(begin, first_ns, sums);
 }
 
 template <typename Archive>
@@ -509,6 +515,11 @@ void StepDefinition::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void StepTracker::EarlyStep::Visit(Archive& archive) {
+  archive(nvtx_phases, input_ns, host_bound_ns, input_phase_ns, other_phase_ns);
+}
+
+template <typename Archive>
 void StepTracker::Visit(Archive& archive) {
   bool defined = definition_.has_value();
   StepDefinition definition = definition_.value_or(StepDefinition{});
@@ -516,7 +527,7 @@ void StepTracker::Visit(Archive& archive) {
           lost_operations_, lossy_, begun_, usual_step_, begin_error_ns_);
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, clock_steps_, host_phases_, phase_ranges_, steps_, next_index_,
-          counted_, some_, warmup_known_, warmup_count_, early_nvtx_phases_, statistics_, communication_,
+          counted_, some_, warmup_known_, warmup_count_, early_, early_counted_, statistics_, communication_,
           tokens_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
@@ -526,7 +537,8 @@ void StepTracker::Visit(Archive& archive) {
                       pending.lost <= pending.end - pending.begin && pending.left <= pending.lost &&
                       pending.start_ns <= pending.end_ns);
     }
-    archive.Require(warmup_known_ || (steps_.size() == early_nvtx_phases_.size() && warmup_count_ == 0));
+    archive.Require(warmup_known_ || (steps_.size() == early_.size() && early_.size() < kWarmupLook &&
+                                      warmup_count_ <= early_counted_ && early_counted_ <= early_.size()));
     archive.Require(next_search_ >= kFirstSearch && next_search_ <= kMaxSearch);
     archive.Require(!defined ||
                     (base_ <= segment_ && segment_ <= Next() && base_ <= scanned_ && scanned_ <= Next() &&

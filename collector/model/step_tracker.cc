@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "collector/model/warmup.h"
 #include "collector/model/work_roles.h"
 
 namespace gpuprobe::model {
@@ -482,7 +483,7 @@ void StepTracker::CompleteFirst() {
   NoteHostPhases(step, phases);
   if (!record.incomplete) {
     communication_.AddStep(operations, own, phases, record,
-                           warmup_known_ ? std::nullopt : std::optional(next_index_));
+                           warmup_known_ ? std::nullopt : std::optional(counted_));
   }
   operations_ += own;
   lost_operations_ += step.lost;
@@ -589,8 +590,13 @@ void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
     Count(steps_.back(), nvtx_phases);
     return;
   }
-  early_nvtx_phases_.push_back(nvtx_phases);
-  if (steps_.size() >= kWarmupLook) DecideWarmup();
+  early_.push_back({.nvtx_phases = nvtx_phases,
+                    .input_ns = record.input_ns,
+                    .host_bound_ns = record.host_bound_ns,
+                    .input_phase_ns = record.phase_ns[static_cast<size_t>(StepPhase::kInput)],
+                    .other_phase_ns = record.phase_ns[static_cast<size_t>(StepPhase::kOther)]});
+  if (early_.size() >= kFirstWarmupLook) LookForWarmup();
+  if (early_.size() >= kWarmupLook) EndWarmupSearch();
 }
 
 void StepTracker::Count(const StepRecord& record, bool nvtx_phases) {
@@ -601,27 +607,33 @@ void StepTracker::Count(const StepRecord& record, bool nvtx_phases) {
   }
 }
 
-void StepTracker::DecideWarmup() {
+void StepTracker::LookForWarmup() {
   // Only the first steps of all are here: none has left the ring yet.
-  std::vector<uint64_t> later;
-  for (size_t i = steps_.size() / 2; i < steps_.size(); ++i) later.push_back(steps_[i].total_ns());
-  const auto middle = later.begin() + static_cast<ptrdiff_t>(later.size() / 2);
-  if (later.size() >= 2) {
-    std::nth_element(later.begin(), middle, later.end());
-    const double limit = kWarmupFactor * static_cast<double>(*middle);
-    while (warmup_count_ < steps_.size() / 2 &&
-           static_cast<double>(steps_[warmup_count_].total_ns()) > limit) {
-      StepRecord& step = steps_[warmup_count_++];
-      step.warmup = true;
+  const size_t length = WarmupLength(steps_);
+  if (length != warmup_count_ || early_counted_ == 0) {
+    warmup_count_ = length;
+    early_counted_ = length;
+    statistics_ = StepStatistics();
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      StepRecord& step = steps_[i];
+      const EarlyStep& early = early_[i];
+      step.warmup = i < length;
       // A host that is silent then compiles; it does not wait for input.
+      step.input_ns = step.warmup ? 0 : early.input_ns;
+      step.host_bound_ns = early.host_bound_ns + early.input_ns - step.input_ns;
       uint64_t& input_ns = step.phase_ns[static_cast<size_t>(StepPhase::kInput)];
-      step.phase_ns[static_cast<size_t>(StepPhase::kOther)] += std::exchange(input_ns, 0);
-      step.host_bound_ns += std::exchange(step.input_ns, 0);
+      input_ns = step.warmup ? 0 : early.input_phase_ns;
+      step.phase_ns[static_cast<size_t>(StepPhase::kOther)] =
+          early.other_phase_ns + early.input_phase_ns - input_ns;
     }
   }
-  for (size_t i = warmup_count_; i < steps_.size(); ++i) Count(steps_[i], early_nvtx_phases_[i]);
+  for (; early_counted_ < steps_.size(); ++early_counted_)
+    Count(steps_[early_counted_], early_[early_counted_].nvtx_phases);
+}
+
+void StepTracker::EndWarmupSearch() {
   communication_.KeepFrom(warmup_count_);
-  early_nvtx_phases_ = {};
+  early_ = {};
   warmup_known_ = true;
 }
 
@@ -642,7 +654,10 @@ void StepTracker::Finish() {
   if (lossy_ && !pending_.empty()) RestoreLost(true);
   CompletePending(0, true);
   ForgetBefore(Next());
-  if (!warmup_known_ && !steps_.empty()) DecideWarmup();
+  if (!warmup_known_ && !steps_.empty()) {
+    LookForWarmup();
+    EndWarmupSearch();
+  }
   if (statistics_.total_ns.count() >= kLeastWhole) return;
   statistics_.estimated = statistics_.incomplete > 0;
   for (const StepRecord& step : steps_) {

@@ -63,8 +63,6 @@ class StepTracker {
  public:
   static constexpr size_t kKept = 512;        // records of the last steps
   static constexpr size_t kMaxOpen = 131072;  // operations since the last complete step
-  static constexpr size_t kWarmupLook = 12;   // steps after which the warm-up is known
-  static constexpr double kWarmupFactor = 2;  // a warm-up step is longer than the later median by this
   static constexpr size_t kMaxTokens = 65536;
   static constexpr size_t kFirstSearch = 128;  // operations after which steps are first looked for
   static constexpr size_t kMaxSearch = 65536;  // beyond, the older half of the history is given up
@@ -203,7 +201,9 @@ class StepTracker {
   void Record(const StepRecord& record, bool nvtx_phases);
   // Puts it into the statistics.
   void Count(const StepRecord& record, bool nvtx_phases);
-  void DecideWarmup();
+  // Of the steps so far; what was counted is counted anew where the answer changed.
+  void LookForWarmup();
+  void EndWarmupSearch();
   void ForgetBefore(uint64_t position);
 
   uint64_t base_ = 0;                // position of open_.front()
@@ -242,9 +242,20 @@ class StepTracker {
   std::deque<StepRecord> steps_;
   uint64_t next_index_ = 0;
   uint64_t counted_ = 0;
+  // While what is warm-up may change: what the steps' records would be if they were none.
+  struct EarlyStep {
+    bool nvtx_phases = false;
+    uint64_t input_ns = 0;
+    uint64_t host_bound_ns = 0;
+    uint64_t input_phase_ns = 0;
+    uint64_t other_phase_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
   bool warmup_known_ = false;
   uint64_t warmup_count_ = 0;
-  std::vector<bool> early_nvtx_phases_;  // of the steps before the warm-up is known
+  std::vector<EarlyStep> early_;
+  uint64_t early_counted_ = 0;  // of them, those that were looked at for statistics
   StepStatistics statistics_;
   CommunicationTiming communication_;
 

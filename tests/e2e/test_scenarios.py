@@ -182,6 +182,29 @@ def check_idle_causes(test, run):
 
 
 def check_phases(test, run):
+def check_statistics(test, run):
+    """Over all ranks and the steps after the warm-up."""
+    said = run.report["steps"]
+    test.assertEqual(said["warmup_count"], run.truth["warmup_steps"])
+    # The step in which the job dies is not over.
+    steps = [s for rank in run.truth["by_rank"] for s in (rank["steps"][:-1] if run.truth["hung"] else rank["steps"]) if s["step"] >= run.truth["warmup_steps"]]
+    test.assertEqual(said["time_ns"]["count"], len(steps))
+    mean_ns = sum(s["total_ns"] for s in steps) / len(steps)
+    slack = STEP_TIME_TOLERANCE * mean_ns
+    for mine, true in (("time_ns", "total_ns"), *((part, part) for part in ("compute_ns", "comm_ns", "exposed_comm_ns", "copy_ns", "idle_ns"))):
+        test.assertAlmostEqual(said[mine]["mean"], sum(s[true] for s in steps) / len(steps), delta=slack, msg=mine)
+    totals = sorted(s["total_ns"] for s in steps)
+    for quantile, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("max", 1)):
+        at = share * (len(totals) - 1)
+        low, high = totals[int(at)], totals[min(int(at) + 1, len(totals) - 1)]
+        test.assertTrue(near(said["time_ns"][quantile], low + (high - low) * (at - int(at)), STEP_TIME_TOLERANCE), (quantile, said["time_ns"], totals[-5:]))
+    for part in ("host_bound_ns", "input_ns", "sync_ns", "launch_gap_ns"):
+        found = said["idle"][part]
+        # As check_idle_causes says.
+        least = 100_000 if part != "launch_gap_ns" else 0
+        test.assertAlmostEqual(found["mean"] if isinstance(found, dict) else found, sum(s[part] for s in steps) / len(steps), delta=max(slack, least), msg=part)
+
+
     for record, step in matched_steps(run)[0]:
         for phase in ("forward", "backward", "optimizer", "communication"):
             test.assertAlmostEqual(record["phases"][phase], step["phase_ns"][phase], delta=0.02 * step["total_ns"], msg=f"{phase} of {record}, true {step}")
@@ -450,6 +473,7 @@ HELD = {
     check_memory_peak: ALL - {"out-of-memory"} - HANGS,
 }
 # None of these may be found in a healthy job, whatever its seed.
+    check_statistics: ALL - LOSSY,
 NEVER_WHEN_HEALTHY = ("straggler", "hang", "memory-leak", "imbalance")
 
 
