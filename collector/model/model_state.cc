@@ -637,11 +637,21 @@ void ProcessModel::VisitSites(Archive& archive) {
 }
 
 template <typename Archive>
+void ClockSteps::Step::Visit(Archive& archive) {
+  archive(by_ns, from_ns, to_ns);
+}
+
+template <typename Archive>
+void ClockSteps::Visit(Archive& archive) {
+  archive(steps_);
+}
+
+template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_shifts_,
-          clock_known_, strings_, point_to_point_, main_thread_, thread_roles_, kernels_, devices_,
-          communicators_, steps_, last_correlation_, ranges_, collectives_, joiner_, ledger_, range_paths_,
-          allocator_, high_water_names_);
+  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_steps_,
+          clock_shifts_, clock_known_, strings_, point_to_point_, main_thread_, thread_roles_, kernels_,
+          devices_, communicators_, steps_, last_correlation_, ranges_, collectives_, joiner_, ledger_,
+          range_paths_, allocator_, high_water_names_);
   VisitSites(archive);
 }
 

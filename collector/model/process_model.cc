@@ -47,10 +47,10 @@ bool MayBeLaunches(v1::LossReason reason) {
          reason != v1::LOSS_UNFINISHED_AT_FLUSH;
 }
 
-void CountPageable(const CopyRecord& copy, PageableTotals& totals) {
+void CountPageable(const CopyRecord& copy, uint64_t duration_ns, PageableTotals& totals) {
   ++totals.count;
   totals.bytes += copy.bytes;
-  totals.duration_ns += copy.end_ns - copy.start_ns;
+  totals.duration_ns += duration_ns;
 }
 
 }  // namespace
@@ -104,6 +104,8 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   joiner_.BeginBatch(static_cast<uint32_t>(totals_.batches));
   if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
   if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
+  if (const int64_t step_ns = ClockStepOf(batch); step_ns >= kClockStepNs)
+    clock_steps_.Note(static_cast<uint64_t>(step_ns), totals_.last_clock_ns, batch.clock().realtime_ns());
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   joiner_.EndBatch([this](Operation& operation) { OnOperation(operation); });
   collectives_.EndBatch();
@@ -285,7 +287,7 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     ++site.calls;
     if (r.graph_node != 0) ++totals_.graph_kernels;
     if (site.collective_op != 0) joiner_.AddCollectiveKernel(r, site.collective_op);
-    const uint64_t duration_ns = r.end_ns - r.start_ns;
+    const uint64_t duration_ns = clock_steps_.Length(r.start_ns, r.end_ns);
     if (duration_ns < kShortKernelNs) {
       ++totals_.short_kernels;
       totals_.short_kernel_ns += duration_ns;
@@ -311,10 +313,11 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     CopyTotals& totals = totals_.copies[direction < totals_.copies.size() ? direction : 0];
     ++totals.count;
     totals.bytes += r.bytes;
-    totals.duration_ns += r.end_ns - r.start_ns;
+    const uint64_t duration_ns = clock_steps_.Length(r.start_ns, r.end_ns);
+    totals.duration_ns += duration_ns;
     totals.busy.Add(r.start_ns, r.end_ns);
-    if (r.src_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, totals_.pageable_h2d);
-    if (r.dst_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, totals_.pageable_d2h);
+    if (r.src_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, duration_ns, totals_.pageable_h2d);
+    if (r.dst_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, duration_ns, totals_.pageable_d2h);
     Operation operation{.correlation = r.correlation,
                         .graph_node = r.graph_node,
                         .start_ns = r.start_ns,
@@ -484,6 +487,12 @@ void ProcessModel::ApplyHostState(const v1::Batch& batch) {
   progress_.last_wait_end_ns = state.last_wait_end_ns();
 }
 
+int64_t ProcessModel::ClockStepOf(const v1::Batch& batch) const {
+  if (!clock_known_ || batch.clock().realtime_ns() == 0) return 0;
+  const uint64_t offset = batch.clock().realtime_ns() - batch.clock().monotonic_ns();
+  return static_cast<int64_t>(offset - static_cast<uint64_t>(clock_offset_ns_));
+}
+
 void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
   for (const v1::Loss& loss : batch.losses()) {
     uint64_t& known = totals_.losses[static_cast<int>(loss.reason())];
@@ -492,10 +501,8 @@ void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
   }
   if (batch.has_self()) totals_.self = batch.self();
   if (batch.clock().realtime_ns() == 0) return;
-  const auto offset = static_cast<int64_t>(batch.clock().realtime_ns() - batch.clock().monotonic_ns());
   if (clock_known_) {
-    const auto step =
-        static_cast<int64_t>(static_cast<uint64_t>(offset) - static_cast<uint64_t>(clock_offset_ns_));
+    const int64_t step = ClockStepOf(batch);
     if (step != INT64_MIN && std::abs(step) > std::abs(totals_.clock_step_ns)) totals_.clock_step_ns = step;
     if (step != INT64_MIN && std::abs(step) >= kClockStepNs && clock_shifts_.size() < kMaxClockSteps) {
       if (step > 0)
@@ -505,7 +512,7 @@ void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
     }
   }
   clock_known_ = true;
-  clock_offset_ns_ = offset;
+  clock_offset_ns_ = static_cast<int64_t>(batch.clock().realtime_ns() - batch.clock().monotonic_ns());
   totals_.last_clock_ns = batch.clock().realtime_ns();
 }
 

@@ -17,6 +17,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "collector/model/clock_steps.h"
 #include "collector/model/collective_tracker.h"
 #include "collector/model/distribution.h"
 #include "collector/model/host_progress.h"
@@ -221,6 +222,8 @@ class ProcessModel {
   absl::Status ApplyHostRecords(const v1::Batch& batch);
   absl::Status ApplyAllocatorRecords(const v1::Batch& batch);
   absl::Status ApplyDeviceRecords(const v1::Batch& batch);
+  // By how much the clock was stepped before this batch was sealed, and since the one before.
+  int64_t ClockStepOf(const v1::Batch& batch) const;
   void ApplyClockAndLosses(const v1::Batch& batch);
   DeviceTotals& DeviceFor(uint32_t ordinal);
   void ApplyHostState(const v1::Batch& batch);
@@ -245,6 +248,7 @@ class ProcessModel {
   EndState end_state_ = EndState::kConnected;
   uint64_t last_sequence_ = 0;
   int64_t clock_offset_ns_ = 0;
+  ClockSteps clock_steps_;
   std::vector<std::pair<uint64_t, int64_t>> clock_shifts_;  // from which batch on, by how much in all
   bool clock_known_ = false;
 
