@@ -303,13 +303,13 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.top_kernels = TopKernelsOf(processes, input.all_kernels ? SIZE_MAX : kTopKernels);
   report.compute = ComputeOf(job);
   report.steps = StepsOf(job);
-  report.stragglers = StragglersOf(job, report.ranks);
   report.clock = ClockReportOf(job);
   report.link_models = LinkModelsOf(job);
   report.communication = CommunicationOf(report, job.comparison().spread(), input.link_peak);
   if (std::optional<Buckets>& buckets = report.communication.buckets; buckets.has_value())
     buckets->order = CallTimingsOf(job, buckets->op, buckets->comm);
   report.communication.forward = ForwardCommunicationOf(job);
+  report.stragglers = StragglersOf(job, report.ranks, report.communication.pipeline);
   SetPeakShares(report);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
   report.utilisation = UtilisationOf(input.work, report.conditions,

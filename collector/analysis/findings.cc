@@ -49,7 +49,8 @@ constexpr FindingRule kRules[] = {
     {"straggler-slow-copies", Severity::kWarning,
      "others wait 3.5 % of the step for a rank whose copies take longer", StragglerSlowCopies},
     {"straggler-intermittent", Severity::kWarning,
-     "others wait for one rank in less than 60 % of its steps, and three times as often as for any other",
+     "one rank is late by 5 % of the step in less than 60 % of its steps, more often than by chance (p < "
+     "0.001), and these steps are 2.5 % longer for it",
      StragglerIntermittent},
     {"imbalance", Severity::kWarning,
      "ranks wait for each other 10 % of the step, now for this one, now for that one", Imbalance},

@@ -11,13 +11,14 @@ namespace {
 using Cause = Straggler::Cause;
 
 constexpr double kImbalanceShare = 0.10;  // of a step
+constexpr double kExplainedShare = 0.5;   // of the waiting, that stragglers explain
 
 std::string Who(const Report& report, const Straggler& s) {
   if (s.slow_stage) {
     return absl::StrFormat(
-        "Rank %d holds up the pipeline: its stage takes %s a step longer than the others, %s "
-        "of the step, and its neighbours wait %s a step for it.",
-        s.rank, Duration(s.cause_ns_per_step), Percent(s.throughput_loss),
+        "Rank %d holds up the pipeline: its stage takes %s a step longer than the others, the step is %s "
+        "longer for it, %s, and its neighbours wait %s a step for it.",
+        s.rank, Duration(s.cause_ns_per_step), Duration(s.lost_ns_per_step), Percent(s.throughput_loss),
         Duration(s.caused.pair_per_step_ns));
   }
   if (s.caused.per_step_ns <= 0) return "";
@@ -120,14 +121,26 @@ void StragglerSlowCopies(const Report& report, std::vector<Finding>& out) {
 void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
     if (s.persistent || s.cause == Cause::kUnknown || s.lost_ns_per_step <= 0) continue;
+    const bool by_step = s.late_steps > 0;
+    const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
+    const uint64_t steps = by_step ? s.compared_steps : s.caused.steps;
+    const double longer_ns =
+        s.lost_ns_per_step * static_cast<double>(steps) / static_cast<double>(std::max<uint64_t>(late, 1));
+    const std::string when = s.stretch.has_value()
+                                 ? absl::StrFormat("from step %d to step %d, in %d of %d steps in all",
+                                                   s.stretch->first, s.stretch->second, late, steps)
+                                 : absl::StrFormat("now and then, in %d of %d steps", late, steps);
     out.push_back(
-        {.statement =
-             absl::StrFormat("Rank %d makes the others wait now and then: in %d of %d steps, %s a step on "
-                             "average; the average step is %s longer for it, %s.",
-                             s.rank, s.caused.steps_blamed, s.caused.steps, Duration(s.caused.per_step_ns),
-                             Duration(s.lost_ns_per_step), Percent(s.throughput_loss)),
-         .evidence = absl::StrCat("First in step ", s.caused.first_blamed_step, ", last in step ",
-                                  s.caused.last_blamed_step, ". On average: ", Why(s)),
+        {.statement = absl::StrFormat("Rank %d makes the others wait %s: these are %s longer for it, and the "
+                                      "average step %s, %s.",
+                                      s.rank, when, Duration(longer_ns), Duration(s.lost_ns_per_step),
+                                      Percent(s.throughput_loss)),
+         .evidence = absl::StrCat(s.stretch.has_value() || s.caused.steps_blamed == 0
+                                      ? ""
+                                      : absl::StrCat("First in step ", s.caused.first_blamed_step,
+                                                     ", last in step ", s.caused.last_blamed_step, ". "),
+                                  "Each other rank waits ", Duration(s.caused.per_step_ns),
+                                  " a step for it on average. ", Why(s)),
          .advice = absl::StrCat(Advice(s), " What comes and goes is often another process, or throttling."),
          .cost_ns_per_step = s.lost_ns_per_step});
   }
@@ -135,10 +148,14 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
 
 void Imbalance(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
-  const bool explained = std::any_of(report.stragglers.begin(), report.stragglers.end(),
-                                     [](const Straggler& s) { return s.cause != Cause::kUnknown; });
-  if (explained || c.pipeline.has_value() || c.step_ns <= 0 || report.ranks.size() < 2) return;
-  const double lost_ns = c.exposed_wait_ns();
+  if (c.pipeline.has_value() || c.step_ns <= 0 || report.ranks.size() < 2) return;
+  // What single ranks are at fault for, their findings say.
+  const double waited_ns = c.exposed_wait_ns();
+  double explained_ns = 0;
+  for (const Straggler& s : report.stragglers)
+    explained_ns += s.cause == Cause::kUnknown ? 0 : s.lost_ns_per_step;
+  if (explained_ns >= kExplainedShare * waited_ns && explained_ns > 0) return;
+  const double lost_ns = waited_ns - explained_ns;
   if (std::min(lost_ns, c.waited_ns) < kImbalanceShare * c.step_ns) return;
   // Ranks that all wait for their input, or for their hosts, do not wait equally long: that is the cause
   // then.

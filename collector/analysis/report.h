@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collector/analysis/hang.h"
@@ -392,7 +393,12 @@ struct Straggler {
   double lost_ns_per_step = 0;
   double throughput_loss = 0;  // 1 - step without it / step with it
   bool persistent = true;      // in most steps
-  bool slow_stage = false;     // a pipeline's: its neighbours wait for it in sends and receives
+  // Steps in which it was late, of those that were compared; 0 where that is not known by step. Where it is
+  // not persistent, and that was mostly in one stretch: between which steps.
+  uint64_t late_steps = 0;
+  uint64_t compared_steps = 0;
+  std::optional<std::pair<uint64_t, uint64_t>> stretch = std::nullopt;
+  bool slow_stage = false;  // a pipeline's: its neighbours wait for it in sends and receives
 };
 
 enum class Severity { kInfo, kWarning, kError };

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "collector/analysis/lateness.h"
 #include "collector/analysis/slow_ranks.h"
 #include "collector/model/collective_kernels.h"
 
@@ -70,12 +71,50 @@ void ScaleUp(const std::vector<model::RankComparison::Blame>& all, const model::
       1.96 * std::hypot(call_error_ns * calls, estimates) / static_cast<double>(wait.steps);
 }
 
+// By which parts of its steps exceed the other ranks': means over all its steps, or over those in which it
+// was late.
+struct Excess {
+  double late_ns = 0;  // to be explained
+  double compute_ns = 0;
+  double host_ns = 0;
+  double input_ns = 0;
+  double copy_ns = 0;
+};
+
+// Per step in which it was late.
+Excess ExcessWhenLate(const model::LateSteps::Rank& rank) {
+  const auto late = static_cast<double>(rank.late);
+  return {.late_ns = static_cast<double>(rank.late_by_ns) / late,
+          .compute_ns = static_cast<double>(rank.compute_ns) / late,
+          .host_ns = static_cast<double>(rank.host_ns) / late,
+          .input_ns = static_cast<double>(rank.input_ns) / late,
+          .copy_ns = static_cast<double>(rank.copy_ns) / late};
+}
+
 struct Candidate {
   const RankReport* rank = nullptr;
   StepMeans means;
   CausedWait caused;
-  double threads = 0;  // launched, without NCCL's
+  Lateness lateness;
+  Excess when_late;
+  double threads = 0;       // launched, without NCCL's
+  double last_call_ns = 0;  // how long the call takes it that starts last in a step
 };
+
+// Mean over its steps; 0 where no backward is known.
+double LastCallOf(const model::ProcessModel& process) {
+  double latest_ns = 0;
+  double time_ns = 0;
+  for (const auto& [key, call] : process.steps().communication().calls()) {
+    if (call.backward_steps == 0) continue;
+    const double after_ns =
+        static_cast<double>(call.after_backward_ns) / static_cast<double>(call.backward_steps);
+    if (after_ns < latest_ns) continue;
+    latest_ns = after_ns;
+    time_ns = static_cast<double>(call.time_ns) / static_cast<double>(call.steps);
+  }
+  return time_ns;
+}
 
 double LaunchedThreads(const model::ProcessModel& process) {
   double threads = 0;
@@ -90,6 +129,8 @@ double LaunchedThreads(const model::ProcessModel& process) {
 }
 
 std::vector<Candidate> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+  const std::vector<model::LateSteps::Rank> late_steps = job.comparison().late_steps().Summarize();
+  const std::vector<Lateness> lateness = LatenessOf(late_steps);
   std::vector<Candidate> out;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     const model::ProcessModel& process = *job.processes()[i];
@@ -100,7 +141,16 @@ std::vector<Candidate> Collect(const model::JobModel& job, const std::vector<Ran
       Candidate c{.rank = &rank,
                   .means = StepMeansOf(process),
                   .caused = CausedWaitOf(job, i),
-                  .threads = LaunchedThreads(process)};
+                  .lateness = {},
+                  .when_late = {},
+                  .threads = LaunchedThreads(process),
+                  .last_call_ns = LastCallOf(process)};
+      if (i < lateness.size() && lateness[i].late > 0) {
+        c.lateness = lateness[i];
+        c.when_late = ExcessWhenLate(late_steps[i]);
+      } else if (i < lateness.size()) {
+        c.lateness = lateness[i];
+      }
       if (c.means.steps > 0) out.push_back(std::move(c));
       break;
     }
@@ -117,63 +167,96 @@ double MedianOfOthers(const std::vector<Candidate>& all, const Candidate& but, G
   return Median(std::move(values));
 }
 
-bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
+// By what it caused in all, where steps cannot be compared: in a pipeline, or where records were lost.
+bool StandsOutInAll(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
   const auto per_step = [](const Candidate& each) { return each.caused.per_step_ns; };
   if (c.caused.per_step_ns < kLeastShare * step_ns) return false;
   if (all.size() == 2) return c.caused.per_step_ns >= 3 * MedianOfOthers(all, c, per_step);
+  if (c.caused.steps_blamed * 2 < c.caused.steps) return false;
   std::vector<double> values;
   for (const Candidate& each : all) values.push_back(per_step(each));
   const double middle = Median(values);
   for (double& v : values) v = std::abs(v - middle);
   const double spread = std::max(kMadToSigma * Median(values), kNoiseFloor * step_ns);
-  const bool persistent = c.caused.steps_blamed * 2 >= c.caused.steps;
-  // What happened once, in one stretch of the run, does not come and go.
-  const bool once = (c.caused.last_blamed_step - c.caused.first_blamed_step) * 3 < c.caused.steps;
-  if (!persistent && once) return false;
-  if ((c.caused.per_step_ns - middle) / spread >= kRobustScoreThreshold) return true;
-  if (c.caused.steps_blamed < kLeastStepsBlamed) return false;
-  const double in_blamed_ns =
-      c.caused.per_step_ns * static_cast<double>(c.caused.steps) / static_cast<double>(c.caused.steps_blamed);
-  if (in_blamed_ns < kLeastIntermittentShare * step_ns) return false;
-  return std::all_of(all.begin(), all.end(), [&](const Candidate& each) {
-    return &each == &c || each.caused.steps_blamed * 3 + 3 <= c.caused.steps_blamed;
-  });
+  return (c.caused.per_step_ns - middle) / spread >= kRobustScoreThreshold;
+}
+
+bool ComparedByStep(const Candidate& c) {
+  return c.caused.pairs == 0 && c.lateness.steps * 2 >= c.caused.steps && c.lateness.steps > 0;
+}
+
+bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
+  if (!ComparedByStep(c)) return StandsOutInAll(all, c, step_ns);
+  return !c.lateness.by_chance && c.lateness.longer_by_ns >= kLeastLonger * step_ns &&
+         c.lateness.lost_ns_per_step() >= kLeastLost * step_ns;
+}
+
+Excess ExcessOf(const std::vector<Candidate>& all, const Candidate& c) {
+  const auto extra = [&](auto get) { return get(c) - MedianOfOthers(all, c, get); };
+  return {.late_ns = c.caused.per_step_ns,
+          .compute_ns = extra([](const Candidate& each) { return each.means.compute_ns; }),
+          .host_ns = extra([](const Candidate& e) { return e.means.host_bound_ns + e.means.sync_ns; }),
+          .input_ns = extra([](const Candidate& each) { return each.means.input_ns; }),
+          .copy_ns = extra([](const Candidate& each) { return each.means.copy_ns; })};
 }
 
 // What part of its step makes it late, and by how much.
-std::pair<Straggler::Cause, double> CauseOf(const std::vector<Candidate>& all, const Candidate& c) {
-  const auto extra = [&](auto get) { return get(c) - MedianOfOthers(all, c, get); };
-  const double compute = extra([](const Candidate& each) { return each.means.compute_ns; });
+std::pair<Straggler::Cause, double> CauseOf(const std::vector<Candidate>& all, const Candidate& c,
+                                            const Excess& excess) {
   const std::array<std::pair<Straggler::Cause, double>, 4> parts{{
-      {Straggler::Cause::kSlowKernels, compute},
-      {Straggler::Cause::kLateLaunch,
-       extra([](const Candidate& each) { return each.means.host_bound_ns + each.means.sync_ns; })},
-      {Straggler::Cause::kLateInput, extra([](const Candidate& each) { return each.means.input_ns; })},
-      {Straggler::Cause::kSlowCopies, extra([](const Candidate& each) { return each.means.copy_ns; })},
+      {Straggler::Cause::kSlowKernels, excess.compute_ns},
+      {Straggler::Cause::kLateLaunch, excess.host_ns},
+      {Straggler::Cause::kLateInput, excess.input_ns},
+      {Straggler::Cause::kSlowCopies, excess.copy_ns},
   }};
   auto [cause, most] = *std::max_element(parts.begin(), parts.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most < kLeastExplained * c.caused.per_step_ns) return {Straggler::Cause::kUnknown, 0};
+  if (most < kLeastExplained * excess.late_ns) return {Straggler::Cause::kUnknown, 0};
   if (cause == Straggler::Cause::kSlowKernels) {
+    const double elsewhere_ns =
+        MedianOfOthers(all, c, [](const Candidate& each) { return each.means.compute_ns; });
     const double work =
         c.threads / std::max(MedianOfOthers(all, c, [](const auto& e) { return e.threads; }), 1.0);
-    const double time = c.means.compute_ns / std::max(c.means.compute_ns - compute, 1.0);
+    const double time = c.means.compute_ns / std::max(elsewhere_ns, 1.0);
     if (work - 1 > 0.5 * (time - 1)) cause = Straggler::Cause::kMoreWork;
   }
   return {cause, most};
 }
 
+// A rank that launches late hides less of its own communication, too: launched in time, it would hide what
+// the others hide, but for the call that nothing follows.
+double ExposedByLateness(const std::vector<Candidate>& all, const Candidate& c) {
+  if (c.last_call_ns <= 0) return 0;
+  const double hidden_ns = MedianOfOthers(
+      all, c, [](const Candidate& each) { return each.means.comm_ns - each.means.exposed_comm_ns; });
+  const double in_time_ns = std::max(c.means.comm_ns - hidden_ns, c.last_call_ns);
+  return std::max(c.means.exposed_comm_ns - in_time_ns, 0.0);
+}
+
+// A step of a pipeline whose stages all compute for as long as the others do: one microbatch after the other,
+// and as often as there are more stages nothing; beside that what this rank's device does not compute anyway.
+double BalancedPipelineNs(const std::vector<Candidate>& all, const Candidate& c, const Pipeline& pipeline) {
+  const double others_ns =
+      MedianOfOthers(all, c, [](const Candidate& each) { return each.means.compute_ns; });
+  const double stages_before = std::max(pipeline.stages - 1, 0);
+  return others_ns * (1 + stages_before / std::max(pipeline.microbatches, 1)) + c.means.idle_ns +
+         c.means.copy_ns;
+}
+
+bool TakesLongerInPipeline(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
+  return c.caused.pairs > 0 && CauseOf(all, c, ExcessOf(all, c)).second >= kLeastStageExcess * step_ns;
+}
+
 // In a pipeline stages wait for their neighbours by design, and who waits for a slow one makes the next one
 // wait: the one that waits least for what it makes others wait, and takes longer than the other stages.
 bool HoldsUpPipeline(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
-  if (c.caused.pairs == 0) return false;
   const auto net = [](const Candidate& each) {
     return each.caused.pair_total_ns - each.caused.pair_waited_ns;
   };
   if (net(c) <= 0 || c.caused.pair_per_step_ns < kLeastShare * step_ns) return false;
   if (std::any_of(all.begin(), all.end(), [&](const Candidate& each) { return net(each) > net(c); }))
     return false;
-  return CauseOf(all, c).second >= kLeastStageExcess * step_ns;
+  return TakesLongerInPipeline(all, c, step_ns);
 }
 
 }  // namespace
@@ -229,7 +312,8 @@ CausedWait CausedWaitOf(const model::JobModel& job, size_t process) {
   return out;
 }
 
-std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks,
+                                    const std::optional<Pipeline>& pipeline) {
   std::vector<Straggler> slow = SlowRanksOf(job, ranks);
   const std::vector<Candidate> all = Collect(job, ranks);
   std::vector<double> totals;
@@ -241,7 +325,9 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
         std::find_if(slow.begin(), slow.end(), [&](const Straggler& s) { return s.rank == *c.rank->rank; });
     const bool comparable = all.size() > 1 && step_ns > 0;
     const bool stands_out = comparable && StandsOut(all, c, step_ns);
-    const bool slow_stage = comparable && !stands_out && HoldsUpPipeline(all, c, step_ns);
+    // One of several ranks of a stage makes the others of them wait, too.
+    const bool slow_stage = comparable && (stands_out ? TakesLongerInPipeline(all, c, step_ns)
+                                                      : HoldsUpPipeline(all, c, step_ns));
     if (!stands_out && !slow_stage) continue;
     Straggler s;
     if (detail != slow.end()) {
@@ -252,11 +338,37 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     s.host = c.rank->host;
     s.device = c.rank->device;
     s.caused = c.caused;
-    std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c);
     s.slow_stage = slow_stage;
+    const bool by_step = !slow_stage && ComparedByStep(c);
+    if (by_step) {
+      s.late_steps = c.lateness.late;
+      s.compared_steps = c.lateness.steps;
+      s.persistent = c.lateness.share() >= kPersistentShare;
+      if (!s.persistent) s.stretch = c.lateness.stretch;
+    } else {
+      s.persistent =
+          slow_stage || static_cast<double>(c.caused.steps_blamed) >=
+                            kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
+    }
+    if (by_step && !s.persistent) {
+      std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c, c.when_late);
+      s.cause_ns_per_step *= c.lateness.share();
+    } else {
+      std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c, ExcessOf(all, c));
+    }
     if (slow_stage) {
-      // A pipeline's step is longer by what its slowest stage takes longer for all microbatches.
+      // A pipeline's step is longer by what its slowest stage takes longer for all microbatches, less what
+      // that takes from the time in which it stands still itself.
       s.lost_ns_per_step = s.cause_ns_per_step;
+      if (pipeline.has_value()) {
+        s.lost_ns_per_step =
+            std::clamp(c.means.total_ns - BalancedPipelineNs(all, c, *pipeline), 0.0, s.cause_ns_per_step);
+      }
+    } else if (by_step) {
+      s.lost_ns_per_step = c.lateness.lost_ns_per_step();
+      if (s.persistent && s.cause == Straggler::Cause::kLateLaunch)
+        s.lost_ns_per_step += ExposedByLateness(all, c);
+      s.lost_ns_per_step = std::min(s.lost_ns_per_step, c.caused.per_step_ns);
     } else {
       // Steps are equally long everywhere: what exceeds in the straggler is exposed waiting in the others.
       const double exposed_elsewhere_ns =
@@ -265,9 +377,6 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
           std::clamp(exposed_elsewhere_ns - c.means.exposed_comm_ns, 0.0, c.caused.per_step_ns);
     }
     s.throughput_loss = s.lost_ns_per_step / step_ns;
-    s.persistent =
-        slow_stage || static_cast<double>(c.caused.steps_blamed) >=
-                          kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
     const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });
     if (s.slowdown == 0 && elsewhere > 0) s.slowdown = c.means.compute_ns / elsewhere;
     s.work_ratio =
@@ -287,7 +396,8 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     if (s.work_ratio - 1 <= 0.5 * (s.slowdown - 1)) out.push_back(std::move(s));
   }
   std::stable_sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
-    return a.caused.per_step_ns > b.caused.per_step_ns;
+    return std::pair(a.lost_ns_per_step, a.caused.per_step_ns) >
+           std::pair(b.lost_ns_per_step, b.caused.per_step_ns);
   });
   return out;
 }

@@ -1,9 +1,11 @@
 // Ranks that the others wait for: how much, how often, and why, as far as the records tell.
 //
 // Separate from slow_ranks.h, which compares kernels alone. In every collective the others' waiting belongs
-// to the rank that came last (rank_comparison.h). A rank stands out when each other rank waits at least
-// kLeastShare of a step for it and its robust z-score over the ranks is at least kRobustScoreThreshold; with
-// two ranks, when it causes three times the other's waiting. Its lateness is explained by the part of its
+// to the rank that came last (rank_comparison.h). A rank stands out when it is late in more steps than chance
+// gives it and these steps are longer for it (lateness.h). Where steps cannot be compared, because records
+// were lost or in a pipeline: when each other rank waits at least kLeastShare of a step for it and its robust
+// z-score over the ranks is at least kRobustScoreThreshold; with two ranks, when it causes three times the
+// other's waiting. Its lateness is explained by the part of its
 // step that exceeds the other ranks' median most: compute (slower kernels, or more work if it launches more
 // threads), idle because its host launches late, waiting for input, or copies. Without such a part it is no
 // finding. In a pipeline ranks wait for each other by design, and for whom the neighbour waits: a stage is
@@ -11,6 +13,7 @@
 // wait most for what it waits itself.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "collector/analysis/report.h"
@@ -18,11 +21,12 @@
 
 namespace gpuprobe::analysis {
 
-inline constexpr double kLeastShare = 0.035;  // of a step
-// Some of its steps, if it is blamed in three times as many as any other rank.
-inline constexpr uint64_t kLeastStepsBlamed = 3;
-inline constexpr double kLeastIntermittentShare = 0.15;  // of these steps
-inline constexpr double kPersistentShare = 0.6;          // of its steps
+// Of a step, which others wait for it, where steps cannot be compared.
+inline constexpr double kLeastShare = 0.035;
+// Of a step: by which those in which it is late are longer, and what that comes to over all steps.
+inline constexpr double kLeastLonger = 0.025;
+inline constexpr double kLeastLost = 0.005;
+inline constexpr double kPersistentShare = 0.6;  // of its steps
 // Of a step, by which a pipeline's stage takes longer than the other stages.
 inline constexpr double kLeastStageExcess = 0.05;
 // Of its lateness, that a part must explain.
@@ -32,6 +36,7 @@ StepMeans StepMeansOf(const model::ProcessModel& process);
 CausedWait CausedWaitOf(const model::JobModel& job, size_t process);
 
 // Who costs most first. `ranks` supplies labels and devices.
-std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks);
+std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks,
+                                    const std::optional<Pipeline>& pipeline);
 
 }  // namespace gpuprobe::analysis

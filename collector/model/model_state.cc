@@ -12,7 +12,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 14;
+constexpr uint32_t kStateVersion = 15;
 
 }  // namespace
 
@@ -385,8 +385,8 @@ void StepOperation::Visit(Archive& archive) {
 template <typename Archive>
 void StepRecord::Visit(Archive& archive) {
   archive(index, start_ns, end_ns, first_launch_ns, compute_ns, comm_ns, exposed_comm_ns, copy_ns, idle_ns,
-          host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns, operations, lost, error_ns,
-          clock_step_ns, warmup, incomplete);
+          host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, blocked_ns, phase_ns, operations, lost,
+          error_ns, clock_step_ns, warmup, incomplete);
 }
 
 template <typename Archive>
@@ -710,8 +710,37 @@ void StepSpread::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void StepHistory::Span::Visit(Archive& archive) {
+  archive(count, first, last);
+}
+
+template <typename Archive>
+void StepHistory::Visit(Archive& archive) {
+  archive(spans_, length_);
+  archive.Require(spans_.size() <= kMaxSpans && length_ > 0 && (length_ & (length_ - 1)) == 0);
+}
+
+template <typename Archive>
+void LateSteps::Rank::Visit(Archive& archive) {
+  archive(steps, late, others_late, late_total_ns, late_by_ns, compute_ns, host_ns, input_ns, copy_ns,
+          others_host_idle_ns, others_blocked_ns, other_steps_ns, history);
+  archive.Require(late <= steps && others_late <= steps - late);
+}
+
+template <typename Archive>
+void LateSteps::Told::Visit(Archive& archive) {
+  archive(process, total_ns, exposed_ns, compute_ns, host_ns, input_ns, copy_ns, blocked_ns);
+}
+
+template <typename Archive>
+void LateSteps::Visit(Archive& archive) {
+  archive(open_, closed_before_, most_told_, ranks_);
+}
+
+template <typename Archive>
 void RankComparison::Visit(Archive& archive) {
-  archive(blame_, spread_, alignment_, whole_, transfers_, transfers_by_key_, clocks_, pair_clocks_);
+  archive(blame_, spread_, late_steps_, alignment_, whole_, transfers_, transfers_by_key_, clocks_,
+          pair_clocks_);
   if constexpr (Archive::kReads) {
     transfers_by_series_.clear();
     for (const auto& [key, index] : transfers_by_key_) archive.Require(index < transfers_.size());
@@ -722,7 +751,8 @@ template <typename Archive>
 void JobModel::VisitNames(Archive& archive) {
   archive(issued_, names_, comparison_);
   archive.Require(comparison_.blame().size() <= processes_.size() &&
-                  comparison_.alignment().IsOf(processes_.size()));
+                  comparison_.alignment().IsOf(processes_.size()) &&
+                  comparison_.late_steps().IsOf(processes_.size()));
   for (const auto* clocks : {&comparison_.clocks(), &comparison_.pair_clocks()}) {
     for (const auto& [pair, link] : *clocks)
       archive.Require(pair.first < processes_.size() && pair.second < processes_.size());

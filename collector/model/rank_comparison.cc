@@ -289,7 +289,10 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
       if (blame.pairs > 0) blame.pair_step_ns.Add(caused_in_pairs);
       if (!step.incomplete) {
         const int64_t number = static_cast<int64_t>(step.index) + alignment_.Behind(index, step.index);
-        if (number >= 0) spread_.Add(static_cast<uint64_t>(number), step.comm_ns, step.exposed_comm_ns);
+        if (number >= 0) {
+          spread_.Add(static_cast<uint64_t>(number), step.comm_ns, step.exposed_comm_ns);
+          late_steps_.Add(static_cast<uint64_t>(number), index, step);
+        }
       }
       if (static_cast<double>(caused) < kBlamedShare * static_cast<double>(step.total_ns())) continue;
       if (blame.steps_blamed++ == 0) blame.first_blamed = step.index;

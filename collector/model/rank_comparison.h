@@ -22,6 +22,7 @@
 #include "absl/numeric/int128.h"
 #include "collector/model/collective_tracker.h"
 #include "collector/model/distribution.h"
+#include "collector/model/late_steps.h"
 #include "collector/model/step_alignment.h"
 #include "collector/model/step_spread.h"
 
@@ -156,6 +157,7 @@ class RankComparison {
   // From sends and receives, which end less exactly together.
   const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& pair_clocks() const { return pair_clocks_; }
   const StepSpread& spread() const { return spread_; }
+  const LateSteps& late_steps() const { return late_steps_; }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
@@ -173,6 +175,7 @@ class RankComparison {
 
   std::vector<Blame> blame_;
   StepSpread spread_;
+  LateSteps late_steps_;
   StepAlignment alignment_;
   // Communicators of which all ranks are heard, if not always: who is absent in a call may have come last.
   // Where some never are, the others are compared.

@@ -40,6 +40,7 @@ struct StepRecord {
   // and from there on
   uint64_t launch_gap_ns = 0;  // launched, but not started
   uint64_t unknown_ns = 0;     // the launch of what ended the idle was not seen
+  uint64_t blocked_ns = 0;     // in the step's time, the host was blocked in a synchronising call; of no sum
   std::array<uint64_t, kStepPhases> phase_ns{};
   uint32_t operations = 0;
   uint32_t lost = 0;  // of them: their records never came, and stand as in the usual step if it has them

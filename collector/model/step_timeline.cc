@@ -223,6 +223,14 @@ class Sweep {
 StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases) {
   StepRecord record;
   Sweep(window, record).Run(phases);
+  uint64_t from_ns = window.start_ns;
+  for (const BlockedInterval& blocked : window.blocked) {
+    const uint64_t begin_ns = std::max(blocked.start_ns, from_ns);
+    const uint64_t end_ns = std::min(blocked.end_ns, window.end_ns);
+    if (begin_ns >= end_ns) continue;
+    record.blocked_ns += end_ns - begin_ns;
+    from_ns = end_ns;
+  }
   return record;
 }
 

@@ -120,7 +120,12 @@ Json StragglersJson(const analysis::Report& report) {
                    {"wait", CausedWaitJson(s.caused)},
                    {"lost_ns_per_step", s.lost_ns_per_step},
                    {"throughput_loss", s.throughput_loss},
-                   {"persistent", s.persistent}});
+                   {"persistent", s.persistent},
+                   {"late_steps", s.compared_steps > 0 ? Json(s.late_steps) : Json(nullptr)},
+                   {"compared_steps", s.compared_steps},
+                   {"stretch", s.stretch.has_value() ? Json({{"first_step", s.stretch->first},
+                                                             {"last_step", s.stretch->second}})
+                                                     : Json(nullptr)}});
   }
   return out;
 }

@@ -84,6 +84,13 @@ std::vector<Scenario> AllScenarios() {
                        job.slow_every = 20;
                        job.slow_for = 3;
                      }));
+  all.push_back(Make("straggler-late", "one rank's GPU is throttled in the last quarter of the run",
+                     "straggler-intermittent", {"imbalance"}, [](TrainingJob& job) {
+                       job.slow_by = SlowBy::kKernels;
+                       job.slow_rank = 1;
+                       job.slow_factor = 1.3;
+                       job.slow_from = 0.75;
+                     }));
   all.push_back(Make("slow-network", "every link gives a thirtieth of what it could", "slow-network",
                      {"communication-bound", "poor-overlap"},
                      [](TrainingJob& job) { job.link = {.alpha_ns = 30 * kUs, .beta_bytes_per_ns = 10}; }));

@@ -462,7 +462,7 @@ std::vector<uint64_t> Buckets(const TrainingJob& job) {
 
 bool IsSlow(const TrainingJob& job, int rank, int step) {
   return job.slow_by != SlowBy::kNothing && rank == job.slow_rank && step >= 0 &&
-         (step + job.slow_every / 2) % job.slow_every < job.slow_for;
+         step >= job.slow_from * job.steps && (step + job.slow_every / 2) % job.slow_every < job.slow_for;
 }
 
 // Ranks are numbered with the tensor group fastest, then data, then pipeline.

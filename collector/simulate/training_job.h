@@ -65,8 +65,9 @@ struct TrainingJob {
   SlowBy slow_by = SlowBy::kNothing;
   int slow_rank = 0;
   double slow_factor = 1;
-  int slow_every = 1;  // of so many steps ...
-  int slow_for = 1;    // ... this many in a row are slow
+  int slow_every = 1;    // of so many steps ...
+  int slow_for = 1;      // ... this many in a row are slow
+  double slow_from = 0;  // after this share of all steps
 
   uint64_t weight_bytes = uint64_t{3} << 30;
   uint64_t optimizer_bytes = uint64_t{12} << 30;

@@ -245,8 +245,13 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
                    {"rank", job_.hang_rank},
                    {"step", job_.hang_step}};
   }
-  if (job_.slow_by != SlowBy::kNothing)
-    out["slow"] = {{"rank", job_.slow_rank}, {"factor", job_.slow_factor}};
+  if (job_.slow_by != SlowBy::kNothing) {
+    out["slow"] = {
+        {"rank", job_.slow_rank}, {"factor", job_.slow_factor}, {"steps", nlohmann::json::array()}};
+    for (int step = job_.warmup_steps; step < job_.steps; ++step) {
+      if (IsSlow(job_, job_.slow_rank, step)) out["slow"]["steps"].push_back(step);
+    }
+  }
   if (job_.slow_by != SlowBy::kNothing || job_.length_spread > 0)
     out["step_of_equal_ranks_ns"] = StepOfEqualRanksNs(simulation);
   out["memory"] = {{"leak_bytes_per_step", job_.leak_bytes},

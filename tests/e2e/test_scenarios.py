@@ -22,7 +22,8 @@ LOSSY = {"records-lost"}
 STEPPED = {"clock-stepped"}
 ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-pipeline", "hang-graph", "hang-mismatch", "hang-all-issued"}
 HANGS = {"hang-missing-rank", "hang-pipeline", "hang-graph", "hang-mismatch", "hang-all-issued"}
-STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-at-scale"}
+STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-late",
+              "straggler-at-scale"}
 # Fewer than three sizes of one operation: nothing to fit.
 WITHOUT_SIZES = {"launch-bound", "tiny-buckets", "huge-buckets", "fsdp", "pipeline", "pipeline-slow-stage", "hang-pipeline"}
 # Their stages send and receive.
@@ -181,7 +182,6 @@ def check_idle_causes(test, run):
             test.assertAlmostEqual(record["idle"][part], step[part], delta=slack, msg=f"{part} of {record}, true {step}")
 
 
-def check_phases(test, run):
 def check_statistics(test, run):
     """Over all ranks and the steps after the warm-up."""
     said = run.report["steps"]
@@ -205,6 +205,7 @@ def check_statistics(test, run):
         test.assertAlmostEqual(found["mean"] if isinstance(found, dict) else found, sum(s[part] for s in steps) / len(steps), delta=max(slack, least), msg=part)
 
 
+def check_phases(test, run):
     for record, step in matched_steps(run)[0]:
         for phase in ("forward", "backward", "optimizer", "communication"):
             test.assertAlmostEqual(record["phases"][phase], step["phase_ns"][phase], delta=0.02 * step["total_ns"], msg=f"{phase} of {record}, true {step}")
@@ -279,11 +280,8 @@ def check_slow_stage(test, run):
     finding = run.report["findings"][0]
     test.assertTrue(finding["statement"].startswith(f"Rank {run.truth['slow']['rank']} holds up the pipeline"), finding)
     test.assertIn(f"kernels take {run.truth['slow']['factor']:.2f} x", finding["evidence"])
-    steps = {r["rank"]: [s for s in r["steps"] if s["step"] >= run.truth["warmup_steps"]] for r in run.truth["by_rank"]}
-    compute = {rank: sum(s["compute_ns"] for s in each) / len(each) for rank, each in steps.items()}
-    slow = compute.pop(run.truth["slow"]["rank"])
     check_straggler(test, run)
-    test.assertTrue(near(finding["cost_ns_per_step"], slow - sorted(compute.values())[1], BLAME_TOLERANCE), (finding, slow, compute))
+    test.assertAlmostEqual(finding["cost_ns_per_step"] / run.report["steps"]["time_ns"]["mean"], lost_to_unequal_ranks(run), delta=0.03, msg=str(finding))
 
 
 def check_lossy_blame(test, run):
@@ -337,10 +335,20 @@ def check_straggler(test, run):
     test.assertTrue(stragglers)
     test.assertEqual(stragglers[0]["rank"], run.truth["slow"]["rank"], stragglers)
     lost = lost_to_unequal_ranks(run)
-    # A rank that launches late hides less of its own communication, too: that is not told apart from the others' waiting.
-    # A slow stage's optimizer runs while the stages before it still finish: all that it computes longer is a little too much.
-    delta = 0.03 if stragglers[0]["cause"] == "late_launch" else 0.04 if run.truth.get("pipeline") else 0.01
+    # A pipeline's step is modelled, as if nothing but its bubble were beside the compute.
+    delta = 0.03 if run.truth.get("pipeline") else 0.01
     test.assertAlmostEqual(stragglers[0]["throughput_loss"], lost, delta=delta, msg=str(stragglers[0]))
+
+
+def check_when_slow(test, run):
+    """A rank that is slow in one stretch of the run: since when, until when, and in how many steps."""
+    straggler = run.report["stragglers"][0]
+    slow = run.truth["slow"]["steps"]
+    test.assertFalse(straggler["persistent"])
+    test.assertAlmostEqual(straggler["stretch"]["first_step"], slow[0], delta=1)
+    test.assertAlmostEqual(straggler["stretch"]["last_step"], slow[-1], delta=1)
+    test.assertAlmostEqual(straggler["late_steps"], len(slow), delta=1)
+    test.assertIn(f"from step {straggler['stretch']['first_step']}", run.report["findings"][0]["statement"])
 
 
 def check_hang(test, run):
@@ -441,6 +449,7 @@ ALL = set(names())
 HELD = {
     check_whole: ALL,
     check_straggler: STRAGGLERS,
+    check_when_slow: {"straggler-late"},
     check_imbalance: {"imbalance"},
     check_first_finding: ALL,
     check_no_false_finding: ALL,
@@ -464,6 +473,7 @@ HELD = {
     check_parts_add_up: ALL,
     check_step_parts: ALL - LOSSY,
     check_idle_causes: ALL - LOSSY,
+    check_statistics: ALL - LOSSY,
     check_clock_step: STEPPED,
     check_memory_by_step: {"healthy", "compute-bound", "memory-leak"},
     check_lifetimes: {"compute-bound", "memory-leak"},
@@ -472,8 +482,20 @@ HELD = {
     check_overlap_efficiency: ALL - ENDS_EARLY,
     check_memory_peak: ALL - {"out-of-memory"} - HANGS,
 }
+# Other numbers of ranks, with so many seeds each: the first finding, and no false one.
+SWEEP_SEEDS = {2: 5, 3: 5, 12: 2, 64: 1}
+SWEPT = {
+    "healthy": (2, 3, 12, 64),
+    "input-bound": (2, 3, 12, 64),
+    "launch-bound": (2, 3, 12),
+    "imbalance": (12, 64),
+    "straggler-late": (2, 3, 12, 64),
+    "straggler-intermittent": (12, 64),
+    "straggler-launches": (3, 12, 64),
+    "pipeline-slow-stage": (12, 64),
+    "clock-stepped": (12,),
+}
 # None of these may be found in a healthy job, whatever its seed.
-    check_statistics: ALL - LOSSY,
 NEVER_WHEN_HEALTHY = ("straggler", "hang", "memory-leak", "imbalance")
 
 
@@ -487,6 +509,15 @@ class Scenarios(EndToEndTest):
                         continue
                     with self.subTest(f"{name}: {check.__name__}"):
                         check(self, run)
+
+    def test_other_numbers_of_ranks_and_seeds(self):
+        for name, counts in SWEPT.items():
+            for ranks in counts:
+                for seed in range(101, 101 + SWEEP_SEEDS[ranks]):
+                    with self.subTest(name, ranks=ranks, seed=seed):
+                        run = Run(self, name, ("--ranks", str(ranks), "--seed", str(seed), "--steps", "30"))
+                        check_first_finding(self, run)
+                        check_no_false_finding(self, run)
 
     def test_healthy_jobs_are_healthy(self):
         for seed in range(1, HEALTHY_SEEDS + 1):

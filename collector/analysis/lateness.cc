@@ -1,0 +1,66 @@
+#include "collector/analysis/lateness.h"
+
+#include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
+
+namespace gpuprobe::analysis {
+namespace {
+
+using model::LateSteps;
+
+// A stretch holds so much of all late steps.
+constexpr double kMostOfIt = 0.8;
+
+// By which a step with it is longer, mean over the steps in which it was late.
+double LongerBy(const LateSteps::Rank& rank, const Lateness& lateness) {
+  const auto late = static_cast<double>(rank.late);
+  double longer_ns = lateness.late_by_ns;
+  if (rank.other_steps_ns.count() >= kLeastOtherSteps && lateness.share() <= kMostCompared)
+    longer_ns = std::min(
+        longer_ns, static_cast<double>(rank.late_total_ns) / late - rank.other_steps_ns.Summarize().p50);
+  // The others' devices that ran dry because of their own hosts would do so for longer without it, unless
+  // these hosts were blocked meanwhile: those that run ahead are not what a step waits for.
+  const double idle_ns = static_cast<double>(rank.others_host_idle_ns) / late;
+  const double blocked_ns = static_cast<double>(rank.others_blocked_ns) / late;
+  longer_ns = std::min(longer_ns, std::max(blocked_ns, lateness.late_by_ns - idle_ns));
+  return std::max(longer_ns, 0.0);
+}
+
+}  // namespace
+
+std::vector<Lateness> LatenessOf(const std::vector<LateSteps::Rank>& ranks) {
+  uint64_t all_steps = 0;
+  uint64_t all_late = 0;
+  size_t compared = 0;
+  for (const LateSteps::Rank& rank : ranks) {
+    all_steps += rank.steps;
+    all_late += rank.late;
+    compared += rank.steps > 0 ? 1 : 0;
+  }
+  std::vector<Lateness> out;
+  for (const LateSteps::Rank& rank : ranks) {
+    Lateness& l = out.emplace_back();
+    l.steps = rank.steps;
+    l.late = rank.late;
+    if (rank.late == 0) continue;
+    l.late_by_ns = static_cast<double>(rank.late_by_ns) / static_cast<double>(rank.late);
+    l.longer_by_ns = LongerBy(rank, l);
+    // Half an event more: a rate of which no event was seen is not zero (Jeffreys).
+    const double others = static_cast<double>(compared) - 1;
+    const double rate =
+        (static_cast<double>(all_late - rank.late) + 0.5) / (static_cast<double>(all_steps - rank.steps) + 1);
+    // Where one rank is late at a time, the others are late in the steps that it leaves them.
+    const double left =
+        (static_cast<double>(rank.others_late) + 0.5) / (static_cast<double>(rank.steps - rank.late) + 1);
+    const double share = left / (others + left);
+    const boost::math::binomial chance(static_cast<double>(rank.steps), std::min(std::max(rate, share), 1.0));
+    const double one = boost::math::cdf(boost::math::complement(chance, static_cast<double>(rank.late) - 1));
+    l.by_chance = one * static_cast<double>(compared) > kByChance;
+    const model::StepHistory::Stretch stretch = rank.history.Densest();
+    if (static_cast<double>(stretch.count) >= kMostOfIt * static_cast<double>(rank.late))
+      l.stretch = {stretch.first, stretch.last};
+  }
+  return out;
+}
+
+}  // namespace gpuprobe::analysis

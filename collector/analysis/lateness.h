@@ -1,0 +1,45 @@
+// Whether a rank is late more often than chance has it, and what a step is longer for it.
+//
+// Separate from straggler_report.h, which says why: this is statistics over the steps (late_steps.h). Under
+// chance every rank is late as often as the others: the binomial distribution with the others' rate (at least
+// that of ranks of which one is late at a time) says how often that gives as many late steps as this rank
+// has, and there are as many ranks that it could have been (Bonferroni). What happens more often than that
+// may still cost nothing: a rank whose host once fell behind stays behind in a job that hosts pace, and no
+// step is longer for it. So the steps in which it was late are held against those in which it was not, and
+// against what the others' hosts would have taken anyway.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "collector/model/late_steps.h"
+
+namespace gpuprobe::analysis {
+
+// Chance gives this in so many runs, whatever the number of ranks and steps.
+inline constexpr double kByChance = 0.001;
+// Where a rank was late in more steps than that, there are too few others to hold them against.
+inline constexpr double kMostCompared = 0.75;
+inline constexpr uint64_t kLeastOtherSteps = 3;
+
+struct Lateness {
+  uint64_t steps = 0;  // compared
+  uint64_t late = 0;   // of them, late
+  bool by_chance = true;
+  double late_by_ns = 0;    // mean over these steps: the others' exposed communication less its own
+  double longer_by_ns = 0;  // so: what a step is longer for it, at most late_by_ns
+  // Between which steps most of that was.
+  std::optional<std::pair<uint64_t, uint64_t>> stretch;
+
+  double share() const { return steps == 0 ? 0 : static_cast<double>(late) / static_cast<double>(steps); }
+  // Over all steps.
+  double lost_ns_per_step() const { return longer_by_ns * share(); }
+};
+
+// By process, as `ranks`.
+std::vector<Lateness> LatenessOf(const std::vector<model::LateSteps::Rank>& ranks);
+
+}  // namespace gpuprobe::analysis

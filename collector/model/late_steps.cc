@@ -1,0 +1,158 @@
+#include "collector/model/late_steps.h"
+
+#include <algorithm>
+
+namespace gpuprobe::model {
+namespace {
+
+// The median of all values but one, each from the sorted values at once.
+class MedianOfOthers {
+ public:
+  explicit MedianOfOthers(std::vector<uint64_t> values) : sorted_(std::move(values)) {
+    std::sort(sorted_.begin(), sorted_.end());
+  }
+  uint64_t operator()(uint64_t own) const {
+    const auto place =
+        static_cast<size_t>(std::lower_bound(sorted_.begin(), sorted_.end(), own) - sorted_.begin());
+    const auto other = [&](size_t i) { return sorted_[i < place ? i : i + 1]; };
+    const size_t others = sorted_.size() - 1;
+    if (others % 2 == 1) return other(others / 2);
+    return (other(others / 2 - 1) + other(others / 2)) / 2;
+  }
+
+ private:
+  std::vector<uint64_t> sorted_;
+};
+
+}  // namespace
+
+void StepHistory::Add(uint64_t step) {
+  while (step / length_ >= kMaxSpans) {
+    for (size_t i = 0; i < spans_.size(); i += 2) {
+      Span& into = spans_[i / 2];
+      into = spans_[i];
+      if (i + 1 == spans_.size() || spans_[i + 1].count == 0) continue;
+      if (into.count == 0) into.first = spans_[i + 1].first;
+      into.last = spans_[i + 1].last;
+      into.count += spans_[i + 1].count;
+    }
+    spans_.resize((spans_.size() + 1) / 2);
+    length_ *= 2;
+  }
+  const auto place = static_cast<size_t>(step / length_);
+  if (spans_.size() <= place) spans_.resize(place + 1);
+  Span& span = spans_[place];
+  if (span.count++ == 0) span.first = step;
+  span.last = step;
+}
+
+StepHistory::Stretch StepHistory::Densest() const {
+  Stretch best;
+  int64_t most = 0;
+  Stretch open;
+  int64_t sum = 0;
+  for (const Span& span : spans_) {
+    if (sum <= 0) {
+      open = {};
+      sum = 0;
+    }
+    sum += 2 * static_cast<int64_t>(span.count) - static_cast<int64_t>(length_);
+    if (span.count == 0) continue;
+    if (open.count == 0) open.first = span.first;
+    open.last = span.last;
+    open.count += span.count;
+    // The first and the last span may be late only in a part.
+    const auto within = static_cast<int64_t>(open.last - open.first + 1);
+    const int64_t gain = 2 * static_cast<int64_t>(open.count) - within;
+    if (gain <= most) continue;
+    most = gain;
+    best = open;
+  }
+  return best;
+}
+
+void LateSteps::Add(uint64_t step, uint32_t process, const StepRecord& record) {
+  if (step < closed_before_) return;
+  std::vector<Told>& told = open_[step];
+  told.push_back({.process = process,
+                  .total_ns = record.total_ns(),
+                  .exposed_ns = record.exposed_comm_ns,
+                  .compute_ns = record.compute_ns,
+                  .host_ns = record.host_bound_ns + record.sync_ns,
+                  .input_ns = record.input_ns,
+                  .copy_ns = record.copy_ns,
+                  .blocked_ns = record.blocked_ns});
+  most_told_ = std::max(most_told_, told.size());
+  if (open_.size() <= kMaxOpen) return;
+  Close(open_.begin()->first, open_.begin()->second, ranks_);
+  closed_before_ = open_.begin()->first + 1;
+  open_.erase(open_.begin());
+}
+
+void LateSteps::Close(uint64_t step, const std::vector<Told>& told, std::vector<Rank>& ranks) const {
+  if (told.size() < 2 || static_cast<double>(told.size()) < kLeastRanks * static_cast<double>(most_told_))
+    return;
+  const auto median_of = [&](auto part) {
+    std::vector<uint64_t> values;
+    values.reserve(told.size());
+    for (const Told& each : told) values.push_back(part(each));
+    return MedianOfOthers(std::move(values));
+  };
+  const MedianOfOthers exposed = median_of([](const Told& t) { return t.exposed_ns; });
+  const auto late_by = [&](const Told& each) {
+    const uint64_t others_ns = exposed(each.exposed_ns);
+    return others_ns > each.exposed_ns ? others_ns - each.exposed_ns : 0;
+  };
+  const auto is_late = [&](const Told& each) {
+    return static_cast<double>(late_by(each)) >= kLateShare * static_cast<double>(each.total_ns);
+  };
+  const bool any = std::any_of(told.begin(), told.end(), is_late);
+  for (const Told& each : told) {
+    if (ranks.size() <= each.process) ranks.resize(each.process + 1);
+    Rank& rank = ranks[each.process];
+    ++rank.steps;
+    if (is_late(each)) continue;
+    rank.other_steps_ns.Add(each.total_ns);
+    rank.others_late += any ? 1 : 0;
+  }
+  if (!any) return;
+  const MedianOfOthers compute = median_of([](const Told& t) { return t.compute_ns; });
+  const MedianOfOthers host = median_of([](const Told& t) { return t.host_ns; });
+  const MedianOfOthers input = median_of([](const Told& t) { return t.input_ns; });
+  const MedianOfOthers copy = median_of([](const Told& t) { return t.copy_ns; });
+  const auto host_idle_of = [](const Told& t) { return t.host_ns + t.input_ns; };
+  const MedianOfOthers host_idle = median_of(host_idle_of);
+  const MedianOfOthers blocked = median_of([](const Told& t) { return t.blocked_ns; });
+  const auto excess = [](const MedianOfOthers& others, uint64_t own) {
+    return static_cast<int64_t>(own) - static_cast<int64_t>(others(own));
+  };
+  for (const Told& each : told) {
+    if (!is_late(each)) continue;
+    Rank& rank = ranks[each.process];
+    ++rank.late;
+    rank.late_total_ns += each.total_ns;
+    rank.late_by_ns += late_by(each);
+    rank.compute_ns += excess(compute, each.compute_ns);
+    rank.host_ns += excess(host, each.host_ns);
+    rank.input_ns += excess(input, each.input_ns);
+    rank.copy_ns += excess(copy, each.copy_ns);
+    rank.others_host_idle_ns += host_idle(host_idle_of(each));
+    rank.others_blocked_ns += blocked(each.blocked_ns);
+    rank.history.Add(step);
+  }
+}
+
+std::vector<LateSteps::Rank> LateSteps::Summarize() const {
+  std::vector<Rank> ranks = ranks_;
+  for (const auto& [step, told] : open_) Close(step, told, ranks);
+  return ranks;
+}
+
+bool LateSteps::IsOf(size_t processes) const {
+  return ranks_.size() <= processes && std::all_of(open_.begin(), open_.end(), [&](const auto& step) {
+           return std::all_of(step.second.begin(), step.second.end(),
+                              [&](const Told& told) { return told.process < processes; });
+         });
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,109 @@
+// In which steps which rank was late: its communication was exposed for less time than the others', which
+// waited for it.
+//
+// Separate from RankComparison's blame, which says who made whom wait call by call: a rank that is late makes
+// others wait, but only a step that is longer for it has lost anything, and which steps these are tells a
+// rank that is slow now and then, or since some time, from chance. Steps are compared as StepAlignment
+// numbers them. Memory: what the ranks told of a bounded number of steps, and an account for each rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "collector/model/distribution.h"
+#include "collector/model/step_record.h"
+
+namespace gpuprobe::model {
+
+// When something happened in a growing number of steps: how often in each of a bounded number of spans.
+class StepHistory {
+ public:
+  static constexpr size_t kMaxSpans = 64;
+
+  struct Span {
+    uint64_t count = 0;
+    uint64_t first = 0;  // step; so the last
+    uint64_t last = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);  // model_state.cc
+  };
+  // Of the steps from `first` to `last`, with `count` of those that were noted.
+  using Stretch = Span;
+
+  // In order.
+  void Add(uint64_t step);
+  // Where most of it happened, in more than half of the steps; as exact as its spans are short. `count` 0 if
+  // there is none.
+  Stretch Densest() const;
+  template <typename Archive>
+  void Visit(Archive& archive);
+
+ private:
+  std::vector<Span> spans_;  // from step 0
+  uint64_t length_ = 1;      // of each, in steps
+};
+
+class LateSteps {
+ public:
+  static constexpr size_t kMaxOpen = 256;  // steps
+  // A step counts if so many ranks told of it, of those that tell of the most.
+  static constexpr double kLeastRanks = 0.9;
+  // A rank is late when the others' communication is exposed for longer than its own by this share of the
+  // step (median of the others).
+  static constexpr double kLateShare = 0.05;
+
+  // Sums over the steps in which it was late, against the median of the others in each.
+  struct Rank {
+    static constexpr size_t kExactLimit = 128;
+    uint64_t steps = 0;        // compared
+    uint64_t late = 0;         // of them, late
+    uint64_t others_late = 0;  // in which it was not, but another was
+    uint64_t late_total_ns = 0;
+    uint64_t late_by_ns = 0;  // the others' exposed communication less its own
+    int64_t compute_ns = 0;   // by which its own exceeds theirs; and so
+    int64_t host_ns = 0;      // idle because of the host: late launches, synchronisation
+    int64_t input_ns = 0;
+    int64_t copy_ns = 0;
+    // Medians of the others: idle because of their hosts, and how long these were blocked in synchronising
+    // calls.
+    uint64_t others_host_idle_ns = 0;
+    uint64_t others_blocked_ns = 0;
+    Distribution other_steps_ns{kExactLimit};  // lengths of the steps in which it was not late
+    StepHistory history;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+
+  // `step`: as all ranks count.
+  void Add(uint64_t step, uint32_t process, const StepRecord& record);
+  // By process; what is still open is compared as it is.
+  std::vector<Rank> Summarize() const;
+  // Whether it names no other processes.
+  bool IsOf(size_t processes) const;
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  struct Told {
+    uint32_t process = 0;
+    uint64_t total_ns = 0;
+    uint64_t exposed_ns = 0;
+    uint64_t compute_ns = 0;
+    uint64_t host_ns = 0;
+    uint64_t input_ns = 0;
+    uint64_t copy_ns = 0;
+    uint64_t blocked_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  void Close(uint64_t step, const std::vector<Told>& told, std::vector<Rank>& ranks) const;
+
+  std::map<uint64_t, std::vector<Told>> open_;
+  uint64_t closed_before_ = 0;  // step
+  size_t most_told_ = 0;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace gpuprobe::model

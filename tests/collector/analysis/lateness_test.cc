@@ -1,0 +1,104 @@
+#include "collector/analysis/lateness.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace gpuprobe::analysis {
+namespace {
+
+using model::LateSteps;
+using model::StepRecord;
+
+constexpr uint64_t kStepNs = 10'000;
+
+// One step of all ranks, of which one may be late by so much; the step is `longer_ns` longer for it.
+void AddStep(LateSteps& steps, uint64_t step, uint32_t ranks, int late, uint64_t late_by_ns,
+             uint64_t longer_ns, uint64_t host_idle_ns = 0, uint64_t blocked_ns = 0) {
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    StepRecord r;
+    r.end_ns = kStepNs + (late >= 0 ? longer_ns : 0);
+    r.exposed_comm_ns = late >= 0 && static_cast<uint32_t>(late) != rank ? 500 + late_by_ns : 500;
+    r.input_ns = host_idle_ns;
+    r.blocked_ns = blocked_ns;
+    steps.Add(step, rank, r);
+  }
+}
+
+TEST(Lateness, AFewStepsInARowAreEnoughWhereNobodyElseIsLate) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 29; ++step)
+    AddStep(steps, step, 8, step >= 9 && step < 13 ? 4 : -1, 6000, 6000);
+  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize());
+  EXPECT_FALSE(ranks[4].by_chance);
+  EXPECT_EQ(ranks[4].late, 4u);
+  EXPECT_DOUBLE_EQ(ranks[4].longer_by_ns, 6000);
+  ASSERT_TRUE(ranks[4].stretch.has_value());
+  EXPECT_EQ(*ranks[4].stretch, std::pair(uint64_t{9}, uint64_t{12}));
+  EXPECT_TRUE(ranks[5].by_chance);
+}
+
+TEST(Lateness, TwoLateStepsMayBeChance) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 29; ++step)
+    AddStep(steps, step, 8, step == 9 || step == 12 ? 4 : -1, 6000, 6000);
+  EXPECT_TRUE(LatenessOf(steps.Summarize())[4].by_chance);
+}
+
+TEST(Lateness, WhoIsLateChangesByChance) {
+  std::mt19937 random(1);
+  int blamed = 0;
+  for (int run = 0; run < 400; ++run) {
+    const uint32_t ranks = run % 4 == 0 ? 2 : run % 4 == 1 ? 4 : run % 4 == 2 ? 8 : 64;
+    LateSteps steps;
+    for (uint64_t step = 0; step < 12 + static_cast<uint64_t>(run) % 50; ++step)
+      AddStep(steps, step, ranks, static_cast<int>(random() % ranks), 3000, 3000);
+    for (const Lateness& rank : LatenessOf(steps.Summarize())) blamed += rank.by_chance ? 0 : 1;
+  }
+  EXPECT_LE(blamed, 2);
+}
+
+TEST(Lateness, TwoRanksThatTakeTurnsUnevenlyAreChance) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 59; ++step)
+    AddStep(steps, step, 2, step % 5 < 3 ? 0 : step % 10 == 4 ? -1 : 1, 3000, 3000);
+  for (const Lateness& rank : LatenessOf(steps.Summarize())) EXPECT_TRUE(rank.by_chance);
+}
+
+TEST(Lateness, TwoOfEightThatAreAlwaysLateAreNot) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 10; ++step) {
+    for (uint32_t rank = 0; rank < 8; ++rank) {
+      StepRecord r;
+      r.end_ns = kStepNs;
+      r.exposed_comm_ns = rank == 2 || rank == 6 ? 500 : 2500;
+      steps.Add(step, rank, r);
+    }
+  }
+  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize());
+  EXPECT_FALSE(ranks[2].by_chance);
+  EXPECT_FALSE(ranks[6].by_chance);
+  EXPECT_DOUBLE_EQ(ranks[6].lost_ns_per_step(), 2000);
+}
+
+TEST(Lateness, StepsThatAreNoLongerHaveLostNothing) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 40; ++step) AddStep(steps, step, 8, step < 18 ? 2 : -1, 2000, 0);
+  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize());
+  EXPECT_FALSE(ranks[2].by_chance);
+  EXPECT_EQ(ranks[2].longer_by_ns, 0);
+}
+
+TEST(Lateness, HostsThatNeverWaitAreNotHeldUp) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 40; ++step) AddStep(steps, step, 8, 2, 2000, 0, 6000, 150);
+  EXPECT_DOUBLE_EQ(LatenessOf(steps.Summarize())[2].longer_by_ns, 150);
+  LateSteps blocked;
+  for (uint64_t step = 0; step < 40; ++step) AddStep(blocked, step, 8, 2, 2000, 0, 6000, 3000);
+  EXPECT_DOUBLE_EQ(LatenessOf(blocked.Summarize())[2].longer_by_ns, 2000);
+}
+
+}  // namespace
+}  // namespace gpuprobe::analysis
