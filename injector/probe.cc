@@ -82,6 +82,13 @@ void ReportSettings(const Settings& settings, const Identity& identity) noexcept
 bool FindCollector(Probe& p) noexcept {
   p.places = FindSocketPlaces(p.settings.Text(SettingIndex("GPUPROBE_SOCKET")), getenv("XDG_RUNTIME_DIR"),
                               geteuid());
+  if (p.places.configured && p.places.count == 0) {
+    CountSelf(SelfCounter::kConnectFailures);
+    if (p.identity.local_rank <= 0)
+      SayLine("GPUPROBE_SOCKET is longer than a socket's path may be, 107 characters; recording nothing. "
+              "Remedy: a shorter one.");
+    return false;
+  }
   if (p.connection.TryPlaces(p.places) >= 0) return true;
   const bool may_start = p.settings.Flag(SettingIndex("GPUPROBE_AUTOSTART"));
   const bool verbose = p.settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));

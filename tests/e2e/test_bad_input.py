@@ -44,6 +44,12 @@ class CommandLine(harness.EndToEndTest):
     def test_unwritable_out(self):
         self.refused("collect", "--socket", self.path("s.sock"), "--out", "/dev/null/out", says="/dev/null/out", code=1)
 
+    def test_socket_that_is_too_long_for_the_library(self):
+        """Said, and the program goes on."""
+        for loading in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
+            finished = self.run_well([harness.VECTOR_ADD], env={loading: harness.LIBRARY, "GPUPROBE_SOCKET": "/tmp/" + "x" * 200})
+            self.assertEqual(finished.stderr.count(b"GPUPROBE_SOCKET is longer"), 1, str(finished))
+
     def test_socket_that_cannot_be_bound(self):
         self.refused("collect", "--socket", "/dev/null/s.sock", "--out", self.path("out"), says="/dev/null", code=1)
 
