@@ -85,8 +85,9 @@ bool FindCollector(Probe& p) noexcept {
   if (p.places.configured && p.places.count == 0) {
     CountSelf(SelfCounter::kConnectFailures);
     if (p.identity.local_rank <= 0)
-      SayLine("GPUPROBE_SOCKET is longer than a socket's path may be, 107 characters; recording nothing. "
-              "Remedy: a shorter one.");
+      SayLine(
+          "GPUPROBE_SOCKET is longer than a socket's path may be, 107 characters; recording nothing. "
+          "Remedy: a shorter one.");
     return false;
   }
   if (p.connection.TryPlaces(p.places) >= 0) return true;

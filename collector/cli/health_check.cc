@@ -46,7 +46,7 @@ std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) 
   model::JobModel copy;
   if (absl::Status s = copy.LoadState(job.SaveState()); !s.ok())
     return absl::StrCat("gpuprobe: check: not possible: ", std::string(s.message()), "\n");
-  copy.Finish();
+  copy.Finish(/*goes_on=*/true);
   const analysis::Report report = analysis::BuildReport(copy, {});
   // Ranks that go on are not cut off.
   const auto about_the_end = [](const analysis::Finding& f) { return f.id == "rank-cut-off"; };

@@ -286,10 +286,11 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
   }
 }
 
-void CollectiveTracker::Finish() {
+void CollectiveTracker::Finish(bool goes_on) {
   for (; !complete_.empty(); complete_.pop_front()) {
     if (complete_.front().replayed) SettleReplay(complete_.front().plan);
   }
+  if (goes_on) absl::erase_if(waiting_, [](const auto& plan) { return !plan.second.complete; });
   for (; !order_.empty(); order_.pop_front()) SettleWaiting(order_.front());
 }
 

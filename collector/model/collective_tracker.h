@@ -143,7 +143,8 @@ class CollectiveTracker {
   void AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns);
   // A batch was applied: settles what was complete kSettleBatches ago.
   void EndBatch();
-  void Finish();
+  // `goes_on`: calls whose kernels have not ended are left out.
+  void Finish(bool goes_on = false);
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 

@@ -131,10 +131,10 @@ void JobModel::Close(const Key& key, Call& call) {
   call.present.clear();
 }
 
-void JobModel::Finish() {
+void JobModel::Finish(bool goes_on) {
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
     process->MarkCutOff();
-    process->Finish();
+    process->Finish(goes_on);
   }
   for (const Key& key : order_) {
     const auto found = calls_.find(key);

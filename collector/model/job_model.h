@@ -35,8 +35,8 @@ class JobModel {
   // A process said hello. Returns the one that it is: the same pid and start time on the same host is the
   // same process.
   ProcessModel& Join(const v1::Hello& hello);
-  // Settles everything, marks who never said goodbye, and compares what is left.
-  void Finish();
+  // Settles everything, marks who never said goodbye, and compares what is left. `goes_on`: see ProcessModel.
+  void Finish(bool goes_on = false);
 
   // Everything that is known so far, as bytes from which LoadState makes a model that goes on exactly like
   // this one. Linear in the model's size: some megabytes after days.

@@ -58,9 +58,10 @@ class OperationJoiner {
   // No more launches will be told.
   template <typename HandOn>
   void Flush(HandOn hand_on);
-  // Nothing more will come.
+  // Nothing more will come. `heard_to_the_end`: it said goodbye, so that what is missing was lost; else it
+  // may have been on its way, and is left out with all that was launched after it.
   template <typename HandOn>
-  void Finish(HandOn hand_on);
+  void Finish(bool heard_to_the_end, HandOn hand_on);
   // Which calls a collective's kernel carries, as far as that is known by now.
   void DescribeCollective(Operation& operation) const;
 
@@ -138,9 +139,15 @@ void OperationJoiner::Flush(HandOn hand_on) {
 }
 
 template <typename HandOn>
-void OperationJoiner::Finish(HandOn hand_on) {
+void OperationJoiner::Finish(bool heard_to_the_end, HandOn hand_on) {
   AbandonAll();
-  Flush(hand_on);
+  if (heard_to_the_end) {
+    Flush(hand_on);
+  } else {
+    window_.FinishSoFar([this](uint64_t correlation) { return Matched(correlation); },
+                        [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
+    totals_.late = window_.late();
+  }
   RetryUnexplained(0);
 }
 

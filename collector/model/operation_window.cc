@@ -61,6 +61,12 @@ bool OperationWindow::WaitedEnough(const Launch& launch, uint32_t batch) const {
   return thread != latest_of_thread_.end() && thread->second >= launch.launch_ns + kLaterOnThreadNs;
 }
 
+bool OperationWindow::IsToCome(const Launch& launch) const {
+  const auto thread = latest_of_thread_.find(launch.thread);
+  if (thread != latest_of_thread_.end()) return launch.launch_ns > thread->second;
+  return latest_of_thread_.size() < kMaxThreads || launch.launch_ns > latest_ns_;
+}
+
 uint64_t OperationWindow::ToldBefore(uint32_t batch) const {
   uint64_t told = told_before_ + 1;
   for (const std::unique_ptr<Block>& block : held_) {

@@ -73,6 +73,24 @@ class OperationWindow {
     launches_.clear();
     Release(UINT64_MAX, hand_on);
   }
+  // The same of a process that was not heard to the end: what was launched after a thread's last record is
+  // still to come. The order ends there, and what else came from behind is left out.
+  template <typename Matched, typename GiveUp, typename HandOn>
+  void FinishSoFar(Matched matched, GiveUp give_up, HandOn hand_on) {
+    SortLaunches();
+    uint64_t cut = UINT64_MAX;
+    for (const Launch& launch : launches_) {
+      if (matched(launch.correlation)) continue;
+      if (IsToCome(launch)) {
+        cut = launch.correlation;
+        break;
+      }
+      give_up(launch.correlation);
+    }
+    launches_.clear();
+    Release(cut, hand_on);
+    ForgetBefore(UINT64_MAX);
+  }
 
   uint64_t late() const { return late_; }
   size_t held() const { return held_count_; }
@@ -128,6 +146,8 @@ class OperationWindow {
   static std::vector<std::unique_ptr<Block>>& FreeBlocks();
   void SortLaunches();
   bool WaitedEnough(const Launch& launch, uint32_t batch) const;
+  // No record came of anything that its thread launched after it.
+  bool IsToCome(const Launch& launch) const;
   // Launches before this one have been told; with what came without any.
   uint64_t ToldBefore(uint32_t batch) const;
   void FindThread(uint32_t thread);

@@ -536,14 +536,16 @@ void ProcessModel::MarkCutOff() {
   if (end_state_ == EndState::kConnected) end_state_ = EndState::kCutOff;
 }
 
-void ProcessModel::Finish() {
-  joiner_.Finish([this](Operation& operation) { OnOperation(operation); });
+void ProcessModel::Finish(bool goes_on) {
+  const bool heard_to_the_end =
+      end_state_ == EndState::kSaidBye || end_state_ == EndState::kSaidByeIncomplete;
+  joiner_.Finish(heard_to_the_end, [this](Operation& operation) { OnOperation(operation); });
   steps_.Finish();
   ledger_.Finish();
   EndSteps();
   ResolveHighWaterRanges();
   ranges_.Finish();
-  collectives_.Finish();
+  collectives_.Finish(goes_on);
 }
 
 }  // namespace gpuprobe::model

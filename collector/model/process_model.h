@@ -129,8 +129,9 @@ class ProcessModel {
   absl::Status Apply(const v1::Batch& batch);
   void ApplyBye(const v1::Bye& bye);
   void MarkCutOff();
-  // Settles what waits for more. Afterwards the totals are final.
-  void Finish();
+  // Settles what waits for more. Afterwards the totals are final. `goes_on`: they are what there is so far,
+  // of a process that goes on: collectives under way do not count.
+  void Finish(bool goes_on = false);
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 

@@ -1,5 +1,6 @@
 """A device that never runs dry: CUPTI keeps a buffer as long as one of its kernels has not finished, so that records come long after their launches."""
 import json
+import re
 
 import harness
 import test_steps
@@ -37,6 +38,18 @@ class LongRun(harness.EndToEndTest):
 
     def test_without_annotations(self):
         self.check(self.train({}, "--nvtx", "0"))
+
+    def test_what_is_said_while_it_runs_is_about_what_has_ended(self):
+        """The host is far ahead of the device, and the slow rank's records come last: neither may show as idle time."""
+        finished = self.run_well([GPUPROBE, "run", "--check", "5", "--out", self.path("run-directory"), "--", LAUNCH_RANKS, "4", DDP_TRAIN, *TRAINING], devices=4,
+                                 env={**PATIENT, **KERNELS, "GPUPROBE_BUFFER_KIB": "64", "GPUSIM_SLOW": "rank=2,factor=1.5"})
+        said = finished.stderr.decode()
+        after, compute = re.search(r"check after (\d+) steps: a step takes .*?: compute ([\d.]+) %", said).groups()
+        self.assertLess(int(after), STEPS, "while it runs")
+        # Three ranks compute for 18.2 of 27.3 ms, one all the time.
+        self.assertAlmostEqual(float(compute), (3 * 2 / 3 + 1) / 4 * 100, delta=2, msg=said)
+        self.assertIn("check: look straggler-slow-gpu: Rank 2", said)
+        self.assertNotIn("check: look capture-incomplete", said)
 
 
 if __name__ == "__main__":

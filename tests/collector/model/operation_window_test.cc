@@ -175,6 +175,23 @@ TEST_F(OperationWindowTest, AtTheEndEverythingLeaves) {
   EXPECT_THAT(given_up_, ElementsAre(1));
 }
 
+// Thread 1 was heard up to launch 3, thread 2 up to launch 2.
+TEST_F(OperationWindowTest, WhatIsStillToComeIsLeftOutOfWhatThereIsSoFar) {
+  Launch(1, 10, 1);
+  Launch(2, 20, 2);
+  Launch(3, 30, 1);
+  Launch(4, 40, 2);
+  Launch(5, 50, 1);
+  for (const uint64_t c : {2, 3, 5}) Record(c);
+  std::vector<uint64_t> out;
+  window_.FinishSoFar([this](uint64_t correlation) { return matched_.contains(correlation); },
+                      [this](uint64_t correlation) { given_up_.push_back(correlation); },
+                      [&out](const Operation& operation) { out.push_back(operation.correlation); });
+  EXPECT_THAT(out, ElementsAre(2, 3));
+  EXPECT_THAT(given_up_, ElementsAre(1)) << "a later launch of its thread has come";
+  EXPECT_EQ(window_.held(), 0);
+}
+
 TEST_F(OperationWindowTest, TheCounterOfLaunchesMayStartOver) {
   constexpr uint64_t kLast = UINT32_MAX;
   Launch(kLast);
