@@ -58,10 +58,12 @@ class OperationJoiner {
   // No more launches will be told.
   template <typename HandOn>
   void Flush(HandOn hand_on);
-  // Nothing more will come. `heard_to_the_end`: it said goodbye, so that what is missing was lost; else it
-  // may have been on its way, and is left out with all that was launched after it.
+  // Nothing more will come.
   template <typename HandOn>
-  void Finish(bool heard_to_the_end, HandOn hand_on);
+  void Finish(HandOn hand_on);
+  // What there is of a process that never said goodbye. See OperationWindow::FinishSoFar.
+  template <typename HandOn>
+  void FinishSoFar(bool goes_on, HandOn hand_on);
   // Which calls a collective's kernel carries, as far as that is known by now.
   void DescribeCollective(Operation& operation) const;
 
@@ -139,15 +141,19 @@ void OperationJoiner::Flush(HandOn hand_on) {
 }
 
 template <typename HandOn>
-void OperationJoiner::Finish(bool heard_to_the_end, HandOn hand_on) {
+void OperationJoiner::Finish(HandOn hand_on) {
   AbandonAll();
-  if (heard_to_the_end) {
-    Flush(hand_on);
-  } else {
-    window_.FinishSoFar([this](uint64_t correlation) { return Matched(correlation); },
-                        [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
-    totals_.late = window_.late();
-  }
+  Flush(hand_on);
+  RetryUnexplained(0);
+}
+
+template <typename HandOn>
+void OperationJoiner::FinishSoFar(bool goes_on, HandOn hand_on) {
+  AbandonAll();
+  window_.FinishSoFar(
+      goes_on, [this](uint64_t correlation) { return Matched(correlation); },
+      [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
+  totals_.late = window_.late();
   RetryUnexplained(0);
 }
 

@@ -55,16 +55,19 @@ void OperationWindow::SortLaunches() {
 }
 
 bool OperationWindow::WaitedEnough(const Launch& launch, uint32_t batch) const {
-  if (batch < launch.batch + kPatience) return false;
-  if (held_count_ > kMaxHeld || latest_ns_ >= launch.launch_ns + kLaterNs) return true;
+  return batch >= launch.batch + kPatience && (held_count_ > kMaxHeld || SawMuchLater(launch));
+}
+
+bool OperationWindow::SawMuchLater(const Launch& launch) const {
+  if (latest_ns_ >= launch.launch_ns + kLaterNs) return true;
   const auto thread = latest_of_thread_.find(launch.thread);
   return thread != latest_of_thread_.end() && thread->second >= launch.launch_ns + kLaterOnThreadNs;
 }
 
-bool OperationWindow::IsToCome(const Launch& launch) const {
+bool OperationWindow::SawLater(const Launch& launch) const {
   const auto thread = latest_of_thread_.find(launch.thread);
-  if (thread != latest_of_thread_.end()) return launch.launch_ns > thread->second;
-  return latest_of_thread_.size() < kMaxThreads || launch.launch_ns > latest_ns_;
+  if (thread != latest_of_thread_.end()) return thread->second >= launch.launch_ns;
+  return latest_of_thread_.size() == kMaxThreads && latest_ns_ >= launch.launch_ns;
 }
 
 uint64_t OperationWindow::ToldBefore(uint32_t batch) const {

@@ -73,15 +73,16 @@ class OperationWindow {
     launches_.clear();
     Release(UINT64_MAX, hand_on);
   }
-  // The same of a process that was not heard to the end: what was launched after a thread's last record is
-  // still to come. The order ends there, and what else came from behind is left out.
+  // The same of a process that was not heard to the end: what was launched after a thread's last record was
+  // still to come. The order ends there, and what else came from behind is left out. `goes_on`: it may be
+  // heard again, and what is waited for is still to come.
   template <typename Matched, typename GiveUp, typename HandOn>
-  void FinishSoFar(Matched matched, GiveUp give_up, HandOn hand_on) {
+  void FinishSoFar(bool goes_on, Matched matched, GiveUp give_up, HandOn hand_on) {
     SortLaunches();
     uint64_t cut = UINT64_MAX;
     for (const Launch& launch : launches_) {
       if (matched(launch.correlation)) continue;
-      if (IsToCome(launch)) {
+      if (goes_on ? !SawMuchLater(launch) : !SawLater(launch)) {
         cut = launch.correlation;
         break;
       }
@@ -146,8 +147,9 @@ class OperationWindow {
   static std::vector<std::unique_ptr<Block>>& FreeBlocks();
   void SortLaunches();
   bool WaitedEnough(const Launch& launch, uint32_t batch) const;
-  // No record came of anything that its thread launched after it.
-  bool IsToCome(const Launch& launch) const;
+  // Records came of what was launched long after it; of something that its thread launched after it.
+  bool SawMuchLater(const Launch& launch) const;
+  bool SawLater(const Launch& launch) const;
   // Launches before this one have been told; with what came without any.
   uint64_t ToldBefore(uint32_t batch) const;
   void FindThread(uint32_t thread);

@@ -537,9 +537,12 @@ void ProcessModel::MarkCutOff() {
 }
 
 void ProcessModel::Finish(bool goes_on) {
-  const bool heard_to_the_end =
-      end_state_ == EndState::kSaidBye || end_state_ == EndState::kSaidByeIncomplete;
-  joiner_.Finish(heard_to_the_end, [this](Operation& operation) { OnOperation(operation); });
+  const auto hand_on = [this](Operation& operation) { OnOperation(operation); };
+  if (end_state_ == EndState::kSaidBye || end_state_ == EndState::kSaidByeIncomplete) {
+    joiner_.Finish(hand_on);
+  } else {
+    joiner_.FinishSoFar(goes_on, hand_on);
+  }
   steps_.Finish();
   ledger_.Finish();
   EndSteps();

@@ -42,7 +42,7 @@ class OperationJoinerTest : public ::testing::Test {
   }
   std::vector<uint64_t> Finish() {
     std::vector<uint64_t> out;
-    joiner_.Finish(true, Into(out));
+    joiner_.Finish(Into(out));
     return out;
   }
   CollectiveTracker collectives_{{}};

@@ -46,6 +46,15 @@ class OperationWindowTest : public ::testing::Test {
     return out;
   }
 
+  std::vector<uint64_t> FinishSoFar(bool goes_on) {
+    std::vector<uint64_t> out;
+    window_.FinishSoFar(
+        goes_on, [this](uint64_t correlation) { return matched_.contains(correlation); },
+        [this](uint64_t correlation) { given_up_.push_back(correlation); },
+        [&out](const Operation& operation) { out.push_back(operation.correlation); });
+    return out;
+  }
+
   OperationWindow window_;
   std::map<uint64_t, std::pair<uint64_t, uint32_t>> launches_;  // when, and on which thread
   std::set<uint64_t> matched_;
@@ -176,20 +185,28 @@ TEST_F(OperationWindowTest, AtTheEndEverythingLeaves) {
 }
 
 // Thread 1 was heard up to launch 3, thread 2 up to launch 2.
-TEST_F(OperationWindowTest, WhatIsStillToComeIsLeftOutOfWhatThereIsSoFar) {
+TEST_F(OperationWindowTest, WhatWasStillToComeIsLeftOutOfWhatThereIs) {
   Launch(1, 10, 1);
   Launch(2, 20, 2);
   Launch(3, 30, 1);
   Launch(4, 40, 2);
   Launch(5, 50, 1);
   for (const uint64_t c : {2, 3, 5}) Record(c);
-  std::vector<uint64_t> out;
-  window_.FinishSoFar([this](uint64_t correlation) { return matched_.contains(correlation); },
-                      [this](uint64_t correlation) { given_up_.push_back(correlation); },
-                      [&out](const Operation& operation) { out.push_back(operation.correlation); });
-  EXPECT_THAT(out, ElementsAre(2, 3));
+  EXPECT_THAT(FinishSoFar(false), ElementsAre(2, 3));
   EXPECT_THAT(given_up_, ElementsAre(1)) << "a later launch of its thread has come";
   EXPECT_EQ(window_.held(), 0);
+}
+
+TEST_F(OperationWindowTest, WhatIsWaitedForEndsWhatThereIsSoFar) {
+  constexpr uint64_t kLater = OperationWindow::kLaterOnThreadNs;
+  Launch(1, 10);
+  Launch(2, 20);
+  Launch(3, 30);
+  Launch(4, 20 + kLater);
+  Record(1);
+  Record(4);
+  EXPECT_THAT(FinishSoFar(true), ElementsAre(1));
+  EXPECT_THAT(given_up_, ElementsAre(2)) << "it would have been given up anyhow";
 }
 
 TEST_F(OperationWindowTest, TheCounterOfLaunchesMayStartOver) {
