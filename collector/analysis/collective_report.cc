@@ -1,6 +1,7 @@
 #include "collector/analysis/collective_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <tuple>
@@ -22,7 +23,27 @@ struct Gathered {
   uint64_t wait_ns = 0;
   uint64_t transfer_ns = 0;
   double transfer_bus_bytes = 0;
+  model::SteadyTransfers::Sums steady;
+  double plans_per_step = 0;  // of each rank, summed
 };
+
+void Add(const model::SteadyTransfers::Sums& from, model::SteadyTransfers::Sums& into) {
+  into.calls += from.calls;
+  into.transfer_ns += from.transfer_ns;
+  into.transfer_squares += from.transfer_squares;
+  into.waited_ns += from.waited_ns;
+}
+
+SteadyCalls ConcludeSteady(const model::SteadyTransfers::Sums& sums) {
+  SteadyCalls s{.compared = sums.calls};
+  if (sums.calls == 0) return s;
+  const auto n = static_cast<double>(sums.calls);
+  s.transfer_ns = static_cast<double>(sums.transfer_ns) / n;
+  s.wait_ns = static_cast<double>(sums.waited_ns) / n;
+  const double squares = static_cast<double>(sums.transfer_squares) - s.transfer_ns * s.transfer_ns * n;
+  if (sums.calls > 1) s.transfer_std_ns = std::sqrt(std::max(squares, 0.0) / (n - 1));
+  return s;
+}
 
 // The one-call size S of a series whose plans are all alike.
 double PlanAlgorithmBytes(const model::ProcessModel& process, const model::CollectiveSeries& series,
@@ -67,6 +88,9 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
     g.timed_bus_bytes += moved.bus;
     bus_per_byte_sum += static_cast<double>(part.timed_bytes);
   }
+  g.steady = series.steady.sums();
+  g.plans_per_step = static_cast<double>(series.calls) / std::max(series.calls_per_plan, 1U) /
+                     static_cast<double>(std::max<uint64_t>(process.steps().count(), 1));
   g.wait_ns = series.wait_ns;
   g.transfer_ns = series.transfer_ns;
   if (bus_per_byte_sum > 0) {
@@ -87,6 +111,8 @@ CollectiveReport Conclude(const Gathered& g) {
     r.busbw = g.timed_bus_bytes / static_cast<double>(r.time_ns.total);
     if (g.transfer_ns > 0) r.transfer_busbw = g.transfer_bus_bytes / static_cast<double>(g.transfer_ns);
   }
+  r.steady = ConcludeSteady(g.steady);
+  r.steady.plans_per_step = g.plans_per_step;
   if (r.compared_plans > 0) {
     r.wait_ns = g.wait_ns;
     r.transfer_mean_ns = static_cast<double>(g.transfer_ns) / static_cast<double>(r.compared_plans);
@@ -118,6 +144,9 @@ void Absorb(Gathered& into, const Gathered& from) {
   into.time_ns.Merge(from.time_ns);
   into.timed_algorithm_bytes += from.timed_algorithm_bytes;
   into.timed_bus_bytes += from.timed_bus_bytes;
+  r.members.insert(r.members.end(), from.report.members.begin(), from.report.members.end());
+  Add(from.steady, into.steady);
+  into.plans_per_step += from.plans_per_step;
   into.wait_ns += from.wait_ns;
   into.transfer_ns += from.transfer_ns;
   into.transfer_bus_bytes += from.transfer_bus_bytes;
@@ -136,9 +165,10 @@ std::vector<CollectiveReport> Conclude(const std::map<Key, Gathered>& gathered) 
   return out;
 }
 
-void GatherInto(std::map<Key, Gathered>& all, const model::ProcessModel& process) {
+void GatherInto(std::map<Key, Gathered>& all, const model::ProcessModel& process, uint32_t index) {
   for (const auto& series : process.collectives().series()) {
     Gathered g = Gather(process, *series);
+    g.report.members = {index};
     const Key key{g.report.op, g.report.comm, g.report.size_bytes, g.report.calls_per_plan};
     const auto found = all.find(key);
     if (found == all.end()) {
@@ -149,18 +179,47 @@ void GatherInto(std::map<Key, Gathered>& all, const model::ProcessModel& process
   }
 }
 
+// Sums over ranks become means, of those that have steps if any has.
+void FillSteady(uint64_t steps, size_t ranks, std::vector<CollectiveReport>& collectives) {
+  for (CollectiveReport& c : collectives) {
+    c.steady.steps = steps;
+    c.steady.plans_per_step /= static_cast<double>(std::max<size_t>(ranks, 1));
+  }
+}
+
+uint64_t SteadySteps(const model::ProcessModel& process) {
+  return process.steps().count() - std::min(process.steps().warmup_count(), process.steps().count());
+}
+
 }  // namespace
 
 std::vector<CollectiveReport> CollectivesOf(const model::ProcessModel& process) {
   std::map<Key, Gathered> all;
-  GatherInto(all, process);
-  return Conclude(all);
+  GatherInto(all, process, 0);
+  std::vector<CollectiveReport> out = Conclude(all);
+  FillSteady(SteadySteps(process), 1, out);
+  return out;
 }
 
 std::vector<CollectiveReport> CollectivesOf(const model::JobModel& job) {
   std::map<Key, Gathered> all;
-  for (const auto& process : job.processes()) GatherInto(all, *process);
-  return Conclude(all);
+  uint64_t steps = 0;
+  size_t ranks = 0;
+  for (uint32_t i = 0; i < job.processes().size(); ++i) {
+    GatherInto(all, *job.processes()[i], i);
+    steps = std::max(steps, SteadySteps(*job.processes()[i]));
+    ranks += job.processes()[i]->steps().count() > 0 ? 1 : 0;
+  }
+  std::vector<CollectiveReport> out = Conclude(all);
+  FillSteady(steps, ranks == 0 ? job.processes().size() : ranks, out);
+  for (CollectiveReport& c : out) {
+    std::sort(c.members.begin(), c.members.end());
+    c.members.erase(std::unique(c.members.begin(), c.members.end()), c.members.end());
+    std::set<std::string> hosts;
+    for (const uint32_t member : c.members) hosts.insert(job.processes()[member]->identity().host());
+    c.hosts = static_cast<int>(hosts.size());
+  }
+  return out;
 }
 
 }  // namespace gpuprobe::analysis

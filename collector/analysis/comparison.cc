@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -37,6 +37,16 @@ Sample SampleOf(const StepsReport& steps, const model::Summary& summary) {
   return {.count = std::min(summary.count, counted), .mean = summary.mean, .std = summary.std};
 }
 
+// Of many comparisons at once, those whose chance is below this are significant (Holm).
+double HolmLimit(std::vector<double> chances) {
+  std::sort(chances.begin(), chances.end());
+  for (size_t i = 0; i < chances.size(); ++i) {
+    const double limit = kSignificance / static_cast<double>(chances.size() - i);
+    if (chances[i] >= limit) return chances[i];
+  }
+  return kSignificance;
+}
+
 std::vector<ComparedPart> PartsOf(const StepsReport& a, const StepsReport& b) {
   std::vector<ComparedPart> parts;
   for (const Part& part : kParts) {
@@ -49,85 +59,139 @@ std::vector<ComparedPart> PartsOf(const StepsReport& a, const StepsReport& b) {
   }
   if (parts.front().test.has_value()) parts.front().significant = parts.front().test->p_value < kSignificance;
   // The total is the question; its parts are many, so each must be the less likely to be chance.
-  std::vector<ComparedPart*> order;
+  std::vector<double> chances;
   for (size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i].test.has_value()) order.push_back(&parts[i]);
+    if (parts[i].test.has_value()) chances.push_back(parts[i].test->p_value);
   }
-  std::sort(order.begin(), order.end(),
-            [](const ComparedPart* x, const ComparedPart* y) { return x->test->p_value < y->test->p_value; });
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (order[i]->test->p_value >= kSignificance / static_cast<double>(order.size() - i)) break;
-    order[i]->significant = true;
-  }
+  const double limit = HolmLimit(std::move(chances));
+  for (size_t i = 1; i < parts.size(); ++i)
+    parts[i].significant = parts[i].test.has_value() && parts[i].test->p_value < limit;
   return parts;
 }
 
-struct Work {
-  double calls = 0;
-  double total_ns = 0;
-};
-using WorkByName = std::map<std::string, Work>;
+using Side = ComparedWork::Side;
+using SideByName = std::map<std::string, Side>;
 
-WorkByName KernelsOf(const Report& report) {
-  WorkByName out;
+// Sums become means of a rank.
+double RanksOf(const Report& report) { return static_cast<double>(std::max<size_t>(report.ranks.size(), 1)); }
+
+// What communicates is compared as collectives.
+SideByName KernelsOf(const Report& report, bool per_step) {
+  SideByName out;
   for (const KernelReport& k : report.top_kernels) {
-    Work& work = out[k.name];
-    work.calls += static_cast<double>(k.time_ns.count);
-    work.total_ns += static_cast<double>(k.time_ns.total);
+    if (absl::StrContains(k.name, "nccl")) continue;
+    Side side;
+    if (!per_step) {
+      side.calls = static_cast<double>(k.time_ns.count) / RanksOf(report);
+      side.mean_ns = k.time_ns.mean;
+      side.sample = {.count = k.time_ns.count, .mean = k.time_ns.mean, .std = k.time_ns.std};
+    } else if (k.steady.has_value()) {
+      side.calls = k.steady->calls;
+      side.mean_ns = k.steady->calls > 0 ? k.steady->time_ns / k.steady->calls : 0;
+      side.sample = {.count = k.steady->steps, .mean = k.steady->time_ns, .std = k.steady->std_ns};
+    }
+    out[k.name] = side;
   }
   return out;
 }
 
-// Communicators get new hashes with every run: their size stands for them.
-WorkByName CollectivesOf(const Report& report) {
-  WorkByName out;
+// Communicators get new hashes with every run: operation, size and number of ranks stand for them.
+SideByName CollectivesOf(const Report& report, bool per_step) {
+  struct Sum {
+    double plans = 0;
+    uint64_t compared = 0;
+    uint64_t steps = 0;
+    double transfer_ns = 0;
+    double wait_ns = 0;
+    double variance = 0;  // within each communicator
+  };
+  std::map<std::string, Sum> sums;
   for (const CollectiveReport& c : report.collectives) {
-    Work& work = out[absl::StrCat(c.op, " ", c.size_bytes == 0 ? "of mixed sizes" : Bytes(c.size_bytes), ", ",
-                                  c.comm_ranks, " ranks")];
-    work.calls += static_cast<double>(c.time_ns.count);
-    work.total_ns += static_cast<double>(c.time_ns.total);
+    if (c.steady.compared == 0) continue;
+    Sum& sum = sums[absl::StrCat(c.op, " ", c.size_bytes == 0 ? "of mixed sizes" : Bytes(c.size_bytes), ", ",
+                                 c.comm_ranks, " ranks",
+                                 c.fused ? absl::StrCat(", ", c.calls_per_plan, " in one") : "")];
+    const auto weight = static_cast<double>(c.steady.compared);
+    sum.plans += per_step ? c.steady.plans_per_step
+                          : static_cast<double>(c.calls) / std::max(c.calls_per_plan, 1U) / RanksOf(report);
+    sum.compared += c.steady.compared;
+    sum.steps = std::max(sum.steps, c.steady.steps);
+    sum.transfer_ns += weight * c.steady.transfer_ns;
+    sum.wait_ns += weight * c.steady.wait_ns;
+    sum.variance += weight * c.steady.transfer_std_ns * c.steady.transfer_std_ns;
+  }
+  SideByName out;
+  for (const auto& [name, sum] : sums) {
+    const auto weight = static_cast<double>(sum.compared);
+    Side& side = out[name];
+    side.calls = sum.plans;
+    side.mean_ns = sum.transfer_ns / weight;
+    side.wait_ns = sum.wait_ns / weight;
+    // Calls of one step share its luck: not more of them are independent than there are steps.
+    side.sample = {.count = per_step ? std::min(sum.compared, sum.steps) : sum.compared,
+                   .mean = side.mean_ns,
+                   .std = std::sqrt(sum.variance / weight)};
   }
   return out;
 }
 
-double StepsOf(const Report& report) {
-  return report.steps.has_value() ? static_cast<double>(report.steps->count) : 1;
+// Chance that calls which come at random, as often in both runs, differ by as much. What comes in every step
+// is more regular: for it this is an upper bound.
+double CountChance(const Side& a, const Side& b, double steps_a, double steps_b) {
+  const double variance = a.calls / steps_a + b.calls / steps_b;
+  return variance <= 0 ? 1 : std::erfc(std::abs(a.calls - b.calls) / std::sqrt(2 * variance));
+}
+
+// A kernel's time in each step holds both how often it was called and how long it took; a transfer does not.
+double ChanceOf(const Side& a, const Side& b, double steps_a, double steps_b, bool times_of_steps) {
+  const bool both = a.calls > 0 && b.calls > 0;
+  double p = 1;
+  if (both || times_of_steps) {
+    if (const auto test = Welch(a.sample, b.sample); test.has_value()) p = test->p_value;
+  }
+  if (times_of_steps) return p;
+  // The less likely of two (C. E. Bonferroni, 1936).
+  return std::min(1.0, 2 * std::min(p, CountChance(a, b, steps_a, steps_b)));
 }
 
 // `step_ns`: what a change must be compared with, 0 if there are no steps.
-std::vector<ComparedWork> WorkOf(const Report& a, const Report& b, const WorkByName& of_a,
-                                 const WorkByName& of_b, bool per_step, double step_ns) {
-  const double ranks_a = static_cast<double>(std::max<size_t>(a.ranks.size(), 1));
-  const double ranks_b = static_cast<double>(std::max<size_t>(b.ranks.size(), 1));
-  const double steps_a = per_step ? StepsOf(a) : 1;
-  const double steps_b = per_step ? StepsOf(b) : 1;
+std::vector<ComparedWork> WorkOf(const SideByName& of_a, const SideByName& of_b, const Report& a,
+                                 const Report& b, double step_ns, bool times_of_steps) {
+  const auto steps_of = [&](const Report& report) {
+    if (step_ns <= 0) return 1.0;
+    return static_cast<double>(std::max<uint64_t>(report.steps->count - report.steps->warmup_count, 1));
+  };
   std::set<std::string> names;
-  for (const auto& [name, work] : of_a) names.insert(name);
-  for (const auto& [name, work] : of_b) names.insert(name);
-  std::vector<ComparedWork> out;
+  for (const auto& [name, side] : of_a) names.insert(name);
+  for (const auto& [name, side] : of_b) names.insert(name);
+  std::vector<ComparedWork> all;
   for (const std::string& name : names) {
     const auto in_a = of_a.find(name);
     const auto in_b = of_b.find(name);
-    const Work x = in_a == of_a.end() ? Work{} : in_a->second;
-    const Work y = in_b == of_b.end() ? Work{} : in_b->second;
-    ComparedWork w;
-    w.name = name;
-    w.calls_per_step_a = x.calls / steps_a;
-    w.calls_per_step_b = y.calls / steps_b;
-    w.mean_ns_a = x.calls > 0 ? x.total_ns / x.calls : 0;
-    w.mean_ns_b = y.calls > 0 ? y.total_ns / y.calls : 0;
-    const double cost_a = x.total_ns / steps_a / ranks_a;
-    const double cost_b = y.total_ns / steps_b / ranks_b;
-    w.change_ns_per_step = cost_b - cost_a;
-    const double change = std::abs(w.change_ns_per_step);
-    if (change <= kLeastOwnChange * std::max(cost_a, cost_b)) continue;
-    if (step_ns > 0 && change < kLeastStepChange * step_ns) continue;
-    out.push_back(std::move(w));
+    ComparedWork w{.name = name, .a = {}, .b = {}};
+    if (in_a != of_a.end()) w.a = in_a->second;
+    if (in_b != of_b.end()) w.b = in_b->second;
+    // In a run without it, every step has none of it.
+    if (times_of_steps && in_a == of_a.end()) w.a.sample.count = static_cast<uint64_t>(steps_of(a));
+    if (times_of_steps && in_b == of_b.end()) w.b.sample.count = static_cast<uint64_t>(steps_of(b));
+    w.p_value = ChanceOf(w.a, w.b, steps_of(a), steps_of(b), times_of_steps);
+    w.change_ns = w.b.calls * w.b.mean_ns - w.a.calls * w.a.mean_ns;
+    all.push_back(std::move(w));
   }
-  std::stable_sort(out.begin(), out.end(), [](const ComparedWork& x, const ComparedWork& y) {
-    return std::abs(x.change_ns_per_step) > std::abs(y.change_ns_per_step);
+  std::vector<double> chances;
+  chances.reserve(all.size());
+  for (const ComparedWork& w : all) chances.push_back(w.p_value);
+  const double limit = HolmLimit(std::move(chances));
+  std::erase_if(all, [&](const ComparedWork& w) {
+    const double change = std::abs(w.change_ns);
+    const double cost = std::max(w.a.calls * w.a.mean_ns, w.b.calls * w.b.mean_ns);
+    return w.p_value >= limit || change <= kLeastOwnChange * cost ||
+           (step_ns > 0 && change < kLeastStepChange * step_ns);
   });
-  return out;
+  std::stable_sort(all.begin(), all.end(), [](const ComparedWork& x, const ComparedWork& y) {
+    return std::abs(x.change_ns) > std::abs(y.change_ns);
+  });
+  return all;
 }
 
 std::string DevicesText(const Conditions& c) {
@@ -186,8 +250,9 @@ Comparison Compare(const Report& a, const Report& b) {
   c.per_step = a.steps.has_value() && b.steps.has_value();
   if (c.per_step) c.parts = PartsOf(*a.steps, *b.steps);
   const double step_ns = c.per_step ? std::max(a.steps->time_ns.mean, b.steps->time_ns.mean) : 0;
-  c.kernels = WorkOf(a, b, KernelsOf(a), KernelsOf(b), c.per_step, step_ns);
-  c.collectives = WorkOf(a, b, CollectivesOf(a), CollectivesOf(b), c.per_step, step_ns);
+  c.kernels = WorkOf(KernelsOf(a, c.per_step), KernelsOf(b, c.per_step), a, b, step_ns, c.per_step);
+  c.collectives = WorkOf(CollectivesOf(a, c.per_step), CollectivesOf(b, c.per_step), a, b, step_ns,
+                         /*times_of_steps=*/false);
   c.conditions = ConditionsOf(a.conditions, b.conditions);
   c.verdict = VerdictOf(c);
   return c;

@@ -17,7 +17,8 @@ namespace gpuprobe::analysis {
 // Level of significance; over the parts of a step it is divided after Holm (S. Holm, Scandinavian Journal of
 // Statistics 6, 1979).
 inline constexpr double kSignificance = 0.05;
-// A kernel or collective is listed when it differs by as much of its own time, and by as much of a step.
+// A kernel or collective is listed when its difference is beyond chance, and as much of its own time, and of
+// a step.
 inline constexpr double kLeastOwnChange = 0.02;
 inline constexpr double kLeastStepChange = 0.001;
 
@@ -29,14 +30,21 @@ struct ComparedPart {
   bool significant = false;
 };
 
-// A kernel or a series of collectives.
+// A kernel or a series of collectives; of a rank and step, mean over the ranks, the warm-up left out. Where a
+// run has no steps: of a rank and the whole run, with what starts it.
 struct ComparedWork {
+  struct Side {
+    double calls = 0;
+    double mean_ns = 0;  // of a call; of a collective the transfer, without waiting; 0 without calls
+    std::optional<double> wait_ns;  // of a collective's call
+    // What is compared: of a kernel its time in each step, of a collective each transfer.
+    Sample sample;
+  };
   std::string name;
-  double calls_per_step_a = 0;  // of all ranks; calls in all where a run has no steps
-  double calls_per_step_b = 0;
-  double mean_ns_a = 0;  // of a call; 0 without calls
-  double mean_ns_b = 0;
-  double change_ns_per_step = 0;  // of the ranks' mean; of all calls where a run has no steps
+  Side a;
+  Side b;
+  double p_value = 1;    // before Holm
+  double change_ns = 0;  // of a rank and step (and run)
 };
 
 struct ComparedCondition {
@@ -48,7 +56,7 @@ struct ComparedCondition {
 struct Comparison {
   bool per_step = false;              // both runs have steps
   std::vector<ComparedPart> parts;    // total first; empty unless per_step
-  std::vector<ComparedWork> kernels;  // largest change first
+  std::vector<ComparedWork> kernels;  // beyond chance, largest change first; without NCCL's
   std::vector<ComparedWork> collectives;
   std::vector<ComparedCondition> conditions;
   std::string verdict;  // a sentence

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,24 @@
 
 namespace gpuprobe::analysis {
 namespace {
+
+// Sums over ranks; a rank without the kernel counts, too.
+struct SteadySum {
+  double calls = 0;
+  double time_ns = 0;
+  double std_ns = 0;
+};
+
+void AddSteady(const model::StepWork& work, uint32_t token, SteadySum& into) {
+  const model::StepWork::Sum sum = work.Of(token);
+  const auto steps = static_cast<double>(work.steps());
+  const double mean = static_cast<double>(sum.time_ns) / steps;
+  into.calls += static_cast<double>(sum.calls) / steps;
+  into.time_ns += mean;
+  if (work.steps() < 2) return;
+  const double squares = static_cast<double>(sum.squares) - mean * mean * steps;
+  into.std_ns += std::sqrt(std::max(squares, 0.0) / (steps - 1));
+}
 
 struct Geometry {
   model::LaunchGeometry geometry;
@@ -88,12 +107,20 @@ std::optional<double> HostPeak(const model::JobModel& job) {
 std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessModel*>& processes,
                                        size_t limit) {
   std::map<std::string, model::Distribution> by_name;
+  std::map<std::string, SteadySum> steady;
+  uint64_t steps = 0;  // of the rank with most
+  double ranks = 0;    // that have any
   double all = 0;
   for (const model::ProcessModel* process : processes) {
+    const model::StepWork& work = process->steps().work();
+    steps = std::max(steps, work.steps());
+    ranks += work.steps() > 0 ? 1 : 0;
     for (const auto& kernel : process->kernels()) {
       if (kernel->time_ns.count() == 0) continue;
       by_name[std::string(process->String(kernel->name))].Merge(kernel->time_ns);
       all += static_cast<double>(kernel->time_ns.total());
+      if (work.steps() > 0)
+        AddSteady(work, kernel->token, steady[std::string(process->String(kernel->name))]);
     }
   }
   std::vector<std::pair<uint64_t, const std::string*>> order;
@@ -113,6 +140,13 @@ std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessMod
     k.kernel_class = KernelClassName(KernelClassOf(k.name));
     k.share = all > 0 ? static_cast<double>(total) / all : 0;
     k.time_ns = by_name.at(*name).Summarize();
+    if (ranks > 0) {
+      const SteadySum& sum = steady[*name];
+      k.steady = {.steps = steps,
+                  .calls = sum.calls / ranks,
+                  .time_ns = sum.time_ns / ranks,
+                  .std_ns = sum.std_ns / ranks};
+    }
     if (const auto known = geometries.find(*name); known != geometries.end()) {
       k.geometries = static_cast<uint32_t>(known->second.size());
       k.geometry = std::max_element(known->second.begin(), known->second.end(),

@@ -136,8 +136,24 @@ struct Buckets {
 struct Pipeline {
   int stages = 0;
   int microbatches = 0;
-  double bubble = 0;        // share of the step without compute, mean over the ranks
+  // Share of the step in which a stage neither computes nor waits for communication other than with another
+  // stage (tensor parallelism, gradients), mean over the ranks.
+  double bubble = 0;
   double least_bubble = 0;  // (p-1)/(m+p-1)
+  // That other communication, of the rank with the least exposed: about the transfers alone. Per step.
+  double collective_ns = 0;
+  double exposed_collective_ns = 0;
+};
+
+// Calls of one operation on communicators of as many ranks, and of sizes that are called in forward, or of
+// others.
+struct ExposedCalls {
+  std::string op;
+  int comm_ranks = 0;
+  bool in_forward = false;         // tensor parallelism, or sharded weights
+  double calls_per_step = 0;       // of a rank, mean over the ranks
+  double time_ns_per_step = 0;     // so; waiting included
+  double exposed_ns_per_step = 0;  // so
 };
 
 // Means over ranks and steps; all 0 without steps.
@@ -157,6 +173,7 @@ struct CommunicationReport {
   std::map<std::string, double> bytes_share;  // by operation
   std::optional<Buckets> buckets;
   std::vector<ForwardCommunication> forward;
+  std::vector<ExposedCalls> exposed;  // most exposed time first
   std::optional<Pipeline> pipeline;
 };
 

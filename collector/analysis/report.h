@@ -106,6 +106,24 @@ struct CopyReport {
   uint64_t small = 0;       // of these, counted only (GPUPROBE_MIN_COPY_BYTES)
 };
 
+// Of the steps after the warm-up that were seen whole; of all ranks: means over the ranks that have steps.
+struct SteadyKernel {
+  uint64_t steps = 0;  // of the rank with most
+  double calls = 0;    // a step and rank
+  double time_ns = 0;  // so
+  double std_ns = 0;   // of a rank's time from step to step
+};
+
+// Calls that end after the warm-up; all of them where there are no steps.
+struct SteadyCalls {
+  uint64_t steps = 0;         // of the rank with most; 0: no steps
+  uint64_t compared = 0;      // plans of all ranks, of those calls that more than one rank told of
+  double plans_per_step = 0;  // of a rank, mean over the ranks that have steps; without steps: in all
+  double transfer_ns = 0;     // of a plan: the shortest duration over the ranks
+  double transfer_std_ns = 0;
+  double wait_ns = 0;  // of a plan, mean over the ranks
+};
+
 struct CollectiveReport {
   std::string op;    // of a fused plan of several operations: joined by '+'
   std::string comm;  // 16 hex digits, or "unknown"
@@ -135,6 +153,9 @@ struct CollectiveReport {
   std::optional<uint64_t> wait_ns;       // sum over calls; absent when no other rank was heard
   std::optional<double> transfer_mean_ns;
   uint64_t compared_plans = 0;
+  SteadyCalls steady;
+  std::vector<uint32_t> members;  // processes that told of it, by their place in the job
+  int hosts = 0;                  // of these
 };
 
 struct MemoryReport {
@@ -275,6 +296,7 @@ struct KernelReport {
   std::string kernel_class;  // kernel_class.h
   double share = 0;          // of all kernels' summed time
   model::Summary time_ns;
+  std::optional<SteadyKernel> steady;  // absent without steps
   // The launch geometry that most calls had, and how many different ones there were.
   model::LaunchGeometry geometry;
   uint32_t geometries = 0;

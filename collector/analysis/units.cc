@@ -1,5 +1,7 @@
 #include "collector/analysis/units.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
@@ -25,9 +27,11 @@ std::string Count(uint64_t value) {
 }
 
 std::string Duration(double ns) {
-  if (ns < 1e3) return absl::StrFormat("%.0f ns", ns);
-  if (ns < 1e6) return absl::StrCat(Three(ns / 1e3), " us");
-  if (ns < 1e9) return absl::StrCat(Three(ns / 1e6), " ms");
+  // What would be rounded to 1000 is 1.00 of the next unit.
+  constexpr double kNext = 0.9995;
+  if (ns < kNext * 1e3) return absl::StrFormat("%.0f ns", ns);
+  if (ns < kNext * 1e6) return absl::StrCat(Three(ns / 1e3), " us");
+  if (ns < kNext * 1e9) return absl::StrCat(Three(ns / 1e6), " ms");
   return absl::StrCat(Three(ns / 1e9), " s");
 }
 
@@ -35,7 +39,9 @@ std::string Bytes(uint64_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
-  while (value >= 1024 && unit + 1 < std::size(units)) {
+  // Three digits: of the next unit, where it would take four.
+  constexpr double kNext = 999.5;
+  while (value >= (unit == 0 ? 1024 : kNext) && unit + 1 < std::size(units)) {
     value /= 1024;
     ++unit;
   }
@@ -69,6 +75,44 @@ std::string KernelName(const std::string& name, size_t width) {
   }
   if (end <= width) return name.substr(0, end);
   return Shorten(name.substr(begin, end - begin), width);
+}
+
+std::vector<std::string> KernelNames(const std::vector<std::string>& names, size_t width) {
+  std::vector<std::string> out;
+  out.reserve(names.size());
+  for (const std::string& name : names) out.push_back(KernelName(name, width));
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::vector<size_t> alike;
+    for (size_t j = i; j < names.size(); ++j) {
+      if (out[j] == out[i] && names[j] != names[i]) alike.push_back(j);
+    }
+    if (alike.empty()) continue;
+    const std::string same = out[i];
+    for (size_t j = i; j < names.size(); ++j) {
+      if (out[j] == same && std::find(alike.begin(), alike.end(), j) == alike.end()) alike.push_back(j);
+    }
+    // What differs is shown after what they all begin with.
+    size_t common = names[i].size();
+    for (const size_t j : alike) {
+      const auto end =
+          std::mismatch(names[i].begin(), names[i].end(), names[j].begin(), names[j].end()).first;
+      if (names[j] != names[i]) common = std::min(common, static_cast<size_t>(end - names[i].begin()));
+    }
+    constexpr size_t kBefore = 4;  // of what they have in common
+    const size_t head = width / 3;
+    for (const size_t j : alike) {
+      // From the function's own name on.
+      const size_t found = names[j].find(same.substr(0, head));
+      const size_t begin = found == std::string::npos ? 0 : found;
+      const size_t from = std::max(begin + head, common < kBefore ? 0 : common - kBefore);
+      if (from <= begin + head) {
+        out[j] = Shorten(names[j].substr(begin), width);
+      } else {
+        out[j] = Shorten(absl::StrCat(names[j].substr(begin, head), "...", names[j].substr(from)), width);
+      }
+    }
+  }
+  return out;
 }
 
 std::string Percent(double share) { return absl::StrFormat("%.1f %%", share * 100); }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace gpuprobe::analysis {
 
@@ -14,6 +15,8 @@ std::string Percent(double share);      // 9.2 %
 // A demangled function in at most `width` characters: without its parameters, then without its namespaces,
 // when it is longer.
 std::string KernelName(const std::string& name, size_t width);
+// So, of several: what would read alike and is not is cut in the middle, so that the difference shows.
+std::vector<std::string> KernelNames(const std::vector<std::string>& names, size_t width);
 // `text` cut to `width` characters, with "..." where it was cut.
 std::string Shorten(const std::string& text, size_t width);
 

@@ -26,6 +26,7 @@
 #include "collector/model/distribution.h"
 #include "collector/model/graph_replays.h"
 #include "collector/model/records.h"
+#include "collector/model/steady_transfers.h"
 #include "collector/model/transfers.h"
 
 namespace gpuprobe::model {
@@ -74,6 +75,7 @@ struct CollectiveSeries {
   uint64_t transfer_ns = 0;     // sum of the shortest ones
   uint64_t transfer_bytes = 0;  // of the compared plans
   uint64_t compared_ranks_sum = 0;
+  SteadyTransfers steady;  // of them, those after the warm-up
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };

@@ -143,6 +143,10 @@ void JobModel::Finish(bool goes_on) {
   calls_.clear();
   order_.clear();
   waiting_ = 0;
+  for (const std::unique_ptr<ProcessModel>& process : processes_) {
+    for (const auto& series : process->collectives().series())
+      series->steady.Finish(process->steps().steady_from_ns().value_or(0));
+  }
   for (uint32_t i = 0; i < processes_.size(); ++i) comparison_.AccountSteps(*processes_[i], i, true);
   comparison_.AlignSteps(processes_);
 }

@@ -190,10 +190,25 @@ void RanAs::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void SteadyTransfers::Call::Visit(Archive& archive) {
+  archive(end_ns, transfer_ns, waited_ns);
+}
+
+template <typename Archive>
+void SteadyTransfers::Sums::Visit(Archive& archive) {
+  archive(calls, transfer_ns, transfer_squares, waited_ns);
+}
+
+template <typename Archive>
+void SteadyTransfers::Visit(Archive& archive) {
+  archive(early_, sums_);
+}
+
+template <typename Archive>
 void CollectiveSeries::Visit(Archive& archive) {
   archive(comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, failed_calls, untimed_calls,
           unlaunched_calls, parts, ran_as, time_ns, compared_plans, wait_ns, transfer_ns, transfer_bytes,
-          compared_ranks_sum);
+          compared_ranks_sum, steady);
 }
 
 template <typename Archive>
@@ -316,7 +331,7 @@ void IssuedCalls::Visit(Archive& archive) {
 
 template <typename Archive>
 void KernelTotals::Visit(Archive& archive) {
-  archive(name, time_ns);
+  archive(name, token, time_ns);
 }
 
 template <typename Archive>
@@ -415,6 +430,34 @@ void StepStatistics::Visit(Archive& archive) {
 template <typename Archive>
 void StepTracker::StepRange::Visit(Archive& archive) {
   archive(start_ns, end_ns, kind, index, earlier_end_ns, earlier_launch_ns);
+}
+
+template <typename Archive>
+void StepWork::Sum::Visit(Archive& archive) {
+  archive(calls, time_ns, squares);
+}
+
+template <typename Archive>
+void StepWork::Part::Visit(Archive& archive) {
+  archive(place, calls, time_ns);
+}
+
+template <typename Archive>
+void StepWork::Step::Visit(Archive& archive) {
+  archive(index, parts);
+}
+
+template <typename Archive>
+void StepWork::Visit(Archive& archive) {
+  archive(early_, sums_, places_, steps_);
+  if constexpr (Archive::kReads) {
+    archive.Require(sums_.size() <= kMaxKernels);
+    for (const uint32_t place : places_) archive.Require(place <= sums_.size());
+    for (const Step& step : early_) {
+      for (const Part& part : step.parts)
+        archive.Require(part.place != kNoPlace && part.place <= sums_.size());
+    }
+  }
 }
 
 template <typename Archive>
@@ -528,7 +571,7 @@ void StepTracker::Visit(Archive& archive) {
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, clock_steps_, host_phases_, phase_ranges_, steps_, next_index_,
           counted_, some_, warmup_known_, warmup_count_, early_, early_counted_, statistics_, communication_,
-          tokens_);
+          work_, steady_from_ns_, tokens_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
       const Pending& pending = pending_[i];

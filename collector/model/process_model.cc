@@ -153,10 +153,12 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
     for (const uint32_t size :
          {def.grid_x(), def.grid_y(), def.grid_z(), def.block_x(), def.block_y(), def.block_z()})
       fine = Mix(fine, size);
+    const StepTracker::Token token = steps_.TokenOf(coarse, fine);
+    kernel->token = token.coarse;
     sites_[def.id()] = {.kernel = kernel,
                         .device = &DeviceFor(def.device()),
                         .collective_op = OperationIdOfKernel(String(def.name())),
-                        .token = steps_.TokenOf(coarse, fine),
+                        .token = token,
                         .roles = RolesOf(String(def.name())),
                         .stream = def.stream(),
                         .calls = sites_[def.id()].calls,

@@ -42,6 +42,7 @@ struct KernelTotals {
   // of a thousand ranks.
   static constexpr size_t kExactLimit = 1024;
   uint32_t name = 0;
+  uint32_t token = 0;  // coarse, of StepTracker
   Distribution time_ns{kExactLimit};
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc

@@ -116,7 +116,7 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
     return Skip(participants, lost);
   }
   if (transfers != kNoTransfers) transfers_[transfers].time_ns.Add(last->end_ns - last->start_ns);
-  AddWaiting(participants, *last, pair);
+  AddWaiting(processes, participants, *last, pair);
   AccountSteps(*processes[last->process], last->process, false);
 }
 
@@ -129,7 +129,8 @@ void RankComparison::Skip(const std::vector<Participant>& participants, const st
   for (const uint32_t process : lost) skip(process);
 }
 
-void RankComparison::AddWaiting(const std::vector<Participant>& participants, const Participant& last,
+void RankComparison::AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>& processes,
+                                const std::vector<Participant>& participants, const Participant& last,
                                 bool pair) {
   const uint64_t shortest = last.end_ns - last.start_ns;
   uint64_t caused = 0;
@@ -141,6 +142,8 @@ void RankComparison::AddWaiting(const std::vector<Participant>& participants, co
     p.series->transfer_ns += shortest;
     p.series->transfer_bytes += p.bytes;
     p.series->compared_ranks_sum += participants.size();
+    p.series->steady.Add({.end_ns = p.end_ns, .transfer_ns = shortest, .waited_ns = waited},
+                         processes[p.process]->steps().steady_from_ns());
     blame_[p.process].waited_ns += waited;
     blame_[p.process].compared += pair ? 0 : 1;
   }

@@ -165,7 +165,8 @@ class RankComparison {
   static constexpr size_t kMaxWhole = 65536;
   static constexpr uint32_t kNoTransfers = UINT32_MAX;
   uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series, bool pair);
-  void AddWaiting(const std::vector<Participant>& participants, const Participant& last, bool pair);
+  void AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>& processes,
+                  const std::vector<Participant>& participants, const Participant& last, bool pair);
   void AddClocks(const std::vector<Participant>& participants, bool pair);
   // Of a call in which the records of some ranks were lost, from how long such a transfer usually takes.
   // False if that is not known.

@@ -482,8 +482,9 @@ void StepTracker::CompleteFirst() {
   record.incomplete = std::exchange(loss_, false) || step.lost > 0 || record.error_ns > 0;
   NoteHostPhases(step, phases);
   if (!record.incomplete) {
-    communication_.AddStep(operations, own, phases, record,
-                           warmup_known_ ? std::nullopt : std::optional(counted_));
+    const std::optional<uint64_t> early = warmup_known_ ? std::nullopt : std::optional(counted_);
+    communication_.AddStep(operations, own, phases, record, early);
+    work_.AddStep(operations.first(own), early);
   }
   operations_ += own;
   lost_operations_ += step.lost;
@@ -633,6 +634,8 @@ void StepTracker::LookForWarmup() {
 
 void StepTracker::EndWarmupSearch() {
   communication_.KeepFrom(warmup_count_);
+  work_.KeepFrom(warmup_count_);
+  if (warmup_count_ < steps_.size()) steady_from_ns_ = steps_[warmup_count_].start_ns;
   early_ = {};
   warmup_known_ = true;
 }

@@ -28,6 +28,7 @@
 #include "collector/model/step_operation.h"
 #include "collector/model/step_record.h"
 #include "collector/model/step_timeline.h"
+#include "collector/model/step_work.h"
 
 namespace gpuprobe::model {
 
@@ -113,6 +114,11 @@ class StepTracker {
   StepSource source() const { return source_; }
   // Of the steps after the warm-up that were seen whole.
   const CommunicationTiming& communication() const { return communication_; }
+  const StepWork& work() const { return work_; }
+  // When the first step after the warm-up began; nullopt while that is not known.
+  std::optional<uint64_t> steady_from_ns() const {
+    return warmup_known_ ? std::optional(steady_from_ns_) : std::nullopt;
+  }
   // 0 to 1: the share of steps that are like the usual one (of annotated or marked ones: 1), times n / (n +
   // 1) for n steps, times the share of their operations whose records came. 0 without steps.
   double confidence() const;
@@ -258,6 +264,8 @@ class StepTracker {
   uint64_t early_counted_ = 0;  // of them, those that were looked at for statistics
   StepStatistics statistics_;
   CommunicationTiming communication_;
+  StepWork work_;
+  uint64_t steady_from_ns_ = 0;
 
   absl::flat_hash_map<uint64_t, uint32_t> tokens_;
 };

@@ -1,6 +1,7 @@
 #include "collector/render/comparison.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,12 +15,24 @@ namespace {
 using analysis::Duration;
 using Json = nlohmann::ordered_json;
 
-constexpr int kComparisonSchemaVersion = 1;
+constexpr int kComparisonSchemaVersion = 2;
 constexpr size_t kMaxRows = 12;
+
+// A change as a person reads it: a percentage, or how many times as much.
+std::string Relative(double change) {
+  constexpr double kTimes = 9;
+  return change >= kTimes ? absl::StrFormat("%.3g x", change + 1) : absl::StrFormat("%+.1f %%", change * 100);
+}
 
 std::string Change(double difference, double base) {
   if (base <= 0) return "-";
-  return absl::StrFormat("%+.1f %%", difference / base * 100);
+  return Relative(difference / base);
+}
+
+std::string Interval(double low, double high) {
+  if (Relative(low).back() == 'x' || Relative(high).back() == 'x')
+    return absl::StrCat(Relative(low), " to ", Relative(high));
+  return absl::StrFormat("%+.1f to %+.1f %%", low * 100, high * 100);
 }
 
 Table Parts(const analysis::Comparison& c) {
@@ -35,9 +48,7 @@ Table Parts(const analysis::Comparison& c) {
       const analysis::WelchResult& w = *part.test;
       const bool known = part.a.mean > 0;
       row.insert(row.end(), {Change(w.difference, part.a.mean),
-                             known ? absl::StrFormat("%+.1f to %+.1f %%", w.low / part.a.mean * 100,
-                                                     w.high / part.a.mean * 100)
-                                   : "-",
+                             known ? Interval(w.low / part.a.mean, w.high / part.a.mean) : "-",
                              w.p_value < 0.001 ? "<0.001" : absl::StrFormat("%.3f", w.p_value),
                              absl::StrFormat("%.1f", w.effect_size), part.significant ? "significant" : ""});
     } else {
@@ -52,31 +63,64 @@ Table Parts(const analysis::Comparison& c) {
   return t;
 }
 
-std::string Calls(double calls) {
-  return calls == 0 ? "-" : absl::StrFormat(calls < 10 ? "%.3g" : "%.1f", calls);
+using Side = analysis::ComparedWork::Side;
+
+std::string Calls(const Side& side) {
+  return side.calls == 0 ? "-" : absl::StrFormat(side.calls < 10 ? "%.3g" : "%.1f", side.calls);
 }
 
-std::string Mean(double mean_ns, double calls) { return calls == 0 ? "-" : Duration(mean_ns); }
+std::string Mean(const Side& side) { return side.calls == 0 ? "-" : Duration(side.mean_ns); }
 
-Table Work(const std::vector<analysis::ComparedWork>& work, const char* what, bool per_step) {
-  const std::string calls = per_step ? "calls/step" : "calls";
-  Table t{.id = what,
-          .title = absl::StrCat("Changed ", what, "s"),
-          .columns = {absl::StrCat("changed ", what), calls + " A", "B", "call A", "B",
-                      per_step ? "change a step" : "change in all"},
+std::string Wait(const Side& side) { return side.wait_ns.has_value() ? Duration(*side.wait_ns) : "-"; }
+
+std::string ChangeOf(const analysis::ComparedWork& w) {
+  return absl::StrCat(w.change_ns < 0 ? "-" : "+", Duration(std::abs(w.change_ns)));
+}
+
+std::string WhatIsCounted(const analysis::Comparison& c) {
+  return c.per_step ? "of a rank and step, mean over the ranks; warm-up left out; beyond chance after Holm"
+                    : "of a rank and the whole run, its start included; beyond chance after Holm";
+}
+
+// What no table holds, for it has only so many rows.
+void NoteRest(size_t rows, Table& t) {
+  if (rows > kMaxRows) absl::StrAppend(&t.note, "; ", rows - kMaxRows, " more with --json");
+}
+
+Table Kernels(const analysis::Comparison& c) {
+  Table t{.id = "kernel",
+          .title = "Changed kernels",
+          .columns = {"changed kernel", c.per_step ? "calls/step A" : "calls A", "B", "call A", "B",
+                      c.per_step ? "change a step" : "change in all"},
           .left = {true, false, false, false, false, false},
           .rows = {},
-          .note = ""};
-  for (const analysis::ComparedWork& w : work) {
-    if (t.rows.size() == kMaxRows) {
-      t.note = absl::StrCat(work.size() - kMaxRows, " more with --json");
-      break;
-    }
-    t.rows.push_back(
-        {analysis::KernelName(w.name, 48), Calls(w.calls_per_step_a), Calls(w.calls_per_step_b),
-         Mean(w.mean_ns_a, w.calls_per_step_a), Mean(w.mean_ns_b, w.calls_per_step_b),
-         absl::StrCat(w.change_ns_per_step < 0 ? "-" : "+", Duration(std::abs(w.change_ns_per_step)))});
+          .note = WhatIsCounted(c)};
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(c.kernels.size(), kMaxRows); ++i) names.push_back(c.kernels[i].name);
+  names = analysis::KernelNames(names, 48);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const analysis::ComparedWork& w = c.kernels[i];
+    t.rows.push_back({names[i], Calls(w.a), Calls(w.b), Mean(w.a), Mean(w.b), ChangeOf(w)});
   }
+  NoteRest(c.kernels.size(), t);
+  return t;
+}
+
+Table Collectives(const analysis::Comparison& c) {
+  Table t{.id = "collective",
+          .title = "Changed collectives",
+          .columns = {"changed collective", c.per_step ? "calls/step A" : "calls A", "B", "transfer A", "B",
+                      "wait A", "B", c.per_step ? "transfers a step" : "transfers in all"},
+          .left = {true, false, false, false, false, false, false, false},
+          .rows = {},
+          .note = absl::StrCat("transfer: without waiting for late ranks, which is beside it; ",
+                               WhatIsCounted(c))};
+  for (size_t i = 0; i < std::min(c.collectives.size(), kMaxRows); ++i) {
+    const analysis::ComparedWork& w = c.collectives[i];
+    t.rows.push_back(
+        {w.name, Calls(w.a), Calls(w.b), Mean(w.a), Mean(w.b), Wait(w.a), Wait(w.b), ChangeOf(w)});
+  }
+  NoteRest(c.collectives.size(), t);
   return t;
 }
 
@@ -84,13 +128,23 @@ Json SampleOf(const analysis::Sample& s) {
   return {{"steps", s.count}, {"mean_ns", s.mean}, {"std_ns", s.std}};
 }
 
-Json WorkOf(const std::vector<analysis::ComparedWork>& work) {
+Json SideOf(const Side& side, bool waits) {
+  Json json = {
+      {"calls_per_step", side.calls},
+      {"mean_ns", side.mean_ns},
+      {"sample", {{"count", side.sample.count}, {"mean_ns", side.sample.mean}, {"std_ns", side.sample.std}}}};
+  if (waits) json["wait_ns"] = side.wait_ns.has_value() ? Json(*side.wait_ns) : Json(nullptr);
+  return json;
+}
+
+Json WorkOf(const std::vector<analysis::ComparedWork>& work, bool waits) {
   Json out = Json::array();
   for (const analysis::ComparedWork& w : work) {
     out.push_back({{"name", w.name},
-                   {"calls_per_step", {{"a", w.calls_per_step_a}, {"b", w.calls_per_step_b}}},
-                   {"mean_ns", {{"a", w.mean_ns_a}, {"b", w.mean_ns_b}}},
-                   {"change_ns_per_step", w.change_ns_per_step}});
+                   {"a", SideOf(w.a, waits)},
+                   {"b", SideOf(w.b, waits)},
+                   {"p_value", w.p_value},
+                   {"change_ns_per_step", w.change_ns}});
   }
   return out;
 }
@@ -100,8 +154,7 @@ Json WorkOf(const std::vector<analysis::ComparedWork>& work) {
 std::string ComparisonText(const analysis::Comparison& c, const std::string& a, const std::string& b) {
   std::string out = absl::StrCat("gpuprobe: A is ", a, "\n          B is ", b, "\n\n");
   absl::StrAppend(&out, Wrap(" ", " ", c.verdict));
-  for (const Table& table :
-       {Parts(c), Work(c.kernels, "kernel", c.per_step), Work(c.collectives, "collective", c.per_step)}) {
+  for (const Table& table : {Parts(c), Kernels(c), Collectives(c)}) {
     if (!table.rows.empty()) absl::StrAppend(&out, "\n", Lay(table));
   }
   if (!c.conditions.empty()) {
@@ -145,8 +198,8 @@ std::string ComparisonJson(const analysis::Comparison& c, const std::string& a, 
                      {"verdict", c.verdict},
                      {"per_step", c.per_step},
                      {"steps", parts},
-                     {"kernels", WorkOf(c.kernels)},
-                     {"collectives", WorkOf(c.collectives)},
+                     {"kernels", WorkOf(c.kernels, false)},
+                     {"collectives", WorkOf(c.collectives, true)},
                      {"conditions", conditions}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -112,6 +112,23 @@ Json RanAsOf(const analysis::CollectiveReport& c) {
   return out;
 }
 
+Json SteadyOf(const analysis::SteadyCalls& steady) {
+  if (steady.compared == 0) return nullptr;
+  return {{"compared_plans", steady.compared},
+          {"plans_per_step", steady.steps > 0 ? Json(steady.plans_per_step) : Json(nullptr)},
+          {"transfer_ns", steady.transfer_ns},
+          {"transfer_std_ns", steady.transfer_std_ns},
+          {"wait_ns", steady.wait_ns}};
+}
+
+Json SteadyOf(const std::optional<analysis::SteadyKernel>& steady) {
+  if (!steady.has_value()) return nullptr;
+  return {{"steps", steady->steps},
+          {"calls_per_step", steady->calls},
+          {"time_ns_per_step", steady->time_ns},
+          {"std_ns", steady->std_ns}};
+}
+
 Json CollectiveOf(const analysis::CollectiveReport& c) {
   return {{"op", c.op},
           {"comm", c.comm},
@@ -133,6 +150,7 @@ Json CollectiveOf(const analysis::CollectiveReport& c) {
           {"wait_ns", OrNull(c.wait_ns)},
           {"transfer_mean_ns", OrNull(c.transfer_mean_ns)},
           {"compared_plans", c.compared_plans},
+          {"steady", SteadyOf(c.steady)},
           {"algorithm", c.ran_as.empty() ? Json(nullptr) : Json(c.ran_as.front().algorithm)},
           {"protocol", c.ran_as.empty() ? Json(nullptr) : Json(c.ran_as.front().protocol)},
           {"channels", c.ran_as.empty() ? Json(nullptr) : Json(c.ran_as.front().channels)},
@@ -165,6 +183,7 @@ Json KernelsOf(const std::vector<analysis::KernelReport>& kernels) {
                    {"class", k.kernel_class},
                    {"share", k.share},
                    {"time_ns", Statistics(k.time_ns)},
+                   {"steady", SteadyOf(k.steady)},
                    {"grid", k.geometry.grid},
                    {"block", k.geometry.block},
                    {"geometries", k.geometries}});

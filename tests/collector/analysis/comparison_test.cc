@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace gpuprobe::analysis {
 namespace {
 
@@ -32,15 +34,24 @@ Report Measured(double step_ms, double std_ms, double gemm_us) {
   KernelReport gemm;
   gemm.name = "gemm";
   gemm.time_ns = Of(uint64_t{52} * 4 * 100, gemm_us * 1e3, 100);
+  gemm.steady = {.steps = 50, .calls = 100, .time_ns = gemm_us * 1e5, .std_ns = 10e3};
   KernelReport same;
   same.name = "same";
   same.time_ns = Of(uint64_t{52} * 4 * 10, 50e3, 100);
+  same.steady = {.steps = 50, .calls = 10, .time_ns = 500e3, .std_ns = 10e3};
   r.top_kernels = {gemm, same};
   CollectiveReport c;
   c.op = "AllReduce";
   c.comm_ranks = 4;
   c.size_bytes = 1 << 20;
   c.time_ns = Of(uint64_t{52} * 4, 900e3, 1000);
+  c.calls = uint64_t{52} * 4;
+  c.steady = {.steps = 50,
+              .compared = 200,
+              .plans_per_step = 1,
+              .transfer_ns = 400e3,
+              .transfer_std_ns = 8e3,
+              .wait_ns = 500e3};
   r.collectives = {c};
   return r;
 }
@@ -67,9 +78,11 @@ TEST(Comparison, AFasterKernelIsNamedWithWhatItSavesAStep) {
   EXPECT_TRUE(c.parts.front().significant);
   ASSERT_EQ(c.kernels.size(), 1u);
   EXPECT_EQ(c.kernels[0].name, "gemm");
-  EXPECT_DOUBLE_EQ(c.kernels[0].calls_per_step_a, 400);
+  EXPECT_DOUBLE_EQ(c.kernels[0].a.calls, 100);
+  EXPECT_NEAR(c.kernels[0].a.mean_ns, 200e3, 1);
+  EXPECT_NEAR(c.kernels[0].b.mean_ns, 150e3, 1);
   // 100 calls of a rank in each step, 50 us less each.
-  EXPECT_NEAR(c.kernels[0].change_ns_per_step, -100 * 50e3, 1);
+  EXPECT_NEAR(c.kernels[0].change_ns, -100 * 50e3, 1);
 }
 
 TEST(Comparison, AChangeWithinTheSpreadIsNotSignificant) {
@@ -84,7 +97,54 @@ TEST(Comparison, WhatOnlyOneRunHasIsAChange) {
   const Comparison c = Compare(Measured(100, 1, 200), b);
   ASSERT_EQ(c.kernels.size(), 1u);
   EXPECT_EQ(c.kernels[0].name, "same");
-  EXPECT_EQ(c.kernels[0].calls_per_step_b, 0);
+  EXPECT_EQ(c.kernels[0].b.calls, 0);
+}
+
+TEST(Comparison, AKernelThatDiffersByChanceIsNotListed) {
+  // 3 % more in the mean, at a spread of 10 % from step to step: 1.5 standard errors.
+  Report a = Measured(100, 1, 200);
+  Report b = Measured(100, 1, 206);
+  for (Report* r : {&a, &b}) r->top_kernels[0].steady->std_ns = 2e6;
+  EXPECT_TRUE(Compare(a, b).kernels.empty());
+  a.top_kernels[0].steady->std_ns = b.top_kernels[0].steady->std_ns = 0.2e6;
+  EXPECT_EQ(Compare(a, b).kernels.size(), 1u);
+}
+
+TEST(Comparison, ManyKernelsAreManyChancesToErr) {
+  // Each by itself would be beyond chance at 5 %.
+  Report a = Measured(100, 1, 200);
+  Report b = Measured(100, 1, 200);
+  for (int i = 0; i < 20; ++i) {
+    KernelReport k;
+    k.name = absl::StrCat("kernel_", i);
+    k.steady = {.steps = 50, .calls = 10, .time_ns = 1e6, .std_ns = 120e3};
+    a.top_kernels.push_back(k);
+    k.steady->time_ns = 1.055e6;
+    b.top_kernels.push_back(k);
+  }
+  EXPECT_TRUE(Compare(a, b).kernels.empty());
+}
+
+TEST(Comparison, ACollectiveIsComparedByItsTransferWhateverRanksWaited) {
+  Report b = Measured(100, 1, 200);
+  b.collectives[0].time_ns = Of(uint64_t{52} * 4, 5900e3, 1000);
+  b.collectives[0].steady.wait_ns = 5'500e3;
+  EXPECT_TRUE(Compare(Measured(100, 1, 200), b).collectives.empty());
+  b.collectives[0].steady.transfer_ns = 600e3;
+  const Comparison c = Compare(Measured(100, 1, 200), b);
+  ASSERT_EQ(c.collectives.size(), 1u);
+  EXPECT_NEAR(c.collectives[0].change_ns, 200e3, 1);
+  EXPECT_NEAR(*c.collectives[0].b.wait_ns, 5'500e3, 1);
+}
+
+TEST(Comparison, ACollectiveIsListedWhenItIsCalledMoreOften) {
+  Report b = Measured(100, 1, 200);
+  b.collectives[0].steady.plans_per_step = 3;
+  b.collectives[0].steady.compared = 600;
+  ASSERT_EQ(Compare(Measured(100, 1, 200), b).collectives.size(), 1u);
+  // Once more in fifty steps may be chance.
+  b.collectives[0].steady.plans_per_step = 1.02;
+  EXPECT_TRUE(Compare(Measured(100, 1, 200), b).collectives.empty());
 }
 
 TEST(Comparison, ConditionsThatDifferAreListed) {
