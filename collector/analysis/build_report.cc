@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "collector/analysis/call_timing.h"
 #include "collector/analysis/clock_alignment.h"
 #include "collector/analysis/collective_report.h"
 #include "collector/analysis/communication_report.h"
@@ -305,10 +304,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.steps = StepsOf(job);
   report.clock = ClockReportOf(job);
   report.link_models = LinkModelsOf(job);
-  report.communication = CommunicationOf(report, job.comparison().spread(), input.link_peak);
-  if (std::optional<Buckets>& buckets = report.communication.buckets; buckets.has_value())
-    buckets->order = CallTimingsOf(job, buckets->op, buckets->comm);
-  report.communication.forward = ForwardCommunicationOf(job);
+  report.communication = CommunicationOf(report, job, input.link_peak);
   report.stragglers = StragglersOf(job, report.ranks, report.communication.pipeline);
   SetPeakShares(report);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);

@@ -35,6 +35,8 @@ Known Describe(const model::ProcessModel& process, uint32_t token) {
   return known;
 }
 
+bool IsTransfer(std::string_view op) { return op == "Send" || op == "Recv"; }
+
 double Per(uint64_t sum, uint64_t count) {
   return count == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(count);
 }
@@ -120,6 +122,113 @@ std::vector<ForwardCommunication> ForwardCommunicationOf(const model::JobModel& 
     return a.time_ns_per_step > b.time_ns_per_step;
   });
   return out;
+}
+
+namespace {
+
+// Of one process, by operation, communicator's ranks and whether calls of this size are made in forward.
+struct ExposedSum {
+  uint64_t calls = 0;
+  uint64_t time_ns = 0;
+  uint64_t exposed_ns = 0;
+};
+using ExposedKey = std::tuple<std::string, int, bool>;
+
+std::map<ExposedKey, ExposedSum> ExposedOf(const model::ProcessModel& process) {
+  std::map<CallSize, std::pair<ExposedSum, bool>> by_size;
+  std::map<CallSize, int> ranks;
+  for (const auto& [key, call] : process.steps().communication().calls()) {
+    const Known known = Describe(process, call.token);
+    if (known.op.empty()) continue;
+    const CallSize size(known.op, known.comm, known.size_bytes);
+    auto& [sum, in_forward] = by_size[size];
+    ranks[size] = known.comm_ranks;
+    sum.calls += call.steps;
+    sum.time_ns += call.time_ns;
+    sum.exposed_ns += call.time_ns - std::min(call.hidden_ns, call.time_ns);
+    in_forward = in_forward || call.forward_steps > 0;
+  }
+  std::map<ExposedKey, ExposedSum> out;
+  for (const auto& [size, found] : by_size) {
+    const auto& [sum, in_forward] = found;
+    ExposedSum& into = out[{std::get<0>(size), ranks[size], in_forward}];
+    into.calls += sum.calls;
+    into.time_ns += sum.time_ns;
+    into.exposed_ns += sum.exposed_ns;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::set<CallSize> SizesInForward(const model::JobModel& job) {
+  std::set<CallSize> out;
+  for (const auto& process : job.processes()) {
+    for (const auto& [key, call] : process->steps().communication().calls()) {
+      if (call.forward_steps == 0) continue;
+      const Known known = Describe(*process, call.token);
+      if (!known.op.empty()) out.emplace(known.op, known.comm, known.size_bytes);
+    }
+  }
+  return out;
+}
+
+std::vector<ExposedCalls> ExposedCallsOf(const model::JobModel& job) {
+  std::map<ExposedKey, ExposedCalls> sums;
+  double ranks = 0;
+  for (const auto& process : job.processes()) {
+    const uint64_t steps = process->steps().communication().steps();
+    if (steps == 0) continue;
+    ++ranks;
+    for (const auto& [key, sum] : ExposedOf(*process)) {
+      ExposedCalls& into = sums[key];
+      into.calls_per_step += Per(sum.calls, steps);
+      into.time_ns_per_step += Per(sum.time_ns, steps);
+      into.exposed_ns_per_step += Per(sum.exposed_ns, steps);
+    }
+  }
+  std::vector<ExposedCalls> out;
+  for (auto& [key, sum] : sums) {
+    std::tie(sum.op, sum.comm_ranks, sum.in_forward) = key;
+    for (double* mean : {&sum.calls_per_step, &sum.time_ns_per_step, &sum.exposed_ns_per_step})
+      *mean /= ranks;
+    out.push_back(sum);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const ExposedCalls& a, const ExposedCalls& b) {
+    return a.exposed_ns_per_step > b.exposed_ns_per_step;
+  });
+  return out;
+}
+
+std::vector<CollectiveTime> CollectiveTimesOf(const model::JobModel& job) {
+  std::vector<CollectiveTime> out;
+  for (const auto& process : job.processes()) {
+    CollectiveTime& rank = out.emplace_back();
+    const uint64_t steps = process->steps().communication().steps();
+    if (steps == 0) continue;
+    for (const auto& [key, sum] : ExposedOf(*process)) {
+      if (IsTransfer(std::get<0>(key))) continue;
+      rank.time_ns_per_step += Per(sum.time_ns, steps);
+      rank.exposed_ns_per_step += Per(sum.exposed_ns, steps);
+    }
+  }
+  return out;
+}
+
+double SendsPerStep(const model::ProcessModel& process) {
+  const model::CommunicationTiming& timing = process.steps().communication();
+  double sends = 0;
+  for (const auto& [key, call] : timing.calls()) {
+    const auto name = timing.names().find(call.token);
+    if (name == timing.names().end()) continue;
+    const std::string op(process.String(name->second.op));
+    if (!IsTransfer(op)) continue;
+    const double calls = Per(call.steps, timing.steps());
+    // Of a group of several, half are sends.
+    if (name->second.calls > 1) sends += calls * name->second.calls / 2;
+    if (name->second.calls <= 1 && op == "Send") sends += calls;
+  }
+  return sends;
 }
 
 }  // namespace gpuprobe::analysis

@@ -5,6 +5,9 @@
 // model::CommunicationTiming has heard. Pure.
 #pragma once
 
+#include <set>
+#include <string>
+#include <tuple>
 #include <vector>
 
 #include "collector/analysis/rank_types.h"
@@ -19,5 +22,22 @@ std::vector<CallTiming> CallTimingsOf(const model::JobModel& job, std::string_vi
 
 // Collectives that are launched in forward, most time first; without sends and receives.
 std::vector<ForwardCommunication> ForwardCommunicationOf(const model::JobModel& job);
+
+// Operation, communicator (16 hex digits) and size of calls that are launched in forward.
+using CallSize = std::tuple<std::string, std::string, uint64_t>;
+std::set<CallSize> SizesInForward(const model::JobModel& job);
+
+// All calls of the steps, by what could hide them, most exposed time first.
+std::vector<ExposedCalls> ExposedCallsOf(const model::JobModel& job);
+
+// Of each process of the job, in a step: collectives without sends and receives, their waiting included.
+struct CollectiveTime {
+  double time_ns_per_step = 0;
+  double exposed_ns_per_step = 0;
+};
+std::vector<CollectiveTime> CollectiveTimesOf(const model::JobModel& job);
+
+// Sends that the process issues in a step that was seen whole.
+double SendsPerStep(const model::ProcessModel& process);
 
 }  // namespace gpuprobe::analysis

@@ -16,8 +16,9 @@ namespace gpuprobe::analysis {
 // nullopt: not known.
 std::optional<double> KnownLinkPeak(std::string_view device_name);
 
-// From the ranks, collectives and conditions of `report`. `link_peak`: what the user says.
-CommunicationReport CommunicationOf(const Report& report, const model::StepSpread& spread,
+// From the ranks, collectives and conditions of `report`, and what `job` knows of steps. `link_peak`: what
+// the user says.
+CommunicationReport CommunicationOf(const Report& report, const model::JobModel& job,
                                     std::optional<double> link_peak);
 
 // Each collective's share of the link's peak, where one is known.

@@ -53,7 +53,10 @@ constexpr FindingRule kRules[] = {
      "0.001), and these steps are 2.5 % longer for it",
      StragglerIntermittent},
     {"imbalance", Severity::kWarning,
-     "ranks wait for each other 10 % of the step, now for this one, now for that one", Imbalance},
+     "ranks wait for each other 10 % of the step, now for this one, now for that one; silent beside a "
+     "straggler "
+     "whose cause is known, and in a pipeline",
+     Imbalance},
     {"slow-network", Severity::kWarning,
      "10 % of the step is exposed communication, and large messages reach less than 25 % of the link's peak",
      SlowNetwork},
@@ -65,7 +68,8 @@ constexpr FindingRule kRules[] = {
      "3 % of the step is exposed communication, and gradients are reduced in 32 or more pieces of 4 MiB or "
      "less",
      BucketTooSmall},
-    {"pipeline-bubble", Severity::kWarning, "stages of a pipeline compute less than 90 % of the step",
+    {"pipeline-bubble", Severity::kWarning,
+     "stages of a pipeline neither compute nor communicate within themselves for 10 % of the step",
      PipelineBubble},
     {"communication-bound", Severity::kWarning,
      "20 % of the step is exposed communication, the waiting for late ranks left out", CommunicationBound},

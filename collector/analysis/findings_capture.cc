@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -11,20 +12,50 @@ namespace {
 
 std::string LossPercent(double share) { return absl::StrFormat("%.2g %%", share * 100); }
 
+// "Ranks 0-3, 7"; a few processes with their ids.
+std::string CutOffText(const Report& report) {
+  constexpr size_t kNamed = 2;
+  constexpr size_t kRanges = 8;
+  std::vector<std::string> who;
+  for (const CutOff& c : report.trust.cut_off) who.push_back(c.who);
+  std::vector<int> ranks;
+  for (const RankReport& r : report.ranks) {
+    if (r.cut_off && r.rank.has_value()) ranks.push_back(*r.rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  if (who.size() > kNamed && ranks.size() == who.size()) {
+    who.clear();
+    for (size_t i = 0; i < ranks.size();) {
+      size_t end = i + 1;
+      while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+      who.push_back(end - i == 1 ? absl::StrCat(ranks[i]) : absl::StrCat(ranks[i], "-", ranks[end - 1]));
+      i = end;
+    }
+    who.front() = absl::StrCat("Ranks ", who.front());
+  } else if (!who.empty()) {
+    who.front()[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(who.front()[0])));
+  }
+  if (who.size() > kRanges) {
+    who.resize(kRanges);
+    who.emplace_back("...");
+  }
+  return absl::StrJoin(who, ", ");
+}
+
 }  // namespace
 
 void RecordsLost(const Report& report, std::vector<Finding>& out) {
   const Trust& t = report.trust;
   if (t.lost_total == 0) return;
   std::vector<std::string> reasons;
-  for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", records));
+  for (const auto& [reason, records] : t.lost) reasons.push_back(absl::StrCat(reason, " ", Count(records)));
   // An allocation or a release may be among them; what follows from each of the others is known.
   const bool memory = t.lost.contains("allocation_unknown") || t.lost.contains("definitions_full") ||
                       t.lost.contains("event_ring_full") || t.lost.contains("thread_slots_full") ||
                       t.lost.contains("send_queue_full");
-  out.push_back({.statement = absl::StrCat(t.lost_total, " records were lost, ",
-                                           LossPercent(1 - t.coverage.value_or(1)),
-                                           " of all: sums are too small by about that."),
+  out.push_back({.statement = absl::StrCat(
+                     Count(t.lost_total), t.lost_total == 1 ? " record was lost, " : " records were lost, ",
+                     LossPercent(1 - t.coverage.value_or(1)), " of all: sums are too small by about that."),
                  .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), ".",
                                           memory ? " Levels and high-water marks of memory may be off." : ""),
                  .advice = t.lost.contains("send_queue_full")
@@ -36,16 +67,20 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
 
 void RankCutOff(const Report& report, std::vector<Finding>& out) {
   if (report.trust.cut_off.empty()) return;
-  std::vector<std::string> who;
+  const size_t processes = report.trust.cut_off.size();
+  std::vector<double> after_s;
   for (const CutOff& c : report.trust.cut_off) {
     const uint64_t start = report.conditions.start_ns;
-    const double after_s = c.last_data_ns > start ? static_cast<double>(c.last_data_ns - start) / 1e9 : 0;
-    who.push_back(absl::StrFormat("%s, last data after %.1f s", c.who, after_s));
+    after_s.push_back(c.last_data_ns > start ? static_cast<double>(c.last_data_ns - start) / 1e9 : 0);
   }
+  const auto [first, last] = std::minmax_element(after_s.begin(), after_s.end());
+  const std::string from = absl::StrFormat("%.1f s", *first);
+  const std::string to = absl::StrFormat("%.1f s", *last);
   out.push_back(
-      {.statement = absl::StrCat(who.size(), who.size() == 1 ? " process" : " processes",
+      {.statement = absl::StrCat(processes, processes == 1 ? " process" : " processes",
                                  " ended without saying goodbye: what came after the last data is missing."),
-       .evidence = absl::StrCat(absl::StrJoin(who, "; "), "."),
+       .evidence = absl::StrCat(CutOffText(report), ", last data after ",
+                                from == to ? to : absl::StrCat(from, " to ", to), "."),
        .advice = "It was killed, crashed, or left by _exit; its own log says which."});
 }
 
@@ -101,7 +136,7 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
         absl::StrCat("the last flush did not finish in time on ", absl::StrJoin(t.exit_incomplete, ", ")));
   }
   if (t.unrecorded_frames > 0) {
-    why.push_back(absl::StrCat(t.unrecorded_frames,
+    why.push_back(absl::StrCat(Count(t.unrecorded_frames),
                                " frames could not be written to the run directory; "
                                "they are in this report, not in a later `gpuprobe report`"));
   }
@@ -124,7 +159,8 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   }
   for (const auto& [name, imports] : t.unknown_functions)
     why.push_back(absl::StrCat("nccl", name, " is not known to this probe: calls of it are not seen"));
-  if (t.invalid_times > 0) why.push_back(absl::StrCat(t.invalid_times, " records ended before they began"));
+  if (t.invalid_times > 0)
+    why.push_back(absl::StrCat(Count(t.invalid_times), " records ended before they began"));
   for (const std::string& damage : t.damaged_logs) why.push_back(damage);
   uint64_t untimed = 0;
   uint64_t calls = 0;
@@ -133,7 +169,8 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
     calls += c.calls;
   }
   if (untimed > 0 && report.hangs.empty()) {  // what hangs has no end, and so no time
-    why.push_back(absl::StrCat(untimed, " of ", calls, " collective calls have no kernel, so no GPU time"));
+    why.push_back(absl::StrCat(Count(untimed), " of ", Count(calls),
+                               " collective calls have no kernel, so no GPU time"));
   }
   if (why.empty()) return;
   out.push_back({.statement = "Not everything was captured.",

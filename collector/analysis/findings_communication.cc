@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/parallelism.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -15,73 +17,109 @@ constexpr double kPoorEfficiency = 0.85;  // of overlap
 constexpr double kSlowShare = 0.25;       // of the link's peak, at large sizes
 constexpr uint64_t kLargeBytes = uint64_t{8} << 20;
 constexpr uint64_t kSmallBucket = uint64_t{4} << 20;
-constexpr double kManyBuckets = 32;  // a step
-constexpr double kOneBucket = 0.5;   // of a step's bytes
+constexpr double kManyBuckets = 32;   // a step
+constexpr double kOneBucket = 0.5;    // of a step's bytes
+constexpr double kLeastBubble = 0.1;  // of the step
 
-// One cause, one finding: which of them explains the step's exposed transfers.
-enum class Explains { kNothing, kPipeline, kSlowNetwork, kHugeBucket, kTinyBuckets, kBound, kOverlap };
+// One cause, one finding: which of them explains the step's exposed transfers. What stages of a pipeline wait
+// for each other is a finding of its own.
+enum class Explains { kNothing, kSlowNetwork, kHugeBucket, kTinyBuckets, kBound, kOverlap };
 
-double Exposed(const CommunicationReport& c) { return c.step_ns > 0 ? c.exposed_transfer_ns / c.step_ns : 0; }
+// Of a rank and step, waiting for late ranks and for stages of a pipeline left out.
+struct Exposure {
+  double step_ns = 0;
+  double compute_ns = 0;
+  double transfer_ns = 0;
+  double exposed_ns = 0;
+  CommunicationRole role = CommunicationRole::kData;  // of what is exposed most
 
-// (compute + comm - total) / (compute + comm - max(compute, comm)), with the time in which neither ran left
-// out; after formulas.md.
-double OverlapEfficiency(const CommunicationReport& c) {
-  const double possible = std::min(c.compute_ns, c.transfer_ns);
-  return possible > 0 ? std::clamp((c.transfer_ns - c.exposed_transfer_ns) / possible, 0.0, 1.0) : 1;
+  double share() const { return step_ns > 0 ? exposed_ns / step_ns : 0; }
+  // (compute + comm - total) / (compute + comm - max(compute, comm)), with the time in which neither ran left
+  // out; after formulas.md.
+  double efficiency() const {
+    const double possible = std::min(compute_ns, transfer_ns);
+    return possible > 0 ? std::clamp((transfer_ns - exposed_ns) / possible, 0.0, 1.0) : 1;
+  }
+};
+
+CommunicationRole MostExposed(const std::vector<ExposedCalls>& calls) {
+  std::map<CommunicationRole, double> exposed_ns;
+  for (const ExposedCalls& c : calls) {
+    const CommunicationRole role = RoleOf(c, calls);
+    if (role != CommunicationRole::kPipeline) exposed_ns[role] += c.exposed_ns_per_step;
+  }
+  const auto most = std::max_element(exposed_ns.begin(), exposed_ns.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == exposed_ns.end() ? CommunicationRole::kData : most->first;
 }
 
-// Best of the large sizes' bus bandwidth.
-std::optional<double> BestBandwidth(const Report& report) {
+Exposure ExposureOf(const CommunicationReport& c) {
+  Exposure e{.step_ns = c.step_ns,
+             .compute_ns = c.compute_ns,
+             .transfer_ns = c.transfer_ns,
+             .exposed_ns = c.exposed_transfer_ns,
+             .role = MostExposed(c.exposed)};
+  if (c.pipeline.has_value()) {
+    e.transfer_ns = c.pipeline->collective_ns;
+    e.exposed_ns = c.pipeline->exposed_collective_ns;
+  }
+  return e;
+}
+
+// Best of the large sizes' bus bandwidth; of communicators over several hosts, or within one, if asked for.
+std::optional<double> BestBandwidth(const Report& report, std::optional<bool> over_hosts = std::nullopt) {
   std::optional<double> best;
   for (const CollectiveReport& c : report.collectives) {
     if (c.size_bytes < kLargeBytes || !c.transfer_busbw.has_value() || c.fused) continue;
+    if (over_hosts.has_value() && *over_hosts != (c.hosts > 1)) continue;
     best = std::max(best.value_or(0), *c.transfer_busbw);
   }
   return best;
 }
 
+// Calls that what is known of buckets can help.
+bool ReducesGradients(CommunicationRole role) {
+  return role == CommunicationRole::kData || role == CommunicationRole::kSharded ||
+         role == CommunicationRole::kOther;
+}
+
 Explains WhatExplains(const Report& report) {
   const CommunicationReport& c = report.communication;
-  if (c.step_ns <= 0) return Explains::kNothing;
-  if (c.pipeline.has_value()) {
-    return c.pipeline->bubble >= 0.1 ? Explains::kPipeline : Explains::kNothing;
-  }
-  if (Exposed(c) < kWorthSaying) return Explains::kNothing;
+  const Exposure e = ExposureOf(c);
+  if (e.step_ns <= 0 || e.share() < kWorthSaying) return Explains::kNothing;
   const std::optional<double> best = BestBandwidth(report);
-  if (Exposed(c) >= 0.1 && best.has_value() && c.link_peak.has_value() && *best < kSlowShare * *c.link_peak)
+  if (e.share() >= 0.1 && best.has_value() && c.link_peak.has_value() && *best < kSlowShare * *c.link_peak)
     return Explains::kSlowNetwork;
-  if (c.buckets.has_value()) {
+  if (c.buckets.has_value() && ReducesGradients(e.role)) {
     const Buckets& b = *c.buckets;
     const Buckets::Size& largest = b.sizes.front();
     const double share = static_cast<double>(largest.size_bytes) / b.bytes_per_step;
-    if (Exposed(c) >= 0.1 && share >= kOneBucket && largest.size_bytes >= 16 * kLargeBytes)
+    if (e.share() >= 0.1 && share >= kOneBucket && largest.size_bytes >= 16 * kLargeBytes)
       return Explains::kHugeBucket;
     if (b.calls_per_step >= kManyBuckets && b.bytes_per_step / b.calls_per_step <= kSmallBucket &&
-        b.transfer_ns_per_step >= 0.5 * c.transfer_ns)
+        b.transfer_ns_per_step >= 0.5 * e.transfer_ns)
       return Explains::kTinyBuckets;
   }
   // What one late rank costs comes first: it stretches everything else.
   const bool late_rank =
       std::any_of(report.stragglers.begin(), report.stragglers.end(), [&](const Straggler& s) {
-        return s.cause != Straggler::Cause::kUnknown && s.caused.per_step_ns >= c.exposed_transfer_ns;
+        return s.cause != Straggler::Cause::kUnknown && s.caused.per_step_ns >= e.exposed_ns;
       });
   if (late_rank) return Explains::kNothing;
-  if (Exposed(c) >= kBoundShare) return Explains::kBound;
-  return OverlapEfficiency(c) < kPoorEfficiency ? Explains::kOverlap : Explains::kNothing;
+  if (e.share() >= kBoundShare) return Explains::kBound;
+  return e.efficiency() < kPoorEfficiency ? Explains::kOverlap : Explains::kNothing;
 }
 
-std::string Costs(const CommunicationReport& c) {
-  return absl::StrFormat("%s of a step of %s is communication that nothing hides: %s.",
-                         Percent(c.exposed_transfer_ns / c.step_ns), Duration(c.step_ns),
-                         Duration(c.exposed_transfer_ns));
+std::string Costs(const Exposure& e) {
+  return absl::StrFormat("%s of a step of %s is communication that nothing hides: %s.", Percent(e.share()),
+                         Duration(e.step_ns), Duration(e.exposed_ns));
 }
 
-std::string Overlap(const CommunicationReport& c) {
+std::string Overlap(const Exposure& e) {
   return absl::StrFormat(
       "A step has %s of transfers and %s of compute; overlap efficiency %.0f %% (100 %%: all that could be "
-      "hidden "
-      "is).",
-      Duration(c.transfer_ns), Duration(c.compute_ns), OverlapEfficiency(c) * 100);
+      "hidden is).",
+      Duration(e.transfer_ns), Duration(e.compute_ns), e.efficiency() * 100);
 }
 
 std::string BucketText(const Buckets& b) {
@@ -92,102 +130,175 @@ std::string BucketText(const Buckets& b) {
   return absl::StrCat(b.op, " calls a step: ", absl::StrJoin(sizes, ", "), ".");
 }
 
+// The calls that are exposed most, of those that are not the reduction of gradients.
+std::string ExposedText(const CommunicationReport& c) {
+  constexpr size_t kMost = 3;
+  std::vector<std::string> parts;
+  for (const ExposedCalls& calls : c.exposed) {
+    if (parts.size() == kMost || RoleOf(calls, c.exposed) == CommunicationRole::kPipeline) continue;
+    if (calls.exposed_ns_per_step < kWorthSaying * c.step_ns) continue;
+    parts.push_back(absl::StrFormat(
+        "%.0f %s over %d ranks%s, %s exposed", calls.calls_per_step, calls.op, calls.comm_ranks,
+        calls.in_forward ? " inside the layers (in forward, too)" : "", Duration(calls.exposed_ns_per_step)));
+  }
+  return parts.empty() ? "" : absl::StrCat("Calls a step: ", absl::StrJoin(parts, "; "), ".");
+}
+
+std::string CallsText(const CommunicationReport& c, const Exposure& e) {
+  if (e.role == CommunicationRole::kData && c.buckets.has_value()) return BucketText(*c.buckets);
+  return ExposedText(c);
+}
+
+// Over several hosts no table says what the network between them can do.
+std::string WithoutPeak(const Report& report) {
+  if (report.communication.link_peak.has_value() || report.conditions.hosts.size() < 2) return "";
+  const std::optional<double> over = BestBandwidth(report, true);
+  if (!over.has_value()) return "";
+  const std::optional<double> within = BestBandwidth(report, false);
+  return absl::StrCat("Messages of ", Bytes(kLargeBytes), " and more reach ", Rate(*over),
+                      " bus bandwidth at best between the ", report.conditions.hosts.size(), " hosts",
+                      within.has_value() ? absl::StrCat(", ", Rate(*within), " within one") : "",
+                      "; what the network between them can carry is not known.");
+}
+
+std::string WithPeakAdvice(const Report& report, std::string advice) {
+  if (WithoutPeak(report).empty()) return advice;
+  return absl::StrCat(
+      "Give the network's peak with --link-peak GB/s: then the report says whether it is slow. ", advice);
+}
+
+std::string InLayersAdvice(CommunicationRole role) {
+  switch (role) {
+    case CommunicationRole::kTensor:
+      return "Sequence parallelism and asynchronous tensor parallelism hide these calls behind the layers' "
+             "matrix products; fewer tensor-parallel ranks, all within one host's NVLink, send less.";
+    case CommunicationRole::kTensorSequence:
+      return "Asynchronous tensor parallelism does gathers and scatters in chunks behind the layers' matrix "
+             "products; fewer tensor-parallel ranks, all within one host's NVLink, send less.";
+    case CommunicationRole::kSharded:
+      return "Prefetch the next layer's weights (FSDP: forward_prefetch, backward_prefetch, larger units), "
+             "or "
+             "gather less: keep weights between forward and backward, shard within a host.";
+    case CommunicationRole::kExpert:
+      return "Exchange tokens while dense layers compute, in chunks; keep experts that talk within one host.";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 void CommunicationBound(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kBound) return;
   const CommunicationReport& c = report.communication;
-  std::string evidence = Overlap(c);
-  if (c.buckets.has_value()) absl::StrAppend(&evidence, " ", BucketText(*c.buckets));
-  out.push_back(
-      {.statement = Costs(c),
-       .evidence = evidence,
-       .advice = OverlapEfficiency(c) < 0.5
-                     ? "Start reductions while backward still runs (DDP does; look for what turns it off), "
-                       "or send less: accumulate gradients, compress, shard differently."
-                     : "Send less (gradient accumulation, lower precision, another sharding), or use a "
-                       "faster link.",
-       .cost_ns_per_step = c.exposed_transfer_ns});
+  const Exposure e = ExposureOf(c);
+  std::string evidence = Overlap(e);
+  for (const std::string& more : {CallsText(c, e), WithoutPeak(report)}) {
+    if (!more.empty()) absl::StrAppend(&evidence, " ", more);
+  }
+  std::string advice = InLayersAdvice(e.role);
+  if (advice.empty()) {
+    advice = e.efficiency() < 0.5
+                 ? "Start reductions while backward still runs (DDP does; look for what turns it off), "
+                   "or send less: accumulate gradients, compress, shard differently."
+                 : "Send less (gradient accumulation, lower precision, another sharding), or use a "
+                   "faster link.";
+  }
+  out.push_back({.statement = Costs(e),
+                 .evidence = evidence,
+                 .advice = WithPeakAdvice(report, advice),
+                 .cost_ns_per_step = e.exposed_ns});
 }
 
 void PoorOverlap(const Report& report, std::vector<Finding>& out) {
   const Explains why = WhatExplains(report);
   const CommunicationReport& c = report.communication;
-  const bool beside = why == Explains::kBound && OverlapEfficiency(c) < kPoorEfficiency;
+  const Exposure e = ExposureOf(c);
+  const std::string in_layers = InLayersAdvice(e.role);
+  // What stands inside the layers has one remedy, and the other finding names it.
+  const bool beside = why == Explains::kBound && e.efficiency() < kPoorEfficiency && in_layers.empty();
   if (why != Explains::kOverlap && !beside) return;
-  const double hidden_ideally = std::max(0.0, c.transfer_ns - c.compute_ns);
-  std::string evidence = c.buckets.has_value() ? BucketText(*c.buckets) : Costs(c);
+  const double hidden_ideally = std::max(0.0, e.transfer_ns - e.compute_ns);
+  const std::string calls = CallsText(c, e);
   out.push_back(
       {.statement = absl::StrFormat("Communication overlaps compute badly: efficiency %.0f %%; %s of %s of "
                                     "transfers a step are exposed.",
-                                    OverlapEfficiency(c) * 100, Duration(c.exposed_transfer_ns),
-                                    Duration(c.transfer_ns)),
-       .evidence = evidence,
-       .advice = "Smaller first bucket; check that gradients are ready in bucket order, and that nothing "
-                 "synchronises in between.",
+                                    e.efficiency() * 100, Duration(e.exposed_ns), Duration(e.transfer_ns)),
+       .evidence = calls.empty() ? Costs(e) : calls,
+       .advice = in_layers.empty()
+                     ? "Smaller first bucket; check that gradients are ready in bucket order, and that "
+                       "nothing synchronises in between."
+                     : in_layers,
        // What remains when the overlap is perfect is the other finding's.
-       .cost_ns_per_step = (c.exposed_transfer_ns - hidden_ideally) * (beside ? 0.99 : 1)});
+       .cost_ns_per_step = (e.exposed_ns - hidden_ideally) * (beside ? 0.99 : 1)});
 }
 
 void BucketTooLarge(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kHugeBucket) return;
   const CommunicationReport& c = report.communication;
+  const Exposure e = ExposureOf(c);
   out.push_back(
       {.statement = absl::StrFormat(
            "One bucket of %s holds %s of what a step reduces: its transfer cannot overlap what fills it. %s",
            Bytes(c.buckets->sizes.front().size_bytes),
            Percent(static_cast<double>(c.buckets->sizes.front().size_bytes) / c.buckets->bytes_per_step),
-           Costs(c)),
-       .evidence = absl::StrCat(BucketText(*c.buckets), " ", Overlap(c)),
+           Costs(e)),
+       .evidence = absl::StrCat(BucketText(*c.buckets), " ", Overlap(e)),
        .advice = "Set bucket_cap_mb (DDP) to 25-100 MiB, so that reductions start while backward runs.",
-       .cost_ns_per_step = c.exposed_transfer_ns});
+       .cost_ns_per_step = e.exposed_ns});
 }
 
 void BucketTooSmall(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kTinyBuckets) return;
   const CommunicationReport& c = report.communication;
+  const Exposure e = ExposureOf(c);
   const Buckets& b = *c.buckets;
   out.push_back(
       {.statement = absl::StrFormat(
            "Gradients are reduced in %.0f pieces of %s a step; each pays the latency of a "
            "call. %s",
-           b.calls_per_step, Bytes(static_cast<uint64_t>(b.bytes_per_step / b.calls_per_step)), Costs(c)),
+           b.calls_per_step, Bytes(static_cast<uint64_t>(b.bytes_per_step / b.calls_per_step)), Costs(e)),
        .evidence = absl::StrFormat("%s Together %s of transfers a step, %s.", BucketText(b),
                                    Duration(b.transfer_ns_per_step),
                                    Rate(b.bytes_per_step / std::max(b.transfer_ns_per_step, 1.0))),
        .advice = "Raise bucket_cap_mb (DDP) to 25 MiB or more.",
-       .cost_ns_per_step = c.exposed_transfer_ns});
+       .cost_ns_per_step = e.exposed_ns});
 }
 
 void SlowNetwork(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kSlowNetwork) return;
   const CommunicationReport& c = report.communication;
+  const Exposure e = ExposureOf(c);
   const double best = *BestBandwidth(report);
   out.push_back(
       {.statement = absl::StrFormat(
            "The network is slow for all ranks: %s bus bandwidth at best, %s of %s (%s). %s", Rate(best),
-           Percent(best / *c.link_peak), Rate(*c.link_peak), c.link_peak_source, Costs(c)),
+           Percent(best / *c.link_peak), Rate(*c.link_peak), c.link_peak_source, Costs(e)),
        .evidence =
-           absl::StrCat("Transfers of ", Bytes(kLargeBytes), " and more, without waiting. ", Overlap(c)),
+           absl::StrCat("Transfers of ", Bytes(kLargeBytes), " and more, without waiting. ", Overlap(e)),
        .advice =
            "See which path NCCL took (NCCL_DEBUG=INFO: NVLink, PCIe, sockets), and nvidia-smi topo -m and "
            "nvlink -s.",
-       .cost_ns_per_step = c.exposed_transfer_ns});
+       .cost_ns_per_step = e.exposed_ns});
 }
 
 void PipelineBubble(const Report& report, std::vector<Finding>& out) {
-  if (WhatExplains(report) != Explains::kPipeline) return;
   const CommunicationReport& c = report.communication;
+  if (!c.pipeline.has_value() || c.pipeline->bubble < kLeastBubble) return;
   const Pipeline& p = *c.pipeline;
   // What a slow stage costs, its own finding says.
   double cost_ns = p.bubble * c.step_ns;
   for (const Straggler& s : report.stragglers) cost_ns -= s.slow_stage ? s.cause_ns_per_step : 0;
+  std::string evidence = absl::StrFormat(
+      "%d stages, %d microbatches a step: one forward, one backward leaves (p-1)/(m+p-1) = %s at least.",
+      p.stages, p.microbatches, Percent(p.least_bubble));
+  if (p.exposed_collective_ns >= kWorthSaying * c.step_ns) {
+    absl::StrAppend(&evidence, " Exposed communication within stages, ", Duration(p.exposed_collective_ns),
+                    " a step, is not in it.");
+  }
   out.push_back({.statement = absl::StrFormat("Pipeline stages stand still for %s of the step of %s.",
                                               Percent(p.bubble), Duration(c.step_ns)),
-                 .evidence = absl::StrFormat(
-                     "%d stages, %d microbatches a step: one forward, one backward leaves (p-1)/(m+p-1) "
-                     "= %s at least.",
-                     p.stages, p.microbatches, Percent(p.least_bubble)),
+                 .evidence = evidence,
                  .advice = p.bubble > 1.3 * p.least_bubble
                                ? "Balance the stages: the slowest one sets the pace."
                                : "More microbatches a step, or interleaved stages.",

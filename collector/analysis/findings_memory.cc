@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,6 +18,8 @@ std::string Gib(uint64_t bytes) {
   return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
 }
 
+constexpr double kAlike = 0.9;  // of the worst: what grows so differs by chance
+
 std::string WhoOf(const RankReport& r) {
   return r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid);
 }
@@ -27,6 +31,9 @@ bool EndedOverIt(const RankReport& r) {
   if (r.start_ns + r.duration_ns > refused_ns + kSoonNs) return false;
   return r.last_step_launch_ns <= refused_ns;
 }
+
+// Whether WhoAlike names more than one.
+bool Plural(const Report& report, size_t count) { return count > 1 && count < report.ranks.size(); }
 
 // The last refusal is the one that counts: an allocator asks again after it has given back what it could.
 Finding Refused(const RankReport& r) {
@@ -59,6 +66,13 @@ Finding Refused(const RankReport& r) {
               "states need less."};
 }
 
+// Who it is true of, `count` ranks: `whose` the most.
+std::string WhoAlike(const Report& report, const RankReport& whose, size_t count) {
+  if (count < 2) return WhoOf(whose);
+  if (count == report.ranks.size()) return absl::StrCat("Each of the ", count, " ranks");
+  return absl::StrCat(WhoOf(whose), " and ", count - 1, count == 2 ? " other" : " others");
+}
+
 // The device whose trend is the worst, by what PyTorch's allocator says where it does: the driver only sees
 // what that allocator reserves.
 struct Growth {
@@ -66,6 +80,7 @@ struct Growth {
   const MemoryTrend* trend = nullptr;
   bool tensors = false;
   const MemoryLifetimesReport* lifetimes = nullptr;
+  size_t alike = 0;  // ranks that grow about as fast
 };
 
 Growth WorstGrowth(const Report& report) {
@@ -76,11 +91,21 @@ Growth WorstGrowth(const Report& report) {
     if (worst.trend == nullptr || *trend->growth_bytes_per_step > *worst.trend->growth_bytes_per_step)
       worst = {&r, &*trend, tensors, lifetimes.has_value() ? &*lifetimes : nullptr};
   };
+  std::vector<double> growths;  // the largest of each rank
   for (const RankReport& r : report.ranks) {
-    for (const PytorchMemoryReport& p : r.pytorch_memory) consider(r, p.trend, true, p.lifetimes);
+    double& largest = growths.emplace_back(0);
+    const auto look = [&](const auto& m, bool tensors) {
+      consider(r, m.trend, tensors, m.lifetimes);
+      if (m.trend.has_value()) largest = std::max(largest, m.trend->growth_bytes_per_step.value_or(0));
+    };
+    for (const PytorchMemoryReport& p : r.pytorch_memory) look(p, true);
     if (!r.pytorch_memory.empty()) continue;
-    for (const DeviceMemoryReport& d : r.device_memory) consider(r, d.trend, false, d.lifetimes);
+    for (const DeviceMemoryReport& d : r.device_memory) look(d, false);
   }
+  if (worst.trend == nullptr) return worst;
+  const double alike = kAlike * *worst.trend->growth_bytes_per_step;
+  worst.alike = static_cast<size_t>(
+      std::count_if(growths.begin(), growths.end(), [alike](double growth) { return growth >= alike; }));
   return worst;
 }
 
@@ -102,15 +127,17 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
   const Growth worst = WorstGrowth(report);
   if (worst.trend == nullptr) return;
   const double per_step = *worst.trend->growth_bytes_per_step;
-  std::string statement = absl::StrFormat("%s holds %s more after every step", WhoOf(*worst.rank),
-                                          Bytes(static_cast<uint64_t>(per_step)));
+  std::string statement =
+      absl::StrFormat("%s hold%s %s more after every step", WhoAlike(report, *worst.rank, worst.alike),
+                      Plural(report, worst.alike) ? "" : "s", Bytes(static_cast<uint64_t>(per_step)));
   if (worst.trend->steps_until_full.has_value())
-    absl::StrAppendFormat(&statement, ": at that rate its device is full in %.0f steps",
+    absl::StrAppendFormat(&statement, ": at that rate %s full in %.0f steps",
+                          worst.alike > 1 ? "the first device is" : "its device is",
                           *worst.trend->steps_until_full);
   const std::string kept = worst.lifetimes == nullptr ? "" : GrowthText(*worst.lifetimes);
   out.push_back(
       {.statement = statement + ".",
-       .evidence = absl::StrFormat("%s%sThe least level of %s between steps rose to %s and rose to the end; "
+       .evidence = absl::StrFormat("%s%sThe least level of %s between steps rose to the end, to %s; "
                                    "a step adds %s for itself.",
                                    kept, kept.empty() ? "" : " ",
                                    worst.tensors ? "PyTorch's tensors" : "device memory",
@@ -125,11 +152,14 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
   const DeviceMemoryReport* worst = nullptr;
   const RankReport* whose = nullptr;
   double least = kLeastLeft;
+  size_t alike = 0;
   for (const RankReport& r : report.ranks) {
+    bool near = false;
     for (const DeviceMemoryReport& d : r.device_memory) {
       if (d.capacity_bytes.value_or(0) == 0) continue;
       const double left =
           1 - static_cast<double>(d.high_water_bytes) / static_cast<double>(*d.capacity_bytes);
+      if (left <= kLeastLeft) alike += std::exchange(near, true) ? 0 : 1;
       if (left > least) continue;
       least = left;
       worst = &d;
@@ -138,9 +168,11 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
   }
   if (worst == nullptr) return;
   out.push_back(
-      {.statement = absl::StrFormat("%s came within %s of its device's memory: %s of %s.", WhoOf(*whose),
-                                    Percent(std::max(least, 0.0)), Gib(worst->high_water_bytes),
-                                    Gib(*worst->capacity_bytes)),
+      {.statement = absl::StrFormat(
+           "%s came within %s of %s memory: %s of %s%s.", WhoAlike(report, *whose, alike),
+           Percent(alike > 1 ? kLeastLeft : std::max(least, 0.0)),
+           Plural(report, alike) ? "their devices'" : "its device's", Gib(worst->high_water_bytes),
+           Gib(*worst->capacity_bytes), alike > 1 ? absl::StrCat(" on rank ", whose->label) : ""),
        .evidence = "High-water mark of what driver calls obtained; the context, loaded modules and the "
                    "probe's own buffers come on top.",
        .advice = "A little more activation memory, or fragmentation, ends this job: leave more room, or "

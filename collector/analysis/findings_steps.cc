@@ -167,14 +167,16 @@ void LowMfu(const Report& report, std::vector<Finding>& out) {
 void WarmupDominated(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report) || report.conditions.duration_ns == 0) return;
   if (report.conditions.steps_recorded.has_value()) return;  // the others were steps, too
+  if (!report.hangs.empty()) return;  // it stands still: no time in which it could train
   const double ranks = static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
   const double steady_ns = static_cast<double>(report.steps->time_ns.total) / ranks;
   const double share = 1 - steady_ns / static_cast<double>(report.conditions.duration_ns);
   if (report.steps->warmup_count == 0 || share < kWarmupShare) return;
   out.push_back(
-      {.statement = absl::StrFormat("%s of the run is not steady training: %d warm-up steps, start, "
+      {.statement = absl::StrFormat("%s of the run is not steady training: %d warm-up step%s, start, "
                                     "evaluation and end.",
-                                    Percent(share), report.steps->warmup_count),
+                                    Percent(share), report.steps->warmup_count,
+                                    report.steps->warmup_count == 1 ? "" : "s"),
        .evidence = absl::StrFormat("%d steps after the warm-up take %s of %s.",
                                    report.steps->count - report.steps->warmup_count, Duration(steady_ns),
                                    Duration(static_cast<double>(report.conditions.duration_ns))),

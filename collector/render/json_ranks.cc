@@ -198,7 +198,18 @@ Json CommunicationJson(const analysis::Report& report) {
     pipeline = {{"stages", c.pipeline->stages},
                 {"microbatches", c.pipeline->microbatches},
                 {"bubble", c.pipeline->bubble},
-                {"least_bubble", c.pipeline->least_bubble}};
+                {"least_bubble", c.pipeline->least_bubble},
+                {"collective_ns_per_step", c.pipeline->collective_ns},
+                {"exposed_collective_ns_per_step", c.pipeline->exposed_collective_ns}};
+  }
+  Json exposed = Json::array();
+  for (const analysis::ExposedCalls& calls : c.exposed) {
+    exposed.push_back({{"op", calls.op},
+                       {"comm_ranks", calls.comm_ranks},
+                       {"in_forward", calls.in_forward},
+                       {"calls_per_step", calls.calls_per_step},
+                       {"time_ns_per_step", calls.time_ns_per_step},
+                       {"exposed_ns_per_step", calls.exposed_ns_per_step}});
   }
   const bool steps = c.step_ns > 0;
   return {{"transfer_ns_per_step", steps ? Json(c.transfer_ns) : Json(nullptr)},
@@ -211,6 +222,7 @@ Json CommunicationJson(const analysis::Report& report) {
           {"bytes_share", c.bytes_share},
           {"buckets", buckets},
           {"forward", forward},
+          {"exposed", exposed},
           {"pipeline", pipeline},
           {"alpha_beta", models}};
 }

@@ -174,8 +174,9 @@ std::vector<Scenario> AllScenarios() {
              job.work = 0.5;
              job.lengths = {1.0, 0.75, 1.25, 0.875};
            }));
-  all.push_back(Make("grid", "2 tensor x 2 data x 2 pipeline", "pipeline-bubble",
-                     {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
+  // The calls inside the layers take a little more of the step than the bubble.
+  all.push_back(Make("grid", "2 tensor x 2 data x 2 pipeline", "communication-bound", {"pipeline-bubble"},
+                     [](TrainingJob& job) {
                        job.tensor = 2;
                        job.pipeline = 2;
                        job.microbatches = 4;

@@ -1,0 +1,108 @@
+#include "collector/analysis/parallelism.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr CommunicationRole kRoles[] = {CommunicationRole::kSharded,        CommunicationRole::kTensor,
+                                        CommunicationRole::kTensorSequence, CommunicationRole::kExpert,
+                                        CommunicationRole::kPipeline,       CommunicationRole::kData};
+// What is called less often than once in two steps is no part of the training: a loss, a check, a start.
+constexpr double kLeastCalls = 0.5;
+
+bool IsTransfer(const std::string& op) {
+  return absl::StrContains(op, "Send") || absl::StrContains(op, "Recv");
+}
+
+bool Any(const std::vector<ExposedCalls>& calls, std::string_view op, int ranks, bool in_forward) {
+  return std::any_of(calls.begin(), calls.end(), [&](const ExposedCalls& c) {
+    return c.op == op && c.comm_ranks == ranks && c.in_forward == in_forward &&
+           c.calls_per_step >= kLeastCalls;
+  });
+}
+
+// Without steps nobody knows what is called in forward.
+std::vector<std::string> PatternOfOperations(const std::vector<CollectiveReport>& collectives) {
+  std::map<std::string, double> share = BytesShareOf(collectives);
+  std::set<std::string> reducing;
+  for (const CollectiveReport& c : collectives) {
+    if (c.op == "AllReduce" && c.comm_ranks > 1) reducing.insert(c.comm);
+  }
+  std::vector<std::string> out;
+  if (share["AllGather"] > 0 && share["ReduceScatter"] > 0.05)
+    out.push_back(PatternName(CommunicationRole::kSharded));
+  if (share["SendRecv"] > 0) out.push_back(PatternName(CommunicationRole::kPipeline));
+  if (reducing.size() > 1) {
+    out.emplace_back("tensor or grouped data parallel");
+  } else if (!reducing.empty() && out.empty()) {
+    out.push_back(PatternName(CommunicationRole::kData));
+  }
+  return out;
+}
+
+}  // namespace
+
+CommunicationRole RoleOf(const ExposedCalls& of, const std::vector<ExposedCalls>& calls) {
+  const int ranks = of.comm_ranks;
+  if (of.op == "Send" || of.op == "Recv") return CommunicationRole::kPipeline;
+  if (of.op == "AlltoAll") return CommunicationRole::kExpert;
+  if (of.op == "AllReduce") return of.in_forward ? CommunicationRole::kTensor : CommunicationRole::kData;
+  if (of.op != "AllGather" && of.op != "ReduceScatter") return CommunicationRole::kOther;
+  // Gradients are scattered in backward; what is scattered in forward, too, is split along the sequence.
+  if (Any(calls, "ReduceScatter", ranks, true)) return CommunicationRole::kTensorSequence;
+  if (of.in_forward || Any(calls, "AllGather", ranks, true)) return CommunicationRole::kSharded;
+  return of.op == "ReduceScatter" ? CommunicationRole::kData : CommunicationRole::kOther;
+}
+
+std::string PatternName(CommunicationRole role) {
+  switch (role) {
+    case CommunicationRole::kData:
+      return "data parallel (DDP)";
+    case CommunicationRole::kSharded:
+      return "sharded data parallel (FSDP, ZeRO)";
+    case CommunicationRole::kTensor:
+      return "tensor parallel";
+    case CommunicationRole::kTensorSequence:
+      return "tensor and sequence parallel";
+    case CommunicationRole::kExpert:
+      return "expert parallel";
+    case CommunicationRole::kPipeline:
+      return "pipeline";
+    case CommunicationRole::kOther:
+      break;
+  }
+  return "";
+}
+
+std::vector<std::string> PatternOf(const std::vector<ExposedCalls>& calls,
+                                   const std::vector<CollectiveReport>& collectives) {
+  if (calls.empty()) return PatternOfOperations(collectives);
+  std::set<CommunicationRole> roles;
+  for (const ExposedCalls& c : calls) {
+    if (c.comm_ranks > 1 && c.calls_per_step >= kLeastCalls) roles.insert(RoleOf(c, calls));
+  }
+  std::vector<std::string> out;
+  for (const CommunicationRole role : kRoles) {
+    if (roles.contains(role)) out.push_back(PatternName(role));
+  }
+  return out;
+}
+
+std::map<std::string, double> BytesShareOf(const std::vector<CollectiveReport>& collectives) {
+  std::map<std::string, double> bytes;
+  double all = 0;
+  for (const CollectiveReport& c : collectives) {
+    if (c.comm_ranks < 2) continue;
+    bytes[IsTransfer(c.op) ? "SendRecv" : c.op] += static_cast<double>(c.bytes);
+    all += static_cast<double>(c.bytes);
+  }
+  if (all <= 0) return {};
+  for (auto& [op, share] : bytes) share /= all;
+  return bytes;
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,40 @@
+// Which pattern of parallelism a job has, as its operations, their communicators and their places in the step
+// tell.
+//
+// Separate because findings and screens name it, and advice follows from it: calls inside the layers cannot
+// be helped by what helps the reduction of gradients. Pure.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::analysis {
+
+// What calls are for.
+enum class CommunicationRole : uint8_t {
+  kData,            // gradients, in backward
+  kSharded,         // weights that are gathered for each layer, and gradients that are scattered
+  kTensor,          // results of layers that are split over ranks
+  kTensorSequence,  // so, with the sequence split between layers
+  kExpert,          // tokens to experts
+  kPipeline,        // from stage to stage
+  kOther
+};
+
+// `calls`: of all operations of the job, since gathers are for weights or for activations by what else there
+// is.
+CommunicationRole RoleOf(const ExposedCalls& of, const std::vector<ExposedCalls>& calls);
+// "data parallel (DDP)"; empty for what is no pattern.
+std::string PatternName(CommunicationRole role);
+
+// Where steps are known, from the calls that they make; else from the operations alone.
+std::vector<std::string> PatternOf(const std::vector<ExposedCalls>& calls,
+                                   const std::vector<CollectiveReport>& collectives);
+
+// Bytes of each operation, of all; sends and receives are one.
+std::map<std::string, double> BytesShareOf(const std::vector<CollectiveReport>& collectives);
+
+}  // namespace gpuprobe::analysis

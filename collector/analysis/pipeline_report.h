@@ -1,0 +1,19 @@
+// Whether the job is a pipeline, and how much of a step its stages stand still.
+//
+// Separate from the rest of communication because in a pipeline waiting is the design: a stage waits for its
+// neighbours in sends and receives, and only for them. Pure.
+#pragma once
+
+#include <optional>
+
+#include "collector/analysis/rank_types.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+// Stages are the ranks that send to each other; a first or last stage sends once for each microbatch. Counted
+// in steps that were seen whole. nullopt: no pipeline, or no steps. The least bubble is that of one forward,
+// one backward (D. Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters, 2021).
+std::optional<Pipeline> PipelineOf(const model::JobModel& job);
+
+}  // namespace gpuprobe::analysis

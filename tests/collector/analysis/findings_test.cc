@@ -1,0 +1,277 @@
+// What findings conclude from reports that are made for them, and that the advice follows from the evidence:
+// each with a report that has the trouble, and one that nearly has it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "collector/analysis/finding_rules.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+// Eight ranks, 50 steps of 10 ms, 9 ms of compute.
+Report Steady() {
+  Report r;
+  r.steps.emplace();
+  r.steps->count = 52;
+  r.steps->warmup_count = 2;
+  const auto fill = [](model::Summary& s, double mean) {
+    s.count = 400;
+    s.mean = mean;
+    s.total = static_cast<uint64_t>(mean) * 400;
+  };
+  fill(r.steps->time_ns, 10e6);
+  fill(r.steps->compute_ns, 9e6);
+  for (int i = 0; i < 8; ++i) {
+    RankReport& rank = r.ranks.emplace_back();
+    rank.rank = i;
+    rank.label = std::to_string(i);
+    rank.step_means.steps = 50;
+    rank.step_means.total_ns = 10e6;
+    rank.step_means.compute_ns = 9e6;
+  }
+  r.conditions.hosts = {"n1"};
+  r.conditions.duration_ns = 600'000'000;
+  r.communication.step_ns = 10e6;
+  r.communication.compute_ns = 9e6;
+  return r;
+}
+
+std::vector<Finding> Of(void (*rule)(const Report&, std::vector<Finding>&), const Report& report) {
+  std::vector<Finding> out;
+  rule(report, out);
+  return out;
+}
+
+Straggler SlowCopies() {
+  Straggler s;
+  s.rank = 3;
+  s.host = "n1";
+  s.device = 3;
+  s.cause = Straggler::Cause::kSlowCopies;
+  s.cause_ns_per_step = 1.2e6;
+  s.lost_ns_per_step = 1e6;
+  s.throughput_loss = 0.1;
+  s.caused.per_step_ns = 1e6;
+  return s;
+}
+
+TEST(StragglerFinding, SlowCopiesPointToTheBusOfThatDevice) {
+  Report r = Steady();
+  r.stragglers = {SlowCopies()};
+  const auto found = Of(StragglerSlowCopies, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].statement, HasSubstr("Rank 3 makes the other 7 wait: 1.00 ms a step each"));
+  EXPECT_EQ(found[0].evidence, "It copies 1.20 ms a step longer than the others.");
+  EXPECT_EQ(found[0].advice, "Compare the PCIe link of GPU 3 on n1 with the others'.");
+  EXPECT_DOUBLE_EQ(*found[0].cost_ns_per_step, 1e6);
+  r.stragglers[0].cause = Straggler::Cause::kLateInput;
+  EXPECT_TRUE(Of(StragglerSlowCopies, r).empty());
+}
+
+TEST(LowMfuFinding, NamesWhereTheStepGoesOnlyBelowThirtyPercent) {
+  Report r = Steady();
+  r.utilisation.asked = true;
+  r.utilisation.type = "bf16";
+  EXPECT_TRUE(Of(LowMfu, r).empty()) << "it is not known";
+  r.utilisation.mfu = 0.3;
+  EXPECT_TRUE(Of(LowMfu, r).empty());
+  r.utilisation.mfu = 0.23;
+  r.compute.classes = {{.name = "gemm", .calls = 1, .total_ns = 1, .share = 0.55}};
+  const auto found = Of(LowMfu, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].statement, "The step uses 23.0 % of the devices' bf16 peak (MFU).");
+  EXPECT_THAT(found[0].evidence, HasSubstr("compute 90.0 %"));
+  EXPECT_THAT(found[0].evidence, HasSubstr("attention are 55.0 %"));
+}
+
+TEST(MixedHardwareFinding, SaysWhatDiffers) {
+  Report r = Steady();
+  EXPECT_TRUE(Of(MixedHardware, r).empty());
+  r.conditions.differing = {"NCCL 2.27.3 on 1 rank, 2.28.9 on 7 ranks"};
+  const auto found = Of(MixedHardware, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].evidence, "NCCL 2.27.3 on 1 rank, 2.28.9 on 7 ranks.");
+}
+
+TEST(DetailDroppedFinding, SaysFromWhenOnSingleRecordsExist) {
+  Report r = Steady();
+  EXPECT_TRUE(Of(DetailDropped, r).empty());
+  r.conditions.start_ns = 1'000'000'000;
+  r.trust.detail_since_ns = 13'500'000'000;
+  const auto found = Of(DetailDropped, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].statement, "Single records exist from 12.5 s after the start on.");
+  EXPECT_THAT(found[0].advice, HasSubstr("--keep"));
+}
+
+// Of a step 3 ms of transfers are exposed.
+Report Bound(std::vector<ExposedCalls> calls) {
+  Report r = Steady();
+  r.communication.compute_ns = 6e6;
+  r.communication.transfer_ns = 4e6;
+  r.communication.exposed_transfer_ns = 3e6;
+  r.communication.exposed = std::move(calls);
+  return r;
+}
+
+ExposedCalls Calls(std::string op, bool in_forward, double exposed_ms) {
+  return {.op = std::move(op),
+          .comm_ranks = 4,
+          .in_forward = in_forward,
+          .calls_per_step = 16,
+          .time_ns_per_step = exposed_ms * 1.1e6,
+          .exposed_ns_per_step = exposed_ms * 1e6};
+}
+
+TEST(CommunicationBoundFinding, AdviceForGradientsIsAboutBackwardAndBuckets) {
+  const Report r = Bound({Calls("AllReduce", false, 3)});
+  const auto bound = Of(CommunicationBound, r);
+  ASSERT_EQ(bound.size(), 1u);
+  EXPECT_THAT(bound[0].advice, HasSubstr("Start reductions while backward still runs"));
+  const auto overlap = Of(PoorOverlap, r);
+  ASSERT_EQ(overlap.size(), 1u);
+  EXPECT_THAT(overlap[0].advice, HasSubstr("Smaller first bucket"));
+}
+
+TEST(CommunicationBoundFinding, AdviceForCallsInsideTheLayersIsAboutTensorParallelism) {
+  const Report r = Bound({Calls("AllReduce", true, 2.9), Calls("AllReduce", false, 0.1)});
+  const auto bound = Of(CommunicationBound, r);
+  ASSERT_EQ(bound.size(), 1u);
+  EXPECT_THAT(bound[0].evidence,
+              HasSubstr("16 AllReduce over 4 ranks inside the layers (in forward, too), 2.90 ms exposed"));
+  EXPECT_THAT(bound[0].advice, HasSubstr("asynchronous tensor parallelism"));
+  EXPECT_THAT(bound[0].advice, Not(HasSubstr("DDP")));
+  EXPECT_TRUE(Of(PoorOverlap, r).empty()) << "the same calls, and the same remedy";
+}
+
+TEST(CommunicationBoundFinding, AdviceForGatheredWeightsIsToPrefetchThem) {
+  const auto bound =
+      Of(CommunicationBound, Bound({Calls("AllGather", true, 2), Calls("ReduceScatter", false, 1)}));
+  ASSERT_EQ(bound.size(), 1u);
+  EXPECT_THAT(bound[0].advice, HasSubstr("Prefetch the next layer's weights"));
+}
+
+TEST(CommunicationBoundFinding, WhatIsScatteredInForwardIsNoGradient) {
+  const auto bound =
+      Of(CommunicationBound, Bound({Calls("AllGather", true, 2), Calls("ReduceScatter", true, 1)}));
+  ASSERT_EQ(bound.size(), 1u);
+  EXPECT_THAT(bound[0].advice, HasSubstr("Asynchronous tensor parallelism"));
+}
+
+TEST(CommunicationBoundFinding, OverHostsItAsksForTheNetworksPeak) {
+  Report r = Bound({Calls("AllReduce", false, 3)});
+  EXPECT_THAT(Of(CommunicationBound, r)[0].advice, Not(HasSubstr("--link-peak")));
+  r.conditions.hosts = {"n1", "n2"};
+  CollectiveReport over;
+  over.op = "AllReduce";
+  over.comm = "1";
+  over.comm_ranks = 16;
+  over.size_bytes = 25 * kMiB;
+  over.transfer_busbw = 9.5;
+  over.hosts = 2;
+  CollectiveReport within = over;
+  within.comm = "2";
+  within.comm_ranks = 8;
+  within.transfer_busbw = 265;
+  within.hosts = 1;
+  r.collectives = {over, within};
+  const Finding f = Of(CommunicationBound, r)[0];
+  EXPECT_THAT(f.evidence,
+              HasSubstr("9.50 GB/s bus bandwidth at best between the 2 hosts, 265 GB/s within one"));
+  EXPECT_THAT(f.advice, HasSubstr("--link-peak"));
+  r.communication.link_peak = 10;
+  r.communication.link_peak_source = "--link-peak";
+  EXPECT_THAT(Of(CommunicationBound, r)[0].advice, Not(HasSubstr("--link-peak")));
+  r.communication.link_peak = 400;
+  EXPECT_TRUE(Of(CommunicationBound, r).empty());
+}
+
+TEST(PipelineBubbleFinding, DoesNotHideWhatIsExposedInsideTheStages) {
+  Report r = Bound({Calls("AllReduce", true, 2.5), Calls("Send", true, 2)});
+  r.communication.exposed_transfer_ns = 5e6;
+  r.communication.pipeline = Pipeline{.stages = 2,
+                                      .microbatches = 4,
+                                      .bubble = 0.21,
+                                      .least_bubble = 0.2,
+                                      .collective_ns = 2.6e6,
+                                      .exposed_collective_ns = 2.5e6};
+  const auto bubble = Of(PipelineBubble, r);
+  ASSERT_EQ(bubble.size(), 1u);
+  EXPECT_EQ(bubble[0].statement, "Pipeline stages stand still for 21.0 % of the step of 10.0 ms.");
+  EXPECT_THAT(bubble[0].advice, HasSubstr("More microbatches"));
+  const auto bound = Of(CommunicationBound, r);
+  ASSERT_EQ(bound.size(), 1u);
+  EXPECT_THAT(bound[0].statement, HasSubstr("25.0 % of a step of 10.0 ms"));
+  r.communication.pipeline->bubble = 0.3;
+  EXPECT_THAT(Of(PipelineBubble, r)[0].advice, HasSubstr("Balance the stages"));
+  r.communication.pipeline->bubble = 0.09;
+  EXPECT_TRUE(Of(PipelineBubble, r).empty());
+}
+
+TEST(WarmupDominatedFinding, IsSilentWhereTheRunStandsStill) {
+  Report r = Steady();
+  r.conditions.duration_ns = 60'000'000'000;
+  ASSERT_EQ(Of(WarmupDominated, r).size(), 1u);
+  r.hangs.emplace_back();
+  EXPECT_TRUE(Of(WarmupDominated, r).empty());
+}
+
+TEST(RankCutOffFinding, ManyRanksTakeOneLine) {
+  Report r = Steady();
+  r.conditions.start_ns = 1;
+  for (RankReport& rank : r.ranks) {
+    rank.cut_off = rank.rank != 6;
+    if (rank.cut_off)
+      r.trust.cut_off.push_back(
+          {.who = "rank " + rank.label + " (pid 4711)", .last_data_ns = 91'400'000'001});
+  }
+  const auto found = Of(RankCutOff, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].evidence, "Ranks 0-5, 7, last data after 91.4 s.");
+  r.trust.cut_off.resize(1);
+  EXPECT_EQ(Of(RankCutOff, r)[0].evidence, "Rank 0 (pid 4711), last data after 91.4 s.");
+}
+
+TEST(MemoryFindings, SayWhenAllRanksAreAlike) {
+  Report r = Steady();
+  for (RankReport& rank : r.ranks) {
+    DeviceMemoryReport& d = rank.device_memory.emplace_back();
+    d.capacity_bytes = 80 * 1024 * kMiB;
+    d.high_water_bytes = 77 * 1024 * kMiB;
+    d.trend = MemoryTrend{.held_bytes = 20 * 1024 * kMiB,
+                          .growth_bytes_per_step = 64.0 * kMiB + *rank.rank,
+                          .steps_until_full = 900};
+  }
+  EXPECT_THAT(Of(MemoryLeak, r)[0].statement,
+              HasSubstr("Each of the 8 ranks holds 64.0 MiB more after every step"));
+  EXPECT_THAT(Of(MemoryPressure, r)[0].statement,
+              HasSubstr("Each of the 8 ranks came within 8.0 % of its device's memory"));
+  for (size_t i = 3; i < 8; ++i) r.ranks[i].device_memory.clear();
+  EXPECT_THAT(Of(MemoryLeak, r)[0].statement, HasSubstr("Rank 2 and 2 others hold 64.0 MiB"));
+  EXPECT_THAT(Of(MemoryPressure, r)[0].statement,
+              HasSubstr("and 2 others came within 8.0 % of their devices' memory"));
+  for (size_t i = 1; i < 3; ++i) r.ranks[i].device_memory.clear();
+  EXPECT_THAT(Of(MemoryLeak, r)[0].statement, HasSubstr("Rank 0 holds 64.0 MiB more after every step"));
+  EXPECT_THAT(Of(MemoryPressure, r)[0].statement,
+              HasSubstr("Rank 0 came within 3.8 % of its device's memory: 77.0 GiB of 80.0 GiB."));
+}
+
+TEST(RecordsLostFinding, CountsAsTheHeadlineDoes) {
+  Report r = Steady();
+  r.trust.lost_total = 37'870;
+  r.trust.lost = {{"send_queue_full", 37'870}};
+  const Finding f = Of(RecordsLost, r)[0];
+  EXPECT_THAT(f.statement, HasSubstr("37,870 records were lost"));
+  EXPECT_THAT(f.evidence, HasSubstr("send_queue_full 37,870"));
+}
+
+}  // namespace
+}  // namespace gpuprobe::analysis
