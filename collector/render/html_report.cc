@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "collector/analysis/units.h"
+#include "collector/render/steps.h"
 #include "collector/render/table.h"
 
 namespace gpuprobe::render {
@@ -129,7 +130,13 @@ std::string HtmlReport(const analysis::Report& report) {
       kStyle, "</style></head><body>\n<h1>", Escape(Headline(report)), "</h1><p class=\"soft\">",
       Escape(ConditionsLine(report)), "</p>\n");
   for (const analysis::Finding& f : report.findings) absl::StrAppend(&out, FindingHtml(f));
-  for (const Table& table : TablesOf(report)) absl::StrAppend(&out, TableHtml(table));
+  const std::string utilisation = UtilisationLine(report);
+  const std::string line =
+      utilisation.empty() ? "" : absl::StrCat("<p id=\"utilisation\">", Escape(utilisation), "</p>\n");
+  // Below the steps, where there are any.
+  if (!report.steps.has_value()) absl::StrAppend(&out, line);
+  for (const Table& table : TablesOf(report))
+    absl::StrAppend(&out, TableHtml(table), table.id == kStepsTable ? line : "");
   absl::StrAppend(&out, ConditionsHtml(report), "</body></html>\n");
   return out;
 }

@@ -127,7 +127,7 @@ Json StatisticsJson(const model::Summary& s) {
 }
 
 Table StepsTable(const analysis::Report& report) {
-  Table t{.id = "steps",
+  Table t{.id = kStepsTable,
           .title = "Steps",
           .columns = {"step", "mean", "p50", "p95", "p99", "max", "of step", ""},
           .left = {true, false, false, false, false, false, false, true},
@@ -147,6 +147,23 @@ Table StepsTable(const analysis::Report& report) {
   row("  idle", s.idle_ns, IdleWords(s));
   t.note = Note(s);
   return t;
+}
+
+std::string UtilisationLine(const analysis::Report& report) {
+  const analysis::UtilisationReport& u = report.utilisation;
+  if (!u.asked) return "";
+  if (!u.mfu.has_value()) return absl::StrCat("MFU not known: ", u.missing, ".");
+  constexpr double kTera = 1e12;
+  std::string line = absl::StrFormat(
+      "MFU %s: %.4g TFLOP a step (%s) in %s on %u x %.4g TFLOP/s, the %s peak of %s (%s)", Percent(*u.mfu),
+      u.flops_per_step / kTera, u.formula, Duration(report.steps->time_ns.mean), u.devices,
+      *u.peak_flops / kTera, u.type, report.conditions.devices.front().name, u.peak_source);
+  if (u.hfu.has_value()) {
+    absl::StrAppend(
+        &line, *u.hfu > *u.mfu ? "; HFU, with recomputed activations, " : "; HFU, without recomputation, ",
+        Percent(*u.hfu));
+  }
+  return line + ".";
 }
 
 Json StepsJson(const std::optional<StepsReport>& steps) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
+#include "collector/render/collective_table.h"
 #include "collector/render/memory_table.h"
 #include "collector/render/rank_choice.h"
 #include "collector/render/steps.h"
@@ -19,10 +20,8 @@ namespace {
 using analysis::Bytes;
 using analysis::Count;
 using analysis::Duration;
-using analysis::KernelName;
 using analysis::Percent;
 using analysis::Rate;
-using analysis::ShortComm;
 using analysis::Shorten;
 
 using analysis::Report;
@@ -157,55 +156,6 @@ Table Phases(const Report& report) {
   return t;
 }
 
-Table Collectives(const Report& report) {
-  Table t{.id = "collectives",
-          .title = "Collectives",
-          .columns = {"collective", "comm", "ranks", "calls", "size", "time p50", "p95", "algbw", "busbw",
-                      "transfer / wait"},
-          .left = {true, true, false, false, false, false, false, false, false, false},
-          .rows = {},
-          .note = ""};
-  const bool peak = report.communication.link_peak.has_value();
-  if (peak) {
-    t.columns.insert(t.columns.end() - 1, "of peak");
-    t.left.push_back(false);
-  }
-  constexpr size_t kMaxRows = 16;
-  bool fused = false;
-  for (const analysis::CollectiveReport& c : report.collectives) {
-    if (t.rows.size() == kMaxRows) {
-      t.note = absl::StrCat(report.collectives.size() - kMaxRows, " more in report.json");
-      break;
-    }
-    std::string op = c.op;
-    if (c.fused) {
-      op = absl::StrCat(op, " x", c.calls_per_plan, " fused");
-      fused = true;
-    }
-    std::string wait = "-";
-    if (c.wait_ns.has_value() && c.compared_plans > 0) {
-      wait = absl::StrCat(Duration(*c.transfer_mean_ns), " / ",
-                          Duration(static_cast<double>(*c.wait_ns) / static_cast<double>(c.compared_plans)));
-    }
-    const bool timed = c.time_ns.count > 0;
-    t.rows.push_back({op, ShortComm(c.comm), c.comm_ranks == 0 ? "?" : absl::StrCat(c.comm_ranks),
-                      Count(c.calls), c.size_bytes == 0 ? "mixed" : Bytes(c.size_bytes),
-                      timed ? Duration(c.time_ns.p50) : "-", timed ? Duration(c.time_ns.p95) : "-",
-                      c.algbw.has_value() ? Rate(*c.algbw) : "-", c.busbw.has_value() ? Rate(*c.busbw) : "-",
-                      wait});
-    if (peak) {
-      std::vector<std::string>& row = t.rows.back();
-      row.insert(row.end() - 1, c.peak_share.has_value() ? Percent(*c.peak_share) : "-");
-    }
-  }
-  if (fused) {
-    if (!t.note.empty()) t.note += "; ";
-    t.note +=
-        "fused: several calls in one kernel, timed as one; size and bandwidth are those of all its calls";
-  }
-  return t;
-}
-
 Table Kernels(const Report& report) {
   Table t{.id = "kernels",
           .title = "Top kernels",
@@ -217,12 +167,16 @@ Table Kernels(const Report& report) {
   constexpr size_t kNameWidth = 48;
   double all = 0;
   for (const analysis::RankReport& r : report.ranks) all += static_cast<double>(r.kernel_total_ns);
-  for (const analysis::KernelReport& k : report.top_kernels) {
-    if (t.rows.size() == kMaxRows) break;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < std::min(report.top_kernels.size(), kMaxRows); ++i)
+    names.push_back(report.top_kernels[i].name);
+  names = analysis::KernelNames(names, kNameWidth);
+  for (size_t i = 0; i < names.size(); ++i) {
+    const analysis::KernelReport& k = report.top_kernels[i];
     const auto total = static_cast<double>(k.time_ns.total);
-    t.rows.push_back({KernelName(k.name, kNameWidth), Count(k.time_ns.count), Duration(total),
-                      all > 0 ? Percent(total / all) : "-", Duration(k.time_ns.mean), Duration(k.time_ns.p50),
-                      Duration(k.time_ns.p95), Duration(k.time_ns.p99)});
+    t.rows.push_back({names[i], Count(k.time_ns.count), Duration(total), all > 0 ? Percent(total / all) : "-",
+                      Duration(k.time_ns.mean), Duration(k.time_ns.p50), Duration(k.time_ns.p95),
+                      Duration(k.time_ns.p99)});
   }
   return t;
 }
@@ -254,7 +208,7 @@ Table KernelClasses(const Report& report) {
 
 std::vector<Table> TablesOf(const Report& report) {
   std::vector<Table> tables{StepsTable(report),  Ranks(report),        RankSteps(report),
-                            MemoryTable(report), Phases(report),       Collectives(report),
+                            MemoryTable(report), Phases(report),       CollectivesTable(report),
                             Kernels(report),     KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;

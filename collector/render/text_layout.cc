@@ -1,33 +1,78 @@
 #include "collector/render/text_layout.h"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <string_view>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace gpuprobe::render {
 namespace {
 
 constexpr size_t kWidth = 118;
 
+bool IsNumber(std::string_view word) {
+  const size_t digit = word.find_first_not_of("+-(~");
+  return digit != std::string_view::npos && std::isdigit(static_cast<unsigned char>(word[digit])) != 0 &&
+         word.find_first_of(",;:)", word.size() - 1) == std::string_view::npos;
+}
+
+bool IsUnit(std::string_view word) {
+  constexpr std::array<std::string_view, 18> kUnits = {
+      "%",   "x",   "ns",  "us",   "ms",   "s",       "B",       "KiB",   "MiB",
+      "GiB", "TiB", "PiB", "MB/s", "GB/s", "TFLOP/s", "PFLOP/s", "TFLOP", "PFLOP"};
+  const size_t end = word.find_last_not_of(".,;:)");
+  return end != std::string_view::npos &&
+         std::find(kUnits.begin(), kUnits.end(), word.substr(0, end + 1)) != kUnits.end();
+}
+
+// What stands on one line whatever happens: a number with its unit.
+std::vector<std::string> Pieces(const std::string& text) {
+  std::vector<std::string> pieces;
+  bool number = false;
+  const std::vector<std::string> words = absl::StrSplit(text, ' ');
+  for (const std::string& word : words) {
+    if (number && IsUnit(word)) {
+      absl::StrAppend(&pieces.back(), " ", word);
+    } else {
+      pieces.push_back(word);
+    }
+    number = IsNumber(word);
+  }
+  return pieces;
+}
+
 }  // namespace
 
 std::string Wrap(const std::string& lead, const std::string& indent, const std::string& text) {
-  std::string out;
-  std::string line = lead;
-  bool fresh = true;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    const std::string word = text.substr(at, end - at);
-    if (!fresh && line.size() + 1 + word.size() > kWidth) {
-      absl::StrAppend(&out, line, "\n");
-      line = indent;
-      fresh = true;
-    }
-    absl::StrAppend(&line, fresh ? "" : " ", word);
-    fresh = false;
-    at = end + 1;
+  struct Line {
+    size_t width = 0;
+    std::vector<std::string> pieces;
+  };
+  std::vector<Line> lines{{.width = lead.size(), .pieces = {}}};
+  for (std::string& piece : Pieces(text)) {
+    if (!lines.back().pieces.empty() && lines.back().width + 1 + piece.size() > kWidth)
+      lines.push_back({.width = indent.size(), .pieces = {}});
+    Line& line = lines.back();
+    line.width += (line.pieces.empty() ? 0 : 1) + piece.size();
+    line.pieces.push_back(std::move(piece));
   }
-  absl::StrAppend(&out, line, "\n");
+  // No last line of one word: the line before it can spare one.
+  if (lines.size() > 1 && lines.back().pieces.size() == 1) {
+    Line& last = lines.back();
+    Line& before = lines[lines.size() - 2];
+    if (before.pieces.size() > 2 && last.width + 1 + before.pieces.back().size() <= kWidth) {
+      last.pieces.insert(last.pieces.begin(), std::move(before.pieces.back()));
+      before.pieces.pop_back();
+    }
+  }
+  std::string out;
+  for (size_t i = 0; i < lines.size(); ++i)
+    absl::StrAppend(&out, i == 0 ? lead : indent, absl::StrJoin(lines[i].pieces, " "), "\n");
   return out;
 }
 

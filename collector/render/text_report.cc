@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/render/steps.h"
 #include "collector/render/table.h"
 #include "collector/render/text_layout.h"
 
@@ -14,7 +15,8 @@ std::string Findings(const analysis::Report& report) {
   std::string out;
   int number = 0;
   for (const analysis::Finding& f : report.findings) {
-    const bool bare = f.evidence.empty() && f.advice.empty();
+    // What is merely worth knowing is not counted with what is wrong.
+    const bool bare = f.severity == analysis::Severity::kInfo;
     absl::StrAppend(&out, Wrap(bare ? " -  " : absl::StrFormat("%2d  ", ++number), "    ", f.statement));
     if (!f.evidence.empty()) absl::StrAppend(&out, Wrap("    ", "    ", f.evidence));
     if (!f.advice.empty())
@@ -36,7 +38,13 @@ std::string TextReport(const analysis::Report& report, const std::string& page) 
   const std::string conditions = ConditionsLine(report);
   if (!conditions.empty()) absl::StrAppend(&out, Wrap("          ", "          ", conditions));
   absl::StrAppend(&out, "\n", Findings(report));
-  for (const Table& table : TablesOf(report)) absl::StrAppend(&out, "\n", Lay(table));
+  const std::string utilisation = UtilisationLine(report);
+  const std::string line = utilisation.empty() ? "" : Wrap(" ", "   ", utilisation);
+  // Below the steps, where there are any.
+  if (!line.empty() && !report.steps.has_value()) absl::StrAppend(&out, "\n", line);
+  for (const Table& table : TablesOf(report)) {
+    absl::StrAppend(&out, "\n", Lay(table), table.id == kStepsTable ? line : "");
+  }
   if (!page.empty()) absl::StrAppend(&out, "\n page: ", page, "\n");
   return out;
 }
