@@ -37,6 +37,14 @@ Known Describe(const model::ProcessModel& process, uint32_t token) {
 
 bool IsTransfer(std::string_view op) { return op == "Send" || op == "Recv"; }
 
+// Launched in forward usually, and before backward: a thread of its own that reduces gradients while backward
+// runs, and that no name tells from forward's, is not.
+bool IsInForward(const model::CommunicationTiming::Call& call) {
+  constexpr uint64_t kOneIn = 5;  // steps at least; one may be misjudged
+  const bool before = call.backward_steps == 0 || call.after_backward_ns < 0;
+  return before && call.forward_steps > 0 && call.forward_steps * kOneIn >= call.steps;
+}
+
 double Per(uint64_t sum, uint64_t count) {
   return count == 0 ? 0 : static_cast<double>(sum) / static_cast<double>(count);
 }
@@ -146,7 +154,7 @@ std::map<ExposedKey, ExposedSum> ExposedOf(const model::ProcessModel& process) {
     sum.calls += call.steps;
     sum.time_ns += call.time_ns;
     sum.exposed_ns += call.time_ns - std::min(call.hidden_ns, call.time_ns);
-    in_forward = in_forward || call.forward_steps > 0;
+    in_forward = in_forward || IsInForward(call);
   }
   std::map<ExposedKey, ExposedSum> out;
   for (const auto& [size, found] : by_size) {
@@ -165,7 +173,7 @@ std::set<CallSize> SizesInForward(const model::JobModel& job) {
   std::set<CallSize> out;
   for (const auto& process : job.processes()) {
     for (const auto& [key, call] : process->steps().communication().calls()) {
-      if (call.forward_steps == 0) continue;
+      if (!IsInForward(call)) continue;
       const Known known = Describe(*process, call.token);
       if (!known.op.empty()) out.emplace(known.op, known.comm, known.size_bytes);
     }
@@ -216,19 +224,26 @@ std::vector<CollectiveTime> CollectiveTimesOf(const model::JobModel& job) {
 }
 
 double SendsPerStep(const model::ProcessModel& process) {
-  const model::CommunicationTiming& timing = process.steps().communication();
+  // Sends and receives have one kernel, so steps tell how many of both there are; which of them are sends,
+  // the calls tell.
   double sends = 0;
+  double all = 0;
+  for (const auto& series : process.collectives().series()) {
+    for (const model::CollectivePart& part : series->parts) {
+      const std::string op(process.String(part.op));
+      if (!IsTransfer(op)) continue;
+      all += static_cast<double>(part.calls);
+      sends += op == "Send" ? static_cast<double>(part.calls) : 0;
+    }
+  }
+  const model::CommunicationTiming& timing = process.steps().communication();
+  double transfers = 0;
   for (const auto& [key, call] : timing.calls()) {
     const auto name = timing.names().find(call.token);
-    if (name == timing.names().end()) continue;
-    const std::string op(process.String(name->second.op));
-    if (!IsTransfer(op)) continue;
-    const double calls = Per(call.steps, timing.steps());
-    // Of a group of several, half are sends.
-    if (name->second.calls > 1) sends += calls * name->second.calls / 2;
-    if (name->second.calls <= 1 && op == "Send") sends += calls;
+    if (name == timing.names().end() || !IsTransfer(process.String(name->second.op))) continue;
+    transfers += Per(call.steps, timing.steps()) * std::max(name->second.calls, 1U);
   }
-  return sends;
+  return all > 0 ? transfers * sends / all : 0;
 }
 
 }  // namespace gpuprobe::analysis

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <set>
 
@@ -27,22 +28,22 @@ bool SameKind(const CollectiveReport& a, const CollectiveReport& b) {
          a.calls_per_plan == b.calls_per_plan && a.comm_name == b.comm_name;
 }
 
-// "198 us", or from the least to the largest of the role: "198-204 us", "980 us - 1.02 ms".
-std::string Spread(const Role& role,
-                   const std::function<std::optional<double>(const CollectiveReport&)>& value,
-                   const std::function<std::string(double)>& text) {
-  std::optional<double> low;
-  std::optional<double> high;
+using Value = std::function<std::optional<double>(const CollectiveReport&)>;
+using Text = std::function<std::string(double)>;
+
+// What those that have a value have: the mean, "198 us", or, where they differ by more than `alike`, from the
+// least to the largest, "5.1-15.2 us", "980 us - 1.02 ms".
+std::string Spread(const Role& role, const Value& value, const Text& text, double alike = 0.1) {
+  std::vector<double> values;
   for (const CollectiveReport* c : role) {
-    const std::optional<double> of = value(*c);
-    if (!of.has_value()) continue;
-    low = std::min(low.value_or(*of), *of);
-    high = std::max(high.value_or(*of), *of);
+    if (const std::optional<double> of = value(*c); of.has_value()) values.push_back(*of);
   }
-  if (!low.has_value()) return "-";
+  if (values.empty()) return "-";
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  if (*high - *low <= alike * *high)
+    return text(std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size()));
   const std::string least = text(*low);
   const std::string most = text(*high);
-  if (least == most) return most;
   const std::string unit = most.substr(most.find(' '));
   if (least.substr(least.find(' ')) != unit) return absl::StrCat(least, " - ", most);
   return absl::StrCat(least.substr(0, least.size() - unit.size()), "-", most);
@@ -59,15 +60,9 @@ std::string TransferAndWait(const Role& role) {
   if (transfer != "-")
     return absl::StrCat(transfer, " / ", Spread(role, steady(&analysis::SteadyCalls::wait_ns), Duration));
   // Of calls that are only made before the first step after the warm-up.
-  const auto all = [](bool wait) {
-    return [wait](const CollectiveReport& c) -> std::optional<double> {
-      if (!c.wait_ns.has_value() || c.compared_plans == 0) return std::nullopt;
-      return wait ? static_cast<double>(*c.wait_ns) / static_cast<double>(c.compared_plans)
-                  : *c.transfer_mean_ns;
-    };
-  };
-  const std::string before = Spread(role, all(false), Duration);
-  return before == "-" ? before : absl::StrCat(before, " / ", Spread(role, all(true), Duration), " (start)");
+  const std::string before = Spread(
+      role, [](const CollectiveReport& c) { return c.transfer_mean_ns; }, Duration);
+  return before == "-" ? before : before + " (start)";
 }
 
 std::vector<std::string> RowOf(const Role& role, bool peak) {
@@ -89,7 +84,7 @@ std::vector<std::string> RowOf(const Role& role, bool peak) {
       Spread(role, timed(&model::Summary::p50), Duration),
       Spread(role, timed(&model::Summary::p95), Duration),
       Spread(
-          role, [](const CollectiveReport& c) { return c.algbw; }, Rate),
+          role, [](const CollectiveReport& c) { return c.algbw; }, Rate, 1),
       Spread(
           role, [](const CollectiveReport& c) { return c.busbw; }, Rate)};
   if (peak)
@@ -149,7 +144,7 @@ Table CollectivesTable(const analysis::Report& report) {
   std::vector<std::string> notes;
   if (roles.size() > kMaxRows) notes.push_back(absl::StrCat(roles.size() - kMaxRows, " more in report.json"));
   if (folded)
-    notes.emplace_back("x2: so many communicators of separate ranks, from the least to the largest value");
+    notes.emplace_back("x2: so many communicators of separate ranks, a range where they differ by 10 %");
   if (compared && report.steps.has_value())
     notes.emplace_back("transfer / wait: a call's mean after the warm-up; all else is of all calls");
   if (fused)

@@ -99,10 +99,10 @@ analysis::CollectiveReport Series(const std::string& comm, std::vector<uint32_t>
 TEST(CollectivesTable, CommunicatorsOfOneRoleAreOneRow) {
   analysis::Report r;
   r.steps.emplace();
-  r.collectives = {Series("a1", {0, 1}, 198), Series("a2", {2, 3}, 201), Series("b1", {0, 2}, 198)};
+  r.collectives = {Series("a1", {0, 1}, 198), Series("a2", {2, 3}, 230), Series("b1", {0, 2}, 198)};
   const Table t = CollectivesTable(r);
   ASSERT_EQ(t.rows.size(), 2u) << "b1's ranks are in a1 and a2, too: another kind of group";
-  EXPECT_THAT(t.rows[0], ElementsAre("AllReduce", "x2", "2", "5,120", "64.0 MiB", "198-201 us", "205 us", "-",
+  EXPECT_THAT(t.rows[0], ElementsAre("AllReduce", "x2", "2", "5,120", "64.0 MiB", "198-230 us", "205 us", "-",
                                      "315 GB/s", "198 us / 5.00 us"));
   EXPECT_EQ(t.rows[1][1], "b1");
 }
@@ -114,7 +114,7 @@ TEST(CollectivesTable, WaitingInTheWarmUpIsLeftOutOrSaid) {
   EXPECT_EQ(CollectivesTable(r).rows[0].back(), "198 us / 5.00 us");
   EXPECT_THAT(CollectivesTable(r).note, HasSubstr("after the warm-up"));
   r.collectives[0].steady = {};
-  EXPECT_EQ(CollectivesTable(r).rows[0].back(), "300 us / 886 us (start)");
+  EXPECT_EQ(CollectivesTable(r).rows[0].back(), "300 us (start)");
 }
 
 analysis::Report WithWork(double mfu) {
