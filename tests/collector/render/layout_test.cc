@@ -84,7 +84,7 @@ analysis::CollectiveReport Series(const std::string& comm, std::vector<uint32_t>
   c.time_ns.p95 = 205e3;
   c.busbw = 315;
   c.compared_plans = 2560;
-  c.wait_ns = 2560 * 886'000;
+  c.wait_ns = uint64_t{2560} * 886'000;
   c.transfer_mean_ns = 300e3;
   c.steady = {.steps = 40,
               .compared = 2500,
