@@ -12,7 +12,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 15;
+constexpr uint32_t kStateVersion = 16;
 
 }  // namespace
 
@@ -190,18 +190,19 @@ void RanAs::Visit(Archive& archive) {
 }
 
 template <typename Archive>
-void SteadyTransfers::Call::Visit(Archive& archive) {
-  archive(end_ns, transfer_ns, waited_ns);
-}
-
-template <typename Archive>
 void SteadyTransfers::Sums::Visit(Archive& archive) {
   archive(calls, transfer_ns, transfer_squares, waited_ns);
 }
 
 template <typename Archive>
+void SteadyTransfers::Early::Visit(Archive& archive) {
+  archive(first_end_ns, sums);
+}
+
+template <typename Archive>
 void SteadyTransfers::Visit(Archive& archive) {
-  archive(early_, sums_);
+  archive(early_, calls_of_early_, sums_);
+  archive.Require(early_.size() <= kMaxEarly && calls_of_early_ > 0);
 }
 
 template <typename Archive>
@@ -438,25 +439,22 @@ void StepWork::Sum::Visit(Archive& archive) {
 }
 
 template <typename Archive>
-void StepWork::Part::Visit(Archive& archive) {
-  archive(place, calls, time_ns);
+void StepWork::Sums::Visit(Archive& archive) {
+  archive(steps, kernels);
 }
 
 template <typename Archive>
-void StepWork::Step::Visit(Archive& archive) {
-  archive(index, parts);
+void StepWork::Run::Visit(Archive& archive) {
+  archive(begin, first_ns, sums);
 }
 
 template <typename Archive>
 void StepWork::Visit(Archive& archive) {
-  archive(early_, sums_, places_, steps_);
+  archive(early_, sums_, places_, kernels_);
   if constexpr (Archive::kReads) {
-    archive.Require(sums_.size() <= kMaxKernels);
-    for (const uint32_t place : places_) archive.Require(place <= sums_.size());
-    for (const Step& step : early_) {
-      for (const Part& part : step.parts)
-        archive.Require(part.place != kNoPlace && part.place <= sums_.size());
-    }
+    archive.Require(kernels_ <= kMaxKernels && early_.size() <= kMaxRuns);
+    for (const uint32_t place : places_) archive.Require(place <= kernels_);
+    if (!archive.ok()) *this = StepWork();
   }
 }
 

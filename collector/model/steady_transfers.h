@@ -2,7 +2,7 @@
 // run: what is called before the first step after the warm-up has ranks wait for each other's compilation.
 //
 // Separate from the series' totals, which count every call: from when on calls are steady is known only once
-// some steps are over, and calls are compared before that. Memory: kMaxEarly calls until then.
+// some steps are over, and calls are compared before that. Memory: kMaxEarly sums until then.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,12 @@ namespace gpuprobe::model {
 
 class SteadyTransfers {
  public:
-  static constexpr size_t kMaxEarly = 1024;  // beyond, the older half is forgotten: the start of the run
+  static constexpr size_t kMaxEarly = 64;
 
   struct Call {
     uint64_t end_ns = 0;
     uint64_t transfer_ns = 0;  // the shortest of the ranks
     uint64_t waited_ns = 0;    // what this rank took longer
-    template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
   };
   struct Sums {
     uint64_t calls = 0;
@@ -44,10 +42,19 @@ class SteadyTransfers {
   void Visit(Archive& archive);  // model_state.cc
 
  private:
-  void Count(const Call& call, uint64_t from_ns);
+  // Of calls in a row; all count or none.
+  struct Early {
+    uint64_t first_end_ns = 0;
+    Sums sums;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  static void Count(const Call& call, Sums& sums);
+  static void Merge(const Sums& from, Sums& into);
   void CountEarly(uint64_t from_ns);
 
-  std::vector<Call> early_;
+  std::vector<Early> early_;
+  uint64_t calls_of_early_ = 1;  // of each but the last
   Sums sums_;
 };
 

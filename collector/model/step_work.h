@@ -30,13 +30,13 @@ class StepWork {
     void Visit(Archive& archive);  // model_state.cc
   };
 
-  // A step of which everything was seen: its operations. `index`: of the step, while it is not known whether
-  // it is warm-up.
-  void AddStep(std::span<const StepOperation> own, std::optional<uint64_t> index);
+  // A step of which everything was seen: its operations and its length. `index`: of the step, while it is not
+  // known whether it is warm-up.
+  void AddStep(std::span<const StepOperation> own, uint64_t length_ns, std::optional<uint64_t> index);
   // Of the steps that were added with an index, those from this one on are no warm-up.
   void KeepFrom(uint64_t index);
 
-  uint64_t steps() const { return steps_; }
+  uint64_t steps() const { return sums_.steps; }
   // Of the kernels with this coarse token.
   Sum Of(uint32_t token) const;
   template <typename Archive>
@@ -44,26 +44,36 @@ class StepWork {
 
  private:
   static constexpr uint32_t kNoPlace = 0;  // places count from 1
+  struct Sums {
+    uint64_t steps = 0;
+    std::vector<Sum> kernels;  // by place, as far as it has any
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  // Steps in a row of about the same length: what is warm-up and what is not never are of one run.
+  struct Run {
+    uint64_t begin = 0;     // index of its first step
+    uint64_t first_ns = 0;  // length of that step
+    Sums sums;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  static constexpr size_t kMaxRuns = 16;
   struct Part {
     uint32_t place = 0;
     uint32_t calls = 0;
     uint64_t time_ns = 0;
-    template <typename Archive>
-    void Visit(Archive& archive);
   };
-  struct Step {
-    uint64_t index = 0;
-    std::vector<Part> parts;
-    template <typename Archive>
-    void Visit(Archive& archive);
-  };
-  void Count(const Step& step);
+  static void Count(const std::vector<Part>& step, Sums& sums);
+  Sums& RunOf(uint64_t index, uint64_t length_ns);
 
-  std::vector<Step> early_;  // that may be warm-up
-  std::vector<Sum> sums_;
-  std::vector<uint32_t> places_;  // by token: in sums_, from 1
-  uint64_t steps_ = 0;
-  std::vector<uint32_t> part_of_;  // by place, while a step is added: in its parts, from 1. Not state.
+  std::vector<Run> early_;  // that may be warm-up; the last one, of whatever lengths, once there are kMaxRuns
+  Sums sums_;
+  std::vector<uint32_t> places_;  // by token
+  uint32_t kernels_ = 0;          // that have a place
+  // Not state: empty but while a step is added.
+  std::vector<uint32_t> part_of_;  // by place, from 1
+  std::vector<Part> parts_;
 };
 
 }  // namespace gpuprobe::model

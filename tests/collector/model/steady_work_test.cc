@@ -15,11 +15,11 @@ StepOperation Kernel(uint32_t token, uint64_t length_ns) {
 
 TEST(StepWork, CountsStepsFromTheFirstThatIsNoWarmUp) {
   StepWork work;
-  work.AddStep(std::vector{Kernel(7, 9000), Kernel(7, 9000)}, 0);
-  work.AddStep(std::vector{Kernel(7, 100), Kernel(7, 200)}, 1);
+  work.AddStep(std::vector{Kernel(7, 9000), Kernel(7, 9000)}, 20'000, 0);
+  work.AddStep(std::vector{Kernel(7, 100), Kernel(7, 200)}, 400, 1);
   EXPECT_EQ(work.steps(), 0u) << "any of them may be warm-up";
   work.KeepFrom(1);
-  work.AddStep(std::vector{Kernel(9, 50)}, std::nullopt);
+  work.AddStep(std::vector{Kernel(9, 50)}, 400, std::nullopt);
   EXPECT_EQ(work.steps(), 2u);
   EXPECT_EQ(work.Of(7).calls, 2u);
   EXPECT_EQ(work.Of(7).time_ns, 300u);
@@ -32,7 +32,7 @@ TEST(StepWork, LeavesOutWhatCommunicatesAndCopies) {
   StepWork work;
   std::vector<StepOperation> step{Kernel(1, 10), Kernel(2, 20)};
   step[1].work = WorkClass::kCommunication;
-  work.AddStep(step, std::nullopt);
+  work.AddStep(step, 30, std::nullopt);
   EXPECT_EQ(work.Of(1).calls, 1u);
   EXPECT_EQ(work.Of(2).calls, 0u);
 }
@@ -50,13 +50,22 @@ TEST(SteadyTransfers, LeaveOutWhatEndsBeforeTheFirstSteadyStep) {
   EXPECT_EQ(transfers.sums().transfer_squares, 30u * 30u + 50u * 50u);
 }
 
-TEST(SteadyTransfers, WithoutStepsAllCountAndTheOldestAreForgottenFirst) {
+TEST(SteadyTransfers, WithoutStepsAllCount) {
   SteadyTransfers transfers;
-  for (uint64_t i = 0; i < SteadyTransfers::kMaxEarly + 1; ++i)
-    transfers.Add({.end_ns = i + 1, .transfer_ns = 1, .waited_ns = i}, std::nullopt);
+  for (uint64_t i = 1; i <= 1000; ++i)
+    transfers.Add({.end_ns = i, .transfer_ns = 1, .waited_ns = i}, std::nullopt);
   transfers.Finish(0);
-  EXPECT_EQ(transfers.sums().calls, SteadyTransfers::kMaxEarly / 2 + 1);
-  EXPECT_GE(transfers.sums().waited_ns, SteadyTransfers::kMaxEarly / 2 * transfers.sums().calls);
+  EXPECT_EQ(transfers.sums().calls, 1000u);
+  EXPECT_EQ(transfers.sums().waited_ns, 1000u * 1001 / 2);
+}
+
+TEST(SteadyTransfers, OfManyEarlyCallsNoneOfTheWarmUpCountsAndFewOthersAreLost) {
+  SteadyTransfers transfers;
+  for (uint64_t i = 1; i <= 1000; ++i)
+    transfers.Add({.end_ns = i, .transfer_ns = i <= 300 ? 1000u : 1u, .waited_ns = 0}, std::nullopt);
+  transfers.Finish(300);
+  EXPECT_EQ(transfers.sums().transfer_ns, transfers.sums().calls);
+  EXPECT_GE(transfers.sums().calls, 700u - 2 * 1000 / SteadyTransfers::kMaxEarly);
 }
 
 }  // namespace
