@@ -52,7 +52,7 @@ StepHistory::Stretch StepHistory::Densest() const {
   Stretch open;
   int64_t sum = 0;
   for (const Span& span : spans_) {
-    if (sum <= 0) {
+    if (sum < 0) {
       open = {};
       sum = 0;
     }

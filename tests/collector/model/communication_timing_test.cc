@@ -60,8 +60,13 @@ TEST(CommunicationTiming, WhatForwardLaunchesIsToldApart) {
 
 TEST(CommunicationTiming, OfTheFirstStepsTheWarmUpIsLeftOut) {
   const Step step;
+  Step slow;
+  slow.record.end_ns += 10 * slow.record.total_ns();
   CommunicationTiming timing;
-  for (uint64_t i = 0; i < 5; ++i) timing.AddStep(step.operations, 5, step.phases, step.record, i);
+  for (uint64_t i = 0; i < 5; ++i) {
+    const Step& each = i < 2 ? slow : step;
+    timing.AddStep(each.operations, 5, each.phases, each.record, i);
+  }
   EXPECT_EQ(timing.steps(), 0);
   timing.KeepFrom(2);
   timing.AddStep(step.operations, 5, step.phases, step.record, std::nullopt);
