@@ -12,11 +12,12 @@ namespace {
 
 using analysis::Duration;
 
-// Steps after the warm-up that every rank has seen; 0 while some rank's warm-up is not decided.
+// Steps after the warm-up that every rank has seen; 0 while some rank's warm-up is not decided, or only its
+// launches were heard of.
 uint64_t StepsSeen(const model::JobModel& job) {
   uint64_t least = UINT64_MAX;
   for (const auto& process : job.processes()) {
-    if (process->totals().kernels == 0) continue;
+    if (process->totals().kernels == 0 && process->totals().launches == 0) continue;
     least = std::min(least, process->steps().statistics().total_ns.count());
   }
   return least == UINT64_MAX ? 0 : least;

@@ -52,11 +52,14 @@ StepHistory::Stretch StepHistory::Densest() const {
   Stretch open;
   int64_t sum = 0;
   for (const Span& span : spans_) {
-    if (sum < 0) {
+    const auto count = static_cast<int64_t>(span.count);
+    if (sum <= 0) {
       open = {};
-      sum = 0;
+      // A stretch may begin within a span.
+      sum = count == 0 ? 0 : 2 * count - static_cast<int64_t>(span.last - span.first + 1);
+    } else {
+      sum += 2 * count - static_cast<int64_t>(length_);
     }
-    sum += 2 * static_cast<int64_t>(span.count) - static_cast<int64_t>(length_);
     if (span.count == 0) continue;
     if (open.count == 0) open.first = span.first;
     open.last = span.last;

@@ -484,7 +484,7 @@ void StepTracker::CompleteFirst() {
   if (!record.incomplete) {
     const std::optional<uint64_t> early = warmup_known_ ? std::nullopt : std::optional(counted_);
     communication_.AddStep(operations, own, phases, record, early);
-    work_.AddStep(operations.first(own), early);
+    work_.AddStep(operations.first(own), record.total_ns(), early);
   }
   operations_ += own;
   lost_operations_ += step.lost;

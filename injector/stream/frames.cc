@@ -75,10 +75,37 @@ size_t WriteFramePrefix(char* start, wire::FrameTag tag, size_t body_bytes) noex
   return total;
 }
 
+namespace {
+
+struct Clocks {
+  uint64_t realtime_ns;
+  uint64_t monotonic_ns;
+};
+
+// Both at one time: a thread that is interrupted in between would seem to have had its clock set.
+Clocks ReadClocks() noexcept {
+  constexpr int kTries = 8;
+  constexpr uint64_t kClose = 1'000;
+  Clocks best{};
+  uint64_t least_ns = UINT64_MAX;
+  for (int i = 0; i < kTries && least_ns > kClose; ++i) {
+    const uint64_t before_ns = ClockNs(CLOCK_MONOTONIC);
+    const uint64_t realtime_ns = ClockNs(CLOCK_REALTIME);
+    const uint64_t apart_ns = ClockNs(CLOCK_MONOTONIC) - before_ns;
+    if (apart_ns >= least_ns) continue;
+    least_ns = apart_ns;
+    best = {realtime_ns, before_ns + apart_ns / 2};
+  }
+  return best;
+}
+
+}  // namespace
+
 void EncodeClockPair(WireWriter& message, protozero::pbf_tag_type tag) noexcept {
+  const Clocks clocks = ReadClocks();
   WireWriter pair(message, tag);
-  pair.add_fixed64(Number(wire::ClockPairTag::kRealtimeNs), ClockNs(CLOCK_REALTIME));
-  pair.add_fixed64(Number(wire::ClockPairTag::kMonotonicNs), ClockNs(CLOCK_MONOTONIC));
+  pair.add_fixed64(Number(wire::ClockPairTag::kRealtimeNs), clocks.realtime_ns);
+  pair.add_fixed64(Number(wire::ClockPairTag::kMonotonicNs), clocks.monotonic_ns);
 }
 
 bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* out) noexcept {
