@@ -77,6 +77,13 @@ std::optional<double> BestBandwidth(const Report& report, std::optional<bool> ov
   return best;
 }
 
+// What the link's peak is held against: between hosts it is the network's.
+std::optional<double> JudgedBandwidth(const Report& report) {
+  const std::optional<double> over =
+      report.conditions.hosts.size() > 1 ? BestBandwidth(report, true) : std::nullopt;
+  return over.has_value() ? over : BestBandwidth(report);
+}
+
 // Calls that what is known of buckets can help.
 bool ReducesGradients(CommunicationRole role) {
   return role == CommunicationRole::kData || role == CommunicationRole::kSharded ||
@@ -87,7 +94,7 @@ Explains WhatExplains(const Report& report) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
   if (e.step_ns <= 0 || e.share() < kWorthSaying) return Explains::kNothing;
-  const std::optional<double> best = BestBandwidth(report);
+  const std::optional<double> best = JudgedBandwidth(report);
   if (e.share() >= 0.1 && best.has_value() && c.link_peak.has_value() && *best < kSlowShare * *c.link_peak)
     return Explains::kSlowNetwork;
   if (c.buckets.has_value() && ReducesGradients(e.role)) {
@@ -269,7 +276,7 @@ void SlowNetwork(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kSlowNetwork) return;
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
-  const double best = *BestBandwidth(report);
+  const double best = *JudgedBandwidth(report);
   out.push_back(
       {.statement = absl::StrFormat(
            "The network is slow for all ranks: %s bus bandwidth at best, %s of %s (%s). %s", Rate(best),
