@@ -34,7 +34,7 @@ absl::Status MakeRoom(std::vector<T>& dense, uint32_t id, const char* what) {
 
 // Mixes a value into a hash (splitmix64's finalizer).
 uint64_t Mix(uint64_t hash, uint64_t value) {
-  hash += value + 0x9e3779b97f4a7c15;
+  hash = hash * 0xff51afd7ed558ccd + value + 0x9e3779b97f4a7c15;  // 1 with 2 is not 2 with 1, nor 0 with 3
   hash = (hash ^ (hash >> 30)) * 0xbf58476d1ce4e5b9;
   hash = (hash ^ (hash >> 27)) * 0x94d049bb133111eb;
   return hash ^ (hash >> 31);
