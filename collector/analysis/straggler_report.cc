@@ -97,7 +97,7 @@ struct Candidate {
   CausedWait caused;
   Lateness lateness;
   Excess when_late;
-  double threads = 0;       // launched, without NCCL's
+  double threads = 0;       // launched in a step, without NCCL's
   double last_call_ns = 0;  // how long the call takes it that starts last in a step
 };
 
@@ -116,16 +116,25 @@ double LastCallOf(const model::ProcessModel& process) {
   return time_ns;
 }
 
+// Of one step, on average. Of a job that goes on more was heard of one rank than of another: threads a call,
+// times calls a step.
 double LaunchedThreads(const model::ProcessModel& process) {
   double threads = 0;
+  double all_calls = 0;
   process.ForEachSite([&](uint32_t name, const model::LaunchGeometry& geometry, uint64_t calls) {
     if (model::IsCollectiveKernel(process.String(name))) return;
     double each = 1;
     for (const uint32_t extent : geometry.grid) each *= std::max(extent, 1u);
     for (const uint32_t extent : geometry.block) each *= std::max(extent, 1u);
     threads += each * static_cast<double>(calls);
+    all_calls += static_cast<double>(calls);
   });
-  return threads;
+  const model::StepWork& work = process.steps().work();
+  double calls = 0;
+  for (const auto& kernel : process.kernels()) calls += static_cast<double>(work.Of(kernel->token).calls);
+  if (calls == 0 || all_calls == 0)
+    return threads / static_cast<double>(std::max<uint64_t>(process.steps().count(), 1));
+  return threads / all_calls * calls / static_cast<double>(work.steps());
 }
 
 std::vector<Candidate> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
