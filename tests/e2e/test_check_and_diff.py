@@ -30,7 +30,7 @@ class CheckAndDiff(harness.EndToEndTest):
 
     def test_diff_finds_what_became_slower_and_nothing_in_a_run_against_itself(self):
         before, _ = self.train("before")
-        after, _ = self.train("after", env={"GPUSIM_KERNELS": "LinearBackward.*=520us;LinearForward=300us;.*=20us"})
+        after, _ = self.train("after", env={"GPUSIM_KERNELS": "LinearBackward.*=1200us;LinearForward=300us;.*=20us"})
         compared = json.loads(self.run_well([GPUPROBE, "diff", before, after, "--json"]).stdout)
         total = compared["steps"][0]
         self.assertTrue(total["significant"] and total["test"]["difference_ns"] > 0, compared["verdict"])
@@ -38,7 +38,7 @@ class CheckAndDiff(harness.EndToEndTest):
         names = ("LinearBackwardWeight", "LinearBackwardInput", "LinearForward")
         by_name = {name: k for k in compared["kernels"] for name in names if name in k["name"]}
         for kernel in ("LinearBackwardWeight", "LinearBackwardInput"):
-            self.assertEqual([by_name[kernel][run]["mean_ns"] for run in "ab"], [400_000.0, 520_000.0])
+            self.assertEqual([by_name[kernel][run]["mean_ns"] for run in "ab"], [400_000.0, 1_200_000.0])
         self.assertNotIn("LinearForward", by_name)
         self.assertEqual(compared["conditions"], [])
         itself = self.run_well([GPUPROBE, "diff", before, before]).stdout.decode()
