@@ -38,7 +38,8 @@ inline constexpr Setting kSettings[] = {
      "largest size of an activity buffer; they are made to hold half a second of records, so that these come "
      "soon"},
     {"GPUPROBE_BUFFERS", Kind::kNumber, "16", "", 2, 256,
-     "activity buffers, allocated as needed up to this number"},
+     "activity buffers, allocated as needed up to this number; half of their memory is handed out in pieces "
+     "of 64 KiB, for programs of many threads"},
     {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024,
      "batches that wait for the collector; beyond it they are dropped and counted"},
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
