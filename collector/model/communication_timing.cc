@@ -85,11 +85,8 @@ void CommunicationTiming::AddStep(std::span<const StepOperation> operations, siz
     call.forward_ns += o.end_ns - o.start_ns;
     call.forward_hidden_ns += hidden_ns;
   }
-  if (index.has_value()) {
-    AddEarly(*index, record.total_ns(), step);
-  } else {
-    sums_.Add(step);
-  }
+  Sums& sums = index.has_value() ? early_.Of(*index, record.total_ns()) : sums_;
+  sums.Add(step);
 }
 
 void CommunicationTiming::Call::Merge(const Call& later) {
@@ -113,25 +110,6 @@ void CommunicationTiming::Sums::Add(const Sums& later) {
   }
 }
 
-void CommunicationTiming::AddEarly(uint64_t index, uint64_t length_ns, const Sums& step) {
-  // Less than kWarmupFactor: who is longer than twice the usual step is not in a run with a usual one.
-  constexpr double kSame = 1.5;
-  const bool longer =
-      !early_.empty() && static_cast<double>(length_ns) > kSame * static_cast<double>(early_.back().first_ns);
-  const bool shorter =
-      !early_.empty() && kSame * static_cast<double>(length_ns) < static_cast<double>(early_.back().first_ns);
-  if (early_.empty() || ((longer || shorter) && early_.size() < kMaxRuns))
-    early_.push_back({.begin = index, .first_ns = length_ns, .sums = {}});
-  early_.back().sums.Add(step);
-}
-
-void CommunicationTiming::KeepFrom(uint64_t index) {
-  for (const Run& run : early_) {
-    if (run.begin >= index) sums_.Add(run.sums);
-  }
-  // Warm-up of very different steps went on into the last run.
-  if (sums_.steps == 0 && early_.size() == kMaxRuns) sums_ = early_.back().sums;
-  early_ = {};
-}
+void CommunicationTiming::KeepFrom(uint64_t index) { early_.KeepFrom(index, sums_); }
 
 }  // namespace gpuprobe::model

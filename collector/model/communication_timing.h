@@ -3,8 +3,8 @@
 //
 // Separate from the timeline, which tells how much of a step is communication: this tells which calls, in
 // which order. A call is known by its operation and communicator and by its place among these in the step, so
-// that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries, and kMaxRuns times as many while
-// it is not known which steps are warm-up. Not thread-safe: one owner.
+// that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries, and those of EarlySteps while it
+// is not known which steps are warm-up. Not thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "collector/model/early_steps.h"
 #include "collector/model/step_operation.h"
 #include "collector/model/step_record.h"
 
@@ -82,18 +83,8 @@ class CommunicationTiming {
     void Visit(Archive& archive);
     void Add(const Sums& later);
   };
-  // Steps in a row of about the same length: what is warm-up and what is not never are of one run.
-  struct Run {
-    uint64_t begin = 0;     // index of its first step
-    uint64_t first_ns = 0;  // length of that step
-    Sums sums;
-    template <typename Archive>
-    void Visit(Archive& archive);
-  };
-  static constexpr size_t kMaxRuns = 16;
-  void AddEarly(uint64_t index, uint64_t length_ns, const Sums& step);
 
-  std::vector<Run> early_;  // that may be warm-up; the last one, of whatever lengths, once there are kMaxRuns
+  EarlySteps<Sums> early_;  // that may be warm-up
   Sums sums_;
   absl::flat_hash_map<uint32_t, Name> names_;
 };

@@ -443,16 +443,24 @@ void StepWork::Sums::Visit(Archive& archive) {
   archive(steps, kernels);
 }
 
+template <typename Sums>
 template <typename Archive>
-void StepWork::Run::Visit(Archive& archive) {
+void EarlySteps<Sums>::Run::Visit(Archive& archive) {
   archive(begin, first_ns, sums);
+}
+
+template <typename Sums>
+template <typename Archive>
+void EarlySteps<Sums>::Visit(Archive& archive) {
+  archive(runs_);
+  archive.Require(runs_.size() <= kMaxRuns);
 }
 
 template <typename Archive>
 void StepWork::Visit(Archive& archive) {
   archive(early_, sums_, places_, kernels_);
   if constexpr (Archive::kReads) {
-    archive.Require(kernels_ <= kMaxKernels && early_.size() <= kMaxRuns);
+    archive.Require(kernels_ <= kMaxKernels);
     for (const uint32_t place : places_) archive.Require(place <= kernels_);
     if (!archive.ok()) *this = StepWork();
   }
@@ -477,11 +485,6 @@ void CommunicationTiming::Visit(Archive& archive) {
 template <typename Archive>
 void CommunicationTiming::Sums::Visit(Archive& archive) {
   archive(steps, forward_compute_ns, calls);
-}
-
-template <typename Archive>
-void CommunicationTiming::Run::Visit(Archive& archive) {
-  archive(begin, first_ns, sums);
 }
 
 template <typename Archive>

@@ -1,7 +1,5 @@
 #include "collector/model/step_work.h"
 
-#include <algorithm>
-
 namespace gpuprobe::model {
 
 void StepWork::AddStep(std::span<const StepOperation> own, uint64_t length_ns,
@@ -23,7 +21,7 @@ void StepWork::AddStep(std::span<const StepOperation> own, uint64_t length_ns,
     ++parts_[part - 1].calls;
     parts_[part - 1].time_ns += o.end_ns - o.start_ns;
   }
-  Count(parts_, index.has_value() ? RunOf(*index, length_ns) : sums_);
+  Count(parts_, index.has_value() ? early_.Of(*index, length_ns) : sums_);
   for (const Part& part : parts_) part_of_[part.place - 1] = 0;
   parts_.clear();
 }
@@ -39,37 +37,17 @@ void StepWork::Count(const std::vector<Part>& step, Sums& sums) {
   }
 }
 
-StepWork::Sums& StepWork::RunOf(uint64_t index, uint64_t length_ns) {
-  // Less than kWarmupFactor: who is longer than twice the usual step is not in a run with a usual one.
-  constexpr double kSame = 1.5;
-  if (early_.empty()) {
-    early_.push_back({.begin = index, .first_ns = length_ns, .sums = {}});
-    return early_.back().sums;
+void StepWork::Sums::Add(const Sums& later) {
+  steps += later.steps;
+  if (kernels.size() < later.kernels.size()) kernels.resize(later.kernels.size());
+  for (size_t i = 0; i < later.kernels.size(); ++i) {
+    kernels[i].calls += later.kernels[i].calls;
+    kernels[i].time_ns += later.kernels[i].time_ns;
+    kernels[i].squares += later.kernels[i].squares;
   }
-  const auto length = static_cast<double>(length_ns);
-  const auto first = static_cast<double>(early_.back().first_ns);
-  if ((length > kSame * first || kSame * length < first) && early_.size() < kMaxRuns)
-    early_.push_back({.begin = index, .first_ns = length_ns, .sums = {}});
-  return early_.back().sums;
 }
 
-void StepWork::KeepFrom(uint64_t index) {
-  const auto add = [this](const Sums& later) {
-    sums_.steps += later.steps;
-    if (sums_.kernels.size() < later.kernels.size()) sums_.kernels.resize(later.kernels.size());
-    for (size_t i = 0; i < later.kernels.size(); ++i) {
-      sums_.kernels[i].calls += later.kernels[i].calls;
-      sums_.kernels[i].time_ns += later.kernels[i].time_ns;
-      sums_.kernels[i].squares += later.kernels[i].squares;
-    }
-  };
-  for (const Run& run : early_) {
-    if (run.begin >= index) add(run.sums);
-  }
-  // Warm-up of very different steps went on into the last run.
-  if (sums_.steps == 0 && early_.size() == kMaxRuns) add(early_.back().sums);
-  early_ = {};
-}
+void StepWork::KeepFrom(uint64_t index) { early_.KeepFrom(index, sums_); }
 
 StepWork::Sum StepWork::Of(uint32_t token) const {
   const uint32_t place = token < places_.size() ? places_[token] : kNoPlace;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/numeric/int128.h"
+#include "collector/model/early_steps.h"
 #include "collector/model/step_operation.h"
 
 namespace gpuprobe::model {
@@ -49,25 +50,16 @@ class StepWork {
     std::vector<Sum> kernels;  // by place, as far as it has any
     template <typename Archive>
     void Visit(Archive& archive);
+    void Add(const Sums& later);
   };
-  // Steps in a row of about the same length: what is warm-up and what is not never are of one run.
-  struct Run {
-    uint64_t begin = 0;     // index of its first step
-    uint64_t first_ns = 0;  // length of that step
-    Sums sums;
-    template <typename Archive>
-    void Visit(Archive& archive);
-  };
-  static constexpr size_t kMaxRuns = 16;
   struct Part {
     uint32_t place = 0;
     uint32_t calls = 0;
     uint64_t time_ns = 0;
   };
   static void Count(const std::vector<Part>& step, Sums& sums);
-  Sums& RunOf(uint64_t index, uint64_t length_ns);
 
-  std::vector<Run> early_;  // that may be warm-up; the last one, of whatever lengths, once there are kMaxRuns
+  EarlySteps<Sums> early_;  // that may be warm-up
   Sums sums_;
   std::vector<uint32_t> places_;  // by token
   uint32_t kernels_ = 0;          // that have a place
