@@ -5,6 +5,7 @@ schedule alone, by code that shares nothing with the analysis.
 """
 import json
 import os
+import re
 import subprocess
 import unittest
 
@@ -54,6 +55,8 @@ class Run:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
         test.assertEqual(finished.returncode, 0, finished.stderr)
         self.text = finished.stdout
+        # The collector's, as `simulate` says it in its last line.
+        self.used_mib = float(re.search(r"used [\d.]+ s of CPU and ([\d.]+) MiB", finished.stderr).group(1))
         with open(os.path.join(self.folder, "truth.json")) as file:
             self.truth = json.load(file)
         with open(os.path.join(self.folder, "run", "report.json")) as file:
