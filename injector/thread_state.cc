@@ -67,7 +67,7 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_plugin_api_group = nullptr;
   state.nccl_awaited = nullptr;
   state.last_allocation_correlation = 0;
-  state.release_began_ns = 0;
+  state.memory_call_began_ns = 0;
   state.last_launch_correlation = 0;
   state.sample_start_ns = 0;
 }

@@ -67,7 +67,7 @@ struct ThreadState {
 
   // Runtime-API allocation calls that contain a driver call which was counted already.
   uint32_t last_allocation_correlation = 0;
-  uint64_t release_began_ns = 0;  // entry of the release that is going on
+  uint64_t memory_call_began_ns = 0;  // entry of the driver's call that obtains or releases memory
   uint32_t last_launch_correlation = 0;
   uint32_t instantiating_graph = 0;  // number of the CUDA graph that it is making executable, 0: none
   uint32_t graph_instantiation = 0;  // correlation id of the call that instantiates a graph; 0: none

@@ -40,6 +40,7 @@ uint64_t Resident(const model::MemoryLedger::BytesByKind& live) {
 MemoryReport KindReport(const model::ProcessModel& process, size_t index) {
   const model::MemoryLedger::Kind& kind = process.memory()[index];
   MemoryReport m{.high_water_bytes = kind.high_water_bytes,
+                 .high_water_error_bytes = kind.bounds.ErrorOf(kind.high_water_bytes),
                  .high_water_at_ns = kind.high_water_at_ns,
                  .live_bytes = kind.live_bytes,
                  .allocations = kind.allocations,
@@ -123,6 +124,7 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                                   .capacity_bytes = Capacity(process, ordinal),
                                   .live_bytes = device.live_bytes,
                                   .high_water_bytes = device.high_water_bytes,
+                                  .high_water_error_bytes = device.bounds.ErrorOf(device.high_water_bytes),
                                   .high_water_at_ns = device.high_water_at_ns,
                                   .at_high_water = ByName(device.at_high_water),
                                   .trend = TrendOf(device.level, steps, Capacity(process, ordinal)),

@@ -160,7 +160,8 @@ struct CollectiveReport {
 
 struct MemoryReport {
   uint64_t high_water_bytes = 0;
-  uint64_t high_water_at_ns = 0;  // 0: never
+  uint64_t high_water_error_bytes = 0;  // how far it may be off: calls of several threads overlapped
+  uint64_t high_water_at_ns = 0;        // 0: never
   uint64_t live_bytes = 0;
   uint64_t allocations = 0;
   uint64_t frees = 0;
@@ -229,6 +230,7 @@ struct DeviceMemoryReport {
   std::optional<uint64_t> capacity_bytes;
   uint64_t live_bytes = 0;
   uint64_t high_water_bytes = 0;
+  uint64_t high_water_error_bytes = 0;
   uint64_t high_water_at_ns = 0;
   std::map<std::string, uint64_t> at_high_water;  // bytes by kind
   std::optional<MemoryTrend> trend;

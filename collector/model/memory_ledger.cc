@@ -41,7 +41,8 @@ void MemoryLedger::AddSmall(const SmallAllocationsRecord& run) {
                 .change_bytes = run.change_bytes,
                 .allocations = run.allocations,
                 .frees = run.frees,
-                .range = run.range};
+                .range = run.range,
+                .unsure_bytes = run.overlapping_bytes};
   if (run.rise_bytes != 0) {
     SmallStep highest = end;
     highest.time_ns = run.highest_ns;
@@ -80,6 +81,11 @@ void MemoryLedger::Finish() {
   for (size_t kind = 0; kind < kKinds; ++kind) NameLargest(kind);
 }
 
+MemoryLedger::Moment MemoryLedger::MomentOf(const AllocationRecord& record) {
+  return {.began_ns = record.time_ns - std::min(record.time_ns, record.duration_ns),
+          .ended_ns = record.time_ns};
+}
+
 void MemoryLedger::Apply(const AllocationRecord& record) {
   const size_t index = static_cast<size_t>(record.memory) < kKinds ? static_cast<size_t>(record.memory) : 0;
   if (record.failed) return Refused(record);
@@ -91,7 +97,7 @@ void MemoryLedger::Apply(const AllocationRecord& record) {
                                                  Held{record.bytes, record.range});
     if (added) by_size_[index].emplace(record.bytes, record.address);
   }
-  Raise(index, record.device, record.bytes, record.time_ns, record.range);
+  Raise(index, record.device, record.bytes, MomentOf(record), record.range);
 }
 
 void MemoryLedger::Apply(const SmallStep& step) {
@@ -99,17 +105,21 @@ void MemoryLedger::Apply(const SmallStep& step) {
   kind.allocations += step.allocations;
   kind.small += step.allocations;
   kind.frees += step.frees;
+  const Moment moment{.began_ns = step.time_ns, .ended_ns = step.time_ns, .unsure_bytes = step.unsure_bytes};
   if (step.change_bytes > 0) {
-    Raise(step.kind, step.device, static_cast<uint64_t>(step.change_bytes), step.time_ns, step.range);
+    Raise(step.kind, step.device, static_cast<uint64_t>(step.change_bytes), moment, step.range);
   } else if (step.change_bytes < 0) {
     NameLargest(step.kind);
-    Lower(step.kind, step.device, static_cast<uint64_t>(-step.change_bytes), step.time_ns);
+    Lower(step.kind, step.device, static_cast<uint64_t>(-step.change_bytes), moment);
   }
 }
 
-void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, uint64_t time_ns, uint64_t range) {
+void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, const Moment& moment,
+                         uint64_t range) {
+  const uint64_t time_ns = moment.ended_ns;
   Kind& kind = kinds_[index];
   kind.live_bytes += bytes;
+  kind.bounds.Raised(moment.began_ns, time_ns, bytes, kind.live_bytes, moment.unsure_bytes);
   if (kind.live_bytes > kind.high_water_bytes) {
     kind.high_water_bytes = kind.live_bytes;
     kind.high_water_at_ns = time_ns;
@@ -120,6 +130,7 @@ void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, uint64_
   Device& device = devices_[ordinal];
   device.live[index] += bytes;
   device.live_bytes += bytes;
+  device.bounds.Raised(moment.began_ns, time_ns, bytes, device.live_bytes, moment.unsure_bytes);
   device.level.Add(time_ns, device.live_bytes);
   device.peaks.Add(time_ns, device.live_bytes);
   if (device.live_bytes > device.high_water_bytes) {
@@ -155,16 +166,19 @@ void MemoryLedger::Released(size_t index, const AllocationRecord& record) {
     by_size_[index].erase({held->second.bytes, record.address});
     live_.erase(held);
   }
-  Lower(index, record.device, record.bytes, record.time_ns);
+  Lower(index, record.device, record.bytes, MomentOf(record));
 }
 
-void MemoryLedger::Lower(size_t index, uint32_t ordinal, uint64_t bytes, uint64_t time_ns) {
+void MemoryLedger::Lower(size_t index, uint32_t ordinal, uint64_t bytes, const Moment& moment) {
+  const uint64_t time_ns = moment.ended_ns;
   Kind& kind = kinds_[index];
   kind.live_bytes -= std::min(kind.live_bytes, bytes);
+  kind.bounds.Lowered(moment.began_ns, time_ns, bytes, kind.live_bytes);
   if (!IsOnDevice(index)) return;
   Device& device = devices_[ordinal];
   device.live[index] -= std::min(device.live[index], bytes);
   device.live_bytes -= std::min(device.live_bytes, bytes);
+  device.bounds.Lowered(moment.began_ns, time_ns, bytes, device.live_bytes);
   device.level.Add(time_ns, device.live_bytes);
   device.peaks.Add(time_ns, device.live_bytes);
 }

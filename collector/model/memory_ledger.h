@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "collector/model/level_bounds.h"
 #include "collector/model/level_history.h"
 #include "collector/model/level_peaks.h"
 #include "collector/model/memory_lifetimes.h"
@@ -47,6 +48,7 @@ class MemoryLedger {
     uint64_t high_water_at_ns = 0;
     uint64_t high_water_range = 0;  // innermost range that was open then, 0 if none
     std::vector<Held> largest;      // live then, largest first
+    LevelBounds bounds;             // of the mark, where calls overlapped
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -59,6 +61,7 @@ class MemoryLedger {
     uint64_t high_water_bytes = 0;
     uint64_t high_water_at_ns = 0;
     BytesByKind at_high_water{};
+    LevelBounds bounds;  // likewise
     LevelHistory level;  // of live_bytes
     LevelPeaks peaks;    // of them, too
     MemoryLifetimes lifetimes;
@@ -122,14 +125,22 @@ class MemoryLedger {
     uint64_t allocations;
     uint64_t frees;
     uint64_t range;
+    uint64_t unsure_bytes;  // of calls that overlapped
     template <typename Archive>
     void Visit(Archive& archive);
   };
+  // When a level changed: within a call.
+  struct Moment {
+    uint64_t began_ns;
+    uint64_t ended_ns;
+    uint64_t unsure_bytes = 0;
+  };
 
+  static Moment MomentOf(const AllocationRecord& record);
   void Apply(const AllocationRecord& record);
   void Apply(const SmallStep& step);
-  void Raise(size_t kind, uint32_t device, uint64_t bytes, uint64_t time_ns, uint64_t range);
-  void Lower(size_t kind, uint32_t device, uint64_t bytes, uint64_t time_ns);
+  void Raise(size_t kind, uint32_t device, uint64_t bytes, const Moment& moment, uint64_t range);
+  void Lower(size_t kind, uint32_t device, uint64_t bytes, const Moment& moment);
   void Refused(const AllocationRecord& record);
   void Released(size_t kind, const AllocationRecord& record);
   void NameLargest(size_t kind);

@@ -12,7 +12,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 16;
+constexpr uint32_t kStateVersion = 17;
 
 }  // namespace
 
@@ -69,9 +69,19 @@ void CorrelationRing::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void LevelBounds::Point::Visit(Archive& archive) {
+  archive(since_ns, bytes);
+}
+
+template <typename Archive>
+void LevelBounds::Visit(Archive& archive) {
+  archive(upper_, gone_bytes_, lower_);
+}
+
+template <typename Archive>
 void MemoryLedger::Kind::Visit(Archive& archive) {
   archive(allocations, frees, small, failed, largest_failed_bytes, last_failed_ns, live_bytes,
-          high_water_bytes, high_water_at_ns, high_water_range, largest);
+          high_water_bytes, high_water_at_ns, high_water_range, largest, bounds);
 }
 
 template <typename Archive>
@@ -92,7 +102,8 @@ void LevelHistory::Visit(Archive& archive) {
 
 template <typename Archive>
 void MemoryLedger::Device::Visit(Archive& archive) {
-  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water, level, peaks, lifetimes);
+  archive(live, live_bytes, high_water_bytes, high_water_at_ns, at_high_water, bounds, level, peaks,
+          lifetimes);
 }
 
 template <typename Archive>
@@ -102,7 +113,7 @@ void MemoryLedger::Refusal::Visit(Archive& archive) {
 
 template <typename Archive>
 void MemoryLedger::SmallStep::Visit(Archive& archive) {
-  archive(time_ns, kind, device, change_bytes, allocations, frees, range);
+  archive(time_ns, kind, device, change_bytes, allocations, frees, range, unsure_bytes);
 }
 
 template <typename Archive>

@@ -105,6 +105,7 @@ struct AllocationRecord {
   bool failed;
   uint32_t thread;
   uint64_t range;
+  uint64_t duration_ns;  // since it can have happened at the earliest
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };
@@ -120,6 +121,7 @@ struct SmallAllocationsRecord {
   uint64_t rise_bytes;
   int64_t change_bytes;
   uint64_t range;
+  uint64_t overlapping_bytes;  // of calls that began before another one was over
 };
 
 struct PoolLevelRecord {
@@ -515,7 +517,7 @@ template <typename Visitor>
 absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
   const v1::Allocations& m = batch.allocations();
   const int rows = internal::Rows(m.time_delta(), m.op(), m.memory(), m.address_delta(), m.bytes(),
-                                  m.device(), m.failed(), m.thread(), m.range_delta());
+                                  m.device(), m.failed(), m.thread(), m.range_delta(), m.duration());
   if (rows < 0) return internal::Ragged("Allocations");
   const internal::Column time(m.time_delta());
   const internal::Column op(m.op());
@@ -526,6 +528,7 @@ absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
   const internal::Column failed(m.failed());
   const internal::Column thread(m.thread());
   const internal::Column range(m.range_delta());
+  const internal::Column duration(m.duration());
   AllocationRecord r{};
   r.time_ns = batch.base_ns();
   for (int i = 0; i < rows; ++i) {
@@ -538,6 +541,7 @@ absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
     r.failed = failed[i] != 0;
     r.thread = thread[i];
     internal::Step(r.range, range[i]);
+    r.duration_ns = duration[i];
     visit(r);
   }
   return absl::OkStatus();
@@ -547,7 +551,7 @@ template <typename Visitor>
 absl::Status ForEachSmallAllocations(const v1::Batch& batch, Visitor&& visit) {
   const v1::SmallAllocations& m = batch.small_allocations();
   const int rows = internal::Rows(m.time_delta(), m.duration(), m.memory(), m.device(), m.allocations(),
-                                  m.frees(), m.rise(), m.change(), m.range_delta());
+                                  m.frees(), m.rise(), m.change(), m.range_delta(), m.overlapping());
   if (rows < 0) return internal::Ragged("SmallAllocations");
   const internal::Column time(m.time_delta());
   const internal::Column duration(m.duration());
@@ -558,6 +562,7 @@ absl::Status ForEachSmallAllocations(const v1::Batch& batch, Visitor&& visit) {
   const internal::Column rise(m.rise());
   const internal::Column change(m.change());
   const internal::Column range(m.range_delta());
+  const internal::Column overlapping(m.overlapping());
   SmallAllocationsRecord r{};
   r.highest_ns = batch.base_ns();
   for (int i = 0; i < rows; ++i) {
@@ -570,6 +575,7 @@ absl::Status ForEachSmallAllocations(const v1::Batch& batch, Visitor&& visit) {
     r.rise_bytes = rise[i];
     r.change_bytes = change[i];
     internal::Step(r.range, range[i]);
+    r.overlapping_bytes = overlapping[i];
     visit(r);
   }
   return absl::OkStatus();

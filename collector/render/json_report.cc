@@ -281,6 +281,7 @@ Json MemoryOf(const analysis::RankReport& r) {
     for (const analysis::MemoryReport::Held& held : m.largest)
       largest.push_back({{"bytes", held.bytes}, {"path", TextOrNull(held.path)}});
     out[kind] = {{"high_water_bytes", m.high_water_bytes},
+                 {"high_water_error_bytes", m.high_water_error_bytes},
                  {"high_water_at_ns", m.high_water_at_ns > 0 ? Json(m.high_water_at_ns) : Json(nullptr)},
                  {"high_water_range", TextOrNull(m.high_water_range)},
                  {"high_water_path", TextOrNull(m.high_water_path)},
@@ -336,6 +337,7 @@ Json DeviceMemoryOf(const analysis::RankReport& r) {
                    {"source", "driver_allocations"},
                    {"capacity_bytes", OrNull(d.capacity_bytes)},
                    {"high_water_bytes", d.high_water_bytes},
+                   {"high_water_error_bytes", d.high_water_error_bytes},
                    {"high_water_at_ns", d.high_water_at_ns > 0 ? Json(d.high_water_at_ns) : Json(nullptr)},
                    {"at_high_water", d.at_high_water},
                    {"by_step", ByStepOf(d.by_step)},

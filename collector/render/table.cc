@@ -49,7 +49,9 @@ std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
   const double at_s = best->high_water_at_ns > report.conditions.start_ns
                           ? static_cast<double>(best->high_water_at_ns - report.conditions.start_ns) / 1e9
                           : 0;
-  std::string text = absl::StrFormat("%s (%s, at %.2f s", Bytes(best->high_water_bytes), *best_kind, at_s);
+  std::string text = Bytes(best->high_water_bytes);
+  if (best->high_water_error_bytes != 0) absl::StrAppend(&text, " +- ", Bytes(best->high_water_error_bytes));
+  absl::StrAppendFormat(&text, " (%s, at %.2f s", *best_kind, at_s);
   if (!best->high_water_range.empty()) absl::StrAppend(&text, ", in ", Shorten(best->high_water_range, 16));
   return text + ")";
 }

@@ -94,6 +94,7 @@ struct Memory {
 AllocationEvent EventOf(const ThreadState& thread, const Memory& memory) noexcept {
   AllocationEvent event{};
   event.time_ns = Stamp();
+  event.began_ns = thread.memory_call_began_ns;
   event.address = memory.address;
   event.bytes = memory.bytes;
   event.range_id = InnermostRange(thread);
@@ -118,7 +119,6 @@ void ReportAllocation(ThreadState& thread, const CUpti_CallbackData& data, Memor
 void ReportRelease(ThreadState& thread, const Memory& memory) noexcept {
   AllocationEvent event = EventOf(thread, memory);
   event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
-  event.began_ns = thread.release_began_ns;
   Emit(thread, event);
 }
 
@@ -165,9 +165,9 @@ void AllocatedInOrder(ThreadState& thread, const CUpti_CallbackData& data, const
   const auto& arguments = ArgumentsOf<AllocationArguments>(data);
   const uint64_t graph = CapturedInto(thread);
   const bool known = Succeeded(data) && arguments.address != nullptr;
-  int32_t device = DeviceOfPool(pool);
-  const bool in_host = device == kPoolInHost;
-  if (device == kPoolUnknown) device = DeviceOfContext(data.context);
+  const PoolPlace place = PlaceOfPool(pool);
+  const bool in_host = place.memory == PoolMemory::kHost;
+  const int32_t device = place.device >= 0 || in_host ? place.device : DeviceOfContext(data.context);
   if (graph != 0) {
     if (known) {
       ReportGraphNode(thread, graph, wire::AllocationOp::kAllocationOpAlloc, *arguments.address,
@@ -175,7 +175,9 @@ void AllocatedInOrder(ThreadState& thread, const CUpti_CallbackData& data, const
     }
     return;
   }
-  const auto kind = in_host ? wire::MemoryKind::kMemoryKindPinned : wire::MemoryKind::kMemoryKindPool;
+  const auto kind = in_host                                ? wire::MemoryKind::kMemoryKindPinned
+                    : place.memory == PoolMemory::kManaged ? wire::MemoryKind::kMemoryKindManaged
+                                                           : wire::MemoryKind::kMemoryKindPool;
   ReportAllocation(thread, data,
                    {kind, known ? *arguments.address : 0, arguments.bytes, device, data.context});
 }
@@ -200,8 +202,10 @@ void Imported(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
 }
 static_assert(offsetof(cuMemPoolImportPointer_params, ptr_out) == 0 &&
               offsetof(cuExternalMemoryGetMappedBuffer_params, devPtr) == 0 &&
+              offsetof(cuExternalMemoryGetMappedMipmappedArray_params, mipmap) == 0 &&
               offsetof(cudaMemPoolImportPointer_v11020_params, ptr) == 0 &&
-              offsetof(cudaExternalMemoryGetMappedBuffer_v10000_params, devPtr) == 0);
+              offsetof(cudaExternalMemoryGetMappedBuffer_v10000_params, devPtr) == 0 &&
+              offsetof(cudaExternalMemoryGetMappedMipmappedArray_v10000_params, mipmap) == 0);
 
 void Registered(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<AllocationArguments>(data);
@@ -246,7 +250,16 @@ void FreedInOrder(ThreadState& thread, const CUpti_CallbackData& data) noexcept 
 int32_t DeviceOf(const CUmemPoolProps& properties) noexcept {
   return properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? properties.location.id : -1;
 }
-static_assert(kPoolInHost == -1);
+
+PoolPlace PlaceAt(const CUmemLocation& location, CUmemAllocationType type) noexcept {
+  constexpr int kManagedType = 2;  // CU_MEM_ALLOCATION_TYPE_MANAGED, since CUDA 13.0
+  const bool on_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+  const bool managed = int{type} == kManagedType;
+  const PoolMemory memory = managed     ? PoolMemory::kManaged
+                            : on_device ? PoolMemory::kDevice
+                                        : PoolMemory::kHost;
+  return {memory, on_device ? location.id : -1};
+}
 
 // Both APIs describe pools alike.
 static_assert(offsetof(cudaMemPoolProps, location) == offsetof(CUmemPoolProps, location) &&
@@ -254,7 +267,7 @@ static_assert(offsetof(cudaMemPoolProps, location) == offsetof(CUmemPoolProps, l
 void CreatedPool(ThreadState&, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemPoolCreate_params>(data);
   if (Succeeded(data) && arguments.pool != nullptr && arguments.poolProps != nullptr)
-    NotePoolDevice(*arguments.pool, DeviceOf(*arguments.poolProps));
+    NotePool(*arguments.pool, PlaceAt(arguments.poolProps->location, arguments.poolProps->allocType));
 }
 
 // The default pool or the current one: asked for before it can be named.
@@ -265,15 +278,15 @@ static_assert(offsetof(cuDeviceGetMemPool_params, dev) == offsetof(cuDeviceGetDe
                   offsetof(cuDeviceGetDefaultMemPool_params, dev));
 void GotPool(ThreadState&, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuDeviceGetDefaultMemPool_params>(data);
-  if (Succeeded(data) && arguments.pool_out != nullptr) NotePoolDevice(*arguments.pool_out, arguments.dev);
+  if (Succeeded(data) && arguments.pool_out != nullptr)
+    NotePool(*arguments.pool_out, {PoolMemory::kDevice, arguments.dev});
 }
 
 #if CUPTI_API_VERSION >= 130000
 void GotPoolAt(ThreadState&, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemGetDefaultMemPool_params>(data);
-  if (!Succeeded(data) || arguments.pool_out == nullptr || arguments.location == nullptr) return;
-  const bool on_device = arguments.location->type == CU_MEM_LOCATION_TYPE_DEVICE;
-  NotePoolDevice(*arguments.pool_out, on_device ? arguments.location->id : kPoolInHost);
+  if (Succeeded(data) && arguments.pool_out != nullptr && arguments.location != nullptr)
+    NotePool(*arguments.pool_out, PlaceAt(*arguments.location, arguments.type));
 }
 #endif
 
@@ -390,7 +403,7 @@ void ReportPhysical(ThreadState& thread, PhysicalMemoryCall call, uint64_t handl
   event.address = address;
   event.bytes = bytes;
   event.range_id = InnermostRange(thread);
-  event.began_ns = thread.release_began_ns;
+  event.began_ns = thread.memory_call_began_ns;
   event.call = static_cast<uint8_t>(call);
   Emit(thread, event);
 }
@@ -418,6 +431,54 @@ void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexc
     ReportPhysical(thread, PhysicalMemoryCall::kUnmapped, 0, arguments.ptr, arguments.size);
 }
 
+// A handle for what has no memory of this process: a multicast object, or what was imported.
+static_assert(offsetof(cuMemImportFromShareableHandle_params, handle) == 0);
+void HandleMade(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemImportFromShareableHandle_params>(data);
+  if (Succeeded(data) && arguments.handle != nullptr)
+    ReportPhysical(thread, PhysicalMemoryCall::kHandleMade, *arguments.handle, 0, 0);
+}
+
+#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+static_assert(offsetof(cuMulticastCreate_params, mcHandle) == 0);
+
+void EmitBinding(ThreadState& thread, PhysicalMemoryCall call, uint64_t object, uint64_t memory,
+                 uint64_t offset, int32_t device, bool by_address) noexcept {
+  PhysicalMemoryEvent event{};
+  event.time_ns = Stamp();
+  event.handle = object;
+  event.address = memory;
+  event.bytes = offset;
+  event.range_id = InnermostRange(thread);
+  event.began_ns = thread.memory_call_began_ns;
+  event.device = device;
+  event.call = static_cast<uint8_t>(call);
+  event.by_address = by_address ? 1 : 0;
+  Emit(thread, event);
+}
+
+void BoundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMulticastBindMem_params>(data);
+  if (Succeeded(data))
+    EmitBinding(thread, PhysicalMemoryCall::kBound, arguments.mcHandle, arguments.memHandle,
+                arguments.mcOffset, -1, false);
+}
+
+void BoundAddress(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMulticastBindAddr_params>(data);
+  if (Succeeded(data))
+    EmitBinding(thread, PhysicalMemoryCall::kBound, arguments.mcHandle, arguments.memptr, arguments.mcOffset,
+                -1, true);
+}
+
+void UnboundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMulticastUnbind_params>(data);
+  if (Succeeded(data))
+    EmitBinding(thread, PhysicalMemoryCall::kUnbound, arguments.mcHandle, 0, arguments.mcOffset,
+                arguments.dev, false);
+}
+#endif
+
 void RetainedPrimary(ThreadState&, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuDevicePrimaryCtxRetain_params>(data);
   if (Succeeded(data) && arguments.pctx != nullptr) NoteContextDevice(*arguments.pctx, arguments.dev);
@@ -434,7 +495,7 @@ void OnDriver(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callbac
   if (data.functionParams == nullptr) return;
   thread.last_allocation_correlation = data.correlationId;
   kRecord(thread, data);
-  thread.release_began_ns = 0;
+  thread.memory_call_began_ns = 0;
 }
 
 template <Recorder kRecord>
@@ -444,15 +505,17 @@ void OnRuntime(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callba
   kRecord(thread, data);
 }
 
-// The driver may hand an address out again before the thread that released it says so: when a release began
-// tells which of the two it meant.
-void BeginRelease(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
-  thread.release_began_ns = Stamp();
+// Memory is obtained or released somewhere between entry and exit: how far a level may be off where calls of
+// several threads overlap, the collector tells from both. And the driver may hand an address out again before
+// the thread that released it says so: when a release began tells which of the two it meant.
+void BeginCall(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
+  thread.memory_call_began_ns = Stamp();
 }
 
 struct Hook {
   CUpti_CallbackId cbid;
   ApiHook hook;
+  bool changes_level = true;  // obtains or releases memory: its entry is noted, too
 };
 
 using wire::MemoryKind;
@@ -480,30 +543,38 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz, OnDriver<AllocatedFromPool>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync, OnDriver<FreedInOrder>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz, OnDriver<FreedInOrder>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate, OnDriver<CreatedPool>},
-    {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetDefaultMemPool, OnDriver<GotPool>},
-    {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetMemPool, OnDriver<GotPool>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate, OnDriver<CreatedPool>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetDefaultMemPool, OnDriver<GotPool>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetMemPool, OnDriver<GotPool>, false},
 #if CUPTI_API_VERSION >= 130000
-    {CUPTI_DRIVER_TRACE_CBID_cuMemGetDefaultMemPool, OnDriver<GotPoolAt>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemGetMemPool, OnDriver<GotPoolAt>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemGetDefaultMemPool, OnDriver<GotPoolAt>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemGetMemPool, OnDriver<GotPoolAt>, false},
 #endif
-    {CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer, OnDriver<Imported>},
-    {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedBuffer, OnDriver<Imported>},
-    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode, OnDriver<AddedAllocationNode>},
-    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode, OnDriver<AddedReleaseNode>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer, OnDriver<Imported>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedBuffer, OnDriver<Imported>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedMipmappedArray, OnDriver<Imported>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle, OnDriver<HandleMade>, false},
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
-    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode, OnDriver<AddedNode<cuGraphAddNode_params>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastCreate, OnDriver<HandleMade>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindMem, OnDriver<BoundMemory>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindAddr, OnDriver<BoundAddress>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastUnbind, OnDriver<UnboundMemory>},
+#endif
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode, OnDriver<AddedAllocationNode>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode, OnDriver<AddedReleaseNode>, false},
+#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode, OnDriver<AddedNode<cuGraphAddNode_params>>, false},
 #endif
 #if CUPTI_API_VERSION >= 21  // CUDA 12.3
-    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2, OnDriver<AddedNode<cuGraphAddNode_v2_params>>},
+    {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2, OnDriver<AddedNode<cuGraphAddNode_v2_params>>, false},
 #endif
     {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, OnDriver<CreatedPhysical>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, OnDriver<ReleasedPhysical>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<RetainedPhysical>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemMap, OnDriver<MappedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<RetainedPhysical>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemMap, OnDriver<MappedPhysical>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, OnDriver<UnmappedPhysical>},
-    {CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRetain, OnDriver<RetainedPrimary>},
-    {CUPTI_DRIVER_TRACE_CBID_cuCtxCreate_v2, OnDriver<CreatedContext>},
+    {CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRetain, OnDriver<RetainedPrimary>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuCtxCreate_v2, OnDriver<CreatedContext>, false},
 };
 
 constexpr Hook kRuntimeHooks[] = {
@@ -531,28 +602,14 @@ constexpr Hook kRuntimeHooks[] = {
     {CUPTI_RUNTIME_TRACE_CBID_cudaDeviceGetMemPool_v11020, OnRuntime<GotPool>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaMemPoolImportPointer_v11020, OnRuntime<Imported>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaExternalMemoryGetMappedBuffer_v10000, OnRuntime<Imported>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaExternalMemoryGetMappedMipmappedArray_v10000, OnRuntime<Imported>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_v11020, OnRuntime<FreedInOrder>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeAsync_ptsz_v11020, OnRuntime<FreedInOrder>},
 };
 
-// Whose address can be given out again at once.
-constexpr CUpti_CallbackId kDriverReleases[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost,
-    CUPTI_DRIVER_TRACE_CBID_cuMemHostUnregister,
-    CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy,
-    CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayDestroy,
-    CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync,
-    CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz,
-    CUPTI_DRIVER_TRACE_CBID_cuMemRelease,
-    CUPTI_DRIVER_TRACE_CBID_cuMemUnmap,
-};
-
 void Start() noexcept {
-  for (const CUpti_CallbackId cbid : kDriverReleases) {
-    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, BeginRelease);
-  }
   for (const Hook& hook : kDriverHooks) {
+    if (hook.changes_level) AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, hook.cbid, CUPTI_API_ENTER, BeginCall);
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, hook.cbid, CUPTI_API_EXIT, hook.hook);
   }
   for (const Hook& hook : kRuntimeHooks) {

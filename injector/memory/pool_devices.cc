@@ -13,21 +13,21 @@ constexpr int kProbes = 64;  // places that are looked at
 
 struct Entry {
   std::atomic<const void*> pool;
-  std::atomic<int32_t> device;
+  std::atomic<PoolPlace> place;
 };
 
 constinit Entry entries[kMaxPools] = {};
 
-Entry& PlaceOf(const void* pool, int probe) noexcept {
+Entry& EntryOf(const void* pool, int probe) noexcept {
   return entries[(MixBits(reinterpret_cast<uint64_t>(pool)) + static_cast<uint64_t>(probe)) % kMaxPools];
 }
 
 }  // namespace
 
-void NotePoolDevice(const void* pool, int32_t device) noexcept {
+void NotePool(const void* pool, PoolPlace place) noexcept {
   if (pool == nullptr) return;
   for (int i = 0; i < kProbes; ++i) {
-    Entry& entry = PlaceOf(pool, i);
+    Entry& entry = EntryOf(pool, i);
     const void* seen = entry.pool.load(std::memory_order_acquire);
     // Nobody allocates from a pool that is only being made.
     if (seen == nullptr && !entry.pool.compare_exchange_strong(seen, pool, std::memory_order_acq_rel) &&
@@ -35,20 +35,20 @@ void NotePoolDevice(const void* pool, int32_t device) noexcept {
       continue;
     }
     if (seen != nullptr && seen != pool) continue;
-    entry.device.store(device, std::memory_order_release);
+    entry.place.store(place, std::memory_order_release);
     return;
   }
   CountLoss(wire::LossReason::kLossDefinitionsFull);
 }
 
-int32_t DeviceOfPool(const void* pool) noexcept {
+PoolPlace PlaceOfPool(const void* pool) noexcept {
   for (int i = 0; pool != nullptr && i < kProbes; ++i) {
-    const Entry& entry = PlaceOf(pool, i);
+    const Entry& entry = EntryOf(pool, i);
     const void* seen = entry.pool.load(std::memory_order_acquire);
-    if (seen == pool) return entry.device.load(std::memory_order_acquire);
+    if (seen == pool) return entry.place.load(std::memory_order_acquire);
     if (seen == nullptr) break;
   }
-  return kPoolUnknown;
+  return {PoolMemory::kUnknown, -1};
 }
 
 void ClearPoolDevicesForTest() noexcept {

@@ -1,4 +1,4 @@
-// Where the memory of a stream-ordered pool is: on which device, or in the host.
+// Where the memory of a stream-ordered pool is: on which device, or in the host; or that it is managed.
 //
 // Separate because an allocation names its pool, which need not be one of the current context's device, and
 // asking the driver inside a callback is out of the question. Thread: any. Allocation: none. Failure: of a
@@ -11,13 +11,18 @@
 namespace gpuprobe::injector {
 
 inline constexpr int kMaxPools = 1024;
-inline constexpr int32_t kPoolInHost = -1;
-inline constexpr int32_t kPoolUnknown = -2;
 
-// The pool exists on this device, or kPoolInHost. A handle that is used again takes its new device.
-void NotePoolDevice(const void* pool, int32_t device) noexcept;
+enum class PoolMemory : int32_t { kUnknown, kDevice, kHost, kManaged };
 
-int32_t DeviceOfPool(const void* pool) noexcept;
+struct PoolPlace {
+  PoolMemory memory = PoolMemory::kUnknown;
+  int32_t device = 0;  // -1: none in particular
+};
+
+// The pool exists there. A handle that is used again takes its new place.
+void NotePool(const void* pool, PoolPlace place) noexcept;
+
+PoolPlace PlaceOfPool(const void* pool) noexcept;
 
 void ClearPoolDevicesForTest() noexcept;
 

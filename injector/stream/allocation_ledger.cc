@@ -33,7 +33,9 @@ void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noe
   if (event.what == kImported) return;
   const bool small = event.failed == 0 && event.bytes < recording.min_allocation_bytes;
   if (!small || !small_run_.Fits(event)) EndSmallRun();
-  if (small) return small_run_.Add(event);
+  const bool overlaps = event.began_ns != 0 && event.began_ns < last_ns_;
+  if (event.time_ns > last_ns_) last_ns_ = event.time_ns;
+  if (small) return small_run_.Add(event, overlaps);
   builder_->AddAllocation(event, thread);
 }
 
@@ -43,14 +45,15 @@ void AllocationLedger::EndSmallRun() noexcept {
   small_run_ = {};
 }
 
-void AllocationLedger::RecordRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id,
-                                     uint32_t thread) noexcept {
+void AllocationLedger::RecordRelease(const LiveMemory& memory, uint64_t began_ns, uint64_t time_ns,
+                                     uint64_t range_id, uint32_t thread) noexcept {
   AllocationEvent event{};
   event.what = memory.what;
   event.time_ns = time_ns;
   event.address = memory.address;
   event.bytes = memory.bytes;
   event.range_id = range_id;
+  event.began_ns = began_ns;
   event.device = memory.device;
   event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
   event.memory = memory.memory;
@@ -77,9 +80,9 @@ void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) 
     if (event.what != kPhysical) Owe(key);
     if (copy.since_ns > event.time_ns) {  // this one was there before, and is told late
       Record(event, thread);
-      return RecordRelease(memory, copy.since_ns, event.range_id, thread);
+      return RecordRelease(memory, memory.since_ns, copy.since_ns, event.range_id, thread);
     }
-    RecordRelease(copy, event.time_ns, event.range_id, thread);
+    RecordRelease(copy, copy.since_ns, event.time_ns, event.range_id, thread);
   }
   const bool followed = event.what != kPhysical || physical_.Created(event.address, event.time_ns);
   if (!followed || live_.Insert(key, memory) == nullptr) {
@@ -163,7 +166,7 @@ void AllocationLedger::ContextEnded(const ContextEndEvent& event, uint32_t threa
       if (memory.context == event.context && found < kAtOnce) keys[found++] = key;
     });
     for (size_t i = 0; i < found; ++i) {
-      RecordRelease(*live_.Find(keys[i]), event.time_ns, 0, thread);
+      RecordRelease(*live_.Find(keys[i]), 0, event.time_ns, 0, thread);
       live_.Erase(keys[i]);
     }
   }
@@ -176,9 +179,20 @@ void AllocationLedger::PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent&
                                      uint32_t thread) noexcept {
   const uint64_t key = KeyOf(handle, kPhysical);
   const LiveMemory* memory = live_.Find(key);
-  if (memory == nullptr) return;
-  RecordRelease(*memory, event.time_ns, event.range_id, thread);
+  if (memory == nullptr) {
+    return physical_.ObjectEnded(handle,
+                                 [&](uint64_t bound) noexcept { PhysicalEnded(bound, event, thread); });
+  }
+  // A mapping that replaces another one is the late word about that one's end.
+  RecordRelease(*memory, event.began_ns != 0 ? event.began_ns : memory->since_ns, event.time_ns,
+                event.range_id, thread);
   live_.Erase(key);
+}
+
+void AllocationLedger::Bound(const PhysicalMemoryEvent& event) noexcept {
+  const uint64_t handle = event.by_address != 0 ? physical_.HandleAt(event.address) : event.address;
+  const LiveMemory* memory = live_.Find(KeyOf(handle, kPhysical));
+  if (memory != nullptr) physical_.Bound(event.handle, memory->device, event.bytes, handle);
 }
 
 void AllocationLedger::Take(const PhysicalMemoryEvent& event, uint32_t thread) noexcept {
@@ -193,6 +207,12 @@ void AllocationLedger::Take(const PhysicalMemoryEvent& event, uint32_t thread) n
       return physical_.Mapped(event.address, event.bytes, event.handle, event.time_ns, ended);
     case PhysicalMemoryCall::kUnmapped:
       return physical_.Unmapped(event.address, event.bytes, event.began_ns, ended);
+    case PhysicalMemoryCall::kHandleMade:
+      return physical_.HandleMade(event.handle, event.time_ns);
+    case PhysicalMemoryCall::kBound:
+      return Bound(event);
+    case PhysicalMemoryCall::kUnbound:
+      return physical_.Unbound(event.handle, event.device, event.bytes, ended);
   }
 }
 
@@ -212,7 +232,7 @@ void AllocationLedger::ExecDestroyed(const GraphCallEvent& event, uint32_t threa
     const uint64_t key = KeyOfOwn(event.exec, own.device);
     const LiveMemory* memory = live_.Find(key);
     if (memory == nullptr) return;  // it went with its context
-    RecordRelease(*memory, event.time_ns, event.range_id, thread);
+    RecordRelease(*memory, 0, event.time_ns, event.range_id, thread);
     live_.Erase(key);
   });
 }

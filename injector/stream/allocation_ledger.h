@@ -60,6 +60,7 @@ class AllocationLedger {
   void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
   void Released(const AllocationEvent& event, uint32_t thread) noexcept;
   void PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
+  void Bound(const PhysicalMemoryEvent& event) noexcept;
   bool MeetsOwed(uint64_t key) noexcept;
   void Owe(uint64_t key) noexcept;
   void Park(uint64_t key, const AllocationEvent& event, uint32_t thread) noexcept;
@@ -67,7 +68,9 @@ class AllocationLedger {
   // A record of its own, or part of a run of small ones.
   void Record(const AllocationEvent& event, uint32_t thread) noexcept;
   void EndSmallRun() noexcept;
-  void RecordRelease(const LiveMemory& memory, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
+  // `began_ns`: when it can have been released at the earliest, 0 if that is when it was.
+  void RecordRelease(const LiveMemory& memory, uint64_t began_ns, uint64_t time_ns, uint64_t range_id,
+                     uint32_t thread) noexcept;
   void GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own, uint32_t thread) noexcept;
 
   BatchBuilder* builder_;
@@ -75,6 +78,7 @@ class AllocationLedger {
   FlatMap<uint32_t> owed_{1 << 16};       // releases that were recorded and have not been told yet
   FlatMap<EarlyRelease> early_{1 << 12};  // that were told before their allocations
   SmallRun small_run_;
+  uint64_t last_ns_ = 0;  // the end of the last call that was recorded
   PhysicalMemory physical_;
   GraphMemory graph_memory_;
 };

@@ -434,6 +434,8 @@ void BatchBuilder::AddAllocation(const AllocationEvent& event, uint32_t thread) 
   allocations_[Tag::kFailed].Put(event.failed);
   allocations_[Tag::kThread].Put(thread);
   allocations_[Tag::kRangeDelta].PutDelta(event.range_id);
+  const bool began = event.began_ns != 0 && event.began_ns < event.time_ns;
+  allocations_[Tag::kDuration].Put(began ? event.time_ns - event.began_ns : 0);
   ++allocations_.rows;
 }
 
@@ -449,6 +451,7 @@ void BatchBuilder::AddSmallAllocations(const SmallRun& run) noexcept {
   small_allocations_[Tag::kRise].Put(run.rise_bytes);
   small_allocations_[Tag::kChange].PutSigned(run.change_bytes);
   small_allocations_[Tag::kRangeDelta].PutDelta(run.range_id);
+  small_allocations_[Tag::kOverlapping].Put(run.overlapping_bytes);
   ++small_allocations_.rows;
 }
 

@@ -193,12 +193,12 @@ class BatchBuilder {
   ColumnTable<wire::SyncsTag, 7> syncs_;
   ColumnTable<wire::LaunchesTag, 5, 2> launches_;  // of launch_thread_
   ColumnTable<wire::RangesTag, 13> ranges_;
-  ColumnTable<wire::AllocationsTag, 9> allocations_;
+  ColumnTable<wire::AllocationsTag, 10> allocations_;
   ColumnTable<wire::AllocatorLevelsTag, 6> allocator_levels_;
   ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
   ColumnTable<wire::TensorsTag, 5> tensors_;
   ColumnTable<wire::CollectivesTag, 18> collectives_;
-  ColumnTable<wire::SmallAllocationsTag, 9> small_allocations_;
+  ColumnTable<wire::SmallAllocationsTag, 10> small_allocations_;
   ColumnTable<wire::PoolLevelsTag, 12> pool_levels_;
   ColumnTable<wire::PlansTag, 5> plans_;
   ColumnTable<wire::GraphRunsTag, 7> graph_runs_;

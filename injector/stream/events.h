@@ -104,7 +104,7 @@ struct AllocationEvent {
   uint64_t address;
   uint64_t bytes;  // of a free: filled in by the consumer's ledger
   uint64_t range_id;
-  uint64_t began_ns;  // of a free: when the call was entered, 0 if that was not seen
+  uint64_t began_ns;  // when the call was entered, 0 if that was not seen
   uint64_t context;   // whose end releases the memory too; 0: none
   int32_t device;     // -1: not known
   uint8_t op;         // wire::AllocationOp
@@ -113,19 +113,31 @@ struct AllocationEvent {
   uint8_t what;  // AllocationWhat
 };
 
-enum class PhysicalMemoryCall : uint8_t { kRetained, kReleased, kMapped, kUnmapped };
+// kHandleMade: of what is no memory of this process, a multicast object or what was imported. Bindings are
+// those of memory to multicast objects.
+enum class PhysicalMemoryCall : uint8_t {
+  kRetained,
+  kReleased,
+  kMapped,
+  kUnmapped,
+  kHandleMade,
+  kBound,
+  kUnbound
+};
 
 // What keeps or ends physical memory of the virtual memory API. Its making is an AllocationEvent.
 struct PhysicalMemoryEvent {
   static constexpr EventType kType = EventType::kPhysicalMemory;
   uint64_t time_ns;
-  uint64_t handle;   // of an unmapping: 0
-  uint64_t address;  // of mappings
-  uint64_t bytes;    // likewise
+  uint64_t handle;   // of an unmapping: 0; of a binding: the multicast object
+  uint64_t address;  // of mappings; of a binding: the memory's handle, or an address where it is mapped
+  uint64_t bytes;    // of mappings; of a binding: where in the multicast object
   uint64_t range_id;
-  uint64_t began_ns;  // of what ends something: when the call was entered, 0 if that was not seen
-  uint8_t call;       // PhysicalMemoryCall
-  uint8_t reserved[7];
+  uint64_t began_ns;   // of what ends something: when the call was entered, 0 if that was not seen
+  int32_t device;      // of an unbinding
+  uint8_t call;        // PhysicalMemoryCall
+  uint8_t by_address;  // of a binding
+  uint8_t reserved[2];
 };
 
 // A context ends, and with it the memory that was allocated in it.

@@ -20,6 +20,28 @@ void PhysicalMemory::Retained(uint64_t handle) noexcept {
   if (Handle* entry = Live(handle); entry != nullptr) ++entry->references;
 }
 
+void PhysicalMemory::HandleMade(uint64_t handle, uint64_t time_ns) noexcept {
+  if (Live(handle) != nullptr) return Retained(handle);
+  Created(handle, time_ns);
+}
+
+void PhysicalMemory::Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle) noexcept {
+  Handle* memory = Live(handle);
+  if (memory == nullptr) return;
+  if (bindings_.Insert(BindingKey(object, device, offset),
+                       {object, offset, handle, memory->since_ns, device}) == nullptr)
+    return CountLoss(wire::LossReason::kLossDefinitionsFull);
+  ++memory->mappings;
+}
+
+uint64_t PhysicalMemory::HandleAt(uint64_t address) noexcept {
+  uint64_t handle = 0;
+  mappings_.ForEach([&](uint64_t start, const Mapping& mapping) {
+    if (address >= start && address - start < mapping.bytes) handle = mapping.handle;
+  });
+  return handle;
+}
+
 bool PhysicalMemory::EndIfUnused(uint64_t handle, const Handle& entry) noexcept {
   if (entry.references + entry.mappings != 0) return false;
   if (entry.owed == 0) handles_.Erase(handle);

@@ -1,10 +1,13 @@
 // Physical memory of the virtual memory API: how long each handle's memory lives.
 //
 // Memory made by cuMemCreate is there until the handle was released as often as it was obtained (create,
-// retain) and every mapping of it is gone. Separate from the ledger because it is plain counting. Handles and
+// retain) and every mapping of it is gone, and every binding to a multicast object: the driver holds the
+// memory for these as it does for mappings. A multicast object has a handle and no memory; its bindings end
+// with it. Separate from the ledger because it is plain counting. Handles and
 // addresses are given out again, possibly before the thread that gave them back says so: what comes late is
-// known by when its call began, and belongs to what was there before. What is not known was imported from
-// another process, or made before the probe was there: neither is memory of this one that was counted.
+// known by when its call began, and belongs to what was there before. What is not known was made before the
+// probe was there; what was imported from another process is followed for its bindings alone: neither is
+// memory of this one that was counted.
 // Thread: whoever drains. Allocation: mappings, on growth. Failure: what finds no place is not followed, and
 // LOSS_DEFINITIONS_FULL is counted.
 #pragma once
@@ -20,10 +23,14 @@ class PhysicalMemory {
  public:
   static constexpr size_t kMaxHandles = size_t{1} << 20;
   static constexpr size_t kMaxMappings = size_t{1} << 20;
+  static constexpr size_t kMaxBindings = size_t{1} << 14;
 
   // False: there is no place for it.
   bool Created(uint64_t handle, uint64_t time_ns) noexcept;
   void Retained(uint64_t handle) noexcept;
+  // Of what has no memory here. The driver may give the same handle as for memory that is known: one more
+  // reference.
+  void HandleMade(uint64_t handle, uint64_t time_ns) noexcept;
   // True when the memory is gone with it. `began_ns`: when the call was entered, 0 if that was not seen.
   bool Released(uint64_t handle, uint64_t began_ns) noexcept;
   // Calls ended(handle) when a mapping ends with which the memory is gone.
@@ -61,6 +68,33 @@ class PhysicalMemory {
     }
   }
 
+  // The memory of a device is bound to a multicast object.
+  void Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle) noexcept;
+  template <typename OnEnded>
+  void Unbound(uint64_t object, int32_t device, uint64_t offset, OnEnded ended) noexcept {
+    const uint64_t key = BindingKey(object, device, offset);
+    const Binding* binding = bindings_.Find(key);
+    if (binding == nullptr) return;
+    const Mapping reference{0, binding->handle, binding->handle_since_ns, 0, false};
+    bindings_.Erase(key);
+    if (Unreferenced(reference)) ended(reference.handle);
+  }
+  // A handle is gone: if it was a multicast object's, its bindings are, too.
+  template <typename OnEnded>
+  void ObjectEnded(uint64_t object, OnEnded ended) noexcept {
+    for (bool found = bindings_.size() != 0; found;) {
+      Binding binding{};
+      found = false;
+      bindings_.ForEach([&](uint64_t, const Binding& each) {
+        if (each.object == object) binding = each;
+        found = found || each.object == object;
+      });
+      if (found) Unbound(object, binding.device, binding.offset, ended);
+    }
+  }
+  // Of the memory that is mapped there; 0: nothing that is known.
+  uint64_t HandleAt(uint64_t address) noexcept;
+
  private:
   struct Handle {
     uint64_t since_ns;
@@ -76,6 +110,17 @@ class PhysicalMemory {
     bool replaces;  // one whose end has not been told yet
   };
 
+  struct Binding {
+    uint64_t object;
+    uint64_t offset;  // in the object
+    uint64_t handle;
+    uint64_t handle_since_ns;
+    int32_t device;
+  };
+
+  static uint64_t BindingKey(uint64_t object, int32_t device, uint64_t offset) noexcept {
+    return MixBits(MixBits(object) + offset) + static_cast<uint64_t>(device);
+  }
   Handle* Live(uint64_t handle) noexcept;
   // True when the memory is gone.
   bool Unreferenced(const Mapping& mapping) noexcept;
@@ -83,6 +128,7 @@ class PhysicalMemory {
 
   FlatMap<Handle> handles_{kMaxHandles};
   FlatMap<Mapping> mappings_{kMaxMappings};  // by address
+  FlatMap<Binding> bindings_{kMaxBindings};
 };
 
 }  // namespace gpuprobe::injector

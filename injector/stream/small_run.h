@@ -18,7 +18,8 @@ struct SmallRun {
   uint64_t frees = 0;
   uint64_t rise_bytes = 0;   // above the level before the run, at its highest
   int64_t change_bytes = 0;  // so far
-  uint64_t range_id = 0;     // when it was highest
+  uint64_t overlapping_bytes = 0;
+  uint64_t range_id = 0;  // when it was highest
   int32_t device = 0;
   uint8_t memory = 0;
 
@@ -27,7 +28,9 @@ struct SmallRun {
     return empty() || (event.memory == memory && event.device == device);
   }
 
-  void Add(const AllocationEvent& event) noexcept {
+  // `overlaps`: its call began before one that ended earlier was over.
+  void Add(const AllocationEvent& event, bool overlaps) noexcept {
+    if (overlaps) overlapping_bytes += event.bytes;
     if (empty()) {
       device = event.device;
       memory = event.memory;

@@ -197,6 +197,85 @@ void VirtualMemory() {
   EXPECT(cuMemCreate(&first, 12345, &properties, 0) != CUDA_SUCCESS);  // not a multiple of the granularity
 }
 
+// Pools of the host and of managed memory, by their place and as the current ones.
+void PoolsElsewhere() {
+  cudaStream_t stream = nullptr;
+  CHECK(cudaStreamCreate(&stream));
+  cudaMemPool_t pools[6] = {};
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;
+  properties.location = {cudaMemLocationTypeHost, {0}};
+  CHECK(cudaMemPoolCreate(&pools[0], &properties));
+  properties.location = {cudaMemLocationTypeHostNuma, {0}};
+  CHECK(cudaMemPoolCreate(&pools[1], &properties));
+  properties.allocType = cudaMemAllocationTypeManaged;
+  properties.location = {cudaMemLocationTypeDevice, {0}};
+  CHECK(cudaMemPoolCreate(&pools[2], &properties));
+  properties.location = {cudaMemLocationTypeHostNumaCurrent, {0}};
+  EXPECT(cudaMemPoolCreate(&pools[3], &properties) != cudaSuccess);
+  cudaMemLocation place{cudaMemLocationTypeHost, {0}};
+  CHECK(cudaMemGetDefaultMemPool(&pools[3], &place, cudaMemAllocationTypePinned));
+  CUmemLocation nowhere{};
+  CHECK(cuMemGetDefaultMemPool(&pools[4], &nowhere, CU_MEM_ALLOCATION_TYPE_MANAGED));
+  place = {cudaMemLocationTypeDevice, {0}};
+  CHECK(cudaMemSetMemPool(&place, cudaMemAllocationTypeManaged, pools[2]));
+  CHECK(cudaMemGetMemPool(&pools[5], &place, cudaMemAllocationTypeManaged));
+  EXPECT(pools[5] == pools[2]);
+  CUmemLocation numa{CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+  CHECK(cuMemSetMemPool(&numa, CU_MEM_ALLOCATION_TYPE_PINNED, pools[1]));
+  CUmemoryPool current = nullptr;
+  CHECK(cuMemGetMemPool(&current, &numa, CU_MEM_ALLOCATION_TYPE_PINNED));
+  EXPECT(current == pools[1]);
+  void* pieces[5] = {};
+  for (size_t i = 0; i < 5; ++i)
+    CHECK(cudaMallocFromPoolAsync(&pieces[i], (i + 3) * kMiB + i, pools[i], stream));
+  for (size_t i = 0; i < 5; ++i) CHECK(i % 2 == 0 ? cudaFreeAsync(pieces[i], stream) : cudaFree(pieces[i]));
+  CHECK(cudaStreamSynchronize(stream));
+  for (size_t i = 0; i < 3; ++i) CHECK(cudaMemPoolDestroy(pools[i]));
+  CHECK(cudaStreamDestroy(stream));
+}
+
+// Physical memory that is bound to a multicast object lives on without its handle, until it is unbound or the
+// object ends. The object has no memory.
+void MulticastObjects() {
+  CUmulticastObjectProp team{};
+  team.numDevices = 1;
+  team.size = 64 * kMiB;
+  CUmemGenericAllocationHandle object = 0;
+  CHECK(cuMulticastCreate(&object, &team));
+  CHECK(cuMulticastAddDevice(object, 0));
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  CUmemGenericAllocationHandle memory[3] = {};
+  CUdeviceptr address = 0;
+  CHECK(cuMemAddressReserve(&address, 128 * kMiB, 0, 0, 0));
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(cuMemCreate(&memory[i], (i + 2) * 2 * kMiB, &properties, 0));
+    CHECK(cuMemMap(address + i * 16 * kMiB, (i + 2) * 2 * kMiB, 0, memory[i], 0));
+  }
+  CHECK(cuMulticastBindMem(object, 0, memory[0], 0, 4 * kMiB, 0));
+  CHECK(cuMulticastBindAddr(object, 8 * kMiB, address + 16 * kMiB + 2 * kMiB, 4 * kMiB, 0));
+  CHECK(cuMulticastBindMem(object, 16 * kMiB, memory[2], 0, 2 * kMiB, 0));
+  EXPECT(cuMulticastBindMem(object, 16 * kMiB, memory[2], 0, 2 * kMiB, 0) != CUDA_SUCCESS);
+  CHECK(cuMemMap(address + 64 * kMiB, 64 * kMiB, 0, object, 0));
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(cuMemRelease(memory[i]));
+    CHECK(cuMemUnmap(address + i * 16 * kMiB, (i + 2) * 2 * kMiB));
+  }
+  CUmemGenericAllocationHandle more = 0;
+  CHECK(cuMemCreate(&more, 20 * kMiB, &properties, 0));  // beside all three
+  CHECK(cuMemRelease(more));
+  CHECK(cuMulticastUnbind(object, 0, 8 * kMiB, 4 * kMiB));  // the second one ends
+  CHECK(cuMemRelease(object));
+  CHECK(cuMemCreate(&more, 18 * kMiB, &properties, 0));  // the object is mapped, and keeps the others
+  CHECK(cuMemRelease(more));
+  CHECK(cuMemUnmap(address + 64 * kMiB, 64 * kMiB));
+  CHECK(cuMemCreate(&more, 30 * kMiB, &properties, 0));
+  CHECK(cuMemRelease(more));
+  CHECK(cuMemAddressFree(address, 128 * kMiB));
+}
+
 cudaGraphExec_t Instantiate(cudaGraph_t graph, unsigned long long flags = 0) {
   cudaGraphExec_t exec = nullptr;
   CHECK(cudaGraphInstantiate(&exec, graph, flags));
@@ -541,8 +620,10 @@ int main(int argc, char** argv) {
                              {"host", Host},
                              {"managed", Managed},
                              {"pools", Pools},
+                             {"pools elsewhere", PoolsElsewhere},
                              {"arrays", Arrays},
                              {"virtual memory", VirtualMemory},
+                             {"multicast objects", MulticastObjects},
                              {"graphs", Graphs},
                              {"contexts", Contexts}};
   for (const Part& part : kParts) {

@@ -1,14 +1,17 @@
 /* Threads that allocate and release by several calls at the same time, give each other what they allocated,
  * and so share addresses and handles as fast as they are given out again. Then all of them hold what they
  * have at once, in one moment that nobody can mistake: the highest level of each kind. `memory_threads
- * THREADS ROUNDS` */
+ * THREADS ROUNDS`; with `race` at the end there is no such moment: the level is highest while some allocate
+ * and others release. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -84,20 +87,64 @@ void Work(size_t self, size_t threads, size_t rounds, pthread_barrier_t* meet) {
   CHECK(cudaStreamDestroy(stream));
 }
 
+// Each holds now more, now less, of every kind.
+void Race(size_t self, size_t rounds, pthread_barrier_t* meet) {
+  CHECK(cudaSetDevice(0));
+  cudaStream_t stream = nullptr;
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  std::vector<void*> linear(kPieces);
+  std::vector<void*> ordered(kPieces);
+  std::vector<void*> host(kPieces);
+  uint64_t random = self + 1;
+  const auto next = [&random](uint64_t most) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return (random >> 33) % most;
+  };
+  pthread_barrier_wait(meet);
+  for (size_t round = 0; round < rounds; ++round) {
+    const size_t i = next(kPieces);
+    const size_t bytes = 1000 + next(100'000);
+    if (linear[i] == nullptr) {
+      CHECK(cudaMalloc(&linear[i], bytes));
+      CHECK(cudaMallocHost(&host[i], bytes));
+      CHECK(cudaMallocAsync(&ordered[i], bytes, stream));
+    } else {
+      CHECK(cudaFree(linear[i]));
+      CHECK(cudaFreeHost(host[i]));
+      CHECK(cudaFreeAsync(ordered[i], stream));
+      linear[i] = host[i] = ordered[i] = nullptr;
+    }
+  }
+  for (size_t i = 0; i < kPieces; ++i) {
+    CHECK(cudaFree(linear[i]));
+    CHECK(cudaFreeHost(host[i]));
+    if (ordered[i] != nullptr) CHECK(cudaFreeAsync(ordered[i], stream));
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaStreamDestroy(stream));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const size_t threads = argc > 2 ? std::strtoul(argv[1], nullptr, 10) : 0;
   const size_t rounds = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 0;
   if (threads == 0 || threads > kMaxThreads || rounds == 0) {
-    std::fprintf(stderr, "usage: memory_threads THREADS ROUNDS\n");
+    std::fprintf(stderr, "usage: memory_threads THREADS ROUNDS [race]\n");
     return 2;
   }
   CHECK(cudaSetDevice(0));
   pthread_barrier_t meet;
   pthread_barrier_init(&meet, nullptr, static_cast<unsigned>(threads));
   std::vector<std::thread> all;
-  for (size_t i = 0; i < threads; ++i) all.emplace_back(Work, i, threads, rounds, &meet);
+  const bool race = argc > 3 && std::strcmp(argv[3], "race") == 0;
+  for (size_t i = 0; i < threads; ++i) {
+    if (race) {
+      all.emplace_back(Race, i, rounds, &meet);
+    } else {
+      all.emplace_back(Work, i, threads, rounds, &meet);
+    }
+  }
   for (std::thread& thread : all) thread.join();
   pthread_barrier_destroy(&meet);
   return 0;

@@ -143,24 +143,31 @@ TEST_F(Memory, RegisteredHostMemoryCountsAsPinned) {
   EXPECT_EQ(seen[2].bytes, sizeof(host));
 }
 
-TEST_F(Memory, AReleaseKnowsWhenItBeganAndAnAllocationItsContext) {
+TEST_F(Memory, ACallKnowsWhenItBeganAndAnAllocationItsContext) {
   CUdeviceptr address = 0x1000;
-  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 100});
-  const uint64_t before_ns = NowNs();
-  CUpti_CallbackData data = {};
-  data.callbackSite = CUPTI_API_ENTER;
-  {
+  const auto enter = [](CUpti_CallbackId cbid) {
+    CUpti_CallbackData data = {};
+    data.callbackSite = CUPTI_API_ENTER;
     const Guard guard;
     ASSERT_TRUE(guard);
-    DispatchApi(guard.thread(), CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, data);
-  }
-  const uint64_t after_ns = NowNs();
+    DispatchApi(guard.thread(), CUPTI_CB_DOMAIN_DRIVER_API, cbid, data);
+  };
+  const uint64_t first_ns = NowNs();
+  enter(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2);
+  const uint64_t second_ns = NowNs();
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, cuMemAlloc_v2_params{&address, 100});
+  const uint64_t third_ns = NowNs();
+  enter(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2);
+  const uint64_t fourth_ns = NowNs();
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, cuMemFree_v2_params{0x1000});
   const auto seen = Seen();
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_EQ(seen[0].context, reinterpret_cast<uint64_t>(kContext));
-  EXPECT_GE(seen[1].began_ns, before_ns);
-  EXPECT_LE(seen[1].began_ns, after_ns);
+  EXPECT_GE(seen[0].began_ns, first_ns);
+  EXPECT_LE(seen[0].began_ns, second_ns);
+  EXPECT_GE(seen[0].time_ns, seen[0].began_ns);
+  EXPECT_GE(seen[1].began_ns, third_ns);
+  EXPECT_LE(seen[1].began_ns, fourth_ns);
   EXPECT_GE(seen[1].time_ns, seen[1].began_ns);
 }
 
@@ -305,8 +312,8 @@ TEST_F(Memory, MemoryOfAPoolIsWhereThePoolIs) {
     EXPECT_EQ(seen[i].memory,
               Kind(i == 1 ? wire::MemoryKind::kMemoryKindPinned : wire::MemoryKind::kMemoryKindPool));
   }
-  for (uintptr_t i = 10; i < 2000; ++i) NotePoolDevice(reinterpret_cast<void*>(i * 64), 1);
-  EXPECT_EQ(DeviceOfPool(pool(1)), 5);
+  for (uintptr_t i = 10; i < 2000; ++i) NotePool(reinterpret_cast<void*>(i * 64), {PoolMemory::kDevice, 1});
+  EXPECT_EQ(PlaceOfPool(pool(1)).device, 5);
   EXPECT_GT(LossCount(wire::LossReason::kLossDefinitionsFull), 0u);
 }
 
@@ -325,10 +332,9 @@ TEST_F(Memory, HostMemoryOfTheVirtualMemoryApiIsNoDevices) {
 TEST_F(Memory, WhatIsImportedObtainsNothing) {
   for (const CUpti_CallbackId cbid :
        {CUPTI_DRIVER_TRACE_CBID_cuIpcOpenMemHandle, CUPTI_DRIVER_TRACE_CBID_cuIpcOpenMemHandle_v2,
-        CUPTI_DRIVER_TRACE_CBID_cuIpcCloseMemHandle, CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle,
+        CUPTI_DRIVER_TRACE_CBID_cuIpcCloseMemHandle,
         CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportFromShareableHandle,
-        CUPTI_DRIVER_TRACE_CBID_cuImportExternalMemory, CUPTI_DRIVER_TRACE_CBID_cuDestroyExternalMemory,
-        CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedMipmappedArray}) {
+        CUPTI_DRIVER_TRACE_CBID_cuImportExternalMemory, CUPTI_DRIVER_TRACE_CBID_cuDestroyExternalMemory}) {
     EXPECT_FALSE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, cbid)) << cbid;
   }
   CUdeviceptr address = 0x1000;
@@ -338,13 +344,41 @@ TEST_F(Memory, WhatIsImportedObtainsNothing) {
          cuExternalMemoryGetMappedBuffer_params{&address, nullptr, &buffer});
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer,
          cuMemPoolImportPointer_params{&address, nullptr, nullptr});
+  auto levels = reinterpret_cast<CUmipmappedArray>(address);
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedMipmappedArray,
+         cuExternalMemoryGetMappedMipmappedArray_params{&levels, nullptr, nullptr});
   const auto seen = Seen();
-  ASSERT_EQ(seen.size(), 2u) << "they are released by cuMemFree and cuMemFreeAsync";
+  ASSERT_EQ(seen.size(), 3u) << "they are released by calls that release memory";
   for (const AllocationEvent& event : seen) {
     EXPECT_EQ(event.what, kImported);
     EXPECT_EQ(event.bytes, 0u);
     EXPECT_EQ(event.address, 0x1000u);
   }
+}
+
+TEST_F(Memory, HandlesOfWhatHasNoMemoryHereAreTold) {
+  CUmemGenericAllocationHandle handle = 0x99;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle,
+         cuMemImportFromShareableHandle_params{&handle, nullptr, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMulticastCreate, cuMulticastCreate_params{&handle, nullptr});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMulticastBindMem, cuMulticastBindMem_params{0x99, 4096, 0x55, 0, 8192, 0});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMulticastBindAddr,
+         cuMulticastBindAddr_params{0x99, 4096, 0x7000, 8192, 0});
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMulticastUnbind, cuMulticastUnbind_params{0x99, 3, 4096, 8192});
+  const auto told = Only<PhysicalMemoryEvent>(Events());
+  ASSERT_EQ(told.size(), 5u);
+  const PhysicalMemoryCall calls[] = {PhysicalMemoryCall::kHandleMade, PhysicalMemoryCall::kHandleMade,
+                                      PhysicalMemoryCall::kBound, PhysicalMemoryCall::kBound,
+                                      PhysicalMemoryCall::kUnbound};
+  const uint64_t memory[] = {0, 0, 0x55, 0x7000, 0};
+  for (size_t i = 0; i < told.size(); ++i) {
+    EXPECT_EQ(told[i].call, static_cast<uint8_t>(calls[i])) << i;
+    EXPECT_EQ(told[i].handle, 0x99u) << i;
+    EXPECT_EQ(told[i].address, memory[i]) << i;
+    EXPECT_EQ(told[i].bytes, i < 2 ? 0u : 4096u) << i;
+    EXPECT_EQ(told[i].by_address, i == 3 ? 1 : 0) << i;
+  }
+  EXPECT_EQ(told[4].device, 3);
 }
 
 TEST_F(Memory, WhatIsCapturedIsANodeAndNoAllocation) {

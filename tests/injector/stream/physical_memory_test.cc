@@ -52,6 +52,42 @@ TEST_F(PhysicalMemoryTest, WhatWasImportedIsNotFollowed) {
   EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
 }
 
+TEST_F(PhysicalMemoryTest, ABindingKeepsTheMemoryUntilItIsUndoneOrItsObjectEnds) {
+  std::vector<uint64_t> ended;
+  const auto note = [&](uint64_t gone) { ended.push_back(gone); };
+  memory_.HandleMade(0x77, 5);
+  for (uint64_t handle = 1; handle <= 3; ++handle) {
+    EXPECT_TRUE(memory_.Created(handle, 10));
+    memory_.Bound(0x77, 0, handle * kBytes, handle);
+    EXPECT_FALSE(memory_.Released(handle, 20)) << "still bound";
+  }
+  memory_.Bound(0x77, 1, 1 * kBytes, 0x1234);  // nobody knows this one
+  memory_.Unbound(0x77, 1, 1 * kBytes, note);
+  memory_.Unbound(0x77, 0, 9 * kBytes, note);
+  EXPECT_TRUE(ended.empty());
+  memory_.Unbound(0x77, 0, 2 * kBytes, note);
+  EXPECT_EQ(ended, (std::vector<uint64_t>{2}));
+  EXPECT_TRUE(memory_.Released(0x77, 30)) << "an object's handle ends like any other";
+  memory_.ObjectEnded(0x77, note);
+  EXPECT_EQ(ended.size(), 3u);
+  memory_.ObjectEnded(0x77, note);
+  EXPECT_EQ(ended.size(), 3u);
+}
+
+TEST_F(PhysicalMemoryTest, ImportingWhatIsKnownByTheSameHandleIsOneMoreReference) {
+  EXPECT_TRUE(memory_.Created(0x99, 10));
+  memory_.HandleMade(0x99, 20);
+  EXPECT_FALSE(memory_.Released(0x99, 30));
+  EXPECT_TRUE(memory_.Released(0x99, 40));
+}
+
+TEST_F(PhysicalMemoryTest, TheMemoryAtAnAddress) {
+  EXPECT_TRUE(memory_.Created(0x99, 10));
+  Mapped(0x10000, 0x99, 20);
+  EXPECT_EQ(memory_.HandleAt(0x10000 + kBytes - 1), 0x99u);
+  EXPECT_EQ(memory_.HandleAt(0x10000 + kBytes), 0u);
+}
+
 // Another thread gave the handle back before, and says so when it is somebody else's.
 TEST_F(PhysicalMemoryTest, ALateReleaseIsThatOfTheMemoryThatHadTheHandleBefore) {
   memory_.Created(7, 10);

@@ -17,11 +17,14 @@ struct CUarray_st {
 
 struct CUmipmappedArray_st {
   uint64_t address = 0;
+  bool imported = false;  // from another API
 };
 
 namespace gpusim {
 
 size_t BytesOfElement(CUarray_format format, unsigned channels);
+// Of all levels; 0: that is no mipmapped array.
+size_t BytesOfMipmaps(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels);
 
 // The box that a CUDA_MEMCPY3D describes.
 CUresult ShapeOfCopy3D(const CUDA_MEMCPY3D& copy, CopyShape* shape);

@@ -9,32 +9,18 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "tests/sim/core/graph_memory.h"
 #include "tests/sim/core/knobs.h"
+#include "tests/sim/core/memory_state.h"
 #include "tests/sim/core/objects.h"
 #include "tests/sim/core/trace.h"
 #include "tests/sim/core/truth.h"
 
 namespace gpusim {
 namespace {
-
-struct State {
-  std::mutex mutex;
-  std::map<uint64_t, Range> ranges;  // by base
-  std::map<int, uint64_t> used;      // by device
-  std::map<int, CUmemoryPool> default_pool;
-  std::map<int, CUmemoryPool> current_pool;
-  std::set<CUmemoryPool> pools;  // all that hold memory or can be allocated from
-};
-
-State& Memory() {
-  static auto* state = new State;
-  return *state;
-}
 
 std::atomic<uint64_t> allocations{0};
 
@@ -45,8 +31,17 @@ bool AllocationFails() {
   return FaultIs("oom", &value) && std::strtoull(value, nullptr, 10) == number;
 }
 
-const char* NameOf(MemoryClass memory) {
-  switch (memory) {
+// GPUSIM_FAULT=pinned_mib=N: there is room for so much page-locked memory.
+uint64_t MostPinned() {
+  const char* value = nullptr;
+  return FaultIs("pinned_mib", &value) ? std::strtoull(value, nullptr, 10) << 20 : UINT64_MAX;
+}
+
+// In the truth's words.
+const char* NameOf(const Range& range) {
+  if (range.pool != nullptr && range.pool->place.in_host()) return "pinned";
+  if (range.pool != nullptr && range.pool->place.managed()) return "managed";
+  switch (range.memory) {
     case MemoryClass::kDevice:
       return "device";
     case MemoryClass::kPinned:
@@ -62,6 +57,9 @@ const char* NameOf(MemoryClass memory) {
       return "vmm";
     case MemoryClass::kGraph:
       return "graph";
+    case MemoryClass::kImported:
+    case MemoryClass::kOpened:
+      return "imported";
   }
   return "device";
 }
@@ -80,14 +78,34 @@ int ActivityKindOf(MemoryClass memory) {
   }
 }
 
-bool NeedsDeviceMemory(MemoryClass memory) {
-  return memory != MemoryClass::kPinned && memory != MemoryClass::kRegistered;
+bool IsOfHost(const Range& range) {
+  return range.memory == MemoryClass::kPinned || range.memory == MemoryClass::kRegistered ||
+         (range.pool != nullptr && range.pool->place.in_host());
+}
+
+bool IsOfAnotherProcess(const Range& range) {
+  return range.memory == MemoryClass::kImported || range.memory == MemoryClass::kOpened;
+}
+
+bool TakePinnedLocked(uint64_t bytes) {
+  if (bytes > MostPinned() - std::min(MostPinned(), Memory().pinned)) return false;
+  Memory().pinned += bytes;
+  return true;
+}
+
+}  // namespace
+
+MemoryState& Memory() {
+  static auto* state = new MemoryState;
+  return *state;
 }
 
 uint64_t MappedBytes(uint64_t bytes) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return (std::max<uint64_t>(bytes, 1) + page - 1) / page * page;
 }
+
+namespace {
 
 // Untouched pages cost nothing and read as zero.
 void* Map(uint64_t bytes) {
@@ -101,39 +119,6 @@ bool ReserveLocked(int device, uint64_t bytes) {
   if (bytes > GetKnobs().memory_bytes - used) return false;
   used += bytes;
   return true;
-}
-
-PoolState StateOfLocked(CUmemoryPool pool) {
-  if (pool == nullptr) return {};
-  return {pool, pool->used, pool->reserved, pool->release_threshold};
-}
-
-void FillPool(const PoolState& state, Activity* activity) {
-  activity->pool_address = reinterpret_cast<uint64_t>(state.pool);
-  activity->pool_used = state.used;
-  activity->pool_reserved = state.reserved;
-  activity->pool_release_threshold = state.release_threshold;
-}
-
-void WritePoolTruth(const PoolState& state, const char* event, uint64_t time_ns) {
-  if (!TruthWanted() || state.pool == nullptr) return;
-  std::string line;
-  AppendPoolTruth(event, state.pool->device, reinterpret_cast<uint64_t>(state.pool), state.used,
-                  state.reserved, time_ns, &line);
-  WriteTruth(line);
-}
-
-// A pool was made, destroyed or trimmed.
-void ReportPool(const PoolState& state, int operation, const char* event) {
-  Activity activity;
-  activity.kind = ActivityKind::kMemoryPool;
-  activity.start_ns = activity.end_ns = NowNs();
-  activity.device = static_cast<uint32_t>(state.pool->device);
-  activity.correlation = CurrentCorrelation();
-  activity.memory_operation = operation;
-  FillPool(state, &activity);
-  WritePoolTruth(state, event, activity.end_ns);
-  Schedule::Get().Post(activity);
 }
 
 void Report(const Range& range, bool is_free, bool failed, const PoolState& pool = {}) {
@@ -152,8 +137,8 @@ void Report(const Range& range, bool is_free, bool failed, const PoolState& pool
   activity.asynchronous = range.memory == MemoryClass::kPool;
   if (TruthWanted()) {
     std::string line;
-    AppendMemoryTruth(is_free, NameOf(range.memory), range.bytes, range.base, activity.end_ns,
-                      activity.device, activity.correlation, failed, &line);
+    AppendMemoryTruth(is_free, NameOf(range), range.bytes, range.base, activity.end_ns, activity.device,
+                      activity.correlation, failed, &line);
     WriteTruth(line);
   }
   if (!failed) WritePoolTruth(pool, is_free ? "free" : "alloc", activity.end_ns);
@@ -168,7 +153,8 @@ CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryCla
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     const uint64_t needed = pool != nullptr ? Growth(*pool, bytes) : bytes;
-    if (NeedsDeviceMemory(memory)) reserved = !AllocationFails() && ReserveLocked(device, needed);
+    reserved =
+        IsOfHost(range) ? TakePinnedLocked(needed) : !AllocationFails() && ReserveLocked(device, needed);
     void* mapped = reserved ? Map(bytes) : nullptr;
     if (mapped != nullptr) {
       range.base = reinterpret_cast<uint64_t>(mapped);
@@ -180,8 +166,8 @@ CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryCla
         pool->used_high = std::max(pool->used_high, pool->used);
         pool->reserved_high = std::max(pool->reserved_high, pool->reserved);
       }
-    } else if (reserved && NeedsDeviceMemory(memory)) {
-      Memory().used[device] -= needed;
+    } else if (reserved) {
+      (IsOfHost(range) ? Memory().pinned : Memory().used[device]) -= needed;
     }
     state = StateOfLocked(pool);
   }
@@ -192,39 +178,23 @@ CUresult AllocateFor(CUctx_st* context, int device, CUmemoryPool pool, MemoryCla
   return CUDA_SUCCESS;
 }
 
-void GiveBackLocked(CUmemoryPool pool, uint64_t keep) {
-  const uint64_t surplus = Surplus(*pool, keep);
-  pool->reserved -= surplus;
-  Memory().used[pool->device] -= surplus;
-  if (pool->destroyed && pool->reserved == 0) Memory().pools.erase(pool);  // a handle stays what it was
-}
+}  // namespace
 
-// Nobody works on it any more. What a pool gave goes back to the pool.
 void DropLocked(const Range& range) {
   if (range.pool != nullptr) {
     range.pool->busy -= range.bytes;
     if (range.pool->destroyed) GiveBackLocked(range.pool, 0);
-  } else if (NeedsDeviceMemory(range.memory)) {
+  } else if (IsOfHost(range)) {
+    Memory().pinned -= range.bytes;
+  } else if (!IsOfAnotherProcess(range)) {
     Memory().used[range.device] -= range.bytes;
   }
+  if (range.file >= 0) close(range.file);
   if (range.memory != MemoryClass::kRegistered) {
     auto* mapped = reinterpret_cast<void*>(range.base);  // NOLINT(performance-no-int-to-ptr)
     munmap(mapped, MappedBytes(range.bytes));
   }
 }
-
-CUmemoryPool PoolLocked(int device) {
-  CUmemoryPool& pool = Memory().default_pool[device];
-  if (pool == nullptr) {
-    pool = new CUmemPoolHandle_st;
-    pool->device = device;
-    pool->is_default = true;
-    Memory().pools.insert(pool);
-  }
-  return pool;
-}
-
-}  // namespace
 
 CUresult Allocate(MemoryClass memory, uint64_t bytes, unsigned host_flags, uint64_t* address,
                   uint64_t asked_bytes) {
@@ -240,9 +210,10 @@ CUresult AllocateFromPool(CUmemoryPool pool, uint64_t bytes, uint64_t* address) 
   CUctx_st* context = nullptr;
   const CUresult current = RequireContext(&context);
   if (current != CUDA_SUCCESS) return current;
+  if (pool != nullptr && pool->imported) return CUDA_ERROR_INVALID_VALUE;
   const int device = pool != nullptr ? pool->device : context->device;
-  return AllocateFor(context, device, pool != nullptr ? pool : CurrentPool(device), MemoryClass::kPool, bytes,
-                     0, address);
+  return AllocateFor(context, device, pool != nullptr ? pool : CurrentPool(PoolOfDevice(device)),
+                     MemoryClass::kPool, bytes, 0, address);
 }
 
 CUresult Free(MemoryClass memory, uint64_t address) {
@@ -258,7 +229,8 @@ CUresult Free(MemoryClass memory, uint64_t address) {
     // cuMemFree takes device, managed and pool memory alike.
     const bool fits = range.memory == memory ||
                       (memory == MemoryClass::kDevice &&
-                       (range.memory == MemoryClass::kManaged || range.memory == MemoryClass::kPool));
+                       (range.memory == MemoryClass::kManaged || range.memory == MemoryClass::kPool ||
+                        range.memory == MemoryClass::kImported));
     if (!fits) return CUDA_ERROR_INVALID_VALUE;
     Memory().ranges.erase(found);
   }
@@ -270,7 +242,7 @@ CUresult Free(MemoryClass memory, uint64_t address) {
     range.pool->used -= range.bytes;
     state = StateOfLocked(range.pool);
   }
-  Report(range, true, false, state);
+  if (!IsOfAnotherProcess(range)) Report(range, true, false, state);
   const std::lock_guard<std::mutex> lock(Memory().mutex);
   DropLocked(range);
   return CUDA_SUCCESS;
@@ -286,6 +258,7 @@ CUresult BeginFreeToPool(uint64_t address) {
     range = found->second;
     if (range.memory == MemoryClass::kGraph)
       return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (range.memory == MemoryClass::kImported) return CUDA_SUCCESS;
     if (range.memory != MemoryClass::kPool && range.memory != MemoryClass::kDevice)
       return CUDA_ERROR_INVALID_VALUE;
     if (range.pool != nullptr) range.pool->used -= range.bytes;
@@ -317,12 +290,15 @@ CUresult RegisterHost(void* address, uint64_t bytes, unsigned flags) {
                     context,
                     nullptr,
                     flags};
+  bool refused = false;
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
-    if (!Memory().ranges.emplace(range.base, range).second) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    if (Memory().ranges.count(range.base) != 0) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    refused = !TakePinnedLocked(bytes);
+    if (!refused) Memory().ranges.emplace(range.base, range);
   }
-  Report(range, false, false);
-  return CUDA_SUCCESS;
+  Report(range, false, refused);
+  return refused ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 CUresult UnregisterHost(void* address) {
@@ -335,6 +311,7 @@ CUresult UnregisterHost(void* address) {
     }
     range = found->second;
     Memory().ranges.erase(found);
+    Memory().pinned -= range.bytes;
   }
   Report(range, true, false);
   return CUDA_SUCCESS;
@@ -404,10 +381,10 @@ void MemoryInfo(int device, uint64_t* free_bytes, uint64_t* total_bytes) {
 }
 
 CUresult AccountVmm(int device, uint64_t bytes, uint64_t id, bool in_host) {
-  bool reserved = in_host;
-  if (!in_host) {
+  bool reserved = false;
+  {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
-    reserved = !AllocationFails() && ReserveLocked(device, bytes);
+    reserved = in_host ? TakePinnedLocked(bytes) : !AllocationFails() && ReserveLocked(device, bytes);
   }
   const MemoryClass memory = in_host ? MemoryClass::kPinned : MemoryClass::kVmm;
   Report(Range{id, bytes, memory, device, CurrentContextOrNull(), nullptr, 0}, false, !reserved);
@@ -417,9 +394,8 @@ CUresult AccountVmm(int device, uint64_t bytes, uint64_t id, bool in_host) {
 void ReleaseVmm(int device, uint64_t bytes, uint64_t id, bool in_host) {
   const MemoryClass memory = in_host ? MemoryClass::kPinned : MemoryClass::kVmm;
   Report(Range{id, bytes, memory, device, CurrentContextOrNull(), nullptr, 0}, true, false);
-  if (in_host) return;
   const std::lock_guard<std::mutex> lock(Memory().mutex);
-  Memory().used[device] -= bytes;
+  (in_host ? Memory().pinned : Memory().used[device]) -= bytes;
 }
 
 void NoteMapping(uint64_t address, uint64_t bytes, int device) {
@@ -430,118 +406,6 @@ void NoteMapping(uint64_t address, uint64_t bytes, int device) {
 void ForgetMapping(uint64_t address) {
   const std::lock_guard<std::mutex> lock(Memory().mutex);
   Memory().ranges.erase(address);
-}
-
-CUmemoryPool CreatePool(int device) {
-  auto* pool = new CUmemPoolHandle_st;
-  pool->device = device;
-  {
-    const std::lock_guard<std::mutex> lock(Memory().mutex);
-    Memory().pools.insert(pool);
-  }
-  ReportPool({pool, 0, 0, 0}, CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_CREATED, "create");
-  return pool;
-}
-
-// Its memory goes when nothing uses it any more; the handle is never given out again.
-CUresult DestroyPool(CUmemoryPool pool) {
-  if (pool == nullptr || pool->is_default) return CUDA_ERROR_INVALID_VALUE;
-  PoolState state;
-  {
-    const std::lock_guard<std::mutex> lock(Memory().mutex);
-    if (pool->destroyed) return CUDA_ERROR_INVALID_VALUE;
-    const auto current = Memory().current_pool.find(pool->device);
-    if (current != Memory().current_pool.end() && current->second == pool)
-      Memory().current_pool.erase(current);
-    pool->destroyed = true;
-    GiveBackLocked(pool, 0);
-    state = StateOfLocked(pool);
-  }
-  ReportPool(state, CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_DESTROYED, "destroy");
-  return CUDA_SUCCESS;
-}
-
-CUresult TrimPool(CUmemoryPool pool, uint64_t keep) {
-  if (pool == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  PoolState state;
-  {
-    const std::lock_guard<std::mutex> lock(Memory().mutex);
-    GiveBackLocked(pool, keep);
-    state = StateOfLocked(pool);
-  }
-  ReportPool(state, CUPTI_ACTIVITY_MEMORY_POOL_OPERATION_TYPE_TRIMMED, "trim");
-  return CUDA_SUCCESS;
-}
-
-void TrimPoolsAfterWait() {
-  const std::lock_guard<std::mutex> lock(Memory().mutex);
-  const std::set<CUmemoryPool> pools = Memory().pools;
-  for (CUmemoryPool pool : pools) {
-    if (pool->reserved <= pool->release_threshold) continue;
-    const uint64_t before = pool->reserved;
-    GiveBackLocked(pool, pool->release_threshold);
-    if (pool->reserved != before) WritePoolTruth(StateOfLocked(pool), "wait", NowNs());
-  }
-}
-
-CUresult SetPoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, const uint64_t* value) {
-  if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard<std::mutex> lock(Memory().mutex);
-  switch (attribute) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      pool->release_threshold = *value;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      if (*value != 0) return CUDA_ERROR_INVALID_VALUE;
-      pool->used_high = pool->used;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      if (*value != 0) return CUDA_ERROR_INVALID_VALUE;
-      pool->reserved_high = pool->reserved;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
-CUresult PoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_t* value) {
-  if (pool == nullptr || value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard<std::mutex> lock(Memory().mutex);
-  switch (attribute) {
-    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
-      *value = pool->release_threshold;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
-      *value = pool->used;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-      *value = pool->used_high;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
-      *value = pool->reserved;
-      return CUDA_SUCCESS;
-    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
-      *value = pool->reserved_high;
-      return CUDA_SUCCESS;
-    default:
-      return CUDA_ERROR_INVALID_VALUE;
-  }
-}
-
-CUmemoryPool DefaultPool(int device) {
-  const std::lock_guard<std::mutex> lock(Memory().mutex);
-  return PoolLocked(device);
-}
-
-CUmemoryPool CurrentPool(int device) {
-  const std::lock_guard<std::mutex> lock(Memory().mutex);
-  const auto found = Memory().current_pool.find(device);
-  return found != Memory().current_pool.end() ? found->second : PoolLocked(device);
-}
-
-void SetCurrentPool(int device, CUmemoryPool pool) {
-  const std::lock_guard<std::mutex> lock(Memory().mutex);
-  Memory().current_pool[device] = pool;
 }
 
 }  // namespace gpusim

@@ -15,7 +15,20 @@
 
 namespace gpusim {
 
-enum class MemoryClass { kDevice, kPinned, kRegistered, kManaged, kPool, kArray, kVmm, kGraph };
+// kImported: another process's or another API's, which cuMemFree unmaps; kOpened: by cuIpcOpenMemHandle. The
+// truth knows nothing of either: they are no memory of this process.
+enum class MemoryClass {
+  kDevice,
+  kPinned,
+  kRegistered,
+  kManaged,
+  kPool,
+  kArray,
+  kVmm,
+  kGraph,
+  kImported,
+  kOpened
+};
 
 struct Range {
   uint64_t base = 0;
@@ -25,6 +38,7 @@ struct Range {
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
   unsigned host_flags = 0;
+  int file = -1;  // through which other processes can map it
 };
 
 // Allocates, accounts and reports. `host_flags` are those of cuMemHostAlloc. A refusal is reported with

@@ -1,17 +1,43 @@
-// Stream-ordered memory pools: what allocations use, and what the pool holds of the device for them.
+// Stream-ordered memory pools: what allocations use, and what the pool holds for them of the device.
 //
 // A pool grows by whole granules when an allocation does not fit, and gives granules back when the host waits
 // for the device and the pool holds more than its release threshold, when it is trimmed, and when it was
 // destroyed and nothing uses it any more. Memory that was released in stream order is no longer used, and
-// cannot be given back before the stream got there (`busy`). Only memory.cc touches a pool, under its mutex.
+// cannot be given back before the stream got there (`busy`). Pools of the host, and of managed memory, work
+// alike. An imported pool is another process's: it has a handle here and no memory. Only memory.cc and
+// pool.cc touch a pool, under the mutex of memory_state.h.
 #pragma once
 
 #include <cuda.h>
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 
+namespace gpusim {
+
+// Of what kind a pool's memory is, and where.
+struct PoolPlace {
+  CUmemAllocationType type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  CUmemLocationType location = CU_MEM_LOCATION_TYPE_DEVICE;
+  int id = 0;
+
+  bool in_host() const {
+    return type == CU_MEM_ALLOCATION_TYPE_PINNED && location != CU_MEM_LOCATION_TYPE_DEVICE;
+  }
+  bool managed() const { return type == CU_MEM_ALLOCATION_TYPE_MANAGED; }
+  int device() const { return location == CU_MEM_LOCATION_TYPE_DEVICE ? id : 0; }
+  friend auto operator<=>(const PoolPlace&, const PoolPlace&) = default;
+};
+
+inline PoolPlace PoolOfDevice(int device) {
+  return {CU_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_LOCATION_TYPE_DEVICE, device};
+}
+
+}  // namespace gpusim
+
 struct CUmemPoolHandle_st {
+  gpusim::PoolPlace place;
   int device = 0;
   uint64_t used = 0;
   uint64_t used_high = 0;
@@ -21,6 +47,8 @@ struct CUmemPoolHandle_st {
   uint64_t release_threshold = 0;
   bool is_default = false;
   bool destroyed = false;
+  bool shareable = false;  // by a file descriptor
+  bool imported = false;
 };
 
 namespace gpusim {
@@ -49,7 +77,8 @@ struct PoolState {
   uint64_t release_threshold = 0;
 };
 
-CUmemoryPool CreatePool(int device);
+CUmemoryPool CreatePool(const PoolPlace& place, bool shareable);
+CUmemoryPool ImportedPool(int device);
 CUresult DestroyPool(CUmemoryPool pool);
 CUresult TrimPool(CUmemoryPool pool, uint64_t keep);
 CUresult SetPoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, const uint64_t* value);
@@ -57,8 +86,8 @@ CUresult PoolAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, uint64_
 // The host waited for the device: what is above the release thresholds goes back.
 void TrimPoolsAfterWait();
 
-CUmemoryPool DefaultPool(int device);
-CUmemoryPool CurrentPool(int device);
-void SetCurrentPool(int device, CUmemoryPool pool);
+CUmemoryPool DefaultPool(const PoolPlace& place);
+CUmemoryPool CurrentPool(const PoolPlace& place);
+void SetCurrentPool(const PoolPlace& place, CUmemoryPool pool);
 
 }  // namespace gpusim

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tests/sim/core/memory.h"
+#include "tests/sim/core/shared_memory.h"
 #include "tests/sim/cuda/api.h"
 
 namespace gpusim {
@@ -24,6 +25,20 @@ size_t BytesOfElement(CUarray_format format, unsigned channels) {
     default:
       return 0;
   }
+}
+
+// Every level has half the sides of the one before, and as many layers.
+size_t BytesOfMipmaps(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels) {
+  const size_t element = BytesOfElement(shape.Format, shape.NumChannels);
+  const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
+  size_t bytes = 0;
+  for (unsigned level = 0; shape.Width != 0 && level < levels; ++level) {
+    const size_t width = std::max<size_t>(1, shape.Width >> level);
+    const size_t height = std::max<size_t>(1, shape.Height >> level);
+    const size_t depth = std::max<size_t>(1, layered ? shape.Depth : shape.Depth >> level);
+    bytes += width * height * depth * element;
+  }
+  return bytes;
 }
 
 }  // namespace gpusim
@@ -66,25 +81,13 @@ DRIVER_API(cuArrayDestroy, (CUarray hArray), (hArray)) {
   return CUDA_SUCCESS;
 }
 
-// Every level has half the sides of the one before, and as many layers.
 DRIVER_API(cuMipmappedArrayCreate,
            (CUmipmappedArray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR* pMipmappedArrayDesc,
             unsigned int numMipmapLevels),
            (pHandle, pMipmappedArrayDesc, numMipmapLevels)) {
-  if (pHandle == nullptr || pMipmappedArrayDesc == nullptr || pMipmappedArrayDesc->Width == 0 ||
-      numMipmapLevels == 0)
-    return CUDA_ERROR_INVALID_VALUE;
-  const CUDA_ARRAY3D_DESCRIPTOR& shape = *pMipmappedArrayDesc;
-  const size_t element = gpusim::BytesOfElement(shape.Format, shape.NumChannels);
-  if (element == 0) return CUDA_ERROR_INVALID_VALUE;
-  const bool layered = (shape.Flags & CUDA_ARRAY3D_LAYERED) != 0;
-  size_t bytes = 0;
-  for (unsigned level = 0; level < numMipmapLevels; ++level) {
-    const size_t width = std::max<size_t>(1, shape.Width >> level);
-    const size_t height = std::max<size_t>(1, shape.Height >> level);
-    const size_t depth = std::max<size_t>(1, layered ? shape.Depth : shape.Depth >> level);
-    bytes += width * height * depth * element;
-  }
+  if (pHandle == nullptr || pMipmappedArrayDesc == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const size_t bytes = gpusim::BytesOfMipmaps(*pMipmappedArrayDesc, numMipmapLevels);
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   auto* array = new CUmipmappedArray_st;
   const CUresult result = gpusim::Allocate(gpusim::MemoryClass::kArray, bytes, 0, &array->address);
   if (result != CUDA_SUCCESS) {
@@ -97,7 +100,9 @@ DRIVER_API(cuMipmappedArrayCreate,
 
 DRIVER_API(cuMipmappedArrayDestroy, (CUmipmappedArray hMipmappedArray), (hMipmappedArray)) {
   if (hMipmappedArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  GPUSIM_CHECK(gpusim::Free(gpusim::MemoryClass::kArray, hMipmappedArray->address));
+  GPUSIM_CHECK(hMipmappedArray->imported
+                   ? gpusim::Unmap(gpusim::MemoryClass::kImported, hMipmappedArray->address)
+                   : gpusim::Free(gpusim::MemoryClass::kArray, hMipmappedArray->address));
   delete hMipmappedArray;
   return CUDA_SUCCESS;
 }

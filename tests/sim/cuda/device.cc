@@ -79,10 +79,13 @@ int Attribute(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_MEMPOOL_SUPPORTED_HANDLE_TYPES:  // by file descriptor
     case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
       return 1;
     default:
-      return 0;  // not supported: cooperative launches, IPC, multicast, textures' limits ...
+      return 0;  // not supported: cooperative launches, IPC of events, textures' limits ...
   }
 }
 
@@ -176,19 +179,20 @@ DRIVER_API(cuDeviceGetP2PAttribute,
 
 DRIVER_API(cuDeviceGetDefaultMemPool, (CUmemoryPool * pool_out, CUdevice dev), (pool_out, dev)) {
   if (!gpusim::IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  *pool_out = gpusim::DefaultPool(dev);
+  *pool_out = gpusim::DefaultPool(gpusim::PoolOfDevice(dev));
   return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice dev), (pool, dev)) {
   if (!gpusim::IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  *pool = gpusim::CurrentPool(dev);
+  *pool = gpusim::CurrentPool(gpusim::PoolOfDevice(dev));
   return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuDeviceSetMemPool, (CUdevice dev, CUmemoryPool pool), (dev, pool)) {
   if (!gpusim::IsDevice(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  if (pool == nullptr || pool->device != dev) return CUDA_ERROR_INVALID_VALUE;
-  gpusim::SetCurrentPool(dev, pool);
+  if (pool == nullptr || pool->imported || pool->place != gpusim::PoolOfDevice(dev))
+    return CUDA_ERROR_INVALID_VALUE;
+  gpusim::SetCurrentPool(pool->place, pool);
   return CUDA_SUCCESS;
 }

@@ -1,7 +1,14 @@
 // Stream-ordered allocation and its pools.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
 #include "tests/sim/core/graph.h"
 #include "tests/sim/core/graph_memory.h"
 #include "tests/sim/core/memory.h"
+#include "tests/sim/core/shared_memory.h"
 #include "tests/sim/cuda/api.h"
 
 namespace {
@@ -76,12 +83,125 @@ DRIVER_STREAM_API(cuMemFreeAsync, _ptsz, (CUdeviceptr dptr, CUstream hStream), (
   return gpusim::Issue(hStream, std::move(work), CU_GRAPH_NODE_TYPE_MEM_FREE, nullptr);
 }
 
+namespace {
+
+// Where pools can be: on a device, in the host; of managed memory anywhere or nowhere in particular.
+CUresult PlaceOf(const CUmemLocation& location, CUmemAllocationType type, gpusim::PoolPlace* place) {
+  const bool managed = type == CU_MEM_ALLOCATION_TYPE_MANAGED;
+  if (type != CU_MEM_ALLOCATION_TYPE_PINNED && !managed) return CUDA_ERROR_INVALID_VALUE;
+  int id = location.id;
+  switch (location.type) {
+    case CU_MEM_LOCATION_TYPE_DEVICE:
+      if (!gpusim::IsDevice(id)) return CUDA_ERROR_INVALID_VALUE;
+      break;
+    case CU_MEM_LOCATION_TYPE_HOST_NUMA:
+      break;
+    case CU_MEM_LOCATION_TYPE_HOST:
+      id = 0;  // is not looked at
+      break;
+    case CU_MEM_LOCATION_TYPE_NONE:
+      if (!managed) return CUDA_ERROR_INVALID_VALUE;
+      id = 0;
+      break;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  *place = {type, location.type, id};
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 DRIVER_API(cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps* poolProps), (pool, poolProps)) {
   if (pool == nullptr || poolProps == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !gpusim::IsDevice(poolProps->location.id)) {
+  gpusim::PoolPlace place;
+  GPUSIM_CHECK(PlaceOf(poolProps->location, poolProps->allocType, &place));
+  const bool shareable = poolProps->handleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE &&
+      (!shareable || place != gpusim::PoolOfDevice(place.id)))
     return CUDA_ERROR_INVALID_VALUE;
-  }
-  *pool = gpusim::CreatePool(poolProps->location.id);
+  *pool = gpusim::CreatePool(place, shareable);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMemGetDefaultMemPool,
+           (CUmemoryPool * pool_out, CUmemLocation* location, CUmemAllocationType type),
+           (pool_out, location, type)) {
+  if (pool_out == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  gpusim::PoolPlace place;
+  GPUSIM_CHECK(PlaceOf(*location, type, &place));
+  *pool_out = gpusim::DefaultPool(place);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMemGetMemPool, (CUmemoryPool * pool, CUmemLocation* location, CUmemAllocationType type),
+           (pool, location, type)) {
+  if (pool == nullptr || location == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  gpusim::PoolPlace place;
+  GPUSIM_CHECK(PlaceOf(*location, type, &place));
+  *pool = gpusim::CurrentPool(place);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMemSetMemPool, (CUmemLocation * location, CUmemAllocationType type, CUmemoryPool pool),
+           (location, type, pool)) {
+  if (pool == nullptr || location == nullptr || pool->imported) return CUDA_ERROR_INVALID_VALUE;
+  gpusim::PoolPlace place;
+  GPUSIM_CHECK(PlaceOf(*location, type, &place));
+  if (pool->place != place) return CUDA_ERROR_INVALID_VALUE;
+  gpusim::SetCurrentPool(place, pool);
+  return CUDA_SUCCESS;
+}
+
+// The descriptor says which device; which pool each pointer is of, its own data says.
+DRIVER_API(cuMemPoolExportToShareableHandle,
+           (void* handle_out, CUmemoryPool pool, CUmemAllocationHandleType handleType,
+            unsigned long long flags),
+           (handle_out, pool, handleType, flags)) {
+  if (handle_out == nullptr || pool == nullptr || flags != 0 || !pool->shareable ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  const int file = memfd_create("gpusim-pool", MFD_CLOEXEC);
+  if (file < 0 || write(file, &pool->device, sizeof pool->device) != sizeof pool->device)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  *static_cast<int*>(handle_out) = file;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMemPoolImportFromShareableHandle,
+           (CUmemoryPool * pool_out, void* handle, CUmemAllocationHandleType handleType,
+            unsigned long long flags),
+           (pool_out, handle, handleType, flags)) {
+  if (pool_out == nullptr || flags != 0 || handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  int device = -1;
+  const auto file = static_cast<int>(reinterpret_cast<intptr_t>(handle));
+  if (pread(file, &device, sizeof device, 0) != sizeof device || !gpusim::IsDevice(device))
+    return CUDA_ERROR_INVALID_VALUE;
+  *pool_out = gpusim::ImportedPool(device);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMemPoolExportPointer, (CUmemPoolPtrExportData * shareData_out, CUdeviceptr ptr),
+           (shareData_out, ptr)) {
+  if (shareData_out == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  gpusim::SharedMemory shared;
+  GPUSIM_CHECK(gpusim::Share(gpusim::MemoryClass::kPool, ptr, &shared));
+  *shareData_out = {};
+  std::memcpy(shareData_out, &shared, sizeof shared);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMemPoolImportPointer,
+           (CUdeviceptr * ptr_out, CUmemoryPool pool, CUmemPoolPtrExportData* shareData),
+           (ptr_out, pool, shareData)) {
+  if (ptr_out == nullptr || shareData == nullptr || pool == nullptr || !pool->imported)
+    return CUDA_ERROR_INVALID_VALUE;
+  gpusim::SharedMemory shared;
+  std::memcpy(static_cast<void*>(&shared), shareData, sizeof shared);
+  uint64_t address = 0;
+  GPUSIM_CHECK(gpusim::Map(shared, gpusim::MemoryClass::kImported, &address));
+  *ptr_out = address;
   return CUDA_SUCCESS;
 }
 

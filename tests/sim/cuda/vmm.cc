@@ -1,60 +1,82 @@
 // Virtual memory management: reserved addresses, physical handles, and the mappings between them.
-//
-// All physical memory of the process is one anonymous file, so that one handle can be mapped at several
-// addresses; a handle is an offset into it. A handle's memory is given back with its last reference, and a
-// mapping is a reference.
+#include "tests/sim/cuda/vmm.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <map>
-#include <memory>
-#include <mutex>
-#include <vector>
+#include <cstdio>
+#include <string>
 
 #include "tests/sim/core/memory.h"
-#include "tests/sim/cuda/api.h"
+
+namespace gpusim {
+
+VirtualMemory& Virtual() {
+  static auto* state = new VirtualMemory;
+  return *state;
+}
+
+CUmemGenericAllocationHandle NewHandle() {
+  const std::lock_guard<std::mutex> lock(Virtual().mutex);
+  if (Virtual().given_back.empty()) return Virtual().next_handle++;
+  const CUmemGenericAllocationHandle handle = Virtual().given_back.back();
+  Virtual().given_back.pop_back();
+  return handle;
+}
+
+CUresult DropReference(CUmemGenericAllocationHandle handle) {
+  Physical gone;
+  {
+    const std::lock_guard<std::mutex> lock(Virtual().mutex);
+    const auto found = Virtual().handles.find(handle);
+    if (found == Virtual().handles.end()) return CUDA_ERROR_INVALID_VALUE;
+    if (--found->second.references > 0) return CUDA_SUCCESS;
+    gone = found->second;
+    Virtual().handles.erase(found);
+    if (gone.file >= 0) {
+      close(gone.file);
+    } else if (gone.multicast == nullptr) {
+      fallocate(Virtual().file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone.offset,
+                static_cast<off_t>(gone.bytes));
+    }
+  }
+  if (gone.multicast != nullptr) {
+    for (const auto& [place, bound] : gone.multicast->bindings) DropReference(bound.memory);
+  } else if (!gone.imported) {
+    ReleaseVmm(gone.device, gone.bytes, handle, gone.in_host);
+  }
+  const std::lock_guard<std::mutex> lock(Virtual().mutex);
+  Virtual().given_back.push_back(handle);
+  return CUDA_SUCCESS;
+}
+
+const Mapping* MappingAtLocked(CUdeviceptr address) {
+  auto after = Virtual().mappings.upper_bound(address);
+  if (after == Virtual().mappings.begin()) return nullptr;
+  --after;
+  return address < after->first + after->second.bytes ? &after->second : nullptr;
+}
+
+}  // namespace gpusim
 
 namespace {
 
+using gpusim::DropReference;
+using gpusim::Mapping;
+using gpusim::Physical;
+
 constexpr size_t kGranularity = size_t{2} << 20;
 
-struct Physical {
-  int device = 0;
-  bool in_host = false;
-  size_t bytes = 0;
-  off_t offset = 0;
-  int references = 1;
-  CUmemAllocationProp properties{};
-};
-
-struct Mapping {
-  CUmemGenericAllocationHandle handle = 0;
-  size_t bytes = 0;
-};
-
-struct State {
-  std::mutex mutex;
-  int file = -1;
-  off_t file_bytes = 0;
-  CUmemGenericAllocationHandle next_handle = 1;
-  std::vector<CUmemGenericAllocationHandle> given_back;  // are given out again, the last one first
-  std::map<CUmemGenericAllocationHandle, Physical> handles;
-  std::map<CUdeviceptr, size_t> reservations;
-  std::map<CUdeviceptr, Mapping> mappings;
-};
-
-State& All() {
-  static auto* state = new State;
-  return *state;
-}
+gpusim::VirtualMemory& All() { return gpusim::Virtual(); }
 
 void* At(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);
 }  // NOLINT(performance-no-int-to-ptr)
 
 bool GrowLocked(size_t bytes, off_t* offset) {
-  State& state = All();
+  gpusim::VirtualMemory& state = All();
   if (state.file < 0) state.file = memfd_create("gpusim-vmm", MFD_CLOEXEC);
   if (state.file < 0 || ftruncate(state.file, state.file_bytes + static_cast<off_t>(bytes)) != 0)
     return false;
@@ -63,22 +85,31 @@ bool GrowLocked(size_t bytes, off_t* offset) {
   return true;
 }
 
-CUresult DropReference(CUmemGenericAllocationHandle handle) {
-  Physical gone;
-  {
-    const std::lock_guard<std::mutex> lock(All().mutex);
-    const auto found = All().handles.find(handle);
-    if (found == All().handles.end()) return CUDA_ERROR_INVALID_VALUE;
-    if (--found->second.references > 0) return CUDA_SUCCESS;
-    gone = found->second;
-    All().handles.erase(found);
-    fallocate(All().file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone.offset,
-              static_cast<off_t>(gone.bytes));
+// A file of its own, which tells whoever imports it where the memory is.
+int FileOf(const Physical& physical) {
+  char name[32];
+  std::snprintf(name, sizeof name, "gpusim-vmm-%d-%d", physical.device, physical.in_host ? 1 : 0);
+  const int file = memfd_create(name, MFD_CLOEXEC);
+  if (file >= 0 && ftruncate(file, static_cast<off_t>(physical.bytes)) != 0) {
+    close(file);
+    return -1;
   }
-  gpusim::ReleaseVmm(gone.device, gone.bytes, handle, gone.in_host);
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  All().given_back.push_back(handle);
-  return CUDA_SUCCESS;
+  return file;
+}
+
+// What a descriptor is of. False: of something else.
+bool PhysicalOf(int file, Physical* physical) {
+  char path[64];
+  char name[64] = {};
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  struct stat about {};
+  int in_host = 0;
+  if (readlink(path, name, sizeof name - 1) <= 0 || fstat(file, &about) != 0 ||
+      std::sscanf(name, "/memfd:gpusim-vmm-%d-%d", &physical->device, &in_host) != 2)
+    return false;
+  physical->in_host = in_host != 0;
+  physical->bytes = static_cast<size_t>(about.st_size);
+  return true;
 }
 
 bool IsReservedLocked(CUdeviceptr address, size_t bytes) {
@@ -131,31 +162,27 @@ DRIVER_API(cuMemCreate,
            (handle, size, prop, flags)) {
   if (handle == nullptr || prop == nullptr || size == 0 || size % kGranularity != 0 || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
-  const bool in_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA;
+  const bool in_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST ||
+                       prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
+                       prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
   if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
       (!in_host && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)) {
     return CUDA_ERROR_NOT_SUPPORTED;
   }
   if (!in_host && !gpusim::IsDevice(prop->location.id)) return CUDA_ERROR_INVALID_DEVICE;
+  const bool shareable = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  if (!shareable && prop->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
   Physical physical;
-  CUmemGenericAllocationHandle id = 0;
   physical.device = in_host ? 0 : prop->location.id;
   physical.in_host = in_host;
   physical.bytes = size;
   physical.properties = *prop;
-  {
-    const std::lock_guard<std::mutex> lock(All().mutex);
-    if (All().given_back.empty()) {
-      id = All().next_handle++;
-    } else {
-      id = All().given_back.back();
-      All().given_back.pop_back();
-    }
-  }
+  const CUmemGenericAllocationHandle id = gpusim::NewHandle();
   GPUSIM_CHECK(gpusim::AccountVmm(physical.device, size, id, in_host));
   {
     const std::lock_guard<std::mutex> lock(All().mutex);
-    if (GrowLocked(size, &physical.offset)) {
+    if (shareable) physical.file = FileOf(physical);
+    if (shareable ? physical.file >= 0 : GrowLocked(size, &physical.offset)) {
       All().handles[id] = physical;
       *handle = id;
       return CUDA_SUCCESS;
@@ -169,13 +196,49 @@ DRIVER_API(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle)) { retu
 
 DRIVER_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, void* addr), (handle, addr)) {
   const std::lock_guard<std::mutex> lock(All().mutex);
-  auto after = All().mappings.upper_bound(reinterpret_cast<CUdeviceptr>(addr));
-  if (handle == nullptr || after == All().mappings.begin()) return CUDA_ERROR_INVALID_VALUE;
-  --after;
-  if (reinterpret_cast<CUdeviceptr>(addr) >= after->first + after->second.bytes)
-    return CUDA_ERROR_INVALID_VALUE;
-  *handle = after->second.handle;
+  const Mapping* mapping = gpusim::MappingAtLocked(reinterpret_cast<CUdeviceptr>(addr));
+  if (handle == nullptr || mapping == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *handle = mapping->handle;
   ++All().handles[*handle].references;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuMemExportToShareableHandle,
+           (void* shareableHandle, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType handleType,
+            unsigned long long flags),
+           (shareableHandle, handle, handleType, flags)) {
+  if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard<std::mutex> lock(All().mutex);
+  const auto found = All().handles.find(handle);
+  if (found == All().handles.end() || found->second.file < 0 ||
+      handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  const int file = fcntl(found->second.file, F_DUPFD_CLOEXEC, 0);
+  if (file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *static_cast<int*>(shareableHandle) = file;
+  return CUDA_SUCCESS;
+}
+
+// A handle of its own, whatever is imported: also what this process exported.
+DRIVER_API(cuMemImportFromShareableHandle,
+           (CUmemGenericAllocationHandle * handle, void* osHandle, CUmemAllocationHandleType shHandleType),
+           (handle, osHandle, shHandleType)) {
+  if (handle == nullptr || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+    return CUDA_ERROR_INVALID_VALUE;
+  const auto file = static_cast<int>(reinterpret_cast<intptr_t>(osHandle));
+  Physical physical;
+  if (!PhysicalOf(file, &physical)) return CUDA_ERROR_INVALID_VALUE;
+  physical.imported = true;
+  physical.properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  physical.properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  physical.properties.location.type =
+      physical.in_host ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE;
+  physical.properties.location.id = physical.in_host ? 0 : physical.device;
+  physical.file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (physical.file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  *handle = gpusim::NewHandle();
+  const std::lock_guard<std::mutex> lock(All().mutex);
+  All().handles[*handle] = physical;
   return CUDA_SUCCESS;
 }
 
@@ -199,9 +262,14 @@ DRIVER_API(cuMemMap,
     if (found == All().handles.end() || offset + size > found->second.bytes || flags != 0)
       return CUDA_ERROR_INVALID_VALUE;
     if (!IsReservedLocked(ptr, size) || All().mappings.count(ptr) != 0) return CUDA_ERROR_INVALID_VALUE;
-    // No access until cuMemSetAccess, as on hardware.
-    void* mapped = mmap(At(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, All().file,
-                        found->second.offset + static_cast<off_t>(offset));
+    // No access until cuMemSetAccess, as on hardware. What is behind a multicast object, nothing here moves.
+    const Physical& physical = found->second;
+    const int file = physical.file >= 0 ? physical.file : All().file;
+    void* mapped =
+        physical.multicast != nullptr
+            ? mmap(At(ptr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
+            : mmap(At(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
+                   physical.offset + static_cast<off_t>(offset));
     if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     ++found->second.references;
     All().mappings[ptr] = {handle, size};

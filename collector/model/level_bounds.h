@@ -1,0 +1,108 @@
+// Between what bounds the highest level of memory was, where calls that obtain and release overlap.
+//
+// Separate from the ledger, which takes each change to be made when its call returned: it was made somewhere
+// within the call, so that of calls of several threads at the same time nobody can say in which order. The
+// level was at most what it is with every allocation at its call's begin and every release at its end, and at
+// least what it is with allocations at their ends and releases at their begins: the highest points of these
+// two courses are the bounds. Where no calls overlap they are equal. Changes come in the order of their ends,
+// and one that comes late reaches back to where its call began; of both courses those points are kept that
+// can still decide. Beyond kMostPoints the oldest go, which makes the bounds wider and never wrong. Not
+// thread-safe: one owner.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpuprobe::model {
+
+class LevelBounds {
+ public:
+  static constexpr size_t kMostPoints = 64;
+
+  // Obtained within a call; the level is `level_bytes` at its end, when `unsure_bytes` more or less may have
+  // been there.
+  void Raised(uint64_t began_ns, uint64_t ended_ns, uint64_t bytes, uint64_t level_bytes,
+              uint64_t unsure_bytes = 0) {
+    RaiseUpper(began_ns, bytes);
+    if (unsure_bytes != 0) {
+      RaiseUpper(ended_ns, unsure_bytes);
+      SetUpper(ended_ns, level_bytes);
+    }
+    const uint64_t certain = level_bytes - std::min(level_bytes, unsure_bytes);
+    if (certain <= least_bytes()) return;
+    if (lower_.size() == kMostPoints) lower_.erase(lower_.begin());
+    lower_.push_back({ended_ns, certain});
+  }
+  // Released within a call; the level is `level_bytes` at its end.
+  void Lowered(uint64_t began_ns, uint64_t ended_ns, uint64_t bytes, uint64_t level_bytes) {
+    SetUpper(ended_ns, level_bytes);
+    LowerLower(began_ns, bytes);
+  }
+
+  // The highest level was at least, at most this.
+  uint64_t least_bytes() const { return lower_.empty() ? 0 : lower_.back().bytes; }
+  uint64_t most_bytes() const { return upper_.empty() ? 0 : std::max(gone_bytes_, upper_.front().bytes); }
+  // How far it may be from `level_bytes`.
+  uint64_t ErrorOf(uint64_t level_bytes) const {
+    const uint64_t above = most_bytes() - std::min(most_bytes(), level_bytes);
+    const uint64_t below = level_bytes - std::min(level_bytes, least_bytes());
+    return std::max(above, below);
+  }
+
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  struct Point {
+    uint64_t since_ns = 0;
+    uint64_t bytes = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+
+  void SetUpper(uint64_t time_ns, uint64_t level_bytes) {
+    upper_.push_back({time_ns, level_bytes});
+    MergeOlder(upper_.size() - 1);
+    if (upper_.size() <= kMostPoints) return;
+    gone_bytes_ = std::max(gone_bytes_, upper_.front().bytes);
+    upper_.erase(upper_.begin());
+  }
+  void RaiseUpper(uint64_t since_ns, uint64_t bytes) {
+    if (upper_.empty()) upper_.push_back({});
+    if (upper_.front().since_ns > since_ns) gone_bytes_ += bytes;
+    size_t first = upper_.size();
+    do {
+      upper_[--first].bytes += bytes;
+    } while (first > 0 && upper_[first].since_ns > since_ns);
+    MergeOlder(first);
+  }
+  // Points before this one that are not higher say nothing any more.
+  void MergeOlder(size_t i) {
+    size_t from = i;
+    while (from > 0 && upper_[from - 1].bytes <= upper_[i].bytes) --from;
+    if (from == i) return;
+    upper_[i].since_ns = upper_[from].since_ns;
+    upper_.erase(upper_.begin() + static_cast<ptrdiff_t>(from), upper_.begin() + static_cast<ptrdiff_t>(i));
+  }
+  // Points that are not higher than one before them say nothing: what lowers that one lowers them, too.
+  void LowerLower(uint64_t since_ns, uint64_t bytes) {
+    size_t kept = lower_.size();
+    while (kept > 0 && lower_[kept - 1].since_ns > since_ns) --kept;
+    for (size_t i = kept; i < lower_.size(); ++i) {
+      Point point = lower_[i];
+      point.bytes -= std::min(point.bytes, bytes);
+      if (kept == 0 || point.bytes > lower_[kept - 1].bytes) lower_[kept++] = point;
+    }
+    lower_.resize(kept);
+  }
+
+  // Of the upper course: how high it was at most since then, the less the later; the last one as it is now.
+  std::vector<Point> upper_;
+  uint64_t gone_bytes_ = 0;  // the highest of those that went
+  // Of the lower course: the levels that it reached then for the first time, the later the higher.
+  std::vector<Point> lower_;
+};
+
+}  // namespace gpuprobe::model

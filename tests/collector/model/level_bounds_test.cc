@@ -1,0 +1,143 @@
+// The bounds against a count over all moments, and against courses that can have happened.
+#include "collector/model/level_bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace gpuprobe::model {
+namespace {
+
+struct Call {
+  uint64_t began_ns;
+  uint64_t ended_ns;
+  int64_t bytes;  // negative: released
+};
+
+// What each of `threads` does, one call after the other; in the order of the calls' ends.
+std::vector<Call> Calls(int threads, int count, std::mt19937& random) {
+  std::vector<Call> calls;
+  std::vector<uint64_t> now(static_cast<size_t>(threads), 1000);
+  std::vector<std::vector<int64_t>> held(static_cast<size_t>(threads));
+  const auto upto = [&](uint64_t most) { return std::uniform_int_distribution<uint64_t>(0, most)(random); };
+  for (int i = 0; i < count; ++i) {
+    const size_t thread = upto(static_cast<uint64_t>(threads) - 1);
+    const uint64_t began = now[thread] + 1 + upto(5);
+    now[thread] = began + 1 + upto(i % 7 == 0 ? 200 : 8);
+    if (!held[thread].empty() && upto(99) < 45) {
+      std::swap(held[thread][upto(held[thread].size() - 1)], held[thread].back());
+      calls.push_back({began, now[thread], -held[thread].back()});
+      held[thread].pop_back();
+    } else {
+      held[thread].push_back(static_cast<int64_t>(1 + upto(100)));
+      calls.push_back({began, now[thread], held[thread].back()});
+    }
+  }
+  std::stable_sort(calls.begin(), calls.end(),
+                   [](const Call& a, const Call& b) { return a.ended_ns < b.ended_ns; });
+  return calls;
+}
+
+// The highest level if each call did what it does at that time. Where one ends as another begins, the one
+// that ends was first.
+template <typename TimeOf>
+uint64_t Highest(const std::vector<Call>& calls, TimeOf time_of) {
+  std::map<std::pair<uint64_t, int>, int64_t> changes;
+  for (const Call& call : calls) {
+    const uint64_t time = time_of(call);
+    changes[{time, time == call.ended_ns ? 0 : 1}] += call.bytes;
+  }
+  int64_t level = 0;
+  int64_t highest = 0;
+  for (const auto& [time, change] : changes) highest = std::max(highest, level += change);
+  return static_cast<uint64_t>(highest);
+}
+
+LevelBounds BoundsOf(const std::vector<Call>& calls, uint64_t* mark) {
+  LevelBounds bounds;
+  uint64_t level = 0;
+  *mark = 0;
+  for (const Call& call : calls) {
+    level += static_cast<uint64_t>(call.bytes);
+    *mark = std::max(*mark, level);
+    if (call.bytes > 0) {
+      bounds.Raised(call.began_ns, call.ended_ns, static_cast<uint64_t>(call.bytes), level);
+    } else {
+      bounds.Lowered(call.began_ns, call.ended_ns, static_cast<uint64_t>(-call.bytes), level);
+    }
+  }
+  return bounds;
+}
+
+uint64_t Begin(const Call& call) { return call.began_ns; }
+uint64_t End(const Call& call) { return call.ended_ns; }
+
+TEST(LevelBounds, AreThoseOfTheEarliestAndTheLatestCourse) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    const std::vector<Call> calls = Calls(2 + static_cast<int>(seed % 5), 60, random);
+    uint64_t mark = 0;
+    const LevelBounds bounds = BoundsOf(calls, &mark);
+    EXPECT_EQ(bounds.most_bytes(),
+              Highest(calls, [](const Call& c) { return c.bytes > 0 ? Begin(c) : End(c); }))
+        << seed;
+    EXPECT_EQ(bounds.least_bytes(),
+              Highest(calls, [](const Call& c) { return c.bytes > 0 ? End(c) : Begin(c); }))
+        << seed;
+  }
+}
+
+TEST(LevelBounds, HoldWhateverHappenedAndHoweverLong) {
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    std::mt19937 random(seed);
+    const std::vector<Call> calls = Calls(1 + static_cast<int>(seed % 16), 1500, random);
+    uint64_t mark = 0;
+    const LevelBounds bounds = BoundsOf(calls, &mark);
+    for (int course = 0; course < 20; ++course) {
+      const uint64_t highest = Highest(calls, [&](const Call& c) {
+        return std::uniform_int_distribution<uint64_t>(c.began_ns, c.ended_ns)(random);
+      });
+      EXPECT_LE(highest, bounds.most_bytes()) << seed;
+      EXPECT_GE(highest, bounds.least_bytes()) << seed;
+    }
+    EXPECT_LE(mark, bounds.most_bytes());
+    EXPECT_GE(mark, bounds.least_bytes());
+  }
+}
+
+TEST(LevelBounds, AreTheMarkItselfWhereNoCallsOverlap) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    uint64_t mark = 0;
+    const LevelBounds bounds = BoundsOf(Calls(1, 2000, random), &mark);
+    EXPECT_EQ(bounds.ErrorOf(mark), 0u) << seed;
+  }
+}
+
+TEST(LevelBounds, OneReleaseDuringAnAllocation) {
+  LevelBounds bounds;
+  bounds.Raised(10, 20, 100, 100);
+  bounds.Lowered(25, 40, 100, 0);
+  bounds.Raised(30, 50, 70, 70);  // 170, if it was there before the release
+  EXPECT_EQ(bounds.least_bytes(), 100u);
+  EXPECT_EQ(bounds.most_bytes(), 170u);
+  EXPECT_EQ(bounds.ErrorOf(100), 70u);
+}
+
+TEST(LevelBounds, WhatIsUnsureIsBetweenThem) {
+  LevelBounds bounds;
+  bounds.Raised(0, 10, 100, 100, 30);
+  EXPECT_EQ(bounds.least_bytes(), 70u);
+  EXPECT_EQ(bounds.most_bytes(), 130u);
+  bounds.Raised(20, 30, 10, 110);
+  EXPECT_EQ(bounds.least_bytes(), 110u);
+  EXPECT_EQ(bounds.most_bytes(), 130u);
+}
+
+}  // namespace
+}  // namespace gpuprobe::model
