@@ -4,6 +4,7 @@ import re
 from collections import defaultdict
 
 import harness
+import memory_functions
 import truth
 from harness import BUILD, GPUPROBE
 
@@ -86,6 +87,22 @@ class Memory(harness.EndToEndTest):
                          % report["ranks"][0]["pid"])
         shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
         self.assertIn("ran out of memory: asked", shown)
+
+    def test_every_function_that_sounds_like_memory(self):
+        """Each one in the toolkit's headers is called while a ledger looks, or is known to be none of memory."""
+        names = memory_functions.named_like_memory(BUILD)
+        self.assertGreater(len(names), 200)
+        called = set()
+        for arguments in ((MEMORY_CALLS,), (MEMORY_CALLS, "devices"), (MEMORY_SHARING,)):
+            self.forget_truth()
+            out = self.path(f"calls-{len(called)}")
+            self.run_well([GPUPROBE, "run", "--out", out, "--", *arguments], devices=2, env={"GPUSIM_CALLS": "1"})
+            happened = self.truth()
+            self.assertEqual(truth.differences(happened, self.export(out)), [])
+            self.assert_no_loss(self.report(out))
+            called |= {memory_functions.without_version(r["name"]) for r in happened if r["kind"] == "call"}
+        self.assertEqual(sorted(name for name in names - called if memory_functions.reason_of(name) is None), [])
+        self.assertEqual(memory_functions.stale_patterns(names), [])
 
     def test_pools_are_as_the_driver_counts_them(self):
         """Used and reserved, now and at most, of every CUPTI's layout. What a pool gives back while the host waits, CUPTI tells with its next operation."""

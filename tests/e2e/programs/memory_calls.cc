@@ -5,39 +5,15 @@
  * has thousands of pieces of physical memory. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "memory_checks.h"
+
 namespace {
-
-constexpr size_t kMiB = size_t{1} << 20;
-
-void Check(int result, const char* what) {
-  if (result == 0) return;
-  std::fprintf(stderr, "%s returned %d\n", what, result);
-  std::exit(1);
-}
-#define CHECK(call) Check(static_cast<int>(call), #call)
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "not so: %s\n", what);
-  std::exit(1);
-}
-#define EXPECT(condition) Expect(condition, #condition)
-
-// The per-thread-default-stream twins are called by name: a source file is compiled for one of the two.
-template <typename Function>
-Function* Twin(const char* name) {
-  void* found = dlsym(RTLD_DEFAULT, name);
-  Expect(found != nullptr, name);
-  return reinterpret_cast<Function*>(found);
-}
 
 CUdeviceptr Device(void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
@@ -195,6 +171,78 @@ void VirtualMemory() {
   CHECK(cuMemCreate(&first, 16 * kMiB, &properties, 0));
   CHECK(cuMemRelease(first));
   EXPECT(cuMemCreate(&first, 12345, &properties, 0) != CUDA_SUCCESS);  // not a multiple of the granularity
+}
+
+// Pools and graphs by the driver's calls, and the context that goes with its last reference.
+void DriverForms() {
+  CUcontext context = nullptr;
+  CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+  CUmemPoolProps properties{};
+  properties.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUmemoryPool pools[3] = {};
+  CUdeviceptr pieces[3] = {};
+  CHECK(cuMemPoolCreate(&pools[0], &properties));
+  CHECK(cuDeviceGetDefaultMemPool(&pools[1], 0));
+  CHECK(cudaDeviceSetMemPool(0, pools[0]));
+  CHECK(cuDeviceGetMemPool(&pools[2], 0));
+  EXPECT(pools[2] == pools[0]);
+  for (size_t i = 0; i < 3; ++i)
+    CHECK(cuMemAllocFromPoolAsync(&pieces[i], (i + 1) * kMiB + i, pools[i], nullptr));
+  CHECK(cuMemPoolTrimTo(pools[0], 0));
+  for (const CUdeviceptr piece : pieces) CHECK(cuMemFreeAsync(piece, nullptr));
+  CHECK(cuStreamSynchronize(nullptr));
+  CHECK(cuMemPoolTrimTo(pools[0], 0));
+  CHECK(cuMemPoolDestroy(pools[0]));
+
+  CUgraph graph = nullptr;
+  CUgraphNode nodes[3] = {};
+  CUDA_MEM_ALLOC_NODE_PARAMS kept{};
+  kept.poolProps = properties;
+  kept.bytesize = 3 * kMiB + 3;
+  CUDA_MEM_ALLOC_NODE_PARAMS released = kept;
+  CHECK(cuGraphCreate(&graph, 0));
+  CHECK(cuGraphAddMemAllocNode(&nodes[0], graph, nullptr, 0, &kept));
+  CHECK(cuGraphAddMemAllocNode(&nodes[1], graph, nullptr, 0, &released));
+  CHECK(cuGraphAddMemFreeNode(&nodes[2], graph, &nodes[1], 1, released.dptr));
+  for (int way = 0; way < 3; ++way) {
+    CUgraphExec exec = nullptr;
+    CUDA_GRAPH_INSTANTIATE_PARAMS params{};
+    cudaGraphInstantiateParams runtime_params{};
+    CHECK(way == 0   ? static_cast<int>(cuGraphInstantiate(&exec, graph, 0))
+          : way == 1 ? static_cast<int>(cuGraphInstantiateWithParams(&exec, graph, &params))
+                     : static_cast<int>(cudaGraphInstantiateWithParams(&exec, graph, &runtime_params)));
+    CHECK(way == 1 ? static_cast<int>(cudaGraphUpload(exec, nullptr))
+                   : static_cast<int>(cuGraphUpload(exec, nullptr)));
+    CHECK(cuGraphLaunch(exec, nullptr));
+    CHECK(cuStreamSynchronize(nullptr));
+    CHECK(cuMemFree(kept.dptr));
+    CHECK(cuGraphExecDestroy(exec));
+  }
+  cudaGraphExec_t exec = nullptr;
+  CHECK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+  CHECK(cudaGraphLaunch(exec, nullptr));
+  CHECK(cudaStreamSynchronize(nullptr));
+  CHECK(cudaFree(reinterpret_cast<void*>(kept.dptr)));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cuGraphDestroy(graph));
+  CHECK(cuDeviceGraphMemTrim(0));
+  CHECK(cuDevicePrimaryCtxRelease(0));
+}
+
+// A context of the program's own that nobody else holds: what is left in it goes with its last reference.
+void LastReference() {
+  CHECK(cudaDeviceReset());
+  CUcontext context = nullptr;
+  CUdeviceptr address = 0;
+  CHECK(cuDevicePrimaryCtxRetain(&context, 0));
+  CHECK(cuCtxSetCurrent(context));
+  CHECK(cuMemAlloc(&address, 9 * kMiB));
+  CHECK(cuDevicePrimaryCtxRelease(0));
+  CHECK(cudaSetDevice(0));
+  void* pointer = nullptr;
+  CHECK(cudaMalloc(&pointer, 3 * kMiB));
+  CHECK(cudaFree(pointer));
 }
 
 // Pools of the host and of managed memory, by their place and as the current ones.
@@ -621,11 +669,13 @@ int main(int argc, char** argv) {
                              {"managed", Managed},
                              {"pools", Pools},
                              {"pools elsewhere", PoolsElsewhere},
+                             {"driver forms", DriverForms},
                              {"arrays", Arrays},
                              {"virtual memory", VirtualMemory},
                              {"multicast objects", MulticastObjects},
                              {"graphs", Graphs},
-                             {"contexts", Contexts}};
+                             {"contexts", Contexts},
+                             {"last reference", LastReference}};
   for (const Part& part : kParts) {
     nvtxRangePushA(part.name);
     part.run();

@@ -9,36 +9,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "memory_checks.h"
+
 extern char** environ;
 
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kGranule = 2 * kMiB;
 constexpr size_t kBytes[] = {3 * kMiB + 7, 2 * kMiB + 5, kMiB + 1,
                              kMiB + 3};                      // linear, twice; of a pool, twice
 constexpr unsigned char kMark[] = {11, 22, 33, 44, 55, 66};  // the last: virtual memory, external
-
-void Check(int result, const char* what) {
-  if (result == 0) return;
-  std::fprintf(stderr, "%d: %s returned %d\n", getpid(), what, result);
-  std::exit(1);
-}
-#define CHECK(call) Check(static_cast<int>(call), #call)
-
-void Expect(bool holds, const char* what) {
-  if (holds) return;
-  std::fprintf(stderr, "%d: not so: %s\n", getpid(), what);
-  std::exit(1);
-}
-#define EXPECT(condition) Expect(condition, #condition)
 
 // What the exporter tells the importer; descriptors go with it.
 struct Parcel {

@@ -154,6 +154,8 @@ Knobs* ReadKnobs() {
   }
   if (const char* text = std::getenv("GPUSIM_FAULT")) knobs->faults = Pairs(text);
   if (const char* text = std::getenv("GPUSIM_TRUTH")) knobs->truth_dir = text;
+  if (const char* text = std::getenv("GPUSIM_CALLS"))
+    knobs->note_calls = NumberOrReject("GPUSIM_CALLS", text) != 0;
   return knobs;
 }
 

@@ -29,6 +29,7 @@ struct Knobs {
   int64_t stuck_call = -1;                                  // GPUSIM_HANG without a rank
   std::vector<std::pair<std::string, std::string>> faults;  // GPUSIM_FAULT
   std::string truth_dir;                                    // GPUSIM_TRUTH
+  bool note_calls = false;                                  // GPUSIM_CALLS
   int rank = -1;                                            // the launcher's environment
 };
 

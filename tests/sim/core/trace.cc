@@ -1,8 +1,13 @@
 #include "tests/sim/core/trace.h"
 
-#include <atomic>
+#include <cupti.h>
 
+#include <atomic>
+#include <string>
+
+#include "tests/sim/core/knobs.h"
 #include "tests/sim/core/objects.h"
+#include "tests/sim/core/truth.h"
 
 namespace gpusim {
 namespace {
@@ -17,6 +22,20 @@ struct ThreadState {
 };
 thread_local ThreadState thread_state;
 
+// GPUSIM_CALLS: the truth log names every function of both APIs that was called, once.
+constexpr size_t kMostFunctions = 2048;
+std::atomic<bool> called[2][kMostFunctions];
+
+void NoteCall(int domain, uint32_t cbid, const char* name) {
+  static const bool wanted = GetKnobs().note_calls && TruthWanted();
+  if (!wanted || cbid >= kMostFunctions) return;
+  std::atomic<bool>& known = called[domain == CUPTI_CB_DOMAIN_DRIVER_API ? 0 : 1][cbid];
+  if (known.load(std::memory_order_relaxed) || known.exchange(true, std::memory_order_relaxed)) return;
+  std::string line;
+  AppendCallTruth(name, &line);
+  WriteTruth(line);
+}
+
 void FillContext(ApiCall* call) {
   CUctx_st* context = CurrentContextOrNull();
   call->context = context;
@@ -29,6 +48,7 @@ ApiScope::ApiScope(int domain, uint32_t cbid, const char* name, const void* para
                    const char* symbol) {
   ThreadState& state = thread_state;
   outermost_ = state.depth++ == 0;
+  if (outermost_ && state.tool_depth == 0) NoteCall(domain, cbid, name);
   if (outermost_) state.correlation = next_correlation.fetch_add(1, std::memory_order_relaxed);
   const CuptiHooks* hooks = cupti_hooks.load(std::memory_order_acquire);
   if (hooks == nullptr || state.tool_depth > 0 || !hooks->wants_api(domain, cbid)) return;

@@ -265,6 +265,11 @@ void AppendPoolTruth(const char* event, int device, uint64_t pool, uint64_t used
   line.Unsigned("time_ns", time_ns);
 }
 
+void AppendCallTruth(const char* name, std::string* lines) {
+  Line line("call", lines);
+  line.Text("name", name);
+}
+
 void WriteTruth(const std::string& lines) {
   if (lines.empty()) return;
   static const int kFile = OpenTruth();

@@ -27,6 +27,9 @@ void AppendMemoryTruth(bool is_free, const char* memory, uint64_t bytes, uint64_
 void AppendPoolTruth(const char* event, int device, uint64_t pool, uint64_t used_bytes,
                      uint64_t reserved_bytes, uint64_t time_ns, std::string* lines);
 
+// A function of the driver's or the runtime's API.
+void AppendCallTruth(const char* name, std::string* lines);
+
 // Writes whole lines. A file that cannot be opened or written is said once on stderr.
 void WriteTruth(const std::string& lines);
 
