@@ -128,6 +128,7 @@ void FillStepsRecorded(const model::ProcessModel& process, Conditions& c) {
 void FillConditions(const model::JobModel& job, const ReportInput& input, Conditions& c) {
   c.collector_version = input.collector_version;
   c.command_line = input.command_line;
+  c.step_marker = job.step_marker().text();
   uint64_t first = UINT64_MAX;
   uint64_t last = 0;
   std::set<std::string> hosts;

@@ -219,6 +219,13 @@ std::vector<CollectiveReport> CollectivesOf(const model::JobModel& job) {
     for (const uint32_t member : c.members) hosts.insert(job.processes()[member]->identity().host());
     c.hosts = static_cast<int>(hosts.size());
   }
+  std::map<std::string, int> heard;
+  for (const auto& [hash, comm] : job.issued().communicators())
+    heard[CommName(hash)] = static_cast<int>(comm.heard);
+  for (CollectiveReport& c : out) {
+    const auto known = heard.find(c.comm);
+    c.heard_ranks = known != heard.end() ? known->second : static_cast<int>(c.members.size());
+  }
   return out;
 }
 

@@ -27,7 +27,7 @@ bool IsReduction(const std::string& op) { return op == "AllReduce" || op == "Red
 void FindBuckets(const Report& report, double steps, const std::set<CallSize>& in_forward,
                  CommunicationReport& out) {
   const auto reduces = [&](const CollectiveReport& c) {
-    return !c.fused && IsReduction(c.op) && c.comm_ranks > 1 &&
+    return !c.fused && IsReduction(c.op) && c.comm_ranks > 1 && c.heard_ranks > 0 &&
            !in_forward.contains({c.op, c.comm, c.size_bytes});
   };
   std::map<std::pair<std::string, std::string>, double> moved;
@@ -42,7 +42,7 @@ void FindBuckets(const Report& report, double steps, const std::set<CallSize>& i
   for (const CollectiveReport& c : report.collectives) {
     if (!reduces(c) || c.op != b.op || c.comm != b.comm || c.size_bytes == 0) continue;
     // What is called less than once in two steps is no gradient: a loss, a norm, a start.
-    const double calls = static_cast<double>(c.calls) / c.comm_ranks / steps;
+    const double calls = static_cast<double>(c.calls) / c.heard_ranks / steps;
     if (calls < 0.5) continue;
     b.sizes.push_back({.size_bytes = c.size_bytes,
                        .calls_per_step = calls,
@@ -55,6 +55,18 @@ void FindBuckets(const Report& report, double steps, const std::set<CallSize>& i
   std::sort(b.sizes.begin(), b.sizes.end(),
             [](const auto& x, const auto& y) { return x.size_bytes > y.size_bytes; });
   if (!b.sizes.empty()) out.buckets = std::move(b);
+}
+
+// Of all calls' time, that on communicators of which not every rank records here.
+double UnheardShare(const Report& report) {
+  double total_ns = 0;
+  double unheard_ns = 0;
+  for (const CollectiveReport& c : report.collectives) {
+    const auto time_ns = static_cast<double>(c.time_ns.total);
+    total_ns += time_ns;
+    if (c.heard_ranks < c.comm_ranks) unheard_ns += time_ns;
+  }
+  return total_ns > 0 ? unheard_ns / total_ns : 0;
 }
 
 }  // namespace
@@ -124,6 +136,7 @@ CommunicationReport CommunicationOf(const Report& report, const model::JobModel&
   out.forward = ForwardCommunicationOf(job);
   out.exposed = ExposedCallsOf(job);
   out.pipeline = PipelineOf(job);
+  out.unheard_share = UnheardShare(report);
   out.pattern = PatternOf(out.exposed, report.collectives);
   out.bytes_share = BytesShareOf(report.collectives);
   return out;

@@ -48,6 +48,7 @@ void Imbalance(const Report& report, std::vector<Finding>& out);
 void SlowNetwork(const Report& report, std::vector<Finding>& out);
 void BucketTooLarge(const Report& report, std::vector<Finding>& out);
 void BucketTooSmall(const Report& report, std::vector<Finding>& out);
+void CommunicationUnheard(const Report& report, std::vector<Finding>& out);
 void PipelineBubble(const Report& report, std::vector<Finding>& out);
 void CommunicationBound(const Report& report, std::vector<Finding>& out);
 void PoorOverlap(const Report& report, std::vector<Finding>& out);
@@ -62,6 +63,13 @@ void WarmupDominated(const Report& report, std::vector<Finding>& out);
 void MixedHardware(const Report& report, std::vector<Finding>& out);
 // For a report without a warning or an error.
 void Healthy(const Report& report, std::vector<Finding>& out);
+
+// Of reports that hear one host of several.
+inline constexpr char kTogether[] =
+    "copy the rank-*.gpr files of all hosts' run directories into one, and run gpuprobe report on it.";
+
+// findings_options.cc
+void OptionsMistaken(const Report& report, std::vector<Finding>& out);
 
 // findings_capture.cc
 void RankCutOff(const Report& report, std::vector<Finding>& out);

@@ -68,6 +68,10 @@ constexpr FindingRule kRules[] = {
      "3 % of the step is exposed communication, and gradients are reduced in 32 or more pieces of 4 MiB or "
      "less",
      BucketTooSmall},
+    {"communication-unheard", Severity::kWarning,
+     "10 % of the step is exposed communication, mostly with ranks that do not record here: slow transfers "
+     "cannot be told from waiting, and what is said of communication otherwise is not",
+     CommunicationUnheard},
     {"pipeline-bubble", Severity::kWarning,
      "stages of a pipeline neither compute nor communicate within themselves for 10 % of the step",
      PipelineBubble},
@@ -87,6 +91,10 @@ constexpr FindingRule kRules[] = {
     {"low-mfu", Severity::kWarning, "model FLOPs utilisation, if it was asked for, is below 30 %", LowMfu},
     {"mixed-hardware", Severity::kWarning, "ranks differ in device, memory, driver, CUDA or NCCL version",
      MixedHardware},
+    {"options-mistaken", Severity::kWarning,
+     "what an option says cannot be: MFU above 100 %, transfers above 110 % of --link-peak, a step marker "
+     "that marks no steps",
+     OptionsMistaken},
     {"rank-cut-off", Severity::kWarning, "a process ended without saying goodbye", RankCutOff},
     {"records-lost", Severity::kWarning, "a record was lost", RecordsLost},
     {kHealthy, Severity::kInfo, "no other finding is a warning or an error", nullptr},

@@ -23,18 +23,10 @@ std::string CutOffText(const Report& report) {
     if (r.cut_off && r.rank.has_value()) ranks.push_back(*r.rank);
   }
   std::sort(ranks.begin(), ranks.end());
-  if (who.size() > kNamed && ranks.size() == who.size()) {
-    who.clear();
-    for (size_t i = 0; i < ranks.size();) {
-      size_t end = i + 1;
-      while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-      who.push_back(end - i == 1 ? absl::StrCat(ranks[i]) : absl::StrCat(ranks[i], "-", ranks[end - 1]));
-      i = end;
-    }
-    who.front() = absl::StrCat("Ranks ", who.front());
-  } else if (!who.empty()) {
+  if (who.size() > kNamed && ranks.size() == who.size())
+    return absl::StrCat("Ranks ", RankList(ranks, kRanges));
+  if (!who.empty())
     who.front()[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(who.front()[0])));
-  }
   if (who.size() > kRanges) {
     who.resize(kRanges);
     who.emplace_back("...");
@@ -81,7 +73,8 @@ void RankCutOff(const Report& report, std::vector<Finding>& out) {
                                  " ended without saying goodbye: what came after the last data is missing."),
        .evidence = absl::StrCat(CutOffText(report), ", last data after ",
                                 from == to ? to : absl::StrCat(from, " to ", to), "."),
-       .advice = "It was killed, crashed, or left by _exit; its own log says which."});
+       .advice = processes == 1 ? "It was killed, crashed, or left by _exit; its own log says which."
+                                : "They were killed, crashed, or left by _exit; their own logs say which."});
 }
 
 void RanksMissing(const Report& report, std::vector<Finding>& out) {
@@ -92,18 +85,17 @@ void RanksMissing(const Report& report, std::vector<Finding>& out) {
     if (r.rank.has_value() && static_cast<size_t>(*r.rank) < heard.size())
       heard[static_cast<size_t>(*r.rank)] = true;
   }
-  constexpr size_t kNamed = 8;
-  std::vector<size_t> missing;
-  for (size_t i = 0; i < heard.size() && missing.size() < kNamed; ++i) {
-    if (!heard[i]) missing.push_back(i);
+  constexpr size_t kRanges = 8;
+  std::vector<int> missing;
+  for (size_t i = 0; i < heard.size(); ++i) {
+    if (!heard[i]) missing.push_back(static_cast<int>(i));
   }
-  const int absent = *c.ranks_expected - c.ranks_heard;
   out.push_back({.statement = absl::StrFormat("%d of %d ranks were heard: what follows is about those.",
                                               c.ranks_heard, *c.ranks_expected),
-                 .evidence = absl::StrCat("Not heard: rank ", absl::StrJoin(missing, ", "),
-                                          static_cast<size_t>(absent) > missing.size() ? ", ..." : "", "."),
-                 .advice = "On several hosts each collector hears its own ranks; otherwise see whether the "
-                           "library reached them."});
+                 .evidence = absl::StrCat("Not heard: ", missing.size() == 1 ? "rank " : "ranks ",
+                                          RankList(missing, kRanges), "."),
+                 .advice = absl::StrCat("On several hosts each collector hears its own ranks: ", kTogether,
+                                        " Otherwise see whether the library reached them.")});
 }
 
 void NoStepRecorded(const Report& report, std::vector<Finding>& out) {

@@ -1,18 +1,22 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/names.h"
 #include "collector/analysis/parallelism.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
+constexpr double kUnheardShare = 0.1;     // of the calls' time
 constexpr double kBoundShare = 0.20;      // of the step
 constexpr double kWorthSaying = 0.03;     // of the step
+constexpr double kUnheardExposed = 0.1;   // of the step
 constexpr double kPoorEfficiency = 0.85;  // of overlap
 constexpr double kSlowShare = 0.25;       // of the link's peak, at large sizes
 constexpr uint64_t kLargeBytes = uint64_t{8} << 20;
@@ -94,6 +98,8 @@ Explains WhatExplains(const Report& report) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
   if (e.step_ns <= 0 || e.share() < kWorthSaying) return Explains::kNothing;
+  // Then transfers and the waiting for others cannot be told apart.
+  if (c.unheard_share >= kUnheardShare) return Explains::kNothing;
   const std::optional<double> best = JudgedBandwidth(report);
   if (e.share() >= 0.1 && best.has_value() && c.link_peak.has_value() && *best < kSlowShare * *c.link_peak)
     return Explains::kSlowNetwork;
@@ -286,6 +292,27 @@ void SlowNetwork(const Report& report, std::vector<Finding>& out) {
        .advice =
            "See which path NCCL took (NCCL_DEBUG=INFO: NVLink, PCIe, sockets), and nvidia-smi topo -m and "
            "nvlink -s.",
+       .cost_ns_per_step = e.exposed_ns});
+}
+
+void CommunicationUnheard(const Report& report, std::vector<Finding>& out) {
+  const CommunicationReport& c = report.communication;
+  const Exposure e = ExposureOf(c);
+  if (c.unheard_share < kUnheardShare || e.step_ns <= 0 || e.share() < kUnheardExposed) return;
+  std::vector<std::string> parts;
+  std::set<std::string> told;
+  for (const CollectiveReport& call : report.collectives) {
+    if (call.heard_ranks >= call.comm_ranks || !told.insert(call.comm).second || parts.size() == 3) continue;
+    parts.push_back(absl::StrFormat("%d of %d of communicator %s", call.heard_ranks, call.comm_ranks,
+                                    ShortComm(call.comm)));
+  }
+  const std::string calls = CallsText(c, e);
+  out.push_back(
+      {.statement = absl::StrCat(Costs(e), " How much of it is waiting for ranks that are not recorded here ",
+                                 "cannot be told."),
+       .evidence = absl::StrCat("Ranks that were heard: ", absl::StrJoin(parts, ", "), ".",
+                                calls.empty() ? "" : " ", calls),
+       .advice = absl::StrCat("Look at all ranks at once: ", kTogether),
        .cost_ns_per_step = e.exposed_ns});
 }
 

@@ -18,7 +18,8 @@ std::string Gib(uint64_t bytes) {
   return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
 }
 
-constexpr double kAlike = 0.9;  // of the worst: what grows so differs by chance
+constexpr double kFragmented = 1.5;  // reserved to allocated; the field's usual threshold
+constexpr double kAlike = 0.9;       // of the worst: what grows so differs by chance
 
 std::string WhoOf(const RankReport& r) {
   return r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid);
@@ -53,17 +54,23 @@ Finding Refused(const RankReport& r) {
     absl::StrAppend(&evidence, " Free: at most ", Gib(*last.free_at_most_bytes),
                     "; the context, loaded modules and other processes take their part of it.");
   }
+  bool fragmented = false;
   for (const PytorchMemoryReport& p : r.pytorch_memory) {
     if (p.device != last.device || p.reserved_bytes == 0) continue;
+    fragmented = fragmented ||
+                 static_cast<double>(p.reserved_bytes) > kFragmented * static_cast<double>(p.allocated_bytes);
     absl::StrAppend(&evidence, " PyTorch held ", Gib(p.reserved_bytes), " for ", Gib(p.allocated_bytes),
                     " of tensors.");
   }
   return {.statement = statement + ".",
           .evidence = evidence,
-          .advice =
+          .advice = absl::StrCat(
+              fragmented ? "Most of what PyTorch holds fits no tensor: PYTORCH_CUDA_ALLOC_CONF="
+                           "expandable_segments:True first. "
+                         : "",
               "report.json names the largest allocations at the high-water mark and the ranges that made "
               "them (memory, out_of_memory); a smaller batch, recomputed activations or sharded optimizer "
-              "states need less."};
+              "states need less.")};
 }
 
 // Who it is true of, `count` ranks: `whose` the most.
@@ -152,6 +159,7 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
   const DeviceMemoryReport* worst = nullptr;
   const RankReport* whose = nullptr;
   double least = kLeastLeft;
+  double widest = 0;  // of those that are near
   size_t alike = 0;
   for (const RankReport& r : report.ranks) {
     bool near = false;
@@ -159,7 +167,10 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
       if (d.capacity_bytes.value_or(0) == 0) continue;
       const double left =
           1 - static_cast<double>(d.high_water_bytes) / static_cast<double>(*d.capacity_bytes);
-      if (left <= kLeastLeft) alike += std::exchange(near, true) ? 0 : 1;
+      if (left <= kLeastLeft) {
+        alike += std::exchange(near, true) ? 0 : 1;
+        widest = std::max(widest, left);
+      }
       if (left > least) continue;
       least = left;
       worst = &d;
@@ -169,8 +180,7 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
   if (worst == nullptr) return;
   out.push_back(
       {.statement = absl::StrFormat(
-           "%s came within %s of %s memory: %s of %s%s.", WhoAlike(report, *whose, alike),
-           Percent(alike > 1 ? kLeastLeft : std::max(least, 0.0)),
+           "%s came within %s of %s memory: %s of %s%s.", WhoAlike(report, *whose, alike), Percent(widest),
            Plural(report, alike) ? "their devices'" : "its device's", Gib(worst->high_water_bytes),
            Gib(*worst->capacity_bytes), alike > 1 ? absl::StrCat(" on rank ", whose->label) : ""),
        .evidence = "High-water mark of what driver calls obtained; the context, loaded modules and the "
@@ -180,10 +190,9 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
 }
 
 void Fragmentation(const Report& report, std::vector<Finding>& out) {
-  constexpr double kTooMuch = 1.5;  // the field's usual threshold
   const PytorchMemoryReport* worst = nullptr;
   const RankReport* whose = nullptr;
-  double most = kTooMuch;
+  double most = kFragmented;
   for (const RankReport& r : report.ranks) {
     for (const PytorchMemoryReport& p : r.pytorch_memory) {
       if (p.peak_allocated_bytes == 0) continue;

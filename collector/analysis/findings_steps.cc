@@ -37,8 +37,9 @@ double MedianMean(const Report& report, model::Summary StepsReport::*part) {
 }
 
 bool EnoughSteps(const Report& report) {
-  return report.steps.has_value() && report.steps->time_ns.count >= kLeastSteps &&
-         report.steps->time_ns.mean > 0;
+  if (!report.steps.has_value()) return false;
+  const StepsReport& s = *report.steps;  // time_ns counts those of all ranks
+  return s.count >= s.warmup_count + kLeastSteps && s.time_ns.count >= kLeastSteps && s.time_ns.mean > 0;
 }
 
 std::string OfTheStep(const Report& report, double ns) { return Percent(ns / report.steps->time_ns.mean); }

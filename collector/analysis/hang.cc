@@ -92,6 +92,51 @@ std::string WhereItIs(const Hang& hang) {
   return absl::StrCat(where, hang.comm_ranks, " ranks)");
 }
 
+// What one rank did, without its name.
+std::string RankEvidence(const Hang& hang, const HangRank& r) {
+  switch (r.state) {
+    case HangRank::State::kNotIssued:
+      return absl::StrCat(" did not: ", LastDeeds(hang, r));
+    case HangRank::State::kLaunchedNothing:
+      return absl::StrCat(" issued the call but launched no kernel for it: ", LastDeeds(hang, r));
+    case HangRank::State::kIssuedOtherwise:
+      return absl::StrCat(" issued ", ShapeText(r.shape.value_or(CallShape{})));
+    default:
+      return absl::StrCat(": ", LastDeeds(hang, r));
+  }
+}
+
+// A sentence for each rank; one for those of which the same is true.
+std::string RanksEvidence(const Hang& hang) {
+  constexpr size_t kTold = 4;
+  std::vector<std::pair<std::string, std::vector<const HangRank*>>> said;
+  for (const HangRank& r : hang.ranks) {
+    std::string deeds = RankEvidence(hang, r);
+    const auto same = std::find_if(said.begin(), said.end(), [&](const auto& s) {
+      return s.first == deeds && s.second.front()->rank.has_value() && r.rank.has_value();
+    });
+    if (same == said.end()) {
+      said.emplace_back(std::move(deeds), std::vector{&r});
+    } else {
+      same->second.push_back(&r);
+    }
+  }
+  std::string text;
+  for (size_t i = 0; i < said.size(); ++i) {
+    if (i == kTold) {
+      absl::StrAppend(&text, " The others stand in report.json.");
+      break;
+    }
+    const auto& [deeds, ranks] = said[i];
+    std::vector<int> numbers;
+    for (const HangRank* r : ranks) numbers.push_back(r->rank.value_or(0));
+    const std::string who = ranks.size() == 1 ? Capital(Name(*ranks.front()))
+                                              : absl::StrCat("Ranks ", RankList(numbers, 8), ", each");
+    absl::StrAppend(&text, " ", who, deeds, ".");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ShapeText(const CallShape& shape) {
@@ -190,29 +235,7 @@ std::string HangEvidence(const Hang& hang) {
   if (hang.not_heard > 0)
     absl::StrAppend(&text, " ", hang.not_heard, hang.not_heard == 1 ? " rank of it is" : " ranks of it are",
                     " not recorded here.");
-  constexpr size_t kTold = 4;
-  size_t told = 0;
-  for (const HangRank& r : hang.ranks) {
-    if (told++ == kTold) {
-      absl::StrAppend(&text, " The others stand in report.json.");
-      break;
-    }
-    switch (r.state) {
-      case HangRank::State::kNotIssued:
-        absl::StrAppend(&text, " ", Capital(Name(r)), " did not: ", LastDeeds(hang, r), ".");
-        break;
-      case HangRank::State::kLaunchedNothing:
-        absl::StrAppend(&text, " ", Capital(Name(r)),
-                        " issued the call but launched no kernel for it: ", LastDeeds(hang, r), ".");
-        break;
-      case HangRank::State::kIssuedOtherwise:
-        absl::StrAppend(&text, " ", Capital(Name(r)), " issued ", ShapeText(r.shape.value_or(CallShape{})),
-                        ".");
-        break;
-      default:
-        absl::StrAppend(&text, " ", Capital(Name(r)), ": ", LastDeeds(hang, r), ".");
-    }
-  }
+  text += RanksEvidence(hang);
   if (hang.mismatches_after > 0)
     absl::StrAppend(&text, " ", hang.mismatches_after, " later calls on this communicator differ, too.");
   if (hang.earlier_work)
@@ -237,10 +260,18 @@ std::string HangAdvice(const Hang& hang) {
       return "A rank skipped or added a call, or its data has another shape: make sizes and order equal on "
              "all "
              "ranks.";
-    default:
-      return "No rank is missing: look at the network and the GPUs (NCCL_DEBUG=WARN, dmesg, link errors), "
-             "and at "
-             "kernels that hold the device.";
+    default: {
+      constexpr char kLook[] =
+          "look at the network and the GPUs (NCCL_DEBUG=WARN, dmesg, link errors), and at kernels that hold "
+          "the "
+          "device.";
+      if (hang.not_heard == 0) return absl::StrCat("No rank is missing: ", kLook);
+      const bool one = hang.not_heard == 1;
+      return absl::StrCat("Whether the ", one ? "rank" : absl::StrCat(hang.not_heard, " ranks"), " that ",
+                          one ? "is" : "are",
+                          " not recorded here issued it is not known: look there first. If ",
+                          one ? "it" : "they", " did, ", kLook);
+    }
   }
 }
 

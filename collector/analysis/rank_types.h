@@ -165,6 +165,9 @@ struct CommunicationReport {
   double waited_ns = 0;            // for ranks that came later
   double transfer_ns = 0;          // of the rank that waited least: about the transfers alone
   double exposed_transfer_ns = 0;  // so
+  // Of the calls' time, that on communicators of which not every rank records here: what is taken for their
+  // transfers contains the waiting for these.
+  double unheard_share = 0;
   // Of the waiting, what nothing hides: a step would be so much shorter if no rank were late.
   double exposed_wait_ns() const { return exposed_ns - exposed_transfer_ns; }
   std::optional<double> link_peak;  // 1e9 bytes per second

@@ -56,6 +56,7 @@ struct Conditions {
   int ranks_heard = 0;  // distinct ranks (processes without rank count each)
   std::optional<int> ranks_expected;
   std::optional<StepsRecorded> steps_recorded;  // absent: everything was
+  std::string step_marker;                      // --step-marker; empty: none
 };
 
 struct CutOff {
@@ -155,6 +156,7 @@ struct CollectiveReport {
   uint64_t compared_plans = 0;
   SteadyCalls steady;
   std::vector<uint32_t> members;  // processes that told of it, by their place in the job
+  int heard_ranks = 0;            // of comm_ranks, that record here
   int hosts = 0;                  // of these
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -113,6 +114,21 @@ std::vector<std::string> KernelNames(const std::vector<std::string>& names, size
     }
   }
   return out;
+}
+
+std::string RankList(std::span<const int> ranks, size_t most) {
+  std::vector<std::string> runs;
+  for (size_t i = 0; i < ranks.size();) {
+    size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    if (runs.size() == most) {
+      runs.emplace_back("...");
+      break;
+    }
+    runs.push_back(end - i == 1 ? absl::StrCat(ranks[i]) : absl::StrCat(ranks[i], "-", ranks[end - 1]));
+    i = end;
+  }
+  return absl::StrJoin(runs, ", ");
 }
 
 std::string Percent(double share) { return absl::StrFormat("%.1f %%", share * 100); }

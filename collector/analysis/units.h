@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ std::string Duration(double ns);        // 812 ns, 2.20 us, 38.1 ms, 84.1 s
 std::string Bytes(uint64_t bytes);      // 512 B, 25.0 MiB, 41.2 GiB
 std::string Rate(double gbytes_per_s);  // 20.9 GB/s; 0.63 MB/s below a tenth
 std::string Percent(double share);      // 9.2 %
+// Ascending ranks as people list them, "0-3, 7": runs of them, at most `most`, then "...".
+std::string RankList(std::span<const int> ranks, size_t most);
 // A demangled function in at most `width` characters: without its parameters, then without its namespaces,
 // when it is longer.
 std::string KernelName(const std::string& name, size_t width);

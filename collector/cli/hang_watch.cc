@@ -8,6 +8,7 @@
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
+#include "collector/cli/checks.h"
 #include "collector/render/text_report.h"
 
 namespace gpuprobe::cli {
@@ -23,7 +24,7 @@ void RankOptions::AddTo(CLI::App& app) {
       ->option_text("SECONDS");
   app.add_option("--link-peak", link_peak,
                  "what the links between devices carry at most, GB/s [of known devices on one host: NVLink]")
-      ->check(CLI::PositiveNumber)
+      ->check(AboveZero())
       ->option_text("GB/S");
 }
 

@@ -32,6 +32,7 @@ class JobModel {
 
   // Of every process that joins from now on.
   void SetStepMarker(const StepMarker& marker) { step_marker_ = marker; }
+  const StepMarker& step_marker() const { return step_marker_; }
   // A process said hello. Returns the one that it is: the same pid and start time on the same host is the
   // same process.
   ProcessModel& Join(const v1::Hello& hello);

@@ -22,6 +22,7 @@ absl::StatusOr<StepMarker> StepMarker::Parse(const std::string& text) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", text, "\" is none of nvtx:REGEX, kernel:REGEX, collective:OP"));
   }
+  marker.text_ = text;
   marker.operation_ = what;
   if (marker.kind_ == Kind::kCollective) return marker;
   try {

@@ -21,6 +21,7 @@ class StepMarker {
   static absl::StatusOr<StepMarker> Parse(const std::string& text);
 
   Kind kind() const { return kind_; }
+  const std::string& text() const { return text_; }  // as it was given
   // A regular expression (ECMAScript) is searched for in a range's name, and in a kernel's as the compiler
   // mangled it and as a person would write it. An operation is NCCL's name without its prefix, in any case.
   bool Matches(std::string_view name) const;
@@ -29,6 +30,7 @@ class StepMarker {
   Kind kind_ = Kind::kNone;
   std::regex regex_;
   std::string operation_;
+  std::string text_;
 };
 
 }  // namespace gpuprobe::model

@@ -65,6 +65,12 @@ std::string TransferAndWait(const Role& role) {
   return before == "-" ? before : before + " (start)";
 }
 
+bool Unheard(const Role& role) {
+  return std::any_of(role.begin(), role.end(), [](const CollectiveReport* c) {
+    return c->heard_ranks > 0 && c->heard_ranks < c->comm_ranks;
+  });
+}
+
 std::vector<std::string> RowOf(const Role& role, bool peak) {
   const CollectiveReport& first = *role.front();
   uint64_t calls = 0;
@@ -78,7 +84,9 @@ std::vector<std::string> RowOf(const Role& role, bool peak) {
   std::vector<std::string> row{
       first.fused ? absl::StrCat(first.op, " x", first.calls_per_plan, " fused") : first.op,
       role.size() > 1 ? absl::StrCat("x", role.size()) : ShortComm(first.comm),
-      first.comm_ranks == 0 ? "?" : absl::StrCat(first.comm_ranks),
+      first.comm_ranks == 0 ? "?"
+      : Unheard(role)       ? absl::StrCat(first.heard_ranks, "/", first.comm_ranks)
+                            : absl::StrCat(first.comm_ranks),
       Count(calls),
       first.size_bytes == 0 ? "mixed" : Bytes(first.size_bytes),
       Spread(role, timed(&model::Summary::p50), Duration),
@@ -134,10 +142,12 @@ Table CollectivesTable(const analysis::Report& report) {
   bool fused = false;
   bool folded = false;
   bool compared = false;
+  bool unheard = false;
   const std::vector<Role> roles = FoldRoles(report.collectives);
   for (size_t i = 0; i < std::min(roles.size(), kMaxRows); ++i) {
     fused = fused || roles[i].front()->fused;
     folded = folded || roles[i].size() > 1;
+    unheard = unheard || Unheard(roles[i]);
     compared = compared || roles[i].front()->compared_plans > 0;
     t.rows.push_back(RowOf(roles[i], peak));
   }
@@ -146,7 +156,12 @@ Table CollectivesTable(const analysis::Report& report) {
   if (folded)
     notes.emplace_back("x2: so many communicators of separate ranks, a range where they differ by 10 %");
   if (compared && report.steps.has_value())
-    notes.emplace_back("transfer / wait: a call's mean after the warm-up; all else is of all calls");
+    notes.emplace_back(
+        peak ? "transfer / wait: a call's mean after the warm-up; of peak: the transfers' bus bandwidth, "
+               "without the waiting; all else is of all calls"
+             : "transfer / wait: a call's mean after the warm-up; all else is of all calls");
+  if (unheard)
+    notes.emplace_back("ranks: heard/all; where some were not, transfers contain the waiting for them");
   if (fused)
     notes.emplace_back(
         "fused: several calls in one kernel, timed as one; size and bandwidth are those of all its calls");

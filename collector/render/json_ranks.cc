@@ -218,6 +218,7 @@ Json CommunicationJson(const analysis::Report& report) {
           {"exposed_wait_ns_per_step", steps ? Json(c.exposed_wait_ns()) : Json(nullptr)},
           {"link_peak_gbytes_per_s", OrNull(c.link_peak)},
           {"link_peak_source", TextOrNull(c.link_peak_source)},
+          {"unheard_share", c.unheard_share},
           {"pattern", c.pattern},
           {"bytes_share", c.bytes_share},
           {"buckets", buckets},

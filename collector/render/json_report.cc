@@ -29,6 +29,7 @@ Json ConditionsOf(const analysis::Conditions& c) {
   }
   return {{"job", c.job},
           {"hosts", c.hosts},
+          {"step_marker", TextOrNull(c.step_marker)},
           {"devices", devices},
           {"differing", c.differing},
           {"cuda_driver", TextOrNull(c.cuda_driver)},
@@ -134,6 +135,7 @@ Json CollectiveOf(const analysis::CollectiveReport& c) {
           {"comm", c.comm},
           {"comm_name", TextOrNull(c.comm_name)},
           {"comm_ranks", c.comm_ranks > 0 ? Json(c.comm_ranks) : Json(nullptr)},
+          {"heard_ranks", c.heard_ranks > 0 ? Json(c.heard_ranks) : Json(nullptr)},
           {"fused", c.fused},
           {"calls_per_plan", c.calls_per_plan},
           {"size_bytes", c.size_bytes > 0 ? Json(c.size_bytes) : Json(nullptr)},

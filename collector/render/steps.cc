@@ -50,9 +50,10 @@ std::string Note(const StepsReport& s) {
   if (s.warmup_count > 0) absl::StrAppend(&note, ", ", Count(s.warmup_count), " of warm-up left out");
   absl::StrAppend(&note, ", ", SourceWords(s.source), absl::StrFormat(", confidence %.2f", s.confidence));
   if (s.incomplete_count > 0) {
-    absl::StrAppend(&note, ", records lost in ", Count(s.incomplete_count), " of all ranks',",
-                    s.estimated ? " which are estimated" : " which are left out", ": mean +- ",
-                    Duration(s.errors->total_ns));
+    const bool one = s.incomplete_count == 1;
+    absl::StrAppend(&note, ", records lost in ", Count(s.incomplete_count), one ? " step" : " steps",
+                    " (over all ranks), which ", one ? "is" : "are", s.estimated ? " estimated" : " left out",
+                    ": mean +- ", Duration(s.errors->total_ns));
   }
   if (s.overlap_efficiency.has_value()) {
     absl::StrAppend(&note, "; communication ", Duration(s.comm_ns.mean), ", of it ",

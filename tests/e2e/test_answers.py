@@ -4,6 +4,7 @@ Each answer is held against the schedule: what `gpuprobe simulate` was told, or 
 """
 import json
 import os
+import shutil
 import unittest
 
 import harness
@@ -196,6 +197,80 @@ class Screens(Simulated):
         start = next(i for i, l in enumerate(lines) if l.startswith(" kernel "))
         names = [l[:49] for l in lines[start + 1:lines.index("", start)]]
         self.assertEqual(len(names), len(set(names)), names)
+
+
+class Unheard(Simulated):
+    """Of a job on two hosts each collector hears one."""
+
+    def split(self, run):
+        """Two run directories with the lower and the upper half of the ranks."""
+        halves = [run + "-lower", run + "-upper"]
+        for half in halves:
+            shutil.copytree(run, half)
+            os.remove(os.path.join(half, "report.json"))
+        logs = sorted((name for name in os.listdir(run) if name.startswith("rank-")), key=lambda name: int(name[5:].split(".")[0]))
+        for i, name in enumerate(logs):
+            os.remove(os.path.join(halves[i < len(logs) // 2], name))
+        return halves
+
+    def report(self, run, *options):
+        return json.loads(self.run_well([GPUPROBE, "report", run, "--json", *options]).stdout)
+
+    def test_transfers_and_waiting_for_unheard_ranks_are_not_told_apart(self):
+        run, whole, truth = self.simulate("straggler-kernels", "--ranks", "16", "--seed", "4")
+        halves = self.split(run)
+        late = truth["slow"]["rank"]
+        self.assertLess(late, 8)
+        report = self.report(halves[1])
+        found = [f["id"] for f in report["findings"] if f["severity"] != "info"]
+        self.assertEqual(found[0], "communication-unheard", report["findings"])
+        self.assertLessEqual({"communication-bound", "poor-overlap", "slow-network", "bucket-too-large", "bucket-too-small"} & set(found), set())
+        self.assertIn("ranks-missing", [f["id"] for f in report["findings"]])
+        self.assertGreater(report["communication"]["unheard_share"], 0.9)
+        # What is called in a step does not depend on who is heard.
+        for key in ("calls_per_step", "bytes_per_step"):
+            self.assertAlmostEqual(report["communication"]["buckets"][key], whole["communication"]["buckets"][key], delta=0.01 * whole["communication"]["buckets"][key])
+        self.assertEqual([s["rank"] for s in report["stragglers"]], [])
+        # All hosts' logs in one directory, as the advice says: then the rank is found.
+        for name in os.listdir(halves[0]):
+            if name.startswith("rank-"):
+                shutil.copy(os.path.join(halves[0], name), halves[1])
+        together = self.report(halves[1])
+        self.assertEqual(together["findings"], whole["findings"])
+        self.assertEqual(together["stragglers"][0]["rank"], late)
+
+    def test_a_hang_whose_culprit_is_not_heard_points_there(self):
+        run, _, truth = self.simulate("hang-missing-rank", "--ranks", "16")
+        halves = self.split(run)
+        self.assertLess(truth["hang"]["rank"], 8)
+        report = self.report(halves[1], "--hang-after", "2")
+        self.assertEqual(report["hangs"][0]["not_heard"], 8)
+        self.assertFalse(report["hangs"][0]["culprit_known"])
+        advice = report["findings"][0]["advice"]
+        self.assertNotIn("No rank is missing", advice)
+        self.assertIn("Whether the 8 ranks that are not recorded here issued it is not known: look there first.", advice)
+
+
+class Mistaken(Simulated):
+
+    def test_options_that_the_records_contradict_are_a_finding(self):
+        run, _, _ = self.simulate("compute-bound")
+        for options, words in ((("--step-marker", "nvtx:nothing"), "--step-marker nvtx:nothing marks no steps"),
+                               (("--params", "7e12", "--tokens-per-step", "1e6"), "cannot be: no device computes more than its peak"),
+                               (("--link-peak", "3"), "of --link-peak: it is more than 3.00 GB/s")):
+            report = json.loads(self.run_well([GPUPROBE, "report", run, "--json", *options]).stdout)
+            told = [f["statement"] for f in report["findings"] if f["id"] == "options-mistaken"]
+            self.assertEqual(len(told), 1, report["findings"])
+            self.assertIn(words, told[0])
+        finished = self.run_program([GPUPROBE, "report", run, "--link-peak", "-5"])
+        self.assertEqual(finished.returncode, 2)
+        said = finished.stderr.decode()
+        self.assertIn('"-5" is no number above 0', said)
+        self.assertLess(len(said), 200)
+
+    def test_two_steps_are_too_few_to_conclude_from(self):
+        _, report, _ = self.simulate("healthy", "--steps", "2", "--seed", "3")
+        self.assertEqual([f["id"] for f in report["findings"] if f["severity"] != "info"], [], report["findings"])
 
 
 if __name__ == "__main__":

@@ -195,6 +195,81 @@ TEST(CommunicationBoundFinding, OverHostsItAsksForTheNetworksPeak) {
   EXPECT_TRUE(Of(CommunicationBound, r).empty());
 }
 
+// Half of the communicator's ranks record elsewhere.
+TEST(CommunicationUnheardFinding, StandsForEveryConclusionFromTransfers) {
+  Report r = Bound({Calls("AllReduce", false, 3)});
+  CollectiveReport c;
+  c.op = "AllReduce";
+  c.comm = "9c1e000000000000";
+  c.comm_ranks = 16;
+  c.heard_ranks = 8;
+  r.collectives = {c};
+  EXPECT_TRUE(Of(CommunicationUnheard, r).empty()) << "hardly any time is spent with them";
+  EXPECT_FALSE(Of(CommunicationBound, r).empty());
+  r.communication.unheard_share = 0.9;
+  const auto found = Of(CommunicationUnheard, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].statement,
+            "30.0 % of a step of 10.0 ms is communication that nothing hides: 3.00 ms. How much of it is "
+            "waiting for ranks that are not recorded here cannot be told.");
+  EXPECT_THAT(found[0].evidence, HasSubstr("Ranks that were heard: 8 of 16 of communicator 9c1e0000."));
+  EXPECT_DOUBLE_EQ(*found[0].cost_ns_per_step, 3e6);
+  EXPECT_TRUE(Of(CommunicationBound, r).empty());
+  EXPECT_TRUE(Of(PoorOverlap, r).empty());
+  r.communication.exposed_transfer_ns = 0.9e6;
+  EXPECT_TRUE(Of(CommunicationUnheard, r).empty()) << "not worth it";
+}
+
+TEST(RanksMissingFinding, NamesRunsOfRanks) {
+  Report r = Steady();
+  r.conditions.ranks_expected = 16;
+  r.conditions.ranks_heard = 8;
+  ASSERT_EQ(Of(RanksMissing, r).size(), 1u);
+  EXPECT_EQ(Of(RanksMissing, r)[0].evidence, "Not heard: ranks 8-15.");
+  r.conditions.ranks_expected = 9;
+  EXPECT_EQ(Of(RanksMissing, r)[0].evidence, "Not heard: rank 8.");
+}
+
+TEST(LaunchBoundFinding, NeedsFiveStepsOfARankAndNotOfAll) {
+  Report r = Steady();
+  for (RankReport& rank : r.ranks) {
+    rank.steps.emplace();
+    rank.steps->host_bound_ns.mean = 4e6;
+  }
+  EXPECT_EQ(Of(LaunchBound, r).size(), 1u);
+  r.steps->count = 2;
+  r.steps->warmup_count = 0;
+  r.steps->time_ns.count = 16;
+  EXPECT_TRUE(Of(LaunchBound, r).empty());
+}
+
+TEST(OptionsMistakenFinding, SaysWhatCannotBe) {
+  Report r = Steady();
+  r.utilisation.mfu = 0.99;
+  EXPECT_TRUE(Of(OptionsMistaken, r).empty());
+  r.utilisation.mfu = 5.106;
+  EXPECT_EQ(Of(OptionsMistaken, r)[0].statement,
+            "MFU of 510.6 % cannot be: no device computes more than its peak.");
+  r.utilisation.mfu.reset();
+  CollectiveReport& c = r.collectives.emplace_back();
+  c.op = "AllReduce";
+  c.comm_ranks = 8;
+  c.size_bytes = 25 * kMiB;
+  c.peak_share = 2.65;
+  r.communication.link_peak = 100;
+  r.communication.link_peak_source = "NVLink of H100";
+  EXPECT_TRUE(Of(OptionsMistaken, r).empty()) << "nobody told it";
+  r.communication.link_peak_source = "--link-peak";
+  EXPECT_EQ(Of(OptionsMistaken, r)[0].statement,
+            "Transfers reach 265.0 % of --link-peak: it is more than 100 GB/s.");
+  EXPECT_THAT(Of(OptionsMistaken, r)[0].evidence, HasSubstr("265 GB/s bus bandwidth"));
+  c.peak_share = 1.05;
+  r.conditions.step_marker = "nvtx:nothing";
+  EXPECT_TRUE(Of(OptionsMistaken, r).empty());
+  r.steps.reset();
+  EXPECT_THAT(Of(OptionsMistaken, r)[0].statement, HasSubstr("--step-marker nvtx:nothing marks no steps"));
+}
+
 TEST(PipelineBubbleFinding, DoesNotHideWhatIsExposedInsideTheStages) {
   Report r = Bound({Calls("AllReduce", true, 2.5), Calls("Send", true, 2)});
   r.communication.exposed_transfer_ns = 5e6;
@@ -254,11 +329,11 @@ TEST(MemoryFindings, SayWhenAllRanksAreAlike) {
   EXPECT_THAT(Of(MemoryLeak, r)[0].statement,
               HasSubstr("Each of the 8 ranks holds 64.0 MiB more after every step"));
   EXPECT_THAT(Of(MemoryPressure, r)[0].statement,
-              HasSubstr("Each of the 8 ranks came within 8.0 % of its device's memory"));
+              HasSubstr("Each of the 8 ranks came within 3.7 % of its device's memory"));
   for (size_t i = 3; i < 8; ++i) r.ranks[i].device_memory.clear();
   EXPECT_THAT(Of(MemoryLeak, r)[0].statement, HasSubstr("Rank 2 and 2 others hold 64.0 MiB"));
   EXPECT_THAT(Of(MemoryPressure, r)[0].statement,
-              HasSubstr("and 2 others came within 8.0 % of their devices' memory"));
+              HasSubstr("and 2 others came within 3.7 % of their devices' memory"));
   for (size_t i = 1; i < 3; ++i) r.ranks[i].device_memory.clear();
   EXPECT_THAT(Of(MemoryLeak, r)[0].statement, HasSubstr("Rank 0 holds 64.0 MiB more after every step"));
   EXPECT_THAT(Of(MemoryPressure, r)[0].statement,

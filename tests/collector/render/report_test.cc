@@ -196,15 +196,16 @@ TEST(Findings, WhatIsMissingIsSaid) {
     ids.push_back(f.id);
     EXPECT_FALSE(f.statement.empty() || f.evidence.empty() || f.advice.empty()) << f.id;
   }
-  EXPECT_THAT(ids, ::testing::UnorderedElementsAre("rank-cut-off", "records-lost", "ranks-missing",
-                                                   "capture-incomplete", "clock-stepped", "allocation-failed",
-                                                   "poor-overlap"));
+  EXPECT_THAT(ids,
+              ::testing::UnorderedElementsAre("rank-cut-off", "records-lost", "ranks-missing",
+                                              "capture-incomplete", "clock-stepped", "allocation-failed"))
+      << "three of four ranks are not heard: nothing is concluded from transfers";
   EXPECT_EQ(report.trust.lost.at("send_queue_full"), 500u);
   EXPECT_LT(*report.trust.coverage, 1.0);
   const std::string text = TextReport(report, "");
   EXPECT_THAT(text, HasSubstr("500 records LOST"));
   EXPECT_THAT(text, HasSubstr("1 of 4 ranks were heard"));
-  EXPECT_THAT(text, HasSubstr("Not heard: rank 0, 2, 3"));
+  EXPECT_THAT(text, HasSubstr("Not heard: ranks 0, 2-3"));
 }
 
 TEST(TextReport, AnswersInOrderWithUnitsAndFitsTheScreen) {
