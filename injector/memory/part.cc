@@ -14,7 +14,9 @@
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
 #include "injector/cupti/graph_calls.h"
-#include "injector/memory/array_bytes.h"
+#include "injector/memory/array_calls.h"
+#include "injector/memory/calls.h"
+#include "injector/memory/physical_calls.h"
 #include "injector/memory/pool_devices.h"
 #include "injector/memory/pytorch.h"
 #include "injector/stream/event_ring.h"
@@ -23,6 +25,14 @@
 namespace gpuprobe::injector {
 
 namespace {
+
+using memory_calls::ArgumentsOf;
+using memory_calls::FreeArguments;
+using memory_calls::ReportAllocation;
+using memory_calls::ReportRelease;
+using memory_calls::Succeeded;
+
+using Recorder = void (*)(ThreadState&, const CUpti_CallbackData&) noexcept;
 
 // The first arguments of cuMemAlloc, cuMemHostAlloc, cudaMalloc ...: where the address goes, and how many
 // bytes.
@@ -45,7 +55,6 @@ SAME_START(cudaHostAlloc_v3020_params, pHost, size);
 SAME_START(cudaMallocHost_v3020_params, ptr, size);
 SAME_START(cudaMallocAsync_v11020_params, devPtr, size);
 SAME_START(cudaMallocFromPoolAsync_v11020_params, ptr, size);
-SAME_START(cuMemCreate_params, handle, size);
 SAME_START(cuMemHostRegister_v2_params, p, bytesize);
 SAME_START(cudaHostRegister_v4000_params, ptr, size);
 #undef SAME_START
@@ -60,68 +69,6 @@ struct PitchArguments {
 static_assert(offsetof(cuMemAllocPitch_v2_params, Height) == offsetof(PitchArguments, height));
 static_assert(offsetof(cudaMallocPitch_v3020_params, height) == offsetof(PitchArguments, height));
 
-// Of all that release: the address or handle itself.
-struct FreeArguments {
-  uint64_t address;
-};
-
-template <typename Arguments>
-const Arguments& ArgumentsOf(const CUpti_CallbackData& data) noexcept {
-  return *static_cast<const Arguments*>(data.functionParams);
-}
-
-// cudaError_t and CUresult both are an int whose 0 is success.
-bool Succeeded(const CUpti_CallbackData& data) noexcept {
-  return data.functionReturnValue != nullptr && *static_cast<const int*>(data.functionReturnValue) == 0;
-}
-
-// The number is the same in both APIs.
-static_assert(int{CUDA_ERROR_OUT_OF_MEMORY} == int{cudaErrorMemoryAllocation});
-bool Refused(const CUpti_CallbackData& data) noexcept {
-  return data.functionReturnValue != nullptr &&
-         *static_cast<const int*>(data.functionReturnValue) == CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-struct Memory {
-  wire::MemoryKind kind;
-  uint64_t address;  // or handle
-  uint64_t bytes;
-  int32_t device;
-  const void* context;  // null: outlives every context
-  uint8_t what = 0;     // AllocationWhat
-};
-
-AllocationEvent EventOf(const ThreadState& thread, const Memory& memory) noexcept {
-  AllocationEvent event{};
-  event.time_ns = Stamp();
-  event.began_ns = thread.memory_call_began_ns;
-  event.address = memory.address;
-  event.bytes = memory.bytes;
-  event.range_id = InnermostRange(thread);
-  event.context = reinterpret_cast<uint64_t>(memory.context);
-  event.device = memory.device;
-  event.memory = static_cast<uint8_t>(memory.kind);
-  event.what = memory.what;
-  return event;
-}
-
-// A success without an address gave nothing: zero bytes were asked for.
-void ReportAllocation(ThreadState& thread, const CUpti_CallbackData& data, Memory memory) noexcept {
-  const bool failed = !Succeeded(data);
-  if (failed ? !Refused(data) : memory.address == 0) return;
-  if (failed) memory.address = 0;
-  AllocationEvent event = EventOf(thread, memory);
-  event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
-  event.failed = failed ? 1 : 0;
-  Emit(thread, event);
-}
-
-void ReportRelease(ThreadState& thread, const Memory& memory) noexcept {
-  AllocationEvent event = EventOf(thread, memory);
-  event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
-  Emit(thread, event);
-}
-
 // Memory of the current context, whose address the call left behind `address`.
 void ReportInContext(ThreadState& thread, const CUpti_CallbackData& data, wire::MemoryKind kind,
                      const uint64_t* address, uint64_t bytes) noexcept {
@@ -129,8 +76,6 @@ void ReportInContext(ThreadState& thread, const CUpti_CallbackData& data, wire::
   ReportAllocation(thread, data,
                    {kind, known ? *address : 0, bytes, DeviceOfContext(data.context), data.context});
 }
-
-using Recorder = void (*)(ThreadState&, const CUpti_CallbackData&) noexcept;
 
 // A graph's node that allocates, or releases what is at the address.
 void ReportGraphNode(ThreadState& thread, uint64_t graph, wire::AllocationOp op, uint64_t address,
@@ -325,160 +270,6 @@ void AddedNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
 }
 #endif
 
-void AllocatedArray(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuArrayCreate_v2_params>(data);
-  if (arguments.pAllocateArray == nullptr) return;
-  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
-                  reinterpret_cast<const uint64_t*>(arguments.pHandle),
-                  ArrayBytes(*arguments.pAllocateArray));
-}
-
-void AllocatedArray3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuArray3DCreate_v2_params>(data);
-  if (arguments.pAllocateArray == nullptr) return;
-  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
-                  reinterpret_cast<const uint64_t*>(arguments.pHandle),
-                  ArrayBytes(*arguments.pAllocateArray, 1));
-}
-
-void AllocatedMipmaps(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMipmappedArrayCreate_params>(data);
-  if (arguments.pMipmappedArrayDesc == nullptr) return;
-  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
-                  reinterpret_cast<const uint64_t*>(arguments.pHandle),
-                  ArrayBytes(*arguments.pMipmappedArrayDesc, arguments.numMipmapLevels));
-}
-
-// cudaMallocArray, cudaMalloc3DArray and cudaMallocMipmappedArray, which describe an element by its bits.
-uint64_t ArrayBytes(const cudaChannelFormatDesc* element, const cudaExtent& extent, unsigned flags,
-                    unsigned levels) noexcept {
-  if (element == nullptr) return 0;
-  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
-  descriptor.Width = extent.width;
-  descriptor.Height = extent.height;
-  descriptor.Depth = extent.depth;
-  descriptor.Format = CU_AD_FORMAT_UNSIGNED_INT8;
-  descriptor.NumChannels = static_cast<unsigned>(element->x + element->y + element->z + element->w) / 8;
-  descriptor.Flags = flags;
-  return injector::ArrayBytes(descriptor, levels);
-}
-static_assert(cudaArrayLayered == CUDA_ARRAY3D_LAYERED);
-
-void AllocatedRuntimeArray(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cudaMallocArray_v3020_params>(data);
-  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
-                  reinterpret_cast<const uint64_t*>(arguments.array),
-                  ArrayBytes(arguments.desc, {arguments.width, arguments.height, 0}, arguments.flags, 1));
-}
-
-void AllocatedRuntimeArray3D(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cudaMalloc3DArray_v3020_params>(data);
-  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
-                  reinterpret_cast<const uint64_t*>(arguments.array),
-                  ArrayBytes(arguments.desc, arguments.extent, arguments.flags, 1));
-}
-
-void AllocatedRuntimeMipmaps(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cudaMallocMipmappedArray_v5000_params>(data);
-  ReportInContext(thread, data, wire::MemoryKind::kMemoryKindArray,
-                  reinterpret_cast<const uint64_t*>(arguments.mipmappedArray),
-                  ArrayBytes(arguments.desc, arguments.extent, arguments.flags, arguments.numLevels));
-}
-
-void CreatedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMemCreate_params>(data);
-  const uint64_t handle = Succeeded(data) && arguments.handle != nullptr ? *arguments.handle : 0;
-  if (arguments.prop == nullptr) return;
-  const bool on_device = arguments.prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
-  const auto kind = on_device ? wire::MemoryKind::kMemoryKindVmm : wire::MemoryKind::kMemoryKindPinned;
-  const int32_t device = on_device ? arguments.prop->location.id : -1;
-  ReportAllocation(thread, data, {kind, handle, arguments.size, device, nullptr, kPhysical});
-}
-
-void ReportPhysical(ThreadState& thread, PhysicalMemoryCall call, uint64_t handle, uint64_t address,
-                    uint64_t bytes) noexcept {
-  PhysicalMemoryEvent event{};
-  event.time_ns = Stamp();
-  event.handle = handle;
-  event.address = address;
-  event.bytes = bytes;
-  event.range_id = InnermostRange(thread);
-  event.began_ns = thread.memory_call_began_ns;
-  event.call = static_cast<uint8_t>(call);
-  Emit(thread, event);
-}
-
-void ReleasedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  if (Succeeded(data))
-    ReportPhysical(thread, PhysicalMemoryCall::kReleased, ArgumentsOf<FreeArguments>(data).address, 0, 0);
-}
-
-void RetainedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMemRetainAllocationHandle_params>(data);
-  if (Succeeded(data) && arguments.handle != nullptr)
-    ReportPhysical(thread, PhysicalMemoryCall::kRetained, *arguments.handle, 0, 0);
-}
-
-void MappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMemMap_params>(data);
-  if (Succeeded(data))
-    ReportPhysical(thread, PhysicalMemoryCall::kMapped, arguments.handle, arguments.ptr, arguments.size);
-}
-
-void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMemUnmap_params>(data);
-  if (Succeeded(data))
-    ReportPhysical(thread, PhysicalMemoryCall::kUnmapped, 0, arguments.ptr, arguments.size);
-}
-
-// A handle for what has no memory of this process: a multicast object, or what was imported.
-static_assert(offsetof(cuMemImportFromShareableHandle_params, handle) == 0);
-void HandleMade(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMemImportFromShareableHandle_params>(data);
-  if (Succeeded(data) && arguments.handle != nullptr)
-    ReportPhysical(thread, PhysicalMemoryCall::kHandleMade, *arguments.handle, 0, 0);
-}
-
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
-static_assert(offsetof(cuMulticastCreate_params, mcHandle) == 0);
-
-void EmitBinding(ThreadState& thread, PhysicalMemoryCall call, uint64_t object, uint64_t memory,
-                 uint64_t offset, int32_t device, bool by_address) noexcept {
-  PhysicalMemoryEvent event{};
-  event.time_ns = Stamp();
-  event.handle = object;
-  event.address = memory;
-  event.bytes = offset;
-  event.range_id = InnermostRange(thread);
-  event.began_ns = thread.memory_call_began_ns;
-  event.device = device;
-  event.call = static_cast<uint8_t>(call);
-  event.by_address = by_address ? 1 : 0;
-  Emit(thread, event);
-}
-
-void BoundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMulticastBindMem_params>(data);
-  if (Succeeded(data))
-    EmitBinding(thread, PhysicalMemoryCall::kBound, arguments.mcHandle, arguments.memHandle,
-                arguments.mcOffset, -1, false);
-}
-
-void BoundAddress(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMulticastBindAddr_params>(data);
-  if (Succeeded(data))
-    EmitBinding(thread, PhysicalMemoryCall::kBound, arguments.mcHandle, arguments.memptr, arguments.mcOffset,
-                -1, true);
-}
-
-void UnboundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
-  const auto& arguments = ArgumentsOf<cuMulticastUnbind_params>(data);
-  if (Succeeded(data))
-    EmitBinding(thread, PhysicalMemoryCall::kUnbound, arguments.mcHandle, 0, arguments.mcOffset,
-                arguments.dev, false);
-}
-#endif
-
 void RetainedPrimary(ThreadState&, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuDevicePrimaryCtxRetain_params>(data);
   if (Succeeded(data) && arguments.pctx != nullptr) NoteContextDevice(*arguments.pctx, arguments.dev);
@@ -532,9 +323,9 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister, OnDriver<Registered>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2, OnDriver<Registered>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemHostUnregister, OnDriver<Freed<MemoryKind::kMemoryKindPinned>>},
-    {CUPTI_DRIVER_TRACE_CBID_cuArrayCreate_v2, OnDriver<AllocatedArray>},
-    {CUPTI_DRIVER_TRACE_CBID_cuArray3DCreate_v2, OnDriver<AllocatedArray3D>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate, OnDriver<AllocatedMipmaps>},
+    {CUPTI_DRIVER_TRACE_CBID_cuArrayCreate_v2, OnDriver<memory_calls::AllocatedArray>},
+    {CUPTI_DRIVER_TRACE_CBID_cuArray3DCreate_v2, OnDriver<memory_calls::AllocatedArray3D>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate, OnDriver<memory_calls::AllocatedMipmaps>},
     {CUPTI_DRIVER_TRACE_CBID_cuArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayDestroy, OnDriver<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, OnDriver<AllocatedFromCurrentPool>},
@@ -553,12 +344,12 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer, OnDriver<Imported>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedBuffer, OnDriver<Imported>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedMipmappedArray, OnDriver<Imported>, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle, OnDriver<HandleMade>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle, OnDriver<memory_calls::HandleMade>, false},
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
-    {CUPTI_DRIVER_TRACE_CBID_cuMulticastCreate, OnDriver<HandleMade>, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindMem, OnDriver<BoundMemory>, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindAddr, OnDriver<BoundAddress>, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMulticastUnbind, OnDriver<UnboundMemory>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastCreate, OnDriver<memory_calls::HandleMade>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindMem, OnDriver<memory_calls::BoundMemory>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindAddr, OnDriver<memory_calls::BoundAddress>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastUnbind, OnDriver<memory_calls::UnboundMemory>},
 #endif
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode, OnDriver<AddedAllocationNode>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode, OnDriver<AddedReleaseNode>, false},
@@ -568,11 +359,11 @@ constexpr Hook kDriverHooks[] = {
 #if CUPTI_API_VERSION >= 21  // CUDA 12.3
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2, OnDriver<AddedNode<cuGraphAddNode_v2_params>>, false},
 #endif
-    {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, OnDriver<CreatedPhysical>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, OnDriver<ReleasedPhysical>},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<RetainedPhysical>, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemMap, OnDriver<MappedPhysical>, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, OnDriver<UnmappedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, OnDriver<memory_calls::CreatedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemRelease, OnDriver<memory_calls::ReleasedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<memory_calls::RetainedPhysical>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemMap, OnDriver<memory_calls::MappedPhysical>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, OnDriver<memory_calls::UnmappedPhysical>},
     {CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRetain, OnDriver<RetainedPrimary>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuCtxCreate_v2, OnDriver<CreatedContext>, false},
 };
@@ -588,9 +379,10 @@ constexpr Hook kRuntimeHooks[] = {
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeHost_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindPinned>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaHostRegister_v4000, OnRuntime<Registered>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaHostUnregister_v4000, OnRuntime<Freed<MemoryKind::kMemoryKindPinned>>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocArray_v3020, OnRuntime<AllocatedRuntimeArray>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMalloc3DArray_v3020, OnRuntime<AllocatedRuntimeArray3D>},
-    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocMipmappedArray_v5000, OnRuntime<AllocatedRuntimeMipmaps>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocArray_v3020, OnRuntime<memory_calls::AllocatedRuntimeArray>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMalloc3DArray_v3020, OnRuntime<memory_calls::AllocatedRuntimeArray3D>},
+    {CUPTI_RUNTIME_TRACE_CBID_cudaMallocMipmappedArray_v5000,
+     OnRuntime<memory_calls::AllocatedRuntimeMipmaps>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeArray_v3020, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaFreeMipmappedArray_v5000, OnRuntime<Freed<MemoryKind::kMemoryKindArray>>},
     {CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020, OnRuntime<AllocatedFromCurrentPool>},

@@ -95,7 +95,7 @@ struct MarkEvent {
 
 enum AllocationWhat : uint8_t {
   kPhysical = 1,  // its address is a handle of the virtual memory API
-  kImported = 2,  // somebody else's memory, which is not counted: its release is expected
+  kImported = 2,  // no memory of this process (another's, or a sparse array's): its release is expected
 };
 
 struct AllocationEvent {

@@ -135,6 +135,13 @@ void Arrays() {
   CHECK(cuMipmappedArrayCreate(&driver_levels, &ints, 3));
   CHECK(cudaFreeMipmappedArray(levels));
   CHECK(cuMipmappedArrayDestroy(driver_levels));
+  // Without memory: it is mapped into them, if it is.
+  CUarray sparse = nullptr;
+  const CUDA_ARRAY3D_DESCRIPTOR none{512, 512, 0, CU_AD_FORMAT_FLOAT, 4, CUDA_ARRAY3D_SPARSE};
+  CHECK(cuArray3DCreate(&sparse, &none));
+  CHECK(cudaMallocMipmappedArray(&levels, &bytes, cudaExtent{256, 256, 0}, 5, cudaArrayDeferredMapping));
+  CHECK(cuArrayDestroy(sparse));
+  CHECK(cudaFreeMipmappedArray(levels));
   CHECK(cudaFreeArray(nullptr));
   CHECK(cudaFreeArray(flat));
   CHECK(cuArrayDestroy(row));

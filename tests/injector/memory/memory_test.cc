@@ -259,6 +259,23 @@ TEST_F(Memory, ArraysCountTheirElements) {
   EXPECT_EQ(ArrayBytes(volume, 2), (64u * 32 * 8 + 32u * 16 * 8) * 2);
 }
 
+TEST_F(Memory, SparseArraysHaveNoMemory) {
+  CUarray array = reinterpret_cast<CUarray>(0x5000);
+  auto levels = reinterpret_cast<CUmipmappedArray>(array);
+  CUDA_ARRAY3D_DESCRIPTOR shape = {64, 32, 8, CU_AD_FORMAT_HALF, 1, CUDA_ARRAY3D_SPARSE};
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuArray3DCreate_v2, cuArray3DCreate_v2_params{&array, &shape});
+  CUDA_ARRAY3D_DESCRIPTOR deferred = shape;
+  deferred.Flags = CUDA_ARRAY3D_DEFERRED_MAPPING;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMipmappedArrayCreate,
+         cuMipmappedArrayCreate_params{&levels, &deferred, 3});
+  const auto seen = Seen();
+  ASSERT_EQ(seen.size(), 2u);
+  for (const AllocationEvent& event : seen) {
+    EXPECT_EQ(event.bytes, 0u);
+    EXPECT_EQ(event.what, kImported) << "its release is expected";
+  }
+}
+
 TEST_F(Memory, PhysicalMemoryIsMadeOnDevicesAndTellsWhatKeepsAndEndsIt) {
   CUmemGenericAllocationHandle handle = 0x99;
   CUmemAllocationProp properties = {};

@@ -9,19 +9,22 @@
 #include "tests/sim/core/copy.h"
 
 struct CUarray_st {
-  uint64_t address = 0;
-  size_t pitch = 0;  // bytes of a row
+  uint64_t address = 0;  // 0: a sparse one, which has no memory
+  size_t pitch = 0;      // bytes of a row
   size_t rows = 1;
   CUDA_ARRAY3D_DESCRIPTOR descriptor{};
 };
 
 struct CUmipmappedArray_st {
-  uint64_t address = 0;
+  uint64_t address = 0;   // 0: a sparse one, which has no memory
   bool imported = false;  // from another API
 };
 
 namespace gpusim {
 
+inline bool IsSparse(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
+  return (shape.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
+}
 size_t BytesOfElement(CUarray_format format, unsigned channels);
 // Of all levels; 0: that is no mipmapped array.
 size_t BytesOfMipmaps(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels);

@@ -54,7 +54,9 @@ DRIVER_API(cuArray3DCreate_v2, (CUarray * pHandle, const CUDA_ARRAY3D_DESCRIPTOR
   array->pitch = pAllocateArray->Width * element;
   array->rows = std::max<size_t>(1, pAllocateArray->Height);
   const size_t bytes = array->pitch * array->rows * std::max<size_t>(1, pAllocateArray->Depth);
-  const CUresult result = gpusim::Allocate(gpusim::MemoryClass::kArray, bytes, 0, &array->address);
+  const CUresult result = gpusim::IsSparse(*pAllocateArray)
+                              ? CUDA_SUCCESS
+                              : gpusim::Allocate(gpusim::MemoryClass::kArray, bytes, 0, &array->address);
   if (result != CUDA_SUCCESS) {
     delete array;
     return result;
@@ -89,7 +91,9 @@ DRIVER_API(cuMipmappedArrayCreate,
   const size_t bytes = gpusim::BytesOfMipmaps(*pMipmappedArrayDesc, numMipmapLevels);
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   auto* array = new CUmipmappedArray_st;
-  const CUresult result = gpusim::Allocate(gpusim::MemoryClass::kArray, bytes, 0, &array->address);
+  const CUresult result = gpusim::IsSparse(*pMipmappedArrayDesc)
+                              ? CUDA_SUCCESS
+                              : gpusim::Allocate(gpusim::MemoryClass::kArray, bytes, 0, &array->address);
   if (result != CUDA_SUCCESS) {
     delete array;
     return result;
