@@ -36,9 +36,25 @@ bool EndedOverIt(const RankReport& r) {
 // Whether WhoAlike names more than one.
 bool Plural(const Report& report, size_t count) { return count > 1 && count < report.ranks.size(); }
 
+// Page-locked memory is the host's: a device's capacity says nothing of it.
+Finding RefusedByHost(const RankReport& r, const RefusalReport& last) {
+  const auto live = last.live.find(last.memory);
+  std::string statement =
+      absl::StrFormat("%s ran out of page-locked host memory: asked %s, %s of it live", WhoOf(r),
+                      Gib(last.asked_bytes), Gib(live != last.live.end() ? live->second : 0));
+  if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
+  return {.statement = statement + ".",
+          .evidence = absl::StrFormat("%d requests for page-locked memory were refused.",
+                                      r.memory.at(last.memory).failed),
+          .advice =
+              "Fewer or smaller pinned buffers (loader workers that pin, offloaded states); look at the "
+              "limits of locked memory (ulimit -l) and of the container's memory."};
+}
+
 // The last refusal is the one that counts: an allocator asks again after it has given back what it could.
 Finding Refused(const RankReport& r) {
   const RefusalReport& last = r.out_of_memory.back();
+  if (last.memory == "host_pinned" && r.memory.count(last.memory) != 0) return RefusedByHost(r, last);
   uint64_t refused = 0;
   for (const auto& [kind, m] : r.memory) refused += m.failed;
   std::string statement = absl::StrFormat("%s ran out of memory: asked %s (%s), %s live", WhoOf(r),

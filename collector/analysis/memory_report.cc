@@ -65,8 +65,10 @@ RefusalReport RefusalOf(const model::ProcessModel& process, const model::MemoryL
                   .path = process.RangePath(refusal.range),
                   .live = ByName(refusal.live),
                   .device_live_bytes = Resident(refusal.live),
-                  .capacity_bytes = Capacity(process, refusal.device),
+                  .capacity_bytes = {},
                   .free_at_most_bytes = {}};
+  if (refusal.memory == v1::MEMORY_KIND_PINNED) return r;  // what the host has is not known
+  r.capacity_bytes = Capacity(process, refusal.device);
   if (r.capacity_bytes.has_value() && *r.capacity_bytes >= r.device_live_bytes) {
     r.free_at_most_bytes = *r.capacity_bytes - r.device_live_bytes;
   }

@@ -10,6 +10,7 @@ from harness import BUILD, GPUPROBE
 
 MEMORY_CALLS = os.path.join(BUILD, "tests", "e2e", "memory_calls")
 MEMORY_THREADS = os.path.join(BUILD, "tests", "e2e", "memory_threads")
+MEMORY_REFUSED = os.path.join(BUILD, "tests", "e2e", "memory_refused")
 MEMORY_SHARING = os.path.join(BUILD, "tests", "e2e", "memory_sharing")
 KINDS = {"device": "device", "pinned": "host_pinned", "managed": "managed", "pool": "pool", "array": "array", "vmm": "vmm", "graph": "graph"}
 
@@ -87,6 +88,41 @@ class Memory(harness.EndToEndTest):
                          % report["ranks"][0]["pid"])
         shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
         self.assertIn("ran out of memory: asked", shown)
+
+    def test_whatever_is_refused_is_told_with_what_was_there(self):
+        """Every call that obtains memory, of both APIs, where there is too little: what was asked, what was live, what was free at most."""
+        out = self.path("run-directory")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_REFUSED], env={"GPUSIM_MEMORY_GIB": "1", "GPUSIM_FAULT": "pinned_mib=1"})
+        happened, report = self.truth(), self.report(out)
+        self.assert_no_loss(report)
+        self.assertEqual(truth.differences(happened, self.export(out)), [])
+        happened = [r for r in happened if r["kind"] in ("alloc", "free")]
+        self.check_high_water(happened, report["ranks"][0]["memory"])
+        gib, live, expected = 1 << 30, defaultdict(int), []
+        for record in sorted(happened, key=lambda r: r["time_ns"]):
+            if record.get("failed"):
+                on_host = record["memory"] == "pinned"
+                there = live["device"] + live["pool"]
+                expected.append((KINDS[record["memory"]], record["bytes"], {KINDS[kind]: size for kind, size in live.items() if size},
+                                 None if on_host else gib, None if on_host else gib - there))
+            else:
+                live[record["memory"]] += record["bytes"] if record["kind"] == "alloc" else -record["bytes"]
+        found = [(e["memory"], e["asked_bytes"], e["live_bytes"], e["capacity_bytes"], e["free_at_most_bytes"]) for e in report["ranks"][0]["out_of_memory"]]
+        self.assertEqual(found, expected)
+        with open(os.path.join(harness.SOURCE, "tests", "e2e", "programs", "memory_refused.cc"), encoding="utf-8") as program:
+            calls = re.findall(r"EXPECT\((?:Twin<.*?>\(\")?(\w+)", program.read(), re.DOTALL)
+        # The calls on pools are made of each of three, cuMemCreate in two places.
+        self.assertEqual(len(expected), len(calls) + 2 * sum("FromPool" in call for call in calls) + 1)
+
+    def test_the_host_runs_out_of_page_locked_memory(self):
+        out = self.path("run-directory")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_REFUSED, "host"], env={"GPUSIM_FAULT": "pinned_mib=1"})
+        report = self.report(out)
+        finding, = (f for f in report["findings"] if f["id"] == "out-of-memory")
+        self.assertEqual(finding["statement"], "Process %d ran out of page-locked host memory: asked 1.0 MiB, 0.2 MiB of it live." % report["ranks"][0]["pid"])
+        self.assertNotIn("Free", finding["evidence"])
+        event, = report["ranks"][0]["out_of_memory"]
+        self.assertEqual((event["memory"], event["asked_bytes"], event["live_bytes"], event["capacity_bytes"]), ("host_pinned", 1 << 20, {"host_pinned": 1 << 18}, None))
 
     def test_every_function_that_sounds_like_memory(self):
         """Each one in the toolkit's headers is called while a ledger looks, or is known to be none of memory."""
