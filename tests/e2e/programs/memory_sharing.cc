@@ -16,8 +16,6 @@
 
 #include "memory_checks.h"
 
-extern char** environ;
-
 namespace {
 
 constexpr size_t kGranule = 2 * kMiB;
@@ -73,8 +71,8 @@ void Meet(int channel) {
 }
 
 void* Pointer(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);
-}  // NOLINT(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
 
 // The other one's mark is there; ours goes beside it.
 void Visit(CUdeviceptr address, unsigned char mark) {

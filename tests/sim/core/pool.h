@@ -11,8 +11,8 @@
 #include <cuda.h>
 
 #include <algorithm>
-#include <compare>
 #include <cstdint>
+#include <tuple>
 
 namespace gpusim {
 
@@ -27,7 +27,10 @@ struct PoolPlace {
   }
   bool managed() const { return type == CU_MEM_ALLOCATION_TYPE_MANAGED; }
   int device() const { return location == CU_MEM_LOCATION_TYPE_DEVICE ? id : 0; }
-  friend auto operator<=>(const PoolPlace&, const PoolPlace&) = default;
+  friend bool operator==(const PoolPlace&, const PoolPlace&) = default;
+  friend bool operator<(const PoolPlace& a, const PoolPlace& b) {
+    return std::tie(a.type, a.location, a.id) < std::tie(b.type, b.location, b.id);
+  }
 };
 
 inline PoolPlace PoolOfDevice(int device) {

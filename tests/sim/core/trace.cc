@@ -27,8 +27,8 @@ constexpr size_t kMostFunctions = 2048;
 std::atomic<bool> called[2][kMostFunctions];
 
 void NoteCall(int domain, uint32_t cbid, const char* name) {
-  static const bool wanted = GetKnobs().note_calls && TruthWanted();
-  if (!wanted || cbid >= kMostFunctions) return;
+  static const bool kWanted = GetKnobs().note_calls && TruthWanted();
+  if (!kWanted || cbid >= kMostFunctions) return;
   std::atomic<bool>& known = called[domain == CUPTI_CB_DOMAIN_DRIVER_API ? 0 : 1][cbid];
   if (known.load(std::memory_order_relaxed) || known.exchange(true, std::memory_order_relaxed)) return;
   std::string line;

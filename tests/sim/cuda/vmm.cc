@@ -72,8 +72,8 @@ constexpr size_t kGranularity = size_t{2} << 20;
 gpusim::VirtualMemory& All() { return gpusim::Virtual(); }
 
 void* At(CUdeviceptr address) {
-  return reinterpret_cast<void*>(address);
-}  // NOLINT(performance-no-int-to-ptr)
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
 
 bool GrowLocked(size_t bytes, off_t* offset) {
   gpusim::VirtualMemory& state = All();
@@ -288,8 +288,10 @@ DRIVER_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size)) {
     const auto found = All().mappings.find(ptr);
     if (found == All().mappings.end() || found->second.bytes != size) return CUDA_ERROR_INVALID_VALUE;
     handle = found->second.handle;
+    const void* emptied =
+        mmap(At(ptr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (emptied == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     All().mappings.erase(found);
-    mmap(At(ptr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   }
   gpusim::ForgetMapping(ptr);
   return DropReference(handle);

@@ -55,8 +55,8 @@ RUNTIME_API(cudaMalloc3D, 3020, (struct cudaPitchedPtr * pitchedDevPtr, struct c
   CUdeviceptr pointer = 0;
   size_t pitch = 0;
   GPUSIM_RETURN_IF(cuMemAllocPitch_v2(&pointer, &pitch, extent.width, extent.height * extent.depth, 4));
-  *pitchedDevPtr = {reinterpret_cast<void*>(pointer), pitch, extent.width,
-                    extent.height};  // NOLINT(performance-no-int-to-ptr)
+  // NOLINTNEXTLINE(performance-no-int-to-ptr)
+  *pitchedDevPtr = {reinterpret_cast<void*>(pointer), pitch, extent.width, extent.height};
   return cudaSuccess;
 }
 
