@@ -42,6 +42,45 @@ TEST(MemoryLedger, TheLargestAllocationsAreThoseOfTheHighWaterMark) {
   EXPECT_EQ(device.largest[0].range, 8u);
 }
 
+TEST(MemoryLedger, TheMarkMayBeOffWhereCallsOverlapped) {
+  MemoryLedger ledger;
+  const auto within = [](AllocationRecord record, uint64_t duration_ns) {
+    record.duration_ns = duration_ns;
+    return record;
+  };
+  ledger.Add(within(Event(100, 1, 1000), 50));
+  ledger.Add(within(Event(200, 2, 10), 50));
+  const auto error = [&ledger] {
+    const MemoryLedger::Kind& device = ledger.kinds()[v1::MEMORY_KIND_DEVICE];
+    EXPECT_EQ(ledger.devices().at(0).bounds.ErrorOf(device.high_water_bytes),
+              device.bounds.ErrorOf(device.high_water_bytes));
+    return device.bounds.ErrorOf(device.high_water_bytes);
+  };
+  ledger.ApplyUntil(250);
+  EXPECT_EQ(error(), 0u) << "one after the other";
+  // 40 more may have been there before the 10 went.
+  ledger.Add(within(Event(400, 2, 10, v1::ALLOCATION_OP_FREE), 100));
+  ledger.Add(within(Event(420, 3, 40), 70));
+  ledger.ApplyUntil(500);
+  EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1040u);
+  EXPECT_EQ(error(), 10u);
+  // Of another kind: of this one's level nothing changes.
+  AllocationRecord pinned = within(Event(430, 9, 7), 100);
+  pinned.memory = v1::MEMORY_KIND_PINNED;
+  ledger.Add(pinned);
+  SmallAllocationsRecord run{};
+  run.highest_ns = run.end_ns = 600;
+  run.memory = v1::MEMORY_KIND_DEVICE;
+  run.allocations = 9;
+  run.rise_bytes = 60;
+  run.change_bytes = 60;
+  run.overlapping_bytes = 25;
+  ledger.AddSmall(run);
+  ledger.Finish();
+  EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1100u);
+  EXPECT_EQ(error(), 25u);
+}
+
 TEST(MemoryLedger, AMarkThatIsNeverLeftIsNamedAtTheEnd) {
   MemoryLedger ledger;
   ledger.Add(Event(1, 1, 10));

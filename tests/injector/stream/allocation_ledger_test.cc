@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "injector/recording.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/stream.h"
 #include "tests/injector/support/frames.h"
@@ -24,6 +25,7 @@ struct Row {
   uint64_t address;
   uint64_t bytes;
   uint64_t time_ns;
+  uint64_t duration_ns;
 };
 
 class AllocationLedgerTest : public ::testing::Test {
@@ -61,7 +63,7 @@ class AllocationLedgerTest : public ::testing::Test {
       for (int i = 0; i < m.time_delta_size(); ++i) {
         const auto at = static_cast<size_t>(i);
         rows.push_back({m.op_size() > i && m.op(i) == v1::ALLOCATION_OP_FREE, addresses[at], At(m.bytes(), i),
-                        batch.base_ns() + times[at]});
+                        batch.base_ns() + times[at], At(m.duration(), i)});
       }
     }
     return rows;
@@ -108,6 +110,44 @@ TEST_F(AllocationLedgerTest, LateReleasesBelongToWhatWasThereBefore) {
   EXPECT_EQ(rows.size(), 8u);
   EXPECT_EQ(CheckTurns(rows), 0u);
   EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
+// From when on each can have happened: a release that is known by its address being given out again, since
+// the allocation before.
+TEST_F(AllocationLedgerTest, RowsSayHowLongTheirCallsTook) {
+  ledger_->Take(Event(wire::AllocationOp::kAllocationOpAlloc, 100, 0x7000, 10, 90), 1);
+  ledger_->Take(Event(wire::AllocationOp::kAllocationOpAlloc, 300, 0x7000, 20, 280), 1);
+  Release(330, 400, 0x7000);
+  Release(150, 500, 0x7000);  // the first one's, told late
+  Allocate(600, 0x8000, 30);  // nobody saw it begin
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 5u);
+  const uint64_t durations[] = {10, 200, 20, 70, 0};
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].duration_ns, durations[i]) << i;
+}
+
+TEST_F(AllocationLedgerTest, RunsOfSmallOnesSayHowManyBytesOverlapped) {
+  recording.min_allocation_bytes = 1000;
+  const auto allocate = [&](uint64_t began_ns, uint64_t time_ns, uint64_t address, uint64_t bytes) {
+    ledger_->Take(Event(wire::AllocationOp::kAllocationOpAlloc, time_ns, address, bytes, began_ns), 1);
+  };
+  allocate(10, 20, 0x10, 1);
+  allocate(30, 40, 0x20, 2);
+  allocate(35, 50, 0x30, 4);  // began while the one before was under way
+  allocate(50, 60, 0x40, 8);
+  Release(55, 70, 0x30);
+  allocate(65, 80, 0x50, 5000);  // has a record of its own
+  allocate(75, 90, 0x60, 16);
+  ledger_->Settle(UINT64_MAX);
+  recording.min_allocation_bytes = 0;
+  stream_->builder.Seal();
+  const auto batches = TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.size(), 1u);
+  const v1::SmallAllocations& small = batches[0].small_allocations();
+  ASSERT_EQ(small.overlapping_size(), 2);
+  EXPECT_EQ(small.overlapping(0), 4u + 4u);
+  EXPECT_EQ(small.overlapping(1), 16u);
+  EXPECT_EQ(batches[0].allocations().duration(0), 15u);
 }
 
 TEST_F(AllocationLedgerTest, AReleaseThatIsToldBeforeItsAllocationWaitsForIt) {
