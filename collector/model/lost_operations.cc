@@ -12,12 +12,97 @@ namespace {
 constexpr double kLeastAligned = 0.8;
 // Where nothing was seen after a gap its length is the usual one, about.
 constexpr double kOpenEndVariation = 0.05;
+// Standard deviations that hold 95 of 100 errors.
+constexpr double kDeviations = 1.96;
 
 bool Seen(const StepOperation& operation) { return operation.work != WorkClass::kUnseen; }
 
 bool Alike(const StepOperation& seen, const StepOperation& usual) {
   return !Seen(seen) || seen.coarse == usual.coarse;
 }
+
+// Pairs of equal operations of two sequences in their order, as many as there are; what was not seen is equal
+// to anything. For each operation of the first its place in the second, kNone where it has none; empty: they
+// differ by too many to tell.
+class Pairing {
+ public:
+  static constexpr size_t kNone = SIZE_MAX;
+  Pairing(std::span<const StepOperation> own, std::span<const StepOperation> usual)
+      : own_(own), usual_(usual) {
+    const auto by = static_cast<int64_t>(usual.size()) - static_cast<int64_t>(own.size());
+    lowest_ = std::min<int64_t>(by, 0) - kDrift;
+    width_ = static_cast<size_t>(std::abs(by) + 2 * kDrift + 1);
+  }
+  bool TooWide() const { return width_ > kMostWidth; }
+
+  std::vector<size_t> Places() {
+    // Cost of what has no partner, by how far the second sequence is ahead of the first.
+    std::vector<uint32_t> cost(width_, kNever);
+    std::vector<uint32_t> next(width_);
+    steps_.assign((own_.size() + 1) * width_, Step::kNothing);
+    for (size_t i = 0; i <= own_.size(); ++i) {
+      next.assign(width_, kNever);
+      for (size_t d = 0; d < width_; ++d) Reach(i, d, cost, next);
+      std::swap(cost, next);
+    }
+    return Trace();
+  }
+
+ private:
+  // By which two steps may be apart besides their lengths: where steps end among what was lost is known to a
+  // few operations only.
+  static constexpr int64_t kDrift = 8;
+  static constexpr size_t kMostWidth = 64;
+  static constexpr uint32_t kNever = UINT32_MAX / 2;
+  enum class Step : uint8_t { kNothing, kPair, kOwn, kUsual };
+
+  // Place in the second sequence, that is before what is not paired yet.
+  int64_t At(size_t i, size_t d) const { return static_cast<int64_t>(i) + lowest_ + static_cast<int64_t>(d); }
+  void Reach(size_t i, size_t d, const std::vector<uint32_t>& before, std::vector<uint32_t>& now) {
+    const int64_t j = At(i, d);
+    if (j < 0 || j > static_cast<int64_t>(usual_.size())) return;
+    Step& step = steps_[i * width_ + d];
+    if (i == 0 && j == 0) now[d] = 0;
+    const auto take = [&](uint32_t cost, Step by) {
+      if (cost >= now[d]) return;
+      now[d] = cost;
+      step = by;
+    };
+    // Of equal ones the one that lacks something as late as possible: what is lost may be the step's end.
+    if (j > 0 && d > 0) take(now[d - 1] + 1, Step::kUsual);
+    if (i > 0 && d + 1 < width_) take(before[d + 1] + 1, Step::kOwn);
+    if (i > 0 && j > 0 && Alike(own_[i - 1], usual_[static_cast<size_t>(j - 1)]))
+      take(before[d], Step::kPair);
+  }
+  std::vector<size_t> Trace() const {
+    std::vector<size_t> places(own_.size(), kNone);
+    size_t i = own_.size();
+    auto d = static_cast<size_t>(static_cast<int64_t>(usual_.size()) - static_cast<int64_t>(i) - lowest_);
+    while (true) {
+      switch (steps_[i * width_ + d]) {
+        case Step::kNothing:
+          return i == 0 && At(i, d) == 0 ? places : std::vector<size_t>();
+        case Step::kPair:
+          places[i - 1] = static_cast<size_t>(At(i, d) - 1);
+          --i;
+          break;
+        case Step::kOwn:
+          --i;
+          ++d;
+          break;
+        case Step::kUsual:
+          --d;
+          break;
+      }
+    }
+  }
+
+  std::span<const StepOperation> own_;
+  std::span<const StepOperation> usual_;
+  int64_t lowest_ = 0;
+  size_t width_ = 0;
+  std::vector<Step> steps_;
+};
 
 // How well a step begins at `place`, where it is not the first: the host's pause, in nanoseconds.
 int64_t BeginScore(std::span<const StepOperation> operations, size_t place, uint32_t head) {
@@ -104,7 +189,7 @@ class UsualStep::Timeline {
                          [](const Point& point, double at_ns) { return point.usual_ns < at_ns; });
     if (after == points_.end() || after == points_.begin()) {
       const Point& nearest = after == points_.end() ? points_.back() : *after;
-      return {.real_ns = std::max(nearest.seen_ns + usual_ns - nearest.usual_ns, 0.0),
+      return {.real_ns = nearest.seen_ns + usual_ns - nearest.usual_ns,
               .from_seen_ns = std::abs(usual_ns - nearest.usual_ns),
               .stretch_ns = 0,
               .before = usual_ns<nearest.usual_ns, .after = usual_ns> nearest.usual_ns};
@@ -130,10 +215,50 @@ void UsualStep::Learn(std::span<const StepOperation> own, uint64_t start_ns, uin
     operation.end_ns = std::max(operation.end_ns, start_ns) - start_ns;
   }
   length_ns_ = end_ns - start_ns;
+  parts_.clear();
+}
+
+void UsualStep::LearnPart(std::span<const StepOperation> own, uint64_t start_ns, uint64_t end_ns) {
+  bool another = parts_.size() != own.size();
+  for (size_t i = 0; i < own.size() && !another; ++i) another = Seen(parts_[i]) && !Alike(own[i], parts_[i]);
+  if (another) {
+    parts_.assign(own.begin(), own.end());
+    parts_length_ns_ = end_ns - start_ns;
+    for (StepOperation& operation : parts_) {
+      operation.start_ns = std::max(operation.start_ns, start_ns) - start_ns;
+      operation.end_ns = std::max(operation.end_ns, start_ns) - start_ns;
+    }
+    return;
+  }
+  const auto since_start = [start_ns](uint64_t time_ns) {
+    return static_cast<double>(std::max(time_ns, start_ns) - start_ns);
+  };
+  std::vector<Point> points{{0, 0}, {since_start(end_ns), static_cast<double>(parts_length_ns_)}};
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (!Seen(own[i]) || !Seen(parts_[i])) continue;
+    points.push_back({since_start(own[i].start_ns), static_cast<double>(parts_[i].start_ns)});
+    points.push_back({since_start(own[i].end_ns), static_cast<double>(parts_[i].end_ns)});
+  }
+  const Timeline timeline(std::move(points));
+  bool whole = true;
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (Seen(parts_[i])) continue;
+    whole = whole && Seen(own[i]);
+    if (!Seen(own[i])) continue;
+    parts_[i] = own[i];
+    parts_[i].start_ns =
+        static_cast<uint64_t>(std::llround(timeline.At(since_start(own[i].start_ns)).real_ns));
+    parts_[i].end_ns =
+        std::max(static_cast<uint64_t>(std::llround(timeline.At(since_start(own[i].end_ns)).real_ns)),
+                 parts_[i].start_ns);
+    parts_length_ns_ = std::max(parts_length_ns_, parts_[i].end_ns);
+  }
+  if (!whole) return;
+  operations_ = std::exchange(parts_, {});
+  length_ns_ = parts_length_ns_;
 }
 
 std::vector<size_t> UsualStep::Align(std::span<const StepOperation> own) const {
-  // From both ends up to the first difference: what is in the middle is more, or less, than usual.
   std::vector<size_t> places(own.size(), kNone);
   const size_t common = std::min(own.size(), operations_.size());
   size_t front = 0;
@@ -141,17 +266,30 @@ std::vector<size_t> UsualStep::Align(std::span<const StepOperation> own) const {
     places[front] = front;
     ++front;
   }
-  size_t aligned = front;
-  for (size_t back = 0; back < common - front; ++back) {
-    const size_t i = own.size() - 1 - back;
-    const size_t usual = operations_.size() - 1 - back;
-    if (!Alike(own[i], operations_[usual])) break;
-    places[i] = usual;
-    ++aligned;
+  if (front == own.size() && front == operations_.size()) return places;
+  if (Pairing pairing(own, operations_); !pairing.TooWide()) {
+    places = pairing.Places();
+  } else {
+    // From both ends up to the first difference: what is in the middle is more, or less, than usual.
+    for (size_t back = 0; back < common - front; ++back) {
+      const size_t i = own.size() - 1 - back;
+      const size_t usual = operations_.size() - 1 - back;
+      if (!Alike(own[i], operations_[usual])) break;
+      places[i] = usual;
+    }
   }
+  const auto aligned = places.size() - static_cast<size_t>(std::count(places.begin(), places.end(), kNone));
   const auto longer = static_cast<double>(std::max(own.size(), operations_.size()));
   if (static_cast<double>(aligned) < kLeastAligned * longer) return {};
   return places;
+}
+
+uint64_t UsualStep::MissingAtEnd(const std::vector<size_t>& places) const {
+  const auto last = std::find_if(places.rbegin(), places.rend(), [](size_t place) { return place != kNone; });
+  if (last == places.rend() || *last + 1 == operations_.size()) return 0;
+  uint64_t end_ns = 0;
+  for (size_t i = 0; i <= *last; ++i) end_ns = std::max(end_ns, operations_[i].end_ns);
+  return length_ns_ - std::min(end_ns, length_ns_);
 }
 
 void UsualStep::Restore(std::span<StepOperation> operations, std::span<RestoredStep> steps,
@@ -206,7 +344,9 @@ void UsualStep::RestoreRun(std::span<StepOperation> operations, std::span<Restor
   const Timeline timeline(std::move(points));
   if (timeline.empty()) return;
   const auto time = [&](double real_ns) {
-    return *origin_ns + static_cast<uint64_t>(static_cast<int64_t>(std::llround(real_ns)));
+    const double epoch_ns = -static_cast<double>(*origin_ns);
+    return *origin_ns +
+           static_cast<uint64_t>(static_cast<int64_t>(std::llround(std::max(real_ns, epoch_ns))));
   };
   for (size_t s = 0; s < run.size(); ++s) {
     RestoredStep& step = run[s];
@@ -231,13 +371,13 @@ void UsualStep::RestoreRun(std::span<StepOperation> operations, std::span<Restor
     if (lost == 0) continue;
     const Timeline::Place end = timeline.At(step_ns + length_ns);
     const double spread = end.after ? std::max(variation, kOpenEndVariation) : variation;
-    double error_ns = end.stretch_ns + spread * end.from_seen_ns;
+    double error_ns = end.stretch_ns + kDeviations * spread * end.from_seen_ns;
     if (end.before) {
       // The first steps may be like no other: it was after their launches.
       const double launched_ns = real(operations[step.end - 1].launch_ns);
       error_ns = std::max(timeline.first_real_ns() - launched_ns, end.from_seen_ns);
     }
-    step.end_error_ns = static_cast<uint64_t>(std::llround(error_ns));
+    step.end_error_ns = static_cast<uint64_t>(std::llround(error_ns)) + MissingAtEnd(places[s]);
   }
   // Only now, since a step is restored in parts: whatever is no longer unseen counts as seen.
   for (size_t s = 0; s < run.size(); ++s) {

@@ -6,8 +6,8 @@
 // its place and its length in operations. Its times are read off the usual step's timeline, stretched so that
 // everything that was seen, before, in and after the gap, is where it was seen. What is restored so is never
 // exact: the error says by how much the gap is longer or shorter than usual, plus the usual variation; before
-// the first thing that was seen, how long after the launches that was. Memory:
-// one step. Not thread-safe: one owner.
+// the first thing that was seen, how long after the launches that was. Where no step was seen whole, one is
+// put together from parts of several. Memory: two steps. Not thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -41,6 +41,9 @@ class UsualStep {
   size_t size() const { return operations_.size(); }
   // A step of which everything was seen, on the device's timeline.
   void Learn(std::span<const StepOperation> own, uint64_t start_ns, uint64_t end_ns);
+  // The same of a step of which only start, end and a part of the operations were seen: fills what earlier
+  // ones lacked.
+  void LearnPart(std::span<const StepOperation> own, uint64_t start_ns, uint64_t end_ns);
 
   // Gives the operations of `steps` (ascending) that were not seen their kinds and times. `known_until_ns`:
   // end of what was launched before the first step; 0: not known. `variation`: standard deviation of a step's
@@ -59,6 +62,8 @@ class UsualStep {
   // For each operation of a step its place in the usual one, kNone where that is not clear; empty: it is
   // another kind of step.
   std::vector<size_t> Align(std::span<const StepOperation> own) const;
+  // How much of the usual step comes after everything that has a place.
+  uint64_t MissingAtEnd(const std::vector<size_t>& places) const;
   // Steps one after the other, all of which fit.
   void RestoreRun(std::span<StepOperation> operations, std::span<RestoredStep> run,
                   const std::vector<std::vector<size_t>>& places, uint64_t known_until_ns, double variation,
@@ -66,6 +71,8 @@ class UsualStep {
 
   std::vector<StepOperation> operations_;  // times from the step's start on
   uint64_t length_ns_ = 0;
+  std::vector<StepOperation> parts_;  // the same of what is being put together
+  uint64_t parts_length_ns_ = 0;
 };
 
 }  // namespace gpuprobe::model

@@ -554,7 +554,7 @@ void StepTracker::ClockStep::Visit(Archive& archive) {
 
 template <typename Archive>
 void UsualStep::Visit(Archive& archive) {
-  archive(operations_, length_ns_);
+  archive(operations_, length_ns_, parts_, parts_length_ns_);
 }
 
 template <typename Archive>

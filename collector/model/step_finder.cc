@@ -145,13 +145,65 @@ size_t CommonLength(std::vector<size_t> lengths) {
   return lengths[lengths.size() / 2];
 }
 
+// Whether steps of `period` operations, all of which lost their anchors, may be within segments that seem to
+// be one each: nothing was seen where the anchors would be, and what was seen comes again after a period.
+bool HidesSteps(const History& history, const std::vector<size_t>& ends, size_t period) {
+  constexpr size_t kDrift = 3;             // operations by which steps differ
+  constexpr size_t kLeastBoundaries = 3;   // that were lost, or it is chance
+  constexpr double kLeastCompared = 0.05;  // of all operations
+  constexpr double kLeastEqual = 0.9;
+  const auto operations = history.operations();
+  const auto seen = [&](size_t at) { return operations[at].work != WorkClass::kUnseen; };
+  size_t boundaries = 0;
+  size_t compared = 0;
+  size_t equal = 0;
+  for (size_t s = 1; s < ends.size(); ++s) {
+    const size_t steps = (ends[s] - ends[s - 1] + period / 2) / period;
+    if (steps == 0) return false;
+    for (size_t step = 1; step < steps; ++step, ++boundaries) {
+      const size_t at = ends[s] - step * period;
+      bool lost = false;
+      for (size_t i = at - std::min(at, kDrift); i < std::min(at + kDrift, operations.size()); ++i)
+        lost = lost || !seen(i);
+      if (!lost) return false;
+    }
+  }
+  for (size_t i = ends.front(); i + period + kDrift < ends.back(); ++i) {
+    const size_t again = i + period;
+    if (!seen(i) || !seen(again)) continue;
+    ++compared;
+    for (size_t j = again - std::min(again, kDrift); j <= again + kDrift; ++j) {
+      if (!seen(j) || operations[j].coarse != operations[i].coarse) continue;
+      ++equal;
+      break;
+    }
+  }
+  const size_t all = ends.back() - ends.front();
+  return boundaries >= kLeastBoundaries &&
+         static_cast<double>(compared) >= kLeastCompared * static_cast<double>(all) &&
+         static_cast<double>(equal) >= kLeastEqual * static_cast<double>(compared);
+}
+
+// The length of a step where records were lost.
+size_t LengthOfLossy(const History& history, const std::vector<size_t>& ends,
+                     const std::vector<size_t>& lengths) {
+  constexpr size_t kMostSteps = 8;
+  constexpr size_t kLeastOperations = 16;
+  const size_t length = CommonLength(lengths);
+  for (size_t steps = kMostSteps; steps > 1; --steps) {
+    if (length / steps >= kLeastOperations && HidesSteps(history, ends, length / steps))
+      return length / steps;
+  }
+  return length;
+}
+
 Cut MeasureLength(const History& history, std::vector<size_t> ends) {
   Cut cut{.ends = std::move(ends), .level = Level::kLength};
   std::vector<size_t> lengths;
   for (size_t i = 1; i < cut.ends.size(); ++i) lengths.push_back(cut.ends[i] - cut.ends[i - 1]);
   const auto middle = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
   std::nth_element(lengths.begin(), middle, lengths.end());
-  cut.operations = history.lossy() ? CommonLength(lengths) : *middle;
+  cut.operations = history.lossy() ? LengthOfLossy(history, cut.ends, lengths) : *middle;
   size_t near = 0;
   size_t all = 0;
   for (size_t i = 1; i < cut.ends.size(); ++i) {

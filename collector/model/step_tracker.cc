@@ -228,12 +228,26 @@ void StepTracker::EndSegment(uint64_t end) {
   const uint64_t segment = std::exchange(segment_, end);
   cluster_end_ = 0;
   if (end <= segment) return;
+  ShortenUsual(end - segment);
   uint64_t begin = segment;
   for (const uint64_t lost : EndsOfLost(segment, end)) {
     EndStep(begin, lost);
     begin = lost;
   }
   if (begin < end) EndStep(begin, end);
+}
+
+void StepTracker::ShortenUsual(uint64_t operations) {
+  constexpr uint64_t kMostSteps = 8;
+  constexpr double kTolerance = 0.02;  // operations more in some steps, such as copies back
+  if (!lossy_ || definition_->source == StepSource::kMarker || definition_->coarse_sum != 0) return;
+  if (next_index_ == 0 && pending_.empty()) return;  // what initialises is in it
+  for (uint64_t steps = 2; steps <= kMostSteps; ++steps) {
+    const double off = static_cast<double>(steps * operations) - static_cast<double>(definition_->operations);
+    if (std::abs(off) > kTolerance * static_cast<double>(definition_->operations)) continue;
+    definition_->operations = static_cast<uint32_t>(operations);
+    return;
+  }
 }
 
 std::vector<uint64_t> StepTracker::EndsOfLost(uint64_t segment, uint64_t end) const {
@@ -401,25 +415,35 @@ void StepTracker::CutStep(uint64_t begin, uint64_t end, const StepRange* range) 
   MeasureFirst();
 }
 
-void StepTracker::RestoreLost(bool all) {
-  const Pending& last = pending_.back();
-  const Pending* before = pending_.size() < 2 ? nullptr : &pending_[pending_.size() - 2];
-  if (last.lost == 0 && (before == nullptr || (before->lost == 0 && before->end == last.begin)) &&
-      (!definition_.has_value() || definition_->operations == 0 || !usual_step_.known() ||
-       last.end - last.begin == definition_->operations)) {
-    uint64_t start_ns =
-        before == nullptr ? std::max(forgotten_until_ns_, last.earlier_end_ns) : last.earlier_end_ns;
-    for (uint64_t i = before == nullptr ? base_ : before->begin; i < last.begin; ++i)
-      start_ns = std::max(start_ns, At(i).end_ns);
-    uint64_t end_ns = start_ns;
-    for (uint64_t i = last.begin; i < last.end; ++i) end_ns = std::max(end_ns, At(i).end_ns);
-    if (start_ns != 0) {
-      usual_step_.Learn(
-          std::span<const StepOperation>(open_).subspan(static_cast<size_t>(last.begin - base_),
-                                                        static_cast<size_t>(last.end - last.begin)),
-          start_ns, end_ns);
-    }
+void StepTracker::LearnUsual(const Pending* before, const Pending& last) {
+  const uint64_t own = last.end - last.begin;
+  const bool usual = definition_.has_value() && definition_->operations != 0
+                         ? own == definition_->operations
+                         : last.lost == 0 || !usual_step_.known() || own == usual_step_.size();
+  if (!usual && usual_step_.known()) return;
+  uint64_t start_ns =
+      before == nullptr ? std::max(forgotten_until_ns_, last.earlier_end_ns) : last.earlier_end_ns;
+  for (uint64_t i = before == nullptr ? base_ : before->begin; i < last.begin; ++i)
+    start_ns = std::max(start_ns, At(i).end_ns);
+  uint64_t end_ns = start_ns;
+  for (uint64_t i = last.begin; i < last.end; ++i) end_ns = std::max(end_ns, At(i).end_ns);
+  if (start_ns == 0) return;
+  const auto operations = std::span<const StepOperation>(open_).subspan(
+      static_cast<size_t>(last.begin - base_), static_cast<size_t>(own));
+  const bool begin_known = before == nullptr || (before->lost == 0 && before->end == last.begin);
+  if (last.lost == 0 && begin_known) {
+    usual_step_.Learn(operations, start_ns, end_ns);
+    return;
   }
+  // What was launched last ends last, in the usual step.
+  const auto seen = [](const StepOperation& o) { return o.work != WorkClass::kUnseen; };
+  const bool begin_seen = last.begin > base_ ? seen(At(last.begin - 1)) : begin_error_ns_ == 0;
+  if (usual && begin_seen && (before == nullptr || before->end_error_ns == 0) && seen(operations.back()))
+    usual_step_.LearnPart(operations, start_ns, end_ns);
+}
+
+void StepTracker::RestoreLost(bool all) {
+  LearnUsual(pending_.size() < 2 ? nullptr : &pending_[pending_.size() - 2], pending_.back());
   const bool wanted =
       std::any_of(pending_.begin(), pending_.end(), [](const Pending& each) { return each.left > 0; });
   if (!wanted || !usual_step_.known()) return;

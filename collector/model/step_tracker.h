@@ -183,6 +183,7 @@ class StepTracker {
   void MeasureFirst();
   // Learns the usual step, and restores what was lost with it.
   void RestoreLost(bool all);
+  void LearnUsual(const Pending* before, const Pending& last);
   // Steps from annotated ranges; all of them, or as far as later launches are known.
   void CutAtRanges(bool all);
   void ChooseRanges(size_t least);
@@ -202,6 +203,9 @@ class StepTracker {
   std::vector<uint64_t> EndsOfLost(uint64_t segment, uint64_t end) const;
   uint64_t BeginOfStep(uint64_t segment, uint64_t end) const;
   bool IsUsual(uint64_t begin, uint64_t end) const;
+  // A step between anchors that were both seen is shorter than what was taken for one: there were several in
+  // it.
+  void ShortenUsual(uint64_t operations);
   const StepOperation& At(uint64_t position) const { return open_[static_cast<size_t>(position - base_)]; }
   uint64_t Next() const { return base_ + open_.size(); }
   void Record(const StepRecord& record, bool nvtx_phases);

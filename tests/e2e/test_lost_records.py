@@ -27,6 +27,14 @@ class LostRecords(harness.EndToEndTest):
         self.assertGreaterEqual(sum(parts) / len(parts), LEAST_COVERED)
         self.assertGreaterEqual(sum(blames) / len(blames), LEAST_COVERED)
 
+    def test_steps_of_every_size_are_found(self):
+        for layers, ranks, seed in itertools.product((4, 12, 24, 48), (2, 8), (1, 2)):
+            with self.subTest(layers=layers, ranks=ranks, seed=seed):
+                run = test_scenarios.Run(self, "records-lost", ["--layers", str(layers), "--ranks", str(ranks), "--seed", str(seed)])
+                found, exact, true, recorded = test_scenarios.lossy_steps(run)
+                self.assertGreaterEqual(2 * found / (recorded + true), 0.98, f"{found} of {true} steps, {recorded} found")
+                self.assertGreaterEqual(2 * exact / (recorded + true), 0.96, f"{exact} of {true} steps exactly, {recorded} found")
+
 
 if __name__ == "__main__":
     harness.main()

@@ -123,6 +123,56 @@ TEST(LostOperations, AnotherKindOfStepIsNotRestored) {
   EXPECT_EQ(seen[19].work, WorkClass::kUnseen);
 }
 
+TEST(LostOperations, AUsualStepIsPutTogetherFromParts) {
+  const std::vector<StepOperation> truth = Steps(3);
+  UsualStep usual;
+  for (size_t s = 0; s < 2; ++s) {
+    std::vector<StepOperation> seen = truth;
+    Lose(seen, s * (kPerStep + 4), s * (kPerStep + 4) + 4);
+    EXPECT_FALSE(usual.known());
+    usual.LearnPart(std::span<const StepOperation>(seen).subspan(s * kPerStep, kPerStep),
+                    kFirstNs + s * kStepNs, kFirstNs + (s + 1) * kStepNs);
+  }
+  ASSERT_TRUE(usual.known());
+  std::vector<StepOperation> seen = truth;
+  Lose(seen, 8, 25);
+  std::vector<RestoredStep> steps = Whole(seen);
+  usual.Restore(seen, steps, 0, 0, false);
+  for (size_t i = 0; i < truth.size(); ++i) {
+    EXPECT_EQ(seen[i].start_ns, truth[i].start_ns) << i;
+    EXPECT_EQ(seen[i].token, truth[i].token) << i;
+  }
+}
+
+TEST(LostOperations, AStepMayBeginAFewOperationsLater) {
+  const std::vector<StepOperation> truth = Steps(4);
+  std::vector<StepOperation> seen = truth;
+  // A copy more before the gap; where the step after it ends was lost with it.
+  seen.insert(seen.begin() + 12, seen[12]);
+  seen[12].coarse = seen[12].token = 77;
+  Lose(seen, 18, 25);
+  std::vector<RestoredStep> steps{{.begin = 0, .end = 10, .left = 0},
+                                  {.begin = 10, .end = 20, .left = 2},
+                                  {.begin = 20, .end = 30, .left = 5},
+                                  {.begin = 30, .end = 41, .left = 0}};
+  Usual().Restore(seen, steps, 0, 0, false);
+  EXPECT_TRUE(steps[1].fits);
+  EXPECT_TRUE(steps[2].fits);
+  EXPECT_NEAR(static_cast<double>(seen[22].start_ns), static_cast<double>(truth[21].start_ns), kKernelNs);
+  // The step that ends an operation early may be off by it.
+  EXPECT_GE(steps[1].end_error_ns, kKernelNs);
+}
+
+TEST(LostOperations, BeforeAnythingWasSeenTimeGoesOn) {
+  std::vector<StepOperation> seen = Steps(4);
+  const std::vector<StepOperation> truth = seen;
+  Lose(seen, 0, 32);
+  std::vector<RestoredStep> steps = Whole(seen);
+  Usual().Restore(seen, steps, 0, 0.01, false);
+  EXPECT_EQ(seen[15].start_ns, truth[15].start_ns);
+  EXPECT_GT(steps[0].end_error_ns, 0);
+}
+
 TEST(LostOperations, StepsEndWhereTheHostPaused) {
   std::vector<StepOperation> seen = Steps(4);
   // The second one has a copy more.
