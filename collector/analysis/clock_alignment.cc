@@ -116,7 +116,8 @@ ClockReport ClockReportOf(const model::JobModel& job) {
     offset.offset_ns = static_cast<int64_t>(std::llround(r.line.ahead_ns));
     if (r.drift_known) offset.drift_ppm = r.line.drift * 1e6;
     offset.residual_ns = r.line.residual_ns;
-    offset.stepped_ns = processes[r.process]->ClockShift(UINT64_MAX);
+    offset.stepped_ns = processes[r.process]->ClockShift(UINT64_MAX) -
+                        static_cast<int64_t>(processes[r.process]->SetBackAt(UINT64_MAX));
     offset.samples = r.samples;
     if (r.process == reference) report.reference = offset.label;
     report.ranks.push_back(std::move(offset));

@@ -52,6 +52,11 @@ constexpr FindingRule kRules[] = {
      "one rank is late by 5 % of the step in less than 60 % of its steps, more often than by chance (p < "
      "0.001), and these steps are 2.5 % longer for it",
      StragglerIntermittent},
+    {"two-speeds", Severity::kWarning,
+     "a quarter of the ranks or more, up to three quarters, takes longer than all others by 5 % and three "
+     "times what "
+     "ranks of each group differ by, and the others wait 3.5 % of the step for it",
+     TwoSpeeds},
     {"imbalance", Severity::kWarning,
      "ranks wait for each other 10 % of the step, now for this one, now for that one; silent beside a "
      "straggler "

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <cctype>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/rank_groups.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -11,6 +14,8 @@ namespace {
 using Cause = Straggler::Cause;
 
 constexpr double kImbalanceShare = 0.10;  // of a step
+constexpr size_t kMostRanges = 8;         // in a list of ranks
+constexpr double kGroupShare = 0.035;     // of a step, as of a straggler
 constexpr double kExplainedShare = 0.5;   // of the waiting, that stragglers explain
 
 std::string Who(const Report& report, const Straggler& s) {
@@ -79,7 +84,15 @@ std::string Advice(const Straggler& s) {
   }
 }
 
+// Two groups of ranks, one of which costs the other a step's kLeastShare.
+std::optional<RankGroups> GroupsThatWait(const Report& report) {
+  std::optional<RankGroups> groups = RankGroupsOf(report);
+  if (groups.has_value() && groups->lost_ns < kGroupShare * report.communication.step_ns) groups.reset();
+  return groups;
+}
+
 void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
+  if (GroupsThatWait(report).has_value()) return;  // they are not single ones
   for (const Straggler& s : report.stragglers) {
     const bool waited_for = s.lost_ns_per_step > 0;
     if (s.cause != cause || (waited_for && !s.persistent)) continue;
@@ -146,9 +159,34 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   }
 }
 
+void TwoSpeeds(const Report& report, std::vector<Finding>& out) {
+  const std::optional<RankGroups> groups = GroupsThatWait(report);
+  if (!groups.has_value()) return;
+  const double step_ns = report.communication.step_ns;
+  std::string evidence = absl::StrFormat("%s takes them %s a step, the others %s.", groups->part,
+                                         Duration(groups->slower_part_ns), Duration(groups->faster_part_ns));
+  evidence.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(evidence.front())));
+  if (!report.conditions.differing.empty())
+    absl::StrAppend(&evidence,
+                    " What they run on differs: ", absl::StrJoin(report.conditions.differing, "; "), ".");
+  out.push_back(
+      {.statement = absl::StrFormat("The ranks are of two speeds: ranks %s need %s a step, ranks "
+                                    "%s only %s and wait for them; the step "
+                                    "is %s longer for it, %s.",
+                                    RankList(groups->slower, kMostRanges), Duration(groups->slower_ns),
+                                    RankList(groups->faster, kMostRanges), Duration(groups->faster_ns),
+                                    Duration(groups->lost_ns), Percent(groups->lost_ns / step_ns)),
+       .evidence = evidence,
+       .advice = "Look for what the slower ranks have in common (type of device, host, power "
+                 "limit, their data), or "
+                 "give them less to do.",
+       .cost_ns_per_step = groups->lost_ns});
+}
+
 void Imbalance(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   if (c.pipeline.has_value() || c.step_ns <= 0 || report.ranks.size() < 2) return;
+  if (GroupsThatWait(report).has_value()) return;
   // What single ranks are at fault for, their findings say.
   const double waited_ns = c.exposed_wait_ns();
   double explained_ns = 0;

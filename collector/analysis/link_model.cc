@@ -72,6 +72,15 @@ AlphaBeta FitAlphaBeta(std::span<const TransferPoint> points) {
     if (determinant <= 0) return fit;
     fit.ns_per_byte = (w * wxy - wx * wy) / determinant;
     fit.alpha_ns = (wy - fit.ns_per_byte * wx) / w;
+    double squares = 0;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const TransferPoint& p = points[i];
+      const double off_ns = p.time_ns - fit.alpha_ns - fit.ns_per_byte * p.bus_bytes;
+      squares += robust[i] * std::sqrt(p.calls) / (p.time_ns * p.time_ns) * off_ns * off_ns;
+    }
+    const double variance = points.size() > 2 ? squares / static_cast<double>(points.size() - 2) : 0;
+    fit.alpha_error_ns = std::sqrt(variance * wxx / determinant);
+    fit.ns_per_byte_error = std::sqrt(variance * w / determinant);
     std::vector<double> errors;
     for (const TransferPoint& p : points)
       errors.push_back(std::abs(p.time_ns - fit.alpha_ns - fit.ns_per_byte * p.bus_bytes) / p.time_ns);
@@ -118,9 +127,14 @@ std::vector<LinkModel> LinkModelsOf(const model::JobModel& job) {
     if (fit.ns_per_byte <= 0) continue;  // time does not grow with size: no line to speak of
     model.alpha_ns = fit.alpha_ns;
     model.beta_gbytes_per_s = 1 / fit.ns_per_byte;
+    model.alpha_error_ns = fit.alpha_error_ns;
+    model.beta_error_gbytes_per_s = fit.ns_per_byte_error / (fit.ns_per_byte * fit.ns_per_byte);
     const int ranks = model.comm_ranks;
     const int steps = RingSteps(model.op, ranks);
-    if (steps > 0) model.hop_alpha_ns = fit.alpha_ns / steps;
+    if (steps > 0) {
+      model.hop_alpha_ns = fit.alpha_ns / steps;
+      model.hop_alpha_error_ns = fit.alpha_error_ns / steps;
+    }
     for (LinkModel::Size& s : model.sizes) {
       s.predicted_ns = fit.alpha_ns + fit.ns_per_byte * s.bus_bytes;
       if (model.op != "AllReduce" || !model.hop_alpha_ns.has_value()) continue;

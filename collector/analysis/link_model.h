@@ -24,6 +24,10 @@ struct TransferPoint {
 struct AlphaBeta {
   double alpha_ns = 0;
   double ns_per_byte = 0;
+  // Standard errors: s2 (X' W X)^-1 of weighted least squares, with s2 the weighted squares of the residuals
+  // over the degrees of freedom. 0 with two points: nothing is left that could stray.
+  double alpha_error_ns = 0;
+  double ns_per_byte_error = 0;
 };
 // Needs two different sizes at least; `points` with times above 0.
 AlphaBeta FitAlphaBeta(std::span<const TransferPoint> points);

@@ -29,11 +29,15 @@ struct LinkModel {
   int comm_ranks = 0;
   double alpha_ns = 0;
   double beta_gbytes_per_s = 0;
+  // Standard errors, from what the sizes stray from the line.
+  double alpha_error_ns = 0;
+  double beta_error_gbytes_per_s = 0;
   double r2 = 0;
   double mean_relative_error = 0;
   double worst_relative_error = 0;
   // Of a ring: alpha for each of its steps.
   std::optional<double> hop_alpha_ns;
+  std::optional<double> hop_alpha_error_ns;
   std::vector<Size> sizes;  // ascending
 };
 

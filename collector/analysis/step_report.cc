@@ -143,7 +143,17 @@ std::optional<StepsReport> StepsOf(const model::ProcessModel& process, bool with
   OverlapSums sums;
   sums.Add(steps.statistics());
   Fill(steps.statistics(), sums, r);
-  if (with_records) r.records.assign(steps.steps().begin(), steps.steps().end());
+  if (with_records) {
+    r.records.assign(steps.steps().begin(), steps.steps().end());
+    // As the clock said.
+    for (model::StepRecord& record : r.records) {
+      const uint64_t back_ns = process.SetBackAt(record.end_ns);
+      record.clock_step_ns -= static_cast<int64_t>(back_ns - process.SetBackAt(record.start_ns));
+      record.start_ns = process.Realtime(record.start_ns);
+      record.first_launch_ns = process.Realtime(record.first_launch_ns);
+      record.end_ns -= back_ns;
+    }
+  }
   return r;
 }
 

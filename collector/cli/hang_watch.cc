@@ -53,12 +53,30 @@ bool IsOfAnotherDay(const model::JobModel& job, uint64_t now_ns) {
   return last_ns + kDayNs < now_ns;
 }
 
+// The models go on as if the clock had not been set back; where only some know of it, too early is no alarm.
+uint64_t OnLine(const model::JobModel& job, uint64_t now_ns) {
+  uint64_t least_ns = UINT64_MAX;
+  for (const auto& process : job.processes()) least_ns = std::min(least_ns, process->SetBackAt(UINT64_MAX));
+  return least_ns == UINT64_MAX ? now_ns : now_ns + least_ns;
+}
+
 }  // namespace
+
+bool HangWatch::SetForward(uint64_t now_ns, uint64_t monotonic_ns) {
+  const uint64_t offset_ns = now_ns - monotonic_ns;
+  const uint64_t before_ns = clock_offset_ns_.value_or(offset_ns);
+  clock_offset_ns_ = offset_ns;
+  if (offset_ns > before_ns && offset_ns - before_ns >= kIntervalNs)
+    quiet_until_ns_ = monotonic_ns + after_ns_;
+  return monotonic_ns < quiet_until_ns_;
+}
 
 void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns) {
   if (monotonic_ns < next_ns_) return;
   next_ns_ = monotonic_ns + kIntervalNs;
   if (IsOfAnotherDay(job, now_ns)) return;
+  now_ns = OnLine(job, now_ns);
+  const bool quiet = SetForward(now_ns, monotonic_ns);
   std::set<Key> seen;
   std::vector<uint32_t> held_back;
   const std::vector<analysis::Hang> hangs = analysis::HangsOf(job, now_ns, after_ns_, &held_back);
@@ -69,6 +87,7 @@ void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monot
   for (const analysis::Hang& hang : hangs) {
     const Key key = KeyOf(hang);
     seen.insert(key);
+    if (quiet && !told_.contains(key)) continue;
     const auto [it, added] = told_.insert_or_assign(key, hang);
     if (added) say_(render::HangBlock(hang));
   }

@@ -45,7 +45,13 @@ class HangWatch {
 
   uint64_t after_ns_;
   Say say_;
+  // Whether the clock was set forward: what was issued before then seems to have waited for as much longer,
+  // so nothing new is said until all of the limit has passed since.
+  bool SetForward(uint64_t now_ns, uint64_t monotonic_ns);
+
   uint64_t next_ns_ = 0;
+  std::optional<uint64_t> clock_offset_ns_;
+  uint64_t quiet_until_ns_ = 0;  // on CLOCK_MONOTONIC
   std::map<Key, analysis::Hang> told_;
   struct Request {
     uint64_t again_ns = 0;  // on CLOCK_MONOTONIC, not before

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -123,9 +124,11 @@ absl::Status Check(const simulate::TrainingJob& job) {
         absl::StrCat("--ranks must be a multiple of ", job.tensor * job.pipeline));
   if (job.layers % job.pipeline != 0)
     return absl::InvalidArgumentError(absl::StrCat("--layers must be a multiple of ", job.pipeline));
-  if (job.slow_rank >= job.ranks || job.hang_rank >= job.ranks)
-    return absl::InvalidArgumentError(
-        absl::StrCat("this scenario needs ", 1 + std::max(job.slow_rank, job.hang_rank), " ranks at least"));
+  const int last_slow = job.slow_rank + job.slow_ranks - 1;
+  if (last_slow >= job.ranks || job.hang_rank >= job.ranks || job.other_ranks >= job.ranks)
+    return absl::InvalidArgumentError(absl::StrCat("this scenario needs ",
+                                                   1 + std::max({last_slow, job.hang_rank, job.other_ranks}),
+                                                   " ranks at least"));
   return absl::OkStatus();
 }
 

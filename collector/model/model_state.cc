@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/model/collective_kernels.h"
+#include "collector/model/continuous_clock.h"
 #include "collector/model/job_model.h"
 #include "collector/model/state_archive.h"
 #include "collector/model/warmup.h"
@@ -12,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 17;
+constexpr uint32_t kStateVersion = 18;
 
 }  // namespace
 
@@ -702,8 +703,24 @@ void ClockSteps::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void ContinuousClock::Set::Visit(Archive& archive) {
+  archive(at_ns, by_ns);
+}
+
+template <typename Archive>
+void ContinuousClock::Stream::Visit(Archive& archive) {
+  archive(last_ns, after);
+}
+
+template <typename Archive>
+void ContinuousClock::Visit(Archive& archive) {
+  archive(sets_, shift_ns_, by_ns_, last_launch_, last_range_, device_until_ns_, first_after_, streams_,
+          launch_unknown_, sealed_ns_);
+}
+
+template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_steps_,
+  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_steps_, *line_,
           clock_shifts_, clock_known_, strings_, point_to_point_, main_thread_, thread_roles_, kernels_,
           devices_, communicators_, steps_, last_correlation_, ranges_, collectives_, joiner_, ledger_,
           range_paths_, allocator_, high_water_names_);

@@ -8,11 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/model/collective_kernels.h"
+#include "collector/model/continuous_clock.h"
 #include "collector/model/graph_runs.h"
 #include "collector/model/recorded_steps.h"
 #include "collector/model/work_roles.h"
 
 namespace gpuprobe::model {
+
+using Kind = ContinuousClock::Kind;
+
 namespace {
 
 // Ids are dense by construction; a gap can only come from lost batches. A larger jump is not from our
@@ -22,6 +26,7 @@ constexpr size_t kMaxId = size_t{1} << 22;
 // Less is what two readings of the clocks differ by anyway.
 constexpr int64_t kClockStepNs = 200'000;
 constexpr size_t kMaxClockSteps = 1024;
+
 template <typename T>
 absl::Status MakeRoom(std::vector<T>& dense, uint32_t id, const char* what) {
   if (id < dense.size()) return absl::OkStatus();
@@ -58,12 +63,15 @@ void CountPageable(const CopyRecord& copy, uint64_t duration_ns, PageableTotals&
 ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
     : events_(std::move(events)),
       hello_(std::move(hello)),
+      line_(std::make_unique<ContinuousClock>()),
       collectives_(
           {.issued = events_.collectives.issued,
            .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
            .settled = events_.collectives.settled}) {
   if (hello_.has_recording_steps()) steps_.RecordsSome();
 }
+
+ProcessModel::~ProcessModel() = default;
 
 void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
   HostProgress::LastCall& last = progress_.last_call;
@@ -103,9 +111,17 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   ++totals_.batches;
   joiner_.BeginBatch(static_cast<uint32_t>(totals_.batches));
   if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
+  const int64_t clock_step_ns = ClockStepOf(batch);
+  const bool set_back = clock_step_ns <= -kClockStepNs && clock_step_ns != INT64_MIN;
+  if (set_back) {
+    line_->SetBack(batch, static_cast<uint64_t>(-clock_step_ns), totals_.last_clock_ns,
+                   progress_.last_device_end_ns);
+  }
+  if (line_->moved()) line_->BeginBatch(batch, set_back);
   if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
-  if (const int64_t step_ns = ClockStepOf(batch); step_ns >= kClockStepNs)
-    clock_steps_.Note(static_cast<uint64_t>(step_ns), totals_.last_clock_ns, batch.clock().realtime_ns());
+  if (clock_step_ns >= kClockStepNs)
+    clock_steps_.Note(static_cast<uint64_t>(clock_step_ns), totals_.last_clock_ns,
+                      line_->Now(batch.clock().realtime_ns()));
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   joiner_.EndBatch([this](Operation& operation) { OnOperation(operation); });
   collectives_.EndBatch();
@@ -176,8 +192,18 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   return absl::OkStatus();
 }
 
+template <typename Of, typename... Times>
+void ProcessModel::OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others) {
+  if (!line_->moved()) [[likely]]
+    return;
+  const uint64_t by_ns = line_->Host(kind, thread, latest_ns) - latest_ns;
+  latest_ns += by_ns;
+  ((*others += *others == 0 ? 0 : by_ns), ...);
+}
+
 absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
-  absl::Status status = ForEachLaunch(batch, [this](const LaunchRecord& r) {
+  absl::Status status = ForEachLaunch(batch, [this](LaunchRecord r) {
+    if (line_->moved()) r.time_ns = line_->Launch(r.correlation, r.time_ns);
     ++totals_.records;
     ++totals_.launches;
     progress_.last_launch_ns = std::max(progress_.last_launch_ns, r.time_ns);
@@ -191,23 +217,33 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
   });
   if (!status.ok()) return status;
   // Before the ranges: the one in which it happened may close in the same batch.
-  status = ForEachAllocation(batch, [this](const AllocationRecord& r) {
+  status = ForEachAllocation(batch, [this](AllocationRecord r) {
+    OnLine(Kind::kAllocation, r.thread, r.time_ns);
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     range_paths_.Watch(r.range);
     ledger_.Add(r);
   });
   if (!status.ok()) return status;
-  status = ForEachSmallAllocations(batch, [this](const SmallAllocationsRecord& r) {
+  status = ForEachSmallAllocations(batch, [this](SmallAllocationsRecord r) {
+    OnLine(Kind::kSmallAllocation, 0, r.end_ns, &r.highest_ns);
     Observe(r.highest_ns, r.end_ns);
     range_paths_.Watch(r.range);
     ledger_.AddSmall(r);
   });
   if (!status.ok()) return status;
-  status = ForEachPoolLevel(batch, [this](const PoolLevelRecord& r) { ledger_.AddPoolLevel(r); });
+  status = ForEachPoolLevel(batch, [this](PoolLevelRecord r) {
+    OnLine(Kind::kPool, 0, r.time_ns, &r.peak_used_at_ns, &r.peak_reserved_at_ns);
+    ledger_.AddPoolLevel(r);
+  });
   if (!status.ok()) return status;
   if (status = ApplyAllocatorRecords(batch); !status.ok()) return status;
-  status = ForEachRange(batch, [this](const RangeRecord& r) {
+  status = ForEachRange(batch, [this](RangeRecord r) {
+    if (line_->moved()) {
+      const uint64_t start_ns = line_->Range(r.id, r.start_ns);
+      r.end_ns += start_ns - r.start_ns;
+      r.start_ns = start_ns;
+    }
     ++totals_.records;
     if (r.unclosed) ++totals_.ranges_unclosed;
     if (r.kind == v1::RANGE_KIND_MARK) ++totals_.marks;
@@ -218,7 +254,8 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
       steps_.AddRange(r.id, r.parent, r.start_ns, r.end_ns, r.name, String(r.name));
   });
   if (!status.ok()) return status;
-  status = ForEachCollective(batch, [this](const CollectiveRecord& r) {
+  status = ForEachCollective(batch, [this](CollectiveRecord r) {
+    OnLine(Kind::kCall, r.thread, r.issue_ns, &r.return_ns);
     ++totals_.records;
     Observe(r.issue_ns, r.return_ns);
     progress_.last_call = {.issue_ns = r.issue_ns,
@@ -231,9 +268,14 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     collectives_.AddCall(r, r.op < point_to_point_.size() && point_to_point_[r.op]);
   });
   if (!status.ok()) return status;
-  status = ForEachRecordedStep(batch, [this](const RecordedStep& r) { steps_.AddRecorded(r); });
+  status = ForEachRecordedStep(batch, [this](RecordedStep r) {
+    OnLine(Kind::kStep, 0, r.end_ns, &r.begin_ns, &r.earlier_end_ns, &r.earlier_launch_ns, &r.wait_start_ns,
+           &r.wait_end_ns);
+    steps_.AddRecorded(r);
+  });
   if (!status.ok()) return status;
-  return ForEachSync(batch, [this](const SyncRecord& r) {
+  return ForEachSync(batch, [this](SyncRecord r) {
+    OnLine(Kind::kSync, 0, r.end_ns, &r.start_ns);
     ++totals_.records;
     if (!Observe(r.start_ns, r.end_ns)) return;
     const auto what = static_cast<size_t>(r.what);
@@ -245,7 +287,8 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
 }
 
 absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
-  absl::Status status = ForEachAllocatorLevel(batch, [this](const AllocatorLevelRecord& r) {
+  absl::Status status = ForEachAllocatorLevel(batch, [this](AllocatorLevelRecord r) {
+    OnLine(Kind::kLevel, 0, r.time_ns);
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     AllocatorTotals& totals = allocator_[r.device];
@@ -257,7 +300,8 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
     totals.peak_reserved_bytes = std::max(totals.peak_reserved_bytes, r.peak_reserved_bytes);
   });
   if (!status.ok()) return status;
-  status = ForEachTensor(batch, [this](const TensorRecord& r) {
+  status = ForEachTensor(batch, [this](TensorRecord r) {
+    OnLine(Kind::kTensor, 0, r.time_ns);
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     AllocatorTotals& totals = allocator_[r.device];
@@ -265,7 +309,8 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
     totals.tensors.Add(r.time_ns, r.address, r.bytes, r.release);
   });
   if (!status.ok()) return status;
-  return ForEachAllocatorRefusal(batch, [this](const AllocatorRefusalRecord& r) {
+  return ForEachAllocatorRefusal(batch, [this](AllocatorRefusalRecord r) {
+    OnLine(Kind::kRefusal, 0, r.time_ns);
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     range_paths_.Watch(r.range);
@@ -277,15 +322,16 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
 
 absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   absl::Status bad_site;
-  absl::Status status = ForEachKernel(batch, [&](const KernelRecord& r) {
+  absl::Status status = ForEachKernel(batch, [&](KernelRecord r) {
     ++totals_.records;
     if (r.site >= sites_.size() || sites_[r.site].kernel == nullptr) [[unlikely]] {
       bad_site = absl::InvalidArgumentError(absl::StrCat("kernel site ", r.site, " was not defined"));
       return;
     }
+    Site& site = sites_[r.site];
+    OnLine(uint64_t{site.stream} << 2, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     ++totals_.kernels;
-    Site& site = sites_[r.site];
     ++site.calls;
     if (r.graph_node != 0) ++totals_.graph_kernels;
     if (site.collective_op != 0) joiner_.AddCollectiveKernel(r, site.collective_op);
@@ -308,8 +354,9 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   });
   if (!status.ok()) return status;
   if (!bad_site.ok()) return bad_site;
-  status = ForEachCopy(batch, [this](const CopyRecord& r) {
+  status = ForEachCopy(batch, [this](CopyRecord r) {
     ++totals_.records;
+    OnLine(uint64_t{r.stream} << 2 | 1, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     const auto direction = static_cast<size_t>(r.direction);
     CopyTotals& totals = totals_.copies[direction < totals_.copies.size() ? direction : 0];
@@ -331,15 +378,17 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   });
   if (!status.ok()) return status;
   // A graph as a whole: the device was at work, with what is not known.
-  status = ForEachGraphRun(batch, [this](const GraphRunRecord& r) {
+  status = ForEachGraphRun(batch, [this](GraphRunRecord r) {
     ++totals_.records;
+    OnLine(uint64_t{r.stream} << 2 | 2, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     DeviceFor(r.device).busy.Add(r.start_ns, r.end_ns);
     collectives_.EndGraphLaunch(r.correlation);
   });
   if (!status.ok()) return status;
-  return ForEachMemset(batch, [this](const MemsetRecord& r) {
+  return ForEachMemset(batch, [this](MemsetRecord r) {
     ++totals_.records;
+    OnLine(uint64_t{r.stream} << 2 | 3, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     ++totals_.memsets;
     totals_.memset_bytes += r.bytes;
@@ -352,6 +401,14 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
                         .kind = OperationKind::kMemset};
     Join(operation);
   });
+}
+
+void ProcessModel::OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns) {
+  if (!line_->moved()) [[likely]]
+    return;
+  const uint64_t line_ns = line_->Device(stream, correlation, start_ns, end_ns);
+  end_ns += line_ns - start_ns;
+  start_ns = line_ns;
 }
 
 void ProcessModel::Join(Operation& operation) {
@@ -476,17 +533,20 @@ std::string ProcessModel::RangePath(uint64_t range) const {
 void ProcessModel::ApplyHostState(const v1::Batch& batch) {
   const uint64_t left_out = batch.self().records_outside_window();
   if (left_out > totals_.self.records_outside_window())
-    progress_.last_left_out_ns = batch.clock().realtime_ns();
+    progress_.last_left_out_ns = line_->Now(batch.clock().realtime_ns());
   if (!batch.has_host_state()) return;
   const v1::HostState& state = batch.host_state();
   if (state.io_bytes() > progress_.io_bytes + HostProgress::kIoWorthMentioning) {
-    progress_.last_io_ns = batch.clock().realtime_ns();
+    progress_.last_io_ns = line_->Now(batch.clock().realtime_ns());
   }
   progress_.io_bytes = state.io_bytes();
   progress_.open_ranges.assign(state.open_ranges().begin(), state.open_ranges().end());
   progress_.blocked_in = state.blocked_in();
-  progress_.blocked_since_ns = state.blocked_since_ns();
-  progress_.last_wait_end_ns = state.last_wait_end_ns();
+  const auto on_line = [&](uint64_t time_ns) {
+    return time_ns == 0 ? 0 : line_->Before(time_ns, batch.clock().realtime_ns());
+  };
+  progress_.blocked_since_ns = on_line(state.blocked_since_ns());
+  progress_.last_wait_end_ns = on_line(state.last_wait_end_ns());
 }
 
 int64_t ProcessModel::ClockStepOf(const v1::Batch& batch) const {
@@ -506,17 +566,20 @@ void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
   if (clock_known_) {
     const int64_t step = ClockStepOf(batch);
     if (step != INT64_MIN && std::abs(step) > std::abs(totals_.clock_step_ns)) totals_.clock_step_ns = step;
-    if (step != INT64_MIN && std::abs(step) >= kClockStepNs && clock_shifts_.size() < kMaxClockSteps) {
-      if (step > 0)
-        steps_.NoteClockStep(static_cast<uint64_t>(step), totals_.last_clock_ns, batch.clock().realtime_ns());
+    // Set back, what comes after is put where it would be.
+    if (step >= kClockStepNs && clock_shifts_.size() < kMaxClockSteps) {
+      steps_.NoteClockStep(static_cast<uint64_t>(step), totals_.last_clock_ns,
+                           line_->Now(batch.clock().realtime_ns()));
       const int64_t before = clock_shifts_.empty() ? 0 : clock_shifts_.back().second;
       clock_shifts_.emplace_back(totals_.batches - 1, before + step);
     }
   }
   clock_known_ = true;
   clock_offset_ns_ = static_cast<int64_t>(batch.clock().realtime_ns() - batch.clock().monotonic_ns());
-  totals_.last_clock_ns = batch.clock().realtime_ns();
+  totals_.last_clock_ns = line_->Now(batch.clock().realtime_ns());
 }
+
+uint64_t ProcessModel::SetBackAt(uint64_t time_ns) const { return line_->BackAt(time_ns); }
 
 int64_t ProcessModel::ClockShift(uint64_t batch) const {
   int64_t shift = 0;

@@ -37,6 +37,8 @@
 
 namespace gpuprobe::model {
 
+class ContinuousClock;
+
 struct KernelTotals {
   // Per kernel name; hundreds of names with hundreds of thousands of samples each must stay small, for each
   // of a thousand ranks.
@@ -119,6 +121,7 @@ struct ProcessEvents {
 class ProcessModel {
  public:
   ProcessModel(v1::Hello hello, ProcessEvents events);
+  ~ProcessModel();
   ProcessModel(const ProcessModel&) = delete;  // its parts tell it by address
   ProcessModel& operator=(const ProcessModel&) = delete;
 
@@ -197,7 +200,11 @@ class ProcessModel {
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
   const HostProgress& progress() const { return progress_; }
-  // By how much its clock had been stepped when the records of this batch, from 0, were taken.
+  // Times of the model are on one line, although the clock may have been set back: by how much it was behind
+  // the line then, and what it said.
+  uint64_t SetBackAt(uint64_t time_ns) const;
+  uint64_t Realtime(uint64_t time_ns) const { return time_ns == 0 ? 0 : time_ns - SetBackAt(time_ns); }
+  // By how much its clock had been stepped forward when the records of this batch, from 0, were taken.
   int64_t ClockShift(uint64_t batch) const;
   // The latest launches, and whether anything of them has ended.
   const CorrelationRing& launches() const { return joiner_.launches(); }
@@ -231,6 +238,11 @@ class ProcessModel {
   void ApplyHostState(const v1::Batch& batch);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
   bool Observe(uint64_t start_ns, uint64_t end_ns);
+  // Puts times of the clock on the line: of the host's records in their order, the latest first; of the
+  // device's.
+  template <typename Of, typename... Times>
+  void OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others);
+  void OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns);
   void Join(Operation& operation);
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);
@@ -251,6 +263,7 @@ class ProcessModel {
   uint64_t last_sequence_ = 0;
   int64_t clock_offset_ns_ = 0;
   ClockSteps clock_steps_;
+  std::unique_ptr<ContinuousClock> line_;
   std::vector<std::pair<uint64_t, int64_t>> clock_shifts_;  // from which batch on, by how much in all
   bool clock_known_ = false;
 

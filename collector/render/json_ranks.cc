@@ -160,11 +160,14 @@ Json CommunicationJson(const analysis::Report& report) {
                       {"comm", m.comm},
                       {"comm_ranks", m.comm_ranks},
                       {"alpha_ns", m.alpha_ns},
+                      {"alpha_error_ns", m.alpha_error_ns},
                       {"beta_gbytes_per_s", m.beta_gbytes_per_s},
+                      {"beta_error_gbytes_per_s", m.beta_error_gbytes_per_s},
                       {"r2", m.r2},
                       {"mean_relative_error", m.mean_relative_error},
                       {"worst_relative_error", m.worst_relative_error},
                       {"hop_alpha_ns", OrNull(m.hop_alpha_ns)},
+                      {"hop_alpha_error_ns", OrNull(m.hop_alpha_error_ns)},
                       {"sizes", sizes}});
   }
   Json forward = Json::array();

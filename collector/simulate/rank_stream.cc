@@ -241,7 +241,7 @@ void RankStream::Describe(v1::Batch& batch) {
     versions->set_cuda_driver(13000);
     versions->set_cuda_runtime(13000);
     versions->set_cupti(130000);
-    versions->set_nccl(22809);
+    versions->set_nccl(description_.nccl_version);
     for (size_t i = 0; i < description_.communicators.size(); ++i) {
       const CommunicatorMember& member = description_.communicators[i];
       v1::Communicator* comm = batch.add_communicators();
@@ -292,7 +292,7 @@ void RankStream::PutDeviceRecords(v1::Batch& batch, int64_t now_ns, bool all) {
     TakeFinished(kernels_, until, all, [&](const KernelRow& row) {
       const uint64_t start = clock.Realtime(row.start_ns);
       m->add_start_delta(static_cast<int64_t>(start - end));
-      end = clock.Realtime(row.end_ns);
+      end = clock.EndOf(row.start_ns, row.end_ns);
       m->add_duration(end - start);
       m->add_site(row.site);
       m->add_correlation_delta(correlation(row.correlation));
@@ -310,7 +310,7 @@ void RankStream::PutDeviceRecords(v1::Batch& batch, int64_t now_ns, bool all) {
   Delta memset_correlation;
   TakeFinished(copies_, until, all, [&](const CopyRow& row) {
     const uint64_t start = clock.Realtime(row.start_ns);
-    const uint64_t end = clock.Realtime(row.end_ns);
+    const uint64_t end = clock.EndOf(row.start_ns, row.end_ns);
     if (row.memset) {
       memsets->add_start_delta(static_cast<int64_t>(start - memset_end));
       memsets->add_duration(end - start);
@@ -378,7 +378,7 @@ void RankStream::PutHostRecords(v1::Batch& batch) {
     for (const SyncRow& row : syncs_) {
       const uint64_t start = clock.Realtime(row.start_ns);
       m->add_start_delta(static_cast<int64_t>(start - end));
-      end = clock.Realtime(row.end_ns);
+      end = clock.EndOf(row.start_ns, row.end_ns);
       m->add_duration(end - start);
       m->add_what(row.kind);
       m->add_context(kContext);
@@ -397,7 +397,7 @@ void RankStream::PutHostRecords(v1::Batch& batch) {
   for (const RangeRow& row : ranges_) {
     const uint64_t start = clock.Realtime(row.start_ns);
     m->add_start_delta(static_cast<int64_t>(start - end));
-    end = clock.Realtime(row.end_ns);
+    end = clock.EndOf(row.start_ns, row.end_ns);
     m->add_duration(end - start);
     m->add_id_delta(id(row.id));
     m->add_parent_delta(parent(row.parent));

@@ -33,6 +33,12 @@ struct RankClock {
     const int64_t stepped = true_ns >= step_at_ns ? step_ns : 0;
     return epoch_ns + static_cast<uint64_t>(true_ns + offset_ns + drifted + stepped);
   }
+  // End of what began then: set back in it, CUPTI's records keep their durations.
+  uint64_t EndOf(int64_t true_start_ns, int64_t true_end_ns) const {
+    const bool within = step_ns < 0 && true_start_ns < step_at_ns && true_end_ns >= step_at_ns;
+    return within ? Realtime(true_start_ns) + static_cast<uint64_t>(true_end_ns - true_start_ns)
+                  : Realtime(true_end_ns);
+  }
   // Does not step.
   uint64_t Monotonic(int64_t true_ns) const {
     return kBootNs +
@@ -62,6 +68,7 @@ struct RankDescription {
   RankClock clock;
   std::vector<CommunicatorMember> communicators;
   std::vector<std::string> range_names;
+  uint32_t nccl_version = 0;
   double lost_share = 0;  // of device records, in blocks, as when no activity buffer was free
   uint64_t seed = 0;
 };

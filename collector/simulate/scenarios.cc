@@ -75,6 +75,39 @@ std::vector<Scenario> AllScenarios() {
                        job.slow_rank = 3;
                        job.slow_factor = 1.35;
                      }));
+  all.push_back(Make("straggler-copies", "the copies of one rank are eight times as slow as the others'",
+                     "straggler-slow-copies", {"imbalance"}, [](TrainingJob& job) {
+                       job.slow_by = SlowBy::kCopies;
+                       job.slow_rank = 4;
+                       job.slow_factor = 8;
+                       job.batch_bytes = 48 * kMiB;
+                     }));
+  all.push_back(Make("two-speeds", "the devices of half of the ranks are of another type, and 1.4 x as slow",
+                     "two-speeds", {"mixed-hardware"}, [](TrainingJob& job) {
+                       job.slow_by = SlowBy::kKernels;
+                       job.slow_rank = 4;
+                       job.slow_ranks = 4;
+                       job.slow_factor = 1.4;
+                       job.other_ranks = 4;
+                       job.other_device = "NVIDIA H100 PCIe";
+                     }));
+  all.push_back(Make("mixed-hardware", "one rank has another type of device, which is as fast",
+                     "mixed-hardware", {}, [](TrainingJob& job) {
+                       job.other_ranks = 1;
+                       job.other_device = "NVIDIA H200";
+                     }));
+  all.push_back(Make("mixed-versions", "three ranks were started with another NCCL", "mixed-hardware", {},
+                     [](TrainingJob& job) {
+                       job.other_ranks = 3;
+                       job.other_nccl = 22703;
+                     }));
+  all.push_back(Make("low-mfu",
+                     "a fifth of the devices' peak, of 550 million parameters and 8,192 tokens a step (for "
+                     "report --params)",
+                     "low-mfu", {}, [](TrainingJob& job) {
+                       job.parameters = 550e6;
+                       job.tokens_per_step = 8192;
+                     }));
   all.push_back(Make("straggler-intermittent", "one rank's kernels are slow in 3 of 20 steps",
                      "straggler-intermittent", {"imbalance"}, [](TrainingJob& job) {
                        job.steps = 60;
@@ -272,6 +305,13 @@ std::vector<Scenario> AllScenarios() {
                      "clock-stepped", {}, [](TrainingJob& job) {
                        job.ranks_per_host = 4;
                        job.clock_step_ns = 80 * kMs;
+                       job.clock_step_at = 20;
+                     }));
+  all.push_back(Make("clock-set-back",
+                     "two hosts whose clocks are apart, and one is set 80 ms back in step 20",
+                     "clock-stepped", {}, [](TrainingJob& job) {
+                       job.ranks_per_host = 4;
+                       job.clock_step_ns = -80 * kMs;
                        job.clock_step_at = 20;
                      }));
   all.push_back(Make("records-lost", "30 % of the device's records are lost", "records-lost",

@@ -7,6 +7,7 @@
 namespace gpuprobe::simulate {
 namespace {
 
+constexpr uint32_t kNcclVersion = 22809;
 constexpr char kDeviceName[] = "NVIDIA H100 80GB HBM3";
 // How far clocks of hosts are apart, as with NTP, and by how much they run apart.
 constexpr int64_t kClockSpreadNs = 3'000'000;
@@ -37,20 +38,22 @@ std::vector<RankStream> Streams(const TrainingJob& job, const SimulationOptions&
     }
   }
   for (int rank = 0; rank < job.ranks; ++rank) {
-    streams.emplace_back(RankDescription{.rank = rank,
-                                         .local_rank = rank % job.ranks_per_host,
-                                         .world_size = job.ranks,
-                                         .uid = options.uid,
-                                         .job = absl::StrCat("simulate-", options.name),
-                                         .host = absl::StrCat("simulated-", rank / job.ranks_per_host),
-                                         .device_name = kDeviceName,
-                                         .device_bytes = job.device_bytes,
-                                         .command_line = options.command_line,
-                                         .clock = ClockOf(job, options, rank),
-                                         .communicators = members[static_cast<size_t>(rank)],
-                                         .range_names = RangeNames(),
-                                         .lost_share = job.lost_share,
-                                         .seed = options.seed * 104'729 + static_cast<uint64_t>(rank)});
+    streams.emplace_back(RankDescription{
+        .rank = rank,
+        .local_rank = rank % job.ranks_per_host,
+        .world_size = job.ranks,
+        .uid = options.uid,
+        .job = absl::StrCat("simulate-", options.name),
+        .host = absl::StrCat("simulated-", rank / job.ranks_per_host),
+        .device_name = IsOther(job, rank) && !job.other_device.empty() ? job.other_device : kDeviceName,
+        .device_bytes = job.device_bytes,
+        .command_line = options.command_line,
+        .clock = ClockOf(job, options, rank),
+        .communicators = members[static_cast<size_t>(rank)],
+        .range_names = RangeNames(),
+        .nccl_version = IsOther(job, rank) && job.other_nccl != 0 ? job.other_nccl : kNcclVersion,
+        .lost_share = job.lost_share,
+        .seed = options.seed * 104'729 + static_cast<uint64_t>(rank)});
   }
   return streams;
 }
@@ -90,15 +93,25 @@ uint64_t Simulation::records() const {
 void Simulation::Adjust(int step) {
   if (job_.clock_step_ns != 0 && step == job_.clock_step_at) {
     for (int rank = job_.ranks_per_host; rank < std::min(job_.ranks, 2 * job_.ranks_per_host); ++rank)
-      streams_[static_cast<size_t>(rank)].StepClock(node_.latest_ns(), job_.clock_step_ns);
+      streams_[static_cast<size_t>(rank)].StepClock(node_.latest_ns() + 1, job_.clock_step_ns);
   }
-  if (job_.slow_by != SlowBy::kKernels && job_.slow_by != SlowBy::kLaunches) return;
-  RankSettings& settings = node_.settings(job_.slow_rank);
-  const double factor = IsSlow(job_, job_.slow_rank, step) ? job_.slow_factor : 1;
-  if (job_.slow_by == SlowBy::kKernels) {
-    settings.kernel_factor = factor;
-  } else {
-    settings.launch_cost_ns = static_cast<int64_t>(static_cast<double>(job_.launch_cost_ns) * factor);
+  const RankSettings usual = SettingsOf(job_);
+  for (int rank = job_.slow_rank; rank < job_.slow_rank + job_.slow_ranks; ++rank) {
+    RankSettings& settings = node_.settings(rank);
+    const double factor = IsSlow(job_, rank, step) ? job_.slow_factor : 1;
+    switch (job_.slow_by) {
+      case SlowBy::kKernels:
+        settings.kernel_factor = factor;
+        break;
+      case SlowBy::kLaunches:
+        settings.launch_cost_ns = static_cast<int64_t>(static_cast<double>(usual.launch_cost_ns) * factor);
+        break;
+      case SlowBy::kCopies:
+        settings.pcie_bytes_per_ns = usual.pcie_bytes_per_ns / factor;
+        break;
+      default:
+        break;
+    }
   }
 }
 

@@ -45,6 +45,7 @@ class Simulation {
   const std::vector<RankStream>& streams() const { return streams_; }
   const std::vector<NodeCommunicator>& communicators() const { return communicators_; }
   const SimulationOptions& options() const { return options_; }
+  const RankSettings& settings(int rank) const { return node_.settings(rank); }
   uint64_t records() const;
   bool hung() const { return hung_; }
   // When the last rank sent its last frame.

@@ -461,8 +461,13 @@ std::vector<uint64_t> Buckets(const TrainingJob& job) {
 }
 
 bool IsSlow(const TrainingJob& job, int rank, int step) {
-  return job.slow_by != SlowBy::kNothing && rank == job.slow_rank && step >= 0 &&
-         step >= job.slow_from * job.steps && (step + job.slow_every / 2) % job.slow_every < job.slow_for;
+  return job.slow_by != SlowBy::kNothing && rank >= job.slow_rank && rank < job.slow_rank + job.slow_ranks &&
+         step >= 0 && step >= job.slow_from * job.steps &&
+         (step + job.slow_every / 2) % job.slow_every < job.slow_for;
+}
+
+bool IsOther(const TrainingJob& job, int rank) {
+  return job.other_ranks > 0 && rank >= job.ranks - job.other_ranks;
 }
 
 // Ranks are numbered with the tensor group fastest, then data, then pipeline.

@@ -16,7 +16,7 @@
 
 namespace gpuprobe::simulate {
 
-enum class SlowBy : uint8_t { kNothing, kKernels, kLaunches, kInput, kMoreWork };
+enum class SlowBy : uint8_t { kNothing, kKernels, kLaunches, kInput, kMoreWork, kCopies };
 enum class HangBy : uint8_t { kNothing, kMissingRank, kMismatch, kAllIssued };
 
 struct TrainingJob {
@@ -64,6 +64,7 @@ struct TrainingJob {
 
   SlowBy slow_by = SlowBy::kNothing;
   int slow_rank = 0;
+  int slow_ranks = 1;  // so many from this one on
   double slow_factor = 1;
   int slow_every = 1;    // of so many steps ...
   int slow_for = 1;      // ... this many in a row are slow
@@ -83,6 +84,13 @@ struct TrainingJob {
   int hang_rank = 0;
   int hang_step = 0;
 
+  int other_ranks = 0;  // the last ones have another device, or another NCCL
+  std::string other_device;
+  uint32_t other_nccl = 0;
+  // What a step computes, as `gpuprobe report` is told.
+  double parameters = 0;
+  double tokens_per_step = 0;
+
   int64_t clock_step_ns = 0;  // of the second host
   int clock_step_at = 0;
   double lost_share = 0;
@@ -97,6 +105,7 @@ std::vector<NodeCommunicator> Communicators(const TrainingJob& job);
 // Settings of a rank, without its communicators.
 RankSettings SettingsOf(const TrainingJob& job);
 bool IsSlow(const TrainingJob& job, int rank, int step);
+bool IsOther(const TrainingJob& job, int rank);
 // How many collective operations of which size a step has; sizes are those of the API's arguments.
 std::vector<uint64_t> Buckets(const TrainingJob& job);
 

@@ -246,14 +246,21 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
                    {"step", job_.hang_step}};
   }
   if (job_.slow_by != SlowBy::kNothing) {
-    out["slow"] = {
-        {"rank", job_.slow_rank}, {"factor", job_.slow_factor}, {"steps", nlohmann::json::array()}};
+    out["slow"] = {{"rank", job_.slow_rank},
+                   {"ranks", job_.slow_ranks},
+                   {"factor", job_.slow_factor},
+                   {"steps", nlohmann::json::array()}};
     for (int step = job_.warmup_steps; step < job_.steps; ++step) {
       if (IsSlow(job_, job_.slow_rank, step)) out["slow"]["steps"].push_back(step);
     }
   }
   if (job_.slow_by != SlowBy::kNothing || job_.length_spread > 0)
     out["step_of_equal_ranks_ns"] = StepOfEqualRanksNs(simulation);
+  if (job_.parameters > 0)
+    out["model_work"] = {{"parameters", job_.parameters}, {"tokens_per_step", job_.tokens_per_step}};
+  if (job_.other_ranks > 0) {
+    out["other"] = {{"ranks", job_.other_ranks}, {"device", job_.other_device}, {"nccl", job_.other_nccl}};
+  }
   out["memory"] = {{"leak_bytes_per_step", job_.leak_bytes},
                    {"held_bytes", job_.weight_bytes + job_.optimizer_bytes},
                    {"activation_bytes", job_.activation_bytes},
@@ -310,6 +317,8 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
       for (const auto& [step, ns] : by_step) all += step >= job_.warmup_steps ? ns : 0;
       return all;
     };
+    const RankSettings& settings = simulation.settings(static_cast<int>(i));
+    shown["pinned_gbytes_per_s"] = settings.pcie_bytes_per_ns;
     shown["blame_ns"] = sum(rank.blame);
     shown["waited_ns"] = sum(rank.waited);
     shown["blame_by_step_ns"] = rank.blame;

@@ -92,6 +92,7 @@ class VirtualNode {
   bool Run(const std::vector<const Program*>& programs, int step);
 
   RankSettings& settings(int rank) { return ranks_[static_cast<size_t>(rank)].settings; }
+  const RankSettings& settings(int rank) const { return ranks_[static_cast<size_t>(rank)].settings; }
   int64_t host_ns(int rank) const { return ranks_[static_cast<size_t>(rank)].host_ns; }
   // The latest end of anything so far.
   int64_t device_ns(int rank) const;

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import signal
+import time
 
 import harness
 from harness import BUILD, GPUPROBE, LAUNCH_RANKS, wait_until
@@ -154,6 +155,26 @@ class Hangs(harness.EndToEndTest):
         self.assertEqual({name: hang[name] for name in SHAPE}, SHAPE)
         rank, = hang["ranks"]
         self.assertEqual((rank["rank"], rank["issued"]), (ODD, {**SHAPE, "count": 1 << 15, "bytes": 1 << 17}))
+
+    def test_another_type(self):
+        said, report = self.hang("datatype", seconds=harness.LIMIT_S)
+        self.assertIn(f"Rank {ODD} issued AllReduce, 65,536 x int32.", " ".join(said.split()))
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["culprit_known"]), ("mismatch", CALL, True))
+        self.assertEqual({name: hang[name] for name in SHAPE}, SHAPE)
+        self.assertEqual([(r["rank"], r["issued"]) for r in hang["ranks"]], [(ODD, {**SHAPE, "datatype": "int32"})])
+
+    def test_in_a_step_that_is_not_recorded_nothing_is_made_up(self):
+        env = {"GPUPROBE_STEP_MARKER": "nvtx:step", "GPUPROBE_EVERY_STEPS": "4"}
+        program = self.begin("steps-skip", 0, env)
+        wait_until(lambda: b"left" in program.so_far() or not program.alive(), "the rank that leaves")
+        time.sleep(3 * AFTER_S)
+        self.assertNotIn(b"HANG", program.so_far())
+        program.signal(signal.SIGTERM)
+        self.assertNotEqual(program.wait().returncode, 0)
+        self.assert_nothing_runs()
+        report = self.report(self.out)
+        self.assertEqual(report["hangs"], [])
 
     def test_another_operation(self):
         said, report = self.hang("operation", seconds=harness.LIMIT_S)

@@ -20,10 +20,10 @@ CALL_TOLERANCE = 0.01
 HEALTHY_SEEDS = 40
 
 LOSSY = {"records-lost"}
-STEPPED = {"clock-stepped"}
+STEPPED = {"clock-stepped", "clock-set-back"}
 ENDS_EARLY = {"out-of-memory", "hang-missing-rank", "hang-pipeline", "hang-graph", "hang-mismatch", "hang-all-issued"}
 HANGS = {"hang-missing-rank", "hang-pipeline", "hang-graph", "hang-mismatch", "hang-all-issued"}
-STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-intermittent", "straggler-late",
+STRAGGLERS = {"straggler-kernels", "straggler-launches", "straggler-input", "straggler-work", "straggler-copies", "straggler-intermittent", "straggler-late",
               "straggler-at-scale"}
 # Fewer than three sizes of one operation: nothing to fit.
 WITHOUT_SIZES = {"launch-bound", "tiny-buckets", "huge-buckets", "fsdp", "pipeline", "pipeline-slow-stage", "hang-pipeline"}
@@ -61,7 +61,14 @@ class Run:
             self.truth = json.load(file)
         with open(os.path.join(self.folder, "run", "report.json")) as file:
             self.report = json.load(file)
+        if "model_work" in self.truth:
+            work = self.truth["model_work"]
+            self.report = self.report_again("--params", str(work["parameters"]), "--tokens-per-step", str(work["tokens_per_step"]))
         self._records = None
+
+    def report_again(self, *arguments):
+        shown = subprocess.run([GPUPROBE, "report", os.path.join(self.folder, "run"), "--json", *arguments], check=True, capture_output=True, text=True)
+        return json.loads(shown.stdout)
 
     def records(self):
         """Single steps, by rank: from the run's log."""
@@ -387,6 +394,54 @@ def check_clocks(test, run):
         test.assertAlmostEqual(clock["stepped_ns"], true["clock_step_ns"], delta=20_000, msg=str(clock))
 
 
+def check_utilisation(test, run):
+    """6 N T over what the devices could do in the step that the schedule has; the same when the operations are given."""
+    work, said = run.truth["model_work"], run.report["utilisation"]
+    steps = list(run.true_steps())
+    step_s = sum(s["total_ns"] for s in steps) / len(steps) / 1e9
+    flops = 6 * work["parameters"] * work["tokens_per_step"]
+    h100_bf16 = 989.4e12
+    test.assertTrue(near(said["mfu"], flops / (step_s * run.truth["ranks"] * h100_bf16), STEP_TIME_TOLERANCE), said)
+    given = run.report_again("--model-flops-per-step", str(flops))
+    test.assertTrue(near(given["utilisation"]["mfu"], said["mfu"], 1e-9), given["utilisation"])
+    test.assertIn("low-mfu", [f["id"] for f in given["findings"]])
+    test.assertNotIn("low-mfu", [f["id"] for f in run.report_again()["findings"]])
+
+
+def check_differing(test, run):
+    """What differs is named, and on how many ranks."""
+    other = run.truth["other"]
+    evidence, = [f["evidence"] for f in run.report["findings"] if f["id"] in ("mixed-hardware", "two-speeds")][:1]
+    name = other["device"] or f'{other["nccl"] // 10000}.{other["nccl"] // 100 % 100}.{other["nccl"] % 100}'
+    test.assertRegex(evidence, f'{name} on {other["ranks"]} rank')
+
+
+def check_copies(test, run):
+    """How fast each rank's copies are, against the bus's peak."""
+    for rank in run.report["ranks"]:
+        true = run.truth["by_rank"][rank["rank"]]["pinned_gbytes_per_s"]
+        test.assertTrue(near(rank["copies"]["h2d"]["gbytes_per_s"], true, BANDWIDTH_TOLERANCE), (rank["copies"], true))
+
+
+def check_two_speeds(test, run):
+    """Which ranks, and what it costs, within 5 % of what the same job takes with equal ranks."""
+    finding = run.report["findings"][0]
+    slow = run.truth["slow"]
+    test.assertIn(f'ranks {slow["rank"]}-{slow["rank"] + slow["ranks"] - 1} need', finding["statement"])
+    lost = lost_to_unequal_ranks(run)
+    test.assertTrue(near(finding["cost_ns_per_step"] / run.report["steps"]["time_ns"]["mean"], lost, 0.05), (finding, lost))
+
+
+def check_fit_errors(test, run):
+    """The truth lies within four standard errors, or what a clock of nanoseconds leaves."""
+    link = run.truth["link"]
+    for model in run.report["communication"]["alpha_beta"]:
+        alpha, error = ("alpha_ns", "alpha_error_ns") if model["op"] == "SendRecv" else ("hop_alpha_ns", "hop_alpha_error_ns")
+        test.assertLessEqual(abs(model[alpha] - link["alpha_ns"]), 4 * model[error] + 0.01 * link["alpha_ns"], model)
+        test.assertLessEqual(abs(model["beta_gbytes_per_s"] - link["beta_gbytes_per_s"]),
+                             4 * model["beta_error_gbytes_per_s"] + 0.01 * link["beta_gbytes_per_s"], model)
+
+
 def check_leak(test, run):
     """Of PyTorch's tensors and of what the driver gave, on every rank."""
     true = run.truth["memory"]["leak_bytes_per_step"]
@@ -477,6 +532,11 @@ HELD = {
     check_forward_share: {"tensor-parallel", "fsdp", "perfect-overlap"},
     check_peak_share: ALL,
     check_clocks: ALL,
+    check_utilisation: {"low-mfu"},
+    check_differing: {"mixed-hardware", "mixed-versions", "two-speeds"},
+    check_copies: {"straggler-copies"},
+    check_two_speeds: {"two-speeds"},
+    check_fit_errors: {"healthy", "compute-bound", "slow-network"},
     check_leak: {"memory-leak"},
     check_bus_bandwidth: ALL - STEPPED - STRAGGLERS - {"launch-bound"},
     check_steps_found: ALL - LOSSY,
@@ -495,7 +555,7 @@ HELD = {
     check_memory_peak: ALL - {"out-of-memory"} - HANGS,
 }
 # Other numbers of ranks, with so many seeds each: the first finding, and no false one.
-SWEEP_SEEDS = {2: 5, 3: 5, 12: 2, 64: 1}
+SWEEP_SEEDS = {2: 5, 3: 5, 8: 2, 12: 2, 64: 1}
 SWEPT = {
     "healthy": (2, 3, 12, 64),
     "input-bound": (2, 3, 12, 64),
@@ -506,6 +566,8 @@ SWEPT = {
     "straggler-launches": (3, 12, 64),
     "pipeline-slow-stage": (12, 64),
     "clock-stepped": (12,),
+    "clock-set-back": (12,),
+    "two-speeds": (8,),
 }
 # None of these may be found in a healthy job, whatever its seed.
 NEVER_WHEN_HEALTHY = ("straggler", "hang", "memory-leak", "imbalance")
@@ -537,6 +599,17 @@ class Scenarios(EndToEndTest):
                 run = Run(self, "healthy", ("--seed", str(seed)))
                 false = [i for i in run.finding_ids() if i.startswith(NEVER_WHEN_HEALTHY)]
                 self.assertEqual(false, [], run.report["findings"])
+
+    def test_dropped_detail_is_said_and_changes_no_number(self):
+        kept = Run(self, "compute-bound", ("--steps", "2500"))
+        dropped = Run(self, "compute-bound", ("--steps", "2500", "--keep", "16MiB"))
+        self.assertNotIn("detail-dropped", [f["id"] for f in kept.report["findings"]])
+        self.assertEqual([f["id"] for f in dropped.report["findings"]], ["healthy", "detail-dropped"])
+        for name in ("time_ns", "compute_ns", "comm_ns", "exposed_comm_ns", "copy_ns", "idle_ns"):
+            self.assertEqual(dropped.report["steps"][name], kept.report["steps"][name])
+        again = dropped.report_again()
+        self.assertEqual(again["steps"]["time_ns"], kept.report["steps"]["time_ns"])
+        check_statistics(self, dropped)
 
     def test_what_cannot_be_simulated_is_said_in_one_line(self):
         for arguments, words in ((["--scenario", "no-such"], "there are: compute-bound"), ([], "--scenario is needed"),

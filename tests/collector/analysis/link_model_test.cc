@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <random>
 #include <vector>
 
 #include "collector/analysis/clock_alignment.h"
@@ -37,6 +39,33 @@ TEST(FitAlphaBeta, NoiseOfThreePercentMovesItByLessThanFive) {
   const AlphaBeta fit = FitAlphaBeta(points);
   EXPECT_NEAR(fit.alpha_ns, 42'000, 0.05 * 42'000);
   EXPECT_NEAR(1 / fit.ns_per_byte, 350, 0.05 * 350);
+}
+
+TEST(FitAlphaBeta, TheErrorsHoldTheTruthAboutAsOftenAsTheySay) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> noise(1, 0.02);
+  int alpha_held = 0;
+  int beta_held = 0;
+  constexpr int kFits = 500;
+  for (int i = 0; i < kFits; ++i) {
+    std::vector<TransferPoint> points = Line(42'000, 350);
+    for (TransferPoint& p : points) p.time_ns *= noise(random);
+    const AlphaBeta fit = FitAlphaBeta(points);
+    EXPECT_GT(fit.alpha_error_ns, 0);
+    alpha_held += std::abs(fit.alpha_ns - 42'000) <= 2 * fit.alpha_error_ns ? 1 : 0;
+    beta_held += std::abs(fit.ns_per_byte - 1 / 350.0) <= 2 * fit.ns_per_byte_error ? 1 : 0;
+  }
+  // Two standard errors of a normal distribution: 95 %; of a t distribution with nine degrees of freedom 92
+  // %.
+  EXPECT_GE(alpha_held, kFits * 85 / 100);
+  EXPECT_GE(beta_held, kFits * 85 / 100);
+  EXPECT_LE(alpha_held, kFits * 99 / 100);
+}
+
+TEST(FitAlphaBeta, ALineWithoutNoiseHasNoError) {
+  const AlphaBeta fit = FitAlphaBeta(Line(42'000, 350));
+  EXPECT_LT(fit.alpha_error_ns, 1);
+  EXPECT_LT(fit.ns_per_byte_error * 350, 1e-6);
 }
 
 TEST(ClockLink, WindowsStayBoundedAndTheLineIsFoundThroughStragglers) {

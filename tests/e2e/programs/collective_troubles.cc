@@ -1,10 +1,12 @@
 // A loop of collectives in which one rank, or all of them, do something that keeps the others waiting.
 //
-// usage: collective_troubles [replay-]WHAT [SECONDS]   launched as ddp_train is; the last rank is the odd one
-// With `replay-` a call is two reductions that were captured into a CUDA graph before, launched together.
+// usage: collective_troubles [replay-|steps-]WHAT [SECONDS]   launched as ddp_train is; the last rank is the
+// odd one With `steps-` each call is made in a range "step". With `replay-` a call is two reductions that
+// were captured into a CUDA graph before, launched together.
 //   fine        nothing happens
 //   skip        the odd rank leaves the loop before call 5 and sleeps in range "eval"
 //   size        the odd rank passes another count to call 5; all stay for SECONDS
+//   datatype    the odd rank passes as many bytes of another type to call 5; all stay for SECONDS
 //   operation   the odd rank calls Broadcast as its call 5; all stay for SECONDS
 //   held        the odd rank waits for a file "go" before call 5, and all wait for a file "end" at the end
 //   chain       every rank receives from the next and sends to the one before; the odd one leaves as in skip
@@ -49,8 +51,8 @@ struct Rank {
   size_t host_bytes = 0;
 };
 
-void Reduce(const Rank& rank, size_t count) {
-  CHECK_NCCL(ncclAllReduce(rank.buffer, rank.buffer, count, ncclFloat, ncclSum, rank.comm, rank.stream));
+void Reduce(const Rank& rank, size_t count, ncclDataType_t type = ncclFloat) {
+  CHECK_NCCL(ncclAllReduce(rank.buffer, rank.buffer, count, type, ncclSum, rank.comm, rank.stream));
 }
 
 void Transfer(const Rank& rank, bool sends, int peer) {
@@ -132,7 +134,8 @@ bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd
 int main(int argc, char** argv) {
   const std::string argument = argc > 1 ? argv[1] : "fine";
   const bool replay = argument.starts_with("replay-");
-  const std::string what = replay ? argument.substr(argument.find('-') + 1) : argument;
+  const bool steps = argument.starts_with("steps-");
+  const std::string what = replay || steps ? argument.substr(argument.find('-') + 1) : argument;
   const double seconds = argc > 2 ? std::atof(argv[2]) : 0;
   Rank rank;
   rank.identity = gpuprobe::samples::FindRankIdentity();
@@ -145,6 +148,7 @@ int main(int argc, char** argv) {
   CHECK_CUDA(cudaMallocHost(&rank.host, rank.host_bytes));
   cudaGraphExec_t graph = replay ? Captured(rank) : nullptr;
   for (int call = 0; call < kCalls; ++call) {
+    if (steps) nvtxRangePushA("step");
     if (call == kOddCall && !Trouble(rank, what, seconds, odd)) {
       nvtxRangePushA("eval");
       std::fprintf(stderr, "rank %d left\n", rank.identity.rank);
@@ -158,13 +162,16 @@ int main(int argc, char** argv) {
       Exchange(rank);
     } else if (call == kOddCall && odd && what == "operation") {
       CHECK_NCCL(ncclBroadcast(rank.buffer, rank.buffer, kCount, ncclFloat, 0, rank.comm, rank.stream));
+    } else if (call == kOddCall && odd && what == "datatype") {
+      Reduce(rank, kCount, ncclInt32);
     } else {
       Reduce(rank, call == kOddCall && odd && what == "size" ? kCount / 2 : kCount);
     }
     CHECK_CUDA(cudaStreamSynchronize(rank.stream));
+    if (steps) nvtxRangePop();
   }
   if (what == "held") AwaitFile("end");
-  if (what == "size" || what == "operation") Pause(static_cast<int>(seconds * 1000));
+  if (what == "size" || what == "operation" || what == "datatype") Pause(static_cast<int>(seconds * 1000));
   if (replay) CHECK_CUDA(cudaGraphExecDestroy(graph));
   CHECK_CUDA(cudaFreeHost(rank.host));
   CHECK_CUDA(cudaFree(rank.buffer));

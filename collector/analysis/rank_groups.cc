@@ -1,0 +1,90 @@
+#include "collector/analysis/rank_groups.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr size_t kLeastShareOfRanks = 4;  // one of so many
+// Of the slower group's own time.
+constexpr double kLeastApart = 0.05;
+// Between the groups, against the widest within one.
+constexpr double kLeastRatio = 3;
+
+struct Own {
+  const RankReport* rank = nullptr;
+  double ns = 0;
+};
+
+double OwnNs(const RankReport& rank) { return rank.step_means.total_ns - rank.step_means.exposed_comm_ns; }
+
+template <typename Get>
+double Mean(std::span<const Own> group, Get get) {
+  double sum = 0;
+  for (const Own& own : group) sum += get(*own.rank);
+  return sum / static_cast<double>(group.size());
+}
+
+std::vector<int> Ranks(std::span<const Own> group) {
+  std::vector<int> ranks;
+  for (const Own& own : group) ranks.push_back(*own.rank->rank);
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+}  // namespace
+
+std::optional<RankGroups> RankGroupsOf(const Report& report) {
+  // Stages of a pipeline differ by design.
+  if (report.communication.pipeline.has_value()) return std::nullopt;
+  std::vector<Own> all;
+  for (const RankReport& rank : report.ranks) {
+    if (rank.rank.has_value() && rank.step_means.steps > 0) all.push_back({&rank, OwnNs(rank)});
+  }
+  const size_t least = std::max(kLeastInGroup, (all.size() + kLeastShareOfRanks - 1) / kLeastShareOfRanks);
+  if (all.size() != report.ranks.size() || all.size() < 2 * least) return std::nullopt;
+  std::sort(all.begin(), all.end(), [](const Own& a, const Own& b) { return a.ns < b.ns; });
+  size_t split = 0;
+  double widest_ns = 0;
+  for (size_t i = 1; i < all.size(); ++i) {
+    const double gap_ns = all[i].ns - all[i - 1].ns;
+    if (gap_ns <= widest_ns) continue;
+    widest_ns = gap_ns;
+    split = i;
+  }
+  if (split < least || all.size() - split < least) return std::nullopt;
+  const auto faster = std::span<const Own>(all).first(split);
+  const auto slower = std::span<const Own>(all).subspan(split);
+  const double within_ns =
+      std::max(faster.back().ns - faster.front().ns, slower.back().ns - slower.front().ns);
+  if (widest_ns < kLeastApart * slower.front().ns || widest_ns < kLeastRatio * within_ns) return std::nullopt;
+  RankGroups groups{.slower = Ranks(slower), .faster = Ranks(faster)};
+  groups.slower_ns = Mean(slower, OwnNs);
+  groups.faster_ns = Mean(faster, OwnNs);
+  const std::array<std::pair<const char*, double (*)(const RankReport&)>, 4> parts{{
+      {"compute", [](const RankReport& r) { return r.step_means.compute_ns; }},
+      {"late launches and synchronisation",
+       [](const RankReport& r) { return r.step_means.host_bound_ns + r.step_means.sync_ns; }},
+      {"waiting for input", [](const RankReport& r) { return r.step_means.input_ns; }},
+      {"copies", [](const RankReport& r) { return r.step_means.copy_ns; }},
+  }};
+  double most_ns = 0;
+  for (const auto& [name, get] : parts) {
+    const double differs_ns = Mean(slower, get) - Mean(faster, get);
+    if (differs_ns <= most_ns) continue;
+    most_ns = differs_ns;
+    groups.part = name;
+    groups.slower_part_ns = Mean(slower, get);
+    groups.faster_part_ns = Mean(faster, get);
+  }
+  // Half of the difference must be explained: else nothing tells what they do with the time.
+  if (most_ns < 0.5 * (groups.slower_ns - groups.faster_ns)) return std::nullopt;
+  const auto exposed = [](const RankReport& r) { return r.step_means.exposed_comm_ns; };
+  groups.lost_ns = std::max(Mean(faster, exposed) - Mean(slower, exposed), 0.0);
+  return groups;
+}
+
+}  // namespace gpuprobe::analysis

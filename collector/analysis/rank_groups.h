@@ -1,0 +1,34 @@
+// Whether the ranks of a job are of two kinds, of which one waits for the other.
+//
+// Separate from straggler_report.h, which looks for single ranks that differ from the rest: where about half
+// of them are slower there is no rest to differ from, and who is the odd one is a matter of taste. What is
+// said here follows from means over steps alone: of each rank the time in which it does not wait for others.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::analysis {
+
+struct RankGroups {
+  std::vector<int> slower;  // ranks, ascending
+  std::vector<int> faster;
+  // Means over the ranks of each, per step: in which they do not wait for exposed communication, and the part
+  // of it that makes most of the difference.
+  double slower_ns = 0;
+  double faster_ns = 0;
+  const char* part = "";  // "compute" ...
+  double slower_part_ns = 0;
+  double faster_part_ns = 0;
+  // What the faster ones' communication is exposed for longer: they wait for the others.
+  double lost_ns = 0;
+};
+
+// nullopt: there are not two, both of kLeastInGroup ranks and a quarter of all at least, further apart than
+// the ranks of each are from one another.
+inline constexpr size_t kLeastInGroup = 2;
+std::optional<RankGroups> RankGroupsOf(const Report& report);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,103 @@
+// A process's times on one line, although its clock was set back: what is after that is moved on by as much.
+//
+// Separate from ClockSteps, which takes a clock that was set forward out of durations: forward leaves a gap,
+// in which nothing is. Back makes times come twice, so whatever compares two of them would be wrong; they are
+// put in order before anything reads them. Which side of it a record is on tells the order of events:
+// launches are numbered, a stream runs its operations one after the other, and the host's calls of one kind
+// are told in their order. A record that began before counts as before. Times leave the model through
+// Realtime. Memory: the last kMax times that it was set, and a place for each stream since the last one. Not
+// thread-safe: one owner.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::model {
+
+class ContinuousClock {
+ public:
+  static constexpr size_t kMax = 64;
+  static constexpr size_t kMaxStreams = 1024;  // beyond, the number of a launch alone tells
+
+  // Of the host's records in one message of a batch.
+  enum class Kind : uint8_t {
+    kAllocation,
+    kSmallAllocation,
+    kPool,
+    kLevel,
+    kTensor,
+    kRefusal,
+    kCall,
+    kStep,
+    kSync
+  };
+
+  bool moved() const { return shift_ns_ != 0; }
+  // The clock was set `by_ns` back before this batch was sealed, and after the one before, which was at
+  // `sealed_ns`. `device_until_ns`: latest end of what ran on the device. Both on the line.
+  void SetBack(const v1::Batch& batch, uint64_t by_ns, uint64_t sealed_ns, uint64_t device_until_ns);
+  // Before the host's records of every batch.
+  void BeginBatch(const v1::Batch& batch, bool set_back);
+
+  // From the clock to the line; of records in their order in the batch.
+  uint64_t Launch(uint64_t correlation, uint64_t time_ns) const {
+    return time_ns + (After(correlation) ? shift_ns_ : shift_ns_ - by_ns_);
+  }
+  uint64_t Device(uint64_t stream, uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
+  uint64_t Host(Kind kind, uint32_t thread, uint64_t time_ns);
+  uint64_t Range(uint64_t id, uint64_t start_ns) const {
+    return start_ns + (id > last_range_ ? shift_ns_ : shift_ns_ - by_ns_);
+  }
+  // Of what is as late as the batch; of what is not later.
+  uint64_t Now(uint64_t time_ns) const { return time_ns + shift_ns_; }
+  uint64_t Before(uint64_t time_ns, uint64_t now_ns) const {
+    return time_ns + (time_ns > now_ns ? shift_ns_ - by_ns_ : shift_ns_);
+  }
+
+  // From the line to the clock: by how much it had been set back then.
+  uint64_t BackAt(uint64_t line_ns) const;
+  uint64_t Realtime(uint64_t line_ns) const { return line_ns - BackAt(line_ns); }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  struct Set {
+    uint64_t at_ns = 0;  // on the line: the last thing that is known to be before it
+    uint64_t by_ns = 0;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  struct Stream {
+    uint64_t last_ns = 0;  // start of the last operation, on the line
+    bool after = false;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  // Numbers of launches are 32 bits wide on the device's side, and start over.
+  bool After(uint64_t correlation) const {
+    constexpr uint64_t kWrap = uint64_t{1} << 31;
+    return correlation > last_launch_ || correlation + kWrap < last_launch_;
+  }
+  uint64_t Tolerance() const;
+
+  std::vector<Set> sets_;
+  uint64_t shift_ns_ = 0;  // in all
+  // Of the last time that it was set:
+  uint64_t by_ns_ = 0;
+  uint64_t last_launch_ = 0;  // before it
+  uint64_t last_range_ = 0;   // that was opened before it
+  uint64_t device_until_ns_ = 0;
+  uint64_t first_after_ = UINT64_MAX;  // launch of what ran first on the device after it
+  std::map<uint64_t, Stream> streams_;
+  bool launch_unknown_ = false;  // no launch was told in that batch: the next one's are after it
+  uint64_t sealed_ns_ = 0;       // the batch before, on the clock as it was
+  // Of the batch under way:
+  bool set_in_batch_ = false;
+  std::map<uint64_t, Stream> host_;  // by kind and thread; times of the clock
+};
+
+}  // namespace gpuprobe::model

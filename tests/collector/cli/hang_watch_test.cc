@@ -1,0 +1,137 @@
+// The watch as `run` and `collect` use it, with the limit that they have when nobody sets one, in a time of
+// its own.
+#include "collector/cli/hang_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/collector/analysis/hangs_fixture.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+using testing::BatchBuilder;
+using testing::kMs;
+using testing::kSecond;
+using testing::kStart;
+
+constexpr uint64_t kDefaultNs = 60 * kSecond;
+
+class HangWatchTest : public analysis::HangsFixture {
+ protected:
+  enum : uint32_t { kAllReduce = 1, kFloat, kNccl, kGemm };
+  static constexpr int kRanks = 4;
+  static constexpr int kOdd = 2;
+
+  HangWatchTest() : HangsFixture(kRanks) { EXPECT_EQ(RankOptions().after_ns(), kDefaultNs); }
+  void Define(BatchBuilder& b) override {
+    b.String(kAllReduce, "AllReduce").String(kFloat, "float32").String(kGemm, "gemm");
+    b.String(kNccl, "ncclDevKernel_AllReduce_Sum_f32_RING_LL").Site(1, kNccl).Site(2, kGemm);
+  }
+  // `end_ns` 0: its kernel does not end.
+  void Call(int rank, BatchBuilder& b, uint64_t seq, uint64_t at_ns, uint64_t end_ns) {
+    const uint64_t correlation = ++correlation_[rank];
+    b.Launch(1, kStart + at_ns, correlation);
+    b.Collective(kAllReduce, 1, seq, 1000, 4, seq + 1, kStart + at_ns);
+    b.Plan(seq + 1, correlation);
+    if (end_ns != 0) b.Kernel(kStart + at_ns + kMs, kStart + end_ns, 1, correlation);
+  }
+  // All issue the first call, and all but the odd one the second, at 1 s.
+  void Begin() {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      BatchBuilder b = HangsFixture::Begin(rank);
+      Call(rank, b, 0, 100 * kMs, 102 * kMs);
+      if (rank != kOdd) Call(rank, b, 1, kSecond, 0);
+      Send(rank, b, kSecond + 500 * kMs);
+    }
+  }
+  // Every rank is heard every half second, and the watch looks as often as the recorder's loop lets it. When
+  // something was first said, 0: nothing was.
+  template <typename OddRank>
+  uint64_t Watch(uint64_t until_ns, OddRank odd_rank) {
+    uint64_t said_ns = 0;
+    for (uint64_t at_ns = 2 * kSecond; at_ns <= until_ns; at_ns += 500 * kMs) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        BatchBuilder b = HangsFixture::Begin(rank);
+        v1::Batch batch = b.Clock(kStart + at_ns, kSecond + at_ns).batch();
+        if (rank == kOdd) odd_rank(at_ns, batch);
+        EXPECT_TRUE(processes_[static_cast<size_t>(rank)]->Apply(batch).ok());
+      }
+      watch_.Tick(job_, kStart + at_ns, at_ns);
+      if (said_ns == 0 && !said_.empty()) said_ns = at_ns;
+    }
+    return said_ns;
+  }
+
+  std::string said_;
+  HangWatch watch_{RankOptions().after_ns(), [this](const std::string& text) { said_ += text; }};
+};
+
+TEST_F(HangWatchTest, TheVerdictFallsWithinFiveSecondsOfTheDefaultLimit) {
+  Begin();
+  const uint64_t said_ns = Watch(70 * kSecond, [](uint64_t, v1::Batch&) {});
+  EXPECT_GE(said_ns, kSecond + kDefaultNs);
+  EXPECT_LE(said_ns, kSecond + kDefaultNs + 5 * kSecond);
+  EXPECT_NE(said_.find("HANG  AllReduce seq 1"), std::string::npos) << said_;
+  EXPECT_NE(said_.find("Rank 2 did not"), std::string::npos) << said_;
+}
+
+TEST_F(HangWatchTest, AllIssuedIsSaidWithinFiveSecondsOfTheDefaultLimit) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = HangsFixture::Begin(rank);
+    Call(rank, b, 0, kSecond, 0);
+    Send(rank, b, kSecond + 500 * kMs);
+  }
+  const uint64_t said_ns = Watch(70 * kSecond, [](uint64_t, v1::Batch&) {});
+  EXPECT_GE(said_ns, kSecond + kDefaultNs);
+  EXPECT_LE(said_ns, kSecond + kDefaultNs + 5 * kSecond);
+}
+
+TEST_F(HangWatchTest, AClockThatIsSetForwardIsNoHang) {
+  Begin();
+  watch_.Tick(job_, kStart + 2 * kSecond, 2 * kSecond);
+  constexpr uint64_t kForward = 300 * kSecond;
+  for (uint64_t at_ns = 3 * kSecond; at_ns < 50 * kSecond; at_ns += kSecond) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      BatchBuilder b = HangsFixture::Begin(rank);
+      b.Clock(kStart + at_ns + kForward, kSecond + at_ns);
+      ASSERT_TRUE(processes_[static_cast<size_t>(rank)]->Apply(b.batch()).ok());
+    }
+    watch_.Tick(job_, kStart + at_ns + kForward, at_ns);
+  }
+  EXPECT_EQ(said_, "");
+}
+
+TEST_F(HangWatchTest, AKernelThatRunsForFiftySecondsIsNoHang) {
+  Begin();
+  // The odd rank waits for its kernel, of which nothing is heard until it ends; then it goes on.
+  const uint64_t correlation = ++correlation_[kOdd];
+  EXPECT_EQ(Watch(70 * kSecond,
+                  [&](uint64_t at_ns, v1::Batch& batch) {
+                    BatchBuilder own(batch.sequence(), kStart);
+                    if (at_ns == 2 * kSecond) own.Launch(1, kStart + 2 * kSecond, correlation);
+                    if (at_ns == 52 * kSecond)
+                      own.Kernel(kStart + 2 * kSecond + kMs, kStart + 52 * kSecond - kMs, 2, correlation);
+                    const v1::ClockPair clock = batch.clock();
+                    batch = own.batch();
+                    *batch.mutable_clock() = clock;
+                  }),
+            0)
+      << said_;
+}
+
+TEST_F(HangWatchTest, ACheckpointOfFiftySecondsIsNoHang) {
+  Begin();
+  uint64_t written = 0;
+  EXPECT_EQ(Watch(70 * kSecond,
+                  [&](uint64_t at_ns, v1::Batch& batch) {
+                    if (at_ns <= 51 * kSecond) written += 64 << 20;
+                    batch.mutable_host_state()->set_io_bytes(written);
+                  }),
+            0)
+      << said_;
+}
+
+}  // namespace
+}  // namespace gpuprobe::cli
