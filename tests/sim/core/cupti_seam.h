@@ -80,6 +80,7 @@ enum class ResourceEvent {
   kModuleLoaded,
   kGraphNodeCreated,
   kGraphNodeCloned,
+  kGraphCloned,
   kGraphExecCreated
 };
 

@@ -42,6 +42,7 @@ CUgraphNode CopyNodeLocked(CUgraphNode node, CUgraph into, const NodeMap& copies
   copy->memory_address = node->memory_address;
   copy->memory_bytes = node->memory_bytes;
   copy->memory_device = node->memory_device;
+  copy->enabled = node->enabled;
   copy->original = node;
   return copy;
 }
@@ -79,20 +80,27 @@ bool Reaches(CUgraphNode from, CUgraphNode to) {
   return false;
 }
 
+void HoldChildLocked(CUgraphNode node, CUgraph child) {
+  node->child = child;
+  child->owner = node;
+}
+
 // Copies `graph` into `into`, child graphs opened if `flatten`; returns what a dependent of the whole waits
-// for.
+// for. `through`: the child graph's node that is being opened.
 std::vector<CUgraphNode> CopyNodesLocked(CUgraph graph, CUgraph into, bool flatten,
-                                         const std::vector<CUgraphNode>& roots_wait_for) {
+                                         const std::vector<CUgraphNode>& roots_wait_for,
+                                         CUgraphNode through = nullptr) {
   NodeMap copies;
   std::set<CUgraphNode> leaves;
   for (CUgraphNode node : InOrderLocked(graph)) {
     CUgraphNode copy = CopyNodeLocked(node, into, copies, roots_wait_for);
+    copy->through = through;
     std::vector<CUgraphNode> ends{copy};
     if (node->child != nullptr && flatten) {
       copy->type = CU_GRAPH_NODE_TYPE_EMPTY;
-      ends = CopyNodesLocked(node->child, into, true, {copy});
+      ends = CopyNodesLocked(node->child, into, true, {copy}, through != nullptr ? through : node);
     } else if (node->child != nullptr) {
-      copy->child = NewGraph();
+      HoldChildLocked(copy, NewGraph());
       CopyNodesLocked(node->child, copy->child, false, {});
     }
     for (CUgraphNode dependency : copy->dependencies) leaves.erase(dependency);
@@ -122,8 +130,43 @@ void NotifyGraph(ResourceEvent event, CUgraph graph, CUgraph original, CUgraphNo
 
 // Before: the mutex is free. A new graph is in nobody else's hands yet.
 void NotifyClones(CUgraph copy, CUgraph original) {
-  for (const auto& node : copy->nodes)
-    NotifyGraph(ResourceEvent::kGraphNodeCloned, copy, original, node.get());
+  NotifyGraph(ResourceEvent::kGraphCloned, copy, original, nullptr);
+  for (const auto& node : copy->nodes) {
+    // The copy of an opened child graph's node is not of the graph that was copied.
+    NotifyGraph(ResourceEvent::kGraphNodeCloned, copy, node->original->graph, node.get());
+    if (node->child != nullptr) NotifyClones(node->child, node->original->child);
+  }
+}
+
+bool AllocatesLocked(const CUgraph_st& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
+    return node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
+           (node->child != nullptr && AllocatesLocked(*node->child));
+  });
+}
+
+CUresult CheckPlaceLocked(CUgraph graph, const CUgraphNode* dependencies, size_t count) {
+  if (!IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) {
+    if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph)
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+// The executable graph's copy of a node.
+CUgraphNode CopyInLocked(CUgraphExec exec, CUgraphNode original) {
+  if (!IsLive(exec)) return nullptr;
+  for (const auto& node : exec->graph->nodes) {
+    if (node->original == original) return node.get();
+  }
+  return nullptr;
+}
+
+// Does what another node does from now on.
+void TakeWork(CUgraphNode_st& node, const CUgraphNode_st& from) {
+  node.work = from.work;
+  node.event = from.event;
 }
 
 }  // namespace
@@ -189,24 +232,35 @@ CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to) {
 }
 
 CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
-                 Work work, CUevent event, CUgraph child, CUgraphNode* node) {
+                 Work work, CUevent event, CUgraphNode* node) {
   if (node == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   {
     const Locked locked;
-    if (!IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; ++i) {
-      if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph)
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    const CUresult refused = CheckPlaceLocked(graph, dependencies, count);
+    if (refused != CUDA_SUCCESS) return refused;
     *node = AddNodeLocked(graph, type, std::move(work),
                           std::vector<CUgraphNode>(dependencies, dependencies + count));
     (*node)->event = event;
-    if (child != nullptr) {
-      if (!IsLive(child)) return CUDA_ERROR_INVALID_VALUE;
-      (*node)->child = NewGraph();
-      CopyNodesLocked(child, (*node)->child, false, {});
-    }
   }
+  NotifyNode(*node);
+  return CUDA_SUCCESS;
+}
+
+CUresult AddChildNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraph child, bool move,
+                      CUgraphNode* node) {
+  if (node == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
+  {
+    const Locked locked;
+    const CUresult refused = CheckPlaceLocked(graph, dependencies, count);
+    if (refused != CUDA_SUCCESS) return refused;
+    if (!IsLive(child) || child == graph || (move ? child->owner != nullptr : AllocatesLocked(*child)))
+      return CUDA_ERROR_INVALID_VALUE;
+    *node = AddNodeLocked(graph, CU_GRAPH_NODE_TYPE_GRAPH, Work{},
+                          std::vector<CUgraphNode>(dependencies, dependencies + count));
+    HoldChildLocked(*node, move ? child : NewGraph());
+    if (!move) CopyNodesLocked(child, (*node)->child, false, {});
+  }
+  if (!move) NotifyClones((*node)->child, child);
   NotifyNode(*node);
   return CUDA_SUCCESS;
 }
@@ -216,11 +270,9 @@ CUresult AddMemoryNode(CUgraph graph, const CUgraphNode* dependencies, size_t co
   if (node == nullptr || (count != 0 && dependencies == nullptr)) return CUDA_ERROR_INVALID_VALUE;
   {
     const Locked locked;
-    if (!IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count; ++i) {
-      if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph)
-        return CUDA_ERROR_INVALID_VALUE;
-    }
+    const CUresult refused = CheckPlaceLocked(graph, dependencies, count);
+    if (refused != CUDA_SUCCESS) return refused;
+    if (graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;  // of a child graph
     *node = AddNodeLocked(graph, type, Work{}, std::vector<CUgraphNode>(dependencies, dependencies + count));
     (*node)->memory_address = *address;
     (*node)->memory_bytes = bytes;
@@ -236,7 +288,7 @@ CUgraph CloneGraph(CUgraph graph) {
   CUgraph copy = nullptr;
   {
     const Locked locked;
-    if (!IsLive(graph)) return nullptr;
+    if (!IsLive(graph) || AllocatesLocked(*graph)) return nullptr;
     copy = NewGraph();
     CopyNodesLocked(graph, copy, false, {});
   }
@@ -244,12 +296,20 @@ CUgraph CloneGraph(CUgraph graph) {
   return copy;
 }
 
+CUgraphNode FindInCloneLocked(CUgraph clone, CUgraphNode original) {
+  if (!IsLive(clone)) return nullptr;
+  for (const auto& node : clone->nodes) {
+    if (node->original == original) return node.get();
+  }
+  return nullptr;
+}
+
 CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec) {
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto* created = new CUgraphExec_st;
   {
     const Locked locked;
-    if (!IsLive(graph)) {
+    if (!IsLive(graph) || graph->owner != nullptr) {
       delete created;
       return CUDA_ERROR_INVALID_VALUE;
     }
@@ -266,13 +326,46 @@ CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec)
 
 CUresult ReplaceWork(CUgraphExec exec, CUgraphNode original, Work work) {
   const Locked locked;
-  if (!IsLive(exec)) return CUDA_ERROR_INVALID_VALUE;
+  CUgraphNode node = CopyInLocked(exec, original);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  node->work = std::move(work);
+  return CUDA_SUCCESS;
+}
+
+CUresult ReplaceChild(CUgraphExec exec, CUgraphNode original, CUgraph child) {
+  const Locked locked;
+  if (!IsLive(exec) || !IsLive(child)) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUgraphNode_st*> held;
   for (const auto& node : exec->graph->nodes) {
-    if (node->original != original) continue;
-    node->work = std::move(work);
-    return CUDA_SUCCESS;
+    if (node->through == original) held.push_back(node.get());
   }
-  return CUDA_ERROR_INVALID_VALUE;
+  CUgraph flat = NewGraph();
+  CopyNodesLocked(child, flat, true, {});
+  const bool same_shape = !held.empty() && !AllocatesLocked(*child) &&
+                          std::equal(held.begin(), held.end(), flat->nodes.begin(), flat->nodes.end(),
+                                     [](const auto& a, const auto& b) { return a->type == b->type; });
+  for (size_t i = 0; same_shape && i < held.size(); ++i) TakeWork(*held[i], *flat->nodes[i]);
+  DropGraph(flat);
+  return same_shape ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult EnableNode(CUgraphExec exec, CUgraphNode original, bool enabled) {
+  const Locked locked;
+  CUgraphNode node = CopyInLocked(exec, original);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (node->type != CU_GRAPH_NODE_TYPE_KERNEL && node->type != CU_GRAPH_NODE_TYPE_MEMSET &&
+      node->type != CU_GRAPH_NODE_TYPE_MEMCPY)
+    return CUDA_ERROR_INVALID_VALUE;
+  node->enabled = enabled;
+  return CUDA_SUCCESS;
+}
+
+CUresult NodeIsEnabled(CUgraphExec exec, CUgraphNode original, bool* enabled) {
+  const Locked locked;
+  CUgraphNode node = CopyInLocked(exec, original);
+  if (node == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *enabled = node->enabled;
+  return CUDA_SUCCESS;
 }
 
 CUresult DropExec(CUgraphExec exec) {
@@ -286,7 +379,7 @@ CUresult DropExec(CUgraphExec exec) {
 
 CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
   const Locked locked;
-  if (!IsLive(exec) || !IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsLive(exec) || !IsLive(graph) || graph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
   CUgraph flat = NewGraph();
   CopyNodesLocked(graph, flat, true, {});
   const auto& before = exec->graph->nodes;
@@ -296,10 +389,7 @@ CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
                   before[i]->dependencies.size() == flat->nodes[i]->dependencies.size();
   }
   if (*same_shape) {
-    for (size_t i = 0; i < before.size(); ++i) {  // the nodes keep their ids
-      before[i]->work = flat->nodes[i]->work;
-      before[i]->event = flat->nodes[i]->event;
-    }
+    for (size_t i = 0; i < before.size(); ++i) TakeWork(*before[i], *flat->nodes[i]);  // they keep their ids
   }
   DropGraph(flat);
   return *same_shape ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
@@ -310,6 +400,7 @@ namespace {
 OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, const CUgraph_st& graph,
                    uint32_t parts, uint32_t correlation, uint64_t issue_ns) {
   auto op = std::make_shared<Op>();
+  if (!node.enabled) return op;
   op->work = node.work;
   Activity& activity = op->work.activity;
   activity.device = static_cast<uint32_t>(stream.context->device);
@@ -358,9 +449,9 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream handle) {
   const uint32_t correlation = CurrentCorrelation();
   const uint64_t issue_ns = NowNs();
   const OpPtr begin = EnqueueLocked(stream, Work{}, {exec->last});
-  const auto parts =
-      static_cast<uint32_t>(std::count_if(exec->graph->nodes.begin(), exec->graph->nodes.end(),
-                                          [](const auto& node) { return node->work.reported; }));
+  const auto parts = static_cast<uint32_t>(
+      std::count_if(exec->graph->nodes.begin(), exec->graph->nodes.end(),
+                    [](const auto& node) { return node->enabled && node->work.reported; }));
   std::map<CUgraphNode, OpPtr> ops;
   std::vector<OpPtr> all{begin};
   for (const auto& node : exec->graph->nodes) {

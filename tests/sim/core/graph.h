@@ -21,15 +21,18 @@ struct CUgraphNode_st {
   gpusim::Work work;
   CUevent event = nullptr;
   CUgraph child = nullptr;
+  bool enabled = true;  // of an executable graph: otherwise it does nothing
   // Of a node that allocates or releases.
   uint64_t memory_address = 0;
   uint64_t memory_bytes = 0;
   int memory_device = 0;
   CUgraphNode original = nullptr;  // of a clone
+  CUgraphNode through = nullptr;   // of an executable graph: the outermost child graph's node that it is of
 };
 
 struct CUgraph_st {
   uint32_t id = 0;
+  CUgraphNode owner = nullptr;  // of a child graph: the node that holds it
   std::vector<std::unique_ptr<CUgraphNode_st>>
       nodes;  // in order of creation; of an executable graph, in order of dependency
 };
@@ -51,7 +54,10 @@ bool IsLive(CUgraphExec exec);
 CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work,
                           const std::vector<CUgraphNode>& dependencies);
 CUresult AddNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
-                 Work work, CUevent event, CUgraph child, CUgraphNode* node);
+                 Work work, CUevent event, CUgraphNode* node);
+// Its graph is a copy of `child`, or `child` itself if it is moved: a graph that allocates can only be moved.
+CUresult AddChildNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraph child, bool move,
+                      CUgraphNode* node);
 // A node that allocates (and gets its address) or releases.
 CUresult AddMemoryNode(CUgraph graph, const CUgraphNode* dependencies, size_t count, CUgraphNodeType type,
                        int device, uint64_t bytes, CUdeviceptr* address, CUgraphNode* node);
@@ -64,8 +70,13 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream stream);
 CUresult DropExec(CUgraphExec exec);
 // The executable graph's copy of a node does other work from the next launch on.
 CUresult ReplaceWork(CUgraphExec exec, CUgraphNode original, Work work);
+// As if the child graph's node had held `child` when the graph was instantiated, if it has the same shape.
+CUresult ReplaceChild(CUgraphExec exec, CUgraphNode original, CUgraph child);
+CUresult EnableNode(CUgraphExec exec, CUgraphNode original, bool enabled);
+CUresult NodeIsEnabled(CUgraphExec exec, CUgraphNode original, bool* enabled);
 // Takes over the work of `graph`, if it has the same shape.
 CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape);
-CUgraph CloneGraph(CUgraph graph);
+CUgraph CloneGraph(CUgraph graph);  // null: it cannot be cloned
+CUgraphNode FindInCloneLocked(CUgraph clone, CUgraphNode original);
 
 }  // namespace gpusim

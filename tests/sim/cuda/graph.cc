@@ -36,8 +36,7 @@ CUresult AddKernel(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependen
                                        {params.blockDimX, params.blockDimY, params.blockDimZ},
                                        params.sharedMemBytes},
                                       &work));
-  return AddNode(graph, dependencies, count, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work), nullptr, nullptr,
-                 node);
+  return AddNode(graph, dependencies, count, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work), nullptr, node);
 }
 
 }  // namespace
@@ -51,7 +50,7 @@ DRIVER_API(cuGraphCreate, (CUgraph * phGraph, unsigned int flags), (phGraph, fla
 
 DRIVER_API(cuGraphDestroy, (CUgraph hGraph), (hGraph)) {
   const Locked locked;
-  if (!gpusim::IsLive(hGraph)) return CUDA_ERROR_INVALID_VALUE;
+  if (!gpusim::IsLive(hGraph) || hGraph->owner != nullptr) return CUDA_ERROR_INVALID_VALUE;
   gpusim::DropGraph(hGraph);
   return CUDA_SUCCESS;
 }
@@ -80,7 +79,7 @@ DRIVER_API(cuGraphAddMemcpyNode,
   Work work;
   GPUSIM_CHECK(gpusim::MakeCopyWork(shape, &work));
   return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMCPY, std::move(work), nullptr,
-                 nullptr, phGraphNode);
+                 phGraphNode);
 }
 
 DRIVER_API(cuGraphAddMemsetNode,
@@ -98,7 +97,7 @@ DRIVER_API(cuGraphAddMemsetNode,
   Work work;
   GPUSIM_CHECK(gpusim::MakeFillWork(shape, &work));
   return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_MEMSET, std::move(work), nullptr,
-                 nullptr, phGraphNode);
+                 phGraphNode);
 }
 
 DRIVER_API(cuGraphAddHostNode,
@@ -110,14 +109,14 @@ DRIVER_API(cuGraphAddHostNode,
   work.kind = gpusim::WorkKind::kHost;
   work.host = [fn = nodeParams->fn, data = nodeParams->userData] { fn(data); };
   return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_HOST, std::move(work), nullptr,
-                 nullptr, phGraphNode);
+                 phGraphNode);
 }
 
 DRIVER_API(cuGraphAddEmptyNode,
            (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
             size_t numDependencies),
            (phGraphNode, hGraph, dependencies, numDependencies)) {
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, Work{}, nullptr, nullptr,
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, Work{}, nullptr,
                  phGraphNode);
 }
 
@@ -126,14 +125,14 @@ DRIVER_API(cuGraphAddEventRecordNode,
             size_t numDependencies, CUevent event),
            (phGraphNode, hGraph, dependencies, numDependencies, event)) {
   return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EVENT_RECORD, Work{}, event,
-                 nullptr, phGraphNode);
+                 phGraphNode);
 }
 
 DRIVER_API(cuGraphAddEventWaitNode,
            (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
             size_t numDependencies, CUevent event),
            (phGraphNode, hGraph, dependencies, numDependencies, event)) {
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_WAIT_EVENT, Work{}, event, nullptr,
+  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_WAIT_EVENT, Work{}, event,
                  phGraphNode);
 }
 
@@ -142,8 +141,23 @@ DRIVER_API(cuGraphAddChildGraphNode,
             size_t numDependencies, CUgraph childGraph),
            (phGraphNode, hGraph, dependencies, numDependencies, childGraph)) {
   if (childGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_GRAPH, Work{}, nullptr, childGraph,
-                 phGraphNode);
+  return gpusim::AddChildNode(hGraph, dependencies, numDependencies, childGraph, false, phGraphNode);
+}
+
+DRIVER_API(cuGraphChildGraphNodeGetGraph, (CUgraphNode hNode, CUgraph* phGraph), (hNode, phGraph)) {
+  const Locked locked;
+  if (!gpusim::IsLiveNodeLocked(hNode) || hNode->child == nullptr || phGraph == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  *phGraph = hNode->child;
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuGraphNodeFindInClone, (CUgraphNode * phNode, CUgraphNode hOriginalNode, CUgraph hClonedGraph),
+           (phNode, hOriginalNode, hClonedGraph)) {
+  const Locked locked;
+  if (phNode == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *phNode = gpusim::FindInCloneLocked(hClonedGraph, hOriginalNode);
+  return *phNode != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 DRIVER_API(cuGraphAddDependencies_v2,
@@ -280,6 +294,34 @@ DRIVER_API(cuGraphExecKernelNodeSetParams_v2,
                                        nodeParams->sharedMemBytes},
                                       &work));
   return gpusim::ReplaceWork(hGraphExec, hNode, std::move(work));
+}
+
+DRIVER_API(cuGraphExecChildGraphNodeSetParams,
+           (CUgraphExec hGraphExec, CUgraphNode hNode, CUgraph childGraph), (hGraphExec, hNode, childGraph)) {
+  return gpusim::ReplaceChild(hGraphExec, hNode, childGraph);
+}
+
+// Of the kinds of nodes, child graphs.
+DRIVER_API(cuGraphExecNodeSetParams,
+           (CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams),
+           (hGraphExec, hNode, nodeParams)) {
+  if (nodeParams == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (nodeParams->type != CU_GRAPH_NODE_TYPE_GRAPH) return CUDA_ERROR_NOT_SUPPORTED;
+  return gpusim::ReplaceChild(hGraphExec, hNode, nodeParams->graph.graph);
+}
+
+DRIVER_API(cuGraphNodeSetEnabled, (CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled),
+           (hGraphExec, hNode, isEnabled)) {
+  return gpusim::EnableNode(hGraphExec, hNode, isEnabled != 0);
+}
+
+DRIVER_API(cuGraphNodeGetEnabled, (CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int* isEnabled),
+           (hGraphExec, hNode, isEnabled)) {
+  if (isEnabled == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  bool enabled = false;
+  GPUSIM_CHECK(gpusim::NodeIsEnabled(hGraphExec, hNode, &enabled));
+  *isEnabled = enabled ? 1 : 0;
+  return CUDA_SUCCESS;
 }
 
 DRIVER_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,

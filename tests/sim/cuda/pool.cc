@@ -255,7 +255,7 @@ DRIVER_API(cuGraphAddMemFreeNode,
                                &address, phGraphNode);
 }
 
-// Of the kinds of nodes, those that allocate and release, and the one that does nothing.
+// Of the kinds of nodes, those that allocate and release, child graphs, and the one that does nothing.
 DRIVER_API(cuGraphAddNode_v2,
            (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
             const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams),
@@ -276,7 +276,11 @@ DRIVER_API(cuGraphAddNode_v2,
                                    &nodeParams->free.dptr, phGraphNode);
     case CU_GRAPH_NODE_TYPE_EMPTY:
       return gpusim::AddNode(hGraph, dependencies, numDependencies, CU_GRAPH_NODE_TYPE_EMPTY, gpusim::Work{},
-                             nullptr, nullptr, phGraphNode);
+                             nullptr, phGraphNode);
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+      return gpusim::AddChildNode(hGraph, dependencies, numDependencies, nodeParams->graph.graph,
+                                  nodeParams->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE,
+                                  phGraphNode);
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
   }

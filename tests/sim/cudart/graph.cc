@@ -277,6 +277,48 @@ RUNTIME_API(cudaGraphExecUpdate, 10020,
       cuGraphExecUpdate_v2(hGraphExec, hGraph, reinterpret_cast<CUgraphExecUpdateResultInfo*>(resultInfo)));
 }
 
+RUNTIME_API(cudaGraphChildGraphNodeGetGraph, 10000, (cudaGraphNode_t node, cudaGraph_t* pGraph),
+            (node, pGraph)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphChildGraphNodeGetGraph(node, pGraph));
+}
+
+RUNTIME_API(cudaGraphNodeFindInClone, 10000,
+            (cudaGraphNode_t * pNode, cudaGraphNode_t originalNode, cudaGraph_t clonedGraph),
+            (pNode, originalNode, clonedGraph)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphNodeFindInClone(pNode, originalNode, clonedGraph));
+}
+
+RUNTIME_API(cudaGraphExecChildGraphNodeSetParams, 11010,
+            (cudaGraphExec_t hGraphExec, cudaGraphNode_t node, cudaGraph_t childGraph),
+            (hGraphExec, node, childGraph)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphExecChildGraphNodeSetParams(hGraphExec, node, childGraph));
+}
+
+RUNTIME_API(cudaGraphExecNodeSetParams, 12020,
+            (cudaGraphExec_t graphExec, cudaGraphNode_t node, struct cudaGraphNodeParams* nodeParams),
+            (graphExec, node, nodeParams)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(
+      cuGraphExecNodeSetParams(graphExec, node, reinterpret_cast<CUgraphNodeParams*>(nodeParams)));
+}
+
+RUNTIME_API(cudaGraphNodeSetEnabled, 11060,
+            (cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int isEnabled),
+            (hGraphExec, hNode, isEnabled)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphNodeSetEnabled(hGraphExec, hNode, isEnabled));
+}
+
+RUNTIME_API(cudaGraphNodeGetEnabled, 11060,
+            (cudaGraphExec_t hGraphExec, cudaGraphNode_t hNode, unsigned int* isEnabled),
+            (hGraphExec, hNode, isEnabled)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphNodeGetEnabled(hGraphExec, hNode, isEnabled));
+}
+
 RUNTIME_STREAM_API(cudaStreamBeginCaptureToGraph, 12030, _ptsz, 12030,
                    (cudaStream_t stream, cudaGraph_t graph, const cudaGraphNode_t* dependencies,
                     const cudaGraphEdgeData* dependencyData, size_t numDependencies,

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "tests/sim/cupti/tool.h"
@@ -126,6 +127,99 @@ TEST(GraphRecordTest, TheGraphLevelKindReplacesTheNodesRecords) {
     EXPECT_GE(run.end - run.start, 40'000U) << "two kernels of 20 us, one after the other";
     EXPECT_NE(run.graphId, 0U);
   }
+}
+
+// By id, the node that each clone was made of; nodes that were made are of none.
+class ClonesOf {
+ public:
+  explicit ClonesOf(Tool& tool) {
+    tool.on_callback = [this](CUpti_CallbackDomain, uint32_t cbid, const void* data) {
+      const auto* resource = static_cast<const CUpti_ResourceData*>(data);
+      const auto* graph = static_cast<const CUpti_GraphData*>(resource->resourceDescriptor);
+      if (cbid == CUPTI_CBID_RESOURCE_GRAPH_CLONED) {
+        EXPECT_NE(graph->graph, nullptr);
+        EXPECT_NE(graph->originalGraph, nullptr);
+        ++graphs;
+        return;
+      }
+      uint64_t id = 0;
+      uint64_t original = 0;
+      EXPECT_EQ(cuptiGetGraphNodeId(graph->node, &id), CUPTI_SUCCESS);
+      EXPECT_EQ(cuptiGetGraphNodeId(graph->originalNode, &original), CUPTI_SUCCESS);
+      if (graph->nodeType == CU_GRAPH_NODE_TYPE_KERNEL) originals[id] = original;
+    };
+    tool.Listen(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPH_CLONED);
+    tool.Listen(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
+  }
+  uint64_t First(uint64_t id) const {
+    const auto of = originals.find(id);
+    return of == originals.end() ? id : First(of->second);
+  }
+  std::map<uint64_t, uint64_t> originals;
+  int graphs = 0;
+};
+
+TEST(GraphRecordTest, KernelsOfChildGraphsLeadBackToTheNodesThatWereMade) {
+  const Application application;
+  Tool tool;
+  ClonesOf clones(tool);
+  tool.Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  CUgraph child = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture(application.stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  application.Launch(application.fast);
+  ASSERT_EQ(cuStreamEndCapture(application.stream, &child), CUDA_SUCCESS);
+  CUgraphNode made = nullptr;
+  size_t count = 1;
+  ASSERT_EQ(cuGraphGetNodes(child, &made, &count), CUDA_SUCCESS);
+  uint64_t first = 0;
+  ASSERT_EQ(cuptiGetGraphNodeId(made, &first), CUPTI_SUCCESS);
+  CUgraph middle = nullptr;
+  CUgraph top = nullptr;
+  CUgraphNode node = nullptr;
+  ASSERT_EQ(cuGraphCreate(&middle, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphCreate(&top, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddChildGraphNode(&node, middle, nullptr, 0, child), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddChildGraphNode(&node, top, nullptr, 0, middle), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphAddChildGraphNode(&node, top, &node, 1, middle), CUDA_SUCCESS);
+  EXPECT_EQ(clones.graphs, 5) << "the child, and twice the graph with what it holds";
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(cuGraphInstantiate(&exec, top, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuGraphLaunch(exec, application.stream), CUDA_SUCCESS);
+  application.Synchronize();
+  tool.Flush();
+  const auto kernels = tool.Records<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  ASSERT_THAT(kernels, SizeIs(2));
+  EXPECT_NE(kernels[0].graphNodeId, kernels[1].graphNodeId);
+  for (const auto& kernel : kernels) {
+    EXPECT_NE(kernel.graphNodeId, first);
+    EXPECT_EQ(clones.First(kernel.graphNodeId), first);
+  }
+  for (CUgraph graph : {child, middle, top}) EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
+}
+
+TEST(GraphRecordTest, ANodeThatIsSwitchedOffHasNoRecord) {
+  const Application application;
+  Tool tool;
+  tool.Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuStreamBeginCapture(application.stream, CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+  application.Launch(application.fast);
+  ASSERT_EQ(cuStreamEndCapture(application.stream, &graph), CUDA_SUCCESS);
+  CUgraphNode node = nullptr;
+  size_t count = 1;
+  ASSERT_EQ(cuGraphGetNodes(graph, &node, &count), CUDA_SUCCESS);
+  CUgraphExec exec = nullptr;
+  ASSERT_EQ(cuGraphInstantiate(&exec, graph, 0), CUDA_SUCCESS);
+  for (const unsigned int enabled : {1U, 0U, 1U}) {
+    ASSERT_EQ(cuGraphNodeSetEnabled(exec, node, enabled), CUDA_SUCCESS);
+    ASSERT_EQ(cuGraphLaunch(exec, application.stream), CUDA_SUCCESS);
+  }
+  application.Synchronize();
+  tool.Flush();
+  EXPECT_THAT(tool.Records<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), SizeIs(2));
+  EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
 }
 
 }  // namespace

@@ -148,6 +148,8 @@ uint32_t CallbackOf(ResourceEvent event) {
       return CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED;
     case ResourceEvent::kGraphNodeCloned:
       return CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
+    case ResourceEvent::kGraphCloned:
+      return CUPTI_CBID_RESOURCE_GRAPH_CLONED;
     case ResourceEvent::kGraphExecCreated:
       return CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED;
   }
@@ -156,7 +158,7 @@ uint32_t CallbackOf(ResourceEvent event) {
 
 bool IsGraphEvent(ResourceEvent event) {
   return event == ResourceEvent::kGraphNodeCreated || event == ResourceEvent::kGraphNodeCloned ||
-         event == ResourceEvent::kGraphExecCreated;
+         event == ResourceEvent::kGraphCloned || event == ResourceEvent::kGraphExecCreated;
 }
 
 void CallResource(const Resource& resource) {

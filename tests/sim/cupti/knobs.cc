@@ -43,6 +43,8 @@ bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
     knobs->hang_flush = true;
   } else if (name == "slow_flush_ms") {
     knobs->slow_flush_ms = n;
+  } else if (name == "unasked_kind") {
+    knobs->unasked_kind = n;
   } else {
     return false;
   }

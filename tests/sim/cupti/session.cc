@@ -294,6 +294,10 @@ void Session::Finished(const Activity& activity) {
   if (is_kernel && IsNth(knobs_.backward_timestamps, &backward_)) {
     std::swap(record.start_ns, record.end_ns);
   }
+  if (is_kernel && IsNth(knobs_.unasked_kind, &unasked_)) {
+    buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), activity.tid, record.start_ns,
+                                   record.end_ns, knobs_.api_version));
+  }
   const uint32_t slot = is_kernel && activity.graph_node == 0 ? activity.correlation : 0;
   buffers_.Add(slot, ActivityRecord(record, kind, static_cast<uint32_t>(getpid()), knobs_.api_version));
 }

@@ -120,6 +120,7 @@ class Session {
   std::unordered_map<uint32_t, GraphRun> graph_runs_;  // by the launch's correlation
   std::atomic<uint64_t> zeroed_{0};
   std::atomic<uint64_t> backward_{0};
+  std::atomic<uint64_t> unasked_{0};
   std::atomic<uint64_t> dropped_{0};
 };
 

@@ -1,16 +1,46 @@
-// Functions that NCCL 2.29 brought, for a library of their own (lib_nccl_2_29): what a probe that does not
-// know them makes of a program that calls them. They move nothing here.
+// Functions that NCCL 2.29 brought, and some that no NCCL has, for a library of their own (lib_nccl_2_29).
+//
+// The one-sided ones take what copies of their sizes take on this rank's device and move nothing to another:
+// a peer's window is not known here. What waits for a signal finds it.
+#include <cuda.h>
 
 #include "tests/sim/nccl/api.h"
+#include "tests/sim/nccl/operations.h"
 
 namespace gpusim::nccl {
+namespace {
 
-NCCL_API(ncclResult_t, ncclPutSignal, const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int,
-         int, unsigned int, ncclComm_t comm, cudaStream_t) {
-  return Return(ReadyBehind(comm) == nullptr ? ncclInvalidArgument : ncclSuccess, __func__);
+// As the real one does between devices that reach each other: by a copy on the stream.
+ncclResult_t Copy(const void* source, size_t bytes, cudaStream_t stream) {
+  const auto address = reinterpret_cast<CUdeviceptr>(source);
+  return cuMemcpyDtoDAsync(address, address, bytes, stream) == CUDA_SUCCESS ? ncclSuccess
+                                                                            : ncclUnhandledCudaError;
+}
+
+}  // namespace
+
+NCCL_API(ncclResult_t, ncclPutSignal, const void* localbuff, size_t count, ncclDataType_t datatype, int peer,
+         ncclWindow_t, size_t, int, int, unsigned int, ncclComm_t comm, cudaStream_t stream) {
+  const CommunicatorPtr behind = ReadyBehind(comm);
+  if (behind == nullptr || peer < 0 || localbuff == nullptr) return Return(ncclInvalidArgument, __func__);
+  return Return(Copy(localbuff, count * ElementBytes(datatype), stream), __func__);
 }
 
 NCCL_API(ncclResult_t, ncclSignal, int, int, int, unsigned int, ncclComm_t comm, cudaStream_t) {
+  return Return(ReadyBehind(comm) == nullptr ? ncclInvalidArgument : ncclSuccess, __func__);
+}
+
+struct WaitSignalDesc;  // ncclWaitSignalDesc_t
+NCCL_API(ncclResult_t, ncclWaitSignal, int count, WaitSignalDesc* signals, ncclComm_t comm, cudaStream_t) {
+  const bool known = ReadyBehind(comm) != nullptr && count > 0 && signals != nullptr;
+  return Return(known ? ncclSuccess : ncclInvalidArgument, __func__);
+}
+
+// What a later NCCL may bring.
+NCCL_API(ncclResult_t, ncclConjure, ncclComm_t comm) {
+  return Return(ReadyBehind(comm) == nullptr ? ncclInvalidArgument : ncclSuccess, __func__);
+}
+NCCL_API(ncclResult_t, ncclVanish, ncclComm_t comm) {
   return Return(ReadyBehind(comm) == nullptr ? ncclInvalidArgument : ncclSuccess, __func__);
 }
 
