@@ -1,9 +1,9 @@
 // Every kind of NCCL call that a profiler must understand, each with a result that is checked on a real GPU:
 // all collectives, several data types, fused groups, send and receive in a ring, split communicators, and
-// communicators of one process over all its devices.
+// communicators of one process over all its devices; on request a CUDA graph that holds a captured one twice.
 //
-// usage: nccl_calls [--count=N] [--rounds=N] [--init-all]   launched as ddp_train is; --init-all wants one
-// process
+// usage: nccl_calls [--count=N] [--rounds=N] [--init-all | --child-graphs]   launched as ddp_train is;
+// --init-all wants one process
 
 #include <nccl.h>
 
@@ -200,6 +200,32 @@ bool InitAll(size_t count, bool checks) {
   return good;
 }
 
+// Sums twice what was captured once, `rounds` times.
+bool ChildGraphs(const World& world, size_t rounds) {
+  Buffer share(world.count, 1.0F, world.stream);
+  Buffer out(world.count, 0.0F, world.stream);
+  cudaGraph_t child = nullptr;
+  cudaGraph_t parent = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cudaGraphNode_t nodes[2] = {};
+  CHECK_CUDA(cudaStreamSynchronize(world.stream));
+  CHECK_CUDA(cudaStreamBeginCapture(world.stream, cudaStreamCaptureModeThreadLocal));
+  CHECK_NCCL(
+      ncclAllReduce(share.Device(), out.Device(), world.count, ncclFloat, ncclSum, world.comm, world.stream));
+  CHECK_CUDA(cudaStreamEndCapture(world.stream, &child));
+  CHECK_CUDA(cudaGraphCreate(&parent, 0));
+  CHECK_CUDA(cudaGraphAddChildGraphNode(&nodes[0], parent, nullptr, 0, child));
+  CHECK_CUDA(cudaGraphAddChildGraphNode(&nodes[1], parent, nodes, 1, child));
+  CHECK_CUDA(cudaGraphInstantiate(&exec, parent, 0));
+  for (size_t round = 0; round < rounds; ++round) CHECK_CUDA(cudaGraphLaunch(exec, world.stream));
+  const bool good =
+      out.Holds(world, "AllReduce in a child graph", static_cast<float>(world.identity.world_size), 0);
+  CHECK_CUDA(cudaGraphExecDestroy(exec));
+  CHECK_CUDA(cudaGraphDestroy(parent));
+  CHECK_CUDA(cudaGraphDestroy(child));
+  return good;
+}
+
 bool ReadOption(const char* argument, const char* name, size_t* value) {
   const size_t length = std::strlen(name);
   if (std::strncmp(argument, name, length) != 0 || argument[length] != '=') return false;
@@ -212,13 +238,18 @@ int Run(int argc, char** argv) {
   size_t count = size_t{1} << 16;
   size_t rounds = 3;
   bool init_all = false;
+  bool child_graphs = false;
   for (int i = 1; i < argc; ++i) {
     if (ReadOption(argv[i], "--count", &count) || ReadOption(argv[i], "--rounds", &rounds)) continue;
     if (std::strcmp(argv[i], "--init-all") == 0) {
       init_all = true;
       continue;
     }
-    std::fprintf(stderr, "usage: nccl_calls [--count=N] [--rounds=N] [--init-all]\n");
+    if (std::strcmp(argv[i], "--child-graphs") == 0) {
+      child_graphs = true;
+      continue;
+    }
+    std::fprintf(stderr, "usage: nccl_calls [--count=N] [--rounds=N] [--init-all | --child-graphs]\n");
     return 2;
   }
   World world;
@@ -232,7 +263,8 @@ int Run(int argc, char** argv) {
     ChooseDevice(world.identity);
     world.comm = JoinWorld(world.identity, "");
     CHECK_CUDA(cudaStreamCreateWithFlags(&world.stream, cudaStreamNonBlocking));
-    for (size_t round = 0; round < rounds; ++round) {
+    if (child_graphs) good = ChildGraphs(world, rounds);
+    for (size_t round = 0; round < rounds && !child_graphs; ++round) {
       good &= Collectives(world);
       good &= FusedGroup(world);
       good &= Ring(world);

@@ -154,6 +154,18 @@ class Checker:
         by_rank = {rank: Counter((c["op"], c["comm"], c["seq"]) for c in timed if c["rank"] == rank and c["op"] not in ("Send", "Recv")) for rank in (0, 1)}
         self.note(step, "collectives that the ranks do not number alike", sum(((by_rank[0] - by_rank[1]) + (by_rank[1] - by_rank[0])).values()), 0)
 
+    def child_graphs(self):
+        """A captured AllReduce that a graph holds twice: whether CUPTI tells which nodes of the executable graph were made of it."""
+        rounds = 3
+        command = [os.path.join(self.samples, "launch_ranks.sh"), "2", os.path.join(self.samples, "nccl_calls"), "--child-graphs", f"--rounds={rounds}", "--count=4096"]
+        _, report, records = self.record("child_graphs", "injected", command, 90, {"DDP_SHARE_DEVICE": "1", "LD_LIBRARY_PATH": library_path()})
+        calls = [record for record in records if record["kind"] == "collective" and not record.get("captured")]
+        replays = [call for call in calls if call.get("replay")]
+        self.note("child graphs", "calls in replays", len(replays), 2 * 2 * rounds)
+        self.note("child graphs", "calls that are known by their kernel only", sum(call["source"] == "kernel_name" for call in calls), 0)
+        self.note("child graphs", "lost records", lost(report), 0)
+        self.results["facts"]["nodes_of_child_graphs_are_told_as_clones"] = len(replays) == 2 * 2 * rounds
+
     def workload(self, mode, steps, *more):
         if self.stand_in:
             return [self.stand_in, "--mode", mode, "--steps", str(steps), *more]
@@ -215,6 +227,10 @@ class Checker:
                     self.step(f"{name} {loading}", self.two_ranks, name, arguments, loading)
                 else:
                     self.skip(f"{name} {loading}", "this tree was built without NCCL")
+        if os.path.exists(os.path.join(self.samples, "nccl_calls")):
+            self.step("child graphs", self.child_graphs)
+        else:
+            self.skip("child graphs", "this tree was built without NCCL")
         reason = self.why_no_torch()
         for mode in TORCH_MODES:
             if reason:

@@ -37,6 +37,8 @@ class GpuCheck(harness.EndToEndTest):
         self.assertIn(b"SKIPPED", finished.stderr)
         self.assertTrue(results["conditions"]["simulated"])
         self.assertTrue(results["facts"]["kernels_have_correlation_ids_with_callbacks_only"])
+        self.assertEqual(status["child graphs"], {"ok"}, str(finished))
+        self.assertTrue(results["facts"]["nodes_of_child_graphs_are_told_as_clones"])
 
     def test_counts_and_costs_are_held_against_what_the_workload_says(self):
         """A program in PyTorch's place: everything of the check but PyTorch itself."""
