@@ -35,6 +35,7 @@ struct EventNames {
   // Functions that the program imports and nobody stands before: the name in a place, empty behind the last
   // one.
   const char* (*unknown_function)(size_t place, uint32_t* imports) = nullptr;
+  uint32_t (*other_unknown_functions)() = nullptr;  // how many further ones
   // Who this process is by its NCCL communicators; false while they do not say.
   bool (*nccl_identity)(int32_t* rank, int32_t* world_size) = nullptr;
   // The number of a place in a payload's bytes; false behind the last one. Kind none: the bytes end before

@@ -58,6 +58,8 @@ struct ThreadState {
   uint64_t nccl_plugin_plan = 0;         // 0: no call was told yet
   uint64_t nccl_plugin_launch_ns = 0;
   bool nccl_plugin_told = false;  // some call of it
+  uint64_t nccl_copies_plan = 0;  // what is copied now is of one-sided calls in this plan; 0: it is not
+  uint32_t nccl_copies = 0;       // launched for it so far
   // Handles that somebody else's plugin gave the group's events that are open (injector/nccl/plugin_chain.h).
   void* nccl_plugin_group = nullptr;
   void* nccl_plugin_api_group = nullptr;
@@ -70,7 +72,8 @@ struct ThreadState {
   uint64_t memory_call_began_ns = 0;  // entry of the driver's call that obtains or releases memory
   uint32_t last_launch_correlation = 0;
   uint32_t instantiating_graph = 0;  // number of the CUDA graph that it is making executable, 0: none
-  uint32_t graph_instantiation = 0;  // correlation id of the call that instantiates a graph; 0: none
+  uint32_t graph_copy = 0;           // correlation id of the call that copies a graph's nodes; 0: none
+  bool graph_copy_is_child = false;  // of a graph that it puts into another
   uint64_t graph_memory_graph = 0;   // of a node that allocates or releases, which the running call made
 
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the

@@ -6,6 +6,7 @@
 #include "collector/analysis/clock_alignment.h"
 #include "collector/analysis/collective_report.h"
 #include "collector/analysis/communication_report.h"
+#include "collector/analysis/communicator_report.h"
 #include "collector/analysis/compute_report.h"
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/link_model.h"
@@ -228,6 +229,8 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
       uint64_t& imports = t.unknown_functions[function.name()];
       imports = std::max<uint64_t>(imports, function.imports());
     }
+    t.other_unknown_functions =
+        std::max<uint64_t>(t.other_unknown_functions, totals.self.other_unknown_functions());
     t.detail_level = std::max(t.detail_level, totals.self.detail_level());
     t.detail_reductions += totals.self.detail_reductions();
     t.reduced_ns = std::max(t.reduced_ns, totals.self.reduced_ns());
@@ -308,6 +311,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.communication = CommunicationOf(report, job, input.link_peak);
   report.stragglers = StragglersOf(job, report.ranks, report.communication.pipeline);
   SetPeakShares(report);
+  report.communicators = CommunicatorsOf(job);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
   report.utilisation = UtilisationOf(input.work, report.conditions,
                                      report.steps.has_value() ? report.steps->time_ns.mean / 1e9 : 0);

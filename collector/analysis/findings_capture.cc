@@ -151,6 +151,12 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   }
   for (const auto& [name, imports] : t.unknown_functions)
     why.push_back(absl::StrCat("nccl", name, " is not known to this probe: calls of it are not seen"));
+  if (t.other_unknown_functions > 0) {
+    const bool one = t.other_unknown_functions == 1;
+    why.push_back(absl::StrCat(t.other_unknown_functions,
+                               one ? " further function of NCCL's is" : " further functions of NCCL's are",
+                               " not known either"));
+  }
   if (t.invalid_times > 0)
     why.push_back(absl::StrCat(Count(t.invalid_times), " records ended before they began"));
   for (const std::string& damage : t.damaged_logs) why.push_back(damage);

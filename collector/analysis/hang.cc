@@ -180,8 +180,16 @@ std::string HangStatement(const Hang& hang) {
     const std::string self = t.rank.has_value() ? absl::StrCat("rank ", t.label) : t.label;
     const std::string peer = t.peer.has_value() ? absl::StrCat("rank ", t.peer_label) : t.peer_label;
     const bool sends = t.counterpart == "Recv";
-    const std::string whose = absl::StrCat(hang.shape.op, sends ? " to " : " from ", peer, ", seq ", hang.seq,
-                                           " of ", self, " on ", WhereItIs(hang));
+    std::string whose = absl::StrCat(hang.shape.op, sends ? " to " : " from ", peer, ", seq ", hang.seq,
+                                     " of ", self, " on ", WhereItIs(hang));
+    if (hang.replay.has_value()) {
+      whose = absl::StrCat("Replay ", hang.replay->number, " of the CUDA graph with ", whose);
+      return hang.kind == Hang::Kind::kMissingRank
+                 ? absl::StrCat(whose, " has been waiting for ", waiting, ": ", peer,
+                                " did not launch its graph with the ", t.counterpart, ".")
+                 : absl::StrCat(whose, " has been waiting for ", waiting,
+                                ": both ranks launched their graph, and it does not finish.");
+    }
     if (hang.kind == Hang::Kind::kMissingRank) {
       return absl::StrCat(whose, " has been waiting for ", waiting, ": ", peer, " did not issue its ",
                           t.counterpart, ".");
@@ -218,7 +226,7 @@ std::string HangEvidence(const Hang& hang) {
   } else if (hang.transfer.has_value()) {
     const HangTransfer& t = *hang.transfer;
     text = absl::StrCat(Capital(t.rank.has_value() ? absl::StrCat("rank ", t.label) : t.label),
-                        " issued it (", shape, ").");
+                        hang.replay.has_value() ? " launched it (" : " issued it (", shape, ").");
     if (t.others_waiting > 0)
       absl::StrAppend(&text, " ", t.others_waiting,
                       t.others_waiting == 1 ? " other transfer waits" : " other transfers wait",

@@ -2,8 +2,10 @@
 // did.
 //
 // A graph is matched between ranks by the communicator and sequence number of the first collective captured
-// into it, its n-th launch on one with the n-th on another. Not looked at: sends and receives in graphs,
-// whose sequence numbers are each rank's own.
+// into it, its n-th launch on one with the n-th on another. Sends and receives in graphs, whose sequence
+// numbers are each rank's own, are matched in hang_replay_transfers.cc.
+#include "collector/analysis/hang_replays.h"
+
 #include <algorithm>
 #include <map>
 #include <numeric>
@@ -11,7 +13,6 @@
 #include <set>
 #include <tuple>
 
-#include "collector/analysis/hang_evidence.h"
 #include "collector/analysis/names.h"
 
 namespace gpuprobe::analysis {
@@ -24,7 +25,7 @@ using model::ProcessModel;
 // A captured plan: one call, or a group of them.
 struct Captured {
   uint64_t seq = 0;
-  size_t place = 0;  // in Graph::plans
+  size_t place = 0;  // in Graph::places
   uint64_t bytes = 0;
   uint32_t calls = 0;
   std::string op;
@@ -34,64 +35,27 @@ struct Captured {
 struct Side {
   uint32_t process = 0;
   const GraphReplays::Graph* graph = nullptr;  // null: captured, and never made executable
-  std::vector<Captured> plans;                 // by seq
+  std::vector<Captured> plans;                 // in the order in which they run, as it was captured
   std::string comm_name;
 
   uint64_t launches() const { return graph == nullptr ? 0 : graph->launches; }
   const GraphReplays::Launch* Launch(uint64_t number) const {
     if (graph == nullptr) return nullptr;
-    for (const GraphReplays::Launch& launch : graph->recent) {
-      if (launch.number == number) return &launch;
-    }
-    return nullptr;
+    return LaunchOfNumber(*graph, number);
   }
 };
 // Communicator's hash, sequence of the first call, and which of the rank's graphs that begin so.
 using Key = std::tuple<uint64_t, uint64_t, size_t>;
 
-bool HasEnded(const GraphReplays::Launch& launch, size_t place) {
-  return launch.over || (place < launch.ended.size() && launch.ended[place]);
-}
-
-bool AnyEnded(const GraphReplays::Launch& launch) {
-  return launch.over || std::find(launch.ended.begin(), launch.ended.end(), true) != launch.ended.end();
-}
-
-// The latest launch in which all the plans at `places` are known to have ended.
-template <typename Places>
-uint64_t LastOver(const GraphReplays::Graph& graph, const Places& places) {
-  uint64_t over = graph.launches - graph.recent.size();
-  for (const GraphReplays::Launch& launch : graph.recent) {
-    if (AnyEnded(launch)) over = std::max(over, launch.number - 1);
-    if (std::all_of(places.begin(), places.end(), [&](size_t place) { return HasEnded(launch, place); }))
-      over = launch.number;
-  }
-  return over;
-}
-
-// Something of it waits since before that time. Looked at for every graph of every rank, once a second: of
-// its launches only the latest one before that time is.
-bool IsOpen(const GraphReplays::Graph& graph, uint64_t until_ns) {
-  if (graph.plans.empty()) return false;
-  for (auto launch = graph.recent.rbegin(); launch != graph.recent.rend(); ++launch) {
-    if (launch->launch_ns > until_ns) {
-      if (AnyEnded(*launch)) return false;
-      continue;
-    }
-    for (size_t place = 0; place < graph.plans.size(); ++place) {
-      if (!HasEnded(*launch, place)) return true;
-    }
-    return false;
-  }
-  return false;
-}
-
-// The graph's collectives by communicator.
+// The graph's collectives by communicator, as it was when it was made.
 std::map<uint64_t, Side> SidesOf(const ProcessModel& process, uint32_t index,
                                  const GraphReplays::Graph& graph) {
   std::map<uint64_t, Side> sides;
-  for (size_t place = 0; place < graph.plans.size(); ++place) {
-    const auto calls = process.collectives().CallsOf(graph.plans[place]);
+  bool copies = false;
+  for (size_t place = 0; place < graph.places.size(); ++place) {
+    const model::CarriedPlan& carried = graph.places[place].first;
+    copies = copies || carried.copy != 0;
+    const auto calls = process.collectives().CallsOf(carried.plan);
     const v1::Communicator* comm = calls.count == 0 ? nullptr : process.FindCommunicator(calls.comm);
     if (comm == nullptr || comm->hash() == 0) continue;
     const std::string& op = process.String(calls.op);
@@ -103,7 +67,9 @@ std::map<uint64_t, Side> SidesOf(const ProcessModel& process, uint32_t index,
     side.plans.push_back(
         {.seq = calls.seq, .place = place, .bytes = calls.bytes, .calls = calls.count, .op = op});
   }
+  // A graph that holds others runs them where they were added, whenever they were captured.
   for (auto& [hash, side] : sides) {
+    if (copies) break;
     std::sort(side.plans.begin(), side.plans.end(),
               [](const Captured& a, const Captured& b) { return a.seq < b.seq; });
   }
@@ -129,9 +95,9 @@ class Search {
 
   std::vector<HangSuspect> Run() {
     FindWaiting();
-    if (wanted_.empty()) return {};
-    for (uint32_t i = 0; i < job_.processes().size(); ++i) Collect(i);
+    for (uint32_t i = 0; i < job_.processes().size() && !wanted_.empty(); ++i) Collect(i);
     for (auto& [key, sides] : sides_) Look(key, sides);
+    for (ReplaySuspect& transfer : TransfersInReplays(job_, until_ns_)) found_.push_back(std::move(transfer));
     return JoinThoseOfOneLaunch();
   }
 
@@ -209,17 +175,34 @@ class Search {
     }
     if (s.waiting.empty()) return;
     Describe(key, sides, number, comm->second, s);
-    found_.push_back(std::move(s));
+    found_.push_back({.suspect = std::move(s), .comm = std::get<0>(key)});
+  }
+
+  // The graph may have been updated since it was made.
+  Captured InLaunch(const Side& side, Captured plan, uint64_t number) const {
+    const GraphReplays::Launch* launch = side.Launch(number);
+    if (launch == nullptr) return plan;
+    const auto calls =
+        Of(side.process).collectives().CallsOf(side.graph->places[plan.place].In(*launch).plan);
+    if (calls.count == 0) return plan;
+    plan.seq = calls.seq;
+    plan.bytes = calls.bytes;
+    plan.calls = calls.count;
+    plan.op = Of(side.process).String(calls.op);
+    return plan;
   }
 
   void Describe(const Key& key, const std::vector<Side>& sides, uint64_t number,
                 const IssuedCalls::Communicator& comm, HangSuspect& s) const {
-    const Side* told = nullptr;
-    size_t ended = 0;  // in the order of the communicator, which runs them so
+    const Side* told = nullptr;  // best one that launched it
+    size_t ended = 0;            // in the order of the communicator, which runs them so
     for (const Side& side : sides) {
       if (side.graph == nullptr) continue;
-      if (told == nullptr || told->comm_name.empty()) told = &side;
       const GraphReplays::Launch* launch = side.Launch(number);
+      const bool better =
+          told == nullptr || (told->Launch(number) == nullptr && launch != nullptr) ||
+          (told->comm_name.empty() && (launch != nullptr) >= (told->Launch(number) != nullptr));
+      if (better) told = &side;
       for (size_t i = 0; launch != nullptr && i < side.plans.size(); ++i) {
         if (HasEnded(*launch, side.plans[i].place)) ended = std::max(ended, i + 1);
       }
@@ -229,25 +212,21 @@ class Search {
     hang.comm_name = told->comm_name;
     hang.comm_ranks = static_cast<int>(comm.ranks.size());
     hang.not_heard = static_cast<int>(comm.ranks.size() - comm.heard);
-    const Captured& plan = told->plans[std::min(ended, told->plans.size() - 1)];
+    const Captured plan = InLaunch(*told, told->plans[std::min(ended, told->plans.size() - 1)], number);
     hang.seq = plan.seq;
     hang.shape = {.op = plan.op, .count = 0, .datatype = "", .bytes = plan.bytes, .root = -1};
     HangReplay replay{.number = number, .first_seq = std::get<1>(key)};
     for (size_t i = 0; i < told->plans.size(); ++i) {
-      replay.collectives += told->plans[i].calls;
-      if (i < ended) replay.ended += told->plans[i].calls;
+      const uint32_t calls = InLaunch(*told, told->plans[i], number).calls;
+      replay.collectives += calls;
+      if (i < ended) replay.ended += calls;
     }
     hang.replay = replay;
     s.describe = [hang] { return hang; };
-    std::map<uint32_t, std::pair<uint64_t, uint64_t>> launches;  // process: how many, when the last
-    for (const Side& side : sides) {
-      const bool any = side.graph != nullptr && !side.graph->recent.empty();
-      launches[side.process] = {side.launches(), any ? side.graph->recent.back().launch_ns : 0};
-    }
-    s.describe_rank = [launches](uint32_t process, uint64_t now_ns, HangRank& rank) {
-      const auto& [count, last_ns] = launches.at(process);
-      rank.replays = {.launches = count, .last_launch_ago_ns = std::nullopt};
-      if (last_ns != 0) rank.replays->last_launch_ago_ns = Since(now_ns, last_ns);
+    std::map<uint32_t, const GraphReplays::Graph*> graphs;  // by process
+    for (const Side& side : sides) graphs[side.process] = side.graph;
+    s.describe_rank = [graphs](uint32_t process, uint64_t now_ns, HangRank& rank) {
+      DescribeReplays(graphs.at(process), now_ns, rank);
     };
   }
 
@@ -262,39 +241,50 @@ class Search {
     };
     std::map<std::pair<uint32_t, uint64_t>, size_t> first;
     for (size_t i = 0; i < found_.size(); ++i) {
-      for (const HangParty& party : found_[i].waiting) {
+      for (const HangParty& party : found_[i].suspect.waiting) {
         const auto [at, added] = first.try_emplace({party.process, party.launch.correlation}, i);
         if (!added) root[find(i)] = find(at->second);
       }
     }
-    std::map<size_t, std::vector<HangSuspect*>> joined;
+    std::map<size_t, std::vector<ReplaySuspect*>> joined;
     for (size_t i = 0; i < found_.size(); ++i) joined[find(i)].push_back(&found_[i]);
     std::vector<HangSuspect> out;
     for (auto& [at, together] : joined) Join(together, out);
     return out;
   }
 
-  static void Join(std::vector<HangSuspect*>& together, std::vector<HangSuspect>& out) {
+  static void Join(std::vector<ReplaySuspect*>& together, std::vector<HangSuspect>& out) {
     const bool any_missing = std::any_of(together.begin(), together.end(),
-                                         [](const HangSuspect* s) { return !s->missing.empty(); });
-    std::stable_sort(together.begin(), together.end(), [](const HangSuspect* a, const HangSuspect* b) {
-      return a->waiting.size() > b->waiting.size();
+                                         [](const ReplaySuspect* s) { return !s->suspect.missing.empty(); });
+    // What all ranks of a communicator do tells more than what two of them do.
+    std::stable_sort(together.begin(), together.end(), [](const ReplaySuspect* a, const ReplaySuspect* b) {
+      return std::tuple(b->suspect.transfer, a->suspect.waiting.size()) >
+             std::tuple(a->suspect.transfer, b->suspect.waiting.size());
     });
+    std::set<uint64_t> comms;
+    for (const ReplaySuspect* s : together) comms.insert(s->comm);
     const size_t begin = out.size();
     std::vector<HangParty> behind;
-    for (HangSuspect* s : together) {
+    std::vector<int> as_well;  // further transfers for the same rank
+    for (ReplaySuspect* found : together) {
+      HangSuspect* s = &found->suspect;
       std::sort(s->missing.begin(), s->missing.end());
-      const bool told = std::any_of(out.begin() + static_cast<ptrdiff_t>(begin), out.end(),
-                                    [&](const HangSuspect& other) { return other.missing == s->missing; });
-      if ((any_missing && s->missing.empty()) || told) {
+      const auto told = std::find_if(out.begin() + static_cast<ptrdiff_t>(begin), out.end(),
+                                     [&](const HangSuspect& other) { return other.missing == s->missing; });
+      if ((any_missing && s->missing.empty()) || told != out.end()) {
         behind.insert(behind.end(), s->waiting.begin(), s->waiting.end());
+        if (told != out.end()) ++as_well[static_cast<size_t>(told - out.begin()) - begin];
         continue;
       }
+      as_well.push_back(0);
       out.push_back(std::move(*s));
-      out.back().describe = [describe = std::move(out.back().describe),
-                             communicators = static_cast<int>(together.size())] {
+    }
+    for (size_t i = begin; i < out.size(); ++i) {
+      out[i].describe = [describe = std::move(out[i].describe),
+                         communicators = static_cast<int>(comms.size()), others = as_well[i - begin]] {
         Hang hang = describe();
         hang.replay->communicators = communicators;
+        if (hang.transfer.has_value()) hang.transfer->others_waiting = others;
         return hang;
       };
     }
@@ -305,10 +295,33 @@ class Search {
   const uint64_t until_ns_;
   std::set<uint64_t> wanted_;  // communicators' hashes
   std::map<Key, std::vector<Side>> sides_;
-  std::vector<HangSuspect> found_;
+  std::vector<ReplaySuspect> found_;
 };
 
 }  // namespace
+
+// Looked at for every graph of every rank, once a second: of
+// its launches only the latest one before that time is.
+bool IsOpen(const GraphReplays::Graph& graph, uint64_t until_ns) {
+  if (graph.places.empty()) return false;
+  for (auto launch = graph.recent.rbegin(); launch != graph.recent.rend(); ++launch) {
+    if (launch->launch_ns > until_ns) {
+      if (AnyEnded(*launch)) return false;
+      continue;
+    }
+    for (size_t place = 0; place < graph.places.size(); ++place) {
+      if (!HasEnded(*launch, place)) return true;
+    }
+    return false;
+  }
+  return false;
+}
+
+void DescribeReplays(const GraphReplays::Graph* graph, uint64_t now_ns, HangRank& rank) {
+  rank.replays = {.launches = graph == nullptr ? 0 : graph->launches, .last_launch_ago_ns = std::nullopt};
+  if (graph != nullptr && !graph->recent.empty())
+    rank.replays->last_launch_ago_ns = Since(now_ns, graph->recent.back().launch_ns);
+}
 
 std::vector<HangSuspect> ReplaysThatWait(const model::JobModel& job, uint64_t until_ns) {
   return Search(job, until_ns).Run();

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "collector/analysis/communicator_report.h"
 #include "collector/analysis/hang.h"
 #include "collector/analysis/rank_types.h"
 #include "collector/analysis/step_report.h"
@@ -89,6 +90,7 @@ struct Trust {
   std::map<std::string, uint64_t> unknown_kinds;  // of records that the probe does not know
   // Functions of NCCL's that programs import and the probe does not know; by how many objects.
   std::map<std::string, uint64_t> unknown_functions;
+  uint64_t other_unknown_functions = 0;                  // further ones; the most, of all processes
   v1::DetailLevel detail_level = v1::DETAIL_LEVEL_FULL;  // the least, of all processes, at the end
   uint64_t detail_reductions = 0;                        // to hold the overhead budget; summed
   uint64_t reduced_ns = 0;                               // the longest, of all processes
@@ -453,7 +455,8 @@ struct Report {
   ClockReport clock;
   std::vector<LinkModel> link_models;
   CommunicationReport communication;
-  std::vector<Hang> hangs;  // longest first
+  std::vector<CommunicatorReport> communicators;  // in the order in which they were made
+  std::vector<Hang> hangs;                        // longest first
   std::vector<Finding> findings;
 };
 

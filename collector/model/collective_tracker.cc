@@ -18,6 +18,18 @@ CollectiveTracker::Plan& CollectiveTracker::Get(uint64_t plan) {
   return waiting_[plan];
 }
 
+std::vector<CollectiveTracker::CapturedTransfer> CollectiveTracker::TransfersOf(uint64_t plan) const {
+  std::vector<CapturedTransfer> transfers;
+  const auto captured = captured_.find(plan);
+  if (captured == captured_.end()) return transfers;
+  for (const Call& call : captured->second.pattern.calls) {
+    if (call.point_to_point && !call.failed)
+      transfers.push_back(
+          {.op = call.op, .peer = call.peer, .pair = call.pair, .seq = call.seq, .bytes = call.bytes});
+  }
+  return transfers;
+}
+
 CollectiveTracker::Calls CollectiveTracker::CallsOf(uint64_t plan) const {
   const Plan* known = nullptr;
   if (const auto captured = captured_.find(plan); captured != captured_.end())
@@ -52,22 +64,22 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
             .algorithm = record.algorithm,
             .protocol = record.protocol,
             .channels = record.channels};
-  if (const auto captured = captured_.find(record.plan); captured != captured_.end()) {
-    captured->second.pattern.comm = record.comm;
-    captured->second.pattern.calls.push_back(call);
-    if (point_to_point && !call.failed) transfers_.Issued(record);
-    TellFinished(record.comm, call, 0);
-    return;
-  }
-  ++calls_;
-  if (!point_to_point && !call.failed) events_.issued(record);
-  if (point_to_point && !call.failed && record.plan != 0) transfers_.Issued(record);
   if (point_to_point && record.peer >= 0) {
     const std::tuple between{record.comm, record.op, record.peer};
     if (pairs_.size() < kMaxPeers || pairs_.contains(between)) {
       call.pair = ++pairs_[between];
     }
   }
+  if (const auto captured = captured_.find(record.plan); captured != captured_.end()) {
+    captured->second.pattern.comm = record.comm;
+    captured->second.pattern.calls.push_back(call);
+    if (point_to_point && !call.failed && record.peer >= 0) transfers_.Issued(record);
+    TellCaptured(record.comm, call);
+    return;
+  }
+  ++calls_;
+  if (!point_to_point && !call.failed) events_.issued(record);
+  if (point_to_point && !call.failed && record.peer >= 0 && record.plan != 0) transfers_.Issued(record);
   if (record.plan == 0) {
     Plan alone;
     alone.comm = record.comm;
@@ -122,6 +134,14 @@ void CollectiveTracker::TellFinished(uint32_t comm, const Call& call, uint64_t e
   }
 }
 
+void CollectiveTracker::TellCaptured(uint32_t comm, const Call& call) {
+  if (call.point_to_point) {
+    transfers_.Captured({comm, call.peer, call.op}, call.seq);
+  } else {
+    events_.finished(comm, call.seq, 0);
+  }
+}
+
 void CollectiveTracker::Advance(uint64_t number, Plan& plan) {
   if (plan.complete || plan.calls.empty() || plan.launches == 0 || plan.kernels < plan.launches) return;
   plan.complete = true;
@@ -135,20 +155,20 @@ void CollectiveTracker::MarkCaptured(uint64_t plan) {
   if (!added || waiting == waiting_.end()) return;
   it->second.pattern = std::move(waiting->second);
   waiting_.erase(waiting);
-  TellFinished(it->second.pattern);
+  for (const Call& call : it->second.pattern.calls) TellCaptured(it->second.pattern.comm, call);
   calls_ -= it->second.pattern.calls.size();
 }
 
-void CollectiveTracker::AddReplayedKernel(uint64_t plan, uint64_t correlation, uint64_t start_ns,
-                                          uint64_t end_ns) {
-  const auto captured = captured_.find(plan);
+void CollectiveTracker::AddReplayedKernel(CarriedPlan carried, uint64_t node, uint64_t correlation,
+                                          uint64_t start_ns, uint64_t end_ns) {
+  const auto captured = captured_.find(carried.plan);
   if (captured == captured_.end()) return;
-  replays_.Ended(correlation, plan);
+  replays_.Ended(correlation, node, carried);
   captured->second.batch = batch_;
-  const auto [open, added] = captured->second.open.try_emplace(correlation, start_ns, end_ns);
+  const auto [open, added] = captured->second.open.try_emplace({correlation, carried.copy}, start_ns, end_ns);
   if (added) {
-    complete_.push_back({.plan = plan, .replayed = true, .batch = batch_});
-    if (captured->second.open.size() > kMaxWaiting) SettleReplay(plan);
+    complete_.push_back({.plan = carried.plan, .replayed = true, .batch = batch_});
+    if (captured->second.open.size() > kMaxWaiting) SettleReplay(carried.plan);
     return;
   }
   auto& [start, end] = open->second;
@@ -197,10 +217,14 @@ void CollectiveTracker::SettleReplay(uint64_t number) {
   const auto found = captured_.find(number);
   if (found == captured_.end() || found->second.open.empty()) return;
   Captured& captured = found->second;
-  const auto first = captured.open.begin();
+  // Of the first launch, what ran first.
+  auto first = captured.open.begin();
+  for (auto copy = first; copy != captured.open.end() && copy->first.first == first->first.first; ++copy) {
+    if (copy->second.first < first->second.first) first = copy;
+  }
   Plan replay = captured.pattern;
   std::tie(replay.start_ns, replay.end_ns) = first->second;
-  replay.correlation = first->first;
+  replay.correlation = first->first.first;
   replay.issue_ns = 0;
   replay.batch = captured.batch;
   captured.open.erase(first);

@@ -135,10 +135,13 @@ class CollectiveTracker {
   void AddLostKernel(uint64_t plan);
   // The plan's calls were captured, not launched.
   void MarkCaptured(uint64_t plan);
-  // A kernel of a captured plan ran in the graph launch with this correlation id.
-  void AddReplayedKernel(uint64_t plan, uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
+  // A kernel of a captured plan, this node's, ran in the graph launch with this correlation id.
+  void AddReplayedKernel(CarriedPlan carried, uint64_t node, uint64_t correlation, uint64_t start_ns,
+                         uint64_t end_ns);
   // An executable graph carries the captured plan, was launched, and has ended as a whole.
-  void AddToGraph(uint32_t graph, uint64_t plan) { replays_.Carries(graph, plan); }
+  void AddToGraph(const PlanRecord& r) {
+    replays_.Carries(r.graph, r.graph_node, {r.plan, r.copy}, r.from_correlation);
+  }
   void AddGraphLaunch(const LaunchRecord& r) { replays_.Launched(r.graph, r.correlation, r.time_ns); }
   void EndGraphLaunch(uint64_t correlation) { replays_.Over(correlation); }
   // A kernel of NCCL's that no call explains: a record of its own, of an unknown communicator.
@@ -159,6 +162,15 @@ class CollectiveTracker {
     uint64_t bytes = 0;  // of all
   };
   Calls CallsOf(uint64_t plan) const;
+  // A send or receive of a plan that was captured; `pair` as in SettledPlan.
+  struct CapturedTransfer {
+    uint32_t op = 0;
+    int32_t peer = -1;
+    uint64_t pair = 0;
+    uint64_t seq = 0;
+    uint64_t bytes = 0;
+  };
+  std::vector<CapturedTransfer> TransfersOf(uint64_t plan) const;
   bool IsCaptured(uint64_t plan) const { return captured_.contains(plan); }
   // visit(plan) for all that were captured, in no order.
   template <typename Visitor>
@@ -206,8 +218,9 @@ class CollectiveTracker {
 
   struct Captured {
     Plan pattern;
-    std::map<uint64_t, std::pair<uint64_t, uint64_t>> open;  // correlation -> start, end
-    uint64_t batch = 0;                                      // in which the last of these came
+    // Correlation, copy -> start, end.
+    std::map<std::pair<uint64_t, uint32_t>, std::pair<uint64_t, uint64_t>> open;
+    uint64_t batch = 0;  // in which the last of these came
     uint64_t settled = 0;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -223,6 +236,7 @@ class CollectiveTracker {
   Plan& Get(uint64_t plan);
   void Advance(uint64_t number, Plan& plan);
   void TellFinished(const Plan& plan);
+  void TellCaptured(uint32_t comm, const Call& call);
   void TellFinished(uint32_t comm, const Call& call, uint64_t end_ns);
   void SettleWaiting(uint64_t number);
   void SettleReplay(uint64_t number);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "collector/model/carried_plan.h"
 
 namespace gpuprobe::model {
 
@@ -24,7 +25,7 @@ class GraphNodePlans {
       : max_nodes_(max_nodes), max_updates_(max_updates) {}
 
   // The node carries the plan (0: one that nobody knows) in launches with this correlation id or a later one.
-  void Set(uint64_t node, uint64_t plan, uint64_t from_correlation) {
+  void Set(uint64_t node, CarriedPlan plan, uint64_t from_correlation) {
     if (plans_.size() >= max_nodes_ && !plans_.contains(node)) return;
     const auto [it, added] = plans_.try_emplace(node, plan, from_correlation);
     if (added) return;
@@ -36,24 +37,24 @@ class GraphNodePlans {
     it->second = {plan, from_correlation};
   }
 
-  // 0: none is known.
-  uint64_t PlanOf(uint64_t node, uint64_t correlation) const {
+  // Plan 0: none is known.
+  CarriedPlan PlanOf(uint64_t node, uint64_t correlation) const {
     const auto found = plans_.find(node);
-    if (found == plans_.end()) return 0;
+    if (found == plans_.end()) return {};
     if (correlation >= found->second.second) return found->second.first;
     const auto before = updated_.find(node);
-    if (before == updated_.end()) return 0;
+    if (before == updated_.end()) return {};
     for (auto it = before->second.rbegin(); it != before->second.rend(); ++it) {
       if (correlation >= it->second) return it->first;
     }
-    return 0;
+    return {};
   }
 
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
  private:
-  using PlanSince = std::pair<uint64_t, uint64_t>;  // plan, correlation
+  using PlanSince = std::pair<CarriedPlan, uint64_t>;  // correlation
   size_t max_nodes_;
   size_t max_updates_;
   absl::flat_hash_map<uint64_t, PlanSince> plans_;

@@ -2,8 +2,9 @@
 //
 // Separate from the tracker of calls, which times replays once their kernels have ended: a replay that hangs
 // has no kernels to tell of. Which captured plans a graph carries is told when it is instantiated, or else
-// learned from its kernels. One executable graph runs its launches one after another, so anything that ran in
-// one ends those before it. Memory: the launches that are not over, bounded; beyond, the oldest is forgotten.
+// learned from its kernels; an executable graph that is updated carries others in the same places. One
+// executable graph runs its launches one after another, so anything that ran in one ends those before it.
+// Memory: the launches that are not over, bounded; beyond, the oldest is forgotten.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "collector/model/carried_plan.h"
 
 namespace gpuprobe::model {
 
@@ -23,31 +25,43 @@ class GraphReplays {
   static constexpr size_t kMaxEmpty = 16;               // of one that is not known to carry anything
   static constexpr uint64_t kKeptOver = 4;              // for kernels that come late
   static constexpr size_t kMaxGraphs = 4096;
-  static constexpr size_t kMaxPlans = 65536;  // of one graph
+  static constexpr size_t kMaxNodes = 65536;  // of one graph, that carry plans
 
   struct Launch {
     uint64_t number = 0;  // of this graph, from 1
     uint64_t correlation = 0;
     uint64_t launch_ns = 0;
     bool over = false;
-    std::vector<bool> ended;  // by place in Graph::plans; may be shorter
+    std::vector<bool> ended;  // by place in Graph::places; may be shorter
     template <typename Archive>
     void Visit(Archive& archive);  // model_state.cc
   };
+  // Where the graph carries a plan. Ranks update their graphs at different times: by what was there first
+  // they know the same place.
+  struct Place {
+    CarriedPlan first;
+    CarriedPlan now;
+    CarriedPlan before;
+    uint64_t since = 0;  // first launch, a correlation id, that carries what is there now
+    CarriedPlan In(const Launch& launch) const { return launch.correlation >= since ? now : before; }
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
   struct Graph {
     uint64_t launches = 0;
-    std::vector<uint64_t> plans;  // captured ones that it carries
+    std::vector<Place> places;
     std::deque<Launch> recent;
-    absl::flat_hash_map<uint64_t, size_t> places;  // of the plans above
+    absl::flat_hash_map<uint64_t, size_t> place_of;  // by node: those of one plan share it
+    absl::flat_hash_map<CarriedPlan, size_t> place_with;
     template <typename Archive>
     void Visit(Archive& archive);
   };
 
-  // The graph carries the plan.
-  void Carries(uint32_t graph, uint64_t plan);
+  // The graph's node carries the plan, in launches from that correlation id on.
+  void Carries(uint32_t graph, uint64_t node, CarriedPlan plan, uint64_t from_correlation);
   void Launched(uint32_t graph, uint64_t correlation, uint64_t time_ns);
-  // A kernel of the plan has ended in the launch with this correlation id.
-  void Ended(uint64_t correlation, uint64_t plan);
+  // The node's kernel, of the plan, has ended in the launch with this correlation id.
+  void Ended(uint64_t correlation, uint64_t node, CarriedPlan plan);
   // All of that launch has.
   void Over(uint64_t correlation);
 

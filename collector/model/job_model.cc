@@ -64,14 +64,14 @@ void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
   if (comm == nullptr || comm->hash() == 0 || comm->rank() < 0) return;
   if (comm->rank() >= IssuedCalls::kMaxRanks) return;
   auto rank = static_cast<size_t>(comm->rank());
-  Key key{comm->hash(), plan.seq, plan.replay};
+  Key key{comm->hash(), plan.seq, plan.replay, 0};
   int32_t ranks = comm->ranks();
   if (plan.pair != 0) {
     const bool sends = process.String(plan.op) == "Send";
     const auto own = static_cast<uint32_t>(comm->rank());
     const auto peer = static_cast<uint32_t>(plan.peer);
     if (own == peer) return;
-    key = {comm->hash(), kPair | plan.pair, uint64_t{sends ? own : peer} << 32 | (sends ? peer : own)};
+    key = {comm->hash(), plan.pair, plan.replay, uint64_t{sends ? own : peer} << 32 | (sends ? peer : own)};
     rank = sends ? 0 : 1;
     ranks = 2;
   }
@@ -117,7 +117,7 @@ void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
 
 void JobModel::Close(const Key& key, Call& call) {
   waiting_ -= call.participants.size();
-  const bool pair = (std::get<1>(key) & kPair) != 0;
+  const bool pair = std::get<3>(key) != 0;
   const size_t heard = call.participants.size() + call.lost.size();
   const size_t ranks = static_cast<size_t>(std::max(call.comm_ranks, 0));
   if (call.participants.size() > 1) {

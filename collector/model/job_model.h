@@ -61,10 +61,9 @@ class JobModel {
     std::vector<RankComparison::Participant> participants;
     std::vector<uint32_t> lost;  // processes that took part, at times that are not known
   };
-  // Communicator hash, sequence, replay. Of a send and its receive: kPair | the how manieth it is, the
-  // sender's rank in the communicator << 32 | the receiver's.
-  using Key = std::tuple<uint64_t, uint64_t, uint64_t>;
-  static constexpr uint64_t kPair = uint64_t{1} << 63;
+  // Communicator hash, sequence, replay, 0. Of a send and its receive: the how manieth it is instead of the
+  // sequence, and the sender's rank in the communicator << 32 | the receiver's.
+  using Key = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>;
 
   ProcessModel& AddProcess(const v1::Hello& hello);
   template <typename Archive>

@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 18;
+constexpr uint32_t kStateVersion = 19;
 
 }  // namespace
 
@@ -240,14 +240,25 @@ void Transfers::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void CarriedPlan::Visit(Archive& archive) {
+  archive(plan, copy);
+}
+
+template <typename Archive>
 void GraphReplays::Launch::Visit(Archive& archive) {
   archive(number, correlation, launch_ns, over, ended);
 }
 
 template <typename Archive>
 void GraphReplays::Graph::Visit(Archive& archive) {
-  archive(launches, plans, recent, places);
-  for (const auto& [plan, place] : places) archive.Require(place < plans.size());
+  archive(launches, places, recent, place_of, place_with);
+  for (const auto& [node, place] : place_of) archive.Require(place < places.size());
+  for (const auto& [plan, place] : place_with) archive.Require(place < places.size());
+}
+
+template <typename Archive>
+void GraphReplays::Place::Visit(Archive& archive) {
+  archive(first, now, before, since);
 }
 
 template <typename Archive>

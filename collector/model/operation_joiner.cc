@@ -21,7 +21,7 @@ void OperationJoiner::AddPlan(const PlanRecord& record) {
     return;
   }
   if (record.graph_node != 0) {
-    node_plans_.Set(record.graph_node, record.plan, record.from_correlation);
+    node_plans_.Set(record.graph_node, {record.plan, record.copy}, record.from_correlation);
     collectives_.MarkCaptured(record.plan);
     return;
   }
@@ -108,7 +108,7 @@ void OperationJoiner::RetryWaiting() {
 void OperationJoiner::DescribeCollective(Operation& operation) const {
   if (operation.kind != OperationKind::kCollectiveKernel || operation.comm != 0) return;
   if (operation.graph_node != 0) {
-    operation.plan = node_plans_.PlanOf(operation.graph_node, operation.correlation);
+    operation.plan = node_plans_.PlanOf(operation.graph_node, operation.correlation).plan;
   } else if (const CorrelationRing::Slot* slot = ring_.Find(operation.correlation); slot != nullptr) {
     operation.plan = slot->plan;
   }
@@ -140,9 +140,10 @@ bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
   const CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
   if (kernel.graph_node == 0) return slot != nullptr && slot->plan != 0;
   if (!last_word && (slot == nullptr || !slot->launched)) return false;
-  const uint64_t plan = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
-  if (plan == 0) return false;
-  collectives_.AddReplayedKernel(plan, kernel.correlation, kernel.start_ns, kernel.end_ns);
+  const CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
+  if (carried.plan == 0) return false;
+  collectives_.AddReplayedKernel(carried, kernel.graph_node, kernel.correlation, kernel.start_ns,
+                                 kernel.end_ns);
   return true;
 }
 

@@ -145,7 +145,7 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   for (const v1::StringDef& def : batch.strings()) {
     if (absl::Status s = MakeRoom(strings_, def.id(), "string"); !s.ok()) return s;
     strings_[def.id()] = def.value();
-    if (def.value() == "Send" || def.value() == "Recv") {
+    if (def.value() == "Send" || def.value() == "Recv" || IsOneSided(def.value())) {
       if (point_to_point_.size() <= def.id()) point_to_point_.resize(def.id() + 1);
       point_to_point_[def.id()] = true;
     }
@@ -213,7 +213,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
   if (!status.ok()) return status;
   status = ForEachPlan(batch, [this](const PlanRecord& r) {
     joiner_.AddPlan(r);
-    if (r.graph != 0) collectives_.AddToGraph(r.graph, r.plan);
+    if (r.graph != 0 && r.graph_node != 0) collectives_.AddToGraph(r);
   });
   if (!status.ok()) return status;
   // Before the ranges: the one in which it happened may close in the same batch.
@@ -265,7 +265,10 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
                            .seq = r.seq,
                            .plan = r.plan,
                            .done_ns = 0};
-    collectives_.AddCall(r, r.op < point_to_point_.size() && point_to_point_[r.op]);
+    const bool point_to_point = r.op < point_to_point_.size() && point_to_point_[r.op];
+    CollectiveRecord call = r;
+    if (point_to_point && IsOneSided(String(r.op))) call.peer = -1;  // which does nothing for it
+    collectives_.AddCall(call, point_to_point);
   });
   if (!status.ok()) return status;
   status = ForEachRecordedStep(batch, [this](RecordedStep r) {

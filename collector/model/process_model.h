@@ -212,6 +212,8 @@ class ProcessModel {
   const StepTracker& steps() const { return steps_; }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const;
+  // By Communicator.id. `time_ns`: when it was first told.
+  const absl::flat_hash_map<uint32_t, v1::Communicator>& communicators() const { return communicators_; }
 
  private:
   struct Site {

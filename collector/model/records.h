@@ -77,6 +77,7 @@ struct PlanRecord {
   uint64_t graph_node;        // 0: launched at once
   uint32_t graph;             // as Plans.graph
   uint64_t from_correlation;  // as Plans.from_correlation
+  uint32_t copy;              // as Plans.copy
 };
 
 struct RangeRecord {
@@ -678,33 +679,37 @@ template <typename Visitor>
 absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
   const v1::Plans& m = batch.plans();
   const int rows = internal::Rows(m.plan_delta(), m.correlation_delta(), m.graph_node_delta(), m.graph(),
-                                  m.from_correlation());
+                                  m.from_correlation(), m.copy());
   if (rows < 0) return internal::Ragged("Plans");
+  const internal::Column copy(m.copy());
   const internal::Column from_correlation(m.from_correlation());
   const internal::Column plan_delta(m.plan_delta());
   const internal::Column correlation_delta(m.correlation_delta());
   const internal::Column node_delta(m.graph_node_delta());
   const internal::Column graph(m.graph());
-  PlanRecord r{.plan = 0, .correlation = 0, .graph_node = 0, .graph = 0, .from_correlation = 0};
+  PlanRecord r{.plan = 0, .correlation = 0, .graph_node = 0, .graph = 0, .from_correlation = 0, .copy = 0};
   for (int i = 0; i < rows; ++i) {
     internal::Step(r.plan, plan_delta[i]);
     internal::Step(r.correlation, correlation_delta[i]);
     internal::Step(r.graph_node, node_delta[i]);
     r.graph = graph[i];
     r.from_correlation = from_correlation[i];
+    r.copy = copy[i];
     visit(r);
   }
   return absl::OkStatus();
 }
 
-// What is told later about a communicator replaces what was known; its end may be told without repeating the
-// rest.
+// What is told later about a communicator replaces what was known, but for the time at which it was made; its
+// end may be told without repeating the rest.
 inline void MergeCommunicator(const v1::Communicator& told, v1::Communicator& known) {
   const v1::Communicator before = known;
   known = told;
   if (known.hash() == 0) known.set_hash(before.hash());
   if (known.ranks() == 0) known.set_ranks(before.ranks());
   if (known.name() == 0) known.set_name(before.name());
+  if (known.made_by() == 0) known.set_made_by(before.made_by());
+  if (before.time_ns() != 0) known.set_time_ns(before.time_ns());
   if (before.ranks() != 0 && known.rank() < 0) known.set_rank(before.rank());
 }
 

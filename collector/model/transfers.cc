@@ -23,4 +23,10 @@ void Transfers::Finished(const Key& key, uint64_t seq) {
   while (!open.empty() && open.front().seq <= seq) open.pop_front();
 }
 
+void Transfers::Captured(const Key& key, uint64_t seq) {
+  const auto found = peers_.find(key);
+  if (found != peers_.end())
+    std::erase_if(found->second.open, [&](const Open& open) { return open.seq == seq; });
+}
+
 }  // namespace gpuprobe::model

@@ -45,6 +45,8 @@ class Transfers {
 
   void Issued(const CollectiveRecord& record);
   void Finished(const Key& key, uint64_t seq);
+  // It was captured into a CUDA graph: it is not issued before that is launched, which is not told here.
+  void Captured(const Key& key, uint64_t seq);
 
   const std::map<Key, Peer>& peers() const { return peers_; }
   template <typename Archive>

@@ -231,6 +231,33 @@ Json CommunicationJson(const analysis::Report& report) {
           {"alpha_beta", models}};
 }
 
+Json CommunicatorsJson(const analysis::Report& report) {
+  Json out = Json::array();
+  for (const analysis::CommunicatorReport& c : report.communicators) {
+    Json operations = Json::object();
+    uint64_t calls = 0;
+    uint64_t bytes = 0;
+    for (const auto& [op, sum] : c.operations) {
+      operations[op] = {{"calls", sum.calls}, {"bytes", sum.bytes}};
+      calls += sum.calls;
+      bytes += sum.bytes;
+    }
+    out.push_back({{"comm", c.comm},
+                   {"name", TextOrNull(c.name)},
+                   {"ranks", OrNull(c.ranks)},
+                   {"ranks_heard", c.ranks_heard},
+                   {"members", c.members},
+                   {"parent", TextOrNull(c.parent)},
+                   {"made_by", TextOrNull(c.made_by)},
+                   {"made_ns", OrNull(c.made_ns)},
+                   {"states", c.states},
+                   {"calls", calls},
+                   {"bytes", bytes},
+                   {"operations", operations}});
+  }
+  return out;
+}
+
 Json HangsJson(const analysis::Report& report) {
   Json out = Json::array();
   for (const analysis::Hang& hang : report.hangs) {

@@ -1,5 +1,5 @@
-// What report.json says about ranks compared with each other: hangs, and what else is known only between
-// them.
+// What report.json says about ranks compared with each other: hangs, communicators, and what else is known
+// only between them.
 //
 // Separate from json_report.cc, which writes what each rank did by itself.
 #pragma once
@@ -9,6 +9,7 @@
 
 namespace gpuprobe::render {
 
+nlohmann::ordered_json CommunicatorsJson(const analysis::Report& report);
 nlohmann::ordered_json HangsJson(const analysis::Report& report);
 nlohmann::ordered_json StragglersJson(const analysis::Report& report);
 nlohmann::ordered_json ClockJson(const analysis::Report& report);

@@ -78,6 +78,7 @@ Json TrustOf(const analysis::Trust& t) {
           {"outside_window", t.outside_window},
           {"unknown_kinds", unknown},
           {"unknown_functions", functions},
+          {"other_unknown_functions", t.other_unknown_functions},
           {"detail",
            {{"level", DetailName(t.detail_level)},
             {"reductions", t.detail_reductions},
@@ -443,6 +444,7 @@ std::string JsonReport(const analysis::Report& report) {
                      {"stragglers", StragglersJson(report)},
                      {"clock", ClockJson(report)},
                      {"communication", CommunicationJson(report)},
+                     {"communicators", CommunicatorsJson(report)},
                      {"hangs", HangsJson(report)},
                      {"findings", findings}};
   // Names come from programs that need not know UTF-8.

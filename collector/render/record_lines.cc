@@ -140,17 +140,18 @@ void RecordLines::LearnDefinitions(const v1::Batch& batch) {
   if (batch.has_nccl_identity()) model::AdoptNcclIdentity(batch.nccl_identity(), identity_);
 }
 
-void RecordLines::LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node,
-                            uint64_t from_correlation) {
-  if (graph_node != 0) {
-    node_plans_.Set(graph_node, plan, from_correlation);
-    if (plan != 0) replays_.try_emplace(plan);
+void RecordLines::LearnPlan(const model::PlanRecord& record) {
+  if (record.graph_node != 0) {
+    node_plans_.Set(record.graph_node, {record.plan, record.copy}, record.from_correlation);
+    if (record.plan != 0) replays_.try_emplace(record.plan);
     return;
   }
-  plan_of_[correlation] = plan;
-  const auto early = early_.find(correlation);
+  plan_of_[record.correlation] = record.plan;
+  if (const auto copy = early_copies_.find(record.correlation); copy != early_copies_.end())
+    NoteWork(copy->second, plans_[record.plan]);
+  const auto early = early_.find(record.correlation);
   if (early == early_.end()) return;
-  PlanWork& work = plans_[plan];
+  PlanWork& work = plans_[record.plan];
   const uint64_t end_ns = std::max(work.end_ns, early->second.end_ns);
   if (early->second.start_ns < work.start_ns) work = early->second;
   work.end_ns = end_ns;
@@ -171,6 +172,27 @@ void RecordLines::LearnKernel(const model::KernelRecord& kernel) {
   }
 }
 
+void RecordLines::LearnCopy(const model::CopyRecord& copy) {
+  const PlanWork work{.start_ns = copy.start_ns,
+                      .end_ns = copy.end_ns,
+                      .correlation = copy.correlation,
+                      .device = copy.device,
+                      .stream = copy.stream};
+  if (const auto plan = plan_of_.find(copy.correlation); plan != plan_of_.end())
+    return NoteWork(work, plans_[plan->second]);
+  early_copies_[copy.correlation] = work;
+  early_copies_order_.push_back(copy.correlation);
+  if (early_copies_order_.size() <= kMaxEarlyCopies) return;
+  early_copies_.erase(early_copies_order_.front());
+  early_copies_order_.pop_front();
+}
+
+void RecordLines::NoteWork(const PlanWork& part, PlanWork& work) {
+  const uint64_t end_ns = std::max(work.end_ns, part.end_ns);
+  if (part.start_ns < work.start_ns) work = part;
+  work.end_ns = end_ns;
+}
+
 void RecordLines::NoteWork(const model::KernelRecord& kernel, PlanWork& work) const {
   if (kernel.start_ns < work.start_ns) {  // the first kernel gives place and correlation
     const v1::KernelSite& site = sites_.at(kernel.site);
@@ -184,8 +206,8 @@ void RecordLines::NoteWork(const model::KernelRecord& kernel, PlanWork& work) co
 
 void RecordLines::ResolveReplays() {
   for (const model::KernelRecord& kernel : replayed_kernels_) {
-    const uint64_t plan = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
-    if (plan != 0) NoteWork(kernel, replays_[plan][kernel.correlation]);
+    const model::CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
+    if (carried.plan != 0) NoteWork(kernel, replays_[carried.plan][{kernel.correlation, carried.copy}]);
   }
   replayed_kernels_.clear();
 }
@@ -193,7 +215,7 @@ void RecordLines::ResolveReplays() {
 absl::Status RecordLines::Learn(const v1::Batch& batch) {
   LearnDefinitions(batch);
   absl::Status status = model::ForEachPlan(batch, [this](const model::PlanRecord& r) {
-    if (r.plan != 0 || r.correlation == 0) LearnPlan(r.plan, r.correlation, r.graph_node, r.from_correlation);
+    if (r.plan != 0 || r.correlation == 0) LearnPlan(r);
   });
   if (!status.ok()) return status;
   status = model::ForEachRangePayload(batch, [this](const model::RangePayload& r) {
@@ -208,6 +230,8 @@ absl::Status RecordLines::Learn(const v1::Batch& batch) {
         batch, [this](const model::LaunchRecord& r) { launch_ns_[r.correlation] = r.time_ns; });
     if (!status.ok()) return status;
   }
+  status = model::ForEachCopy(batch, [this](const model::CopyRecord& r) { LearnCopy(r); });
+  if (!status.ok()) return status;
   return model::ForEachKernel(batch, [this](const model::KernelRecord& r) { LearnKernel(r); });
 }
 
@@ -355,7 +379,7 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
 bool RecordLines::Unexplained(const model::KernelRecord& kernel) const {
   if (kernel.site >= collective_sites_.size() || !collective_sites_[kernel.site]) return false;
   return kernel.graph_node == 0 ? !plan_of_.contains(kernel.correlation)
-                                : node_plans_.PlanOf(kernel.graph_node, kernel.correlation) == 0;
+                                : node_plans_.PlanOf(kernel.graph_node, kernel.correlation).plan == 0;
 }
 
 // What the name of its kernel says of a collective that no call explains.
@@ -425,9 +449,15 @@ void RecordLines::WriteCollectives(const v1::Batch& batch, const Emit& emit) {
     }
     emit(CollectiveLine(r, nullptr, r.issue_ns) + ",\"captured\":true}");
     uint64_t number = 0;
-    for (const auto& [correlation, work] : replays->second) {
+    // The copies of one launch in the order in which they ran.
+    std::vector<std::pair<uint64_t, const PlanWork*>> ran;
+    for (const auto& [of, work] : replays->second) ran.emplace_back(of.first, &work);
+    std::sort(ran.begin(), ran.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.first, a.second->start_ns) < std::tie(b.first, b.second->start_ns);
+    });
+    for (const auto& [correlation, work] : ran) {
       const auto launch = launch_ns_.find(correlation);
-      std::string line = CollectiveLine(r, &work, launch == launch_ns_.end() ? 0 : launch->second);
+      std::string line = CollectiveLine(r, work, launch == launch_ns_.end() ? 0 : launch->second);
       Number(line, "replay", ++number);
       emit(line + "}");
     }

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <string>
@@ -50,8 +51,10 @@ class RecordLines {
   };
 
   void LearnDefinitions(const v1::Batch& batch);
-  void LearnPlan(uint64_t plan, uint64_t correlation, uint64_t graph_node, uint64_t from_correlation);
+  void LearnPlan(const model::PlanRecord& record);
   void LearnKernel(const model::KernelRecord& kernel);
+  void LearnCopy(const model::CopyRecord& copy);
+  static void NoteWork(const PlanWork& part, PlanWork& work);
   void NoteWork(const model::KernelRecord& kernel, PlanWork& work) const;
   void ResolveReplays();
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
@@ -86,10 +89,14 @@ class RecordLines {
   absl::flat_hash_map<uint64_t, PlanWork> plans_;
   // Kernels of collectives that came before their plan was announced, by correlation.
   absl::flat_hash_map<uint64_t, PlanWork> early_;
+  // Copies, the latest, which may turn out to be a one-sided call's.
+  static constexpr size_t kMaxEarlyCopies = 4096;
+  absl::flat_hash_map<uint64_t, PlanWork> early_copies_;
+  std::deque<uint64_t> early_copies_order_;  // their correlations
   // A program may update its graphs at each step, and is read as a whole before anything is written.
   model::GraphNodePlans node_plans_{SIZE_MAX, SIZE_MAX};
-  // Of captured plans: a piece of work for each graph launch, by its correlation.
-  absl::flat_hash_map<uint64_t, std::map<uint64_t, PlanWork>> replays_;
+  // Of captured plans: a piece of work for each graph launch, by its correlation, and each copy.
+  absl::flat_hash_map<uint64_t, std::map<std::pair<uint64_t, uint32_t>, PlanWork>> replays_;
   std::vector<model::KernelRecord> replayed_kernels_;  // of collectives, until all plans are known
   absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;  // by correlation, once something was captured
 };

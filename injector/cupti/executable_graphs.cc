@@ -1,9 +1,9 @@
 #include "injector/cupti/executable_graphs.h"
 
 #include <atomic>
-#include <cstddef>
 
 #include "injector/cupti/callbacks.h"
+#include "injector/cupti/graph_functions.h"
 
 namespace gpuprobe::injector {
 
@@ -50,30 +50,6 @@ void Remember(uintptr_t address, uint32_t number) noexcept {
   place->number.store(number, std::memory_order_release);
 }
 
-// All ways of instantiating say first where the executable graph's address goes.
-struct InstantiateArguments {
-  const uintptr_t* executable;
-};
-#define SAME_START(params) static_assert(offsetof(params, phGraphExec) == 0)
-SAME_START(cuGraphInstantiate_params);
-SAME_START(cuGraphInstantiate_v2_params);
-SAME_START(cuGraphInstantiateWithFlags_params);
-#if CUPTI_API_VERSION >= 19  // CUDA 12.0
-SAME_START(cuGraphInstantiateWithParams_params);
-SAME_START(cuGraphInstantiateWithParams_ptsz_params);
-#endif
-#undef SAME_START
-
-constexpr CUpti_driver_api_trace_cbid kInstantiations[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags,
-#if CUPTI_API_VERSION >= 19
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz,
-#endif
-};
-
 // One driver function may be made of another: the outermost gives the number.
 void OnInstantiating(ThreadState& thread, const CUpti_CallbackData& /*data*/,
                      CUpti_CallbackId /*cbid*/) noexcept {
@@ -88,8 +64,8 @@ void OnInstantiated(ThreadState& thread, const CUpti_CallbackData& data, CUpti_C
   if (number == 0 || number == kUnseenGraph || data.functionParams == nullptr) return;
   if (data.functionReturnValue == nullptr || *static_cast<const int*>(data.functionReturnValue) != 0) return;
   const auto* arguments = static_cast<const InstantiateArguments*>(data.functionParams);
-  if (arguments->executable != nullptr && *arguments->executable != 0)
-    Remember(*arguments->executable, number);
+  if (arguments->exec != nullptr && *arguments->exec != nullptr)
+    Remember(reinterpret_cast<uintptr_t>(*arguments->exec), number);
 }
 
 // At entry: afterwards the address may be another graph's already.
@@ -114,7 +90,7 @@ uint32_t NumberOfGraph(const void* executable) noexcept {
 }
 
 void AddExecutableGraphHooks() noexcept {
-  for (const auto cbid : kInstantiations) {
+  for (const auto cbid : kGraphInstantiations) {
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnInstantiating);
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnInstantiated);
   }

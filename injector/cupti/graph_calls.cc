@@ -3,6 +3,8 @@
 #include <cupti.h>
 
 #include "injector/cupti/callbacks.h"
+#include "injector/cupti/executable_graphs.h"
+#include "injector/cupti/graph_functions.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
 
@@ -12,43 +14,15 @@ constinit std::atomic<bool> any_graph_memory{false};
 
 namespace {
 
-// All forms of cuGraphInstantiate begin alike.
-struct InstantiateArguments {
-  CUgraphExec* exec;
-  CUgraph graph;
-};
-static_assert(offsetof(cuGraphInstantiateWithFlags_params, hGraph) == offsetof(InstantiateArguments, graph));
-static_assert(offsetof(cuGraphInstantiate_v2_params, hGraph) == offsetof(InstantiateArguments, graph));
-#if CUPTI_API_VERSION >= 19  // CUDA 12.0
-static_assert(offsetof(cuGraphInstantiateWithParams_params, hGraph) == offsetof(InstantiateArguments, graph));
-#endif
-
-struct UpdateArguments {
-  CUgraphExec exec;
-  CUgraph graph;
-};
-static_assert(offsetof(cuGraphExecUpdate_params, hGraph) == offsetof(UpdateArguments, graph));
-#if CUPTI_API_VERSION >= 19
-static_assert(offsetof(cuGraphExecUpdate_v2_params, hGraph) == offsetof(UpdateArguments, graph));
-#endif
-
-constexpr CUpti_CallbackId kInstantiations[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags,
-#if CUPTI_API_VERSION >= 19
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz,
+// Functions that put a graph into another, maybe: cuGraphAddNode does so with nodes of one type.
+#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+constexpr CUpti_CallbackId kNodeAdditions[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode,
+#if CUPTI_API_VERSION >= 22  // CUDA 12.3
+    CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2,
 #endif
 };
-constexpr CUpti_CallbackId kUpdates[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
-#if CUPTI_API_VERSION >= 19
-    CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2,
 #endif
-};
-constexpr CUpti_CallbackId kGraphLaunches[] = {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-                                               CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz};
 
 CUresult ResultOf(const CUpti_CallbackData& data) noexcept {
   return data.functionReturnValue == nullptr ? CUDA_ERROR_UNKNOWN
@@ -65,27 +39,112 @@ GraphCallEvent EventOf(const ThreadState& thread, const CUpti_CallbackData& data
   return event;
 }
 
-// The nodes that are copied meanwhile on this thread belong to what is instantiated.
-void OnInstantiate(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
-  thread.graph_instantiation = data.correlationId;
+uint64_t NumberOf(const void* handle) noexcept { return reinterpret_cast<uint64_t>(handle); }
+
+// The nodes that are copied meanwhile on this thread belong to what the call makes.
+void OnCopying(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  thread.graph_copy = data.correlationId;
+  thread.graph_copy_is_child = false;
+}
+
+void OnCopyingChild(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  thread.graph_copy = data.correlationId;
+  thread.graph_copy_is_child = true;
+}
+
+// Null: the call failed, or nothing is known of it.
+template <typename Arguments>
+const Arguments* Copied(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  thread.graph_copy = 0;
+  thread.graph_copy_is_child = false;
+  return ResultOf(data) == CUDA_SUCCESS ? static_cast<const Arguments*>(data.functionParams) : nullptr;
 }
 
 void OnInstantiated(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
-  thread.graph_instantiation = 0;
-  const auto* arguments = static_cast<const InstantiateArguments*>(data.functionParams);
-  if (arguments == nullptr || arguments->exec == nullptr || ResultOf(data) != CUDA_SUCCESS) return;
+  const auto* arguments = Copied<InstantiateArguments>(thread, data);
+  if (arguments == nullptr || arguments->exec == nullptr) return;
   GraphCallEvent event = EventOf(thread, data, GraphCall::kInstantiated);
-  event.graph = reinterpret_cast<uint64_t>(arguments->graph);
-  event.exec = reinterpret_cast<uint64_t>(*arguments->exec);
+  event.graph = NumberOf(arguments->graph);
+  event.exec = NumberOf(*arguments->exec);
   Emit(thread, event);
 }
+
+void OnCloned(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  const auto* arguments = Copied<cuGraphClone_params>(thread, data);
+  if (arguments == nullptr || arguments->phGraphClone == nullptr) return;
+  GraphCallEvent event = EventOf(thread, data, GraphCall::kCloned);
+  event.graph = NumberOf(*arguments->phGraphClone);
+  Emit(thread, event);
+}
+
+void AddedChild(ThreadState& thread, const CUpti_CallbackData& data, const AddNodeArguments& arguments,
+                CUgraph moved) noexcept {
+  if (arguments.node == nullptr) return;
+  GraphCallEvent event = EventOf(thread, data, GraphCall::kChildAdded);
+  event.graph = NumberOf(arguments.graph);
+  event.node = NumberOf(*arguments.node);
+  event.child = NumberOf(moved);
+  Emit(thread, event);
+}
+
+void OnAddedChild(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  const auto* arguments = Copied<AddNodeArguments>(thread, data);
+  if (arguments != nullptr) AddedChild(thread, data, *arguments, nullptr);
+}
+
+void ReplacedChild(ThreadState& thread, const CUpti_CallbackData& data, CUgraphExec exec, CUgraphNode node,
+                   CUgraph child) noexcept {
+  GraphCallEvent event = EventOf(thread, data, GraphCall::kChildReplaced);
+  event.exec = NumberOf(exec);
+  event.node = NumberOf(node);
+  event.child = NumberOf(child);
+  event.exec_number = NumberOfGraph(exec);
+  Emit(thread, event);
+}
+
+void OnReplacedChild(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  const auto* arguments = static_cast<const cuGraphExecChildGraphNodeSetParams_params*>(data.functionParams);
+  if (arguments == nullptr || ResultOf(data) != CUDA_SUCCESS) return;
+  ReplacedChild(thread, data, arguments->hGraphExec, arguments->hNode, arguments->childGraph);
+}
+
+#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+// Of cuGraphAddNode and its second version.
+const CUgraphNodeParams* ParamsOfNode(const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
+#if CUPTI_API_VERSION >= 22
+  if (cbid == CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2)
+    return static_cast<const cuGraphAddNode_v2_params*>(data.functionParams)->nodeParams;
+#endif
+  return static_cast<const cuGraphAddNode_params*>(data.functionParams)->nodeParams;
+}
+
+void OnAddedNode(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
+  const auto* arguments = Copied<AddNodeArguments>(thread, data);
+  const CUgraphNodeParams* node = arguments == nullptr ? nullptr : ParamsOfNode(data, cbid);
+  if (node == nullptr || node->type != CU_GRAPH_NODE_TYPE_GRAPH) return;
+#if CUDA_VERSION >= 12090
+  const bool moved = node->graph.ownership == CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE;
+#else
+  constexpr bool moved = false;
+#endif
+  AddedChild(thread, data, *arguments, moved ? node->graph.graph : nullptr);
+}
+
+void OnSetNode(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  const auto* arguments = static_cast<const cuGraphExecNodeSetParams_params*>(data.functionParams);
+  if (arguments == nullptr || arguments->nodeParams == nullptr || ResultOf(data) != CUDA_SUCCESS) return;
+  if (arguments->nodeParams->type != CU_GRAPH_NODE_TYPE_GRAPH) return;
+  ReplacedChild(thread, data, arguments->hGraphExec, arguments->hNode, arguments->nodeParams->graph.graph);
+}
+#endif
 
 void OnUpdated(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
   const auto* arguments = static_cast<const UpdateArguments*>(data.functionParams);
   if (arguments == nullptr || ResultOf(data) != CUDA_SUCCESS) return;
   GraphCallEvent event = EventOf(thread, data, GraphCall::kUpdated);
-  event.graph = reinterpret_cast<uint64_t>(arguments->graph);
-  event.exec = reinterpret_cast<uint64_t>(arguments->exec);
+  event.graph = NumberOf(arguments->graph);
+  event.exec = NumberOf(arguments->exec);
+  event.exec_number = NumberOfGraph(arguments->exec);
   Emit(thread, event);
 }
 
@@ -121,11 +180,20 @@ void OnDestroyExec(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Ca
 
 void AddGraphHooks() noexcept {
   constexpr auto kDriver = CUPTI_CB_DOMAIN_DRIVER_API;
-  for (const CUpti_CallbackId cbid : kInstantiations) {
-    AddApiHook(kDriver, cbid, CUPTI_API_ENTER, OnInstantiate);
-    AddApiHook(kDriver, cbid, CUPTI_API_EXIT, OnInstantiated);
-  }
-  for (const CUpti_CallbackId cbid : kUpdates) AddApiHook(kDriver, cbid, CUPTI_API_EXIT, OnUpdated);
+  const auto copies = [](CUpti_CallbackId cbid, ApiHook begins, ApiHook done) noexcept {
+    AddApiHook(kDriver, cbid, CUPTI_API_ENTER, begins);
+    AddApiHook(kDriver, cbid, CUPTI_API_EXIT, done);
+  };
+  for (const CUpti_CallbackId cbid : kGraphInstantiations) copies(cbid, OnCopying, OnInstantiated);
+  copies(CUPTI_DRIVER_TRACE_CBID_cuGraphClone, OnCopying, OnCloned);
+  copies(CUPTI_DRIVER_TRACE_CBID_cuGraphAddChildGraphNode, OnCopyingChild, OnAddedChild);
+  for (const CUpti_CallbackId cbid : kGraphUpdates) AddApiHook(kDriver, cbid, CUPTI_API_EXIT, OnUpdated);
+  AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecChildGraphNodeSetParams, CUPTI_API_EXIT,
+             OnReplacedChild);
+#if CUPTI_API_VERSION >= 20
+  for (const CUpti_CallbackId cbid : kNodeAdditions) copies(cbid, OnCopyingChild, OnAddedNode);
+  AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecNodeSetParams, CUPTI_API_EXIT, OnSetNode);
+#endif
   for (const CUpti_CallbackId cbid : kGraphLaunches)
     AddApiHook(kDriver, cbid, CUPTI_API_EXIT, OnGraphLaunched);
   AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphDestroy, CUPTI_API_ENTER, OnDestroyGraph);

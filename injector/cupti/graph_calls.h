@@ -1,6 +1,6 @@
-// The driver functions that make, update, launch and destroy executable graphs, as far as somebody has to
-// know which graph an executable one came from: memory that graphs allocate, and NCCL calls in graphs that
-// are updated.
+// The driver functions that copy graphs, put them into others, and make, update, launch and destroy
+// executable ones, as far as somebody has to know which graph an executable one came from: memory that graphs
+// allocate, and NCCL calls in graphs that are updated.
 //
 // Separate from launches.h, which ties work to its launch. Thread: the application's, inside a guard.
 // Allocation: none. Failure: an event that is lost leaves an executable graph unknown: what it allocates is

@@ -1,9 +1,8 @@
 #include "injector/cupti/launches.h"
 
-#include <cstddef>
-
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/executable_graphs.h"
+#include "injector/cupti/graph_functions.h"
 #include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
@@ -135,12 +134,6 @@ constexpr CUpti_driver_api_trace_cbid kLaunches[] = {
 #endif
 };
 
-static_assert(offsetof(cuGraphLaunch_params, hGraph) == offsetof(cuGraphLaunch_ptsz_params, hGraphExec));
-constexpr CUpti_driver_api_trace_cbid kGraphLaunches[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch,
-    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch_ptsz,
-};
-
 constexpr CUpti_driver_api_trace_cbid kNoLaunches[] = {
     CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture,
     CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCapture_ptsz,
@@ -190,6 +183,10 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
                    .fallback_range_id = range != 0 ? 0 : main_thread_range.load(std::memory_order_relaxed),
                    .correlation = data.correlationId,
                    .graph = graph});
+  // A kernel is none of a one-sided call's.
+  if (thread.nccl_copies_plan == 0 || data.symbolName != nullptr) return;
+  ++thread.nccl_copies;
+  Emit(thread, PlanLaunchEvent{thread.nccl_copies_plan, data.correlationId, 0, 0, 0, 0});
 }
 
 void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
@@ -216,7 +213,7 @@ void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,
 
 void NoteCaptured(ThreadState& thread, uint64_t node) noexcept {
   if (thread.last_launch_correlation != 0)
-    Emit(thread, PlanLaunchEvent{0, thread.last_launch_correlation, 0, node});
+    Emit(thread, PlanLaunchEvent{0, thread.last_launch_correlation, 0, node, 0, 0});
 }
 
 void AddLaunchHooks() noexcept {

@@ -271,6 +271,11 @@ void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexc
 }
 
 // CUPTI's own example asks for ids inside these callbacks.
+// Of child graphs it is documented that they are cloned, by whom nodes are told: each copy by
+// GRAPHNODE_CLONED with its original, at cuGraphAddChildGraphNode and again at instantiation [gpu?:
+// samples/gpu_check asks]. Were the copies told otherwise, or a node of the executable graph as the
+// original's and not the copy's, calls in child graphs would be known by their kernels' names, and those of
+// two copies of one graph told apart by nothing.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
   const bool memory =
       graph.nodeType == CU_GRAPH_NODE_TYPE_MEM_ALLOC || graph.nodeType == CU_GRAPH_NODE_TYPE_MEM_FREE;
@@ -291,9 +296,8 @@ void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) cons
   if (cloned && api_.GetGraphNodeId(graph.originalNode, &original_id) != CUPTI_SUCCESS) return;
   if (launching) NoteCaptured(guard.thread(), id);
   if (!wanted) return;
-  const uint32_t instantiation = guard.thread().graph_instantiation;
-  const uint64_t owner =
-      cloned && instantiation != 0 ? kInstantiation | instantiation : reinterpret_cast<uint64_t>(graph.graph);
+  const uint32_t copy = guard.thread().graph_copy;
+  const uint64_t owner = cloned && copy != 0 ? kCopiedBy | copy : reinterpret_cast<uint64_t>(graph.graph);
   graph_node_hooks.on_node(guard.thread(), id, original_id, owner);
 }
 

@@ -173,7 +173,7 @@ bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
   if (best->told.load(std::memory_order_relaxed)) {
     const PendingCall* call = Fitting(*batch, launch);
     if (call != nullptr && call->event.plan != 0)
-      Emit(thread, PlanLaunchEvent{call->event.plan, launch.correlation, 0, 0});
+      Emit(thread, PlanLaunchEvent{call->event.plan, launch.correlation, 0, 0, 0, 0});
     return true;
   }
   const uint32_t at = best->launches.load(std::memory_order_relaxed);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "injector/nccl/entry_points.h"
 #include "injector/stream/events.h"
 
 namespace gpuprobe::injector::nccl {
@@ -42,6 +43,7 @@ struct PendingInit {
   int32_t rank;
   int32_t ranks;
   int32_t device;
+  EntryPoint made_by;
 };
 
 inline constexpr uint32_t kGroupCalls = 4096;  // an all-to-all over 1024 ranks is 2048 sends and receives
@@ -50,7 +52,21 @@ inline constexpr uint32_t kGroupInits = 64;
 inline constexpr uint32_t kSingleLaunches = 8;
 inline constexpr int kGroupBatches = 32;  // threads inside a group at the same time
 
+// A call that is counted and not kept.
+struct NumberedCall {
+  uint32_t comm = 0;  // Communicator.id, 0: none
+  void* handle = nullptr;
+  uint64_t seq = 0;
+  uint16_t op = 0;
+};
+
 struct CallBatch {
+  // Calls for which there was no room, by communicator and by which of its counts.
+  struct Beyond {
+    NumberedCall last;
+    uint64_t calls = 0;
+  };
+  static constexpr uint32_t kBeyond = 8;
   PendingCall* calls;
   SeenLaunch* launches;
   PendingInit* inits;
@@ -60,7 +76,9 @@ struct CallBatch {
   uint32_t call_count;
   uint32_t launch_count;
   uint32_t init_count;
-  bool torn = false;  // some of its calls may not have been seen (torn_groups.h)
+  bool torn = false;         // some of its calls may not have been seen (torn_groups.h)
+  uint64_t copies_plan = 0;  // of its one-sided calls, 0: none
+  Beyond beyond[kBeyond] = {};
 };
 
 // A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
@@ -70,7 +88,15 @@ struct SingleBatch {
   SeenLaunch launches[kSingleLaunches];
 
   CallBatch* Reset() noexcept {
-    batch = {&call, launches, nullptr, 1, kSingleLaunches, 0, 0, 0, 0, false};
+    batch.calls = &call;
+    batch.launches = launches;
+    batch.inits = nullptr;
+    batch.call_capacity = 1;
+    batch.launch_capacity = kSingleLaunches;
+    batch.init_capacity = 0;
+    batch.call_count = batch.launch_count = batch.init_count = 0;
+    batch.torn = false;
+    batch.copies_plan = 0;
     return &batch;
   }
 };

@@ -1,7 +1,8 @@
-// Which nodes of CUDA graphs carry which plan: node id -> plan.
+// Which nodes of CUDA graphs carry which plan: node id -> plan, and which copy of the child graph they are
+// of.
 //
 // Separate from the batches because it outlives them: a graph is instantiated, copied and launched long after
-// its calls were captured. Thread: any application thread, inside the guard. Allocation: none; 256 KB of zero
+// its calls were captured. Thread: any application thread, inside the guard. Allocation: none; 384 KB of zero
 // pages. Failure: nothing removes a node, since a destroyed graph's ids never come back; when a set of the
 // table is full, the oldest of its nodes (ids ascend) gives way. A copy made of such a node later has no
 // plan: its kernels are known by their names only.
@@ -14,10 +15,16 @@ namespace gpuprobe::injector::nccl {
 inline constexpr uint32_t kCapturedSets = 4096;
 inline constexpr uint32_t kCapturedWays = 4;
 
-void RememberCaptured(uint64_t node, uint64_t plan) noexcept;
+struct CapturedPlan {
+  uint64_t plan = 0;  // 0: the node carries none, or none that is remembered
+  uint32_t copy = 0;  // as PlanLaunchEvent::copy
+};
 
-// 0 when the node carries none, or none that is remembered.
-uint64_t PlanOfCaptured(uint64_t node) noexcept;
+void RememberCaptured(uint64_t node, CapturedPlan carried) noexcept;
+CapturedPlan PlanOfCaptured(uint64_t node) noexcept;
+
+// Which copy a node is of that `call`, a correlation id, copies into a graph from a node of the copy `from`.
+uint32_t CopyOfCopy(uint32_t from, uint32_t call) noexcept;
 
 // False until something was captured: what most programs pay for each node.
 bool AnyCaptured() noexcept;

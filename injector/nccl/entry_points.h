@@ -66,6 +66,12 @@ constexpr bool IsPointToPoint(EntryPoint op) noexcept {
   return op == EntryPoint::kSend || op == EntryPoint::kRecv;
 }
 
+// Writes to a peer, or waits for what peers wrote: without a kernel, and without a call of the peer's that it
+// is matched with.
+constexpr bool IsOneSided(EntryPoint op) noexcept {
+  return op == EntryPoint::kPutSignal || op == EntryPoint::kSignal || op == EntryPoint::kWaitSignal;
+}
+
 // ncclDataType_t as the wire names it: "float32"; empty for a value that this version does not know.
 constexpr std::string_view DataTypeName(uint8_t datatype) noexcept {
   constexpr std::string_view kNames[] = {"int8",    "uint8",    "int32",       "uint32",

@@ -89,8 +89,8 @@ uint64_t HashOfInitAll() noexcept {
 
 }  // namespace
 
-void ReportCommunicator(ThreadState& thread, const Communicator& comm,
-                        wire::CommunicatorState state) noexcept {
+void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state,
+                        EntryPoint made_by) noexcept {
   CommunicatorEvent event{};
   event.time_ns = NowNs();
   event.hash = comm.hash.load(std::memory_order_relaxed);
@@ -100,6 +100,7 @@ void ReportCommunicator(ThreadState& thread, const Communicator& comm,
   event.ranks = comm.ranks.load(std::memory_order_relaxed);
   event.device = comm.device.load(std::memory_order_relaxed);
   event.state = static_cast<uint8_t>(state);
+  event.made_by = made_by == EntryPoint::kCount ? 0 : static_cast<uint16_t>(static_cast<int>(made_by) + 1);
   Emit(thread, event);
 }
 
@@ -133,7 +134,7 @@ void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool
   if (ready) AskNccl(*comm, handle, way);
   LearnNcclVersion(way);
   NoteIdentity(*comm);
-  ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated);
+  ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated, init.made_by);
 }
 
 bool IdentityFromNccl(NcclIdentity* identity) noexcept {
@@ -164,7 +165,7 @@ void AddOrDefer(ThreadState& thread, const PendingInit& init, int way, ncclResul
 void InitRankScope::Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id, int rank) noexcept {
   ours_ = Enter() && newcomm != nullptr && id != nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), HashUniqueId(id), 0, rank, ranks, -1};
+  init_ = {reinterpret_cast<void**>(newcomm), HashUniqueId(id), 0, rank, ranks, -1, origin_.entry_point};
 }
 
 void InitRankScope::End(ncclResult_t result) noexcept {
@@ -189,15 +190,16 @@ void InitAllScope::End(ncclResult_t result) noexcept {
   if (!guard) return;
   for (int i = 0; i < devices_; ++i) {
     const int32_t device = device_list_ != nullptr ? device_list_[i] : i;
-    AddOrDefer(*thread_, {reinterpret_cast<void**>(&comms_[i]), hash_, 0, i, devices_, device}, origin_.way,
-               result);
+    AddOrDefer(*thread_,
+               {reinterpret_cast<void**>(&comms_[i]), hash_, 0, i, devices_, device, origin_.entry_point},
+               origin_.way, result);
   }
 }
 
 void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color) noexcept {
   ours_ = Enter() && newcomm != nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1};
+  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1, origin_.entry_point};
   Guard guard;
   if (!guard) return;
   Communicator* known = KnownCommunicator(*thread_, parent, origin_.way);
@@ -218,7 +220,7 @@ void ChildScope::End(ncclResult_t result) noexcept {
 void GrowScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int rank) noexcept {
   ours_ = Enter() && newcomm != nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, rank, ranks, -1};
+  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, rank, ranks, -1, origin_.entry_point};
   Guard guard;
   const Communicator* known =
       guard && parent != nullptr ? KnownCommunicator(*thread_, parent, origin_.way) : nullptr;

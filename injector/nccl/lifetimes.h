@@ -21,9 +21,9 @@ Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way
 // asked about it.
 void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept;
 
-// The event about a communicator as it is known now.
-void ReportCommunicator(ThreadState& thread, const Communicator& comm,
-                        wire::CommunicatorState state) noexcept;
+// The event about a communicator as it is known now. `made_by`: where it has just been made.
+void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state,
+                        EntryPoint made_by = EntryPoint::kCount) noexcept;
 
 // True once a communicator was made through us that NCCL went on to make in the background: its kernels are
 // launched from threads of NCCL's own.

@@ -64,6 +64,7 @@ void Start() noexcept {
   event_names.collective_how = nccl::NameOfNumber;
   event_names.nccl_identity = NcclIdentityOf;
   event_names.unknown_function = nccl::UnknownFunction;
+  event_names.other_unknown_functions = nccl::OtherUnknownFunctions;
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_API_ENTER,
              OnLaunchKernel<false>);
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, CUPTI_API_ENTER,

@@ -198,7 +198,8 @@ bool Launches(const PendingCall& call) noexcept {
   const bool accepted = call.event.result == 0 || call.event.result == 7;
   // A rank alone copies, at most; but it sends to itself by a kernel.
   const bool alone = call.ranks == 1 && !IsPointToPoint(static_cast<EntryPoint>(call.event.op));
-  return accepted && !alone && call.event.count != 0;
+  const bool one_sided = IsOneSided(static_cast<EntryPoint>(call.event.op));
+  return accepted && !alone && !one_sided && call.event.count != 0;
 }
 
 bool LaunchesSomething(const CallBatch& batch) noexcept {

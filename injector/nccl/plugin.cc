@@ -263,7 +263,7 @@ void Record(ThreadState& thread, Communicator* known, const PluginCall& call) no
   }
   if (thread.nccl_plugin_plan == 0) {
     thread.nccl_plugin_plan = NewPlan();
-    Emit(thread, PlanLaunchEvent{thread.nccl_plugin_plan, thread.nccl_plugin_correlation, 0, 0});
+    Emit(thread, PlanLaunchEvent{thread.nccl_plugin_plan, thread.nccl_plugin_correlation, 0, 0, 0, 0});
   }
   auto& sequence = IsPointToPoint(call.op) ? known->transfers : known->collectives;
   CollectiveEvent event{};

@@ -19,8 +19,11 @@ namespace {
 
 bool Accepted(int32_t result) noexcept { return result == ncclSuccess || result == ncclInProgress; }
 
+// Of numbers that are each rank's own.
+bool CountsAsTransfer(EntryPoint op) noexcept { return IsPointToPoint(op) || nccl::IsOneSided(op); }
+
 std::atomic<uint64_t>& SequenceOf(Communicator& comm, EntryPoint op) noexcept {
-  return IsPointToPoint(op) ? comm.transfers : comm.collectives;
+  return CountsAsTransfer(op) ? comm.transfers : comm.collectives;
 }
 
 // A batch whose kernels all belong to one communicator tells where that one launches.
@@ -79,6 +82,37 @@ bool HeldBack(ThreadState& thread, const CallBatch& batch) noexcept {
   return false;
 }
 
+bool IsOneSided(const PendingCall& call) noexcept {
+  return nccl::IsOneSided(static_cast<EntryPoint>(call.event.op));
+}
+
+// The copies that NCCL launches from now on, on this thread, are those of one-sided calls.
+void BeginCopies(ThreadState& thread) noexcept {
+  thread.nccl_copies_plan = NewPlan();
+  thread.nccl_copies = 0;
+}
+
+// They are told as one plan, unless they are of several communicators: then nobody knows whose each is.
+void EndCopies(ThreadState& thread, CallBatch& batch) noexcept {
+  const uint64_t plan = thread.nccl_copies != 0 ? thread.nccl_copies_plan : 0;
+  thread.nccl_copies_plan = 0;
+  uint32_t comm = 0;
+  for (uint32_t i = 0; i < batch.call_count && plan != 0; ++i) {
+    const PendingCall& call = batch.calls[i];
+    if (!IsOneSided(call)) continue;
+    if (comm != 0 && call.event.comm != comm) return;
+    comm = call.event.comm;
+  }
+  batch.copies_plan = plan;
+}
+
+bool AnyOneSided(const CallBatch& batch) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    if (IsOneSided(batch.calls[i])) return true;
+  }
+  return false;
+}
+
 // A kernel was launched in a call of a group that is open, or at an inner end: what was counted as the
 // group's start belongs to one that ended past us.
 void NoteLaunchInside(ThreadState& thread, CallBatch& batch, uint32_t launches_before) noexcept {
@@ -98,15 +132,46 @@ void NoteLaunchInside(ThreadState& thread, CallBatch& batch, uint32_t launches_b
 
 }  // namespace
 
+// The last `calls` numbers up to this call's.
+void ReturnNumbers(const NumberedCall& last, uint64_t calls) noexcept {
+  Communicator* comm = calls == 0 ? nullptr : Find(last.handle);
+  if (comm == nullptr || comm->id.load(std::memory_order_relaxed) != last.comm) return;
+  uint64_t next = last.seq + 1;
+  SequenceOf(*comm, static_cast<EntryPoint>(last.op))
+      .compare_exchange_strong(next, next - calls, std::memory_order_relaxed);
+}
+
 void ReturnSequence(const PendingCall& call) noexcept {
-  Communicator* comm = Find(call.handle);
-  if (comm == nullptr || comm->id.load(std::memory_order_relaxed) != call.event.comm) return;
-  uint64_t next = call.event.seq + 1;
-  SequenceOf(*comm, static_cast<EntryPoint>(call.event.op))
-      .compare_exchange_strong(next, call.event.seq, std::memory_order_relaxed);
+  ReturnNumbers({.comm = call.event.comm, .handle = call.handle, .seq = call.event.seq, .op = call.event.op},
+                1);
 }
 
 namespace {
+
+CallBatch::Beyond* BeyondOf(CallBatch& batch, const NumberedCall& call) noexcept {
+  const auto op = static_cast<EntryPoint>(call.op);
+  for (CallBatch::Beyond& beyond : batch.beyond) {
+    const bool same = beyond.last.comm == call.comm &&
+                      CountsAsTransfer(static_cast<EntryPoint>(beyond.last.op)) == CountsAsTransfer(op);
+    if (beyond.calls == 0 || same) return &beyond;
+  }
+  return nullptr;
+}
+
+void NoteBeyond(CallBatch& batch, const NumberedCall& call) noexcept {
+  CallBatch::Beyond* beyond = BeyondOf(batch, call);
+  if (beyond == nullptr) return;
+  beyond->last = call;
+  ++beyond->calls;
+}
+
+// NCCL refused it.
+void TakeBackBeyond(CallBatch& batch, const NumberedCall& call) noexcept {
+  CallBatch::Beyond* beyond = BeyondOf(batch, call);
+  if (beyond == nullptr || beyond->calls == 0) return;
+  --beyond->calls;
+  --beyond->last.seq;
+}
 
 void MarkCaptured(CallBatch& batch) noexcept {
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
@@ -124,6 +189,10 @@ void MarkCaptured(CallBatch& batch) noexcept {
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   if (batch.torn) LeaveUnseenKernels(batch);
   AssignPlans(batch);
+  for (uint32_t i = 0; i < batch.call_count && batch.copies_plan != 0; ++i) {
+    const auto op = static_cast<EntryPoint>(batch.calls[i].event.op);
+    if (nccl::IsOneSided(op) && op != EntryPoint::kWaitSignal) batch.calls[i].event.plan = batch.copies_plan;
+  }
   LearnFromLaunches(batch);
   MarkCaptured(batch);
   for (uint32_t i = 0; i < batch.call_count; ++i) {
@@ -133,9 +202,9 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
     const SeenLaunch& launch = batch.launches[i];
     if (launch.plan == 0) continue;
-    if (launch.graph_node != 0) RememberCaptured(launch.graph_node, launch.plan);
+    if (launch.graph_node != 0) RememberCaptured(launch.graph_node, {.plan = launch.plan, .copy = 0});
     const uint32_t correlation = launch.graph_node != 0 ? 0 : launch.correlation;
-    Emit(thread, PlanLaunchEvent{launch.plan, correlation, 0, launch.graph_node});
+    Emit(thread, PlanLaunchEvent{launch.plan, correlation, 0, launch.graph_node, 0, 0});
   }
 }
 
@@ -153,6 +222,7 @@ void Scope::Leave() noexcept {
 void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,
                       const void* stream) noexcept {
   call_ = nullptr;
+  beyond_ = {};
   single_ = false;
   awaited_ = nullptr;
   if (!Enter()) return;
@@ -177,6 +247,12 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
       known == nullptr ? 0 : SequenceOf(*known, origin_.entry_point).fetch_add(1, std::memory_order_relaxed);
   if (batch == nullptr || batch->call_count == batch->call_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
+    if (known == nullptr) return;
+    beyond_ = {.comm = known->id.load(std::memory_order_relaxed),
+               .handle = const_cast<void*>(comm),
+               .seq = seq,
+               .op = static_cast<uint16_t>(origin_.entry_point)};
+    if (batch != nullptr && !single_) NoteBeyond(*batch, beyond_);
     return;
   }
   PendingCall& call = batch->calls[batch->call_count++];
@@ -202,6 +278,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
   call.told = false;
   call_ = &call;
+  if (single_ && nccl::IsOneSided(origin_.entry_point)) BeginCopies(*thread_);
   if (single_ && batch_ != &local_.batch) awaited_ = Await(*thread_, batch_);
   call.event.issue_ns = Stamp();
 }
@@ -210,6 +287,10 @@ void CallScope::End(ncclResult_t result) noexcept {
   Leave();
   if (call_ == nullptr) {
     if (single_ && thread_ != nullptr) thread_->nccl_batch = nullptr;
+    if (beyond_.comm != 0 && !Accepted(result)) {
+      if (!single_ && thread_->nccl_batch != nullptr) TakeBackBeyond(*thread_->nccl_batch, beyond_);
+      ReturnNumbers(beyond_, 1);
+    }
     return;
   }
   call_->event.return_ns = Stamp();
@@ -222,6 +303,7 @@ void CallScope::End(ncclResult_t result) noexcept {
     return;
   }
   thread_->nccl_batch = nullptr;
+  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch_);
   Guard guard;
   if (guard && result == ncclInProgress) NoteNotBlocking(*call_);
   if (awaited_ != nullptr && !TakenBack(&awaited_, *batch_)) return;
@@ -252,6 +334,7 @@ void GroupEndScope::Begin() noexcept {
     CallBatch* batch = thread_->nccl_batch;
     const bool last = thread_->nccl_group_depth == 1 && batch != nullptr && batch->call_count != 0;
     if (guard && last && MayLaunchLater(*batch)) awaited_ = Await(*thread_, batch);
+    if (last && AnyOneSided(*batch)) BeginCopies(*thread_);
     return;
   }
   if (guard) thread_->nccl_batch = TakeTornGroup(*thread_);
@@ -274,6 +357,7 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
   if (--thread_->nccl_group_depth > 0) return;
   if (batch == nullptr) return;
   thread_->nccl_batch = nullptr;
+  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch);
   Guard guard;
   for (uint32_t i = 0; i < batch->call_count && !Accepted(result); ++i) {
     if (batch->calls[i].event.result == ncclSuccess) batch->calls[i].event.result = result;
@@ -293,6 +377,7 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
 void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
   CallBatch* batch = thread_ == nullptr ? nullptr : thread_->nccl_batch;
   if (ours_ && batch != nullptr && thread_->nccl_group_depth == 1) {
+    for (const CallBatch::Beyond& beyond : batch->beyond) ReturnNumbers(beyond.last, beyond.calls);
     for (uint32_t i = batch->call_count; i > 0; --i) ReturnSequence(batch->calls[i - 1]);
     batch->call_count = 0;
     batch->launch_count = 0;
@@ -335,11 +420,12 @@ bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept {
 
 void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner) noexcept {
   if (original_id != 0) {
-    const uint64_t plan = PlanOfCaptured(original_id);
-    if (plan == 0) return;
-    RememberCaptured(id, plan);
+    CapturedPlan carried = PlanOfCaptured(original_id);
+    if (carried.plan == 0) return;
+    if (thread.graph_copy_is_child) carried.copy = CopyOfCopy(carried.copy, thread.graph_copy);
+    RememberCaptured(id, carried);
     Emit(thread, GraphNodeEvent{Stamp(), owner, id, original_id});
-    Emit(thread, PlanLaunchEvent{plan, 0, thread.instantiating_graph, id});
+    Emit(thread, PlanLaunchEvent{carried.plan, 0, thread.instantiating_graph, id, carried.copy, 0});
     return;
   }
   const EndedGroup ended(thread);

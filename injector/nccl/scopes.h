@@ -18,6 +18,22 @@
 
 namespace gpuprobe::injector::nccl {
 
+// ncclWaitSignalDesc_t of NCCL 2.29.
+struct WaitSignalDesc {
+  int operations;
+  int peer;
+  int signal;
+  int context;
+};
+// -1: it waits for several.
+inline int PeerOf(int count, const WaitSignalDesc* signals) noexcept {
+  if (count <= 0 || signals == nullptr) return -1;
+  for (int i = 1; i < count; ++i) {
+    if (signals[i].peer != signals[0].peer) return -1;
+  }
+  return signals[0].peer;
+}
+
 // How a call reached us.
 struct Origin {
   int way;
@@ -59,6 +75,7 @@ class CallScope : private Scope {
   uint32_t launches_before_;  // of the group, when the call began
   CallBatch* batch_;          // of a single call
   Awaited* awaited_;          // NCCL may launch its kernel later
+  NumberedCall beyond_;       // for which the batch had no room
   SingleBatch local_;
 };
 

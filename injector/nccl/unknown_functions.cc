@@ -54,6 +54,24 @@ void CountImport(Function& function, const char* symbol) noexcept {
 }
 
 constinit Function functions[kUnknownFunctions] = {};
+constinit std::atomic<uint64_t> others[kOtherFunctions] = {};  // hashes of further names, never 0
+
+// FNV-1a.
+uint64_t HashOf(std::string_view name) noexcept {
+  uint64_t hash = 0xcbf2'9ce4'8422'2325u;
+  for (const char c : name) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100'0000'01b3u;
+  return hash == 0 ? 1 : hash;
+}
+
+void CountOther(std::string_view name) noexcept {
+  const uint64_t hash = HashOf(name);
+  for (std::atomic<uint64_t>& other : others) {
+    uint64_t known = other.load(std::memory_order_relaxed);
+    if (known == hash) return;
+    if (known == 0 && other.compare_exchange_strong(known, hash, std::memory_order_relaxed)) return;
+    if (known == hash) return;
+  }
+}
 
 }  // namespace
 
@@ -69,7 +87,7 @@ bool IsUnknownFunction(const char* symbol) noexcept {
 void NoteUnknownFunction(const char* symbol) noexcept {
   if (!IsUnknownFunction(symbol)) return;
   const std::string_view name = WithoutPrefix(symbol);
-  if (name.size() >= sizeof(functions[0].name)) return;
+  if (name.size() >= sizeof(functions[0].name)) return CountOther(name);
   for (Function& function : functions) {
     Place state = function.state.load(std::memory_order_acquire);
     if (state == Place::kFree &&
@@ -82,6 +100,13 @@ void NoteUnknownFunction(const char* symbol) noexcept {
     }
     if (state == Place::kNamed && name == function.name) return CountImport(function, symbol);
   }
+  CountOther(name);
+}
+
+uint32_t OtherUnknownFunctions() noexcept {
+  uint32_t count = 0;
+  while (count < kOtherFunctions && others[count].load(std::memory_order_relaxed) != 0) ++count;
+  return count;
 }
 
 const char* UnknownFunction(size_t place, uint32_t* imports) noexcept {
@@ -97,6 +122,7 @@ void ForgetUnknownFunctionsForTest() noexcept {
     function.state.store(Place::kFree);
     for (auto& importer : function.importers) importer.store(nullptr);
   }
+  for (std::atomic<uint64_t>& other : others) other.store(0);
 }
 
 }  // namespace gpuprobe::injector::nccl

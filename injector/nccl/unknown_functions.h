@@ -2,9 +2,9 @@
 //
 // Separate because it is about what is not seen: calls of them cannot be counted, their importers can.
 // Thread: noted by whoever scans relocations and by any thread inside dlsym, read by the batch builder.
-// Allocation and locking: none; kUnknownFunctions places. Failure: beyond them a name is dropped; of more
-// than eight importers eight are counted; two threads that note one name at the same moment may take two
-// places.
+// Allocation and locking: none; kUnknownFunctions places. Failure: beyond them, and of names that are too
+// long, only how many there are is kept, up to kOtherFunctions; of more than eight importers eight are
+// counted; two threads that note one name at the same moment may take two places.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +13,7 @@
 namespace gpuprobe::injector::nccl {
 
 inline constexpr size_t kUnknownFunctions = 16;
+inline constexpr size_t kOtherFunctions = 256;
 
 // True for the name of a function of NCCL's that is not in the table and may move data. False for what is
 // none of NCCL's, and for what says nothing about the device's work (error texts, configuration, custom
@@ -24,6 +25,9 @@ void NoteUnknownFunction(const char* symbol) noexcept;
 
 // The name in this place, empty behind the last one, and how many objects import it.
 const char* UnknownFunction(size_t place, uint32_t* imports) noexcept;
+
+// How many further ones there are.
+uint32_t OtherUnknownFunctions() noexcept;
 
 void ForgetUnknownFunctionsForTest() noexcept;
 

@@ -35,6 +35,7 @@ class AllocationLedger {
 
   void Take(const GraphMemoryNodeEvent& event) noexcept;
   void GraphInstantiated(uint64_t graph, uint64_t exec) noexcept { graph_memory_.Instantiated(graph, exec); }
+  void GraphMoved(uint64_t graph, uint64_t child) noexcept { graph_memory_.Moved(graph, child); }
   void GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept;
   void GraphDestroyed(uint64_t graph) noexcept { graph_memory_.GraphEnded(graph); }
   void ExecDestroyed(const GraphCallEvent& event, uint32_t thread) noexcept;

@@ -264,8 +264,8 @@ void BatchBuilder::DefineVersions(const VersionsRow& versions) noexcept {
   CommitDefinition(before);
 }
 
-void BatchBuilder::DefineCommunicator(const CommunicatorEvent& event) noexcept {
-  WireBuffer& out = RoomForDefinition(10 * kFieldOverhead);
+void BatchBuilder::DefineCommunicator(const CommunicatorEvent& event, uint32_t made_by) noexcept {
+  WireBuffer& out = RoomForDefinition(11 * kFieldOverhead);
   const size_t before = out.size;
   {
     using Tag = wire::CommunicatorTag;
@@ -279,6 +279,7 @@ void BatchBuilder::DefineCommunicator(const CommunicatorEvent& event) noexcept {
     def.add_int32(Number(Tag::kDevice), event.device);
     def.add_enum(Number(Tag::kState), event.state);
     def.add_fixed64(Number(Tag::kTimeNs), event.time_ns);
+    if (made_by != 0) def.add_uint32(Number(Tag::kMadeBy), made_by);
   }
   CommitDefinition(before);
 }
@@ -581,6 +582,7 @@ void BatchBuilder::AddPlanLaunch(const PlanLaunchEvent& event, uint32_t from_cor
   plans_[Tag::kGraphNodeDelta].PutDelta(event.graph_node);
   plans_[Tag::kGraph].Put(event.graph);
   plans_[Tag::kFromCorrelation].Put(from_correlation);
+  plans_[Tag::kCopy].Put(event.copy);
   ++plans_.rows;
 }
 
@@ -638,6 +640,10 @@ void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
     WireWriter function(self, Number(Tag::kUnknownFunctions));
     function.add_bytes(Number(wire::UnknownFunctionTag::kName), name.data(), name.size());
     function.add_uint32(Number(wire::UnknownFunctionTag::kImports), imports);
+  }
+  if (event_names.other_unknown_functions != nullptr) {
+    if (const uint32_t others = event_names.other_unknown_functions(); others != 0)
+      self.add_uint32(Number(Tag::kOtherUnknownFunctions), others);
   }
   for (size_t i = 0; i < kDirections; ++i) {
     const SmallCopies& small = small_copies_[i];

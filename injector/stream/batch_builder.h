@@ -112,7 +112,7 @@ class BatchBuilder {
                     std::string_view given_name = {}) noexcept;
   void DefineDevice(const DeviceRow& device) noexcept;
   void DefineVersions(const VersionsRow& versions) noexcept;
-  void DefineCommunicator(const CommunicatorEvent& event) noexcept;
+  void DefineCommunicator(const CommunicatorEvent& event, uint32_t made_by) noexcept;
   void DefineNcclIdentity(int32_t rank, int32_t world_size) noexcept;
   // `domain` and `name` are String's answers.
   void DefineCategory(uint32_t domain, uint32_t category, uint32_t name) noexcept;
@@ -200,7 +200,7 @@ class BatchBuilder {
   ColumnTable<wire::CollectivesTag, 18> collectives_;
   ColumnTable<wire::SmallAllocationsTag, 10> small_allocations_;
   ColumnTable<wire::PoolLevelsTag, 12> pool_levels_;
-  ColumnTable<wire::PlansTag, 5> plans_;
+  ColumnTable<wire::PlansTag, 6> plans_;
   ColumnTable<wire::GraphRunsTag, 7> graph_runs_;
   ColumnTable<wire::RecordedStepsTag, 7> recorded_steps_;
   ColumnTable<wire::RangePayloadsTag, 4> range_payloads_;

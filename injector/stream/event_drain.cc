@@ -292,7 +292,8 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return Collective(Payload<CollectiveEvent>(header), thread);
     case EventType::kPlanLaunch: {
       const auto event = Payload<PlanLaunchEvent>(header);
-      if (event.graph_node != 0 && event.plan != 0) graph_plans_.Carries(event.graph_node, event.plan);
+      if (event.graph_node != 0 && event.plan != 0)
+        graph_plans_.Carries(event.graph_node, event.plan, event.copy);
       return PlanLaunched(event);
     }
     case EventType::kGraphNode: {
@@ -317,7 +318,7 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return builder_->DefineObjectName(event, builder_->String(Text<ObjectNameEvent>(header)));
     }
     case EventType::kCommunicator:
-      return builder_->DefineCommunicator(Payload<CommunicatorEvent>(header));
+      return Communicator(Payload<CommunicatorEvent>(header));
   }
   CountLoss(wire::LossReason::kLossUnknownRecord);
 }
@@ -419,14 +420,24 @@ void EventDrain::TookPayload(const RangePayloadEvent& event, std::string_view by
 }
 
 void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept {
+  // From its next launch on.
+  const auto carries = [&](uint64_t node, uint64_t plan, uint32_t copy) noexcept {
+    builder_->AddPlanLaunch({plan, 0, event.exec_number, node, copy, 0}, event.correlation);
+  };
   switch (static_cast<GraphCall>(event.call)) {
     case GraphCall::kInstantiated:
-      graph_plans_.Instantiated(event.exec, kInstantiation | event.correlation);
+      graph_plans_.Instantiated(event.exec, kCopiedBy | event.correlation);
       return allocations_.GraphInstantiated(event.graph, event.exec);
     case GraphCall::kUpdated:
-      return graph_plans_.Updated(event.exec, event.graph, [&](uint64_t node, uint64_t plan) noexcept {
-        builder_->AddPlanLaunch({plan, 0, 0, node}, event.correlation);
-      });
+      return graph_plans_.Updated(event.exec, event.graph, carries);
+    case GraphCall::kCloned:
+      return graph_plans_.Cloned(event.graph, kCopiedBy | event.correlation);
+    case GraphCall::kChildAdded:
+      if (event.child != 0) allocations_.GraphMoved(event.graph, event.child);
+      return graph_plans_.ChildAdded(event.graph, event.node,
+                                     event.child != 0 ? event.child : kCopiedBy | event.correlation);
+    case GraphCall::kChildReplaced:
+      return graph_plans_.ChildReplaced(event.exec, event.node, event.child, carries);
     case GraphCall::kLaunched:
       return allocations_.GraphLaunched(event, thread);
     case GraphCall::kGraphDestroyed:
@@ -457,6 +468,13 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
                                             .algorithm = how(event.algorithm),
                                             .protocol = how(event.protocol)};
   builder_->AddCollective(event, names, event.thread == 0 ? thread : KnownThread(event.thread, thread));
+}
+
+void EventDrain::Communicator(const CommunicatorEvent& event) noexcept {
+  const char* made_by = event.made_by == 0 || event_names.collective_op == nullptr
+                            ? nullptr
+                            : event_names.collective_op(static_cast<uint16_t>(event.made_by - 1));
+  builder_->DefineCommunicator(event, made_by == nullptr ? 0 : builder_->String(made_by));
 }
 
 void EventDrain::PlanLaunched(const PlanLaunchEvent& event) noexcept {

@@ -247,17 +247,19 @@ struct PlanLaunchEvent {
   uint32_t correlation;  // 0: captured
   uint32_t graph;        // as Plans.graph on the wire
   uint64_t graph_node;   // 0: launched at once
+  uint32_t copy;         // as Plans.copy on the wire
+  uint32_t reserved;
 };
 
 // A node of a CUDA graph that carries an NCCL call was made or copied.
 struct GraphNodeEvent {
   static constexpr EventType kType = EventType::kGraphNode;
   uint64_t time_ns;
-  uint64_t owner;  // the graph's handle, or kInstantiation and the correlation id of the call that copies it
+  uint64_t owner;  // the graph's handle, or kCopiedBy and the correlation id of the call that copies it
   uint64_t node;
   uint64_t original;  // node that it was copied from, 0 if none
 };
-inline constexpr uint64_t kInstantiation = uint64_t{1} << 63;
+inline constexpr uint64_t kCopiedBy = uint64_t{1} << 63;
 
 // A node of a CUDA graph that allocates or releases was made.
 struct GraphMemoryNodeEvent {
@@ -271,19 +273,31 @@ struct GraphMemoryNodeEvent {
   uint8_t reserved[3];
 };
 
-enum class GraphCall : uint8_t { kInstantiated, kUpdated, kLaunched, kGraphDestroyed, kExecDestroyed };
+enum class GraphCall : uint8_t {
+  kInstantiated,
+  kUpdated,
+  kLaunched,
+  kGraphDestroyed,
+  kExecDestroyed,
+  kCloned,
+  kChildAdded,
+  kChildReplaced,
+};
 
 struct GraphCallEvent {
   static constexpr EventType kType = EventType::kGraphCall;
   uint64_t time_ns;
-  uint64_t graph;  // of an instantiation or an update: from which; of a destroyed graph: it
+  uint64_t graph;  // of an instantiation or an update: from which; a clone, a destroyed graph: it
   uint64_t exec;
+  uint64_t node;   // handle: that holds a child graph which was added or, in an executable graph, replaced
+  uint64_t child;  // the graph that was moved there, 0: copied; or from which it was replaced
   uint64_t range_id;
   uint64_t context;
   uint32_t correlation;
-  uint8_t call;    // GraphCall
-  uint8_t failed;  // a launch that was refused for want of memory
-  uint8_t reserved[2];
+  uint32_t exec_number;  // NumberOfGraph, of what was updated
+  uint8_t call;          // GraphCall
+  uint8_t failed;        // a launch that was refused for want of memory
+  uint8_t reserved[6];
 };
 
 struct CommunicatorEvent {
@@ -296,7 +310,8 @@ struct CommunicatorEvent {
   int32_t ranks;   // 0: not known
   int32_t device;  // -1: not known
   uint8_t state;   // wire::CommunicatorState
-  uint8_t reserved[3];
+  uint8_t reserved;
+  uint16_t made_by;  // index into the NCCL entry-point table, plus 1; 0: not seen
 };
 
 inline constexpr uint16_t kMaxNameBytes = 256;

@@ -48,6 +48,18 @@ void GraphMemory::Add(uint64_t graph, const Node& node) noexcept {
   list.last = id;
 }
 
+void GraphMemory::Moved(uint64_t graph, uint64_t child) noexcept {
+  const uint64_t* number = graphs_.Find(child);
+  if (number == nullptr) return;
+  const uint64_t list = *number;
+  graphs_.Erase(child);
+  ForEachNode(list, [&](const Node& node) noexcept {
+    // What it releases may have been allocated by the other one.
+    node.releases ? Releases(graph, node.address) : Add(graph, node);
+  });
+  Drop(list);
+}
+
 void GraphMemory::Instantiated(uint64_t graph, uint64_t exec) noexcept {
   ExecEnded(exec, [](const Own&) noexcept {});
   const uint64_t* number = graphs_.Find(graph);

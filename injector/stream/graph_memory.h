@@ -24,6 +24,8 @@ class GraphMemory {
   // Nodes of a graph, in the order in which they were made.
   void Allocates(uint64_t graph, uint64_t address, uint64_t bytes, int32_t device) noexcept;
   void Releases(uint64_t graph, uint64_t address) noexcept;
+  // The child graph was moved into the graph, which has its nodes from now on.
+  void Moved(uint64_t graph, uint64_t child) noexcept;
   void Instantiated(uint64_t graph, uint64_t exec) noexcept;
   void GraphEnded(uint64_t graph) noexcept;
 

@@ -139,6 +139,25 @@ class Hangs(harness.EndToEndTest):
         self.assertEqual(sorted((r["rank"], r["state"], r["blocked_in"], r["replays"]["launches"]) for r in hang["ranks"]),
                          [(rank, "waiting", "cuStreamSynchronize", 1) for rank in range(RANKS)])
 
+    def test_a_replay_of_a_graph_that_was_updated_names_the_calls_that_it_carries_now(self):
+        said, report = self.hang("replay-updated")
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["op"], hang["seq"], hang["bytes"]), ("missing_rank", "AllReduce", 2, SHAPE["bytes"] // 4))
+        self.assertEqual(hang["replay"], {"number": CALL + 1, "collectives": 2, "ended": 0, "communicators": 1})
+        self.assertEqual([(r["rank"], r["replays"]["launches"]) for r in hang["ranks"]], [(ODD, CALL)])
+        self.assertIn(f"HANG Replay {CALL + 1} of the CUDA graph with AllReduce seq 2 on communicator", " ".join(said.split()))
+
+    def test_a_replay_with_transfers_whose_sender_does_not_launch_its_graph(self):
+        """Rank 0 waits for rank 1, which waits for rank 2: only the last is to blame."""
+        said, report = self.hang("replay-line")
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["op"], hang["bytes"], hang["culprit_known"]), ("missing_rank", "Recv", SHAPE["bytes"], True))
+        self.assertEqual(hang["transfer"], {"rank": ODD - 1, "peer": ODD, "counterpart": "Send", "others_waiting": 0})
+        self.assertEqual(hang["replay"]["number"], CALL + 1)
+        self.assertEqual([(r["rank"], r["state"], r["replays"]["launches"]) for r in hang["ranks"]], [(ODD, "not_issued", CALL)])
+        self.assertIn(f"rank {ODD} did not launch its graph with the Send.", " ".join(said.split()))
+
     def test_replays_that_wait_for_a_checkpoint_or_long_work_are_no_hang(self):
         self.check_fine("replay-fine", 0)
         self.check_fine("replay-files", 3 * AFTER_S)

@@ -10,6 +10,7 @@ from harness import (BUILD, CAPTURED_COLLECTIVES, DDP_TRAIN, GPUPROBE, LATE_COLL
 
 
 GRAPH_UPDATES = os.path.join(BUILD, "tests", "e2e", "graph_updates")
+CHILD_GRAPHS = os.path.join(BUILD, "tests", "e2e", "child_graphs")
 
 
 class NcclWays(harness.EndToEndTest):
@@ -90,6 +91,38 @@ class UpdatedGraphs(NcclWays):
 
     def test_many_updates(self):
         self.check(self.record([LAUNCH_RANKS, "2", GRAPH_UPDATES, "60"], {"CUDA_INJECTION64_PATH": LIBRARY}, 2), 60)
+
+
+class ChildGraphs(NcclWays):
+    """Graphs in graphs: added twice, two deep, cloned, moved, replaced, updated, switched off."""
+
+    RING, FUSED, ONE = 3, 3, 1
+    MIDDLE = ONE + 2 * RING + FUSED
+    PARENT = ONE + RING + FUSED
+
+    def check(self, way, replays):
+        happened, captured, report = self.hold_against_truth(self.record([LAUNCH_RANKS, "2", CHILD_GRAPHS, str(replays)], {way: LIBRARY}, 2))
+        launches = 2 * (2 * (self.ONE + 2 * self.MIDDLE) + self.MIDDLE)  # of graphs in which children are copied
+        launches += 9 * self.PARENT - self.ONE  # once without its own call
+        launches += 2 * (self.ONE + self.RING)
+        calls = [record for record in happened if record["kind"] == "collective" and record.get("replay")]
+        self.assertEqual(len(calls), 2 * replays * launches)
+        self.assertEqual({record["source"] for record in captured if record["kind"] == "collective"} - {"interposed", "relocation"}, set())
+        entries = [entry for rank in report["ranks"] for entry in rank["collectives"]]
+        self.assertEqual(sum(entry["untimed_calls"] for entry in entries), 0)
+        self.assertEqual(sum(entry["calls"] for entry in entries), len(calls) + 2 * 2)
+        for entry in entries:
+            if "Send" not in entry["op"]:
+                self.assertIsNotNone(entry["wait_ns"], f"replays of {entry['op']} were compared across ranks")
+
+    def test_by_both_ways_of_loading(self):
+        for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
+            with self.subTest(way=way):
+                self.forget_truth()
+                self.check(way, 1)
+
+    def test_many_replays(self):
+        self.check("CUDA_INJECTION64_PATH", 20)
 
 
 class ProfilerPlugin(NcclWays):
@@ -226,25 +259,53 @@ class OtherVersions(NcclWays):
                     self.assertLessEqual({record["source"] for record in captured if record["kind"] == "collective"}, {"interposed", "relocation"})
                     self.assertNotIn("capture-incomplete", [finding["id"] for finding in report["findings"]])
 
+    def record_with_2_29(self, way, scenario):
+        command, node = [self.PROGRAM, scenario], self.node_with("2_29")
+        if way == "run":
+            out = self.path(f"out-{scenario}")
+            self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=2, sim_lib=node)
+            return out
+        collector = harness.Collector(self)
+        self.run_well(command, env={**collector.env(), way: LIBRARY}, devices=2, sim_lib=node)
+        self.assertEqual(collector.stop().returncode, 0)
+        return collector.out
+
     def test_functions_that_the_probe_does_not_know_are_named(self):
         """One that the program imports, one that it looks up by name."""
         for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "run"):
             with self.subTest(way=way):
-                command, node = [self.PROGRAM, "moves"], self.node_with("2_29")
-                if way == "run":
-                    out = self.path("out")
-                    self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=2, sim_lib=node)
-                else:
-                    collector = harness.Collector(self)
-                    self.run_well(command, env={**collector.env(), way: LIBRARY}, devices=2, sim_lib=node)
-                    self.assertEqual(collector.stop().returncode, 0)
-                    out = collector.out
-                report = self.report(out)
-                self.assertEqual(report["trust"]["unknown_functions"], {"PutSignal": 1, "Signal": 1})
+                report = self.report(self.record_with_2_29(way, "new"))
+                self.assertEqual(report["trust"]["unknown_functions"], {"Conjure": 1, "Vanish": 1})
+                self.assertEqual(report["trust"]["other_unknown_functions"], 0)
                 evidence = [finding["evidence"] for finding in report["findings"] if finding["id"] == "capture-incomplete"]
                 self.assertEqual(len(evidence), 1)
-                for name in ("ncclPutSignal", "ncclSignal"):
+                for name in ("ncclConjure", "ncclVanish"):
                     self.assertIn(name, evidence[0])
+
+    def test_one_sided_calls_have_the_time_of_their_copies(self):
+        for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "run"):
+            with self.subTest(way=way):
+                self.forget_truth()
+                out = self.record_with_2_29(way, "moves")
+                calls = [record for record in self.export(out) if record["kind"] == "collective"]
+                self.assertEqual([(r["op"], r["seq"], r["bytes"], r["peer"], r["comm_ranks"]) for r in sorted(calls, key=lambda r: r["seq"])],
+                                 [("PutSignal", 0, 1 << 20, 1, 2), ("Signal", 1, 0, 1, 2), ("WaitSignal", 2, 0, 1, 2), ("PutSignal", 3, 1 << 18, 1, 2)])
+                copies = {record["correlation"]: record for record in self.truth() if record["kind"] == "memcpy"}
+                for call in calls:
+                    self.assertEqual(call["source"], "relocation")
+                    if call["op"] == "PutSignal":
+                        copy = copies.pop(call["correlation"])
+                        self.assertEqual({key: call[key] for key in ("start_ns", "end_ns", "bytes", "stream", "device")},
+                                         {key: copy[key] for key in ("start_ns", "end_ns", "bytes", "stream", "device")})
+                    else:
+                        self.assertNotIn("start_ns", call)
+                report = self.report(out)
+                self.assertEqual(copies, {})
+                self.assertEqual(report["trust"]["unknown_functions"], {})
+                self.assertNotIn("capture-incomplete", [finding["id"] for finding in report["findings"]])
+                entries = [entry for rank in report["ranks"] for entry in rank["collectives"]]
+                self.assertEqual({(e["op"], e["calls"], e["untimed_calls"], e["unlaunched_calls"]) for e in entries},
+                                 {("PutSignal", 1, 0, 0), ("Signal", 1, 1, 1), ("WaitSignal", 1, 1, 1)})
 
 
 class NothingToLaunch(NcclWays):

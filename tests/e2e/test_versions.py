@@ -31,6 +31,17 @@ class Versions(harness.EndToEndTest):
             with self.subTest(version=version):
                 self.check(version, [LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2)
 
+    def test_records_of_a_kind_that_the_probe_does_not_know_are_counted_and_named(self):
+        out = self.path("run")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", VECTOR_ADD], env={**PATIENT, "GPUSIM_FAULT": "unasked_kind=2"})
+        happened = self.truth()
+        self.assertEqual(truth.differences(happened, self.export(out)), [], "what it knows it has")
+        trust = self.report(out)["trust"]
+        unknown = sum(record["kind"] == "kernel" for record in happened) // 2
+        self.assertGreater(unknown, 0)
+        self.assertEqual(trust["unknown_kinds"], {"overhead": unknown})
+        self.assertEqual(trust["lost"], {"unknown_record": unknown})
+
 
 if __name__ == "__main__":
     harness.main()

@@ -127,6 +127,33 @@ TEST_F(ReplaysTest, AllLaunchedAndTheCollectiveThatIsNotOverIsTold) {
   EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("1 of its 2 collectives on this communicator have ended"));
 }
 
+// All update their graphs after the first replay; rank 2 has updated its own, and does not launch it.
+TEST_F(ReplaysTest, AnUpdatedGraphIsToldByWhatItCarriesInThatReplay) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Capture(rank);
+    Replay(rank, 100 * kMs, 2);
+    if (rank == 3) continue;  // it is before its update: the same graph all the same
+    BatchBuilder b = Begin(rank);
+    b.Collective(kAllReduce, 1, 2, 64, 4, 21, kStart + 200 * kMs);
+    b.Collective(kAllGather, 1, 3, 32, 4, 22, kStart + 201 * kMs);
+    const uint64_t from = correlation_[rank] + 1;
+    b.CapturedPlan(21, 10, GraphOf(rank), 0, from).CapturedPlan(22, 11, GraphOf(rank), 0, from);
+    Send(rank, b, 300 * kMs);
+    if (rank != 2) Replay(rank, kSecond, 0);
+  }
+  Heartbeat(62 * kSecond);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kMissingRank);
+  EXPECT_EQ(hangs[0].seq, 2u);
+  EXPECT_EQ(hangs[0].shape.bytes, 256u);
+  EXPECT_EQ(hangs[0].replay->number, 2u);
+  EXPECT_EQ(hangs[0].replay->collectives, 2u);
+  ASSERT_THAT(hangs[0].ranks, SizeIs(2));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+  EXPECT_EQ(hangs[0].ranks[1].rank, 3);
+}
+
 TEST_F(ReplaysTest, OfTheCommunicatorsOfOneLaunchTheOneThatARankIsMissingOfIsTold) {
   with_pair_ = true;
   AllBut(2);
@@ -240,6 +267,74 @@ TEST_F(ReplaysTest, AStateThatWasSavedFindsTheSame) {
   const std::vector<Hang> hangs = HangsOf(loaded, kStart + 62 * kSecond, kLimit);
   ASSERT_THAT(hangs, SizeIs(1));
   EXPECT_EQ(HangStatement(hangs[0]), HangStatement(At(62 * kSecond)[0]));
+}
+
+// Stages of a pipeline: each receives from the next rank and sends to the one before, in one graph.
+class LineTest : public HangsFixture {
+ protected:
+  enum : uint32_t { kSend = 5, kRecv, kSendRecv };
+  static constexpr int kStages = 4;
+  LineTest() : HangsFixture(kStages) {}
+  void Define(BatchBuilder& b) override {
+    b.String(kSend, "Send").String(kRecv, "Recv").String(kSendRecv, "ncclDevKernel_SendRecv");
+    b.Site(1, kSendRecv);
+  }
+  void Capture(int rank) {
+    BatchBuilder b = Begin(rank);
+    if (rank + 1 < kStages) b.Transfer(kRecv, 1, 0, rank + 1, 1, kStart + kMs).CapturedPlan(1, 10, 1);
+    if (rank > 0) b.Transfer(kSend, 1, 1, rank - 1, 2, kStart + 2 * kMs).CapturedPlan(2, 11, 1);
+    Send(rank, b, 5 * kMs);
+  }
+  void Replay(int rank, uint64_t at_ns, bool ends) {
+    BatchBuilder b = Begin(rank);
+    const uint64_t correlation = ++correlation_[rank];
+    b.GraphLaunch(1, kStart + at_ns, correlation, 1);
+    if (ends && rank + 1 < kStages) b.Kernel(kStart + at_ns, kStart + at_ns + kMs, 1, correlation, 10);
+    if (ends && rank > 0) b.Kernel(kStart + at_ns + kMs, kStart + at_ns + 2 * kMs, 1, correlation, 11);
+    Send(rank, b, at_ns + 10 * kMs);
+  }
+  void AllBut(int missing) {
+    for (int rank = 0; rank < kStages; ++rank) {
+      Capture(rank);
+      Replay(rank, 100 * kMs, true);
+      if (rank != missing) Replay(rank, kSecond, false);
+    }
+    Heartbeat(62 * kSecond);
+  }
+};
+
+TEST_F(LineTest, TheStageThatDoesNotLaunchItsGraphIsNamed) {
+  AllBut(2);
+  EXPECT_THAT(At(61 * kSecond - kMs), IsEmpty());
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1)) << "who waits for one that waits is no news";
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kMissingRank);
+  ASSERT_TRUE(hangs[0].transfer.has_value());
+  EXPECT_EQ(hangs[0].transfer->peer, 2);
+  EXPECT_EQ(hangs[0].transfer->others_waiting, 1) << "ranks 1 and 3 wait for it";
+  EXPECT_EQ(hangs[0].replay->number, 2u);
+  ASSERT_THAT(hangs[0].ranks, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, 2);
+  EXPECT_EQ(hangs[0].ranks[0].replays->launches, 1u);
+  EXPECT_THAT(HangStatement(hangs[0]), HasSubstr("Replay 2 of the CUDA graph with "));
+  EXPECT_THAT(HangStatement(hangs[0]), HasSubstr("rank 2 did not launch its graph with the "));
+}
+
+TEST_F(LineTest, AllLaunchedAndItDoesNotEnd) {
+  AllBut(-1);
+  const std::vector<Hang> hangs = At(62 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1)) << "one for launches that hang together";
+  EXPECT_EQ(hangs[0].kind, Hang::Kind::kAllIssued);
+  EXPECT_FALSE(hangs[0].culprit_known);
+  EXPECT_THAT(HangStatement(hangs[0]), HasSubstr("both ranks launched their graph"));
+}
+
+TEST_F(LineTest, AStageAtWorkIsNotMissing) {
+  AllBut(2);
+  BatchBuilder b = Begin(2);
+  b.Launch(1, kStart + 50 * kSecond, 900);
+  Send(2, b, 51 * kSecond);
+  EXPECT_THAT(At(62 * kSecond), IsEmpty());
 }
 
 }  // namespace

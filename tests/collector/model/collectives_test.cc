@@ -259,6 +259,77 @@ TEST(CapturedCollectives, EveryReplayIsACallOfItsOwn) {
   }
 }
 
+// The graph was put into another one twice, with nodes 80 and 81, 90 and 91 for the kernels of its plan.
+TEST(CapturedCollectives, EachCopyInALaunchIsACallOfItsOwn) {
+  JobModel job;
+  for (int rank = 0; rank < 2; ++rank) {
+    const uint64_t shift = rank == 0 ? 0 : 7;
+    BatchBuilder b = Begin(rank, 2);
+    Capture(b).CapturedPlan(9, 80, 1, 5).CapturedPlan(9, 81, 1, 5);
+    b.CapturedPlan(9, 90, 1, 3).CapturedPlan(9, 91, 1, 3);  // the tag says nothing about the order
+    for (uint64_t launch = 0; launch < 2; ++launch) {
+      const uint64_t at = kStart + launch * 10'000 + shift;
+      b.Kernel(at + 100, at + 150, 2, 300 + launch, 80).Kernel(at + 150, at + 200, 2, 300 + launch, 81);
+      b.Kernel(at + 300, at + 350, 2, 300 + launch, 90)
+          .Kernel(at + 350, at + 430 + shift, 2, 300 + launch, 91);
+    }
+    ASSERT_TRUE(job.Join(MakeHello(rank, 2)).Apply(b.batch()).ok());
+  }
+  job.Finish();
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const auto reports = CollectivesOf(*job.processes()[rank]);
+    ASSERT_EQ(reports.size(), 1u);
+    EXPECT_EQ(reports[0].calls, 8u) << "two calls, in two copies, twice";
+    EXPECT_EQ(reports[0].time_ns.count, 4u);
+    EXPECT_EQ(reports[0].time_ns.total, 2 * (100u + 130u + (rank == 0 ? 0 : 7)));
+    EXPECT_EQ(reports[0].wait_ns.value_or(99), rank == 0 ? 0u : 14u) << "first copy with first copy";
+  }
+}
+
+// A send and its receive in a graph; one rank is far ahead when the other is heard.
+TEST(CapturedCollectives, ReplaysOfASendAreComparedWithThoseOfItsReceive) {
+  JobModel job;
+  for (int rank = 0; rank < 2; ++rank) {
+    BatchBuilder b = Begin(rank, 2);
+    b.String(8, "_Z10ncclDevKernel_SendRecv").Site(2, 8);
+    b.Transfer(rank == 0 ? kSend : kRecv, 1, 0, 1 - rank, 9, kStart).CapturedPlan(9, 70, 1);
+    for (uint64_t launch = 0; launch < 4; ++launch) {
+      const uint64_t at = kStart + launch * 10'000;
+      b.Kernel(at + (rank == 0 ? 0 : 30), at + 100, 2, 300 + launch, 70);  // the receiver is late
+    }
+    ASSERT_TRUE(job.Join(MakeHello(rank, 2)).Apply(b.batch()).ok());
+  }
+  job.Finish();
+  const auto sends = CollectivesOf(*job.processes()[0]);
+  ASSERT_EQ(sends.size(), 1u);
+  EXPECT_EQ(sends[0].op, "Send");
+  EXPECT_EQ(sends[0].calls, 4u);
+  EXPECT_EQ(sends[0].time_ns.total, 400u);
+  EXPECT_EQ(sends[0].wait_ns.value_or(0), 120u) << "30 in each of four replays";
+}
+
+// NCCL 2.29's one-sided calls: no other rank's call is waited for, however many others there are.
+TEST(Collectives, OneSidedCallsAreTimedByTheirCopiesAndMatchedWithNothing) {
+  JobModel job;
+  constexpr uint32_t kPutSignal = 20;
+  constexpr uint32_t kWaitSignal = 21;
+  BatchBuilder b = Begin(0, 2);
+  b.String(kPutSignal, "PutSignal").String(kWaitSignal, "WaitSignal");
+  b.Transfer(kPutSignal, 1, 0, 1, 9, kStart).Transfer(kWaitSignal, 1, 1, 1, 0, kStart + 10);
+  b.Plan(9, 100).Launch(1, kStart, 100);
+  b.Copy(kStart + 50, kStart + 250, 4096, v1::COPY_DIRECTION_P2P, 100);
+  ASSERT_TRUE(job.Join(MakeHello(0, 2)).Apply(b.batch()).ok());
+  const auto& tracker = job.processes()[0]->collectives();
+  EXPECT_TRUE(tracker.transfers().peers().empty()) << "nobody can make it hang by not calling something";
+  job.Finish();
+  for (const CollectiveReport& report : CollectivesOf(*job.processes()[0])) {
+    EXPECT_EQ(report.calls, 1u);
+    EXPECT_EQ(report.time_ns.total, report.op == "PutSignal" ? 200u : 0u);
+    EXPECT_EQ(report.unlaunched_calls, report.op == "PutSignal" ? 0u : 1u);
+    EXPECT_FALSE(report.wait_ns.has_value());
+  }
+}
+
 TEST(CapturedCollectives, OrderOfDeliveryDoesNotMatter) {
   std::vector<int> order{0, 1, 2};
   do {

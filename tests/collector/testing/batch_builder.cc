@@ -227,11 +227,14 @@ BatchBuilder& BatchBuilder::Plan(uint64_t plan, uint64_t correlation) {
   return *this;
 }
 
-BatchBuilder& BatchBuilder::CapturedPlan(uint64_t plan, uint64_t graph_node, uint32_t graph) {
+BatchBuilder& BatchBuilder::CapturedPlan(uint64_t plan, uint64_t graph_node, uint32_t graph, uint32_t copy,
+                                         uint64_t from_correlation) {
   v1::Plans* m = batch_.mutable_plans();
   m->add_plan_delta(Delta(plans_.id, plan));
   m->add_graph_node_delta(Delta(plans_.other, graph_node));
   m->add_graph(graph);
+  m->add_copy(copy);
+  m->add_from_correlation(from_correlation);
   return *this;
 }
 

@@ -72,16 +72,39 @@ void Chain(const Rank& rank) {
   if (me > 0) Transfer(rank, true, me - 1);
 }
 
-cudaGraphExec_t Captured(const Rank& rank) {
+// From the last rank down to the first.
+void Line(const Rank& rank) {
+  const int me = rank.identity.rank;
+  if (me + 1 < rank.identity.world_size) Transfer(rank, false, me + 1);
+  if (me > 0) Transfer(rank, true, me - 1);
+}
+
+cudaGraph_t Capture(const Rank& rank, const std::string& what, size_t count) {
   cudaGraph_t graph = nullptr;
-  cudaGraphExec_t executable = nullptr;
   CHECK_CUDA(cudaStreamBeginCapture(rank.stream, cudaStreamCaptureModeThreadLocal));
-  Reduce(rank, kCount);
-  Reduce(rank, kCount / 2);
+  if (what == "line") {
+    Line(rank);
+  } else {
+    Reduce(rank, count);
+    Reduce(rank, count / 2);
+  }
   CHECK_CUDA(cudaStreamEndCapture(rank.stream, &graph));
+  return graph;
+}
+
+cudaGraphExec_t Captured(const Rank& rank, const std::string& what) {
+  cudaGraph_t graph = Capture(rank, what, kCount);
+  cudaGraphExec_t executable = nullptr;
   CHECK_CUDA(cudaGraphInstantiate(&executable, graph, 0));
   CHECK_CUDA(cudaGraphDestroy(graph));
   return executable;
+}
+
+void Update(const Rank& rank, cudaGraphExec_t executable) {
+  cudaGraph_t graph = Capture(rank, "", kCount / 4);
+  cudaGraphExecUpdateResultInfo info{};
+  CHECK_CUDA(cudaGraphExecUpdate(executable, graph, &info));
+  CHECK_CUDA(cudaGraphDestroy(graph));
 }
 
 void Exchange(const Rank& rank) {
@@ -126,7 +149,7 @@ bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd
     CHECK_CUDA(cudaStreamSynchronize(rank.stream));
     Pause(100);
   }
-  return what != "skip" && what != "chain" && what != "exchange";
+  return what != "skip" && what != "chain" && what != "exchange" && what != "line" && what != "updated";
 }
 
 }  // namespace
@@ -146,9 +169,10 @@ int main(int argc, char** argv) {
   CHECK_CUDA(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
   CHECK_CUDA(cudaMalloc(&rank.buffer, rank.host_bytes));
   CHECK_CUDA(cudaMallocHost(&rank.host, rank.host_bytes));
-  cudaGraphExec_t graph = replay ? Captured(rank) : nullptr;
+  cudaGraphExec_t graph = replay ? Captured(rank, what) : nullptr;
   for (int call = 0; call < kCalls; ++call) {
     if (steps) nvtxRangePushA("step");
+    if (call == kOddCall - 1 && what == "updated") Update(rank, graph);
     if (call == kOddCall && !Trouble(rank, what, seconds, odd)) {
       nvtxRangePushA("eval");
       std::fprintf(stderr, "rank %d left\n", rank.identity.rank);

@@ -292,6 +292,50 @@ void NodesOfAnyKind(cudaStream_t stream) {
   CHECK(cudaGraphDestroy(graph));
 }
 
+// The child, two deep, has memory for itself, some that its parent releases, and releases what its parent
+// allocated; the outermost graph leaves some. A graph that allocates can only be moved into another.
+void ChildGraphs(cudaStream_t stream) {
+  cudaGraph_t graphs[3] = {};
+  void* own = nullptr;
+  void* handed_up = nullptr;
+  void* handed_down = nullptr;
+  void* lasting = nullptr;
+  for (cudaGraph_t& graph : graphs) CHECK(cudaGraphCreate(&graph, 0));
+  const auto move = [](cudaGraph_t parent, cudaGraphNode_t after, cudaGraph_t child) {
+    cudaGraphNodeParams params{};
+    params.type = cudaGraphNodeTypeGraph;
+    params.graph.graph = child;
+    cudaGraphNode_t node = nullptr;
+    EXPECT(cudaGraphAddNode(&node, parent, &after, nullptr, 1, &params) != cudaSuccess);
+    EXPECT(cudaGraphAddChildGraphNode(&node, parent, &after, 1, child) != cudaSuccess);
+    params.graph.ownership = cudaGraphChildGraphOwnershipMove;
+    CHECK(cudaGraphAddNode(&node, parent, &after, nullptr, 1, &params));
+    return node;
+  };
+  cudaGraphNode_t release = nullptr;
+  cudaGraphNode_t given = AddAllocation(graphs[0], 6 * kMiB + 1, &handed_down);
+  cudaGraphNode_t first = AddAllocation(graphs[2], 4 * kMiB + 5, &own);
+  CHECK(cudaGraphAddMemFreeNode(&release, graphs[2], &first, 1, own));
+  CHECK(cudaGraphAddMemFreeNode(&release, graphs[2], &release, 1, handed_down));
+  AddAllocation(graphs[2], 2 * kMiB + 9, &handed_up);
+  cudaGraphNode_t start = AddAllocation(graphs[1], kMiB, &lasting);
+  cudaGraphNode_t held = move(graphs[1], start, graphs[2]);
+  CHECK(cudaGraphAddMemFreeNode(&release, graphs[1], &held, 1, handed_up));
+  move(graphs[0], given, graphs[1]);
+  cudaGraph_t clone = nullptr;
+  EXPECT(cudaGraphClone(&clone, graphs[0]) != cudaSuccess);
+  cudaGraphExec_t none = nullptr;
+  EXPECT(cudaGraphInstantiate(&none, graphs[1], 0) != cudaSuccess);
+  cudaGraphExec_t exec = Instantiate(graphs[0]);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaFreeAsync(lasting, stream));
+  }
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graphs[0]));
+}
+
 // More than there is: the launch is refused.
 void GraphThatIsRefused(cudaStream_t stream) {
   size_t free_bytes = 0;
@@ -313,6 +357,7 @@ void Graphs() {
   CapturedMemory(stream);
   HandMadeGraphs(stream);
   NodesOfAnyKind(stream);
+  ChildGraphs(stream);
   GraphThatIsRefused(stream);
   CHECK(cudaStreamDestroy(stream));
 }

@@ -1,8 +1,8 @@
 // A program that runs with any NCCL and uses what the one it finds has: weak references and look-ups by name.
 //
 // usage: optional_functions        says which functions it finds, and what came of calling one of them
-//        optional_functions moves  calls functions that NCCL 2.29 brought, one by each way; 3 if it lacks
-//        them
+//        optional_functions moves  calls the one-sided functions that NCCL 2.29 brought; 3 if it lacks them
+//        optional_functions new    calls functions that nobody knows, one by each way; 3 if it lacks them
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -19,6 +19,7 @@
 extern "C" __attribute__((weak)) ncclResult_t ncclPutSignal(const void*, size_t, ncclDataType_t, int,
                                                             ncclWindow_t, size_t, int, int, unsigned int,
                                                             ncclComm_t, cudaStream_t);
+extern "C" __attribute__((weak)) ncclResult_t ncclConjure(ncclComm_t);
 
 namespace {
 
@@ -66,18 +67,53 @@ int Ask() {
   return 0;
 }
 
+// Two that copy, a signal, and a wait.
 int Move() {
   const Communicators both;
   if (ncclPutSignal == nullptr) return 3;
-  CHECK(ncclPutSignal(nullptr, 0, ncclInt8, 1, nullptr, 0, 0, 0, 0, both.comms[0], nullptr));
+  constexpr size_t kCount = 1 << 18;
+  void* buffer = nullptr;
+  cudaStream_t stream = nullptr;
+  CHECK(cudaMalloc(&buffer, kCount * sizeof(float)));
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const auto put = [&](size_t count) {
+    CHECK(ncclPutSignal(buffer, count, ncclFloat, 1, nullptr, 0, 0, 0, 0, both.comms[0], stream));
+  };
+  put(kCount);
   using Signal = ncclResult_t (*)(int, int, int, unsigned int, ncclComm_t, cudaStream_t);
   const auto signal = reinterpret_cast<Signal>(dlsym(RTLD_DEFAULT, "ncclSignal"));
   if (signal == nullptr) return 3;
-  CHECK(signal(1, 0, 0, 0, both.comms[0], nullptr));
+  CHECK(signal(1, 0, 0, 0, both.comms[0], stream));
+  struct Description {
+    int operations, peer, signal, context;
+  } descriptions[2] = {{1, 1, 0, 0}, {1, 1, 1, 0}};
+  using Wait = ncclResult_t (*)(int, Description*, ncclComm_t, cudaStream_t);
+  const auto wait = reinterpret_cast<Wait>(dlsym(RTLD_DEFAULT, "ncclWaitSignal"));
+  if (wait == nullptr) return 3;
+  CHECK(wait(2, descriptions, both.comms[0], stream));
+  put(kCount / 4);
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFree(buffer));
+  both.Destroy();
+  return 0;
+}
+
+int New() {
+  const Communicators both;
+  if (ncclConjure == nullptr) return 3;
+  CHECK(ncclConjure(both.comms[0]));
+  const auto vanish = reinterpret_cast<ncclResult_t (*)(ncclComm_t)>(dlsym(RTLD_DEFAULT, "ncclVanish"));
+  if (vanish == nullptr) return 3;
+  CHECK(vanish(both.comms[0]));
   both.Destroy();
   return 0;
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { return argc > 1 && std::strcmp(argv[1], "moves") == 0 ? Move() : Ask(); }
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "moves") == 0) return Move();
+  if (argc > 1 && std::strcmp(argv[1], "new") == 0) return New();
+  return Ask();
+}

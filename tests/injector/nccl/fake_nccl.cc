@@ -207,6 +207,13 @@ ncclResult_t ncclCommGrow(ncclComm_t parent, int ranks, const ncclUniqueId*, int
   return Make("CommGrow", comm, parent == nullptr ? rank : parent->rank, ranks,
               parent == nullptr ? 0 : parent->device);
 }
+// Of NCCL 2.29.
+ncclResult_t ncclPutSignal(const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int,
+                           unsigned int, ncclComm_t, cudaStream_t) {
+  return Count("PutSignal");
+}
+ncclResult_t ncclSignal(int, int, int, unsigned int, ncclComm_t, cudaStream_t) { return Count("Signal"); }
+ncclResult_t ncclWaitSignal(int, void*, ncclComm_t, cudaStream_t) { return Count("WaitSignal"); }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return Unmake("CommDestroy", comm); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return Unmake("CommAbort", comm); }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return Count("CommFinalize"); }

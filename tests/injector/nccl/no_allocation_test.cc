@@ -1,15 +1,20 @@
-// Calls into NCCL, outside and inside groups, allocate nothing, and neither does what becomes of them on the
-// probe's thread.
+// Calls into NCCL, outside and inside groups, and what NCCL tells its profiler plugin, allocate nothing, and
+// neither does what becomes of them on the probe's thread.
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "injector/guard.h"
 #include "injector/nccl/captured_nodes.h"
+#include "injector/nccl/plugin_events.h"
 #include "injector/nccl/wrappers.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/stream.h"
 #include "tests/injector/live_probe.h"
 #include "tests/injector/support/counted_allocations.h"
+
+extern "C" const gpuprobe::nccl_plugin::Profiler4 ncclProfiler_v4;  // NOLINT(readability-identifier-naming)
+extern "C" const gpuprobe::nccl_plugin::Profiler5 ncclProfiler_v6;  // NOLINT(readability-identifier-naming)
 
 namespace gpuprobe::injector::nccl {
 namespace {
@@ -124,6 +129,90 @@ TEST_F(NoAllocation, CallsThatAreCaptured) {
   EXPECT_EQ(testing::Allocations(), before);
   EXPECT_TRUE(good);
   capturing = false;
+}
+
+// What NCCL does for a group of an AllReduce and a Send past the wrappers: as it tells the call, as it
+// launches the kernel, as it tells the plan. False if something was refused.
+template <typename Descriptor, typename Profiler>
+bool TellPlugin(const Profiler& table, void* context) {
+  namespace abi = nccl_plugin;
+  bool good = true;
+  const auto start = [&](void** handle, auto fill) {
+    Descriptor descriptor{};
+    descriptor.rank = 1;
+    fill(descriptor);
+    good = good && table.start_event(context, handle, &descriptor) == 0;
+  };
+  void* api = nullptr;
+  void* call = nullptr;
+  if constexpr (std::is_same_v<Descriptor, abi::Descriptor5>) {
+    start(&api, [](Descriptor& d) { d.type = abi::kEventGroupApi; });
+    start(&call, [](Descriptor& d) {
+      d.type = abi::kEventCollectiveApi;
+      d.collective_api = {"AllReduce", 1024, "ncclFloat32", 0, nullptr, false};
+    });
+    good = good && table.stop_event(call) == 0;
+    start(&call, [](Descriptor& d) {
+      d.type = abi::kEventPointToPointApi;
+      d.point_to_point_api = {"Send", 64, "ncclInt8", nullptr, false};
+    });
+    good = good && table.stop_event(call) == 0;
+  }
+  {
+    const Guard guard;
+    if (guard) NotePluginLaunch(guard.thread(), ++correlation);
+  }
+  void* group = nullptr;
+  start(&group, [](Descriptor& d) { d.type = abi::kEventGroup; });
+  start(&call, [](Descriptor& d) {
+    d.type = abi::kEventCollective;
+    d.collective.function = "AllReduce";
+    d.collective.count = 1024;
+    d.collective.datatype = "ncclFloat32";
+    d.collective.algorithm = "RING";
+    d.collective.protocol = "LL";
+    d.collective.channels = 2;
+  });
+  good = good && table.record_event_state(call, 0, nullptr) == 0 && table.stop_event(call) == 0;
+  start(&call, [](Descriptor& d) {
+    d.type = abi::kEventPointToPoint;
+    d.point_to_point.function = "Send";
+    d.point_to_point.count = 64;
+    d.point_to_point.datatype = "ncclInt8";
+    d.point_to_point.peer = 3;
+  });
+  good = good && table.stop_event(call) == 0 && table.stop_event(group) == 0;
+  return api == nullptr ? good : good && table.stop_event(api) == 0;
+}
+
+TEST_F(NoAllocation, WhatNcclTellsItsPlugin) {
+  ClearPluginForTest();
+  void* old = nullptr;
+  void* now = nullptr;
+  int mask = 0;
+  ASSERT_EQ(ncclProfiler_v4.init(&old, &mask, "", 0xabc, 1, 8, 1, nullptr), 0);
+  ASSERT_EQ(ncclProfiler_v6.init(&now, 0xdef, &mask, "", 1, 8, 1, nullptr), 0);
+  ASSERT_NE(mask, 0);
+  const auto events = [&] {
+    return TellPlugin<nccl_plugin::Descriptor4>(ncclProfiler_v4, old) &&
+           TellPlugin<nccl_plugin::Descriptor5>(ncclProfiler_v6, now);
+  };
+  ASSERT_TRUE(events());
+  Sink();
+  const uint64_t before = testing::Allocations();
+  bool good = true;
+  for (int i = 0; i < 1000; ++i) {
+    good = good && events();
+    if (i % 100 == 0) Sink();
+  }
+  void* another = nullptr;
+  good = good && ncclProfiler_v6.init(&another, 0x123, &mask, "", 1, 8, 1, nullptr) == 0;
+  good = good && ncclProfiler_v6.finalize(another) == 0;
+  Sink();
+  EXPECT_EQ(testing::Allocations(), before);
+  EXPECT_TRUE(good);
+  EXPECT_EQ(ncclProfiler_v4.finalize(old), 0);
+  EXPECT_EQ(ncclProfiler_v6.finalize(now), 0);
 }
 
 TEST_F(NoAllocation, TheCounterCounts) {

@@ -207,6 +207,64 @@ TEST_F(Scopes, ASimulatedGroupLeavesNoRecordAndNoGapInTheNumbers) {
   EXPECT_EQ(calls[0].seq, 0u);
 }
 
+TEST_F(Scopes, ASimulatedGroupOfMoreCallsThanThereIsRoomForLeavesNoGapEither) {
+  const ncclComm_t comm = Make();
+  const ncclComm_t other = Make();
+  Events();
+  Nccl::GroupStart();
+  for (uint32_t i = 0; i < kGroupCalls + 5; ++i) AllReduce(i % 2 == 0 ? comm : other);
+  fake_->fail_next("AllReduce", ncclInvalidArgument);
+  EXPECT_EQ(AllReduce(comm), ncclInvalidArgument);
+  AllReduce(comm);
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  ASSERT_EQ(Nccl::GroupSimulateEnd(&info), ncclSuccess);
+  EXPECT_TRUE(Only<CollectiveEvent>(Events()).empty());
+  AllReduce(comm);
+  AllReduce(other);
+  const auto calls = Only<CollectiveEvent>(Events());
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].seq, 0u);
+  EXPECT_EQ(calls[1].seq, 0u);
+}
+
+TEST_F(Scopes, ARefusedCallBeyondTheRoomOfItsGroupGivesItsNumberBack) {
+  const ncclComm_t comm = Make();
+  Events();
+  Nccl::GroupStart();
+  for (uint32_t i = 0; i < kGroupCalls + 3; ++i) AllReduce(comm);
+  fake_->fail_next("AllReduce", ncclInvalidArgument);
+  EXPECT_EQ(AllReduce(comm), ncclInvalidArgument);
+  Nccl::GroupEnd();
+  EXPECT_EQ(Only<CollectiveEvent>(Events()).size(), kGroupCalls);
+  AllReduce(comm);
+  const auto calls = Only<CollectiveEvent>(Events());
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0].seq, kGroupCalls + 3) << "those that were not kept count, the refused one does not";
+}
+
+TEST_F(Scopes, OneSidedCallsHaveNumbersOfTheirOwnAndNoKernel) {
+  const ncclComm_t comm = Make();
+  Events();
+  Nccl::PutSignal(nullptr, 100, ncclFloat, 1, nullptr, 0, 0, 0, 0, comm, nullptr);
+  Nccl::Signal(2, 0, 0, 0, comm, nullptr);
+  WaitSignalDesc several[] = {{1, 1, 0, 0}, {1, 2, 0, 0}};
+  Nccl::WaitSignal(2, several, comm, nullptr);
+  Nccl::WaitSignal(1, several, comm, nullptr);
+  AllReduce(comm);
+  const auto calls = Only<CollectiveEvent>(Events());
+  ASSERT_EQ(calls.size(), 5u);
+  for (uint64_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(calls[i].seq, i);
+    EXPECT_EQ(calls[i].plan, 0u);
+  }
+  EXPECT_EQ(calls[0].peer, 1);
+  EXPECT_EQ(calls[0].count * calls[0].element_bytes, 400u);
+  EXPECT_EQ(calls[1].peer, 2);
+  EXPECT_EQ(calls[2].peer, -1) << "several";
+  EXPECT_EQ(calls[3].peer, 1);
+  EXPECT_EQ(calls[4].seq, 0u) << "collectives are counted by themselves";
+}
+
 TEST_F(Scopes, ARefusedCallKeepsItsResultAndGivesItsNumberBack) {
   const ncclComm_t comm = Make();
   Events();

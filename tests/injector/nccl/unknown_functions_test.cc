@@ -26,15 +26,15 @@ class UnknownFunctions : public ::testing::Test {
 };
 
 TEST_F(UnknownFunctions, AreNamedWithoutTheirPrefixOnceForEachImporter) {
-  const char first[] = "ncclPutSignal";  // as it lies in an object's own table of strings
-  const char second[] = "ncclPutSignal";
-  const char profiling[] = "pncclPutSignal";
+  const char first[] = "ncclConjure";  // as it lies in an object's own table of strings
+  const char second[] = "ncclConjure";
+  const char profiling[] = "pncclConjure";
   NoteUnknownFunction(first);
   NoteUnknownFunction(first);  // the next scan of the same object
   NoteUnknownFunction(second);
   NoteUnknownFunction(profiling);
-  NoteUnknownFunction("ncclWaitSignal");
-  EXPECT_EQ(All(), (std::map<std::string, uint32_t>{{"PutSignal", 3}, {"WaitSignal", 1}}));
+  NoteUnknownFunction("ncclAwait");
+  EXPECT_EQ(All(), (std::map<std::string, uint32_t>{{"Conjure", 3}, {"Await", 1}}));
 }
 
 TEST_F(UnknownFunctions, WhatIsNotNcclsOrMovesNothingIsNotNamed) {
@@ -47,14 +47,18 @@ TEST_F(UnknownFunctions, WhatIsNotNcclsOrMovesNothingIsNotNamed) {
 TEST_F(UnknownFunctions, NeitherTableGrowsBeyondItsPlaces) {
   std::string copies[12];
   for (std::string& copy : copies) {
-    copy = "ncclPutSignal";
+    copy = "ncclConjure";
     NoteUnknownFunction(copy.c_str());
   }
-  EXPECT_EQ(All()["PutSignal"], 8u) << "importers that are told apart";
+  EXPECT_EQ(All()["Conjure"], 8u) << "importers that are told apart";
   for (char letter = 'A'; letter <= 'Z'; ++letter)
     NoteUnknownFunction((std::string("nccl") + letter).c_str());
   EXPECT_EQ(All().size(), kUnknownFunctions);
+  EXPECT_EQ(OtherUnknownFunctions(), 26 - (kUnknownFunctions - 1)) << "those that found no place";
+  NoteUnknownFunction("ncclZ");
+  EXPECT_EQ(OtherUnknownFunctions(), 26 - (kUnknownFunctions - 1)) << "the next scan";
   NoteUnknownFunction(("nccl" + std::string(200, 'X')).c_str());
+  EXPECT_EQ(OtherUnknownFunctions(), 27 - (kUnknownFunctions - 1));
   EXPECT_EQ(All().size(), kUnknownFunctions);
   uint32_t imports = 7;
   EXPECT_STREQ(UnknownFunction(kUnknownFunctions, &imports), "");

@@ -181,7 +181,7 @@ TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
                            .algorithm = builder_->String("RING"),
                            .protocol = builder_->String("LL")},
                           9);
-  builder_->AddPlanLaunch({17, 555, 0, 0});
+  builder_->AddPlanLaunch({17, 555, 0, 0, 0, 0});
   builder_->DefineCommunicator(
       {.time_ns = now,
        .hash = 0xdeadbeefcafef00d,
@@ -191,7 +191,9 @@ TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
        .ranks = 8,
        .device = -1,
        .state = static_cast<uint8_t>(wire::CommunicatorState::kCommunicatorStateAborted),
-       .reserved = {}});
+       .reserved = 0,
+       .made_by = 0},
+      builder_->String("CommSplit"));
   const v1::Batch batch = SealOne();
   const v1::Collectives& calls = batch.collectives();
   EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(calls.issue_delta(0)), now);

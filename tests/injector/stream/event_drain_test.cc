@@ -426,7 +426,7 @@ TEST_F(EventDrainTest, CollectivesGetTheNamesOfTheirTables) {
   event.op = 1;
   event.datatype = 7;
   ASSERT_TRUE(Emit(CurrentThread(), event));
-  ASSERT_TRUE(Emit(CurrentThread(), PlanLaunchEvent{3, 77, 0, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), PlanLaunchEvent{3, 77, 0, 0, 0, 0}));
   const v1::Batch batch = DrainAll();
   EXPECT_EQ(testing::Text({batch}, batch.collectives().op(0)), "AllReduce");
   EXPECT_EQ(testing::Text({batch}, batch.collectives().datatype(0)), "float32");

@@ -70,6 +70,25 @@ TEST_F(GraphMemoryTest, WhatOutlivesALaunchIsAllocatedByEachAndReleasedByAddress
   EXPECT_EQ(Ended(kExec + 1), 0u);
 }
 
+// The child releases what its parent allocated before, and the parent what the child left.
+TEST_F(GraphMemoryTest, AChildsNodesAreItsParentsWhenItWasMoved) {
+  constexpr uint64_t kChild = 0x300;
+  memory_->Allocates(kChild, 1000, 100, 0);
+  memory_->Releases(kChild, 1000);
+  memory_->Releases(kChild, 7000);
+  memory_->Allocates(kChild, 3000, 30, 0);
+  memory_->Allocates(kGraph, 7000, 70, 0);
+  memory_->Allocates(kGraph, 9000, 9, 0);
+  memory_->Moved(kGraph, kChild);
+  memory_->Releases(kGraph, 3000);
+  memory_->Instantiated(kGraph, kExec);
+  EXPECT_THAT(Launch(), ElementsAre("own 200 at 1000 on 0", "allocated 9 at 9000"));
+  memory_->Instantiated(kChild, kExec + 1);
+  EXPECT_THAT(Launch(kExec + 1), IsEmpty()) << "it has nothing by itself any more";
+  memory_->GraphEnded(kGraph);
+  EXPECT_EQ(Ended(), 200u);
+}
+
 TEST_F(GraphMemoryTest, DevicesHaveTheirOwn) {
   memory_->Allocates(kGraph, 1000, 100, 0);
   memory_->Allocates(kGraph, 2000, 30, 3);

@@ -34,7 +34,8 @@ class GraphPlansTest : public ::testing::Test {
   }
   std::vector<std::pair<uint64_t, uint64_t>> Update(uint64_t exec, uint64_t graph) {
     std::vector<std::pair<uint64_t, uint64_t>> told;
-    plans_->Updated(exec, graph, [&](uint64_t node, uint64_t plan) { told.emplace_back(node, plan); });
+    plans_->Updated(exec, graph,
+                    [&](uint64_t node, uint64_t plan, uint32_t) { told.emplace_back(node, plan); });
     return told;
   }
   std::unique_ptr<GraphPlans> plans_ = std::make_unique<GraphPlans>();
@@ -69,6 +70,66 @@ TEST_F(GraphPlansTest, AProgramThatCapturesAtEachStepNeedsNoMoreAndMore) {
   }
   plans_->ExecEnded(kExec);
   EXPECT_THAT(Update(kExec, kGraph), IsEmpty());
+}
+
+// A child graph that was added to a parent, whose own nodes are before and behind it.
+TEST_F(GraphPlansTest, AChildsNodesAreWhereItWasAdded) {
+  constexpr uint64_t kChild = 0x300;
+  constexpr uint64_t kNode = 0x310;
+  const auto parent = [&](uint64_t graph, uint64_t first) {
+    Capture(kChild, {first, first + 1});  // before any of the parent
+    Capture(graph, {first + 2});
+    for (const uint64_t id : {first + 4, first + 3}) {
+      plans_->NodeMade(kOwner | 5, id, id == first + 3 ? first : first + 1);
+      plans_->Carries(id, id * 10, 5);
+    }
+    plans_->ChildAdded(graph, kNode, kOwner | 5);
+    Capture(graph, {first + 5});
+    plans_->GraphEnded(kChild);
+  };
+  parent(kGraph, 1);
+  parent(kGraph + 1, 21);
+  Instantiate(kExec, {6, 5, 4, 3});
+  EXPECT_THAT(Update(kExec, kGraph + 1),
+              ElementsAre(Pair(1003, 230), Pair(1004, 240), Pair(1005, 250), Pair(1006, 260)));
+  // One that is replaced gets its plans alone; one that does not fit leaves nothing known of it alone.
+  Capture(kChild, {41, 42});
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  const auto put = [&](uint64_t node, uint64_t plan, uint32_t) { told.emplace_back(node, plan); };
+  plans_->ChildReplaced(kExec, kNode, kChild, put);
+  EXPECT_THAT(told, ElementsAre(Pair(1004, 410), Pair(1005, 420)));
+  told.clear();
+  Capture(kChild, {43});
+  plans_->ChildReplaced(kExec, kNode, kChild, put);
+  EXPECT_THAT(told, ElementsAre(Pair(1004, 0), Pair(1005, 0)));
+}
+
+TEST_F(GraphPlansTest, AChildThatIsMovedKeepsItsNodes) {
+  constexpr uint64_t kChild = 0x300;
+  Capture(kChild, {1, 2});
+  Capture(kGraph, {3});
+  plans_->ChildAdded(kGraph, 0x310, kChild);
+  Capture(kGraph + 1, {21});
+  Capture(kChild + 1, {22, 23});
+  plans_->ChildAdded(kGraph + 1, 0x320, kChild + 1);
+  Instantiate(kExec, {1, 2, 3});
+  EXPECT_THAT(Update(kExec, kGraph + 1), ElementsAre(Pair(1003, 210), Pair(1001, 220), Pair(1002, 230)));
+}
+
+TEST_F(GraphPlansTest, OfACloneItIsNotKnownWhichChildIsReplaced) {
+  constexpr uint64_t kChild = 0x300;
+  Capture(kGraph, {1});
+  Capture(kChild, {2});
+  plans_->ChildAdded(kGraph, 0x310, kChild);
+  plans_->NodeMade(kOwner | 5, 11, 1);
+  plans_->NodeMade(kOwner | 5, 12, 2);
+  plans_->Cloned(kGraph + 1, kOwner | 5);
+  Instantiate(kExec, {11, 12});
+  Capture(kChild, {21});
+  std::vector<std::pair<uint64_t, uint64_t>> told;
+  plans_->ChildReplaced(kExec, 0x330, kChild,
+                        [&](uint64_t node, uint64_t plan, uint32_t) { told.emplace_back(node, plan); });
+  EXPECT_THAT(told, ElementsAre(Pair(1012, 0)));
 }
 
 }  // namespace

@@ -1,0 +1,78 @@
+#include "collector/analysis/communicator_report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collector/analysis/names.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+std::string StateName(v1::CommunicatorState state) {
+  switch (state) {
+    case v1::COMMUNICATOR_STATE_DESTROYED:
+      return "destroyed";
+    case v1::COMMUNICATOR_STATE_ABORTED:
+      return "aborted";
+    case v1::COMMUNICATOR_STATE_REVOKED:
+      return "revoked";
+    default:
+      return "created";
+  }
+}
+
+void AddRank(const model::ProcessModel& process, const v1::Communicator& comm, CommunicatorReport& report) {
+  ++report.ranks_heard;
+  const v1::Identity& id = process.identity();
+  if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) report.members.push_back(id.rank());
+  if (comm.ranks() > 0) report.ranks = comm.ranks();
+  if (report.name.empty() && comm.name() != 0) report.name = process.String(comm.name());
+  if (report.made_by.empty() && comm.made_by() != 0) report.made_by = process.String(comm.made_by());
+  const v1::Communicator* parent = comm.parent() == 0 ? nullptr : process.FindCommunicator(comm.parent());
+  if (report.parent.empty() && parent != nullptr)
+    report.parent = parent->hash() == 0 ? "unknown" : CommName(parent->hash());
+  ++report.states[StateName(comm.state())];
+}
+
+}  // namespace
+
+std::vector<CommunicatorReport> CommunicatorsOf(const model::JobModel& job) {
+  // By hash; those whose hash is not known are each process's own.
+  std::map<std::pair<uint64_t, uint64_t>, CommunicatorReport> all;
+  for (uint32_t index = 0; index < job.processes().size(); ++index) {
+    const model::ProcessModel& process = *job.processes()[index];
+    std::map<uint32_t, CommunicatorReport*> by_id;
+    for (const auto& [id, comm] : process.communicators()) {
+      const uint64_t own = comm.hash() == 0 ? uint64_t{index + 1} << 32 | id : 0;
+      CommunicatorReport& report = all[{comm.hash(), own}];
+      report.comm = comm.hash() == 0 ? "unknown" : CommName(comm.hash());
+      AddRank(process, comm, report);
+      by_id[id] = &report;
+      if (comm.time_ns() != 0) report.made_ns = std::min(report.made_ns.value_or(UINT64_MAX), comm.time_ns());
+    }
+    for (const auto& series : process.collectives().series()) {
+      const auto found = by_id.find(series->comm);
+      if (found == by_id.end()) continue;
+      for (const auto& part : series->parts) {
+        CommunicatorReport::Operation& operation = found->second->operations[process.String(part.op)];
+        operation.calls += part.calls;
+        operation.bytes += part.bytes;
+      }
+    }
+  }
+  std::vector<CommunicatorReport> out;
+  for (auto& [key, report] : all) {
+    std::sort(report.members.begin(), report.members.end());
+    report.members.erase(std::unique(report.members.begin(), report.members.end()), report.members.end());
+    if (report.members.size() > CommunicatorReport::kMaxMembers)
+      report.members.resize(CommunicatorReport::kMaxMembers);
+    out.push_back(std::move(report));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const CommunicatorReport& a, const CommunicatorReport& b) {
+    return a.made_ns.value_or(UINT64_MAX) < b.made_ns.value_or(UINT64_MAX);
+  });
+  return out;
+}
+
+}  // namespace gpuprobe::analysis

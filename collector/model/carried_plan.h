@@ -1,0 +1,26 @@
+// A plan of collectives as a node of a CUDA graph carries it: which one, and of which copy of the graph that
+// it was captured into.
+//
+// Separate because kernels, replays and hangs all go by both: a graph that was copied into another as a
+// child, twice, runs its plans twice in each launch.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <utility>
+
+namespace gpuprobe::model {
+
+struct CarriedPlan {
+  uint64_t plan = 0;  // 0: none, or one that nobody knows
+  uint32_t copy = 0;  // as Plans.copy
+  auto operator<=>(const CarriedPlan&) const = default;
+  template <typename Hash>
+  friend Hash AbslHashValue(Hash hash, const CarriedPlan& carried) {
+    return Hash::combine(std::move(hash), carried.plan, carried.copy);
+  }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+};
+
+}  // namespace gpuprobe::model
