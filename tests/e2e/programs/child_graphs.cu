@@ -112,12 +112,6 @@ class Children {
   cudaGraphNode_t last_ = nullptr;
 };
 
-cudaGraph_t Empty() {
-  cudaGraph_t graph = nullptr;
-  CHECK_CUDA(cudaGraphCreate(&graph, 0));
-  return graph;
-}
-
 cudaGraphExec_t Instantiate(cudaGraph_t graph) {
   cudaGraphExec_t exec = nullptr;
   CHECK_CUDA(cudaGraphInstantiate(&exec, graph, 0));

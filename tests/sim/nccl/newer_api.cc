@@ -23,7 +23,7 @@ NCCL_API(ncclResult_t, ncclPutSignal, const void* localbuff, size_t count, ncclD
          ncclWindow_t, size_t, int, int, unsigned int, ncclComm_t comm, cudaStream_t stream) {
   const CommunicatorPtr behind = ReadyBehind(comm);
   if (behind == nullptr || peer < 0 || localbuff == nullptr) return Return(ncclInvalidArgument, __func__);
-  return Return(Copy(localbuff, count * ElementBytes(datatype), stream), __func__);
+  return Return(Copy(localbuff, count * TypeSize(datatype), stream), __func__);
 }
 
 NCCL_API(ncclResult_t, ncclSignal, int, int, int, unsigned int, ncclComm_t comm, cudaStream_t) {
