@@ -246,6 +246,13 @@ class Search {
         if (!added) root[find(i)] = find(at->second);
       }
     }
+    // Transfers that wait for one process are one hang, as those outside of graphs are.
+    std::map<std::pair<uint32_t, uint64_t>, size_t> missing;
+    for (size_t i = 0; i < found_.size(); ++i) {
+      if (!found_[i].suspect.transfer || found_[i].suspect.missing.empty()) continue;
+      const auto [at, added] = missing.try_emplace({found_[i].suspect.missing.front(), found_[i].comm}, i);
+      if (!added) root[find(i)] = find(at->second);
+    }
     std::map<size_t, std::vector<ReplaySuspect*>> joined;
     for (size_t i = 0; i < found_.size(); ++i) joined[find(i)].push_back(&found_[i]);
     std::vector<HangSuspect> out;
