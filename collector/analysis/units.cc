@@ -36,6 +36,19 @@ std::string Duration(double ns) {
   return absl::StrCat(Three(ns / 1e9), " s");
 }
 
+std::pair<std::string, std::string> Durations(double a_ns, double b_ns) {
+  std::pair<std::string, std::string> texts{Duration(a_ns), Duration(b_ns)};
+  if (a_ns == b_ns || texts.first != texts.second) return texts;
+  // Alike in three digits, so of one unit.
+  const double unit_ns = a_ns < 0.9995e3 ? 1 : a_ns < 0.9995e6 ? 1e3 : a_ns < 0.9995e9 ? 1e6 : 1e9;
+  const std::string unit = texts.first.substr(texts.first.rfind(' '));
+  for (int digits = 1; digits <= 6 && texts.first == texts.second; ++digits) {
+    texts = {absl::StrCat(absl::StrFormat("%.*f", digits, a_ns / unit_ns), unit),
+             absl::StrCat(absl::StrFormat("%.*f", digits, b_ns / unit_ns), unit)};
+  }
+  return texts;
+}
+
 std::string Bytes(uint64_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   auto value = static_cast<double>(bytes);
