@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -43,8 +44,8 @@ Table Parts(const analysis::Comparison& c) {
           .rows = {},
           .note = ""};
   for (const analysis::ComparedPart& part : c.parts) {
-    const auto [before, after] = analysis::Durations(part.a.mean, part.b.mean);
-    std::vector<std::string> row{part.name, before, after};
+    std::vector<std::string> row{part.name, Duration(part.a.mean), Duration(part.b.mean)};
+    if (part.significant) std::tie(row[1], row[2]) = analysis::Durations(part.a.mean, part.b.mean);
     if (part.test.has_value()) {
       const analysis::WelchResult& w = *part.test;
       const bool known = part.a.mean > 0;
