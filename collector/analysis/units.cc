@@ -38,13 +38,22 @@ std::string Duration(double ns) {
 
 std::pair<std::string, std::string> Durations(double a_ns, double b_ns) {
   std::pair<std::string, std::string> texts{Duration(a_ns), Duration(b_ns)};
-  if (a_ns == b_ns || texts.first != texts.second) return texts;
-  // Alike in three digits, so of one unit.
-  const double unit_ns = a_ns < 0.9995e3 ? 1 : a_ns < 0.9995e6 ? 1e3 : a_ns < 0.9995e9 ? 1e6 : 1e9;
   const std::string unit = texts.first.substr(texts.first.rfind(' '));
-  for (int digits = 1; digits <= 6 && texts.first == texts.second; ++digits) {
+  const double larger_ns = std::max(a_ns, b_ns);
+  // Three digits tell apart what differs by more.
+  constexpr double kAlike = 0.01;
+  if (a_ns == b_ns || larger_ns - std::min(a_ns, b_ns) > kAlike * larger_ns ||
+      texts.second.substr(texts.second.rfind(' ')) != unit)
+    return texts;
+  const double unit_ns = unit == " ns" ? 1 : unit == " us" ? 1e3 : unit == " ms" ? 1e6 : 1e9;
+  constexpr int kMostDigits = 6;
+  for (int digits = larger_ns >= 100 * unit_ns  ? 0
+                    : larger_ns >= 10 * unit_ns ? 1
+                                                : 2;
+       digits <= kMostDigits; ++digits) {
     texts = {absl::StrCat(absl::StrFormat("%.*f", digits, a_ns / unit_ns), unit),
              absl::StrCat(absl::StrFormat("%.*f", digits, b_ns / unit_ns), unit)};
+    if (texts.first != texts.second) break;
   }
   return texts;
 }

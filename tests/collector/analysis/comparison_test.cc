@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 #include "absl/strings/str_cat.h"
 
 namespace gpuprobe::analysis {
@@ -84,9 +86,11 @@ TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
   b.trust.cut_off.resize(4);
   b.conditions.ranks_heard = 4;
   b.conditions.ranks_expected = 8;
-  a.findings = {{.id = "records-lost", .statement = "1,234 records were lost"}, {.id = "imbalance"}};
-  b.findings = {
-      {.id = "hang-missing-rank"}, {.id = "hang-missing-rank"}, {.id = "imbalance"}, {.id = "healthy"}};
+  const auto find = [](Report& report, std::initializer_list<const char*> ids) {
+    for (const char* id : ids) report.findings.emplace_back().id = id;
+  };
+  find(a, {"records-lost", "imbalance"});
+  find(b, {"hang-missing-rank", "hang-missing-rank", "imbalance", "healthy"});
   const Comparison c = Compare(a, b);
   EXPECT_THAT(c.verdict,
               StartsWith("A lost 1,234 records (25 %). B hung after 52 steps, had 4 processes cut "
