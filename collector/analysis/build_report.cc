@@ -310,6 +310,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.link_models = LinkModelsOf(job);
   report.communication = CommunicationOf(report, job, input.link_peak);
   report.stragglers = StragglersOf(job, report.ranks, report.communication.pipeline);
+  report.long_steps = LongStepsOf(job);
   SetPeakShares(report);
   report.communicators = CommunicatorsOf(job);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);

@@ -232,15 +232,31 @@ std::string VerdictOf(const Comparison& c) {
   if (!total.test.has_value())
     return "Too few steps to tell chance from change: at least two after the warm-up are needed in each run.";
   const WelchResult& w = *total.test;
-  const auto percent = [&](double ns) { return absl::StrFormat("%+.1f", ns / total.a.mean * 100); };
+  const bool small = std::abs(w.difference) < kSmallChange * total.a.mean;
+  const auto percent = [&](double ns) {
+    return absl::StrFormat("%+.*f", small ? 2 : 1, ns / total.a.mean * 100);
+  };
   const std::string interval = absl::StrCat("95 % interval ", percent(w.low), " to ", percent(w.high), " %");
   const std::string p = w.p_value < 0.001 ? "p < 0.001" : absl::StrFormat("p = %.3f", w.p_value);
-  const std::string change = absl::StrCat(Duration(total.a.mean), " -> ", Duration(total.b.mean), ", ",
-                                          percent(w.difference), " % (", interval, ", ", p);
+  const auto [before, after] = Durations(total.a.mean, total.b.mean);
+  const std::string change =
+      absl::StrCat(before, " -> ", after, ", ", percent(w.difference), " % (", interval, ", ", p);
   if (!total.significant) return absl::StrCat("No significant difference in step time: ", change, ").");
-  return absl::StrCat("B is ", w.difference < 0 ? "faster" : "slower", ": step time ", change,
+  // As regular as the steps of some jobs are, any difference is large for their spread.
+  const char* const direction = w.difference < 0 ? "faster" : "slower";
+  if (small)
+    return absl::StrCat("B is ", direction, " beyond chance, but only by ",
+                        absl::StrFormat("%.2g %%", std::abs(w.difference) / total.a.mean * 100),
+                        ": step time ", change, ").");
+  return absl::StrCat("B is ", direction, ": step time ", change,
                       absl::StrFormat(", effect size %.1f, ", w.effect_size), EffectName(w.effect_size),
                       ").");
+}
+
+// Before the numbers, what speaks against them.
+std::string DoubtText(const char* run, const std::vector<std::string>& doubts) {
+  if (doubts.empty()) return "";
+  return absl::StrCat(run, " ", absl::StrJoin(doubts, ", "), ". ");
 }
 
 }  // namespace
@@ -254,7 +270,12 @@ Comparison Compare(const Report& a, const Report& b) {
   c.collectives = WorkOf(CollectivesOf(a, c.per_step), CollectivesOf(b, c.per_step), a, b, step_ns,
                          /*times_of_steps=*/false);
   c.conditions = ConditionsOf(a.conditions, b.conditions);
-  c.verdict = VerdictOf(c);
+  c.doubts_a = DoubtsOf(a);
+  c.doubts_b = DoubtsOf(b);
+  c.findings = FindingsOfOne(a, b);
+  c.verdict =
+      absl::StrCat(DoubtText("A", c.doubts_a), DoubtText("B", c.doubts_b),
+                   c.doubts_a.empty() && c.doubts_b.empty() ? "" : "Of what was recorded: ", VerdictOf(c));
   return c;
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/analysis/comparison_trust.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/welch.h"
 
@@ -21,6 +22,8 @@ inline constexpr double kSignificance = 0.05;
 // a step.
 inline constexpr double kLeastOwnChange = 0.02;
 inline constexpr double kLeastStepChange = 0.001;
+// Of a step: below, a difference that is beyond chance is called small, however regular steps are.
+inline constexpr double kSmallChange = 0.01;
 
 struct ComparedPart {
   std::string name;  // "total", "compute" ...
@@ -59,6 +62,10 @@ struct Comparison {
   std::vector<ComparedWork> kernels;  // beyond chance, largest change first; without NCCL's
   std::vector<ComparedWork> collectives;
   std::vector<ComparedCondition> conditions;
+  // What speaks against each run's numbers, and findings that only one of them has.
+  std::vector<std::string> doubts_a;
+  std::vector<std::string> doubts_b;
+  std::vector<ComparedFinding> findings;
   std::string verdict;  // a sentence
 };
 

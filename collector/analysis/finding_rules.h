@@ -45,6 +45,9 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out);
 void TwoSpeeds(const Report& report, std::vector<Finding>& out);
 void Imbalance(const Report& report, std::vector<Finding>& out);
 
+// findings_long_steps.cc
+void LongSteps(const Report& report, std::vector<Finding>& out);
+
 // findings_communication.cc
 void SlowNetwork(const Report& report, std::vector<Finding>& out);
 void BucketTooLarge(const Report& report, std::vector<Finding>& out);

@@ -8,6 +8,7 @@ namespace gpuprobe::analysis {
 namespace {
 
 constexpr char kHealthy[] = "healthy";
+constexpr char kLongSteps[] = "long-steps";
 
 constexpr FindingRule kRules[] = {
     {"out-of-memory", Severity::kError,
@@ -58,9 +59,8 @@ constexpr FindingRule kRules[] = {
      "ranks of each group differ by, and the others wait 3.5 % of the step for it",
      TwoSpeeds},
     {"imbalance", Severity::kWarning,
-     "ranks wait for each other 10 % of the step, now for this one, now for that one; silent beside a "
-     "straggler "
-     "whose cause is known, and in a pipeline",
+     "ranks wait for each other 10 % of the step, now for this one, now for that one, or in too few steps to "
+     "blame one; silent beside a straggler whose cause is known, and in a pipeline",
      Imbalance},
     {"slow-network", Severity::kWarning,
      "10 % of the step is exposed communication, and large messages reach less than 25 % of the link's peak",
@@ -105,6 +105,10 @@ constexpr FindingRule kRules[] = {
     {kHealthy, Severity::kInfo, "no other finding is a warning or an error", nullptr},
     {"warmup-dominated", Severity::kInfo, "steps after the warm-up are less than half of the run",
      WarmupDominated},
+    {kLongSteps, Severity::kInfo,
+     "up to 15 % of the steps take 25 % longer than the median, and 3 x as much longer as the shortest is "
+     "shorter; they cost the average step 2 % or more",
+     LongSteps},
     {"ranks-missing", Severity::kInfo, "fewer ranks were heard than the job has", RanksMissing},
     {"capture-incomplete", Severity::kWarning,
      "GPU times are missing, the last flush was cut short, or what was recorded is damaged",
@@ -136,8 +140,9 @@ std::vector<Finding> FindingsOf(const Report& report) {
       findings[i].severity = rule.severity;
     }
   }
-  const bool well = std::none_of(findings.begin(), findings.end(),
-                                 [](const Finding& f) { return f.severity != Severity::kInfo; });
+  const bool well = std::none_of(findings.begin(), findings.end(), [](const Finding& f) {
+    return f.severity != Severity::kInfo || f.id == kLongSteps;
+  });
   if (well && !report.ranks.empty()) {
     std::vector<Finding> healthy;
     Healthy(report, healthy);

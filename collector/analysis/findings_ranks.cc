@@ -1,9 +1,14 @@
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/rank_groups.h"
 #include "collector/analysis/units.h"
@@ -17,6 +22,8 @@ constexpr double kImbalanceShare = 0.10;  // of a step
 constexpr size_t kMostRanges = 8;         // in a list of ranks
 constexpr double kGroupShare = 0.035;     // of a step, as of a straggler
 constexpr double kExplainedShare = 0.5;   // of the waiting, that stragglers explain
+constexpr double kOneRanksShare = 0.5;    // of the waiting, beyond an equal part: one rank's
+constexpr double kLeastExplained = 0.3;   // of what others wait for a rank
 
 std::string Who(const Report& report, const Straggler& s) {
   if (s.slow_stage) {
@@ -96,6 +103,8 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
     const bool waited_for = s.lost_ns_per_step > 0;
     if (s.cause != cause || (waited_for && !s.persistent)) continue;
+    // Slower kernels are worth knowing although nobody waits; a late rank that nobody waits for is not late.
+    if (!waited_for && (cause != Cause::kSlowKernels || s.extra_ns <= 0)) continue;
     Finding f{.statement = Who(report, s), .evidence = Why(s), .advice = Advice(s)};
     if (waited_for) {
       f.cost_ns_per_step = s.lost_ns_per_step;
@@ -111,6 +120,72 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
     }
     out.push_back(std::move(f));
   }
+}
+
+// By which part of its step the rank exceeds the median of the others most; empty if that is little of what
+// others wait for it.
+std::string LongestPart(const Report& report, const RankReport& rank) {
+  struct Part {
+    const char* text;
+    double (*of)(const StepMeans& means);
+  };
+  static constexpr Part kParts[] = {
+      {"It computes %s a step longer than the others.", [](const StepMeans& m) { return m.compute_ns; }},
+      {"Its device is idle %s a step longer than the others' because of its host.",
+       [](const StepMeans& m) { return m.host_bound_ns + m.sync_ns; }},
+      {"It waits %s a step longer for its input than the others.",
+       [](const StepMeans& m) { return m.input_ns; }},
+      {"It copies %s a step longer than the others.", [](const StepMeans& m) { return m.copy_ns; }},
+  };
+  const char* text = nullptr;
+  double most_ns = kLeastExplained * rank.caused.per_step_ns;
+  for (const Part& part : kParts) {
+    std::vector<double> others;
+    for (const RankReport& other : report.ranks) {
+      if (&other != &rank && other.step_means.steps > 0) others.push_back(part.of(other.step_means));
+    }
+    if (others.empty()) return "";
+    const auto middle = others.begin() + static_cast<ptrdiff_t>(others.size() / 2);
+    std::nth_element(others.begin(), middle, others.end());
+    const double excess_ns = part.of(rank.step_means) - *middle;
+    if (excess_ns <= most_ns) continue;
+    most_ns = excess_ns;
+    text = part.text;
+  }
+  if (text == nullptr) return "";
+  return absl::StrCat(" ", absl::StrReplaceAll(text, {{"%s", Duration(most_ns)}}));
+}
+
+// Whom ranks wait for who wait for each other, as a clause, with evidence and advice. Without a straggler
+// chance is not excluded: most of it may still be one rank's, in few steps.
+Finding OfBlame(const Report& report) {
+  double all_ns = 0;
+  const RankReport* last = &report.ranks.front();
+  for (const RankReport& r : report.ranks) {
+    all_ns += r.caused.per_step_ns;
+    if (r.caused.per_step_ns > last->caused.per_step_ns) last = &r;
+  }
+  const double share = all_ns > 0 ? last->caused.per_step_ns / all_ns : 0;
+  const double even = 1.0 / static_cast<double>(report.ranks.size());
+  if (all_ns <= 0) {
+    return {.statement = "for whom is not known",
+            .evidence = "",
+            .advice = "Look at the timeline: gpuprobe trace."};
+  }
+  if (share < even + kOneRanksShare * (1 - even)) {
+    return {.statement = "and no single rank is at fault",
+            .evidence = absl::StrFormat(
+                "Which rank comes last changes from step to step: none causes more of it than rank %s, %s.",
+                last->label, Percent(share)),
+            .advice = "Make the cost of a step equal (lengths of samples), and look for noise on the hosts."};
+  }
+  return {.statement = absl::StrFormat("%s of it for rank %s", Percent(share), last->label),
+          .evidence = absl::StrFormat(
+              "They waited for rank %s in %d of %d steps: too few to tell a slow rank from chance.%s",
+              last->label, last->caused.steps_blamed, last->caused.steps, LongestPart(report, *last)),
+          .advice = absl::StrFormat("Record more steps. If it stays rank %s, look at its data, its host and "
+                                    "its GPU; if it changes, make the cost of a step equal.",
+                                    last->label)};
 }
 
 }  // namespace
@@ -202,14 +277,12 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
     host_ns += (r.step_means.input_ns + r.step_means.host_bound_ns + r.step_means.sync_ns) /
                static_cast<double>(report.ranks.size());
   if (host_ns > lost_ns) return;
-  out.push_back(
-      {.statement =
-           absl::StrFormat("Ranks wait for each other %s a step each, and no single rank is at fault; "
-                           "the step is %s longer for it, %s.",
-                           Duration(c.waited_ns), Duration(lost_ns), Percent(lost_ns / c.step_ns)),
-       .evidence = "Which rank comes last changes from step to step.",
-       .advice = "Make the cost of a step equal (lengths of samples), and look for noise on the hosts.",
-       .cost_ns_per_step = lost_ns});
+  Finding f = OfBlame(report);
+  f.statement =
+      absl::StrFormat("Ranks wait for each other %s a step each, %s; the step is %s longer for it, %s.",
+                      Duration(c.waited_ns), f.statement, Duration(lost_ns), Percent(lost_ns / c.step_ns));
+  f.cost_ns_per_step = lost_ns;
+  out.push_back(std::move(f));
 }
 
 }  // namespace gpuprobe::analysis

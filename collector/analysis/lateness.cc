@@ -18,11 +18,9 @@ double LongerBy(const LateSteps::Rank& rank, const Lateness& lateness) {
   if (rank.other_steps_ns.count() >= kLeastOtherSteps && lateness.share() <= kMostCompared)
     longer_ns = std::min(
         longer_ns, static_cast<double>(rank.late_total_ns) / late - rank.other_steps_ns.Summarize().p50);
-  // The others' devices that ran dry because of their own hosts would do so for longer without it, unless
-  // these hosts were blocked meanwhile: those that run ahead are not what a step waits for.
-  const double idle_ns = static_cast<double>(rank.others_host_idle_ns) / late;
-  const double blocked_ns = static_cast<double>(rank.others_blocked_ns) / late;
-  longer_ns = std::min(longer_ns, std::max(blocked_ns, lateness.late_by_ns - idle_ns));
+  if (rank.longer_known == 0) return 0;
+  longer_ns =
+      std::min(longer_ns, static_cast<double>(rank.longer_by_ns) / static_cast<double>(rank.longer_known));
   return std::max(longer_ns, 0.0);
 }
 

@@ -14,6 +14,7 @@
 
 #include "collector/analysis/communicator_report.h"
 #include "collector/analysis/hang.h"
+#include "collector/analysis/long_steps.h"
 #include "collector/analysis/rank_types.h"
 #include "collector/analysis/step_report.h"
 #include "collector/model/distribution.h"
@@ -452,6 +453,7 @@ struct Report {
   ComputeReport compute;                      // over all ranks
   UtilisationReport utilisation;
   std::vector<Straggler> stragglers;  // slowest first
+  std::optional<LongStepsReport> long_steps;
   ClockReport clock;
   std::vector<LinkModel> link_models;
   CommunicationReport communication;

@@ -138,7 +138,7 @@ double LaunchedThreads(const model::ProcessModel& process) {
 }
 
 std::vector<Candidate> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
-  const std::vector<model::LateSteps::Rank> late_steps = job.comparison().late_steps().Summarize();
+  const std::vector<model::LateSteps::Rank> late_steps = job.comparison().late_steps().Summarize().ranks;
   const std::vector<Lateness> lateness = LatenessOf(late_steps);
   std::vector<Candidate> out;
   for (size_t i = 0; i < job.processes().size(); ++i) {
@@ -194,9 +194,12 @@ bool ComparedByStep(const Candidate& c) {
   return c.caused.pairs == 0 && c.lateness.steps * 2 >= c.caused.steps && c.lateness.steps > 0;
 }
 
-bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
+// `slow_kernels`: its kernels are slower than elsewhere, which tells of each of them: that it is late then is
+// no chance, however few steps there are.
+bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns, bool slow_kernels) {
   if (!ComparedByStep(c)) return StandsOutInAll(all, c, step_ns);
-  return !c.lateness.by_chance && c.lateness.longer_by_ns >= kLeastLonger * step_ns &&
+  const bool by_chance = c.lateness.by_chance && !(slow_kernels && c.lateness.share() >= kPersistentShare);
+  return !by_chance && c.lateness.longer_by_ns >= kLeastLonger * step_ns &&
          c.lateness.lost_ns_per_step() >= kLeastLost * step_ns;
 }
 
@@ -333,16 +336,13 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     const auto detail =
         std::find_if(slow.begin(), slow.end(), [&](const Straggler& s) { return s.rank == *c.rank->rank; });
     const bool comparable = all.size() > 1 && step_ns > 0;
-    const bool stands_out = comparable && StandsOut(all, c, step_ns);
+    const bool stands_out = comparable && StandsOut(all, c, step_ns, detail != slow.end());
     // One of several ranks of a stage makes the others of them wait, too.
     const bool slow_stage = comparable && (stands_out ? TakesLongerInPipeline(all, c, step_ns)
                                                       : HoldsUpPipeline(all, c, step_ns));
     if (!stands_out && !slow_stage) continue;
     Straggler s;
-    if (detail != slow.end()) {
-      s = *detail;
-      slow.erase(detail);
-    }
+    if (detail != slow.end()) s = *detail;
     s.rank = *c.rank->rank;
     s.host = c.rank->host;
     s.device = c.rank->device;
@@ -385,6 +385,9 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
       s.lost_ns_per_step =
           std::clamp(exposed_elsewhere_ns - c.means.exposed_comm_ns, 0.0, c.caused.per_step_ns);
     }
+    // It is late, and the others wait for another one.
+    if (by_step && s.lost_ns_per_step < kLeastLost * step_ns) continue;
+    if (detail != slow.end()) slow.erase(detail);
     s.throughput_loss = s.lost_ns_per_step / step_ns;
     const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });
     if (s.slowdown == 0 && elsewhere > 0) s.slowdown = c.means.compute_ns / elsewhere;

@@ -36,6 +36,28 @@ std::string Duration(double ns) {
   return absl::StrCat(Three(ns / 1e9), " s");
 }
 
+std::pair<std::string, std::string> Durations(double a_ns, double b_ns) {
+  std::pair<std::string, std::string> texts{Duration(a_ns), Duration(b_ns)};
+  const std::string unit = texts.first.substr(texts.first.rfind(' '));
+  const double larger_ns = std::max(a_ns, b_ns);
+  // Three digits tell apart what differs by more.
+  constexpr double kAlike = 0.01;
+  if (a_ns == b_ns || larger_ns - std::min(a_ns, b_ns) > kAlike * larger_ns ||
+      texts.second.substr(texts.second.rfind(' ')) != unit)
+    return texts;
+  const double unit_ns = unit == " ns" ? 1 : unit == " us" ? 1e3 : unit == " ms" ? 1e6 : 1e9;
+  constexpr int kMostDigits = 6;
+  for (int digits = larger_ns >= 100 * unit_ns  ? 0
+                    : larger_ns >= 10 * unit_ns ? 1
+                                                : 2;
+       digits <= kMostDigits; ++digits) {
+    texts = {absl::StrCat(absl::StrFormat("%.*f", digits, a_ns / unit_ns), unit),
+             absl::StrCat(absl::StrFormat("%.*f", digits, b_ns / unit_ns), unit)};
+    if (texts.first != texts.second) break;
+  }
+  return texts;
+}
+
 std::string Bytes(uint64_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   auto value = static_cast<double>(bytes);

@@ -145,7 +145,7 @@ void JobModel::Finish(bool goes_on) {
   waiting_ = 0;
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
     for (const auto& series : process->collectives().series())
-      series->steady.Finish(process->steps().steady_from_ns().value_or(0));
+      series->steady.Finish(process->steps().steady_runs());
   }
   for (uint32_t i = 0; i < processes_.size(); ++i) comparison_.AccountSteps(*processes_[i], i, true);
   comparison_.AlignSteps(processes_);

@@ -1,17 +1,21 @@
 #include "collector/model/late_steps.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
 
 namespace gpuprobe::model {
 namespace {
 
 // The median of all values but one, each from the sorted values at once.
+template <typename Value>
 class MedianOfOthers {
  public:
-  explicit MedianOfOthers(std::vector<uint64_t> values) : sorted_(std::move(values)) {
+  explicit MedianOfOthers(std::vector<Value> values) : sorted_(std::move(values)) {
     std::sort(sorted_.begin(), sorted_.end());
   }
-  uint64_t operator()(uint64_t own) const {
+  Value operator()(Value own) const {
     const auto place =
         static_cast<size_t>(std::lower_bound(sorted_.begin(), sorted_.end(), own) - sorted_.begin());
     const auto other = [&](size_t i) { return sorted_[i < place ? i : i + 1]; };
@@ -21,7 +25,7 @@ class MedianOfOthers {
   }
 
  private:
-  std::vector<uint64_t> sorted_;
+  std::vector<Value> sorted_;
 };
 
 }  // namespace
@@ -84,24 +88,49 @@ void LateSteps::Add(uint64_t step, uint32_t process, const StepRecord& record) {
                   .host_ns = record.host_bound_ns + record.sync_ns,
                   .input_ns = record.input_ns,
                   .copy_ns = record.copy_ns,
-                  .blocked_ns = record.blocked_ns});
+                  .blocked_ns = record.blocked_ns,
+                  .ahead_ns = static_cast<int64_t>(record.start_ns - record.first_launch_ns)});
   most_told_ = std::max(most_told_, told.size());
   if (open_.size() <= kMaxOpen) return;
-  Close(open_.begin()->first, open_.begin()->second, ranks_);
+  Close(open_.begin(), closed_);
   closed_before_ = open_.begin()->first + 1;
   open_.erase(open_.begin());
 }
 
-void LateSteps::Close(uint64_t step, const std::vector<Told>& told, std::vector<Rank>& ranks) const {
+std::vector<int64_t> LateSteps::SpareOf(Steps::const_iterator step, Steps::const_iterator next) {
+  std::vector<std::optional<int64_t>> later;
+  for (const Told& each : next->second) {
+    if (later.size() <= each.process) later.resize(each.process + 1);
+    later[each.process] = each.ahead_ns;
+  }
+  std::vector<int64_t> spare;
+  for (const Told& each : step->second) {
+    if (each.process >= later.size() || !later[each.process].has_value()) return {};
+    spare.push_back(*later[each.process] - each.ahead_ns + static_cast<int64_t>(each.blocked_ns));
+  }
+  return spare;
+}
+
+uint64_t LateSteps::MedianLength(const std::vector<Told>& told) {
+  std::vector<uint64_t> lengths;
+  lengths.reserve(told.size());
+  for (const Told& each : told) lengths.push_back(each.total_ns);
+  const auto middle = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
+  std::nth_element(lengths.begin(), middle, lengths.end());
+  return *middle;
+}
+
+void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
+  const std::vector<Told>& told = step->second;
   if (told.size() < 2 || static_cast<double>(told.size()) < kLeastRanks * static_cast<double>(most_told_))
     return;
   const auto median_of = [&](auto part) {
     std::vector<uint64_t> values;
     values.reserve(told.size());
     for (const Told& each : told) values.push_back(part(each));
-    return MedianOfOthers(std::move(values));
+    return MedianOfOthers<uint64_t>(std::move(values));
   };
-  const MedianOfOthers exposed = median_of([](const Told& t) { return t.exposed_ns; });
+  const auto exposed = median_of([](const Told& t) { return t.exposed_ns; });
   const auto late_by = [&](const Told& each) {
     const uint64_t others_ns = exposed(each.exposed_ns);
     return others_ns > each.exposed_ns ? others_ns - each.exposed_ns : 0;
@@ -109,7 +138,16 @@ void LateSteps::Close(uint64_t step, const std::vector<Told>& told, std::vector<
   const auto is_late = [&](const Told& each) {
     return static_cast<double>(late_by(each)) >= kLateShare * static_cast<double>(each.total_ns);
   };
-  const bool any = std::any_of(told.begin(), told.end(), is_late);
+  LongSteps::Step length{.step = step->first, .total_ns = MedianLength(told)};
+  for (const Told& each : told) {
+    if (!is_late(each) || late_by(each) <= length.late_by_ns) continue;
+    length.late = true;
+    length.process = each.process;
+    length.late_by_ns = late_by(each);
+  }
+  summary.long_steps.Add(length);
+  const bool any = length.late;
+  std::vector<Rank>& ranks = summary.ranks;
   for (const Told& each : told) {
     if (ranks.size() <= each.process) ranks.resize(each.process + 1);
     Rank& rank = ranks[each.process];
@@ -119,17 +157,21 @@ void LateSteps::Close(uint64_t step, const std::vector<Told>& told, std::vector<
     rank.others_late += any ? 1 : 0;
   }
   if (!any) return;
-  const MedianOfOthers compute = median_of([](const Told& t) { return t.compute_ns; });
-  const MedianOfOthers host = median_of([](const Told& t) { return t.host_ns; });
-  const MedianOfOthers input = median_of([](const Told& t) { return t.input_ns; });
-  const MedianOfOthers copy = median_of([](const Told& t) { return t.copy_ns; });
+  const auto compute = median_of([](const Told& t) { return t.compute_ns; });
+  const auto host = median_of([](const Told& t) { return t.host_ns; });
+  const auto input = median_of([](const Told& t) { return t.input_ns; });
+  const auto copy = median_of([](const Told& t) { return t.copy_ns; });
   const auto host_idle_of = [](const Told& t) { return t.host_ns + t.input_ns; };
-  const MedianOfOthers host_idle = median_of(host_idle_of);
-  const MedianOfOthers blocked = median_of([](const Told& t) { return t.blocked_ns; });
-  const auto excess = [](const MedianOfOthers& others, uint64_t own) {
+  const auto host_idle = median_of(host_idle_of);
+  const auto next = std::next(step);
+  std::vector<int64_t> spare;
+  if (next != open_.end() && next->first == step->first + 1) spare = SpareOf(step, next);
+  const MedianOfOthers<int64_t> others_spare(spare);
+  const auto excess = [](const MedianOfOthers<uint64_t>& others, uint64_t own) {
     return static_cast<int64_t>(own) - static_cast<int64_t>(others(own));
   };
-  for (const Told& each : told) {
+  for (size_t i = 0; i < told.size(); ++i) {
+    const Told& each = told[i];
     if (!is_late(each)) continue;
     Rank& rank = ranks[each.process];
     ++rank.late;
@@ -139,20 +181,31 @@ void LateSteps::Close(uint64_t step, const std::vector<Told>& told, std::vector<
     rank.host_ns += excess(host, each.host_ns);
     rank.input_ns += excess(input, each.input_ns);
     rank.copy_ns += excess(copy, each.copy_ns);
-    rank.others_host_idle_ns += host_idle(host_idle_of(each));
-    rank.others_blocked_ns += blocked(each.blocked_ns);
-    rank.history.Add(step);
+    rank.history.Add(step->first);
+    const auto waited_ns = static_cast<int64_t>(late_by(each));
+    const auto idle_ns = static_cast<int64_t>(host_idle(host_idle_of(each)));
+    int64_t longer_ns = waited_ns - idle_ns;
+    if (static_cast<double>(idle_ns) >= kHostPacedShare * static_cast<double>(each.total_ns)) {
+      if (spare.empty()) continue;
+      longer_ns = others_spare(spare[i]);
+    }
+    ++rank.longer_known;
+    rank.longer_by_ns += static_cast<uint64_t>(std::clamp<int64_t>(longer_ns, 0, waited_ns));
   }
 }
 
-std::vector<LateSteps::Rank> LateSteps::Summarize() const {
-  std::vector<Rank> ranks = ranks_;
-  for (const auto& [step, told] : open_) Close(step, told, ranks);
-  return ranks;
+LateSteps::Summary LateSteps::Summarize() const {
+  Summary summary = closed_;
+  for (auto step = open_.begin(); step != open_.end(); ++step) Close(step, summary);
+  return summary;
 }
 
 bool LateSteps::IsOf(size_t processes) const {
-  return ranks_.size() <= processes && std::all_of(open_.begin(), open_.end(), [&](const auto& step) {
+  const auto& longest = closed_.long_steps.longest();
+  return closed_.ranks.size() <= processes &&
+         std::all_of(longest.begin(), longest.end(),
+                     [&](const LongSteps::Step& step) { return step.process < processes; }) &&
+         std::all_of(open_.begin(), open_.end(), [&](const auto& step) {
            return std::all_of(step.second.begin(), step.second.end(),
                               [&](const Told& told) { return told.process < processes; });
          });

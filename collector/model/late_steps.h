@@ -5,6 +5,10 @@
 // others wait, but only a step that is longer for it has lost anything, and which steps these are tells a
 // rank that is slow now and then, or since some time, from chance. Steps are compared as StepAlignment
 // numbers them. Memory: what the ranks told of a bounded number of steps, and an account for each rank.
+// What a step is longer for a rank is what the others' devices wait for it, where they have enough to do.
+// Where they run dry because of their own hosts, these set the pace, and would without that rank: of the
+// waiting only what it takes from their hosts counts, by which they got further ahead of their devices, or
+// for which they were blocked in synchronising calls.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +17,7 @@
 #include <vector>
 
 #include "collector/model/distribution.h"
+#include "collector/model/long_steps.h"
 #include "collector/model/step_record.h"
 
 namespace gpuprobe::model {
@@ -53,6 +58,9 @@ class LateSteps {
   // A rank is late when the others' communication is exposed for longer than its own by this share of the
   // step (median of the others).
   static constexpr double kLateShare = 0.05;
+  // Hosts set the pace where devices run dry because of them for this share of the step (median of the
+  // others).
+  static constexpr double kHostPacedShare = 0.02;
 
   // Sums over the steps in which it was late, against the median of the others in each.
   struct Rank {
@@ -66,10 +74,10 @@ class LateSteps {
     int64_t host_ns = 0;      // idle because of the host: late launches, synchronisation
     int64_t input_ns = 0;
     int64_t copy_ns = 0;
-    // Medians of the others: idle because of their hosts, and how long these were blocked in synchronising
-    // calls.
-    uint64_t others_host_idle_ns = 0;
-    uint64_t others_blocked_ns = 0;
+    // By which these steps are longer for it, and in how many of them that is known: where hosts set the
+    // pace, not without the step after.
+    uint64_t longer_by_ns = 0;
+    uint64_t longer_known = 0;
     Distribution other_steps_ns{kExactLimit};  // lengths of the steps in which it was not late
     StepHistory history;
     template <typename Archive>
@@ -78,8 +86,14 @@ class LateSteps {
 
   // `step`: as all ranks count.
   void Add(uint64_t step, uint32_t process, const StepRecord& record);
-  // By process; what is still open is compared as it is.
-  std::vector<Rank> Summarize() const;
+  // By process, and the longest steps; what is still open is compared as it is.
+  struct Summary {
+    std::vector<Rank> ranks;
+    LongSteps long_steps;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  Summary Summarize() const;
   // Whether it names no other processes.
   bool IsOf(size_t processes) const;
   template <typename Archive>
@@ -95,15 +109,21 @@ class LateSteps {
     uint64_t input_ns = 0;
     uint64_t copy_ns = 0;
     uint64_t blocked_ns = 0;
+    int64_t ahead_ns = 0;  // of its device, the host when the step began
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  void Close(uint64_t step, const std::vector<Told>& told, std::vector<Rank>& ranks) const;
+  using Steps = std::map<uint64_t, std::vector<Told>>;
+  void Close(Steps::const_iterator step, Summary& summary) const;
+  static uint64_t MedianLength(const std::vector<Told>& told);
+  // By which the host of each that told of it needed less than this step's time for what it did until the
+  // next one; empty if that is not known of all.
+  static std::vector<int64_t> SpareOf(Steps::const_iterator step, Steps::const_iterator next);
 
-  std::map<uint64_t, std::vector<Told>> open_;
+  Steps open_;
   uint64_t closed_before_ = 0;  // step
   size_t most_told_ = 0;
-  std::vector<Rank> ranks_;
+  Summary closed_;
 };
 
 }  // namespace gpuprobe::model

@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 19;
+constexpr uint32_t kStateVersion = 20;
 
 }  // namespace
 
@@ -207,14 +207,14 @@ void SteadyTransfers::Sums::Visit(Archive& archive) {
 }
 
 template <typename Archive>
-void SteadyTransfers::Early::Visit(Archive& archive) {
-  archive(first_end_ns, sums);
+void SteadyTransfers::Call::Visit(Archive& archive) {
+  archive(end_ns, transfer_ns, waited_ns);
 }
 
 template <typename Archive>
 void SteadyTransfers::Visit(Archive& archive) {
-  archive(early_, calls_of_early_, sums_);
-  archive.Require(early_.size() <= kMaxEarly && calls_of_early_ > 0);
+  archive(pending_, next_sort_, by_run_, sums_);
+  archive.Require(pending_.size() <= kMaxPending && by_run_.size() <= SteadyRuns::kMaxRuns + 1);
 }
 
 template <typename Archive>
@@ -587,6 +587,12 @@ void StepTracker::EarlyStep::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void SteadyRuns::Visit(Archive& archive) {
+  archive(starts_ns_, run_length_ns_, until_ns_, known_, from_ns_);
+  archive.Require(starts_ns_.size() <= kMaxRuns && std::is_sorted(starts_ns_.begin(), starts_ns_.end()));
+}
+
+template <typename Archive>
 void StepTracker::Visit(Archive& archive) {
   bool defined = definition_.has_value();
   StepDefinition definition = definition_.value_or(StepDefinition{});
@@ -595,7 +601,7 @@ void StepTracker::Visit(Archive& archive) {
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, clock_steps_, host_phases_, phase_ranges_, steps_, next_index_,
           counted_, some_, warmup_known_, warmup_count_, early_, early_counted_, statistics_, communication_,
-          work_, steady_from_ns_, tokens_);
+          work_, steady_runs_, tokens_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
       const Pending& pending = pending_[i];
@@ -804,20 +810,36 @@ void StepHistory::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void LongSteps::Step::Visit(Archive& archive) {
+  archive(step, total_ns, late, process, late_by_ns);
+}
+
+template <typename Archive>
+void LongSteps::Visit(Archive& archive) {
+  archive(longest_, lengths_ns_);
+  archive.Require(longest_.size() <= kKept);
+}
+
+template <typename Archive>
 void LateSteps::Rank::Visit(Archive& archive) {
   archive(steps, late, others_late, late_total_ns, late_by_ns, compute_ns, host_ns, input_ns, copy_ns,
-          others_host_idle_ns, others_blocked_ns, other_steps_ns, history);
-  archive.Require(late <= steps && others_late <= steps - late);
+          longer_by_ns, longer_known, other_steps_ns, history);
+  archive.Require(late <= steps && others_late <= steps - late && longer_known <= late);
 }
 
 template <typename Archive>
 void LateSteps::Told::Visit(Archive& archive) {
-  archive(process, total_ns, exposed_ns, compute_ns, host_ns, input_ns, copy_ns, blocked_ns);
+  archive(process, total_ns, exposed_ns, compute_ns, host_ns, input_ns, copy_ns, blocked_ns, ahead_ns);
+}
+
+template <typename Archive>
+void LateSteps::Summary::Visit(Archive& archive) {
+  archive(ranks, long_steps);
 }
 
 template <typename Archive>
 void LateSteps::Visit(Archive& archive) {
-  archive(open_, closed_before_, most_told_, ranks_);
+  archive(open_, closed_before_, most_told_, closed_);
 }
 
 template <typename Archive>

@@ -143,7 +143,7 @@ void RankComparison::AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>
     p.series->transfer_bytes += p.bytes;
     p.series->compared_ranks_sum += participants.size();
     p.series->steady.Add({.end_ns = p.end_ns, .transfer_ns = shortest, .waited_ns = waited},
-                         processes[p.process]->steps().steady_from_ns());
+                         processes[p.process]->steps().steady_runs());
     blame_[p.process].waited_ns += waited;
     blame_[p.process].compared += pair ? 0 : 1;
   }

@@ -5,32 +5,37 @@
 
 namespace gpuprobe::model {
 
-void SteadyTransfers::Add(const Call& call, std::optional<uint64_t> from_ns) {
-  if (from_ns.has_value()) {
-    if (!early_.empty()) CountEarly(*from_ns);
+void SteadyTransfers::Add(const Call& call, const SteadyRuns& runs) {
+  if (const auto from_ns = runs.from_ns(); from_ns.has_value()) {
+    if (!pending_.empty() || !by_run_.empty()) CountEarly(runs);
     if (call.end_ns > *from_ns) Count(call, sums_);
     return;
   }
-  if (early_.empty() || early_.back().sums.calls >= calls_of_early_) {
-    if (early_.size() == kMaxEarly) {
-      for (size_t i = 0; i < kMaxEarly / 2; ++i) {
-        Early merged = early_[2 * i];
-        Merge(early_[2 * i + 1].sums, merged.sums);
-        merged.first_end_ns = std::min(merged.first_end_ns, early_[2 * i + 1].first_end_ns);
-        early_[i] = merged;
-      }
-      early_.resize(kMaxEarly / 2);
-      calls_of_early_ *= 2;
-    }
-    early_.push_back({.first_end_ns = call.end_ns, .sums = {}});
-  }
-  early_.back().first_end_ns = std::min(early_.back().first_end_ns, call.end_ns);
-  Count(call, early_.back().sums);
+  pending_.push_back(call);
+  if (pending_.size() < next_sort_) return;
+  Sort(runs, false);
+  if (pending_.size() >= kMaxPending) Sort(runs, true);
+  // Not with every call: most are of steps that are still open.
+  next_sort_ = std::min(2 * pending_.size() + 16, kMaxPending);
 }
 
-void SteadyTransfers::CountEarly(uint64_t from_ns) {
-  for (const Early& early : std::exchange(early_, {})) {
-    if (early.first_end_ns > from_ns) Merge(early.sums, sums_);
+void SteadyTransfers::Sort(const SteadyRuns& runs, bool all) {
+  std::erase_if(pending_, [&](const Call& call) {
+    if (!all && call.end_ns > runs.until_ns()) return false;
+    const size_t run = runs.RunAt(call.end_ns);
+    if (by_run_.size() <= run) by_run_.resize(run + 1);
+    Count(call, by_run_[run]);
+    return true;
+  });
+}
+
+void SteadyTransfers::CountEarly(const SteadyRuns& runs) {
+  for (const Call& call : std::exchange(pending_, {})) {
+    if (call.end_ns > runs.from_ns().value_or(0)) Count(call, sums_);
+  }
+  const std::vector<Sums> by_run = std::exchange(by_run_, {});
+  for (size_t run = 0; run < by_run.size(); ++run) {
+    if (runs.IsSteady(run)) Merge(by_run[run], sums_);
   }
 }
 

@@ -1,27 +1,32 @@
 // The transfers of a series of collectives, and the waiting for other ranks in it, without the start of the
 // run: what is called before the first step after the warm-up has ranks wait for each other's compilation.
 //
-// Separate from the series' totals, which count every call: from when on calls are steady is known only once
-// some steps are over, and calls are compared before that. Memory: kMaxEarly sums until then.
+// Separate from the series' totals, which count every call: what is warm-up is known only once some steps are
+// over (steady_runs.h), and calls are compared before that, in an order that depends on who is heard when.
+// Each is put to the run of steps in which it ended, so that the outcome depends on neither. Memory: until
+// then, sums for each run, and the calls of steps that are not known yet, at most kMaxPending.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/numeric/int128.h"
+#include "collector/model/steady_runs.h"
 
 namespace gpuprobe::model {
 
 class SteadyTransfers {
  public:
-  static constexpr size_t kMaxEarly = 64;
+  // Beyond, calls count as of the last run that is known.
+  static constexpr size_t kMaxPending = 1024;
 
   struct Call {
     uint64_t end_ns = 0;
     uint64_t transfer_ns = 0;  // the shortest of the ranks
     uint64_t waited_ns = 0;    // what this rank took longer
+    template <typename Archive>
+    void Visit(Archive& archive);
   };
   struct Sums {
     uint64_t calls = 0;
@@ -32,29 +37,25 @@ class SteadyTransfers {
     void Visit(Archive& archive);
   };
 
-  // `from_ns`: when the first step after the warm-up began; nullopt: not known yet.
-  void Add(const Call& call, std::optional<uint64_t> from_ns);
-  // Nothing more is called. `from_ns`: 0 if there are no steps.
-  void Finish(uint64_t from_ns) { CountEarly(from_ns); }
+  // `runs`: of this process, as far as they are known.
+  void Add(const Call& call, const SteadyRuns& runs);
+  // Nothing more is called; `runs` are known.
+  void Finish(const SteadyRuns& runs) { CountEarly(runs); }
 
   const Sums& sums() const { return sums_; }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
  private:
-  // Of calls in a row; all count or none.
-  struct Early {
-    uint64_t first_end_ns = 0;
-    Sums sums;
-    template <typename Archive>
-    void Visit(Archive& archive);
-  };
   static void Count(const Call& call, Sums& sums);
   static void Merge(const Sums& from, Sums& into);
-  void CountEarly(uint64_t from_ns);
+  // Puts calls to their runs; `all`: whether their steps are known or not.
+  void Sort(const SteadyRuns& runs, bool all);
+  void CountEarly(const SteadyRuns& runs);
 
-  std::vector<Early> early_;
-  uint64_t calls_of_early_ = 1;  // of each but the last
+  std::vector<Call> pending_;
+  size_t next_sort_ = 16;     // calls that are pending
+  std::vector<Sums> by_run_;  // as SteadyRuns::RunAt
   Sums sums_;
 };
 

@@ -615,6 +615,7 @@ void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
     Count(steps_.back(), nvtx_phases);
     return;
   }
+  steady_runs_.Add(record.start_ns, record.end_ns, record.total_ns());
   early_.push_back({.nvtx_phases = nvtx_phases,
                     .input_ns = record.input_ns,
                     .host_bound_ns = record.host_bound_ns,
@@ -659,7 +660,7 @@ void StepTracker::LookForWarmup() {
 void StepTracker::EndWarmupSearch() {
   communication_.KeepFrom(warmup_count_);
   work_.KeepFrom(warmup_count_);
-  if (warmup_count_ < steps_.size()) steady_from_ns_ = steps_[warmup_count_].start_ns;
+  steady_runs_.KeepFrom(warmup_count_ < steps_.size() ? steps_[warmup_count_].start_ns : 0);
   early_ = {};
   warmup_known_ = true;
 }

@@ -23,6 +23,7 @@
 #include "collector/model/lost_operations.h"
 #include "collector/model/phase_inference.h"
 #include "collector/model/recorded_steps.h"
+#include "collector/model/steady_runs.h"
 #include "collector/model/step_finder.h"
 #include "collector/model/step_marker.h"
 #include "collector/model/step_operation.h"
@@ -115,10 +116,8 @@ class StepTracker {
   // Of the steps after the warm-up that were seen whole.
   const CommunicationTiming& communication() const { return communication_; }
   const StepWork& work() const { return work_; }
-  // When the first step after the warm-up began; nullopt while that is not known.
-  std::optional<uint64_t> steady_from_ns() const {
-    return warmup_known_ ? std::optional(steady_from_ns_) : std::nullopt;
-  }
+  // When what is not warm-up began.
+  const SteadyRuns& steady_runs() const { return steady_runs_; }
   // 0 to 1: the share of steps that are like the usual one (of annotated or marked ones: 1), times n / (n +
   // 1) for n steps, times the share of their operations whose records came. 0 without steps.
   double confidence() const;
@@ -269,7 +268,7 @@ class StepTracker {
   StepStatistics statistics_;
   CommunicationTiming communication_;
   StepWork work_;
-  uint64_t steady_from_ns_ = 0;
+  SteadyRuns steady_runs_;
 
   absl::flat_hash_map<uint64_t, uint32_t> tokens_;
 };

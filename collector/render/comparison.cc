@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -44,6 +45,7 @@ Table Parts(const analysis::Comparison& c) {
           .note = ""};
   for (const analysis::ComparedPart& part : c.parts) {
     std::vector<std::string> row{part.name, Duration(part.a.mean), Duration(part.b.mean)};
+    if (part.significant) std::tie(row[1], row[2]) = analysis::Durations(part.a.mean, part.b.mean);
     if (part.test.has_value()) {
       const analysis::WelchResult& w = *part.test;
       const bool known = part.a.mean > 0;
@@ -124,6 +126,22 @@ Table Collectives(const analysis::Comparison& c) {
   return t;
 }
 
+Table Findings(const analysis::Comparison& c) {
+  Table t{.id = "findings",
+          .title = "Findings of one run",
+          .columns = {"only in", "finding", ""},
+          .left = {true, true, true},
+          .rows = {},
+          .note = "what only one of the runs has"};
+  constexpr size_t kWidth = 72;
+  for (size_t i = 0; i < std::min(c.findings.size(), kMaxRows); ++i) {
+    const analysis::ComparedFinding& f = c.findings[i];
+    t.rows.push_back({f.in_a ? "A" : "B", f.id, analysis::Shorten(f.statement, kWidth)});
+  }
+  NoteRest(c.findings.size(), t);
+  return t;
+}
+
 Json SampleOf(const analysis::Sample& s) {
   return {{"steps", s.count}, {"mean_ns", s.mean}, {"std_ns", s.std}};
 }
@@ -154,7 +172,7 @@ Json WorkOf(const std::vector<analysis::ComparedWork>& work, bool waits) {
 std::string ComparisonText(const analysis::Comparison& c, const std::string& a, const std::string& b) {
   std::string out = absl::StrCat("gpuprobe: A is ", a, "\n          B is ", b, "\n\n");
   absl::StrAppend(&out, Wrap(" ", " ", c.verdict));
-  for (const Table& table : {Parts(c), Kernels(c), Collectives(c)}) {
+  for (const Table& table : {Findings(c), Parts(c), Kernels(c), Collectives(c)}) {
     if (!table.rows.empty()) absl::StrAppend(&out, "\n", Lay(table));
   }
   if (!c.conditions.empty()) {
@@ -192,10 +210,15 @@ std::string ComparisonJson(const analysis::Comparison& c, const std::string& a, 
   Json conditions = Json::array();
   for (const analysis::ComparedCondition& condition : c.conditions)
     conditions.push_back({{"what", condition.what}, {"a", condition.a}, {"b", condition.b}});
+  Json findings = Json::array();
+  for (const analysis::ComparedFinding& f : c.findings)
+    findings.push_back({{"id", f.id}, {"only_in", f.in_a ? "a" : "b"}, {"statement", f.statement}});
   const Json json = {{"schema_version", kComparisonSchemaVersion},
                      {"a", a},
                      {"b", b},
                      {"verdict", c.verdict},
+                     {"doubts", {{"a", c.doubts_a}, {"b", c.doubts_b}}},
+                     {"findings", findings},
                      {"per_step", c.per_step},
                      {"steps", parts},
                      {"kernels", WorkOf(c.kernels, false)},

@@ -130,6 +130,22 @@ Json StragglersJson(const analysis::Report& report) {
   return out;
 }
 
+Json LongStepsJson(const analysis::Report& report) {
+  if (!report.long_steps.has_value()) return nullptr;
+  const analysis::LongStepsReport& all = *report.long_steps;
+  Json steps = Json::array();
+  for (const auto& s : all.steps) {
+    steps.push_back({{"step", s.step},
+                     {"time_ns", s.time_ns},
+                     {"last_rank", OrNull(s.last_rank)},
+                     {"late_by_ns", s.late_by_ns}});
+  }
+  return {{"compared_steps", all.compared_steps},
+          {"usual_ns", all.usual_ns},
+          {"cost_ns_per_step", all.cost_ns},
+          {"steps", steps}};
+}
+
 Json ClockJson(const analysis::Report& report) {
   Json ranks = Json::array();
   for (const analysis::ClockOffset& c : report.clock.ranks) {

@@ -12,6 +12,8 @@ namespace gpuprobe::render {
 nlohmann::ordered_json CommunicatorsJson(const analysis::Report& report);
 nlohmann::ordered_json HangsJson(const analysis::Report& report);
 nlohmann::ordered_json StragglersJson(const analysis::Report& report);
+// null where no step stands out.
+nlohmann::ordered_json LongStepsJson(const analysis::Report& report);
 nlohmann::ordered_json ClockJson(const analysis::Report& report);
 nlohmann::ordered_json CommunicationJson(const analysis::Report& report);
 // Of one rank: what it made others wait, and waited itself.

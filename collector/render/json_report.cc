@@ -442,6 +442,7 @@ std::string JsonReport(const analysis::Report& report) {
                      {"compute", ComputeOf(report.compute)},
                      {"utilisation", UtilisationOf(report.utilisation)},
                      {"stragglers", StragglersJson(report)},
+                     {"long_steps", LongStepsJson(report)},
                      {"clock", ClockJson(report)},
                      {"communication", CommunicationJson(report)},
                      {"communicators", CommunicatorsJson(report)},

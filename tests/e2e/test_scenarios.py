@@ -45,6 +45,15 @@ def near(a, b, relative, absolute=0):
     return abs(a - b) <= max(relative * abs(b), absolute)
 
 
+def different(a, b, path=""):
+    """Where two reports are not equal."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return [where for key in a.keys() | b.keys() for where in different(a.get(key), b.get(key), f"{path}.{key}")]
+    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        return [where for i, (x, y) in enumerate(zip(a, b)) for where in different(x, y, f"{path}[{i}]")]
+    return [] if a == b else [f"{path}: {a} {b}"]
+
+
 class Run:
     """One scenario's report and truth."""
 
@@ -569,6 +578,14 @@ SWEPT = {
     "clock-set-back": (12,),
     "two-speeds": (8,),
 }
+# Few steps, after which little is beyond chance: these arguments, with so many seeds each.
+SHORT = {
+    "launch-bound": ((4, 10), (8, 11), (8, 12), (16, 11)),
+    "input-bound": ((8, 10), (8, 12)),
+    "straggler-kernels": ((8, 4),),
+    "straggler-work": ((8, 4),),
+}
+SHORT_SEEDS = range(9, 18)
 # None of these may be found in a healthy job, whatever its seed.
 NEVER_WHEN_HEALTHY = ("straggler", "hang", "memory-leak", "imbalance")
 
@@ -592,6 +609,50 @@ class Scenarios(EndToEndTest):
                         run = Run(self, name, ("--ranks", str(ranks), "--seed", str(seed), "--steps", "30"))
                         check_first_finding(self, run)
                         check_no_false_finding(self, run)
+
+    def test_short_runs_blame_nobody_who_is_not_at_fault(self):
+        for name, sizes in SHORT.items():
+            for ranks, steps in sizes:
+                for seed in SHORT_SEEDS:
+                    with self.subTest(name, ranks=ranks, steps=steps, seed=seed):
+                        run = Run(self, name, ("--ranks", str(ranks), "--seed", str(seed), "--steps", str(steps)))
+                        check_first_finding(self, run)
+                        check_no_false_finding(self, run)
+
+    def test_of_three_steps_the_late_rank_is_named_and_chance_not_excluded(self):
+        run = Run(self, "straggler-input", ("--steps", "4", "--seed", "9"))
+        slow = run.truth["slow"]["rank"]
+        finding, = (f for f in run.report["findings"] if f["id"] == "imbalance")
+        self.assertIn(f"of it for rank {slow};", finding["statement"])
+        self.assertRegex(finding["evidence"], f"for rank {slow} in [123] of 3 steps")
+        self.assertIn("It waits", finding["evidence"])
+        self.assertNotIn("at fault", finding["statement"])
+
+    def test_a_few_long_steps_are_named_with_who_was_late(self):
+        run = Run(self, "straggler-input", ("--ranks", "16", "--steps", "22", "--layers", "8", "--seed", "717743"))
+        lengths = {}
+        for step in run.true_steps():
+            lengths.setdefault(step["step"], []).append(step["total_ns"])
+        means = {step: sum(ns) / len(ns) for step, ns in lengths.items()}
+        usual = sorted(means.values())[len(means) // 2]
+        long = [step for step in sorted(means) if means[step] > 1.25 * usual]
+        said = run.report["long_steps"]
+        self.assertEqual([s["step"] for s in said["steps"]], long)
+        self.assertEqual({s["last_rank"] for s in said["steps"]}, {run.truth["slow"]["rank"]})
+        cost = sum(means.values()) / len(means) - usual
+        self.assertAlmostEqual(said["cost_ns_per_step"], cost, delta=0.01 * usual)
+        finding, = (f for f in run.report["findings"] if f["id"] == "long-steps")
+        self.assertNotIn("Nothing stands out", run.text)
+        self.assertIn(f"rank {run.truth['slow']['rank']} in both", finding["evidence"])
+
+    def test_live_and_from_the_log_the_report_is_the_same(self):
+        """Whatever is heard when: the live collector hears ranks side by side, the log is read in another order; and when single records are dropped."""
+        for name in names():
+            for keep in ((), ("--keep", "16MiB", "--steps", "300")) if name in PIPELINES - HANGS else ((),):
+                with self.subTest(name, keep=keep):
+                    run = Run(self, name, ("--seed", "5", *keep))
+                    again = json.loads(subprocess.run([GPUPROBE, "report", os.path.join(run.folder, "run"), "--json"], check=True, capture_output=True).stdout)
+                    self.assertEqual(sorted(different(run.report, again)), [])
 
     def test_healthy_jobs_are_healthy(self):
         for seed in range(1, HEALTHY_SEEDS + 1):

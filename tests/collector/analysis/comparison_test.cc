@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+
 #include "absl/strings/str_cat.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 model::Summary Of(uint64_t count, double mean, double std) {
@@ -64,6 +67,42 @@ TEST(Comparison, ARunAgainstItselfHasNoSignificantDifference) {
   EXPECT_TRUE(c.kernels.empty());
   EXPECT_TRUE(c.collectives.empty());
   EXPECT_TRUE(c.conditions.empty());
+}
+
+TEST(Comparison, ASmallDifferenceIsNotCalledLargeHoweverRegularStepsAre) {
+  const Comparison c = Compare(Measured(100, 0.01, 200), Measured(99.96, 0.01, 200));
+  EXPECT_TRUE(c.parts.front().significant);
+  EXPECT_THAT(c.verdict,
+              StartsWith("B is faster beyond chance, but only by 0.04 %: step time 100.00 ms -> 99.96 ms"));
+  EXPECT_THAT(c.verdict, Not(HasSubstr("large")));
+}
+
+TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
+  Report a = Measured(100, 1, 200);
+  Report b = Measured(95, 1, 200);
+  a.trust.lost_total = 1234;
+  a.trust.coverage = 0.75;
+  b.hangs.emplace_back();
+  b.trust.cut_off.resize(4);
+  b.conditions.ranks_heard = 4;
+  b.conditions.ranks_expected = 8;
+  const auto find = [](Report& report, std::initializer_list<const char*> ids) {
+    for (const char* id : ids) report.findings.emplace_back().id = id;
+  };
+  find(a, {"records-lost", "imbalance"});
+  find(b, {"hang-missing-rank", "hang-missing-rank", "imbalance", "healthy"});
+  const Comparison c = Compare(a, b);
+  EXPECT_THAT(c.verdict,
+              StartsWith("A lost 1,234 records (25 %). B hung after 52 steps, had 4 processes cut "
+                         "off, was heard of on 4 of 8 ranks only. Of what was recorded: B is faster"));
+  ASSERT_EQ(c.findings.size(), 2u);
+  EXPECT_EQ(c.findings[0].id, "records-lost");
+  EXPECT_TRUE(c.findings[0].in_a);
+  EXPECT_EQ(c.findings[1].id, "hang-missing-rank");
+  EXPECT_FALSE(c.findings[1].in_a);
+  // What was a mismatch and ended all the same is no hang.
+  b.hangs.front().over = true;
+  EXPECT_THAT(Compare(a, b).doubts_b.front(), StartsWith("had 4 processes"));
 }
 
 TEST(Comparison, StepsCountNotStepsTimesRanks) {

@@ -76,6 +76,94 @@ TEST(StragglerFinding, SlowCopiesPointToTheBusOfThatDevice) {
   EXPECT_TRUE(Of(StragglerSlowCopies, r).empty());
 }
 
+TEST(StragglerFinding, OfALateRankThatCostsNothingNothingIsSaid) {
+  Report r = Steady();
+  r.stragglers = {SlowCopies()};
+  r.stragglers[0].lost_ns_per_step = 0;
+  for (const auto cause :
+       {Straggler::Cause::kSlowCopies, Straggler::Cause::kLateLaunch, Straggler::Cause::kLateInput}) {
+    r.stragglers[0].cause = cause;
+    EXPECT_TRUE(Of(StragglerSlowCopies, r).empty());
+    EXPECT_TRUE(Of(StragglerLateLaunch, r).empty());
+    EXPECT_TRUE(Of(StragglerLateInput, r).empty());
+  }
+  // Slower kernels are worth knowing.
+  r.stragglers[0].cause = Straggler::Cause::kSlowKernels;
+  r.stragglers[0].slowdown = 1.3;
+  EXPECT_TRUE(Of(StragglerSlowGpu, r).empty());
+  r.stragglers[0].extra_ns = 5e6;
+  const auto found = Of(StragglerSlowGpu, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_THAT(found[0].statement, HasSubstr("its kernels take 1.30 x as long"));
+}
+
+// Of a step, ranks wait 2 ms for each other, which nothing hides.
+Report Waiting(const std::vector<double>& caused_ms) {
+  Report r = Steady();
+  r.communication.waited_ns = 2e6;
+  r.communication.exposed_ns = 2.1e6;
+  r.communication.exposed_transfer_ns = 0.1e6;
+  for (size_t i = 0; i < caused_ms.size(); ++i) {
+    r.ranks[i].caused.per_step_ns = caused_ms[i] * 1e6;
+    r.ranks[i].caused.steps = 3;
+    r.ranks[i].caused.steps_blamed = caused_ms[i] > 0.5 ? 3 : 0;
+  }
+  return r;
+}
+
+TEST(ImbalanceFinding, SaysThatNobodyIsAtFaultOnlyWhereBlameIsSpread) {
+  const auto spread = Of(Imbalance, Waiting({0.3, 0.1, 0.2, 0.5, 0.2, 0.3, 0.2, 0.2}));
+  ASSERT_EQ(spread.size(), 1u);
+  EXPECT_THAT(spread[0].statement, HasSubstr("no single rank is at fault"));
+  EXPECT_THAT(spread[0].evidence, HasSubstr("none causes more of it than rank 3, 25.0 %"));
+
+  Report r = Waiting({0.01, 0, 0, 2, 0, 0, 0, 0});
+  r.ranks[3].step_means.compute_ns = 11e6;
+  const auto one = Of(Imbalance, r);
+  ASSERT_EQ(one.size(), 1u);
+  EXPECT_THAT(one[0].statement, HasSubstr("% of it for rank 3;"));
+  EXPECT_THAT(one[0].statement, Not(HasSubstr("at fault")));
+  EXPECT_THAT(one[0].evidence, HasSubstr("for rank 3 in 3 of 3 steps"));
+  EXPECT_THAT(one[0].evidence, HasSubstr("It computes 2.00 ms a step longer"));
+  EXPECT_THAT(one[0].advice, HasSubstr("Record more steps"));
+
+  // Of two ranks one causes at least half.
+  Report two = Waiting({0.8, 1.2});
+  two.ranks.resize(2);
+  EXPECT_THAT(Of(Imbalance, two)[0].statement, HasSubstr("no single rank"));
+
+  const auto unknown = Of(Imbalance, Waiting({0, 0, 0}));
+  ASSERT_EQ(unknown.size(), 1u);
+  EXPECT_THAT(unknown[0].statement, HasSubstr("for whom is not known"));
+}
+
+TEST(LongStepsFinding, NamesTheStepsAndWhoWasLate) {
+  Report r = Steady();
+  EXPECT_TRUE(Of(LongSteps, r).empty());
+  r.long_steps = LongStepsReport{.compared_steps = 21,
+                                 .usual_ns = 32e6,
+                                 .cost_ns = 56e6 / 21,
+                                 .steps = {{8, 60e6, 6, 28e6}, {15, 60e6, 6, 27e6}}};
+  auto found = Of(LongSteps, r);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(
+      found[0].statement,
+      "2 of 21 steps take much longer than the usual 32.0 ms: 8 (60.0 ms) and 15 (60.0 ms). The average "
+      "step is 2.67 ms longer for them, 8.3 %.");
+  EXPECT_EQ(
+      found[0].evidence,
+      "The others waited for rank 6 in both, 27.5 ms on average. That it was the same one, chance alone "
+      "gives once in 8 such runs.");
+  r.long_steps->steps[1].last_rank = 2;
+  EXPECT_THAT(Of(LongSteps, r)[0].evidence, HasSubstr("in step 8 rank 6, in step 15 rank 2"));
+  for (auto& step : r.long_steps->steps) step.last_rank.reset();
+  EXPECT_THAT(Of(LongSteps, r)[0].evidence, HasSubstr("No rank was later"));
+  // What a straggler's finding says is not said twice.
+  for (auto& step : r.long_steps->steps) step.last_rank = 3;
+  r.stragglers = {SlowCopies()};
+  EXPECT_TRUE(Of(LongSteps, r).empty());
+}
+
 TEST(LowMfuFinding, NamesWhereTheStepGoesOnlyBelowThirtyPercent) {
   Report r = Steady();
   r.utilisation.asked = true;

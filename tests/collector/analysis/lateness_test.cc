@@ -14,12 +14,15 @@ using model::StepRecord;
 
 constexpr uint64_t kStepNs = 10'000;
 
-// One step of all ranks, of which one may be late by so much; the step is `longer_ns` longer for it.
+// One step of all ranks, of which one may be late by so much; the step is `longer_ns` longer for it. Hosts
+// begin to launch it `ahead_ns` before their devices do, the late one's at the same time.
 void AddStep(LateSteps& steps, uint64_t step, uint32_t ranks, int late, uint64_t late_by_ns,
-             uint64_t longer_ns, uint64_t host_idle_ns = 0, uint64_t blocked_ns = 0) {
+             uint64_t longer_ns, uint64_t host_idle_ns = 0, uint64_t blocked_ns = 0, uint64_t ahead_ns = 0) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     StepRecord r;
-    r.end_ns = kStepNs + (late >= 0 ? longer_ns : 0);
+    r.start_ns = kStepNs * 10;
+    r.first_launch_ns = r.start_ns - (late >= 0 && static_cast<uint32_t>(late) != rank ? ahead_ns : 0);
+    r.end_ns = r.start_ns + kStepNs + (late >= 0 ? longer_ns : 0);
     r.exposed_comm_ns = late >= 0 && static_cast<uint32_t>(late) != rank ? 500 + late_by_ns : 500;
     r.input_ns = host_idle_ns;
     r.blocked_ns = blocked_ns;
@@ -31,7 +34,7 @@ TEST(Lateness, AFewStepsInARowAreEnoughWhereNobodyElseIsLate) {
   LateSteps steps;
   for (uint64_t step = 0; step < 29; ++step)
     AddStep(steps, step, 8, step >= 9 && step < 13 ? 4 : -1, 6000, 6000);
-  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize());
+  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize().ranks);
   EXPECT_FALSE(ranks[4].by_chance);
   EXPECT_EQ(ranks[4].late, 4u);
   EXPECT_DOUBLE_EQ(ranks[4].longer_by_ns, 6000);
@@ -44,7 +47,7 @@ TEST(Lateness, TwoLateStepsMayBeChance) {
   LateSteps steps;
   for (uint64_t step = 0; step < 29; ++step)
     AddStep(steps, step, 8, step == 9 || step == 12 ? 4 : -1, 6000, 6000);
-  EXPECT_TRUE(LatenessOf(steps.Summarize())[4].by_chance);
+  EXPECT_TRUE(LatenessOf(steps.Summarize().ranks)[4].by_chance);
 }
 
 TEST(Lateness, WhoIsLateChangesByChance) {
@@ -55,7 +58,7 @@ TEST(Lateness, WhoIsLateChangesByChance) {
     LateSteps steps;
     for (uint64_t step = 0; step < 12 + static_cast<uint64_t>(run) % 50; ++step)
       AddStep(steps, step, ranks, static_cast<int>(random() % ranks), 3000, 3000);
-    for (const Lateness& rank : LatenessOf(steps.Summarize())) blamed += rank.by_chance ? 0 : 1;
+    for (const Lateness& rank : LatenessOf(steps.Summarize().ranks)) blamed += rank.by_chance ? 0 : 1;
   }
   EXPECT_LE(blamed, 2);
 }
@@ -64,7 +67,7 @@ TEST(Lateness, TwoRanksThatTakeTurnsUnevenlyAreChance) {
   LateSteps steps;
   for (uint64_t step = 0; step < 59; ++step)
     AddStep(steps, step, 2, step % 5 < 3 ? 0 : step % 10 == 4 ? -1 : 1, 3000, 3000);
-  for (const Lateness& rank : LatenessOf(steps.Summarize())) EXPECT_TRUE(rank.by_chance);
+  for (const Lateness& rank : LatenessOf(steps.Summarize().ranks)) EXPECT_TRUE(rank.by_chance);
 }
 
 TEST(Lateness, TwoOfEightThatAreAlwaysLateAreNot) {
@@ -77,7 +80,7 @@ TEST(Lateness, TwoOfEightThatAreAlwaysLateAreNot) {
       steps.Add(step, rank, r);
     }
   }
-  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize());
+  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize().ranks);
   EXPECT_FALSE(ranks[2].by_chance);
   EXPECT_FALSE(ranks[6].by_chance);
   EXPECT_DOUBLE_EQ(ranks[6].lost_ns_per_step(), 2000);
@@ -86,7 +89,7 @@ TEST(Lateness, TwoOfEightThatAreAlwaysLateAreNot) {
 TEST(Lateness, StepsThatAreNoLongerHaveLostNothing) {
   LateSteps steps;
   for (uint64_t step = 0; step < 40; ++step) AddStep(steps, step, 8, step < 18 ? 2 : -1, 2000, 0);
-  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize());
+  const std::vector<Lateness> ranks = LatenessOf(steps.Summarize().ranks);
   EXPECT_FALSE(ranks[2].by_chance);
   EXPECT_EQ(ranks[2].longer_by_ns, 0);
 }
@@ -94,10 +97,39 @@ TEST(Lateness, StepsThatAreNoLongerHaveLostNothing) {
 TEST(Lateness, HostsThatNeverWaitAreNotHeldUp) {
   LateSteps steps;
   for (uint64_t step = 0; step < 40; ++step) AddStep(steps, step, 8, 2, 2000, 0, 6000, 150);
-  EXPECT_DOUBLE_EQ(LatenessOf(steps.Summarize())[2].longer_by_ns, 150);
+  EXPECT_DOUBLE_EQ(LatenessOf(steps.Summarize().ranks)[2].longer_by_ns, 150);
   LateSteps blocked;
   for (uint64_t step = 0; step < 40; ++step) AddStep(blocked, step, 8, 2, 2000, 0, 6000, 3000);
-  EXPECT_DOUBLE_EQ(LatenessOf(blocked.Summarize())[2].longer_by_ns, 2000);
+  EXPECT_DOUBLE_EQ(LatenessOf(blocked.Summarize().ranks)[2].longer_by_ns, 2000);
+}
+
+TEST(Lateness, WhatHostsAreBlockedForOnceTheyHadBeenAheadBefore) {
+  // Rank 2 starts 6000 later than the others and stays behind; a synchronising call in the last step but one
+  // has them wait for that, and nobody is behind any more.
+  LateSteps steps;
+  for (uint64_t step = 0; step < 9; ++step)
+    AddStep(steps, step, 8, 2, 6000, 0, 3000, step == 8 ? 6000 : 0, 6000);
+  AddStep(steps, 9, 8, -1, 0, 0, 9000);
+  const Lateness late = LatenessOf(steps.Summarize().ranks)[2];
+  EXPECT_FALSE(late.by_chance);
+  EXPECT_EQ(late.longer_by_ns, 0);
+  // So does one that falls behind by as much in every step, but the others' hosts get ahead by that.
+  LateSteps slow;
+  for (uint64_t step = 0; step < 9; ++step)
+    AddStep(slow, step, 8, 2, 6000, 0, 3000, step == 8 ? 9 * 1500 : 0, 1500 * step);
+  AddStep(slow, 9, 8, -1, 0, 0, 9000);
+  // 1500 in each of eight steps; 9 x 1500 less the lead of 8 x 1500 in the last one.
+  EXPECT_DOUBLE_EQ(LatenessOf(slow.Summarize().ranks)[2].longer_by_ns, 1500);
+}
+
+TEST(Lateness, WhatAStepIsLongerIsNotKnownWithoutTheNextOneWhereHostsSetThePace) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 20; step += 2) AddStep(steps, step, 8, 2, 6000, 0, 3000, 6000);
+  EXPECT_EQ(LatenessOf(steps.Summarize().ranks)[2].longer_by_ns, 0);
+  // Where devices have enough to do, it is.
+  LateSteps busy;
+  for (uint64_t step = 0; step < 20; step += 2) AddStep(busy, step, 8, 2, 6000, 0, 100, 0);
+  EXPECT_DOUBLE_EQ(LatenessOf(busy.Summarize().ranks)[2].longer_by_ns, 5900);
 }
 
 }  // namespace

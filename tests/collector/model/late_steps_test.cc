@@ -21,7 +21,7 @@ TEST(LateSteps, WhoIsLateInWhichStepsAndWhatItDoesLonger) {
   for (uint64_t step = 0; step < 1000; ++step) {
     for (uint32_t rank = 0; rank < 5; ++rank) steps.Add(step, rank, Told(rank == 3, step >= 700));
   }
-  const auto ranks = steps.Summarize();
+  const auto ranks = steps.Summarize().ranks;
   ASSERT_EQ(ranks.size(), 5u);
   for (uint32_t rank = 0; rank < 5; ++rank) {
     EXPECT_EQ(ranks[rank].steps, 1000u);
@@ -42,7 +42,7 @@ TEST(LateSteps, OfTwoRanksEitherMayBeLate) {
   for (uint64_t step = 0; step < 10; ++step) {
     for (uint32_t rank = 0; rank < 2; ++rank) steps.Add(step, rank, Told(rank == step % 2, true));
   }
-  const auto ranks = steps.Summarize();
+  const auto ranks = steps.Summarize().ranks;
   EXPECT_EQ(ranks[0].late, 5u);
   EXPECT_EQ(ranks[1].late, 5u);
 }
@@ -52,9 +52,30 @@ TEST(LateSteps, StepsThatMostRanksDidNotTellOfAreNotCompared) {
   for (uint64_t step = 0; step < 10; ++step) {
     for (uint32_t rank = 0; rank < (step < 4 ? 2u : 8u); ++rank) steps.Add(step, rank, Told(rank == 0, true));
   }
-  const auto ranks = steps.Summarize();
+  const auto ranks = steps.Summarize().ranks;
   EXPECT_EQ(ranks[0].steps, 6u);
   EXPECT_EQ(ranks[7].steps, 6u);
+}
+
+TEST(LateSteps, TheLongestAreKeptWithWhoWasLate) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 1000; ++step) {
+    for (uint32_t rank = 0; rank < 5; ++rank)
+      steps.Add(step, rank, Told(rank == 3, step == 17 || step == 800));
+  }
+  const LongSteps long_steps = steps.Summarize().long_steps;
+  EXPECT_EQ(long_steps.lengths_ns().count(), 1000u);
+  EXPECT_NEAR(long_steps.lengths_ns().Summarize().p50, 1000, 4);
+  ASSERT_EQ(long_steps.longest().size(), LongSteps::kKept);
+  for (const size_t i : {0u, 1u}) {
+    const LongSteps::Step& step = long_steps.longest()[i];
+    EXPECT_EQ(step.step, i == 0 ? 17u : 800u);
+    EXPECT_EQ(step.total_ns, 1300u);
+    EXPECT_TRUE(step.late);
+    EXPECT_EQ(step.process, 3u);
+    EXPECT_EQ(step.late_by_ns, 300u);
+  }
+  EXPECT_FALSE(long_steps.longest()[2].late);
 }
 
 TEST(StepHistory, TheStretchIsFoundAmongSingleSteps) {

@@ -1,6 +1,10 @@
 // What a step's kernels and transfers take without the warm-up.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "collector/model/steady_transfers.h"
@@ -37,13 +41,23 @@ TEST(StepWork, LeavesOutWhatCommunicatesAndCopies) {
   EXPECT_EQ(work.Of(2).calls, 0u);
 }
 
+// A step of 1000 ns and then steps of 100 ns, as far as `until_ns`.
+SteadyRuns OneStepOfWarmUp(uint64_t until_ns) {
+  SteadyRuns runs;
+  if (until_ns >= 1000) runs.Add(0, 1000, 1000);
+  for (uint64_t start = 1000; start + 100 <= until_ns; start += 100) runs.Add(start, start + 100, 100);
+  return runs;
+}
+
 TEST(SteadyTransfers, LeaveOutWhatEndsBeforeTheFirstSteadyStep) {
   SteadyTransfers transfers;
-  transfers.Add({.end_ns = 100, .transfer_ns = 40, .waited_ns = 5000}, std::nullopt);
-  transfers.Add({.end_ns = 300, .transfer_ns = 30, .waited_ns = 6}, std::nullopt);
+  SteadyRuns runs = OneStepOfWarmUp(1500);
+  transfers.Add({.end_ns = 100, .transfer_ns = 40, .waited_ns = 5000}, runs);
+  transfers.Add({.end_ns = 1300, .transfer_ns = 30, .waited_ns = 6}, runs);
   EXPECT_EQ(transfers.sums().calls, 0u);
-  transfers.Add({.end_ns = 400, .transfer_ns = 50, .waited_ns = 4}, 200);
-  transfers.Add({.end_ns = 150, .transfer_ns = 99, .waited_ns = 99}, 200);
+  runs.KeepFrom(1000);
+  transfers.Add({.end_ns = 1400, .transfer_ns = 50, .waited_ns = 4}, runs);
+  transfers.Add({.end_ns = 150, .transfer_ns = 99, .waited_ns = 99}, runs);
   EXPECT_EQ(transfers.sums().calls, 2u);
   EXPECT_EQ(transfers.sums().transfer_ns, 80u);
   EXPECT_EQ(transfers.sums().waited_ns, 10u);
@@ -52,20 +66,65 @@ TEST(SteadyTransfers, LeaveOutWhatEndsBeforeTheFirstSteadyStep) {
 
 TEST(SteadyTransfers, WithoutStepsAllCount) {
   SteadyTransfers transfers;
-  for (uint64_t i = 1; i <= 1000; ++i)
-    transfers.Add({.end_ns = i, .transfer_ns = 1, .waited_ns = i}, std::nullopt);
-  transfers.Finish(0);
-  EXPECT_EQ(transfers.sums().calls, 1000u);
-  EXPECT_EQ(transfers.sums().waited_ns, 1000u * 1001 / 2);
+  const SteadyRuns none;
+  for (uint64_t i = 1; i <= 5000; ++i) transfers.Add({.end_ns = i, .transfer_ns = 1, .waited_ns = i}, none);
+  transfers.Finish(none);
+  EXPECT_EQ(transfers.sums().calls, 5000u);
+  EXPECT_EQ(transfers.sums().waited_ns, 5000u * 5001 / 2);
 }
 
-TEST(SteadyTransfers, OfManyEarlyCallsNoneOfTheWarmUpCountsAndFewOthersAreLost) {
-  SteadyTransfers transfers;
-  for (uint64_t i = 1; i <= 1000; ++i)
-    transfers.Add({.end_ns = i, .transfer_ns = i <= 300 ? 1000u : 1u, .waited_ns = 0}, std::nullopt);
-  transfers.Finish(300);
-  EXPECT_EQ(transfers.sums().transfer_ns, transfers.sums().calls);
-  EXPECT_GE(transfers.sums().calls, 700u - 2 * 1000 / SteadyTransfers::kMaxEarly);
+TEST(SteadyTransfers, AreTheSameInWhateverOrderAndHoweverLateTheyAreHeard) {
+  // 40 calls a step, of which each has a time of its own.
+  std::vector<SteadyTransfers::Call> calls;
+  for (uint64_t end = 25; end <= 1000; end += 25) calls.push_back({end, 100'000 + end, 7});
+  for (uint64_t end = 1002; end <= 13'000; end += 5) calls.push_back({end, end, end % 11});
+  const uint64_t last_ns = 13'000;
+  SteadyTransfers::Sums expected;
+  for (const auto& call : calls) {
+    if (call.end_ns <= 1000) continue;
+    ++expected.calls;
+    expected.transfer_ns += call.transfer_ns;
+    expected.waited_ns += call.waited_ns;
+  }
+  std::mt19937 random(7);
+  for (int run = 0; run < 50; ++run) {
+    // Steps are known up to 1000 ns behind or ahead of the calls, which are out of order by as much.
+    std::vector<std::pair<uint64_t, SteadyTransfers::Call>> heard;
+    for (const auto& call : calls) heard.emplace_back(call.end_ns + random() % 1000, call);
+    std::sort(heard.begin(), heard.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    const uint64_t known_at_ns = 2000 + random() % 11'000;
+    SteadyTransfers transfers;
+    for (const auto& [now_ns, call] : heard) {
+      SteadyRuns runs = OneStepOfWarmUp(now_ns - std::min<uint64_t>(now_ns, random() % 1000));
+      if (now_ns >= known_at_ns) runs.KeepFrom(1000);
+      transfers.Add(call, runs);
+    }
+    SteadyRuns runs = OneStepOfWarmUp(last_ns);
+    runs.KeepFrom(1000);
+    transfers.Finish(runs);
+    EXPECT_EQ(transfers.sums().calls, expected.calls);
+    EXPECT_EQ(transfers.sums().transfer_ns, expected.transfer_ns);
+    EXPECT_EQ(transfers.sums().waited_ns, expected.waited_ns);
+  }
+}
+
+TEST(SteadyRuns, WhatIsWarmUpNeverSharesARunWithWhatIsNot) {
+  SteadyRuns runs;
+  runs.Add(100, 1100, 1000);
+  runs.Add(1100, 2000, 900);
+  runs.Add(2000, 2100, 100);
+  runs.Add(2100, 2190, 90);
+  EXPECT_EQ(runs.RunAt(100), 0u);
+  EXPECT_EQ(runs.RunAt(101), 1u);
+  EXPECT_EQ(runs.RunAt(2000), 1u);
+  EXPECT_EQ(runs.RunAt(2001), 2u);
+  EXPECT_EQ(runs.until_ns(), 2190u);
+  EXPECT_FALSE(runs.from_ns().has_value());
+  runs.KeepFrom(2000);
+  EXPECT_EQ(runs.from_ns(), 2000u);
+  EXPECT_FALSE(runs.IsSteady(0));
+  EXPECT_FALSE(runs.IsSteady(1));
+  EXPECT_TRUE(runs.IsSteady(2));
 }
 
 }  // namespace

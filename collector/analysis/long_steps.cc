@@ -1,0 +1,49 @@
+#include "collector/analysis/long_steps.h"
+
+#include <algorithm>
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr uint64_t kLeastSteps = 8;
+// Of the usual step, and of what the shortest step is shorter than it.
+constexpr double kLeastLonger = 0.25;
+constexpr double kLeastOfSpread = 3;
+constexpr double kMostSteps = 0.15;  // of all
+constexpr double kLeastCost = 0.02;  // of a usual step
+
+}  // namespace
+
+std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
+  const model::LongSteps long_steps = job.comparison().late_steps().Summarize().long_steps;
+  const model::Summary lengths = long_steps.lengths_ns().Summarize();
+  if (lengths.count < kLeastSteps) return std::nullopt;
+  LongStepsReport report{.compared_steps = lengths.count, .usual_ns = lengths.p50, .steps = {}};
+  const double least_ns =
+      lengths.p50 +
+      std::max(kLeastLonger * lengths.p50, kLeastOfSpread * (lengths.p50 - static_cast<double>(lengths.min)));
+  double longer_ns = 0;
+  for (const model::LongSteps::Step& step : long_steps.longest()) {
+    const auto time_ns = static_cast<double>(step.total_ns);
+    if (time_ns < least_ns) break;
+    longer_ns += time_ns - lengths.p50;
+    LongStepsReport::Step& out = report.steps.emplace_back();
+    out.step = step.step;
+    out.time_ns = time_ns;
+    if (!step.late) continue;
+    out.late_by_ns = static_cast<double>(step.late_by_ns);
+    const v1::Identity& id = job.processes()[step.process]->identity();
+    if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) out.last_rank = id.rank();
+  }
+  const auto all = static_cast<double>(lengths.count);
+  report.cost_ns = longer_ns / all;
+  if (report.steps.empty() || report.steps.size() == model::LongSteps::kKept ||
+      static_cast<double>(report.steps.size()) > kMostSteps * all ||
+      report.cost_ns < kLeastCost * report.usual_ns)
+    return std::nullopt;
+  std::sort(report.steps.begin(), report.steps.end(),
+            [](const LongStepsReport::Step& a, const LongStepsReport::Step& b) { return a.step < b.step; });
+  return report;
+}
+
+}  // namespace gpuprobe::analysis
