@@ -28,7 +28,9 @@ struct Truth : simulate::NodeObserver {
   };
   void OnDeviceWork(int rank, const DeviceWork& work) override { all[rank].push_back(work); }
   // As this rank's clock shows it, from kEpoch on; and steps of it.
-  void Show(int rank, const simulate::RankClock& clock) {
+  void Show(int rank, simulate::RankClock clock) {
+    // Set back, it shows times twice: the model's go on as if it had not been.
+    clock.step_ns = std::max<int64_t>(clock.step_ns, 0);
     const auto shown = [&clock](int64_t& ns) { ns = static_cast<int64_t>(clock.Realtime(ns) - kEpoch); };
     for (DeviceWork& work : all[rank]) {
       shown(work.launch_ns);
