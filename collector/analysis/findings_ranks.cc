@@ -274,7 +274,8 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
   // then.
   double host_ns = 0;
   for (const RankReport& r : report.ranks)
-    host_ns += (r.step_means.input_ns + r.step_means.host_bound_ns + r.step_means.sync_ns) /
+    host_ns += (r.step_means.input_ns + r.step_means.host_bound_ns + r.step_means.sync_ns +
+                r.step_means.launch_gap_ns) /
                static_cast<double>(report.ranks.size());
   if (host_ns > lost_ns) return;
   Finding f = OfBlame(report);
