@@ -235,6 +235,11 @@ bool StepGate::Overlaps(uint64_t start_ns, uint64_t end_ns) const noexcept {
   return false;
 }
 
+uint64_t StepGate::left_out_until_ns() const noexcept {
+  const uint64_t stamp = earlier_launch_stamp_.load(std::memory_order_relaxed);
+  return stamp == 0 ? 0 : host_clock.RealtimeNs(stamp);
+}
+
 void StepGate::TellTimes() noexcept {
   const uint64_t opened = opened_.load(std::memory_order_acquire);
   final_begins_ = std::max(final_begins_, Oldest(opened));

@@ -91,6 +91,8 @@ class StepGate {
   // Steps that are over, and were so at the last call already: the device's work before them has been heard
   // of since. `final`: all, the one that is going on included.
   void TellSteps(bool final, BatchBuilder* builder) noexcept;
+  // When the latest launch was that is not recorded; 0: there was none.
+  uint64_t left_out_until_ns() const noexcept;
   // Steps that began, recorded or not.
   uint64_t steps_begun() const noexcept { return begun_.load(std::memory_order_relaxed); }
 

@@ -134,7 +134,8 @@ class Search {
         missing_waits_here = missing_waits_here || rank.next_seq == issued_by_all;
       }
       if (launched == 0) continue;
-      if (launched < call.issues.size() || call.seq == issued_by_all) return first != nullptr ? first : &call;
+      // Calls before it may have been left out on request.
+      if (launched < call.issues.size() || call.seq >= issued_by_all) return first != nullptr ? first : &call;
       // All issued it. When a rank that issued nothing after it waits in it, the others are ahead of that.
       if (since_last_wait && (missing_waits_here || comm.calls.back().seq < issued_by_all) &&
           first == nullptr)
@@ -234,10 +235,11 @@ class Search {
       const HostProgress& p = process.progress();
       // Its calls may have been left out on request, or lost: then its sends and receives are not counted
       // right.
-      if (p.last_left_out_ns > s.since_ns) return false;
+      // A rank is in a recorded step a moment later than another one is.
+      if (p.last_left_out_ns > s.since_ns + kHeardWithinNs) return false;
       if (s.what.transfer && !HeardAllLaunches(process)) return false;
-      const uint64_t alive_ns =
-          std::max({p.last_launch_ns, p.last_device_end_ns, p.last_io_ns, p.last_call.return_ns});
+      const uint64_t alive_ns = std::max(
+          {p.last_launch_ns, p.last_device_end_ns, p.last_io_ns, p.last_call.return_ns, p.last_left_out_ns});
       if (Since(std::min(NowOf(process, now_ns_), s.now_ns), alive_ns) < after_ns_) return false;
       if (IsGone(process, s.now_ns)) continue;
       if (AddBehind(index, missing, Before(missing, {}), s) && s.behind.empty()) return false;

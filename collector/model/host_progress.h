@@ -30,7 +30,7 @@ struct HostProgress {
   uint64_t last_device_end_ns = 0;
   uint64_t io_bytes = 0;              // read and written by the process so far
   uint64_t last_io_ns = 0;            // when that had grown by kIoWorthMentioning
-  uint64_t last_left_out_ns = 0;      // when records were last left out on request
+  uint64_t last_left_out_ns = 0;      // the latest launch or NCCL call that was left out on request
   std::vector<uint32_t> open_ranges;  // StringDefs of the main thread's ranges, outermost first
   uint32_t blocked_in = 0;            // StringDef of the call that the main thread waits in, 0: none
   uint64_t blocked_since_ns = 0;

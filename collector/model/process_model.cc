@@ -535,8 +535,12 @@ std::string ProcessModel::RangePath(uint64_t range) const {
 
 void ProcessModel::ApplyHostState(const v1::Batch& batch) {
   const uint64_t left_out = batch.self().records_outside_window();
-  if (left_out > totals_.self.records_outside_window())
+  if (const uint64_t until_ns = batch.self().left_out_until_ns(); until_ns != 0) {
+    progress_.last_left_out_ns =
+        std::max(progress_.last_left_out_ns, line_->Before(until_ns, batch.clock().realtime_ns()));
+  } else if (left_out > totals_.self.records_outside_window()) {
     progress_.last_left_out_ns = line_->Now(batch.clock().realtime_ns());
+  }
   if (!batch.has_host_state()) return;
   const v1::HostState& state = batch.host_state();
   if (state.io_bytes() > progress_.io_bytes + HostProgress::kIoWorthMentioning) {

@@ -1,5 +1,6 @@
 #include "injector/stream/batch_builder.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "injector/guard.h"
@@ -619,6 +620,7 @@ void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
   self.add_uint64(Number(Tag::kBatches), sequence_);
   self.add_int32(Number(Tag::kLastCuptiError), LastCuptiError());
   self.add_uint64(Number(Tag::kRecordsOutsideWindow), SelfCount(SelfCounter::kOutsideWindow));
+  self.add_uint64(Number(Tag::kLeftOutUntilNs), std::max(LeftOutUntilNs(), step_gate.left_out_until_ns()));
   if (step_gate.in_use()) self.add_uint64(Number(Tag::kStepsBegun), step_gate.steps_begun());
   self.add_uint64(Number(Tag::kHostTimeErrorNs), host_clock.max_error_ns());
   self.add_uint64(Number(Tag::kHostClockFallbacks), host_clock.fallbacks());

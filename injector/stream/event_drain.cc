@@ -203,7 +203,7 @@ void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Curs
 }
 
 void EventDrain::Launched(LaunchEvent event, uint32_t thread) noexcept {
-  if (!recording.HoldsLaunch(event.time_ns)) return CountSelf(SelfCounter::kOutsideWindow);
+  if (!recording.HoldsLaunch(event.time_ns)) return CountLeftOut(event.time_ns);
   if (!recording.Wants(kRecordNvtx)) event.range_id = event.fallback_range_id = 0;
   builder_->AddLaunch(thread, event);
 }
@@ -452,9 +452,9 @@ void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexc
 void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexcept {
   // Launches of the graph that it was captured into come later.
   if (step_gate.in_use() && event.captured == 0 && !step_gate.Holds(event.issue_ns)) {
-    return CountSelf(SelfCounter::kOutsideWindow);
+    return CountLeftOut(event.issue_ns);
   }
-  if (!recording.Holds(event.issue_ns)) return CountSelf(SelfCounter::kOutsideWindow);
+  if (!recording.Holds(event.issue_ns)) return CountLeftOut(event.issue_ns);
   const char* op = event_names.collective_op == nullptr ? nullptr : event_names.collective_op(event.op);
   const char* datatype =
       event_names.collective_datatype == nullptr ? nullptr : event_names.collective_datatype(event.datatype);

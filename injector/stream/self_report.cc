@@ -7,6 +7,7 @@ namespace gpuprobe::injector {
 namespace {
 
 constinit std::atomic<uint64_t> counters[static_cast<int>(SelfCounter::kCount)] = {};
+constinit std::atomic<uint64_t> left_out_until_ns{0};
 constinit std::atomic<int32_t> last_cupti_error{0};
 constinit std::atomic<int32_t> nccl_version{0};
 constinit std::atomic<uint64_t> background_cpu_ns{0};
@@ -22,6 +23,16 @@ void CountSelf(SelfCounter counter, uint64_t amount) noexcept {
 uint64_t SelfCount(SelfCounter counter) noexcept {
   return counters[static_cast<int>(counter)].load(std::memory_order_relaxed);
 }
+
+void CountLeftOut(uint64_t time_ns) noexcept {
+  CountSelf(SelfCounter::kOutsideWindow);
+  uint64_t known = left_out_until_ns.load(std::memory_order_relaxed);
+  while (known < time_ns &&
+         !left_out_until_ns.compare_exchange_weak(known, time_ns, std::memory_order_relaxed)) {
+  }
+}
+
+uint64_t LeftOutUntilNs() noexcept { return left_out_until_ns.load(std::memory_order_relaxed); }
 
 void CountCuptiError(int32_t code) noexcept {
   last_cupti_error.store(code, std::memory_order_relaxed);

@@ -26,6 +26,11 @@ enum class SelfCounter : int32_t {
 void CountSelf(SelfCounter counter, uint64_t amount = 1) noexcept;
 uint64_t SelfCount(SelfCounter counter) noexcept;
 
+// A launch or NCCL call of that time was left out on request.
+void CountLeftOut(uint64_t time_ns) noexcept;
+// When the latest of these was; 0: none.
+uint64_t LeftOutUntilNs() noexcept;
+
 // Counts a call into CUPTI that failed, and keeps its code.
 void CountCuptiError(int32_t code) noexcept;
 int32_t LastCuptiError() noexcept;

@@ -183,6 +183,14 @@ class Hangs(harness.EndToEndTest):
         self.assertEqual({name: hang[name] for name in SHAPE}, SHAPE)
         self.assertEqual([(r["rank"], r["issued"]) for r in hang["ranks"]], [(ODD, {**SHAPE, "datatype": "int32"})])
 
+    def test_in_a_step_that_is_recorded_it_is_told_whatever_was_left_out_before(self):
+        said, report = self.hang("steps-skip", {"GPUPROBE_STEP_MARKER": "nvtx:step", "GPUPROBE_EVERY_STEPS": "5"})
+        self.check_waiting(said)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], hang["issued"]), ("missing_rank", CALL, RANKS - 1))
+        rank, = hang["ranks"]
+        self.assertEqual((rank["rank"], rank["state"]), (ODD, "not_issued"))
+
     def test_in_a_step_that_is_not_recorded_nothing_is_made_up(self):
         env = {"GPUPROBE_STEP_MARKER": "nvtx:step", "GPUPROBE_EVERY_STEPS": "4"}
         program = self.begin("steps-skip", 0, env)
