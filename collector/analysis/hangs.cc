@@ -116,8 +116,12 @@ class Search {
   // on some; or it is the first that is not known to be over.
   const IssuedCalls::Call* WaitedFor(const IssuedCalls::Communicator& comm) const {
     uint64_t issued_by_all = UINT64_MAX;
+    bool left_out = false;  // calls, on request, on a rank that issued as few as any
     for (const IssuedCalls::RankState& state : comm.ranks) {
-      if (state.process != IssuedCalls::kNoProcess) issued_by_all = std::min(issued_by_all, state.next_seq);
+      if (state.process == IssuedCalls::kNoProcess || state.next_seq > issued_by_all) continue;
+      const bool leaves_out = Of(state.process).progress().last_left_out_ns != 0;
+      left_out = leaves_out || (left_out && state.next_seq == issued_by_all);
+      issued_by_all = state.next_seq;
     }
     const IssuedCalls::Call* first = nullptr;
     for (const IssuedCalls::Call& call : comm.calls) {
@@ -134,8 +138,8 @@ class Search {
         missing_waits_here = missing_waits_here || rank.next_seq == issued_by_all;
       }
       if (launched == 0) continue;
-      // Calls before it may have been left out on request.
-      if (launched < call.issues.size() || call.seq >= issued_by_all) return first != nullptr ? first : &call;
+      const bool not_by_all = call.seq == issued_by_all || (left_out && call.seq > issued_by_all);
+      if (launched < call.issues.size() || not_by_all) return first != nullptr ? first : &call;
       // All issued it. When a rank that issued nothing after it waits in it, the others are ahead of that.
       if (since_last_wait && (missing_waits_here || comm.calls.back().seq < issued_by_all) &&
           first == nullptr)
