@@ -344,6 +344,7 @@ class LateModule(NcclWays):
     """NCCL comes with a module that is opened long after CUDA was initialised, and is called at once.
 
     The probe's thread, not the program's, leads its calls to the probe: those before that are known from what NCCL tells its plugin, else by their kernels.
+    When it does is the machine's matter; the tests of torn groups below wait for it.
     """
 
     COMMAND = [LAUNCH_RANKS, "4", OPENS_MODULE, LATE_COLLECTIVES, "2", "2"]
@@ -362,7 +363,6 @@ class LateModule(NcclWays):
             [record for record in records if record["kind"] == "collective" and record["pid"] in missed and not truth.launched_nothing(record)]
             for records in (happened, captured))), [])
         self.assert_no_loss(self.report(out))
-        self.assertIn("relocation", {record["source"] for record in captured if record["kind"] == "collective"})
 
     def without_kernels_by_name(self, happened, captured):
         """Calls that were captured into a graph before they were led to the probe are known by their kernels only: each has the kernel's time, and is once there."""
