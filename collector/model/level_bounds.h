@@ -21,16 +21,12 @@ class LevelBounds {
  public:
   static constexpr size_t kMostPoints = 64;
 
-  // Obtained within a call; the level is `level_bytes` at its end, when `unsure_bytes` more or less may have
-  // been there.
+  // Obtained within a call; the level is `level_bytes` at its end, when `released_bytes` of it may have been
+  // gone already.
   void Raised(uint64_t began_ns, uint64_t ended_ns, uint64_t bytes, uint64_t level_bytes,
-              uint64_t unsure_bytes = 0) {
+              uint64_t released_bytes = 0) {
     RaiseUpper(began_ns, bytes);
-    if (unsure_bytes != 0) {
-      RaiseUpper(ended_ns, unsure_bytes);
-      SetUpper(ended_ns, level_bytes);
-    }
-    const uint64_t certain = level_bytes - std::min(level_bytes, unsure_bytes);
+    const uint64_t certain = level_bytes - std::min(level_bytes, released_bytes);
     if (certain <= least_bytes()) return;
     if (lower_.size() == kMostPoints) lower_.erase(lower_.begin());
     lower_.push_back({ended_ns, certain});
@@ -40,6 +36,12 @@ class LevelBounds {
     SetUpper(ended_ns, level_bytes);
     LowerLower(began_ns, bytes);
   }
+
+  // Of many calls that come as one: since then so much more may have been there, or so much less, until
+  // Settled says that the last of them is over.
+  void Obtaining(uint64_t since_ns, uint64_t bytes) { RaiseUpper(since_ns, bytes); }
+  void Releasing(uint64_t since_ns, uint64_t bytes) { LowerLower(since_ns, bytes); }
+  void Settled(uint64_t time_ns, uint64_t level_bytes) { SetUpper(time_ns, level_bytes); }
 
   // The highest level was at least, at most this.
   uint64_t least_bytes() const { return lower_.empty() ? 0 : lower_.back().bytes; }

@@ -42,7 +42,9 @@ void MemoryLedger::AddSmall(const SmallAllocationsRecord& run) {
                 .allocations = run.allocations,
                 .frees = run.frees,
                 .range = run.range,
-                .unsure_bytes = run.overlapping_bytes};
+                .obtained = run.obtained,
+                .released = run.released,
+                .settles = run.obtained.bytes != 0};
   if (run.rise_bytes != 0) {
     SmallStep highest = end;
     highest.time_ns = run.highest_ns;
@@ -50,6 +52,8 @@ void MemoryLedger::AddSmall(const SmallAllocationsRecord& run) {
     highest.allocations = highest.frees = 0;
     pending_small_.push_back(highest);
     end.change_bytes -= highest.change_bytes;
+    highest.settles = false;
+    end.obtained = end.released = {};
   }
   pending_small_.push_back(end);
   if (pending_small_.size() >= kMaxPending) ApplyUntil(UINT64_MAX);
@@ -105,13 +109,31 @@ void MemoryLedger::Apply(const SmallStep& step) {
   kind.allocations += step.allocations;
   kind.small += step.allocations;
   kind.frees += step.frees;
-  const Moment moment{.began_ns = step.time_ns, .ended_ns = step.time_ns, .unsure_bytes = step.unsure_bytes};
+  const bool on_device = IsOnDevice(step.kind);
+  Blur(step, &kind.bounds);
+  if (on_device) Blur(step, &devices_[step.device].bounds);
+  const Moment moment{
+      .began_ns = step.time_ns, .ended_ns = step.time_ns, .released_bytes = step.released.bytes};
   if (step.change_bytes > 0) {
     Raise(step.kind, step.device, static_cast<uint64_t>(step.change_bytes), moment, step.range);
   } else if (step.change_bytes < 0) {
     NameLargest(step.kind);
     Lower(step.kind, step.device, static_cast<uint64_t>(-step.change_bytes), moment);
   }
+  if (!step.settles) return;
+  kind.bounds.Settled(step.time_ns, kind.live_bytes);
+  if (!on_device) return;
+  Device& device = devices_[step.device];
+  device.bounds.Settled(step.time_ns, device.live_bytes);
+}
+
+void MemoryLedger::Blur(const SmallStep& step, LevelBounds* bounds) {
+  if (step.obtained.bytes != 0) {
+    const uint64_t before_bytes = std::min(step.obtained.before_bytes, step.obtained.bytes);
+    if (before_bytes != 0) bounds->Obtaining(step.obtained.since_ns, before_bytes);
+    bounds->Obtaining(step.time_ns, step.obtained.bytes - before_bytes);
+  }
+  if (step.released.before_bytes != 0) bounds->Releasing(step.released.since_ns, step.released.before_bytes);
 }
 
 void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, const Moment& moment,
@@ -119,7 +141,7 @@ void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, const M
   const uint64_t time_ns = moment.ended_ns;
   Kind& kind = kinds_[index];
   kind.live_bytes += bytes;
-  kind.bounds.Raised(moment.began_ns, time_ns, bytes, kind.live_bytes, moment.unsure_bytes);
+  kind.bounds.Raised(moment.began_ns, time_ns, bytes, kind.live_bytes, moment.released_bytes);
   if (kind.live_bytes > kind.high_water_bytes) {
     kind.high_water_bytes = kind.live_bytes;
     kind.high_water_at_ns = time_ns;
@@ -130,7 +152,7 @@ void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, const M
   Device& device = devices_[ordinal];
   device.live[index] += bytes;
   device.live_bytes += bytes;
-  device.bounds.Raised(moment.began_ns, time_ns, bytes, device.live_bytes, moment.unsure_bytes);
+  device.bounds.Raised(moment.began_ns, time_ns, bytes, device.live_bytes, moment.released_bytes);
   device.level.Add(time_ns, device.live_bytes);
   device.peaks.Add(time_ns, device.live_bytes);
   if (device.live_bytes > device.high_water_bytes) {

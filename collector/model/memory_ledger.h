@@ -125,7 +125,9 @@ class MemoryLedger {
     uint64_t allocations;
     uint64_t frees;
     uint64_t range;
-    uint64_t unsure_bytes;  // of calls that overlapped
+    SmallAllocationsRecord::Overlap obtained;
+    SmallAllocationsRecord::Overlap released;
+    bool settles;  // the run is over
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -133,12 +135,13 @@ class MemoryLedger {
   struct Moment {
     uint64_t began_ns;
     uint64_t ended_ns;
-    uint64_t unsure_bytes = 0;
+    uint64_t released_bytes = 0;  // that may have been gone when it ended
   };
 
   static Moment MomentOf(const AllocationRecord& record);
   void Apply(const AllocationRecord& record);
   void Apply(const SmallStep& step);
+  static void Blur(const SmallStep& step, LevelBounds* bounds);
   void Raise(size_t kind, uint32_t device, uint64_t bytes, const Moment& moment, uint64_t range);
   void Lower(size_t kind, uint32_t device, uint64_t bytes, const Moment& moment);
   void Refused(const AllocationRecord& record);

@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 20;
+constexpr uint32_t kStateVersion = 21;
 
 }  // namespace
 
@@ -114,7 +114,9 @@ void MemoryLedger::Refusal::Visit(Archive& archive) {
 
 template <typename Archive>
 void MemoryLedger::SmallStep::Visit(Archive& archive) {
-  archive(time_ns, kind, device, change_bytes, allocations, frees, range, unsure_bytes);
+  archive(time_ns, kind, device, change_bytes, allocations, frees, range, obtained.bytes,
+          obtained.before_bytes, obtained.since_ns, released.bytes, released.before_bytes, released.since_ns,
+          settles);
 }
 
 template <typename Archive>

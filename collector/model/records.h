@@ -122,7 +122,14 @@ struct SmallAllocationsRecord {
   uint64_t rise_bytes;
   int64_t change_bytes;
   uint64_t range;
-  uint64_t overlapping_bytes;  // of calls that began before another one was over
+  // Of calls that began before another one was over.
+  struct Overlap {
+    uint64_t bytes;         // the most at one time
+    uint64_t before_bytes;  // of those that began before the run
+    uint64_t since_ns;      // when the first of these began
+  };
+  Overlap obtained;
+  Overlap released;
 };
 
 struct PoolLevelRecord {
@@ -552,7 +559,9 @@ template <typename Visitor>
 absl::Status ForEachSmallAllocations(const v1::Batch& batch, Visitor&& visit) {
   const v1::SmallAllocations& m = batch.small_allocations();
   const int rows = internal::Rows(m.time_delta(), m.duration(), m.memory(), m.device(), m.allocations(),
-                                  m.frees(), m.rise(), m.change(), m.range_delta(), m.overlapping());
+                                  m.frees(), m.rise(), m.change(), m.range_delta(), m.overlapping(),
+                                  m.overlapping_before(), m.overlapping_since(), m.overlapping_freed(),
+                                  m.overlapping_freed_before(), m.overlapping_freed_since());
   if (rows < 0) return internal::Ragged("SmallAllocations");
   const internal::Column time(m.time_delta());
   const internal::Column duration(m.duration());
@@ -564,6 +573,11 @@ absl::Status ForEachSmallAllocations(const v1::Batch& batch, Visitor&& visit) {
   const internal::Column change(m.change());
   const internal::Column range(m.range_delta());
   const internal::Column overlapping(m.overlapping());
+  const internal::Column overlapping_before(m.overlapping_before());
+  const internal::Column overlapping_since(m.overlapping_since());
+  const internal::Column overlapping_freed(m.overlapping_freed());
+  const internal::Column overlapping_freed_before(m.overlapping_freed_before());
+  const internal::Column overlapping_freed_since(m.overlapping_freed_since());
   SmallAllocationsRecord r{};
   r.highest_ns = batch.base_ns();
   for (int i = 0; i < rows; ++i) {
@@ -576,7 +590,8 @@ absl::Status ForEachSmallAllocations(const v1::Batch& batch, Visitor&& visit) {
     r.rise_bytes = rise[i];
     r.change_bytes = change[i];
     internal::Step(r.range, range[i]);
-    r.overlapping_bytes = overlapping[i];
+    r.obtained = {overlapping[i], overlapping_before[i], r.end_ns - overlapping_since[i]};
+    r.released = {overlapping_freed[i], overlapping_freed_before[i], r.end_ns - overlapping_freed_since[i]};
     visit(r);
   }
   return absl::OkStatus();

@@ -33,10 +33,12 @@ void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noe
   if (event.what == kImported) return;
   const bool small = event.failed == 0 && event.bytes < recording.min_allocation_bytes;
   if (!small || !small_run_.Fits(event)) EndSmallRun();
-  const bool overlaps = event.began_ns != 0 && event.began_ns < last_ns_;
+  if (small) {
+    small_run_.Add(event, last_ns_);
+  } else {
+    builder_->AddAllocation(event, thread);
+  }
   if (event.time_ns > last_ns_) last_ns_ = event.time_ns;
-  if (small) return small_run_.Add(event, overlaps);
-  builder_->AddAllocation(event, thread);
 }
 
 void AllocationLedger::EndSmallRun() noexcept {

@@ -444,16 +444,24 @@ void BatchBuilder::AddAllocation(const AllocationEvent& event, uint32_t thread) 
 void BatchBuilder::AddSmallAllocations(const SmallRun& run) noexcept {
   if (small_allocations_.rows == kMaxRows) Seal();
   using Tag = wire::SmallAllocationsTag;
-  small_allocations_.PutTime(Tag::kTimeDelta, run.highest_ns);
-  small_allocations_[Tag::kDuration].Put(run.end_ns - run.highest_ns);
-  small_allocations_[Tag::kMemory].Put(run.memory);
-  small_allocations_[Tag::kDevice].Put(run.device < 0 ? 0 : static_cast<uint32_t>(run.device));
-  small_allocations_[Tag::kAllocations].Put(run.allocations);
-  small_allocations_[Tag::kFrees].Put(run.frees);
-  small_allocations_[Tag::kRise].Put(run.rise_bytes);
-  small_allocations_[Tag::kChange].PutSigned(run.change_bytes);
-  small_allocations_[Tag::kRangeDelta].PutDelta(run.range_id);
-  small_allocations_[Tag::kOverlapping].Put(run.overlapping_bytes);
+  small_allocations_.PutTime(Tag::kTimeDelta, run.highest_ns());
+  small_allocations_[Tag::kDuration].Put(run.end_ns() - run.highest_ns());
+  small_allocations_[Tag::kMemory].Put(run.memory());
+  small_allocations_[Tag::kDevice].Put(run.device() < 0 ? 0 : static_cast<uint32_t>(run.device()));
+  small_allocations_[Tag::kAllocations].Put(run.allocations());
+  small_allocations_[Tag::kFrees].Put(run.frees());
+  small_allocations_[Tag::kRise].Put(run.rise_bytes());
+  small_allocations_[Tag::kChange].PutSigned(run.change_bytes());
+  small_allocations_[Tag::kRangeDelta].PutDelta(run.range_id());
+  const auto since = [&run](const SmallRun::Overlap& overlap) noexcept {
+    return overlap.before_bytes == 0 ? 0 : run.end_ns() - overlap.since_ns;
+  };
+  small_allocations_[Tag::kOverlapping].Put(run.obtained().bytes);
+  small_allocations_[Tag::kOverlappingBefore].Put(run.obtained().before_bytes);
+  small_allocations_[Tag::kOverlappingSince].Put(since(run.obtained()));
+  small_allocations_[Tag::kOverlappingFreed].Put(run.released().bytes);
+  small_allocations_[Tag::kOverlappingFreedBefore].Put(run.released().before_bytes);
+  small_allocations_[Tag::kOverlappingFreedSince].Put(since(run.released()));
   ++small_allocations_.rows;
 }
 

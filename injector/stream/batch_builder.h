@@ -198,7 +198,7 @@ class BatchBuilder {
   ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
   ColumnTable<wire::TensorsTag, 5> tensors_;
   ColumnTable<wire::CollectivesTag, 18> collectives_;
-  ColumnTable<wire::SmallAllocationsTag, 10> small_allocations_;
+  ColumnTable<wire::SmallAllocationsTag, 15> small_allocations_;
   ColumnTable<wire::PoolLevelsTag, 12> pool_levels_;
   ColumnTable<wire::PlansTag, 6> plans_;
   ColumnTable<wire::GraphRunsTag, 7> graph_runs_;

@@ -216,8 +216,7 @@ class Memory(harness.EndToEndTest):
         """The mark may be off by what the calls of other threads obtain or release meanwhile, and by no more than the report says."""
         unsure = 0
         for threads in (1, 2, 6, 16):
-            # A small call that overlaps one that has a record is not in the error yet (REPORT_JSON.md): one thread alone has none.
-            for smallest in ("0", "60000") if threads == 1 else ("0",):
+            for smallest in ("0", "60000"):
                 with self.subTest(threads=threads, smallest=smallest):
                     self.forget_truth()
                     out = self.path(f"race-{threads}-{smallest}")
@@ -232,8 +231,9 @@ class Memory(harness.EndToEndTest):
                     mark = truth.high_water_marks([dict(r, memory="all") for r in happened if r["memory"] != "pinned"], "all")[-1]
                     self.assertLessEqual(abs(total["high_water_bytes"] - mark), total["high_water_error_bytes"])
                     errors = [memory[name]["high_water_error_bytes"] for name in ("device", "pool", "host_pinned")] + [total["high_water_error_bytes"]]
-                    # A thread has one call at a time, of at most 101,000 bytes.
-                    self.assertLessEqual(max(errors), (threads - 1) * 101_000)
+                    # A thread has one call at a time, of at most 101,000 bytes; of calls without records it is not known which were at the same time.
+                    most = (threads - 1) * 101_000 if smallest == "0" else 3 * threads * 101_000
+                    self.assertLessEqual(max(errors), most if threads > 1 else 0)
                     unsure += sum(errors)
                     text = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
                     shown = max(("device", "pool"), key=lambda name: memory[name]["high_water_bytes"])

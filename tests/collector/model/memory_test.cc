@@ -74,11 +74,20 @@ TEST(MemoryLedger, TheMarkMayBeOffWhereCallsOverlapped) {
   run.allocations = 9;
   run.rise_bytes = 60;
   run.change_bytes = 60;
-  run.overlapping_bytes = 25;
+  run.obtained = {.bytes = 25, .before_bytes = 0, .since_ns = 0};
+  ledger.AddSmall(run);
+  ledger.ApplyUntil(600);
+  EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1100u);
+  EXPECT_EQ(error(), 25u) << "25 more at one moment of the run";
+  run.highest_ns = run.end_ns = 700;
+  run.allocations = 1;
+  run.rise_bytes = run.change_bytes = 100;
+  run.obtained = {};
+  run.released = {.bytes = 40, .before_bytes = 40, .since_ns = 650};
   ledger.AddSmall(run);
   ledger.Finish();
-  EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1100u);
-  EXPECT_EQ(error(), 25u);
+  EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1200u);
+  EXPECT_EQ(error(), 40u) << "40 of it may have been gone before";
 }
 
 TEST(MemoryLedger, AMarkThatIsNeverLeftIsNamedAtTheEnd) {

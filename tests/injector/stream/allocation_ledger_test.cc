@@ -145,8 +145,13 @@ TEST_F(AllocationLedgerTest, RunsOfSmallOnesSayHowManyBytesOverlapped) {
   ASSERT_EQ(batches.size(), 1u);
   const v1::SmallAllocations& small = batches[0].small_allocations();
   ASSERT_EQ(small.overlapping_size(), 2);
-  EXPECT_EQ(small.overlapping(0), 4u + 4u);
+  EXPECT_EQ(small.overlapping(0), 4u);
+  EXPECT_EQ(small.overlapping_freed(0), 4u);
+  EXPECT_EQ(small.overlapping_before(0), 0u);
   EXPECT_EQ(small.overlapping(1), 16u);
+  EXPECT_EQ(small.overlapping_before(1), 16u);
+  EXPECT_EQ(small.overlapping_since(1), 90u - 75u);
+  EXPECT_EQ(small.overlapping_freed(1), 0u);
   EXPECT_EQ(batches[0].allocations().duration(0), 15u);
 }
 
