@@ -364,6 +364,8 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemRetainAllocationHandle, OnDriver<memory_calls::RetainedPhysical>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMemMap, OnDriver<memory_calls::MappedPhysical>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMemUnmap, OnDriver<memory_calls::UnmappedPhysical>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemMapArrayAsync, OnDriver<memory_calls::MappedIntoArrays>},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemMapArrayAsync_ptsz, OnDriver<memory_calls::MappedIntoArrays>},
     {CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxRetain, OnDriver<RetainedPrimary>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuCtxCreate_v2, OnDriver<CreatedContext>, false},
 };

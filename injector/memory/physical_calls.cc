@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "injector/memory/calls.h"
+#include "injector/stream/flat_map.h"
 
 namespace gpuprobe::injector::memory_calls {
 
@@ -21,7 +22,6 @@ void ReportPhysical(ThreadState& thread, PhysicalMemoryCall call, uint64_t handl
   Emit(thread, event);
 }
 
-#if CUPTI_API_VERSION >= 20
 void EmitBinding(ThreadState& thread, PhysicalMemoryCall call, uint64_t object, uint64_t memory,
                  uint64_t offset, int32_t device, bool by_address) noexcept {
   PhysicalMemoryEvent event{};
@@ -36,7 +36,22 @@ void EmitBinding(ThreadState& thread, PhysicalMemoryCall call, uint64_t object, 
   event.by_address = by_address ? 1 : 0;
   Emit(thread, event);
 }
-#endif
+
+// Which part of an array: a name for it that is the same when it is unmapped.
+uint64_t RegionOf(const CUarrayMapInfo& info) noexcept {
+  const auto add = [](uint64_t name, uint64_t value) noexcept { return MixBits(name + value); };
+  if (info.subresourceType == CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL) {
+    const auto& tail = info.subresource.miptail;
+    return add(add(add(1, tail.layer), tail.offset), tail.size);
+  }
+  const auto& part = info.subresource.sparseLevel;
+  uint64_t name = 2;
+  for (const uint64_t value : {part.level, part.layer, part.offsetX, part.offsetY, part.offsetZ,
+                               part.extentWidth, part.extentHeight, part.extentDepth}) {
+    name = add(name, value);
+  }
+  return name;
+}
 
 }  // namespace
 
@@ -72,6 +87,24 @@ void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexc
   if (Succeeded(data))
     ReportPhysical(thread, PhysicalMemoryCall::kUnmapped, 0, arguments.ptr, arguments.size);
 }
+
+// A part that is unmapped otherwise than it was mapped stays mapped, for the ledger, until its array ends.
+void MappedIntoArrays(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  const auto& arguments = ArgumentsOf<cuMemMapArrayAsync_params>(data);
+  if (!Succeeded(data) || arguments.mapInfoList == nullptr) return;
+  for (unsigned i = 0; i < arguments.count; ++i) {
+    const CUarrayMapInfo& info = arguments.mapInfoList[i];
+    const auto array = reinterpret_cast<uint64_t>(info.resource.array);
+    if (info.memOperationType == CU_MEM_OPERATION_TYPE_MAP) {
+      EmitBinding(thread, PhysicalMemoryCall::kBound, array, info.memHandle.memHandle, RegionOf(info), -1,
+                  false);
+    } else {
+      const int device = info.deviceBitMask == 0 ? -1 : __builtin_ctz(info.deviceBitMask);
+      EmitBinding(thread, PhysicalMemoryCall::kUnbound, array, 0, RegionOf(info), device, false);
+    }
+  }
+}
+static_assert(sizeof(CUarrayMapInfo::resource) == sizeof(uint64_t));
 
 // A handle for what has no memory of this process: a multicast object, or what was imported.
 static_assert(offsetof(cuMemImportFromShareableHandle_params, handle) == 0);

@@ -1,5 +1,5 @@
 // Calls of the virtual memory API that make, keep and end physical memory, and those that bind it to
-// multicast objects, at their exit.
+// multicast objects and into sparse arrays, at their exit.
 //
 // Separate from the other allocations because no single call obtains or releases this memory for good: the
 // ledger counts (stream/physical_memory.h). Thread: the application's. Allocation: none.
@@ -16,6 +16,7 @@ void ReleasedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexc
 void RetainedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void MappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void MappedIntoArrays(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void HandleMade(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
 void BoundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept;

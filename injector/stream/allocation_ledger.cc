@@ -127,6 +127,7 @@ void AllocationLedger::Released(const AllocationEvent& event, uint32_t thread) n
   release.memory = memory->memory;
   release.what = memory->what;
   live_.Erase(key);
+  if (release.what == kImported) ArrayEnded(release, thread);
   Record(release, thread);
 }
 
@@ -168,8 +169,14 @@ void AllocationLedger::ContextEnded(const ContextEndEvent& event, uint32_t threa
       if (memory.context == event.context && found < kAtOnce) keys[found++] = key;
     });
     for (size_t i = 0; i < found; ++i) {
-      RecordRelease(*live_.Find(keys[i]), 0, event.time_ns, 0, thread);
+      const LiveMemory memory = *live_.Find(keys[i]);
       live_.Erase(keys[i]);
+      RecordRelease(memory, 0, event.time_ns, 0, thread);
+      if (memory.what != kImported) continue;
+      AllocationEvent array{};
+      array.time_ns = event.time_ns;
+      array.address = memory.address;
+      ArrayEnded(array, thread);
     }
   }
 }
@@ -191,10 +198,21 @@ void AllocationLedger::PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent&
   live_.Erase(key);
 }
 
-void AllocationLedger::Bound(const PhysicalMemoryEvent& event) noexcept {
+// What was mapped into a sparse array is not any more.
+void AllocationLedger::ArrayEnded(const AllocationEvent& event, uint32_t thread) noexcept {
+  PhysicalMemoryEvent end{};
+  end.time_ns = event.time_ns;
+  end.range_id = event.range_id;
+  end.began_ns = event.began_ns;
+  physical_.ObjectEnded(event.address, [&](uint64_t handle) noexcept { PhysicalEnded(handle, end, thread); });
+}
+
+void AllocationLedger::Bound(const PhysicalMemoryEvent& event, uint32_t thread) noexcept {
   const uint64_t handle = event.by_address != 0 ? physical_.HandleAt(event.address) : event.address;
   const LiveMemory* memory = live_.Find(KeyOf(handle, kPhysical));
-  if (memory != nullptr) physical_.Bound(event.handle, memory->device, event.bytes, handle);
+  if (memory == nullptr) return;
+  physical_.Bound(event.handle, memory->device, event.bytes, handle,
+                  [&](uint64_t ended) noexcept { PhysicalEnded(ended, event, thread); });
 }
 
 void AllocationLedger::Take(const PhysicalMemoryEvent& event, uint32_t thread) noexcept {
@@ -212,7 +230,7 @@ void AllocationLedger::Take(const PhysicalMemoryEvent& event, uint32_t thread) n
     case PhysicalMemoryCall::kHandleMade:
       return physical_.HandleMade(event.handle, event.time_ns);
     case PhysicalMemoryCall::kBound:
-      return Bound(event);
+      return Bound(event, thread);
     case PhysicalMemoryCall::kUnbound:
       return physical_.Unbound(event.handle, event.device, event.bytes, ended);
   }

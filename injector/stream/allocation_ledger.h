@@ -61,7 +61,8 @@ class AllocationLedger {
   void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
   void Released(const AllocationEvent& event, uint32_t thread) noexcept;
   void PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
-  void Bound(const PhysicalMemoryEvent& event) noexcept;
+  void Bound(const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
+  void ArrayEnded(const AllocationEvent& event, uint32_t thread) noexcept;
   bool MeetsOwed(uint64_t key) noexcept;
   void Owe(uint64_t key) noexcept;
   void Park(uint64_t key, const AllocationEvent& event, uint32_t thread) noexcept;

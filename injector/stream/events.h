@@ -114,7 +114,7 @@ struct AllocationEvent {
 };
 
 // kHandleMade: of what is no memory of this process, a multicast object or what was imported. Bindings are
-// those of memory to multicast objects.
+// those of memory to multicast objects and into sparse arrays.
 enum class PhysicalMemoryCall : uint8_t {
   kRetained,
   kReleased,
@@ -129,9 +129,10 @@ enum class PhysicalMemoryCall : uint8_t {
 struct PhysicalMemoryEvent {
   static constexpr EventType kType = EventType::kPhysicalMemory;
   uint64_t time_ns;
-  uint64_t handle;   // of an unmapping: 0; of a binding: the multicast object
+  uint64_t handle;   // of an unmapping: 0; of a binding: the multicast object or the array
   uint64_t address;  // of mappings; of a binding: the memory's handle, or an address where it is mapped
-  uint64_t bytes;    // of mappings; of a binding: where in the multicast object
+  uint64_t
+      bytes;  // of mappings; of a binding: where in the object (MixBits of what names a part of an array)
   uint64_t range_id;
   uint64_t began_ns;   // of what ends something: when the call was entered, 0 if that was not seen
   int32_t device;      // of an unbinding

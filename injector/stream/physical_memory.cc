@@ -25,15 +25,6 @@ void PhysicalMemory::HandleMade(uint64_t handle, uint64_t time_ns) noexcept {
   Created(handle, time_ns);
 }
 
-void PhysicalMemory::Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle) noexcept {
-  Handle* memory = Live(handle);
-  if (memory == nullptr) return;
-  if (bindings_.Insert(BindingKey(object, device, offset),
-                       {object, offset, handle, memory->since_ns, device}) == nullptr)
-    return CountLoss(wire::LossReason::kLossDefinitionsFull);
-  ++memory->mappings;
-}
-
 uint64_t PhysicalMemory::HandleAt(uint64_t address) noexcept {
   uint64_t handle = 0;
   mappings_.ForEach([&](uint64_t start, const Mapping& mapping) {

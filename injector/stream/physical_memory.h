@@ -1,15 +1,14 @@
 // Physical memory of the virtual memory API: how long each handle's memory lives.
 //
 // Memory made by cuMemCreate is there until the handle was released as often as it was obtained (create,
-// retain) and every mapping of it is gone, and every binding to a multicast object: the driver holds the
-// memory for these as it does for mappings. A multicast object has a handle and no memory; its bindings end
-// with it. Separate from the ledger because it is plain counting. Handles and
-// addresses are given out again, possibly before the thread that gave them back says so: what comes late is
-// known by when its call began, and belongs to what was there before. What is not known was made before the
-// probe was there; what was imported from another process is followed for its bindings alone: neither is
-// memory of this one that was counted.
-// Thread: whoever drains. Allocation: mappings, on growth. Failure: what finds no place is not followed, and
-// LOSS_DEFINITIONS_FULL is counted.
+// retain) and every mapping of it is gone, and every binding to a multicast object or into a sparse array:
+// the driver holds the memory for these as it does for mappings. Such an object has no memory; its bindings
+// end with it. Separate from the ledger because it is plain counting. Handles and addresses are given out
+// again, possibly before the thread that gave them back says so: what comes late is known by when its call
+// began, and belongs to what was there before. What is not known was made before the probe was there; what
+// was imported from another process is followed for its bindings alone: neither is memory of this one that
+// was counted. Thread: whoever drains. Allocation: mappings, on growth. Failure: what finds no place is not
+// followed, and LOSS_DEFINITIONS_FULL is counted.
 #pragma once
 
 #include <cstdint>
@@ -68,8 +67,20 @@ class PhysicalMemory {
     }
   }
 
-  // The memory of a device is bound to a multicast object.
-  void Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle) noexcept;
+  // The memory of a device is bound to a multicast object, or to a part of an array: instead of what was
+  // bound there.
+  template <typename OnEnded>
+  void Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle, OnEnded ended) noexcept {
+    Handle* memory = Live(handle);
+    if (memory == nullptr) return;
+    ++memory->mappings;  // before the other goes, which may be the same
+    const Binding binding{object, offset, handle, memory->since_ns, device};
+    Unbound(object, device, offset, ended);
+    if (bindings_.Insert(BindingKey(object, device, offset), binding) != nullptr) return;
+    CountLoss(wire::LossReason::kLossDefinitionsFull);
+    const Mapping reference{0, handle, binding.handle_since_ns, 0, false};
+    if (Unreferenced(reference)) ended(handle);
+  }
   template <typename OnEnded>
   void Unbound(uint64_t object, int32_t device, uint64_t offset, OnEnded ended) noexcept {
     const uint64_t key = BindingKey(object, device, offset);
@@ -79,7 +90,7 @@ class PhysicalMemory {
     bindings_.Erase(key);
     if (Unreferenced(reference)) ended(reference.handle);
   }
-  // A handle is gone: if it was a multicast object's, its bindings are, too.
+  // A handle or an array is gone, and with it what was bound to it.
   template <typename OnEnded>
   void ObjectEnded(uint64_t object, OnEnded ended) noexcept {
     for (bool found = bindings_.size() != 0; found;) {

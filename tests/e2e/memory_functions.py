@@ -28,8 +28,6 @@ NOT_MEMORY = {
                                "*GetMemoryRequirements *GetSparseProperties *GetExportTable cudaCreateChannelDesc",
     "names a part of an array that is there": "cuMipmappedArrayGetLevel cudaGetMipmappedArrayLevel",
     "call-backs of the program": "*DeviceRegisterAsyncNotification *DeviceUnregisterAsyncNotification cuLogs* cudaLogs*",
-    # What is mapped into a sparse array by this call alone, and released while it is, is recorded as released too early: nothing but graphics uses it.
-    "maps physical memory, which cuMemCreate obtains, into sparse arrays": "cuMemMapArrayAsync",
 }
 
 

@@ -590,6 +590,7 @@ int main(int argc, char** argv) {
                              {"arrays", Arrays},
                              {"virtual memory", VirtualMemory},
                              {"multicast objects", MulticastObjects},
+                             {"tiles of sparse arrays", TilesOfSparseArrays},
                              {"graphs", Graphs},
                              {"contexts", Contexts},
                              {"last reference", LastReference}};

@@ -112,6 +112,52 @@ void PoolsElsewhere() {
   CHECK(cudaStreamDestroy(stream));
 }
 
+// Whoever maps memory into an array keeps it as long as the array does.
+void TilesOfSparseArrays() {
+  CUarray array = nullptr;
+  CUmipmappedArray levels = nullptr;
+  const CUDA_ARRAY3D_DESCRIPTOR shape{1024, 1024, 0, CU_AD_FORMAT_FLOAT, 4, CUDA_ARRAY3D_SPARSE};
+  CHECK(cuArray3DCreate(&array, &shape));
+  CHECK(cuMipmappedArrayCreate(&levels, &shape, 8));
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  properties.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL;
+  CUmemGenericAllocationHandle memory[4] = {};
+  for (size_t i = 0; i < 4; ++i) CHECK(cuMemCreate(&memory[i], (i + 2) * 2 * kMiB, &properties, 0));
+  CUarrayMapInfo parts[4] = {};
+  for (size_t i = 0; i < 4; ++i) {
+    parts[i].resourceType = i < 2 ? CU_RESOURCE_TYPE_ARRAY : CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+    if (i < 2) parts[i].resource.array = array;
+    if (i >= 2) parts[i].resource.mipmap = levels;
+    parts[i].memOperationType = CU_MEM_OPERATION_TYPE_MAP;
+    parts[i].memHandleType = CU_MEM_HANDLE_TYPE_GENERIC;
+    parts[i].memHandle.memHandle = memory[i];
+    parts[i].deviceBitMask = 1;
+    parts[i].subresource.sparseLevel.offsetX = static_cast<unsigned>(64 * i);
+    parts[i].subresource.sparseLevel.extentWidth = parts[i].subresource.sparseLevel.extentHeight = 64;
+    parts[i].subresource.sparseLevel.extentDepth = 1;
+  }
+  parts[3].subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL;
+  parts[3].subresource.miptail = {0, 0, 64 << 10};
+  CHECK(cuMemMapArrayAsync(parts, 4, nullptr));
+  for (const CUmemGenericAllocationHandle handle : memory) CHECK(cuMemRelease(handle));
+  CUmemGenericAllocationHandle more = 0;
+  CHECK(cuMemCreate(&more, 40 * kMiB, &properties, 0));  // beside all four
+  parts[1].memHandle.memHandle = more;
+  CHECK(cuMemMapArrayAsync(&parts[1], 1, nullptr));  // instead of the second one, which ends
+  CHECK(cuMemRelease(more));
+  for (CUarrayMapInfo& part : parts) part.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+  CHECK(cuMemMapArrayAsync(&parts[0], 1, nullptr));
+  CHECK(cuMemMapArrayAsync(&parts[3], 1, nullptr));
+  CHECK(cuMemCreate(&more, 6 * kMiB, &properties, 0));
+  CHECK(cuMemRelease(more));
+  CHECK(cuArrayDestroy(array));
+  CHECK(cuMemCreate(&more, 50 * kMiB, &properties, 0));  // beside the third one alone
+  CHECK(cuMemRelease(more));
+  CHECK(cuMipmappedArrayDestroy(levels));
+}
+
 void MulticastObjects() {
   CUmulticastObjectProp team{};
   team.numDevices = 1;

@@ -10,3 +10,4 @@ void PoolsElsewhere();
 // Physical memory that is bound to a multicast object lives on without its handle, until it is unbound or the
 // object ends. The object has no memory.
 void MulticastObjects();
+void TilesOfSparseArrays();

@@ -1,4 +1,6 @@
 // Allocations as the memory part reads them from callbacks that are made up here.
+#include <set>
+
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
 #include "injector/guard.h"
@@ -371,6 +373,35 @@ TEST_F(Memory, WhatIsImportedObtainsNothing) {
     EXPECT_EQ(event.bytes, 0u);
     EXPECT_EQ(event.address, 0x1000u);
   }
+}
+
+TEST_F(Memory, WhatIsMappedIntoASparseArrayIsBoundToThatPartOfIt) {
+  CUarrayMapInfo parts[3] = {};
+  for (unsigned i = 0; i < 3; ++i) {
+    parts[i].resource.array = reinterpret_cast<CUarray>(0x9000);
+    parts[i].subresource.sparseLevel.extentWidth = 64 + i;
+    parts[i].memOperationType = CU_MEM_OPERATION_TYPE_MAP;
+    parts[i].memHandle.memHandle = 0x55 + i;
+    parts[i].deviceBitMask = 8;
+  }
+  parts[2].subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMapArrayAsync, cuMemMapArrayAsync_params{parts, 3, nullptr});
+  for (CUarrayMapInfo& part : parts) part.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+  Driver(CUPTI_DRIVER_TRACE_CBID_cuMemMapArrayAsync_ptsz, cuMemMapArrayAsync_params{parts, 3, nullptr});
+  const auto told = Only<PhysicalMemoryEvent>(Events());
+  ASSERT_EQ(told.size(), 6u);
+  std::set<uint64_t> places;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(told[i].call, static_cast<uint8_t>(PhysicalMemoryCall::kBound));
+    EXPECT_EQ(told[i].handle, 0x9000u);
+    EXPECT_EQ(told[i].address, 0x55 + i);
+    EXPECT_EQ(told[i + 3].call, static_cast<uint8_t>(PhysicalMemoryCall::kUnbound));
+    EXPECT_EQ(told[i + 3].handle, 0x9000u);
+    EXPECT_EQ(told[i + 3].bytes, told[i].bytes);
+    EXPECT_EQ(told[i + 3].device, 3);
+    places.insert(told[i].bytes);
+  }
+  EXPECT_EQ(places.size(), 3u);
 }
 
 TEST_F(Memory, HandlesOfWhatHasNoMemoryHereAreTold) {

@@ -58,10 +58,10 @@ TEST_F(PhysicalMemoryTest, ABindingKeepsTheMemoryUntilItIsUndoneOrItsObjectEnds)
   memory_.HandleMade(0x77, 5);
   for (uint64_t handle = 1; handle <= 3; ++handle) {
     EXPECT_TRUE(memory_.Created(handle, 10));
-    memory_.Bound(0x77, 0, handle * kBytes, handle);
+    memory_.Bound(0x77, 0, handle * kBytes, handle, note);
     EXPECT_FALSE(memory_.Released(handle, 20)) << "still bound";
   }
-  memory_.Bound(0x77, 1, 1 * kBytes, 0x1234);  // nobody knows this one
+  memory_.Bound(0x77, 1, 1 * kBytes, 0x1234, note);  // nobody knows this one
   memory_.Unbound(0x77, 1, 1 * kBytes, note);
   memory_.Unbound(0x77, 0, 9 * kBytes, note);
   EXPECT_TRUE(ended.empty());

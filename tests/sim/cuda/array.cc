@@ -6,6 +6,7 @@
 #include "tests/sim/core/memory.h"
 #include "tests/sim/core/shared_memory.h"
 #include "tests/sim/cuda/api.h"
+#include "tests/sim/cuda/vmm.h"
 
 namespace gpusim {
 
@@ -78,6 +79,7 @@ DRIVER_API(cuArrayCreate_v2, (CUarray * pHandle, const CUDA_ARRAY_DESCRIPTOR* pA
 
 DRIVER_API(cuArrayDestroy, (CUarray hArray), (hArray)) {
   if (hArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  gpusim::DropTiles(hArray);
   GPUSIM_CHECK(gpusim::Free(gpusim::MemoryClass::kArray, hArray->address));
   delete hArray;
   return CUDA_SUCCESS;
@@ -104,6 +106,7 @@ DRIVER_API(cuMipmappedArrayCreate,
 
 DRIVER_API(cuMipmappedArrayDestroy, (CUmipmappedArray hMipmappedArray), (hMipmappedArray)) {
   if (hMipmappedArray == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  gpusim::DropTiles(hMipmappedArray);
   GPUSIM_CHECK(hMipmappedArray->imported
                    ? gpusim::Unmap(gpusim::MemoryClass::kImported, hMipmappedArray->address)
                    : gpusim::Free(gpusim::MemoryClass::kArray, hMipmappedArray->address));

@@ -3,11 +3,13 @@
 // Physical memory that is not shareable is all in one anonymous file, so that one handle can be mapped at
 // several addresses; a handle is an offset into it. A piece that can be exported has a file of its own, whose
 // descriptor is what travels. A handle's memory is given back with its last reference; a mapping is a
-// reference, and so is a binding to a multicast object, which has no memory itself.
+// reference, and so is a binding to a multicast object, which has no memory itself, and a tile of a sparse
+// array.
 #pragma once
 
 #include <sys/types.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,6 +47,9 @@ struct Mapping {
   size_t bytes = 0;
 };
 
+// A part of a sparse array: its level or mip tail, layer, offsets and extents, as they were given.
+using Tile = std::pair<const void*, std::array<unsigned long long, 9>>;
+
 struct VirtualMemory {
   std::mutex mutex;
   int file = -1;
@@ -54,9 +59,12 @@ struct VirtualMemory {
   std::map<CUmemGenericAllocationHandle, Physical> handles;
   std::map<CUdeviceptr, size_t> reservations;
   std::map<CUdeviceptr, Mapping> mappings;
+  std::map<Tile, CUmemGenericAllocationHandle> tiles;
 };
 
 VirtualMemory& Virtual();
+// The array goes, and what is mapped into it with it.
+void DropTiles(const void* array);
 
 CUmemGenericAllocationHandle NewHandle();
 // The last one takes the memory along, and what is bound to a multicast object.
