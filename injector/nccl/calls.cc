@@ -14,6 +14,7 @@ struct GroupBatch {
   PendingCall calls[kGroupCalls];
   SeenLaunch launches[kGroupLaunches];
   PendingInit inits[kGroupInits];
+  CallsBeyond beyond[kGroupBeyond];
 };
 
 constinit GroupBatch group_batches[kGroupBatches] = {};
@@ -27,8 +28,17 @@ CallBatch* ClaimGroupBatch() noexcept {
         !group.in_use.compare_exchange_strong(expected, true, std::memory_order_acquire)) {
       continue;
     }
-    group.batch = {group.calls, group.launches, group.inits, kGroupCalls, kGroupLaunches, kGroupInits, 0, 0,
-                   0,           false};
+    group.batch = {.calls = group.calls,
+                   .launches = group.launches,
+                   .inits = group.inits,
+                   .beyond = group.beyond,
+                   .call_capacity = kGroupCalls,
+                   .launch_capacity = kGroupLaunches,
+                   .init_capacity = kGroupInits,
+                   .call_count = 0,
+                   .launch_count = 0,
+                   .init_count = 0,
+                   .beyond_count = 0};
     return &group.batch;
   }
   return nullptr;

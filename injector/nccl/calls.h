@@ -49,6 +49,7 @@ struct PendingInit {
 inline constexpr uint32_t kGroupCalls = 4096;  // an all-to-all over 1024 ranks is 2048 sends and receives
 inline constexpr uint32_t kGroupLaunches = 256;
 inline constexpr uint32_t kGroupInits = 64;
+inline constexpr uint32_t kGroupBeyond = 64;  // communicators times two counts
 inline constexpr uint32_t kSingleLaunches = 8;
 inline constexpr int kGroupBatches = 32;  // threads inside a group at the same time
 
@@ -60,25 +61,26 @@ struct NumberedCall {
   uint16_t op = 0;
 };
 
+// Of a group's calls for which there was no room, those that one of a communicator's counts numbers.
+struct CallsBeyond {
+  NumberedCall last;
+  uint64_t calls = 0;
+};
+
 struct CallBatch {
-  // Calls for which there was no room, by communicator and by which of its counts.
-  struct Beyond {
-    NumberedCall last;
-    uint64_t calls = 0;
-  };
-  static constexpr uint32_t kBeyond = 8;
   PendingCall* calls;
   SeenLaunch* launches;
   PendingInit* inits;
+  CallsBeyond* beyond;  // a single call has none
   uint32_t call_capacity;
   uint32_t launch_capacity;
   uint32_t init_capacity;
   uint32_t call_count;
   uint32_t launch_count;
   uint32_t init_count;
+  uint32_t beyond_count;
   bool torn = false;         // some of its calls may not have been seen (torn_groups.h)
   uint64_t copies_plan = 0;  // of its one-sided calls, 0: none
-  Beyond beyond[kBeyond] = {};
 };
 
 // A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
@@ -91,10 +93,11 @@ struct SingleBatch {
     batch.calls = &call;
     batch.launches = launches;
     batch.inits = nullptr;
+    batch.beyond = nullptr;
     batch.call_capacity = 1;
     batch.launch_capacity = kSingleLaunches;
     batch.init_capacity = 0;
-    batch.call_count = batch.launch_count = batch.init_count = 0;
+    batch.call_count = batch.launch_count = batch.init_count = batch.beyond_count = 0;
     batch.torn = false;
     batch.copies_plan = 0;
     return &batch;

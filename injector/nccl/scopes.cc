@@ -148,26 +148,32 @@ void ReturnSequence(const PendingCall& call) noexcept {
 
 namespace {
 
-CallBatch::Beyond* BeyondOf(CallBatch& batch, const NumberedCall& call) noexcept {
+CallsBeyond* BeyondOf(CallBatch& batch, const NumberedCall& call) noexcept {
   const auto op = static_cast<EntryPoint>(call.op);
-  for (CallBatch::Beyond& beyond : batch.beyond) {
-    const bool same = beyond.last.comm == call.comm &&
-                      CountsAsTransfer(static_cast<EntryPoint>(beyond.last.op)) == CountsAsTransfer(op);
-    if (beyond.calls == 0 || same) return &beyond;
+  for (uint32_t i = 0; i < batch.beyond_count; ++i) {
+    CallsBeyond& beyond = batch.beyond[i];
+    if (beyond.last.comm == call.comm &&
+        CountsAsTransfer(static_cast<EntryPoint>(beyond.last.op)) == CountsAsTransfer(op)) {
+      return &beyond;
+    }
   }
   return nullptr;
 }
 
 void NoteBeyond(CallBatch& batch, const NumberedCall& call) noexcept {
-  CallBatch::Beyond* beyond = BeyondOf(batch, call);
-  if (beyond == nullptr) return;
+  CallsBeyond* beyond = BeyondOf(batch, call);
+  if (beyond == nullptr) {
+    if (batch.beyond_count == kGroupBeyond) return;
+    beyond = &batch.beyond[batch.beyond_count++];
+    *beyond = {};
+  }
   beyond->last = call;
   ++beyond->calls;
 }
 
 // NCCL refused it.
 void TakeBackBeyond(CallBatch& batch, const NumberedCall& call) noexcept {
-  CallBatch::Beyond* beyond = BeyondOf(batch, call);
+  CallsBeyond* beyond = BeyondOf(batch, call);
   if (beyond == nullptr || beyond->calls == 0) return;
   --beyond->calls;
   --beyond->last.seq;
@@ -377,11 +383,13 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
 void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
   CallBatch* batch = thread_ == nullptr ? nullptr : thread_->nccl_batch;
   if (ours_ && batch != nullptr && thread_->nccl_group_depth == 1) {
-    for (const CallBatch::Beyond& beyond : batch->beyond) ReturnNumbers(beyond.last, beyond.calls);
+    for (uint32_t i = 0; i < batch->beyond_count; ++i)
+      ReturnNumbers(batch->beyond[i].last, batch->beyond[i].calls);
     for (uint32_t i = batch->call_count; i > 0; --i) ReturnSequence(batch->calls[i - 1]);
     batch->call_count = 0;
     batch->launch_count = 0;
     batch->init_count = 0;
+    batch->beyond_count = 0;
   }
   GroupEndScope::End(result);
 }

@@ -35,15 +35,11 @@ struct Case {
     return *this;
   }
   void Run() {
-    CallBatch batch{calls.data(),
-                    launches.data(),
-                    nullptr,
-                    static_cast<uint32_t>(calls.size()),
-                    static_cast<uint32_t>(launches.size()),
-                    0,
-                    static_cast<uint32_t>(calls.size()),
-                    static_cast<uint32_t>(launches.size()),
-                    0};
+    CallBatch batch{};
+    batch.calls = calls.data();
+    batch.launches = launches.data();
+    batch.call_capacity = batch.call_count = static_cast<uint32_t>(calls.size());
+    batch.launch_capacity = batch.launch_count = static_cast<uint32_t>(launches.size());
     AssignPlans(batch);
   }
 };

@@ -227,6 +227,21 @@ TEST_F(Scopes, ASimulatedGroupOfMoreCallsThanThereIsRoomForLeavesNoGapEither) {
   EXPECT_EQ(calls[1].seq, 0u);
 }
 
+TEST_F(Scopes, OfManyCommunicatorsTooASimulatedGroupLeavesNoGap) {
+  std::vector<ncclComm_t> comms(20);
+  for (ncclComm_t& comm : comms) comm = Make();
+  Events();
+  Nccl::GroupStart();
+  for (uint32_t i = 0; i < kGroupCalls; ++i) AllReduce(comms[0]);
+  for (uint32_t i = 0; i < 3 * comms.size(); ++i) AllReduce(comms[i % comms.size()]);
+  ncclSimInfo_t info = NCCL_SIM_INFO_INITIALIZER;
+  ASSERT_EQ(Nccl::GroupSimulateEnd(&info), ncclSuccess);
+  for (const ncclComm_t comm : comms) AllReduce(comm);
+  const auto calls = Only<CollectiveEvent>(Events());
+  ASSERT_EQ(calls.size(), comms.size());
+  for (const CollectiveEvent& call : calls) EXPECT_EQ(call.seq, 0u);
+}
+
 TEST_F(Scopes, ARefusedCallBeyondTheRoomOfItsGroupGivesItsNumberBack) {
   const ncclComm_t comm = Make();
   Events();
