@@ -9,19 +9,6 @@
 namespace gpuprobe::analysis {
 namespace {
 
-std::string StateName(v1::CommunicatorState state) {
-  switch (state) {
-    case v1::COMMUNICATOR_STATE_DESTROYED:
-      return "destroyed";
-    case v1::COMMUNICATOR_STATE_ABORTED:
-      return "aborted";
-    case v1::COMMUNICATOR_STATE_REVOKED:
-      return "revoked";
-    default:
-      return "created";
-  }
-}
-
 void AddRank(const model::ProcessModel& process, const v1::Communicator& comm, CommunicatorReport& report) {
   ++report.ranks_heard;
   const v1::Identity& id = process.identity();
@@ -32,7 +19,7 @@ void AddRank(const model::ProcessModel& process, const v1::Communicator& comm, C
   const v1::Communicator* parent = comm.parent() == 0 ? nullptr : process.FindCommunicator(comm.parent());
   if (report.parent.empty() && parent != nullptr)
     report.parent = parent->hash() == 0 ? "unknown" : CommName(parent->hash());
-  ++report.states[StateName(comm.state())];
+  ++report.states[std::string(CommunicatorStateName(comm.state()))];
 }
 
 }  // namespace

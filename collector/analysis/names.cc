@@ -53,6 +53,21 @@ std::string_view MemoryName(v1::MemoryKind kind) {
   }
 }
 
+std::string_view CommunicatorStateName(v1::CommunicatorState state) {
+  switch (state) {
+    case v1::COMMUNICATOR_STATE_CREATED:
+      return "created";
+    case v1::COMMUNICATOR_STATE_DESTROYED:
+      return "destroyed";
+    case v1::COMMUNICATOR_STATE_ABORTED:
+      return "aborted";
+    case v1::COMMUNICATOR_STATE_REVOKED:
+      return "revoked";
+    default:
+      return "unknown";
+  }
+}
+
 std::string_view SyncName(v1::SyncKind kind) {
   switch (kind) {
     case v1::SYNC_KIND_STREAM:

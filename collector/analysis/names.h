@@ -14,6 +14,8 @@ namespace gpuprobe::analysis {
 std::string_view DirectionName(v1::CopyDirection direction);
 // Of an allocation or a copy's side: "pageable pinned device managed pool array vmm unknown"
 std::string_view MemoryName(v1::MemoryKind kind);
+// "created destroyed aborted revoked unknown"
+std::string_view CommunicatorStateName(v1::CommunicatorState state);
 // "stream device event stream_wait_event unknown"
 std::string_view SyncName(v1::SyncKind kind);
 // The enum's name in lower case without its prefix: "send_queue_full"

@@ -58,21 +58,6 @@ const char* SourceName(v1::CallSource source) {
   }
 }
 
-const char* StateName(v1::CommunicatorState state) {
-  switch (state) {
-    case v1::COMMUNICATOR_STATE_CREATED:
-      return "created";
-    case v1::COMMUNICATOR_STATE_DESTROYED:
-      return "destroyed";
-    case v1::COMMUNICATOR_STATE_ABORTED:
-      return "aborted";
-    case v1::COMMUNICATOR_STATE_REVOKED:
-      return "revoked";
-    default:
-      return "unknown";
-  }
-}
-
 // Empty for a kind that has no number.
 std::string NumberOf(v1::PayloadKind kind, uint64_t value) {
   switch (kind) {
@@ -433,7 +418,7 @@ void RecordLines::WriteCommunicators(const v1::Batch& batch, const Emit& emit) {
     Number(line, "comm_rank", comm.rank());
     Number(line, "comm_ranks", comm.ranks());
     Number(line, "device", comm.device());
-    Word(line, "state", StateName(told.state()));
+    Word(line, "state", analysis::CommunicatorStateName(told.state()));
     Number(line, "time_ns", told.time_ns());
     emit(line + "}");
   }
