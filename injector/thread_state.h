@@ -59,7 +59,9 @@ struct ThreadState {
   uint64_t nccl_plugin_launch_ns = 0;
   bool nccl_plugin_told = false;  // some call of it
   uint64_t nccl_copies_plan = 0;  // what is copied now is of one-sided calls in this plan; 0: it is not
-  uint32_t nccl_copies = 0;       // launched for it so far
+  uint32_t nccl_copies = 0;       // launched for it so far, or captured
+  uint32_t nccl_last_copy = 0;    // correlation id, until it is certain that it is not captured
+  bool nccl_copies_captured = false;
   // Handles that somebody else's plugin gave the group's events that are open (injector/nccl/plugin_chain.h).
   void* nccl_plugin_group = nullptr;
   void* nccl_plugin_api_group = nullptr;

@@ -37,6 +37,8 @@ class GraphNodePlans {
     it->second = {plan, from_correlation};
   }
 
+  // In any launch.
+  bool Carries(uint64_t node) const { return plans_.contains(node); }
   // Plan 0: none is known.
   CarriedPlan PlanOf(uint64_t node, uint64_t correlation) const {
     const auto found = plans_.find(node);

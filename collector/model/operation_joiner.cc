@@ -121,18 +121,36 @@ void OperationJoiner::DescribeCollective(Operation& operation) const {
 }
 
 void OperationJoiner::AddCollectiveKernel(const KernelRecord& kernel, uint32_t op) {
-  const Unexplained waiting{.correlation = kernel.correlation,
-                            .graph_node = kernel.graph_node,
-                            .start_ns = kernel.start_ns,
-                            .end_ns = kernel.end_ns,
-                            .op = op,
-                            .batch = batch_};
-  if (Explained(waiting, false)) return;
+  Explain({.correlation = kernel.correlation,
+           .graph_node = kernel.graph_node,
+           .start_ns = kernel.start_ns,
+           .end_ns = kernel.end_ns,
+           .op = op,
+           .batch = batch_});
+}
+
+void OperationJoiner::AddCopyInGraph(const CopyRecord& copy) {
+  if (!node_plans_.Carries(copy.graph_node)) return;
+  Explain({.correlation = copy.correlation,
+           .graph_node = copy.graph_node,
+           .start_ns = copy.start_ns,
+           .end_ns = copy.end_ns,
+           .op = 0,
+           .batch = batch_});
+}
+
+void OperationJoiner::Explain(const Unexplained& work) {
+  if (Explained(work, false)) return;
   if (unexplained_.size() < kMaxWaiting) {
-    unexplained_.push_back(waiting);
-  } else if (!Explained(waiting, true)) {
-    collectives_.AddUnexplained(op, kernel.start_ns, kernel.end_ns);
+    unexplained_.push_back(work);
+  } else if (!Explained(work, true)) {
+    LeaveUnexplained(work);
   }
+}
+
+// Of what no call explains, a collective's kernel is counted by its name.
+void OperationJoiner::LeaveUnexplained(const Unexplained& work) {
+  if (work.op != 0) collectives_.AddUnexplained(work.op, work.start_ns, work.end_ns);
 }
 
 // Of a kernel in a graph, the launch must have been told: by then so was every update of the graph before it.
@@ -152,7 +170,7 @@ void OperationJoiner::RetryUnexplained(uint32_t patience) {
     const bool last_word = batch_ >= kernel.batch + patience;
     if (Explained(kernel, last_word)) return true;
     if (!last_word) return false;
-    collectives_.AddUnexplained(kernel.op, kernel.start_ns, kernel.end_ns);
+    LeaveUnexplained(kernel);
     return true;
   });
 }

@@ -52,6 +52,8 @@ class OperationJoiner {
   void Add(Operation& operation);
   // A kernel of NCCL's, whose name says `op`: besides Add, where its calls are looked for.
   void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);
+  // In a graph: it may be a one-sided call's.
+  void AddCopyInGraph(const CopyRecord& copy);
   // `hand_on(operation)` is called in launch order, also by Finish and Flush.
   template <typename HandOn>
   void EndBatch(HandOn hand_on);
@@ -101,6 +103,8 @@ class OperationJoiner {
   void AbandonAll();
   void RetryWaiting();
   // `last_word`: nothing more will be heard of its launch.
+  void Explain(const Unexplained& work);
+  void LeaveUnexplained(const Unexplained& work);
   bool Explained(const Unexplained& kernel, bool last_word);
   void RetryUnexplained(uint32_t patience);
   // The launch's record came, or the launch is forgotten.

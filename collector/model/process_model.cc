@@ -368,6 +368,7 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     const uint64_t duration_ns = clock_steps_.Length(r.start_ns, r.end_ns);
     totals.duration_ns += duration_ns;
     totals.busy.Add(r.start_ns, r.end_ns);
+    if (r.graph_node != 0) joiner_.AddCopyInGraph(r);
     if (r.src_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, duration_ns, totals_.pageable_h2d);
     if (r.dst_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, duration_ns, totals_.pageable_d2h);
     Operation operation{.correlation = r.correlation,

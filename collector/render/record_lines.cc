@@ -163,6 +163,10 @@ void RecordLines::LearnCopy(const model::CopyRecord& copy) {
                       .correlation = copy.correlation,
                       .device = copy.device,
                       .stream = copy.stream};
+  if (copy.graph_node != 0) {
+    if (node_plans_.Carries(copy.graph_node)) replayed_copies_.emplace_back(copy.graph_node, work);
+    return;
+  }
   if (const auto plan = plan_of_.find(copy.correlation); plan != plan_of_.end())
     return NoteWork(work, plans_[plan->second]);
   early_copies_[copy.correlation] = work;
@@ -194,7 +198,12 @@ void RecordLines::ResolveReplays() {
     const model::CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
     if (carried.plan != 0) NoteWork(kernel, replays_[carried.plan][{kernel.correlation, carried.copy}]);
   }
+  for (const auto& [node, copy] : replayed_copies_) {
+    const model::CarriedPlan carried = node_plans_.PlanOf(node, copy.correlation);
+    if (carried.plan != 0) NoteWork(copy, replays_[carried.plan][{copy.correlation, carried.copy}]);
+  }
   replayed_kernels_.clear();
+  replayed_copies_.clear();
 }
 
 absl::Status RecordLines::Learn(const v1::Batch& batch) {

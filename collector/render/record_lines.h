@@ -97,8 +97,9 @@ class RecordLines {
   model::GraphNodePlans node_plans_{SIZE_MAX, SIZE_MAX};
   // Of captured plans: a piece of work for each graph launch, by its correlation, and each copy.
   absl::flat_hash_map<uint64_t, std::map<std::pair<uint64_t, uint32_t>, PlanWork>> replays_;
-  std::vector<model::KernelRecord> replayed_kernels_;  // of collectives, until all plans are known
-  absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;  // by correlation, once something was captured
+  std::vector<model::KernelRecord> replayed_kernels_;           // of collectives, until all plans are known
+  std::vector<std::pair<uint64_t, PlanWork>> replayed_copies_;  // likewise, by the node
+  absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;           // by correlation, once something was captured
 };
 
 }  // namespace gpuprobe::render

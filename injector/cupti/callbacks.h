@@ -40,9 +40,11 @@ void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_Callbac
 // cloned or instantiated. On the application's thread, inside a guard; the rules of ApiHook hold.
 struct GraphNodeHooks {
   // Asked first, because a graph has thousands of nodes that concern nobody.
-  bool (*wants)(const ThreadState& thread, bool cloned) noexcept = nullptr;
+  // `copies`: the node is one that copies, else a kernel's.
+  bool (*wants)(const ThreadState& thread, bool cloned, bool copies) noexcept = nullptr;
   // `owner`: as GraphNodeEvent::owner.
-  void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner) noexcept = nullptr;
+  void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
+                  bool copies) noexcept = nullptr;
 };
 // Before the session starts. Null functions: nobody wants to know.
 extern GraphNodeHooks graph_node_hooks;

@@ -186,7 +186,8 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   // A kernel is none of a one-sided call's.
   if (thread.nccl_copies_plan == 0 || data.symbolName != nullptr) return;
   ++thread.nccl_copies;
-  Emit(thread, PlanLaunchEvent{thread.nccl_copies_plan, data.correlationId, 0, 0, 0, 0});
+  TellLastCopy(thread);
+  thread.nccl_last_copy = data.correlationId;
 }
 
 void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
@@ -210,6 +211,12 @@ void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,
 }
 
 }  // namespace
+
+void TellLastCopy(ThreadState& thread) noexcept {
+  if (thread.nccl_last_copy == 0) return;
+  Emit(thread, PlanLaunchEvent{thread.nccl_copies_plan, thread.nccl_last_copy, 0, 0, 0, 0});
+  thread.nccl_last_copy = 0;
+}
 
 void NoteCaptured(ThreadState& thread, uint64_t node) noexcept {
   if (thread.last_launch_correlation != 0)

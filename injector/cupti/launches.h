@@ -19,4 +19,7 @@ void AddLaunchHooks() noexcept;
 // captured.
 void NoteCaptured(ThreadState& thread, uint64_t node) noexcept;
 
+// The last copy that a one-sided call of NCCL's launched was not captured: it is one of its plan.
+void TellLastCopy(ThreadState& thread) noexcept;
+
 }  // namespace gpuprobe::injector

@@ -283,12 +283,12 @@ void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) cons
     if (const Guard guard; guard) guard.thread().graph_memory_graph = reinterpret_cast<uint64_t>(graph.graph);
   }
   const bool kernel = graph.nodeType == CU_GRAPH_NODE_TYPE_KERNEL;
-  if (!kernel && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMCPY && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMSET)
-    return;
+  const bool copies = graph.nodeType == CU_GRAPH_NODE_TYPE_MEMCPY;
+  if (!kernel && !copies && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMSET) return;
   const Guard guard;
   if (!guard) return;
   const bool launching = !cloned && guard.thread().last_launch_correlation != 0;
-  const bool wanted = kernel && graph_node_hooks.wants(guard.thread(), cloned);
+  const bool wanted = (kernel || copies) && graph_node_hooks.wants(guard.thread(), cloned, copies);
   if (!launching && !wanted) return;
   uint64_t id = 0;
   uint64_t original_id = 0;
@@ -298,7 +298,7 @@ void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) cons
   if (!wanted) return;
   const uint32_t copy = guard.thread().graph_copy;
   const uint64_t owner = cloned && copy != 0 ? kCopiedBy | copy : reinterpret_cast<uint64_t>(graph.graph);
-  graph_node_hooks.on_node(guard.thread(), id, original_id, owner);
+  graph_node_hooks.on_node(guard.thread(), id, original_id, owner, copies);
 }
 
 void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,

@@ -79,8 +79,9 @@ struct CallBatch {
   uint32_t launch_count;
   uint32_t init_count;
   uint32_t beyond_count;
-  bool torn = false;         // some of its calls may not have been seen (torn_groups.h)
-  uint64_t copies_plan = 0;  // of its one-sided calls, 0: none
+  bool copies_captured = false;  // into a CUDA graph
+  bool torn = false;             // some of its calls may not have been seen (torn_groups.h)
+  uint64_t copies_plan = 0;      // of its one-sided calls, 0: none
 };
 
 // A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
@@ -98,7 +99,7 @@ struct SingleBatch {
     batch.launch_capacity = kSingleLaunches;
     batch.init_capacity = 0;
     batch.call_count = batch.launch_count = batch.init_count = batch.beyond_count = 0;
-    batch.torn = false;
+    batch.copies_captured = batch.torn = false;
     batch.copies_plan = 0;
     return &batch;
   }

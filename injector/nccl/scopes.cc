@@ -1,5 +1,6 @@
 #include "injector/nccl/scopes.h"
 
+#include "injector/cupti/launches.h"
 #include "injector/guard.h"
 #include "injector/nccl/awaited.h"
 #include "injector/nccl/captured_nodes.h"
@@ -90,10 +91,13 @@ bool IsOneSided(const PendingCall& call) noexcept {
 void BeginCopies(ThreadState& thread) noexcept {
   thread.nccl_copies_plan = NewPlan();
   thread.nccl_copies = 0;
+  thread.nccl_last_copy = 0;
+  thread.nccl_copies_captured = false;
 }
 
 // They are told as one plan, unless they are of several communicators: then nobody knows whose each is.
 void EndCopies(ThreadState& thread, CallBatch& batch) noexcept {
+  TellLastCopy(thread);
   const uint64_t plan = thread.nccl_copies != 0 ? thread.nccl_copies_plan : 0;
   thread.nccl_copies_plan = 0;
   uint32_t comm = 0;
@@ -104,6 +108,7 @@ void EndCopies(ThreadState& thread, CallBatch& batch) noexcept {
     comm = call.event.comm;
   }
   batch.copies_plan = plan;
+  batch.copies_captured = thread.nccl_copies_captured;
 }
 
 bool AnyOneSided(const CallBatch& batch) noexcept {
@@ -197,7 +202,9 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   AssignPlans(batch);
   for (uint32_t i = 0; i < batch.call_count && batch.copies_plan != 0; ++i) {
     const auto op = static_cast<EntryPoint>(batch.calls[i].event.op);
-    if (nccl::IsOneSided(op) && op != EntryPoint::kWaitSignal) batch.calls[i].event.plan = batch.copies_plan;
+    if (!nccl::IsOneSided(op) || op == EntryPoint::kWaitSignal) continue;
+    batch.calls[i].event.plan = batch.copies_plan;
+    batch.calls[i].event.captured = batch.copies_captured ? 1 : 0;
   }
   LearnFromLaunches(batch);
   MarkCaptured(batch);
@@ -421,12 +428,14 @@ SeenLaunch SeenLaunchOf(const char* kernel_name, const void* stream, const void*
           0};
 }
 
-bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept {
+bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept {
   if (cloned) return AnyCaptured();
+  if (copies) return thread.nccl_copies_plan != 0;
   return thread.nccl_call_depth != 0 ? thread.nccl_batch != nullptr : EndedPastUs(thread);
 }
 
-void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner) noexcept {
+void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
+                   bool copies) noexcept {
   if (original_id != 0) {
     CapturedPlan carried = PlanOfCaptured(original_id);
     if (carried.plan == 0) return;
@@ -434,6 +443,16 @@ void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint6
     RememberCaptured(id, carried);
     Emit(thread, GraphNodeEvent{Stamp(), owner, id, original_id});
     Emit(thread, PlanLaunchEvent{carried.plan, 0, thread.instantiating_graph, id, carried.copy, 0});
+    return;
+  }
+  if (copies) {
+    const uint64_t plan = thread.nccl_copies_plan;
+    thread.nccl_last_copy = 0;
+    thread.nccl_copies_captured = true;
+    ++thread.nccl_copies;
+    RememberCaptured(id, {.plan = plan, .copy = 0});
+    Emit(thread, GraphNodeEvent{Stamp(), owner, id, 0});
+    Emit(thread, PlanLaunchEvent{plan, 0, 0, id, 0, 0});
     return;
   }
   const EndedGroup ended(thread);

@@ -213,8 +213,9 @@ void ReturnSequence(const PendingCall& call) noexcept;
 
 // Kernel nodes of CUDA graphs (GraphNodeHooks of injector/cupti/callbacks.h): a kernel of NCCL's that was
 // captured instead of launched keeps its plan under its node's id, and so does every copy of the node.
-bool WantsGraphNode(const ThreadState& thread, bool cloned) noexcept;
-void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner) noexcept;
+bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept;
+void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
+                   bool copies) noexcept;
 
 // What the communicators say about who this process is: of the one with most ranks so far. False while there
 // is none.

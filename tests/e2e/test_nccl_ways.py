@@ -309,6 +309,24 @@ class OtherVersions(NcclWays):
                                  {("PutSignal", 1, 0, 0), ("Signal", 1, 1, 1), ("WaitSignal", 1, 1, 1)})
 
 
+    def test_one_sided_calls_in_graphs_have_a_time_for_each_replay(self):
+        for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "run"):
+            with self.subTest(way=way):
+                self.forget_truth()
+                out = self.record_with_2_29(way, "captured")
+                calls = [record for record in self.export(out) if record["kind"] == "collective"]
+                copies = [record for record in self.truth() if record["kind"] == "memcpy" and record["bytes"] != 64]
+                self.assertEqual(len(copies), 1 + 2 * 3)
+                fields = ("start_ns", "end_ns", "bytes", "stream", "device", "correlation")
+                key = lambda record: tuple(record[field] for field in fields)
+                self.assertEqual(sorted(key(call) for call in calls if "start_ns" in call), sorted(map(key, copies)))
+                self.assertEqual(sorted((call["seq"], call["bytes"]) for call in calls if "start_ns" in call),
+                                 [(0, 1 << 15)] + [(1, 1 << 18)] * 3 + [(2, 1 << 17)] * 3)
+                entries = [entry for rank in self.report(out)["ranks"] for entry in rank["collectives"]]
+                self.assertEqual({(e["op"], e["bytes"], e["calls"], e["untimed_calls"]) for e in entries},
+                                 {("PutSignal", 1 << 15, 1, 0), ("PutSignal", 3 << 18, 3, 0), ("PutSignal", 3 << 17, 3, 0)})
+
+
 class NothingToLaunch(NcclWays):
 
     def test_a_training_of_one_rank_is_healthy(self):

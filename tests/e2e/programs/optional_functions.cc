@@ -2,6 +2,7 @@
 //
 // usage: optional_functions        says which functions it finds, and what came of calling one of them
 //        optional_functions moves  calls the one-sided functions that NCCL 2.29 brought; 3 if it lacks them
+//        optional_functions captured  likewise, in a CUDA graph that is launched three times
 //        optional_functions new    calls functions that nobody knows, one by each way; 3 if it lacks them
 
 #include <cuda_runtime_api.h>
@@ -99,6 +100,39 @@ int Move() {
   return 0;
 }
 
+// Two puts, one of them in a group, in a graph that is launched three times.
+int Captured() {
+  const Communicators both;
+  if (ncclPutSignal == nullptr) return 3;
+  constexpr size_t kCount = 1 << 16;
+  void* buffer = nullptr;
+  cudaStream_t stream = nullptr;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  CHECK(cudaMalloc(&buffer, kCount * sizeof(float)));
+  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  const auto put = [&](size_t count) {
+    CHECK(ncclPutSignal(buffer, count, ncclFloat, 1, nullptr, 0, 0, 0, 0, both.comms[0], stream));
+  };
+  put(kCount / 8);
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  put(kCount);
+  CHECK(cudaMemcpyAsync(buffer, buffer, 64, cudaMemcpyDeviceToDevice, stream));  // nobody's
+  CHECK(ncclGroupStart());
+  put(kCount / 2);
+  CHECK(ncclGroupEnd());
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  CHECK(cudaGraphInstantiate(&exec, graph, 0));
+  for (int i = 0; i < 3; ++i) CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  CHECK(cudaGraphExecDestroy(exec));
+  CHECK(cudaGraphDestroy(graph));
+  CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFree(buffer));
+  both.Destroy();
+  return 0;
+}
+
 int New() {
   const Communicators both;
   if (ncclConjure == nullptr) return 3;
@@ -114,6 +148,7 @@ int New() {
 
 int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "moves") == 0) return Move();
+  if (argc > 1 && std::strcmp(argv[1], "captured") == 0) return Captured();
   if (argc > 1 && std::strcmp(argv[1], "new") == 0) return New();
   return Ask();
 }

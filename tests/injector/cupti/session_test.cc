@@ -340,8 +340,8 @@ CUgraphNode Node(uintptr_t id) { return reinterpret_cast<CUgraphNode>(id); }  //
 
 TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
   seen_nodes.clear();
-  graph_node_hooks = {[](const ThreadState&, bool) noexcept { return nodes_wanted; },
-                      [](ThreadState&, uint64_t id, uint64_t original, uint64_t) noexcept {
+  graph_node_hooks = {[](const ThreadState&, bool, bool) noexcept { return nodes_wanted; },
+                      [](ThreadState&, uint64_t id, uint64_t original, uint64_t, bool) noexcept {
                         seen_nodes.emplace_back(id, original);
                       }};
   new_library_hook = []() noexcept { ++libraries; };

@@ -33,7 +33,8 @@ void Launch() {
   NoteKernelLaunch(guard.thread(),
                    "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE", nullptr,
                    nullptr, ++correlation);
-  if (capturing && WantsGraphNode(guard.thread(), false)) NoteGraphNode(guard.thread(), ++node, 0, 1);
+  if (capturing && WantsGraphNode(guard.thread(), false, false))
+    NoteGraphNode(guard.thread(), ++node, 0, 1, false);
 }
 
 ncclResult_t AllReduce(const void*, void*, size_t, ncclDataType_t, ncclRedOp_t, ncclComm_t, cudaStream_t) {

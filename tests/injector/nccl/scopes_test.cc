@@ -24,7 +24,7 @@ uint64_t captured_node = 0;          // not 0: what NCCL launches is captured in
 // What CUPTI's callback would do when a node of a graph is made, or copied from another.
 void NoteNode(uint64_t id, uint64_t original_id) {
   const Guard guard;
-  if (guard) NoteGraphNode(guard.thread(), id, original_id, kGraph);
+  if (guard) NoteGraphNode(guard.thread(), id, original_id, kGraph, false);
 }
 
 // What CUPTI's callback would do while NCCL launches.
@@ -497,13 +497,13 @@ TEST_F(Scopes, ACapturedCallKeepsItsPlanUnderItsNodeAndTheNodesCopies) {
 
 TEST_F(Scopes, NodesAreOfInterestOnlyInsideACallAndAfterACapture) {
   ThreadState& thread = CurrentThread();
-  EXPECT_FALSE(WantsGraphNode(thread, false));
-  EXPECT_FALSE(WantsGraphNode(thread, true));
+  EXPECT_FALSE(WantsGraphNode(thread, false, false));
+  EXPECT_FALSE(WantsGraphNode(thread, true, false));
   captured_node = 70;
   AllReduce(Make());
   captured_node = 0;
-  EXPECT_FALSE(WantsGraphNode(thread, false));
-  EXPECT_TRUE(WantsGraphNode(thread, true));
+  EXPECT_FALSE(WantsGraphNode(thread, false, false));
+  EXPECT_TRUE(WantsGraphNode(thread, true, false));
 }
 
 TEST_F(Scopes, TheLargestCommunicatorSaysWhoWeAre) {

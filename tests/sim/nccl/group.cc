@@ -19,6 +19,7 @@ struct Group {
   ncclResult_t error = ncclSuccess;
   std::vector<Call> calls;
   std::vector<PendingCreation> creations;
+  std::vector<Copy> copies;
 };
 
 thread_local Group group;
@@ -73,6 +74,13 @@ ncclResult_t RunAlone(const Call& call) {
   const CUresult result =
       cuMemcpyDtoDAsync(reinterpret_cast<CUdeviceptr>(call.receive), reinterpret_cast<CUdeviceptr>(call.send),
                         call.count * TypeSize(call.type), call.stream);
+  return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+// As the real one does between devices that reach each other: by a copy on the stream.
+ncclResult_t Run(const Copy& copy) {
+  const auto address = reinterpret_cast<CUdeviceptr>(copy.source);
+  const CUresult result = cuMemcpyDtoDAsync(address, address, copy.bytes, copy.stream);
   return result == CUDA_SUCCESS ? ncclSuccess : ncclUnhandledCudaError;
 }
 
@@ -150,7 +158,10 @@ ncclResult_t Finish(Group finished) {
     LaunchInBackground(std::move(finished.calls));
     return ncclInProgress;
   }
-  const ncclResult_t launched = LaunchAll(finished.calls);
+  ncclResult_t launched = LaunchAll(finished.calls);
+  for (const Copy& copy : finished.copies) {
+    launched = launched == ncclSuccess ? Run(copy) : launched;
+  }
   return launched != ncclSuccess ? launched : made;
 }
 
@@ -222,6 +233,12 @@ ncclResult_t Submit(Call call) {
 ncclResult_t Submit(PendingCreation pending) {
   GroupStart();
   group.creations.push_back(std::move(pending));
+  return GroupEnd();
+}
+
+ncclResult_t Submit(const Copy& copy) {
+  GroupStart();
+  group.copies.push_back(copy);
   return GroupEnd();
 }
 

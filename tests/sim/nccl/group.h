@@ -43,6 +43,13 @@ struct PendingCreation {
   ncclComm_t handle = nullptr;
 };
 
+// What a one-sided call moves.
+struct Copy {
+  const void* source = nullptr;
+  size_t bytes = 0;
+  CUstream stream = nullptr;
+};
+
 void GroupStart();
 // ncclInvalidUsage without a start; else the first error of the group's calls or of their launch.
 ncclResult_t GroupEnd();
@@ -53,6 +60,9 @@ ncclResult_t GroupSimulateEnd(float* estimated_us);
 ncclResult_t Submit(Call call);
 // Makes the communicator at the end of the group, or at once; in the background unless it is blocking.
 ncclResult_t Submit(PendingCreation pending);
+
+// At the end of the group, or at once.
+ncclResult_t Submit(const Copy& copy);
 
 // The thread's context while it works for a communicator.
 class ContextScope {

@@ -2,28 +2,17 @@
 //
 // The one-sided ones take what copies of their sizes take on this rank's device and move nothing to another:
 // a peer's window is not known here. What waits for a signal finds it.
-#include <cuda.h>
-
 #include "tests/sim/nccl/api.h"
+#include "tests/sim/nccl/group.h"
 #include "tests/sim/nccl/operations.h"
 
 namespace gpusim::nccl {
-namespace {
-
-// As the real one does between devices that reach each other: by a copy on the stream.
-ncclResult_t Copy(const void* source, size_t bytes, cudaStream_t stream) {
-  const auto address = reinterpret_cast<CUdeviceptr>(source);
-  return cuMemcpyDtoDAsync(address, address, bytes, stream) == CUDA_SUCCESS ? ncclSuccess
-                                                                            : ncclUnhandledCudaError;
-}
-
-}  // namespace
 
 NCCL_API(ncclResult_t, ncclPutSignal, const void* localbuff, size_t count, ncclDataType_t datatype, int peer,
          ncclWindow_t, size_t, int, int, unsigned int, ncclComm_t comm, cudaStream_t stream) {
   const CommunicatorPtr behind = ReadyBehind(comm);
   if (behind == nullptr || peer < 0 || localbuff == nullptr) return Return(ncclInvalidArgument, __func__);
-  return Return(Copy(localbuff, count * TypeSize(datatype), stream), __func__);
+  return Return(Submit(Copy{localbuff, count * TypeSize(datatype), stream}), __func__);
 }
 
 NCCL_API(ncclResult_t, ncclSignal, int, int, int, unsigned int, ncclComm_t comm, cudaStream_t) {
