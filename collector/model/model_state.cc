@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 21;
+constexpr uint32_t kStateVersion = 22;
 
 }  // namespace
 
@@ -635,7 +635,7 @@ void OperationJoiner::Totals::Visit(Archive& archive) {
 
 template <typename Archive>
 void OperationJoiner::Waiting::Visit(Archive& archive) {
-  archive(batch, lowest, operations);
+  archive(batch, lowest, latest_start_ns, operations);
 }
 
 template <typename Archive>
@@ -650,7 +650,7 @@ void GraphNodePlans::Visit(Archive& archive) {
 
 template <typename Archive>
 void OperationJoiner::Visit(Archive& archive) {
-  archive(totals_, batch_, ring_, waiting_, window_, node_plans_, unexplained_);
+  archive(totals_, batch_, ring_, waiting_, window_, node_plans_, unexplained_, told_until_ns_);
   waiting_count_ = 0;
   for (const Waiting& waiting : waiting_) waiting_count_ += waiting.operations.size();
 }

@@ -12,6 +12,7 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
   slot.range = launch.range != 0 ? launch.range : launch.fallback_range;
   window_.AddLaunch(launch.correlation, launch.time_ns, launch.thread, batch_);
   told_ = true;
+  told_until_ns_ = std::max(told_until_ns_, launch.time_ns);
 }
 
 void OperationJoiner::AddPlan(const PlanRecord& record) {
@@ -40,6 +41,7 @@ void OperationJoiner::Add(Operation& operation) {
   if (waiting_.empty() || waiting_.back().batch != batch_) waiting_.emplace_back().batch = batch_;
   Waiting& waiting = waiting_.back();
   waiting.lowest = std::min(waiting.lowest, operation.correlation);
+  waiting.latest_start_ns = std::max(waiting.latest_start_ns, operation.start_ns);
   waiting.operations.push_back(operation);
   ++waiting_count_;
 }
@@ -98,7 +100,7 @@ void OperationJoiner::RetryWaiting() {
     }
     std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.operations.empty(); });
   }
-  while (!waiting_.empty() && batch_ >= waiting_.front().batch + kPatience) {
+  while (!waiting_.empty() && WaitedEnough(waiting_.front().batch, waiting_.front().latest_start_ns)) {
     for (Operation& operation : waiting_.front().operations) Abandon(operation);
     waiting_count_ -= waiting_.front().operations.size();
     waiting_.pop_front();
@@ -165,11 +167,11 @@ bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
   return true;
 }
 
-void OperationJoiner::RetryUnexplained(uint32_t patience) {
+void OperationJoiner::RetryUnexplained(bool last_word) {
   std::erase_if(unexplained_, [&](const Unexplained& kernel) {
-    const bool last_word = batch_ >= kernel.batch + patience;
-    if (Explained(kernel, last_word)) return true;
-    if (!last_word) return false;
+    const bool enough = last_word || WaitedEnough(kernel.batch, kernel.start_ns);
+    if (Explained(kernel, enough)) return true;
+    if (!enough) return false;
     LeaveUnexplained(kernel);
     return true;
   });

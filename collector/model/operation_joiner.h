@@ -25,9 +25,11 @@ namespace gpuprobe::model {
 
 class OperationJoiner {
  public:
-  // A launch is sent with the batch after it at the latest; this many batches are patience enough.
+  // A record's launch does not come any more when it waits for so many batches and launches were told that
+  // are later than the record, or for so many that they had been told.
   static constexpr uint32_t kPatience = 8;
-  static constexpr size_t kMaxWaiting = 65536;  // device records
+  static constexpr uint32_t kLongPatience = 64;
+  static constexpr size_t kMaxWaiting = 262144;  // device records
   static constexpr size_t kExactDelays = 1024;
 
   struct Totals {
@@ -80,6 +82,7 @@ class OperationJoiner {
   struct Waiting {
     uint32_t batch = 0;
     uint64_t lowest = UINT64_MAX;  // correlation
+    uint64_t latest_start_ns = 0;
     std::vector<Operation> operations;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -106,7 +109,11 @@ class OperationJoiner {
   void Explain(const Unexplained& work);
   void LeaveUnexplained(const Unexplained& work);
   bool Explained(const Unexplained& kernel, bool last_word);
-  void RetryUnexplained(uint32_t patience);
+  void RetryUnexplained(bool last_word);
+  bool WaitedEnough(uint32_t since_batch, uint64_t start_ns) const {
+    const bool told = told_until_ns_ == 0 || told_until_ns_ >= start_ns;  // 0: this process tells none
+    return batch_ >= since_batch + (told ? kPatience : kLongPatience);
+  }
   // The launch's record came, or the launch is forgotten.
   bool Matched(uint64_t correlation) const;
   // A launch's record was lost: something stands for it in the order of launches.
@@ -119,7 +126,8 @@ class OperationJoiner {
   CorrelationRing ring_;
   std::deque<Waiting> waiting_;  // by batch
   size_t waiting_count_ = 0;
-  bool told_ = false;  // launches or plans, since those that wait were last looked at
+  bool told_ = false;           // launches or plans, since those that wait were last looked at
+  uint64_t told_until_ns_ = 0;  // the latest launch that was told
   OperationWindow window_;
   GraphNodePlans node_plans_;
   std::vector<Unexplained> unexplained_;
@@ -128,7 +136,7 @@ class OperationJoiner {
 template <typename HandOn>
 void OperationJoiner::EndBatch(HandOn hand_on) {
   RetryWaiting();
-  RetryUnexplained(kPatience);
+  RetryUnexplained(false);
   uint64_t oldest = UINT64_MAX;
   for (const Waiting& waiting : waiting_) oldest = std::min(oldest, waiting.lowest);
   window_.EndBatch(
@@ -148,7 +156,7 @@ template <typename HandOn>
 void OperationJoiner::Finish(HandOn hand_on) {
   AbandonAll();
   Flush(hand_on);
-  RetryUnexplained(0);
+  RetryUnexplained(true);
 }
 
 template <typename HandOn>
@@ -158,7 +166,7 @@ void OperationJoiner::FinishSoFar(bool goes_on, HandOn hand_on) {
       goes_on, [this](uint64_t correlation) { return Matched(correlation); },
       [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
   totals_.late = window_.late();
-  RetryUnexplained(0);
+  RetryUnexplained(true);
 }
 
 }  // namespace gpuprobe::model

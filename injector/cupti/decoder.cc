@@ -4,6 +4,7 @@
 
 #include "injector/recording.h"
 #include "injector/step_gate.h"
+#include "injector/stream/event_ring.h"
 #include "injector/stream/lock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
@@ -214,7 +215,14 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
 }
 
 void Decoder::Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
+  if (Put(chunk, sites, epoch)) WakeProbeThread();
+}
+
+// True when a batch went out for want of room: the launches of its records are still in the rings, and should
+// follow soon.
+bool Decoder::Put(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
   const Lock lock(stream_->mutex);
+  const uint64_t sealed = stream_->builder.sequence();
   for (uint32_t i = 0; i < chunk->unknown_count; ++i)
     stream_->builder.ExpectKernelName(chunk->kernel_records[chunk->unknown[i]]->name);
   for (uint32_t i = 0; i < chunk->unknown_count; ++i) {
@@ -223,6 +231,7 @@ void Decoder::Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
   }
   stream_->builder.AddKernels(chunk->kernels);
   for (uint32_t i = 0; i < chunk->other_count; ++i) DecodeOther(chunk->others[i]);
+  return stream_->builder.sequence() != sealed;
 }
 
 void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {

@@ -44,6 +44,7 @@ class Decoder {
   bool Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites, uint16_t epoch,
               CUpti_Activity** record, Chunk* chunk) noexcept;
   void Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept;
+  bool Put(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept;
   void CountUnknown(uint32_t kind) noexcept;
   void DecodeOther(const CUpti_Activity* record) noexcept;
   uint32_t LookUpSite(const CUpti_ActivityKernel4& kernel, SiteCache* sites, uint32_t epoch) noexcept;

@@ -33,6 +33,7 @@ STATIC_COLLECTIVES = os.path.join(BUILD, "tests", "e2e", "static_collectives")
 LATE_COLLECTIVES = os.path.join(BUILD, "tests", "e2e", "liblate_collectives.so")
 OPENS_MODULE = os.path.join(BUILD, "tests", "e2e", "opens_module")
 CUDA_SCRIPT = os.path.join(BUILD, "tests", "e2e", "cuda_script")
+LONG_JOB = os.path.join(BUILD, "tests", "e2e", "long_job")
 PLAIN_PROGRAM = os.path.join(BUILD, "tests", "e2e", "plain_program")
 LAUNCH_RANKS = os.path.join(SOURCE, "samples", "launch_ranks.sh")
 

@@ -67,13 +67,33 @@ TEST_F(OperationJoinerTest, ARecordMeetsALaunchThatIsToldLater) {
   EXPECT_THAT(launched_, ElementsAre(true, true));
 }
 
+// A device that is fast fills many batches before the host's events are sent again.
+TEST_F(OperationJoinerTest, LaunchesMayComeManyBatchesAfterTheirRecords) {
+  Launch(1, 100);
+  constexpr uint32_t kBatches = 4 * OperationJoiner::kPatience;
+  static_assert(kBatches < OperationJoiner::kLongPatience);
+  for (uint32_t i = 0; i < kBatches; ++i) {
+    Kernel(2 + i, 200 + i);
+    EndBatch();
+  }
+  EXPECT_EQ(joiner_.totals().unattributed, 0u);
+  for (uint32_t i = 0; i < kBatches; ++i) Launch(2 + i, 190 + i);
+  EndBatch();
+  EXPECT_EQ(joiner_.totals().joined, kBatches);
+  EXPECT_EQ(joiner_.totals().unattributed, 0u);
+  // None comes any more: patience has an end.
+  Kernel(1000, 2000);
+  for (uint32_t i = 0; i <= OperationJoiner::kLongPatience; ++i) EndBatch();
+  EXPECT_EQ(joiner_.totals().unattributed, 1u);
+}
+
 TEST_F(OperationJoinerTest, ARecordWhoseLaunchDoesNotComeGoesWithoutIt) {
   Kernel(5);
   // Launches of other records keep coming meanwhile: they change nothing for it.
   for (uint32_t i = 0; i < OperationJoiner::kPatience; ++i) {
     EXPECT_EQ(joiner_.totals().unattributed, 0u) << i;
-    Launch(100 + i);
-    Kernel(100 + i);
+    Launch(100 + i, 160);  // later than the record
+    Kernel(100 + i, 170);
     EndBatch();
   }
   EndBatch();
