@@ -180,6 +180,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
 void Differ(const std::string& what, const std::map<std::string, int>& seen, Conditions& c) {
   if (seen.size() < 2) return;
   std::vector<std::string> parts;
+  parts.reserve(seen.size());
   for (const auto& [value, count] : seen)
     parts.push_back(absl::StrCat(value, " on ", count, count == 1 ? " rank" : " ranks"));
   c.differing.push_back(absl::StrCat(what, " ", absl::StrJoin(parts, ", ")));

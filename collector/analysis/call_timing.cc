@@ -118,6 +118,7 @@ std::vector<ForwardCommunication> ForwardCommunicationOf(const model::JobModel& 
     }
   }
   std::vector<ForwardCommunication> out;
+  out.reserve(by_op.size());
   for (const auto& [op, sum] : by_op) {
     out.push_back({.op = op,
                    .comm_ranks = sum.comm_ranks,
@@ -230,7 +231,7 @@ double SendsPerStep(const model::ProcessModel& process) {
   double all = 0;
   for (const auto& series : process.collectives().series()) {
     for (const model::CollectivePart& part : series->parts) {
-      const std::string op(process.String(part.op));
+      const std::string& op = process.String(part.op);
       if (!IsTransfer(op)) continue;
       all += static_cast<double>(part.calls);
       sends += op == "Send" ? static_cast<double>(part.calls) : 0;

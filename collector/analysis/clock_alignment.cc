@@ -50,6 +50,7 @@ ClockLine FitClock(const std::vector<model::ClockLink::Window>& windows, uint64_
     if (!slopes.empty()) line.drift = Median(slopes);
   }
   std::vector<double> rest;
+  rest.reserve(windows.size());
   for (const auto& w : windows) rest.push_back(static_cast<double>(w.ahead_ns) - line.drift * time(w));
   line.ahead_ns = Median(rest);
   for (double& r : rest) r = std::abs(r - line.ahead_ns);

@@ -198,6 +198,7 @@ std::string DevicesText(const Conditions& c) {
   std::map<std::string, int> devices;
   for (const DeviceCondition& d : c.devices) ++devices[d.name.empty() ? "unknown" : d.name];
   std::vector<std::string> parts;
+  parts.reserve(devices.size());
   for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, " x ", name));
   return absl::StrJoin(parts, ", ");
 }

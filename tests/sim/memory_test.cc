@@ -97,7 +97,7 @@ TEST_F(MemoryTest, APoolGrowsByGranulesAndKeepsItsReleaseThreshold) {
   cudaStream_t stream = NewStream();
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {cudaMemLocationTypeDevice, {0}};
+  properties.location = {cudaMemLocationTypeDevice, 0};
   cudaMemPool_t pool = nullptr;
   ASSERT_CUDA(cudaMemPoolCreate(&pool, &properties));
   uint64_t threshold = 2 * kGranule;
@@ -169,7 +169,7 @@ TEST_F(MemoryTest, APhysicalHandleIsOneMemoryAtEveryMapping) {
   constexpr size_t kBytes = 4U << 20;
   CUmemAllocationProp prop{};
   prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   CUmemGenericAllocationHandle handle = 0;
   ASSERT_EQ(cuMemCreate(&handle, kBytes, &prop, 0), CUDA_SUCCESS);
   EXPECT_EQ(FreeBytes(), before - kBytes);

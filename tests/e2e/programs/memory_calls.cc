@@ -58,8 +58,8 @@ void Host() {
   CHECK(cuMemAllocHost(&driver, 34567));
   CHECK(cuMemHostAlloc(&plain, 45678, CU_MEMHOSTALLOC_WRITECOMBINED));
   CHECK(cudaFreeHost(runtime));
-  std::vector<char> registered(8 * 4096);
-  std::vector<char> by_driver(5 * 4096);
+  std::vector<char> registered(size_t{8} * 4096);
+  std::vector<char> by_driver(size_t{5} * 4096);
   CHECK(cudaHostRegister(registered.data(), registered.size(), cudaHostRegisterDefault));
   EXPECT(cudaHostRegister(registered.data(), registered.size(), cudaHostRegisterDefault) != cudaSuccess);
   CHECK(cuMemHostRegister(by_driver.data(), by_driver.size(), 0));
@@ -84,7 +84,7 @@ void Pools() {
   CHECK(cudaStreamCreate(&stream));
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {cudaMemLocationTypeDevice, {0}};
+  properties.location = {cudaMemLocationTypeDevice, 0};
   cudaMemPool_t pool = nullptr;
   CHECK(cudaMemPoolCreate(&pool, &properties));
   void* pointers[4] = {};
@@ -175,7 +175,7 @@ void VirtualMemory() {
   CHECK(cuMemRelease(again));
   CHECK(cuMemRelease(first));
   CHECK(cuMemAddressFree(address, 10 * kMiB));
-  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
   CHECK(cuMemCreate(&first, 16 * kMiB, &properties, 0));
   CHECK(cuMemRelease(first));
   EXPECT(cuMemCreate(&first, 12345, &properties, 0) != CUDA_SUCCESS);  // not a multiple of the granularity
@@ -222,7 +222,7 @@ void CapturedMemory(cudaStream_t stream) {
 cudaGraphNode_t AddAllocation(cudaGraph_t graph, size_t bytes, void** address) {
   cudaMemAllocNodeParams params{};
   params.poolProps.allocType = cudaMemAllocationTypePinned;
-  params.poolProps.location = {cudaMemLocationTypeDevice, {0}};
+  params.poolProps.location = {cudaMemLocationTypeDevice, 0};
   params.bytesize = bytes;
   cudaGraphNode_t node = nullptr;
   CHECK(cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
@@ -268,7 +268,7 @@ void NodesOfAnyKind(cudaStream_t stream) {
   cudaGraphNodeParams allocation{};
   allocation.type = cudaGraphNodeTypeMemAlloc;
   allocation.alloc.poolProps.allocType = cudaMemAllocationTypePinned;
-  allocation.alloc.poolProps.location = {cudaMemLocationTypeDevice, {0}};
+  allocation.alloc.poolProps.location = {cudaMemLocationTypeDevice, 0};
   allocation.alloc.bytesize = 3 * kMiB + 1;
   CHECK(cudaGraphAddNode(&nodes[0], graph, nullptr, nullptr, 0, &allocation));
   cudaGraphNodeParams release{};
@@ -278,7 +278,7 @@ void NodesOfAnyKind(cudaStream_t stream) {
   CUgraphNodeParams lasting{};
   lasting.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
   lasting.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  lasting.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  lasting.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   lasting.alloc.bytesize = 2 * kMiB;
   CHECK(cuGraphAddNode(&nodes[2], graph, nullptr, nullptr, 0, &lasting));
   CUgraphNodeParams nothing{};
@@ -372,7 +372,7 @@ void Devices() {
   CHECK(cudaDeviceGetDefaultMemPool(&others, 1));
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {cudaMemLocationTypeDevice, {1}};
+  properties.location = {cudaMemLocationTypeDevice, 1};
   CHECK(cudaMemPoolCreate(&made, &properties));
   CHECK(cudaMallocFromPoolAsync(&pieces[0], 3 * kMiB, others, nullptr));
   CHECK(cuMemAllocFromPoolAsync(reinterpret_cast<CUdeviceptr*>(&pieces[1]), 5 * kMiB, made, nullptr));
@@ -386,7 +386,7 @@ void Devices() {
   for (void* piece : pieces) CHECK(cudaFree(piece));
   CUmemAllocationProp physical{};
   physical.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  physical.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  physical.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
   CUmemGenericAllocationHandle handle = 0;
   CHECK(cuMemCreate(&handle, 6 * kMiB, &physical, 0));
   CHECK(cuMemRelease(handle));
@@ -500,7 +500,7 @@ void PoolLevels() {
   CHECK(cudaDeviceGetDefaultMemPool(&pools[0], 0));
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {cudaMemLocationTypeDevice, {0}};
+  properties.location = {cudaMemLocationTypeDevice, 0};
   CHECK(cudaMemPoolCreate(&pools[1], &properties));
   CHECK(cudaMemPoolCreate(&pools[2], &properties));
   uint64_t threshold = 64 * kMiB;

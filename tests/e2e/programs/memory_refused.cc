@@ -72,7 +72,7 @@ void RefusedPools(size_t more) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   for (int i = 0; i < 3; ++i) {
-    properties.location = {i == 1 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice, {0}};
+    properties.location = {i == 1 ? cudaMemLocationTypeHost : cudaMemLocationTypeDevice, 0};
     if (i == 2) properties.allocType = cudaMemAllocationTypeManaged;
     cudaMemPool_t pool = nullptr;
     void* pointer = nullptr;
@@ -96,7 +96,7 @@ void RefusedGraph(size_t more) {
   CHECK(cudaGraphCreate(&graph, 0));
   cudaMemAllocNodeParams params{};
   params.poolProps.allocType = cudaMemAllocationTypePinned;
-  params.poolProps.location = {cudaMemLocationTypeDevice, {0}};
+  params.poolProps.location = {cudaMemLocationTypeDevice, 0};
   params.bytesize = more;
   cudaGraphNode_t node = nullptr;
   CHECK(cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));

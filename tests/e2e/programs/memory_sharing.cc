@@ -134,7 +134,7 @@ void Export(int channel) {
   cudaMemPoolProps pool_properties{};
   pool_properties.allocType = cudaMemAllocationTypePinned;
   pool_properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
-  pool_properties.location = {cudaMemLocationTypeDevice, {0}};
+  pool_properties.location = {cudaMemLocationTypeDevice, 0};
   cudaMemPool_t pool = nullptr;
   void* ordered[2] = {};
   CHECK(cudaMemPoolCreate(&pool, &pool_properties));

@@ -281,7 +281,7 @@ TEST_F(Memory, SparseArraysHaveNoMemory) {
 TEST_F(Memory, PhysicalMemoryIsMadeOnDevicesAndTellsWhatKeepsAndEndsIt) {
   CUmemGenericAllocationHandle handle = 0x99;
   CUmemAllocationProp properties = {};
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 2 << 20, &properties, 0});
   const auto made = Seen();
   ASSERT_EQ(made.size(), 1u);
@@ -311,9 +311,9 @@ TEST_F(Memory, MemoryOfAPoolIsWhereThePoolIs) {
   const auto pool = [](uintptr_t number) { return reinterpret_cast<CUmemoryPool>(number * 64); };
   CUmemoryPool made[] = {pool(1), pool(2), pool(3), pool(4)};
   CUmemPoolProps properties = {};
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {5}};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 5};
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate, cuMemPoolCreate_params{&made[0], &properties});
-  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
   Exit(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_cudaMemPoolCreate_v11020,
        cudaMemPoolCreate_v11020_params{&made[1], reinterpret_cast<const cudaMemPoolProps*>(&properties)});
   Driver(CUPTI_DRIVER_TRACE_CBID_cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool_params{&made[2], 6});
@@ -339,7 +339,7 @@ TEST_F(Memory, MemoryOfAPoolIsWhereThePoolIs) {
 TEST_F(Memory, HostMemoryOfTheVirtualMemoryApiIsNoDevices) {
   CUmemGenericAllocationHandle handle = 0x99;
   CUmemAllocationProp properties = {};
-  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, {0}};
+  properties.location = {CU_MEM_LOCATION_TYPE_HOST_NUMA, 0};
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemCreate, cuMemCreate_params{&handle, 4096, &properties, 0});
   const auto seen = Seen();
   ASSERT_EQ(seen.size(), 1u);
@@ -452,7 +452,7 @@ TEST_F(Memory, WhatIsCapturedIsANodeAndNoAllocation) {
 
 TEST_F(Memory, NodesThatAreAddedByHand) {
   CUDA_MEM_ALLOC_NODE_PARAMS allocation = {};
-  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {1}};
+  allocation.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
   allocation.bytesize = 4000;
   allocation.dptr = 0x8000;
   const auto graph = reinterpret_cast<CUgraph>(0x66);
@@ -462,7 +462,7 @@ TEST_F(Memory, NodesThatAreAddedByHand) {
          cuGraphAddMemFreeNode_params{nullptr, graph, nullptr, 0, 0x8000});
   CUgraphNodeParams node = {};
   node.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-  node.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, {2}};
+  node.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 2};
   node.alloc.bytesize = 5000;
   node.alloc.dptr = 0x9000;
   Driver(CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2,

@@ -226,7 +226,7 @@ TEST_F(FlatMemory, NoEventOfPoolsArraysGraphsWaitsNamesPayloadsAndTensorsAllocat
   CUarray array = reinterpret_cast<CUarray>(0x5000);
   CUmipmappedArray mipmaps = reinterpret_cast<CUmipmappedArray>(0x6000);
   CUmemPoolProps properties = {};
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
   const CUDA_ARRAY_DESCRIPTOR flat = {64, 32, CU_AD_FORMAT_FLOAT, 4};
   const CUDA_ARRAY3D_DESCRIPTOR deep = {64, 32, 8, CU_AD_FORMAT_FLOAT, 4, 0};
   CUDA_MEM_ALLOC_NODE_PARAMS node = {};
