@@ -1,8 +1,8 @@
 // Joins device records with the launches that made them, and hands them on as operations in launch order.
 //
 // Separate from ProcessModel, which counts records: here two streams meet, in any order and with gaps. A
-// device record that comes before its launch waits; one whose launch does not come within kPatience batches
-// is an operation without launch. Kernels of NCCL's are joined with the calls that they carry, by the plan
+// device record that comes before its launch waits; one whose launch does not come although later ones do is
+// an operation without launch. Kernels of NCCL's are joined with the calls that they carry, by the plan
 // that was launched under their correlation id or captured as their graph node. Memory: the launches of the
 // last batches and what waits. Not thread-safe: one owner.
 #pragma once
