@@ -138,7 +138,8 @@ std::vector<LinkModel> LinkModelsOf(const model::JobModel& job) {
     for (LinkModel::Size& s : model.sizes) {
       s.predicted_ns = fit.alpha_ns + fit.ns_per_byte * s.bus_bytes;
       if (model.op != "AllReduce" || !model.hop_alpha_ns.has_value()) continue;
-      const int levels = std::bit_width(static_cast<unsigned>(ranks - 1));  // ceil(log2 ranks)
+      const auto levels =
+          static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));  // ceil(log2 ranks)
       s.tree_ns =
           2.0 * levels * *model.hop_alpha_ns + 2 * static_cast<double>(s.size_bytes) * fit.ns_per_byte;
     }

@@ -1,6 +1,7 @@
 #include "collector/analysis/pipeline_report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "collector/analysis/call_timing.h"
 #include "collector/analysis/straggler_report.h"
@@ -35,7 +36,7 @@ std::optional<Pipeline> PipelineOf(const model::JobModel& job) {
     busy_ns += steps.compute_ns + own.exposed_ns_per_step;
   }
   if (ranks < 2 || p.stages < 2 || least < 1 || step_ns <= 0) return std::nullopt;
-  p.microbatches = static_cast<int>(least + 0.5);
+  p.microbatches = static_cast<int>(std::lround(least));
   p.bubble = std::max(1 - busy_ns / step_ns, 0.0);
   p.least_bubble = static_cast<double>(p.stages - 1) / (p.microbatches + p.stages - 1);
   return p;

@@ -132,9 +132,11 @@ std::vector<Straggler> SlowRanksOf(const model::JobModel& job, const std::vector
   if (compared.size() < kLeastRanksCompared) return {};
   const std::map<std::string, double> common = CommonPace(compared);
   std::vector<double> slowdowns;
+  slowdowns.reserve(compared.size());
   for (const RankKernels& rank : compared) slowdowns.push_back(PaceOf(rank, common).slowdown());
   const double middle = Median(slowdowns);
   std::vector<double> deviations;
+  deviations.reserve(slowdowns.size());
   for (const double s : slowdowns) deviations.push_back(std::abs(s - middle));
   const double spread = std::max(kMadToSigma * Median(deviations), kNoiseFloor * middle);
   std::vector<Straggler> out;

@@ -183,6 +183,7 @@ bool StandsOutInAll(const std::vector<Candidate>& all, const Candidate& c, doubl
   if (all.size() == 2) return c.caused.per_step_ns >= 3 * MedianOfOthers(all, c, per_step);
   if (c.caused.steps_blamed * 2 < c.caused.steps) return false;
   std::vector<double> values;
+  values.reserve(all.size());
   for (const Candidate& each : all) values.push_back(per_step(each));
   const double middle = Median(values);
   for (double& v : values) v = std::abs(v - middle);
@@ -329,6 +330,7 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
   std::vector<Straggler> slow = SlowRanksOf(job, ranks);
   const std::vector<Candidate> all = Collect(job, ranks);
   std::vector<double> totals;
+  totals.reserve(all.size());
   for (const Candidate& c : all) totals.push_back(c.means.total_ns);
   const double step_ns = Median(totals);
   std::vector<Straggler> out;

@@ -54,7 +54,7 @@ absl::Status ExportLog(const std::string& directory, std::span<const store::Segm
         ForEachFrame(FileName(segment), files.back()->bytes(), [&](const v1::Frame& frame) {
           if (frame.has_hello()) lines.LearnHello(frame.hello());
           if (!frame.has_batch()) return absl::OkStatus();
-          const absl::Status status = lines.Learn(frame.batch());
+          absl::Status status = lines.Learn(frame.batch());
           if (status.ok()) ++good;
           return status;
         });
