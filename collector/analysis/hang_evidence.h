@@ -48,8 +48,8 @@ struct LaunchedBefore {
 struct LaunchOf {
   uint64_t plan = 0;
   uint64_t correlation = 0;  // instead, of a graph
-  auto operator<=>(const LaunchOf&) const =
-      default;  // NOLINT(modernize-use-nullptr): taken for a comparison with 0
+  // NOLINTNEXTLINE(modernize-use-nullptr)
+  auto operator<=>(const LaunchOf&) const = default;
 };
 // What was launched before the main thread last waited for the
 // device and came back counts as ended, whether its record has come or not.
