@@ -13,6 +13,7 @@ struct Awaited {
   std::atomic<uint32_t> writers;   // threads that note something
   std::atomic<uint32_t> looks;     // of the probe's thread so far
   std::atomic<uint32_t> launches;  // noted
+  std::atomic<uint32_t> seen;      // launches at the last look
   std::atomic<uint64_t> number;    // in the order of the calls
   uint32_t thread;                 // ThreadDef.id of the caller
   std::atomic<bool> told;          // the calls were reported, their kernels were not there yet
@@ -122,6 +123,7 @@ Awaited* Await(ThreadState& thread, CallBatch* batch) noexcept {
     place.told.store(false, std::memory_order_relaxed);
     place.looks.store(0, std::memory_order_relaxed);
     place.launches.store(0, std::memory_order_relaxed);
+    place.seen.store(0, std::memory_order_relaxed);
     place.number.store(last_number.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
     place.open.store(true, std::memory_order_relaxed);
     place.batch.store(batch, std::memory_order_seq_cst);
@@ -239,8 +241,9 @@ void LookAtAwaited(ThreadState& thread, bool final) noexcept {
       continue;
     }
     const uint32_t looks = place.looks.fetch_add(1, std::memory_order_relaxed) + 1;
-    const bool launched = place.launches.load(std::memory_order_acquire) != 0;
-    if (final || (looks > 1 && launched)) {
+    const uint32_t launches = place.launches.load(std::memory_order_acquire);
+    const bool quiet = place.seen.exchange(launches, std::memory_order_relaxed) == launches && launches != 0;
+    if (final || (looks > 1 && quiet)) {
       ReportAndFree(thread, place, number);
     } else if (looks > kLooksWithoutKernel && !place.told.load(std::memory_order_relaxed)) {
       CallBatch* batch = Take(place, &number);
