@@ -783,8 +783,8 @@ uint64_t TearDown(RankState& state) {
     const Noise& noise = state.noises[i];
     CHECK(cudaMemcpy(bytes.data(), noise.device, kNoiseBytes, cudaMemcpyDeviceToHost));
     for (size_t at = 0; at < kNoiseBytes && i != kCapturedNoise; ++at)
-      sum =
-          sum * 31 + static_cast<unsigned char>(bytes[at]) + 256 * static_cast<unsigned char>(noise.host[at]);
+      sum = sum * 31 + static_cast<unsigned char>(bytes[at]) +
+            uint64_t{256} * static_cast<unsigned char>(noise.host[at]);
     CHECK(cudaFree(noise.device));
     CHECK(cudaFreeHost(noise.host));
   }

@@ -1,6 +1,7 @@
 #include "tests/e2e/programs/random_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace random_collectives {
@@ -60,8 +61,8 @@ class Maker {
   }
 
   std::vector<int> AllRanks() {
-    std::vector<int> all;
-    for (int rank = 0; rank < options_.ranks; ++rank) all.push_back(rank);
+    std::vector<int> all(static_cast<size_t>(options_.ranks));
+    std::iota(all.begin(), all.end(), 0);
     return all;
   }
 
@@ -112,6 +113,7 @@ class Maker {
       std::stable_sort(ranks.begin(), ranks.end(),
                        [](const auto& a, const auto& b) { return a.first < b.first; });
       std::vector<int> child;
+      child.reserve(ranks.size());
       for (const auto& [key, rank] : ranks) child.push_back(rank);
       const bool empty = child.empty();
       NewId(std::move(child), made.blocking);
