@@ -68,7 +68,12 @@ void Reset(ThreadState& state) noexcept {
   state.nccl_awaited = nullptr;
   state.last_allocation_correlation = 0;
   state.memory_call_began_ns = 0;
+  state.nccl_copies_plan = 0;
   state.last_launch_correlation = 0;
+  state.instantiating_graph = 0;
+  state.graph_copy = 0;
+  state.graph_copy_is_child = false;
+  state.graph_memory_graph = 0;
   state.sample_start_ns = 0;
 }
 

@@ -155,10 +155,32 @@ void OperationJoiner::LeaveUnexplained(const Unexplained& work) {
   if (work.op != 0) collectives_.AddUnexplained(work.op, work.start_ns, work.end_ns);
 }
 
+namespace {
+
+// Its launch has not been told yet.
+template <typename Waitings, typename Kernel>
+bool IsWaiting(const Waitings& waiting, const Kernel& kernel) {
+  return std::any_of(waiting.begin(), waiting.end(), [&](const auto& of_batch) {
+    return std::any_of(
+        of_batch.operations.begin(), of_batch.operations.end(),
+        [&](const Operation& operation) { return operation.correlation == kernel.correlation; });
+  });
+}
+
+}  // namespace
+
 // Of a kernel in a graph, the launch must have been told: by then so was every update of the graph before it.
 bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
-  const CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
-  if (kernel.graph_node == 0) return slot != nullptr && slot->plan != 0;
+  CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
+  if (kernel.graph_node == 0) {
+    if (slot == nullptr || slot->plan == 0) return false;
+    // The plan made the slot: it was another launch's since the kernel met its own.
+    if (kernel.batch != batch_ && !slot->launched && !slot->matched && !IsWaiting(waiting_, kernel)) {
+      slot->matched = true;
+      collectives_.AddKernel(slot->plan, kernel.start_ns, kernel.end_ns, true);
+    }
+    return true;
+  }
   if (!last_word && (slot == nullptr || !slot->launched)) return false;
   const CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
   if (carried.plan == 0) return false;

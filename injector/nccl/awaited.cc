@@ -13,6 +13,7 @@ struct Awaited {
   std::atomic<uint32_t> writers;   // threads that note something
   std::atomic<uint32_t> looks;     // of the probe's thread so far
   std::atomic<uint32_t> launches;  // noted
+  std::atomic<uint32_t> seen;      // launches at the last look
   std::atomic<uint64_t> number;    // in the order of the calls
   uint32_t thread;                 // ThreadDef.id of the caller
   std::atomic<bool> told;          // the calls were reported, their kernels were not there yet
@@ -70,14 +71,28 @@ bool Names(const CallBatch& batch, const void* handle) noexcept {
   return false;
 }
 
-// The call that a kernel would carry; null if none.
-const PendingCall* Fitting(const CallBatch& batch, const SeenLaunch& launch) noexcept {
+// How sure it is that a kernel carries calls of the batch.
+enum Fit : int { kNone, kParts, kWhole };
+struct Match {
+  Fit fit = kNone;
+  const PendingCall* call = nullptr;  // one that it carries
+};
+
+// A kernel that carries all calls of a group has the name of one of them, and may be on the stream of
+// another.
+Match Matching(const CallBatch& batch, const SeenLaunch& launch) noexcept {
+  bool names_stream = false;
+  const PendingCall* by_op = nullptr;
   for (uint32_t i = 0; i < batch.call_count; ++i) {
     const PendingCall& call = batch.calls[i];
+    // The default streams of several devices have one name.
+    if (PlaceOf(call.context, call.device, launch) == Place::kOther) continue;
     const bool fits = call.event.op < 16 && (launch.ops >> call.event.op & 1u) != 0;
-    if (call.stream == launch.stream && fits) return &call;
+    if (call.stream == launch.stream && fits) return {kWhole, &call};
+    names_stream |= call.stream == launch.stream;
+    if (fits && by_op == nullptr) by_op = &call;
   }
-  return nullptr;
+  return names_stream && by_op != nullptr ? Match{kParts, by_op} : Match{};
 }
 
 void Report(ThreadState& thread, Awaited& place, CallBatch& batch) noexcept {
@@ -108,6 +123,7 @@ Awaited* Await(ThreadState& thread, CallBatch* batch) noexcept {
     place.told.store(false, std::memory_order_relaxed);
     place.looks.store(0, std::memory_order_relaxed);
     place.launches.store(0, std::memory_order_relaxed);
+    place.seen.store(0, std::memory_order_relaxed);
     place.number.store(last_number.fetch_add(1, std::memory_order_relaxed), std::memory_order_relaxed);
     place.open.store(true, std::memory_order_relaxed);
     place.batch.store(batch, std::memory_order_seq_cst);
@@ -153,17 +169,35 @@ void ResolveAwaited(ThreadState& thread, const void* handle) noexcept {
   }
 }
 
-bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
+namespace {
+
+// One thread of NCCL's launches all kernels of a group: it goes on with the batch that it is at, else begins
+// with the oldest that nobody has begun with, if that can be.
+Awaited* BatchOf(const ThreadState& thread, const SeenLaunch& launch) noexcept {
   Awaited* best = nullptr;
+  int best_rank = 0;
+  uint64_t best_number = 0;
   for (Awaited& place : places) {
     if (!place.claimed.load(std::memory_order_relaxed)) continue;
     const Writer writer(place);
-    if (writer.batch() == nullptr || Fitting(*writer.batch(), launch) == nullptr) continue;
-    if (best == nullptr ||
-        place.number.load(std::memory_order_relaxed) < best->number.load(std::memory_order_relaxed)) {
-      best = &place;
-    }
+    const Fit fit = writer.batch() == nullptr ? kNone : Matching(*writer.batch(), launch).fit;
+    if (fit == kNone) continue;
+    const uint64_t number = place.number.load(std::memory_order_relaxed);
+    const bool fresh = place.launches.load(std::memory_order_acquire) == 0;
+    if (!fresh && thread.nccl_awaited == &place && thread.nccl_awaited_number == number) return &place;
+    const int rank = (fresh ? 2 : 0) + fit;
+    if (rank < best_rank || (rank == best_rank && best_number <= number)) continue;
+    best = &place;
+    best_rank = rank;
+    best_number = number;
   }
+  return best;
+}
+
+}  // namespace
+
+bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
+  Awaited* best = BatchOf(thread, launch);
   if (best == nullptr) return false;
   const Writer writer(*best);
   CallBatch* batch = writer.batch();
@@ -171,7 +205,8 @@ bool NoteAwaitedLaunch(ThreadState& thread, const SeenLaunch& launch) noexcept {
   thread.nccl_awaited = best;
   thread.nccl_awaited_number = best->number.load(std::memory_order_relaxed);
   if (best->told.load(std::memory_order_relaxed)) {
-    const PendingCall* call = Fitting(*batch, launch);
+    best->launches.fetch_add(1, std::memory_order_release);
+    const PendingCall* call = Matching(*batch, launch).call;
     if (call != nullptr && call->event.plan != 0)
       Emit(thread, PlanLaunchEvent{call->event.plan, launch.correlation, 0, 0, 0, 0});
     return true;
@@ -206,8 +241,9 @@ void LookAtAwaited(ThreadState& thread, bool final) noexcept {
       continue;
     }
     const uint32_t looks = place.looks.fetch_add(1, std::memory_order_relaxed) + 1;
-    const bool launched = place.launches.load(std::memory_order_acquire) != 0;
-    if (final || (looks > 1 && launched)) {
+    const uint32_t launches = place.launches.load(std::memory_order_acquire);
+    const bool quiet = place.seen.exchange(launches, std::memory_order_relaxed) == launches && launches != 0;
+    if (final || (looks > 1 && quiet)) {
       ReportAndFree(thread, place, number);
     } else if (looks > kLooksWithoutKernel && !place.told.load(std::memory_order_relaxed)) {
       CallBatch* batch = Take(place, &number);

@@ -4,8 +4,8 @@
 // Separate from the scopes, in whose frames a call lives while it is made: these batches outlive the call.
 // NCCL refuses a call on such a communicator while the one before is in progress, so a communicator has one
 // batch at most, and the next call on it says that the batch is complete. Else the probe's thread reports it:
-// with its kernels at its second look, without any after kLooksWithoutKernel of them; a kernel that comes
-// still later is told on its own.
+// with its kernels at its second look, if none came since the first; without any after kLooksWithoutKernel of
+// them. A kernel that comes still later is told on its own.
 //
 // Thread: a batch is put here by the application's, its kernels by NCCL's, and it is taken by whichever of
 // the application's and the probe's is first. Allocation: none; kAwaited places. Locking: none; who takes a

@@ -18,6 +18,7 @@ struct PendingCall {
   CollectiveEvent event;
   uint64_t stream;   // CUstream, normalised (NormalStream)
   uint64_t context;  // CUcontext that the communicator launches in, 0: not known
+  int32_t device;    // the communicator's, -1: not known
   void* handle;      // ncclComm_t, for looking the communicator up again; may be stale
   int32_t ranks;     // 0: not known
   bool told;         // NCCL told its plugin how it runs the call
@@ -33,7 +34,16 @@ struct SeenLaunch {
   uint64_t plan;        // AssignPlans' answer
   uint32_t comm;        // AssignPlans' answer: Communicator.id
   uint64_t graph_node;  // the kernel was captured into this node of a graph; 0: launched
+  int32_t device = -1;  // of the context, -1: not known
 };
+
+// Whether a kernel was launched where the call's communicator launches.
+enum class Place : uint8_t { kUnknown, kSame, kOther };
+inline Place PlaceOf(uint64_t context, int32_t device, const SeenLaunch& launch) noexcept {
+  if (context != 0 && launch.context != 0) return context == launch.context ? Place::kSame : Place::kOther;
+  if (device < 0 || launch.device < 0) return Place::kUnknown;
+  return device == launch.device ? Place::kSame : Place::kOther;
+}
 
 // A communicator whose handle NCCL may write only when the group ends.
 struct PendingInit {

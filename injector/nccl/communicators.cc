@@ -98,15 +98,26 @@ void Remove(const void* handle) noexcept {
   if (place != nullptr) place->key.compare_exchange_strong(key, kFreed, std::memory_order_release);
 }
 
-void Restore(const void* handle, const CommunicatorFacts& facts, uint32_t id, uint64_t collectives,
-             uint64_t transfers) noexcept {
+CommunicatorState StateOf(const Communicator& comm) noexcept {
+  return {.id = comm.id.load(std::memory_order_relaxed),
+          .children = comm.children.load(std::memory_order_relaxed),
+          .collectives = comm.collectives.load(std::memory_order_relaxed),
+          .transfers = comm.transfers.load(std::memory_order_relaxed),
+          .context = comm.context.load(std::memory_order_relaxed),
+          .blocking = comm.blocking.load(std::memory_order_relaxed)};
+}
+
+void Restore(const void* handle, const CommunicatorFacts& facts, const CommunicatorState& state) noexcept {
   const auto key = reinterpret_cast<uintptr_t>(handle);
   if (key <= kBusy) return;
   Communicator* place = Claim(handle);
   if (place == nullptr) return;
-  Fill(*place, facts, id);
-  place->collectives.store(collectives, std::memory_order_relaxed);
-  place->transfers.store(transfers, std::memory_order_relaxed);
+  Fill(*place, facts, state.id);
+  place->children.store(state.children, std::memory_order_relaxed);
+  place->collectives.store(state.collectives, std::memory_order_relaxed);
+  place->transfers.store(state.transfers, std::memory_order_relaxed);
+  place->context.store(state.context, std::memory_order_relaxed);
+  place->blocking.store(state.blocking, std::memory_order_relaxed);
   place->key.store(key, std::memory_order_release);
 }
 

@@ -56,9 +56,19 @@ Communicator* FindByHash(uint64_t hash, int32_t rank, const void* but) noexcept;
 // The handle is dead or about to be: its place is free for another one.
 void Remove(const void* handle) noexcept;
 
+// What a communicator has become besides its facts.
+struct CommunicatorState {
+  uint32_t id = 0;
+  uint32_t children = 0;
+  uint64_t collectives = 0;
+  uint64_t transfers = 0;
+  uint64_t context = 0;
+  Blocking blocking = Blocking::kUnknown;
+};
+CommunicatorState StateOf(const Communicator& comm) noexcept;
+
 // Takes a removal back, when NCCL refused to destroy.
-void Restore(const void* handle, const CommunicatorFacts& facts, uint32_t id, uint64_t collectives,
-             uint64_t transfers) noexcept;
+void Restore(const void* handle, const CommunicatorFacts& facts, const CommunicatorState& state) noexcept;
 
 void ClearCommunicatorsForTest() noexcept;
 

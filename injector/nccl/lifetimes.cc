@@ -125,6 +125,7 @@ Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way
 }
 
 void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept {
+  if (!ready) made_without_blocking.store(true, std::memory_order_relaxed);
   const void* handle = *init.newcomm;
   // Null: this rank is no member (a split without color).
   if (handle == nullptr) return;
@@ -149,7 +150,6 @@ namespace {
 // Inside a group the handle may be written as late as at its end.
 void AddOrDefer(ThreadState& thread, const PendingInit& init, int way, ncclResult_t result) noexcept {
   if (result != ncclSuccess && result != ncclInProgress) return;
-  if (result == ncclInProgress) made_without_blocking.store(true, std::memory_order_relaxed);
   if (thread.nccl_group_depth == 0) {
     AddCommunicator(thread, init, way, result == ncclSuccess);
     return;
@@ -176,7 +176,7 @@ void InitRankScope::End(ncclResult_t result) noexcept {
 }
 
 void InitAllScope::Begin(ncclComm_t* comms, int devices, const int* device_list) noexcept {
-  ours_ = Enter() && comms != nullptr;
+  ours_ = Enter() && comms != nullptr && devices > 0;
   comms_ = comms;
   devices_ = devices;
   device_list_ = device_list;
@@ -198,6 +198,7 @@ void InitAllScope::End(ncclResult_t result) noexcept {
 
 void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color) noexcept {
   ours_ = Enter() && newcomm != nullptr;
+  parent_ = nullptr;
   if (!ours_) return;
   init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1, origin_.entry_point};
   Guard guard;
@@ -205,6 +206,7 @@ void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color) noexce
   Communicator* known = KnownCommunicator(*thread_, parent, origin_.way);
   if (known == nullptr) return;
   const uint32_t ordinal = known->children.fetch_add(1, std::memory_order_relaxed);
+  parent_ = parent;
   init_.hash = HashChild(known->hash.load(std::memory_order_relaxed), ordinal, color);
   init_.parent = known->id.load(std::memory_order_relaxed);
   init_.device = known->device.load(std::memory_order_relaxed);
@@ -214,6 +216,10 @@ void ChildScope::End(ncclResult_t result) noexcept {
   Leave();
   if (!ours_) return;
   Guard guard;
+  // It was refused, maybe on this rank alone: the next child has its number.
+  Communicator* parent =
+      result == ncclSuccess || result == ncclInProgress || !guard ? nullptr : Find(parent_);
+  if (parent != nullptr) parent->children.fetch_sub(1, std::memory_order_relaxed);
   if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
 }
 
@@ -251,30 +257,41 @@ void RevokeScope::End(ncclResult_t result) noexcept {
     ReportCommunicator(*thread_, *known, wire::CommunicatorState::kCommunicatorStateRevoked);
 }
 
+void AsyncErrorScope::Begin(const void* comm, const ncclResult_t* answer) noexcept {
+  ours_ = Enter() && answer != nullptr && MadeWithoutBlocking();
+  handle_ = comm;
+  answer_ = answer;
+}
+
+void AsyncErrorScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (!ours_ || result != ncclSuccess || *answer_ != ncclSuccess) return;
+  Guard guard;
+  if (guard && Find(handle_) != nullptr) KnownCommunicator(*thread_, handle_, origin_.way);
+}
+
 // The place is given up before NCCL runs: another thread may get the same handle as soon as NCCL has freed
 // it.
 void EndOfCommunicatorScope::Begin(const void* comm) noexcept {
   ours_ = Enter();
   handle_ = comm;
-  id_ = 0;
+  state_ = {};
   if (!ours_) return;
   if (const Guard guard; guard) ResolveAwaited(*thread_, comm);
   const Communicator* known = Find(comm);
   if (known == nullptr) return;
-  id_ = known->id.load(std::memory_order_relaxed);
+  state_ = StateOf(*known);
   facts_ = {known->hash.load(std::memory_order_relaxed), known->parent.load(std::memory_order_relaxed),
             known->rank.load(std::memory_order_relaxed), known->ranks.load(std::memory_order_relaxed),
             known->device.load(std::memory_order_relaxed)};
-  collectives_ = known->collectives.load(std::memory_order_relaxed);
-  transfers_ = known->transfers.load(std::memory_order_relaxed);
   Remove(comm);
 }
 
 void EndOfCommunicatorScope::End(ncclResult_t result) noexcept {
   Leave();
-  if (!ours_ || id_ == 0) return;
+  if (!ours_ || state_.id == 0) return;
   if (result != ncclSuccess && result != ncclInProgress) {
-    Restore(handle_, facts_, id_, collectives_, transfers_);
+    Restore(handle_, facts_, state_);
     return;
   }
   Guard guard;
@@ -282,7 +299,7 @@ void EndOfCommunicatorScope::End(ncclResult_t result) noexcept {
   CommunicatorEvent event{};
   event.time_ns = NowNs();
   event.hash = facts_.hash;
-  event.id = id_;
+  event.id = state_.id;
   event.parent = facts_.parent;
   event.rank = facts_.rank;
   event.ranks = facts_.ranks;

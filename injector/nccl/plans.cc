@@ -25,11 +25,11 @@ struct KernelClass {
 struct CommPart {
   uint32_t comm;
   uint64_t context;
+  int32_t device;
   uint64_t streams[kStreams];
   uint32_t stream_count;
-  bool any_stream;     // more than kStreams
-  uint16_t ops;        // of its calls
-  uint16_t datatypes;  // of its calls
+  bool any_stream;            // more than kStreams
+  uint16_t datatypes_of[16];  // of its calls, by operation
   KernelClass classes[kClasses];
   uint32_t class_count;
   uint64_t plan_without_kernels;
@@ -52,15 +52,24 @@ bool UsesStream(const CommPart& part, uint64_t stream) noexcept {
 }
 
 void AddCall(CommPart& part, const PendingCall& call) noexcept {
-  part.ops |= OpBit(call);
-  part.datatypes |= TypeBit(call);
+  if (call.event.op < 16) part.datatypes_of[call.event.op] |= TypeBit(call);
   if (part.context == 0) part.context = call.context;
+  if (part.device < 0) part.device = call.device;
   if (UsesStream(part, call.stream)) return;
   if (part.stream_count == kStreams) {
     part.any_stream = true;
   } else {
     part.streams[part.stream_count++] = call.stream;
   }
+}
+
+// Some call of it could run by the kernel; `with_type`: by name, it does.
+bool Fits(const CommPart& part, const SeenLaunch& launch, bool with_type) noexcept {
+  for (uint32_t op = 0; op < 16; ++op) {
+    if ((launch.ops >> op & 1u) == 0 || part.datatypes_of[op] == 0) continue;
+    if (!with_type || (part.datatypes_of[op] & launch.datatypes) != 0) return true;
+  }
+  return false;
 }
 
 bool HasClass(const CommPart& part, const SeenLaunch& launch) noexcept {
@@ -76,7 +85,7 @@ class Batch {
 
   void Run() noexcept {
     CollectParts();
-    for (uint32_t i = 0; i < batch_.launch_count; ++i) Place(batch_.launches[i]);
+    for (uint32_t i = 0; i < batch_.launch_count; ++i) Place(batch_.launches[i], batch_.launch_count - i);
     for (uint32_t i = 0; i < batch_.call_count; ++i) AssignCall(batch_.calls[i]);
     for (uint32_t i = 0; i < batch_.launch_count; ++i) AssignLaunch(batch_.launches[i]);
   }
@@ -90,6 +99,7 @@ class Batch {
     if (part_count_ == kPlanComms) return parts_[last_ = kPlanComms - 1];
     parts_[last_] = CommPart{};
     parts_[last_].comm = comm;
+    parts_[last_].device = -1;
     return parts_[part_count_++];
   }
 
@@ -100,18 +110,20 @@ class Batch {
   }
 
   // Rule 1. Null when no call of the batch launches anything. The first with the highest rank wins.
-  CommPart* Choose(const SeenLaunch& launch) noexcept {
+  CommPart* Choose(const SeenLaunch& launch, uint32_t launches_left) noexcept {
     CommPart* best = nullptr;
     int best_rank = -1;
+    uint32_t without_kernel = 0;
+    for (uint32_t i = 0; i < part_count_; ++i) without_kernel += parts_[i].class_count == 0 ? 1 : 0;
     for (uint32_t i = 0; i < part_count_; ++i) {
       const CommPart& part = parts_[i];
-      const bool contexts_known = part.context != 0 && launch.context != 0;
-      const bool same_context = contexts_known && part.context == launch.context;
-      const bool fits = (part.ops & launch.ops) != 0;
-      const bool lacks = fits && (part.datatypes & launch.datatypes) != 0 && !HasClass(part, launch);
-      const int rank = (UsesStream(part, launch.stream) ? 16 : 0) +
-                       (!contexts_known || same_context ? 8 : 0) + (lacks ? 4 : 0) + (fits ? 2 : 0) +
-                       (same_context ? 1 : 0);
+      const nccl::Place place = PlaceOf(part.context, part.device, launch);
+      const bool fits = Fits(part, launch, false);
+      const bool lacks = Fits(part, launch, true) && !HasClass(part, launch);
+      const bool due = part.class_count == 0 && launches_left <= without_kernel;
+      const int rank = (UsesStream(part, launch.stream) ? 32 : 0) + (place != nccl::Place::kOther ? 16 : 0) +
+                       (due ? 8 : 0) + (lacks ? 4 : 0) + (fits ? 2 : 0) +
+                       (place == nccl::Place::kSame ? 1 : 0);
       if (rank <= best_rank) continue;
       best = &parts_[i];
       best_rank = rank;
@@ -119,8 +131,8 @@ class Batch {
     return best;
   }
 
-  void Place(SeenLaunch& launch) noexcept {
-    CommPart* part = Choose(launch);
+  void Place(SeenLaunch& launch, uint32_t launches_left) noexcept {
+    CommPart* part = Choose(launch, launches_left);
     launch.comm = part == nullptr ? 0 : part->comm;
     launch.plan = 0;
     if (part == nullptr) return;

@@ -4,9 +4,10 @@
 // calls and, in launch order, the kernels. Rules, in this order:
 //   1. A kernel belongs to the communicator that was used on the kernel's stream in this batch; if several
 //   were (one stream for several communicators, or the default stream of several devices), to one that does
-//   not launch in another CUDA context; among these to the first, in the order of the calls, that has a call
-//   of the kernel's operation and type and no such kernel yet. A stream that no call named makes all
-//   communicators candidates.
+//   not launch in another CUDA context or, before its first launch, on another device; among these, if no
+//   more kernels are left than communicators without one, to one of those; else to the first, in the order of
+//   the calls, that has a call of the kernel's operation and type and no such kernel yet. A stream that no
+//   call named makes all communicators candidates.
 //   2. Within a communicator, kernels of one operation (and element type, where the name says one) form a
 //   plan; a call belongs to the plan of its
 //      operation. One kind of kernel: one plan for all its calls. A kernel that no call fits joins the

@@ -1,5 +1,6 @@
 #include "injector/nccl/scopes.h"
 
+#include "injector/cupti/context_devices.h"
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
 #include "injector/nccl/awaited.h"
@@ -287,6 +288,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
                                                             : wire::CallSource::kCallSourceInterposed);
   call.stream = NormalStream(stream);
   call.context = known == nullptr ? 0 : known->context.load(std::memory_order_relaxed);
+  call.device = known == nullptr ? -1 : known->device.load(std::memory_order_relaxed);
   call.handle = known == nullptr ? nullptr : const_cast<void*>(comm);
   call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
   call.told = false;
@@ -425,7 +427,8 @@ SeenLaunch SeenLaunchOf(const char* kernel_name, const void* stream, const void*
           traits.datatypes,
           0,
           0,
-          0};
+          0,
+          DeviceOfContext(context)};
 }
 
 bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept {

@@ -142,6 +142,7 @@ class ChildScope : private Scope {
 
  private:
   bool ours_;
+  const void* parent_;  // that has counted the child; null: none
   PendingInit init_;
 };
 
@@ -169,6 +170,19 @@ class RevokeScope : private Scope {
   const void* handle_;
 };
 
+// NCCL says how far a communicator that does not block is: once it is made, NCCL may be asked about it.
+class AsyncErrorScope : private Scope {
+ public:
+  using Scope::Scope;
+  void Begin(const void* comm, const ncclResult_t* answer) noexcept;
+  void End(ncclResult_t result) noexcept;
+
+ private:
+  bool ours_;
+  const void* handle_;
+  const ncclResult_t* answer_;
+};
+
 class EndOfCommunicatorScope : private Scope {
  public:
   EndOfCommunicatorScope(Origin origin, bool aborted) noexcept : Scope(origin), aborted_(aborted) {}
@@ -179,10 +193,8 @@ class EndOfCommunicatorScope : private Scope {
   bool aborted_;
   bool ours_;
   const void* handle_;
-  uint32_t id_;
   CommunicatorFacts facts_;
-  uint64_t collectives_;
-  uint64_t transfers_;
+  CommunicatorState state_;
 };
 
 class DestroyScope : public EndOfCommunicatorScope {

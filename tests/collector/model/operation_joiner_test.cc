@@ -111,6 +111,41 @@ TEST_F(OperationJoinerTest, WithoutAnyLaunchesRecordsStillLeaveInTheirOrder) {
   EXPECT_EQ(joiner_.totals().unattributed, 4u);
 }
 
+// Calls of communicators that do not block are told when NCCL has launched them, or later.
+TEST_F(OperationJoinerTest, APlanMayBeToldAfterManyLaunches) {
+  constexpr uint64_t kPlan = 9;
+  constexpr uint32_t kCollective = 77;
+  Launch(1);
+  KernelRecord kernel{};
+  kernel.correlation = 1;
+  kernel.start_ns = 150;
+  kernel.end_ns = 160;
+  joiner_.AddCollectiveKernel(kernel, kCollective);
+  Kernel(1);
+  EndBatch();
+  for (uint64_t c = 2; c < 2 + 2 * CorrelationRing::kFirstSlots; ++c) {
+    Launch(c, 100 + c);
+    Kernel(c, 200 + c);
+  }
+  EndBatch();
+  CollectiveRecord call{};
+  call.op = kCollective;
+  call.comm = 1;
+  call.plan = kPlan;
+  collectives_.AddCall(call, false);
+  PlanRecord plan{};
+  plan.plan = kPlan;
+  plan.correlation = 1;
+  joiner_.AddPlan(plan);
+  EndBatch();
+  Finish();
+  collectives_.Finish();
+  ASSERT_EQ(collectives_.series().size(), 1u);
+  EXPECT_EQ(collectives_.series()[0]->calls, 1u);
+  EXPECT_EQ(collectives_.series()[0]->untimed_calls, 0u);
+  EXPECT_EQ(collectives_.series()[0]->time_ns.total(), 10u);
+}
+
 TEST_F(OperationJoinerTest, WhatWaitsIsBounded) {
   for (uint64_t c = 1; c <= OperationJoiner::kMaxWaiting + 3; ++c) Kernel(c);
   EXPECT_EQ(joiner_.totals().unattributed, 3u);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -129,6 +130,40 @@ TEST_F(AwaitedCalls, KernelsGoToTheFirstThatCanCarryThem) {
   for (const CollectiveEvent& call : Only<CollectiveEvent>(events)) counts.push_back(call.count);
   EXPECT_EQ(counts, (std::vector<uint64_t>{1, 3})) << "the other one still waits";
   EXPECT_EQ(Only<PlanLaunchEvent>(events).size(), 2u);
+}
+
+TEST_F(AwaitedCalls, AThreadOfNcclsLaunchesOneGroup) {
+  Leave(Batch(&first_, 1));
+  std::thread([this] {
+    const Guard guard;
+    ASSERT_TRUE(guard);
+    NoteLaunch(guard.thread(), kKernel, &first_, nullptr, 5);
+    Leave(Batch(&first_, 2));  // of another communicator on the same stream
+    NoteLaunch(guard.thread(), kKernel, &first_, nullptr, 6);
+  }).join();
+  LaunchElsewhere(7, &first_);
+  Look(2);
+  const auto events = Events();
+  const auto calls = Only<CollectiveEvent>(events);
+  ASSERT_EQ(calls.size(), 2u);
+  std::map<uint32_t, uint64_t> count_of;
+  for (const PlanLaunchEvent& launch : Only<PlanLaunchEvent>(events)) {
+    for (const CollectiveEvent& call : calls) {
+      if (call.plan == launch.plan) count_of[launch.correlation] = call.count;
+    }
+  }
+  EXPECT_EQ(count_of, (std::map<uint32_t, uint64_t>{{5, 1}, {6, 1}, {7, 2}}));
+}
+
+TEST_F(AwaitedCalls, TheKernelOfAGroupIsNamedByOneCallAndOnTheStreamOfAnother) {
+  CallBatch* batch = Batch(&first_);
+  batch->calls[batch->call_count] = batch->calls[0];
+  batch->calls[0].event.op = static_cast<uint16_t>(EntryPoint::kSend);
+  batch->calls[batch->call_count++].stream = NormalStream(&second_);
+  Leave(batch);
+  LaunchElsewhere(7, &first_);
+  Look(2);
+  ExpectReported({7}, 2);
 }
 
 TEST_F(AwaitedCalls, ACallThatWasLaunchedAtOnceIsTheCallersAgain) {

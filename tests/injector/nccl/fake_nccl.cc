@@ -180,8 +180,10 @@ ncclResult_t ncclGroupSimulateEnd(ncclSimInfo_t*) {
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId, int rank) {
   return Make("CommInitRank", comm, rank, ranks, 0);
 }
+// Does not block, as far as anybody sees.
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId, int rank, ncclConfig_t*) {
-  return Make("CommInitRankConfig", comm, rank, ranks, 0);
+  const ncclResult_t result = Make("CommInitRankConfig", comm, rank, ranks, 0);
+  return result == ncclSuccess ? ncclInProgress : result;
 }
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int, ncclUniqueId*,
                                       ncclConfig_t*) {
@@ -218,6 +220,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) { return Unmake("CommDestroy", com
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return Unmake("CommAbort", comm); }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return Count("CommFinalize"); }
 ncclResult_t ncclCommRevoke(ncclComm_t, int) { return Count("CommRevoke"); }
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* answer) {
+  const ncclResult_t result = Count("CommGetAsyncError");
+  *answer = result;
+  return ncclSuccess;
+}
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   *id = {};
   id->internal[0] = 7;

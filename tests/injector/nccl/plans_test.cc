@@ -24,14 +24,15 @@ struct Case {
     call.event.datatype = static_cast<uint8_t>(type);
     call.stream = stream;
     call.context = context;
+    call.device = -1;
     call.ranks = 4;
     calls.push_back(call);
     return *this;
   }
-  Case& Launch(const char* kernel, uint64_t stream, uint64_t context = 0) {
+  Case& Launch(const char* kernel, uint64_t stream, uint64_t context = 0, int32_t device = -1) {
     const KernelTraits traits = ParseKernelName(kernel);
-    launches.push_back(
-        {stream, context, static_cast<uint32_t>(launches.size() + 1), traits.ops, traits.datatypes, 0, 0, 0});
+    launches.push_back({stream, context, static_cast<uint32_t>(launches.size() + 1), traits.ops,
+                        traits.datatypes, 0, 0, 0, device});
     return *this;
   }
   void Run() {
@@ -46,6 +47,7 @@ struct Case {
 
 constexpr const char* kAllReduceKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 constexpr const char* kAllReduceHalfKernel = "ncclDevKernel_AllReduce_Sum_f16_RING_LL";
+constexpr const char* kSendRecvKernel = "ncclDevKernel_SendRecv";
 constexpr const char* kAllGatherKernel = "ncclDevKernel_AllGather_RING_LL";
 
 TEST(Plans, ACallOfItsOwnHasAPlanOfItsOwn) {
@@ -132,6 +134,37 @@ TEST(Plans, CommunicatorsOnOneStreamTakeAKernelEach) {
   EXPECT_EQ(c.launches[1].comm, 1u);
   EXPECT_EQ(c.launches[2].comm, 2u);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(c.launches[i].plan, c.calls[i].event.plan);
+}
+
+TEST(Plans, ACommunicatorThatHasNotLaunchedYetIsKnownByItsDevice) {
+  Case c;
+  c.Call(EntryPoint::kAllReduce, 1, 7).Call(EntryPoint::kAllReduce, 2, 7, 0xa);
+  c.Call(EntryPoint::kAllReduce, 3, 7);
+  c.calls[0].device = 2;
+  c.calls[2].device = 5;
+  c.Launch(kAllReduceKernel, 7, 0xa, 2).Launch(kAllReduceKernel, 7, 0xa, 2);
+  c.Launch(kAllReduceKernel, 7, 0xb, 5).Run();
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(c.launches[i].plan, c.calls[i].event.plan) << i;
+}
+
+TEST(Plans, OperationAndTypeOfAKernelAreThoseOfOneCall) {
+  Case c;
+  c.Call(EntryPoint::kAllReduce, 1, 7, 0xa, ncclFloat16).Call(EntryPoint::kSend, 1, 7, 0xa, ncclFloat32);
+  c.Call(EntryPoint::kAllReduce, 2, 7, 0xa, ncclFloat32);
+  c.Launch(kAllReduceHalfKernel, 7, 0xa).Launch(kSendRecvKernel, 7, 0xa).Launch(kAllReduceKernel, 7, 0xa);
+  c.Run();
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(c.launches[i].plan, c.calls[i].event.plan) << i;
+}
+
+TEST(Plans, OneKernelMayCarryAllCallsOfEachCommunicator) {
+  Case c;
+  c.Call(EntryPoint::kAllReduce, 1, 7, 0xa).Call(EntryPoint::kSend, 1, 7, 0xa);
+  c.Call(EntryPoint::kSend, 2, 7, 0xa).Call(EntryPoint::kRecv, 2, 7, 0xa);
+  c.Launch(kAllReduceKernel, 7, 0xa).Launch(kSendRecvKernel, 7, 0xa).Run();
+  EXPECT_EQ(c.calls[0].event.plan, c.launches[0].plan);
+  EXPECT_EQ(c.calls[1].event.plan, c.launches[0].plan);
+  EXPECT_EQ(c.calls[2].event.plan, c.launches[1].plan);
+  EXPECT_EQ(c.calls[3].event.plan, c.launches[1].plan);
 }
 
 TEST(Plans, CommunicatorsThatNothingTellsApartTakeKernelsInOrder) {

@@ -426,6 +426,35 @@ TEST_F(Scopes, ARefusedDestructionLeavesTheCommunicatorAsItWas) {
   EXPECT_EQ(calls[0].seq, 1u);
 }
 
+TEST_F(Scopes, ChildrenThatNcclRefusedAreNotCounted) {
+  const ncclComm_t parent = Make();
+  ncclComm_t child = nullptr;
+  const uint64_t hash = Find(parent)->hash.load();
+  fake_->fail_next("CommSplit", ncclInvalidArgument);
+  EXPECT_EQ(Nccl::CommSplit(parent, 3, 1, &child, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(Nccl::CommSplit(parent, 3, 1, &child, nullptr), ncclSuccess);
+  EXPECT_EQ(Find(child)->hash.load(), HashChild(hash, 0, 3));
+  fake_->fail_next("CommDestroy", ncclInvalidUsage);
+  EXPECT_EQ(Nccl::CommDestroy(parent), ncclInvalidUsage);
+  EXPECT_EQ(Nccl::CommSplit(parent, 3, 1, &child, nullptr), ncclSuccess);
+  EXPECT_EQ(Find(child)->hash.load(), HashChild(hash, 1, 3)) << "as many as before the refused end";
+}
+
+TEST_F(Scopes, ACommunicatorThatDoesNotBlockIsKnownOnceItIsMade) {
+  ncclComm_t comm = nullptr;
+  ncclResult_t state = ncclSuccess;
+  ASSERT_EQ(Nccl::CommInitRankConfig(&comm, 4, id_, 1, nullptr), ncclInProgress);
+  EXPECT_EQ(Only<CommunicatorEvent>(Events()).at(0).device, -1);
+  fake_->fail_next("CommGetAsyncError", ncclInProgress);
+  Nccl::CommGetAsyncError(comm, &state);
+  EXPECT_TRUE(Events().empty());
+  EXPECT_EQ(fake_->calls("CommCuDevice"), 0) << "NCCL is not asked before";
+  Nccl::CommGetAsyncError(comm, &state);
+  EXPECT_EQ(Only<CommunicatorEvent>(Events()).at(0).device, 0);
+  Nccl::CommGetAsyncError(comm, &state);
+  EXPECT_TRUE(Events().empty());
+}
+
 TEST_F(Scopes, CommunicatorsBeyondTheTableAreCounted) {
   for (uintptr_t i = 1; i <= kMaxCommunicators + 200; ++i)
     Register(reinterpret_cast<const void*>(i * 64), {});

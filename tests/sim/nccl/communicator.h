@@ -71,6 +71,8 @@ class Communicator {
   // Numbers of calls, as the truth tells them: collectives and point-to-point calls apart.
   uint64_t NextCollective() { return collectives_++; }
   uint64_t NextTransfer() { return transfers_++; }
+  void TakeBackCollective() { --collectives_; }
+  void TakeBackTransfer() { --transfers_; }
   uint64_t CollectivesSoFar() const { return collectives_; }
   uint64_t TransfersSoFar() const { return transfers_; }
   uint32_t NextChild() { return children_++; }

@@ -18,6 +18,7 @@ struct Group {
   int depth = 0;
   ncclResult_t error = ncclSuccess;
   std::vector<Call> calls;
+  std::vector<std::pair<Call, ncclResult_t>> without_kernel;  // done already
   std::vector<PendingCreation> creations;
   std::vector<Copy> copies;
 };
@@ -146,9 +147,32 @@ void LaunchInBackground(std::vector<Call> calls) {
   }).detach();
 }
 
+// Nothing is launched: each of the calls ends in the group's error.
+ncclResult_t Refuse(const Group& refused) {
+  for (const Call& call : refused.calls) {
+    LogWithoutKernel(call, refused.error);
+  }
+  for (const auto& [call, result] : refused.without_kernel) {
+    LogWithoutKernel(call, refused.error);
+  }
+  return refused.error;
+}
+
+// They were never made: the next calls have their numbers.
+void TakeBack(const Call& call) {
+  if (IsPointToPoint(call.operation)) {
+    call.communicator->TakeBackTransfer();
+  } else {
+    call.communicator->TakeBackCollective();
+  }
+}
+
 ncclResult_t Finish(Group finished) {
   if (finished.error != ncclSuccess) {
-    return finished.error;
+    return Refuse(finished);
+  }
+  for (const auto& [call, result] : finished.without_kernel) {
+    LogWithoutKernel(call, result);
   }
   const ncclResult_t made = Run(std::move(finished.creations));
   if (made != ncclSuccess && made != ncclInProgress) {
@@ -202,6 +226,12 @@ ncclResult_t GroupSimulateEnd(float* estimated_us) {
   for (const Plan& plan : MakePlans(finished.calls)) {
     longest_ns = std::max(longest_ns, plan.duration_ns);
   }
+  for (const Call& call : finished.calls) {
+    TakeBack(call);
+  }
+  for (const auto& [call, result] : finished.without_kernel) {
+    TakeBack(call);
+  }
   ProfileGroupEnd();
   *estimated_us = static_cast<float>(longest_ns) / 1000.0F;
   return finished.error;
@@ -210,7 +240,7 @@ ncclResult_t GroupSimulateEnd(float* estimated_us) {
 ncclResult_t Submit(Call call) {
   const ncclResult_t checked = Check(call);
   if (checked != ncclSuccess) {
-    group.error = group.depth > 0 ? checked : ncclSuccess;
+    group.error = group.depth > 0 && group.error == ncclSuccess ? checked : group.error;
     LogRefused(call, checked);
     return checked;
   }
@@ -218,7 +248,9 @@ ncclResult_t Submit(Call call) {
   const bool alone = call.communicator->Ranks() == 1 && !IsPointToPoint(call.operation);
   if (call.count == 0 || alone) {
     const ncclResult_t result = call.count == 0 ? ncclSuccess : RunAlone(call);
-    if (!call.hangs) {
+    if (!call.hangs && group.depth > 0) {
+      group.without_kernel.emplace_back(std::move(call), result);
+    } else if (!call.hangs) {
       LogWithoutKernel(call, result);
     }
     return result;

@@ -126,4 +126,20 @@ bool PeerMeeting::Resolve(Interval* interval) {
   return true;
 }
 
+BothMeetings::BothMeetings(std::shared_ptr<Rendezvous> one, std::shared_ptr<Rendezvous> other) {
+  parts_[0].meeting = std::move(one);
+  parts_[1].meeting = std::move(other);
+}
+
+void BothMeetings::Arrive(uint64_t ready_ns) {
+  for (Part& part : parts_) part.meeting->Arrive(ready_ns);
+}
+
+bool BothMeetings::Resolve(Interval* interval) {
+  for (Part& part : parts_) part.over = part.over || part.meeting->Resolve(&part.interval);
+  if (!parts_[0].over || !parts_[1].over) return false;
+  *interval = {parts_[0].interval.start_ns, std::max(parts_[0].interval.end_ns, parts_[1].interval.end_ns)};
+  return true;
+}
+
 }  // namespace gpusim::nccl

@@ -63,4 +63,19 @@ class PeerMeeting : public Rendezvous {
   uint64_t last_ready_ns_ = 0;
 };
 
+// A kernel of collectives, and of sends and receives besides.
+class BothMeetings : public Rendezvous {
+ public:
+  BothMeetings(std::shared_ptr<Rendezvous> one, std::shared_ptr<Rendezvous> other);
+  void Arrive(uint64_t ready_ns) override;
+  bool Resolve(Interval* interval) override;
+
+ private:
+  struct Part {
+    std::shared_ptr<Rendezvous> meeting;
+    Interval interval;
+    bool over = false;
+  } parts_[2];
+};
+
 }  // namespace gpusim::nccl

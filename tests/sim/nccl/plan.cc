@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -15,36 +18,52 @@ namespace {
 std::atomic<uint64_t> plans_launched{0};
 constexpr uint64_t kForeverNs = 3'000'000'000'000'000'000;  // 95 years
 
+// GPUSIM_NCCL_PLANS
+bool FusesAll() {
+  static const bool kOne = [] {
+    const char* text = std::getenv("GPUSIM_NCCL_PLANS");
+    if (text == nullptr) return false;
+    if (std::strcmp(text, "one") == 0) return true;
+    std::fprintf(stderr, "gpusim: GPUSIM_NCCL_PLANS=%s is not one\n", text);
+    std::exit(64);
+  }();
+  return kOne;
+}
+
 bool IsSamePlan(const Call& a, const Call& b) {
-  if (a.communicator != b.communicator) {
-    return false;
-  }
-  if (IsPointToPoint(a.operation) || IsPointToPoint(b.operation)) {
-    return IsPointToPoint(a.operation) && IsPointToPoint(b.operation);
-  }
-  return a.operation == b.operation && a.reduction == b.reduction && a.type == b.type;
+  return a.communicator == b.communicator &&
+         (FusesAll() || KernelName(a.operation, a.type) == KernelName(b.operation, b.type));
+}
+
+bool RunsAsMessages(const Call& call) {
+  return KernelName(call.operation, call.type) == KernelName(Operation::kSend, call.type);
 }
 
 // What the factory needs for each instance: a launch, or a replay of a graph that captured it.
 struct PlanState {
   CommunicatorPtr communicator;
-  std::vector<Message> messages;  // without numbers; empty: a collective
+  std::vector<Message> messages;  // without numbers
+  bool meets_all = false;         // some of the calls are collectives
   uint64_t duration_ns = 0;
 };
 
 std::shared_ptr<Rendezvous> MakeMeeting(void* opaque) {
   const auto& state = *static_cast<const PlanState*>(opaque);
   Communicator& communicator = *state.communicator;
-  if (state.messages.empty()) {
-    return std::make_shared<CollectiveMeeting>(state.communicator, communicator.NextMeeting(),
-                                               state.duration_ns);
+  std::shared_ptr<Rendezvous> all;
+  if (state.meets_all) {
+    all = std::make_shared<CollectiveMeeting>(state.communicator, communicator.NextMeeting(),
+                                              state.duration_ns);
+    if (state.messages.empty()) return all;
   }
   std::vector<Message> messages = state.messages;
   for (Message& message : messages) {
     message.number =
         message.sends ? communicator.NextMessageTo(message.peer) : communicator.NextMessageFrom(message.peer);
   }
-  return std::make_shared<PeerMeeting>(state.communicator, messages, state.duration_ns);
+  auto peers = std::make_shared<PeerMeeting>(state.communicator, messages, state.duration_ns);
+  if (all == nullptr) return peers;
+  return std::make_shared<BothMeetings>(std::move(all), std::move(peers));
 }
 
 CollectiveTruth TruthOf(const Call& call, uint64_t plan) {
@@ -143,7 +162,7 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
   }
   const auto rank_of = [&order](const Plan& plan) {
     const auto place = std::find(order.begin(), order.end(), plan.communicator) - order.begin();
-    return std::pair(place, IsPointToPoint(plan.calls.front().operation));
+    return std::pair(place, RunsAsMessages(plan.calls.front()));
   };
   std::stable_sort(plans.begin(), plans.end(),
                    [&rank_of](const Plan& a, const Plan& b) { return rank_of(a) < rank_of(b); });
@@ -172,12 +191,17 @@ ncclResult_t Launch(const Plan& plan) {
       std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.stuck; });
   state->duration_ns = stuck ? kForeverNs : plan.duration_ns;
   RendezvousLaunch launch;
-  launch.kernel_name = KernelName(first.operation, first.type);
+  // Collectives come first: their kernel is the same on all ranks.
+  const auto named = std::find_if_not(plan.calls.begin(), plan.calls.end(), RunsAsMessages);
+  const Call& names = named == plan.calls.end() ? first : *named;
+  launch.kernel_name = KernelName(names.operation, names.type);
   const uint64_t number = plans_launched.fetch_add(1) + 1;
   for (const Call& call : plan.calls) {
     launch.calls.push_back(TruthOf(call, number));
     if (IsPointToPoint(call.operation)) {
       state->messages.push_back(Message{.peer = call.peer, .sends = call.operation == Operation::kSend});
+    } else {
+      state->meets_all = true;
     }
   }
   std::stable_sort(launch.calls.begin(), launch.calls.end(),

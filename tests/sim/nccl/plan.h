@@ -10,8 +10,8 @@
 
 namespace gpusim::nccl {
 
-// One kernel of one communicator: collectives of one operation, reduction and type, or all sends and receives
-// of the group.
+// One kernel of one communicator: the group's calls that run by it, as the real library fuses them. With
+// GPUSIM_NCCL_PLANS=one the first call's kernel runs all of them.
 struct Plan {
   CommunicatorPtr communicator;
   std::vector<Call> calls;   // the largest first, as the real library orders them
