@@ -23,6 +23,11 @@ uint64_t KeyOfOwn(uint64_t exec, int32_t device) noexcept {
   return (exec ^ (uint64_t{1} << 62)) + static_cast<uint64_t>(device);
 }
 
+// And of an executable graph that this thread destroys.
+uint64_t KeyOfEnding(uint32_t thread, uint32_t device) noexcept {
+  return (uint64_t{3} << 61) + uint64_t{thread} * uint64_t{GraphMemory::kMaxDevices} + device;
+}
+
 bool IsRelease(const AllocationEvent& event) noexcept {
   return static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree;
 }
@@ -85,6 +90,8 @@ void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) 
       return RecordRelease(memory, memory.since_ns, copy.since_ns, event.range_id, thread);
     }
     RecordRelease(copy, copy.since_ns, event.time_ns, event.range_id, thread);
+  } else if (event.what == kPhysical) {
+    HandleTaken(event.address, event.time_ns, event.range_id, thread);
   }
   const bool followed = event.what != kPhysical || physical_.Created(event.address, event.time_ns);
   if (!followed || live_.Insert(key, memory) == nullptr) {
@@ -207,12 +214,21 @@ void AllocationLedger::ArrayEnded(const AllocationEvent& event, uint32_t thread)
   physical_.ObjectEnded(event.address, [&](uint64_t handle) noexcept { PhysicalEnded(handle, end, thread); });
 }
 
+// A new owner: what had the handle has ended, and the thread that ended it has not said so yet.
+void AllocationLedger::HandleTaken(uint64_t handle, uint64_t time_ns, uint64_t range_id,
+                                   uint32_t thread) noexcept {
+  PhysicalMemoryEvent event{};
+  event.time_ns = time_ns;
+  event.range_id = range_id;
+  PhysicalEnded(handle, event, thread);
+}
+
 void AllocationLedger::Bound(const PhysicalMemoryEvent& event, uint32_t thread) noexcept {
   const uint64_t handle = event.by_address != 0 ? physical_.HandleAt(event.address) : event.address;
   const LiveMemory* memory = live_.Find(KeyOf(handle, kPhysical));
   if (memory == nullptr) return;
-  physical_.Bound(event.handle, memory->device, event.bytes, handle,
-                  [&](uint64_t ended) noexcept { PhysicalEnded(ended, event, thread); });
+  physical_.Bound(event.handle, memory->device, event.bytes, handle, event.time_ns,
+                  [&](uint64_t gone) noexcept { PhysicalEnded(gone, event, thread); });
 }
 
 void AllocationLedger::Take(const PhysicalMemoryEvent& event, uint32_t thread) noexcept {
@@ -227,12 +243,16 @@ void AllocationLedger::Take(const PhysicalMemoryEvent& event, uint32_t thread) n
       return physical_.Mapped(event.address, event.bytes, event.handle, event.time_ns, ended);
     case PhysicalMemoryCall::kUnmapped:
       return physical_.Unmapped(event.address, event.bytes, event.began_ns, ended);
-    case PhysicalMemoryCall::kHandleMade:
-      return physical_.HandleMade(event.handle, event.time_ns);
+    case PhysicalMemoryCall::kImported:
+      return physical_.Imported(event.handle, event.time_ns);
+    case PhysicalMemoryCall::kObjectMade:
+      HandleTaken(event.handle, event.time_ns, event.range_id, thread);
+      physical_.Created(event.handle, event.time_ns);
+      return;
     case PhysicalMemoryCall::kBound:
       return Bound(event, thread);
     case PhysicalMemoryCall::kUnbound:
-      return physical_.Unbound(event.handle, event.device, event.bytes, ended);
+      return physical_.Unbound(event.handle, event.device, event.bytes, event.began_ns, ended);
   }
 }
 
@@ -247,14 +267,35 @@ void AllocationLedger::Take(const GraphMemoryNodeEvent& event) noexcept {
   }
 }
 
+// Its handle may be given out again at once, its memory goes before the call returns.
 void AllocationLedger::ExecDestroyed(const GraphCallEvent& event, uint32_t thread) noexcept {
+  ExecGone(event, thread);  // of the last one, should that not have been told
   graph_memory_.ExecEnded(event.exec, [&](const GraphMemory::Own& own) noexcept {
     const uint64_t key = KeyOfOwn(event.exec, own.device);
     const LiveMemory* memory = live_.Find(key);
     if (memory == nullptr) return;  // it went with its context
-    RecordRelease(*memory, 0, event.time_ns, event.range_id, thread);
+    const LiveMemory copy = *memory;
     live_.Erase(key);
+    const auto device = static_cast<uint32_t>(own.device % GraphMemory::kMaxDevices);
+    uint64_t* devices = ending_.Find(thread);
+    if (devices == nullptr) devices = ending_.Insert(thread, 0);
+    if (devices == nullptr || live_.Insert(KeyOfEnding(thread, device), copy) == nullptr)
+      return RecordRelease(copy, 0, event.time_ns, event.range_id, thread);
+    *devices |= uint64_t{1} << device;
   });
+}
+
+void AllocationLedger::ExecGone(const GraphCallEvent& event, uint32_t thread) noexcept {
+  const uint64_t* ending = ending_.Find(thread);
+  if (ending == nullptr) return;
+  uint64_t devices = *ending;
+  ending_.Erase(thread);
+  for (uint32_t device = 0; devices != 0; ++device, devices >>= 1) {
+    const LiveMemory* memory = (devices & 1) != 0 ? live_.Find(KeyOfEnding(thread, device)) : nullptr;
+    if (memory == nullptr) continue;  // it went with its context
+    RecordRelease(*memory, event.began_ns, event.time_ns, event.range_id, thread);
+    live_.Erase(KeyOfEnding(thread, device));
+  }
 }
 
 void AllocationLedger::GraphOwns(const GraphCallEvent& event, const GraphMemory::Own& own,
@@ -265,6 +306,7 @@ void AllocationLedger::GraphOwns(const GraphCallEvent& event, const GraphMemory:
   allocation.bytes = own.bytes;
   allocation.range_id = event.range_id;
   allocation.context = event.context;
+  allocation.began_ns = event.began_ns;
   allocation.device = own.device;
   allocation.memory = kGraph;
   const LiveMemory memory{.address = own.address,
@@ -284,6 +326,7 @@ void AllocationLedger::GraphLaunched(const GraphCallEvent& event, uint32_t threa
   allocation.time_ns = event.time_ns;
   allocation.range_id = event.range_id;
   allocation.context = event.context;
+  allocation.began_ns = event.began_ns;
   allocation.memory = kGraph;
   if (event.failed != 0) {
     const GraphMemory::Asked asked = graph_memory_.AskedBy(event.exec);

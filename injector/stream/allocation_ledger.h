@@ -39,6 +39,7 @@ class AllocationLedger {
   void GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept;
   void GraphDestroyed(uint64_t graph) noexcept { graph_memory_.GraphEnded(graph); }
   void ExecDestroyed(const GraphCallEvent& event, uint32_t thread) noexcept;
+  void ExecGone(const GraphCallEvent& event, uint32_t thread) noexcept;
 
   // All that happened before `until_ns` has been taken; UINT64_MAX: there will be nothing more.
   void Settle(uint64_t until_ns) noexcept;
@@ -61,6 +62,7 @@ class AllocationLedger {
   void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
   void Released(const AllocationEvent& event, uint32_t thread) noexcept;
   void PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
+  void HandleTaken(uint64_t handle, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
   void Bound(const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
   void ArrayEnded(const AllocationEvent& event, uint32_t thread) noexcept;
   bool MeetsOwed(uint64_t key) noexcept;
@@ -79,6 +81,8 @@ class AllocationLedger {
   FlatMap<LiveMemory> live_{1 << 20};
   FlatMap<uint32_t> owed_{1 << 16};       // releases that were recorded and have not been told yet
   FlatMap<EarlyRelease> early_{1 << 12};  // that were told before their allocations
+  FlatMap<uint64_t> ending_{
+      1 << 10};  // by thread, which destroys an executable graph: the devices that it has memory on
   SmallRun small_run_;
   uint64_t last_ns_ = 0;  // the end of the last call that was recorded
   PhysicalMemory physical_;

@@ -113,14 +113,15 @@ struct AllocationEvent {
   uint8_t what;  // AllocationWhat
 };
 
-// kHandleMade: of what is no memory of this process, a multicast object or what was imported. Bindings are
-// those of memory to multicast objects and into sparse arrays.
+// kImported, kObjectMade: a handle for what is no memory of this process, what was imported or a multicast
+// object. Bindings are those of memory to multicast objects and into sparse arrays.
 enum class PhysicalMemoryCall : uint8_t {
   kRetained,
   kReleased,
   kMapped,
   kUnmapped,
-  kHandleMade,
+  kImported,
+  kObjectMade,
   kBound,
   kUnbound
 };
@@ -279,7 +280,8 @@ enum class GraphCall : uint8_t {
   kUpdated,
   kLaunched,
   kGraphDestroyed,
-  kExecDestroyed,
+  kExecDestroyed,  // asked for: the handle may be given out again
+  kExecGone,       // what was asked for on this thread is done
   kCloned,
   kChildAdded,
   kChildReplaced,
@@ -294,6 +296,8 @@ struct GraphCallEvent {
   uint64_t child;  // the graph that was moved there, 0: copied; or from which it was replaced
   uint64_t range_id;
   uint64_t context;
+  uint64_t began_ns;  // of a launch, and of an executable graph that is gone: when the call was entered, 0 if
+                      // that was not seen
   uint32_t correlation;
   uint32_t exec_number;  // NumberOfGraph, of what was updated
   uint8_t call;          // GraphCall

@@ -49,7 +49,8 @@ void Linear(Worker& worker) {
       break;
     case 2: {
       cudaPitchedPtr volume{};
-      CHECK(cudaMalloc3D(&volume, cudaExtent{1 + worker.random.Below(700), 1 + worker.random.Below(20), 1 + worker.random.Below(9)}));
+      CHECK(cudaMalloc3D(&volume, cudaExtent{1 + worker.random.Below(700), 1 + worker.random.Below(20),
+                                             1 + worker.random.Below(9)}));
       pointer = volume.ptr;
       bytes = volume.pitch;
       break;
@@ -58,7 +59,8 @@ void Linear(Worker& worker) {
       CHECK(cuMemAlloc(reinterpret_cast<CUdeviceptr*>(&pointer), bytes));
       break;
     default:
-      CHECK(cuMemAllocPitch(reinterpret_cast<CUdeviceptr*>(&pointer), &pitch, 1 + worker.random.Below(3000), 1 + worker.random.Below(90), 8));
+      CHECK(cuMemAllocPitch(reinterpret_cast<CUdeviceptr*>(&pointer), &pitch, 1 + worker.random.Below(3000),
+                            1 + worker.random.Below(90), 8));
       bytes = pitch;
   }
   const bool stamped = worker.random.One(4);
@@ -77,7 +79,9 @@ void Managed(Worker& worker) {
   } else {
     CHECK(cuMemAllocManaged(reinterpret_cast<CUdeviceptr*>(&pointer), bytes, CU_MEM_ATTACH_GLOBAL));
   }
-  worker.Hold([=](Worker& holder) { CHECK(holder.random.One(2) ? int{cudaFree(pointer)} : int{cuMemFree(Device(pointer))}); });
+  worker.Hold([=](Worker& holder) {
+    CHECK(holder.random.One(2) ? int{cudaFree(pointer)} : int{cuMemFree(Device(pointer))});
+  });
 }
 
 void Host(Worker& worker) {
@@ -96,7 +100,9 @@ void Host(Worker& worker) {
     default:
       CHECK(cuMemHostAlloc(&pointer, bytes, CU_MEMHOSTALLOC_DEVICEMAP));
   }
-  worker.Hold([=](Worker& holder) { CHECK(holder.random.One(2) ? int{cudaFreeHost(pointer)} : int{cuMemFreeHost(pointer)}); });
+  worker.Hold([=](Worker& holder) {
+    CHECK(holder.random.One(2) ? int{cudaFreeHost(pointer)} : int{cuMemFreeHost(pointer)});
+  });
 }
 
 void Registered(Worker& worker) {
@@ -107,9 +113,11 @@ void Registered(Worker& worker) {
   } else {
     CHECK(cuMemHostRegister(memory.get(), pages * 4096, 0));
   }
-  if (worker.random.One(4)) worker.Note(cudaHostRegister(memory.get(), pages * 4096, cudaHostRegisterDefault));
+  if (worker.random.One(4))
+    worker.Note(cudaHostRegister(memory.get(), pages * 4096, cudaHostRegisterDefault));
   worker.Hold([memory](Worker& holder) {
-    CHECK(holder.random.One(2) ? int{cudaHostUnregister(memory.get())} : int{cuMemHostUnregister(memory.get())});
+    CHECK(holder.random.One(2) ? int{cudaHostUnregister(memory.get())}
+                               : int{cuMemHostUnregister(memory.get())});
   });
 }
 
@@ -134,7 +142,8 @@ void Array(Worker& worker) {
     }
     case 3: {
       const unsigned sparse = worker.random.One(3) ? CUDA_ARRAY3D_SPARSE : 0;
-      const CUDA_ARRAY3D_DESCRIPTOR deep{width, height, sparse != 0 ? 0 : 3 * worker.random.Below(2), CU_AD_FORMAT_UNSIGNED_INT8, 4, sparse};
+      const CUDA_ARRAY3D_DESCRIPTOR deep{
+          width, height, sparse != 0 ? 0 : 3 * worker.random.Below(2), CU_AD_FORMAT_UNSIGNED_INT8, 4, sparse};
       CHECK(cuArray3DCreate(reinterpret_cast<CUarray*>(&array), &deep));
       break;
     }
@@ -144,7 +153,8 @@ void Array(Worker& worker) {
       break;
     }
     default: {
-      const CUDA_ARRAY3D_DESCRIPTOR layers{width, height, 2, CU_AD_FORMAT_SIGNED_INT16, 1, CUDA_ARRAY3D_LAYERED};
+      const CUDA_ARRAY3D_DESCRIPTOR layers{
+          width, height, 2, CU_AD_FORMAT_SIGNED_INT16, 1, CUDA_ARRAY3D_LAYERED};
       CHECK(cuMipmappedArrayCreate(reinterpret_cast<CUmipmappedArray*>(&mipmaps), &layers, levels));
     }
   }
@@ -153,7 +163,8 @@ void Array(Worker& worker) {
     if (array != nullptr) {
       CHECK(by_driver ? int{cuArrayDestroy(reinterpret_cast<CUarray>(array))} : int{cudaFreeArray(array)});
     } else {
-      CHECK(by_driver ? int{cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(mipmaps))} : int{cudaFreeMipmappedArray(mipmaps)});
+      CHECK(by_driver ? int{cuMipmappedArrayDestroy(reinterpret_cast<CUmipmappedArray>(mipmaps))}
+                      : int{cudaFreeMipmappedArray(mipmaps)});
     }
   });
 }
@@ -215,7 +226,8 @@ void OwnPool(Worker& worker) {
     void* there = nullptr;
     CHECK(cudaMallocFromPoolAsync(&shared, 5000, pool, worker.Stream()));
     CHECK(cudaMemPoolExportToShareableHandle(&file, pool, cudaMemHandleTypePosixFileDescriptor, 0));
-    CHECK(cudaMemPoolImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(file)),
+    CHECK(cudaMemPoolImportFromShareableHandle(&imported,
+                                               reinterpret_cast<void*>(static_cast<intptr_t>(file)),
                                                cudaMemHandleTypePosixFileDescriptor, 0));
     CHECK(cudaMemPoolExportPointer(&data, shared));
     CHECK(cudaMemPoolImportPointer(&there, imported, &data));
@@ -330,9 +342,10 @@ void Fork(Worker& worker) {
   worker.Note(status);
 }
 
-constexpr void (*kMakers[])(Worker&) = {Linear,  Linear,       Managed,      Host,  Registered,          Array,
-                                        Ordered, Ordered,      OwnPool,      External, MakePhysical,     MakeSeveralPhysical,
-                                        MakeMulticast, MakeGraph, MakeGraph, InVain,   PoolUpkeep,       SwitchDevice};
+constexpr void (*kMakers[])(Worker&) = {
+    Linear,        Linear,    Managed,   Host,     Registered,   Array,
+    Ordered,       Ordered,   OwnPool,   External, MakePhysical, MakeSeveralPhysical,
+    MakeMulticast, MakeGraph, MakeGraph, InVain,   PoolUpkeep,   SwitchDevice};
 constexpr const char* kRanges[] = {"forward", "backward", "optimizer"};
 
 void Step(Worker& worker) {
@@ -464,7 +477,8 @@ void Work(Worker& worker, size_t threads, size_t steps, pthread_barrier_t* meet)
     }
   }
   pthread_barrier_wait(meet);
-  if (ItemPtr left(mailbox[worker.self].exchange(nullptr)); left != nullptr) worker.items.push_back(std::move(left));
+  if (ItemPtr left(mailbox[worker.self].exchange(nullptr)); left != nullptr)
+    worker.items.push_back(std::move(left));
   const bool leave = threads == 1 && worker.random.One(4);  // to the end of the process
   if (!leave) Finish(worker);
   for (ItemPtr& item : worker.items) (void)item.release();
@@ -494,8 +508,10 @@ int main(int argc, char** argv) {
   pthread_barrier_init(&meet, nullptr, static_cast<unsigned>(threads));
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<std::thread> others;
-  for (size_t i = 0; i < threads; ++i) workers.push_back(std::make_unique<Worker>(i, seed * 1000 + i, devices));
-  for (size_t i = 1; i < threads; ++i) others.emplace_back([&, i] { Work(*workers[i], threads, steps, &meet); });
+  for (size_t i = 0; i < threads; ++i)
+    workers.push_back(std::make_unique<Worker>(i, seed * 1000 + i, devices));
+  for (size_t i = 1; i < threads; ++i)
+    others.emplace_back([&, i] { Work(*workers[i], threads, steps, &meet); });
   Work(*workers[0], threads, steps, &meet);
   for (std::thread& other : others) other.join();
   // Of several threads each does what the others left it to do.

@@ -1,4 +1,5 @@
-// What the two halves of the random program share: a worker that holds things, each of which knows how to let go of itself.
+// What the two halves of the random program share: a worker that holds things, each of which knows how to let
+// go of itself.
 #pragma once
 
 #include <cuda.h>
@@ -39,7 +40,8 @@ class Random {
 };
 
 struct Worker {
-  Worker(size_t number, uint64_t seed, int devices_there) : self(number), random(seed), devices(devices_there) {}
+  Worker(size_t number, uint64_t seed, int devices_there)
+      : self(number), random(seed), devices(devices_there) {}
 
   size_t self;
   Random random;
@@ -56,7 +58,9 @@ struct Worker {
     return mine[random.Below(mine.size())];
   }
   // Usually small, sometimes of a pool's granules.
-  size_t Bytes() { return random.One(3) ? (1 + random.Below(24)) * kMiB / 2 + random.Below(3) : 1 + random.Below(300'000); }
+  size_t Bytes() {
+    return random.One(3) ? (1 + random.Below(24)) * kMiB / 2 + random.Below(3) : 1 + random.Below(300'000);
+  }
   // A context of its own is current while a thing is made in one.
   CUcontext Context() {
     CUcontext context = nullptr;

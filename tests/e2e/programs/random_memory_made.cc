@@ -10,7 +10,8 @@ constexpr size_t kGranule = 2 * kMiB;
 CUmemAllocationProp PropertiesOn(int device, bool shareable = false) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {device < 0 ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE, {device < 0 ? 0 : device}};
+  properties.location = {device < 0 ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE,
+                         {device < 0 ? 0 : device}};
   if (shareable) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return properties;
 }
@@ -19,7 +20,8 @@ void HoldHandle(Worker& worker, int device, CUmemGenericAllocationHandle handle)
   worker.Hold(device, nullptr, [handle](Worker&) { CHECK(cuMemRelease(handle)); });
 }
 
-void HoldMapping(Worker& worker, int device, CUmemGenericAllocationHandle handle, size_t offset, size_t bytes) {
+void HoldMapping(Worker& worker, int device, CUmemGenericAllocationHandle handle, size_t offset,
+                 size_t bytes) {
   CUdeviceptr address = 0;
   CHECK(cuMemAddressReserve(&address, bytes, 0, 0, 0));
   CHECK(cuMemMap(address, bytes, offset, handle, 0));
@@ -44,7 +46,8 @@ void ExportAndImport(Worker& worker, int device, CUmemGenericAllocationHandle ha
   int file = -1;
   CUmemGenericAllocationHandle imported = 0;
   CHECK(cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  CHECK(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(file)), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  CHECK(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(file)),
+                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(file);
   if (worker.random.One(2)) HoldMapping(worker, device, imported, 0, bytes);
   if (worker.random.One(2)) {
@@ -58,7 +61,8 @@ void ExportAndImport(Worker& worker, int device, CUmemGenericAllocationHandle ha
 
 // Mapped nowhere, once or several times, whole or in part; released before, between and after.
 void MakePhysical(Worker& worker) {
-  const int device = worker.random.One(8) ? -1 : static_cast<int>(worker.random.Below(static_cast<size_t>(worker.devices)));
+  const int device =
+      worker.random.One(8) ? -1 : static_cast<int>(worker.random.Below(static_cast<size_t>(worker.devices)));
   const bool shareable = device >= 0 && worker.random.One(3);
   const size_t granules = 1 + worker.random.Below(6);
   const CUmemAllocationProp properties = PropertiesOn(device, shareable);
@@ -181,7 +185,8 @@ struct Launchable {
 
 void* AddAllocation(Worker& worker, cudaGraph_t graph, cudaGraphNode_t* node) {
   void* address = nullptr;
-  const std::vector<cudaGraphNode_t> after = *node != nullptr && worker.random.One(2) ? std::vector{*node} : std::vector<cudaGraphNode_t>{};
+  const std::vector<cudaGraphNode_t> after =
+      *node != nullptr && worker.random.One(2) ? std::vector{*node} : std::vector<cudaGraphNode_t>{};
   if (worker.random.One(2)) {
     cudaMemAllocNodeParams params{};
     params.poolProps.allocType = cudaMemAllocationTypePinned;
@@ -233,7 +238,8 @@ void BuildByCapture(Worker& worker, Launchable& made) {
   cudaStream_t stream = streams.back();  // legacy ones must not wait for it
   if (worker.random.One(4)) {
     CHECK(cudaGraphCreate(&made.graph, 0));
-    CHECK(cudaStreamBeginCaptureToGraph(stream, made.graph, nullptr, nullptr, 0, cudaStreamCaptureModeThreadLocal));
+    CHECK(cudaStreamBeginCaptureToGraph(stream, made.graph, nullptr, nullptr, 0,
+                                        cudaStreamCaptureModeThreadLocal));
   } else {
     CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   }
@@ -241,7 +247,8 @@ void BuildByCapture(Worker& worker, Launchable& made) {
   for (size_t i = 1 + worker.random.Below(8); i > 0; --i) {
     if (!open.empty() && worker.random.One(2)) {
       const size_t which = worker.random.Below(open.size());
-      CHECK(worker.random.One(2) ? int{cudaFreeAsync(open[which], stream)} : int{cuMemFreeAsync(Device(open[which]), stream)});
+      CHECK(worker.random.One(2) ? int{cudaFreeAsync(open[which], stream)}
+                                 : int{cuMemFreeAsync(Device(open[which]), stream)});
       open.erase(open.begin() + static_cast<ptrdiff_t>(which));
       continue;
     }
@@ -252,7 +259,8 @@ void BuildByCapture(Worker& worker, Launchable& made) {
         CHECK(cudaMallocAsync(&address, worker.Bytes(), stream));
         break;
       case 1:
-        CHECK(cuMemAllocFromPoolAsync(reinterpret_cast<CUdeviceptr*>(&address), worker.Bytes(), pool, stream));
+        CHECK(
+            cuMemAllocFromPoolAsync(reinterpret_cast<CUdeviceptr*>(&address), worker.Bytes(), pool, stream));
         break;
       default:
         CHECK(cuMemAllocAsync(reinterpret_cast<CUdeviceptr*>(&address), worker.Bytes(), stream));
@@ -287,7 +295,8 @@ void Launch(Worker& worker, Launchable& made) {
     if (worker.random.One(4)) EXPECT(cudaGraphLaunch(made.exec, worker.Stream()) != cudaSuccess);
     FreeLeft(worker, made);
   }
-  CHECK(worker.random.One(2) ? int{cudaGraphLaunch(made.exec, worker.Stream())} : int{cuGraphLaunch(made.exec, worker.Stream())});
+  CHECK(worker.random.One(2) ? int{cudaGraphLaunch(made.exec, worker.Stream())}
+                             : int{cuGraphLaunch(made.exec, worker.Stream())});
   made.there.assign(made.left.size(), true);
   // Some goes by a call, the rest stays until the next launch.
   for (size_t i = 0; i < made.left.size() && made.taker == nullptr; ++i) {
@@ -317,7 +326,8 @@ void End(Worker& worker, Launchable& made) {
 
 }  // namespace
 
-// Launched now and then until it ends; each piece of what its launches leave goes by a call, by another graph, or with the next launch.
+// Launched now and then until it ends; each piece of what its launches leave goes by a call, by another
+// graph, or with the next launch.
 void MakeGraph(Worker& worker) {
   const auto made = std::make_shared<Launchable>();
   made->device = worker.device;
@@ -331,7 +341,8 @@ void MakeGraph(Worker& worker) {
     return;
   }
   made->frees_itself = worker.random.One(3);
-  CHECK(cudaGraphInstantiate(&made->exec, made->graph, made->frees_itself ? cudaGraphInstantiateFlagAutoFreeOnLaunch : 0));
+  CHECK(cudaGraphInstantiate(&made->exec, made->graph,
+                             made->frees_itself ? cudaGraphInstantiateFlagAutoFreeOnLaunch : 0));
   made->there.assign(made->left.size(), false);
   if (!made->left.empty() && worker.random.One(3)) {
     CHECK(cudaGraphCreate(&made->taker_graph, 0));

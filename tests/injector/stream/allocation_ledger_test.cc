@@ -126,6 +126,70 @@ TEST_F(AllocationLedgerTest, RowsSayHowLongTheirCallsTook) {
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].duration_ns, durations[i]) << i;
 }
 
+// The object's end is told when its handle is somebody else's: what was bound to it does not wait for the new
+// owner.
+TEST_F(AllocationLedgerTest, WhatIsBoundToAnObjectEndsWhenItsHandleIsTaken) {
+  const auto physical = [&](PhysicalMemoryCall call, uint64_t time_ns, uint64_t handle, uint64_t memory,
+                            uint64_t began_ns) {
+    PhysicalMemoryEvent event{};
+    event.time_ns = time_ns;
+    event.handle = handle;
+    event.address = memory;
+    event.began_ns = began_ns;
+    event.call = static_cast<uint8_t>(call);
+    ledger_->Take(event, 1);
+  };
+  const auto create = [&](uint64_t time_ns, uint64_t handle) {
+    AllocationEvent event = Event(wire::AllocationOp::kAllocationOpAlloc, time_ns, handle, 100 + handle, 0);
+    event.what = kPhysical;
+    ledger_->Take(event, 1);
+  };
+  physical(PhysicalMemoryCall::kObjectMade, 10, 7, 0, 0);
+  for (const uint64_t memory : {1, 2}) {
+    create(20 + memory, memory);
+    physical(PhysicalMemoryCall::kBound, 30, 7, memory, 0);
+    physical(PhysicalMemoryCall::kReleased, 40, memory, 0, 35);
+    // Once an object has the handle, once memory: both times the old one's release comes late.
+    memory == 1 ? physical(PhysicalMemoryCall::kObjectMade, 60, 7, 0, 0) : create(80, 7);
+    physical(PhysicalMemoryCall::kReleased, 90, 7, 0, 50);
+  }
+  physical(PhysicalMemoryCall::kReleased, 100, 7, 0, 95);
+  std::vector<std::pair<uint64_t, uint64_t>> ended;
+  for (const Row& row : Rows()) {
+    if (row.release) ended.emplace_back(row.bytes, row.time_ns);
+  }
+  EXPECT_EQ(ended, (std::vector<std::pair<uint64_t, uint64_t>>{{101, 60}, {102, 80}, {107, 100}}));
+}
+
+TEST_F(AllocationLedgerTest, RowsSayHowLongLaunchesAndEndsOfGraphsTook) {
+  GraphMemoryNodeEvent node{};
+  node.graph = 1;
+  node.address = 0x1000;
+  node.bytes = 500;
+  ledger_->Take(node);
+  node.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+  ledger_->Take(node);
+  ledger_->GraphInstantiated(1, 2);
+  GraphCallEvent call{};
+  call.exec = 2;
+  call.began_ns = 90;
+  call.time_ns = 100;
+  ledger_->GraphLaunched(call, 1);
+  call.time_ns = 200;
+  ledger_->ExecDestroyed(call, 1);
+  ledger_->GraphInstantiated(1, 2);  // the handle is given out again before the thread says that it is done
+  call.began_ns = 200;
+  call.time_ns = 230;
+  ledger_->ExecGone(call, 2);  // another thread's
+  ledger_->ExecGone(call, 1);
+  ledger_->ExecGone(call, 1);
+  const std::vector<Row> rows = Rows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(std::pair(rows[0].time_ns, rows[0].duration_ns), std::pair(uint64_t{100}, uint64_t{10}));
+  EXPECT_EQ(std::pair(rows[1].time_ns, rows[1].duration_ns), std::pair(uint64_t{230}, uint64_t{30}));
+  EXPECT_TRUE(rows[1].release);
+}
+
 TEST_F(AllocationLedgerTest, RunsOfSmallOnesSayHowManyBytesOverlapped) {
   recording.min_allocation_bytes = 1000;
   const auto allocate = [&](uint64_t began_ns, uint64_t time_ns, uint64_t address, uint64_t bytes) {

@@ -198,7 +198,8 @@ void DropLocked(const Range& range) {
 
 namespace {
 
-// Such an address stays what it is. Graph memory has a mutex of its own, which is never wanted with this one held.
+// Such an address stays what it is. Graph memory has a mutex of its own, which is never wanted with this one
+// held.
 bool IsOfGraph(uint64_t address) {
   const std::lock_guard<std::mutex> lock(Memory().mutex);
   const auto found = Memory().ranges.find(address);
@@ -260,8 +261,7 @@ CUresult Free(MemoryClass memory, uint64_t address) {
 }
 
 CUresult BeginFreeToPool(uint64_t address) {
-  if (IsOfGraph(address))
-    return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  if (IsOfGraph(address)) return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   Range range;
   PoolState state;
   {
