@@ -64,6 +64,7 @@ void AllocationLedger::RecordRelease(const LiveMemory& memory, uint64_t began_ns
   event.device = memory.device;
   event.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
   event.memory = memory.memory;
+  if (memory.what == kImported) ArrayEnded(event, thread);
   Record(event, thread);
 }
 
@@ -79,17 +80,19 @@ void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) 
                           .bytes = event.bytes,
                           .context = event.context,
                           .since_ns = event.time_ns,
+                          .ending_ns = 0,
                           .device = event.device,
                           .memory = event.memory,
                           .what = event.what};
   if (const LiveMemory* other = live_.Find(key); other != nullptr) {
     const LiveMemory copy = *other;
-    if (event.what != kPhysical) Owe(key);
+    const bool ends = copy.ending_ns != 0;  // with its context: nobody will say so
+    if (event.what != kPhysical && !ends) Owe(key);
     if (copy.since_ns > event.time_ns) {  // this one was there before, and is told late
       Record(event, thread);
       return RecordRelease(memory, memory.since_ns, copy.since_ns, event.range_id, thread);
     }
-    RecordRelease(copy, copy.since_ns, event.time_ns, event.range_id, thread);
+    RecordRelease(copy, ends ? copy.ending_ns : copy.since_ns, event.time_ns, event.range_id, thread);
   } else if (event.what == kPhysical) {
     HandleTaken(event.address, event.time_ns, event.range_id, thread);
   }
@@ -164,27 +167,61 @@ void AllocationLedger::Settle(uint64_t until_ns) noexcept {
       Unknown(early.event, early.thread);
     }
   }
+  SettleContexts(until_ns);
   EndSmallRun();
 }
 
+// Others may get its addresses before the call returns that ends it.
 void AllocationLedger::ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept {
+  if (const EndingContext* found = ending_contexts_.Find(thread); found != nullptr) {
+    const EndingContext ending = *found;
+    ending_contexts_.Erase(thread);
+    EndContext(ending, event.time_ns, thread);
+  }
+  if (event.context == 0) return;
+  bool any = false;
+  live_.ForEach([&](uint64_t, LiveMemory& memory) {
+    if (memory.context != event.context || memory.ending_ns != 0) return;
+    memory.ending_ns = event.time_ns;
+    any = true;
+  });
+  const EndingContext ending{.context = event.context, .began_ns = event.time_ns};
+  if (any && ending_contexts_.Insert(thread, ending) == nullptr) EndContext(ending, event.time_ns, thread);
+}
+
+// A table must not change while it is walked: a handful at a time.
+void AllocationLedger::EndContext(const EndingContext& ending, uint64_t time_ns, uint32_t thread) noexcept {
   constexpr size_t kAtOnce = 256;
   uint64_t keys[kAtOnce];
   for (size_t found = kAtOnce; found == kAtOnce;) {
     found = 0;
     live_.ForEach([&](uint64_t key, const LiveMemory& memory) {
-      if (memory.context == event.context && found < kAtOnce) keys[found++] = key;
+      if (memory.context == ending.context && memory.ending_ns == ending.began_ns && found < kAtOnce)
+        keys[found++] = key;
     });
     for (size_t i = 0; i < found; ++i) {
       const LiveMemory memory = *live_.Find(keys[i]);
       live_.Erase(keys[i]);
-      RecordRelease(memory, 0, event.time_ns, 0, thread);
-      if (memory.what != kImported) continue;
-      AllocationEvent array{};
-      array.time_ns = event.time_ns;
-      array.address = memory.address;
-      ArrayEnded(array, thread);
+      RecordRelease(memory, ending.began_ns, time_ns, 0, thread);
     }
+  }
+}
+
+// A call that ends a context and has not been seen to return after so long is none that will be.
+void AllocationLedger::SettleContexts(uint64_t until_ns) noexcept {
+  for (bool found = ending_contexts_.size() != 0; found;) {
+    found = false;
+    uint32_t thread = 0;
+    EndingContext ending{};
+    ending_contexts_.ForEach([&](uint64_t key, const EndingContext& each) {
+      if (until_ns != kNever && each.began_ns + kEarlyNs > until_ns) return;
+      found = true;
+      thread = static_cast<uint32_t>(key);
+      ending = each;
+    });
+    if (!found) return;
+    ending_contexts_.Erase(thread);
+    EndContext(ending, ending.began_ns, thread);
   }
 }
 
@@ -313,6 +350,7 @@ void AllocationLedger::GraphOwns(const GraphCallEvent& event, const GraphMemory:
                           .bytes = own.bytes,
                           .context = event.context,
                           .since_ns = event.time_ns,
+                          .ending_ns = 0,
                           .device = own.device,
                           .memory = kGraph,
                           .what = 0};
@@ -339,8 +377,10 @@ void AllocationLedger::GraphLaunched(const GraphCallEvent& event, uint32_t threa
   graph_memory_.Launched(
       event.exec, [&](const GraphMemory::Own& own) noexcept { GraphOwns(event, own, thread); },
       [&](uint64_t address, uint64_t bytes, int32_t device) noexcept {
-        // Of a graph that releases what is left of its last launch, it is still there.
-        if (live_.Find(KeyOf(address, 0)) != nullptr) return;
+        // Of a graph that releases what is left of its last launch, it is still there. What else is there had
+        // the address before: its end has not been told yet.
+        const LiveMemory* there = live_.Find(KeyOf(address, 0));
+        if (there != nullptr && there->memory == kGraph) return;
         allocation.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);
         allocation.address = address;
         allocation.bytes = bytes;

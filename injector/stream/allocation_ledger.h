@@ -30,7 +30,7 @@ class AllocationLedger {
   // An allocation or a release.
   void Take(const AllocationEvent& event, uint32_t thread) noexcept;
   void Take(const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
-  // Everything that was allocated in it goes with it.
+  // Everything that was allocated in it goes with it, before the call returns.
   void ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept;
 
   void Take(const GraphMemoryNodeEvent& event) noexcept;
@@ -50,9 +50,14 @@ class AllocationLedger {
     uint64_t bytes;
     uint64_t context;
     uint64_t since_ns;
+    uint64_t ending_ns;  // its context began to end; 0: it did not
     int32_t device;
     uint8_t memory;
     uint8_t what;
+  };
+  struct EndingContext {
+    uint64_t context;
+    uint64_t began_ns;
   };
   struct EarlyRelease {
     AllocationEvent event;
@@ -72,6 +77,8 @@ class AllocationLedger {
   // A record of its own, or part of a run of small ones.
   void Record(const AllocationEvent& event, uint32_t thread) noexcept;
   void EndSmallRun() noexcept;
+  void EndContext(const EndingContext& ending, uint64_t time_ns, uint32_t thread) noexcept;
+  void SettleContexts(uint64_t until_ns) noexcept;
   // `began_ns`: when it can have been released at the earliest, 0 if that is when it was.
   void RecordRelease(const LiveMemory& memory, uint64_t began_ns, uint64_t time_ns, uint64_t range_id,
                      uint32_t thread) noexcept;
@@ -83,6 +90,7 @@ class AllocationLedger {
   FlatMap<EarlyRelease> early_{1 << 12};  // that were told before their allocations
   FlatMap<uint64_t> ending_{
       1 << 10};  // by thread, which destroys an executable graph: the devices that it has memory on
+  FlatMap<EndingContext> ending_contexts_{1 << 10};  // by thread
   SmallRun small_run_;
   uint64_t last_ns_ = 0;  // the end of the last call that was recorded
   PhysicalMemory physical_;

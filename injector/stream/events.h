@@ -142,7 +142,8 @@ struct PhysicalMemoryEvent {
   uint8_t reserved[2];
 };
 
-// A context ends, and with it the memory that was allocated in it.
+// A context begins to end, and with it the memory that was allocated in it; 0: the call has returned in which
+// the thread told of one.
 struct ContextEndEvent {
   static constexpr EventType kType = EventType::kContextEnd;
   uint64_t time_ns;

@@ -466,15 +466,11 @@ void Work(Worker& worker, size_t threads, size_t steps, pthread_barrier_t* meet)
   pthread_barrier_wait(meet);
   for (size_t step = 0; step < steps; ++step) {
     Step(worker);
-    if (threads > 1) {
-      if (worker.random.One(3)) HandOn(worker, threads);
-    } else if (worker.random.One(150)) {
-      OwnContext(worker);
-    } else if (worker.random.One(300)) {
-      ResetDevice(worker);
-    } else if (worker.random.One(400)) {
-      Fork(worker);
-    }
+    if (threads > 1 && worker.random.One(3)) HandOn(worker, threads);
+    if (worker.random.One(100)) OwnContext(worker);
+    if (threads > 1) continue;
+    if (worker.random.One(300)) ResetDevice(worker);
+    if (worker.random.One(400)) Fork(worker);
   }
   pthread_barrier_wait(meet);
   if (ItemPtr left(mailbox[worker.self].exchange(nullptr)); left != nullptr)

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "injector/recording.h"
@@ -126,6 +127,35 @@ TEST_F(AllocationLedgerTest, RowsSayHowLongTheirCallsTook) {
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].duration_ns, durations[i]) << i;
 }
 
+// What is in a context goes within the call that ends it; meanwhile others may get its addresses, and another
+// context its handle.
+TEST_F(AllocationLedgerTest, TheEndOfAContextTakesAsLongAsItsCall) {
+  const auto allocate = [&](uint64_t time_ns, uint64_t address, uint64_t bytes, uint64_t context) {
+    AllocationEvent event = Event(wire::AllocationOp::kAllocationOpAlloc, time_ns, address, bytes, time_ns);
+    event.context = context;
+    ledger_->Take(event, 1);
+  };
+  allocate(10, 0x1000, 1, 0xc1);
+  allocate(20, 0x2000, 2, 0xc1);
+  allocate(30, 0x3000, 3, 0xc2);
+  ledger_->ContextEnded({100, 0xc1}, 1);
+  allocate(110, 0x1000, 4, 0xc2);
+  allocate(120, 0x4000, 5, 0xc1);
+  ledger_->ContextEnded({130, 0}, 2);  // another thread's call
+  ledger_->ContextEnded({150, 0}, 1);
+  Release(160, 170, 0x1000);
+  ledger_->ContextEnded({180, 0xc2}, 1);  // and does not come back
+  ledger_->Settle(180);
+  ledger_->Settle(UINT64_MAX);
+  std::vector<std::tuple<uint64_t, uint64_t, uint64_t>> ended;
+  for (const Row& row : Rows()) {
+    if (row.release) ended.emplace_back(row.bytes, row.time_ns, row.duration_ns);
+  }
+  EXPECT_EQ(ended, (std::vector<std::tuple<uint64_t, uint64_t, uint64_t>>{
+                       {1, 110, 10}, {2, 150, 50}, {4, 170, 10}, {3, 180, 0}}));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
 // The object's end is told when its handle is somebody else's: what was bound to it does not wait for the new
 // owner.
 TEST_F(AllocationLedgerTest, WhatIsBoundToAnObjectEndsWhenItsHandleIsTaken) {
@@ -159,6 +189,32 @@ TEST_F(AllocationLedgerTest, WhatIsBoundToAnObjectEndsWhenItsHandleIsTaken) {
     if (row.release) ended.emplace_back(row.bytes, row.time_ns);
   }
   EXPECT_EQ(ended, (std::vector<std::pair<uint64_t, uint64_t>>{{101, 60}, {102, 80}, {107, 100}}));
+}
+
+TEST_F(AllocationLedgerTest, WhatALaunchObtainsMayBeWhereTheReleaseOfOtherMemoryIsToldLate) {
+  Allocate(50, 0x1000, 300);
+  GraphMemoryNodeEvent node{};
+  node.graph = 1;
+  node.address = 0x1000;
+  node.bytes = 500;
+  ledger_->Take(node);
+  ledger_->GraphInstantiated(1, 2);
+  GraphCallEvent call{};
+  call.exec = 2;
+  for (const uint64_t time_ns : {100, 200}) {  // the second one finds what the first one left
+    call.began_ns = time_ns - 10;
+    call.time_ns = time_ns;
+    ledger_->GraphLaunched(call, 1);
+    if (time_ns == 100) Release(80, 101, 0x1000);  // that of the other memory
+  }
+  Release(300, 310, 0x1000);
+  std::vector<std::pair<uint64_t, uint64_t>> ended;
+  const std::vector<Row> rows = Rows();
+  for (const Row& row : rows) {
+    if (row.release) ended.emplace_back(row.bytes, row.time_ns);
+  }
+  EXPECT_EQ(ended, (std::vector<std::pair<uint64_t, uint64_t>>{{300, 100}, {500, 310}}));
+  EXPECT_EQ(CheckTurns(rows), 0u);
 }
 
 TEST_F(AllocationLedgerTest, RowsSayHowLongLaunchesAndEndsOfGraphsTook) {
@@ -260,8 +316,9 @@ TEST_F(AllocationLedgerTest, WhatIsImportedIsNotCountedAndItsReleaseIsExpected) 
   Release(200, 210, 0x7000);
   Allocate(300, 0x7000, 10);
   imported.time_ns = 400;
+  imported.context = 0xc1;
   ledger_->Take(imported, 1);
-  ledger_->ContextEnded({500, 0}, 1);
+  ledger_->ContextEnded({500, 0xc1}, 1);
   ledger_->Settle(UINT64_MAX);
   const auto rows = Rows();
   EXPECT_EQ(rows.size(), 2u);

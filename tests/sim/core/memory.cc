@@ -331,6 +331,7 @@ CUresult UnregisterHost(void* address) {
   return CUDA_SUCCESS;
 }
 
+// The truth has the end of each before its address can be given out again.
 void FreeMemoryOfContext(CUcontext context) {
   std::vector<Range> gone;
   {
@@ -339,7 +340,6 @@ void FreeMemoryOfContext(CUcontext context) {
       const Range& range = at->second;
       if (range.context == context && range.memory != MemoryClass::kVmm) {
         if (range.pool != nullptr && !range.given_back) range.pool->used -= range.bytes;
-        DropLocked(range);
         gone.push_back(range);
         at = Memory().ranges.erase(at);
       } else {
@@ -349,6 +349,8 @@ void FreeMemoryOfContext(CUcontext context) {
   }
   for (const Range& range : gone) {
     if (!IsOfAnotherProcess(range) && !range.given_back) Report(range, true, false);
+    const std::lock_guard<std::mutex> lock(Memory().mutex);
+    DropLocked(range);
   }
   ReturnGraphMemoryOfContext(context);
 }
