@@ -130,7 +130,13 @@ class RandomMemory(harness.EndToEndTest):
                         print(*sorted((r for r in side if r.get("address") == address[1]), key=lambda r: r["time_ns"]), sep="\n")
                 self.assertEqual(found[address], lives, address)
             self.assertEqual(truth.differences(*([r for r in side if r["kind"] not in ("alloc", "free")] for side in (happened, captured))), [])
-        self.check_marks(happened, report, exact=threads == 1)
+        try:
+            self.check_marks(happened, report, exact=threads == 1)
+        except AssertionError:
+            if os.environ.get("RANDOM_SHOW"):
+                import json
+                json.dump([happened, captured, report["ranks"][0]["memory"]], open(f"/tmp/fail-{seed}-{threads}.json", "w"))
+            raise
         self.assert_nothing_runs()
 
     def check_all(self, seeds, threads, steps):
