@@ -157,6 +157,18 @@ class RandomMemory(harness.EndToEndTest):
     def test_one_thread(self):
         self.check_all(chosen_seeds(range(1, 7)), [1], 300)
 
+    def test_small_ones_are_counted_only(self):
+        smallest = 60_000
+        for seed in chosen_seeds(range(7, 9)):
+            with self.subTest(seed=seed):
+                out, happened = self.record(seed, 1, 300, WAYS[seed % 3], {"GPUPROBE_MIN_ALLOCATION_BYTES": str(smallest)})
+                report, captured = self.report(out), self.export(out)
+                self.assert_no_loss(report)
+                expected, found = ([r for r in side if r["kind"] in ("alloc", "free") and (r["bytes"] >= smallest or r.get("failed"))]
+                                   for side in (happened, captured))
+                self.assertEqual(truth.allocation_differences(expected, found), [])
+                self.check_marks(happened, report, exact=True)
+
     def test_threads_that_hand_on_what_they_hold(self):
         self.check_all(chosen_seeds(range(1, 4)), chosen_threads("3,8"), 150)
 
