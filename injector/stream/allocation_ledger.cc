@@ -38,12 +38,18 @@ void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noe
   if (event.what == kImported) return;
   const bool small = event.failed == 0 && event.bytes < recording.min_allocation_bytes;
   if (!small || !small_run_.Fits(event)) EndSmallRun();
+  const bool same_call = event.time_ns == last_ns_ && event.began_ns == last_began_ns_;
+  if (!same_call) before_call_ns_ = last_ns_;
   if (small) {
-    small_run_.Add(event, last_ns_);
+    AllocationEvent part = event;
+    if (part.began_ns >= before_call_ns_) part.began_ns = 0;  // beside parts of its own call at most
+    small_run_.Add(part, last_ns_);
   } else {
     builder_->AddAllocation(event, thread);
   }
-  if (event.time_ns > last_ns_) last_ns_ = event.time_ns;
+  if (event.time_ns < last_ns_) return;
+  last_ns_ = event.time_ns;
+  last_began_ns_ = event.began_ns;
 }
 
 void AllocationLedger::EndSmallRun() noexcept {
@@ -89,6 +95,7 @@ void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) 
     const bool ends = copy.ending_ns != 0;  // with its context: nobody will say so
     if (event.what != kPhysical && !ends) Owe(key);
     if (copy.since_ns > event.time_ns) {  // this one was there before, and is told late
+      if (event.what == kImported) return;
       Record(event, thread);
       return RecordRelease(memory, memory.since_ns, copy.since_ns, event.range_id, thread);
     }

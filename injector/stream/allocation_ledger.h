@@ -92,7 +92,9 @@ class AllocationLedger {
       1 << 10};  // by thread, which destroys an executable graph: the devices that it has memory on
   FlatMap<EndingContext> ending_contexts_{1 << 10};  // by thread
   SmallRun small_run_;
-  uint64_t last_ns_ = 0;  // the end of the last call that was recorded
+  uint64_t last_ns_ = 0;         // the end of the last call that was recorded
+  uint64_t last_began_ns_ = 0;   // and its begin: a launch, or the end of a context, has several parts
+  uint64_t before_call_ns_ = 0;  // the end of the last one before that call
   PhysicalMemory physical_;
   GraphMemory graph_memory_;
 };

@@ -4,12 +4,13 @@
 // retain) and every mapping of it is gone, and every binding to a multicast object or into a sparse array:
 // the driver holds the memory for these as it does for mappings. Such an object has no memory; its bindings
 // end with it. What is imported may get the handle of memory that is there already, or one that another
-// thread is just giving back: which of the two it was, the word about that tells. Separate from the ledger because it is plain counting. Handles and addresses are given out
-// again, possibly before the thread that gave them back says so: what comes late is known by when its call
-// began, and belongs to what was there before. What is not known was made before the probe was there; what
-// was imported from another process is followed for its bindings alone: neither is memory of this one that
-// was counted. Thread: whoever drains. Allocation: mappings, on growth. Failure: what finds no place is not
-// followed, and LOSS_DEFINITIONS_FULL is counted.
+// thread is just giving back: which of the two it was, the word about that tells. Separate from the ledger
+// because it is plain counting. Handles and addresses are given out again, possibly before the thread that
+// gave them back says so: what comes late is known by when its call began, and belongs to what was there
+// before. What is not known was made before the probe was there; what was imported from another process is
+// followed for its bindings alone: neither is memory of this one that was counted. Thread: whoever drains.
+// Allocation: mappings, on growth. Failure: what finds no place is not followed, and LOSS_DEFINITIONS_FULL is
+// counted.
 #pragma once
 
 #include <cstdint>

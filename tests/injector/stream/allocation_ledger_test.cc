@@ -275,6 +275,31 @@ TEST_F(AllocationLedgerTest, RunsOfSmallOnesSayHowManyBytesOverlapped) {
   EXPECT_EQ(batches[0].allocations().duration(0), 15u);
 }
 
+TEST_F(AllocationLedgerTest, SmallPartsOfOneLaunchAreNotBesideEachOther) {
+  recording.min_allocation_bytes = 1000;
+  GraphMemoryNodeEvent node{};
+  node.graph = 1;
+  node.bytes = 500;
+  for (const uint64_t address : {0x1000, 0x2000, 0x3000}) {
+    node.address = address;
+    ledger_->Take(node);
+  }
+  ledger_->GraphInstantiated(1, 2);
+  GraphCallEvent call{};
+  call.exec = 2;
+  call.began_ns = 90;
+  call.time_ns = 100;
+  ledger_->Take(Event(wire::AllocationOp::kAllocationOpAlloc, 50, 0x10, 1, 40), 1);
+  ledger_->GraphLaunched(call, 1);
+  ledger_->Settle(UINT64_MAX);
+  recording.min_allocation_bytes = 0;
+  stream_->builder.Seal();
+  const auto batches = TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.size(), 1u);
+  const v1::SmallAllocations& small = batches[0].small_allocations();
+  for (int i = 0; i < small.overlapping_size(); ++i) EXPECT_EQ(small.overlapping(i), 0u) << i;
+}
+
 TEST_F(AllocationLedgerTest, AReleaseThatIsToldBeforeItsAllocationWaitsForIt) {
   Release(200, 210, 0x7000);
   ledger_->Settle(1'000'000);
