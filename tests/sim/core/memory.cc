@@ -338,8 +338,9 @@ void FreeMemoryOfContext(CUcontext context) {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     for (auto at = Memory().ranges.begin(); at != Memory().ranges.end();) {
       const Range& range = at->second;
-      if (range.context == context && range.memory != MemoryClass::kVmm) {
-        if (range.pool != nullptr && !range.given_back) range.pool->used -= range.bytes;
+      // What is given back goes when another context's stream comes to it: that of this one has.
+      if (range.context == context && range.memory != MemoryClass::kVmm && !range.given_back) {
+        if (range.pool != nullptr) range.pool->used -= range.bytes;
         gone.push_back(range);
         at = Memory().ranges.erase(at);
       } else {
@@ -348,7 +349,7 @@ void FreeMemoryOfContext(CUcontext context) {
     }
   }
   for (const Range& range : gone) {
-    if (!IsOfAnotherProcess(range) && !range.given_back) Report(range, true, false);
+    if (!IsOfAnotherProcess(range)) Report(range, true, false);
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     DropLocked(range);
   }
