@@ -55,8 +55,10 @@ class RandomRanges(harness.EndToEndTest):
         else:
             collector = harness.Collector(self)
             load = {"LD_PRELOAD": LIBRARY} if way == "preload" else {"CUDA_INJECTION64_PATH": LIBRARY, "NVTX_INJECTION64_PATH": LIBRARY}
-            self.run_well(command, env={**env, **load, **collector.env()})
-            collector.stop()
+            try:
+                self.run_well(command, env={**env, **load, **collector.env()})
+            finally:
+                collector.stop()
             out = collector.out
         with open(told, encoding="utf-8") as file:
             said = json.load(file)
@@ -104,7 +106,7 @@ class RandomRanges(harness.EndToEndTest):
         self.assert_nothing_runs()
 
     def test_ranges_are_the_program_s(self):
-        for seed in chosen_seeds(range(1, 7)):
+        for seed in chosen_seeds(range(1, 11)):
             way = ("run", "preload", "inject")[seed % 3]
             with self.subTest(seed=seed, way=way):
                 self.check(seed, way)

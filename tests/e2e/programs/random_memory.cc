@@ -226,8 +226,7 @@ void OwnPool(Worker& worker) {
     void* there = nullptr;
     CHECK(cudaMallocFromPoolAsync(&shared, 5000, pool, worker.Stream()));
     CHECK(cudaMemPoolExportToShareableHandle(&file, pool, cudaMemHandleTypePosixFileDescriptor, 0));
-    CHECK(cudaMemPoolImportFromShareableHandle(&imported,
-                                               reinterpret_cast<void*>(static_cast<intptr_t>(file)),
+    CHECK(cudaMemPoolImportFromShareableHandle(&imported, Descriptor(file),
                                                cudaMemHandleTypePosixFileDescriptor, 0));
     CHECK(cudaMemPoolExportPointer(&data, shared));
     CHECK(cudaMemPoolImportPointer(&there, imported, &data));

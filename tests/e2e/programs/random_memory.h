@@ -74,7 +74,11 @@ struct Worker {
 };
 
 inline CUdeviceptr Device(void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-inline void* Pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
+inline void* Pointer(CUdeviceptr address) {
+  return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
+}
+// A file descriptor, where CUDA wants a pointer.
+inline void* Descriptor(int file) { return Pointer(static_cast<CUdeviceptr>(file)); }
 
 // What every call that takes device memory back does with it.
 void FreeInAnyWay(Worker& worker, void* pointer);

@@ -46,8 +46,8 @@ void ExportAndImport(Worker& worker, int device, CUmemGenericAllocationHandle ha
   int file = -1;
   CUmemGenericAllocationHandle imported = 0;
   CHECK(cuMemExportToShareableHandle(&file, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-  CHECK(cuMemImportFromShareableHandle(&imported, reinterpret_cast<void*>(static_cast<intptr_t>(file)),
-                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+  CHECK(
+      cuMemImportFromShareableHandle(&imported, Descriptor(file), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
   close(file);
   if (worker.random.One(2)) HoldMapping(worker, device, imported, 0, bytes);
   if (worker.random.One(2)) {

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <mutex>
 #include <string>
@@ -86,7 +87,9 @@ std::string Hex(const std::string& text) {
 std::string Utf8(const std::wstring& text) {
   std::string narrow;
   for (const wchar_t wide : text) {
-    auto code = static_cast<uint32_t>(wide);
+    uint32_t code = 0;
+    static_assert(sizeof code == sizeof wide);
+    std::memcpy(&code, &wide, sizeof code);
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) code = 0xfffd;
     if (code < 0x80) {
       narrow += static_cast<char>(code);
