@@ -148,7 +148,22 @@ void OnUpdated(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callba
   Emit(thread, event);
 }
 
+// Memory is obtained or released somewhere within the call.
+void NoteBegin(ThreadState& thread) noexcept {
+  thread.memory_call_began_ns = any_graph_memory.load(std::memory_order_relaxed) ? Stamp() : 0;
+}
+uint64_t TakeBegin(ThreadState& thread) noexcept {
+  const uint64_t began_ns = thread.memory_call_began_ns;
+  thread.memory_call_began_ns = 0;
+  return began_ns;
+}
+
+void OnLaunchingGraph(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
+  NoteBegin(thread);
+}
+
 void OnGraphLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  const uint64_t began_ns = TakeBegin(thread);
   if (!any_graph_memory.load(std::memory_order_relaxed) || data.functionParams == nullptr) return;
   const CUresult result = ResultOf(data);
   if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) return;
@@ -156,6 +171,7 @@ void OnGraphLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_
   event.exec =
       reinterpret_cast<uint64_t>(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph);
   event.failed = result != CUDA_SUCCESS ? 1 : 0;
+  event.began_ns = began_ns;
   Emit(thread, event);
 }
 
@@ -173,6 +189,15 @@ void OnDestroyExec(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Ca
   GraphCallEvent event = EventOf(thread, data, GraphCall::kExecDestroyed);
   event.exec = reinterpret_cast<uint64_t>(
       static_cast<const cuGraphExecDestroy_params*>(data.functionParams)->hGraphExec);
+  Emit(thread, event);
+  NoteBegin(thread);
+}
+
+void OnDestroyedExec(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  const uint64_t began_ns = TakeBegin(thread);
+  if (began_ns == 0) return;
+  GraphCallEvent event = EventOf(thread, data, GraphCall::kExecGone);
+  event.began_ns = began_ns;
   Emit(thread, event);
 }
 
@@ -194,10 +219,13 @@ void AddGraphHooks() noexcept {
   for (const CUpti_CallbackId cbid : kNodeAdditions) copies(cbid, OnCopyingChild, OnAddedNode);
   AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecNodeSetParams, CUPTI_API_EXIT, OnSetNode);
 #endif
-  for (const CUpti_CallbackId cbid : kGraphLaunches)
+  for (const CUpti_CallbackId cbid : kGraphLaunches) {
+    AddApiHook(kDriver, cbid, CUPTI_API_ENTER, OnLaunchingGraph);
     AddApiHook(kDriver, cbid, CUPTI_API_EXIT, OnGraphLaunched);
+  }
   AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphDestroy, CUPTI_API_ENTER, OnDestroyGraph);
   AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecDestroy, CUPTI_API_ENTER, OnDestroyExec);
+  AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecDestroy, CUPTI_API_EXIT, OnDestroyedExec);
 }
 
 }  // namespace gpuprobe::injector

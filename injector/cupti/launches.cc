@@ -210,6 +210,12 @@ void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,
   WakeProbeThread();
 }
 
+// What was in the context went somewhere within the call.
+void OnContextEnded(ThreadState& thread, const CUpti_CallbackData& /*data*/,
+                    CUpti_CallbackId /*cbid*/) noexcept {
+  Emit(thread, ContextEndEvent{Stamp(), 0});
+}
+
 }  // namespace
 
 void TellLastCopy(ThreadState& thread) noexcept {
@@ -230,8 +236,10 @@ void AddLaunchHooks() noexcept {
   AddExecutableGraphHooks();
   for (const auto cbid : kNoLaunches)
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnNoLaunch);
-  for (const auto cbid : kContextEnds)
+  for (const auto cbid : kContextEnds) {
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnContextEnd);
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnContextEnded);
+  }
 }
 
 }  // namespace gpuprobe::injector

@@ -344,9 +344,9 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemPoolImportPointer, OnDriver<Imported>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedBuffer, OnDriver<Imported>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedMipmappedArray, OnDriver<Imported>, false},
-    {CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle, OnDriver<memory_calls::HandleMade>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle, OnDriver<memory_calls::ImportedHandle>, false},
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
-    {CUPTI_DRIVER_TRACE_CBID_cuMulticastCreate, OnDriver<memory_calls::HandleMade>, false},
+    {CUPTI_DRIVER_TRACE_CBID_cuMulticastCreate, OnDriver<memory_calls::MadeMulticastObject>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindMem, OnDriver<memory_calls::BoundMemory>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindAddr, OnDriver<memory_calls::BoundAddress>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMulticastUnbind, OnDriver<memory_calls::UnboundMemory>},

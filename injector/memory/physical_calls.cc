@@ -106,16 +106,27 @@ void MappedIntoArrays(ThreadState& thread, const CUpti_CallbackData& data) noexc
 }
 static_assert(sizeof(CUarrayMapInfo::resource) == sizeof(uint64_t));
 
-// A handle for what has no memory of this process: a multicast object, or what was imported.
-static_assert(offsetof(cuMemImportFromShareableHandle_params, handle) == 0);
-void HandleMade(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+namespace {
+
+// A handle for what has no memory of this process. Both calls begin with where it goes.
+void ReportHandle(ThreadState& thread, const CUpti_CallbackData& data, PhysicalMemoryCall call) noexcept {
   const auto& arguments = ArgumentsOf<cuMemImportFromShareableHandle_params>(data);
-  if (Succeeded(data) && arguments.handle != nullptr)
-    ReportPhysical(thread, PhysicalMemoryCall::kHandleMade, *arguments.handle, 0, 0);
+  if (Succeeded(data) && arguments.handle != nullptr) ReportPhysical(thread, call, *arguments.handle, 0, 0);
+}
+static_assert(offsetof(cuMemImportFromShareableHandle_params, handle) == 0);
+
+}  // namespace
+
+void ImportedHandle(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  ReportHandle(thread, data, PhysicalMemoryCall::kImported);
 }
 
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
 static_assert(offsetof(cuMulticastCreate_params, mcHandle) == 0);
+
+void MadeMulticastObject(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
+  ReportHandle(thread, data, PhysicalMemoryCall::kObjectMade);
+}
 
 void BoundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMulticastBindMem_params>(data);

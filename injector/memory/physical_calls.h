@@ -17,8 +17,9 @@ void RetainedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexc
 void MappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void MappedIntoArrays(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
-void HandleMade(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void ImportedHandle(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
+void MadeMulticastObject(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void BoundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void BoundAddress(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void UnboundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept;

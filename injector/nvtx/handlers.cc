@@ -18,8 +18,16 @@ namespace gpuprobe::injector::nvtx {
 
 namespace {
 
+// Cut, if it is, at a whole character of UTF-8: text that is none is cut where it is.
 std::string_view Text(const char* text) noexcept {
-  return text == nullptr ? std::string_view() : std::string_view(text, strnlen(text, kMaxNameBytes));
+  if (text == nullptr) return {};
+  const size_t length = strnlen(text, kMaxNameBytes);
+  size_t whole = length;
+  const auto continues = [text](size_t at) noexcept {
+    return (static_cast<uint8_t>(text[at]) & 0xc0) == 0x80;
+  };
+  while (length == kMaxNameBytes && length - whole < 3 && continues(whole)) --whole;
+  return {text, continues(whole) ? length : whole};
 }
 
 // Wide text as UTF-8, cut at a whole character.
@@ -34,7 +42,8 @@ class NarrowText {
 
  private:
   bool Append(uint32_t code) noexcept {
-    if (code > 0x10ffff) code = 0xfffd;
+    const bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    if (code > 0x10ffff || is_surrogate) code = 0xfffd;  // what is no character
     const size_t length = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
     if (size_ + length > sizeof(bytes_)) return false;
     if (length == 1) {

@@ -30,7 +30,7 @@ class AllocationLedger {
   // An allocation or a release.
   void Take(const AllocationEvent& event, uint32_t thread) noexcept;
   void Take(const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
-  // Everything that was allocated in it goes with it.
+  // Everything that was allocated in it goes with it, before the call returns.
   void ContextEnded(const ContextEndEvent& event, uint32_t thread) noexcept;
 
   void Take(const GraphMemoryNodeEvent& event) noexcept;
@@ -39,6 +39,7 @@ class AllocationLedger {
   void GraphLaunched(const GraphCallEvent& event, uint32_t thread) noexcept;
   void GraphDestroyed(uint64_t graph) noexcept { graph_memory_.GraphEnded(graph); }
   void ExecDestroyed(const GraphCallEvent& event, uint32_t thread) noexcept;
+  void ExecGone(const GraphCallEvent& event, uint32_t thread) noexcept;
 
   // All that happened before `until_ns` has been taken; UINT64_MAX: there will be nothing more.
   void Settle(uint64_t until_ns) noexcept;
@@ -49,9 +50,14 @@ class AllocationLedger {
     uint64_t bytes;
     uint64_t context;
     uint64_t since_ns;
+    uint64_t ending_ns;  // its context began to end; 0: it did not
     int32_t device;
     uint8_t memory;
     uint8_t what;
+  };
+  struct EndingContext {
+    uint64_t context;
+    uint64_t began_ns;
   };
   struct EarlyRelease {
     AllocationEvent event;
@@ -61,6 +67,7 @@ class AllocationLedger {
   void Allocated(const AllocationEvent& event, uint32_t thread) noexcept;
   void Released(const AllocationEvent& event, uint32_t thread) noexcept;
   void PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
+  void HandleTaken(uint64_t handle, uint64_t time_ns, uint64_t range_id, uint32_t thread) noexcept;
   void Bound(const PhysicalMemoryEvent& event, uint32_t thread) noexcept;
   void ArrayEnded(const AllocationEvent& event, uint32_t thread) noexcept;
   bool MeetsOwed(uint64_t key) noexcept;
@@ -70,6 +77,8 @@ class AllocationLedger {
   // A record of its own, or part of a run of small ones.
   void Record(const AllocationEvent& event, uint32_t thread) noexcept;
   void EndSmallRun() noexcept;
+  void EndContext(const EndingContext& ending, uint64_t time_ns, uint32_t thread) noexcept;
+  void SettleContexts(uint64_t until_ns) noexcept;
   // `began_ns`: when it can have been released at the earliest, 0 if that is when it was.
   void RecordRelease(const LiveMemory& memory, uint64_t began_ns, uint64_t time_ns, uint64_t range_id,
                      uint32_t thread) noexcept;
@@ -79,8 +88,13 @@ class AllocationLedger {
   FlatMap<LiveMemory> live_{1 << 20};
   FlatMap<uint32_t> owed_{1 << 16};       // releases that were recorded and have not been told yet
   FlatMap<EarlyRelease> early_{1 << 12};  // that were told before their allocations
+  FlatMap<uint64_t> ending_{
+      1 << 10};  // by thread, which destroys an executable graph: the devices that it has memory on
+  FlatMap<EndingContext> ending_contexts_{1 << 10};  // by thread
   SmallRun small_run_;
-  uint64_t last_ns_ = 0;  // the end of the last call that was recorded
+  uint64_t last_ns_ = 0;         // the end of the last call that was recorded
+  uint64_t last_began_ns_ = 0;   // and its begin: a launch, or the end of a context, has several parts
+  uint64_t before_call_ns_ = 0;  // the end of the last one before that call
   PhysicalMemory physical_;
   GraphMemory graph_memory_;
 };

@@ -165,6 +165,10 @@ bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
     uint64_t& began = StampAt(*header, offsetof(PhysicalMemoryEvent, began_ns));
     if (began != 0) began = host_clock.RealtimeNs(began);
   }
+  if (type == EventType::kGraphCall) {
+    uint64_t& began = StampAt(*header, offsetof(GraphCallEvent, began_ns));
+    if (began != 0) began = host_clock.RealtimeNs(began);
+  }
   uint64_t& before = last_ns_[slot];
   if (published < before && before - published < kStampJitterNs) published = before;
   before = published;
@@ -446,6 +450,8 @@ void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexc
     case GraphCall::kExecDestroyed:
       graph_plans_.ExecEnded(event.exec);
       return allocations_.ExecDestroyed(event, thread);
+    case GraphCall::kExecGone:
+      return allocations_.ExecGone(event, thread);
   }
 }
 

@@ -113,14 +113,15 @@ struct AllocationEvent {
   uint8_t what;  // AllocationWhat
 };
 
-// kHandleMade: of what is no memory of this process, a multicast object or what was imported. Bindings are
-// those of memory to multicast objects and into sparse arrays.
+// kImported, kObjectMade: a handle for what is no memory of this process, what was imported or a multicast
+// object. Bindings are those of memory to multicast objects and into sparse arrays.
 enum class PhysicalMemoryCall : uint8_t {
   kRetained,
   kReleased,
   kMapped,
   kUnmapped,
-  kHandleMade,
+  kImported,
+  kObjectMade,
   kBound,
   kUnbound
 };
@@ -141,7 +142,8 @@ struct PhysicalMemoryEvent {
   uint8_t reserved[2];
 };
 
-// A context ends, and with it the memory that was allocated in it.
+// A context begins to end, and with it the memory that was allocated in it; 0: the call has returned in which
+// the thread told of one.
 struct ContextEndEvent {
   static constexpr EventType kType = EventType::kContextEnd;
   uint64_t time_ns;
@@ -279,7 +281,8 @@ enum class GraphCall : uint8_t {
   kUpdated,
   kLaunched,
   kGraphDestroyed,
-  kExecDestroyed,
+  kExecDestroyed,  // asked for: the handle may be given out again
+  kExecGone,       // what was asked for on this thread is done
   kCloned,
   kChildAdded,
   kChildReplaced,
@@ -294,6 +297,8 @@ struct GraphCallEvent {
   uint64_t child;  // the graph that was moved there, 0: copied; or from which it was replaced
   uint64_t range_id;
   uint64_t context;
+  uint64_t began_ns;  // of a launch, and of an executable graph that is gone: when the call was entered, 0 if
+                      // that was not seen
   uint32_t correlation;
   uint32_t exec_number;  // NumberOfGraph, of what was updated
   uint8_t call;          // GraphCall

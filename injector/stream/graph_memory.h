@@ -21,6 +21,7 @@ namespace gpuprobe::injector {
 
 class GraphMemory {
  public:
+  static constexpr int32_t kMaxDevices = 64;
   // Nodes of a graph, in the order in which they were made.
   void Allocates(uint64_t graph, uint64_t address, uint64_t bytes, int32_t device) noexcept;
   void Releases(uint64_t graph, uint64_t address) noexcept;
@@ -71,7 +72,6 @@ class GraphMemory {
   }
 
  private:
-  static constexpr int32_t kMaxDevices = 64;
   struct Node {
     uint64_t address;
     uint64_t bytes;

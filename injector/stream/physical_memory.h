@@ -3,12 +3,14 @@
 // Memory made by cuMemCreate is there until the handle was released as often as it was obtained (create,
 // retain) and every mapping of it is gone, and every binding to a multicast object or into a sparse array:
 // the driver holds the memory for these as it does for mappings. Such an object has no memory; its bindings
-// end with it. Separate from the ledger because it is plain counting. Handles and addresses are given out
-// again, possibly before the thread that gave them back says so: what comes late is known by when its call
-// began, and belongs to what was there before. What is not known was made before the probe was there; what
-// was imported from another process is followed for its bindings alone: neither is memory of this one that
-// was counted. Thread: whoever drains. Allocation: mappings, on growth. Failure: what finds no place is not
-// followed, and LOSS_DEFINITIONS_FULL is counted.
+// end with it. What is imported may get the handle of memory that is there already, or one that another
+// thread is just giving back: which of the two it was, the word about that tells. Separate from the ledger
+// because it is plain counting. Handles and addresses are given out again, possibly before the thread that
+// gave them back says so: what comes late is known by when its call began, and belongs to what was there
+// before. What is not known was made before the probe was there; what was imported from another process is
+// followed for its bindings alone: neither is memory of this one that was counted. Thread: whoever drains.
+// Allocation: mappings, on growth. Failure: what finds no place is not followed, and LOSS_DEFINITIONS_FULL is
+// counted.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +29,9 @@ class PhysicalMemory {
   // False: there is no place for it.
   bool Created(uint64_t handle, uint64_t time_ns) noexcept;
   void Retained(uint64_t handle) noexcept;
-  // Of what has no memory here. The driver may give the same handle as for memory that is known: one more
-  // reference.
-  void HandleMade(uint64_t handle, uint64_t time_ns) noexcept;
+  // Of what was imported, and has no memory here. The driver may give the same handle as for memory that is
+  // known: one more reference.
+  void Imported(uint64_t handle, uint64_t time_ns) noexcept;
   // True when the memory is gone with it. `began_ns`: when the call was entered, 0 if that was not seen.
   bool Released(uint64_t handle, uint64_t began_ns) noexcept;
   // Calls ended(handle) when a mapping ends with which the memory is gone.
@@ -43,12 +45,12 @@ class PhysicalMemory {
       replaces = true;
       const Mapping copy = *before;
       mappings_.Erase(address);
-      if (Unreferenced(copy)) ended(copy.handle);
+      if (Unreferenced(copy, 0)) ended(copy.handle);
     }
     const Mapping mapping{bytes, handle, handle_since_ns, time_ns, replaces};
     if (mappings_.Insert(address, mapping) == nullptr)
       return CountLoss(wire::LossReason::kLossDefinitionsFull);
-    if (Handle* live = Live(handle); live != nullptr) ++live->mappings;
+    if (Handle* live = Live(handle); live != nullptr) AddReference(live, &live->mappings);
   }
   template <typename OnEnded>
   void Unmapped(uint64_t address, uint64_t bytes, uint64_t began_ns, OnEnded ended) noexcept {
@@ -63,32 +65,34 @@ class PhysicalMemory {
         continue;
       }
       mappings_.Erase(address - copy.bytes);
-      if (Unreferenced(copy)) ended(copy.handle);
+      if (Unreferenced(copy, began_ns)) ended(copy.handle);
     }
   }
 
   // The memory of a device is bound to a multicast object, or to a part of an array: instead of what was
   // bound there.
   template <typename OnEnded>
-  void Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle, OnEnded ended) noexcept {
+  void Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle, uint64_t time_ns,
+             OnEnded ended) noexcept {
     Handle* memory = Live(handle);
     if (memory == nullptr) return;
-    ++memory->mappings;  // before the other goes, which may be the same
-    const Binding binding{object, offset, handle, memory->since_ns, device};
-    Unbound(object, device, offset, ended);
+    AddReference(memory, &memory->mappings);  // before the other goes, which may be the same
+    const Binding binding{object, offset, handle, memory->since_ns, time_ns, device};
+    Unbound(object, device, offset, 0, ended);
     if (bindings_.Insert(BindingKey(object, device, offset), binding) != nullptr) return;
     CountLoss(wire::LossReason::kLossDefinitionsFull);
     const Mapping reference{0, handle, binding.handle_since_ns, 0, false};
-    if (Unreferenced(reference)) ended(handle);
+    if (Unreferenced(reference, 0)) ended(handle);
   }
   template <typename OnEnded>
-  void Unbound(uint64_t object, int32_t device, uint64_t offset, OnEnded ended) noexcept {
+  void Unbound(uint64_t object, int32_t device, uint64_t offset, uint64_t began_ns, OnEnded ended) noexcept {
     const uint64_t key = BindingKey(object, device, offset);
     const Binding* binding = bindings_.Find(key);
     if (binding == nullptr) return;
+    if (began_ns != 0 && began_ns < binding->since_ns) return;  // the late word about what was bound before
     const Mapping reference{0, binding->handle, binding->handle_since_ns, 0, false};
     bindings_.Erase(key);
-    if (Unreferenced(reference)) ended(reference.handle);
+    if (Unreferenced(reference, began_ns)) ended(reference.handle);
   }
   // A handle or an array is gone, and with it what was bound to it.
   template <typename OnEnded>
@@ -100,7 +104,7 @@ class PhysicalMemory {
         if (each.object == object) binding = each;
         found = found || each.object == object;
       });
-      if (found) Unbound(object, binding.device, binding.offset, ended);
+      if (found) Unbound(object, binding.device, binding.offset, 0, ended);
     }
   }
   // Of the memory that is mapped there; 0: nothing that is known.
@@ -112,6 +116,9 @@ class PhysicalMemory {
     uint32_t references;  // created and retained, less released
     uint32_t mappings;
     uint32_t owed;  // releases that have not been told yet of memory that had this handle before
+    // Imported while it was there; what of the references and mappings came with that, or since.
+    uint32_t since_import;
+    uint64_t imported_ns;
   };
   struct Mapping {
     uint64_t bytes;
@@ -126,6 +133,7 @@ class PhysicalMemory {
     uint64_t offset;  // in the object
     uint64_t handle;
     uint64_t handle_since_ns;
+    uint64_t since_ns;
     int32_t device;
   };
 
@@ -133,8 +141,13 @@ class PhysicalMemory {
     return MixBits(MixBits(object) + offset) + static_cast<uint64_t>(device);
   }
   Handle* Live(uint64_t handle) noexcept;
-  // True when the memory is gone.
-  bool Unreferenced(const Mapping& mapping) noexcept;
+  static void AddReference(Handle* entry, uint32_t* count) noexcept {
+    ++*count;
+    if (entry->imported_ns != 0) ++entry->since_import;
+  }
+  // Of these three, true: the memory is gone. `began_ns`: as in Released.
+  bool Unreferenced(const Mapping& mapping, uint64_t began_ns) noexcept;
+  bool DropReference(uint64_t handle, Handle* entry, uint32_t* count, uint64_t began_ns) noexcept;
   bool EndIfUnused(uint64_t handle, const Handle& entry) noexcept;
 
   FlatMap<Handle> handles_{kMaxHandles};

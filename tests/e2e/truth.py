@@ -46,9 +46,9 @@ def in_order(records):
         if record["kind"] == "free":
             releases.append(record)
             continue
-        ordered += sorted(releases, key=lambda r: (r["memory"], r["address"])) + [record]
+        ordered += sorted(releases, key=lambda r: (r["memory"], r["address"], r["bytes"])) + [record]
         releases = []
-    return ordered + sorted(releases, key=lambda r: (r["memory"], r["address"]))
+    return ordered + sorted(releases, key=lambda r: (r["memory"], r["address"], r["bytes"]))
 
 
 def without_array_addresses(records):

@@ -1,5 +1,6 @@
 // Capacity, accounting, pools, virtual memory, and what an address is.
 #include <cupti.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -194,6 +195,87 @@ TEST_F(MemoryTest, APhysicalHandleIsOneMemoryAtEveryMapping) {
     ASSERT_EQ(cuMemAddressFree(address, kBytes), CUDA_SUCCESS);
   }
   EXPECT_EQ(FreeBytes(), before);
+}
+
+TEST_F(MemoryTest, OneCallUnmapsSeveralMappingsIfTheyAreWhole) {
+  const size_t before = FreeBytes();
+  constexpr size_t kBytes = 2U << 20;
+  CUmemAllocationProp prop{};
+  prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  prop.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  CUdeviceptr address = 0;
+  ASSERT_EQ(cuMemAddressReserve(&address, 4 * kBytes, 0, 0, 0), CUDA_SUCCESS);
+  for (size_t i = 0; i < 2; ++i) {
+    CUmemGenericAllocationHandle handle = 0;
+    ASSERT_EQ(cuMemCreate(&handle, (i + 1) * kBytes, &prop, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemMap(address + i * kBytes, (i + 1) * kBytes, 0, handle, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cuMemRelease(handle), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(cuMemUnmap(address, 2 * kBytes), CUDA_ERROR_INVALID_VALUE) << "half of the second one";
+  EXPECT_EQ(cuMemUnmap(address, 4 * kBytes), CUDA_ERROR_INVALID_VALUE) << "more than there is";
+  EXPECT_EQ(FreeBytes(), before - 3 * kBytes);
+  EXPECT_EQ(cuMemUnmap(address, 3 * kBytes), CUDA_SUCCESS);
+  EXPECT_EQ(FreeBytes(), before);
+  EXPECT_EQ(cuMemAddressFree(address, 4 * kBytes), CUDA_SUCCESS);
+}
+
+TEST_F(MemoryTest, WhatIsGivenBackIsNotGivenBackAgain) {
+  void* pointer = nullptr;
+  cudaStream_t stream = nullptr;
+  ASSERT_CUDA(cudaStreamCreate(&stream));
+  ASSERT_CUDA(cudaMallocAsync(&pointer, 100, stream));
+  ASSERT_CUDA(cudaLaunchHostFunc(
+      stream, [](void*) { usleep(20'000); }, nullptr));
+  EXPECT_CUDA(cudaFreeAsync(pointer, stream));
+  EXPECT_EQ(cudaFreeAsync(pointer, stream), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaFree(pointer), cudaErrorInvalidValue);
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_CUDA(cudaStreamDestroy(stream));
+}
+
+// Another context's stream has its release: until it comes there nobody else gets the address.
+TEST_F(MemoryTest, AContextEndsBeforeWhatIsStillToBeGivenBack) {
+  cudaStream_t stream = nullptr;
+  CUcontext context = nullptr;
+  CUdeviceptr address = 0;
+  ASSERT_CUDA(cudaStreamCreate(&stream));
+  ASSERT_EQ(cuCtxCreate(&context, nullptr, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuMemAlloc(&address, 1000), CUDA_SUCCESS);
+  ASSERT_CUDA(cudaSetDevice(0));
+  const size_t before = FreeBytes();
+  ASSERT_CUDA(cudaLaunchHostFunc(
+      stream, [](void*) { usleep(20'000); }, nullptr));
+  EXPECT_EQ(cuMemFreeAsync(address, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cuCtxDestroy(context), CUDA_SUCCESS);
+  EXPECT_EQ(FreeBytes(), before);
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(FreeBytes(), before + 1000);
+  EXPECT_CUDA(cudaStreamDestroy(stream));
+}
+
+// What a launch left in a context ends with it.
+TEST_F(MemoryTest, AContextTakesAlongWhatGraphsObtained) {
+  CUcontext context = nullptr;
+  ASSERT_EQ(cuCtxCreate(&context, nullptr, 0, 0), CUDA_SUCCESS);
+  cudaGraph_t graph = nullptr;
+  cudaGraphNode_t node = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  cudaMemAllocNodeParams params{};
+  params.poolProps.allocType = cudaMemAllocationTypePinned;
+  params.poolProps.location = {cudaMemLocationTypeDevice, {0}};
+  params.bytesize = 5000;
+  ASSERT_CUDA(cudaGraphCreate(&graph, 0));
+  ASSERT_CUDA(cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
+  ASSERT_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  ASSERT_CUDA(cudaGraphLaunch(exec, nullptr));
+  uint64_t used = 0;
+  ASSERT_CUDA(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &used));
+  EXPECT_EQ(used, 5000U);
+  ASSERT_EQ(cuCtxDestroy(context), CUDA_SUCCESS);
+  ASSERT_CUDA(cudaDeviceGetGraphMemAttribute(0, cudaGraphMemAttrUsedMemCurrent, &used));
+  EXPECT_EQ(used, 0U);
+  ASSERT_CUDA(cudaSetDevice(0));
+  EXPECT_NE(cudaFree(params.dptr), cudaSuccess);
 }
 
 }  // namespace

@@ -415,7 +415,7 @@ TEST_F(Memory, HandlesOfWhatHasNoMemoryHereAreTold) {
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMulticastUnbind, cuMulticastUnbind_params{0x99, 3, 4096, 8192});
   const auto told = Only<PhysicalMemoryEvent>(Events());
   ASSERT_EQ(told.size(), 5u);
-  const PhysicalMemoryCall calls[] = {PhysicalMemoryCall::kHandleMade, PhysicalMemoryCall::kHandleMade,
+  const PhysicalMemoryCall calls[] = {PhysicalMemoryCall::kImported, PhysicalMemoryCall::kObjectMade,
                                       PhysicalMemoryCall::kBound, PhysicalMemoryCall::kBound,
                                       PhysicalMemoryCall::kUnbound};
   const uint64_t memory[] = {0, 0, 0x55, 0x7000, 0};

@@ -87,6 +87,27 @@ TEST_F(Nvtx, EverySpellingOfTextArrives) {
   EXPECT_EQ(Only<RangeOpenEvent>(events)[1].category, 42u);
 }
 
+TEST_F(Nvtx, WhatIsNoCharacterIsReplaced) {
+  const wchar_t wide[] = {L'a', static_cast<wchar_t>(0xd800), static_cast<wchar_t>(0x110000), L'b', L'\0'};
+  nvtxMarkW(wide);
+  EXPECT_EQ(Events()[0].text,
+            "a\xef\xbf\xbd\xef\xbf\xbd"
+            "b");
+}
+
+TEST_F(Nvtx, LongNamesAreCutAtAWholeCharacter) {
+  const std::string euro = "\xe2\x82\xac";
+  for (size_t before = 250; before <= kMaxNameBytes; ++before) {
+    nvtxMarkA((std::string(before, 'x') + euro + euro).c_str());
+    const size_t whole = (kMaxNameBytes - before) / 3;
+    std::string expected(before, 'x');
+    for (size_t i = 0; i < whole && i < 2; ++i) expected += euro;
+    EXPECT_EQ(Events()[0].text, expected) << before;
+  }
+  nvtxMarkA(std::string(300, '\x80').c_str());  // no text: cut where it is
+  EXPECT_EQ(Events()[0].text.size(), size_t{kMaxNameBytes});
+}
+
 TEST_F(Nvtx, LongNamesAreCut) {
   const std::string name(5000, 'x');
   nvtxRangePushA(name.c_str());

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "injector/recording.h"
@@ -126,6 +127,125 @@ TEST_F(AllocationLedgerTest, RowsSayHowLongTheirCallsTook) {
   for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(rows[i].duration_ns, durations[i]) << i;
 }
 
+// What is in a context goes within the call that ends it; meanwhile others may get its addresses, and another
+// context its handle.
+TEST_F(AllocationLedgerTest, TheEndOfAContextTakesAsLongAsItsCall) {
+  const auto allocate = [&](uint64_t time_ns, uint64_t address, uint64_t bytes, uint64_t context) {
+    AllocationEvent event = Event(wire::AllocationOp::kAllocationOpAlloc, time_ns, address, bytes, time_ns);
+    event.context = context;
+    ledger_->Take(event, 1);
+  };
+  allocate(10, 0x1000, 1, 0xc1);
+  allocate(20, 0x2000, 2, 0xc1);
+  allocate(30, 0x3000, 3, 0xc2);
+  ledger_->ContextEnded({100, 0xc1}, 1);
+  allocate(110, 0x1000, 4, 0xc2);
+  allocate(120, 0x4000, 5, 0xc1);
+  ledger_->ContextEnded({130, 0}, 2);  // another thread's call
+  ledger_->ContextEnded({150, 0}, 1);
+  Release(160, 170, 0x1000);
+  ledger_->ContextEnded({180, 0xc2}, 1);  // and does not come back
+  ledger_->Settle(180);
+  ledger_->Settle(UINT64_MAX);
+  std::vector<std::tuple<uint64_t, uint64_t, uint64_t>> ended;
+  for (const Row& row : Rows()) {
+    if (row.release) ended.emplace_back(row.bytes, row.time_ns, row.duration_ns);
+  }
+  EXPECT_EQ(ended, (std::vector<std::tuple<uint64_t, uint64_t, uint64_t>>{
+                       {1, 110, 10}, {2, 150, 50}, {4, 170, 10}, {3, 180, 0}}));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
+}
+
+// The object's end is told when its handle is somebody else's: what was bound to it does not wait for the new
+// owner.
+TEST_F(AllocationLedgerTest, WhatIsBoundToAnObjectEndsWhenItsHandleIsTaken) {
+  const auto physical = [&](PhysicalMemoryCall call, uint64_t time_ns, uint64_t handle, uint64_t memory,
+                            uint64_t began_ns) {
+    PhysicalMemoryEvent event{};
+    event.time_ns = time_ns;
+    event.handle = handle;
+    event.address = memory;
+    event.began_ns = began_ns;
+    event.call = static_cast<uint8_t>(call);
+    ledger_->Take(event, 1);
+  };
+  const auto create = [&](uint64_t time_ns, uint64_t handle) {
+    AllocationEvent event = Event(wire::AllocationOp::kAllocationOpAlloc, time_ns, handle, 100 + handle, 0);
+    event.what = kPhysical;
+    ledger_->Take(event, 1);
+  };
+  physical(PhysicalMemoryCall::kObjectMade, 10, 7, 0, 0);
+  for (const uint64_t memory : {1, 2}) {
+    create(20 + memory, memory);
+    physical(PhysicalMemoryCall::kBound, 30, 7, memory, 0);
+    physical(PhysicalMemoryCall::kReleased, 40, memory, 0, 35);
+    // Once an object has the handle, once memory: both times the old one's release comes late.
+    memory == 1 ? physical(PhysicalMemoryCall::kObjectMade, 60, 7, 0, 0) : create(80, 7);
+    physical(PhysicalMemoryCall::kReleased, 90, 7, 0, 50);
+  }
+  physical(PhysicalMemoryCall::kReleased, 100, 7, 0, 95);
+  std::vector<std::pair<uint64_t, uint64_t>> ended;
+  for (const Row& row : Rows()) {
+    if (row.release) ended.emplace_back(row.bytes, row.time_ns);
+  }
+  EXPECT_EQ(ended, (std::vector<std::pair<uint64_t, uint64_t>>{{101, 60}, {102, 80}, {107, 100}}));
+}
+
+TEST_F(AllocationLedgerTest, WhatALaunchObtainsMayBeWhereTheReleaseOfOtherMemoryIsToldLate) {
+  Allocate(50, 0x1000, 300);
+  GraphMemoryNodeEvent node{};
+  node.graph = 1;
+  node.address = 0x1000;
+  node.bytes = 500;
+  ledger_->Take(node);
+  ledger_->GraphInstantiated(1, 2);
+  GraphCallEvent call{};
+  call.exec = 2;
+  for (const uint64_t time_ns : {100, 200}) {  // the second one finds what the first one left
+    call.began_ns = time_ns - 10;
+    call.time_ns = time_ns;
+    ledger_->GraphLaunched(call, 1);
+    if (time_ns == 100) Release(80, 101, 0x1000);  // that of the other memory
+  }
+  Release(300, 310, 0x1000);
+  std::vector<std::pair<uint64_t, uint64_t>> ended;
+  const std::vector<Row> rows = Rows();
+  for (const Row& row : rows) {
+    if (row.release) ended.emplace_back(row.bytes, row.time_ns);
+  }
+  EXPECT_EQ(ended, (std::vector<std::pair<uint64_t, uint64_t>>{{300, 100}, {500, 310}}));
+  EXPECT_EQ(CheckTurns(rows), 0u);
+}
+
+TEST_F(AllocationLedgerTest, RowsSayHowLongLaunchesAndEndsOfGraphsTook) {
+  GraphMemoryNodeEvent node{};
+  node.graph = 1;
+  node.address = 0x1000;
+  node.bytes = 500;
+  ledger_->Take(node);
+  node.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpFree);
+  ledger_->Take(node);
+  ledger_->GraphInstantiated(1, 2);
+  GraphCallEvent call{};
+  call.exec = 2;
+  call.began_ns = 90;
+  call.time_ns = 100;
+  ledger_->GraphLaunched(call, 1);
+  call.time_ns = 200;
+  ledger_->ExecDestroyed(call, 1);
+  ledger_->GraphInstantiated(1, 2);  // the handle is given out again before the thread says that it is done
+  call.began_ns = 200;
+  call.time_ns = 230;
+  ledger_->ExecGone(call, 2);  // another thread's
+  ledger_->ExecGone(call, 1);
+  ledger_->ExecGone(call, 1);
+  const std::vector<Row> rows = Rows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(std::pair(rows[0].time_ns, rows[0].duration_ns), std::pair(uint64_t{100}, uint64_t{10}));
+  EXPECT_EQ(std::pair(rows[1].time_ns, rows[1].duration_ns), std::pair(uint64_t{230}, uint64_t{30}));
+  EXPECT_TRUE(rows[1].release);
+}
+
 TEST_F(AllocationLedgerTest, RunsOfSmallOnesSayHowManyBytesOverlapped) {
   recording.min_allocation_bytes = 1000;
   const auto allocate = [&](uint64_t began_ns, uint64_t time_ns, uint64_t address, uint64_t bytes) {
@@ -153,6 +273,31 @@ TEST_F(AllocationLedgerTest, RunsOfSmallOnesSayHowManyBytesOverlapped) {
   EXPECT_EQ(small.overlapping_since(1), 90u - 75u);
   EXPECT_EQ(small.overlapping_freed(1), 0u);
   EXPECT_EQ(batches[0].allocations().duration(0), 15u);
+}
+
+TEST_F(AllocationLedgerTest, SmallPartsOfOneLaunchAreNotBesideEachOther) {
+  recording.min_allocation_bytes = 1000;
+  GraphMemoryNodeEvent node{};
+  node.graph = 1;
+  node.bytes = 500;
+  for (const uint64_t address : {0x1000, 0x2000, 0x3000}) {
+    node.address = address;
+    ledger_->Take(node);
+  }
+  ledger_->GraphInstantiated(1, 2);
+  GraphCallEvent call{};
+  call.exec = 2;
+  call.began_ns = 90;
+  call.time_ns = 100;
+  ledger_->Take(Event(wire::AllocationOp::kAllocationOpAlloc, 50, 0x10, 1, 40), 1);
+  ledger_->GraphLaunched(call, 1);
+  ledger_->Settle(UINT64_MAX);
+  recording.min_allocation_bytes = 0;
+  stream_->builder.Seal();
+  const auto batches = TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.size(), 1u);
+  const v1::SmallAllocations& small = batches[0].small_allocations();
+  for (int i = 0; i < small.overlapping_size(); ++i) EXPECT_EQ(small.overlapping(i), 0u) << i;
 }
 
 TEST_F(AllocationLedgerTest, AReleaseThatIsToldBeforeItsAllocationWaitsForIt) {
@@ -196,8 +341,9 @@ TEST_F(AllocationLedgerTest, WhatIsImportedIsNotCountedAndItsReleaseIsExpected) 
   Release(200, 210, 0x7000);
   Allocate(300, 0x7000, 10);
   imported.time_ns = 400;
+  imported.context = 0xc1;
   ledger_->Take(imported, 1);
-  ledger_->ContextEnded({500, 0}, 1);
+  ledger_->ContextEnded({500, 0xc1}, 1);
   ledger_->Settle(UINT64_MAX);
   const auto rows = Rows();
   EXPECT_EQ(rows.size(), 2u);

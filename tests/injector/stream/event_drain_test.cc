@@ -238,6 +238,7 @@ TEST_F(EventDrainTest, TheEndOfAContextReleasesWhatWasAllocatedInIt) {
   }
   ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 100, 0x7000, 9, false, 0, 0xc2));
   ASSERT_TRUE(Emit(CurrentThread(), ContextEndEvent{200, 0xc1}));
+  ASSERT_TRUE(Emit(CurrentThread(), ContextEndEvent{250, 0}));
   ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpFree, 300, 0x7000, 0));
   const v1::Batch batch = DrainAll();
   ASSERT_EQ(batch.allocations().time_delta_size(), 2 * kAllocations + 2);

@@ -55,17 +55,17 @@ TEST_F(PhysicalMemoryTest, WhatWasImportedIsNotFollowed) {
 TEST_F(PhysicalMemoryTest, ABindingKeepsTheMemoryUntilItIsUndoneOrItsObjectEnds) {
   std::vector<uint64_t> ended;
   const auto note = [&](uint64_t gone) { ended.push_back(gone); };
-  memory_.HandleMade(0x77, 5);
+  memory_.Created(0x77, 5);
   for (uint64_t handle = 1; handle <= 3; ++handle) {
     EXPECT_TRUE(memory_.Created(handle, 10));
-    memory_.Bound(0x77, 0, handle * kBytes, handle, note);
+    memory_.Bound(0x77, 0, handle * kBytes, handle, 15, note);
     EXPECT_FALSE(memory_.Released(handle, 20)) << "still bound";
   }
-  memory_.Bound(0x77, 1, 1 * kBytes, 0x1234, note);  // nobody knows this one
-  memory_.Unbound(0x77, 1, 1 * kBytes, note);
-  memory_.Unbound(0x77, 0, 9 * kBytes, note);
+  memory_.Bound(0x77, 1, 1 * kBytes, 0x1234, 15, note);  // nobody knows this one
+  memory_.Unbound(0x77, 1, 1 * kBytes, 25, note);
+  memory_.Unbound(0x77, 0, 9 * kBytes, 25, note);
   EXPECT_TRUE(ended.empty());
-  memory_.Unbound(0x77, 0, 2 * kBytes, note);
+  memory_.Unbound(0x77, 0, 2 * kBytes, 25, note);
   EXPECT_EQ(ended, (std::vector<uint64_t>{2}));
   EXPECT_TRUE(memory_.Released(0x77, 30)) << "an object's handle ends like any other";
   memory_.ObjectEnded(0x77, note);
@@ -76,9 +76,44 @@ TEST_F(PhysicalMemoryTest, ABindingKeepsTheMemoryUntilItIsUndoneOrItsObjectEnds)
 
 TEST_F(PhysicalMemoryTest, ImportingWhatIsKnownByTheSameHandleIsOneMoreReference) {
   EXPECT_TRUE(memory_.Created(0x99, 10));
-  memory_.HandleMade(0x99, 20);
+  memory_.Imported(0x99, 20);
   EXPECT_FALSE(memory_.Released(0x99, 30));
   EXPECT_TRUE(memory_.Released(0x99, 40));
+}
+
+TEST_F(PhysicalMemoryTest, ImportingByAHandleThatIsJustGivenBackEndsWhatHadIt) {
+  EXPECT_TRUE(memory_.Created(0x99, 10));
+  Mapped(0x10000, 0x99, 15);
+  memory_.Imported(0x99, 30);
+  Mapped(0x20000, 0x99, 35);
+  EXPECT_FALSE(memory_.Released(0x99, 20)) << "the first one is still mapped";
+  EXPECT_EQ(Unmapped(0x10000, kBytes, 25), (std::vector<uint64_t>{0x99}))
+      << "called before the import returned";
+  EXPECT_FALSE(memory_.Released(0x99, 40)) << "what was imported is still mapped";
+  EXPECT_EQ(Unmapped(0x20000, kBytes, 50), (std::vector<uint64_t>{0x99}));
+}
+
+TEST_F(PhysicalMemoryTest, AnImportThatWasReleasedAgainSaysNothingOfLaterReleases) {
+  EXPECT_TRUE(memory_.Created(0x99, 10));
+  memory_.Imported(0x99, 30);
+  EXPECT_FALSE(memory_.Released(0x99, 35));
+  EXPECT_TRUE(memory_.Released(0x99, 20)) << "told late, and the last one";
+}
+
+TEST_F(PhysicalMemoryTest, ALateUnbindingIsThatOfWhatWasBoundThereBefore) {
+  std::vector<uint64_t> ended;
+  const auto note = [&](uint64_t gone) { ended.push_back(gone); };
+  memory_.Created(0x77, 5);
+  for (uint64_t handle = 1; handle <= 2; ++handle) {
+    EXPECT_TRUE(memory_.Created(handle, 10));
+    memory_.Bound(0x77, 0, 0, handle, 10 + 20 * handle, note);
+    EXPECT_FALSE(memory_.Released(handle, 60));
+  }
+  EXPECT_EQ(ended, (std::vector<uint64_t>{1})) << "its unbinding is not told yet";
+  memory_.Unbound(0x77, 0, 0, 40, note);
+  EXPECT_EQ(ended.size(), 1u);
+  memory_.Unbound(0x77, 0, 0, 70, note);
+  EXPECT_EQ(ended, (std::vector<uint64_t>{1, 2}));
 }
 
 TEST_F(PhysicalMemoryTest, TheMemoryAtAnAddress) {

@@ -70,6 +70,7 @@ CUresult InitDriver() {
   static auto* mutex = new std::recursive_mutex;
   const std::lock_guard<std::recursive_mutex> lock(*mutex);
   if (driver_is_up.exchange(true)) return CUDA_SUCCESS;
+  LoseToForks();
   LoadInjection();
   return CUDA_SUCCESS;
 }

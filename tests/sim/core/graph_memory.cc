@@ -40,11 +40,17 @@ struct Level {
   uint64_t reserved_high = 0;
 };
 
+// What a launch obtained, and the context in which it was.
+struct Obtained {
+  Part part;
+  CUcontext context = nullptr;
+};
+
 struct State {
   std::mutex mutex;
   std::map<int, Level> levels;
-  std::map<uint64_t, Part> left;                 // what launches left, by address
-  std::map<CUgraphExec, std::vector<Part>> own;  // of those that were launched
+  std::map<uint64_t, Obtained> left;                 // what launches left, by address
+  std::map<CUgraphExec, std::vector<Obtained>> own;  // of those that were launched
 };
 
 State& All() {
@@ -150,13 +156,17 @@ bool UseLocked(int device, uint64_t bytes) {
   return true;
 }
 
+void ReturnLocked(const Part& part) {
+  All().levels[part.device].used -= part.bytes;
+  Tell(part, true, false);
+}
+
 bool ReleaseLocked(uint64_t address) {
   const auto left = All().left.find(address);
   if (left == All().left.end()) return false;
-  const Part part = left->second;
+  const Part part = left->second.part;
   All().left.erase(left);
-  All().levels[part.device].used -= part.bytes;
-  Tell(part, true, false);
+  ReturnLocked(part);
   return true;
 }
 
@@ -210,14 +220,17 @@ CUresult ObtainGraphMemory(CUgraphExec exec) {
     Tell(asked, false, true);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  CUcontext context = CurrentContextOrNull();
   if (first) {
-    for (const Part& part : demand.own) Tell(part, false, false);
-    all.own[exec] = demand.own;
+    for (const Part& part : demand.own) {
+      Tell(part, false, false);
+      all.own[exec].push_back({part, context});
+    }
   }
   for (const Step& step : demand.steps) {
     if (step.release) {
       ReleaseLocked(step.part.address);
-    } else if (all.left.emplace(step.part.address, step.part).second) {
+    } else if (all.left.emplace(step.part.address, Obtained{step.part, context}).second) {
       Tell(step.part, false, false);
     }
   }
@@ -229,11 +242,25 @@ void ReturnGraphMemory(CUgraphExec exec) {
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto own = all.own.find(exec);
   if (own == all.own.end()) return;
-  for (const Part& part : own->second) {
-    all.levels[part.device].used -= part.bytes;
-    Tell(part, true, false);
-  }
+  for (const Obtained& each : own->second) ReturnLocked(each.part);
   all.own.erase(own);
+}
+
+void ReturnGraphMemoryOfContext(CUcontext context) {
+  State& all = All();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  for (auto left = all.left.begin(); left != all.left.end();) {
+    const bool ends = left->second.context == context;
+    if (ends) ReturnLocked(left->second.part);
+    left = ends ? all.left.erase(left) : std::next(left);
+  }
+  for (auto& [exec, own] : all.own) {
+    const auto ends = [context](const Obtained& each) { return each.context == context; };
+    for (const Obtained& each : own) {
+      if (ends(each)) ReturnLocked(each.part);
+    }
+    own.erase(std::remove_if(own.begin(), own.end(), ends), own.end());
+  }
 }
 
 bool ReleaseGraphAllocation(uint64_t address) {

@@ -22,6 +22,8 @@ void PlaceGraphMemoryLocked(CUgraphNode node);
 CUresult ObtainGraphMemory(CUgraphExec exec);
 // The executable graph is destroyed.
 void ReturnGraphMemory(CUgraphExec exec);
+// The context ends, and with it what launches in it obtained.
+void ReturnGraphMemoryOfContext(CUcontext context);
 // A call, or another graph's node, releases what a launch left. False if there is no such memory.
 bool ReleaseGraphAllocation(uint64_t address);
 

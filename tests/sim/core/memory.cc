@@ -196,6 +196,18 @@ void DropLocked(const Range& range) {
   }
 }
 
+namespace {
+
+// Such an address stays what it is. Graph memory has a mutex of its own, which is never wanted with this one
+// held.
+bool IsOfGraph(uint64_t address) {
+  const std::lock_guard<std::mutex> lock(Memory().mutex);
+  const auto found = Memory().ranges.find(address);
+  return found != Memory().ranges.end() && found->second.memory == MemoryClass::kGraph;
+}
+
+}  // namespace
+
 CUresult Allocate(MemoryClass memory, uint64_t bytes, unsigned host_flags, uint64_t* address,
                   uint64_t asked_bytes) {
   if (address == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -218,20 +230,20 @@ CUresult AllocateFromPool(CUmemoryPool pool, uint64_t bytes, uint64_t* address) 
 
 CUresult Free(MemoryClass memory, uint64_t address) {
   if (address == 0) return CUDA_SUCCESS;
+  if (memory == MemoryClass::kDevice && IsOfGraph(address))
+    return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   Range range;
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     const auto found = Memory().ranges.find(address);
     if (found == Memory().ranges.end()) return CUDA_ERROR_INVALID_VALUE;
     range = found->second;
-    if (range.memory == MemoryClass::kGraph && memory == MemoryClass::kDevice)
-      return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     // cuMemFree takes device, managed and pool memory alike.
     const bool fits = range.memory == memory ||
                       (memory == MemoryClass::kDevice &&
                        (range.memory == MemoryClass::kManaged || range.memory == MemoryClass::kPool ||
                         range.memory == MemoryClass::kImported));
-    if (!fits) return CUDA_ERROR_INVALID_VALUE;
+    if (!fits || range.given_back) return CUDA_ERROR_INVALID_VALUE;
     Memory().ranges.erase(found);
   }
   if (range.context != nullptr && IsLive(range.context))
@@ -249,18 +261,20 @@ CUresult Free(MemoryClass memory, uint64_t address) {
 }
 
 CUresult BeginFreeToPool(uint64_t address) {
+  if (IsOfGraph(address)) return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   Range range;
   PoolState state;
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     const auto found = Memory().ranges.find(address);
     if (found == Memory().ranges.end()) return CUDA_ERROR_INVALID_VALUE;
+    if (found->second.given_back) return CUDA_ERROR_INVALID_VALUE;
     range = found->second;
-    if (range.memory == MemoryClass::kGraph)
-      return ReleaseGraphAllocation(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (range.memory == MemoryClass::kImported) return CUDA_SUCCESS;
-    if (range.memory != MemoryClass::kPool && range.memory != MemoryClass::kDevice)
+    if (range.memory != MemoryClass::kPool && range.memory != MemoryClass::kDevice &&
+        range.memory != MemoryClass::kImported)
       return CUDA_ERROR_INVALID_VALUE;
+    found->second.given_back = true;
+    if (range.memory == MemoryClass::kImported) return CUDA_SUCCESS;
     if (range.pool != nullptr) range.pool->used -= range.bytes;
     state = StateOfLocked(range.pool);
   }
@@ -317,15 +331,16 @@ CUresult UnregisterHost(void* address) {
   return CUDA_SUCCESS;
 }
 
+// The truth has the end of each before its address can be given out again.
 void FreeMemoryOfContext(CUcontext context) {
   std::vector<Range> gone;
   {
     const std::lock_guard<std::mutex> lock(Memory().mutex);
     for (auto at = Memory().ranges.begin(); at != Memory().ranges.end();) {
       const Range& range = at->second;
-      if (range.context == context && range.memory != MemoryClass::kVmm) {
+      // What is given back goes when another context's stream comes to it: that of this one has.
+      if (range.context == context && range.memory != MemoryClass::kVmm && !range.given_back) {
         if (range.pool != nullptr) range.pool->used -= range.bytes;
-        DropLocked(range);
         gone.push_back(range);
         at = Memory().ranges.erase(at);
       } else {
@@ -333,7 +348,12 @@ void FreeMemoryOfContext(CUcontext context) {
       }
     }
   }
-  for (const Range& range : gone) Report(range, true, false);
+  for (const Range& range : gone) {
+    if (!IsOfAnotherProcess(range)) Report(range, true, false);
+    const std::lock_guard<std::mutex> lock(Memory().mutex);
+    DropLocked(range);
+  }
+  ReturnGraphMemoryOfContext(context);
 }
 
 bool FindRange(uint64_t address, Range* range) {

@@ -38,7 +38,8 @@ struct Range {
   CUcontext context = nullptr;
   CUmemoryPool pool = nullptr;
   unsigned host_flags = 0;
-  int file = -1;  // through which other processes can map it
+  int file = -1;            // through which other processes can map it
+  bool given_back = false;  // to its pool, as soon as the stream comes to it: the truth has its end
 };
 
 // Allocates, accounts and reports. `host_flags` are those of cuMemHostAlloc. A refusal is reported with

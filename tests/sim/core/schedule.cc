@@ -73,6 +73,10 @@ uint64_t NowNs() {
 
 bool LostToFork() { return lost_to_fork.load(std::memory_order_relaxed); }
 
+void LoseToForks() {
+  pthread_atfork(nullptr, nullptr, [] { lost_to_fork.store(true, std::memory_order_relaxed); });
+}
+
 Schedule& Schedule::Get() {
   static auto* schedule =
       new Schedule;  // outlives static destruction: its thread runs until the process ends
@@ -82,7 +86,6 @@ Schedule& Schedule::Get() {
 void Schedule::EnsureThread() {
   if (thread_started_) return;
   thread_started_ = true;
-  pthread_atfork(nullptr, nullptr, [] { lost_to_fork.store(true, std::memory_order_relaxed); });
   StartThread("gpusim-schedule", [this] { Run(); });
 }
 

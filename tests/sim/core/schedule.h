@@ -114,7 +114,10 @@ class Schedule {
   std::vector<Activity> posted_;
 };
 
-// True in a forked child whose parent had a schedule: the threads are gone, as a driver's would be.
+// True in a child that was forked when the driver was up: its threads are gone, and a driver refuses there,
+// too.
 bool LostToFork();
+// From now on: the driver is up.
+void LoseToForks();
 
 }  // namespace gpusim

@@ -55,7 +55,7 @@ CUresult MapFile(int file, uint64_t offset, uint64_t bytes, int device, MemoryCl
   if (mapped == MAP_FAILED) return CUDA_ERROR_MAP_FAILED;
   *address = reinterpret_cast<uint64_t>(mapped);
   const std::lock_guard<std::mutex> lock(Memory().mutex);
-  Memory().ranges[*address] = Range{*address, bytes, memory, device, nullptr, nullptr, 0, -1};
+  Memory().ranges[*address] = Range{*address, bytes, memory, device, CurrentContextOrNull(), nullptr, 0, -1};
   return CUDA_SUCCESS;
 }
 

@@ -279,22 +279,44 @@ DRIVER_API(cuMemMap,
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// What is mapped there from end to end, whole mappings only; empty: it is not.
+std::vector<CUdeviceptr> MappingsLocked(CUdeviceptr begin, size_t bytes) {
+  std::vector<CUdeviceptr> found;
+  CUdeviceptr reached = begin;
+  while (reached < begin + bytes) {
+    const auto mapping = All().mappings.find(reached);
+    if (mapping == All().mappings.end()) return {};
+    found.push_back(reached);
+    reached += mapping->second.bytes;
+  }
+  return reached == begin + bytes ? found : std::vector<CUdeviceptr>{};
+}
+
+}  // namespace
+
+// One mapping, or all of several that lie side by side.
 DRIVER_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size)) {
   if (CUctx_st* context = gpusim::CurrentContextOrNull())
     gpusim::WaitForContext(context);  // queued work may still use it
-  CUmemGenericAllocationHandle handle = 0;
+  std::vector<CUdeviceptr> addresses;
+  std::vector<CUmemGenericAllocationHandle> handles;
   {
     const std::lock_guard<std::mutex> lock(All().mutex);
-    const auto found = All().mappings.find(ptr);
-    if (found == All().mappings.end() || found->second.bytes != size) return CUDA_ERROR_INVALID_VALUE;
-    handle = found->second.handle;
+    addresses = MappingsLocked(ptr, size);
+    if (addresses.empty()) return CUDA_ERROR_INVALID_VALUE;
     const void* emptied =
         mmap(At(ptr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (emptied == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-    All().mappings.erase(found);
+    for (const CUdeviceptr address : addresses) {
+      handles.push_back(All().mappings.at(address).handle);
+      All().mappings.erase(address);
+    }
   }
-  gpusim::ForgetMapping(ptr);
-  return DropReference(handle);
+  for (const CUdeviceptr address : addresses) gpusim::ForgetMapping(address);
+  for (const CUmemGenericAllocationHandle handle : handles) DropReference(handle);
+  return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count),
