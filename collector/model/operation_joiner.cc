@@ -132,7 +132,6 @@ void OperationJoiner::AddCollectiveKernel(const KernelRecord& kernel, uint32_t o
 }
 
 void OperationJoiner::AddCopyInGraph(const CopyRecord& copy) {
-  if (!node_plans_.Carries(copy.graph_node)) return;
   Explain({.correlation = copy.correlation,
            .graph_node = copy.graph_node,
            .start_ns = copy.start_ns,
@@ -183,7 +182,8 @@ bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
   }
   if (!last_word && (slot == nullptr || !slot->launched)) return false;
   const CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
-  if (carried.plan == 0) return false;
+  // What it carries is told with its launch or in the batch after that: else the copy is the program's own.
+  if (carried.plan == 0) return kernel.op == 0 && batch_ > kernel.batch + 1;
   collectives_.AddReplayedKernel(carried, kernel.graph_node, kernel.correlation, kernel.start_ns,
                                  kernel.end_ns);
   return true;

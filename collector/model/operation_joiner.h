@@ -54,7 +54,7 @@ class OperationJoiner {
   void Add(Operation& operation);
   // A kernel of NCCL's, whose name says `op`: besides Add, where its calls are looked for.
   void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);
-  // In a graph: it may be a one-sided call's.
+  // It may be a one-sided call's: once its launch is told, so is what it carries.
   void AddCopyInGraph(const CopyRecord& copy);
   // `hand_on(operation)` is called in launch order, also by Finish and Flush.
   template <typename HandOn>

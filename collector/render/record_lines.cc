@@ -164,7 +164,8 @@ void RecordLines::LearnCopy(const model::CopyRecord& copy) {
                       .device = copy.device,
                       .stream = copy.stream};
   if (copy.graph_node != 0) {
-    if (node_plans_.Carries(copy.graph_node)) replayed_copies_.emplace_back(copy.graph_node, work);
+    early_replays_.emplace_back(copy.graph_node, work);
+    if (early_replays_.size() > kMaxEarlyReplays) KeepEarliestReplay();
     return;
   }
   if (const auto plan = plan_of_.find(copy.correlation); plan != plan_of_.end())
@@ -193,7 +194,13 @@ void RecordLines::NoteWork(const model::KernelRecord& kernel, PlanWork& work) co
   work.end_ns = std::max(work.end_ns, kernel.end_ns);
 }
 
+void RecordLines::KeepEarliestReplay() {
+  if (node_plans_.Carries(early_replays_.front().first)) replayed_copies_.push_back(early_replays_.front());
+  early_replays_.pop_front();
+}
+
 void RecordLines::ResolveReplays() {
+  while (!early_replays_.empty()) KeepEarliestReplay();
   for (const model::KernelRecord& kernel : replayed_kernels_) {
     const model::CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
     if (carried.plan != 0) NoteWork(kernel, replays_[carried.plan][{kernel.correlation, carried.copy}]);

@@ -56,6 +56,7 @@ class RecordLines {
   void LearnCopy(const model::CopyRecord& copy);
   static void NoteWork(const PlanWork& part, PlanWork& work);
   void NoteWork(const model::KernelRecord& kernel, PlanWork& work) const;
+  void KeepEarliestReplay();
   void ResolveReplays();
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
   void WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const;
@@ -97,9 +98,12 @@ class RecordLines {
   model::GraphNodePlans node_plans_{SIZE_MAX, SIZE_MAX};
   // Of captured plans: a piece of work for each graph launch, by its correlation, and each copy.
   absl::flat_hash_map<uint64_t, std::map<std::pair<uint64_t, uint32_t>, PlanWork>> replays_;
-  std::vector<model::KernelRecord> replayed_kernels_;           // of collectives, until all plans are known
-  std::vector<std::pair<uint64_t, PlanWork>> replayed_copies_;  // likewise, by the node
-  absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;           // by correlation, once something was captured
+  std::vector<model::KernelRecord> replayed_kernels_;  // of collectives, until all plans are known
+  // Likewise copies, by the node; the latest ones before it is known whether their nodes carry anything.
+  static constexpr size_t kMaxEarlyReplays = 65536;
+  std::vector<std::pair<uint64_t, PlanWork>> replayed_copies_;
+  std::deque<std::pair<uint64_t, PlanWork>> early_replays_;
+  absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;  // by correlation, once something was captured
 };
 
 }  // namespace gpuprobe::render

@@ -259,6 +259,32 @@ TEST(CapturedCollectives, EveryReplayIsACallOfItsOwn) {
   }
 }
 
+// As one-sided calls do. Of two copies in a graph one is the program's own.
+TEST(CapturedCollectives, CopiesCarryCallsToo) {
+  for (const bool told_late : {false, true}) {
+    JobModel job;
+    ProcessModel& process = job.Join(MakeHello(0));
+    v1::Batch records = BatchBuilder(told_late ? 1 : 2)
+                            .Copy(kStart + 1000, kStart + 1070, 4000, v1::COPY_DIRECTION_D2D, 300)
+                            .Copy(kStart + 1100, kStart + 1200, 64, v1::COPY_DIRECTION_D2D, 300)
+                            .batch();
+    records.mutable_copies()->add_graph_node_delta(70);
+    records.mutable_copies()->add_graph_node_delta(1);
+    BatchBuilder calls = Begin(0, 2);
+    calls.Collective(kSend, 1, 4, 1000, 4, 9).CapturedPlan(9, 70).GraphLaunch(1, kStart + 500, 300, 1);
+    v1::Batch told = calls.batch();
+    told.set_sequence(told_late ? 2 : 1);
+    ASSERT_TRUE(process.Apply(told_late ? records : told).ok());
+    ASSERT_TRUE(process.Apply(told_late ? told : records).ok());
+    job.Finish();
+    const auto reports = CollectivesOf(process);
+    ASSERT_EQ(reports.size(), 1u) << told_late;
+    EXPECT_EQ(reports[0].calls, 1u);
+    EXPECT_EQ(reports[0].untimed_calls, 0u);
+    EXPECT_EQ(reports[0].time_ns.total, 70u);
+  }
+}
+
 // The graph was put into another one twice, with nodes 80 and 81, 90 and 91 for the kernels of its plan.
 TEST(CapturedCollectives, EachCopyInALaunchIsACallOfItsOwn) {
   JobModel job;
