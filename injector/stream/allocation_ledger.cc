@@ -240,7 +240,7 @@ void AllocationLedger::PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent&
   const uint64_t key = KeyOf(handle, kPhysical);
   const LiveMemory* memory = live_.Find(key);
   if (memory == nullptr) {
-    return physical_.ObjectEnded(handle,
+    return physical_.ObjectEnded(handle, event.began_ns,
                                  [&](uint64_t bound) noexcept { PhysicalEnded(bound, event, thread); });
   }
   // A mapping that replaces another one is the late word about that one's end.
@@ -255,7 +255,8 @@ void AllocationLedger::ArrayEnded(const AllocationEvent& event, uint32_t thread)
   end.time_ns = event.time_ns;
   end.range_id = event.range_id;
   end.began_ns = event.began_ns;
-  physical_.ObjectEnded(event.address, [&](uint64_t handle) noexcept { PhysicalEnded(handle, end, thread); });
+  physical_.ObjectEnded(event.address, end.began_ns,
+                        [&](uint64_t handle) noexcept { PhysicalEnded(handle, end, thread); });
 }
 
 // A new owner: what had the handle has ended, and the thread that ended it has not said so yet.

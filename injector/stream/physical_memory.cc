@@ -75,7 +75,7 @@ bool PhysicalMemory::DropReference(uint64_t handle, Handle* entry, uint32_t* cou
 bool PhysicalMemory::Unreferenced(const Mapping& mapping, uint64_t began_ns) noexcept {
   Handle* entry = Live(mapping.handle);
   if (entry == nullptr || entry->since_ns != mapping.handle_since_ns || entry->mappings == 0) return false;
-  return DropReference(mapping.handle, entry, &entry->mappings, began_ns);
+  return DropReference(mapping.handle, entry, &entry->mappings, began_ns != 0 ? began_ns : mapping.since_ns);
 }
 
 }  // namespace gpuprobe::injector

@@ -86,17 +86,15 @@ class PhysicalMemory {
   }
   template <typename OnEnded>
   void Unbound(uint64_t object, int32_t device, uint64_t offset, uint64_t began_ns, OnEnded ended) noexcept {
-    const uint64_t key = BindingKey(object, device, offset);
-    const Binding* binding = bindings_.Find(key);
+    const Binding* binding = bindings_.Find(BindingKey(object, device, offset));
     if (binding == nullptr) return;
     if (began_ns != 0 && began_ns < binding->since_ns) return;  // the late word about what was bound before
-    const Mapping reference{0, binding->handle, binding->handle_since_ns, 0, false};
-    bindings_.Erase(key);
-    if (Unreferenced(reference, began_ns)) ended(reference.handle);
+    Drop(*binding, began_ns, ended);
   }
-  // A handle or an array is gone, and with it what was bound to it.
+  // A handle or an array is gone, and with it what was bound to it. `began_ns`: of the call that ended it, 0
+  // if that was not seen.
   template <typename OnEnded>
-  void ObjectEnded(uint64_t object, OnEnded ended) noexcept {
+  void ObjectEnded(uint64_t object, uint64_t began_ns, OnEnded ended) noexcept {
     for (bool found = bindings_.size() != 0; found;) {
       Binding binding{};
       found = false;
@@ -104,7 +102,7 @@ class PhysicalMemory {
         if (each.object == object) binding = each;
         found = found || each.object == object;
       });
-      if (found) Unbound(object, binding.device, binding.offset, 0, ended);
+      if (found) Drop(binding, began_ns, ended);
     }
   }
   // Of the memory that is mapped there; 0: nothing that is known.
@@ -141,11 +139,18 @@ class PhysicalMemory {
     return MixBits(MixBits(object) + offset) + static_cast<uint64_t>(device);
   }
   Handle* Live(uint64_t handle) noexcept;
+  template <typename OnEnded>
+  void Drop(Binding binding, uint64_t began_ns, OnEnded ended) noexcept {
+    const Mapping reference{0, binding.handle, binding.handle_since_ns, binding.since_ns, false};
+    bindings_.Erase(BindingKey(binding.object, binding.device, binding.offset));
+    if (Unreferenced(reference, began_ns)) ended(reference.handle);
+  }
   static void AddReference(Handle* entry, uint32_t* count) noexcept {
     ++*count;
     if (entry->imported_ns != 0) ++entry->since_import;
   }
-  // Of these three, true: the memory is gone. `began_ns`: as in Released.
+  // Of these three, true: the memory is gone. `began_ns`: as in Released; a mapping whose end was not seen
+  // ended at its begin at the earliest.
   bool Unreferenced(const Mapping& mapping, uint64_t began_ns) noexcept;
   bool DropReference(uint64_t handle, Handle* entry, uint32_t* count, uint64_t began_ns) noexcept;
   bool EndIfUnused(uint64_t handle, const Handle& entry) noexcept;

@@ -68,9 +68,9 @@ TEST_F(PhysicalMemoryTest, ABindingKeepsTheMemoryUntilItIsUndoneOrItsObjectEnds)
   memory_.Unbound(0x77, 0, 2 * kBytes, 25, note);
   EXPECT_EQ(ended, (std::vector<uint64_t>{2}));
   EXPECT_TRUE(memory_.Released(0x77, 30)) << "an object's handle ends like any other";
-  memory_.ObjectEnded(0x77, note);
+  memory_.ObjectEnded(0x77, 0, note);
   EXPECT_EQ(ended.size(), 3u);
-  memory_.ObjectEnded(0x77, note);
+  memory_.ObjectEnded(0x77, 0, note);
   EXPECT_EQ(ended.size(), 3u);
 }
 
@@ -144,6 +144,24 @@ TEST_F(PhysicalMemoryTest, ALateUnmapIsThatOfWhatWasMappedThereBefore) {
   EXPECT_FALSE(memory_.Released(3, 50));
   EXPECT_TRUE(Unmapped(0x10000, kBytes, 30).empty());
   EXPECT_EQ(Unmapped(0x10000, kBytes, 60), (std::vector<uint64_t>{3}));
+}
+
+// What kept the memory was its binding to an object, which another thread ended: the handle is given out
+// again before that thread says so.
+TEST_F(PhysicalMemoryTest, AnImportMayTakeTheHandleOfMemoryThatEndedWithItsObject) {
+  for (const uint64_t began_ns : {40, 0}) {
+    std::vector<uint64_t> ended;
+    const auto note = [&](uint64_t gone) { ended.push_back(gone); };
+    memory_.Created(0x62, 10);
+    memory_.Bound(0x59, 0, 0, 0x62, 20, note);
+    EXPECT_FALSE(memory_.Released(0x62, 30));
+    memory_.Imported(0x62, 50);
+    Mapped(0x10000, 0x62, 60);
+    memory_.ObjectEnded(0x59, began_ns, note);
+    EXPECT_EQ(ended, std::vector<uint64_t>{0x62}) << began_ns;
+    EXPECT_TRUE(Unmapped(0x10000, kBytes, 70).empty());
+    EXPECT_TRUE(memory_.Released(0x62, 80)) << "the imported one";
+  }
 }
 
 TEST_F(PhysicalMemoryTest, FollowsHundredsOfThousandsOfHandles) {
