@@ -259,6 +259,7 @@ std::string ConditionsLine(const Report& report) {
   for (const analysis::DeviceCondition& d : c.devices) {
     if (!d.name.empty()) ++devices[d.name];
   }
+  parts.reserve(devices.size() + 4);
   for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, " x ", name));
   if (!c.cuda_driver.empty()) parts.push_back(absl::StrCat("CUDA ", c.cuda_driver));
   if (!c.nccl.empty()) parts.push_back(absl::StrCat("NCCL ", c.nccl));

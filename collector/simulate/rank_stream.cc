@@ -241,7 +241,7 @@ void RankStream::Describe(v1::Batch& batch) {
     versions->set_cuda_driver(13000);
     versions->set_cuda_runtime(13000);
     versions->set_cupti(130000);
-    versions->set_nccl(description_.nccl_version);
+    versions->set_nccl(static_cast<int32_t>(description_.nccl_version));
     for (size_t i = 0; i < description_.communicators.size(); ++i) {
       const CommunicatorMember& member = description_.communicators[i];
       v1::Communicator* comm = batch.add_communicators();
