@@ -156,13 +156,14 @@ void OperationJoiner::LeaveUnexplained(const Unexplained& work) {
 
 namespace {
 
-// Its launch has not been told yet.
+// Its launch has not been told yet: what came with it waits with it.
 template <typename Waitings, typename Kernel>
 bool IsWaiting(const Waitings& waiting, const Kernel& kernel) {
   return std::any_of(waiting.begin(), waiting.end(), [&](const auto& of_batch) {
-    return std::any_of(
-        of_batch.operations.begin(), of_batch.operations.end(),
-        [&](const Operation& operation) { return operation.correlation == kernel.correlation; });
+    return of_batch.batch == kernel.batch &&
+           std::any_of(
+               of_batch.operations.begin(), of_batch.operations.end(),
+               [&](const Operation& operation) { return operation.correlation == kernel.correlation; });
   });
 }
 

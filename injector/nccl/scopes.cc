@@ -97,8 +97,8 @@ void BeginCopies(ThreadState& thread) noexcept {
 }
 
 // They are told as one plan, unless they are of several communicators: then nobody knows whose each is.
-void EndCopies(ThreadState& thread, CallBatch& batch) noexcept {
-  TellLastCopy(thread);
+void EndCopies(ThreadState& thread, CallBatch& batch, bool guarded) noexcept {
+  if (guarded) TellLastCopy(thread);
   const uint64_t plan = thread.nccl_copies != 0 ? thread.nccl_copies_plan : 0;
   thread.nccl_copies_plan = 0;
   uint32_t comm = 0;
@@ -318,8 +318,8 @@ void CallScope::End(ncclResult_t result) noexcept {
     return;
   }
   thread_->nccl_batch = nullptr;
-  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch_);
   Guard guard;
+  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch_, static_cast<bool>(guard));
   if (guard && result == ncclInProgress) NoteNotBlocking(*call_);
   if (awaited_ != nullptr && !TakenBack(&awaited_, *batch_)) return;
   if (guard && !HeldBack(*thread_, *batch_)) EmitBatch(*thread_, *batch_);
@@ -372,8 +372,8 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
   if (--thread_->nccl_group_depth > 0) return;
   if (batch == nullptr) return;
   thread_->nccl_batch = nullptr;
-  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch);
   Guard guard;
+  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch, static_cast<bool>(guard));
   for (uint32_t i = 0; i < batch->call_count && !Accepted(result); ++i) {
     if (batch->calls[i].event.result == ncclSuccess) batch->calls[i].event.result = result;
   }
