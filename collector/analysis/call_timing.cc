@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/names.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -30,8 +31,8 @@ Known Describe(const model::ProcessModel& process, uint32_t token) {
   known.op = process.String(name->second.op);
   known.comm = CommName(comm->hash());
   known.comm_ranks = comm->ranks();
-  known.size_bytes = static_cast<uint64_t>(
-      MovedBytesOf(known.op, name->second.bytes, std::max(known.comm_ranks, 1)).algorithm);
+  known.size_bytes =
+      model::WholeNumber(MovedBytesOf(known.op, name->second.bytes, std::max(known.comm_ranks, 1)).algorithm);
   return known;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -114,7 +115,7 @@ ClockReport ClockReportOf(const model::JobModel& job) {
     if (rank_of(r.process) != INT32_MAX) offset.rank = rank_of(r.process);
     offset.label = offset.rank.has_value() ? absl::StrCat(*offset.rank) : absl::StrCat("pid ", id.pid());
     offset.host = id.host();
-    offset.offset_ns = static_cast<int64_t>(std::llround(r.line.ahead_ns));
+    offset.offset_ns = model::SignedWholeNumber(std::round(r.line.ahead_ns));
     if (r.drift_known) offset.drift_ppm = r.line.drift * 1e6;
     offset.residual_ns = r.line.residual_ns;
     offset.stepped_ns = processes[r.process]->ClockShift(UINT64_MAX) -

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/names.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -70,7 +71,7 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
   r.fused = series.calls_per_plan > 1;
   r.calls_per_plan = series.calls_per_plan;
   const int ranks = std::max(r.comm_ranks, 1);
-  r.size_bytes = series.mixed_sizes ? 0 : static_cast<uint64_t>(PlanAlgorithmBytes(process, series, ranks));
+  r.size_bytes = series.mixed_sizes ? 0 : model::WholeNumber(PlanAlgorithmBytes(process, series, ranks));
   r.calls = series.calls;
   r.failed_calls = series.failed_calls;
   r.untimed_calls = series.untimed_calls;

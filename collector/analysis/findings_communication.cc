@@ -9,6 +9,7 @@
 #include "collector/analysis/names.h"
 #include "collector/analysis/parallelism.h"
 #include "collector/analysis/units.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -270,7 +271,7 @@ void BucketTooSmall(const Report& report, std::vector<Finding>& out) {
       {.statement = absl::StrFormat(
            "Gradients are reduced in %.0f pieces of %s a step; each pays the latency of a "
            "call. %s",
-           b.calls_per_step, Bytes(static_cast<uint64_t>(b.bytes_per_step / b.calls_per_step)), Costs(e)),
+           b.calls_per_step, Bytes(model::WholeNumber(b.bytes_per_step / b.calls_per_step)), Costs(e)),
        .evidence = absl::StrFormat("%s Together %s of transfers a step, %s.", BucketText(b),
                                    Duration(b.transfer_ns_per_step),
                                    Rate(b.bytes_per_step / std::max(b.transfer_ns_per_step, 1.0))),

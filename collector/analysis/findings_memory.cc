@@ -8,6 +8,7 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/lifetime_report.h"
 #include "collector/analysis/units.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -152,7 +153,7 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
   const double per_step = *worst.trend->growth_bytes_per_step;
   std::string statement =
       absl::StrFormat("%s hold%s %s more after every step", WhoAlike(report, *worst.rank, worst.alike),
-                      Plural(report, worst.alike) ? "" : "s", Bytes(static_cast<uint64_t>(per_step)));
+                      Plural(report, worst.alike) ? "" : "s", Bytes(model::WholeNumber(per_step)));
   if (worst.trend->steps_until_full.has_value())
     absl::StrAppendFormat(&statement, ": at that rate %s full in %.0f steps",
                           worst.alike > 1 ? "the first device is" : "its device is",

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -94,7 +95,7 @@ std::optional<MemoryLifetimesReport> DriverLifetimesOf(const model::MemoryLifeti
       "PyTorch's caching allocator keeps what it obtained: the driver's allocations move by %s within a "
       "step, "
       "tensors by %s",
-      Bytes(static_cast<uint64_t>(moved(driver))), Bytes(static_cast<uint64_t>(moved(pytorch))));
+      Bytes(model::WholeNumber(moved(driver))), Bytes(model::WholeNumber(moved(pytorch))));
   hidden.steps = report->steps;
   return hidden;
 }
@@ -107,7 +108,7 @@ std::string GrowthText(const MemoryLifetimesReport& report) {
           ? std::string("Allocations of many sizes")
           : absl::StrFormat("%.3g allocations of %s", most.allocations_per_step, Bytes(most.size_bytes));
   return absl::StrFormat("%s made in %s of each step are never freed: %s a step.", what, most.phase,
-                         Bytes(static_cast<uint64_t>(most.bytes_per_step)));
+                         Bytes(model::WholeNumber(most.bytes_per_step)));
 }
 
 }  // namespace gpuprobe::analysis

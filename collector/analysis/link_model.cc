@@ -9,6 +9,7 @@
 
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/names.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -104,7 +105,7 @@ std::vector<LinkModel> LinkModelsOf(const model::JobModel& job) {
     model.comm_ranks = transfers.ranks;
     const model::Summary times = transfers.time_ns.Summarize();
     if (times.p50 <= 0 || moved.bus <= 0) continue;
-    model.sizes.push_back({.size_bytes = static_cast<uint64_t>(moved.algorithm),
+    model.sizes.push_back({.size_bytes = model::WholeNumber(moved.algorithm),
                            .bus_bytes = moved.bus,
                            .calls = times.count,
                            .measured_ns = times.p50,

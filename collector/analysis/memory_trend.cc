@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "collector/model/whole_number.h"
+
 namespace gpuprobe::analysis {
 namespace {
 
@@ -64,10 +66,10 @@ std::optional<MemoryTrend> TrendOf(const model::LevelHistory& history,
     trend.peak_bytes = std::max(trend.peak_bytes, level.greatest);
     top = level.greatest;
   }
-  trend.held_bytes = static_cast<uint64_t>(floors.back());
+  trend.held_bytes = model::WholeNumber(floors.back());
   const auto middle = within.begin() + static_cast<ptrdiff_t>(within.size() / 2);
   std::nth_element(within.begin(), middle, within.end());
-  trend.within_step_bytes = static_cast<uint64_t>(*middle);
+  trend.within_step_bytes = model::WholeNumber(*middle);
   constexpr size_t kLeastWindows = 8;
   if (windows < kLeastWindows) return trend;
   const double slope = Slope(floors);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
+#include "collector/render/text_layout.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -58,7 +59,7 @@ std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) 
     if (about_the_end(f) || f.severity == analysis::Severity::kInfo) continue;
     wrong = true;
     absl::StrAppend(&out, "gpuprobe: check: ", f.severity == analysis::Severity::kError ? "BAD " : "look ",
-                    f.id, ": ", f.statement, "\n");
+                    f.id, ": ", render::Printable(f.statement), "\n");
   }
   if (!wrong) absl::StrAppend(&out, "gpuprobe: check: good: nothing stands out\n");
   return out;

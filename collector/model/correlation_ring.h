@@ -5,9 +5,11 @@
 // bits instead of a hash map (ids of one process ascend, so that neighbours do not collide). It doubles while
 // launches whose records are waited for would be overwritten, up to kMaxSlots; beyond that the oldest launch
 // gives way and its records count as unattributed. It begins small: a collector may serve a thousand ranks,
-// of which each launches some thousand times a second.
+// of which each launches some thousand times a second. It stays in proportion to the launches that came: two
+// ids chosen to collide must not cost 64 MiB.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -34,6 +36,8 @@ class CorrelationRing {
   };
   static constexpr size_t kFirstSlots = size_t{1} << 10;
   static constexpr size_t kMaxSlots = size_t{1} << 20;
+  // Ids between launches go to other CUDA calls; a program that polls makes thousands.
+  static constexpr size_t kMaxSlotsPerLaunch = 4096;
 
   CorrelationRing() : slots_(kFirstSlots) {}
 
@@ -54,22 +58,26 @@ class CorrelationRing {
   }
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
+  size_t slots() const { return slots_.size(); }
   // The slot for this id, emptied if another one held it.
   Slot& Claim(uint64_t correlation);
 
  private:
   void Grow();
+  bool MayGrow() const { return slots_.size() < std::min(kMaxSlots, used_ * kMaxSlotsPerLaunch); }
 
   std::vector<Slot> slots_;
+  size_t used_ = 0;
 };
 
 inline CorrelationRing::Slot& CorrelationRing::Claim(uint64_t correlation) {
   Slot* slot = &slots_[correlation & (slots_.size() - 1)];
   if (slot->used && slot->correlation == correlation) return *slot;
-  while (slot->used && slot->launched && !slot->matched && !slot->given_up && slots_.size() < kMaxSlots) {
+  while (slot->used && slot->launched && !slot->matched && !slot->given_up && MayGrow()) {
     Grow();
     slot = &slots_[correlation & (slots_.size() - 1)];
   }
+  if (!slot->used) ++used_;
   *slot = Slot{};
   slot->used = true;
   slot->correlation = correlation;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "collector/model/whole_number.h"
+
 namespace gpuprobe::model {
 namespace {
 
@@ -246,11 +248,9 @@ void UsualStep::LearnPart(std::span<const StepOperation> own, uint64_t start_ns,
     whole = whole && Seen(own[i]);
     if (!Seen(own[i])) continue;
     parts_[i] = own[i];
-    parts_[i].start_ns =
-        static_cast<uint64_t>(std::llround(timeline.At(since_start(own[i].start_ns)).real_ns));
-    parts_[i].end_ns =
-        std::max(static_cast<uint64_t>(std::llround(timeline.At(since_start(own[i].end_ns)).real_ns)),
-                 parts_[i].start_ns);
+    parts_[i].start_ns = WholeNumber(std::round(timeline.At(since_start(own[i].start_ns)).real_ns));
+    parts_[i].end_ns = std::max(WholeNumber(std::round(timeline.At(since_start(own[i].end_ns)).real_ns)),
+                                parts_[i].start_ns);
     parts_length_ns_ = std::max(parts_length_ns_, parts_[i].end_ns);
   }
   if (!whole) return;
@@ -345,8 +345,7 @@ void UsualStep::RestoreRun(std::span<StepOperation> operations, std::span<Restor
   if (timeline.empty()) return;
   const auto time = [&](double real_ns) {
     const double epoch_ns = -static_cast<double>(*origin_ns);
-    return *origin_ns +
-           static_cast<uint64_t>(static_cast<int64_t>(std::llround(std::max(real_ns, epoch_ns))));
+    return *origin_ns + static_cast<uint64_t>(SignedWholeNumber(std::round(std::max(real_ns, epoch_ns))));
   };
   for (size_t s = 0; s < run.size(); ++s) {
     RestoredStep& step = run[s];
@@ -377,7 +376,7 @@ void UsualStep::RestoreRun(std::span<StepOperation> operations, std::span<Restor
       const double launched_ns = real(operations[step.end - 1].launch_ns);
       error_ns = std::max(timeline.first_real_ns() - launched_ns, end.from_seen_ns);
     }
-    step.end_error_ns = static_cast<uint64_t>(std::llround(error_ns)) + MissingAtEnd(places[s]);
+    step.end_error_ns = WholeNumber(std::round(error_ns)) + MissingAtEnd(places[s]);
   }
   // Only now, since a step is restored in parts: whatever is no longer unseen counts as seen.
   for (size_t s = 0; s < run.size(); ++s) {

@@ -50,17 +50,20 @@ void CorrelationRing::Slot::Visit(Archive& archive) {
 template <typename Archive>
 void CorrelationRing::Visit(Archive& archive) {
   uint64_t size = slots_.size();
-  auto count = static_cast<uint64_t>(
-      std::count_if(slots_.begin(), slots_.end(), [](const Slot& s) { return s.used; }));
+  uint64_t count = used_;
   archive(size, count);
   if constexpr (Archive::kReads) {
     archive.Require(size >= kFirstSlots && size <= kMaxSlots && (size & (size - 1)) == 0 && count <= size);
+    archive.Require(size == kFirstSlots || size < count * 2 * kMaxSlotsPerLaunch);
     if (!archive.ok()) return;
     slots_.assign(size, Slot{});
+    used_ = 0;
     for (Slot slot; count > 0 && archive.ok(); --count) {
       archive(slot);
       slot.used = true;
-      slots_[slot.correlation & (size - 1)] = slot;
+      Slot& place = slots_[slot.correlation & (size - 1)];
+      if (!place.used) ++used_;
+      place = slot;
     }
   } else {
     for (Slot& slot : slots_) {

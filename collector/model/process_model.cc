@@ -251,7 +251,8 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     range_paths_.Close(r);
     ranges_.Close(r, r.thread < main_thread_.size() && main_thread_[r.thread]);
     if (r.kind != v1::RANGE_KIND_MARK && r.id != 0 && r.start_ns <= r.end_ns && !r.unclosed)
-      steps_.AddRange(r.id, r.parent, r.start_ns, r.end_ns, r.name, String(r.name));
+      steps_.AddRange(r.id, r.parent, r.start_ns, r.end_ns, r.name < strings_.size() ? r.name : 0,
+                      String(r.name));
   });
   if (!status.ok()) return status;
   status = ForEachCollective(batch, [this](CollectiveRecord r) {

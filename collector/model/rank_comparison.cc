@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/model/process_model.h"
+#include "collector/model/whole_number.h"
 
 namespace gpuprobe::model {
 namespace {
@@ -181,7 +182,7 @@ bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participan
   if (seen >= transfers.usual_of * 2) {
     transfers.usual_of = seen;
     if (whole >= kLeastWhole) {
-      transfers.usual_ns = static_cast<uint64_t>(transfers.time_ns.Summarize().p50);
+      transfers.usual_ns = WholeNumber(transfers.time_ns.Summarize().p50);
     } else {
       transfers.usual_ns = UINT64_MAX;
       for (const Participant& p : participants)
@@ -199,7 +200,7 @@ bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participan
   double squares = 0;
   for (const Participant& p : participants) {
     const double waited_ns = static_cast<double>(p.end_ns - p.start_ns) - transfer_ns;
-    blame_[p.process].waited_ns += static_cast<uint64_t>(waited_ns);
+    blame_[p.process].waited_ns += WholeNumber(waited_ns);
     ++blame_[p.process].estimated;
     sum += waited_ns;
     squares += waited_ns * waited_ns;
@@ -229,8 +230,8 @@ bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participan
 void RankComparison::Cause(uint32_t process, uint64_t end_ns, double mean_ns, double others,
                            double variance) {
   Blame& blame = blame_[process];
-  const auto mean = static_cast<uint64_t>(std::max(mean_ns, 0.0));
-  blame.caused_ns += static_cast<uint64_t>(std::max(mean_ns, 0.0) * others);
+  const uint64_t mean = WholeNumber(mean_ns);
+  blame.caused_ns += WholeNumber(mean_ns * others);
   blame.caused_mean_ns += mean;
   blame.caused_squares += absl::uint128(mean) * mean;
   blame.estimated_variance += static_cast<absl::uint128>(std::max(variance, 0.0));

@@ -68,7 +68,9 @@ Table Parts(const analysis::Comparison& c) {
 using Side = analysis::ComparedWork::Side;
 
 std::string Calls(const Side& side) {
-  return side.calls == 0 ? "-" : absl::StrFormat(side.calls < 10 ? "%.3g" : "%.1f", side.calls);
+  return side.calls == 0   ? "-"
+         : side.calls < 10 ? absl::StrFormat("%.3g", side.calls)
+                           : absl::StrFormat("%.1f", side.calls);
 }
 
 std::string Mean(const Side& side) { return side.calls == 0 ? "-" : Duration(side.mean_ns); }

@@ -39,7 +39,7 @@ std::string LiveIntroduction(const analysis::LiveStatus& status) {
   for (const auto& [name, count] : devices) absl::StrAppend(&text, ", ", count, " x ", name);
   if (!status.cuda.empty()) absl::StrAppend(&text, ", CUDA ", status.cuda);
   if (!status.nccl.empty()) absl::StrAppend(&text, ", NCCL ", status.nccl);
-  return text;
+  return Printable(text);
 }
 
 std::string LiveLine(const analysis::LiveStatus& status) {
@@ -59,7 +59,7 @@ std::string LiveLine(const analysis::LiveStatus& status) {
     line = absl::StrCat("no whole step yet  ", Count(status.records), " records");
   }
   if (status.memory_bytes > 0) absl::StrAppend(&line, "   memory ", Bytes(status.memory_bytes));
-  return absl::StrCat(line, "   lost ", Count(status.lost));
+  return Printable(absl::StrCat(line, "   lost ", Count(status.lost)));
 }
 
 std::string LiveScreen(const analysis::LiveStatus& status) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -46,7 +47,49 @@ std::vector<std::string> Pieces(const std::string& text) {
   return pieces;
 }
 
+// Length of the UTF-8 character that `text` begins with; 0: it begins with none. `code` is its code point.
+size_t CharacterAt(std::string_view text, uint32_t& code) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint8_t first = byte(0);
+  const size_t size = first < 0x80         ? 1
+                      : first >> 5 == 0x6  ? 2
+                      : first >> 4 == 0xe  ? 3
+                      : first >> 3 == 0x1e ? 4
+                                           : 0;
+  if (size == 0 || size > text.size()) return 0;
+  code = size == 1 ? first : first & (0x7fu >> size);
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3f);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  return code >= kLeast[size] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? size : 0;
+}
+
+// Terminals obey control characters (also the 8-bit ones), and turn text around at these marks.
+bool IsObeyed(uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code <= 0x9f) || (code >= 0x202a && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
 }  // namespace
+
+std::string Printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    uint32_t code = 0;
+    const size_t size = CharacterAt(text, code);
+    const size_t taken = std::max<size_t>(size, 1);
+    if (size == 0 || IsObeyed(code)) {
+      out.push_back('?');
+    } else {
+      out.append(text.substr(0, size));
+    }
+    text.remove_prefix(taken);
+  }
+  return out;
+}
 
 std::string Wrap(const std::string& lead, const std::string& indent, const std::string& text) {
   struct Line {
@@ -54,7 +97,7 @@ std::string Wrap(const std::string& lead, const std::string& indent, const std::
     std::vector<std::string> pieces;
   };
   std::vector<Line> lines{{.width = lead.size(), .pieces = {}}};
-  for (std::string& piece : Pieces(text)) {
+  for (std::string& piece : Pieces(Printable(text))) {
     if (!lines.back().pieces.empty() && lines.back().width + 1 + piece.size() > kWidth)
       lines.push_back({.width = indent.size(), .pieces = {}});
     Line& line = lines.back();
@@ -79,8 +122,12 @@ std::string Wrap(const std::string& lead, const std::string& indent, const std::
 std::string Lay(const Table& table) {
   std::vector<size_t> widths;
   for (const std::string& column : table.columns) widths.push_back(column.size());
-  for (const auto& row : table.rows) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::vector<std::vector<std::string>> rows = table.rows;
+  for (auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) {
+      row[i] = Printable(row[i]);
+      widths[i] = std::max(widths[i], row[i].size());
+    }
   }
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string text;
@@ -93,7 +140,7 @@ std::string Lay(const Table& table) {
     return text + "\n";
   };
   std::string out = line(table.columns);
-  for (const auto& row : table.rows) absl::StrAppend(&out, line(row));
+  for (const auto& row : rows) absl::StrAppend(&out, line(row));
   if (!table.note.empty()) absl::StrAppend(&out, Wrap("   (", "    ", table.note + ")"));
   return out;
 }

@@ -34,7 +34,7 @@ std::string HangBlock(const analysis::Hang& hang) {
 }
 
 std::string TextReport(const analysis::Report& report, const std::string& page) {
-  std::string out = Headline(report) + "\n";
+  std::string out = Printable(Headline(report)) + "\n";
   const std::string conditions = ConditionsLine(report);
   if (!conditions.empty()) absl::StrAppend(&out, Wrap("          ", "          ", conditions));
   absl::StrAppend(&out, "\n", Findings(report));
@@ -45,7 +45,7 @@ std::string TextReport(const analysis::Report& report, const std::string& page) 
   for (const Table& table : TablesOf(report)) {
     absl::StrAppend(&out, "\n", Lay(table), table.id == kStepsTable ? line : "");
   }
-  if (!page.empty()) absl::StrAppend(&out, "\n page: ", page, "\n");
+  if (!page.empty()) absl::StrAppend(&out, "\n page: ", Printable(page), "\n");
   return out;
 }
 

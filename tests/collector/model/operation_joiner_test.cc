@@ -146,6 +146,37 @@ TEST_F(OperationJoinerTest, APlanMayBeToldAfterManyLaunches) {
   EXPECT_EQ(collectives_.series()[0]->time_ns.total(), 10u);
 }
 
+CorrelationRing::Slot& AddLaunch(CorrelationRing& ring, uint64_t correlation) {
+  CorrelationRing::Slot& slot = ring.Claim(correlation);
+  slot.launched = true;
+  return slot;
+}
+
+size_t KeptOf(const CorrelationRing& ring) {
+  size_t kept = 0;
+  ring.ForEach([&](const CorrelationRing::Slot&) { ++kept; });
+  return kept;
+}
+
+TEST(CorrelationRing, KeepsLaunchesThatWaitHoweverFarApartTheirIdsAre) {
+  CorrelationRing ring;
+  constexpr uint64_t kLaunches = 200;
+  for (uint64_t i = 0; i < kLaunches; ++i) AddLaunch(ring, 1 + i * 1000);
+  EXPECT_EQ(KeptOf(ring), kLaunches);
+  for (uint64_t i = 0; i < kLaunches; ++i) EXPECT_NE(ring.Find(1 + i * 1000), nullptr);
+}
+
+TEST(CorrelationRing, TwoIdsThatCollideMakeItGrowBySoMuchOnly) {
+  CorrelationRing ring;
+  constexpr uint64_t kFar = uint64_t{1} << 40;
+  AddLaunch(ring, 1);
+  AddLaunch(ring, 1 + kFar);
+  EXPECT_EQ(ring.Find(1), nullptr) << "gave way";
+  EXPECT_NE(ring.Find(1 + kFar), nullptr);
+  AddLaunch(ring, 2 + CorrelationRing::kMaxSlotsPerLaunch * 4);
+  EXPECT_LE(ring.slots(), CorrelationRing::kMaxSlotsPerLaunch * 4);
+}
+
 TEST_F(OperationJoinerTest, WhatWaitsIsBounded) {
   for (uint64_t c = 1; c <= OperationJoiner::kMaxWaiting + 3; ++c) Kernel(c);
   EXPECT_EQ(joiner_.totals().unattributed, 3u);
