@@ -1,7 +1,5 @@
 #include "collector/cli/recorder.h"
 
-#include <filesystem>
-
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
@@ -84,23 +82,23 @@ absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& di
     if (absl::Status s = store::CheckDefaultRunDirectory(); !s.ok()) return s;
     return recorder;
   }
-  recorder->made_directory_ = !std::filesystem::exists(directory);
-  if (absl::Status s = store::PrepareRunDirectory(directory); !s.ok()) return s;
-  recorder->directory_ = directory;
+  absl::StatusOr<store::Directory> opened = store::PrepareRunDirectory(directory);
+  if (!opened.ok()) return opened.status();
+  recorder->directory_ = *std::move(opened);
   return recorder;
 }
 
 absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hello& hello,
                                                                   std::string_view raw) {
-  if (directory_.empty()) {
-    const std::string directory = store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs());
-    if (absl::Status s = store::PrepareRunDirectory(directory); !s.ok()) return s;
-    directory_ = directory;
-    made_directory_ = true;
+  if (!directory_.has_value()) {
+    absl::StatusOr<store::Directory> made =
+        store::Directory::MakeNew(store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs()));
+    if (!made.ok()) return made.status();
+    directory_ = *std::move(made);
   }
   if (recording_ == nullptr) {
-    recording_ = std::make_unique<store::RunRecording>(directory_, Version(), keep_bytes_, NowNs());
-    Note(store::WriteRunSettings(directory_, settings_));
+    recording_ = std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_, NowNs());
+    Note(store::WriteRunSettings(*directory_, settings_));
   }
   model::ProcessModel& process = job_.Join(hello);
   store::RunRecording::Log*& log = logs_[&process];
@@ -151,7 +149,7 @@ void Recorder::LookIfDue() {
   next_look_ns_ = MonotonicNs() + kEveryNs;
   status_ = live_watch_.Look(job_);
   // Where it cannot be written the logs cannot either, and that is said.
-  store::WriteFile(directory_ + kLiveFile, render::LiveScreen(status_)).IgnoreError();
+  directory_->WriteFile(kLiveFile, render::LiveScreen(status_)).IgnoreError();
 }
 
 absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>& command_line) {
@@ -166,21 +164,16 @@ absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>
   input.detail_since_ns = recording_->detail_since_ns();
   logs_.clear();
   recording_.reset();
-  std::error_code ignored;
-  std::filesystem::remove(directory_ + kLiveFile, ignored);
+  directory_->Remove(kLiveFile);
   job_.Finish();
   analysis::Report report = analysis::BuildReport(job_, input);
-  if (absl::Status s = store::WriteFile(directory_ + "/report.json", render::JsonReport(report)); !s.ok())
-    return s;
-  if (absl::Status s = store::WriteFile(directory_ + "/report.html", render::HtmlReport(report)); !s.ok())
-    return s;
+  if (absl::Status s = directory_->WriteFile("report.json", render::JsonReport(report)); !s.ok()) return s;
+  if (absl::Status s = directory_->WriteFile("report.html", render::HtmlReport(report)); !s.ok()) return s;
   return report;
 }
 
 void Recorder::RemoveIfEmpty() {
-  if (!made_directory_ || directory_.empty() || heard_anything()) return;
-  std::error_code ignored;
-  std::filesystem::remove(directory_, ignored);
+  if (directory_.has_value() && directory_->made() && !heard_anything()) directory_->RemoveIfEmpty();
 }
 
 }  // namespace gpuprobe::cli

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "collector/cli/health_check.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job_model.h"
+#include "collector/store/directory.h"
 #include "collector/store/run_recording.h"
 #include "collector/store/run_settings.h"
 
@@ -50,6 +52,10 @@ class Recorder {
   // first process is heard. `keep_bytes`: see RunRecording.
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
 
+  // In a directory that is open and free.
+  Recorder(store::Directory directory, uint64_t keep_bytes)
+      : directory_(std::move(directory)), keep_bytes_(keep_bytes) {}
+
   // Before the first process is heard.
   void SetStepMarker(const StepMarkerOption& marker);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
@@ -69,7 +75,8 @@ class Recorder {
   absl::StatusOr<analysis::Report> Finish(const std::vector<std::string>& command_line);
 
   bool heard_anything() const { return !job_.processes().empty(); }
-  const std::string& directory() const { return directory_; }
+  // Where it records; empty: not known before the first process is heard.
+  std::string directory() const { return directory_.has_value() ? directory_->path() : ""; }
   // Removes a directory that Create made and nothing was recorded in.
   void RemoveIfEmpty();
 
@@ -80,8 +87,7 @@ class Recorder {
   void RotateIfDue();
   void LookIfDue();
 
-  std::string directory_;
-  bool made_directory_ = false;
+  std::optional<store::Directory> directory_;
   model::JobModel job_;
   analysis::ModelWork work_;
   store::RunSettings settings_;

@@ -22,7 +22,7 @@
 #include "collector/simulate/scenarios.h"
 #include "collector/simulate/simulation.h"
 #include "collector/simulate/truth.h"
-#include "collector/store/run_directory.h"
+#include "collector/store/directory.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -171,10 +171,9 @@ int Simulate(const simulate::Scenario& scenario, const Options& options) {
   feed.AwaitRead();
   if (truth) {
     truth->Finish();
-    std::error_code ignored;
-    std::filesystem::create_directories(options.truth, ignored);
-    const absl::Status written =
-        store::WriteFile(options.truth + "/truth.json", truth->Json(scenario, simulation) + "\n");
+    const absl::StatusOr<store::Directory> folder = store::Directory::Make(options.truth);
+    if (!folder.ok()) return Fail(kName, folder.status(), kFailed);
+    const absl::Status written = folder->WriteFile("truth.json", truth->Json(scenario, simulation) + "\n");
     if (!written.ok()) return Fail(kName, written, kFailed);
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();

@@ -3,15 +3,15 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
+#include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
+#include "collector/store/run_log_reader.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -23,20 +23,25 @@ constexpr char kRuns[] = "gpuprobe-runs";
 constexpr std::chrono::milliseconds kRefresh{1000};
 // A collector writes every second. One that was killed leaves its last screen behind.
 constexpr std::chrono::seconds kStale{30};
+constexpr size_t kMostBytes = size_t{1} << 20;
 
 bool IsLive(const fs::path& directory) {
   std::error_code error;
-  const fs::file_time_type written = fs::last_write_time(directory.string() + kLiveFile, error);
+  const fs::file_time_type written = fs::last_write_time(directory / kLiveFile, error);
   return !error && fs::file_time_type::clock::now() - written < kStale;
 }
 
 std::optional<std::string> ReadScreen(const std::string& directory) {
   if (!IsLive(directory)) return std::nullopt;
-  std::ifstream file(directory + kLiveFile, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file) return std::nullopt;
-  return text.str();
+  const absl::StatusOr<std::unique_ptr<store::MappedFile>> file =
+      store::MappedFile::Open(fs::path(directory) / kLiveFile);
+  if (!file.ok()) return std::nullopt;
+  // Whoever sent the directory may have written anything: no control characters reach the terminal.
+  std::string text;
+  for (const char c : (*file)->bytes().substr(0, kMostBytes)) {
+    if (c == '\n' || static_cast<unsigned char>(c) >= 0x20) text.push_back(c);
+  }
+  return text;
 }
 
 // The run under gpuprobe-runs/ that was written last, of those that are being recorded.
@@ -46,7 +51,7 @@ std::string NewestRun() {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(kRuns, error)) {
     if (!IsLive(entry.path())) continue;
-    const fs::file_time_type written = fs::last_write_time(entry.path().string() + kLiveFile, error);
+    const fs::file_time_type written = fs::last_write_time(entry.path() / kLiveFile, error);
     if (!newest.empty() && (error || written <= latest)) continue;
     latest = written;
     newest = entry.path().string();

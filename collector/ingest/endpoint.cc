@@ -19,6 +19,9 @@
 namespace gpuprobe::ingest {
 namespace {
 
+// The most that the kernel allows by default: a user who connects all the time must not fill it.
+constexpr int kBacklog = 4096;
+
 std::string LockPath(const std::string& socket) { return absl::StrCat(socket, ".lock"); }
 
 absl::Status SystemError(const std::string& what, int error) {
@@ -29,30 +32,61 @@ absl::Status SystemError(const std::string& what, int error) {
 mode_t DirectoryMode(Audience audience) { return audience == Audience::kNode ? 0755 : 0700; }
 mode_t SocketMode(Audience audience) { return audience == Audience::kNode ? 0666 : 0600; }
 
-absl::Status MakeDirectory(const std::string& directory, Audience audience) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), error);
-  if (mkdir(directory.c_str(), DirectoryMode(audience)) != 0 && errno != EEXIST)
-    return SystemError(directory, errno);
-  struct stat st {};
-  if (stat(directory.c_str(), &st) != 0) return SystemError(directory, errno);
-  if (!S_ISDIR(st.st_mode))
-    return absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"));
-  return absl::OkStatus();
+struct Place {
+  std::string directory;
+  std::string name;  // of the socket
+};
+
+Place PlaceOf(const std::string& path) {
+  const std::filesystem::path whole(path);
+  const std::string parent = whole.parent_path();
+  return {parent.empty() ? std::string(1, '.') : parent, whole.filename()};
 }
 
-// Our own default directories are ours alone; a directory that the user chose is left as it is.
-absl::Status CheckDefaultDirectory(const std::string& directory, Audience audience) {
+// Directories that are called after us are ours alone; one that the user chose is left as it is, if nobody
+// else can exchange the socket in it.
+absl::Status CheckDirectory(int fd, const std::string& directory, Audience audience) {
   struct stat st {};
-  if (lstat(directory.c_str(), &st) != 0) return SystemError(directory, errno);
-  if (!S_ISDIR(st.st_mode) || st.st_uid != getuid()) {
+  if (fstat(fd, &st) != 0) return SystemError(directory, errno);
+  const bool called_after_us = std::filesystem::path(directory).filename().string().starts_with("gpuprobe");
+  const bool ours = st.st_uid == geteuid();
+  const bool must_be_ours = called_after_us || audience == Audience::kNode;
+  if ((must_be_ours && !ours) || (!ours && st.st_uid != 0 && (st.st_mode & S_IWGRP) == 0)) {
     return absl::FailedPreconditionError(absl::StrCat(directory, " belongs to another user (uid ", st.st_uid,
                                                       "); name another one with --socket"));
   }
-  const mode_t mode = DirectoryMode(audience);
-  if ((st.st_mode & 0777) != mode && chmod(directory.c_str(), mode) != 0)
-    return SystemError(directory, errno);
+  if (called_after_us) {
+    const mode_t mode = DirectoryMode(audience);
+    if ((st.st_mode & 0777) != mode && fchmod(fd, mode) != 0) return SystemError(directory, errno);
+    return absl::OkStatus();
+  }
+  if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory, " can be written by every user, who could exchange the socket; chmod o-w it, ",
+        "or name another one with --socket"));
+  }
   return absl::OkStatus();
+}
+
+// The directory, made if it is missing, held open: what is made in it later is made there, whatever the name
+// refers to by then.
+absl::StatusOr<int> OpenDirectory(const std::string& directory, Audience audience) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), error);
+  const bool made = mkdir(directory.c_str(), DirectoryMode(audience)) == 0;
+  if (!made && errno != EEXIST) return SystemError(directory, errno);
+  const int no_link = made || directory.starts_with("/tmp/gpuprobe-") ? O_NOFOLLOW : 0;
+  const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_link);
+  if (fd < 0) {
+    return errno == ENOTDIR || errno == ELOOP
+               ? absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"))
+               : SystemError(directory, errno);
+  }
+  if (absl::Status s = CheckDirectory(fd, directory, audience); !s.ok()) {
+    close(fd);
+    return s;
+  }
+  return fd;
 }
 
 std::string ReadPid(int fd) {
@@ -63,13 +97,21 @@ std::string ReadPid(int fd) {
   return pid.empty() ? "unknown" : pid;
 }
 
-absl::StatusOr<int> TakeLock(const std::string& socket) {
+absl::StatusOr<int> TakeLock(int directory, const std::string& name, const std::string& socket) {
   const std::string path = LockPath(socket);
+  const std::string lock = LockPath(name);
   // The previous owner may remove the file between our open and our lock: what we locked must still be what
   // the path names.
   for (int attempt = 0; attempt < 16; ++attempt) {
-    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int fd =
+        openat(directory, lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
     if (fd < 0) return SystemError(path, errno);
+    struct stat locked {};
+    if (fstat(fd, &locked) != 0 || !S_ISREG(locked.st_mode) || locked.st_uid != geteuid()) {
+      close(fd);
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " was put there by another user; name another place with --socket"));
+    }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
       const std::string pid = ReadPid(fd);
@@ -78,9 +120,9 @@ absl::StatusOr<int> TakeLock(const std::string& socket) {
       return absl::AlreadyExistsError(
           absl::StrCat("a collector (pid ", pid, ") already listens on ", socket));
     }
-    struct stat locked {};
     struct stat named {};
-    if (fstat(fd, &locked) == 0 && stat(path.c_str(), &named) == 0 && locked.st_ino == named.st_ino) {
+    if (fstatat(directory, lock.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 && locked.st_dev == named.st_dev &&
+        locked.st_ino == named.st_ino) {
       const std::string pid = absl::StrCat(getpid(), "\n");
       if (ftruncate(fd, 0) != 0 || pwrite(fd, pid.data(), pid.size(), 0) < 0) {
         const int error = errno;
@@ -92,6 +134,24 @@ absl::StatusOr<int> TakeLock(const std::string& socket) {
     close(fd);
   }
   return absl::UnavailableError(absl::StrCat(path, " keeps being replaced"));
+}
+
+// Binds to the path, and makes sure that the socket is in the directory that was checked.
+absl::Status Bind(int fd, const sockaddr_un& address, int directory, const std::string& name,
+                  Audience audience) {
+  const mode_t mask = umask(0777 & ~SocketMode(audience));
+  const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int error = errno;
+  umask(mask);
+  if (bound != 0) return SystemError(address.sun_path, error);
+  struct stat st {};
+  if (fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(st.st_mode) ||
+      st.st_uid != geteuid()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        address.sun_path, " was exchanged while it was being made; name another place with --socket"));
+  }
+  if (listen(fd, kBacklog) != 0) return SystemError(address.sun_path, errno);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -113,46 +173,42 @@ absl::StatusOr<Endpoint> Endpoint::Open(const std::string& path, Audience audien
                                                    " bytes that the system allows: ", path));
   }
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  const std::string parent = std::filesystem::path(path).parent_path();
-  const std::string directory = parent.empty() ? std::string(1, '.') : parent;
-  if (absl::Status s = MakeDirectory(directory, audience); !s.ok()) return s;
-  const bool ours = std::filesystem::path(directory).filename().string().starts_with("gpuprobe");
-  if (ours) {
-    if (absl::Status s = CheckDefaultDirectory(directory, audience); !s.ok()) return s;
-  }
-  absl::StatusOr<int> lock = TakeLock(path);
+  const Place place = PlaceOf(path);
+  absl::StatusOr<int> directory = OpenDirectory(place.directory, audience);
+  if (!directory.ok()) return directory.status();
+  auto close_directory = absl::MakeCleanup([&] { close(*directory); });
+  absl::StatusOr<int> lock = TakeLock(*directory, place.name, path);
   if (!lock.ok()) return lock.status();
   auto release = absl::MakeCleanup([&] {
-    unlink(LockPath(path).c_str());
+    unlinkat(*directory, LockPath(place.name).c_str(), 0);
     close(*lock);
   });
-  unlink(path.c_str());  // nobody holds the lock: a socket here is stale
+  unlinkat(*directory, place.name.c_str(), 0);  // nobody holds the lock: a socket here is stale
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return SystemError("socket", errno);
-  const mode_t mask = umask(0777 & ~SocketMode(audience));
-  const int bound = bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-  const int error = errno;
-  umask(mask);
-  if (bound != 0 || listen(fd, 1024) != 0) {
-    const int why = bound != 0 ? error : errno;
+  if (absl::Status s = Bind(fd, address, *directory, place.name, audience); !s.ok()) {
     close(fd);
-    return SystemError(path, why);
+    return s;
   }
   std::move(release).Cancel();
-  return Endpoint(path, fd, *lock);
+  std::move(close_directory).Cancel();
+  return Endpoint(path, *directory, fd, *lock);
 }
 
 Endpoint::Endpoint(Endpoint&& other) noexcept
     : path_(std::move(other.path_)),
+      directory_fd_(std::exchange(other.directory_fd_, -1)),
       listen_fd_(std::exchange(other.listen_fd_, -1)),
       lock_fd_(std::exchange(other.lock_fd_, -1)) {}
 
 Endpoint::~Endpoint() {
   if (listen_fd_ < 0) return;
+  const std::string name = PlaceOf(path_).name;
   close(listen_fd_);
-  unlink(path_.c_str());
-  unlink(LockPath(path_).c_str());
+  unlinkat(directory_fd_, name.c_str(), 0);
+  unlinkat(directory_fd_, LockPath(name).c_str(), 0);
   close(lock_fd_);
+  close(directory_fd_);
 }
 
 }  // namespace gpuprobe::ingest

@@ -28,8 +28,8 @@ enum class Audience : uint8_t {
 class Endpoint {
  public:
   // Makes the directory, takes the lock, binds and listens. AlreadyExists, with the pid of the owner, when
-  // another collector has it; FailedPrecondition when the directory belongs to somebody else; otherwise what
-  // the system said.
+  // another collector has it; FailedPrecondition when somebody else owns the directory or could exchange the
+  // socket in it; otherwise what the system said.
   static absl::StatusOr<Endpoint> Open(const std::string& path, Audience audience = Audience::kOwner);
 
   ~Endpoint();
@@ -40,10 +40,11 @@ class Endpoint {
   const std::string& path() const { return path_; }
 
  private:
-  Endpoint(std::string path, int listen_fd, int lock_fd)
-      : path_(std::move(path)), listen_fd_(listen_fd), lock_fd_(lock_fd) {}
+  Endpoint(std::string path, int directory_fd, int listen_fd, int lock_fd)
+      : path_(std::move(path)), directory_fd_(directory_fd), listen_fd_(listen_fd), lock_fd_(lock_fd) {}
 
   std::string path_;
+  int directory_fd_;
   int listen_fd_;
   int lock_fd_;
 };

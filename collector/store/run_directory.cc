@@ -1,15 +1,16 @@
 #include "collector/store/run_directory.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -34,12 +35,10 @@ std::string Sanitize(const std::string& name) {
   return out.empty() ? "run" : out;
 }
 
-bool HoldsLogs(const std::string& path) {
-  std::error_code error;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    if (it->path().extension() == kLogSuffix) return true;
-  }
-  return false;
+bool HoldsLogs(const Directory& directory) {
+  const absl::StatusOr<std::vector<std::string>> names = directory.List();
+  return names.ok() && std::any_of(names->begin(), names->end(),
+                                   [](const std::string& name) { return absl::EndsWith(name, kLogSuffix); });
 }
 
 // One log being replayed.
@@ -113,11 +112,8 @@ absl::Status LoadTotals(const std::string& path, model::JobModel& job) {
 
 std::string DefaultRunDirectory(const std::string& name, uint64_t now_ns) {
   const absl::Time now = absl::FromUnixNanos(static_cast<int64_t>(now_ns));
-  const std::string base = absl::StrCat(
-      kDefaultParent, "/", absl::FormatTime("%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()), "-", Sanitize(name));
-  std::string path = base;
-  for (int i = 2; fs::exists(path); ++i) path = absl::StrCat(base, "-", i);
-  return path;
+  return absl::StrCat(kDefaultParent, "/", absl::FormatTime("%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()), "-",
+                      Sanitize(name));
 }
 
 std::string RunName(const v1::Identity& identity) {
@@ -133,31 +129,33 @@ std::string RunName(const v1::Identity& identity) {
   return name;
 }
 
-absl::Status PrepareRunDirectory(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) return absl::UnavailableError(absl::StrCat(path, " cannot be made: ", error.message()));
-  if (access(path.c_str(), W_OK | X_OK) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(path, " cannot be written: ", std::strerror(errno)));
-  }
-  if (HoldsLogs(path)) {
+absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path) {
+  absl::StatusOr<Directory> directory = Directory::Make(path);
+  if (directory.ok() && HoldsLogs(*directory)) {
     return absl::AlreadyExistsError(absl::StrCat(path, " already holds a run; name another directory"));
+  }
+  return directory;
+}
+
+absl::Status CheckDefaultRunDirectory() {
+  for (const char* place : {kDefaultParent, "."}) {
+    const int fd = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) continue;
+    const absl::Cleanup close_fd = [&] { close(fd); };
+    const std::string name = absl::StrCat(fs::current_path().string(), "/", kDefaultParent);
+    if (access(place, W_OK | X_OK) != 0) {
+      return absl::PermissionDeniedError(
+          absl::StrCat(name, " cannot be written: ", std::strerror(errno), "; name a directory with --out"));
+    }
+    return CheckPlace(fd, place == kDefaultParent ? name : fs::current_path().string());
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckDefaultRunDirectory() {
-  const char* where = access(kDefaultParent, F_OK) == 0 ? kDefaultParent : ".";
-  if (access(where, W_OK | X_OK) == 0) return absl::OkStatus();
-  return absl::PermissionDeniedError(absl::StrCat(fs::current_path().string(), "/", kDefaultParent,
-                                                  " cannot be written: ", std::strerror(errno),
-                                                  "; name a directory with --out"));
-}
-
-std::string LogName(const std::string& directory, const v1::Identity& identity,
+std::string LogName(const Directory& directory, const v1::Identity& identity,
                     const std::set<std::string>& taken) {
   const auto used = [&](const std::string& name) {
-    return taken.contains(name) || fs::exists(absl::StrCat(directory, "/", SegmentName(name, 1)));
+    return taken.contains(name) || directory.Exists(SegmentName(name, 1));
   };
   std::string name;
   if (identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE) {
@@ -212,22 +210,6 @@ absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job) {
   }
   job.Finish();
   return replayed;
-}
-
-absl::Status WriteFile(const std::string& path, std::string_view content) {
-  const std::string temporary = absl::StrCat(path, ".tmp");
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out.write(content.data(), static_cast<std::streamsize>(content.size()));
-  out.close();
-  if (!out) {
-    const int error = errno;
-    unlink(temporary.c_str());
-    return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(error)));
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace gpuprobe::store

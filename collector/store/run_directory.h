@@ -12,25 +12,26 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "collector/model/job_model.h"
+#include "collector/store/directory.h"
 #include "collector/store/run_log_reader.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::store {
 
-// gpuprobe-runs/<UTC yyyymmddThhmmssZ>-<name>, the name made of what a file name may hold.
+// gpuprobe-runs/<UTC yyyymmddThhmmssZ>-<name>, the name made of what a file name may hold. It may exist.
 std::string DefaultRunDirectory(const std::string& name, uint64_t now_ns);
 // What to call a run after: the script or program that the process runs.
 std::string RunName(const v1::Identity& identity);
 
-// Makes `path` ready to be recorded into: creates it, and refuses one that cannot be written or already holds
-// a run.
-absl::Status PrepareRunDirectory(const std::string& path);
+// Opens `path` to be recorded into: creates it, and refuses one that cannot be written, that others could
+// exchange (see CheckPlace), or that already holds a run.
+absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path);
 // Whether DefaultRunDirectory could be made in the working directory.
 absl::Status CheckDefaultRunDirectory();
 
 // Name of a process's log in `directory`, without suffix: rank-<r>, for a second process of that rank
 // rank-<r>-<pid>, without rank pid-<pid>. `taken`: names whose files may be gone.
-std::string LogName(const std::string& directory, const v1::Identity& identity,
+std::string LogName(const Directory& directory, const v1::Identity& identity,
                     const std::set<std::string>& taken = {});
 
 struct Replayed {
@@ -42,8 +43,5 @@ struct Replayed {
 // was recorded after them, else from every log. NotFound or FailedPrecondition when `path` is not a run
 // directory.
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job);
-
-// Replaces `path` with `content` in one step.
-absl::Status WriteFile(const std::string& path, std::string_view content);
 
 }  // namespace gpuprobe::store

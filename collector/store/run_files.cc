@@ -1,11 +1,6 @@
 #include "collector/store/run_files.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
 
 #include "absl/strings/numbers.h"
@@ -31,7 +26,7 @@ bool ParseGeneration(absl::string_view text, uint32_t& generation) {
 }
 
 Segment SegmentAt(const fs::path& path) {
-  Segment segment{.path = path.string(), .log = path.stem().string()};
+  Segment segment{.path = path.string(), .name = path.filename().string(), .log = path.stem().string()};
   const size_t dot = segment.log.rfind('.');
   uint32_t generation = 0;
   if (dot != std::string::npos &&
@@ -40,6 +35,27 @@ Segment SegmentAt(const fs::path& path) {
     segment.generation = generation;
   }
   return segment;
+}
+
+RunFiles Sort(const std::string& directory, const std::vector<std::string>& names) {
+  RunFiles files;
+  for (const std::string& name : names) {
+    const fs::path file = fs::path(directory) / name;
+    if (file.extension() == kLogSuffix) files.segments.push_back(SegmentAt(file));
+    if (file.extension() != kTotalsSuffix) continue;
+    const std::string stem = file.stem().string();
+    absl::string_view number = stem;
+    uint32_t generation = 0;
+    if (absl::ConsumePrefix(&number, kTotalsPrefix) && ParseGeneration(number, generation)) {
+      files.totals[generation] = file.string();
+    }
+  }
+  // Shorter names first among equals, so that rank-2 comes before rank-10.
+  std::sort(files.segments.begin(), files.segments.end(), [](const Segment& a, const Segment& b) {
+    if (a.log != b.log) return a.log.size() != b.log.size() ? a.log.size() < b.log.size() : a.log < b.log;
+    return a.generation < b.generation;
+  });
+  return files;
 }
 
 }  // namespace
@@ -66,36 +82,30 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is not a run directory but a file; name the directory"));
   }
-  RunFiles files;
-  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
-    const fs::path& file = it->path();
-    if (file.extension() == kLogSuffix) files.segments.push_back(SegmentAt(file));
-    if (file.extension() != kTotalsSuffix) continue;
-    const std::string stem = file.stem().string();
-    absl::string_view number = stem;
-    uint32_t generation = 0;
-    if (absl::ConsumePrefix(&number, kTotalsPrefix) && ParseGeneration(number, generation)) {
-      files.totals[generation] = file.string();
-    }
-  }
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
   if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  RunFiles files = Sort(path, names);
   if (files.segments.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         path, " is not a run directory: it holds no .gpr log; name one that gpuprobe run or collect made"));
   }
-  // Shorter names first among equals, so that rank-2 comes before rank-10.
-  std::sort(files.segments.begin(), files.segments.end(), [](const Segment& a, const Segment& b) {
-    if (a.log != b.log) return a.log.size() != b.log.size() ? a.log.size() < b.log.size() : a.log < b.log;
-    return a.generation < b.generation;
-  });
   return files;
 }
 
-absl::Status WriteTotals(const std::string& path, const std::string& version, uint64_t now_ns,
-                         StateSource state) {
-  const std::string temporary = absl::StrCat(path, ".tmp");
-  unlink(temporary.c_str());  // of a collector that was killed while it wrote
-  absl::StatusOr<std::unique_ptr<RunLogWriter>> writer = RunLogWriter::Create(temporary, version, now_ns);
+absl::StatusOr<RunFiles> ListRun(const Directory& directory) {
+  absl::StatusOr<std::vector<std::string>> names = directory.List();
+  if (!names.ok()) return names.status();
+  return Sort(directory.path(), *names);
+}
+
+absl::Status WriteTotals(const Directory& directory, const std::string& name, const std::string& version,
+                         uint64_t now_ns, StateSource state) {
+  const std::string temporary = absl::StrCat(name, ".tmp");
+  directory.Remove(temporary);  // left by a collector that was killed while it wrote
+  absl::StatusOr<std::unique_ptr<RunLogWriter>> writer =
+      RunLogWriter::Create(directory, temporary, version, now_ns);
   if (!writer.ok()) return writer.status();
   absl::Status status;
   const auto append = [&](std::string_view part, bool last) {
@@ -110,10 +120,8 @@ absl::Status WriteTotals(const std::string& path, const std::string& version, ui
   });
   if (status.ok()) append({}, true);
   if (status.ok()) status = (*writer)->Flush();
-  if (status.ok() && rename(temporary.c_str(), path.c_str()) != 0) {
-    status = absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
-  }
-  if (!status.ok()) unlink(temporary.c_str());
+  if (status.ok()) status = directory.Rename(temporary, name);
+  if (!status.ok()) directory.Remove(temporary);
   return status;
 }
 

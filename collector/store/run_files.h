@@ -14,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "collector/store/directory.h"
 
 namespace gpuprobe::store {
 
@@ -22,7 +23,8 @@ using StateSource = absl::FunctionRef<void(absl::FunctionRef<void(std::string_vi
 
 struct Segment {
   std::string path;
-  std::string log;  // "rank-3": the segments of one process share it
+  std::string name;  // of the file
+  std::string log;   // "rank-3": the segments of one process share it
   uint32_t generation = 1;
 };
 
@@ -39,10 +41,12 @@ std::string TotalsName(uint32_t generation);
 
 // NotFound or FailedPrecondition when `path` is not a run directory.
 absl::StatusOr<RunFiles> ListRun(const std::string& path);
+// The files of a run that is being recorded.
+absl::StatusOr<RunFiles> ListRun(const Directory& directory);
 
 // The totals are cut into Frames and written in one step: the file is there whole, or not at all.
-absl::Status WriteTotals(const std::string& path, const std::string& version, uint64_t now_ns,
-                         StateSource state);
+absl::Status WriteTotals(const Directory& directory, const std::string& name, const std::string& version,
+                         uint64_t now_ns, StateSource state);
 absl::StatusOr<std::string> ReadTotals(const std::string& path);
 
 }  // namespace gpuprobe::store

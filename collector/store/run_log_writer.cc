@@ -1,6 +1,5 @@
 #include "collector/store/run_log_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -48,12 +47,13 @@ Compressor& ThreadsCompressor() {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const std::string& path,
+absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const Directory& directory,
+                                                                   const std::string& name,
                                                                    std::string_view version,
                                                                    uint64_t created_ns) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
-  std::unique_ptr<RunLogWriter> writer(new RunLogWriter(path, fd));
+  const absl::StatusOr<int> fd = directory.CreateFile(name);
+  if (!fd.ok()) return fd.status();
+  std::unique_ptr<RunLogWriter> writer(new RunLogWriter(absl::StrCat(directory.path(), "/", name), *fd));
   v1::Frame frame;
   v1::FileHeader* header = frame.mutable_file_header();
   header->set_protocol_major(wire::kProtocolMajor);

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "collector/store/directory.h"
 
 namespace gpuprobe::store {
 
@@ -23,7 +24,8 @@ class RunLogWriter {
   static constexpr uint64_t kMaxAgeNs = 1'000'000'000;
 
   // The file must not exist. Writes the FileHeader.
-  static absl::StatusOr<std::unique_ptr<RunLogWriter>> Create(const std::string& path,
+  static absl::StatusOr<std::unique_ptr<RunLogWriter>> Create(const Directory& directory,
+                                                              const std::string& name,
                                                               std::string_view version, uint64_t created_ns);
   ~RunLogWriter();
   RunLogWriter(const RunLogWriter&) = delete;

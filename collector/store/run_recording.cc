@@ -1,7 +1,6 @@
 #include "collector/store/run_recording.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -12,8 +11,6 @@
 namespace gpuprobe::store {
 namespace {
 
-namespace fs = std::filesystem;
-
 void Keep(absl::Status& first, absl::Status next) {
   if (first.ok()) first = std::move(next);
 }
@@ -22,9 +19,8 @@ void Keep(absl::Status& first, absl::Status next) {
 
 absl::Status RunRecording::Log::Begin(uint64_t now_ns) {
   if (writer_ != nullptr) return absl::OkStatus();
-  const std::string path = absl::StrCat(run_.directory_, "/", SegmentName(name_, run_.generation_));
-  absl::StatusOr<std::unique_ptr<RunLogWriter>> created =
-      RunLogWriter::Create(path, run_.version_, run_.starts_ns_.back());
+  absl::StatusOr<std::unique_ptr<RunLogWriter>> created = RunLogWriter::Create(
+      run_.directory_, SegmentName(name_, run_.generation_), run_.version_, run_.starts_ns_.back());
   if (!created.ok()) return created.status();
   writer_ = *std::move(created);
   absl::Status status = writer_->Append(hello_, now_ns);
@@ -80,12 +76,9 @@ absl::Status RunRecording::Log::Flush() {
   return status;
 }
 
-RunRecording::RunRecording(std::string directory, std::string version, uint64_t keep_bytes,
+RunRecording::RunRecording(const Directory& directory, std::string version, uint64_t keep_bytes,
                            uint64_t realtime_ns)
-    : directory_(std::move(directory)),
-      version_(std::move(version)),
-      keep_bytes_(keep_bytes),
-      starts_ns_{realtime_ns} {}
+    : directory_(directory), version_(std::move(version)), keep_bytes_(keep_bytes), starts_ns_{realtime_ns} {}
 
 absl::StatusOr<RunRecording::Log*> RunRecording::Open(const v1::Hello& hello, std::string_view raw,
                                                       uint64_t now_ns) {
@@ -131,8 +124,7 @@ absl::Status RunRecording::Close() {
 
 absl::Status RunRecording::Rotate(StateSource state, uint64_t realtime_ns) {
   absl::Status status = Flush();
-  const std::string totals = absl::StrCat(directory_, "/", TotalsName(generation_ + 1));
-  Keep(status, WriteTotals(totals, version_, realtime_ns, state));
+  Keep(status, WriteTotals(directory_, TotalsName(generation_ + 1), version_, realtime_ns, state));
   generation_bytes_ = 0;  // a disk that refuses is tried again after as much more
   if (!status.ok()) return status;
   for (const std::unique_ptr<Log>& log : logs_) log->End();
@@ -145,21 +137,21 @@ absl::Status RunRecording::Rotate(StateSource state, uint64_t realtime_ns) {
 void RunRecording::DropWhatDoesNotFit() {
   const absl::StatusOr<RunFiles> files = ListRun(directory_);
   if (!files.ok()) return;
-  std::error_code ignored;
   // The newest totals are what a reader needs, those before them what it falls back to.
   constexpr uint32_t kTotalsKept = 2;
   uint64_t sum = 0;
   for (const auto& [generation, path] : files->totals) {
     if (generation + kTotalsKept <= generation_) {
-      fs::remove(path, ignored);
+      directory_.Remove(TotalsName(generation));
     } else {
-      sum += fs::file_size(path, ignored);
-      if (generation == generation_) totals_bytes_ = fs::file_size(path, ignored);
+      const uint64_t size = directory_.FileBytes(TotalsName(generation));
+      sum += size;
+      if (generation == generation_) totals_bytes_ = size;
     }
   }
   std::map<uint32_t, uint64_t> sizes;
   for (const Segment& segment : files->segments) {
-    const uint64_t size = fs::file_size(segment.path, ignored);
+    const uint64_t size = directory_.FileBytes(segment.name);
     sizes[segment.generation] += size;
     sum += size;
   }
@@ -169,7 +161,7 @@ void RunRecording::DropWhatDoesNotFit() {
   for (const auto& [generation, size] : sizes) {
     if (sum <= room || generation + 1 >= generation_) break;
     for (const Segment& segment : files->segments) {
-      if (segment.generation == generation) fs::remove(segment.path, ignored);
+      if (segment.generation == generation) directory_.Remove(segment.name);
     }
     sum -= size;
     const auto next = sizes.upper_bound(generation);

@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "collector/store/definitions.h"
+#include "collector/store/directory.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_log_writer.h"
 
@@ -51,7 +52,8 @@ class RunRecording {
   static constexpr uint64_t kGenerations = 8;
 
   // `keep_bytes`: bound of logs and totals files together. `realtime_ns` begins the first generation.
-  RunRecording(std::string directory, std::string version, uint64_t keep_bytes, uint64_t realtime_ns);
+  // `directory` outlives it.
+  RunRecording(const Directory& directory, std::string version, uint64_t keep_bytes, uint64_t realtime_ns);
 
   // A process that was not heard before. Its log exists when this returns.
   absl::StatusOr<Log*> Open(const v1::Hello& hello, std::string_view raw, uint64_t now_ns);
@@ -76,7 +78,7 @@ class RunRecording {
   absl::Status ForEach(const std::function<absl::Status(Log&)>& act);
   void DropWhatDoesNotFit();
 
-  std::string directory_;
+  const Directory& directory_;
   std::string version_;
   uint64_t keep_bytes_;
   uint32_t generation_ = 1;

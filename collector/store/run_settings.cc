@@ -1,27 +1,32 @@
 #include "collector/store/run_settings.h"
 
-#include <fstream>
+#include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "collector/store/run_directory.h"
+#include "collector/store/run_log_reader.h"
 
 namespace gpuprobe::store {
 namespace {
 
-constexpr char kFile[] = "/settings.txt";
+constexpr char kFile[] = "settings.txt";
+constexpr size_t kMostBytes = size_t{64} << 10;  // whoever sent the directory may have written anything
 constexpr std::string_view kStepMarker = "step-marker=";
 
 }  // namespace
 
-absl::Status WriteRunSettings(const std::string& directory, const RunSettings& settings) {
+absl::Status WriteRunSettings(const Directory& directory, const RunSettings& settings) {
   if (settings.step_marker.empty()) return absl::OkStatus();
-  return WriteFile(directory + kFile, absl::StrCat(std::string(kStepMarker), settings.step_marker, "\n"));
+  return directory.WriteFile(kFile, absl::StrCat(std::string(kStepMarker), settings.step_marker, "\n"));
 }
 
 RunSettings ReadRunSettings(const std::string& directory) {
   RunSettings settings;
-  std::ifstream file(directory + kFile, std::ios::binary);
+  const absl::StatusOr<std::unique_ptr<MappedFile>> mapped =
+      MappedFile::Open(absl::StrCat(directory, "/", kFile));
+  if (!mapped.ok()) return settings;
+  std::istringstream file(std::string((*mapped)->bytes().substr(0, kMostBytes)));
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with(kStepMarker)) settings.step_marker = line.substr(kStepMarker.size());
   }

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "collector/store/directory.h"
 
 namespace gpuprobe::store {
 
@@ -16,7 +16,7 @@ struct RunSettings {
 };
 
 // Writes nothing when there is nothing to say.
-absl::Status WriteRunSettings(const std::string& directory, const RunSettings& settings);
+absl::Status WriteRunSettings(const Directory& directory, const RunSettings& settings);
 // What is not known is ignored: it is of a newer release.
 RunSettings ReadRunSettings(const std::string& directory);
 

@@ -72,7 +72,9 @@ void Ingest(benchmark::State& state, bool launches, bool store) {
   for (auto _ : state) {
     model::JobModel job;
     std::unique_ptr<store::RunLogWriter> log;
-    if (store) log = *store::RunLogWriter::Create(dir.File(std::to_string(runs++)), "bench", 0);
+    if (store)
+      log = *store::RunLogWriter::Create(*store::Directory::Make(dir.path()), std::to_string(runs++), "bench",
+                                         0);
     const ingest::SinkFactory factory =
         [&](const v1::Hello& h, std::string_view) -> absl::StatusOr<std::unique_ptr<ingest::FrameSink>> {
       return std::make_unique<ModelSink>(job.Join(h), log.get());

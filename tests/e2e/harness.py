@@ -62,12 +62,13 @@ class Finished:
 class Running:
     """A program in a session of its own, with its output in files, so that nobody has to read while it runs."""
 
-    def __init__(self, command, env, cwd, folder, stdin=None):
+    def __init__(self, command, env, cwd, folder, stdin=None, **credentials):
         self.command = command
         self._out = tempfile.TemporaryFile(dir=folder)
         self._err = tempfile.TemporaryFile(dir=folder)
         self._process = subprocess.Popen(
-            command, env=env, cwd=cwd, stdin=subprocess.DEVNULL if stdin is None else stdin, stdout=self._out, stderr=self._err, start_new_session=True)
+            command, env=env, cwd=cwd, stdin=subprocess.DEVNULL if stdin is None else stdin, stdout=self._out, stderr=self._err, start_new_session=True,
+            **({"extra_groups": [], **credentials} if credentials else {}))
 
     @property
     def pid(self):

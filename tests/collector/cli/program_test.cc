@@ -51,9 +51,10 @@ class ProgramTest : public ::testing::Test {
   }
   std::string MakeRun(int ranks) const {
     const std::string out = dir_.File("run");
-    std::filesystem::create_directory(out);
+    const auto directory = store::Directory::Make(out);
     for (int rank = 0; rank < ranks; ++rank) {
-      auto writer = store::RunLogWriter::Create(out + "/rank-" + std::to_string(rank) + ".gpr", "test", 1);
+      auto writer =
+          store::RunLogWriter::Create(*directory, "rank-" + std::to_string(rank) + ".gpr", "test", 1);
       for (const v1::Frame& frame : TrainingRank(rank, ranks, 10)) {
         (*writer)->Append(frame.SerializeAsString(), 0).IgnoreError();
         (*writer)->Flush().IgnoreError();

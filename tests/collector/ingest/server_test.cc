@@ -157,6 +157,44 @@ TEST(Endpoint, ReplacesASocketThatACrashLeftBehind) {
   EXPECT_TRUE(Client(socket).connected());
 }
 
+TEST(Endpoint, RefusesPlacesWhereOthersCouldExchangeTheSocket) {
+  const TempDir dir;
+  std::filesystem::create_directory(dir.File("open"));
+  std::filesystem::permissions(dir.File("open"), std::filesystem::perms::all);
+  const auto refused = Endpoint::Open(dir.File("open/s.sock"));
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.status().message()), HasSubstr("--socket"));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.File("open")));
+}
+
+TEST(Endpoint, DoesNotLockOrListenThroughALink) {
+  const TempDir dir;
+  std::ofstream(dir.File("precious")) << "precious";
+  std::filesystem::create_symlink(dir.File("precious"), dir.File("s.sock.lock"));
+  EXPECT_FALSE(Endpoint::Open(dir.File("s.sock")).ok());
+  std::filesystem::remove(dir.File("s.sock.lock"));
+  std::filesystem::create_symlink(dir.File("precious"), dir.File("s.sock"));
+  EXPECT_TRUE(Endpoint::Open(dir.File("s.sock")).ok()) << "the link is stale";
+  std::ifstream in(dir.File("precious"));
+  std::string text;
+  EXPECT_TRUE(in >> text && text == "precious");
+}
+
+TEST(Endpoint, OfAnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root: it makes another user's files";
+  const TempDir dir;
+  for (const char* name : {"gpuprobe-x", "theirs"}) {
+    std::filesystem::create_directory(dir.File(name));
+    ASSERT_EQ(chown(dir.File(name).c_str(), 12345, 12345), 0);
+    const auto refused = Endpoint::Open(dir.File(std::string(name) + "/s.sock"));
+    EXPECT_EQ(refused.status().code(), absl::StatusCode::kFailedPrecondition) << name;
+  }
+  std::ofstream(dir.File("s.sock.lock")) << "1\n";
+  ASSERT_EQ(chown(dir.File("s.sock.lock").c_str(), 12345, 12345), 0);
+  const auto locked = Endpoint::Open(dir.File("s.sock"));
+  EXPECT_THAT(std::string(locked.status().message()), HasSubstr("another user"));
+}
+
 TEST(Endpoint, SaysThatAPathIsTooLongOrNotAPlace) {
   EXPECT_EQ(Endpoint::Open("/tmp/" + std::string(200, 'x')).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -27,6 +27,10 @@ using gpuprobe::testing::TempDir;
 using gpuprobe::testing::TrainingRank;
 using ::testing::HasSubstr;
 
+absl::StatusOr<std::unique_ptr<RunLogWriter>> CreateLog(const std::filesystem::path& path) {
+  return RunLogWriter::Create(*Directory::Make(path.parent_path()), path.filename(), "test", kStart);
+}
+
 std::string ReadAll(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::stringstream out;
@@ -36,7 +40,7 @@ std::string ReadAll(const std::string& path) {
 
 // A chunk for every `frames_per_chunk` frames.
 void WriteLog(const std::string& path, const std::vector<v1::Frame>& frames, size_t frames_per_chunk) {
-  auto writer = RunLogWriter::Create(path, "test", kStart);
+  auto writer = CreateLog(path);
   ASSERT_TRUE(writer.ok()) << writer.status();
   size_t n = 0;
   for (const v1::Frame& frame : frames) {
@@ -150,7 +154,7 @@ TEST_F(RunLogTest, AnotherMajorVersionIsRefusedByName) {
 }
 
 TEST_F(RunLogTest, WritesWhatIsASecondOldOrAMegabyteLarge) {
-  auto writer = RunLogWriter::Create(path_, "test", kStart);
+  auto writer = CreateLog(path_);
   ASSERT_TRUE(writer.ok());
   const std::string frame = frames_[1].SerializeAsString();
   ASSERT_TRUE((*writer)->Append(frame, 5 * kSecond).ok());
@@ -174,7 +178,7 @@ TEST_F(RunLogTest, AFullDiskEndsRecordingAndCountsWhatIsMissing) {
   std::signal(SIGXFSZ, SIG_IGN);
   rlimit unlimited{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &unlimited), 0);
-  auto writer = RunLogWriter::Create(path_, "test", kStart);
+  auto writer = CreateLog(path_);
   ASSERT_TRUE(writer.ok());
   ASSERT_TRUE((*writer)->Append(frames_[0].SerializeAsString(), 0).ok());
   ASSERT_TRUE((*writer)->Flush().ok());
@@ -224,13 +228,14 @@ TEST_F(RunLogTest, ReplayFeedsTheModelAndNamesDamage) {
 }
 
 TEST_F(RunLogTest, NamesOfLogs) {
+  const Directory directory = *Directory::Make(dir_.path());
   v1::Identity id = MakeHello(3, 4, 77).identity();
-  EXPECT_EQ(LogName(dir_.path(), id), "rank-3");
-  EXPECT_EQ(LogName(dir_.path(), id, {"rank-3"}), "rank-3-77");
+  EXPECT_EQ(LogName(directory, id), "rank-3");
+  EXPECT_EQ(LogName(directory, id, {"rank-3"}), "rank-3-77");
   std::ofstream(dir_.File("rank-3.gpr")) << "x";
-  EXPECT_EQ(LogName(dir_.path(), id), "rank-3-77");
+  EXPECT_EQ(LogName(directory, id), "rank-3-77");
   id = MakeHello(-1, 0, 77).identity();
-  EXPECT_EQ(LogName(dir_.path(), id), "pid-77");
+  EXPECT_EQ(LogName(directory, id), "pid-77");
 }
 
 TEST(RunDirectory, DefaultNameHasTheTimeAndTheProgram) {
@@ -261,8 +266,8 @@ TEST(RunDirectory, RefusesToRecordOverARunOrWhereItCannotWrite) {
   EXPECT_TRUE(PrepareRunDirectory(dir.File("new/deep")).ok());
   EXPECT_TRUE(std::filesystem::is_directory(dir.File("new/deep")));
   std::ofstream(dir.File("rank-0.gpr")) << "x";
-  EXPECT_EQ(PrepareRunDirectory(dir.path()).code(), absl::StatusCode::kAlreadyExists);
-  const absl::Status unwritable = PrepareRunDirectory("/dev/null/out");
+  EXPECT_EQ(PrepareRunDirectory(dir.path()).status().code(), absl::StatusCode::kAlreadyExists);
+  const absl::Status unwritable = PrepareRunDirectory("/dev/null/out").status();
   EXPECT_THAT(std::string(unwritable.message()), HasSubstr("/dev/null/out"));
 }
 

@@ -138,7 +138,8 @@ class RunRecordingTest : public ::testing::Test {
  protected:
   // Records `steps` of the job in at most `keep_bytes`, and what the live report says in expected_.
   void Record(uint64_t keep_bytes, int steps) {
-    RunRecording recording(dir_.path(), "test", keep_bytes, kStart);
+    const Directory directory = *Directory::Make(dir_.path());
+    RunRecording recording(directory, "test", keep_bytes, kStart);
     model::JobModel job;
     Listener listener;
     std::map<int, RunRecording::Log*> logs;
