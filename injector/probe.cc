@@ -10,6 +10,7 @@
 
 #include "injector/cupti/graph_calls.h"
 #include "injector/cupti/launches.h"
+#include "injector/environment.h"
 #include "injector/guard.h"
 #include "injector/host_state.h"
 #include "injector/lifecycle.h"
@@ -165,7 +166,7 @@ bool Assemble(Probe& p) noexcept {
 
 void SetNvtxInjection() noexcept {
   char path[PATH_MAX];
-  if (LibraryPath(path)) setenv("NVTX_INJECTION64_PATH", path, 0);
+  if (LibraryPath(path)) PublishVariable("NVTX_INJECTION64_PATH", path);
 }
 
 }  // namespace
@@ -174,8 +175,8 @@ void AnnounceLibrary() noexcept {
   if (Disabled()) return;
   char path[PATH_MAX];
   if (!LibraryPath(path)) return;
-  setenv("CUDA_INJECTION64_PATH", path, 0);
-  setenv("NVTX_INJECTION64_PATH", path, 0);
+  PublishVariable("CUDA_INJECTION64_PATH", path);
+  PublishVariable("NVTX_INJECTION64_PATH", path);
 }
 
 void StartProbe() noexcept {

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "injector/environment.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/parts.h"
@@ -179,6 +180,7 @@ bool ProbeThread::ConnectToStarted() noexcept {
       }
       started = result == Autostart::Result::kStarted;
     }
+    RepairEnvironment();
     LookParts();
     timespec pause{0, 10'000'000};
     nanosleep(&pause, nullptr);
@@ -226,6 +228,7 @@ void ProbeThread::Loop() noexcept {
   while (!finishing()) {
     const uint32_t seen = wake_word.load(std::memory_order_acquire);
     const int64_t next = MonotonicMs() + options_.flush_ms;
+    RepairEnvironment();
     TickParts();
     HoldBudget();
     session_->Tick();
