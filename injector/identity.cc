@@ -48,28 +48,6 @@ void CopyText(char* out, size_t capacity, const char* text) noexcept {
   out[length] = '\0';
 }
 
-// Field 22 of /proc/self/stat is the start in clock ticks since boot.
-uint64_t ProcessStartNs() noexcept {
-  char stat[1024];
-  const size_t size = ReadOwnFile("/proc/self/stat", stat, sizeof(stat) - 1);
-  stat[size] = '\0';
-  const char* at = std::strrchr(stat, ')');  // the command's name may hold anything
-  if (at == nullptr) return 0;
-  ++at;
-  for (int field = 2; field < 21 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
-  if (at == nullptr) return 0;
-  uint64_t ticks = 0;
-  for (++at; *at >= '0' && *at <= '9'; ++at) ticks = ticks * 10 + static_cast<uint64_t>(*at - '0');
-  const int64_t per_second = sysconf(_SC_CLK_TCK);
-  if (ticks == 0 || per_second <= 0) return 0;
-  timespec real{};
-  timespec boot{};
-  clock_gettime(CLOCK_REALTIME, &real);
-  clock_gettime(CLOCK_BOOTTIME, &boot);
-  const int64_t boot_at_ns = (real.tv_sec - boot.tv_sec) * 1'000'000'000 + (real.tv_nsec - boot.tv_nsec);
-  return static_cast<uint64_t>(boot_at_ns) + ticks * (1'000'000'000u / static_cast<uint64_t>(per_second));
-}
-
 const char* Getenv(const char* name) { return getenv(name); }
 
 }  // namespace
@@ -92,6 +70,28 @@ void FindRank(EnvironmentLookup lookup, Identity* identity) noexcept {
     const char* job = lookup(launcher.job);
     if (identity->job[0] == '\0' && job != nullptr) CopyText(identity->job, sizeof(identity->job), job);
   }
+}
+
+// Field 22 of /proc/self/stat is the start in clock ticks since boot.
+uint64_t ProcessStartNs() noexcept {
+  char stat[1024];
+  const size_t size = ReadOwnFile("/proc/self/stat", stat, sizeof(stat) - 1);
+  stat[size] = '\0';
+  const char* at = std::strrchr(stat, ')');  // the command's name may hold anything
+  if (at == nullptr) return 0;
+  ++at;
+  for (int field = 2; field < 21 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
+  if (at == nullptr) return 0;
+  uint64_t ticks = 0;
+  for (++at; *at >= '0' && *at <= '9'; ++at) ticks = ticks * 10 + static_cast<uint64_t>(*at - '0');
+  const int64_t per_second = sysconf(_SC_CLK_TCK);
+  if (ticks == 0 || per_second <= 0) return 0;
+  timespec real{};
+  timespec boot{};
+  clock_gettime(CLOCK_REALTIME, &real);
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const int64_t boot_at_ns = (real.tv_sec - boot.tv_sec) * 1'000'000'000 + (real.tv_nsec - boot.tv_nsec);
+  return static_cast<uint64_t>(boot_at_ns) + ticks * (1'000'000'000u / static_cast<uint64_t>(per_second));
 }
 
 void FindIdentity(Identity* identity) noexcept {

@@ -18,6 +18,7 @@
 #include "injector/probe_thread.h"
 #include "injector/recording.h"
 #include "injector/settings.h"
+#include "injector/standard_error.h"
 #include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
@@ -147,7 +148,7 @@ CuptiSession::StartResult StartSession(Probe& p) noexcept {
 
 // On the thread that calls exit(), after the handlers that were registered later than ours.
 void OnExit() noexcept {
-  if (probe != nullptr) probe->thread.Finish();
+  if (probe != nullptr && InWatchedProcess()) probe->thread.Finish();
 }
 
 // Everything up to the point from which nothing can fail any more but the thread.
@@ -173,6 +174,7 @@ void SetNvtxInjection() noexcept {
 
 void AnnounceLibrary() noexcept {
   if (Disabled()) return;
+  RememberStandardError(LoadedAtStart());
   char path[PATH_MAX];
   if (!LibraryPath(path)) return;
   PublishVariable("CUDA_INJECTION64_PATH", path);
@@ -185,6 +187,7 @@ void StartProbe() noexcept {
   if (!Assemble(*made)) {
     made->connection.Close();
     Transition(LifecycleState::kStarting, LifecycleState::kOff);
+    WriteLinesOnOwnThread();
     return;
   }
   if (recording.Wants(kRecordNvtx) || step_gate.watches_ranges()) SetNvtxInjection();

@@ -92,7 +92,4 @@ class ProbeThread {
   std::atomic<uint32_t> final_flush_word_{0};  // 1: the helper's flush came back (futex)
 };
 
-// One line on stderr, in one write, with "gpuprobe: " before it.
-void SayLine(std::string_view text) noexcept;
-
 }  // namespace gpuprobe::injector
