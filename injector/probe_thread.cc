@@ -31,6 +31,7 @@ constexpr uint64_t kEventSettleNs =
 constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
 constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
+constexpr int kExitConnectMs = 200;  // longest wait at exit for a collector that is not there
 constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
 
 uint64_t MonotonicNs() noexcept {
@@ -119,10 +120,17 @@ bool ProbeThread::Connect() noexcept {
   return ConnectToStarted() && sender_.Greet(*identity_, facts_);
 }
 
+// A program that ends is not kept for a collector that has not even come up, unless the user asked for that.
+bool ProbeThread::MayStillConnect() const noexcept {
+  if (!finishing()) return true;
+  const int64_t left = ExitTimeLeftMs();
+  return left > kByeReserveMs && (options_.exit_wait_is_set || options_.exit_wait_ms - left < kExitConnectMs);
+}
+
 bool ProbeThread::ConnectToStarted() noexcept {
   const int64_t deadline = MonotonicMs() + options_.connect_wait_ms;
   bool started = false;
-  while (MonotonicMs() < deadline && ExitTimeLeftMs() > kByeReserveMs) {
+  while (MonotonicMs() < deadline && MayStillConnect()) {
     // Who holds the lock looks once more before it starts one: the collector of whoever held it before may
     // just have come up.
     if (connection_->TryPlaces(*places_) >= 0) break;

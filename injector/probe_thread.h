@@ -27,6 +27,7 @@ class ProbeThread {
   struct Options {
     int flush_ms = 500;
     int exit_wait_ms = 2000;
+    bool exit_wait_is_set = false;  // by the user
     int connect_wait_ms = 10000;  // for a collector that was started
     bool verbose = false;
     uint32_t budget_percent = 0;  // 0: no limit
@@ -54,6 +55,7 @@ class ProbeThread {
   void Run() noexcept;
   bool Connect() noexcept;
   bool ConnectToStarted() noexcept;
+  bool MayStillConnect() const noexcept;
   void Loop() noexcept;
   void Collect(bool final) noexcept;
   void FinalFlush() noexcept;

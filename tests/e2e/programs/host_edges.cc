@@ -19,6 +19,7 @@
 //   chroot:FOLDER   sees nothing but this folder, where there is no /proc
 //   gone            removes its working directory
 //   cleared         clears its environment
+//   wait:MS
 //   exit:N
 #include <cuda_runtime.h>
 #include <fcntl.h>
@@ -280,6 +281,10 @@ void Perform(const std::string& operation, const std::string& value) {
   }
   if (operation == "cleared") {
     clearenv();
+    return;
+  }
+  if (operation == "wait") {
+    usleep(static_cast<useconds_t>(std::atoi(value.c_str())) * 1000);
     return;
   }
   if (operation == "exit") exit(std::atoi(value.c_str()));
