@@ -1,5 +1,7 @@
 // Hello with anything in it, through the session's rules: names that it gives to files stay inside their
 // directory, and what a person reads afterwards holds no character that a terminal would obey.
+#include <fcntl.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,6 +15,7 @@
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
+#include "collector/store/directory.h"
 #include "collector/store/run_directory.h"
 #include "tests/fuzz/messages.h"
 
@@ -79,7 +82,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr std::string_view kParent = "gpuprobe-runs/";
   Require(run.compare(0, kParent.size(), kParent) == 0);
   RequireFileName(run.substr(kParent.size()));
-  RequireFileName(store::LogName("/nonexistent", identity));
+  static const store::Directory place =
+      store::Directory::Adopt(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "/");
+  RequireFileName(store::LogName(place, identity));
   job.Finish();
   const analysis::Report report = analysis::BuildReport(job, {});
   RequirePrintable(render::TextReport(report, ""));
