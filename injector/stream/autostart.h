@@ -42,6 +42,11 @@ class Autostart {
   Result TryStart() noexcept;
   void ReleaseLock() noexcept;
 
+  // Prepare succeeded: a collector may be started.
+  bool prepared() const noexcept { return prepared_; }
+  // From now on the collector goes on with the run in this directory, whose collector died; empty: as before.
+  void ResumeIn(const char* directory) noexcept;
+
   const char* socket() const noexcept { return socket_.c_str(); }
   // The run directory as a person would write it.
   const char* shown_directory() const noexcept { return shown_directory_.c_str(); }
@@ -59,6 +64,8 @@ class Autostart {
   PathText shown_directory_;
   Mapping environment_;  // the pointers, then the texts
   char** environment_pointers_ = nullptr;
+  bool prepared_ = false;
+  bool resumes_ = false;
   int lock_fd_ = -1;
   const char* problem_ = "";
 };
