@@ -182,14 +182,19 @@ class CollectorDies(harness.EndToEndTest):
 
     @hazard("the collector stands still (SIGSTOP) until the queue overflows", sees="nothing", counted="what the queue could not hold, by number of records")
     def test_collector_that_stands_still_for_long(self):
-        script = ["kernels:3000"] * 12
+        script = self.script(["kernels:100"], ["kernels:10000"] * 15, ["kernels:100"])
+        for number in range(3):
+            self.go(number)
         plain = Restarted(self)
-        self.run_well([CUDA_SCRIPT, *script, "return:0"], env=self.probed(plain))
+        self.assertEqual(self.run_program(script, env=self.probed(plain)).returncode, 9)
         self.assertEqual(plain.stop().returncode, 0)
-        everything = self.report(plain.out)["trust"]
+        undisturbed = self.report(plain.out)["trust"]
         self.forget_truth()
+        for number in range(3):
+            os.unlink(self.path(f"go-{number}"))
+            os.unlink(self.path(f"ready-{number}"))
         collector = Restarted(self)
-        program = self.start(self.script(["kernels:100"], script, ["kernels:100"]), env=self.probed(collector, GPUPROBE_QUEUE_MIB="1"))
+        program = self.start(script, env=self.probed(collector, GPUPROBE_QUEUE_MIB="1"))
         self.await_ready(0)
         collector.program.signal(signal.SIGSTOP)
         self.go(0)
@@ -200,16 +205,9 @@ class CollectorDies(harness.EndToEndTest):
         self.go(2)
         self.assertEqual(program.wait().returncode, 9)
         self.assertEqual(collector.stop().returncode, 0)
-        report = self.report(collector.out)
-        self.assertLessEqual(set(report["trust"]["lost"]), {"send_queue_full"})
-        kernels = sum(record["kind"] == "kernel" for record in self.truth())
-        self.assertEqual(kernels, 36200)
-        # Each kernel is two records here, itself and its launch; an allocation and the waits come to it.
-        others = everything["records"] - 2 * 36000
-        found = report["trust"]["records"] + report["trust"]["lost_total"]
-        self.assertGreaterEqual(found, 2 * kernels + 1)
-        self.assertLessEqual(found, 2 * kernels + others + 20)
-        print(f"lost {report['trust']['lost']}, of {found}", flush=True)
+        found = self.report(collector.out)["trust"]
+        self.assertEqual(set(found["lost"]), {"send_queue_full"})
+        self.assertEqual(found["records"] + found["lost"]["send_queue_full"], undisturbed["records"])
 
     @hazard("the collector is killed while the program exits", sees="nothing; exit takes at most about 0.2 s more", counted="complete, or marked as cut off")
     def test_collector_killed_while_the_program_exits(self):
@@ -252,7 +250,7 @@ class CollectorDies(harness.EndToEndTest):
     def test_disk_that_is_full(self):
         out = self.path("small")
         os.mkdir(out)
-        mount = f"mount -t tmpfs -o size=96k none {out} && exec \"$@\""
+        mount = f"mount -t tmpfs -o size=16k none {out} && exec \"$@\""
         if self.run_program(["unshare", "-m", "sh", "-c", mount, "sh", "true"]).returncode != 0:
             self.skipTest("mounting is not permitted here")
         name = self.path("small.sock")
