@@ -33,6 +33,13 @@ constexpr int64_t kIdentitySettlesMs = 5000;
 constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
 constexpr int kExitConnectMs = 200;  // longest wait at exit for a collector that is not there
 constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
+// After the collector has died: between two looks for another one.
+constexpr int64_t kFirstBackoffMs = 100;
+constexpr int64_t kLongestBackoffMs = 2000;
+constexpr int kMaxStarts = 3;  // of collectors by this process, in the place of one that died
+// At exit nobody waits longer for a collector that is not there, or that says nothing.
+constexpr int64_t kExitReconnectMs = 200;
+constexpr int kExitSilenceMs = 500;
 
 uint64_t MonotonicNs() noexcept {
   timespec now{};
@@ -61,6 +68,7 @@ void Say(std::string_view text) noexcept {
 bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcept {
   options_ = options;
   facts_ = facts;
+  facts_.instance = NowNs() | 1;
   governor_.Init(options.budget_percent, recording.kinds & kRecordGraphsWhole
                                              ? wire::DetailLevel::kDetailLevelGraphs
                                              : wire::DetailLevel::kDetailLevelFull);
@@ -205,6 +213,7 @@ void ProbeThread::Loop() noexcept {
     RefreshVersions();
     RefreshNcclIdentity(false);
     Collect(false);
+    if (sender_.broken()) TryAgain();
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
     if (sender_.ended()) {
@@ -217,7 +226,7 @@ void ProbeThread::Loop() noexcept {
       GiveUp();
       return;
     }
-    if (!flush_now) SleepUntil(next, seen);
+    if (!flush_now) RestUntil(next, seen);
   }
   FinishParts();
   HoldBudget();
@@ -226,18 +235,86 @@ void ProbeThread::Loop() noexcept {
   RefreshNcclIdentity(true);
   Collect(true);
   CloseLifecycle();
-  const int64_t left = ExitTimeLeftMs();
-  const wire::ByeReason reason =
-      flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete;
-  sender_.SayBye(reason, stream_->builder.sequence(), left > 0 ? static_cast<int>(left) : 0);
+  SayGoodbye();
+  autostart_->ReleaseLock();
   connection_->Close();
+}
+
+// The collector must have everything before the process is gone: its end may be the collector's, too.
+void ProbeThread::SayGoodbye() noexcept {
+  const ByeFacts facts{
+      .reason = flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete,
+      .batches = stream_->builder.sequence(),
+      .records = stream_->builder.records_sealed(),
+      .ends_collector = getpid() == 1};
+  int64_t give_up_ms = MonotonicMs() + kExitReconnectMs;
+  while (!sender_.ended()) {
+    const auto left = static_cast<int>(ExitTimeLeftMs());
+    if (left <= 0) return;
+    if (sender_.broken()) {
+      if (MonotonicMs() >= give_up_ms) return;
+      next_try_ms_ = 0;
+      if (!TryAgain()) {
+        timespec pause{0, 10'000'000};
+        nanosleep(&pause, nullptr);
+      }
+      continue;
+    }
+    const bool said = sender_.SayBye(facts, left);
+    if (said) {
+      // Whoever has not even answered Hello yet is not there, or finds everything in the socket.
+      const int silence = facts.ends_collector ? left
+                          : sender_.welcomed() ? kExitSilenceMs
+                                               : static_cast<int>(kExitReconnectMs);
+      if (sender_.AwaitComplete(static_cast<int>(ExitTimeLeftMs()), silence)) return;
+    }
+    if (!sender_.broken()) return;
+    give_up_ms = MonotonicMs() + kExitReconnectMs;
+  }
+}
+
+// Looks for the collector that has come after one that died. True when the connection is there.
+bool ProbeThread::TryAgain() noexcept {
+  const int64_t now_ms = MonotonicMs();
+  if (now_ms < next_try_ms_) return false;
+  if (connection_->TryPlaces(*places_) >= 0 && sender_.Greet(*identity_, facts_)) {
+    autostart_->ReleaseLock();
+    next_try_ms_ = now_ms + kFirstBackoffMs;  // if it breaks at once
+    backoff_ms_ = 0;
+    return true;
+  }
+  if (backoff_ms_ > 0 && !finishing()) StartAnother();
+  backoff_ms_ = backoff_ms_ == 0                      ? kFirstBackoffMs
+                : 2 * backoff_ms_ < kLongestBackoffMs ? 2 * backoff_ms_
+                                                      : kLongestBackoffMs;
+  next_try_ms_ = now_ms + backoff_ms_;
+  if (backoff_ms_ == kLongestBackoffMs) autostart_->ReleaseLock();
+  return false;
+}
+
+// Only where one was started before, and never without end: a collector that keeps dying has its reason.
+void ProbeThread::StartAnother() noexcept {
+  if (!autostart_->prepared() || starts_ >= kMaxStarts) return;
+  autostart_->ResumeIn(sender_.run_directory());
+  const Autostart::Result result = autostart_->TryStart();
+  if (result != Autostart::Result::kByAnother) ++starts_;
+  if (result == Autostart::Result::kStarted) backoff_ms_ = 0;  // it will listen soon
+}
+
+// As SleepUntil, and looks for a collector when it is time for that.
+void ProbeThread::RestUntil(int64_t deadline_ms, uint32_t seen) noexcept {
+  while (sender_.broken() && next_try_ms_ < deadline_ms) {
+    SleepUntil(next_try_ms_, seen);
+    if (finishing() || AsksForFlush(wake_word.load(std::memory_order_acquire), seen) || TryAgain()) return;
+  }
+  SleepUntil(deadline_ms, seen);
 }
 
 // Sends in slices, so that a collector that reads slowly does not keep the rings from being drained when one
 // is half full.
 void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
   bool sent = false;
-  while (!sent && !sender_.ended()) {
+  while (!sent && !sender_.ended() && !sender_.broken()) {
     const int64_t left = deadline_ms - MonotonicMs();
     sent = sender_.Pump(left < kPumpSliceMs ? static_cast<int>(left > 0 ? left : 0) : kPumpSliceMs);
     if (left <= 0 || finishing() || Called(&seen)) return;

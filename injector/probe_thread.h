@@ -42,7 +42,7 @@ class ProbeThread {
         autostart_(autostart),
         places_(places),
         identity_(identity),
-        sender_(&stream->queue, connection) {}
+        sender_(&stream->queue, connection, &stream->builder.history()) {}
 
   // False when the process cannot have another thread.
   [[nodiscard]] bool Start(const Options& options, const HelloFacts& facts) noexcept;
@@ -57,6 +57,10 @@ class ProbeThread {
   bool ConnectToStarted() noexcept;
   bool MayStillConnect() const noexcept;
   void Loop() noexcept;
+  void SayGoodbye() noexcept;
+  bool TryAgain() noexcept;
+  void StartAnother() noexcept;
+  void RestUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   void Collect(bool final) noexcept;
   void FinalFlush() noexcept;
   void RefreshVersions() noexcept;
@@ -86,7 +90,10 @@ class ProbeThread {
   int32_t nccl_seen_size_ = 0;   // that waits to be told
   int64_t nccl_seen_ms_ = 0;     // since when
   bool flush_complete_ = true;
-  bool greeted_ = false;  // Hello went out, or waits, on a connection that was open at the start
+  bool greeted_ = false;     // Hello went out, or waits, on a connection that was open at the start
+  int64_t next_try_ms_ = 0;  // to reach a collector after the one that died
+  int64_t backoff_ms_ = 0;   // 0: the connection has not been missed yet
+  int starts_ = 0;           // of collectors in the place of one that died
 
   std::atomic<bool> finish_requested_{false};
   std::atomic<int64_t> finish_deadline_ms_{0};

@@ -210,6 +210,32 @@ void FillDiffering(const model::JobModel& job, Conditions& c) {
   Differ("NCCL", nccl, c);
 }
 
+// Whether launches may be without a record because of these losses.
+bool MayBeDeviceRecords(int reason) {
+  return reason != v1::LOSS_EVENT_RING_FULL && reason != v1::LOSS_THREAD_SLOTS_FULL &&
+         reason != v1::LOSS_COMMUNICATOR_UNKNOWN && reason != v1::LOSS_ALLOCATION_UNKNOWN;
+}
+
+// Launches whose records never came, for no reason that is counted already. Of a process that was cut off
+// nobody knows; where records were left out on request, or to hold the budget, launches rightly lack them.
+uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
+  const auto& totals = process.totals();
+  const v1::SelfReport& self = totals.self;
+  const bool heard_to_the_end = process.end_state() == model::EndState::kSaidBye ||
+                                process.end_state() == model::EndState::kSaidByeIncomplete;
+  if (process.hello().instance() == 0 || !heard_to_the_end || self.records_outside_window() > 0 ||
+      self.detail_reductions() > 0 || self.detail_level() != v1::DETAIL_LEVEL_FULL || self.yields() > 0 ||
+      process.hello().timing_source() == v1::TIMING_SOURCE_NONE) {
+    return 0;
+  }
+  uint64_t explained = totals.records_missing;
+  for (const auto& [reason, records] : totals.losses) {
+    if (MayBeDeviceRecords(reason)) explained += records;
+  }
+  const uint64_t without = process.joins().without_record;
+  return without - std::min(without, explained);
+}
+
 void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   std::set<v1::TimingSource> sources;
   uint64_t host_ns = 0;
@@ -218,11 +244,15 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   for (const auto& process : job.processes()) {
     const auto& totals = process->totals();
     t.records += totals.records;
-    for (const auto& [reason, records] : totals.losses) {
-      if (records == 0) continue;
+    const auto lost = [&t](int reason, uint64_t records) {
+      if (records == 0) return;
       t.lost[LossName(reason)] += records;
       t.lost_total += records;
-    }
+    };
+    for (const auto& [reason, records] : totals.losses) lost(reason, records);
+    lost(v1::LOSS_BATCH_MISSING, totals.records_missing);
+    lost(v1::LOSS_NO_DEVICE_RECORD, LaunchesWithoutRecord(*process));
+    t.recorded_elsewhere += totals.records_elsewhere;
     t.outside_window += totals.self.records_outside_window();
     for (const v1::UnknownKind& unknown : totals.self.unknown_kinds())
       t.unknown_kinds[ActivityKindName(unknown.kind())] += unknown.records();

@@ -45,16 +45,22 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
   const bool memory = t.lost.contains("allocation_unknown") || t.lost.contains("definitions_full") ||
                       t.lost.contains("event_ring_full") || t.lost.contains("thread_slots_full") ||
                       t.lost.contains("send_queue_full");
-  out.push_back({.statement = absl::StrCat(
-                     Count(t.lost_total), t.lost_total == 1 ? " record was lost, " : " records were lost, ",
-                     LossPercent(1 - t.coverage.value_or(1)), " of all: sums are too small by about that."),
-                 .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), ".",
-                                          memory ? " Levels and high-water marks of memory may be off." : ""),
-                 .advice = t.lost.contains("send_queue_full")
-                               ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
-                           : t.lost.contains("buffer_pool_empty")
-                               ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
-                               : "See the reasons; shorter runs lose less at exit."});
+  out.push_back(
+      {.statement = absl::StrCat(
+           Count(t.lost_total), t.lost_total == 1 ? " record was lost, " : " records were lost, ",
+           LossPercent(1 - t.coverage.value_or(1)), " of all: sums are too small by about that."),
+       .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), ".",
+                                memory ? " Levels and high-water marks of memory may be off." : ""),
+       .advice =
+           t.lost.contains("send_queue_full")
+               ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
+           : t.lost.contains("buffer_pool_empty") ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
+           : t.lost.contains("no_device_record")
+               ? "CUPTI delivered no record for these launches. Check that its version fits the driver's, "
+                 "and that no other tool takes its records."
+           : t.lost.contains("batch_missing")
+               ? "The collector was stopped hard, or its disk failed; what it had not written is gone."
+               : "See the reasons; shorter runs lose less at exit."});
 }
 
 void RankCutOff(const Report& report, std::vector<Finding>& out) {
@@ -157,6 +163,10 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                                one ? " further function of NCCL's is" : " further functions of NCCL's are",
                                " not known either"));
   }
+  if (t.recorded_elsewhere > 0)
+    why.push_back(
+        absl::StrCat(Count(t.recorded_elsewhere),
+                     " earlier records are in another run: the collector changed under the program"));
   if (t.invalid_times > 0)
     why.push_back(absl::StrCat(Count(t.invalid_times), " records ended before they began"));
   for (const std::string& damage : t.damaged_logs) why.push_back(damage);

@@ -32,6 +32,7 @@ struct Options {
   std::string socket;
   std::string out;
   bool autostarted = false;
+  bool resume = false;
   bool node = false;
   KeepOption keep;
   RankOptions rank_options;
@@ -77,12 +78,16 @@ int Conclude(Recorder& recorder, bool autostarted) {
     if (!autostarted) std::fprintf(stderr, "gpuprobe: no process connected; nothing was recorded\n");
     return kDone;
   }
-  const absl::StatusOr<analysis::Report> report = recorder.Finish({});
-  if (!report.ok()) return Fail(kName, report.status(), kFailed);
-  if (autostarted) return kDone;
-  const std::string text = render::TextReport(*report, recorder.directory() + "/report.html");
-  std::fputs(text.c_str(), stdout);
-  return kDone;
+  const analysis::Report report = recorder.Finish({});
+  const absl::Status& written = recorder.report_written();
+  if (!autostarted) {
+    const std::string text =
+        render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "");
+    std::fputs(text.c_str(), stdout);
+  }
+  return written.ok() ? kDone
+                      : Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())),
+                             kFailed);
 }
 
 // Until a signal: the runs of all users, each reported when its last client has gone.
@@ -138,20 +143,27 @@ int CollectMain(const Arguments& arguments) {
   options.marker.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
                "end by itself after the last client has gone, and print nothing");
+  app.add_flag("--resume", options.resume,
+               "with --autostarted: go on with the unfinished run in --out instead of choosing another name");
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.socket.empty())
     options.socket = options.node ? ingest::kNodeSocketPath : ingest::DefaultSocketPath();
-  if (options.autostarted) options.out = AutostartedDirectory(options.out);
+  if (options.autostarted && !options.resume) options.out = AutostartedDirectory(options.out);
 
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
   std::signal(SIGPIPE, SIG_IGN);
   if (options.node) return CollectForNode(options, *signals);
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
+  absl::StatusOr<std::unique_ptr<Recorder>> recorder =
+      Recorder::CreateOrResume(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
   (*recorder)->WatchForHangs(options.rank_options,
                              [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   (*recorder)->SetStepMarker(options.marker);
+  const absl::Status resumed = (*recorder)->Resume([&](const std::string& line) {
+    if (!options.autostarted) std::fprintf(stderr, "gpuprobe: %s\n", line.c_str());
+  });
+  if (!resumed.ok()) return Fail(kName, resumed, kFailed);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket,
       [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
@@ -170,6 +182,7 @@ int CollectMain(const Arguments& arguments) {
   }
   Serve(**server, **recorder, options.autostarted, stop);
   (*server)->Drain(milliseconds(300), milliseconds(3000));
+  (*server)->SayEnded();
   server->reset();  // the socket is gone before the report is written: who comes now starts anew
   return Conclude(**recorder, options.autostarted);
 }

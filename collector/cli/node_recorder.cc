@@ -123,6 +123,7 @@ class NodeRecorder::Sink : public ingest::FrameSink {
   }
   void OnBye(const v1::Bye& bye, std::string_view raw) override { recording_->OnBye(bye, raw); }
   bool AsksForUnfinished() override { return recording_->AsksForUnfinished(); }
+  std::optional<uint64_t> OnRecord() override { return recording_->OnRecord(); }
   void OnClosed(bool cut_off) override {
     recording_->OnClosed(cut_off);
     --run_.clients;
@@ -192,9 +193,9 @@ void NodeRecorder::Conclude(const Key& key, Run& run) {
   }
   ++concluded_;
   const std::string user = UserOf(key.first).name;
-  const absl::StatusOr<analysis::Report> report = run.recorder->Finish({});
-  if (!report.ok()) {
-    say_(absl::StrCat("a run of ", user, " has no report: ", std::string(report.status().message())));
+  const analysis::Report report = run.recorder->Finish({});
+  if (const absl::Status& written = run.recorder->report_written(); !written.ok()) {
+    say_(absl::StrCat("a run of ", user, " has no report: ", std::string(written.message())));
     return;
   }
   const absl::StatusOr<std::string> place = HandOver(directory_, run.name, key.first);
@@ -203,8 +204,8 @@ void NodeRecorder::Conclude(const Key& key, Run& run) {
                       std::string(place.status().message())));
     return;
   }
-  say_(absl::StrCat(user, ": ", report->conditions.ranks_heard,
-                    report->conditions.ranks_heard == 1 ? " rank, " : " ranks, ", *place));
+  say_(absl::StrCat(user, ": ", report.conditions.ranks_heard,
+                    report.conditions.ranks_heard == 1 ? " rank, " : " ranks, ", *place));
 }
 
 void NodeRecorder::Tick() {

@@ -48,9 +48,12 @@ void StepMarkerOption::TakeFrom(const std::string& run_directory) {
 class Recorder::Sink : public ingest::FrameSink {
  public:
   Sink(Recorder& recorder, model::ProcessModel& process, store::RunRecording::Log& log)
-      : recorder_(recorder), process_(process), log_(log) {}
+      : recorder_(recorder), process_(process), log_(log) {
+    ++recorder_.clients_;
+  }
 
   absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) override {
+    if (process_.Knows(batch)) return absl::OkStatus();  // sent again after a lost connection
     // What contradicts the schema is not recorded either: a log must replay.
     if (absl::Status s = process_.Apply(batch); !s.ok()) return s;
     recorder_.Note(log_.AppendBatch(batch, raw, MonotonicNs()));
@@ -60,11 +63,21 @@ class Recorder::Sink : public ingest::FrameSink {
   void OnBye(const v1::Bye& bye, std::string_view raw) override {
     process_.ApplyBye(bye);
     recorder_.Note(log_.Append(raw, MonotonicNs()));
+    recorder_.Note(log_.Flush());
+    // The client waits, and its end is ours: what is not written now never is.
+    if (bye.ends_collector() && recorder_.clients_ == 1) recorder_.Note(recorder_.WriteReportSoFar());
+  }
+  std::optional<uint64_t> OnRecord() override { return log_.on_record(); }
+  std::string RunDirectory() override {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::absolute(recorder_.directory(), error);
+    return error ? "" : path.lexically_normal().string();
   }
   bool AsksForUnfinished() override {
     return recorder_.hang_watch_ != nullptr && recorder_.hang_watch_->TakeRequest(process_);
   }
   void OnClosed(bool cut_off) override {
+    --recorder_.clients_;
     if (cut_off) process_.MarkCutOff();
     recorder_.Note(log_.Flush());
   }
@@ -75,17 +88,60 @@ class Recorder::Sink : public ingest::FrameSink {
   store::RunRecording::Log& log_;
 };
 
-absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory,
-                                                           uint64_t keep_bytes) {
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory, uint64_t keep_bytes,
+                                                           bool may_resume) {
   std::unique_ptr<Recorder> recorder(new Recorder(keep_bytes));
   if (directory.empty()) {
     if (absl::Status s = store::CheckDefaultRunDirectory(); !s.ok()) return s;
     return recorder;
   }
-  absl::StatusOr<store::Directory> opened = store::PrepareRunDirectory(directory);
+  bool holds_run = false;
+  absl::StatusOr<store::Directory> opened =
+      store::PrepareRunDirectory(directory, may_resume ? &holds_run : nullptr);
   if (!opened.ok()) return opened.status();
   recorder->directory_ = *std::move(opened);
+  recorder->unfinished_ = holds_run;
+  if (absl::Status s = recorder->directory_->Lock(); !s.ok()) return s;
   return recorder;
+}
+
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::Create(const std::string& directory,
+                                                           uint64_t keep_bytes) {
+  return Create(directory, keep_bytes, /*may_resume=*/false);
+}
+
+absl::StatusOr<std::unique_ptr<Recorder>> Recorder::CreateOrResume(const std::string& directory,
+                                                                   uint64_t keep_bytes) {
+  return Create(directory, keep_bytes, /*may_resume=*/true);
+}
+
+absl::Status Recorder::Resume(const std::function<void(const std::string& line)>& say) {
+  if (!unfinished_) return absl::OkStatus();
+  const store::RunSettings recorded = store::ReadRunSettings(directory());
+  StepMarkerOption marker;
+  marker.text = settings_.step_marker;
+  if (!marker.text.empty() && marker.text != recorded.step_marker) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory(), " holds an unfinished run that was recorded ",
+                     recorded.step_marker.empty() ? "without --step-marker"
+                                                  : absl::StrCat("with --step-marker ", recorded.step_marker),
+                     "; use the same, or name another directory"));
+  }
+  if (marker.text.empty()) {
+    marker.TakeFrom(directory());
+    SetStepMarker(marker);
+  }
+  absl::StatusOr<store::Resumed> resumed = store::ResumeRun(*directory_, job_, NowNs());
+  if (!resumed.ok()) return resumed.status();
+  for (const std::string& note : resumed->notes) say(note);
+  if (resumed->recording.logs.empty()) return absl::OkStatus();
+  recording_ = std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_, resumed->recording);
+  for (size_t i = 0; i < resumed->processes.size(); ++i) {
+    if (resumed->processes[i] != nullptr) logs_[resumed->processes[i]] = recording_->log(i);
+  }
+  say(absl::StrCat("going on with the run in ", directory(), ": ", job_.processes().size(),
+                   job_.processes().size() == 1 ? " process is" : " processes are", " on record"));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hello& hello,
@@ -95,6 +151,7 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
         store::Directory::MakeNew(store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs()));
     if (!made.ok()) return made.status();
     directory_ = *std::move(made);
+    if (absl::Status s = directory_->Lock(); !s.ok()) return s;
   }
   if (recording_ == nullptr) {
     recording_ = std::make_unique<store::RunRecording>(*directory_, Version(), keep_bytes_, NowNs());
@@ -104,6 +161,7 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
   store::RunRecording::Log*& log = logs_[&process];
   if (log != nullptr) {
     Note(log->AppendHello(raw, MonotonicNs()));
+    Note(log->Flush());  // the client goes on behind what was applied: that must be on record
   } else {
     absl::StatusOr<store::RunRecording::Log*> opened = recording_->Open(hello, raw, MonotonicNs());
     if (!opened.ok()) return opened.status();
@@ -152,24 +210,43 @@ void Recorder::LookIfDue() {
   directory_->WriteFile(kLiveFile, render::LiveScreen(status_)).IgnoreError();
 }
 
-absl::StatusOr<analysis::Report> Recorder::Finish(const std::vector<std::string>& command_line) {
+analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) {
+  Note(recording_->Close());
+  const analysis::ReportInput input = InputFor(command_line);
+  logs_.clear();
+  recording_.reset();
+  directory_->Remove(kLiveFile);
+  job_.Finish();
+  analysis::Report report = analysis::BuildReport(job_, input);
+  report_written_ = WriteReport(report);
+  return report;
+}
+
+analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command_line) const {
   analysis::ReportInput input;
   input.collector_version = Version();
   input.command_line = command_line;
   input.work = work_;
   input.hang_after_ns = rank_options_.after_ns();
   input.link_peak = rank_options_.link_peak;
-  Note(recording_->Close());
   input.unrecorded_frames = recording_->unrecorded_frames();
   input.detail_since_ns = recording_->detail_since_ns();
-  logs_.clear();
-  recording_.reset();
-  directory_->Remove(kLiveFile);
-  job_.Finish();
-  analysis::Report report = analysis::BuildReport(job_, input);
-  if (absl::Status s = directory_->WriteFile("report.json", render::JsonReport(report)); !s.ok()) return s;
-  if (absl::Status s = directory_->WriteFile("report.html", render::HtmlReport(report)); !s.ok()) return s;
-  return report;
+  return input;
+}
+
+// report.json comes last: a run that has it is finished.
+absl::Status Recorder::WriteReport(const analysis::Report& report) const {
+  absl::Status status = directory_->WriteFile("report.html", render::HtmlReport(report));
+  status.Update(directory_->WriteFile("report.json", render::JsonReport(report)));
+  return status;
+}
+
+absl::Status Recorder::WriteReportSoFar() {
+  model::JobModel copy;
+  copy.SetStepMarker(job_.step_marker());
+  if (absl::Status s = copy.LoadState(job_.SaveState()); !s.ok()) return s;
+  copy.Finish();
+  return WriteReport(analysis::BuildReport(copy, InputFor({})));
 }
 
 void Recorder::RemoveIfEmpty() {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -22,6 +23,7 @@
 #include "collector/model/job_model.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_recording.h"
+#include "collector/store/run_resume.h"
 #include "collector/store/run_settings.h"
 
 namespace gpuprobe::cli {
@@ -51,6 +53,9 @@ class Recorder {
   // Where to record: `directory` is made at once and must be free; empty: a default name is made when the
   // first process is heard. `keep_bytes`: see RunRecording.
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
+  // The same, and `directory` may hold an unfinished run whose collector is gone: Resume goes on with it.
+  static absl::StatusOr<std::unique_ptr<Recorder>> CreateOrResume(const std::string& directory,
+                                                                  uint64_t keep_bytes);
 
   // In a directory that is open and free.
   Recorder(store::Directory directory, uint64_t keep_bytes)
@@ -58,6 +63,10 @@ class Recorder {
 
   // Before the first process is heard.
   void SetStepMarker(const StepMarkerOption& marker);
+  // After SetStepMarker, before the first process is heard: brings back what an unfinished run in the
+  // directory holds; `say`, in lines, what was done. InvalidArgument when it was recorded with another step
+  // marker.
+  absl::Status Resume(const std::function<void(const std::string& line)>& say);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
   void WatchForHangs(const RankOptions& options, HangWatch::Say say);
@@ -70,9 +79,13 @@ class Recorder {
   // As of the last second.
   const analysis::LiveStatus& status() const { return status_; }
 
-  // Settles the model and writes report.json and report.html. After it no sink may be used.
-  // `command_line` is put into the conditions if not empty.
-  absl::StatusOr<analysis::Report> Finish(const std::vector<std::string>& command_line);
+  // Settles the model and writes report.json and report.html, as far as the disk takes them: see
+  // report_written. After it no sink may be used. `command_line` is put into the conditions if not empty.
+  analysis::Report Finish(const std::vector<std::string>& command_line);
+  // Whether Finish could write both files, else which it could not, and why.
+  const absl::Status& report_written() const { return report_written_; }
+  // report.json and report.html of what there is so far.
+  absl::Status WriteReportSoFar();
 
   bool heard_anything() const { return !job_.processes().empty(); }
   // Where it records; empty: not known before the first process is heard.
@@ -83,11 +96,17 @@ class Recorder {
  private:
   class Sink;
   explicit Recorder(uint64_t keep_bytes) : keep_bytes_(keep_bytes) {}
+  static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes,
+                                                          bool may_resume);
+  analysis::ReportInput InputFor(const std::vector<std::string>& command_line) const;
+  absl::Status WriteReport(const analysis::Report& report) const;
   void Note(const absl::Status& status);
   void RotateIfDue();
   void LookIfDue();
 
   std::optional<store::Directory> directory_;
+  bool unfinished_ = false;  // the directory holds a run that Resume goes on with
+  size_t clients_ = 0;       // sinks that are open
   model::JobModel job_;
   analysis::ModelWork work_;
   store::RunSettings settings_;
@@ -99,6 +118,7 @@ class Recorder {
   analysis::LiveStatus status_;
   uint64_t next_look_ns_ = 0;
   std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
+  absl::Status report_written_;
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;
 };

@@ -123,14 +123,13 @@ void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bo
                  "long enough to say so\n");
     return;
   }
-  const absl::StatusOr<analysis::Report> report = recorder.Finish(command);
-  if (!report.ok()) {
-    Fail(kName, report.status(), kFailed);
-    return;
-  }
-  const std::string text =
-      json ? render::JsonReport(*report) : render::TextReport(*report, recorder.directory() + "/report.html");
+  const analysis::Report report = recorder.Finish(command);
+  const absl::Status& written = recorder.report_written();
+  const std::string page = written.ok() ? recorder.directory() + "/report.html" : "";
+  const std::string text = json ? render::JsonReport(report) : render::TextReport(report, page);
   std::fputs(text.c_str(), stderr);
+  if (!written.ok())
+    Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())), kFailed);
 }
 
 int ExecFailure(const std::vector<std::string>& command, int error) {
@@ -182,6 +181,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   HealthCheck check(options.check_steps);
   LiveDisplay display(options.status.seconds);
   Serve(**server, **recorder, check, display, child);
+  (*server)->SayEnded();
   server->reset();
   PrintReport(**recorder, command, options.json);
   return child.exit_code;

@@ -76,6 +76,7 @@ absl::Status Server::Watch(int fd, std::function<void()> on_readable) {
 }
 
 void Server::Poll(std::chrono::milliseconds timeout) {
+  AcknowledgeIfDue();  // what the caller's clock has written since
   epoll_event events[64];
   const int n = epoll_wait(epoll_fd_, events, 64, static_cast<int>(timeout.count()));
   for (int i = 0; i < n; ++i) {
@@ -88,6 +89,26 @@ void Server::Poll(std::chrono::milliseconds timeout) {
       Serve(fd, (events[i].events & (EPOLLHUP | EPOLLERR)) != 0);
     }
   }
+}
+
+// What is written is mostly written while a client's batches are read, and acknowledged then.
+void Server::AcknowledgeIfDue() {
+  constexpr std::chrono::milliseconds kEvery{50};
+  if (Clock::now() < next_acknowledge_) return;
+  next_acknowledge_ = Clock::now() + kEvery;
+  std::string reply;
+  for (const auto& [fd, client] : clients_) {
+    reply.clear();
+    client.session->Acknowledge(reply);
+    client.session->Acknowledge(reply);
+    SendBestEffort(fd, reply);
+  }
+}
+
+void Server::SayEnded() {
+  std::string words;
+  AppendEnded(words);
+  for (const auto& [fd, client] : clients_) SendBestEffort(fd, words);
 }
 
 bool Server::Admit(int fd, uid_t& user) const {
@@ -156,7 +177,10 @@ void Server::Serve(int fd, bool hung_up) {
 void Server::Drop(Client& client, const absl::Status& why, const std::string& reply) {
   ++dropped_;
   spdlog::warn("{} was dropped: {}", client.session->name(), std::string(why.message()));
-  SendBestEffort(client.fd, reply);
+  // A probe that is not told to stay away comes back with the same.
+  std::string refusal = reply;
+  if (client.session->greeted()) AppendRefusal(std::string(why.message()), refusal);
+  SendBestEffort(client.fd, refusal);
   End(client.fd);
 }
 

@@ -43,6 +43,8 @@ class Server {
   absl::Status Watch(int fd, std::function<void()> on_readable);
   // Waits for at most `timeout` and handles what is there.
   void Poll(std::chrono::milliseconds timeout);
+  // Tells every client that the collector ends in order, so that it does not look for another one.
+  void SayEnded();
   // Takes everything that clients have sent: asks them to flush, then reads until all have gone or nothing
   // has come for `quiet`, at most `limit`.
   void Drain(std::chrono::milliseconds quiet, std::chrono::milliseconds limit);
@@ -68,6 +70,7 @@ class Server {
   void Accept();
   void Serve(int fd, bool hung_up);
   void End(int fd);
+  void AcknowledgeIfDue();
   void Drop(Client& client, const absl::Status& why, const std::string& reply);
   bool Admit(int fd, uid_t& user) const;
 
@@ -81,6 +84,7 @@ class Server {
   uint64_t greeted_ = 0;
   uint64_t dropped_ = 0;
   uint64_t received_bytes_ = 0;
+  std::chrono::steady_clock::time_point next_acknowledge_;
   std::string buffer_;
 };
 

@@ -7,19 +7,28 @@
 namespace gpuprobe::ingest {
 namespace {
 
-void AppendRefusal(const std::string& reason, std::string& reply) {
-  v1::Frame frame;
-  frame.mutable_control()->set_refused(reason);
-  framing::AppendDelimited(frame.SerializeAsString(), reply);
-}
+// Longer ones the client would not take.
+constexpr size_t kMaxRunDirectory = 2048;
 
-void AppendUnfinished(std::string& reply) {
+void Append(const v1::Control& control, std::string& reply) {
   v1::Frame frame;
-  frame.mutable_control()->set_flush_unfinished(true);
+  *frame.mutable_control() = control;
   framing::AppendDelimited(frame.SerializeAsString(), reply);
 }
 
 }  // namespace
+
+void AppendRefusal(const std::string& reason, std::string& reply) {
+  v1::Control control;
+  control.set_refused(reason);
+  Append(control, reply);
+}
+
+void AppendEnded(std::string& reply) {
+  v1::Control control;
+  control.set_ended(true);
+  Append(control, reply);
+}
 
 Session::~Session() {
   if (sink_ != nullptr) sink_->OnClosed(!said_bye_);
@@ -47,11 +56,16 @@ absl::Status Session::Handle(std::string_view bytes, std::string& reply) {
   switch (frame->body_case()) {
     case v1::Frame::kBatch:
       if (absl::Status s = sink_->OnBatch(frame->batch(), bytes); !s.ok()) return s;
-      if (sink_->AsksForUnfinished()) AppendUnfinished(reply);
+      if (sink_->AsksForUnfinished()) {
+        v1::Control control;
+        control.set_flush_unfinished(true);
+        Append(control, reply);
+      }
       return absl::OkStatus();
     case v1::Frame::kBye:
       said_bye_ = true;
       sink_->OnBye(frame->bye(), bytes);
+      AppendComplete(reply);
       return absl::OkStatus();
     default:
       return absl::OkStatus();  // a newer minor version's frame: not ours to understand
@@ -78,7 +92,35 @@ absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame
     return sink.status();
   }
   sink_ = *std::move(sink);
+  if (const std::optional<uint64_t> on_record = sink_->OnRecord(); on_record.has_value()) {
+    acknowledged_ = *on_record;
+    v1::Control control;
+    control.mutable_welcome()->set_last_sequence(*on_record);
+    const std::string directory = sink_->RunDirectory();
+    if (directory.size() <= kMaxRunDirectory) control.mutable_welcome()->set_run_directory(directory);
+    Append(control, reply);
+  }
   return absl::OkStatus();
+}
+
+void Session::Acknowledge(std::string& reply) {
+  if (sink_ == nullptr) return;
+  const std::optional<uint64_t> on_record = sink_->OnRecord();
+  if (!on_record.has_value() || *on_record <= acknowledged_) return;
+  acknowledged_ = *on_record;
+  v1::Control control;
+  control.set_acknowledged(acknowledged_);
+  Append(control, reply);
+}
+
+void Session::AppendComplete(std::string& reply) {
+  const std::optional<uint64_t> on_record = sink_->OnRecord();
+  if (!on_record.has_value()) return;
+  acknowledged_ = *on_record;
+  v1::Control control;
+  control.set_acknowledged(acknowledged_);
+  control.set_complete(true);
+  Append(control, reply);
 }
 
 }  // namespace gpuprobe::ingest

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,7 +24,13 @@ class FrameSink {
  public:
   virtual ~FrameSink() = default;
   virtual absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) = 0;
+  // What the client sent before it is on disk when this returns, as far as the disk takes it.
   virtual void OnBye(const v1::Bye& bye, std::string_view raw) = 0;
+  // Highest sequence of a batch that the client need not keep any more; 0: none. Nothing: this sink does not
+  // say, and the client is never told.
+  virtual std::optional<uint64_t> OnRecord() { return std::nullopt; }
+  // Where the records go, for the client to know; absolute, or empty.
+  virtual std::string RunDirectory() { return ""; }
   // Whether the client is to be told Control.flush_unfinished; asked after each batch.
   virtual bool AsksForUnfinished() { return false; }
   // The connection ended; `cut_off`: without Bye.
@@ -43,6 +50,8 @@ class Session {
 
   // Bytes from the client. `reply` then holds what to send it, if anything. An error ends the session.
   absl::Status Receive(std::string_view bytes, std::string& reply);
+  // Appends an acknowledgement if more has come to be on record since the last one.
+  void Acknowledge(std::string& reply);
 
   bool greeted() const { return sink_ != nullptr; }
   bool finished() const { return said_bye_; }
@@ -51,6 +60,7 @@ class Session {
 
  private:
   absl::Status Handle(std::string_view frame, std::string& reply);
+  void AppendComplete(std::string& reply);
   absl::Status HandleHello(const v1::Hello& hello, std::string_view frame, std::string& reply);
 
   const SinkFactory& make_sink_;
@@ -59,6 +69,11 @@ class Session {
   google::protobuf::Arena arena_;
   std::string name_ = "a client";
   bool said_bye_ = false;
+  uint64_t acknowledged_ = 0;
 };
+
+// What a client is told when it will not be served, and when the collector ends in order.
+void AppendRefusal(const std::string& reason, std::string& reply);
+void AppendEnded(std::string& reply);
 
 }  // namespace gpuprobe::ingest

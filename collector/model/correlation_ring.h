@@ -28,9 +28,10 @@ class CorrelationRing {
     uint64_t end_ns = 0;
     uint32_t thread = 0;  // that launched
     bool used = false;
-    bool launched = false;  // the launch itself was seen (a plan may come first)
-    bool matched = false;   // a device record was found for it
-    bool given_up = false;  // its record is not waited for any more
+    bool launched = false;    // the launch itself was seen (a plan may come first)
+    bool matched = false;     // a device record was found for it
+    bool given_up = false;    // its record is not waited for any more
+    bool must_match = false;  // the launch cannot rightly be without a record
     template <typename Archive>
     void Visit(Archive& archive);
   };

@@ -4,17 +4,24 @@
 
 namespace gpuprobe::model {
 
-ProcessModel& JobModel::Join(const v1::Hello& hello) {
+ProcessModel* JobModel::Find(const v1::Hello& hello) const {
   const v1::Identity& id = hello.identity();
   for (const std::unique_ptr<ProcessModel>& process : processes_) {
     const v1::Identity& known = process->identity();
     if (known.host() == id.host() && known.pid() == id.pid() &&
-        known.process_start_ns() == id.process_start_ns()) {
-      process->Rejoin(hello);
-      return *process;
+        known.process_start_ns() == id.process_start_ns() &&
+        process->hello().instance() == hello.instance()) {
+      return process.get();
     }
   }
-  return AddProcess(hello);
+  return nullptr;
+}
+
+ProcessModel& JobModel::Join(const v1::Hello& hello) {
+  ProcessModel* known = Find(hello);
+  if (known == nullptr) return AddProcess(hello);
+  known->Rejoin(hello);
+  return *known;
 }
 
 ProcessModel& JobModel::AddProcess(const v1::Hello& hello) {

@@ -34,8 +34,10 @@ class JobModel {
   void SetStepMarker(const StepMarker& marker) { step_marker_ = marker; }
   const StepMarker& step_marker() const { return step_marker_; }
   // A process said hello. Returns the one that it is: the same pid and start time on the same host is the
-  // same process.
+  // same process, unless another program image runs in it by now (Hello.instance).
   ProcessModel& Join(const v1::Hello& hello);
+  // The process that says this Hello; nullptr if it was not heard before.
+  ProcessModel* Find(const v1::Hello& hello) const;
   // Settles everything, marks who never said goodbye, and compares what is left. `goes_on`: see ProcessModel.
   void Finish(bool goes_on = false);
 

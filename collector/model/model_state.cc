@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 22;
+constexpr uint32_t kStateVersion = 23;
 
 }  // namespace
 
@@ -44,7 +44,8 @@ void IntervalUnion::Visit(Archive& archive) {
 
 template <typename Archive>
 void CorrelationRing::Slot::Visit(Archive& archive) {
-  archive(correlation, range, launch_ns, plan, start_ns, end_ns, thread, launched, matched, given_up);
+  archive(correlation, range, launch_ns, plan, start_ns, end_ns, thread, launched, matched, given_up,
+          must_match);
 }
 
 template <typename Archive>
@@ -390,10 +391,10 @@ void DeviceTotals::Visit(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Totals::Visit(Archive& archive) {
-  archive(records, batches, batches_missing, wire_bytes, kernels, graph_kernels, short_kernels,
-          short_kernel_ns, reversed_times, launches, marks, ranges_unclosed, memsets, memset_bytes, memset_ns,
-          first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs, pageable_h2d, pageable_d2h, losses,
-          self);
+  archive(records, batches, batches_missing, records_missing, records_elsewhere, wire_bytes, kernels,
+          graph_kernels, short_kernels, short_kernel_ns, reversed_times, launches, marks, ranges_unclosed,
+          memsets, memset_bytes, memset_ns, first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs,
+          pageable_h2d, pageable_d2h, losses, self);
 }
 
 template <typename Archive>
@@ -633,7 +634,7 @@ void StepTracker::Visit(Archive& archive) {
 
 template <typename Archive>
 void OperationJoiner::Totals::Visit(Archive& archive) {
-  archive(joined, unattributed, late, launch_delay_ns);
+  archive(joined, unattributed, late, without_record, launch_delay_ns);
 }
 
 template <typename Archive>
@@ -742,10 +743,10 @@ void ContinuousClock::Visit(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, progress_, end_state_, last_sequence_, clock_offset_ns_, clock_steps_, *line_,
-          clock_shifts_, clock_known_, strings_, point_to_point_, main_thread_, thread_roles_, kernels_,
-          devices_, communicators_, steps_, last_correlation_, ranges_, collectives_, joiner_, ledger_,
-          range_paths_, allocator_, high_water_names_);
+  archive(versions_, totals_, progress_, end_state_, last_sequence_, records_sent_, clock_offset_ns_,
+          clock_steps_, *line_, clock_shifts_, clock_known_, strings_, point_to_point_, main_thread_,
+          thread_roles_, kernels_, devices_, communicators_, steps_, last_correlation_, ranges_, collectives_,
+          joiner_, ledger_, range_paths_, allocator_, high_water_names_);
   VisitSites(archive);
 }
 

@@ -8,6 +8,7 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
   CorrelationRing::Slot& slot = ring_.Claim(launch.correlation);
   slot.launched = true;
   slot.launch_ns = launch.time_ns;
+  slot.must_match = !launch.may_lack_record;
   slot.thread = launch.thread;
   slot.range = launch.range != 0 ? launch.range : launch.fallback_range;
   window_.AddLaunch(launch.correlation, launch.time_ns, launch.thread, batch_);
@@ -18,7 +19,7 @@ void OperationJoiner::AddLaunch(const LaunchRecord& launch) {
 void OperationJoiner::AddPlan(const PlanRecord& record) {
   if (record.graph_node != 0 && record.plan == 0 && record.correlation != 0) {
     // Captured: nothing of it will come, nobody waits for it.
-    if (CorrelationRing::Slot* slot = ring_.Find(record.correlation); slot != nullptr) slot->matched = true;
+    if (CorrelationRing::Slot* slot = ring_.Find(record.correlation); slot != nullptr) Match(*slot);
     return;
   }
   if (record.graph_node != 0) {
@@ -46,6 +47,12 @@ void OperationJoiner::Add(Operation& operation) {
   ++waiting_count_;
 }
 
+void OperationJoiner::Match(CorrelationRing::Slot& slot) {
+  // It came after all.
+  if (slot.given_up && !slot.matched && slot.must_match) --totals_.without_record;
+  slot.matched = true;
+}
+
 bool OperationJoiner::TryJoin(Operation& operation) {
   CorrelationRing::Slot* slot = ring_.Find(operation.correlation);
   if (slot == nullptr) return false;
@@ -59,7 +66,7 @@ bool OperationJoiner::TryJoin(Operation& operation) {
   if (kernel && operation.graph_node == 0 && operation.start_ns >= slot->launch_ns) {
     totals_.launch_delay_ns.Add(operation.start_ns - slot->launch_ns);
   }
-  slot->matched = true;
+  Match(*slot);
   slot->start_ns = slot->end_ns == 0 ? operation.start_ns : std::min(slot->start_ns, operation.start_ns);
   slot->end_ns = std::max(slot->end_ns, operation.end_ns);
   if (slot->range != 0) ranges_.AddGpuWork(slot->range, operation.start_ns, operation.end_ns);
@@ -209,6 +216,7 @@ void OperationJoiner::GiveUp(uint64_t correlation) {
   CorrelationRing::Slot* slot = ring_.Find(correlation);
   if (slot == nullptr || !slot->launched) return;
   slot->given_up = true;
+  if (slot->must_match) ++totals_.without_record;
   if (slot->plan != 0) collectives_.AddLostKernel(slot->plan);
   window_.Add({.correlation = correlation,
                .launch_ns = slot->launch_ns,

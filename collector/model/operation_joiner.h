@@ -34,8 +34,9 @@ class OperationJoiner {
 
   struct Totals {
     uint64_t joined = 0;
-    uint64_t unattributed = 0;  // device records whose launch was never seen
-    uint64_t late = 0;          // that came too late for the order of launches
+    uint64_t unattributed = 0;    // device records whose launch was never seen
+    uint64_t late = 0;            // that came too late for the order of launches
+    uint64_t without_record = 0;  // launches that must have one, and of which it did not come
     // From the launch's API entry to the kernel's start; kernels in graphs wait for one another and are left
     // out.
     Distribution launch_delay_ns{kExactDelays};
@@ -101,6 +102,8 @@ class OperationJoiner {
   };
 
   bool TryJoin(Operation& operation);
+  // Its record is there, or will never be needed.
+  void Match(CorrelationRing::Slot& slot);
   // Its launch will not be heard of any more.
   void Abandon(Operation& operation);
   void AbandonAll();

@@ -69,6 +69,8 @@ ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
            .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
            .settled = events_.collectives.settled}) {
   if (hello_.has_recording_steps()) steps_.RecordsSome();
+  if (hello_.first_sequence() > 1) last_sequence_ = hello_.first_sequence() - 1;
+  records_sent_ = totals_.records_elsewhere = hello_.records_before();
 }
 
 ProcessModel::~ProcessModel() = default;
@@ -564,13 +566,30 @@ int64_t ProcessModel::ClockStepOf(const v1::Batch& batch) const {
   return static_cast<int64_t>(offset - static_cast<uint64_t>(clock_offset_ns_));
 }
 
-void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
-  for (const v1::Loss& loss : batch.losses()) {
+template <typename Losses>
+void ProcessModel::ApplyLosses(const Losses& losses) {
+  for (const v1::Loss& loss : losses) {
     uint64_t& known = totals_.losses[static_cast<int>(loss.reason())];
     if (loss.records() > known) steps_.NoteLoss(MayBeLaunches(loss.reason()));
     known = std::max(known, loss.records());
   }
-  if (batch.has_self()) totals_.self = batch.self();
+}
+
+void ProcessModel::CountMissing(uint64_t sent, uint64_t here) {
+  if (hello_.instance() == 0) return;  // an older release does not count what a batch holds
+  if (sent > records_sent_ + here) {
+    totals_.records_missing += sent - records_sent_ - here;
+    steps_.NoteLoss(true);
+  }
+  records_sent_ = std::max(records_sent_, sent);
+}
+
+void ProcessModel::ApplyClockAndLosses(const v1::Batch& batch) {
+  ApplyLosses(batch.losses());
+  if (batch.has_self()) {
+    CountMissing(batch.self().records(), batch.records());
+    totals_.self = batch.self();
+  }
   if (batch.clock().realtime_ns() == 0) return;
   if (clock_known_) {
     const int64_t step = ClockStepOf(batch);
@@ -600,6 +619,9 @@ int64_t ProcessModel::ClockShift(uint64_t batch) const {
 
 void ProcessModel::ApplyBye(const v1::Bye& bye) {
   if (bye.batches() > last_sequence_) totals_.batches_missing += bye.batches() - last_sequence_;
+  last_sequence_ = std::max(last_sequence_, bye.batches());
+  ApplyLosses(bye.losses());
+  if (bye.records() != 0) CountMissing(bye.records(), 0);
   end_state_ =
       bye.reason() == v1::BYE_REASON_EXIT_INCOMPLETE ? EndState::kSaidByeIncomplete : EndState::kSaidBye;
   // Nothing that waits will come any more, and other ranks may go on for long.

@@ -143,6 +143,13 @@ class ProcessModel {
   const v1::Identity& identity() const { return hello_.identity(); }
   const v1::Versions& versions() const { return versions_; }
   EndState end_state() const { return end_state_; }
+  // Of the batches that were applied.
+  uint64_t last_sequence() const { return last_sequence_; }
+  // Whether this batch was applied before: a client that lost its connection sends again what was not
+  // acknowledged.
+  bool Knows(const v1::Batch& batch) const {
+    return hello_.instance() != 0 && batch.sequence() != 0 && batch.sequence() <= last_sequence_;
+  }
   // Also of the operations that only kernels name (collective_kernels.h).
   const std::string& String(uint32_t id) const;
 
@@ -153,7 +160,9 @@ class ProcessModel {
   struct Totals {
     uint64_t records = 0;  // of every kind, as received
     uint64_t batches = 0;
-    uint64_t batches_missing = 0;  // gaps in the sequence numbers
+    uint64_t batches_missing = 0;    // gaps in the sequence numbers
+    uint64_t records_missing = 0;    // in batches that were sent and never came
+    uint64_t records_elsewhere = 0;  // before these: another collector's run has them
     uint64_t wire_bytes = 0;
     uint64_t kernels = 0;
     uint64_t graph_kernels = 0;
@@ -236,6 +245,10 @@ class ProcessModel {
   // By how much the clock was stepped before this batch was sealed, and since the one before.
   int64_t ClockStepOf(const v1::Batch& batch) const;
   void ApplyClockAndLosses(const v1::Batch& batch);
+  template <typename Losses>
+  void ApplyLosses(const Losses& losses);
+  // The process has sent `sent` records in all, `here` of them in the batch at hand.
+  void CountMissing(uint64_t sent, uint64_t here);
   DeviceTotals& DeviceFor(uint32_t ordinal);
   void ApplyHostState(const v1::Batch& batch);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
@@ -263,6 +276,7 @@ class ProcessModel {
   HostProgress progress_;
   EndState end_state_ = EndState::kConnected;
   uint64_t last_sequence_ = 0;
+  uint64_t records_sent_ = 0;  // by the process, with the last batch
   int64_t clock_offset_ns_ = 0;
   ClockSteps clock_steps_;
   std::unique_ptr<ContinuousClock> line_;

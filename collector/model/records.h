@@ -67,7 +67,8 @@ struct LaunchRecord {
   uint64_t correlation;
   uint64_t range;
   uint64_t fallback_range;
-  uint32_t graph;  // as Launches.graph
+  uint32_t graph;               // as Launches.graph
+  bool may_lack_record = true;  // as Launches.may_lack_record
 };
 
 // Which launch carried a plan; of a captured one, which node of a CUDA graph does.
@@ -373,30 +374,33 @@ template <typename Visitor>
 absl::Status ForEachLaunch(const v1::Batch& batch, Visitor&& visit) {
   for (const v1::Launches& m : batch.launches()) {
     if (internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(), m.fallback_range_delta(),
-                       m.graph()) < 0) {
+                       m.graph(), m.may_lack_record()) < 0) {
       return internal::Ragged("Launches");
     }
   }
   for (const v1::Launches& m : batch.launches()) {
     const int rows = internal::Rows(m.time_delta(), m.correlation_delta(), m.range_delta(),
-                                    m.fallback_range_delta(), m.graph());
+                                    m.fallback_range_delta(), m.graph(), m.may_lack_record());
     const internal::Column time(m.time_delta());
     const internal::Column correlation(m.correlation_delta());
     const internal::Column range(m.range_delta());
     const internal::Column fallback(m.fallback_range_delta());
     const internal::Column graph(m.graph());
+    const internal::Column may_lack_record(m.may_lack_record());
     LaunchRecord r{.thread = m.thread(),
                    .time_ns = batch.base_ns(),
                    .correlation = 0,
                    .range = 0,
                    .fallback_range = 0,
-                   .graph = 0};
+                   .graph = 0,
+                   .may_lack_record = false};
     for (int i = 0; i < rows; ++i) {
       internal::Step(r.time_ns, time[i]);
       internal::Step(r.correlation, correlation[i]);
       internal::Step(r.range, range[i]);
       internal::Step(r.fallback_range, fallback[i]);
       r.graph = graph[i];
+      r.may_lack_record = may_lack_record[i] != 0;
       visit(r);
     }
   }

@@ -90,6 +90,7 @@ Json TrustOf(const analysis::Trust& t) {
           {"host_time_error_ns", t.host_time_error_ns},
           {"clock_step_ns", t.clock_step_ns},
           {"batches_missing", t.batches_missing},
+          {"recorded_elsewhere", t.recorded_elsewhere},
           {"device_records_unattributed", t.device_records_unattributed},
           {"device_records_late", t.device_records_late},
           {"invalid_times", t.invalid_times},

@@ -231,6 +231,10 @@ std::string Headline(const Report& report) {
   absl::StrAppend(&line, absl::StrFormat(" in %.1f s, ", static_cast<double>(c.duration_ns) / 1e9),
                   Count(t.records), " records, ",
                   t.lost_total == 0 ? "0 records lost" : absl::StrCat(Count(t.lost_total), " records LOST"));
+  if (t.unrecorded_frames > 0) {
+    absl::StrAppend(&line, ", ", Count(t.unrecorded_frames), t.unrecorded_frames == 1 ? " batch" : " batches",
+                    " NOT WRITTEN to disk (counted here, missing in the log)");
+  }
   if (t.overhead_fraction.has_value()) {
     absl::StrAppend(&line, absl::StrFormat(", own cost %.2g %%", *t.overhead_fraction * 100));
   } else {

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -218,6 +219,30 @@ absl::StatusOr<int> Directory::CreateFile(const std::string& name) const {
   if (fd >= 0) return fd;
   if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(Joined(path_, name), " exists"));
   return SystemError(Joined(path_, name), errno);
+}
+
+absl::StatusOr<int> Directory::ContinueFile(const std::string& name) const {
+  const int fd = openat(fd_, name.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+  struct stat st {};
+  if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) return fd;
+  const int error = fd < 0 ? errno : EINVAL;
+  if (fd >= 0) close(fd);
+  return SystemError(Joined(path_, name), error);
+}
+
+absl::Status Directory::Truncate(const std::string& name, uint64_t bytes) const {
+  const absl::StatusOr<int> fd = ContinueFile(name);
+  if (!fd.ok()) return fd.status();
+  const int error = ftruncate(*fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  close(*fd);
+  return error == 0 ? absl::OkStatus() : SystemError(Joined(path_, name), error);
+}
+
+absl::Status Directory::Lock() const {
+  // A file system that cannot lock directories cannot keep two collectors apart either.
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path_, " is being recorded by another collector; name another directory"));
 }
 
 absl::Status Directory::WriteFile(const std::string& name, std::string_view content) const {

@@ -39,6 +39,12 @@ class Directory {
 
   // A new file, open for writing; AlreadyExists if the name is taken, by a link that leads nowhere, too.
   absl::StatusOr<int> CreateFile(const std::string& name) const;
+  // A file that is there, open for writing behind its end.
+  absl::StatusOr<int> ContinueFile(const std::string& name) const;
+  absl::Status Truncate(const std::string& name, uint64_t bytes) const;
+  // Keeps other collectors away as long as this object lives; the system lets go of it when the process ends.
+  // FailedPrecondition while another one has it.
+  absl::Status Lock() const;
   // Replaces the file `name` in one step. What was under that name before is never written to.
   absl::Status WriteFile(const std::string& name, std::string_view content) const;
   absl::Status Rename(const std::string& from, const std::string& to) const;

@@ -45,12 +45,14 @@ bool HoldsLogs(const Directory& directory) {
 struct Source {
   std::unique_ptr<MappedFile> file;
   std::unique_ptr<RunLogReader> reader;
+  std::string log;  // Segment.log
   model::ProcessModel* process = nullptr;
   bool done = false;
 };
 
 // One frame of `source` into the model. A batch that contradicts the schema ends the source as damage does.
-void Step(Source& source, model::JobModel& job, std::vector<Damage>& damages) {
+void Step(Source& source, model::JobModel& job, Replayed& replayed) {
+  std::vector<Damage>& damages = replayed.damages;
   v1::Frame frame;
   std::string_view raw;
   if (!source.reader->Next(frame, raw)) {
@@ -60,6 +62,7 @@ void Step(Source& source, model::JobModel& job, std::vector<Damage>& damages) {
   }
   if (frame.has_hello()) {
     source.process = &job.Join(frame.hello());
+    replayed.logs[source.process] = source.log;
   } else if (frame.has_batch() && source.process != nullptr) {
     if (absl::Status s = source.process->Apply(frame.batch()); !s.ok()) {
       source.done = true;
@@ -75,13 +78,14 @@ absl::StatusOr<Source> OpenSource(const Segment& segment) {
   if (!file.ok()) return file.status();
   Source source;
   source.file = *std::move(file);
+  source.log = segment.log;
   source.reader =
       std::make_unique<RunLogReader>(fs::path(segment.path).filename().string(), source.file->bytes());
   return source;
 }
 
 // The logs of one generation, by the time of their batches.
-void Interleave(std::vector<Source>& sources, model::JobModel& job, std::vector<Damage>& damages) {
+void Interleave(std::vector<Source>& sources, model::JobModel& job, Replayed& replayed) {
   while (true) {
     Source* earliest = nullptr;
     for (Source& source : sources) {
@@ -90,17 +94,20 @@ void Interleave(std::vector<Source>& sources, model::JobModel& job, std::vector<
       }
     }
     if (earliest == nullptr) return;
-    Step(*earliest, job, damages);
+    Step(*earliest, job, replayed);
   }
 }
 
 // A log whose records are in the totals already: only whether it can be read.
-void ReadOnly(Source& source, std::vector<Damage>& damages) {
+void ReadOnly(Source& source, const model::JobModel& job, Replayed& replayed) {
   v1::Frame frame;
   std::string_view raw;
   while (source.reader->Next(frame, raw)) {
+    if (!frame.has_hello()) continue;
+    if (const model::ProcessModel* process = job.Find(frame.hello()); process != nullptr)
+      replayed.logs[process] = source.log;
   }
-  if (source.reader->damage().has_value()) damages.push_back(*source.reader->damage());
+  if (source.reader->damage().has_value()) replayed.damages.push_back(*source.reader->damage());
 }
 
 absl::Status LoadTotals(const std::string& path, model::JobModel& job) {
@@ -129,9 +136,13 @@ std::string RunName(const v1::Identity& identity) {
   return name;
 }
 
-absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path) {
+absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path, bool* unfinished) {
   absl::StatusOr<Directory> directory = Directory::Make(path);
-  if (directory.ok() && HoldsLogs(*directory)) {
+  if (!directory.ok()) return directory;
+  const bool holds_logs = HoldsLogs(*directory);
+  const bool may_go_on = unfinished != nullptr && !directory->Exists("report.json");
+  if (unfinished != nullptr) *unfinished = holds_logs && may_go_on;
+  if (holds_logs && !may_go_on) {
     return absl::AlreadyExistsError(absl::StrCat(path, " already holds a run; name another directory"));
   }
   return directory;
@@ -170,6 +181,12 @@ std::string LogName(const Directory& directory, const v1::Identity& identity,
 }
 
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job) {
+  absl::StatusOr<Replayed> replayed = ReplaySoFar(path, job);
+  if (replayed.ok()) job.Finish();
+  return replayed;
+}
+
+absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job) {
   absl::StatusOr<RunFiles> files = ListRun(path);
   if (!files.ok()) return files.status();
   Replayed replayed;
@@ -194,21 +211,19 @@ absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job) {
   for (auto& [generation, sources] : generations) {
     const size_t before = replayed.damages.size();
     if (generation < from) {
-      for (Source& source : sources) ReadOnly(source, replayed.damages);
+      for (Source& source : sources) ReadOnly(source, job, replayed);
     } else {
-      Interleave(sources, job, replayed.damages);
+      Interleave(sources, job, replayed);
     }
     for (size_t i = before; i < replayed.damages.size(); ++i)
       replayed.damages[i].totals_whole = generation < from;
-    if (generation != first || first == 1) continue;
     for (const Source& source : sources) {
       const uint64_t began_ns = source.reader->created_ns();
-      if (began_ns != 0 && (replayed.detail_since_ns == 0 || began_ns < replayed.detail_since_ns)) {
-        replayed.detail_since_ns = began_ns;
-      }
+      uint64_t& first_ns = replayed.began_ns[generation];
+      if (began_ns != 0 && (first_ns == 0 || began_ns < first_ns)) first_ns = began_ns;
     }
+    if (generation == first && first != 1) replayed.detail_since_ns = replayed.began_ns[generation];
   }
-  job.Finish();
   return replayed;
 }
 

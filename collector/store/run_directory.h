@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,7 +26,9 @@ std::string RunName(const v1::Identity& identity);
 
 // Opens `path` to be recorded into: creates it, and refuses one that cannot be written, that others could
 // exchange (see CheckPlace), or that already holds a run.
-absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path);
+// `unfinished`, if given: a run whose report was not written is not refused, and it says whether there is
+// one.
+absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path, bool* unfinished = nullptr);
 // Whether DefaultRunDirectory could be made in the working directory.
 absl::Status CheckDefaultRunDirectory();
 
@@ -37,11 +40,16 @@ std::string LogName(const Directory& directory, const v1::Identity& identity,
 struct Replayed {
   std::vector<Damage> damages;   // everything before each was applied
   uint64_t detail_since_ns = 0;  // what came before was dropped: it is in totals only; 0: nothing was
+  std::map<uint32_t, uint64_t> began_ns;                   // of each generation that has a log
+  std::map<const model::ProcessModel*, std::string> logs;  // the log that each process wrote last
 };
 
 // Replays a run into `job`, which is empty, and settles it: from the newest totals that can be read and what
 // was recorded after them, else from every log. NotFound or FailedPrecondition when `path` is not a run
 // directory.
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job);
+
+// The same without settling it: processes may go on.
+absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job);
 
 }  // namespace gpuprobe::store

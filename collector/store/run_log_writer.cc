@@ -66,6 +66,15 @@ absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const Directo
   return writer;
 }
 
+absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Continue(const Directory& directory,
+                                                                     const std::string& name) {
+  const absl::StatusOr<int> fd = directory.ContinueFile(name);
+  if (!fd.ok()) return fd.status();
+  std::unique_ptr<RunLogWriter> writer(new RunLogWriter(absl::StrCat(directory.path(), "/", name), *fd));
+  writer->good_bytes_ = directory.FileBytes(name);
+  return writer;
+}
+
 RunLogWriter::RunLogWriter(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
 
 RunLogWriter::~RunLogWriter() {

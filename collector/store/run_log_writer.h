@@ -27,6 +27,9 @@ class RunLogWriter {
   static absl::StatusOr<std::unique_ptr<RunLogWriter>> Create(const Directory& directory,
                                                               const std::string& name,
                                                               std::string_view version, uint64_t created_ns);
+  // The file exists and ends with a whole chunk: goes on behind it.
+  static absl::StatusOr<std::unique_ptr<RunLogWriter>> Continue(const Directory& directory,
+                                                                const std::string& name);
   ~RunLogWriter();
   RunLogWriter(const RunLogWriter&) = delete;
   RunLogWriter& operator=(const RunLogWriter&) = delete;
@@ -41,6 +44,8 @@ class RunLogWriter {
   const std::string& path() const { return path_; }
   uint64_t file_bytes() const { return good_bytes_; }
   uint64_t unrecorded_frames() const { return unrecorded_frames_; }
+  // Nothing that was appended waits: it is in the file, or the disk has refused it for good.
+  bool settled() const { return chunk_.empty(); }
 
  private:
   RunLogWriter(std::string path, int fd);

@@ -19,21 +19,36 @@ void Keep(absl::Status& first, absl::Status next) {
 
 absl::Status RunRecording::Log::Begin(uint64_t now_ns) {
   if (writer_ != nullptr) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<RunLogWriter>> created = RunLogWriter::Create(
-      run_.directory_, SegmentName(name_, run_.generation_), run_.version_, run_.starts_ns_.back());
-  if (!created.ok()) return created.status();
-  writer_ = *std::move(created);
+  const bool continues = continues_;
+  if (absl::Status s = Open(); !s.ok()) return s;
   absl::Status status = writer_->Append(hello_, now_ns);
-  if (run_.generation_ > 1) {
+  if (run_.generation_ > 1 && !continues) {
     for (const std::string& frame : definitions_.Frames()) Keep(status, writer_->Append(frame, now_ns));
   }
   return status;
 }
 
+absl::Status RunRecording::Log::Open() {
+  const std::string file = SegmentName(name_, run_.generation_);
+  absl::StatusOr<std::unique_ptr<RunLogWriter>> opened =
+      std::exchange(continues_, false)
+          ? RunLogWriter::Continue(run_.directory_, file)
+          : RunLogWriter::Create(run_.directory_, file, run_.version_, run_.starts_ns_.back());
+  if (!opened.ok()) return opened.status();
+  writer_ = *std::move(opened);
+  return absl::OkStatus();
+}
+
+void RunRecording::Log::Settle() {
+  if (stopped_ || writer_ == nullptr || writer_->settled()) on_record_ = last_sequence_;
+}
+
 void RunRecording::Log::End() {
+  continues_ = false;
   if (writer_ == nullptr) return;
   run_.unrecorded_frames_ += writer_->unrecorded_frames();
   writer_.reset();
+  Settle();
 }
 
 absl::Status RunRecording::Log::Append(std::string_view raw, uint64_t now_ns) {
@@ -63,7 +78,9 @@ absl::Status RunRecording::Log::AppendHello(std::string_view raw, uint64_t now_n
 }
 
 absl::Status RunRecording::Log::AppendBatch(const v1::Batch& batch, std::string_view raw, uint64_t now_ns) {
+  last_sequence_ = std::max<uint64_t>(last_sequence_, batch.sequence());
   absl::Status status = Append(raw, now_ns);
+  Settle();
   definitions_.Learn(batch);
   return status;
 }
@@ -73,12 +90,32 @@ absl::Status RunRecording::Log::Flush() {
   const uint64_t before = writer_->file_bytes();
   absl::Status status = writer_->Flush();
   run_.generation_bytes_ += writer_->file_bytes() - before;
+  Settle();
   return status;
 }
 
 RunRecording::RunRecording(const Directory& directory, std::string version, uint64_t keep_bytes,
                            uint64_t realtime_ns)
     : directory_(directory), version_(std::move(version)), keep_bytes_(keep_bytes), starts_ns_{realtime_ns} {}
+
+RunRecording::RunRecording(const Directory& directory, std::string version, uint64_t keep_bytes,
+                           const Unfinished& run)
+    : directory_(directory),
+      version_(std::move(version)),
+      keep_bytes_(keep_bytes),
+      generation_(run.generation),
+      first_generation_(run.first_generation),
+      starts_ns_(run.starts_ns),
+      generation_bytes_(run.generation_bytes),
+      totals_bytes_(run.totals_bytes) {
+  for (const Unfinished::ProcessLog& known : run.logs) {
+    std::unique_ptr<Log> log(new Log(*this, known.name));
+    log->continues_ = known.in_generation;
+    log->last_sequence_ = log->on_record_ = known.last_sequence;
+    names_.insert(known.name);
+    logs_.push_back(std::move(log));
+  }
+}
 
 absl::StatusOr<RunRecording::Log*> RunRecording::Open(const v1::Hello& hello, std::string_view raw,
                                                       uint64_t now_ns) {
@@ -108,6 +145,7 @@ absl::Status RunRecording::FlushIfDue(uint64_t now_ns) {
     const uint64_t before = log.writer_->file_bytes();
     absl::Status status = log.writer_->FlushIfDue(now_ns);
     generation_bytes_ += log.writer_->file_bytes() - before;
+    log.Settle();
     return status;
   });
 }

@@ -33,12 +33,17 @@ class RunRecording {
     absl::Status AppendBatch(const v1::Batch& batch, std::string_view raw, uint64_t now_ns);
     absl::Status Append(std::string_view raw, uint64_t now_ns);
     absl::Status Flush();
+    // Highest sequence of a batch that is in the log, or never will be because the disk refuses.
+    uint64_t on_record() const { return on_record_; }
 
    private:
     friend class RunRecording;
     Log(RunRecording& run, std::string name) : run_(run), name_(std::move(name)) {}
     absl::Status Begin(uint64_t now_ns);
+    absl::Status Open();
     void End();
+    // After whatever may have written.
+    void Settle();
 
     RunRecording& run_;
     std::string name_;
@@ -46,6 +51,9 @@ class RunRecording {
     Definitions definitions_;
     std::unique_ptr<RunLogWriter> writer_;  // null until the process says something in this generation
     bool stopped_ = false;                  // the disk refused: said once, then only counted
+    bool continues_ = false;                // a file of this generation is there: its collector died
+    uint64_t last_sequence_ = 0;            // appended
+    uint64_t on_record_ = 0;
   };
 
   // As many generations fit into the bound. More would cost totals files, fewer drop more detail at once.
@@ -54,6 +62,24 @@ class RunRecording {
   // `keep_bytes`: bound of logs and totals files together. `realtime_ns` begins the first generation.
   // `directory` outlives it.
   RunRecording(const Directory& directory, std::string version, uint64_t keep_bytes, uint64_t realtime_ns);
+
+  // A run whose collector died, from where its logs end.
+  struct Unfinished {
+    uint32_t generation = 1;
+    uint32_t first_generation = 1;
+    std::vector<uint64_t> starts_ns;  // of every generation, from the first
+    uint64_t generation_bytes = 0;
+    uint64_t totals_bytes = 0;
+    struct ProcessLog {
+      std::string name;
+      bool in_generation = false;  // it has a file there
+      uint64_t last_sequence = 0;
+    };
+    std::vector<ProcessLog> logs;
+  };
+  RunRecording(const Directory& directory, std::string version, uint64_t keep_bytes, const Unfinished& run);
+  // In the order of Unfinished.logs, before any other is opened.
+  Log* log(size_t index) const { return logs_[index].get(); }
 
   // A process that was not heard before. Its log exists when this returns.
   absl::StatusOr<Log*> Open(const v1::Hello& hello, std::string_view raw, uint64_t now_ns);

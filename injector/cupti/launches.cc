@@ -1,8 +1,12 @@
 #include "injector/cupti/launches.h"
 
+#include <cstddef>
+#include <cstring>
+
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/executable_graphs.h"
 #include "injector/cupti/graph_functions.h"
+#include "injector/recording.h"
 #include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
@@ -169,7 +173,43 @@ constexpr CUpti_driver_api_trace_cbid kContextEnds[] = {
     CUPTI_DRIVER_TRACE_CBID_cuDevicePrimaryCtxReset_v2,
 };
 
-void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t graph) noexcept {
+// Where a function's parameters hold how many bytes it copies, or elements it fills: nothing makes no record.
+struct Amount {
+  CUpti_driver_api_trace_cbid cbid;
+  size_t offset;
+};
+#define GPUPROBE_AMOUNT(function, field) \
+  { CUPTI_DRIVER_TRACE_CBID_##function, offsetof(function##_params, field) }
+constexpr Amount kCopyAmounts[] = {
+    GPUPROBE_AMOUNT(cuMemcpyHtoD_v2, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyDtoH_v2, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyHtoDAsync_v2, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyDtoHAsync_v2, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyDtoDAsync_v2, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyHtoD_v2_ptds, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyDtoH_v2_ptds, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyHtoDAsync_v2_ptsz, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyDtoHAsync_v2_ptsz, ByteCount),
+    GPUPROBE_AMOUNT(cuMemcpyDtoDAsync_v2_ptsz, ByteCount),
+};
+#undef GPUPROBE_AMOUNT
+
+// By function: where the amount is, plus one; 0: not known. Filled when the hooks are added.
+constinit uint8_t amount_offsets[kMaxCallbackId] = {};
+
+// Of a launch whose record nobody must miss. What a capture takes is only known where nodes are watched.
+bool MustHaveRecord(const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
+  if (graph_node_hooks.on_node == nullptr) return false;
+  if (data.symbolName != nullptr) return recording.Wants(kRecordKernels);
+  if (cbid >= kMaxCallbackId || amount_offsets[cbid] == 0 || data.functionParams == nullptr) return false;
+  size_t amount = 0;
+  std::memcpy(&amount, static_cast<const char*>(data.functionParams) + amount_offsets[cbid] - 1,
+              sizeof(amount));
+  return recording.Wants(kRecordCopies) && amount > 0 && amount >= recording.min_copy_bytes;
+}
+
+void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t graph,
+                bool may_lack_record) noexcept {
   // One driver function may be made of another; the record carries the id of the outermost.
   if (data.correlationId == thread.last_launch_correlation) return;
   thread.last_launch_correlation = data.correlationId;
@@ -182,7 +222,8 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
                    .range_id = range,
                    .fallback_range_id = range != 0 ? 0 : main_thread_range.load(std::memory_order_relaxed),
                    .correlation = data.correlationId,
-                   .graph = graph});
+                   .graph = graph,
+                   .may_lack_record = may_lack_record ? uint64_t{1} : 0});
   // A kernel is none of a one-sided call's.
   if (thread.nccl_copies_plan == 0 || data.symbolName != nullptr) return;
   ++thread.nccl_copies;
@@ -190,13 +231,22 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   thread.nccl_last_copy = data.correlationId;
 }
 
-void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
-  NoteLaunch(thread, data, 0);
+void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
+  NoteLaunch(thread, data, 0, !MustHaveRecord(data, cbid));
+}
+
+// A launch that was refused leaves no record.
+void OnLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+  const auto* result = static_cast<const CUresult*>(data.functionReturnValue);
+  if (result == nullptr || *result == CUDA_SUCCESS) [[likely]]
+    return;
+  if (data.correlationId == thread.last_launch_correlation)
+    Emit(thread, PlanLaunchEvent{0, data.correlationId, 0, kRefusedLaunch, 0, 0});
 }
 
 void OnGraphLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
   const auto* arguments = static_cast<const cuGraphLaunch_params*>(data.functionParams);
-  NoteLaunch(thread, data, NumberOfGraph(arguments == nullptr ? nullptr : arguments->hGraph));
+  NoteLaunch(thread, data, NumberOfGraph(arguments == nullptr ? nullptr : arguments->hGraph), true);
 }
 
 // What makes nodes of a graph without launching anything, and what begins a capture: the launch before it is
@@ -230,7 +280,12 @@ void NoteCaptured(ThreadState& thread, uint64_t node) noexcept {
 }
 
 void AddLaunchHooks() noexcept {
-  for (const auto cbid : kLaunches) AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnLaunch);
+  for (const Amount& amount : kCopyAmounts)
+    amount_offsets[amount.cbid] = static_cast<uint8_t>(amount.offset + 1);
+  for (const auto cbid : kLaunches) {
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnLaunch);
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnLaunched);
+  }
   for (const auto cbid : kGraphLaunches)
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnGraphLaunch);
   AddExecutableGraphHooks();

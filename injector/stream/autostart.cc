@@ -167,8 +167,16 @@ bool Autostart::CopyEnvironment(const char* const* environment) noexcept {
 bool Autostart::Prepare(const char* library_path, const SocketPlaces& places, const char* out_setting,
                         const char* executable, const char* const* environment, bool* silent) noexcept {
   *silent = false;
-  return FindSocket(places, silent) && FindProgram(library_path) && FindDirectory(out_setting, executable) &&
-         CopyEnvironment(environment);
+  prepared_ = FindSocket(places, silent) && FindProgram(library_path) &&
+              FindDirectory(out_setting, executable) && CopyEnvironment(environment);
+  return prepared_;
+}
+
+void Autostart::ResumeIn(const char* directory) noexcept {
+  if (*directory != '/') return;
+  directory_.Clear();
+  directory_.Add(directory);
+  resumes_ = true;
 }
 
 Autostart::Result Autostart::TryStart() noexcept {
@@ -185,6 +193,7 @@ Autostart::Result Autostart::TryStart() noexcept {
   }
   char collect[] = "collect";
   char autostarted[] = "--autostarted";
+  char resume[] = "--resume";
   char socket_option[] = "--socket";
   char out_option[] = "--out";
   char* arguments[] = {const_cast<char*>(program_.c_str()),
@@ -194,6 +203,7 @@ Autostart::Result Autostart::TryStart() noexcept {
                        const_cast<char*>(socket_.c_str()),
                        out_option,
                        const_cast<char*>(directory_.c_str()),
+                       resumes_ ? resume : nullptr,
                        nullptr};
   if (SpawnDetached(program_.c_str(), arguments, environment_pointers_) == 0) return Result::kStarted;
   problem_ = "the gpuprobe program did not start";

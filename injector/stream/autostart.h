@@ -43,6 +43,11 @@ class Autostart {
   Result TryStart() noexcept;
   void ReleaseLock() noexcept;
 
+  // Prepare succeeded: a collector may be started.
+  bool prepared() const noexcept { return prepared_; }
+  // From now on the collector goes on with the run in this directory, whose collector died; empty: as before.
+  void ResumeIn(const char* directory) noexcept;
+
   const char* socket() const noexcept { return socket_.c_str(); }
   // The run directory as a person would write it.
   const char* shown_directory() const noexcept { return shown_directory_.c_str(); }
@@ -61,6 +66,8 @@ class Autostart {
   Mapping environment_;  // the pointers, then the texts
   char** environment_pointers_ = nullptr;
   OwnDescriptor lock_;
+  bool prepared_ = false;
+  bool resumes_ = false;
   const char* problem_ = "";
 };
 

@@ -16,7 +16,7 @@ namespace gpuprobe::injector {
 namespace {
 
 constexpr size_t kDefinitionBytes = size_t{2} << 20;
-constexpr size_t kClosedLaunchBytes = 5 * kColumnBytes + 256 * kFieldOverhead;
+constexpr size_t kClosedLaunchBytes = 6 * kColumnBytes + 256 * kFieldOverhead;
 constexpr size_t kMaxNameOnWire = size_t{16} << 10;  // longer mangled names are cut
 constexpr size_t kFixedPartBytes = 4096;             // clock, losses, self report
 
@@ -34,16 +34,6 @@ void KeepCount(Table& table, Tag tag) noexcept {
   table[tag].any |= 1;
 }
 
-void EncodeLosses(WireWriter& batch) noexcept {
-  for (int reason = 0; reason < kLossReasons; ++reason) {
-    const uint64_t records = LossCount(static_cast<wire::LossReason>(reason));
-    if (records == 0) continue;
-    WireWriter loss(batch, Number(wire::BatchTag::kLosses));
-    loss.add_enum(Number(wire::LossTag::kReason), reason);
-    loss.add_uint64(Number(wire::LossTag::kRecords), records);
-  }
-}
-
 }  // namespace
 
 bool BatchBuilder::Init(SendQueue* queue) noexcept {
@@ -58,6 +48,7 @@ bool BatchBuilder::Init(SendQueue* queue) noexcept {
       decltype(pool_levels_)::kCount;
   if (!memory_.Map(kTotalColumns * kColumnBytes + kDefinitionBytes + kClosedLaunchBytes) || !strings_.Init())
     return false;
+  history_.Init();
   char* memory = memory_.data();
   memory = kernels_.Carve(memory);
   memory = copies_.Carve(memory);
@@ -392,7 +383,7 @@ void BatchBuilder::AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept
   if (thread != launch_thread_) {
     CloseLaunches();
     launch_thread_ = thread;
-    if (closed_launches_.room() < 8 * kFieldOverhead + 5 * size_t{kMaxRows - launch_rows_} * 10) Seal();
+    if (closed_launches_.room() < 8 * kFieldOverhead + 6 * size_t{kMaxRows - launch_rows_} * 10) Seal();
   }
   if (launch_rows_ == kMaxRows) Seal();
   launch_thread_ = thread;
@@ -402,6 +393,7 @@ void BatchBuilder::AddLaunch(uint32_t thread, const LaunchEvent& event) noexcept
   launches_[Tag::kRangeDelta].PutDelta(event.range_id);
   launches_[Tag::kFallbackRangeDelta].PutDelta(event.range_id == 0 ? event.fallback_range_id : 0);
   launches_[Tag::kGraph].Put(event.graph);
+  launches_[Tag::kMayLackRecord].Put(event.may_lack_record);
   ++launches_.rows;
   ++launch_rows_;
 }
@@ -691,6 +683,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   WireWriter batch(*out);
   batch.add_uint64(Number(Tag::kSequence), sequence_);
   batch.add_fixed64(Number(Tag::kBaseNs), base_ns_);
+  batch.add_uint64(Number(Tag::kRecords), rows());
   EncodeClockPair(batch, Number(Tag::kClock));
   AppendFields(*out, definitions_);
   if (kernels_.rows != 0) KeepCount(kernels_, wire::KernelsTag::kStartDelta);
@@ -723,7 +716,7 @@ void BatchBuilder::EncodeBody(WireBuffer* out) noexcept {
   EncodeTable(batch, Tag::kRangePayloads, range_payloads_);
   EncodeTable(batch, Tag::kSmallAllocations, small_allocations_);
   EncodeTable(batch, Tag::kPoolLevels, pool_levels_);
-  EncodeLosses(batch);
+  EncodeLosses(batch, Number(Tag::kLosses));
   EncodeSelf(batch);
   EncodeHostState(batch);
 }
@@ -743,16 +736,19 @@ bool BatchBuilder::Seal() noexcept {
       queue_->Cancel();
     } else {
       const size_t prefix = WriteFramePrefix(memory, wire::FrameTag::kBatch, body.size);
-      queue_->Commit(kFramePrefixBytes - prefix, prefix + body.size, records);
+      queue_->Commit(kFramePrefixBytes - prefix, prefix + body.size, records, sequence_);
       sealed = true;
     }
   }
   if (sealed) {
     records_sealed_ += records;
+    history_.Append(definitions_.data, definitions_.size);
     definitions_.size = 0;
   } else {
     if (pool_levels_.rows != 0) pools_.TellAgain();
-    CountLoss(wire::LossReason::kLossSendQueueFull, records - pool_levels_.rows);
+    CountLoss(
+        queue_->connected() ? wire::LossReason::kLossSendQueueFull : wire::LossReason::kLossNotConnected,
+        records - pool_levels_.rows);
   }
   StartBatch();
   return sealed;

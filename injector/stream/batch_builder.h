@@ -11,6 +11,7 @@
 
 #include "gpuprobe/v1/wire_tags.h"
 #include "injector/stream/columns.h"
+#include "injector/stream/definition_history.h"
 #include "injector/stream/events.h"
 #include "injector/stream/interner.h"
 #include "injector/stream/kernel_columns.h"
@@ -168,6 +169,8 @@ class BatchBuilder {
   bool Seal() noexcept;
 
   uint64_t sequence() const noexcept { return sequence_; }  // of the last sealed batch, 0 before the first
+  uint64_t records_sealed() const noexcept { return records_sealed_; }
+  DefinitionHistory& history() noexcept { return history_; }
 
  private:
   void StartBatch() noexcept;
@@ -191,7 +194,7 @@ class BatchBuilder {
   ColumnTable<wire::CopiesTag, 13> copies_;
   ColumnTable<wire::MemsetsTag, 10> memsets_;
   ColumnTable<wire::SyncsTag, 7> syncs_;
-  ColumnTable<wire::LaunchesTag, 5, 2> launches_;  // of launch_thread_
+  ColumnTable<wire::LaunchesTag, 6, 2> launches_;  // of launch_thread_
   ColumnTable<wire::RangesTag, 13> ranges_;
   ColumnTable<wire::AllocationsTag, 10> allocations_;
   ColumnTable<wire::AllocatorLevelsTag, 6> allocator_levels_;
@@ -231,6 +234,7 @@ class BatchBuilder {
 
   StringInterner strings_;
   SiteInterner sites_;
+  DefinitionHistory history_;
 };
 
 }  // namespace gpuprobe::injector

@@ -99,4 +99,9 @@ void Connection::WaitWritable(int milliseconds) const noexcept {
   poll(&entry, 1, milliseconds);
 }
 
+void Connection::WaitReadable(int milliseconds) const noexcept {
+  pollfd entry{fd_, POLLIN, 0};
+  poll(&entry, 1, milliseconds);
+}
+
 }  // namespace gpuprobe::injector

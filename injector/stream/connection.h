@@ -53,8 +53,9 @@ class Connection {
   Result Send(const char* data, size_t size, size_t* sent) noexcept;
   // Reads what is there.
   Result Receive(char* data, size_t capacity, size_t* received) noexcept;
-  // Waits until the socket takes bytes, at most `milliseconds`.
+  // Waits until the socket takes bytes, or has some, at most `milliseconds`.
   void WaitWritable(int milliseconds) const noexcept;
+  void WaitReadable(int milliseconds) const noexcept;
 
  private:
   OwnDescriptor socket_;

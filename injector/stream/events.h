@@ -54,7 +54,8 @@ struct LaunchEvent {
   uint64_t range_id;           // innermost open range of this thread, 0 if none
   uint64_t fallback_range_id;  // of the main thread, when range_id is 0
   uint32_t correlation;
-  uint32_t graph;  // as Launches.graph on the wire
+  uint32_t graph;            // as Launches.graph on the wire
+  uint64_t may_lack_record;  // as Launches.may_lack_record on the wire
 };
 
 // Followed by `name_bytes` of text (cut at kMaxNameBytes), not terminated.
@@ -244,6 +245,7 @@ struct CollectiveEvent {
 };
 
 // A kernel launched for a plan, or the node of a CUDA graph that will launch it.
+inline constexpr uint64_t kRefusedLaunch = UINT64_MAX;  // instead of a node: see Plans on the wire
 struct PlanLaunchEvent {
   static constexpr EventType kType = EventType::kPlanLaunch;
   uint64_t plan;

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "injector/identity.h"
+#include "injector/stream/losses.h"
 #include "proto/limits.h"
 
 namespace gpuprobe::injector {
@@ -121,6 +122,9 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
                                                             : wire::TimingSource::kTimingSourceNone));
     hello.add_enum(Number(Tag::kLoadedBy), static_cast<int32_t>(facts.loaded_by));
     hello.add_uint32(Number(Tag::kRecordingRanks), facts.recording_ranks);
+    hello.add_fixed64(Number(Tag::kInstance), facts.instance);
+    hello.add_uint64(Number(Tag::kFirstSequence), facts.first_sequence);
+    hello.add_uint64(Number(Tag::kRecordsBefore), facts.records_before);
     if (facts.steps.marker == StepRule::Marker::kNone) return;
     using StepsTag = wire::RecordingStepsTag;
     WireWriter steps(hello, Number(Tag::kRecordingSteps));
@@ -131,12 +135,25 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
   });
 }
 
-bool EncodeBye(wire::ByeReason reason, uint64_t batches, WireBuffer* out) noexcept {
+void EncodeLosses(WireWriter& message, protozero::pbf_tag_type tag) noexcept {
+  for (int reason = 0; reason < kLossReasons; ++reason) {
+    const uint64_t records = LossCount(static_cast<wire::LossReason>(reason));
+    if (records == 0) continue;
+    WireWriter loss(message, tag);
+    loss.add_enum(Number(wire::LossTag::kReason), reason);
+    loss.add_uint64(Number(wire::LossTag::kRecords), records);
+  }
+}
+
+bool EncodeBye(const ByeFacts& facts, WireBuffer* out) noexcept {
   using Tag = wire::ByeTag;
   return AppendFrame(wire::FrameTag::kBye, out, [&](WireWriter& bye) {
-    bye.add_enum(Number(Tag::kReason), static_cast<int32_t>(reason));
+    bye.add_enum(Number(Tag::kReason), static_cast<int32_t>(facts.reason));
     EncodeClockPair(bye, Number(Tag::kClock));
-    bye.add_uint64(Number(Tag::kBatches), batches);
+    bye.add_uint64(Number(Tag::kBatches), facts.batches);
+    bye.add_uint64(Number(Tag::kRecords), facts.records);
+    if (facts.ends_collector) bye.add_uint32(Number(Tag::kEndsCollector), 1);
+    EncodeLosses(bye, Number(Tag::kLosses));
   });
 }
 

@@ -37,10 +37,24 @@ struct HelloFacts {
   uint32_t recording_ranks = 0;  // of the job; 0: all
   StepRule steps = {};           // what is recorded; without marker: everything
   std::string_view step_marker = {};
+  // See wire.proto's Hello.
+  uint64_t instance = 0;
+  uint64_t first_sequence = 0;
+  uint64_t records_before = 0;
 };
+
+struct ByeFacts {
+  wire::ByeReason reason = wire::ByeReason::kByeReasonUnknown;
+  uint64_t batches = 0;  // sequence of the last one
+  uint64_t records = 0;  // in all of them
+  bool ends_collector = false;
+};
+
+// The losses so far, as the repeated Loss field `tag` of `message`.
+void EncodeLosses(WireWriter& message, protozero::pbf_tag_type tag) noexcept;
 
 // Whole delimited frames, appended to `out`. False when they did not fit.
 bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* out) noexcept;
-bool EncodeBye(wire::ByeReason reason, uint64_t batches, WireBuffer* out) noexcept;
+bool EncodeBye(const ByeFacts& facts, WireBuffer* out) noexcept;
 
 }  // namespace gpuprobe::injector

@@ -11,7 +11,7 @@
 namespace gpuprobe::injector {
 
 inline constexpr int kLossReasons =
-    16;  // greater than every value of wire::LossReason; checked by a test against the schema
+    24;  // greater than every value of wire::LossReason; checked by a test against the schema
 
 void CountLoss(wire::LossReason reason, uint64_t records = 1) noexcept;
 

@@ -1,6 +1,7 @@
 #include "injector/stream/sender.h"
 
 #include <ctime>
+#include <utility>
 
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
@@ -62,10 +63,16 @@ struct Cursor {
 }  // namespace
 
 bool Sender::Greet(const Identity& identity, const HelloFacts& facts) noexcept {
+  HelloFacts now = facts;
+  now.first_sequence = queue_->released_sequence() + 1;
+  now.records_before = queue_->released_records();
   WireBuffer out{words_, sizeof(words_)};
-  if (!EncodeHello(identity, facts, &out)) return false;
+  if (!EncodeHello(identity, now, &out)) return false;
   words_size_ = out.size;
   words_sent_ = 0;
+  broken_ = welcomed_ = keeps_nothing_ = complete_ = false;
+  greeted_ms_ = heard_ms_ = MonotonicMs();
+  queue_->SetConnected(true);
   return true;
 }
 
@@ -74,6 +81,34 @@ void Sender::End() noexcept {
   ended_ = true;
   connection_->Close();
   CountLoss(wire::LossReason::kLossNotConnected, queue_->Clear());
+  queue_->SetConnected(false);
+}
+
+// What was sent and not acknowledged is sent again to whoever comes next.
+void Sender::Break() noexcept {
+  if (ended_ || broken_) return;
+  if (said_ended_ || !refusal_.empty()) return End();
+  broken_ = true;
+  first_ = false;
+  connection_->Close();
+  queue_->Rewind();
+  queue_->SetConnected(false);
+  words_size_ = words_sent_ = frame_sent_ = heard_size_ = 0;
+  restated_ = nullptr;
+  restated_size_ = restated_sent_ = 0;
+}
+
+bool Sender::IsSilentFor(int64_t milliseconds) const noexcept {
+  return !welcomed_ && MonotonicMs() - greeted_ms_ >= milliseconds;
+}
+
+// On the first connection nobody can have anything of us yet. Later only the collector knows where to go on.
+bool Sender::MaySendBatches() noexcept {
+  if (first_ || welcomed_ || keeps_nothing_) return true;
+  if (!IsSilentFor(kWelcomeBackWaitMs)) return false;
+  keeps_nothing_ = true;
+  if (history_ != nullptr) restated_ = history_->Frame(&restated_size_);
+  return true;
 }
 
 Sender::Step Sender::SendSome(const char* data, size_t size, size_t* offset) noexcept {
@@ -89,44 +124,103 @@ Sender::Step Sender::SendSome(const char* data, size_t size, size_t* offset) noe
       break;
   }
   ListenForFlush();  // the reason may have been said before the door was closed
-  End();
-  return Step::kEnded;
+  Break();
+  return Step::kBroken;
+}
+
+Sender::Step Sender::SendNext() noexcept {
+  if (words_sent_ < words_size_ && frame_sent_ == 0 && restated_sent_ == 0) {
+    return SendSome(words_, words_size_, &words_sent_);
+  }
+  SendQueue::Frame frame;
+  const bool has_frame = queue_->Front(&frame);
+  if (!MaySendBatches()) return Step::kMustWait;
+  if (restated_sent_ < restated_size_) {
+    const Step step = SendSome(restated_, restated_size_, &restated_sent_);
+    if (restated_sent_ == restated_size_) restated_size_ = restated_sent_ = 0;
+    return step;
+  }
+  if (!has_frame) return Step::kIdle;
+  const Step step = SendSome(frame.data, frame.size, &frame_sent_);
+  if (step == Step::kSent && frame_sent_ == frame.size) {
+    if (!welcomed_ && IsSilentFor(kWelcomeWaitMs)) keeps_nothing_ = true;
+    if (keeps_nothing_) {
+      queue_->Pop();
+    } else {
+      queue_->Advance();
+    }
+    frame_sent_ = 0;
+  }
+  return step;
 }
 
 bool Sender::Pump(int milliseconds) noexcept {
   const int64_t deadline = MonotonicMs() + milliseconds;
   for (;;) {
-    if (ended_) return false;
-    Step step = Step::kSent;
-    SendQueue::Frame frame;
-    if (words_sent_ < words_size_ && frame_sent_ == 0) {
-      step = SendSome(words_, words_size_, &words_sent_);
-    } else if (queue_->Front(&frame)) {
-      step = SendSome(frame.data, frame.size, &frame_sent_);
-      if (step == Step::kSent && frame_sent_ == frame.size) {
-        queue_->Pop();
-        frame_sent_ = 0;
-      }
-    } else {
-      return true;
-    }
-    if (step == Step::kEnded) return false;
+    if (ended_ || broken_) return false;
+    const Step step = SendNext();
+    if (step == Step::kBroken) return false;
+    if (step == Step::kIdle) return true;
     if (step == Step::kSent) continue;
     const int64_t left = deadline - MonotonicMs();
     if (left <= 0) return false;
-    connection_->WaitWritable(left < 50 ? static_cast<int>(left) : 50);
+    const int slice = left < 50 ? static_cast<int>(left) : 50;
+    if (step == Step::kMustWait) {
+      connection_->WaitReadable(slice);
+      ListenForFlush();
+    } else {
+      connection_->WaitWritable(slice);
+    }
   }
 }
 
-bool Sender::SayBye(wire::ByeReason reason, uint64_t batches, int milliseconds) noexcept {
+bool Sender::SayBye(const ByeFacts& facts, int milliseconds) noexcept {
   const int64_t deadline = MonotonicMs() + milliseconds;
   if (!Pump(milliseconds)) return false;
   WireBuffer out{words_, sizeof(words_)};
-  if (!EncodeBye(reason, batches, &out)) return false;
+  if (!EncodeBye(facts, &out)) return false;
   words_size_ = out.size;
   words_sent_ = 0;
   const int64_t left = deadline - MonotonicMs();
   return Pump(left > 0 ? static_cast<int>(left) : 0);
+}
+
+bool Sender::AwaitComplete(int milliseconds, int silence_ms) noexcept {
+  const int64_t deadline = MonotonicMs() + milliseconds;
+  heard_ms_ = MonotonicMs();
+  for (;;) {
+    ListenForFlush();
+    if (complete_) return true;
+    if (ended_ || broken_ || keeps_nothing_) return false;
+    const int64_t now = MonotonicMs();
+    if (now >= deadline || now - heard_ms_ >= silence_ms) return false;
+    connection_->WaitReadable(10);
+  }
+}
+
+void Sender::TakeWelcome(const uint8_t* data, size_t size) noexcept {
+  Cursor welcome{data, data + size};
+  Cursor bytes{};
+  uint32_t number = 0;
+  uint64_t value = 0;
+  uint64_t on_record = 0;
+  while (welcome.Field(&number, &value, &bytes)) {
+    if (number == Number(wire::WelcomeTag::kLastSequence)) on_record = value;
+    if (number == Number(wire::WelcomeTag::kRunDirectory)) {
+      run_directory_.Clear();
+      run_directory_.Add(
+          {reinterpret_cast<const char*>(bytes.at), static_cast<size_t>(bytes.end - bytes.at)});
+    }
+  }
+  if (welcomed_) return;
+  welcomed_ = true;
+  // An answer that comes too late changes nothing about what goes: the collector drops what it has already.
+  if (first_ || std::exchange(keeps_nothing_, false)) return;
+  queue_->Release(on_record, true);
+  if (queue_->released_sequence() == 0 || history_ == nullptr) return;
+  restated_ = history_->Frame(&restated_size_);
+  restated_sent_ = 0;
+  lacks_definitions_ = on_record == 0 && !history_->complete();
 }
 
 // Returns whether a flush was asked for.
@@ -142,6 +236,11 @@ bool Sender::TakeControl(const uint8_t* data, size_t size) noexcept {
     while (control.Field(&number, &value, &bytes)) {
       if (number == Number(wire::ControlTag::kFlush)) flush = value != 0;
       if (number == Number(wire::ControlTag::kFlushUnfinished) && value != 0) flush = unfinished_ = true;
+      if (number == Number(wire::ControlTag::kAcknowledged)) queue_->Release(value);
+      if (number == Number(wire::ControlTag::kComplete)) complete_ = complete_ || value != 0;
+      if (number == Number(wire::ControlTag::kEnded)) said_ended_ = said_ended_ || value != 0;
+      if (number == Number(wire::ControlTag::kWelcome))
+        TakeWelcome(bytes.at, static_cast<size_t>(bytes.end - bytes.at));
       if (number == Number(wire::ControlTag::kRefused)) {
         refusal_.Clear();
         refusal_.Add({reinterpret_cast<const char*>(bytes.at), static_cast<size_t>(bytes.end - bytes.at)});
@@ -153,12 +252,14 @@ bool Sender::TakeControl(const uint8_t* data, size_t size) noexcept {
 
 bool Sender::ListenForFlush() noexcept {
   bool flush = false;
-  while (!ended_) {
+  bool closed = false;
+  while (!ended_ && !broken_ && !closed) {
     size_t got = 0;
     const Connection::Result result = connection_->Receive(reinterpret_cast<char*>(heard_) + heard_size_,
                                                            sizeof(heard_) - heard_size_, &got);
-    if (result == Connection::Result::kClosed) End();
+    closed = result == Connection::Result::kClosed;
     if (result != Connection::Result::kOk) break;
+    heard_ms_ = MonotonicMs();
     heard_size_ += got;
     size_t used = 0;
     for (;;) {
@@ -176,7 +277,8 @@ bool Sender::ListenForFlush() noexcept {
     std::memmove(heard_, heard_ + used, heard_size_ - used);
     heard_size_ -= used;
   }
-  if (!refusal_.empty()) End();
+  if (!refusal_.empty() || said_ended_ || lacks_definitions_) End();
+  if (closed) Break();
   return flush;
 }
 

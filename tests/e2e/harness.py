@@ -95,7 +95,7 @@ class Running:
         return self.finished()
 
     def finished(self):
-        out, err = (os.pread(file.fileno(), 1 << 24, 0) for file in (self._out, self._err))
+        out, err = (os.pread(file.fileno(), 1 << 28, 0) for file in (self._out, self._err))
         return Finished(self.command, self._process.returncode, out, err)
 
     def kill(self):
@@ -120,6 +120,11 @@ def read_proc(pid, name):
             return file.read()
     except OSError:
         return b""
+
+
+def read_file(path):
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def processes_of_session(session):

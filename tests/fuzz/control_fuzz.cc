@@ -56,9 +56,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!ready) std::abort();
     Connection connection;
     connection.Adopt(ends[0]);
-    Sender sender(&queue, &connection);
+    DefinitionHistory history;
+    history.Init();
+    Sender sender(&queue, &connection, &history);
+    uint64_t sequence = 0;
     for (uint32_t frames = choices.Below(4); frames > 0; --frames) {
-      if (queue.Reserve(128) != nullptr) queue.Commit(0, 128, 3);
+      if (queue.Reserve(128) != nullptr) queue.Commit(0, 128, 3, ++sequence);
     }
     const std::string said = WhatItSays(choices);
     std::string_view rest(said);

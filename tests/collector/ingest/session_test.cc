@@ -24,6 +24,7 @@ struct Seen {
   int closed = 0;
   bool cut_off = false;
   bool asks = false;
+  std::optional<uint64_t> on_record;
   std::vector<std::string> raw;
   absl::Status batch_status;
 };
@@ -38,6 +39,8 @@ class RecordingSink : public FrameSink {
   }
   void OnBye(const v1::Bye&, std::string_view) override { ++seen_.byes; }
   bool AsksForUnfinished() override { return std::exchange(seen_.asks, false); }
+  std::optional<uint64_t> OnRecord() override { return seen_.on_record; }
+  std::string RunDirectory() override { return "/runs/7"; }
   void OnClosed(bool cut_off) override {
     ++seen_.closed;
     seen_.cut_off = cut_off;
@@ -94,6 +97,52 @@ TEST_F(SessionTest, AClientIsAskedForWhatIsUnfinishedWhenItsSinkWantsThat) {
   v1::Frame asked;
   asked.mutable_control()->set_flush_unfinished(true);
   EXPECT_EQ(reply_, Stream({asked}));
+}
+
+v1::Frame ControlFrame(const v1::Control& control) {
+  v1::Frame frame;
+  *frame.mutable_control() = control;
+  return frame;
+}
+
+v1::Frame Acknowledged(uint64_t sequence, bool complete = false) {
+  v1::Control control;
+  control.set_acknowledged(sequence);
+  control.set_complete(complete);
+  return ControlFrame(control);
+}
+
+TEST_F(SessionTest, HelloIsAnsweredWithWhatIsOnRecordAndWhere) {
+  seen_.on_record = 33;
+  Session session(factory_);
+  EXPECT_TRUE(session.Receive(Stream({HelloFrame(MakeHello(3))}), reply_).ok());
+  v1::Control control;
+  control.mutable_welcome()->set_last_sequence(33);
+  control.mutable_welcome()->set_run_directory("/runs/7");
+  EXPECT_EQ(reply_, Stream({ControlFrame(control)}));
+}
+
+TEST_F(SessionTest, WhatHasComeToBeOnRecordIsAcknowledgedOnce) {
+  seen_.on_record = 0;
+  Session session(factory_);
+  EXPECT_TRUE(session.Receive(Stream({HelloFrame(MakeHello(3)), BatchBuilder().Frame()}), reply_).ok());
+  reply_.clear();
+  session.Acknowledge(reply_);
+  EXPECT_EQ(reply_, "");
+  seen_.on_record = 5;
+  session.Acknowledge(reply_);
+  session.Acknowledge(reply_);
+  EXPECT_EQ(reply_, Stream({Acknowledged(5)}));
+}
+
+TEST_F(SessionTest, ByeIsAnsweredWhenEverythingIsOnRecord) {
+  seen_.on_record = 0;
+  Session session(factory_);
+  EXPECT_TRUE(session.Receive(Stream({HelloFrame(MakeHello(3))}), reply_).ok());
+  reply_.clear();
+  seen_.on_record = 2;
+  EXPECT_TRUE(session.Receive(Stream({ByeFrame(2)}), reply_).ok());
+  EXPECT_EQ(reply_, Stream({Acknowledged(2, true)}));
 }
 
 TEST_F(SessionTest, AConnectionWithoutByeIsCutOff) {

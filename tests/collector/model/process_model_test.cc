@@ -246,6 +246,70 @@ TEST(ProcessModel, LossesAreCumulativeAndGapsAreCounted) {
   EXPECT_EQ(model.totals().batches_missing, 2u);
 }
 
+// A batch of a process that can resume: it holds `here` records, and the process has sent `sent` with it.
+v1::Batch Counted(uint64_t sequence, uint64_t here, uint64_t sent) {
+  v1::Batch batch = BatchBuilder(sequence).batch();
+  batch.set_records(here);
+  batch.mutable_self()->set_records(sent);
+  return batch;
+}
+
+v1::Hello Resumable(uint64_t first_sequence = 1, uint64_t records_before = 0) {
+  v1::Hello hello = MakeHello(0);
+  hello.set_instance(7);
+  hello.set_first_sequence(first_sequence);
+  hello.set_records_before(records_before);
+  return hello;
+}
+
+TEST(ProcessModel, AGapIsANumberOfRecords) {
+  ProcessModel model(Resumable(), ProcessEvents{});
+  ASSERT_TRUE(model.Apply(Counted(1, 10, 10)).ok());
+  ASSERT_TRUE(model.Apply(Counted(2, 0, 10)).ok());
+  EXPECT_EQ(model.totals().records_missing, 0u);
+  ASSERT_TRUE(model.Apply(Counted(4, 5, 22)).ok());
+  EXPECT_EQ(model.totals().records_missing, 7u);
+  v1::Bye bye;
+  bye.set_batches(5);
+  bye.set_records(25);
+  model.ApplyBye(bye);
+  EXPECT_EQ(model.totals().records_missing, 10u);
+  EXPECT_EQ(model.totals().batches_missing, 2u);
+}
+
+TEST(ProcessModel, WhatAnotherCollectorRecordedIsNotMissing) {
+  ProcessModel model(Resumable(31, 900), ProcessEvents{});
+  ASSERT_TRUE(model.Apply(Counted(31, 10, 910)).ok());
+  EXPECT_EQ(model.totals().records_missing, 0u);
+  EXPECT_EQ(model.totals().batches_missing, 0u);
+  EXPECT_EQ(model.totals().records_elsewhere, 900u);
+}
+
+TEST(ProcessModel, ABatchThatComesTwiceIsKnown) {
+  ProcessModel model(Resumable(), ProcessEvents{});
+  ASSERT_TRUE(model.Apply(Counted(1, 0, 0)).ok());
+  EXPECT_TRUE(model.Knows(Counted(1, 0, 0)));
+  EXPECT_FALSE(model.Knows(Counted(2, 0, 0)));
+  ProcessModel older = Model();
+  ASSERT_TRUE(older.Apply(Counted(1, 0, 0)).ok());
+  EXPECT_FALSE(older.Knows(Counted(1, 0, 0))) << "an older probe sends nothing twice";
+}
+
+TEST(ProcessModel, LaunchesThatMustHaveARecordAreMissedAtTheEnd) {
+  ProcessModel model(Resumable(), ProcessEvents{});
+  BatchBuilder b = WithKernels();
+  b.Launch(1, kStart + 1, 11, 0).Launch(1, kStart + 2, 12, 0).Launch(1, kStart + 3, 13, 0);
+  b.Launch(1, kStart + 4, 14, 0).Kernel(kStart + 5, kStart + 6, 1, 11).CapturedLaunch(12, 900);
+  v1::Batch batch = b.batch();
+  for (const uint32_t may : {0, 0, 0, 1}) batch.mutable_launches(0)->add_may_lack_record(may);
+  ASSERT_TRUE(model.Apply(batch).ok());
+  model.ApplyBye({});
+  EXPECT_EQ(model.joins().without_record, 1u) << "13: 11 has one, 12 was captured, 14 may lack it";
+  BatchBuilder late(2);
+  ASSERT_TRUE(model.Apply(late.Kernel(kStart + 7, kStart + 8, 1, 13).batch()).ok());
+  EXPECT_EQ(model.joins().without_record, 0u);
+}
+
 TEST(ProcessModel, AClockStepIsNoticed) {
   ProcessModel model = Model();
   ASSERT_TRUE(model.Apply(BatchBuilder(1).Clock(kStart, 1000 * kMs).batch()).ok());

@@ -13,6 +13,7 @@
 #include "collector/render/json_report.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
+#include "collector/store/run_resume.h"
 #include "tests/collector/testing/batch_builder.h"
 #include "tests/collector/testing/temp_dir.h"
 
@@ -281,6 +282,137 @@ TEST_F(RunRecordingTest, ACollectorThatDiedLosesItsOpenChunkOnly) {
   EXPECT_EQ(replayed->damages.front().what, "cut off");
   EXPECT_FALSE(replayed->damages.front().totals_whole);
   EXPECT_EQ(job.processes().size(), static_cast<size_t>(kRanks));
+}
+
+// --- a run whose collector died
+
+// What the recorder does with a client that resumes: applies and writes what is not on record yet.
+class Resuming {
+ public:
+  Resuming(const std::string& path, uint64_t keep_bytes) : directory_(*Directory::Make(path)) {
+    EXPECT_TRUE(directory_.Lock().ok());
+    absl::StatusOr<Resumed> resumed = ResumeRun(directory_, job_, kStart);
+    EXPECT_TRUE(resumed.ok()) << resumed.status();
+    recording_ = std::make_unique<RunRecording>(directory_, "test", keep_bytes, resumed->recording);
+    for (size_t i = 0; i < resumed->processes.size(); ++i) logs_[resumed->processes[i]] = recording_->log(i);
+  }
+  // As many frames of a rank as there are, from behind what is on record.
+  void Hear(const v1::Hello& hello, const std::vector<v1::Frame>& frames, size_t until) {
+    model::ProcessModel& process = job_.Join(hello);
+    const std::string greeting = [&] {
+      v1::Frame frame;
+      *frame.mutable_hello() = hello;
+      return frame.SerializeAsString();
+    }();
+    RunRecording::Log*& log = logs_[&process];
+    if (log == nullptr) {
+      log = *recording_->Open(hello, greeting, 0);
+    } else {
+      EXPECT_TRUE(log->AppendHello(greeting, 0).ok());
+    }
+    for (size_t i = 0; i < until; ++i) {
+      const v1::Frame& frame = frames[i];
+      if (frame.has_batch() && !process.Knows(frame.batch())) {
+        EXPECT_TRUE(process.Apply(frame.batch()).ok());
+        EXPECT_TRUE(log->AppendBatch(frame.batch(), frame.SerializeAsString(), 0).ok());
+      }
+      if (frame.has_bye()) {
+        process.ApplyBye(frame.bye());
+        EXPECT_TRUE(log->Append(frame.SerializeAsString(), 0).ok());
+      }
+    }
+    EXPECT_TRUE(log->Flush().ok());
+    EXPECT_EQ(log->on_record(), process.last_sequence());
+  }
+  void RotateIfDue() {
+    if (recording_->Due()) {
+      EXPECT_TRUE(
+          recording_
+              ->Rotate([this](absl::FunctionRef<void(std::string_view)> part) { job_.SaveState(part); },
+                       kStart)
+              .ok());
+    }
+  }
+
+ private:
+  Directory directory_;
+  model::JobModel job_;
+  std::unique_ptr<RunRecording> recording_;
+  std::map<const model::ProcessModel*, RunRecording::Log*> logs_;
+};
+
+std::vector<v1::Frame> ResumableRank(int steps) {
+  std::vector<v1::Frame> frames = TrainingRank(0, 1, steps);
+  for (v1::Frame& frame : frames) {
+    if (frame.has_hello()) frame.mutable_hello()->set_instance(7);
+  }
+  return frames;
+}
+
+std::string ReportOf(const std::string& directory) {
+  model::JobModel job;
+  const absl::StatusOr<Replayed> replayed = Replay(directory, job);
+  EXPECT_TRUE(replayed.ok()) << replayed.status();
+  EXPECT_TRUE(replayed.ok() && replayed->damages.empty());
+  return ReportOf(job);
+}
+
+TEST(ResumedRun, WhateverTheDeadCollectorHadWrittenTheRestFollowsAndNothingTwice) {
+  const std::vector<v1::Frame> frames = ResumableRank(6);
+  const v1::Hello hello = frames.front().hello();
+  TempDir whole;
+  Resuming(whole.path(), uint64_t{1} << 30).Hear(hello, frames, frames.size());
+  const std::string expected = ReportOf(whole.path());
+  std::ifstream file(whole.File("rank-0.gpr"), std::ios::binary);
+  const std::string log((std::istreambuf_iterator<char>(file)), {});
+  std::mt19937 random(3);
+  for (int i = 0; i < 40; ++i) {
+    // Killed while it wrote: the log ends anywhere, in its first chunk too.
+    const size_t size = i < 4 ? static_cast<size_t>(i) : random() % log.size();
+    TempDir dir;
+    std::ofstream(dir.File("rank-0.gpr"), std::ios::binary) << log.substr(0, size);
+    Resuming(dir.path(), uint64_t{1} << 30).Hear(hello, frames, frames.size());
+    EXPECT_EQ(ReportOf(dir.path()), expected) << "cut after " << size << " of " << log.size() << " bytes";
+  }
+}
+
+TEST(ResumedRun, GoesOnThroughManyDeathsAndGenerations) {
+  std::vector<v1::Frame> frames = ResumableRank(40);
+  for (v1::Frame& frame : frames) {
+    if (frame.has_batch()) AddSyncs(frame, 2000);
+  }
+  const v1::Hello hello = frames.front().hello();
+  TempDir whole;
+  Resuming(whole.path(), uint64_t{1} << 30).Hear(hello, frames, frames.size());
+  TempDir dir;
+  for (size_t until = 3; until < frames.size(); until += 3) {
+    Resuming resuming(dir.path(), 160 << 10);
+    resuming.Hear(hello, frames, until);
+    resuming.RotateIfDue();
+  }
+  Resuming(dir.path(), 160 << 10).Hear(hello, frames, frames.size());
+  const absl::StatusOr<RunFiles> files = ListRun(dir.path());
+  ASSERT_TRUE(files.ok());
+  EXPECT_GT(files->totals.size(), 0u) << "no generation was full";
+  EXPECT_EQ(ReportOf(dir.path()), ReportOf(whole.path()));
+}
+
+TEST(ResumedRun, AFinishedRunAndOneThatIsBeingRecordedAreLeftAlone) {
+  TempDir dir;
+  bool unfinished = true;
+  EXPECT_TRUE(PrepareRunDirectory(dir.path(), &unfinished).ok());
+  EXPECT_FALSE(unfinished);
+  const std::vector<v1::Frame> frames = ResumableRank(2);
+  Resuming(dir.path(), uint64_t{1} << 30).Hear(frames.front().hello(), frames, frames.size());
+  EXPECT_FALSE(PrepareRunDirectory(dir.path()).ok()) << "only who asks for it goes on";
+  const absl::StatusOr<Directory> first = PrepareRunDirectory(dir.path(), &unfinished);
+  ASSERT_TRUE(first.ok() && first->Lock().ok());
+  EXPECT_TRUE(unfinished);
+  const absl::StatusOr<Directory> second = PrepareRunDirectory(dir.path(), &unfinished);
+  ASSERT_TRUE(second.ok());
+  EXPECT_THAT(second->Lock().message(), ::testing::HasSubstr("another collector"));
+  std::ofstream(dir.File("report.json")) << "{}";
+  EXPECT_FALSE(PrepareRunDirectory(dir.path(), &unfinished).ok());
 }
 
 }  // namespace

@@ -135,9 +135,9 @@ TEST_F(BatchBuilderTest, CopiesMemsetsAndSyncsKeepEveryField) {
 
 TEST_F(BatchBuilderTest, LaunchesAreGroupedByThreadAndEachGroupStartsAfresh) {
   const uint64_t now = NowNs();
-  for (uint32_t i = 0; i < 3; ++i) builder_->AddLaunch(1, {now + i, 5, 0, 100 + i, 0});
-  for (uint32_t i = 0; i < 2; ++i) builder_->AddLaunch(2, {now + 10 + i, 0, 5, 200 + i, 0});
-  builder_->AddLaunch(1, {now + 50, 0, 0, 300, 0});
+  for (uint32_t i = 0; i < 3; ++i) builder_->AddLaunch(1, {now + i, 5, 0, 100 + i, 0, 0});
+  for (uint32_t i = 0; i < 2; ++i) builder_->AddLaunch(2, {now + 10 + i, 0, 5, 200 + i, 0, 0});
+  builder_->AddLaunch(1, {now + 50, 0, 0, 300, 0, 0});
   const v1::Batch batch = SealOne();
   ASSERT_EQ(batch.launches_size(), 3);
   EXPECT_EQ(batch.launches(0).thread(), 1u);
@@ -231,7 +231,7 @@ TEST_F(BatchBuilderTest, MoreLaunchesThanRowsFromManyThreadsArriveAll) {
   const uint64_t now = NowNs();
   size_t sent = 0;
   for (uint32_t i = 0; i < 3 * kMaxRows; ++i)
-    builder_->AddLaunch(1 + i % 7, {now + i, uint64_t{1} << 60, 0, i * 7919, 0});
+    builder_->AddLaunch(1 + i % 7, {now + i, uint64_t{1} << 60, 0, i * 7919, 0, 0});
   builder_->Seal();
   for (const v1::Batch& batch : TakeBatches(queue_.get())) {
     for (const v1::Launches& launches : batch.launches())
@@ -255,7 +255,7 @@ TEST_F(BatchBuilderTest, WhenTheQueueIsFullRecordsAreCountedAndDefinitionsComeLa
   ASSERT_TRUE(builder_->Seal());
   EXPECT_EQ(TakeBatches(queue_.get()).size(), 1u);
   ASSERT_NE(queue_->Reserve(4000), nullptr);  // the collector is slow
-  queue_->Commit(0, 4000, 0);
+  queue_->Commit(0, 4000, 0, 1);
   const uint32_t late = builder_->String("late");
   builder_->AddSync(sync);
   builder_->AddSync(sync);

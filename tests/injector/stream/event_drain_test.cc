@@ -88,9 +88,12 @@ class EventDrainTest : public ::testing::Test {
 TEST_F(EventDrainTest, WhatIsNotWantedIsNotSent) {
   recording.kinds = kRecordKernels;
   ASSERT_TRUE(Open(100, 1, 0, "step"));
-  ASSERT_TRUE(
-      Emit(CurrentThread(),
-           LaunchEvent{.time_ns = 110, .range_id = 1, .fallback_range_id = 0, .correlation = 7, .graph = 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{.time_ns = 110,
+                                                .range_id = 1,
+                                                .fallback_range_id = 0,
+                                                .correlation = 7,
+                                                .graph = 0,
+                                                .may_lack_record = 0}));
   ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 120, 0x1000, 64));
   ASSERT_TRUE(Close(130, 1));
   const v1::Batch batch = DrainAll();
@@ -322,7 +325,7 @@ TEST_F(EventDrainTest, ThousandsOfThreadsOneAfterAnother) {
   constexpr uint32_t kThreads = 2000;
   for (uint32_t i = 0; i < kThreads; ++i) {
     std::thread([i] {
-      ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{2 * i + 1, 0, 0, i + 1, 0}));
+      ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{2 * i + 1, 0, 0, i + 1, 0, 0}));
       ASSERT_TRUE(Memory(wire::AllocationOp::kAllocationOpAlloc, 2 * i + 2, 0x1000 + i, i + 1));
     }).join();
   }
@@ -352,8 +355,8 @@ TEST_F(EventDrainTest, ThousandsOfThreadsOneAfterAnother) {
 }
 
 TEST_F(EventDrainTest, EventsAfterTheLimitWaitForTheNextDrain) {
-  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{100, 0, 0, 1, 0}));
-  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{900, 0, 0, 2, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{100, 0, 0, 1, 0, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{900, 0, 0, 2, 0, 0}));
   stream_->drain.Drain(500);
   stream_->builder.Seal();
   const auto batches = TakeBatches(&stream_->queue);
@@ -367,7 +370,7 @@ TEST_F(EventDrainTest, AThreadIsKnownByTheNameThatItTookLater) {
   std::atomic<bool> named{false};
   std::atomic<bool> done{false};
   std::thread worker([&] {
-    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0}));
+    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0}));
     pthread_setname_np(pthread_self(), "pt_autograd_0");
     named = true;
     while (!done) usleep(1000);
@@ -384,7 +387,7 @@ TEST_F(EventDrainTest, AThreadIsKnownByTheNameThatItTookLater) {
 
 TEST_F(EventDrainTest, AThreadHasTheNameThatTheProgramGivesIt) {
   const uint32_t tid = CurrentThread().tid;
-  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0}));
+  ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0}));
   ASSERT_TRUE(Emit(CurrentThread(), ThreadNameEvent{2, tid, 0}, "trainer"));
   const v1::Batch batch = DrainAll();
   ASSERT_GE(batch.threads_size(), 1);
@@ -397,7 +400,7 @@ TEST_F(EventDrainTest, AThreadHasTheNameThatTheProgramGivesIt) {
   std::thread([&] {
     worker_tid = CurrentThread().tid;
     EXPECT_TRUE(Emit(CurrentThread(), ThreadNameEvent{3, worker_tid, 0}, std::string(300, 'w')));
-    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{4, 0, 0, 1, 0}));
+    EXPECT_TRUE(Emit(CurrentThread(), LaunchEvent{4, 0, 0, 1, 0, 0}));
   }).join();
   const v1::Batch second = DrainAll();
   ASSERT_GE(second.threads_size(), 1);
@@ -408,7 +411,7 @@ TEST_F(EventDrainTest, AThreadHasTheNameThatTheProgramGivesIt) {
 TEST_F(EventDrainTest, TheRingOfAThreadThatEndedIsFreedAndItsEventsAreThere) {
   EventRing* ring = nullptr;
   std::thread([&ring] {
-    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0}));
+    for (int i = 0; i < 5000; ++i) ASSERT_TRUE(Emit(CurrentThread(), LaunchEvent{1, 0, 0, 1, 0, 0}));
     ring = CurrentThread().ring;
   }).join();
   EXPECT_EQ(DrainAll().launches(0).time_delta_size(), 5000);

@@ -1,6 +1,7 @@
 #include "injector/stream/sender.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ class SenderTest : public ::testing::Test {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     connection_.Adopt(ends[0]);
     peer_ = ends[1];
+    history_.Init();
     ASSERT_TRUE(queue_.Init(size_t{8} << 20));
     identity_.rank = 3;
     std::strcpy(identity_.host, "n1");
@@ -35,6 +37,24 @@ class SenderTest : public ::testing::Test {
     identity_.command_line_bytes = 16;
   }
   void TearDown() override { ClosePeer(); }
+  // Another collector.
+  void Reconnect() {
+    ClosePeer();
+    int ends[2];
+    ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    connection_.Adopt(ends[0]);
+    peer_ = ends[1];
+  }
+  void Welcome(uint64_t last_sequence) {
+    v1::Control control;
+    control.mutable_welcome()->set_last_sequence(last_sequence);
+    Say(control);
+  }
+  void Acknowledge(uint64_t sequence) {
+    v1::Control control;
+    control.set_acknowledged(sequence);
+    Say(control);
+  }
   void ClosePeer() {
     if (peer_ >= 0) close(peer_);
     peer_ = -1;
@@ -49,7 +69,7 @@ class SenderTest : public ::testing::Test {
       if (padding > 32) batch.add_bytes(1000, std::string(padding - 32, 'p'));
     }
     const size_t prefix = WriteFramePrefix(memory, wire::FrameTag::kBatch, body.size);
-    queue_.Commit(kFramePrefixBytes - prefix, prefix + body.size, 10);
+    queue_.Commit(kFramePrefixBytes - prefix, prefix + body.size, 10, sequence);
   }
   std::string ReadAvailable() {
     std::string bytes;
@@ -70,7 +90,8 @@ class SenderTest : public ::testing::Test {
   Identity identity_;
   SendQueue queue_;
   Connection connection_;
-  Sender sender_{&queue_, &connection_};
+  DefinitionHistory history_;
+  Sender sender_{&queue_, &connection_, &history_};
   int peer_ = -1;
 };
 
@@ -80,7 +101,7 @@ TEST_F(SenderTest, HelloGoesFirstThenTheQueueThenBye) {
       sender_.Greet(identity_, {.has_gpu_times = true, .loaded_by = wire::LoadedBy::kLoadedByPreload}));
   PutBatch(2);
   ASSERT_TRUE(sender_.Pump(100));
-  ASSERT_TRUE(sender_.SayBye(wire::ByeReason::kByeReasonExit, 2, 100));
+  ASSERT_TRUE(sender_.SayBye({.reason = wire::ByeReason::kByeReasonExit, .batches = 2, .records = 20}, 100));
   const auto frames = ParseFrames(ReadAvailable());
   ASSERT_EQ(frames.size(), 4u);
   const v1::Hello& hello = frames[0].hello();
@@ -95,6 +116,7 @@ TEST_F(SenderTest, HelloGoesFirstThenTheQueueThenBye) {
   EXPECT_EQ(frames[2].batch().sequence(), 2u);
   EXPECT_EQ(frames[3].bye().reason(), v1::BYE_REASON_EXIT);
   EXPECT_EQ(frames[3].bye().batches(), 2u);
+  EXPECT_EQ(frames[3].bye().records(), 20u);
 }
 
 TEST_F(SenderTest, ASlowCollectorGetsEveryByteInTheEnd) {
@@ -116,7 +138,7 @@ TEST_F(SenderTest, ASlowCollectorGetsEveryByteInTheEnd) {
   EXPECT_EQ(frames[5].batch().sequence(), 5u);
 }
 
-TEST_F(SenderTest, ADeadCollectorEndsSendingAndWhatWaitedIsCounted) {
+TEST_F(SenderTest, WhatADeadCollectorHadNotAcknowledgedGoesToTheNextOne) {
   signal(SIGPIPE, SIG_DFL);  // would end this process
   ASSERT_TRUE(sender_.Greet(identity_, {}));
   ASSERT_TRUE(sender_.Pump(100));
@@ -124,10 +146,92 @@ TEST_F(SenderTest, ADeadCollectorEndsSendingAndWhatWaitedIsCounted) {
   PutBatch(1);
   PutBatch(2);
   EXPECT_FALSE(sender_.Pump(100));
-  EXPECT_TRUE(sender_.ended());
-  EXPECT_EQ(LossCount(wire::LossReason::kLossNotConnected), 20u);
+  EXPECT_TRUE(sender_.broken());
+  EXPECT_FALSE(sender_.ended());
   EXPECT_FALSE(connection_.open());
-  EXPECT_FALSE(sender_.SayBye(wire::ByeReason::kByeReasonExit, 2, 100));
+  EXPECT_FALSE(sender_.SayBye({.batches = 2}, 100));
+  EXPECT_EQ(queue_.frames(), 2u);
+  Reconnect();
+  ASSERT_TRUE(sender_.Greet(identity_, {.instance = 7}));
+  EXPECT_FALSE(sender_.Pump(20)) << "only the collector knows where to go on";
+  auto frames = ParseFrames(ReadAvailable());
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(frames[0].hello().instance(), 7u);
+  EXPECT_EQ(frames[0].hello().first_sequence(), 1u);
+  Welcome(1);
+  ASSERT_TRUE(sender_.Pump(1000));
+  frames = ParseFrames(ReadAvailable());
+  ASSERT_EQ(frames.size(), 1u);
+  EXPECT_EQ(frames[0].batch().sequence(), 2u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossNotConnected), 0u);
+}
+
+TEST_F(SenderTest, DefinitionsAreRestatedBeforeTheBatchesThatACollectorLacks) {
+  const std::string names = "names, encoded";
+  {
+    char bytes[64];
+    WireBuffer out{bytes, sizeof(bytes)};
+    WireWriter(out).add_bytes(1000, names);
+    history_.Append(out.data, out.size);
+  }
+  ASSERT_TRUE(sender_.Greet(identity_, {}));
+  Welcome(0);
+  for (uint64_t i = 1; i <= 4; ++i) PutBatch(i);
+  ASSERT_TRUE(sender_.Pump(100));
+  Acknowledge(3);
+  sender_.ListenForFlush();
+  EXPECT_EQ(queue_.frames(), 1u);
+  ClosePeer();
+  sender_.ListenForFlush();
+  ASSERT_TRUE(sender_.broken());
+  Reconnect();
+  ASSERT_TRUE(sender_.Greet(identity_, {}));
+  Welcome(0);  // a new run: it has nothing of us
+  ASSERT_TRUE(sender_.Pump(1000));
+  const auto frames = ParseFrames(ReadAvailable());
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(frames[0].hello().first_sequence(), 4u);
+  EXPECT_EQ(frames[0].hello().records_before(), 30u);
+  EXPECT_TRUE(frames[1].batch().restated());
+  EXPECT_THAT(frames[1].SerializeAsString(), ::testing::HasSubstr(names));
+  EXPECT_EQ(frames[2].batch().sequence(), 4u);
+}
+
+TEST_F(SenderTest, AnAcknowledgementFreesOnlyWhatWasSent) {
+  ASSERT_TRUE(sender_.Greet(identity_, {}));
+  Welcome(0);
+  PutBatch(1);
+  ASSERT_TRUE(sender_.Pump(100));
+  PutBatch(2);
+  Acknowledge(5);
+  sender_.ListenForFlush();
+  EXPECT_EQ(queue_.frames(), 1u);
+  ASSERT_TRUE(sender_.Pump(100));
+  EXPECT_EQ(ParseFrames(ReadAvailable()).back().batch().sequence(), 2u);
+}
+
+TEST_F(SenderTest, ACollectorThatEndsInOrderIsNotLookedForAgain) {
+  ASSERT_TRUE(sender_.Greet(identity_, {}));
+  PutBatch(1);
+  v1::Control control;
+  control.set_ended(true);
+  Say(control);
+  ClosePeer();
+  EXPECT_FALSE(sender_.ListenForFlush());
+  EXPECT_TRUE(sender_.ended());
+  EXPECT_FALSE(sender_.broken());
+  EXPECT_EQ(LossCount(wire::LossReason::kLossNotConnected), 10u);
+}
+
+TEST_F(SenderTest, ByeIsOverWhenTheCollectorSaysSo) {
+  ASSERT_TRUE(sender_.Greet(identity_, {}));
+  Welcome(0);
+  ASSERT_TRUE(sender_.SayBye({}, 100));
+  EXPECT_FALSE(sender_.AwaitComplete(1000, 30)) << "it said nothing";
+  v1::Control control;
+  control.set_complete(true);
+  Say(control);
+  EXPECT_TRUE(sender_.AwaitComplete(1000, 1000));
 }
 
 TEST_F(SenderTest, ARefusalEndsSendingWithItsReason) {
@@ -189,7 +293,7 @@ TEST_F(SenderTest, ADescriptorThatTheProgramTookOverIsNotWrittenTo) {
   ASSERT_EQ(dup2(file, victim), victim);
   PutBatch(1);
   EXPECT_FALSE(sender_.Pump(100));
-  EXPECT_TRUE(sender_.ended());
+  EXPECT_TRUE(sender_.broken());
   EXPECT_EQ(lseek(file, 0, SEEK_END), 0) << "the program's file was written to";
   EXPECT_GE(fcntl(victim, F_GETFD), 0) << "the program's descriptor was closed";
   close(victim);

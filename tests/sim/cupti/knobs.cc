@@ -37,6 +37,8 @@ bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
     knobs->lock_over_callbacks = true;
   } else if (name == "no_kernel_records") {
     knobs->no_kernel_records = true;
+  } else if (name == "withheld_records") {
+    knobs->withheld_records = n;
   } else if (name == "crash_on_null") {
     knobs->crash_on_null = true;
   } else if (name == "hang_flush") {

@@ -17,6 +17,7 @@ struct Knobs {
   uint64_t drops = 0;                // every n-th device record is dropped and counted
   bool lock_over_callbacks = false;  // one lock is held over buffer callbacks and inside every API function
   bool no_kernel_records = false;    // kernel records never come
+  uint64_t withheld_records = 0;     // every n-th device record never comes, and nobody counts it
   bool crash_on_null = false;        // a declined buffer request ends the process, as before CUDA 12.9
   bool hang_flush = false;           // cuptiActivityFlushAll never returns
   uint64_t unasked_kind = 0;   // with every n-th kernel record comes one of a kind that nobody asked for

@@ -282,6 +282,10 @@ void Session::Finished(const Activity& activity) {
     buffers_.Unreserve(activity.correlation);
     return;
   }
+  if (on_device && IsNth(knobs_.withheld_records, &withheld_)) {
+    buffers_.Unreserve(activity.correlation);
+    return;
+  }
   if (on_device && IsNth(knobs_.drops, &dropped_)) {
     buffers_.Unreserve(activity.correlation);
     buffers_.CountDropped(1);

@@ -122,6 +122,7 @@ class Session {
   std::atomic<uint64_t> backward_{0};
   std::atomic<uint64_t> unasked_{0};
   std::atomic<uint64_t> dropped_{0};
+  std::atomic<uint64_t> withheld_{0};
 };
 
 Session& TheSession();

@@ -1,0 +1,53 @@
+"""Launches whose records never come are counted, and nothing else is: where a launch rightly has no record, nothing was lost."""
+import harness
+from harness import CUDA_SCRIPT, DDP_TRAIN, LAUNCH_RANKS, LIBRARY, SMALL_TRAINING
+from hazards import hazard
+
+
+class MissingRecords(harness.EndToEndTest):
+
+    def recorded(self, command, devices=1, **env):
+        collector = harness.Collector(self)
+        finished = self.run_program(command, devices=devices, env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, **env})
+        self.assertEqual(collector.stop().returncode, 0)
+        return finished, self.report(collector.out)
+
+    def lost(self, report):
+        return {reason: count for reason, count in report["trust"]["lost"].items() if count}
+
+    @hazard("CUPTI delivers no kernel records at all", sees="nothing", counted="every launch is a lost record (no_device_record); coverage falls; a finding says so")
+    def test_no_kernel_records_at_all(self):
+        _, report = self.recorded([CUDA_SCRIPT, "kernels:40", "copies:5", "return:0"], GPUSIM_FAULT="no_kernel_records")
+        self.assertEqual(self.lost(report), {"no_device_record": 40})
+        self.assertLess(report["trust"]["coverage"], 0.8)
+        self.assertIn("records-lost", [finding["id"] for finding in report["findings"]])
+
+    @hazard("CUPTI withholds some records and does not say so", sees="nothing", counted="exactly the launches without a record")
+    def test_some_records_are_withheld(self):
+        _, report = self.recorded([CUDA_SCRIPT, "kernels:70", "copies:14", "return:0"], GPUSIM_FAULT="withheld_records=7")
+        self.assertEqual(self.lost(report), {"no_device_record": 12})
+
+    def test_records_that_are_counted_as_lost_are_not_counted_twice(self):
+        _, report = self.recorded([CUDA_SCRIPT, "kernels:70", "copies:14", "return:0"], GPUSIM_FAULT="drops=7")
+        self.assertEqual(self.lost(report), {"cupti_dropped": 12})
+
+    def test_refused_launches_have_no_record(self):
+        finished, report = self.recorded([CUDA_SCRIPT, "kernels:10", "return:0"], GPUSIM_FAULT="launch_fails=4")
+        self.assertNotEqual(finished.returncode, 0)
+        self.assertEqual(self.lost(report), {})
+
+    def test_kinds_that_are_not_recorded_are_not_missed(self):
+        for kinds in ("copies", "kernels", "nccl,copies", "nccl,kernels", "kernels,nccl,nvtx,graphs"):
+            with self.subTest(kinds=kinds):
+                _, report = self.recorded([LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2, GPUPROBE_KINDS=kinds)
+                self.assertEqual(self.lost(report), {})
+
+    def test_small_copies_and_recorded_windows_are_not_missed(self):
+        for setting, value in (("GPUPROBE_MIN_COPY_BYTES", "1048576"), ("GPUPROBE_STOP_AFTER_S", "0.05"), ("GPUPROBE_START_AFTER_S", "0.05")):
+            with self.subTest(setting=setting):
+                _, report = self.recorded([LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2, **{setting: value})
+                self.assertEqual(self.lost(report), {})
+
+
+if __name__ == "__main__":
+    harness.main()
