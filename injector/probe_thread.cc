@@ -31,8 +31,9 @@ constexpr uint64_t kEventSettleNs =
 // silence of 10 s for a process that is stopped.
 constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
-constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
-constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
+constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
+constexpr int64_t kPlaceWaitMs = 500;  // at exit, for the collector to say where it records
+constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
 
 uint64_t MonotonicNs() noexcept {
   timespec now{};
@@ -194,13 +195,32 @@ bool ProbeThread::ConnectToStarted() noexcept {
     }
     return false;
   }
-  if (started) {
-    TextBuffer<kLineBytes> line;
-    line.Add("recording to ").Add(autostart_->shown_directory());
-    line.Add("; read it with: gpuprobe report ").Add(autostart_->shown_directory());
-    SayLine(line.view());
-  }
+  awaits_place_ = started;
   return true;
+}
+
+// The first process of a run says where it is, once the collector has said so.
+void ProbeThread::SayPlace() noexcept {
+  if (said_place_ || sender_.recording_to() == nullptr) return;
+  said_place_ = true;
+  const char* shown = autostart_->Shown(sender_.recording_to());
+  TextBuffer<kLineBytes> line;
+  line.Add("recording to ").Add(shown).Add("; read it with: gpuprobe report ").Add(shown);
+  SayLine(line.view());
+}
+
+// A program that is over before the collector has answered: whoever started it waits, being its first
+// process.
+void ProbeThread::AwaitPlace() noexcept {
+  const int64_t wait = ExitTimeLeftMs() < kPlaceWaitMs ? ExitTimeLeftMs() : kPlaceWaitMs;
+  const int64_t deadline = MonotonicMs() + wait;
+  for (;;) {
+    sender_.ListenForFlush();
+    SayPlace();
+    if (!awaits_place_ || said_place_ || sender_.ended() || MonotonicMs() >= deadline) return;
+    timespec pause{0, 2'000'000};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 // Nobody will read what is captured: let go of CUPTI, once the driver is up, and of everything else now.
@@ -239,6 +259,7 @@ void ProbeThread::Loop() noexcept {
     Collect(false);
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
+    SayPlace();
     if (sender_.ended()) {
       if (options_.verbose || sender_.refusal()[0] != '\0') {
         TextBuffer<640> line;
@@ -262,6 +283,7 @@ void ProbeThread::Loop() noexcept {
   const wire::ByeReason reason =
       flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete;
   sender_.SayBye(reason, stream_->builder.sequence(), left > 0 ? static_cast<int>(left) : 0);
+  AwaitPlace();
   connection_->Close();
 }
 

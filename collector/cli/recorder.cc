@@ -1,5 +1,7 @@
 #include "collector/cli/recorder.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
@@ -48,7 +50,9 @@ void StepMarkerOption::TakeFrom(const std::string& run_directory) {
 class Recorder::Sink : public ingest::FrameSink {
  public:
   Sink(Recorder& recorder, model::ProcessModel& process, store::RunRecording::Log& log)
-      : recorder_(recorder), process_(process), log_(log) {}
+      : recorder_(recorder), process_(process), log_(log) {
+    ++recorder_.clients_;
+  }
 
   absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) override {
     // What contradicts the schema is not recorded either: a log must replay.
@@ -67,6 +71,11 @@ class Recorder::Sink : public ingest::FrameSink {
   void OnClosed(bool cut_off) override {
     if (cut_off) process_.MarkCutOff();
     recorder_.Note(log_.Flush());
+    --recorder_.clients_;
+    recorder_.last_left_ = std::chrono::steady_clock::now();
+  }
+  std::string TellsUser() override {
+    return std::exchange(recorder_.may_tell_, false) ? recorder_.directory() : "";
   }
 
  private:

@@ -5,6 +5,7 @@
 // thread only. Must outlive the server whose sinks it makes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -59,6 +60,8 @@ class Recorder {
   // Before the first process is heard.
   void SetStepMarker(const StepMarkerOption& marker);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
+  // The first process that is heard tells its user where the run is recorded.
+  void LetProcessTell() { may_tell_ = true; }
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
   void WatchForHangs(const RankOptions& options, HangWatch::Say say);
   // What a step computes, for the report.
@@ -75,6 +78,11 @@ class Recorder {
   absl::StatusOr<analysis::Report> Finish(const std::vector<std::string>& command_line);
 
   bool heard_anything() const { return !job_.processes().empty(); }
+  size_t processes() const { return job_.processes().size(); }
+  // Connections that are open, and since when there has been none.
+  size_t clients() const { return clients_; }
+  std::chrono::steady_clock::time_point last_left() const { return last_left_; }
+  uint64_t keep_bytes() const { return keep_bytes_; }
   // Where it records; empty: not known before the first process is heard.
   std::string directory() const { return directory_.has_value() ? directory_->path() : ""; }
   // Removes a directory that Create made and nothing was recorded in.
@@ -99,6 +107,9 @@ class Recorder {
   analysis::LiveStatus status_;
   uint64_t next_look_ns_ = 0;
   std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
+  size_t clients_ = 0;
+  std::chrono::steady_clock::time_point last_left_ = std::chrono::steady_clock::now();
+  bool may_tell_ = false;
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;
 };

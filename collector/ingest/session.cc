@@ -7,19 +7,30 @@
 namespace gpuprobe::ingest {
 namespace {
 
-void AppendRefusal(const std::string& reason, std::string& reply) {
-  v1::Frame frame;
-  frame.mutable_control()->set_refused(reason);
-  framing::AppendDelimited(frame.SerializeAsString(), reply);
-}
-
 void AppendUnfinished(std::string& reply) {
   v1::Frame frame;
   frame.mutable_control()->set_flush_unfinished(true);
   framing::AppendDelimited(frame.SerializeAsString(), reply);
 }
 
+void AppendRecordingTo(const std::string& directory, std::string& reply) {
+  v1::Frame frame;
+  frame.mutable_control()->set_recording_to(directory);
+  framing::AppendDelimited(frame.SerializeAsString(), reply);
+}
+
 }  // namespace
+
+void AppendRefusal(const std::string& reason, std::string& reply) {
+  v1::Frame frame;
+  frame.mutable_control()->set_refused(reason);
+  framing::AppendDelimited(frame.SerializeAsString(), reply);
+}
+
+Session::Session(const SinkFactory& make_sink, const ClientLimits& limits)
+    : make_sink_(make_sink), limits_(limits) {
+  decoder_.SetLargestFrame(limits_.hello_bytes);
+}
 
 Session::~Session() {
   if (sink_ != nullptr) sink_->OnClosed(!said_bye_);
@@ -78,6 +89,9 @@ absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame
     return sink.status();
   }
   sink_ = *std::move(sink);
+  decoder_.SetLargestFrame(limits_.frame_bytes);
+  if (const std::string directory = sink_->TellsUser(); !directory.empty())
+    AppendRecordingTo(directory, reply);
   return absl::OkStatus();
 }
 

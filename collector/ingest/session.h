@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "collector/framing/frame_decoder.h"
+#include "collector/ingest/limits.h"
 #include "google/protobuf/arena.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -26,6 +27,8 @@ class FrameSink {
   virtual void OnBye(const v1::Bye& bye, std::string_view raw) = 0;
   // Whether the client is to be told Control.flush_unfinished; asked after each batch.
   virtual bool AsksForUnfinished() { return false; }
+  // The run's directory, if this client is the one that tells the user; asked once, after Hello.
+  virtual std::string TellsUser() { return ""; }
   // The connection ended; `cut_off`: without Bye.
   virtual void OnClosed(bool cut_off) = 0;
 };
@@ -36,7 +39,7 @@ using SinkFactory =
 
 class Session {
  public:
-  explicit Session(const SinkFactory& make_sink) : make_sink_(make_sink) {}
+  Session(const SinkFactory& make_sink, const ClientLimits& limits = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -45,6 +48,10 @@ class Session {
   absl::Status Receive(std::string_view bytes, std::string& reply);
 
   bool greeted() const { return sink_ != nullptr; }
+  // Memory that unfinished frames take.
+  size_t held_bytes() const { return decoder_.held(); }
+  // Holds no more than it needs.
+  void Shrink() { decoder_.Shrink(); }
   bool finished() const { return said_bye_; }
   // "rank 3 (pid 4711)", or "a client" before Hello.
   const std::string& name() const { return name_; }
@@ -54,11 +61,15 @@ class Session {
   absl::Status HandleHello(const v1::Hello& hello, std::string_view frame, std::string& reply);
 
   const SinkFactory& make_sink_;
+  ClientLimits limits_;
   framing::FrameDecoder decoder_;
   std::unique_ptr<FrameSink> sink_;
   google::protobuf::Arena arena_;
   std::string name_ = "a client";
   bool said_bye_ = false;
 };
+
+// What a client is told when it will not be served.
+void AppendRefusal(const std::string& reason, std::string& reply);
 
 }  // namespace gpuprobe::ingest

@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 
 namespace gpuprobe::injector {
 
 namespace {
 
 constexpr int kLowestDescriptor = 512;  // programs that use descriptors by number use small ones
+constexpr int kTries = 5;               // 1 ms apart, while others keep the listener's queue full
 
 bool Trusted(int fd) noexcept {
   ucred peer{};
@@ -54,7 +56,14 @@ bool Connection::TryConnect(const char* path) noexcept {
   std::memcpy(address.sun_path, path, length + 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return false;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 || !Trusted(fd)) {
+  int connected = -1;
+  for (int i = 0; i < kTries && connected != 0; ++i) {
+    connected = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    if (connected != 0 && errno != EAGAIN) break;
+    const timespec pause{0, 1'000'000};
+    if (connected != 0) nanosleep(&pause, nullptr);
+  }
+  if (connected != 0 || !Trusted(fd)) {
     close(fd);
     return false;
   }

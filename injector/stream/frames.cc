@@ -38,6 +38,7 @@ void EncodeIdentity(const Identity& identity, WireWriter& hello) noexcept {
     offset += length + 1;
   }
   message.add_uint32(Number(Tag::kUid), identity.uid);
+  message.add_bytes(Number(Tag::kRun), identity.run, std::strlen(identity.run));
 }
 
 // Encodes a small message behind its prefix. `encode(WireWriter&)` writes its fields.
@@ -121,6 +122,8 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
                                                             : wire::TimingSource::kTimingSourceNone));
     hello.add_enum(Number(Tag::kLoadedBy), static_cast<int32_t>(facts.loaded_by));
     hello.add_uint32(Number(Tag::kRecordingRanks), facts.recording_ranks);
+    hello.add_bytes(Number(Tag::kWantedDirectory), facts.wanted_directory.data(),
+                    facts.wanted_directory.size());
     if (facts.steps.marker == StepRule::Marker::kNone) return;
     using StepsTag = wire::RecordingStepsTag;
     WireWriter steps(hello, Number(Tag::kRecordingSteps));

@@ -37,6 +37,7 @@ struct HelloFacts {
   uint32_t recording_ranks = 0;  // of the job; 0: all
   StepRule steps = {};           // what is recorded; without marker: everything
   std::string_view step_marker = {};
+  std::string_view wanted_directory = {};  // for the run; a collector that processes start records there
 };
 
 // Whole delimited frames, appended to `out`. False when they did not fit.

@@ -142,6 +142,11 @@ bool Sender::TakeControl(const uint8_t* data, size_t size) noexcept {
     while (control.Field(&number, &value, &bytes)) {
       if (number == Number(wire::ControlTag::kFlush)) flush = value != 0;
       if (number == Number(wire::ControlTag::kFlushUnfinished) && value != 0) flush = unfinished_ = true;
+      if (number == Number(wire::ControlTag::kRecordingTo)) {
+        recording_to_.Clear();
+        recording_to_.Add(
+            {reinterpret_cast<const char*>(bytes.at), static_cast<size_t>(bytes.end - bytes.at)});
+      }
       if (number == Number(wire::ControlTag::kRefused)) {
         refusal_.Clear();
         refusal_.Add({reinterpret_cast<const char*>(bytes.at), static_cast<size_t>(bytes.end - bytes.at)});

@@ -5,6 +5,7 @@
 // what waits is dropped and counted as LOSS_NOT_CONNECTED.
 #pragma once
 
+#include <climits>
 #include <cstddef>
 #include <cstdint>
 
@@ -39,6 +40,11 @@ class Sender {
     return asked;
   }
 
+  // The run's directory, once the collector has asked for the user to be told; null: it has not.
+  const char* recording_to() const noexcept {
+    return recording_to_.empty() ? nullptr : recording_to_.c_str();
+  }
+
   bool ended() const noexcept { return ended_; }
   // What the collector said when it refused us, else empty.
   const char* refusal() const noexcept { return refusal_.c_str(); }
@@ -60,6 +66,7 @@ class Sender {
   uint8_t heard_[4096];
   size_t heard_size_ = 0;
   TextBuffer<512> refusal_;
+  TextBuffer<PATH_MAX> recording_to_;
 };
 
 }  // namespace gpuprobe::injector
