@@ -209,6 +209,15 @@ void ProbeThread::SayPlace() noexcept {
   SayLine(line.view());
 }
 
+// Why nothing is recorded any more.
+void ProbeThread::SayEnd() noexcept {
+  const bool refused = sender_.refusal()[0] != '\0';
+  if (!options_.verbose && !refused) return;
+  TextBuffer<640> line;
+  line.Add("the collector ").Add(refused ? "refused: " : "is gone; recording ended").Add(sender_.refusal());
+  SayLine(line.view());
+}
+
 // A program that is over before the collector has answered: whoever started it waits, being its first
 // process.
 void ProbeThread::AwaitPlace() noexcept {
@@ -261,12 +270,7 @@ void ProbeThread::Loop() noexcept {
     const bool flush_now = sender_.ListenForFlush();
     SayPlace();
     if (sender_.ended()) {
-      if (options_.verbose || sender_.refusal()[0] != '\0') {
-        TextBuffer<640> line;
-        line.Add("the collector ")
-            .Add(sender_.refusal()[0] != '\0' ? "refused: " : "is gone; recording ended");
-        SayLine(line.Add(sender_.refusal()).view());
-      }
+      SayEnd();
       GiveUp();
       return;
     }
@@ -284,6 +288,7 @@ void ProbeThread::Loop() noexcept {
       flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete;
   sender_.SayBye(reason, stream_->builder.sequence(), left > 0 ? static_cast<int>(left) : 0);
   AwaitPlace();
+  if (sender_.refusal()[0] != '\0') SayEnd();
   connection_->Close();
 }
 

@@ -62,6 +62,7 @@ class ProbeThread {
   void HoldBudget() noexcept;
   void GiveUp() noexcept;
   void SayPlace() noexcept;
+  void SayEnd() noexcept;
   void AwaitPlace() noexcept;
   bool Called(uint32_t* seen) noexcept;
   void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
