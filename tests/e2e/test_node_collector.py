@@ -28,7 +28,13 @@ class NodeCollector(harness.EndToEndTest):
     def start_collector(self, *options):
         program = self.start([GPUPROBE, "collect", "--node", "--socket", self.socket, "--out", self.base, *options])
         wait_until(lambda: answers(self.socket) or not program.alive(), "collector for the node")
+        self.addCleanup(self.end, program)
         return program
+
+    def end(self, program):
+        """In order, so that the users' processes have ended, too."""
+        program.signal(15)
+        program.wait()
 
     def install_for_everybody(self):
         """The build tree may be in somebody's home."""
