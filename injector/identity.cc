@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 
 #include "injector/stream/own_descriptor.h"
+#include "injector/stream/text.h"
 
 namespace gpuprobe::injector {
 
@@ -29,6 +31,8 @@ constexpr Launcher kLaunchers[] = {
     {wire::RankSource::kRankSourcePmi, "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE", "PMI_JOBID"},
     {wire::RankSource::kRankSourceSlurm, "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_JOB_ID"},
 };
+
+constexpr size_t kLongestPart = 200;  // of a run's name
 
 // A number from 0 on, or -1.
 int32_t Number(EnvironmentLookup lookup, const char* name) noexcept {
@@ -94,9 +98,36 @@ uint64_t ProcessStartNs() noexcept {
   return static_cast<uint64_t>(boot_at_ns) + ticks * (1'000'000'000u / static_cast<uint64_t>(per_second));
 }
 
+// torchrun --standalone makes an id; without rendezvous it is "none" for everybody.
+void FindRun(EnvironmentLookup lookup, const ProcessIds& ids, Identity* identity) noexcept {
+  const auto text = [&](const char* name) noexcept {
+    const char* value = lookup(name);
+    return std::string_view(value == nullptr ? "" : value).substr(0, kLongestPart);
+  };
+  TextBuffer<sizeof(Identity::run)> run;
+  const std::string_view job(identity->job);
+  const bool ranked = identity->rank_source != wire::RankSource::kRankSourceNone;
+  if (!job.empty() && job != "none") {
+    run.Add("job ").Add(job.substr(0, kLongestPart));
+    if (identity->rank_source == wire::RankSource::kRankSourceSlurm) run.Add(".").Add(text("SLURM_STEP_ID"));
+  } else if (ranked && !text("MASTER_PORT").empty()) {
+    run.Add("master ").Add(text("MASTER_ADDR")).Add(":").Add(text("MASTER_PORT"));
+    run.Add(" parent ").AddNumber(static_cast<uint64_t>(ids.parent));
+  } else if (ranked) {
+    run.Add("session ").AddNumber(static_cast<uint64_t>(ids.session));
+    run.Add(" parent ").AddNumber(static_cast<uint64_t>(ids.parent));
+  } else {
+    // What a shell starts in the background has a group of its own; what a program starts has the program's.
+    run.Add("session ").AddNumber(static_cast<uint64_t>(ids.session));
+    run.Add(" group ").AddNumber(static_cast<uint64_t>(ids.group));
+  }
+  CopyText(identity->run, sizeof(identity->run), run.c_str());
+}
+
 void FindIdentity(Identity* identity) noexcept {
   *identity = Identity{};
   FindRank(Getenv, identity);
+  FindRun(Getenv, {.parent = getppid(), .session = getsid(0), .group = getpgrp()}, identity);
   if (gethostname(identity->host, sizeof(identity->host) - 1) != 0) identity->host[0] = '\0';
   identity->pid = static_cast<uint32_t>(getpid());
   identity->uid = static_cast<uint32_t>(geteuid());

@@ -18,6 +18,7 @@ struct Identity {
   int32_t world_size = 0;
   wire::RankSource rank_source = wire::RankSource::kRankSourceNone;
   char job[256] = {};
+  char run[512] = {};  // equal for the processes of one job on this host
   char host[256] = {};
   uint32_t pid = 0;
   uint64_t process_start_ns = 0;
@@ -36,6 +37,14 @@ void FindRank(EnvironmentLookup lookup, Identity* identity) noexcept;
 
 // When this process was made, to the clock tick (10 ms); 0: not known.
 uint64_t ProcessStartNs() noexcept;
+// What the processes of one job on this host share, and no others: the launcher's id, with the step where it
+// has several; where there is none that tells jobs apart, the rendezvous and the parent, or the session.
+struct ProcessIds {
+  int32_t parent = 0;
+  int32_t session = 0;
+  int32_t group = 0;
+};
+void FindRun(EnvironmentLookup lookup, const ProcessIds& ids, Identity* identity) noexcept;
 
 // All of it, for this process.
 void FindIdentity(Identity* identity) noexcept;

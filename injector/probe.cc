@@ -102,14 +102,13 @@ bool FindCollector(Probe& p) noexcept {
           "Remedy: a shorter one.");
     return false;
   }
+  p.autostart.FindDirectory(p.settings.Text(SettingIndex("GPUPROBE_OUT")), p.identity.executable);
   if (p.connection.TryPlaces(p.places) >= 0) return true;
   const bool may_start = p.settings.Flag(SettingIndex("GPUPROBE_AUTOSTART"));
   const bool verbose = p.settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
   bool silent = false;
   const char* library = LibraryPath();
-  if (may_start && library != nullptr &&
-      p.autostart.Prepare(library, p.places, p.settings.Text(SettingIndex("GPUPROBE_OUT")),
-                          p.identity.executable, environ, &silent)) {
+  if (may_start && library != nullptr && p.autostart.Prepare(library, p.places, environ, &silent)) {
     return true;
   }
   CountSelf(SelfCounter::kConnectFailures);
@@ -231,7 +230,8 @@ void StartOnce() noexcept {
       .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,
       .recording_ranks = recording.ranks,
       .steps = step_gate.rule(),
-      .step_marker = made->settings.Text(SettingIndex("GPUPROBE_STEP_MARKER"))};
+      .step_marker = made->settings.Text(SettingIndex("GPUPROBE_STEP_MARKER")),
+      .wanted_directory = made->autostart.directory()};
   probe = made;
   host_clock.Start();
   Transition(LifecycleState::kStarting, LifecycleState::kLive);

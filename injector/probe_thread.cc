@@ -30,9 +30,10 @@ constexpr uint64_t kEventSettleNs =
 // silence of 10 s for a process that is stopped.
 constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
-constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
-constexpr int kExitConnectMs = 200;  // longest wait at exit for a collector that is not there
-constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
+constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
+constexpr int kExitConnectMs = 200;    // longest wait at exit for a collector that is not there
+constexpr int64_t kPlaceWaitMs = 500;  // at exit, for the collector to say where it records
+constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
 // After the collector has died: between two looks for another one.
 constexpr int64_t kFirstBackoffMs = 100;
 constexpr int64_t kLongestBackoffMs = 2000;
@@ -169,13 +170,42 @@ bool ProbeThread::ConnectToStarted() noexcept {
     }
     return false;
   }
-  if (started) {
-    TextBuffer<kLineBytes> line;
-    line.Add("recording to ").Add(autostart_->shown_directory());
-    line.Add("; read it with: gpuprobe report ").Add(autostart_->shown_directory());
-    Say(line.view());
-  }
+  awaits_place_ = started;
   return true;
+}
+
+// The first process of a run says where it is, once the collector has said so.
+void ProbeThread::SayPlace() noexcept {
+  if (said_place_ || sender_.recording_to() == nullptr) return;
+  said_place_ = true;
+  const char* shown = autostart_->Shown(sender_.recording_to());
+  TextBuffer<kLineBytes> line;
+  line.Add("recording to ").Add(shown).Add("; read it with: gpuprobe report ").Add(shown);
+  Say(line.view());
+}
+
+// Why nothing is recorded any more.
+void ProbeThread::SayEnd() noexcept {
+  const bool refused = sender_.refusal()[0] != '\0';
+  if (!options_.verbose && !refused) return;
+  TextBuffer<640> line;
+  line.Add("the collector ").Add(refused ? "refused: " : "is gone; recording ended").Add(sender_.refusal());
+  Say(line.view());
+}
+
+// A program that is over before the collector has answered: whoever started it waits, being its first
+// process.
+void ProbeThread::AwaitPlace() noexcept {
+  const int64_t wait = ExitTimeLeftMs() < kPlaceWaitMs ? ExitTimeLeftMs() : kPlaceWaitMs;
+  const int64_t deadline = MonotonicMs() + wait;
+  for (;;) {
+    sender_.ListenForFlush();
+    SayPlace();
+    if (!awaits_place_ || said_place_ || sender_.ended() || sender_.broken() || MonotonicMs() >= deadline)
+      return;
+    timespec pause{0, 2'000'000};
+    nanosleep(&pause, nullptr);
+  }
 }
 
 // Nobody will read what is captured: let go of CUPTI, once the driver is up, and of everything else now.
@@ -216,13 +246,9 @@ void ProbeThread::Loop() noexcept {
     if (sender_.broken()) TryAgain();
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
+    SayPlace();
     if (sender_.ended()) {
-      if (options_.verbose || sender_.refusal()[0] != '\0') {
-        TextBuffer<640> line;
-        line.Add("the collector ")
-            .Add(sender_.refusal()[0] != '\0' ? "refused: " : "is gone; recording ended");
-        Say(line.Add(sender_.refusal()).view());
-      }
+      SayEnd();
       GiveUp();
       return;
     }
@@ -236,6 +262,8 @@ void ProbeThread::Loop() noexcept {
   Collect(true);
   CloseLifecycle();
   SayGoodbye();
+  AwaitPlace();
+  if (sender_.refusal()[0] != '\0') SayEnd();
   autostart_->ReleaseLock();
   connection_->Close();
 }
@@ -277,6 +305,10 @@ void ProbeThread::SayGoodbye() noexcept {
 bool ProbeThread::TryAgain() noexcept {
   const int64_t now_ms = MonotonicMs();
   if (now_ms < next_try_ms_) return false;
+  if (sender_.run_directory()[0] == '/') {
+    facts_.wanted_directory = sender_.run_directory();
+    facts_.resumes = true;
+  }
   if (connection_->TryPlaces(*places_) >= 0 && sender_.Greet(*identity_, facts_)) {
     autostart_->ReleaseLock();
     next_try_ms_ = now_ms + kFirstBackoffMs;  // if it breaks at once
@@ -295,7 +327,6 @@ bool ProbeThread::TryAgain() noexcept {
 // Only where one was started before, and never without end: a collector that keeps dying has its reason.
 void ProbeThread::StartAnother() noexcept {
   if (!autostart_->prepared() || starts_ >= kMaxStarts) return;
-  autostart_->ResumeIn(sender_.run_directory());
   const Autostart::Result result = autostart_->TryStart();
   if (result != Autostart::Result::kByAnother) ++starts_;
   if (result == Autostart::Result::kStarted) backoff_ms_ = 0;  // it will listen soon

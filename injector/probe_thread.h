@@ -67,6 +67,9 @@ class ProbeThread {
   void RefreshNcclIdentity(bool final) noexcept;
   void HoldBudget() noexcept;
   void GiveUp() noexcept;
+  void SayPlace() noexcept;
+  void SayEnd() noexcept;
+  void AwaitPlace() noexcept;
   bool Called(uint32_t* seen) noexcept;
   void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
   void PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept;
@@ -89,6 +92,8 @@ class ProbeThread {
   int32_t nccl_world_size_ = 0;  // that was told last
   int32_t nccl_seen_size_ = 0;   // that waits to be told
   int64_t nccl_seen_ms_ = 0;     // since when
+  bool awaits_place_ = false;    // this process started the collector
+  bool said_place_ = false;
   bool flush_complete_ = true;
   bool greeted_ = false;     // Hello went out, or waits, on a connection that was open at the start
   int64_t next_try_ms_ = 0;  // to reach a collector after the one that died

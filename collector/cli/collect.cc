@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -7,13 +8,17 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/units.h"
 #include "collector/cli/command.h"
-#include "collector/cli/node_recorder.h"
+#include "collector/cli/job_recorder.h"
+#include "collector/cli/node_collector.h"
+#include "collector/cli/node_limits.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/endpoint.h"
 #include "collector/ingest/server.h"
 #include "collector/render/text_report.h"
+#include "collector/store/run_directory.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -22,34 +27,67 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kName[] = "collect";
-// A collector that was started by a rank stays for the other ranks, which may come a little later or leave
-// and come back.
-constexpr milliseconds kGoneWait{2000};
-constexpr milliseconds kFirstWait{15000};
+constexpr milliseconds kFirstWait{15000};          // of a collector that a rank started, for the first one
 constexpr char kNodeRuns[] = "/var/log/gpuprobe";  // where --node records
 
 struct Options {
   std::string socket;
   std::string out;
   bool autostarted = false;
-  bool resume = false;
   bool node = false;
+  uint64_t user_disk = node::kDefaultUserDisk;
+  uint64_t user_memory = node::kDefaultUserMemory;
   KeepOption keep;
   RankOptions rank_options;
   StepMarkerOption marker;
 };
 
-// A second run with the same GPUPROBE_OUT, or in the same second, gets a number: nobody is there to choose
-// another name.
-std::string AutostartedDirectory(std::string out) {
-  if (out.empty()) {
-    const char* setting = std::getenv("GPUPROBE_OUT");
-    out = setting == nullptr ? "" : setting;
+std::string Absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  return error ? path : absolute.string();
+}
+
+// A directory that only this user can look into, for runs that have no better place.
+absl::StatusOr<store::Directory> OwnFolder() {
+  const std::string path = absl::StrCat("/tmp/gpuprobe-", geteuid());
+  mkdir(path.c_str(), 0700);
+  absl::StatusOr<store::Directory> folder = store::Directory::Make(path);
+  struct stat st {};
+  if (!folder.ok() || (fstat(folder->fd(), &st) == 0 && st.st_uid == geteuid())) return folder;
+  return absl::PermissionDeniedError(absl::StrCat(path, " belongs to another user"));
+}
+
+// The run that a collector left unfinished when it died, if this process was recorded there.
+absl::StatusOr<store::Directory> UnfinishedRun(const v1::Hello& hello) {
+  if (!hello.resumes() || !hello.wanted_directory().starts_with('/'))
+    return absl::NotFoundError("nothing to resume");
+  bool unfinished = false;
+  absl::StatusOr<store::Directory> directory =
+      store::PrepareRunDirectory(hello.wanted_directory(), &unfinished);
+  if (!directory.ok()) return directory;
+  if (!unfinished) return absl::NotFoundError("no unfinished run");
+  if (absl::Status s = directory->Lock(); !s.ok()) return s;
+  return directory;
+}
+
+// Where a job's first process wants its run. A second run with the same GPUPROBE_OUT, or in the same second,
+// gets a number: nobody is there to choose another name.
+absl::StatusOr<store::Directory> WantedDirectory(const v1::Hello& hello, const std::string& out) {
+  std::string wanted = hello.wanted_directory();
+  if (!wanted.starts_with('/'))
+    wanted =
+        Absolute(out.empty() ? store::DefaultRunDirectory(store::RunName(hello.identity()), NowNs()) : out);
+  absl::StatusOr<store::Directory> made = store::Directory::Make(wanted);
+  if (made.ok()) {
+    const absl::StatusOr<std::vector<std::string>> names = made->List();
+    if (names.ok() && names->empty()) return made;
+    made = store::Directory::MakeNew(wanted);
   }
-  std::string path = out;
-  for (int i = 2; std::filesystem::exists(path) && !std::filesystem::is_empty(path); ++i)
-    path = absl::StrCat(out, "-", i);
-  return path;
+  if (made.ok()) return made;
+  const absl::StatusOr<store::Directory> own = OwnFolder();
+  if (!own.ok()) return made;
+  return own->MakeNewInside(std::filesystem::path(wanted).filename());
 }
 
 // The starter's streams are the profiled program's: holding them open, or writing to them, would be seen.
@@ -60,38 +98,41 @@ void LetGoOfStreams() {
   if (null > STDERR_FILENO) close(null);
 }
 
-void Serve(ingest::Server& server, Recorder& recorder, bool autostarted, const bool& stop) {
+// Ends by itself when the last run is reported, or when nobody comes.
+void ServeJobs(ingest::Server& server, JobRecorder& jobs, const bool& stop) {
   Clock::time_point last_client = Clock::now();
   while (!stop) {
     server.Poll(milliseconds(200));
-    recorder.Tick();
-    if (!autostarted) continue;
-    if (server.clients() > 0) last_client = Clock::now();
-    const milliseconds patience = server.greeted() > 0 ? kGoneWait : kFirstWait;
-    if (Clock::now() - last_client > patience) return;
+    jobs.Tick();
+    if (server.clients() > 0 || jobs.runs() > 0) {
+      last_client = Clock::now();
+      continue;
+    }
+    const bool was_used = server.greeted() > 0;
+    if (!was_used && Clock::now() - last_client <= kFirstWait) continue;
+    server.Poll(milliseconds(0));  // who has come in the meantime
+    if (server.clients() == 0) return;
   }
 }
 
-int Conclude(Recorder& recorder, bool autostarted) {
+int Conclude(Recorder& recorder) {
   if (!recorder.heard_anything()) {
     recorder.RemoveIfEmpty();
-    if (!autostarted) std::fprintf(stderr, "gpuprobe: no process connected; nothing was recorded\n");
+    std::fprintf(stderr, "gpuprobe: no process connected; nothing was recorded\n");
     return kDone;
   }
   const analysis::Report report = recorder.Finish({});
   const absl::Status& written = recorder.report_written();
-  if (!autostarted) {
-    const std::string text =
-        render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "");
-    std::fputs(text.c_str(), stdout);
-  }
+  const std::string text =
+      render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "");
+  std::fputs(text.c_str(), stdout);
   return written.ok() ? kDone
                       : Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())),
                              kFailed);
 }
 
 // Until a signal: the runs of all users, each reported when its last client has gone.
-int CollectForNode(const Options& options, SignalFd& signals) {
+int CollectForNode(const Options& options) {
   if (geteuid() != 0) {
     return Fail(kName,
                 "--node needs root: programs only trust a collector of their own user's or root's; run it as "
@@ -99,29 +140,85 @@ int CollectForNode(const Options& options, SignalFd& signals) {
                 kFailed);
   }
   const auto say = [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); };
-  absl::StatusOr<std::unique_ptr<NodeRecorder>> recorder = NodeRecorder::Create(
-      options.out.empty() ? kNodeRuns : options.out,
-      {.keep = options.keep, .ranks = options.rank_options, .marker = options.marker}, say);
-  if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
-  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::StartForNode(
-      options.socket, [&](uid_t user, const v1::Hello& hello, std::string_view raw) {
-        return (*recorder)->Open(user, hello, raw);
-      });
-  if (!server.ok()) return Fail(kName, server.status(), kFailed);
-  bool stop = false;
-  const absl::Status watched =
-      (*server)->Watch(signals.fd(), [&] { signals.ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
-  if (!watched.ok()) return Fail(kName, watched, kFailed);
+  const absl::StatusOr<std::unique_ptr<node::Collector>> collector =
+      node::Collector::Start({.socket = options.socket,
+                              .directory = options.out.empty() ? kNodeRuns : options.out,
+                              .quota = {.disk_bytes = options.user_disk,
+                                        .memory_bytes = options.user_memory,
+                                        .keep_bytes = options.keep.bytes},
+                              .recording = {.ranks = options.rank_options, .marker = options.marker}},
+                             say);
+  if (!collector.ok()) return Fail(kName, collector.status(), kFailed);
   say(absl::StrCat("collecting for all users on ", options.socket));
+  (*collector)->Serve();
+  if (!(*collector)->served_anybody()) say("no process connected; nothing was recorded");
+  return kDone;
+}
+
+absl::Status StopOnSignal(ingest::Server& server, SignalFd& signals, bool& stop) {
+  return server.Watch(signals.fd(), [&] { signals.ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
+}
+
+// For the processes of this user that found no collector: a run for each of their jobs.
+int CollectAutostarted(const Options& options) {
+  JobRecorder jobs(
+      {.ranks = options.rank_options, .marker = options.marker, .processes_tell = true},
+      [&](const v1::Hello& hello) -> absl::StatusOr<JobRecorder::Place> {
+        absl::StatusOr<store::Directory> unfinished = UnfinishedRun(hello);
+        if (unfinished.ok()) return JobRecorder::Place{*std::move(unfinished), options.keep.bytes, true};
+        absl::StatusOr<store::Directory> directory = WantedDirectory(hello, options.out);
+        if (!directory.ok()) return directory.status();
+        if (absl::Status s = directory->Lock(); !s.ok()) return s;
+        return JobRecorder::Place{*std::move(directory), options.keep.bytes, false};
+      },
+      [](const std::string&) {});
+  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
+      options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); });
+  if (!server.ok()) return Fail(kName, server.status(), kFailed);
+  absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
+  if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
+  bool stop = false;
+  if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kName, s, kFailed);
+  LetGoOfStreams();
+  ServeJobs(**server, jobs, stop);
+  (*server)->Drain(milliseconds(300), milliseconds(3000));
+  (*server)->SayEnded();
+  server->reset();  // the socket is gone before the last report is written: who comes now starts anew
+  jobs.Finish();
+  return kDone;
+}
+
+// Everything that connects, in one run, until a signal.
+int CollectOneRun(const Options& options) {
+  absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
+  if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
+  absl::StatusOr<std::unique_ptr<Recorder>> recorder =
+      Recorder::CreateOrResume(options.out, options.keep.bytes);
+  if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
+  (*recorder)->WatchForHangs(options.rank_options,
+                             [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  (*recorder)->SetStepMarker(options.marker);
+  const absl::Status resumed = (*recorder)->Resume(
+      [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); });
+  if (!resumed.ok()) return Fail(kName, resumed, kFailed);
+  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
+      options.socket,
+      [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
+  if (!server.ok()) {
+    (*recorder)->RemoveIfEmpty();
+    return Fail(kName, server.status(), kFailed);
+  }
+  bool stop = false;
+  if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kName, s, kFailed);
+  std::fprintf(stderr, "gpuprobe: collecting on %s\n", options.socket.c_str());
   while (!stop) {
     (*server)->Poll(milliseconds(200));
     (*recorder)->Tick();
   }
   (*server)->Drain(milliseconds(300), milliseconds(3000));
-  server->reset();
-  (*recorder)->Finish();
-  if ((*recorder)->concluded() == 0) say("no process connected; nothing was recorded");
-  return kDone;
+  (*server)->SayEnded();
+  server->reset();  // the socket is gone before the report is written: who comes now starts anew
+  return Conclude(**recorder);
 }
 
 }  // namespace
@@ -139,52 +236,31 @@ int CollectMain(const Arguments& arguments) {
   app.add_flag("--node", options.node,
                "serve every user of this node (as root); each run is its user's alone, in DIR/USER/");
   options.keep.AddTo(app);
+  app.add_option(
+         "--user-disk", options.user_disk,
+         absl::StrCat("with --node: largest size of all runs of a user's that are kept; beyond it his "
+                      "new runs are refused [",
+                      analysis::Bytes(node::kDefaultUserDisk), "]"))
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(node::kSmallestRun, UINT64_MAX))
+      ->option_text("SIZE");
+  app.add_option("--user-memory", options.user_memory,
+                 absl::StrCat("with --node: memory for recording a user's runs; beyond it they are ended and "
+                              "reported [",
+                              analysis::Bytes(node::kDefaultUserMemory), "]"))
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{64} << 20, uint64_t{1} << 50))
+      ->option_text("SIZE");
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
                "end by itself after the last client has gone, and print nothing");
-  app.add_flag("--resume", options.resume,
-               "with --autostarted: go on with the unfinished run in --out instead of choosing another name");
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.socket.empty())
     options.socket = options.node ? ingest::kNodeSocketPath : ingest::DefaultSocketPath();
-  if (options.autostarted && !options.resume) options.out = AutostartedDirectory(options.out);
-
-  absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
-  if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
   std::signal(SIGPIPE, SIG_IGN);
-  if (options.node) return CollectForNode(options, *signals);
-  absl::StatusOr<std::unique_ptr<Recorder>> recorder =
-      Recorder::CreateOrResume(options.out, options.keep.bytes);
-  if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
-  (*recorder)->WatchForHangs(options.rank_options,
-                             [](const std::string& text) { std::fputs(text.c_str(), stderr); });
-  (*recorder)->SetStepMarker(options.marker);
-  const absl::Status resumed = (*recorder)->Resume([&](const std::string& line) {
-    if (!options.autostarted) std::fprintf(stderr, "gpuprobe: %s\n", line.c_str());
-  });
-  if (!resumed.ok()) return Fail(kName, resumed, kFailed);
-  absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
-      options.socket,
-      [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
-  if (!server.ok()) {
-    (*recorder)->RemoveIfEmpty();
-    return Fail(kName, server.status(), kFailed);
-  }
-  bool stop = false;
-  const absl::Status watched = (*server)->Watch(
-      signals->fd(), [&] { signals->ReadAll([&](const signalfd_siginfo&) { stop = true; }); });
-  if (!watched.ok()) return Fail(kName, watched, kFailed);
-  if (options.autostarted) {
-    LetGoOfStreams();
-  } else {
-    std::fprintf(stderr, "gpuprobe: collecting on %s\n", options.socket.c_str());
-  }
-  Serve(**server, **recorder, options.autostarted, stop);
-  (*server)->Drain(milliseconds(300), milliseconds(3000));
-  (*server)->SayEnded();
-  server->reset();  // the socket is gone before the report is written: who comes now starts anew
-  return Conclude(**recorder, options.autostarted);
+  if (options.node) return CollectForNode(options);
+  return options.autostarted ? CollectAutostarted(options) : CollectOneRun(options);
 }
 
 }  // namespace gpuprobe::cli

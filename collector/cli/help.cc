@@ -1,11 +1,16 @@
 #include <cstdio>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/units.h"
 #include "collector/cli/command.h"
 #include "collector/cli/help_text.h"
+#include "collector/cli/node_limits.h"
+#include "collector/cli/recorder.h"
 #include "proto/settings.h"
 
 namespace gpuprobe::cli {
@@ -63,14 +68,41 @@ std::string FindingsText() {
   return out;
 }
 
+// What one user may take of `collect --node`.
+std::string LimitsMarkdown() {
+  const auto mib = [](uint64_t bytes) { return analysis::Bytes(bytes); };
+  const std::pair<std::string, std::string> rows[] = {
+      {"before Hello, of each connection",
+       absl::StrCat(mib(node::kHelloBytes), " and ", node::kHelloWait.count(), " s")},
+      {"connections at a time", absl::StrCat(node::kClientsOfUser)},
+      {"one frame", mib(node::kFrameBytes)},
+      {"unfinished frames of all connections together", mib(node::kUnfinishedBytesOfUser)},
+      {"runs at a time",
+       absl::StrCat(node::kRunsOfUser, ", then one more each ", node::kRunEvery.count(), " s")},
+      {"processes of all runs at a time", absl::StrCat(node::kProcessesOfUser)},
+      {"runs and files that are kept", absl::StrCat(node::kKeptRunsOfUser, " and ", node::kKeptFilesOfUser)},
+      {"disk for the runs that are kept (`--user-disk`)", mib(node::kDefaultUserDisk)},
+      {"disk for one run (`--keep`)",
+       absl::StrCat(mib(KeepOption::kDefaultBytes), ", at most 1/", node::kShareOfRun,
+                    " of what is left, at least ", mib(node::kSmallestRun))},
+      {"memory (`--user-memory`)", mib(node::kDefaultUserMemory)},
+      {"users at a time, on the node", absl::StrCat(node::kUsers)},
+  };
+  std::string out = "| what one user may take | how much |\n|---|---|\n";
+  for (const auto& [what, much] : rows) absl::StrAppend(&out, "| ", what, " | ", much, " |\n");
+  return out;
+}
+
 int HelpMain(const Arguments& arguments) {
   CLI::App app("What gpuprobe can do", "gpuprobe help");
   std::string topic;
   bool markdown = false;
-  app.add_option("TOPIC", topic, "environment, findings")->check(CLI::IsMember({"environment", "findings"}));
+  app.add_option("TOPIC", topic, "environment, findings, limits")
+      ->check(CLI::IsMember({"environment", "findings", "limits"}));
   app.add_flag("--markdown", markdown, "the environment as a Markdown table");
   if (const auto code = Parse(app, arguments)) return *code;
   const std::string text = topic == "findings" ? FindingsText()
+                           : topic == "limits" ? LimitsMarkdown()
                            : markdown          ? EnvironmentMarkdown()
                            : topic.empty()     ? HelpText()
                                                : EnvironmentText();

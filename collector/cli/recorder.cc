@@ -1,5 +1,7 @@
 #include "collector/cli/recorder.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
@@ -77,9 +79,13 @@ class Recorder::Sink : public ingest::FrameSink {
     return recorder_.hang_watch_ != nullptr && recorder_.hang_watch_->TakeRequest(process_);
   }
   void OnClosed(bool cut_off) override {
-    --recorder_.clients_;
     if (cut_off) process_.MarkCutOff();
     recorder_.Note(log_.Flush());
+    --recorder_.clients_;
+    recorder_.last_left_ = std::chrono::steady_clock::now();
+  }
+  std::string TellsUser() override {
+    return std::exchange(recorder_.may_tell_, false) ? recorder_.directory() : "";
   }
 
  private:

@@ -5,6 +5,7 @@
 // thread only. Must outlive the server whose sinks it makes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,9 +58,9 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> CreateOrResume(const std::string& directory,
                                                                   uint64_t keep_bytes);
 
-  // In a directory that is open and free.
-  Recorder(store::Directory directory, uint64_t keep_bytes)
-      : directory_(std::move(directory)), keep_bytes_(keep_bytes) {}
+  // In a directory that is open and locked; `unfinished`: it holds a run that Resume goes on with.
+  Recorder(store::Directory directory, uint64_t keep_bytes, bool unfinished)
+      : directory_(std::move(directory)), unfinished_(unfinished), keep_bytes_(keep_bytes) {}
 
   // Before the first process is heard.
   void SetStepMarker(const StepMarkerOption& marker);
@@ -68,6 +69,8 @@ class Recorder {
   // marker.
   absl::Status Resume(const std::function<void(const std::string& line)>& say);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
+  // The first process that is heard tells its user where the run is recorded.
+  void LetProcessTell() { may_tell_ = true; }
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
   void WatchForHangs(const RankOptions& options, HangWatch::Say say);
   // What a step computes, for the report.
@@ -88,6 +91,11 @@ class Recorder {
   absl::Status WriteReportSoFar();
 
   bool heard_anything() const { return !job_.processes().empty(); }
+  size_t processes() const { return job_.processes().size(); }
+  // Connections that are open, and since when there has been none.
+  size_t clients() const { return clients_; }
+  std::chrono::steady_clock::time_point last_left() const { return last_left_; }
+  uint64_t keep_bytes() const { return keep_bytes_; }
   // Where it records; empty: not known before the first process is heard.
   std::string directory() const { return directory_.has_value() ? directory_->path() : ""; }
   // Removes a directory that Create made and nothing was recorded in.
@@ -119,6 +127,8 @@ class Recorder {
   uint64_t next_look_ns_ = 0;
   std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
   absl::Status report_written_;
+  std::chrono::steady_clock::time_point last_left_ = std::chrono::steady_clock::now();
+  bool may_tell_ = false;
   bool said_disk_trouble_ = false;
   bool said_rotation_trouble_ = false;
 };

@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "proto/limits.h"
 
 namespace gpuprobe::framing {
 
@@ -11,6 +10,8 @@ namespace {
 
 // A decoder that holds nothing keeps no more than this: there may be a thousand.
 constexpr size_t kWorthKeeping = size_t{4} << 10;
+// Whoever takes the spare room holds it: nobody may make it large for others.
+constexpr size_t kLargestSpare = size_t{512} << 10;
 
 // Room for a burst that no decoder of this thread uses: they take turns with it.
 std::string& SpareRoom() {
@@ -29,12 +30,19 @@ void FrameDecoder::Append(std::string_view bytes) {
   buffer_.append(bytes);
 }
 
+void FrameDecoder::Shrink() {
+  buffer_.erase(0, position_);
+  position_ = 0;
+  buffer_.shrink_to_fit();
+}
+
 absl::StatusOr<FrameDecoder::Next> FrameDecoder::Take() {
   constexpr int kMaxVarintBytes = 10;
   if (position_ == buffer_.size() && buffer_.capacity() > kWorthKeeping) {
     position_ = 0;
     buffer_.clear();
-    if (buffer_.capacity() > SpareRoom().capacity()) buffer_.swap(SpareRoom());
+    if (buffer_.capacity() > SpareRoom().capacity() && buffer_.capacity() <= kLargestSpare)
+      buffer_.swap(SpareRoom());
     std::string().swap(buffer_);
   }
   uint64_t length = 0;
@@ -44,9 +52,9 @@ absl::StatusOr<FrameDecoder::Next> FrameDecoder::Take() {
     if (at == buffer_.size()) return Next{};
     const auto byte = static_cast<uint8_t>(buffer_[at]);
     if (i < 9) length |= static_cast<uint64_t>(byte & 0x7f) << (7 * i);
-    if (length > wire::kMaxFrameBytes || (i == 9 && (byte & 0x7f) != 0)) {
-      return absl::InvalidArgumentError(absl::StrCat("a frame claims more than the ", wire::kMaxFrameBytes,
-                                                     " bytes that a frame may have"));
+    if (length > largest_frame_ || (i == 9 && (byte & 0x7f) != 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a frame claims more than the ", largest_frame_, " bytes that a frame may have"));
     }
     if ((byte & 0x80) == 0) break;
   }

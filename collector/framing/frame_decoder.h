@@ -5,17 +5,21 @@
 // anything is allocated for it; memory grows with what has arrived, never with what was claimed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "proto/limits.h"
 
 namespace gpuprobe::framing {
 
 class FrameDecoder {
  public:
   void Append(std::string_view bytes);
+  // Frames that claim more are refused; wire::kMaxFrameBytes at most, and at first.
+  void SetLargestFrame(size_t bytes) { largest_frame_ = std::min(bytes, wire::kMaxFrameBytes); }
 
   // The next whole frame (without its length), valid until the next call; empty optional state is told by
   // `has_frame`.
@@ -28,10 +32,15 @@ class FrameDecoder {
 
   // Bytes that arrived and have not been taken.
   size_t buffered() const { return buffer_.size() - position_; }
+  // Memory that holds them, which may have been needed for more.
+  size_t held() const { return buffer_.capacity(); }
+  // Gives back what it does not need.
+  void Shrink();
 
  private:
   std::string buffer_;
   size_t position_ = 0;
+  size_t largest_frame_ = wire::kMaxFrameBytes;
 };
 
 // Appends `frame` with its length in front.

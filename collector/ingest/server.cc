@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -33,34 +34,34 @@ void SendBestEffort(int fd, const std::string& bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& socket_path, Audience audience,
-                                                      UserSinkFactory make_sink) {
-  absl::StatusOr<Endpoint> endpoint = Endpoint::Open(socket_path, audience);
-  if (!endpoint.ok()) return endpoint.status();
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(std::optional<Endpoint> endpoint, SinkFactory make_sink,
+                                                      const ClientLimits& limits) {
   const int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd < 0) return absl::UnavailableError(absl::StrCat("epoll_create1: ", std::strerror(errno)));
-  const int listen_fd = endpoint->listen_fd();
-  std::unique_ptr<Server> server(new Server(*std::move(endpoint), audience, std::move(make_sink), epoll_fd));
+  const int listen_fd = endpoint.has_value() ? endpoint->listen_fd() : -1;
+  std::unique_ptr<Server> server(new Server(std::move(endpoint), std::move(make_sink), limits, epoll_fd));
+  if (listen_fd < 0) return server;
   if (absl::Status s = Add(epoll_fd, listen_fd); !s.ok()) return s;
   return server;
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& socket_path, SinkFactory make_sink) {
-  return Start(socket_path, Audience::kOwner,
-               [make_sink = std::move(make_sink)](uid_t, const v1::Hello& hello, std::string_view raw) {
-                 return make_sink(hello, raw);
-               });
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const std::string& socket_path, SinkFactory make_sink,
+                                                      const ClientLimits& limits) {
+  absl::StatusOr<Endpoint> endpoint = Endpoint::Open(socket_path);
+  if (!endpoint.ok()) return endpoint.status();
+  return Start(std::optional<Endpoint>(*std::move(endpoint)), std::move(make_sink), limits);
 }
 
-absl::StatusOr<std::unique_ptr<Server>> Server::StartForNode(const std::string& socket_path,
-                                                             UserSinkFactory make_sink) {
-  return Start(socket_path, Audience::kNode, std::move(make_sink));
+absl::StatusOr<std::unique_ptr<Server>> Server::StartWithoutSocket(SinkFactory make_sink,
+                                                                   const ClientLimits& limits) {
+  return Start(std::nullopt, std::move(make_sink), limits);
 }
 
-Server::Server(Endpoint endpoint, Audience audience, UserSinkFactory make_sink, int epoll_fd)
+Server::Server(std::optional<Endpoint> endpoint, SinkFactory make_sink, const ClientLimits& limits,
+               int epoll_fd)
     : endpoint_(std::move(endpoint)),
-      audience_(audience),
       make_sink_(std::move(make_sink)),
+      limits_(limits),
       epoll_fd_(epoll_fd),
       buffer_(256 << 10, '\0') {}
 
@@ -76,12 +77,14 @@ absl::Status Server::Watch(int fd, std::function<void()> on_readable) {
 }
 
 void Server::Poll(std::chrono::milliseconds timeout) {
+  ResumeIfDue();
+  DropSilent();
   AcknowledgeIfDue();  // what the caller's clock has written since
   epoll_event events[64];
   const int n = epoll_wait(epoll_fd_, events, 64, static_cast<int>(timeout.count()));
   for (int i = 0; i < n; ++i) {
     const int fd = events[i].data.fd;
-    if (fd == endpoint_.listen_fd()) {
+    if (endpoint_.has_value() && fd == endpoint_->listen_fd()) {
       Accept();
     } else if (const auto watched = watched_.find(fd); watched != watched_.end()) {
       watched->second();
@@ -100,7 +103,6 @@ void Server::AcknowledgeIfDue() {
   for (const auto& [fd, client] : clients_) {
     reply.clear();
     client.session->Acknowledge(reply);
-    client.session->Acknowledge(reply);
     SendBestEffort(fd, reply);
   }
 }
@@ -111,35 +113,117 @@ void Server::SayEnded() {
   for (const auto& [fd, client] : clients_) SendBestEffort(fd, words);
 }
 
-bool Server::Admit(int fd, uid_t& user) const {
+bool Server::Admit(int fd) {
   ucred peer{};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  user = peer.uid;
-  if (audience_ == Audience::kNode || peer.uid == getuid() || peer.uid == 0) return true;
-  spdlog::warn("a client of uid {} (pid {}) was turned away: this collector serves uid {}", peer.uid,
-               peer.pid, getuid());
+  if (peer.uid == getuid() || peer.uid == 0) return true;
+  Warn(absl::StrCat("a client of uid ", peer.uid, " (pid ", peer.pid,
+                    ") was turned away: this collector serves uid ", getuid()));
   return false;
 }
 
 void Server::Accept() {
-  while (true) {
-    const int fd = accept4(endpoint_.listen_fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return;
+  while (endpoint_.has_value() && !paused_) {
+    const int fd = accept4(endpoint_->listen_fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) Pause();
+      return;
+    }
     ++accepted_;
-    uid_t user = 0;
-    if (clients_.size() >= kMaxClients || !Admit(fd, user) || !Add(epoll_fd_, fd).ok()) {
+    if (!Admit(fd)) {
       ++dropped_;
       close(fd);
       continue;
     }
-    Client& client = clients_[fd];
-    client.fd = fd;
-    client.make_sink = [this, user](const v1::Hello& hello, std::string_view raw) {
-      return make_sink_(user, hello, raw);
-    };
-    client.session = std::make_unique<Session>(client.make_sink);
+    Take(fd);
   }
+}
+
+// The listener would be readable all the time, and nobody could be accepted.
+void Server::Pause() {
+  constexpr std::chrono::milliseconds kPause{200};
+  Warn(absl::StrCat("no new clients for the moment: ", std::strerror(errno)));
+  epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, endpoint_->listen_fd(), nullptr);
+  paused_ = true;
+  resume_at_ = Clock::now() + kPause;
+}
+
+void Server::ResumeIfDue() {
+  if (!paused_ || Clock::now() < resume_at_) return;
+  paused_ = false;
+  if (!Add(epoll_fd_, endpoint_->listen_fd()).ok()) Pause();
+}
+
+void Server::Take(int fd) {
+  std::string refusal;
+  if (clients_.size() >= limits_.clients) {
+    AppendRefusal(absl::StrCat("this collector has ", clients_.size(), " clients already"), refusal);
+  } else if (absl::Status s = Add(epoll_fd_, fd); !s.ok()) {
+    AppendRefusal(std::string(s.message()), refusal);
+  }
+  if (!refusal.empty()) {
+    ++dropped_;
+    Warn("a client was turned away: there are too many");
+    SendBestEffort(fd, refusal);
+    close(fd);
+    return;
+  }
+  Client& client = clients_[fd];
+  client.fd = fd;
+  client.number = ++taken_;
+  client.session = std::make_unique<Session>(make_sink_, limits_);
+  waiting_.push_back({fd, client.number, Clock::now() + limits_.hello_wait});
+}
+
+void Server::DropAll(const std::string& why) {
+  while (!clients_.empty()) Drop(clients_.begin()->second, absl::ResourceExhaustedError(why), "");
+}
+
+void Server::DropSilent() {
+  while (!waiting_.empty()) {
+    const Waiting first = waiting_.front();
+    const auto found = clients_.find(first.fd);
+    const bool waits =
+        found != clients_.end() && found->second.number == first.number && !found->second.session->greeted();
+    if (waits && Clock::now() < first.until) return;
+    waiting_.pop_front();
+    if (!waits) continue;
+    Drop(found->second,
+         absl::DeadlineExceededError(absl::StrCat(
+             "it did not say Hello within ",
+             std::chrono::duration_cast<std::chrono::seconds>(limits_.hello_wait).count(), " s")),
+         "");
+  }
+}
+
+void Server::NoteHeld(Client& client) {
+  const size_t now = client.session->held_bytes();
+  held_bytes_ += now - client.held_bytes;
+  client.held_bytes = now;
+  if (held_bytes_ > limits_.unfinished_bytes) FreeHeld();
+}
+
+// Down to three quarters, so that it is not needed again at once.
+void Server::FreeHeld() {
+  for (auto& [fd, client] : clients_) {
+    client.session->Shrink();
+    held_bytes_ += client.session->held_bytes() - client.held_bytes;
+    client.held_bytes = client.session->held_bytes();
+  }
+  while (held_bytes_ > limits_.unfinished_bytes / 4 * 3) {
+    const auto most = std::max_element(clients_.begin(), clients_.end(), [](const auto& a, const auto& b) {
+      return a.second.held_bytes < b.second.held_bytes;
+    });
+    Drop(most->second,
+         absl::ResourceExhaustedError(absl::StrCat("its unfinished frame has ", most->second.held_bytes,
+                                                   " bytes, and too many clients have such")),
+         "");
+  }
+}
+
+void Server::Warn(std::string text) {
+  if (warnings_.Pass(text)) spdlog::warn("{}", text);
 }
 
 void Server::Serve(int fd, bool hung_up) {
@@ -148,7 +232,8 @@ void Server::Serve(int fd, bool hung_up) {
   Client& client = found->second;
   size_t budget = kBudgetBytes;
   while (budget > 0) {
-    const ssize_t n = recv(fd, buffer_.data(), std::min(budget, buffer_.size()), 0);
+    const size_t most = client.counted ? buffer_.size() : std::min(buffer_.size(), limits_.hello_bytes);
+    const ssize_t n = recv(fd, buffer_.data(), std::min(budget, most), 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       if (hung_up) End(fd);
@@ -171,15 +256,17 @@ void Server::Serve(int fd, bool hung_up) {
       return;
     }
     SendBestEffort(fd, reply);
+    NoteHeld(client);
+    if (!clients_.contains(fd)) return;  // it held most
   }
 }
 
 void Server::Drop(Client& client, const absl::Status& why, const std::string& reply) {
   ++dropped_;
-  spdlog::warn("{} was dropped: {}", client.session->name(), std::string(why.message()));
+  Warn(absl::StrCat(client.session->name(), " was dropped: ", why.message()));
   // A probe that is not told to stay away comes back with the same.
   std::string refusal = reply;
-  if (client.session->greeted()) AppendRefusal(std::string(why.message()), refusal);
+  if (refusal.empty() || client.session->greeted()) AppendRefusal(std::string(why.message()), refusal);
   SendBestEffort(client.fd, refusal);
   End(client.fd);
 }
@@ -188,6 +275,7 @@ void Server::End(int fd) {
   const auto found = clients_.find(fd);
   if (found == clients_.end()) return;
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
+  held_bytes_ -= found->second.held_bytes;
   clients_.erase(found);  // the session tells its sink
   close(fd);
 }

@@ -7,37 +7,41 @@
 // thread; not thread-safe.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "collector/ingest/endpoint.h"
+#include "collector/ingest/limits.h"
 #include "collector/ingest/session.h"
+#include "collector/ingest/warnings.h"
 
 namespace gpuprobe::ingest {
 
 class Server {
  public:
   static constexpr size_t kBudgetBytes = size_t{1} << 20;
-  static constexpr size_t kMaxClients = 16384;
 
   // Serves the user that runs it, and root.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& socket_path, SinkFactory make_sink);
-  // Makes the sink for a client of this user, as the system says it.
-  using UserSinkFactory = std::function<absl::StatusOr<std::unique_ptr<FrameSink>>(
-      uid_t user, const v1::Hello&, std::string_view raw)>;
-  // Serves every user of the node.
-  static absl::StatusOr<std::unique_ptr<Server>> StartForNode(const std::string& socket_path,
-                                                              UserSinkFactory make_sink);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& socket_path, SinkFactory make_sink,
+                                                       const ClientLimits& limits = {});
+  // Listens nowhere: serves the connections that Take gives it.
+  static absl::StatusOr<std::unique_ptr<Server>> StartWithoutSocket(SinkFactory make_sink,
+                                                                    const ClientLimits& limits);
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
+
+  // A connection whose client somebody else has checked; closed if it cannot be served.
+  void Take(int fd);
+  // Ends every client, with the reason.
+  void DropAll(const std::string& why);
 
   // Calls `on_readable` from Poll whenever `fd` is readable. The descriptor stays the caller's.
   absl::Status Watch(int fd, std::function<void()> on_readable);
@@ -54,32 +58,50 @@ class Server {
   // Clients that said Hello and were taken, ever.
   uint64_t greeted() const { return greeted_; }
   uint64_t dropped() const { return dropped_; }
-  const std::string& socket_path() const { return endpoint_.path(); }
 
  private:
   struct Client {
     int fd = -1;
-    SinkFactory make_sink;  // what the session refers to
+    uint64_t number = 0;  // in the order in which they came
     std::unique_ptr<Session> session;
     bool counted = false;
+    size_t held_bytes = 0;
+  };
+  // A client that has not said Hello.
+  struct Waiting {
+    int fd;
+    uint64_t number;
+    std::chrono::steady_clock::time_point until;
   };
 
-  Server(Endpoint endpoint, Audience audience, UserSinkFactory make_sink, int epoll_fd);
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const std::string& socket_path, Audience audience,
-                                                       UserSinkFactory make_sink);
+  Server(std::optional<Endpoint> endpoint, SinkFactory make_sink, const ClientLimits& limits, int epoll_fd);
+  static absl::StatusOr<std::unique_ptr<Server>> Start(std::optional<Endpoint> endpoint,
+                                                       SinkFactory make_sink, const ClientLimits& limits);
   void Accept();
+  void Pause();
+  void ResumeIfDue();
   void Serve(int fd, bool hung_up);
   void End(int fd);
   void AcknowledgeIfDue();
   void Drop(Client& client, const absl::Status& why, const std::string& reply);
-  bool Admit(int fd, uid_t& user) const;
+  void Warn(std::string text);
+  void NoteHeld(Client& client);
+  void FreeHeld();
+  void DropSilent();
+  bool Admit(int fd);
 
-  Endpoint endpoint_;
-  Audience audience_;
-  UserSinkFactory make_sink_;
+  std::optional<Endpoint> endpoint_;
+  SinkFactory make_sink_;
+  ClientLimits limits_;
   int epoll_fd_;
+  bool paused_ = false;  // no descriptors were left: nobody is accepted until
+  std::chrono::steady_clock::time_point resume_at_;
+  std::deque<Waiting> waiting_;
+  size_t held_bytes_ = 0;  // of all clients
+  Warnings warnings_;
   std::map<int, Client> clients_;
   std::map<int, std::function<void()>> watched_;
+  uint64_t taken_ = 0;
   uint64_t accepted_ = 0;
   uint64_t greeted_ = 0;
   uint64_t dropped_ = 0;

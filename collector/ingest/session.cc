@@ -16,6 +16,12 @@ void Append(const v1::Control& control, std::string& reply) {
   framing::AppendDelimited(frame.SerializeAsString(), reply);
 }
 
+void AppendRecordingTo(const std::string& directory, std::string& reply) {
+  v1::Frame frame;
+  frame.mutable_control()->set_recording_to(directory);
+  framing::AppendDelimited(frame.SerializeAsString(), reply);
+}
+
 }  // namespace
 
 void AppendRefusal(const std::string& reason, std::string& reply) {
@@ -28,6 +34,11 @@ void AppendEnded(std::string& reply) {
   v1::Control control;
   control.set_ended(true);
   Append(control, reply);
+}
+
+Session::Session(const SinkFactory& make_sink, const ClientLimits& limits)
+    : make_sink_(make_sink), limits_(limits) {
+  decoder_.SetLargestFrame(limits_.hello_bytes);
 }
 
 Session::~Session() {
@@ -92,6 +103,9 @@ absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame
     return sink.status();
   }
   sink_ = *std::move(sink);
+  decoder_.SetLargestFrame(limits_.frame_bytes);
+  if (const std::string directory = sink_->TellsUser(); !directory.empty())
+    AppendRecordingTo(directory, reply);
   if (const std::optional<uint64_t> on_record = sink_->OnRecord(); on_record.has_value()) {
     acknowledged_ = *on_record;
     v1::Control control;

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "collector/framing/frame_decoder.h"
+#include "collector/ingest/limits.h"
 #include "google/protobuf/arena.h"
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -33,6 +34,8 @@ class FrameSink {
   virtual std::string RunDirectory() { return ""; }
   // Whether the client is to be told Control.flush_unfinished; asked after each batch.
   virtual bool AsksForUnfinished() { return false; }
+  // The run's directory, if this client is the one that tells the user; asked once, after Hello.
+  virtual std::string TellsUser() { return ""; }
   // The connection ended; `cut_off`: without Bye.
   virtual void OnClosed(bool cut_off) = 0;
 };
@@ -43,7 +46,7 @@ using SinkFactory =
 
 class Session {
  public:
-  explicit Session(const SinkFactory& make_sink) : make_sink_(make_sink) {}
+  Session(const SinkFactory& make_sink, const ClientLimits& limits = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -54,6 +57,10 @@ class Session {
   void Acknowledge(std::string& reply);
 
   bool greeted() const { return sink_ != nullptr; }
+  // Memory that unfinished frames take.
+  size_t held_bytes() const { return decoder_.held(); }
+  // Holds no more than it needs.
+  void Shrink() { decoder_.Shrink(); }
   bool finished() const { return said_bye_; }
   // "rank 3 (pid 4711)", or "a client" before Hello.
   const std::string& name() const { return name_; }
@@ -64,6 +71,7 @@ class Session {
   absl::Status HandleHello(const v1::Hello& hello, std::string_view frame, std::string& reply);
 
   const SinkFactory& make_sink_;
+  ClientLimits limits_;
   framing::FrameDecoder decoder_;
   std::unique_ptr<FrameSink> sink_;
   google::protobuf::Arena arena_;

@@ -107,35 +107,36 @@ bool Autostart::FindSocket(const SocketPlaces& places, bool* silent) noexcept {
   return false;
 }
 
-bool Autostart::FindDirectory(const char* out_setting, const char* executable) noexcept {
-  problem_ = "no folder that can be written";
+void Autostart::FindDirectory(const char* out_setting, const char* executable) noexcept {
   char current[PATH_MAX] = {};
   const bool has_current = getcwd(current, sizeof(current)) != nullptr;
+  if (has_current) current_.Add(current).Add("/");
   if (out_setting != nullptr && *out_setting != '\0') {
-    shown_directory_.Add(out_setting);
     if (*out_setting != '/') {
-      if (!has_current) return false;
-      directory_.Add(current).Add("/");
+      if (!has_current) return;
+      directory_.Add(current_.view());
     }
     directory_.Add(out_setting);
-    return !directory_.cut();
-  }
-  const char* slash = executable == nullptr ? nullptr : std::strrchr(executable, '/');
-  const char* name = slash == nullptr ? executable : slash + 1;
-  PathText run;
-  run.Add("gpuprobe-runs/");
-  AddUtcTime(&run);
-  run.Add("-").Add(name == nullptr || *name == '\0' ? "run" : name);
-  if (has_current && access(current, W_OK) == 0) {
-    shown_directory_ = run;
-    directory_.Add(current).Add("/").Add(run.view());
   } else {
-    directory_.Add("/tmp/gpuprobe-").AddNumber(geteuid());
-    if (!OwnFolder(directory_.c_str())) return false;
-    directory_.Add("/").Add(run.view());
-    shown_directory_ = directory_;
+    const char* slash = executable == nullptr ? nullptr : std::strrchr(executable, '/');
+    const char* name = slash == nullptr ? executable : slash + 1;
+    if (has_current && access(current, W_OK) == 0) {
+      directory_.Add(current_.view()).Add("gpuprobe-runs/");
+    } else {
+      directory_.Add("/tmp/gpuprobe-").AddNumber(geteuid());
+      if (!OwnFolder(directory_.c_str())) return directory_.Clear();
+      directory_.Add("/gpuprobe-runs/");
+    }
+    AddUtcTime(&directory_);
+    directory_.Add("-").Add(name == nullptr || *name == '\0' ? "run" : name);
   }
-  return !directory_.cut();
+  if (directory_.cut()) directory_.Clear();
+}
+
+const char* Autostart::Shown(const char* directory) const noexcept {
+  const size_t length = current_.view().size();
+  const bool inside = length > 1 && std::strncmp(directory, current_.c_str(), length) == 0;
+  return inside ? directory + length : directory;
 }
 
 bool Autostart::CopyEnvironment(const char* const* environment) noexcept {
@@ -164,19 +165,13 @@ bool Autostart::CopyEnvironment(const char* const* environment) noexcept {
   return true;
 }
 
-bool Autostart::Prepare(const char* library_path, const SocketPlaces& places, const char* out_setting,
-                        const char* executable, const char* const* environment, bool* silent) noexcept {
+bool Autostart::Prepare(const char* library_path, const SocketPlaces& places, const char* const* environment,
+                        bool* silent) noexcept {
   *silent = false;
-  prepared_ = FindSocket(places, silent) && FindProgram(library_path) &&
-              FindDirectory(out_setting, executable) && CopyEnvironment(environment);
+  if (!FindSocket(places, silent) || !FindProgram(library_path)) return false;
+  problem_ = "no folder that can be written";
+  prepared_ = !directory_.empty() && CopyEnvironment(environment);
   return prepared_;
-}
-
-void Autostart::ResumeIn(const char* directory) noexcept {
-  if (*directory != '/') return;
-  directory_.Clear();
-  directory_.Add(directory);
-  resumes_ = true;
 }
 
 Autostart::Result Autostart::TryStart() noexcept {
@@ -193,7 +188,6 @@ Autostart::Result Autostart::TryStart() noexcept {
   }
   char collect[] = "collect";
   char autostarted[] = "--autostarted";
-  char resume[] = "--resume";
   char socket_option[] = "--socket";
   char out_option[] = "--out";
   char* arguments[] = {const_cast<char*>(program_.c_str()),
@@ -203,7 +197,6 @@ Autostart::Result Autostart::TryStart() noexcept {
                        const_cast<char*>(socket_.c_str()),
                        out_option,
                        const_cast<char*>(directory_.c_str()),
-                       resumes_ ? resume : nullptr,
                        nullptr};
   if (SpawnDetached(program_.c_str(), arguments, environment_pointers_) == 0) return Result::kStarted;
   problem_ = "the gpuprobe program did not start";

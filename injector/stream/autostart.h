@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 #include "injector/stream/connection.h"
 #include "injector/stream/mapping.h"
@@ -33,11 +34,13 @@ class Autostart {
   Autostart(const Autostart&) = delete;
   Autostart& operator=(const Autostart&) = delete;
 
-  // Finds the program beside the library, the socket that it is to listen on, and the folder that it is to
-  // write. False when there is none of these; `silent` then says whether that deserves no line: the
+  // Finds where this process would like its run to be recorded. Before Prepare.
+  void FindDirectory(const char* out_setting, const char* executable) noexcept;
+  // Finds the program beside the library and the socket that it is to listen on. False when there is none of
+  // these, or no directory; `silent` then says whether that deserves no line: the
   // configured socket cannot exist.
-  bool Prepare(const char* library_path, const SocketPlaces& places, const char* out_setting,
-               const char* executable, const char* const* environment, bool* silent) noexcept;
+  bool Prepare(const char* library_path, const SocketPlaces& places, const char* const* environment,
+               bool* silent) noexcept;
 
   // Starts the collector, unless another process holds the lock. The lock stays ours until ReleaseLock.
   Result TryStart() noexcept;
@@ -45,29 +48,27 @@ class Autostart {
 
   // Prepare succeeded: a collector may be started.
   bool prepared() const noexcept { return prepared_; }
-  // From now on the collector goes on with the run in this directory, whose collector died; empty: as before.
-  void ResumeIn(const char* directory) noexcept;
 
   const char* socket() const noexcept { return socket_.c_str(); }
-  // The run directory as a person would write it.
-  const char* shown_directory() const noexcept { return shown_directory_.c_str(); }
+  // Absolute; empty: none could be written.
+  std::string_view directory() const noexcept { return directory_.view(); }
+  // A directory as a person would write it: relative to the working directory at the start.
+  const char* Shown(const char* directory) const noexcept;
   const char* problem() const noexcept { return problem_; }
 
  private:
   bool FindProgram(const char* library_path) noexcept;
   bool FindSocket(const SocketPlaces& places, bool* silent) noexcept;
-  bool FindDirectory(const char* out_setting, const char* executable) noexcept;
   bool CopyEnvironment(const char* const* environment) noexcept;
 
   PathText program_;
   SocketPath socket_;
   PathText directory_;
-  PathText shown_directory_;
+  PathText current_;     // working directory, with a slash
   Mapping environment_;  // the pointers, then the texts
   char** environment_pointers_ = nullptr;
   OwnDescriptor lock_;
   bool prepared_ = false;
-  bool resumes_ = false;
   const char* problem_ = "";
 };
 

@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
 
 namespace gpuprobe::injector {
 
 namespace {
+
+constexpr int kTries = 5;  // 1 ms apart, while others keep the listener's queue full
 
 bool Trusted(int fd) noexcept {
   ucred peer{};
@@ -50,9 +53,14 @@ bool Connection::TryConnect(const char* path) noexcept {
   if (length == 0 || length >= sizeof(address.sun_path)) return false;
   std::memcpy(address.sun_path, path, length + 1);
   if (!socket_.OpenStreamSocket()) return false;
-  if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
-      Trusted(socket_.get()))
-    return true;
+  int connected = -1;
+  for (int i = 0; i < kTries && connected != 0; ++i) {
+    connected = connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    if (connected != 0 && errno != EAGAIN) break;
+    const timespec pause{0, 1'000'000};
+    if (connected != 0) nanosleep(&pause, nullptr);
+  }
+  if (connected == 0 && Trusted(socket_.get())) return true;
   socket_.Close();
   return false;
 }

@@ -39,6 +39,7 @@ void EncodeIdentity(const Identity& identity, WireWriter& hello) noexcept {
     offset += length + 1;
   }
   message.add_uint32(Number(Tag::kUid), identity.uid);
+  message.add_bytes(Number(Tag::kRun), identity.run, std::strlen(identity.run));
 }
 
 // Encodes a small message behind its prefix. `encode(WireWriter&)` writes its fields.
@@ -125,6 +126,9 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
     hello.add_fixed64(Number(Tag::kInstance), facts.instance);
     hello.add_uint64(Number(Tag::kFirstSequence), facts.first_sequence);
     hello.add_uint64(Number(Tag::kRecordsBefore), facts.records_before);
+    hello.add_bytes(Number(Tag::kWantedDirectory), facts.wanted_directory.data(),
+                    facts.wanted_directory.size());
+    hello.add_bool(Number(Tag::kResumes), facts.resumes);
     if (facts.steps.marker == StepRule::Marker::kNone) return;
     using StepsTag = wire::RecordingStepsTag;
     WireWriter steps(hello, Number(Tag::kRecordingSteps));

@@ -41,6 +41,8 @@ struct HelloFacts {
   uint64_t instance = 0;
   uint64_t first_sequence = 0;
   uint64_t records_before = 0;
+  std::string_view wanted_directory = {};  // for the run; a collector that processes start records there
+  bool resumes = false;                    // there it was recorded, by a collector that died
 };
 
 struct ByeFacts {

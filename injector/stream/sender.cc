@@ -241,6 +241,11 @@ bool Sender::TakeControl(const uint8_t* data, size_t size) noexcept {
       if (number == Number(wire::ControlTag::kEnded)) said_ended_ = said_ended_ || value != 0;
       if (number == Number(wire::ControlTag::kWelcome))
         TakeWelcome(bytes.at, static_cast<size_t>(bytes.end - bytes.at));
+      if (number == Number(wire::ControlTag::kRecordingTo)) {
+        recording_to_.Clear();
+        recording_to_.Add(
+            {reinterpret_cast<const char*>(bytes.at), static_cast<size_t>(bytes.end - bytes.at)});
+      }
       if (number == Number(wire::ControlTag::kRefused)) {
         refusal_.Clear();
         refusal_.Add({reinterpret_cast<const char*>(bytes.at), static_cast<size_t>(bytes.end - bytes.at)});

@@ -60,6 +60,11 @@ class Sender {
     return asked;
   }
 
+  // The run's directory, once the collector has asked for the user to be told; null: it has not.
+  const char* recording_to() const noexcept {
+    return recording_to_.empty() ? nullptr : recording_to_.c_str();
+  }
+
   bool ended() const noexcept { return ended_; }
   // The collector is gone without a word: connect again and call Greet.
   bool broken() const noexcept { return broken_; }
@@ -106,6 +111,7 @@ class Sender {
   size_t heard_size_ = 0;
   TextBuffer<512> refusal_;
   TextBuffer<2049> run_directory_;
+  TextBuffer<PATH_MAX> recording_to_;
 };
 
 }  // namespace gpuprobe::injector

@@ -17,6 +17,11 @@ class Documentation(harness.EndToEndTest):
         table = self.run_well([GPUPROBE, "help", "environment", "--markdown"]).stdout.decode()
         self.assertIn(table, self.readme, "replace the README's table with the output of: gpuprobe help environment --markdown")
 
+    def test_limits_of_the_node_collector_are_the_programs(self):
+        table = self.run_well([GPUPROBE, "help", "limits"]).stdout.decode()
+        with open(os.path.join(SOURCE, "docs", "security.md"), encoding="utf-8") as file:
+            self.assertIn(table, file.read(), "replace the table in docs/security.md with the output of: gpuprobe help limits")
+
     def test_subcommands_of_the_readme_exist(self):
         text = self.run_well([GPUPROBE, "--help"]).stdout.decode()
         known = set(re.findall(r"^  ([a-z]+) {2,}", text, re.MULTILINE))
@@ -25,7 +30,7 @@ class Documentation(harness.EndToEndTest):
                 self.assertIn(name, known)
 
     def test_files_that_documents_name_exist(self):
-        for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"):
+        for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", os.path.join("docs", "security.md")):
             with open(os.path.join(SOURCE, document), encoding="utf-8") as file:
                 text = file.read()
             for path in re.findall(r"`((?:injector|collector|proto|tests|samples|scripts)/[\w/.]+)`", text):

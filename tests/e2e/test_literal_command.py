@@ -61,5 +61,70 @@ class LiteralCommand(harness.EndToEndTest):
         self.assertEqual(len(os.listdir(os.path.join(self.cwd, "gpuprobe-runs"))), 2)
 
 
+class TwoJobs(harness.EndToEndTest):
+    """Two jobs of one user at a time share the collector that the first of them has started, and nothing else."""
+
+    def start_job(self, name, command, ranks=1, env=None):
+        folder = self.path(name)
+        os.mkdir(folder)
+        return self.start(command, devices=ranks, cwd=folder, env={
+            "CUDA_INJECTION64_PATH": LIBRARY, "GPUSIM_TRUTH": self.path(name + "-truth"), "GPUSIM_KERNELS": ".*=2ms", **PATIENT, **(env or {})})
+
+    def check(self, name, program, ranks):
+        finished = program.wait()
+        self.assertEqual(finished.returncode, 0, str(finished))
+        self.assert_nothing_runs()
+        lines = [line for line in finished.stderr.decode().splitlines() if line.startswith("gpuprobe: ")]
+        self.assertEqual(len(lines), 1, f"each job is told once where it is recorded: {lines}")
+        self.assertRegex(lines[0], r"^gpuprobe: recording to gpuprobe-runs/\S+; read it with: gpuprobe report gpuprobe-runs/\S+$")
+        out = os.path.join(self.path(name), lines[0].split()[3].rstrip(";"))
+        self.assertEqual(out, self.only_run_directory(os.path.join(self.path(name), "gpuprobe-runs")))
+        self.assertEqual(len(self.report(out)["ranks"]), ranks)
+        truth_folder = self.path(name + "-truth")
+        happened = []
+        for log in os.listdir(truth_folder):
+            with open(os.path.join(truth_folder, log), encoding="utf-8") as file:
+                happened += [harness.json.loads(line) for line in file]
+        self.assertEqual(truth.differences(happened, self.export(out)), [])
+
+    def test_each_job_is_a_run_of_its_own(self):
+        jobs = {"one": [harness.VECTOR_ADD, "--rounds=500"], "two": [harness.VECTOR_ADD, "--rounds=300"]}
+        started = {name: self.start_job(name, command) for name, command in jobs.items()}
+        for name, program in started.items():
+            self.check(name, program, 1)
+
+    def test_two_launchers_that_name_no_job(self):
+        """Each has a parent of its own; "none" is what torchrun calls every job without a rendezvous."""
+        command = [LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING]
+        started = {name: self.start_job(name, command, 2, {"TORCHELASTIC_RUN_ID": "none"}) for name in ("one", "two")}
+        for name, program in started.items():
+            self.check(name, program, 2)
+
+    def test_the_same_directory_for_two_jobs(self):
+        """The second one gets a number."""
+        out = self.path("wanted")
+        started = [self.start_job(name, [harness.VECTOR_ADD, "--rounds=300"], env={"GPUPROBE_OUT": out}) for name in ("one", "two")]
+        for program in started:
+            self.assertEqual(program.wait().returncode, 0)
+        self.assert_nothing_runs()
+        for path in (out, out + "-2"):
+            self.assertEqual(len(self.report(path)["ranks"]), 1)
+
+    def test_a_working_directory_that_others_could_exchange(self):
+        """Recorded in a folder of the user's own, and said so."""
+        place = f"/tmp/gpuprobe-{os.geteuid()}"
+        folder = self.path("open")
+        os.mkdir(folder)
+        os.chmod(folder, 0o777)
+        finished = self.run_well([harness.VECTOR_ADD], env={"CUDA_INJECTION64_PATH": LIBRARY, **PATIENT}, cwd=folder)
+        self.assert_nothing_runs()
+        said = finished.stderr.decode()
+        self.assertRegex(said, rf"^gpuprobe: recording to {place}/\S+; read it with: .*\n$")
+        out = said.split()[3].rstrip(";")
+        self.addCleanup(shutil.rmtree, out, True)
+        self.assertEqual(len(self.report(out)["ranks"]), 1)
+        self.assertEqual(os.listdir(folder), [])
+
+
 if __name__ == "__main__":
     harness.main()

@@ -9,6 +9,8 @@ import unittest
 
 import harness
 import truth
+import wire
+from hazards import hazard
 from harness import GPUPROBE, LIBRARY, SIM_LIB, VECTOR_ADD, answers, wait_until
 
 # Nobody on a system: the collector must do with numbers.
@@ -26,7 +28,13 @@ class NodeCollector(harness.EndToEndTest):
     def start_collector(self, *options):
         program = self.start([GPUPROBE, "collect", "--node", "--socket", self.socket, "--out", self.base, *options])
         wait_until(lambda: answers(self.socket) or not program.alive(), "collector for the node")
+        self.addCleanup(self.end, program)
         return program
+
+    def end(self, program):
+        """In order, so that the users' processes have ended, too."""
+        program.signal(15)
+        program.wait()
 
     def install_for_everybody(self):
         """The build tree may be in somebody's home."""
@@ -59,8 +67,10 @@ class NodeCollector(harness.EndToEndTest):
         return records
 
     def runs_of(self, uid):
+        """Those that are reported."""
         home = os.path.join(self.base, str(uid))
-        return sorted(os.path.join(home, name) for name in os.listdir(home)) if os.path.isdir(home) else []
+        runs = sorted(os.path.join(home, name) for name in os.listdir(home)) if os.path.isdir(home) else []
+        return [run for run in runs if os.path.exists(os.path.join(run, "report.html"))]
 
     def as_user(self, uid, command):
         return subprocess.run(command, user=uid, group=uid, extra_groups=[], capture_output=True, timeout=harness.LIMIT_S, check=False)
@@ -83,13 +93,15 @@ class NodeCollector(harness.EndToEndTest):
             self.assertEqual(self.as_user(uid, ["cat", os.path.join(run, "report.json")]).returncode, 0)
             self.assertNotEqual(self.as_user(other, ["ls", run]).returncode, 0)
             self.assertNotEqual(self.as_user(other, ["cat", os.path.join(run, "report.json")]).returncode, 0)
-        self.assertNotEqual(self.as_user(ALICE, ["ls", os.path.join(self.base, ".recording")]).returncode, 0)
+        # Each user's process has ended with his last run, and nothing of it is left.
+        wait_until(lambda: not self.processes_of(ALICE) and not self.processes_of(BOB), "end of the users' processes")
         collector.signal(15)
         ended = collector.wait()
         self.assertEqual(ended.returncode, 0, str(ended))
         said = ended.stderr.decode()
         self.assertRegex(said, rf"gpuprobe: {ALICE}: 1 rank, {re.escape(self.base)}/{ALICE}/\S+\n")
-        self.assertEqual(os.listdir(os.path.join(self.base, ".recording")), [])
+        # That of root is of the test's own connection.
+        self.assertEqual(sorted(set(os.listdir(self.base)) - {"root"}), [str(ALICE), str(BOB)])
         self.assertFalse(os.path.exists(self.socket))
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as another user")
@@ -105,18 +117,79 @@ class NodeCollector(harness.EndToEndTest):
             self.assertFalse(os.path.exists(os.path.join(run, "live.txt")))
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as another user")
-    def test_a_directory_that_somebody_else_put_there_is_not_written_into(self):
+    def test_what_a_user_sends_is_read_by_a_process_of_his_own(self):
+        """It has his rights, no way to others, and no descriptor of the collector's but the two that it needs."""
+        collector = self.start_collector()
+        with wire.connect_as(ALICE, self.socket) as connection:
+            connection.sendall(wire.delimited(wire.hello()))
+            [pid] = wait_until(lambda: self.processes_of(ALICE), "process of the user")
+            wait_until(lambda: self.run_directories(ALICE), "run directory")
+            status = harness.read_proc(pid, "status").decode()
+            self.assertRegex(status, rf"\nUid:\t{ALICE}\t{ALICE}\t{ALICE}\t{ALICE}\n")
+            self.assertRegex(status, rf"\nGid:\t{ALICE}\t{ALICE}\t{ALICE}\t{ALICE}\n")
+            self.assertRegex(status, r"\nGroups:\t *\n")
+            self.assertRegex(status, r"\nNoNewPrivs:\t1\n")
+            self.assertRegex(status, r"\nCapEff:\t0+\n")
+            self.assertRegex(harness.read_proc(pid, "limits").decode(), r"Max core file size +0 +0 ")
+            targets = [os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd")]
+            allowed = r"/dev/null|socket:.*|anon_inode:.*|" + re.escape(os.path.join(self.base, str(ALICE))) + r"(/.*)?"
+            self.assertEqual([target for target in targets if not re.fullmatch(allowed, target)], [])
+            self.assertLess(sum(target.startswith("socket:") for target in targets), 3, "the listener or another user's socket")
+        collector.signal(15)
+        self.assertEqual(collector.wait().returncode, 0)
+        self.assertEqual(len(self.runs_of(ALICE)), 1)
+
+    @hazard("the user's part of the node's collector is killed", sees="nothing", counted="the others' runs go on; what was written stays, and his next program is recorded")
+    @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as two users")
+    def test_a_user_who_kills_his_process_harms_himself_only(self):
+        collector = self.start_collector()
+        with wire.connect_as(ALICE, self.socket) as alice, wire.connect_as(BOB, self.socket) as bob:
+            for connection in (alice, bob):
+                connection.sendall(wire.delimited(wire.hello()))
+            wait_until(lambda: self.run_directories(ALICE) and self.run_directories(BOB), "runs")
+            [pid] = self.processes_of(ALICE)
+            self.as_user(ALICE, ["kill", "-9", str(pid)])
+            self.assertEqual(alice.recv(100), b"")
+            bob.sendall(wire.delimited(wire.bye()))
+        wait_until(lambda: self.runs_of(BOB), "run of the other user")
+        self.assertIn(f"the process for {ALICE} ended with signal 9".encode(), collector.so_far())
         self.install_for_everybody()
+        wait_until(lambda: self.finds_collector(ALICE), "a new process for him", limit=20)
+        collector.signal(15)
+        self.assertEqual(collector.wait().returncode, 0)
+
+    @hazard("a symbolic link stands where the node's collector keeps a user's runs", sees="one line: refused", counted="nothing is written, the operator's log says so")
+    @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as another user")
+    def test_a_directory_that_somebody_else_put_there_is_not_written_into(self):
         collector = self.start_collector()
         os.symlink(self.path("home"), os.path.join(self.base, str(ALICE)))
-        self.run_as(ALICE, "one")
-        recording = os.path.join(self.base, ".recording")
+        with wire.connect_as(ALICE, self.socket) as connection:
+            connection.sendall(wire.delimited(wire.hello()))
+            self.assertIn("/runs/" + str(ALICE), wire.refusal(wire.read_until_closed(connection)))
         collector.signal(15)
-        said = collector.wait().stderr.decode()
-        self.assertIn(f"a run of {ALICE} stays in {recording}/", said)
+        self.assertIn(f"a program of uid {ALICE} was refused: ", collector.wait().stderr.decode())
         self.assertEqual(os.listdir(self.path("home")), [])
-        [run] = os.listdir(recording)
-        self.assertTrue(os.path.exists(os.path.join(recording, run, "report.json")), "the report is lost")
+
+    def processes_of(self, uid):
+        """Of those that this test's collector has started."""
+        found = []
+        for pid in harness.all_pids():
+            is_collector = b"--node" in harness.read_proc(pid, "cmdline") and self.socket.encode() in harness.read_proc(pid, "cmdline")
+            if is_collector and f"\nUid:\t{uid}\t".encode() in harness.read_proc(pid, "status"):
+                found.append(pid)
+        return found
+
+    def run_directories(self, uid):
+        home = os.path.join(self.base, str(uid))
+        return os.listdir(home) if os.path.isdir(home) else []
+
+    def finds_collector(self, uid):
+        """Whether a program of this user is recorded now."""
+        before = len(self.run_directories(uid))
+        with wire.connect_as(uid, self.socket) as connection:
+            connection.sendall(wire.delimited(wire.hello()) + wire.delimited(wire.bye()))
+            received = wire.read_some(connection, 0.3)
+        return wire.refusal(received) is None and len(self.run_directories(uid)) > before
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it becomes another user")
     def test_only_root_may_serve_a_node(self):

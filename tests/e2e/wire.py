@@ -2,6 +2,7 @@
 
 Written from proto/gpuprobe/v1/wire.proto and not generated, so that it shares no code with either end.
 """
+import os
 import socket
 import time
 
@@ -34,13 +35,17 @@ def clock():
     return fixed64(1, time.time_ns()) + fixed64(2, time.monotonic_ns())
 
 
-def identity(rank=0, world_size=1, pid=4242):
-    return (number(1, rank) + number(2, rank) + number(3, world_size) + number(4, 2) + block(6, socket.gethostname()) + number(7, pid) +
+def identity(rank=0, world_size=1, pid=4242, run=""):
+    return (block(80, run) + number(1, rank) + number(2, rank) + number(3, world_size) + number(4, 2) + block(6, socket.gethostname()) + number(7, pid) +
             fixed64(8, time.time_ns()) + block(9, "/usr/bin/stranger") + block(10, "stranger"))
 
 
 def hello(major=PROTOCOL_MAJOR, minor=0, **who):
     return block(1, number(1, major) + number(2, minor) + block(3, "9.9.9") + block(4, identity(**who)) + block(5, clock()) + number(6, 1))
+
+
+def bye(batches=0):
+    return block(3, number(1, 1) + block(2, clock()) + number(3, batches))
 
 
 def delimited(frame):
@@ -109,3 +114,29 @@ def connect(path, limit=60):
     connection.settimeout(limit)
     connection.connect(path)
     return connection
+
+
+def connect_as(uid, path, limit=60):
+    """A connection that the other end sees as this user's: who connects is asked when it does. Needs root."""
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(uid)
+    os.seteuid(uid)
+    try:
+        return connect(path, limit)
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+def read_some(connection, seconds):
+    """What comes within this time, or until the connection is closed."""
+    received = b""
+    connection.settimeout(seconds)
+    try:
+        while chunk := connection.recv(65536):
+            received += chunk
+    except (socket.timeout, ConnectionResetError):
+        pass
+    return received

@@ -24,6 +24,34 @@ Identity Find(std::map<std::string, std::string> environment) {
   return identity;
 }
 
+std::string RunOf(std::map<std::string, std::string> environment, const ProcessIds& ids) {
+  Identity identity = Find(std::move(environment));
+  FindRun(Lookup, ids, &identity);
+  return identity.run;
+}
+
+TEST(Identity, ProcessesOfOneJobHaveOneRun) {
+  using Environment = std::map<std::string, std::string>;
+  const Environment none{{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
+  Environment rank0 = none;
+  rank0["RANK"] = "0";
+  Environment rank1 = none;
+  rank1["RANK"] = "1";
+  EXPECT_EQ(RunOf(rank0, {10, 5, 5}), RunOf(rank1, {10, 5, 5}));
+  EXPECT_NE(RunOf(rank0, {10, 5, 5}), RunOf(rank1, {11, 5, 5}))
+      << "two torchruns that chose one port in turn";
+  const Environment job{{"RANK", "0"}, {"TORCHELASTIC_RUN_ID", "abc"}};
+  EXPECT_EQ(RunOf(job, {10, 5, 5}), RunOf(job, {11, 6, 6})) << "the launcher's id, whoever started it";
+  const Environment step0{{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}};
+  Environment step1 = step0;
+  step1["SLURM_STEP_ID"] = "1";
+  EXPECT_NE(RunOf(step0, {10, 5, 5}), RunOf(step1, {10, 5, 5})) << "two sruns in one allocation";
+  EXPECT_EQ(RunOf({{"RANK", "0"}}, {10, 5, 7}), RunOf({{"RANK", "1"}}, {10, 5, 8}));
+  EXPECT_EQ(RunOf({}, {10, 5, 7}), RunOf({}, {11, 5, 7})) << "a program and what it starts";
+  EXPECT_NE(RunOf({}, {10, 5, 7}), RunOf({}, {10, 5, 8})) << "two commands of one shell";
+  EXPECT_NE(RunOf({}, {10, 5, 7}), RunOf({}, {10, 6, 7})) << "two terminals";
+}
+
 TEST(Identity, WithoutALauncherTheRankIsNotKnown) {
   const Identity identity = Find({});
   EXPECT_EQ(identity.rank, -1);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,11 +42,16 @@ class ServerTest : public ::testing::Test {
     int rank_;
   };
 
-  void SetUp() override {
-    auto server = Server::Start(socket_, [this](const v1::Hello& hello, std::string_view) {
-      return absl::StatusOr<std::unique_ptr<FrameSink>>(
-          std::make_unique<CountingSink>(*this, hello.identity().rank()));
-    });
+  void SetUp() override { Restart({}); }
+  void Restart(const ClientLimits& limits) {
+    server_.reset();
+    auto server = Server::Start(
+        socket_,
+        [this](const v1::Hello& hello, std::string_view) {
+          return absl::StatusOr<std::unique_ptr<FrameSink>>(
+              std::make_unique<CountingSink>(*this, hello.identity().rank()));
+        },
+        limits);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -89,8 +95,8 @@ TEST_F(ServerTest, ABadClientCostsThatClientOnly) {
   Client huge(socket_);
   huge.Send(std::string("\x80\x80\x80\x80\x10 and so on", 15));
   EXPECT_TRUE(PollUntil([&] { return server_->dropped() == 2; }));
-  EXPECT_EQ(garbage.ReadToEnd(), "");
-  EXPECT_EQ(huge.ReadToEnd(), "");
+  EXPECT_THAT(garbage.ReadToEnd(), HasSubstr("a frame claims more"));
+  EXPECT_THAT(huge.ReadToEnd(), HasSubstr("a frame claims more"));
   good.Send(Stream({BatchBuilder(2).Frame(), ByeFrame(2)}));
   good.Close();
   EXPECT_TRUE(PollUntil([&] { return ended_ == 1; }));
@@ -104,6 +110,90 @@ TEST_F(ServerTest, AnotherMajorVersionHearsWhyBeforeItIsClosed) {
   client.Send(Stream({HelloFrame(hello)}));
   EXPECT_TRUE(PollUntil([&] { return server_->dropped() == 1; }));
   EXPECT_THAT(client.ReadToEnd(), HasSubstr("this client speaks protocol 2.0, this collector 1.0"));
+}
+
+TEST_F(ServerTest, BeforeHelloAFrameIsSmall) {
+  Client client(socket_);
+  client.Send(std::string("\x80\x80\x80\x01", 4) + std::string(1000, 'x'));  // 2 MiB
+  EXPECT_TRUE(PollUntil([&] { return server_->dropped() == 1; }));
+  EXPECT_THAT(client.ReadToEnd(), HasSubstr("more than the 65536 bytes"));
+}
+
+TEST_F(ServerTest, OfWhomSaysNothingItIsFreeAfterAWhile) {
+  Restart({.hello_wait = milliseconds(100)});
+  Client silent(socket_);
+  Client slow(socket_);
+  slow.Send("\x7f");
+  Client good(socket_);
+  good.Send(Stream({HelloFrame(MakeHello(0)), BatchBuilder().Frame()}));
+  EXPECT_TRUE(PollUntil([&] { return server_->dropped() == 2; }));
+  EXPECT_THAT(silent.ReadToEnd(), HasSubstr("did not say Hello"));
+  EXPECT_EQ(server_->clients(), 1u);
+  good.Send(Stream({BatchBuilder(2).Frame(), ByeFrame(2)}));
+  EXPECT_TRUE(PollUntil([&] { return batches_[0] == 2; }));
+}
+
+TEST_F(ServerTest, UnfinishedFramesAreBoundedAndWhoHoldsMostGoes) {
+  Restart({.unfinished_bytes = size_t{4} << 20});
+  Client good(socket_);
+  good.Send(Stream({HelloFrame(MakeHello(0)), BatchBuilder().Frame()}));
+  std::vector<Client> hogs;
+  for (int i = 1; i <= 8; ++i) {
+    hogs.emplace_back(socket_);
+    hogs.back().Send(Stream({HelloFrame(MakeHello(i))}) + std::string("\x80\x80\x80\x05", 4));  // 10 MiB
+    const std::string part(100'000, 'x');
+    for (int sent = 0; sent < 15; ++sent) {
+      if (!hogs.back().Send(part)) break;
+      server_->Poll(milliseconds(0));
+    }
+  }
+  EXPECT_TRUE(PollUntil([&] { return server_->dropped() >= 4; }));
+  EXPECT_LT(server_->dropped(), 8u);
+  good.Send(Stream({BatchBuilder(2).Frame(), ByeFrame(2)}));
+  EXPECT_TRUE(PollUntil([&] { return batches_[0] == 2; }));
+}
+
+TEST_F(ServerTest, MoreClientsThanItServesAreToldSo) {
+  Restart({.clients = 1});
+  Client first(socket_);
+  first.Send(Stream({HelloFrame(MakeHello(0))}));
+  EXPECT_TRUE(PollUntil([&] { return server_->greeted() == 1; }));
+  Client second(socket_);
+  EXPECT_TRUE(PollUntil([&] { return server_->dropped() == 1; }));
+  EXPECT_THAT(second.ReadToEnd(), HasSubstr("has 1 clients already"));
+}
+
+TEST_F(ServerTest, WithoutDescriptorsItWaitsWithoutSpinning) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  Client client(socket_);
+  const int next = dup(0);
+  close(next);
+  rlimit none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  int rounds = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  for (; std::chrono::steady_clock::now() - begin < milliseconds(400); ++rounds)
+    server_->Poll(milliseconds(50));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_LT(rounds, 30);
+  client.Send(Stream({HelloFrame(MakeHello(0)), BatchBuilder().Frame()}));
+  EXPECT_TRUE(PollUntil([&] { return batches_[0] == 1; })) << "it comes in later";
+}
+
+TEST(Warnings, AFewAtOnceAndTheOthersAreCounted) {
+  Warnings warnings;
+  const Warnings::Clock::time_point now = Warnings::Clock::now();
+  int passed = 0;
+  for (int i = 0; i < 100; ++i) {
+    std::string text = "trouble";
+    passed += warnings.Pass(text, now) ? 1 : 0;
+  }
+  EXPECT_EQ(passed, 5);
+  std::string text = "trouble";
+  EXPECT_TRUE(warnings.Pass(text, now + Warnings::kPer));
+  EXPECT_EQ(text, "trouble (95 more were left out)");
 }
 
 TEST_F(ServerTest, DrainTakesWhatWasSentBeforeItIncludingClientsNotYetAccepted) {

@@ -150,9 +150,8 @@ TEST_F(AutostartTest, TheProgramBesideTheLibraryIsStartedWithSocketAndFolder) {
                                nullptr};
   Autostart autostart;
   bool silent = true;
-  ASSERT_TRUE(autostart.Prepare(library_.c_str(), Places(), (folder_ / "run").c_str(), "/usr/bin/train",
-                                environment, &silent))
-      << autostart.problem();
+  autostart.FindDirectory((folder_ / "run").c_str(), "/usr/bin/train");
+  ASSERT_TRUE(autostart.Prepare(library_.c_str(), Places(), environment, &silent)) << autostart.problem();
   EXPECT_FALSE(silent);
   EXPECT_EQ(autostart.TryStart(), Autostart::Result::kStarted);
   const std::string text = WaitFor(out);
@@ -172,10 +171,10 @@ TEST_F(AutostartTest, OnlyOneOfManyStartsIt) {
   Autostart first;
   Autostart second;
   bool silent = false;
-  ASSERT_TRUE(
-      first.Prepare(library_.c_str(), Places(), (folder_ / "run").c_str(), "x", environment, &silent));
-  ASSERT_TRUE(
-      second.Prepare(library_.c_str(), Places(), (folder_ / "run").c_str(), "x", environment, &silent));
+  first.FindDirectory((folder_ / "run").c_str(), "x");
+  ASSERT_TRUE(first.Prepare(library_.c_str(), Places(), environment, &silent));
+  second.FindDirectory((folder_ / "run").c_str(), "x");
+  ASSERT_TRUE(second.Prepare(library_.c_str(), Places(), environment, &silent));
   EXPECT_EQ(first.TryStart(), Autostart::Result::kStarted);
   EXPECT_EQ(second.TryStart(), Autostart::Result::kByAnother);
   first.ReleaseLock();
@@ -190,9 +189,13 @@ TEST_F(AutostartTest, ByDefaultTheRunIsNamedAfterTheTimeAndTheProgram) {
   const char* environment[] = {nullptr};
   Autostart autostart;
   bool silent = false;
-  EXPECT_TRUE(autostart.Prepare(library_.c_str(), Places(), "", "/usr/bin/train", environment, &silent));
+  autostart.FindDirectory("", "/usr/bin/train");
+  EXPECT_TRUE(autostart.Prepare(library_.c_str(), Places(), environment, &silent));
   fs::current_path(current);
-  const std::string shown = autostart.shown_directory();
+  const std::string directory(autostart.directory());
+  EXPECT_EQ(directory[0], '/');
+  EXPECT_STREQ(autostart.Shown("/elsewhere/run"), "/elsewhere/run");
+  const std::string shown = autostart.Shown(directory.c_str());
   EXPECT_EQ(shown.rfind("gpuprobe-runs/20", 0), 0u) << shown;
   EXPECT_EQ(shown.substr(shown.size() - 7), "Z-train") << shown;
 }
@@ -203,12 +206,12 @@ TEST_F(AutostartTest, ASocketThatCannotExistIsPassedOverInSilence) {
   bool silent = false;
   Autostart missing_folder;
   EXPECT_FALSE(missing_folder.Prepare(library_.c_str(), FindSocketPlaces("/nonexistent/s.sock", nullptr, 0),
-                                      "", "x", environment, &silent));
+                                      environment, &silent));
   EXPECT_TRUE(silent);
   std::ofstream(folder_ / "s.sock") << "not a socket";
   silent = false;
   Autostart a_file;
-  EXPECT_FALSE(a_file.Prepare(library_.c_str(), Places(), "", "x", environment, &silent));
+  EXPECT_FALSE(a_file.Prepare(library_.c_str(), Places(), environment, &silent));
   EXPECT_TRUE(silent);
 }
 
@@ -216,7 +219,7 @@ TEST_F(AutostartTest, WithoutTheProgramThereIsAReason) {
   const char* environment[] = {nullptr};
   bool silent = true;
   Autostart autostart;
-  EXPECT_FALSE(autostart.Prepare(library_.c_str(), Places(), "", "x", environment, &silent));
+  EXPECT_FALSE(autostart.Prepare(library_.c_str(), Places(), environment, &silent));
   EXPECT_FALSE(silent);
   EXPECT_STREQ(autostart.problem(), "the gpuprobe program is not beside the library");
 }
