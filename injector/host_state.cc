@@ -1,6 +1,5 @@
 #include "injector/host_state.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -8,7 +7,7 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/guard.h"
-#include "injector/stream/text.h"
+#include "injector/stream/own_descriptor.h"
 
 namespace gpuprobe::injector {
 
@@ -63,13 +62,8 @@ void AddWaitHooks() noexcept {
 
 // rchar and wchar count what went through the page cache, too: a checkpoint is progress before it is on disk.
 uint64_t IoBytes() noexcept {
-  const int fd = open("/proc/self/io", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
   char text[512];
-  const ssize_t got = read(fd, text, sizeof(text));
-  close(fd);
-  if (got <= 0) return 0;
-  const std::string_view all(text, static_cast<size_t>(got));
+  const std::string_view all(text, ReadOwnFile("/proc/self/io", text, sizeof(text)));
   return NumberAfter(all, "rchar: ") + NumberAfter(all, "wchar: ");
 }
 

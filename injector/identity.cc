@@ -1,11 +1,12 @@
 #include "injector/identity.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+
+#include "injector/stream/own_descriptor.h"
 
 namespace gpuprobe::injector {
 
@@ -47,42 +48,6 @@ void CopyText(char* out, size_t capacity, const char* text) noexcept {
   out[length] = '\0';
 }
 
-// The file's first bytes; returns how many.
-size_t ReadFile(const char* path, char* out, size_t capacity) noexcept {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  size_t size = 0;
-  while (size < capacity) {
-    const ssize_t got = read(fd, out + size, capacity - size);
-    if (got <= 0) break;
-    size += static_cast<size_t>(got);
-  }
-  close(fd);
-  return size;
-}
-
-// Field 22 of /proc/self/stat is the start in clock ticks since boot.
-uint64_t ProcessStartNs() noexcept {
-  char stat[1024];
-  const size_t size = ReadFile("/proc/self/stat", stat, sizeof(stat) - 1);
-  stat[size] = '\0';
-  const char* at = std::strrchr(stat, ')');  // the command's name may hold anything
-  if (at == nullptr) return 0;
-  ++at;
-  for (int field = 2; field < 21 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
-  if (at == nullptr) return 0;
-  uint64_t ticks = 0;
-  for (++at; *at >= '0' && *at <= '9'; ++at) ticks = ticks * 10 + static_cast<uint64_t>(*at - '0');
-  const int64_t per_second = sysconf(_SC_CLK_TCK);
-  if (ticks == 0 || per_second <= 0) return 0;
-  timespec real{};
-  timespec boot{};
-  clock_gettime(CLOCK_REALTIME, &real);
-  clock_gettime(CLOCK_BOOTTIME, &boot);
-  const int64_t boot_at_ns = (real.tv_sec - boot.tv_sec) * 1'000'000'000 + (real.tv_nsec - boot.tv_nsec);
-  return static_cast<uint64_t>(boot_at_ns) + ticks * (1'000'000'000u / static_cast<uint64_t>(per_second));
-}
-
 const char* Getenv(const char* name) { return getenv(name); }
 
 }  // namespace
@@ -107,6 +72,28 @@ void FindRank(EnvironmentLookup lookup, Identity* identity) noexcept {
   }
 }
 
+// Field 22 of /proc/self/stat is the start in clock ticks since boot.
+uint64_t ProcessStartNs() noexcept {
+  char stat[1024];
+  const size_t size = ReadOwnFile("/proc/self/stat", stat, sizeof(stat) - 1);
+  stat[size] = '\0';
+  const char* at = std::strrchr(stat, ')');  // the command's name may hold anything
+  if (at == nullptr) return 0;
+  ++at;
+  for (int field = 2; field < 21 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
+  if (at == nullptr) return 0;
+  uint64_t ticks = 0;
+  for (++at; *at >= '0' && *at <= '9'; ++at) ticks = ticks * 10 + static_cast<uint64_t>(*at - '0');
+  const int64_t per_second = sysconf(_SC_CLK_TCK);
+  if (ticks == 0 || per_second <= 0) return 0;
+  timespec real{};
+  timespec boot{};
+  clock_gettime(CLOCK_REALTIME, &real);
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const int64_t boot_at_ns = (real.tv_sec - boot.tv_sec) * 1'000'000'000 + (real.tv_nsec - boot.tv_nsec);
+  return static_cast<uint64_t>(boot_at_ns) + ticks * (1'000'000'000u / static_cast<uint64_t>(per_second));
+}
+
 void FindIdentity(Identity* identity) noexcept {
   *identity = Identity{};
   FindRank(Getenv, identity);
@@ -117,7 +104,7 @@ void FindIdentity(Identity* identity) noexcept {
   const ssize_t length = readlink("/proc/self/exe", identity->executable, sizeof(identity->executable) - 1);
   identity->executable[length > 0 ? length : 0] = '\0';
   identity->command_line_bytes =
-      ReadFile("/proc/self/cmdline", identity->command_line, sizeof(identity->command_line));
+      ReadOwnFile("/proc/self/cmdline", identity->command_line, sizeof(identity->command_line));
 }
 
 }  // namespace gpuprobe::injector

@@ -34,6 +34,9 @@ using EnvironmentLookup = const char* (*)(const char* name);
 // that names a rank wins; what it does not say is taken from the next one that does.
 void FindRank(EnvironmentLookup lookup, Identity* identity) noexcept;
 
+// When this process was made, to the clock tick (10 ms); 0: not known.
+uint64_t ProcessStartNs() noexcept;
+
 // All of it, for this process.
 void FindIdentity(Identity* identity) noexcept;
 

@@ -10,13 +10,16 @@
 
 #include "injector/cupti/graph_calls.h"
 #include "injector/cupti/launches.h"
+#include "injector/environment.h"
 #include "injector/guard.h"
 #include "injector/host_state.h"
 #include "injector/lifecycle.h"
 #include "injector/parts.h"
 #include "injector/probe_thread.h"
 #include "injector/recording.h"
+#include "injector/roomy_stack.h"
 #include "injector/settings.h"
+#include "injector/standard_error.h"
 #include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/host_clock.h"
@@ -39,13 +42,22 @@ struct Probe {
   ProbeThread thread{&stream, &session, &connection, &autostart, &places, &identity};
 };
 
+constexpr size_t kSmallBufferBytes = size_t{256} << 10;  // where not even two of the usual ones can be had
+
 alignas(Probe) char probe_storage[sizeof(Probe)];
 Probe* probe = nullptr;
 
-bool LibraryPath(char (&path)[PATH_MAX]) noexcept {
+// Where this library is; null when that is not known. The first call comes from the constructor.
+const char* LibraryPath() noexcept {
+  static constinit char path[PATH_MAX] = {};
+  if (path[0] != '\0') return path;
   Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&StartProbe), &info) == 0 || info.dli_fname == nullptr) return false;
-  return realpath(info.dli_fname, path) != nullptr;
+  if (dladdr(reinterpret_cast<void*>(&StartProbe), &info) == 0 || info.dli_fname == nullptr ||
+      realpath(info.dli_fname, path) == nullptr) {
+    path[0] = '\0';
+    return nullptr;
+  }
+  return path;
 }
 
 bool Disabled() noexcept {
@@ -94,8 +106,8 @@ bool FindCollector(Probe& p) noexcept {
   const bool may_start = p.settings.Flag(SettingIndex("GPUPROBE_AUTOSTART"));
   const bool verbose = p.settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
   bool silent = false;
-  char library[PATH_MAX];
-  if (may_start && LibraryPath(library) &&
+  const char* library = LibraryPath();
+  if (may_start && library != nullptr &&
       p.autostart.Prepare(library, p.places, p.settings.Text(SettingIndex("GPUPROBE_OUT")),
                           p.identity.executable, environ, &silent)) {
     return true;
@@ -140,13 +152,31 @@ void SayWhatIsCaptured(const Probe& p, CuptiSession::StartResult result) noexcep
 CuptiSession::StartResult StartSession(Probe& p) noexcept {
   CuptiApi api;
   if (!BindCupti(&api)) return CuptiSession::StartResult::kNoCupti;
-  return p.session.Start(api, static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS"))),
-                         static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB"))) << 10);
+  const size_t buffer_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB"))) << 10;
+  constexpr uint32_t kFewest = 2;
+  for (auto buffers = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));; buffers /= 2) {
+    const CuptiSession::StartResult result = p.session.Start(api, buffers, buffer_bytes);
+    if (result != CuptiSession::StartResult::kNoMemory) return result;
+    CountSelf(SelfCounter::kOwnAllocationFailures);
+    if (buffers / 2 < kFewest) break;
+  }
+  return p.session.Start(api, kFewest, kSmallBufferBytes);
 }
 
 // On the thread that calls exit(), after the handlers that were registered later than ours.
 void OnExit() noexcept {
-  if (probe != nullptr) probe->thread.Finish();
+  if (probe != nullptr && InWatchedProcess()) probe->thread.Finish();
+}
+
+// Where address space is limited, a shorter queue does: what does not fit is counted.
+bool InitStream(Probe& p, size_t queue_bytes) noexcept {
+  constexpr size_t kShortestQueue = size_t{1} << 20;
+  while (!p.stream.Init(queue_bytes)) {
+    if (queue_bytes <= kShortestQueue) return false;
+    queue_bytes /= 2;
+    CountSelf(SelfCounter::kOwnAllocationFailures);
+  }
+  return true;
 }
 
 // Everything up to the point from which nothing can fail any more but the thread.
@@ -158,32 +188,26 @@ bool Assemble(Probe& p) noexcept {
   ReportSettings(p.settings, p.identity);
   if (!recording.this_rank || !FindCollector(p)) return false;
   const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
-  if (MapRings() && p.stream.Init(queue_bytes) && WatchForks()) return true;
+  if (MapRings() && InitStream(p, queue_bytes) && WatchForks()) return true;
   CountSelf(SelfCounter::kOwnAllocationFailures);
+  SayLine(
+      "not enough memory is left to this process (address space limit?); recording nothing. "
+      "Remedy: a higher ulimit -v.");
   return false;
 }
 
 void SetNvtxInjection() noexcept {
-  char path[PATH_MAX];
-  if (LibraryPath(path)) setenv("NVTX_INJECTION64_PATH", path, 0);
+  const char* path = LibraryPath();
+  if (path != nullptr) PublishVariable("NVTX_INJECTION64_PATH", path);
 }
 
-}  // namespace
-
-void AnnounceLibrary() noexcept {
-  if (Disabled()) return;
-  char path[PATH_MAX];
-  if (!LibraryPath(path)) return;
-  setenv("CUDA_INJECTION64_PATH", path, 0);
-  setenv("NVTX_INJECTION64_PATH", path, 0);
-}
-
-void StartProbe() noexcept {
-  if (Disabled() || !Transition(LifecycleState::kOff, LifecycleState::kStarting)) return;
+// Once: the state is Starting.
+void StartOnce() noexcept {
   auto* made = new (probe_storage) Probe;
   if (!Assemble(*made)) {
     made->connection.Close();
     Transition(LifecycleState::kStarting, LifecycleState::kOff);
+    WriteLinesOnOwnThread();
     return;
   }
   if (recording.Wants(kRecordNvtx) || step_gate.watches_ranges()) SetNvtxInjection();
@@ -193,11 +217,12 @@ void StartProbe() noexcept {
   AddWaitHooks();
   const CuptiSession::StartResult result = StartSession(*made);
   const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
-  if (verbose) SayWhatIsCaptured(*made, result);
+  if (verbose || result == CuptiSession::StartResult::kNoMemory) SayWhatIsCaptured(*made, result);
 
   ProbeThread::Options options;
   options.flush_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_FLUSH_MS")));
   options.exit_wait_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_EXIT_WAIT_MS")));
+  options.exit_wait_is_set = made->settings.IsSet(SettingIndex("GPUPROBE_EXIT_WAIT_MS"));
   options.verbose = verbose;
   options.budget_percent =
       static_cast<uint32_t>(made->settings.Number(SettingIndex("GPUPROBE_OVERHEAD_BUDGET")));
@@ -218,6 +243,22 @@ void StartProbe() noexcept {
     return;
   }
   atexit(OnExit);
+}
+
+}  // namespace
+
+void AnnounceLibrary() noexcept {
+  if (Disabled()) return;
+  RememberStandardError(LoadedAtStart());
+  const char* path = LibraryPath();
+  if (path == nullptr) return;
+  PublishVariable("CUDA_INJECTION64_PATH", path);
+  PublishVariable("NVTX_INJECTION64_PATH", path);
+}
+
+void StartProbe() noexcept {
+  if (Disabled() || !Transition(LifecycleState::kOff, LifecycleState::kStarting)) return;
+  RunWithRoom(StartOnce);
 }
 
 }  // namespace gpuprobe::injector

@@ -1,18 +1,18 @@
 #include "injector/probe_thread.h"
 
 #include <dlfcn.h>
-#include <linux/futex.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <ctime>
 
+#include "injector/environment.h"
+#include "injector/futex.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
+#include "injector/own_thread.h"
 #include "injector/parts.h"
 #include "injector/recording.h"
+#include "injector/standard_error.h"
 #include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
 #include "injector/stream/lock.h"
@@ -24,7 +24,6 @@ namespace gpuprobe::injector {
 namespace {
 
 constexpr size_t kLineBytes = size_t{2} * PATH_MAX;
-constexpr size_t kStackBytes = size_t{512} << 10;
 constexpr uint64_t kEventSettleNs =
     1'000'000;  // an event is published at most about this long after its clock was read
 // Counters and the host's state go out this often although there is nothing else to say: a collector takes a
@@ -32,53 +31,13 @@ constexpr uint64_t kEventSettleNs =
 constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
 constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
+constexpr int kExitConnectMs = 200;  // longest wait at exit for a collector that is not there
 constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
 
 uint64_t MonotonicNs() noexcept {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
-}
-
-int64_t MonotonicMs() noexcept { return static_cast<int64_t>(MonotonicNs() / 1'000'000); }
-
-// Sleeps while `word` is `value`, at most `milliseconds`.
-void FutexWait(std::atomic<uint32_t>& word, uint32_t value, int64_t milliseconds) noexcept {
-  if (milliseconds <= 0) return;
-  const timespec timeout{milliseconds / 1000, (milliseconds % 1000) * 1'000'000};
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, value, &timeout, nullptr, 0);
-}
-
-void SetAndWake(std::atomic<uint32_t>& word) noexcept {
-  word.store(1, std::memory_order_release);
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-}
-
-// Waits until `word` is set; false when the time is over.
-bool WaitForSet(std::atomic<uint32_t>& word, int64_t deadline_ms) noexcept {
-  while (word.load(std::memory_order_acquire) == 0) {
-    const int64_t left = deadline_ms - MonotonicMs();
-    if (left <= 0) return false;
-    FutexWait(word, 0, left);
-  }
-  return true;
-}
-
-// A detached thread with every signal blocked, so that the program's handlers run on the program's threads.
-bool StartDetached(void* (*main)(void*), void* argument) noexcept {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return false;
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_attr_setstacksize(&attributes, kStackBytes);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  pthread_t thread{};
-  const bool started = pthread_create(&thread, &attributes, main, argument) == 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_attr_destroy(&attributes);
-  return started;
 }
 
 int32_t AskVersion(const char* library, const char* function) noexcept {
@@ -91,13 +50,13 @@ int32_t AskVersion(const char* library, const char* function) noexcept {
   return known ? version : 0;
 }
 
-}  // namespace
-
-void SayLine(std::string_view text) noexcept {
-  TextBuffer<kLineBytes> line;
-  line.Add("gpuprobe: ").Add(text).Add("\n");
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.c_str(), line.size());
+// Here, on a thread of our own, a line is written at once.
+void Say(std::string_view text) noexcept {
+  SayLine(text);
+  WriteLines();
 }
+
+}  // namespace
 
 bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcept {
   options_ = options;
@@ -109,12 +68,11 @@ bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcep
   // millisecond is then one that was cut off, not one that was never seen. The socket does not block.
   greeted_ = connection_->open() && sender_.Greet(*identity_, facts_);
   if (greeted_) sender_.Pump(0);
-  return StartDetached(Main, this);
+  return StartOwnThread(Main, this);
 }
 
 void* ProbeThread::Main(void* self) noexcept {
-  prctl(PR_SET_NAME, "gpuprobe", 0, 0, 0);
-  CurrentThread().guard_depth = 1;  // for good: what this thread makes CUDA do is not the program's
+  BecomeOwnThread();
   auto* thread = static_cast<ProbeThread*>(self);
   thread->Run();
   SetAndWake(thread->done_word_);
@@ -122,6 +80,7 @@ void* ProbeThread::Main(void* self) noexcept {
 }
 
 void ProbeThread::Run() noexcept {
+  WriteLines();
   if (!Connect()) {
     GiveUp();
     return;
@@ -161,10 +120,17 @@ bool ProbeThread::Connect() noexcept {
   return ConnectToStarted() && sender_.Greet(*identity_, facts_);
 }
 
+// A program that ends is not kept for a collector that has not even come up, unless the user asked for that.
+bool ProbeThread::MayStillConnect() const noexcept {
+  if (!finishing()) return true;
+  const int64_t left = ExitTimeLeftMs();
+  return left > kByeReserveMs && (options_.exit_wait_is_set || options_.exit_wait_ms - left < kExitConnectMs);
+}
+
 bool ProbeThread::ConnectToStarted() noexcept {
   const int64_t deadline = MonotonicMs() + options_.connect_wait_ms;
   bool started = false;
-  while (MonotonicMs() < deadline && ExitTimeLeftMs() > kByeReserveMs) {
+  while (MonotonicMs() < deadline && MayStillConnect()) {
     // Who holds the lock looks once more before it starts one: the collector of whoever held it before may
     // just have come up.
     if (connection_->TryPlaces(*places_) >= 0) break;
@@ -174,11 +140,12 @@ bool ProbeThread::ConnectToStarted() noexcept {
         TextBuffer<512> line;
         line.Add("no collector answers and none could be started (").Add(autostart_->problem());
         line.Add("); recording nothing. Remedy: gpuprobe collect, or GPUPROBE_AUTOSTART=0.");
-        SayLine(line.view());
+        Say(line.view());
         return false;
       }
       started = result == Autostart::Result::kStarted;
     }
+    RepairEnvironment();
     LookParts();
     timespec pause{0, 10'000'000};
     nanosleep(&pause, nullptr);
@@ -190,7 +157,7 @@ bool ProbeThread::ConnectToStarted() noexcept {
       TextBuffer<512> line;
       line.Add("the collector that was started does not answer at ").Add(autostart_->socket());
       line.Add("; recording nothing. Remedy: gpuprobe collect.");
-      SayLine(line.view());
+      Say(line.view());
     }
     return false;
   }
@@ -198,7 +165,7 @@ bool ProbeThread::ConnectToStarted() noexcept {
     TextBuffer<kLineBytes> line;
     line.Add("recording to ").Add(autostart_->shown_directory());
     line.Add("; read it with: gpuprobe report ").Add(autostart_->shown_directory());
-    SayLine(line.view());
+    Say(line.view());
   }
   return true;
 }
@@ -226,6 +193,7 @@ void ProbeThread::Loop() noexcept {
   while (!finishing()) {
     const uint32_t seen = wake_word.load(std::memory_order_acquire);
     const int64_t next = MonotonicMs() + options_.flush_ms;
+    RepairEnvironment();
     TickParts();
     HoldBudget();
     session_->Tick();
@@ -244,7 +212,7 @@ void ProbeThread::Loop() noexcept {
         TextBuffer<640> line;
         line.Add("the collector ")
             .Add(sender_.refusal()[0] != '\0' ? "refused: " : "is gone; recording ended");
-        SayLine(line.Add(sender_.refusal()).view());
+        Say(line.Add(sender_.refusal()).view());
       }
       GiveUp();
       return;
@@ -296,7 +264,7 @@ void ProbeThread::Collect(bool final) noexcept {
 // behind if it does.
 void ProbeThread::FinalFlush() noexcept {
   const auto flush = [](void* self) noexcept -> void* {
-    CurrentThread().guard_depth = 1;
+    BecomeOwnThread();
     auto* thread = static_cast<ProbeThread*>(self);
     thread->session_->Tick();  // a short program may end before the first one
     thread->session_->Flush(false);
@@ -308,7 +276,7 @@ void ProbeThread::FinalFlush() noexcept {
   if (!session_->capturing()) return session_->Tick();
   if (!session_->pool().ever_taken()) return;
   const int64_t deadline = MonotonicMs() + ExitTimeLeftMs() - kByeReserveMs;
-  flush_complete_ = StartDetached(flush, this) && WaitForSet(final_flush_word_, deadline);
+  flush_complete_ = StartOwnThread(flush, this) && WaitForSet(final_flush_word_, deadline);
 }
 
 void ProbeThread::RefreshVersions() noexcept {

@@ -27,6 +27,7 @@ class ProbeThread {
   struct Options {
     int flush_ms = 500;
     int exit_wait_ms = 2000;
+    bool exit_wait_is_set = false;  // by the user
     int connect_wait_ms = 10000;  // for a collector that was started
     bool verbose = false;
     uint32_t budget_percent = 0;  // 0: no limit
@@ -54,6 +55,7 @@ class ProbeThread {
   void Run() noexcept;
   bool Connect() noexcept;
   bool ConnectToStarted() noexcept;
+  bool MayStillConnect() const noexcept;
   void Loop() noexcept;
   void Collect(bool final) noexcept;
   void FinalFlush() noexcept;
@@ -91,8 +93,5 @@ class ProbeThread {
   std::atomic<uint32_t> done_word_{0};         // 1: the thread has ended its work (futex)
   std::atomic<uint32_t> final_flush_word_{0};  // 1: the helper's flush came back (futex)
 };
-
-// One line on stderr, in one write, with "gpuprobe: " before it.
-void SayLine(std::string_view text) noexcept;
 
 }  // namespace gpuprobe::injector

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "injector/environment.h"
 #include "injector/guard.h"
 #include "injector/nccl/awaited.h"
 #include "injector/nccl/calls.h"
@@ -555,7 +556,7 @@ void OfferPlugin() noexcept {
       realpath(info.dli_fname, path) == nullptr || strlen(path) > kMaxPluginPath || PluginOnLoaderPath()) {
     return;
   }
-  setenv("NCCL_PROFILER_PLUGIN", path, 0);
+  PublishVariable("NCCL_PROFILER_PLUGIN", path);
 }
 
 void ClearPluginForTest() noexcept {

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "injector/stream/own_descriptor.h"
+
 namespace gpuprobe::injector::nccl {
 
 namespace {
@@ -69,18 +71,19 @@ class MapsParser {
 };
 
 Access AccessOf(uintptr_t address) noexcept {
-  const int file = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return Access::kUnknown;
+  OwnDescriptor file;
+  if (!file.Open("/proc/self/maps", O_RDONLY)) return Access::kUnknown;
   MapsParser parser(address);
   char buffer[4096];
   bool found = false;
+  off_t position = 0;
   while (!found) {
-    const ssize_t got = read(file, buffer, sizeof(buffer));
+    const ssize_t got = pread(file.get(), buffer, sizeof(buffer), position);
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
+    position += got;
     for (ssize_t i = 0; i < got && !found; ++i) found = parser.Feed(buffer[i]);
   }
-  close(file);
   return parser.Found();
 }
 

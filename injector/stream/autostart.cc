@@ -174,17 +174,13 @@ bool Autostart::Prepare(const char* library_path, const SocketPlaces& places, co
 Autostart::Result Autostart::TryStart() noexcept {
   PathText lock;
   lock.Add(socket_.view()).Add(".start");
-  if (lock_fd_ < 0) {
-    lock_fd_ = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (lock_fd_ < 0) {
-      problem_ = "its lock file cannot be made";
-      CountSelf(SelfCounter::kAutostartFailures);
-      return Result::kFailed;
-    }
+  if (!lock_.StillOurs() && !lock_.Open(lock.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600)) {
+    problem_ = "its lock file cannot be made";
+    CountSelf(SelfCounter::kAutostartFailures);
+    return Result::kFailed;
   }
-  if (flock(lock_fd_, LOCK_EX | LOCK_NB) != 0) {
-    close(lock_fd_);
-    lock_fd_ = -1;
+  if (flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    lock_.Close();
     return Result::kByAnother;
   }
   char collect[] = "collect";
@@ -206,9 +202,6 @@ Autostart::Result Autostart::TryStart() noexcept {
   return Result::kFailed;
 }
 
-void Autostart::ReleaseLock() noexcept {
-  if (lock_fd_ >= 0) close(lock_fd_);
-  lock_fd_ = -1;
-}
+void Autostart::ReleaseLock() noexcept { lock_.Close(); }
 
 }  // namespace gpuprobe::injector

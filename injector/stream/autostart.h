@@ -13,6 +13,7 @@
 
 #include "injector/stream/connection.h"
 #include "injector/stream/mapping.h"
+#include "injector/stream/own_descriptor.h"
 #include "injector/stream/text.h"
 
 namespace gpuprobe::injector {
@@ -59,7 +60,7 @@ class Autostart {
   PathText shown_directory_;
   Mapping environment_;  // the pointers, then the texts
   char** environment_pointers_ = nullptr;
-  int lock_fd_ = -1;
+  OwnDescriptor lock_;
   const char* problem_ = "";
 };
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,8 +11,6 @@
 namespace gpuprobe::injector {
 
 namespace {
-
-constexpr int kLowestDescriptor = 512;  // programs that use descriptors by number use small ones
 
 bool Trusted(int fd) noexcept {
   ucred peer{};
@@ -52,14 +49,12 @@ bool Connection::TryConnect(const char* path) noexcept {
   const size_t length = std::strlen(path);
   if (length == 0 || length >= sizeof(address.sun_path)) return false;
   std::memcpy(address.sun_path, path, length + 1);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return false;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 || !Trusted(fd)) {
-    close(fd);
-    return false;
-  }
-  Adopt(fd);
-  return true;
+  if (!socket_.OpenStreamSocket()) return false;
+  if (connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 &&
+      Trusted(socket_.get()))
+    return true;
+  socket_.Close();
+  return false;
 }
 
 int Connection::TryPlaces(const SocketPlaces& places) noexcept {
@@ -70,38 +65,15 @@ int Connection::TryPlaces(const SocketPlaces& places) noexcept {
 }
 
 void Connection::Adopt(int fd) noexcept {
-  Close();
-  const int high = fcntl(fd, F_DUPFD_CLOEXEC, kLowestDescriptor);
-  if (high >= 0) {
-    close(fd);
-    fd = high;
-  }
-  struct stat status {};
-  if (fstat(fd, &status) != 0) {
-    close(fd);
-    return;
-  }
-  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
-  fd_ = fd;
+  if (socket_.Adopt(fd)) fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
 }
 
-void Connection::Close() noexcept {
-  if (fd_ < 0) return;
-  if (StillOurs()) close(fd_);
-  fd_ = -1;
-}
-
-bool Connection::StillOurs() noexcept {
-  struct stat status {};
-  return fstat(fd_, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
-}
+void Connection::Close() noexcept { socket_.Close(); }
 
 Connection::Result Connection::Send(const char* data, size_t size, size_t* sent) noexcept {
   *sent = 0;
-  if (fd_ < 0 || !StillOurs()) return Result::kClosed;
-  const ssize_t written = send(fd_, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (!socket_.StillOurs()) return Result::kClosed;
+  const ssize_t written = send(socket_.get(), data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (written >= 0) {
     *sent = static_cast<size_t>(written);
     return Result::kOk;
@@ -112,8 +84,8 @@ Connection::Result Connection::Send(const char* data, size_t size, size_t* sent)
 
 Connection::Result Connection::Receive(char* data, size_t capacity, size_t* received) noexcept {
   *received = 0;
-  if (fd_ < 0 || !StillOurs()) return Result::kClosed;
-  const ssize_t got = recv(fd_, data, capacity, MSG_DONTWAIT);
+  if (!socket_.StillOurs()) return Result::kClosed;
+  const ssize_t got = recv(socket_.get(), data, capacity, MSG_DONTWAIT);
   if (got > 0) {
     *received = static_cast<size_t>(got);
     return Result::kOk;
@@ -123,7 +95,7 @@ Connection::Result Connection::Receive(char* data, size_t capacity, size_t* rece
 }
 
 void Connection::WaitWritable(int milliseconds) const noexcept {
-  pollfd entry{fd_, POLLOUT, 0};
+  pollfd entry{socket_.get(), POLLOUT, 0};
   poll(&entry, 1, milliseconds);
 }
 

@@ -2,15 +2,14 @@
 // ever blocking.
 //
 // Separate from the sender, which decides what is sent and when. Thread: TryConnect on the starting thread
-// once, then everything on the probe's own. Allocation: none; one descriptor, moved above those that programs
-// use by number. Failure: an enum; the process's signals and other descriptors are never touched.
+// once, then everything on the probe's own. Allocation: none; one descriptor, out of the program's way
+// (own_descriptor.h). Failure: an enum; the process's signals and other descriptors are never touched.
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
 
+#include "injector/stream/own_descriptor.h"
 #include "injector/stream/text.h"
 
 namespace gpuprobe::injector {
@@ -45,10 +44,10 @@ class Connection {
   bool TryConnect(const char* path) noexcept;
   // The first of `places` that answers; its index, or -1.
   int TryPlaces(const SocketPlaces& places) noexcept;
-  // Takes over a connected socket.
+  // Takes over a connected socket that has just been opened.
   void Adopt(int fd) noexcept;
   void Close() noexcept;
-  bool open() const noexcept { return fd_ >= 0; }
+  bool open() const noexcept { return socket_.open(); }
 
   // Writes what the socket takes now; `sent` is how much that was. Never raises SIGPIPE.
   Result Send(const char* data, size_t size, size_t* sent) noexcept;
@@ -58,13 +57,7 @@ class Connection {
   void WaitWritable(int milliseconds) const noexcept;
 
  private:
-  // The program may have closed our descriptor and opened its own under the number: then it is no longer ours
-  // to write to.
-  bool StillOurs() noexcept;
-
-  int fd_ = -1;
-  dev_t device_ = 0;
-  ino_t inode_ = 0;
+  OwnDescriptor socket_;
 };
 
 }  // namespace gpuprobe::injector

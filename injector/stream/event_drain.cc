@@ -1,6 +1,5 @@
 #include "injector/stream/event_drain.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "injector/step_gate.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/losses.h"
+#include "injector/stream/own_descriptor.h"
 #include "injector/stream/self_report.h"
 #include "injector/stream/text.h"
 
@@ -83,11 +83,7 @@ uint32_t RecordKindOf(EventType type) noexcept {
 size_t LiveThreadName(uint32_t tid, char* out, size_t capacity) noexcept {
   TextBuffer<64> path;
   path.Add("/proc/self/task/").AddNumber(tid).Add("/comm");
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t got = read(fd, out, capacity);
-  close(fd);
-  size_t length = got > 0 ? static_cast<size_t>(got) : 0;
+  size_t length = ReadOwnFile(path.c_str(), out, capacity);
   if (length > 0 && out[length - 1] == '\n') --length;
   return length;
 }

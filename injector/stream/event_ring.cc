@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "injector/stream/losses.h"
+#include "injector/stream/self_report.h"
 
 namespace gpuprobe::injector {
 
@@ -18,6 +19,9 @@ constinit std::atomic<uint32_t> next_thread_id{1};
 
 static_assert((kRingBytes & (kRingBytes - 1)) == 0 && (kSmallRingBytes & (kSmallRingBytes - 1)) == 0);
 constexpr size_t kAllBytes = kLargeRings * kRingBytes + (kRingSlots - kLargeRings) * kSmallRingBytes;
+
+// Where address space is limited, rings are shorter: down to 32 and 4 KiB, 5.5 MiB in all.
+constexpr size_t kSmallestPart = 32;
 
 void ReadThreadName(char (&name)[16]) noexcept {
   char buffer[16] = {};
@@ -43,19 +47,24 @@ void WakeProbeThreadForALook() noexcept { Wake(kLookStep); }
 
 bool MapRings() noexcept {
   if (mapping.load(std::memory_order_acquire) != nullptr) return true;
-  void* memory =
-      mmap(nullptr, kAllBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
-  madvise(memory, kAllBytes, MADV_DONTDUMP);
-  char* data = static_cast<char*>(memory);
-  for (int i = 0; i < kRingSlots; ++i) {
-    rings[i].data_ = data;
-    rings[i].bytes_ = i < kLargeRings ? kRingBytes : kSmallRingBytes;
-    data += rings[i].bytes_;
+  for (size_t part = 1; part <= kSmallestPart; part *= 2) {
+    const size_t bytes = kAllBytes / part;
+    void* memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) continue;
+    if (part > 1) CountSelf(SelfCounter::kOwnAllocationFailures);
+    // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
+    madvise(memory, bytes, MADV_DONTDUMP);
+    char* data = static_cast<char*>(memory);
+    for (int i = 0; i < kRingSlots; ++i) {
+      rings[i].data_ = data;
+      rings[i].bytes_ = (i < kLargeRings ? kRingBytes : kSmallRingBytes) / part;
+      data += rings[i].bytes_;
+    }
+    mapping.store(static_cast<char*>(memory), std::memory_order_release);
+    return true;
   }
-  mapping.store(static_cast<char*>(memory), std::memory_order_release);
-  return true;
+  return false;
 }
 
 EventRing* ClaimRing(uint32_t tid) noexcept {

@@ -1,10 +1,9 @@
 #include "injector/stream/host_clock.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <ctime>
 #include <string_view>
+
+#include "injector/stream/own_descriptor.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -42,13 +41,9 @@ bool HasInvariantCounter() noexcept {
 
 // The kernel watches the counter and drops it as its clock source when the cores' disagree.
 bool KernelTrustsCounter() noexcept {
-  const int fd =
-      open("/sys/devices/system/clocksource/clocksource0/current_clocksource", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
   char name[64];
-  const ssize_t got = read(fd, name, sizeof(name));
-  close(fd);
-  size_t size = got > 0 ? static_cast<size_t>(got) : 0;
+  size_t size =
+      ReadOwnFile("/sys/devices/system/clocksource/clocksource0/current_clocksource", name, sizeof(name));
   while (size > 0 && name[size - 1] == '\n') --size;
   const std::string_view source(name, size);
   return source == "tsc" || source == "kvm-clock" || source == "hyperv_clocksource_tsc_page";

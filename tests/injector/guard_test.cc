@@ -1,10 +1,14 @@
 #include "injector/guard.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <functional>
 #include <thread>
 
 #include "injector/lifecycle.h"
@@ -72,16 +76,40 @@ TEST_F(GuardTest, EventsAreCountedAndSomeAreTimed) {
   EXPECT_GT(after.sampled_ns - before.sampled_ns, 15u * 1000u);
 }
 
+// Whatever way the child is made, fork handlers or not.
 TEST_F(GuardTest, AForkedChildIsDeadAndTheParentIsNot) {
   ASSERT_TRUE(WatchForks());
   GoLive();
-  const pid_t child = fork();
-  if (child == 0) _exit(!Guard() && InForkedChild() && CurrentLifecycle() == LifecycleState::kClosed ? 0 : 1);
+  const auto clone_child = [] {
+    return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+  };
+  const std::function<pid_t()> ways[] = {fork, _Fork, clone_child};
+  for (const auto& make : ways) {
+    const pid_t child = make();
+    if (child == 0) {
+      const bool revived = Transition(LifecycleState::kOff, LifecycleState::kStarting);
+      _exit(!Guard() && InForkedChild() && !InWatchedProcess() && !revived ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(Guard());
+    EXPECT_FALSE(InForkedChild());
+    EXPECT_TRUE(InWatchedProcess());
+  }
+}
+
+TEST_F(GuardTest, AChildThatSharesOurMemoryDoesNothingAtExit) {
+  ASSERT_TRUE(WatchForks());
+  GoLive();
+  alignas(16) static char stack[65536];
+  const auto main = [](void*) { return InWatchedProcess() ? 1 : 0; };
+  const int child = clone(main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr);
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+  EXPECT_TRUE(InWatchedProcess());
   EXPECT_TRUE(Guard());
-  EXPECT_FALSE(InForkedChild());
 }
 
 TEST_F(GuardTest, OnlyTheAllowedTransitionsHappen) {

@@ -1,0 +1,138 @@
+"""At the edges of the process: its environment, descriptors, standard error, children, stacks and limits stay the program's own."""
+import os
+import signal
+import subprocess
+import time
+
+import harness
+from harness import GPUPROBE, LIBRARY
+from hazards import hazard
+
+HOST_EDGES = os.path.join(harness.BUILD, "tests", "e2e", "host_edges")
+LOADINGS = {"injection": {"CUDA_INJECTION64_PATH": LIBRARY}, "preload": {"LD_PRELOAD": LIBRARY}}
+RUNS = int(os.environ.get("GPUPROBE_EDGE_RUNS", "6"))  # of what is a race
+
+
+class HostEdges(harness.EndToEndTest):
+
+    def autostarts(self):
+        """A program that starts its own collector leaves no truth log behind: its descriptors would be the program's to close."""
+        return {"GPUSIM_TRUTH": None}
+
+    def in_all_ways(self, operations, extra=None, runs=1, commands=True):
+        """Runs the program by injection, preload and `gpuprobe run`; each must end with 0."""
+        for turn in range(runs):
+            for name, loading in LOADINGS.items():
+                with self.subTest(loading=name, turn=turn):
+                    self.run_well([HOST_EDGES, *operations], env={**self.autostarts(), **loading, **(extra or {})})
+            if commands:
+                with self.subTest(loading="run", turn=turn):
+                    self.run_well([GPUPROBE, "run", "--", HOST_EDGES, *operations], env={**self.autostarts(), **(extra or {})})
+        self.assert_nothing_runs()
+
+    # --- environment
+
+    @hazard("threads read the environment while CUDA starts", sees="every getenv works", counted="nothing is lost")
+    def test_threads_that_read_the_environment(self):
+        for turn in range(RUNS):
+            # C libraries make room for two variables at a time: every other number of them makes the array move.
+            self.in_all_ways(["readers:set"], {f"JOB_VARIABLE_{i}": "value" for i in range(10 + turn % 2)})
+
+    @hazard("threads set variables while CUDA starts", sees="each finds its last value", counted="nothing is lost")
+    def test_threads_that_set_variables(self):
+        # Not while ours are read by the C library: only one thread at a time may change them, and each does so under its lock.
+        self.in_all_ways(["writers"], runs=2)
+
+    @hazard("the program starts with an empty environment", sees="nothing", counted="nothing is recorded, or everything")
+    def test_empty_environment(self):
+        self.in_all_ways(["cleared", "start"])
+
+    # --- descriptors
+
+    @hazard("the program closes every descriptor it does not know, and opens files", sees="no file of its own is closed",
+            counted="the connection is gone: the rest is lost and counted, or sent over a new one")
+    def test_program_that_closes_all_descriptors(self):
+        self.in_all_ways(["descriptors"], runs=RUNS)
+
+    @hazard("no descriptors are left (RLIMIT_NOFILE)", sees="nothing", counted="no collector is reached, and nothing is recorded")
+    def test_no_descriptors_left(self):
+        self.in_all_ways(["limit:nofile", "start", "exit:0"])
+
+    # --- standard error
+
+    def without_standard_error(self, loading, path):
+        env = self.env({**self.autostarts(), **loading, "GPUPROBE_NO_SUCH": "1", "GPUPROBE_VERBOSE": "1"})
+        program = subprocess.run(["/bin/sh", "-c", 'exec "$@" 2>&-', "sh", HOST_EDGES, "wait:40", f"data:{path}", "exit:0"],
+                                 env=env, cwd=self.cwd, stdout=subprocess.PIPE, check=False, timeout=harness.LIMIT_S)
+        return program
+
+    @hazard("standard error is closed, and a data file of the program's gets its number", sees="its file has its own bytes only",
+            counted="our line is not written")
+    def test_data_file_on_descriptor_2(self):
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                path = self.path(f"data-{name}")
+                program = self.without_standard_error(loading, path)
+                self.assertEqual((program.returncode, program.stdout), (0, b"descriptor 2\n"))
+                with open(path, "rb") as file:
+                    self.assertEqual(file.read(), b"data\n")
+        self.assert_nothing_runs()
+
+    @hazard("standard error is closed, and an older file of the program's gets its number", sees="its file has its own bytes only",
+            counted="our line is not written")
+    def test_older_data_file_on_descriptor_2(self):
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                path = self.path(f"data-{name}")
+                with open(path, "wb") as file:
+                    file.write(b"what was there before\n")
+                program = self.without_standard_error(loading, path)
+                self.assertEqual((program.returncode, program.stdout), (0, b"descriptor 2\n"))
+                with open(path, "rb") as file:
+                    self.assertEqual(file.read(), b"data\nwas there before\n")
+        self.assert_nothing_runs()
+
+    @hazard("nobody reads standard error any more", sees="no SIGPIPE of ours", counted="our line is not written")
+    def test_standard_error_is_a_broken_pipe(self):
+        self.in_all_ways(["pipe:broken", "start", "exit:0"], {"GPUPROBE_NO_SUCH": "1", "GPUPROBE_VERBOSE": "1"}, commands=False)
+
+    @hazard("standard error is a pipe that is full", sees="CUDA starts at once", counted="our line is not written")
+    def test_standard_error_is_a_full_pipe(self):
+        self.in_all_ways(["pipe:full", "start", "exit:0"], {"GPUPROBE_NO_SUCH": "1", "GPUPROBE_VERBOSE": "1"}, commands=False)
+
+    def test_standard_error_that_works_gets_the_line(self):
+        """A pipe, a new file, a file that was there, and a terminal."""
+        extra = {**self.autostarts(), "GPUPROBE_NO_SUCH": "1", "GPUPROBE_AUTOSTART": "0"}
+        for name, loading in LOADINGS.items():
+            for redirection in ("2>&1 | cat", "2>new; cat new", "2>>old; cat old"):
+                with self.subTest(loading=name, redirection=redirection):
+                    self.create_old()
+                    finished = self.run_well(["/bin/sh", "-c", f'"$@" {redirection}; rm -f new', "sh", HOST_EDGES, "start"],
+                                             env={**extra, **loading})
+                    self.assertEqual(finished.stdout.count(b"gpuprobe: unknown setting GPUPROBE_NO_SUCH"), 1, str(finished))
+        self.assert_nothing_runs()
+
+    def create_old(self):
+        with open(os.path.join(self.cwd, "old"), "wb"):
+            pass
+
+    # --- children
+
+    @hazard("children are made by fork, _Fork, clone, vfork and posix_spawn", sees="they end at once, as without us",
+            counted="they are no processes of the job")
+    def test_children_of_all_kinds(self):
+        for way in ("fork", "_Fork", "clone", "vm", "vfork", "spawn"):
+            with self.subTest(way=way):
+                self.in_all_ways([f"child:{way}"], {"GPUPROBE_EXIT_WAIT_MS": None})
+
+    # --- small stacks and limits
+
+    @hazard("CUDA starts on a thread with a stack of 16 or 32 KiB", sees="the stack is enough, as it is without us", counted="everything")
+    def test_small_stacks(self):
+        for kib in (32, 16):
+            with self.subTest(kib=kib):
+                self.in_all_ways([f"stack:{kib}"])
+
+
+if __name__ == "__main__":
+    harness.main()
