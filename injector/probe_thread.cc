@@ -83,6 +83,7 @@ bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcep
 void* ProbeThread::Main(void* self) noexcept {
   BecomeOwnThread();
   auto* thread = static_cast<ProbeThread*>(self);
+  thread->thread_id_.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_relaxed);
   thread->Run();
   SetAndWake(thread->done_word_);
   return nullptr;
@@ -451,8 +452,15 @@ void ProbeThread::Finish() noexcept {
   finish_deadline_ms_.store(deadline, std::memory_order_relaxed);
   finish_requested_.store(true, std::memory_order_release);
   WakeProbeThread();
-  WaitForSet(done_word_, deadline);
+  if (WaitForSet(done_word_, deadline)) AwaitThreadsEnd(deadline);
   CloseLifecycle();
+}
+
+// Leak checkers that run after the exit handlers read every thread's memory, and LeakSanitizer fails over a
+// thread that is just freeing its own.
+void ProbeThread::AwaitThreadsEnd(int64_t deadline_ms) noexcept {
+  const int thread = thread_id_.load(std::memory_order_relaxed);
+  while (MonotonicMs() < deadline_ms && syscall(SYS_tgkill, getpid(), thread, 0) == 0) usleep(50);
 }
 
 }  // namespace gpuprobe::injector

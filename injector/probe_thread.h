@@ -53,6 +53,7 @@ class ProbeThread {
  private:
   static void* Main(void* self) noexcept;
   void Run() noexcept;
+  void AwaitThreadsEnd(int64_t deadline_ms) noexcept;
   bool Connect() noexcept;
   bool ConnectToStarted() noexcept;
   bool MayStillConnect() const noexcept;
@@ -102,7 +103,8 @@ class ProbeThread {
 
   std::atomic<bool> finish_requested_{false};
   std::atomic<int64_t> finish_deadline_ms_{0};
-  std::atomic<uint32_t> done_word_{0};         // 1: the thread has ended its work (futex)
+  std::atomic<uint32_t> done_word_{0};  // 1: the thread has ended its work (futex)
+  std::atomic<int> thread_id_{0};
   std::atomic<uint32_t> final_flush_word_{0};  // 1: the helper's flush came back (futex)
 };
 

@@ -21,13 +21,21 @@ end_all() {
   for pid in "${!rank_of[@]}"; do kill -s "$signal" "$pid" 2>/dev/null; done
 }
 caught=
+# A shell without job control starts background commands with SIGINT and SIGQUIT ignored, so Ctrl-C would not reach the ranks. `env` undoes that,
+# unless whoever started this script ignores SIGINT; without an `env` that can (coreutils before 8.31) they are ended by SIGTERM instead.
+start=() interrupt=TERM quit=TERM
+if env --default-signal=INT,QUIT true 2>/dev/null; then
+  start=(env --default-signal=INT,QUIT) interrupt=INT quit=QUIT
+fi
 trap 'caught=TERM; end_all TERM' TERM
-trap 'caught=INT; end_all INT' INT
+trap 'caught=INT; end_all "$interrupt"' INT
+trap 'caught=QUIT; end_all "$quit"' QUIT
 trap 'caught=HUP; end_all HUP' HUP
 trap 'rm -rf "$folder"' EXIT
+[[ $(trap -p INT) == *end_all* ]] || start=()
 
 for ((rank = 0; rank < world; ++rank)); do
-  RANK=$rank LOCAL_RANK=$rank "$@" &
+  RANK=$rank LOCAL_RANK=$rank ${start[@]+"${start[@]}"} "$@" &
   rank_of[$!]=$rank
 done
 

@@ -259,6 +259,7 @@ int CollectMain(const Arguments& arguments) {
   if (options.socket.empty())
     options.socket = options.node ? ingest::kNodeSocketPath : ingest::DefaultSocketPath();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
   if (options.node) return CollectForNode(options);
   return options.autostarted ? CollectAutostarted(options) : CollectOneRun(options);
 }

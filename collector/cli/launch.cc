@@ -28,13 +28,15 @@ absl::StatusOr<std::string> FindLibrary() {
 }
 
 std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library,
-                                                                  const std::string& socket) {
-  const char* preload = std::getenv("LD_PRELOAD");
-  const bool has_preload = preload != nullptr && *preload != '\0';
-  return {{"LD_PRELOAD", has_preload ? absl::StrCat(preload, ":", library) : library},
-          {"CUDA_INJECTION64_PATH", library},
-          {"NVTX_INJECTION64_PATH", library},
-          {"GPUPROBE_SOCKET", socket}};
+                                                                  const std::string& socket, bool preload) {
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"CUDA_INJECTION64_PATH", library}, {"NVTX_INJECTION64_PATH", library}, {"GPUPROBE_SOCKET", socket}};
+  if (preload) {
+    const char* before = std::getenv("LD_PRELOAD");
+    const bool has_before = before != nullptr && *before != '\0';
+    environment.emplace_back("LD_PRELOAD", has_before ? absl::StrCat(before, ":", library) : library);
+  }
+  return environment;
 }
 
 Launched Launch(const std::vector<std::string>& command,

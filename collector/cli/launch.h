@@ -14,9 +14,10 @@ namespace gpuprobe::cli {
 // libgpuprobe.so beside the program: in its folder, ../lib or ../injector. NotFound says where it looked.
 absl::StatusOr<std::string> FindLibrary();
 
-// The environment that makes a program load `library` and find `socket`. LD_PRELOAD is appended to.
+// The environment that makes a program load `library` and find `socket`. LD_PRELOAD is appended to, or left
+// as it is unless `preload`.
 std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library,
-                                                                  const std::string& socket);
+                                                                  const std::string& socket, bool preload);
 
 struct Launched {
   pid_t pid = -1;

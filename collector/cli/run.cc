@@ -1,3 +1,4 @@
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "collector/cli/launch.h"
 #include "collector/cli/live_display.h"
 #include "collector/cli/model_work_option.h"
+#include "collector/cli/preload_check.h"
 #include "collector/cli/recorded_steps_option.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
@@ -69,23 +71,31 @@ struct RunOptions {
   StatusOption status;
   uint64_t check_steps = 0;
   bool json = false;
+  bool no_preload = false;
 };
 
 struct Child {
   pid_t pid = -1;
   bool ended = false;
   int exit_code = 0;
+  int end_signal = 0;        // 0: it exited
+  bool interrupted = false;  // a signal to end came after the child's end: waits for nobody any more
 
   void Reap() {
     int status = 0;
     if (ended || waitpid(pid, &status, WNOHANG) != pid) return;
     if (!WIFEXITED(status) && !WIFSIGNALED(status)) return;
     ended = true;
-    exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (WIFSIGNALED(status)) end_signal = WTERMSIG(status);
+    exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + end_signal;
   }
-  void Forward(const signalfd_siginfo& info) const {
+  void Forward(const signalfd_siginfo& info) {
+    if (ended) {
+      interrupted = info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2;
+      return;
+    }
     // A signal that the terminal sent went to the whole foreground group, the command included.
-    if (ended || info.ssi_code == SI_KERNEL) return;
+    if (info.ssi_code == SI_KERNEL) return;
     kill(pid, static_cast<int>(info.ssi_signo));
   }
 };
@@ -108,7 +118,7 @@ void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveD
   }
   const Clock::time_point end = Clock::now() + kStragglerWait;
   server.Poll(milliseconds(0));  // who connected just before the end
-  while (server.clients() > 0 && Clock::now() < end) {
+  while (server.clients() > 0 && !child.interrupted && Clock::now() < end) {
     server.Poll(milliseconds(50));
     recorder.Tick();
   }
@@ -132,13 +142,35 @@ void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bo
     Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())), kFailed);
 }
 
+// False, after a line that says why, for programs that do not start with a preloaded library.
+bool MayPreload(const std::vector<std::string>& command, bool unwanted) {
+  if (unwanted) return false;
+  const std::optional<PreloadFinding> finding = CheckPreload(command);
+  if (finding.has_value()) Say(absl::StrCat("gpuprobe: ", PreloadLine(*finding), "\n"));
+  return !finding.has_value();
+}
+
 int ExecFailure(const std::vector<std::string>& command, int error) {
   Fail(kName, absl::StrCat(command.front(), ": ", std::strerror(error)), kFailed);
   return error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable;
 }
 
-int Supervise(const std::vector<std::string>& command, const std::string& library,
-              const RunOptions& options) {
+// Ends this process by the signal that ended the command, so that a shell or script around us acts as it
+// would have without us.
+void EndBySignal(int signal) {
+  std::fflush(nullptr);
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  std::signal(signal, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  raise(signal);
+  sigprocmask(SIG_UNBLOCK, &only, nullptr);
+}
+
+int Supervise(const std::vector<std::string>& command, const std::string& library, const RunOptions& options,
+              int* end_signal) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
   (*recorder)->WatchForHangs(options.rank_options,
@@ -160,13 +192,14 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
       SignalFd::Open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
   if (!signals.ok()) return Fail(kName, signals.status(), kOwnFailure);
 
-  auto environment = ProbeEnvironment(library, socket);
+  auto environment = ProbeEnvironment(library, socket, MayPreload(command, options.no_preload));
   environment.insert(environment.end(), options.environment.begin(), options.environment.end());
   const Launched launched = Launch(command, environment, signals->previous_mask());
   if (launched.error != 0) {
     return ExecFailure(command, launched.error);
   }
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
   Child child{.pid = launched.pid};
   const absl::Status watched = (*server)->Watch(signals->fd(), [&] {
     signals->ReadAll([&](const signalfd_siginfo& info) {
@@ -184,6 +217,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   (*server)->SayEnded();
   server->reset();
   PrintReport(**recorder, command, options.json);
+  *end_signal = child.end_signal;
   return child.exit_code;
 }
 
@@ -206,6 +240,10 @@ int RunMain(const Arguments& arguments) {
       ->check(CLI::Range(1, 1'000'000))
       ->option_text("STEPS");
   app.add_flag("--json", options.json, "at the end report.json on stderr instead of the text");
+  app.add_flag(
+      "--no-preload", options.no_preload,
+      "let CUDA load the probe, never the dynamic loader: for commands that start sanitized programs, which "
+      "refuse a preloaded library (run sees that only of programs that stand in COMMAND)");
   app.prefix_command();
   app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");
   // Everything after "--" is the command's, whatever it looks like.
@@ -226,7 +264,10 @@ int RunMain(const Arguments& arguments) {
   options.environment = *std::move(environment);
   const absl::StatusOr<std::string> library = FindLibrary();
   if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
-  return Supervise(command, *library, options);
+  int end_signal = 0;
+  const int code = Supervise(command, *library, options, &end_signal);
+  if (end_signal != 0) EndBySignal(end_signal);
+  return code;
 }
 
 }  // namespace gpuprobe::cli

@@ -10,6 +10,7 @@ if(TARGET gpuprobe_program)
   target_link_options(gpuprobe_program PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS gpuprobe_program RUNTIME DESTINATION bin)
   install(CODE "set(GPUPROBE_PROGRAM \"$<TARGET_FILE:gpuprobe_program>\")")
+  install(CODE "set(GPUPROBE_STRIP \"${CMAKE_STRIP}\")")
   install(CODE [[
     file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "${GPUPROBE_PROGRAM}" RESOLVED_DEPENDENCIES_VAR _libraries
       UNRESOLVED_DEPENDENCIES_VAR _unresolved
@@ -17,6 +18,8 @@ if(TARGET gpuprobe_program)
     if(_unresolved)
       message(FATAL_ERROR "gpuprobe: libraries that the program needs were not found: ${_unresolved}")
     endif()
+    # Debug information stays in the build tree.
+    execute_process(COMMAND "${GPUPROBE_STRIP}" --strip-debug "${CMAKE_INSTALL_PREFIX}/bin/gpuprobe" COMMAND_ERROR_IS_FATAL ANY)
     foreach(_library IN LISTS _libraries)
       file(INSTALL "${_library}" DESTINATION "${CMAKE_INSTALL_PREFIX}/lib" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN)
     endforeach()

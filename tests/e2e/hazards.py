@@ -3,10 +3,13 @@
     @hazard("standard error is a full pipe", sees="nothing: no wait, no output", counted="our line is not written")
     def test_full_pipe(self): ...
 
-`rows()` collects the descriptions of all test files without running or importing them.
+`rows()` collects the descriptions of all test files without running or importing them. `python3 tests/e2e/hazards.py` prints the document;
+with --write it replaces docs/host-safety.md.
 """
 import ast
 import os
+import re
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -51,3 +54,64 @@ def _texts(name, call):
     if len(call.args) != 1 or sorted(clauses) != ["counted", "sees"]:
         raise SyntaxError(f"{name}:{call.lineno}: hazard(situation, sees=..., counted=...)")
     return ast.literal_eval(call.args[0]), clauses["sees"], clauses["counted"]
+
+
+DOCUMENT = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "host-safety.md")
+
+INTRODUCTION = """# Host safety
+
+Nothing that happens to the probe may happen to the program. Each row is a situation that a test provokes for real: it compares the program's output, exit status and
+what it leaves behind with a run without the probe, and checks what the report or the screen says. {count} situations.
+
+This file is generated from the tests; `python3 tests/e2e/hazards.py --write` renews it, and `tests/e2e/test_documentation.py` fails when it is out of date.
+"""
+
+# Where a row stands: its group by the test's file, or by file and class; in this order. Other tests come last, under the name of their class.
+SUBJECTS = {
+    "How a program ends": ["ways_to_end", "bad_situations.Ending"],
+    "Processes and children": ["bad_situations.Processes", "plain_programs"],
+    "Signals and process state": ["bad_situations.Signals"],
+    "Size": ["bad_situations.Size", "threads"],
+    "Limits and sandboxes": ["bad_situations.Limits"],
+    "Environment, folders and users": ["bad_situations.Surroundings"],
+    "The edges of the process": ["host_edges"],
+    "Other tools in the same process": ["bad_situations.OtherTools", "foreign_plugin"],
+    "Programs that are built otherwise": ["built_otherwise"],
+    "`gpuprobe run` and the terminal": ["run", "terminal"],
+    "Settings, sockets and libraries that are wrong or missing": ["host_is_sacred", "versions"],
+    "Memory and queues run out": ["memory", "recording"],
+}
+
+
+def _subject(row):
+    name = row.file[len("test_"):-len(".py")]
+    for subject, members in SUBJECTS.items():
+        if name in members or f"{name}.{row.group}" in members:
+            return subject
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", row.group).capitalize()
+
+
+def markdown():
+    found = rows()
+    groups = {subject: [] for subject in SUBJECTS}
+    for row in found:
+        groups.setdefault(_subject(row), []).append(row)
+    lines = [INTRODUCTION.format(count=len(found))]
+    for subject, members in groups.items():
+        if not members:
+            continue
+        lines += [f"## {subject}", "| what goes wrong | what the program sees | what we count and report | test |", "|---|---|---|---|"]
+        for row in members:
+            cells = [text.replace("|", "\\|") for text in (row.situation, row.sees, row.counted)]
+            lines.append(f"| {' | '.join(cells)} | `{row.file[len('test_'):-len('.py')]}`: `{row.test[len('test_'):]}` |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        os.makedirs(os.path.dirname(DOCUMENT), exist_ok=True)
+        with open(DOCUMENT, "w", encoding="utf-8") as file:
+            file.write(markdown())
+    else:
+        sys.stdout.write(markdown())

@@ -3,6 +3,7 @@ import os
 import re
 
 import harness
+import hazards
 from harness import GPUPROBE, SOURCE
 
 
@@ -28,6 +29,11 @@ class Documentation(harness.EndToEndTest):
         for commands in re.findall(r"^```\n(.*?)^```", self.readme, re.MULTILINE | re.DOTALL):
             for name in re.findall(r"^(?:\$ )?gpuprobe ([a-z]+)", commands, re.MULTILINE):
                 self.assertIn(name, known)
+
+    def test_host_safety_is_what_the_tests_describe(self):
+        with open(hazards.DOCUMENT, encoding="utf-8") as file:
+            self.assertEqual(file.read(), hazards.markdown(), "renew docs/host-safety.md: python3 tests/e2e/hazards.py --write")
+        self.assertGreaterEqual(len(hazards.rows()), 60)
 
     def test_files_that_documents_name_exist(self):
         for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", os.path.join("docs", "security.md")):

@@ -4,6 +4,7 @@ import os
 import harness
 import truth
 from harness import BUILD, LAUNCH_RANKS, LIBRARY, NCCL_CALLS, STATIC_COLLECTIVES
+from hazards import hazard
 
 # Events to ask for, by NCCL's bits.
 NOTHING, GROUP, COLLECTIVE, POINT_TO_POINT, PROXY_STEP, GROUP_API, COLLECTIVE_API, LAUNCH, EVERYTHING = 0, 1, 2, 4, 16, 256, 512, 2048, 4095
@@ -57,6 +58,8 @@ class ForeignPlugin(harness.EndToEndTest):
         self.assertEqual(truth.multiset_difference("collective", fields, *at_once), [])
         self.assertEqual({record["source"] for record in at_once[1]}, {"plugin"})
 
+    @hazard("somebody else's NCCL profiler plugin is loaded, of any version", sees="the plugin gets exactly what it asked for",
+            counted="everything is recorded, too")
     def test_every_version(self):
         for version in range(1, 7):
             self.check_static(version, EVERYTHING)

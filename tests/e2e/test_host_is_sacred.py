@@ -4,6 +4,7 @@ import socket
 
 import harness
 from harness import CUDA_SCRIPT, DDP_TRAIN, LAUNCH_RANKS, LIBRARY, SIM_LIB, SMALL_TRAINING, VECTOR_ADD
+from hazards import hazard
 
 LOADINGS = {"injection": {"CUDA_INJECTION64_PATH": LIBRARY}, "preload": {"LD_PRELOAD": LIBRARY}}
 
@@ -23,26 +24,38 @@ class HostIsSacred(harness.EndToEndTest):
         self.assertEqual(os.listdir(self.cwd), [])
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
+    @hazard("no collector runs, and none may be started", sees="output and status unchanged, nothing written",
+            counted="nothing is recorded")
     def test_no_collector_and_none_to_be_started(self):
         self.same_as_without({"GPUPROBE_AUTOSTART": "0"})
 
+    @hazard("GPUPROBE_SOCKET names a folder that does not exist", sees="output and status unchanged, nothing written",
+            counted="nothing is recorded")
     def test_socket_in_a_folder_that_is_not_there(self):
         self.same_as_without({"GPUPROBE_SOCKET": self.path("no-such-folder", "x.sock"), "GPUPROBE_AUTOSTART": "0"})
 
+    @hazard("GPUPROBE_SOCKET names a file that is no socket", sees="output and status unchanged, the file is left alone",
+            counted="nothing is recorded")
     def test_socket_that_is_a_file(self):
         with open(self.path("not-a-socket"), "w", encoding="utf-8") as file:
             file.write("text")
         self.same_as_without({"GPUPROBE_SOCKET": self.path("not-a-socket"), "GPUPROBE_AUTOSTART": "0"})
 
+    @hazard("GPUPROBE_SOCKET is longer than a socket's path may be", sees="output and status unchanged",
+            counted="one line says so; nothing is recorded")
     def test_socket_path_that_is_too_long(self):
         self.says_one_line({"GPUPROBE_SOCKET": "/tmp/" + "x" * 300, "GPUPROBE_AUTOSTART": "0"}, b"GPUPROBE_SOCKET is longer")
 
+    @hazard("the socket's owner never accepts", sees="no wait beyond GPUPROBE_EXIT_WAIT_MS, output and status unchanged",
+            counted="nothing is recorded")
     def test_listener_that_never_accepts(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as mute:
             mute.bind(self.path("mute.sock"))
             mute.listen(1)
             self.same_as_without({"GPUPROBE_SOCKET": self.path("mute.sock"), "GPUPROBE_AUTOSTART": "0"})
 
+    @hazard("GPUPROBE_DISABLE=1", sees="output and status unchanged",
+            counted="nothing is recorded")
     def test_disabled(self):
         self.same_as_without({"GPUPROBE_DISABLE": "1"})
 
@@ -56,16 +69,24 @@ class HostIsSacred(harness.EndToEndTest):
                 self.assertEqual(len(probed.stderr.splitlines()), 1, str(probed))
                 self.assertIn(word, probed.stderr)
 
+    @hazard("settings have values that make no sense", sees="output and status unchanged",
+            counted="one line names the first and counts the rest; defaults are used")
     def test_settings_that_make_no_sense_are_said_in_one_line(self):
         self.says_one_line({"GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5"}, b"GPUPROBE_BUFFERS and 1 more")
 
+    @hazard("a variable GPUPROBE_... that does not exist is set", sees="output and status unchanged",
+            counted="one line names it")
     def test_unknown_setting_is_said_in_one_line(self):
         self.says_one_line({"GPUPROBE_NO_SUCH": "1"}, b"GPUPROBE_NO_SUCH")
 
+    @hazard("there is no libcupti", sees="output and status unchanged",
+            counted="nothing of the GPU is recorded")
     def test_no_libcupti_on_the_node(self):
         """The toolkit's own libcupti, if the loader knows one, is then what the probe meets, on a driver that is not its own."""
         self.same_as_without({"GPUPROBE_AUTOSTART": "0"}, sim_lib=self.node_without_cupti())
 
+    @hazard("libcupti is not a library", sees="output and status unchanged",
+            counted="nothing of the GPU is recorded")
     def test_libcupti_that_is_no_library(self):
         folder = self.node_without_cupti()
         for name in ("libcupti.so.13", "libcupti.so.12", "libcupti.so"):
@@ -73,6 +94,8 @@ class HostIsSacred(harness.EndToEndTest):
                 file.write(b"not an object file")
         self.same_as_without({"GPUPROBE_AUTOSTART": "0"}, sim_lib=folder)
 
+    @hazard("there is no usable libcupti, but a collector", sees="output and status unchanged",
+            counted="collectives and ranges are recorded, and no kernels")
     def test_no_libcupti_with_a_collector(self):
         """Collectives and ranges can still be recorded, and the report says that GPU activity was not."""
         folder = self.node_without_cupti()

@@ -7,6 +7,7 @@ import harness
 import memory_functions
 import truth
 from harness import BUILD, GPUPROBE
+from hazards import hazard
 
 MEMORY_CALLS = os.path.join(BUILD, "tests", "e2e", "memory_calls")
 MEMORY_THREADS = os.path.join(BUILD, "tests", "e2e", "memory_threads")
@@ -89,6 +90,8 @@ class Memory(harness.EndToEndTest):
         shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
         self.assertIn("ran out of memory: asked", shown)
 
+    @hazard("every call that obtains memory is refused", sees="CUDA's own error",
+            counted="each refusal with what was asked for and what was free")
     def test_whatever_is_refused_is_told_with_what_was_there(self):
         """Every call that obtains memory, of both APIs, where there is too little: what was asked, what was live, what was free at most."""
         out = self.path("run-directory")
@@ -282,6 +285,8 @@ class Memory(harness.EndToEndTest):
         total, = report["ranks"][0]["device_memory"]
         self.assertEqual(total["high_water_bytes"], truth.high_water_marks(happened, "device")[-1])
 
+    @hazard("one allocation among many is refused", sees="CUDA's own error, then ends as without us",
+            counted="memory levels stay exact")
     def test_one_allocation_of_many_is_refused(self):
         """Wherever the refusal falls, the program ends as it would, and the ledger holds."""
         for number in (0, 2, 9):

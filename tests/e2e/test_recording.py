@@ -5,6 +5,7 @@ import signal
 import harness
 import truth
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, PATIENT, SMALL_TRAINING, VECTOR_ADD
+from hazards import hazard
 
 
 class Recording(harness.EndToEndTest):
@@ -95,6 +96,8 @@ class Recording(harness.EndToEndTest):
                 count += lines.read().count(b"\n")
         return count
 
+    @hazard("the device is far behind, and activity buffers are few", sees="never waits",
+            counted="what found no place is counted")
     def test_few_small_buffers_are_what_is_used(self):
         """A device that is far behind needs more than two buffers of 300 records; what found no place is counted, to half a record a buffer."""
         out = self.path("run-directory")
@@ -106,6 +109,8 @@ class Recording(harness.EndToEndTest):
         self.assertEqual(list(report["trust"]["lost"]), ["buffer_pool_empty"])
         self.assertAlmostEqual(report["trust"]["lost"]["buffer_pool_empty"], lost, delta=lost // 100 + 2)
 
+    @hazard("the collector stands still while the program goes on", sees="never waits; memory of ours stays below GPUPROBE_QUEUE_MIB",
+            counted="what does not fit is dropped and counted")
     def test_the_queue_is_as_long_as_it_was_set(self):
         """While the collector stands still, what is more than a mebibyte is dropped and counted. More kernels than activity buffers hold: these alone would wait."""
         rounds = 400_000

@@ -5,6 +5,7 @@ import tempfile
 
 import harness
 from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
+from hazards import hazard
 
 
 class Run(harness.EndToEndTest):
@@ -12,12 +13,16 @@ class Run(harness.EndToEndTest):
     def run_under_probe(self, *command, **options):
         return self.run_program([GPUPROBE, "run", "--out", self.path("out"), "--", *command], **options)
 
+    @hazard("the command of `gpuprobe run` fails", sees="status unchanged",
+            counted="what was recorded is reported")
     def test_exit_codes(self):
         for code in (0, 1, 7, 42, 255):
             with self.subTest(code=code):
                 finished = self.run_program([GPUPROBE, "run", "--out", self.path(f"out-{code}"), "--", CUDA_SCRIPT, "kernels:3", f"return:{code}"])
                 self.assertEqual(finished.returncode, code, str(finished))
 
+    @hazard("the command of `gpuprobe run` dies by a signal", sees="run ends by the same signal",
+            counted="what was recorded is reported")
     def test_death_by_a_signal(self):
         """As a shell says it, or by the same signal."""
         for name, number in (("TERM", signal.SIGTERM), ("KILL", signal.SIGKILL), ("SEGV", signal.SIGSEGV)):
@@ -26,6 +31,8 @@ class Run(harness.EndToEndTest):
                 self.assertIn(finished.returncode, (128 + number, -number), str(finished))
                 self.assert_nothing_runs()
 
+    @hazard("signals are sent to `gpuprobe run`", sees="each arrives at the command",
+            counted="what was recorded is reported")
     def test_signals_go_through(self):
         for number in (signal.SIGTERM, signal.SIGINT):
             with self.subTest(signal=number):
@@ -38,6 +45,8 @@ class Run(harness.EndToEndTest):
                 self.assertEqual((finished.returncode, finished.stdout), (33, b"caught\n"), str(finished))
                 self.assert_nothing_runs()
 
+    @hazard("the command reads binary data and writes to both streams", sees="every byte unchanged",
+            counted="the report goes to standard error, after the command's own output")
     def test_standard_streams_go_through(self):
         with tempfile.TemporaryFile() as file:
             file.write(b"some\0bytes\n" * 1000)
@@ -58,6 +67,8 @@ class Run(harness.EndToEndTest):
         self.run_well([GPUPROBE, "run", "--", VECTOR_ADD])
         self.assertIn("vector_add", os.path.basename(self.only_run_directory()))
 
+    @hazard("the command of `gpuprobe run` never uses CUDA", sees="output and status unchanged",
+            counted="one line says that nothing was recorded")
     def test_program_without_cuda(self):
         finished = self.run_under_probe("/bin/echo", "hello")
         self.assertEqual((finished.returncode, finished.stdout), (0, b"hello\n"), str(finished))
@@ -84,6 +95,8 @@ class Run(harness.EndToEndTest):
         finished = self.run_under_probe(self.path("text"))
         self.assertEqual(finished.returncode, 126, str(finished))
 
+    @hazard("the run directory cannot be made", sees="the program is not started",
+            counted="one line names the directory")
     def test_unwritable_out(self):
         finished = self.run_program([GPUPROBE, "run", "--out", "/dev/null/out", "--", VECTOR_ADD])
         self.assertNotEqual(finished.returncode, 0)

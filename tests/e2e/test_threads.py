@@ -4,6 +4,7 @@ import os
 import harness
 import truth
 from harness import BUILD, GPUPROBE
+from hazards import hazard
 
 MANY_THREADS = os.path.join(BUILD, "tests", "e2e", "many_threads")
 
@@ -19,6 +20,8 @@ class Threads(harness.EndToEndTest):
         self.assert_no_loss(self.report(out))
         return captured
 
+    @hazard("1,000 threads come and go", sees="output and status unchanged",
+            counted="everything is recorded, nothing lost")
     def test_a_thousand_threads_one_after_another(self):
         for cupti in ("13.0", "12.6"):
             with self.subTest(cupti=cupti):
@@ -32,6 +35,8 @@ class Threads(harness.EndToEndTest):
                 self.assertEqual([len(of_group) for of_group in threads.values()], [1] * 1000, "both calls of a group are of one thread")
                 self.assertGreater(len(set.union(*threads.values())), 100)  # the system gives thread numbers out again
 
+    @hazard("hundreds of threads launch at once", sees="output and status unchanged",
+            counted="everything is recorded, nothing lost")
     def test_hundreds_of_threads_at_once(self):
         for threads in ("64", "150", "400"):
             with self.subTest(threads=threads):

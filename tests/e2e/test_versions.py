@@ -2,6 +2,7 @@
 import harness
 import truth
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
+from hazards import hazard
 
 # What cuptiGetVersion says in these releases.
 VERSIONS = {"11.8": "18", "12.0": "19", "12.6": "24", "13.0": "130001"}
@@ -31,6 +32,8 @@ class Versions(harness.EndToEndTest):
             with self.subTest(version=version):
                 self.check(version, [LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2)
 
+    @hazard("CUPTI delivers records of kinds that the probe does not know", sees="output and status unchanged",
+            counted="they are counted and named")
     def test_records_of_a_kind_that_the_probe_does_not_know_are_counted_and_named(self):
         out = self.path("run")
         self.run_well([GPUPROBE, "run", "--out", out, "--", VECTOR_ADD], env={**PATIENT, "GPUSIM_FAULT": "unasked_kind=2"})

@@ -10,6 +10,7 @@
 #include "tests/sim/core/knobs.h"
 #include "tests/sim/core/memory.h"
 #include "tests/sim/core/objects.h"
+#include "tests/sim/core/per_thread.h"
 #include "tests/sim/core/trace.h"
 
 namespace gpusim {
@@ -31,7 +32,7 @@ Contexts& All() {
   return *contexts;
 }
 
-thread_local std::vector<CUctx_st*> current_stack;
+std::vector<CUctx_st*>& CurrentStack() { return PerThread<std::vector<CUctx_st*>>(); }
 
 // As the driver does: a library that cannot be loaded, or refuses, is no error of the application's.
 void LoadInjection() {
@@ -108,7 +109,7 @@ void NotifyResource(ResourceEvent event, CUctx_st* context, void* stream) {
   hooks->resource(resource);
 }
 
-CUctx_st* CurrentContextOrNull() { return current_stack.empty() ? nullptr : current_stack.back(); }
+CUctx_st* CurrentContextOrNull() { return CurrentStack().empty() ? nullptr : CurrentStack().back(); }
 void* CurrentContext() { return CurrentContextOrNull(); }
 
 int CurrentDevice() {
@@ -200,18 +201,18 @@ CUresult DestroyContext(CUctx_st* context) {
   return CUDA_SUCCESS;
 }
 
-void PushContext(CUctx_st* context) { current_stack.push_back(context); }
+void PushContext(CUctx_st* context) { CurrentStack().push_back(context); }
 
 bool PopContext(CUctx_st** context) {
-  if (current_stack.empty()) return false;
-  if (context != nullptr) *context = current_stack.back();
-  current_stack.pop_back();
+  if (CurrentStack().empty()) return false;
+  if (context != nullptr) *context = CurrentStack().back();
+  CurrentStack().pop_back();
   return true;
 }
 
 void SetContext(CUctx_st* context) {
-  if (!current_stack.empty()) current_stack.pop_back();
-  if (context != nullptr) current_stack.push_back(context);
+  if (!CurrentStack().empty()) CurrentStack().pop_back();
+  if (context != nullptr) CurrentStack().push_back(context);
 }
 
 uint32_t ContextUid(void* context) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/sim/core/memory.h"
+#include "tests/sim/core/per_thread.h"
 #include "tests/sim/cudart/api.h"
 
 namespace gpusim::cudart {
@@ -39,7 +40,7 @@ struct CallConfiguration {
   size_t shared = 0;
   void* stream = nullptr;
 };
-thread_local std::vector<CallConfiguration> configurations;
+std::vector<CallConfiguration>& Configurations() { return PerThread<std::vector<CallConfiguration>>(); }
 
 }  // namespace
 
@@ -65,7 +66,7 @@ bool VariableAddress(const void* symbol, void** address, size_t* bytes) {
 }  // namespace gpusim::cudart
 
 using gpusim::cudart::All;
-using gpusim::cudart::configurations;
+using gpusim::cudart::Configurations;
 
 extern "C" void** __cudaRegisterFatBinary(void* fatCubin) {
   return new void*(fatCubin);  // one a module, kept until it unregisters
@@ -111,19 +112,19 @@ extern "C" void __cudaRegisterManagedVar(void** fatCubinHandle, void** hostVarPt
 }
 
 extern "C" unsigned __cudaPushCallConfiguration(dim3 gridDim, dim3 blockDim, size_t sharedMem, void* stream) {
-  configurations.push_back({gridDim, blockDim, sharedMem, stream});
+  Configurations().push_back({gridDim, blockDim, sharedMem, stream});
   return 0;
 }
 
 extern "C" cudaError_t __cudaPopCallConfiguration(dim3* gridDim, dim3* blockDim, size_t* sharedMem,
                                                   void* stream) {
-  if (configurations.empty()) return cudaErrorMissingConfiguration;
-  const gpusim::cudart::CallConfiguration& top = configurations.back();
+  if (Configurations().empty()) return cudaErrorMissingConfiguration;
+  const gpusim::cudart::CallConfiguration& top = Configurations().back();
   *gridDim = top.grid;
   *blockDim = top.block;
   *sharedMem = top.shared;
   *static_cast<void**>(stream) = top.stream;
-  configurations.pop_back();
+  Configurations().pop_back();
   return cudaSuccess;
 }
 

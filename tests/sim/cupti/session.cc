@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/sim/core/per_thread.h"
 #include "tests/sim/cupti/names.h"
 
 namespace gpusim::cupti {
@@ -385,8 +386,7 @@ CUptiResult Session::GetAttribute(int attribute, size_t* size, void* value) {
 }
 
 std::map<uint32_t, std::vector<uint64_t>>& Session::ExternalIds() {
-  thread_local std::map<uint32_t, std::vector<uint64_t>> stacks;
-  return stacks;
+  return PerThread<std::map<uint32_t, std::vector<uint64_t>>>();
 }
 
 }  // namespace gpusim::cupti

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/sim/core/nccl_seam.h"
+#include "tests/sim/core/per_thread.h"
 #include "tests/sim/nccl/api.h"
 #include "tests/sim/nccl/group.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 constexpr unsigned kConfigMagic = 0xcafebeef;
 
-thread_local std::string last_error;
+std::string& LastError() { return PerThread<std::string>(); }
 
 const char* ErrorText(ncclResult_t result) {
   switch (result) {
@@ -125,7 +126,7 @@ bool BlockingOf(const ncclConfig_t* config, const Communicator& parent) {
 
 ncclResult_t Return(ncclResult_t result, const char* function) {
   if (result != ncclSuccess && result != ncclInProgress) {
-    last_error = std::string(function + 1) + ": " + ErrorText(result);  // without the p
+    LastError() = std::string(function + 1) + ": " + ErrorText(result);  // without the p
   }
   return result;
 }
@@ -346,7 +347,7 @@ NCCL_API(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t w
 
 NCCL_API(const char*, ncclGetErrorString, ncclResult_t result) { return ErrorText(result); }
 
-NCCL_API(const char*, ncclGetLastError, ncclComm_t) { return last_error.c_str(); }
+NCCL_API(const char*, ncclGetLastError, ncclComm_t) { return LastError().c_str(); }
 
 // The node writes no log whose variables could be read again.
 NCCL_API(void, ncclResetDebugInit, void) {}

@@ -8,6 +8,7 @@
 
 #include "tests/sim/core/cupti_seam.h"
 #include "tests/sim/core/nccl_seam.h"
+#include "tests/sim/core/per_thread.h"
 #include "tests/sim/nccl/plan.h"
 #include "tests/sim/nccl/profiler.h"
 
@@ -23,7 +24,7 @@ struct Group {
   std::vector<Copy> copies;
 };
 
-thread_local Group group;
+Group& MyGroup() { return PerThread<Group>(); }
 
 // Collectives of this process so far, for GPUSIM_HANG.
 std::atomic<uint64_t> collective_calls{0};
@@ -200,28 +201,28 @@ ContextScope::~ContextScope() {
   }
 }
 
-void GroupStart() { ++group.depth; }
+void GroupStart() { ++MyGroup().depth; }
 
 ncclResult_t GroupEnd() {
-  if (group.depth == 0) {
+  if (MyGroup().depth == 0) {
     return ncclInvalidUsage;
   }
-  if (--group.depth > 0) {
+  if (--MyGroup().depth > 0) {
     return ncclSuccess;
   }
-  const ncclResult_t result = Finish(std::exchange(group, Group{}));
+  const ncclResult_t result = Finish(std::exchange(MyGroup(), Group{}));
   ProfileGroupEnd();
   return result;
 }
 
 ncclResult_t GroupSimulateEnd(float* estimated_us) {
-  if (group.depth == 0) {
+  if (MyGroup().depth == 0) {
     return ncclInvalidUsage;
   }
-  if (--group.depth > 0) {
+  if (--MyGroup().depth > 0) {
     return ncclSuccess;
   }
-  const Group finished = std::exchange(group, Group{});
+  const Group finished = std::exchange(MyGroup(), Group{});
   uint64_t longest_ns = 0;
   for (const Plan& plan : MakePlans(finished.calls)) {
     longest_ns = std::max(longest_ns, plan.duration_ns);
@@ -240,7 +241,7 @@ ncclResult_t GroupSimulateEnd(float* estimated_us) {
 ncclResult_t Submit(Call call) {
   const ncclResult_t checked = Check(call);
   if (checked != ncclSuccess) {
-    group.error = group.depth > 0 && group.error == ncclSuccess ? checked : group.error;
+    MyGroup().error = MyGroup().depth > 0 && MyGroup().error == ncclSuccess ? checked : MyGroup().error;
     LogRefused(call, checked);
     return checked;
   }
@@ -248,8 +249,8 @@ ncclResult_t Submit(Call call) {
   const bool alone = call.communicator->Ranks() == 1 && !IsPointToPoint(call.operation);
   if (call.count == 0 || alone) {
     const ncclResult_t result = call.count == 0 ? ncclSuccess : RunAlone(call);
-    if (!call.hangs && group.depth > 0) {
-      group.without_kernel.emplace_back(std::move(call), result);
+    if (!call.hangs && MyGroup().depth > 0) {
+      MyGroup().without_kernel.emplace_back(std::move(call), result);
     } else if (!call.hangs) {
       LogWithoutKernel(call, result);
     }
@@ -258,19 +259,19 @@ ncclResult_t Submit(Call call) {
   GroupStart();
   ProfileApiCall(call, IsCaptured(call.stream));
   call.group_api_event = GroupApiEvent();
-  group.calls.push_back(std::move(call));
+  MyGroup().calls.push_back(std::move(call));
   return GroupEnd();
 }
 
 ncclResult_t Submit(PendingCreation pending) {
   GroupStart();
-  group.creations.push_back(std::move(pending));
+  MyGroup().creations.push_back(std::move(pending));
   return GroupEnd();
 }
 
 ncclResult_t Submit(const Copy& copy) {
   GroupStart();
-  group.copies.push_back(copy);
+  MyGroup().copies.push_back(copy);
   return GroupEnd();
 }
 

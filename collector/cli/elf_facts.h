@@ -1,0 +1,21 @@
+// Reads what the dynamic loader will do with a program: its interpreter and the libraries that it names.
+//
+// For files of strangers: every read is bounded, no count or offset of the file is believed without a limit.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuprobe::cli {
+
+struct ElfFacts {
+  bool same_architecture = false;      // the rest is read only if so
+  std::string interpreter;             // empty: statically linked
+  std::vector<std::string> libraries;  // DT_NEEDED, at most 512
+};
+
+// From an open file. Nothing if it is not an ELF file, or one that contradicts itself.
+std::optional<ElfFacts> ReadElfFacts(int fd);
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,35 @@
+// Finds out, from the files that a command executes, whether a preloaded library would keep it from starting.
+//
+//   CheckPreload({"./train_asan"})            AddressSanitizer: its runtime refuses to come second
+//   CheckPreload({"mpirun", "-n", "4", "./train_asan"})   the same: arguments that are paths of programs
+//   count, too CheckPreload({"./script.sh"})             the script's interpreter; what the script starts
+//   cannot be seen
+//
+// The files are untrusted: reads are bounded, and what cannot be understood is no obstacle.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuprobe::cli {
+
+enum class PreloadObstacle {
+  kSanitizer,  // a sanitizer's shared runtime, which must be the first library: the program would not start
+  kMusl,       // another C library than ours: the program would not start
+  kArchitecture,  // the loader complains on standard error and goes on without us
+  kPrivileges,    // set-user-ID, set-group-ID or file capabilities: the loader ignores us
+};
+
+struct PreloadFinding {
+  PreloadObstacle obstacle;
+  std::string program;  // the file
+  std::string detail;   // of a sanitizer: its name
+};
+
+std::optional<PreloadFinding> CheckPreload(const std::vector<std::string>& command);
+
+// One sentence that says what stands in the way and what is done about it, without a newline.
+std::string PreloadLine(const PreloadFinding& finding);
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,496 @@
+"""Bad situations at the edges of a process, one after the other: the program behaves as without the probe, and what is recorded or lost is counted."""
+import os
+import resource
+import shutil
+import signal
+import stat
+import sys
+import unittest
+
+import harness
+from harness import BUILD, CUDA_SCRIPT, GPUPROBE, LIBRARY, SOURCE
+from hazards import hazard
+
+BAD_SITUATIONS = os.path.join(BUILD, "tests", "e2e", "bad_situations")
+PYTHON_CUDA = os.path.join(SOURCE, "tests", "e2e", "programs", "python_processes.py")
+LOADINGS = {"injection": {"CUDA_INJECTION64_PATH": LIBRARY}, "preload": {"LD_PRELOAD": LIBRARY, "CUDA_INJECTION64_PATH": LIBRARY}}
+SOME_USER = 65534
+
+
+def library_path(name):
+    for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"):
+        if os.path.exists(os.path.join(folder, name)):
+            return os.path.join(folder, name)
+    return None
+
+
+def limited(*limits):
+    """A launcher that sets resource limits, and gives the program the signal dispositions that Python changes."""
+    script = ("import os,resource,signal,sys\n"
+              f"for limit, most in {list(limits)}:\n    resource.setrlimit(limit, (most, most))\n"
+              "for number in (signal.SIGPIPE, signal.SIGXFSZ):\n    signal.signal(number, signal.SIG_DFL)\n"
+              "os.execv(sys.argv[1], sys.argv[1:])")
+    return [sys.executable, "-c", script]
+
+
+def needs_root(test):
+    return unittest.skipUnless(os.geteuid() == 0, "only root can")(test)
+
+
+class BadSituations(harness.EndToEndTest):
+
+    def compare(self, *operations, env=None, program=BAD_SITUATIONS, loadings=LOADINGS, before=None, launcher=()):
+        """Runs the program without and with the probe, loaded in each way, and compares everything that can be seen of it.
+
+        `before` prepares each run. Returns the last way's report, or None if nothing was recorded.
+        """
+        command = [*launcher, program, *operations]
+        prepare = before or (lambda: None)
+        prepare()
+        plain = self.run_program(command, env=env)
+        files = sorted(os.listdir(self.cwd))
+        report = None
+        for name, loading in loadings.items():
+            with self.subTest(loading=name):
+                self.forget_truth()
+                prepare()
+                collector = harness.Collector(self)
+                # What the environment of the case says about loading comes before the probe's.
+                extra = {**collector.env(), **loading, **(env or {})}
+                if "LD_PRELOAD" in (env or {}) and "LD_PRELOAD" in loading:
+                    extra["LD_PRELOAD"] = f"{env['LD_PRELOAD']}:{loading['LD_PRELOAD']}"
+                probed = self.run_program(command, env=extra)
+                self.assertEqual(probed.outcome, plain.outcome, str(probed))
+                self.assertEqual(sorted(os.listdir(self.cwd)), files)
+                self.assert_nothing_runs(but=[collector.program])
+                self.assertEqual(collector.stop().returncode, 0)
+                self.last_out = collector.out
+                report = self.report(collector.out) if os.path.exists(os.path.join(collector.out, "report.json")) else None
+        return report
+
+    def assert_kernels(self, report, *counts):
+        """The kernels of each recorded process, in any order, without a loss."""
+        self.assertIsNotNone(report, "nothing was recorded")
+        self.assertEqual(sorted(rank["kernels"]["count"] for rank in report["ranks"]), sorted(counts))
+        self.assert_no_loss(report)
+
+    def kernels(self, report):
+        return 0 if report is None else sum(rank["kernels"]["count"] for rank in report["ranks"])
+
+
+class Ending(BadSituations):
+
+    @hazard("exit handlers call CUDA, some registered before and some after CUDA was started", sees="its handlers run as without us",
+            counted="handlers from after CUDA's start are recorded; older ones run after our last flush")
+    def test_exit_handlers(self):
+        report = self.compare("exit-handlers:4", "print:main returns")
+        self.assertGreaterEqual(self.kernels(report), 8)
+        self.assertLessEqual(self.kernels(report), 12)
+
+    @hazard("a static destructor calls CUDA", sees="its destructor runs as without us", counted="everything from before the exit handlers is recorded")
+    def test_static_destructor(self):
+        self.assertGreaterEqual(self.kernels(self.compare("static-destructor:4", "print:main returns")), 4)
+
+    @hazard("quick_exit, with a handler that calls CUDA", sees="its quick handlers run, status unchanged", counted="the rank is marked as cut off")
+    def test_quick_exit(self):
+        report = self.compare("quick-exit:4")
+        if report is not None and report["ranks"]:
+            self.assertTrue(report["ranks"][0]["cut_off"])
+
+    @hazard("another thread than main calls exit", sees="its own status", counted="everything is recorded")
+    def test_exit_from_a_thread(self):
+        self.assert_kernels(self.compare("exit-from-thread:5"), 5)
+
+    @hazard("the main thread leaves by pthread_exit while others go on", sees="the others go on to the end", counted="everything is recorded")
+    def test_main_thread_leaves(self):
+        self.assert_kernels(self.compare("main-thread-leaves:5"), 5)
+
+    @hazard("a program replaces itself by execve in the middle of recording", sees="the new program runs with the same pid",
+            counted="what the first delivered and all of the second are recorded")
+    def test_exec_over(self):
+        report = self.compare("work:3", "exec-over:4")
+        self.assertGreaterEqual(max(rank["kernels"]["count"] for rank in report["ranks"]), 4)
+
+    @hazard("the program is stopped (SIGSTOP) until its collector has ended, and then goes on", sees="goes on to its own end",
+            counted="the report of what was delivered exists; the rank is marked as cut off")
+    def test_stopped_past_the_collectors_end(self):
+        operations = ["work:3", f"touch:{self.path('ready')}", f"await:{self.path('go')}", "work:3", "print:done"]
+        open(self.path("go"), "w", encoding="utf-8").close()
+        plain = self.run_program([BAD_SITUATIONS, *operations])
+        os.unlink(self.path("go"))
+        os.unlink(self.path("ready"))
+        collector = harness.Collector(self)
+        program = self.start([BAD_SITUATIONS, *operations], env={**collector.env(), **LOADINGS["injection"], "GPUPROBE_FLUSH_MS": "20",
+                                                             "GPUPROBE_EXIT_WAIT_MS": "500"})
+        harness.wait_until(lambda: os.path.exists(self.path("ready")), "the program's readiness")
+        program.signal(signal.SIGSTOP)
+        harness.wait_until(lambda: b"State:\tT" in harness.read_proc(program.pid, "status"), "stop")
+        self.assertEqual(collector.stop().returncode, 0)
+        open(self.path("go"), "w", encoding="utf-8").close()
+        program.signal(signal.SIGCONT)
+        self.assertEqual(program.wait().outcome, plain.outcome)
+        self.assert_nothing_runs()
+        self.assertTrue(os.path.isdir(collector.out))
+
+    @hazard("the collector is stopped (SIGSTOP) past the program's exit", sees="ends after at most GPUPROBE_EXIT_WAIT_MS, status unchanged",
+            counted="what had been sent is in the report once the collector goes on")
+    def test_collector_stopped_past_exit(self):
+        plain = self.run_program([BAD_SITUATIONS, "work:5", "print:done"])
+        collector = harness.Collector(self)
+        collector.program.signal(signal.SIGSTOP)
+        probed = self.run_program([BAD_SITUATIONS, "work:5", "print:done"], env={**collector.env(), **LOADINGS["injection"], "GPUPROBE_EXIT_WAIT_MS": "300"}, limit=20)
+        self.assertEqual(probed.outcome, plain.outcome)
+        collector.program.signal(signal.SIGCONT)
+        self.assertEqual(collector.stop().returncode, 0)
+
+
+class Processes(BadSituations):
+
+    @hazard("vfork and exec of a CUDA program", sees="parent and child as without us", counted="both are recorded, nothing lost")
+    def test_vfork_and_exec(self):
+        self.assert_kernels(self.compare("work:2", "vfork-exec:3", "work:2"), 3, 4)
+
+    @hazard("a vforked child ends by _exit", sees="parent goes on", counted="the parent is recorded, nothing lost")
+    def test_vfork_and_exit(self):
+        self.assert_kernels(self.compare("work:2", "vfork-exit", "work:2"), 4)
+
+    @hazard("posix_spawn of a CUDA program", sees="parent and child as without us", counted="both are recorded, nothing lost")
+    def test_posix_spawn(self):
+        self.assert_kernels(self.compare("work:2", "spawn:3", "work:2"), 3, 4)
+
+    @hazard("system() and popen() of a program that uses CUDA", sees="output and status of its children unchanged", counted="the parent is recorded, nothing lost")
+    def test_system_and_popen(self):
+        self.assert_kernels(self.compare("work:2", "system", "work:2"), 4)
+
+    @hazard("a program makes itself a daemon, then uses CUDA", sees="the daemon does its work", counted="the daemon is recorded, nothing lost")
+    def test_daemon(self):
+        ready = self.path("daemon-done")
+        for name, loading in {"plain": None, **LOADINGS}.items():
+            with self.subTest(loading=name):
+                collector = harness.Collector(self) if loading else None
+                finished = self.run_program([BAD_SITUATIONS, "daemon:4", f"touch:{ready}"], env={**collector.env(), **loading} if loading else None)
+                self.assertEqual((finished.returncode, finished.stderr), (0, b""))
+                harness.wait_until(lambda: os.path.exists(ready), "the daemon's end")
+                os.unlink(ready)
+                self.assert_nothing_runs(but=[collector.program] if collector else ())
+                if collector:
+                    self.assertEqual(collector.stop().returncode, 0)
+                    self.assert_kernels(self.report(collector.out), 4)
+
+    @hazard("a hundred children are forked while eight threads call CUDA", sees="every child ends at once, with its own status",
+            counted="only the parent is recorded")
+    def test_fork_among_threads(self):
+        report = self.compare("fork-among-threads:100")
+        self.assertEqual(len(report["ranks"]), 1)
+        self.assert_no_loss(report)
+
+    @hazard("a program waits for any child (waitpid(-1))", sees="ECHILD: our collector is no child of its", counted="nothing to count")
+    def test_no_child_of_ours(self):
+        plain = self.run_program([BAD_SITUATIONS, "no-child"])
+        self.assertIn(b"No child processes", plain.stdout)
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                probed = self.run_program([BAD_SITUATIONS, "no-child"], env={**loading, **harness.PATIENT})
+                self.assertEqual((probed.returncode, probed.stdout), (plain.returncode, plain.stdout))
+                self.assert_nothing_runs()
+
+    def python_processes(self, way):
+        report = self.compare(PYTHON_CUDA, way, harness.SIM_LIB, program=sys.executable)
+        self.assertEqual(len(report["ranks"]), 2, "the two workers")
+        self.assert_no_loss(report)
+
+    @hazard("Python workers made by fork use CUDA", sees="workers' results unchanged", counted="each worker is a process of its own, nothing lost")
+    def test_python_fork(self):
+        self.python_processes("fork")
+
+    @hazard("Python workers made by spawn use CUDA", sees="workers' results unchanged", counted="each worker is a process of its own, nothing lost")
+    def test_python_spawn(self):
+        self.python_processes("spawn")
+
+    @hazard("Python workers made by a fork server use CUDA", sees="workers' results unchanged", counted="each worker is a process of its own, nothing lost")
+    def test_python_forkserver(self):
+        self.python_processes("forkserver")
+
+    @hazard("the command of `gpuprobe run` leaves a process behind in the background", sees="run ends with the command's status; the process goes on",
+            counted="the report is written without waiting for it")
+    def test_background_process(self):
+        script = f"({CUDA_SCRIPT} kernels:2 print:left await:{self.path('go')} >/dev/null 2>&1 &) ; {CUDA_SCRIPT} kernels:3 return:4"
+        finished = self.run_program([GPUPROBE, "run", "--out", self.path("out"), "--", "/bin/sh", "-c", script])
+        self.assertEqual(finished.returncode, 4, str(finished))
+        left = [pid for pid in harness.all_pids() if self.mark.encode() in harness.read_proc(pid, "environ")]
+        self.assertEqual(len(left), 1, harness.describe_processes(left))
+        self.assertIn(3, [rank["kernels"]["count"] for rank in self.report(self.path("out"))["ranks"]])
+        open(self.path("go"), "w", encoding="utf-8").close()
+        self.assert_nothing_runs()
+
+
+class Signals(BadSituations):
+
+    @hazard("two interval timers (SIGALRM, SIGPROF) interrupt the program every half millisecond, on an alternate stack",
+            sees="its handler runs on its own stack; nothing is interrupted for good", counted="everything is recorded, nothing lost")
+    def test_timers(self):
+        self.assert_kernels(self.compare("timers:200"), 200)
+
+    @hazard("the program handles every signal there is, and gets each many times", sees="every signal arrives, at its own handlers",
+            counted="everything is recorded, nothing lost")
+    def test_every_signal(self):
+        self.assert_kernels(self.compare("every-signal:3"), 4)
+
+    @hazard("the program depends on its process state: signals, umask, folder, locale, rounding, limits, timers, thread name",
+            sees="all of it unchanged by CUDA's start and work", counted="everything is recorded, nothing lost")
+    def test_process_state(self):
+        self.assert_kernels(self.compare("state:5"), 5)
+
+    @hazard("the program throws and catches exceptions between its CUDA calls", sees="each is caught where it was", counted="everything is recorded, nothing lost")
+    def test_exceptions(self):
+        self.assert_kernels(self.compare("exceptions:5"), 5)
+
+
+class Size(BadSituations):
+
+    @hazard("10,000 streams", sees="output and status unchanged", counted="a kernel of each is recorded, nothing lost")
+    def test_streams(self):
+        report = self.compare("streams:10000", loadings={"injection": LOADINGS["injection"]})
+        self.assertEqual(self.kernels(report) + sum(report["trust"]["lost"].values()), 10000)
+
+    @hazard("the device is reset 300 times", sees="output and status unchanged", counted="a kernel of each context is recorded, nothing lost")
+    def test_resets(self):
+        report = self.compare("resets:300", loadings={"injection": LOADINGS["injection"]})
+        self.assertEqual(self.kernels(report) + sum(report["trust"]["lost"].values()), 300)
+
+    @hazard("1,000 threads call CUDA at once", sees="output and status unchanged", counted="every kernel is recorded or counted as lost")
+    def test_threads(self):
+        report = self.compare("threads:1000", loadings={"injection": LOADINGS["injection"]})
+        self.assertLessEqual(self.kernels(report), 1001)
+        self.assertGreaterEqual(self.kernels(report) + sum(report["trust"]["lost"].values()), 1001)
+
+    @hazard("threads with a stack of 64 KiB, half used up, call CUDA", sees="no overflow", counted="everything is recorded, nothing lost")
+    def test_small_stacks(self):
+        self.assert_kernels(self.compare("small-stacks:5"), 6)
+
+
+class Limits(BadSituations):
+
+    @hazard("few file descriptors are allowed (RLIMIT_NOFILE 32)", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_few_descriptors(self):
+        self.assert_kernels(self.compare("work:5", "print:done", launcher=limited((resource.RLIMIT_NOFILE, 32))), 5)
+
+    @hazard("no file may grow (RLIMIT_FSIZE 0)", sees="output and status unchanged, no SIGXFSZ", counted="everything is recorded: the probe writes no file")
+    def test_no_files(self):
+        for loading in LOADINGS.values():
+            collector = harness.Collector(self)
+            # Standard output is a pipe, and the node writes no truth log: these are files that would have to grow.
+            finished = self.run_program(["sh", "-c", '"$@" | cat', "sh", *limited((resource.RLIMIT_FSIZE, 0)), BAD_SITUATIONS, "work:5", "print:done"],
+                                        env={**collector.env(), **loading, "GPUSIM_TRUTH": None})
+            self.assertEqual((finished.returncode, finished.stdout, finished.stderr), (0, b"done\n", b""))
+            self.assertEqual(collector.stop().returncode, 0)
+            self.assert_kernels(self.report(collector.out), 5)
+
+    @hazard("a small main stack (RLIMIT_STACK 256 KiB)", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_small_main_stack(self):
+        self.assert_kernels(self.compare("work:5", "print:done", launcher=limited((resource.RLIMIT_STACK, 256 << 10))), 5)
+
+    @hazard("no core files are allowed (RLIMIT_CORE 0), and the program aborts", sees="dies by SIGABRT, as without us", counted="the rank is marked as cut off")
+    def test_abort_without_core(self):
+        report = self.compare("kernels:3", "abort", program=CUDA_SCRIPT, launcher=limited((resource.RLIMIT_CORE, 0)))
+        for rank in report["ranks"] if report else []:
+            self.assertTrue(rank["cut_off"])
+
+    @hazard("no memory may be locked (RLIMIT_MEMLOCK 0)", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_no_locked_memory(self):
+        self.assert_kernels(self.compare("work:5", "print:done", launcher=limited((resource.RLIMIT_MEMLOCK, 0))), 5)
+
+    @hazard("the program has used up all its file descriptors (EMFILE) when CUDA starts", sees="output and status unchanged",
+            counted="nothing can be sent; the run says that nothing was recorded")
+    def test_no_descriptors_left(self):
+        self.compare("no-descriptors:5", "print:done", launcher=limited((resource.RLIMIT_NOFILE, 64)), env={"GPUSIM_TRUTH": None})
+
+    @hazard("a sandbox refuses sockets (seccomp, EPERM)", sees="output and status unchanged", counted="nothing can be sent; nothing is recorded")
+    def test_sandbox_without_sockets(self):
+        report = self.compare("no-sockets", "work:5", "print:done", env={"GPUPROBE_AUTOSTART": "0"})
+        self.assertEqual(self.kernels(report), 0)
+
+    @hazard("a sandbox refuses sockets (seccomp) while the probe is recording", sees="output and status unchanged", counted="the open connection goes on: nothing lost")
+    def test_sandbox_after_the_start(self):
+        self.assert_kernels(self.compare("work:5", "no-sockets", "work:5", "print:done"), 10)
+
+    @hazard("the collector's files may not grow (RLIMIT_FSIZE)", sees="output and status unchanged", counted="the collector lives on to its end and says that records could not be written")
+    def test_collector_that_cannot_write(self):
+        plain = self.run_program([BAD_SITUATIONS, "work:2000", "print:done"])
+        socket_path = self.path("small.sock")
+        collector = self.start([*limited((resource.RLIMIT_FSIZE, 4096)), GPUPROBE, "collect", "--socket", socket_path, "--out", self.path("small")])
+        harness.wait_until(lambda: harness.answers(socket_path) or not collector.alive(), "collector")
+        probed = self.run_program([BAD_SITUATIONS, "work:2000", "print:done"],
+                                  env={"GPUPROBE_SOCKET": socket_path, "GPUPROBE_AUTOSTART": "0", **LOADINGS["injection"]})
+        self.assertEqual(probed.outcome, plain.outcome)
+        collector.signal(signal.SIGTERM)
+        finished = collector.wait()
+        self.assertGreaterEqual(finished.returncode, 0, f"died by a signal: {finished}")
+        self.assertIn(b"too large", finished.stderr.lower() + finished.stdout.lower(), str(finished))
+
+
+class Surroundings(BadSituations):
+
+    @hazard("the environment is empty but for what finds the libraries", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_empty_environment(self):
+        plain = self.run_program(["/usr/bin/env", "-i", f"LD_LIBRARY_PATH={harness.SIM_LIB}", BAD_SITUATIONS, "work:5", "print:done"])
+        collector = harness.Collector(self)
+        probed = self.run_program(["/usr/bin/env", "-i", f"LD_LIBRARY_PATH={harness.SIM_LIB}", f"CUDA_INJECTION64_PATH={LIBRARY}",
+                                   f"GPUPROBE_SOCKET={collector.socket}", "GPUPROBE_AUTOSTART=0", "GPUPROBE_EXIT_WAIT_MS=60000", BAD_SITUATIONS, "work:5", "print:done"])
+        self.assertEqual(probed.outcome, plain.outcome)
+        self.assertEqual(collector.stop().returncode, 0)
+        self.assert_kernels(self.report(collector.out), 5)
+
+    @hazard("the environment holds 1 MiB in 10,000 variables", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_huge_environment(self):
+        huge = {f"HUGE_{i:05d}": "x" * 90 for i in range(10000)}
+        self.assert_kernels(self.compare("work:5", "print:done", env=huge), 5)
+
+    @hazard("1 MiB of environment, and the probe has to start the collector", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_huge_environment_with_autostart(self):
+        huge = {f"HUGE_{i:05d}": "x" * 90 for i in range(10000)}
+        plain = self.run_program([BAD_SITUATIONS, "work:5", "print:done"], env=huge)
+        probed = self.run_program([BAD_SITUATIONS, "work:5", "print:done"], env={**huge, **LOADINGS["injection"], **harness.PATIENT})
+        self.assertEqual((probed.returncode, probed.stdout), (plain.returncode, plain.stdout))
+        self.assert_nothing_runs()
+        self.assert_kernels(self.report(self.only_run_directory()), 5)
+
+    @hazard("the program clears its environment, then uses CUDA", sees="output and status unchanged", counted="a preloaded probe is not found by CUDA any more: nothing is recorded")
+    def test_cleared_before_cuda(self):
+        self.compare("clear-environment", "work:5", "print:done")
+
+    @hazard("the program clears its environment in the middle of recording", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_cleared_while_recording(self):
+        self.assert_kernels(self.compare("work:5", "clear-environment", "work:5", "print:done"), 10)
+
+    @hazard("the program changes its folder in the middle of recording", sees="output and status unchanged, nothing written there", counted="everything is recorded, nothing lost")
+    def test_chdir(self):
+        os.mkdir(self.path("elsewhere"))
+        self.assert_kernels(self.compare("work:5", f"chdir:{self.path('elsewhere')}", "work:5", "print:done"), 10)
+        self.assertEqual(os.listdir(self.path("elsewhere")), [])
+
+    @hazard("the program's folder is deleted before CUDA starts, and the probe has to start the collector", sees="output and status unchanged",
+            counted="the run directory goes to another place that the user owns")
+    def test_deleted_folder(self):
+        doomed = self.path("doomed")
+        for loading in (None, *LOADINGS.values()):
+            os.mkdir(doomed)
+            env = {**loading, "GPUPROBE_OUT": self.path("out-of-the-way"), **harness.PATIENT} if loading else None
+            finished = self.run_program([BAD_SITUATIONS, f"chdir:{doomed}", f"rmdir:{doomed}", "work:5", "print:done"], env=env)
+            self.assertEqual((finished.returncode, finished.stdout), (0, b"done\n"), str(finished))
+            self.assert_nothing_runs()
+            if loading:
+                self.assert_kernels(self.report(self.path("out-of-the-way")), 5)
+                shutil.rmtree(self.path("out-of-the-way"))
+
+    @needs_root
+    @hazard("the program moves into a chroot in the middle of recording", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_chroot(self):
+        os.mkdir(self.path("jail"))
+        self.assert_kernels(self.compare("work:5", f"chroot:{self.path('jail')}", "work:5", "print:done"), 10)
+        self.assertEqual(os.listdir(self.path("jail")), [])
+
+    @needs_root
+    @hazard("the program moves into an empty chroot before CUDA starts", sees="output and status unchanged", counted="no collector is reached: nothing is recorded")
+    def test_chroot_before_cuda(self):
+        os.mkdir(self.path("jail"))
+        command = [BAD_SITUATIONS, f"chroot:{self.path('jail')}", "work:5", "print:done"]
+        plain = self.run_program(command, env={"GPUSIM_TRUTH": None})
+        for loading in LOADINGS.values():
+            probed = self.run_program(command, env={**loading, "GPUSIM_TRUTH": None, "GPUPROBE_AUTOSTART": "0"})
+            self.assertEqual(probed.outcome, plain.outcome)
+
+    @needs_root
+    @hazard("the program gives up root in the middle of recording", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_other_user(self):
+        self.assert_kernels(self.compare("work:5", f"set-user:{SOME_USER}", "work:5", "print:done"), 10)
+
+    @needs_root
+    @hazard("a set-user-ID program under `gpuprobe run`", sees="runs with its own rights, the loader ignores our library", counted="one line says so")
+    def test_set_user_id(self):
+        program = self.path("setuid_program")
+        shutil.copy(harness.PLAIN_PROGRAM, program)
+        os.chown(program, SOME_USER, SOME_USER)
+        os.chmod(program, 0o755 | stat.S_ISUID)
+        os.chmod(self.folder, 0o755)
+        plain = self.run_program([program])
+        finished = self.run_program([GPUPROBE, "run", "--out", self.path("out"), "--", program])
+        self.assertEqual((finished.returncode, finished.stdout), (plain.returncode, plain.stdout))
+        self.assertIn(b"set-user-ID", finished.stderr)
+
+    @hazard("the program closes every descriptor from 3 up in the middle of recording", sees="output and status unchanged", counted="the rank is marked as cut off, or nothing is lost")
+    def test_close_everything(self):
+        report = self.compare("work:5", "close-all", "work:5", "print:done", env={"GPUSIM_TRUTH": None, "GPUPROBE_EXIT_WAIT_MS": "500"})
+        if report is None or self.kernels(report) < 10:
+            self.assertTrue(report is None or report["ranks"][0]["cut_off"], report)
+
+
+class OtherTools(BadSituations):
+
+    def with_allocator(self, name):
+        path = library_path(name)
+        if path is None:
+            raise unittest.SkipTest(f"no {name}")
+        self.assert_kernels(self.compare("work:5", "threads:20", "print:done", env={"LD_PRELOAD": path}), 26)
+
+    @hazard("jemalloc is preloaded", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_jemalloc(self):
+        self.with_allocator("libjemalloc.so.2")
+
+    @hazard("tcmalloc is preloaded", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_tcmalloc(self):
+        self.with_allocator("libtcmalloc_minimal.so.4")
+
+    @unittest.skipUnless(shutil.which("valgrind"), "no valgrind")
+    @hazard("the program runs under valgrind's memcheck", sees="output and status unchanged, not one error more", counted="what is recorded is in the report, nothing lost")
+    def test_valgrind(self):
+        launcher = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
+        plain = self.run_program([*launcher, BAD_SITUATIONS, "work:3", "print:done"])
+        collector = harness.Collector(self)
+        probed = self.run_program([*launcher, BAD_SITUATIONS, "work:3", "print:done"], env={**collector.env(), **LOADINGS["injection"]})
+        self.assertEqual(probed.outcome, plain.outcome, str(probed))
+        self.assertEqual(collector.stop().returncode, 0)
+        self.assert_kernels(self.report(collector.out), 3)
+
+    @unittest.skipUnless(shutil.which("gdb"), "no gdb")
+    @hazard("a debugger stops the program at a breakpoint and goes on", sees="stops where it should, then goes on to its end", counted="everything is recorded, nothing lost")
+    def test_gdb(self):
+        commands = ["-ex", "set debuginfod enabled off", "-ex", "set confirm off", "-ex", "break cudaDeviceSynchronize", "-ex", "run", "-ex", "delete", "-ex", "continue"]
+        collector = harness.Collector(self)
+        for loading in (None, LOADINGS["injection"]):
+            env = {**collector.env(), **loading} if loading else {}
+            settings = [part for name, value in env.items() for part in ("-ex", f"set environment {name}={value}")]
+            finished = self.run_program(["gdb", "-nx", "-batch", *settings, *commands, "--args", BAD_SITUATIONS, "work:3", "print:done"])
+            if b"ptrace" in finished.stderr:
+                raise unittest.SkipTest("processes may not be traced here")
+            self.assertIn(b"Breakpoint 1, ", finished.stdout, str(finished))
+            self.assertIn(b"done\n", finished.stdout)
+            self.assertIn(b"exited normally", finished.stdout)
+        self.assertEqual(collector.stop().returncode, 0)
+        self.assert_kernels(self.report(collector.out), 3)
+
+    @hazard("two copies of the probe are loaded, one preloaded and one by CUDA, from different files", sees="output and status unchanged",
+            counted="the process is recorded once")
+    def test_two_copies(self):
+        other = self.path("libgpuprobe.so")
+        shutil.copy(LIBRARY, other)
+        report = self.compare("work:5", "print:done", loadings={"two": {"LD_PRELOAD": LIBRARY, "CUDA_INJECTION64_PATH": other}})
+        self.assertEqual(self.kernels(report), 5)
+
+    @hazard("`gpuprobe run` under `gpuprobe run`", sees="output and status unchanged", counted="the inner one records everything, the outer one says that nothing was recorded")
+    def test_nested_runs(self):
+        plain = self.run_program([CUDA_SCRIPT, "kernels:5", "print:done", "return:7"])
+        finished = self.run_program([GPUPROBE, "run", "--out", self.path("outer"), "--", GPUPROBE, "run", "--out", self.path("inner"), "--",
+                                     CUDA_SCRIPT, "kernels:5", "print:done", "return:7"])
+        self.assertEqual((finished.returncode, finished.stdout), (plain.returncode, plain.stdout), str(finished))
+        self.assert_kernels(self.report(self.path("inner")), 5)
+        self.assertIn(b"nothing was recorded", finished.stderr)
+        self.assertFalse(os.path.exists(self.path("outer")))
+
+    @hazard("the program opens and closes our library itself, twenty times", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_opened_and_closed(self):
+        self.assert_kernels(self.compare(f"open-and-close:{LIBRARY}", "print:done"), 2)
+
+
+if __name__ == "__main__":
+    harness.main()
