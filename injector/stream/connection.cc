@@ -108,7 +108,7 @@ void Connection::WaitWritable(int milliseconds) const noexcept {
 }
 
 void Connection::WaitReadable(int milliseconds) const noexcept {
-  pollfd entry{fd_, POLLIN, 0};
+  pollfd entry{socket_.get(), POLLIN, 0};
   poll(&entry, 1, milliseconds);
 }
 

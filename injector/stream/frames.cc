@@ -128,7 +128,7 @@ bool EncodeHello(const Identity& identity, const HelloFacts& facts, WireBuffer* 
     hello.add_uint64(Number(Tag::kRecordsBefore), facts.records_before);
     hello.add_bytes(Number(Tag::kWantedDirectory), facts.wanted_directory.data(),
                     facts.wanted_directory.size());
-    hello.add_bool(Number(Tag::kResumes), facts.resumes);
+    hello.add_uint32(Number(Tag::kResumes), facts.resumes ? 1 : 0);
     if (facts.steps.marker == StepRule::Marker::kNone) return;
     using StepsTag = wire::RecordingStepsTag;
     WireWriter steps(hello, Number(Tag::kRecordingSteps));
