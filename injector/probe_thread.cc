@@ -30,9 +30,9 @@ constexpr uint64_t kEventSettleNs =
 // silence of 10 s for a process that is stopped.
 constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
-constexpr int kPumpSliceMs = 20;    // longest wait for the socket before the rings are looked at again
+constexpr int kPumpSliceMs = 20;     // longest wait for the socket before the rings are looked at again
 constexpr int kExitConnectMs = 200;  // longest wait at exit for a collector that is not there
-constexpr int kByeReserveMs = 300;  // of the exit wait, kept for sending when CUPTI's flush hangs
+constexpr int kByeReserveMs = 300;   // of the exit wait, kept for sending when CUPTI's flush hangs
 
 uint64_t MonotonicNs() noexcept {
   timespec now{};
@@ -67,7 +67,7 @@ bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcep
   // Who this is goes out before the program runs on, if a collector is there: a process that dies within a
   // millisecond is then one that was cut off, not one that was never seen. The socket does not block.
   greeted_ = connection_->open() && sender_.Greet(*identity_, facts_);
-  if (greeted_) sender_.Pump(0);
+  if (greeted_) sender_.SendGreeting();
   return StartOwnThread(Main, this);
 }
 
