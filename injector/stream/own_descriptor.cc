@@ -24,7 +24,8 @@ int MoveUp(int fd) noexcept {
   if (high >= 0) return high;
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return -1;
-  const int end = limit.rlim_cur > kLowestOwnDescriptor ? kLowestOwnDescriptor : static_cast<int>(limit.rlim_cur);
+  const int end =
+      limit.rlim_cur > kLowestOwnDescriptor ? kLowestOwnDescriptor : static_cast<int>(limit.rlim_cur);
   for (int lowest = end - 1; high < 0 && lowest > fd && lowest >= end - kHighestTried; --lowest)
     high = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
   return high;
@@ -56,8 +57,8 @@ bool OwnDescriptor::Open(const char* path, int flags, mode_t mode) noexcept {
   struct stat status {};
   const int follow = (flags & O_NOFOLLOW) != 0 ? AT_SYMLINK_NOFOLLOW : 0;
   // By now the number may be the program's: then there is nothing to close.
-  return fd >= 0 && fstatat(AT_FDCWD, path, &status, follow) == 0 && IsFile(fd, status.st_dev, status.st_ino) &&
-         Adopt(fd);
+  return fd >= 0 && fstatat(AT_FDCWD, path, &status, follow) == 0 &&
+         IsFile(fd, status.st_dev, status.st_ino) && Adopt(fd);
 }
 
 bool OwnDescriptor::OpenStreamSocket() noexcept {
