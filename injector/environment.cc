@@ -63,7 +63,8 @@ class Snapshot {
     return false;
   }
   bool operator==(const Snapshot& other) const noexcept {
-    return count_ == other.count_ && (count_ == 0 || std::memcmp(Data(), other.Data(), count_ * sizeof(char*)) == 0);
+    return count_ == other.count_ &&
+           (count_ == 0 || std::memcmp(Data(), other.Data(), count_ * sizeof(char*)) == 0);
   }
   // `near` is where it stands unless something was taken out.
   bool Has(const char* entry, size_t near = 0) const noexcept {
@@ -248,7 +249,8 @@ void ReplaceEntry(char* from, char* to) noexcept {
   char** array = Environment();
   for (size_t i = 0; IsOurs(array) && array[i] != nullptr; ++i) {
     char* expected = from;
-    if (__atomic_compare_exchange_n(array + i, &expected, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) return;
+    if (__atomic_compare_exchange_n(array + i, &expected, to, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+      return;
   }
 }
 

@@ -10,7 +10,8 @@
 // things can happen, and RepairEnvironment settles both a little later:
 // - It stored into the old array after we copied it, so that its value is missing in ours. We compare the old
 //   array with our copy and carry over what changed.
-// - It published an array of its own right after ours, made from the old one, so that our variable is missing.
+// - It published an array of its own right after ours, made from the old one, so that our variable is
+// missing.
 //   We add it again.
 // The program's value always wins. What it does to the environment later is its own business: C libraries
 // (glibc 2.31 to 2.41, musl) never free an array that they did not allocate, and copy ours when they need

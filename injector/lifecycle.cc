@@ -46,7 +46,7 @@ bool Transition(LifecycleState from, LifecycleState to) noexcept {
   if (!Allowed(from, to) || InForkedChild()) return false;
   auto expected = static_cast<int32_t>(from);
   return lifecycle_page.state.compare_exchange_strong(expected, static_cast<int32_t>(to),
-                                                 std::memory_order_acq_rel);
+                                                      std::memory_order_acq_rel);
 }
 
 void CloseLifecycle() noexcept {
@@ -65,7 +65,8 @@ bool WatchForks() noexcept {
 
 bool InForkedChild() noexcept {
   return forked_child.load(std::memory_order_relaxed) ||
-         (watched.load(std::memory_order_relaxed) && lifecycle_page.original.load(std::memory_order_relaxed) == 0);
+         (watched.load(std::memory_order_relaxed) &&
+          lifecycle_page.original.load(std::memory_order_relaxed) == 0);
 }
 
 bool InWatchedProcess() noexcept {

@@ -1,9 +1,9 @@
 // Threads of our own in somebody else's process.
 //
-// They are detached, named "gpuprobe", with a stack of their own size, and every signal is blocked there, so that
-// the program's handlers run on the program's threads and no signal that one of our calls raises (SIGPIPE,
-// SIGXFSZ) is ever delivered. Thread: any. Allocation: the C library's, for the stack. Failure: false, where the
-// process cannot have another thread.
+// They are detached, named "gpuprobe", with a stack of their own size, and every signal is blocked there, so
+// that the program's handlers run on the program's threads and no signal that one of our calls raises
+// (SIGPIPE, SIGXFSZ) is ever delivered. Thread: any. Allocation: the C library's, for the stack. Failure:
+// false, where the process cannot have another thread.
 #pragma once
 
 namespace gpuprobe::injector {

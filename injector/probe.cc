@@ -42,6 +42,8 @@ struct Probe {
   ProbeThread thread{&stream, &session, &connection, &autostart, &places, &identity};
 };
 
+constexpr size_t kShortestQueue = size_t{2} << 20;
+constexpr size_t kRoomForTheRest = size_t{16} << 20;
 constexpr size_t kSmallBufferBytes = size_t{256} << 10;  // where not even two of the usual ones can be had
 
 alignas(Probe) char probe_storage[sizeof(Probe)];
@@ -151,9 +153,11 @@ void SayWhatIsCaptured(const Probe& p, CuptiSession::StartResult result) noexcep
 CuptiSession::StartResult StartSession(Probe& p) noexcept {
   CuptiApi api;
   if (!BindCupti(&api)) return CuptiSession::StartResult::kNoCupti;
-  const size_t buffer_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB"))) << 10;
+  const size_t buffer_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
+                              << 10;
   constexpr uint32_t kFewest = 2;
-  for (auto buffers = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));; buffers /= 2) {
+  for (auto buffers = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));;
+       buffers /= 2) {
     const CuptiSession::StartResult result = p.session.Start(api, buffers, buffer_bytes);
     if (result != CuptiSession::StartResult::kNoMemory) return result;
     CountSelf(SelfCounter::kOwnAllocationFailures);
@@ -167,15 +171,25 @@ void OnExit() noexcept {
   if (probe != nullptr && InWatchedProcess()) probe->thread.Finish();
 }
 
-// Where address space is limited, a shorter queue does: what does not fit is counted.
-bool InitStream(Probe& p, size_t queue_bytes) noexcept {
-  constexpr size_t kShortestQueue = size_t{1} << 20;
-  while (!p.stream.Init(queue_bytes)) {
-    if (queue_bytes <= kShortestQueue) return false;
-    queue_bytes /= 2;
+// What is still to come: CUPTI's buffers, its library, our thread's stack. Looked for and given back.
+bool HasRoomFor(size_t buffer_bytes) noexcept {
+  Mapping rest;
+  return rest.Map(buffer_bytes + kRoomForTheRest);
+}
+
+// Where address space is limited, everything is made smaller together; what then does not fit is counted.
+bool MapAll(Probe& p) noexcept {
+  const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
+  const size_t all_buffers = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS"))) *
+                                 static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
+                             << 10;
+  for (size_t part = 1; part <= kSmallestRingPart; part *= 2) {
+    const size_t queue_part = queue_bytes / part < kShortestQueue ? kShortestQueue : queue_bytes / part;
+    if (MapRings(part) && p.stream.Init(queue_part) && HasRoomFor(all_buffers / part)) return true;
+    UnmapRings();
     CountSelf(SelfCounter::kOwnAllocationFailures);
   }
-  return true;
+  return false;
 }
 
 // Everything up to the point from which nothing can fail any more but the thread.
@@ -186,8 +200,7 @@ bool Assemble(Probe& p) noexcept {
   step_gate.Init(ChooseSteps(&p.settings));
   ReportSettings(p.settings, p.identity);
   if (!recording.this_rank || !FindCollector(p)) return false;
-  const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
-  if (MapRings() && InitStream(p, queue_bytes) && WatchForks()) return true;
+  if (MapAll(p) && WatchForks()) return true;
   CountSelf(SelfCounter::kOwnAllocationFailures);
   SayLine(
       "not enough memory is left to this process (address space limit?); recording nothing. "

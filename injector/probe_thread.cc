@@ -76,7 +76,7 @@ bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcep
   // Who this is goes out before the program runs on, if a collector is there: a process that dies within a
   // millisecond is then one that was cut off, not one that was never seen. The socket does not block.
   greeted_ = connection_->open() && sender_.Greet(*identity_, facts_);
-  if (greeted_) sender_.Pump(0);
+  if (greeted_) sender_.SendGreeting();
   return StartOwnThread(Main, this);
 }
 

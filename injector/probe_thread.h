@@ -28,7 +28,7 @@ class ProbeThread {
     int flush_ms = 500;
     int exit_wait_ms = 2000;
     bool exit_wait_is_set = false;  // by the user
-    int connect_wait_ms = 10000;  // for a collector that was started
+    int connect_wait_ms = 10000;    // for a collector that was started
     bool verbose = false;
     uint32_t budget_percent = 0;  // 0: no limit
   };

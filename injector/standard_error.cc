@@ -28,8 +28,8 @@ namespace gpuprobe::injector {
 namespace {
 
 constexpr int kAwaitedMs = 200;
-// A shell creates the file of `2>file` just after it has made the process, whose start is known by the hundredth
-// of a second.
+// A shell creates the file of `2>file` just after it has made the process, whose start is known by the
+// hundredth of a second.
 constexpr uint64_t kCreatedWithProcessNs = 12'000'000;
 
 using Line = TextBuffer<size_t{2} * PATH_MAX>;
@@ -52,8 +52,8 @@ constinit std::atomic<uint32_t> writer_done{0};  // futex
 constinit pid_t writer_process = 0;
 
 bool IsRemembered(int fd, struct stat* status) noexcept {
-  return fstat(fd, status) == 0 && status->st_dev == remembered.device && status->st_ino == remembered.inode &&
-         (status->st_mode & S_IFMT) == remembered.type;
+  return fstat(fd, status) == 0 && status->st_dev == remembered.device &&
+         status->st_ino == remembered.inode && (status->st_mode & S_IFMT) == remembered.type;
 }
 
 bool IsSameFile(int fd, const struct stat& status) noexcept {
@@ -65,8 +65,8 @@ bool IsSameFile(int fd, const struct stat& status) noexcept {
 bool WasThereBeforeTheProcess() noexcept {
   struct statx times {};
   const uint64_t start_ns = ProcessStartNs();
-  if (statx(STDERR_FILENO, "", AT_EMPTY_PATH, STATX_BTIME, &times) != 0 || (times.stx_mask & STATX_BTIME) == 0 ||
-      start_ns == 0)
+  if (statx(STDERR_FILENO, "", AT_EMPTY_PATH, STATX_BTIME, &times) != 0 ||
+      (times.stx_mask & STATX_BTIME) == 0 || start_ns == 0)
     return false;
   const uint64_t created_ns =
       static_cast<uint64_t>(times.stx_btime.tv_sec) * 1'000'000'000u + times.stx_btime.tv_nsec;
@@ -74,7 +74,8 @@ bool WasThereBeforeTheProcess() noexcept {
 }
 
 bool IsTheProgramsOwn(const struct stat& status) noexcept {
-  if (remembered.at_start || IsSameFile(STDOUT_FILENO, status) || IsSameFile(STDIN_FILENO, status)) return false;
+  if (remembered.at_start || IsSameFile(STDOUT_FILENO, status) || IsSameFile(STDIN_FILENO, status))
+    return false;
   switch (status.st_mode & S_IFMT) {
     case S_IFIFO:
       return false;
@@ -152,7 +153,8 @@ void* WriterMain(void*) noexcept {
 
 void AwaitWriter() noexcept {
   // A child that shares our memory, or has a copy of it, has no such thread.
-  if (static_cast<pid_t>(syscall(SYS_getpid)) == writer_process) WaitForSet(writer_done, MonotonicMs() + kAwaitedMs);
+  if (static_cast<pid_t>(syscall(SYS_getpid)) == writer_process)
+    WaitForSet(writer_done, MonotonicMs() + kAwaitedMs);
 }
 
 struct LoadOrder {

@@ -1,16 +1,17 @@
 // The few lines that the probe may write to standard error, and everything that can go wrong with that.
 //
-// Descriptor 2 is the program's. It may have been closed when the program started, and be a data file by now; it
-// may be a pipe that nobody reads (write() would block) or that nobody has open any more (write() would raise
-// SIGPIPE); a file size limit raises SIGXFSZ. So a line is written only
+// Descriptor 2 is the program's. It may have been closed when the program started, and be a data file by now;
+// it may be a pipe that nobody reads (write() would block) or that nobody has open any more (write() would
+// raise SIGPIPE); a file size limit raises SIGXFSZ. So a line is written only
 // - to what descriptor 2 was when the library was loaded, by device, inode and type;
 // - by a thread of our own, which has all signals blocked, and never by the program's;
-// - if it can be written at once. Terminals and pipes are opened a second time for that, without blocking: the
+// - if it can be written at once. Terminals and pipes are opened a second time for that, without blocking:
+// the
 //   program's own setting stays as it is. A file gets the line at its end or not at all.
 //
-// Loaded by CUDA_INJECTION64_PATH alone we first see descriptor 2 when CUDA starts, and cannot know what it was
-// before. A file that came into being after the process, a socket that is neither standard input nor output, or
-// a device that is no terminal is then taken for the program's own.
+// Loaded by CUDA_INJECTION64_PATH alone we first see descriptor 2 when CUDA starts, and cannot know what it
+// was before. A file that came into being after the process, a socket that is neither standard input nor
+// output, or a device that is no terminal is then taken for the program's own.
 //
 // Thread: SayLine on any, WriteLines on our own. Allocation: none. Failure: the line is not written.
 #pragma once
@@ -33,8 +34,8 @@ void SayLine(std::string_view text) noexcept;
 // On a thread of our own: writes what was kept.
 void WriteLines() noexcept;
 
-// When no thread of ours runs: starts one that writes what was kept, and ends. At exit it is waited for, a fifth
-// of a second at most.
+// When no thread of ours runs: starts one that writes what was kept, and ends. At exit it is waited for, a
+// fifth of a second at most.
 void WriteLinesOnOwnThread() noexcept;
 
 }  // namespace gpuprobe::injector

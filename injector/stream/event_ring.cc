@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "injector/stream/losses.h"
-#include "injector/stream/self_report.h"
 
 namespace gpuprobe::injector {
 
@@ -20,8 +19,7 @@ constinit std::atomic<uint32_t> next_thread_id{1};
 static_assert((kRingBytes & (kRingBytes - 1)) == 0 && (kSmallRingBytes & (kSmallRingBytes - 1)) == 0);
 constexpr size_t kAllBytes = kLargeRings * kRingBytes + (kRingSlots - kLargeRings) * kSmallRingBytes;
 
-// Where address space is limited, rings are shorter: down to 32 and 4 KiB, 5.5 MiB in all.
-constexpr size_t kSmallestPart = 32;
+size_t mapped_bytes = 0;
 
 void ReadThreadName(char (&name)[16]) noexcept {
   char buffer[16] = {};
@@ -45,26 +43,27 @@ void Wake(uint32_t step) noexcept {
 void WakeProbeThread() noexcept { Wake(1); }
 void WakeProbeThreadForALook() noexcept { Wake(kLookStep); }
 
-bool MapRings() noexcept {
+bool MapRings(size_t part) noexcept {
   if (mapping.load(std::memory_order_acquire) != nullptr) return true;
-  for (size_t part = 1; part <= kSmallestPart; part *= 2) {
-    const size_t bytes = kAllBytes / part;
-    void* memory =
-        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) continue;
-    if (part > 1) CountSelf(SelfCounter::kOwnAllocationFailures);
-    // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
-    madvise(memory, bytes, MADV_DONTDUMP);
-    char* data = static_cast<char*>(memory);
-    for (int i = 0; i < kRingSlots; ++i) {
-      rings[i].data_ = data;
-      rings[i].bytes_ = (i < kLargeRings ? kRingBytes : kSmallRingBytes) / part;
-      data += rings[i].bytes_;
-    }
-    mapping.store(static_cast<char*>(memory), std::memory_order_release);
-    return true;
+  mapped_bytes = kAllBytes / part;
+  void* memory =
+      mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  // A child that fork() makes has no use for it, and so does not pay for copying its page tables.
+  madvise(memory, mapped_bytes, MADV_DONTDUMP);
+  char* data = static_cast<char*>(memory);
+  for (int i = 0; i < kRingSlots; ++i) {
+    rings[i].data_ = data;
+    rings[i].bytes_ = (i < kLargeRings ? kRingBytes : kSmallRingBytes) / part;
+    data += rings[i].bytes_;
   }
-  return false;
+  mapping.store(static_cast<char*>(memory), std::memory_order_release);
+  return true;
+}
+
+void UnmapRings() noexcept {
+  char* memory = mapping.exchange(nullptr);
+  if (memory != nullptr) munmap(memory, mapped_bytes);
 }
 
 EventRing* ClaimRing(uint32_t tid) noexcept {

@@ -78,7 +78,7 @@ class EventRing {
   friend EventRing* ClaimRing(uint32_t tid) noexcept;
   friend void ReleaseRing(EventRing& ring) noexcept;
   friend bool FreeRing(EventRing& ring) noexcept;
-  friend bool MapRings() noexcept;
+  friend bool MapRings(size_t part) noexcept;
 
   alignas(64) std::atomic<uint64_t> head_{0};  // producer's
   uint64_t known_tail_ = 0;                    // producer's copy of tail_, refreshed when the ring looks full
@@ -91,7 +91,12 @@ class EventRing {
 };
 
 // Maps the memory of all rings once; false when the kernel refuses. Until then no ring can be claimed.
-bool MapRings() noexcept;
+// `part` is a power of two up to kSmallestRingPart: where address space is limited, rings are that much
+// shorter.
+inline constexpr size_t kSmallestRingPart = 32;  // 32 and 4 KiB, 5.5 MiB in all
+bool MapRings(size_t part = 1) noexcept;
+// Undoes MapRings as long as no thread has a ring.
+void UnmapRings() noexcept;
 
 // A free ring for the calling thread, or one whose thread has ended and which is not half full, or null.
 EventRing* ClaimRing(uint32_t tid) noexcept;

@@ -76,6 +76,14 @@ bool Sender::Greet(const Identity& identity, const HelloFacts& facts) noexcept {
   return true;
 }
 
+void Sender::SendGreeting() noexcept {
+  size_t sent = 0;
+  if (connection_->Send(words_ + words_sent_, words_size_ - words_sent_, &sent) != Connection::Result::kOk)
+    return;
+  words_sent_ += sent;
+  AddBytesSent(sent);
+}
+
 void Sender::End() noexcept {
   if (ended_) return;
   ended_ = true;

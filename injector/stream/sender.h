@@ -41,6 +41,9 @@ class Sender {
   // Queues Hello, which goes before everything else. Whenever the connection is new.
   bool Greet(const Identity& identity, const HelloFacts& facts) noexcept;
 
+  // Sends of Hello what the socket takes at once. For the starting thread: takes no lock.
+  void SendGreeting() noexcept;
+
   // Sends what waits, for at most `milliseconds`; 0: what the socket takes at once. True when nothing waits
   // any more.
   bool Pump(int milliseconds) noexcept;

@@ -1,6 +1,6 @@
 """At the edges of the process: its environment, descriptors, standard error, children, stacks and limits stay the program's own."""
 import os
-import signal
+import shutil
 import subprocess
 import time
 
@@ -132,6 +132,59 @@ class HostEdges(harness.EndToEndTest):
         for kib in (32, 16):
             with self.subTest(kib=kib):
                 self.in_all_ways([f"stack:{kib}"])
+
+    @hazard("address space is limited (RLIMIT_AS)", sees="nothing", counted="smaller queues and rings, or a line that nothing is recorded")
+    def test_limited_address_space(self):
+        for mib in (400, 200, 100, 60, 20):
+            with self.subTest(mib=mib):
+                self.in_all_ways([f"limit:as:{mib}", "start", "exit:0"], commands=False)
+
+    def test_limited_address_space_is_recorded_all_the_same(self):
+        collector = harness.Collector(self)
+        self.run_well([HOST_EDGES, "limit:as:200", "start", "exit:0"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+        self.assertEqual(collector.stop().returncode, 0)
+        self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
+
+    @hazard("no file may grow (RLIMIT_FSIZE), and standard error is a file", sees="no SIGXFSZ of ours", counted="our line is not written")
+    def test_no_file_may_grow(self):
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                self.run_well([HOST_EDGES, "limit:fsize", "cuda", "wait:50"],
+                              env={**loading, "GPUPROBE_NO_SUCH": "1", "GPUPROBE_AUTOSTART": "0", "GPUSIM_TRUTH": None})
+
+    @hazard("no thread can be made (RLIMIT_NPROC)", sees="nothing", counted="nothing is recorded")
+    def test_no_thread_can_be_made(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become somebody else")
+        for loading in LOADINGS.values():
+            os.chmod(self.folder, 0o755)
+            finished = self.run_program([HOST_EDGES, "limit:nproc", "start", "exit:0"], env={**loading, "GPUSIM_TRUTH": None})
+            plain = self.run_program([HOST_EDGES, "limit:nproc", "start", "exit:0"], env={"GPUSIM_TRUTH": None})
+            self.assertEqual((finished.returncode, finished.stderr), (plain.returncode, plain.stderr), str(finished))
+
+    @hazard("the working directory is gone", sees="nothing", counted="the run directory is in /tmp")
+    def test_working_directory_is_gone(self):
+        for loading in LOADINGS.values():
+            os.makedirs(self.path("gone"), exist_ok=True)
+            finished = self.run_well([HOST_EDGES, "gone", "start"], env={**self.autostarts(), **loading, "GPUPROBE_AUTOSTART": "0"}, cwd=self.path("gone"))
+            self.assertEqual(finished.stderr, b"")
+        self.assert_nothing_runs()
+
+    @hazard("a collector that was started never comes up", sees="exit is held up by a fifth of a second at most", counted="nothing is recorded")
+    def test_collector_that_never_comes_up(self):
+        folder = self.path("broken", "lib")
+        os.makedirs(folder)
+        library = os.path.join(folder, "libgpuprobe.so")
+        shutil.copy(LIBRARY, library)
+        with open(self.path("broken", "lib", "gpuprobe"), "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nexec sleep 3\n")
+        os.chmod(self.path("broken", "lib", "gpuprobe"), 0o755)
+        for name, loading in {"injection": "CUDA_INJECTION64_PATH", "preload": "LD_PRELOAD"}.items():
+            with self.subTest(loading=name):
+                began = time.monotonic()
+                self.run_well([HOST_EDGES, "start", "exit:0"], env={**self.autostarts(), loading: library})
+                self.assertLess(time.monotonic() - began, 1.5)
+        self.assert_nothing_runs()
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@
 //   readers[:set]   threads loop over getenv and malloc while CUDA starts; with `set`, the program has set a
 //                   variable before, as Python does
 //   writers         threads set variables of their own while CUDA starts; each must find its last value
-//   descriptors     starts CUDA, then closes every descriptor from 3 on and opens files, again and again; each
+//   descriptors     starts CUDA, then closes every descriptor from 3 on and opens files, again and again;
+//   each
 //                   file must stay open and its own
 //   data:FILE       opens FILE on the lowest descriptor (2, when it was started without), starts CUDA, and
 //                   says on which descriptor it is
 //   pipe:broken     standard error is a pipe that nobody reads any more; SIGPIPE keeps its default action
 //   pipe:full       standard error is a pipe that is full
+//   cuda            starts CUDA
 //   start           starts CUDA and says how long that took
 //   child:WAY       starts CUDA, then makes a child by fork, _Fork, clone, vfork or spawn; prints how it
 //                   ended; a forked child leaves through exit, and must not wait for anything
@@ -114,7 +116,8 @@ void Writers() {
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < kThreads; ++i) {
     const char* found = getenv(("PROGRAM_" + std::to_string(i)).c_str());
-    if (!last[i].empty() && (found == nullptr || last[i] != found)) Fail("a variable of the program's lost its value");
+    if (!last[i].empty() && (found == nullptr || last[i] != found))
+      Fail("a variable of the program's lost its value");
   }
 }
 
@@ -189,7 +192,8 @@ pid_t MakeChild(const std::string& way) {
   if (way == "_Fork") return _Fork();
   if (way == "clone") return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
   if (way == "vm") return clone(ExitInChild, stack + sizeof(stack), CLONE_VM | SIGCHLD, nullptr);
-  if (way == "vfork") return clone(EndInChild, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr);
+  if (way == "vfork")
+    return clone(EndInChild, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr);
   if (way == "spawn") {
     pid_t child = -1;
     char name[] = "/bin/true";
@@ -267,6 +271,7 @@ void Perform(const std::string& operation, const std::string& value) {
   if (operation == "data") return Data(value);
   if (operation == "pipe") return Pipe(value);
   if (operation == "start") return Start();
+  if (operation == "cuda") return StartCuda();
   if (operation == "child") return Child(value);
   if (operation == "stack") return Stack(value);
   if (operation == "limit") return Limit(value);

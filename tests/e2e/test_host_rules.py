@@ -1,0 +1,70 @@
+"""The rules in the host (CONTRIBUTING.md): no call of the probe's breaks one, however it is loaded; a probe that does is found out."""
+import os
+
+import harness
+from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, PATIENT, SMALL_TRAINING
+
+HOST_RULES = os.path.join(harness.BUILD, "tests", "host_rules", "libhost_rules.so")
+BAD_LIBRARY = os.path.join(harness.BUILD, "tests", "host_rules", "libgpuprobe.so")
+E2E = os.path.join(harness.BUILD, "tests", "e2e")
+RULES = ("environment", "descriptors", "standard-error", "signals", "allocation", "locks", "waiting", "process", "process-state", "threads")
+
+PROGRAMS = {
+    "kernels, copies, threads, children": ([CUDA_SCRIPT, "kernels:20", "copies:5", "thread:10", "fork:exit", "fork-exec:kernels:2", "kernels:5", "exit:0"], 1),
+    "a training": ([LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], 2),
+    "graphs": ([LAUNCH_RANKS, "2", os.path.join(E2E, "captured_collectives")], 2),
+    "memory": ([os.path.join(E2E, "memory_calls")], 1),
+    "ranges": ([os.path.join(E2E, "nvtx_calls")], 1),
+}
+
+
+class HostRules(harness.EndToEndTest):
+
+    def watched(self, command, devices, extra):
+        """Runs the command under the rules; returns the rules that were broken, and how many calls were looked at."""
+        path = self.path("rules")
+        if os.path.exists(path):
+            os.unlink(path)
+        self.run_program(command, devices=devices, env={**PATIENT, "HOST_RULES_REPORT": path, **extra})
+        self.assert_nothing_runs()
+        with open(path, encoding="utf-8") as file:
+            lines = [line.split() for line in file]
+        checked = sum(int(what) for rule, what in lines if rule == "checked")
+        return sorted({(rule, what) for rule, what in lines if rule != "checked"}), checked
+
+    def check(self, loading):
+        for name, (command, devices) in PROGRAMS.items():
+            with self.subTest(program=name):
+                broken, checked = self.watched(command, devices, loading)
+                self.assertEqual(broken, [])
+                self.assertGreater(checked, 20, "the rules did not see the probe")
+
+    def test_injection(self):
+        self.check({"LD_PRELOAD": HOST_RULES, "CUDA_INJECTION64_PATH": LIBRARY})
+
+    def test_preload(self):
+        self.check({"LD_PRELOAD": f"{HOST_RULES}:{LIBRARY}"})
+
+    def test_run(self):
+        for name, (command, devices) in PROGRAMS.items():
+            with self.subTest(program=name):
+                broken, checked = self.watched([GPUPROBE, "run", "--", *command], devices, {"LD_PRELOAD": HOST_RULES})
+                self.assertEqual(broken, [])
+                self.assertGreater(checked, 20, "the rules did not see the probe")
+
+    def test_every_rule_is_found_when_it_is_broken(self):
+        for rule in RULES:
+            with self.subTest(rule=rule):
+                extra = {"LD_PRELOAD": HOST_RULES, "CUDA_INJECTION64_PATH": BAD_LIBRARY, "BREAK_RULE": rule, "GPUPROBE_AUTOSTART": "0"}
+                broken, _ = self.watched([CUDA_SCRIPT, "kernels:1", "exit:0"], 1, extra)
+                self.assertEqual({name for name, _ in broken}, {rule})
+
+    def test_the_rules_are_those_that_are_written_down(self):
+        with open(os.path.join(harness.SOURCE, "CONTRIBUTING.md"), encoding="utf-8") as file:
+            text = file.read()
+        for rule in RULES:
+            self.assertIn(f"| `{rule}` |", text)
+
+
+if __name__ == "__main__":
+    harness.main()
