@@ -32,7 +32,7 @@ constexpr uint64_t kEventSettleNs =
 constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
 constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
-constexpr int64_t kPlaceWaitMs = 500;  // at exit, for the collector to say where it records
+constexpr int64_t kPlaceWaitMs = 300;  // at exit, for the collector to say where it records
 constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
 
 uint64_t MonotonicNs() noexcept {
