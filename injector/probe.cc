@@ -113,6 +113,7 @@ bool FindCollector(Probe& p) noexcept {
   if (may_start && library != nullptr && p.autostart.Prepare(library, p.places, environ, &silent)) {
     return true;
   }
+  if (p.connection.busy()) return true;  // our thread tries again
   CountSelf(SelfCounter::kConnectFailures);
   TextBuffer<640> line;
   line.Add("no collector at ").Add(p.places.count > 0 ? p.places.paths[0].view() : "the socket given");

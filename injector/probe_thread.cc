@@ -32,7 +32,7 @@ constexpr int64_t kReportEveryMs = 2000;
 constexpr int64_t kIdentitySettlesMs = 5000;
 constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
 constexpr int kExitConnectMs = 200;    // longest wait at exit for a collector that is not there
-constexpr int64_t kPlaceWaitMs = 500;  // at exit, for the collector to say where it records
+constexpr int64_t kPlaceWaitMs = 300;  // at exit, for the collector to say where it records
 constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
 // After the collector has died: between two looks for another one.
 constexpr int64_t kFirstBackoffMs = 100;
@@ -144,7 +144,7 @@ bool ProbeThread::ConnectToStarted() noexcept {
     // Who holds the lock looks once more before it starts one: the collector of whoever held it before may
     // just have come up.
     if (connection_->TryPlaces(*places_) >= 0) break;
-    if (!started) {
+    if (!started && autostart_->prepared()) {
       const Autostart::Result result = autostart_->TryStart();
       if (result == Autostart::Result::kFailed) {
         TextBuffer<512> line;

@@ -7,13 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <ctime>
 
 namespace gpuprobe::injector {
 
 namespace {
-
-constexpr int kTries = 5;  // 1 ms apart, while others keep the listener's queue full
 
 bool Trusted(int fd) noexcept {
   ucred peer{};
@@ -53,19 +50,15 @@ bool Connection::TryConnect(const char* path) noexcept {
   if (length == 0 || length >= sizeof(address.sun_path)) return false;
   std::memcpy(address.sun_path, path, length + 1);
   if (!socket_.OpenStreamSocket()) return false;
-  int connected = -1;
-  for (int i = 0; i < kTries && connected != 0; ++i) {
-    connected = connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-    if (connected != 0 && errno != EAGAIN) break;
-    const timespec pause{0, 1'000'000};
-    if (connected != 0) nanosleep(&pause, nullptr);
-  }
+  const int connected = connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  busy_ = busy_ || (connected != 0 && errno == EAGAIN);
   if (connected == 0 && Trusted(socket_.get())) return true;
   socket_.Close();
   return false;
 }
 
 int Connection::TryPlaces(const SocketPlaces& places) noexcept {
+  busy_ = false;
   for (int i = 0; i < places.count; ++i) {
     if (TryConnect(places.paths[i].c_str())) return i;
   }

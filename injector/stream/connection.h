@@ -44,6 +44,8 @@ class Connection {
   bool TryConnect(const char* path) noexcept;
   // The first of `places` that answers; its index, or -1.
   int TryPlaces(const SocketPlaces& places) noexcept;
+  // Somebody listens at one of them, and so many wait for him that there was no room in the queue: try again.
+  bool busy() const noexcept { return busy_; }
   // Takes over a connected socket that has just been opened.
   void Adopt(int fd) noexcept;
   void Close() noexcept;
@@ -59,6 +61,7 @@ class Connection {
 
  private:
   OwnDescriptor socket_;
+  bool busy_ = false;
 };
 
 }  // namespace gpuprobe::injector

@@ -30,7 +30,7 @@ class HostileUser(harness.EndToEndTest):
         self.base = self.path("runs")
         self.collector = self.start([GPUPROBE, "collect", "--node", "--socket", self.socket, "--out", self.base, "--keep", "64MiB",
                                      "--user-disk", f"{DISK_MIB}MiB", "--user-memory", "96MiB"])
-        wait_until(lambda: os.path.exists(self.socket), "socket")
+        wait_until(lambda: b"collecting for all users" in self.collector.so_far(), "collector")
 
     def processes(self):
         return [pid for pid in harness.all_pids() if b"--node" in (line := harness.read_proc(pid, "cmdline")) and self.socket.encode() in line]
@@ -142,7 +142,7 @@ class HostileUser(harness.EndToEndTest):
             if len(held) < 1024:
                 connection.sendall(wire.delimited(wire.hello(pid=len(held) + 1, run="one")))
             else:
-                refused = wire.refusal(wire.read_some(connection, 0.2))
+                refused = wire.refusal(wire.read_until_closed(connection))
             held.append(connection)
         self.assertIn("connections to this node's collector already", refused or "")
         with wire.connect_as(VICTIM, self.socket) as other:
@@ -158,17 +158,17 @@ class HostileUser(harness.EndToEndTest):
 
     @hazard("a user's runs fill the disk that the operator gives him", sees="one line: refused, remove old runs", counted="finished runs stay; new ones are refused")
     def test_a_full_share_of_the_disk_refuses_new_runs_in_words(self):
-        def record(name):
+        def record(name, read=lambda connection: wire.read_some(connection, 0.3)):
             with wire.connect_as(ATTACKER, self.socket) as connection:
                 connection.sendall(wire.delimited(wire.hello(run=name)) + wire.delimited(wire.bye()))
-                return wire.refusal(wire.read_some(connection, 0.3))
+                return wire.refusal(read(connection))
         self.assertIsNone(record("one"))
         home = os.path.join(self.base, str(ATTACKER))
         [run] = wait_until(lambda: os.listdir(home), "run")
         with open(os.path.join(home, run, "more"), "wb") as file:
             os.posix_fallocate(file.fileno(), 0, (DISK_MIB - 8) << 20)
         wait_until(lambda: os.path.exists(os.path.join(home, run, "report.html")), "report")
-        self.assertRegex(record("two") or "", r"holds all that this node keeps for a user \(256 MiB\); remove old runs")
+        self.assertRegex(record("two", wire.read_until_closed) or "", r"holds all that this node keeps for a user \(256 MiB\); remove old runs")
         self.assertEqual(os.listdir(home), [run], "nothing is deleted")
         os.unlink(os.path.join(home, run, "more"))
         self.assertIsNone(record("three"))
