@@ -460,7 +460,9 @@ void ProbeThread::Finish() noexcept {
 // thread that is just freeing its own.
 void ProbeThread::AwaitThreadsEnd(int64_t deadline_ms) noexcept {
   const int thread = thread_id_.load(std::memory_order_relaxed);
-  while (MonotonicMs() < deadline_ms && syscall(SYS_tgkill, getpid(), thread, 0) == 0) usleep(50);
+  const timespec moment{0, 50'000};
+  while (MonotonicMs() < deadline_ms && syscall(SYS_tgkill, getpid(), thread, 0) == 0)
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&done_word_), FUTEX_WAIT_PRIVATE, 1, &moment, nullptr, 0);
 }
 
 }  // namespace gpuprobe::injector

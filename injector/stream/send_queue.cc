@@ -123,8 +123,8 @@ void SendQueue::Pop() noexcept {
 void SendQueue::Release(uint64_t sequence, bool unsent_too) noexcept {
   const Lock lock(mutex_);
   while (frames_ > 0 && (unsent_too || frames_ > unsent_) && At(tail_)->sequence <= sequence) {
-    released_sequence_ = std::max(released_sequence_, At(tail_)->sequence);
-    released_records_ += At(tail_)->records;
+    released_sequence_.store(std::max(released_sequence(), At(tail_)->sequence), std::memory_order_relaxed);
+    released_records_.store(released_records() + At(tail_)->records, std::memory_order_relaxed);
     DropTail();
   }
   ReturnPages();
@@ -155,16 +155,6 @@ size_t SendQueue::frames() const noexcept {
 size_t SendQueue::unsent() const noexcept {
   const Lock lock(mutex_);
   return unsent_;
-}
-
-uint64_t SendQueue::released_sequence() const noexcept {
-  const Lock lock(mutex_);
-  return released_sequence_;
-}
-
-uint64_t SendQueue::released_records() const noexcept {
-  const Lock lock(mutex_);
-  return released_records_;
 }
 
 }  // namespace gpuprobe::injector

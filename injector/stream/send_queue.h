@@ -55,8 +55,9 @@ class SendQueue {
   size_t frames() const noexcept;  // sent or not
   size_t unsent() const noexcept;
   // Of the frames that were released as on record: the latest one's number, and the records of all.
-  uint64_t released_sequence() const noexcept;
-  uint64_t released_records() const noexcept;
+  // Without the lock: Hello is made on a thread that the application waits on.
+  uint64_t released_sequence() const noexcept { return released_sequence_.load(std::memory_order_relaxed); }
+  uint64_t released_records() const noexcept { return released_records_.load(std::memory_order_relaxed); }
 
   // Whether there is a collector: what a full queue drops is counted as lost for that reason. Any thread.
   void SetConnected(bool connected) noexcept { connected_.store(connected, std::memory_order_relaxed); }
@@ -91,8 +92,8 @@ class SendQueue {
   uint64_t reserved_at_ = 0;
   uint64_t reserved_bytes_ = 0;  // 0: no reservation
   uint64_t returned_ = 0;        // pages before it, back to the start, are the kernel's again
-  uint64_t released_sequence_ = 0;
-  uint64_t released_records_ = 0;
+  std::atomic<uint64_t> released_sequence_{0};
+  std::atomic<uint64_t> released_records_{0};
   std::atomic<bool> connected_{true};
 };
 
