@@ -199,6 +199,7 @@ class CollectorDies(harness.EndToEndTest):
         collector.program.signal(signal.SIGSTOP)
         self.go(0)
         self.await_ready(1)
+        time.sleep(2)  # nothing outside the program shows when its thread has put what it collects four times into the queue
         collector.program.signal(signal.SIGCONT)
         self.go(1)
         self.await_ready(2)

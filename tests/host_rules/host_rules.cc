@@ -37,11 +37,11 @@ void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
 }
 
-#define RULE(name, function)   \
-  do {                         \
-    if (IsProbe(CALLER)) {     \
-      Break(#name, #function); \
-    }                          \
+#define RULE(name, function)  \
+  do {                        \
+    if (IsProbe(CALLER)) {    \
+      Break(name, #function); \
+    }                         \
   } while (false)
 #define CALLER __builtin_return_address(0)
 #define NEXT(function) \
@@ -212,22 +212,22 @@ char* getenv(const char* name) {
 // --- environment
 int setenv(const char* name, const char* value, int replace) {
   NEXT(setenv);
-  RULE(environment, setenv);
+  RULE("environment", setenv);
   return next(name, value, replace);
 }
 int unsetenv(const char* name) {
   NEXT(unsetenv);
-  RULE(environment, unsetenv);
+  RULE("environment", unsetenv);
   return next(name);
 }
 int putenv(char* entry) {
   NEXT(putenv);
-  RULE(environment, putenv);
+  RULE("environment", putenv);
   return next(entry);
 }
 int clearenv() {
   NEXT(clearenv);
-  RULE(environment, clearenv);
+  RULE("environment", clearenv);
   return next();
 }
 
@@ -262,7 +262,7 @@ int dup3(int from, int to, int flags) {
 }
 int close_range(unsigned int first, unsigned int last, int flags) {
   NEXT(close_range);
-  RULE(descriptors, close_range);
+  RULE("descriptors", close_range);
   return next(first, last, flags);
 }
 ssize_t write(int fd, const void* data, size_t size) {
@@ -303,17 +303,17 @@ int fcntl(int fd, int command, ...) {
 // --- signals
 int sigaction(int number, const struct sigaction* action, struct sigaction* before) {
   NEXT(sigaction);
-  if (action != nullptr) RULE(signals, sigaction);
+  if (action != nullptr) RULE("signals", sigaction);
   return next(number, action, before);
 }
 sighandler_t signal(int number, sighandler_t handler) {
   NEXT(signal);
-  RULE(signals, signal);
+  RULE("signals", signal);
   return next(number, handler);
 }
 int sigprocmask(int how, const sigset_t* set, sigset_t* before) {
   NEXT(sigprocmask);
-  RULE(signals, sigprocmask);
+  RULE("signals", sigprocmask);
   return next(how, set, before);
 }
 // Blocked for as long as a thread or process is made, and then as before.
@@ -339,39 +339,39 @@ int pthread_sigmask(int how, const sigset_t* set, sigset_t* before) {
 }
 int sigaltstack(const stack_t* stack, stack_t* before) noexcept {
   NEXT(sigaltstack);
-  RULE(signals, sigaltstack);
+  RULE("signals", sigaltstack);
   return next(stack, before);
 }
 int kill(pid_t pid, int number) {
   NEXT(kill);
-  RULE(signals, kill);
+  RULE("signals", kill);
   return next(pid, number);
 }
 int raise(int number) {
   NEXT(raise);
-  RULE(signals, raise);
+  RULE("signals", raise);
   return next(number);
 }
 
 // --- memory of the program's allocator
 void* malloc(size_t size) {
-  RULE(allocation, malloc);
+  RULE("allocation", malloc);
   return __libc_malloc(size);
 }
 void* calloc(size_t count, size_t size) {
-  RULE(allocation, calloc);
+  RULE("allocation", calloc);
   return __libc_calloc(count, size);
 }
 void* realloc(void* block, size_t size) {
-  RULE(allocation, realloc);
+  RULE("allocation", realloc);
   return __libc_realloc(block, size);
 }
 void free(void* block) {
-  RULE(allocation, free);
+  RULE("allocation", free);
   __libc_free(block);
 }
 void* aligned_alloc(size_t alignment, size_t size) {
-  RULE(allocation, aligned_alloc);
+  RULE("allocation", aligned_alloc);
   return __libc_memalign(alignment, size);
 }
 
@@ -410,35 +410,35 @@ int pthread_join(pthread_t thread, void** result) {
 // --- the process
 pid_t fork() {
   NEXT(fork);
-  RULE(process, fork);
+  RULE("process", fork);
   return next();
 }
 int execve(const char* path, char* const* arguments, char* const* environment) {
   NEXT(execve);
-  RULE(process, execve);
+  RULE("process", execve);
   return next(path, arguments, environment);
 }
 int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                 const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
   NEXT(posix_spawn);
-  RULE(process, posix_spawn);
+  RULE("process", posix_spawn);
   return next(pid, path, actions, attributes, arguments, environment);
 }
 void exit(int status) {
   NEXT(exit);
-  RULE(process, exit);
+  RULE("process", exit);
   next(status);
   __builtin_unreachable();
 }
 void _exit(int status) {
   NEXT(_exit);
-  RULE(process, _exit);
+  RULE("process", _exit);
   next(status);
   __builtin_unreachable();
 }
 void abort() {
   NEXT(abort);
-  RULE(process, abort);
+  RULE("process", abort);
   next();
   __builtin_unreachable();
 }
@@ -446,22 +446,22 @@ void abort() {
 // --- what a process has once
 int chdir(const char* path) {
   NEXT(chdir);
-  RULE(process - state, chdir);
+  RULE("process-state", chdir);
   return next(path);
 }
 mode_t umask(mode_t mask) {
   NEXT(umask);
-  RULE(process - state, umask);
+  RULE("process-state", umask);
   return next(mask);
 }
 char* setlocale(int category, const char* locale) {
   NEXT(setlocale);
-  RULE(process - state, setlocale);
+  RULE("process-state", setlocale);
   return next(category, locale);
 }
 int setrlimit(__rlimit_resource_t resource, const rlimit* limit) {
   NEXT(setrlimit);
-  RULE(process - state, setrlimit);
+  RULE("process-state", setrlimit);
   return next(resource, limit);
 }
 
