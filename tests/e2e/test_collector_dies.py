@@ -182,7 +182,7 @@ class CollectorDies(harness.EndToEndTest):
 
     @hazard("the collector stands still (SIGSTOP) until the queue overflows", sees="nothing", counted="what the queue could not hold, by number of records")
     def test_collector_that_stands_still_for_long(self):
-        script = self.script(["kernels:100"], ["kernels:10000"] * 15, ["kernels:100"])
+        script = self.script(["kernels:100"], ["kernels:10000"] * 40, ["kernels:100"])
         for number in range(3):
             self.go(number)
         plain = Restarted(self)
