@@ -43,7 +43,9 @@ struct Probe {
 };
 
 constexpr size_t kShortestQueue = size_t{2} << 20;
-constexpr size_t kRoomForTheRest = size_t{16} << 20;
+// CUPTI's library, our thread's stack, and something for the program itself: stacks of 8 MiB, or the
+// 64 MiB that malloc reserves for a thread.
+constexpr size_t kRoomForTheRest = size_t{64} << 20;
 constexpr size_t kSmallBufferBytes = size_t{256} << 10;  // where not even two of the usual ones can be had
 
 alignas(Probe) char probe_storage[sizeof(Probe)];

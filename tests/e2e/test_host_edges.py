@@ -141,7 +141,7 @@ class HostEdges(harness.EndToEndTest):
 
     def test_limited_address_space_is_recorded_all_the_same(self):
         collector = harness.Collector(self)
-        self.run_well([HOST_EDGES, "limit:as:200", "start", "exit:0"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+        self.run_well([HOST_EDGES, "limit:as:300", "start", "exit:0"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
         self.assertEqual(collector.stop().returncode, 0)
         self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
 

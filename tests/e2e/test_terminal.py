@@ -158,9 +158,10 @@ class InATerminal(harness.EndToEndTest):
         with open(go, "w", encoding="utf-8"):
             pass
         # Stopped means that nobody looks for the file, neither the program nor the collector.
-        stopped = [pid for pid in harness.all_pids() if self.mark.encode() in harness.read_proc(pid, "environ")
-                   and b"State:\tT" in harness.read_proc(pid, "status")]
-        self.assertGreaterEqual(len(stopped), 2)
+        def stopped_processes():
+            return [pid for pid in harness.all_pids() if self.mark.encode() in harness.read_proc(pid, "environ")
+                    and b"State:\tT" in harness.read_proc(pid, "status")]
+        harness.wait_until(lambda: len(stopped_processes()) >= 2, "stop of the program and the collector")
         terminal.type("fg")
         terminal.await_text(rb"await:")
         terminal.await_prompt()
