@@ -1,6 +1,6 @@
 """`gpuprobe collect --node`: one collector for all users of a node, that keeps them apart."""
-import json
 import contextlib
+import json
 import os
 import re
 import shutil
