@@ -44,17 +44,19 @@ void PushLaunchEvent(benchmark::State& state) {
 }
 BENCHMARK(PushLaunchEvent);
 
-// All that happens between CUPTI's callback and its return.
+// Everything the probe does for one kernel launch: the callbacks at the function's entry and exit.
 void LaunchCallback(benchmark::State& state) {
   GoLive();
   AddLaunchHooks();
   ThreadState& thread = CurrentThread();
+  const CUresult succeeded = CUDA_SUCCESS;
   CUpti_CallbackData data{};
-  data.callbackSite = CUPTI_API_ENTER;
+  data.functionReturnValue = const_cast<CUresult*>(&succeeded);
   uint64_t events = 0;
   for (auto _ : state) {
     ++data.correlationId;
-    {
+    for (const CUpti_ApiCallbackSite site : {CUPTI_API_ENTER, CUPTI_API_EXIT}) {
+      data.callbackSite = site;
       const Guard guard;
       if (guard)
         DispatchApi(guard.thread(), CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, data);
