@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/call_timing.h"
 #include "collector/analysis/clock_alignment.h"
 #include "collector/analysis/collective_report.h"
 #include "collector/analysis/communication_report.h"
@@ -10,6 +11,7 @@
 #include "collector/analysis/compute_report.h"
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/link_model.h"
+#include "collector/analysis/memory_holdings.h"
 #include "collector/analysis/memory_report.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/phase_report.h"
@@ -90,7 +92,10 @@ RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) 
   }
   if (!r.device.has_value() && !process.devices().empty()) r.device = process.devices().begin()->first;
   r.kernel_count = totals.kernels;
-  for (const auto& kernel : process.kernels()) r.kernel_total_ns += kernel->time_ns.total();
+  for (const auto& kernel : process.kernels()) {
+    r.kernel_total_ns += kernel->time_ns.total();
+    if (r.optimizer.empty()) r.optimizer = OptimizerNamed(process.String(kernel->name));
+  }
   r.graph_kernels = totals.graph_kernels;
   r.launch_delay_ns = process.joins().launch_delay_ns.Summarize();
   r.memset_count = totals.memsets;
@@ -340,6 +345,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.clock = ClockReportOf(job);
   report.link_models = LinkModelsOf(job);
   report.communication = CommunicationOf(report, job, input.link_peak);
+  SetHoldings(SizesInForward(job), report);
   report.stragglers = StragglersOf(job, report.ranks, report.communication.pipeline);
   report.long_steps = LongStepsOf(job);
   SetPeakShares(report);

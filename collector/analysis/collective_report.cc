@@ -77,6 +77,7 @@ Gathered Gather(const model::ProcessModel& process, const model::CollectiveSerie
   r.untimed_calls = series.untimed_calls;
   r.unlaunched_calls = series.unlaunched_calls;
   r.bytes = series.bytes;
+  r.element_bytes = series.mixed_elements ? 0 : series.element_bytes;
   r.compared_plans = series.compared_plans;
   for (const model::RanAs& how : series.ran_as)
     r.ran_as.push_back(
@@ -128,6 +129,7 @@ void Absorb(Gathered& into, const Gathered& from) {
   r.untimed_calls += from.report.untimed_calls;
   r.unlaunched_calls += from.report.unlaunched_calls;
   r.bytes += from.report.bytes;
+  if (from.report.element_bytes != r.element_bytes) r.element_bytes = 0;
   r.compared_plans += from.report.compared_plans;
   r.comm_ranks = std::max(r.comm_ranks, from.report.comm_ranks);
   for (const CollectiveReport::RanAs& how : from.report.ran_as) {

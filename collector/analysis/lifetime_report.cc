@@ -13,21 +13,11 @@
 namespace gpuprobe::analysis {
 namespace {
 
-struct Meaning {
-  std::string_view name;
-  std::string_view likely;
-};
-
 // By model::Lifetime.
-constexpr Meaning kMeanings[model::kLifetimes] = {
-    {"before_steps", "weights"},
-    {"first_steps", "optimizer states"},
-    {"first_steps_backward", "gradients"},
-    {"from_forward", "activations"},
-    {"from_backward", "gradients"},
-    {"within_phase", "workspaces"},
-    {"kept", ""},
-    {"other", ""},
+constexpr std::string_view kNames[model::kLifetimes] = {
+    "before_steps", "first_steps",   "first_steps_backward",
+    "from_forward", "from_backward", "within_phase",
+    "kept",         "other",         "nccl",
 };
 constexpr size_t kMostGrowth = 8;
 
@@ -65,15 +55,15 @@ std::optional<MemoryLifetimesReport> LifetimesOf(const model::MemoryLifetimes& l
                                .peak_at_ns = peak.time_ns,
                                .peak_bytes = peak.bytes,
                                .parts = {},
+                               .from_backward_bytes_per_step = lifetimes.from_backward_bytes_per_step(),
+                               .holdings = {},
                                .growth = GrowthOf(lifetimes),
                                .unknown_frees = lifetimes.unknown_frees(),
                                .missed_frees = lifetimes.missed_frees(),
                                .not_followed = lifetimes.not_followed()};
   for (size_t i = 0; i < model::kLifetimes; ++i) {
     if (peak.parts[i] == 0) continue;
-    report.parts.push_back({.lifetime = std::string(kMeanings[i].name),
-                            .likely = std::string(kMeanings[i].likely),
-                            .bytes = peak.parts[i]});
+    report.parts.push_back({.lifetime = std::string(kNames[i]), .bytes = peak.parts[i]});
   }
   std::sort(report.parts.begin(), report.parts.end(),
             [](const auto& a, const auto& b) { return a.bytes > b.bytes; });

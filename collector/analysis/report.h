@@ -142,6 +142,7 @@ struct CollectiveReport {
   uint64_t untimed_calls = 0;
   uint64_t unlaunched_calls = 0;  // of the untimed ones: had nothing to launch
   uint64_t bytes = 0;
+  uint32_t element_bytes = 0;  // 0: several kinds
   // How NCCL ran the calls, the most frequent first; empty where it did not tell.
   struct RanAs {
     std::string algorithm;  // "RING"
@@ -214,10 +215,19 @@ struct MemoryLifetimesReport {
   uint64_t peak_bytes = 0;
   struct Part {
     std::string lifetime;  // "before_steps", "from_forward", ...
-    std::string likely;    // inferred: what lives so; empty: nothing in particular
     uint64_t bytes = 0;
   };
   std::vector<Part> parts;  // largest first; they add up to peak_bytes
+  uint64_t from_backward_bytes_per_step = 0;
+  // What these parts are, where there is evidence (memory_holdings.h).
+  struct Holding {
+    std::string what;      // "weights"; of the rest: "other, allocated before the first step"
+    std::string lifetime;  // the part that it is, or is of
+    uint64_t bytes = 0;
+    std::string evidence;   // empty: none is needed
+    bool inferred = false;  // else it was seen
+  };
+  std::vector<Holding> holdings;  // largest first; they add up to peak_bytes
   struct Growth {
     uint64_t size_bytes = 0;  // of each; 0: of many sizes
     std::string phase;        // in which they are made
@@ -390,6 +400,7 @@ struct RankReport {
   std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
   std::vector<DeviceMemoryReport> device_memory;
   std::vector<PytorchMemoryReport> pytorch_memory;
+  std::string optimizer;  // "Adam", told from the kernels' names; empty: none that is known
   std::vector<PoolReport> pools;
   std::vector<RefusalReport> out_of_memory;  // in order of time
   std::vector<CollectiveReport> collectives;

@@ -58,6 +58,7 @@ void CollectiveTracker::AddCall(const CollectiveRecord& record, bool point_to_po
   Call call{.op = record.op,
             .seq = record.seq,
             .bytes = record.count * record.element_bytes,
+            .element_bytes = record.element_bytes,
             .failed = record.result != 0 && record.result != kNcclInProgress,
             .point_to_point = point_to_point,
             .peer = record.peer,
@@ -284,6 +285,8 @@ void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
     if (timed) part->timed_bytes += call.bytes;
     ++series.calls;
     series.bytes += call.bytes;
+    series.mixed_elements |= series.calls > 1 && call.element_bytes != series.element_bytes;
+    series.element_bytes = call.element_bytes;
     series.failed_calls += call.failed ? 1 : 0;
     series.untimed_calls += timed ? 0 : 1;
     CountHow(call, series);

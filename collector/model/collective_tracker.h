@@ -60,6 +60,8 @@ struct CollectiveSeries {
   bool mixed_sizes = false;               // the overflow series: too many distinct sizes
   uint64_t calls = 0;
   uint64_t bytes = 0;
+  uint32_t element_bytes = 0;  // of its calls; 0: none yet
+  bool mixed_elements = false;
   uint64_t failed_calls = 0;
   uint64_t untimed_calls = 0;  // launched nothing, or their kernel was not captured
   // Of these, had nothing to launch: refused, without elements, or of a communicator of one rank.
@@ -190,6 +192,7 @@ class CollectiveTracker {
     uint32_t op;
     uint64_t seq;
     uint64_t bytes;
+    uint32_t element_bytes = 0;
     bool failed;
     bool point_to_point;
     int32_t peer = -1;

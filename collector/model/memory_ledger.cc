@@ -28,7 +28,7 @@ void MemoryLedger::Add(const AllocationRecord& record) {
   pending_.push_back(record);
   if (!record.failed && IsOnDevice(static_cast<size_t>(record.memory))) {
     devices_[record.device].lifetimes.Add(record.time_ns, record.address, record.bytes,
-                                          record.op == v1::ALLOCATION_OP_FREE);
+                                          record.op == v1::ALLOCATION_OP_FREE, record.by_nccl);
   }
   if (pending_.size() >= kMaxPending) ApplyUntil(UINT64_MAX);
 }

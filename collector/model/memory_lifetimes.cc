@@ -19,8 +19,9 @@ StepPhase PhaseAt(const HostPhases& step, uint64_t time_ns) {
 
 }  // namespace
 
-void MemoryLifetimes::Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bool release) {
-  arrived_.push_back({.time_ns = time_ns, .address = address, .bytes = bytes, .release = release});
+void MemoryLifetimes::Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bool release, bool by_nccl) {
+  arrived_.push_back(
+      {.time_ns = time_ns, .address = address, .bytes = bytes, .release = release, .by_nccl = by_nccl});
   // No step ends: what happens is followed as if it were before them.
   if (arrived_.size() + waiting_.size() < kMaxWaiting) return;
   Take(UINT64_MAX);
@@ -29,7 +30,8 @@ void MemoryLifetimes::Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bo
     if (event.release) {
       Freed(event.address);
     } else {
-      Made(event, classed_ == 0 ? Lifetime::kBeforeSteps : Lifetime::kOther, StepPhase::kOther);
+      const Lifetime own = classed_ == 0 ? Lifetime::kBeforeSteps : Lifetime::kOther;
+      Made(event, event.by_nccl ? Lifetime::kNccl : own, StepPhase::kOther);
     }
   }
   taken_ += waiting_.size();
@@ -82,8 +84,9 @@ void MemoryLifetimes::ClassStep(const HostPhases& step, const HostPhases& next) 
       continue;
     }
     allocations_ += before ? 0 : 1;
-    Made(event, before ? Lifetime::kBeforeSteps : LifetimeOf(event, step, next),
-         PhaseAt(step, event.time_ns));
+    const Lifetime own = before ? Lifetime::kBeforeSteps : LifetimeOf(event, step, next);
+    if (own == Lifetime::kFromBackward && classed_ >= kFirst) from_backward_bytes_ += event.bytes;
+    Made(event, event.by_nccl ? Lifetime::kNccl : own, PhaseAt(step, event.time_ns));
     if (!before) highest(event.time_ns);
   }
   if (!begun) highest(step.begin_ns);

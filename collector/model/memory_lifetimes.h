@@ -31,8 +31,9 @@ enum class Lifetime : uint8_t {
   kWithinPhase,         // made and freed in one phase
   kKept,                // made in a later step, and not freed by the end of the one after it
   kOther,               // made elsewhere in a step and freed by the end of the next one, or not followed
+  kNccl,                // made by NCCL for itself, whenever that was
 };
-inline constexpr size_t kLifetimes = 8;
+inline constexpr size_t kLifetimes = 9;
 
 class MemoryLifetimes {
  public:
@@ -64,7 +65,7 @@ class MemoryLifetimes {
   using Size = std::pair<uint64_t, StepPhase>;
 
   // An allocation of that many bytes, or, where `release`, the end of one. A bit out of order is no harm.
-  void Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bool release);
+  void Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bool release, bool by_nccl = false);
   // Everything that happened in the step has been added. In order.
   void EndStep(const HostPhases& step);
 
@@ -73,6 +74,10 @@ class MemoryLifetimes {
   uint64_t later_steps() const { return classed_ > kFirst ? classed_ - kFirst : 0; }
   const Peak& peak() const { return peak_; }
   const std::map<Size, Kept>& kept() const { return kept_; }
+  // Allocated in backward of a usual step and freed later, over the whole step; 0: no step after the first ones.
+  uint64_t from_backward_bytes_per_step() const {
+    return later_steps() > 0 ? from_backward_bytes_ / later_steps() : 0;
+  }
   uint64_t allocations() const { return allocations_; }      // that were made in steps
   uint64_t unknown_frees() const { return unknown_frees_; }  // of what was not seen to be made
   // Made where another one was live: that one's end was not seen.
@@ -88,6 +93,7 @@ class MemoryLifetimes {
     uint64_t bytes = 0;
     uint64_t freed_ns = UINT64_MAX;  // of an allocation
     bool release = false;
+    bool by_nccl = false;
     template <typename Archive>
     void Visit(Archive& archive);
   };
@@ -119,6 +125,7 @@ class MemoryLifetimes {
   Peak peak_;
   std::map<Size, Kept> kept_;
   uint64_t classed_ = 0;
+  uint64_t from_backward_bytes_ = 0;  // of the steps after the first ones
   uint64_t allocations_ = 0;
   uint64_t unknown_frees_ = 0;
   uint64_t missed_frees_ = 0;

@@ -169,7 +169,7 @@ void AllocatorTotals::Visit(Archive& archive) {
 
 template <typename Archive>
 void AllocationRecord::Visit(Archive& archive) {
-  archive(time_ns, op, memory, address, bytes, device, failed, thread, range);
+  archive(time_ns, op, memory, address, bytes, device, failed, thread, range, duration_ns, by_nccl);
 }
 
 template <typename Archive>
@@ -225,9 +225,9 @@ void SteadyTransfers::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveSeries::Visit(Archive& archive) {
-  archive(comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, failed_calls, untimed_calls,
-          unlaunched_calls, parts, ran_as, time_ns, compared_plans, wait_ns, transfer_ns, transfer_bytes,
-          compared_ranks_sum, steady);
+  archive(comm, size_bytes, calls_per_plan, mixed_sizes, calls, bytes, element_bytes, mixed_elements,
+          failed_calls, untimed_calls, unlaunched_calls, parts, ran_as, time_ns, compared_plans, wait_ns,
+          transfer_ns, transfer_bytes, compared_ranks_sum, steady);
 }
 
 template <typename Archive>
@@ -274,7 +274,7 @@ void GraphReplays::Visit(Archive& archive) {
 
 template <typename Archive>
 void CollectiveTracker::Call::Visit(Archive& archive) {
-  archive(op, seq, bytes, failed, point_to_point, peer, algorithm, protocol, channels, pair);
+  archive(op, seq, bytes, element_bytes, failed, point_to_point, peer, algorithm, protocol, channels, pair);
 }
 
 template <typename Archive>
@@ -545,7 +545,7 @@ void MemoryLifetimes::Kept::Visit(Archive& archive) {
 
 template <typename Archive>
 void MemoryLifetimes::Event::Visit(Archive& archive) {
-  archive(time_ns, address, bytes, freed_ns, release);
+  archive(time_ns, address, bytes, freed_ns, release, by_nccl);
 }
 
 template <typename Archive>
@@ -559,7 +559,7 @@ void MemoryLifetimes::Live::Visit(Archive& archive) {
 template <typename Archive>
 void MemoryLifetimes::Visit(Archive& archive) {
   archive(arrived_, waiting_, taken_, open_, steps_, live_, live_bytes_, by_lifetime_, peak_, kept_, classed_,
-          allocations_, unknown_frees_, missed_frees_, not_followed_);
+          from_backward_bytes_, allocations_, unknown_frees_, missed_frees_, not_followed_);
   for (const auto& [address, position] : open_)
     archive.Require(position >= taken_ && position - taken_ < waiting_.size());
   if (!archive.ok()) open_.clear();

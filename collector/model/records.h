@@ -108,6 +108,7 @@ struct AllocationRecord {
   uint32_t thread;
   uint64_t range;
   uint64_t duration_ns;  // since it can have happened at the earliest
+  bool by_nccl;          // made inside a call into NCCL
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 };
@@ -529,7 +530,7 @@ template <typename Visitor>
 absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
   const v1::Allocations& m = batch.allocations();
   const int rows = internal::Rows(m.time_delta(), m.op(), m.memory(), m.address_delta(), m.bytes(),
-                                  m.device(), m.failed(), m.thread(), m.range_delta(), m.duration());
+                                  m.device(), m.failed(), m.thread(), m.range_delta(), m.duration(), m.by_nccl());
   if (rows < 0) return internal::Ragged("Allocations");
   const internal::Column time(m.time_delta());
   const internal::Column op(m.op());
@@ -541,6 +542,7 @@ absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
   const internal::Column thread(m.thread());
   const internal::Column range(m.range_delta());
   const internal::Column duration(m.duration());
+  const internal::Column by_nccl(m.by_nccl());
   AllocationRecord r{};
   r.time_ns = batch.base_ns();
   for (int i = 0; i < rows; ++i) {
@@ -554,6 +556,7 @@ absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
     r.thread = thread[i];
     internal::Step(r.range, range[i]);
     r.duration_ns = duration[i];
+    r.by_nccl = by_nccl[i] != 0;
     visit(r);
   }
   return absl::OkStatus();

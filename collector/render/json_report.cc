@@ -257,8 +257,15 @@ Json LifetimesOf(const std::optional<analysis::MemoryLifetimesReport>& lifetimes
   if (!lifetimes.has_value()) return nullptr;
   Json parts = Json::array();
   for (const analysis::MemoryLifetimesReport::Part& part : lifetimes->parts)
-    parts.push_back(
-        {{"lifetime", part.lifetime}, {"likely", TextOrNull(part.likely)}, {"bytes", part.bytes}});
+    parts.push_back({{"lifetime", part.lifetime}, {"bytes", part.bytes}});
+  Json holdings = Json::array();
+  for (const analysis::MemoryLifetimesReport::Holding& h : lifetimes->holdings) {
+    holdings.push_back({{"what", h.what},
+                        {"lifetime", h.lifetime},
+                        {"bytes", h.bytes},
+                        {"evidence", TextOrNull(h.evidence)},
+                        {"inferred", h.inferred}});
+  }
   Json growth = Json::array();
   for (const analysis::MemoryLifetimesReport::Growth& g : lifetimes->growth) {
     growth.push_back({{"size_bytes", g.size_bytes > 0 ? Json(g.size_bytes) : Json(nullptr)},
@@ -272,6 +279,8 @@ Json LifetimesOf(const std::optional<analysis::MemoryLifetimesReport>& lifetimes
           {"peak_at_ns", lifetimes->peak_at_ns},
           {"peak_bytes", lifetimes->peak_bytes},
           {"parts", parts},
+          {"from_backward_bytes_per_step", lifetimes->from_backward_bytes_per_step},
+          {"holdings", holdings},
           {"growth", growth},
           {"unknown_frees", lifetimes->unknown_frees},
           {"missed_frees", lifetimes->missed_frees},

@@ -12,24 +12,18 @@ namespace {
 
 using Lifetimes = analysis::MemoryLifetimesReport;
 
-std::string_view Words(std::string_view lifetime) {
-  if (lifetime == "before_steps") return "made before the first step";
-  if (lifetime == "first_steps") return "made in the first steps, and kept";
-  if (lifetime == "first_steps_backward") return "made in backward of the first steps, and kept";
-  if (lifetime == "from_forward") return "made in forward, freed later in the step";
-  if (lifetime == "from_backward") return "made in backward, freed later";
-  if (lifetime == "within_phase") return "made and freed in one phase";
-  if (lifetime == "kept") return "made in a step, and kept";
-  return "other";
+std::string EvidenceOf(const Lifetimes::Holding& holding) {
+  if (holding.evidence.empty()) return "-";
+  return holding.inferred ? absl::StrCat("inferred: ", holding.evidence) : holding.evidence;
 }
 
 }  // namespace
 
 Table MemoryTable(const analysis::Report& report) {
   Table t{.id = "memory-lifetimes",
-          .title = "Memory at its highest",
-          .columns = {"memory", "probably", "bytes", "share"},
-          .left = {true, true, false, false},
+          .title = "Memory at its peak",
+          .columns = {"memory at its peak", "bytes", "share", "evidence"},
+          .left = {true, false, false, true},
           .rows = {},
           .note = ""};
   const analysis::RankReport* whose = nullptr;
@@ -53,14 +47,13 @@ Table MemoryTable(const analysis::Report& report) {
     }
   }
   if (most == nullptr) return t;
-  for (const Lifetimes::Part& part : most->parts) {
-    const double share = static_cast<double>(part.bytes) / static_cast<double>(most->peak_bytes);
-    t.rows.push_back({std::string(Words(part.lifetime)), part.likely.empty() ? "-" : part.likely,
-                      analysis::Bytes(part.bytes), analysis::Percent(share)});
+  for (const Lifetimes::Holding& holding : most->holdings) {
+    const double share = static_cast<double>(holding.bytes) / static_cast<double>(most->peak_bytes);
+    t.rows.push_back(
+        {holding.what, analysis::Bytes(holding.bytes), analysis::Percent(share), EvidenceOf(holding)});
   }
   t.note = absl::StrCat("rank ", whose->label, ", ", tensors ? "PyTorch's tensors" : "driver allocations",
-                        ", ", analysis::Bytes(most->peak_bytes), " in step ", most->peak_step,
-                        "; what it probably is is inferred from when it was made and freed");
+                        ", ", analysis::Bytes(most->peak_bytes), " in step ", most->peak_step);
   const std::string growth = analysis::GrowthText(*most);
   if (!growth.empty()) absl::StrAppend(&t.note, "; ", growth);
   return t;

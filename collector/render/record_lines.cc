@@ -333,6 +333,7 @@ void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
     Number(line, "address", r.address);
     Number(line, "time_ns", r.time_ns);
     if (r.failed) absl::StrAppend(&line, ",\"failed\":true");
+    if (r.by_nccl) absl::StrAppend(&line, ",\"by_nccl\":true");
     emit(line + "}");
   }).IgnoreError();
   model::ForEachTensor(batch, [&](const model::TensorRecord& r) {

@@ -36,12 +36,14 @@ std::vector<Scenario> AllScenarios() {
   all.push_back(Make("communication-bound",
                      "4 GiB of gradients are reduced after backward, hidden by nothing",
                      "communication-bound", {"poor-overlap", "bucket-too-large"}, [](TrainingJob& job) {
+                       job.tensors = true;
                        job.overlap = false;
                        job.layer_bytes = kGiB;
                        job.bucket_bytes = 200 * kMiB;
                      }));
   all.push_back(Make("perfect-overlap", "as much communication as hides behind backward", "healthy", {},
                      [](TrainingJob& job) {
+                       job.tensors = true;
                        job.layer_bytes = 320 * kMiB;
                        job.tail_ns = 2 * kMs;
                      }));
@@ -167,12 +169,16 @@ std::vector<Scenario> AllScenarios() {
                      }));
   all.push_back(Make("fsdp", "weights are gathered, gradients scattered, layer by layer", "healthy", {},
                      [](TrainingJob& job) {
+                       job.tensors = true;
                        job.sharded = true;
                        job.layers = 8;
                        job.layer_bytes = 128 * kMiB;
                      }));
   all.push_back(Make("tensor-parallel", "4 ranks share every layer, 2 such groups", "communication-bound",
-                     {"poor-overlap"}, [](TrainingJob& job) { job.tensor = 4; }));
+                     {"poor-overlap"}, [](TrainingJob& job) {
+                       job.tensor = 4;
+                       job.tensors = true;
+                     }));
   all.push_back(Make("pipeline", "4 stages, 8 microbatches, one forward one backward", "pipeline-bubble",
                      {"poor-overlap", "communication-bound"}, [](TrainingJob& job) {
                        job.ranks = 4;

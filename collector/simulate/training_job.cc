@@ -21,13 +21,20 @@ constexpr uint8_t kSendBackward = 7;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kFirstAddress = 0x7f00'0000'0000;
 constexpr int kActivationSegments = 8;
-// Tensors, by what they are: weights, optimizer states, activations, gradients, workspaces, and what is
-// forgotten.
+// Tensors, by what they are.
 constexpr uint64_t kTensorAddress = 0x6000'0000'0000;
 constexpr uint64_t kTensorRegion = 0x0100'0000'0000;
 constexpr uint64_t kWorkspaceBytes = 16 * kMiB;
 
-enum TensorRegion : int { kWeights, kOptimizerStates, kActivations, kGradients, kWorkspaces, kForgotten };
+enum TensorRegion : int {
+  kWeights,
+  kOptimizerStates,
+  kActivations,
+  kGradients,
+  kWorkspaces,
+  kForgotten,
+  kFrozen
+};
 
 enum RangeName : uint32_t {
   kStepRange,
@@ -265,7 +272,7 @@ void StepBuilder::Backward(bool reduce) {
       if (layer > 0) Gather(layer - 1);
       program_.Wait(ready, kCompute);
     }
-    Tensors(kGradients, job_.layer_bytes * static_cast<uint64_t>(layers_), layer);
+    Tensors(kGradients, job_.weight_bytes(), layer);
     for (size_t i = 0; i < std::size(kBackward); ++i) {
       Launch(kBackward[i].kernel, kBackward[i].duration_ns / job_.tensor);
       if (std::find(std::begin(kBackwardReductions), std::end(kBackwardReductions), i) !=
@@ -333,7 +340,7 @@ void StepBuilder::Optimizer() {
   if (job_.data() > 1) program_.Order(kDataStream, kCompute);
   const int64_t share = job_.sharded ? job_.data() : 1;
   for (int layer = 0; step_ == 0 && layer < layers_; ++layer)
-    Tensors(kOptimizerStates, job_.optimizer_bytes, layer);
+    Tensors(kOptimizerStates, job_.optimizer_bytes(), layer);
   for (int i = 0; i < kAdamKernels; ++i)
     Launch(Kernel::kAdam, kAdamNs * layers_ / job_.layers / job_.tensor / share);
   Launch(Kernel::kZeroGradients, 60'000 / share);
@@ -365,7 +372,7 @@ void StepBuilder::Memory() {
     OutOfMemory();
     return;
   }
-  const uint64_t held = job_.weight_bytes + job_.optimizer_bytes;
+  const uint64_t held = job_.held_bytes();
   const uint64_t segment = job_.activation_bytes / kActivationSegments;
   if (step_ == 0 || job_.allocates_every_step) {
     for (int i = 0; i < kActivationSegments; ++i)
@@ -383,13 +390,12 @@ void StepBuilder::Memory() {
 }
 
 void StepBuilder::MemoryAfter() {
-  const uint64_t held = job_.weight_bytes + job_.optimizer_bytes;
+  const uint64_t held = job_.held_bytes();
   const uint64_t segment = job_.activation_bytes / kActivationSegments;
   const auto step = static_cast<uint64_t>(step_);
   const uint64_t leaked = job_.leak_bytes * (step + 1);
   const uint64_t fragments = job_.fragment_bytes * std::min<uint64_t>(step, 10) / 10;
-  for (int layer = 0; layer < layers_; ++layer)
-    Tensors(kGradients, job_.layer_bytes * static_cast<uint64_t>(layers_), layer, true);
+  for (int layer = 0; layer < layers_; ++layer) Tensors(kGradients, job_.weight_bytes(), layer, true);
   if (job_.allocates_every_step) {
     for (int i = 0; i < kActivationSegments; ++i)
       program_.Free(kFirstAddress + held + segment * static_cast<uint64_t>(i), segment);
@@ -512,15 +518,18 @@ RankSettings SettingsOf(const TrainingJob& job) {
 
 void BuildSetup(const TrainingJob& job, Program& program) {
   program.Clear();
-  program.Allocate(kFirstAddress, job.weight_bytes);
-  program.Allocate(kFirstAddress + job.weight_bytes, job.optimizer_bytes);
-  program.AllocatorLevel(job.weight_bytes + job.optimizer_bytes, job.weight_bytes + job.optimizer_bytes);
-  if (job.tensors) program.Tensor(kTensorAddress + kTensorRegion * kWeights, job.weight_bytes);
+  const uint64_t weights = job.weight_bytes() + job.frozen_bytes;
+  program.Allocate(kFirstAddress, weights);
+  program.Allocate(kFirstAddress + weights, job.optimizer_bytes());
+  program.AllocatorLevel(job.held_bytes(), job.held_bytes());
+  if (job.tensors) {
+    program.Tensor(kTensorAddress + kTensorRegion * kWeights, job.weight_bytes());
+    program.Tensor(kTensorAddress + kTensorRegion * kFrozen, job.frozen_bytes);
+  }
   program.Launch(Kernel::kFill, 200'000);
   if (job.data() > 1) {
     program.Order(kCompute, kDataStream);
-    program.Collective(CollectiveOp::kBroadcast, 0, std::min<uint64_t>(job.weight_bytes, 256 * kMiB),
-                       kDataStream);
+    program.Collective(CollectiveOp::kBroadcast, 0, std::min<uint64_t>(weights, 256 * kMiB), kDataStream);
     program.Order(kDataStream, kCompute);
   }
   program.SyncDevice();

@@ -70,8 +70,9 @@ struct TrainingJob {
   int slow_for = 1;      // ... this many in a row are slow
   double slow_from = 0;  // after this share of all steps
 
-  uint64_t weight_bytes = uint64_t{3} << 30;
-  uint64_t optimizer_bytes = uint64_t{12} << 30;
+  // What the rank keeps besides trained weights and their optimizer state: weights that are not trained,
+  // data.
+  uint64_t frozen_bytes = uint64_t{14} << 30;
   uint64_t activation_bytes = uint64_t{20} << 30;
   uint64_t device_bytes = uint64_t{80} << 30;
   uint64_t leak_bytes = 0;      // a step, of one rank or all
@@ -96,6 +97,13 @@ struct TrainingJob {
   double lost_share = 0;
 
   int data() const { return ranks / tensor / pipeline; }
+  // Of a rank: what it keeps of the weights that it trains, as float, and Adam's state for them.
+  uint64_t weight_bytes() const {
+    const uint64_t whole = layer_bytes * static_cast<uint64_t>(layers / pipeline);
+    return sharded ? whole / static_cast<uint64_t>(data()) : whole;
+  }
+  uint64_t optimizer_bytes() const { return 2 * weight_bytes(); }
+  uint64_t held_bytes() const { return weight_bytes() + optimizer_bytes() + frozen_bytes; }
 };
 
 // Names of ranges that a job's programs push.

@@ -261,16 +261,18 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
   if (job_.other_ranks > 0) {
     out["other"] = {{"ranks", job_.other_ranks}, {"device", job_.other_device}, {"nccl", job_.other_nccl}};
   }
-  out["memory"] = {{"leak_bytes_per_step", job_.leak_bytes},
-                   {"held_bytes", job_.weight_bytes + job_.optimizer_bytes},
-                   {"activation_bytes", job_.activation_bytes},
-                   {"fragment_bytes", job_.fragment_bytes},
-                   {"weight_bytes", job_.weight_bytes},
-                   {"optimizer_bytes", job_.optimizer_bytes},
-                   {"layers", job_.layers},
-                   {"layer_gradient_bytes", job_.layer_bytes},
-                   {"tensors", job_.tensors},
-                   {"refused", job_.out_of_memory_step >= 0}};
+  out["memory"] = {
+      {"leak_bytes_per_step", job_.leak_bytes},
+      {"held_bytes", job_.held_bytes()},
+      {"activation_bytes", job_.activation_bytes},
+      {"fragment_bytes", job_.fragment_bytes},
+      {"weight_bytes", job_.weight_bytes()},
+      {"frozen_bytes", job_.frozen_bytes},
+      {"optimizer_bytes", job_.optimizer_bytes()},
+      {"layers", job_.layers},
+      {"layer_gradient_bytes", job_.weight_bytes() / static_cast<uint64_t>(job_.layers / job_.pipeline)},
+      {"tensors", job_.tensors},
+      {"refused", job_.out_of_memory_step >= 0}};
   if (job_.pipeline > 1) {
     const double p = job_.pipeline;
     const double m = job_.microbatches;

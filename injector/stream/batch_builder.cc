@@ -430,6 +430,7 @@ void BatchBuilder::AddAllocation(const AllocationEvent& event, uint32_t thread) 
   allocations_[Tag::kRangeDelta].PutDelta(event.range_id);
   const bool began = event.began_ns != 0 && event.began_ns < event.time_ns;
   allocations_[Tag::kDuration].Put(began ? event.time_ns - event.began_ns : 0);
+  allocations_[Tag::kByNccl].Put(event.by_nccl);
   ++allocations_.rows;
 }
 

@@ -191,22 +191,22 @@ class BatchBuilder {
   uint64_t records_sealed_ = 0;
 
   KernelTable kernels_;
-  ColumnTable<wire::CopiesTag, 13> copies_;
-  ColumnTable<wire::MemsetsTag, 10> memsets_;
-  ColumnTable<wire::SyncsTag, 7> syncs_;
-  ColumnTable<wire::LaunchesTag, 6, 2> launches_;  // of launch_thread_
-  ColumnTable<wire::RangesTag, 13> ranges_;
-  ColumnTable<wire::AllocationsTag, 10> allocations_;
-  ColumnTable<wire::AllocatorLevelsTag, 6> allocator_levels_;
-  ColumnTable<wire::AllocatorRefusalsTag, 6> allocator_refusals_;
-  ColumnTable<wire::TensorsTag, 5> tensors_;
-  ColumnTable<wire::CollectivesTag, 18> collectives_;
-  ColumnTable<wire::SmallAllocationsTag, 15> small_allocations_;
-  ColumnTable<wire::PoolLevelsTag, 12> pool_levels_;
-  ColumnTable<wire::PlansTag, 6> plans_;
-  ColumnTable<wire::GraphRunsTag, 7> graph_runs_;
-  ColumnTable<wire::RecordedStepsTag, 7> recorded_steps_;
-  ColumnTable<wire::RangePayloadsTag, 4> range_payloads_;
+  ColumnTable<wire::CopiesTag> copies_;
+  ColumnTable<wire::MemsetsTag> memsets_;
+  ColumnTable<wire::SyncsTag> syncs_;
+  ColumnTable<wire::LaunchesTag> launches_;  // of launch_thread_
+  ColumnTable<wire::RangesTag> ranges_;
+  ColumnTable<wire::AllocationsTag> allocations_;
+  ColumnTable<wire::AllocatorLevelsTag> allocator_levels_;
+  ColumnTable<wire::AllocatorRefusalsTag> allocator_refusals_;
+  ColumnTable<wire::TensorsTag> tensors_;
+  ColumnTable<wire::CollectivesTag> collectives_;
+  ColumnTable<wire::SmallAllocationsTag> small_allocations_;
+  ColumnTable<wire::PoolLevelsTag> pool_levels_;
+  ColumnTable<wire::PlansTag> plans_;
+  ColumnTable<wire::GraphRunsTag> graph_runs_;
+  ColumnTable<wire::RecordedStepsTag> recorded_steps_;
+  ColumnTable<wire::RangePayloadsTag> range_payloads_;
 
   uint32_t launch_thread_ = 0;
   uint32_t launch_rows_ = 0;    // of all threads in this batch

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "gpuprobe/v1/wire_tags.h"
 #include "injector/stream/varints.h"
 #include "injector/stream/wire_writer.h"
 
@@ -39,12 +40,13 @@ struct Column {
   size_t size() const noexcept { return static_cast<size_t>(end - begin); }
 };
 
-// The columns of one message; a column's place is its field number less `kFirstTag`.
-template <typename Tag, int kColumns, int kFirstTag = 1>
+// The columns of one message; a column's place is its field number less the first one's.
+template <typename Tag>
 struct ColumnTable {
-  static constexpr int kCount = kColumns;
+  static constexpr int kFirstTag = wire::ColumnsOf<Tag>::kFirst;
+  static constexpr int kCount = wire::ColumnsOf<Tag>::kCount;
 
-  Column columns[kColumns];
+  Column columns[kCount];
   uint32_t rows = 0;
   uint64_t previous_time_ns = 0;
 
@@ -83,7 +85,7 @@ struct ColumnTable {
   }
 
   void Encode(WireWriter& message) const noexcept {
-    for (int i = 0; i < kColumns; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       const Column& column = columns[i];
       if (column.any != 0) {
         message.add_bytes(static_cast<protozero::pbf_tag_type>(i + kFirstTag), column.begin, column.size());

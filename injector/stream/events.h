@@ -111,7 +111,8 @@ struct AllocationEvent {
   uint8_t op;         // wire::AllocationOp
   uint8_t memory;     // wire::MemoryKind
   uint8_t failed;
-  uint8_t what;  // AllocationWhat
+  uint8_t what;      // AllocationWhat
+  uint32_t by_nccl;  // 1: made inside a call into NCCL
 };
 
 // kImported, kObjectMade: a handle for what is no memory of this process, what was imported or a multicast

@@ -36,7 +36,7 @@ struct KernelBlock {
   }
 };
 
-using KernelTable = ColumnTable<wire::KernelsTag, 5>;
+using KernelTable = ColumnTable<wire::KernelsTag>;
 
 // The table has room for the block's rows.
 void PutKernels(const KernelBlock& block, KernelTable* table) noexcept;

@@ -30,6 +30,8 @@ class InputPipeline {
   // is done.
   void Release(cudaStream_t compute);
 
+  size_t DeviceBytes() const { return kSlots * 2 * values_ * sizeof(float); }
+
  private:
   static constexpr int kSlots = 2;
   struct Slot {

@@ -44,6 +44,8 @@ bool Verify(const Options& options, const RankIdentity& identity, float first_lo
   return good;
 }
 
+double Mib(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
 int Train(const Options& options) {
   const RankIdentity identity = FindRankIdentity();
   ChooseDevice(identity);
@@ -59,6 +61,11 @@ int Train(const Options& options) {
           identity.world_size, options.layers, options.width, options.width,
           static_cast<double>(options.layers) * options.width * options.width * sizeof(float) / (1 << 20),
           options.batch);
+      const Trainer::Memory& memory = trainer.memory();
+      std::printf(
+          "ddp_train: each rank holds %.2f MiB of weights, %.2f of gradients, %.2f of Adam's state, %.2f of "
+          "other data\n",
+          Mib(memory.weights), Mib(memory.gradients), Mib(memory.optimizer_state), Mib(memory.other));
     }
     float first_loss = 0;
     for (int step = 1; step <= options.steps; ++step) {

@@ -11,9 +11,11 @@
 namespace gpuprobe::samples {
 namespace {
 
-float* AllocateFloats(int count) {
+// What is kept for good is counted in `held_bytes`.
+float* AllocateFloats(int count, size_t* held_bytes = nullptr) {
   float* values = nullptr;
   CHECK_CUDA(cudaMalloc(&values, static_cast<size_t>(count) * sizeof(float)));
+  if (held_bytes != nullptr) *held_bytes += static_cast<size_t>(count) * sizeof(float);
   return values;
 }
 
@@ -33,7 +35,8 @@ Trainer::Trainer(const Options& options, const RankIdentity& identity, ncclComm_
       autograd_("pt_autograd_0", CurrentDevice()) {
   CHECK_CUDA(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
   CHECK_CUDA(cudaStreamCreateWithFlags(&comm_, cudaStreamNonBlocking));
-  loss_ = AllocateFloats(1);
+  loss_ = AllocateFloats(1, &memory_.other);
+  memory_.other += input_.DeviceBytes();
   CHECK_CUDA(cudaMallocHost(&host_loss_, sizeof(float)));
   AllocateLayers();
   AllocateBuckets();
@@ -63,11 +66,11 @@ Trainer::~Trainer() {
 void Trainer::AllocateLayers() {
   layers_.resize(static_cast<size_t>(options_.layers));
   for (Layer& layer : layers_) {
-    layer.weight = AllocateFloats(LayerValues());
-    layer.first_moment = AllocateFloats(LayerValues());
-    layer.second_moment = AllocateFloats(LayerValues());
-    layer.activation = AllocateFloats(BatchValues());
-    layer.output = AllocateFloats(BatchValues());
+    layer.weight = AllocateFloats(LayerValues(), &memory_.weights);
+    layer.first_moment = AllocateFloats(LayerValues(), &memory_.optimizer_state);
+    layer.second_moment = AllocateFloats(LayerValues(), &memory_.optimizer_state);
+    layer.activation = AllocateFloats(BatchValues(), &memory_.other);
+    layer.output = AllocateFloats(BatchValues(), &memory_.other);
     const size_t bytes = static_cast<size_t>(LayerValues()) * sizeof(float);
     CHECK_CUDA(cudaMemsetAsync(layer.first_moment, 0, bytes, compute_));
     CHECK_CUDA(cudaMemsetAsync(layer.second_moment, 0, bytes, compute_));
@@ -81,7 +84,7 @@ void Trainer::AllocateBuckets() {
     Bucket bucket;
     bucket.first_layer = std::max(0, end - per_bucket);
     bucket.layers = end - bucket.first_layer;
-    bucket.gradients = AllocateFloats(bucket.layers * LayerValues());
+    bucket.gradients = AllocateFloats(bucket.layers * LayerValues(), &memory_.gradients);
     CHECK_CUDA(cudaEventCreateWithFlags(&bucket.ready, cudaEventDisableTiming));
     CHECK_CUDA(cudaEventCreateWithFlags(&bucket.reduced, cudaEventDisableTiming));
     for (int i = 0; i < bucket.layers; ++i) {

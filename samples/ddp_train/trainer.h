@@ -30,6 +30,15 @@ class Trainer {
   // One checksum of all weights for each rank, in rank order.
   std::vector<double> WeightChecksums();
 
+  // Device memory that the trainer holds from its construction on.
+  struct Memory {
+    size_t weights = 0;
+    size_t gradients = 0;
+    size_t optimizer_state = 0;
+    size_t other = 0;  // activations, input
+  };
+  const Memory& memory() const { return memory_; }
+
  private:
   // Gradients of adjacent layers that are reduced in one call, in one allocation.
   struct Bucket {
@@ -74,6 +83,7 @@ class Trainer {
   float* output_gradients_[2] = {nullptr, nullptr};
   float* product_gradient_ = nullptr;
   int step_ = 0;
+  Memory memory_;
   InputPipeline input_;
   WorkerThread autograd_;
 };

@@ -323,6 +323,22 @@ class Memory(harness.EndToEndTest):
                 self.assertEqual((len(handed), len(taken)), (1001, 1000))
                 self.assertEqual(sum(handed) - sum(taken), allocated)
 
+    def test_what_nccl_allocates_for_itself_is_its_own(self):
+        """Communicators that take device memory: told apart from the program's, which is what its log says."""
+        out = self.path("run-directory")
+        finished = self.run_well([GPUPROBE, "run", "--out", out, "--", harness.LAUNCH_RANKS, "2", harness.DDP_TRAIN, "--steps", "12", "--layers", "6", "--width", "256",
+                                  "--bucket-mib", "0.5"], devices=2, env={"GPUSIM_NCCL_BUFFERS_MIB": "9"})
+        told = re.search(r"holds ([\d.]+) MiB of weights, ([\d.]+) of gradients, ([\d.]+) of Adam's state, ([\d.]+) of other data", finished.stdout.decode())
+        expected = dict(zip(("weights", "gradients", "optimizer state (Adam)", "other, allocated before the first step"), map(float, told.groups())))
+        expected["NCCL's buffers"] = 9.0
+        for rank in self.report(out)["ranks"]:
+            held = {h["what"]: h["bytes"] / (1 << 20) for h in rank["device_memory"][0]["lifetimes"]["holdings"]}
+            for what, mib in expected.items():
+                self.assertAlmostEqual(held[what], mib, delta=0.05 * mib + 0.01, msg=(what, held))
+        own = [r for r in self.export(out) if r.get("by_nccl")]
+        self.assertEqual({(r["kind"], r["bytes"]) for r in own}, {("alloc", 9 << 20), ("free", 9 << 20)})
+        self.assertEqual(truth.differences(self.truth(), self.export(out)), [])
+
 
 if __name__ == "__main__":
     harness.main()

@@ -3,6 +3,7 @@
 HELD is the list of what is held, and for which scenarios: a check that is not in it is not made. The truth (truth.json) comes from the simulation's
 schedule alone, by code that shares nothing with the analysis.
 """
+import collections
 import json
 import os
 import re
@@ -495,7 +496,7 @@ def check_lifetimes(test, run):
     for rank in run.report["ranks"]:
         lives = rank["memory"]["pytorch"][0]["lifetimes"]
         parts = {p["lifetime"]: p["bytes"] for p in lives["parts"]}
-        test.assertEqual(parts.pop("before_steps"), true["weight_bytes"], lives)
+        test.assertEqual(parts.pop("before_steps"), true["weight_bytes"] + true["frozen_bytes"], lives)
         test.assertEqual(parts.pop("from_forward"), true["activation_bytes"] // layers * layers, lives)
         test.assertEqual(parts.pop("from_backward"), true["layer_gradient_bytes"], lives)
         first_kept = parts.pop("first_steps") - true["optimizer_bytes"] // layers * layers
@@ -510,6 +511,25 @@ def check_lifetimes(test, run):
         growth, = lives["growth"]
         test.assertEqual((growth["phase"], growth["size_bytes"], growth["allocations_per_step"]), ("forward", forgotten // layers, layers))
         test.assertEqual(growth["bytes_per_step"], forgotten)
+
+
+def check_holdings(test, run):
+    """Each category is named and has its true size; the model's other memory is named nothing but other."""
+    true = run.truth["memory"]
+    for rank in run.report["ranks"]:
+        lives = rank["memory"]["pytorch"][0]["lifetimes"]
+        held = collections.Counter()
+        for holding in lives["holdings"]:
+            held[holding["what"]] += holding["bytes"]
+        test.assertEqual(sum(held.values()), lives["peak_bytes"])
+        expected = {"weights": true["weight_bytes"], "optimizer state (Adam)": true["optimizer_bytes"], "activations": true["activation_bytes"],
+                    "other, allocated before the first step": true["frozen_bytes"], "gradients": true["layer_gradient_bytes"]}
+        if run.name == "fsdp":  # a layer's workspace is as large as its shard of the gradients, so the peak is in forward
+            expected["temporary, freed in the phase that allocated it"] = expected.pop("gradients")
+        for what, bytes_ in expected.items():
+            test.assertTrue(near(held.pop(what), bytes_, 0.05), (what, bytes_, lives["holdings"]))
+        test.assertTrue(true["leak_bytes_per_step"] or not held, held)
+        test.assertLessEqual(sum(held.values()), true["leak_bytes_per_step"] * run.report["steps"]["count"], held)
 
 
 def check_hidden_lifetimes(test, run):
@@ -558,6 +578,7 @@ HELD = {
     check_clock_step: STEPPED,
     check_memory_by_step: {"healthy", "compute-bound", "memory-leak"},
     check_lifetimes: {"compute-bound", "memory-leak"},
+    check_holdings: {"compute-bound", "memory-leak", "communication-bound", "perfect-overlap", "fsdp", "tensor-parallel"},
     check_hidden_lifetimes: {"compute-bound", "healthy"},
     check_phases: ALL - LOSSY,
     check_overlap_efficiency: ALL - ENDS_EARLY,

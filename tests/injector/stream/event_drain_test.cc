@@ -79,7 +79,8 @@ class EventDrainTest : public ::testing::Test {
                                 .op = static_cast<uint8_t>(op),
                                 .memory = static_cast<uint8_t>(wire::MemoryKind::kMemoryKindDevice),
                                 .failed = failed ? uint8_t{1} : uint8_t{0},
-                                .what = 0});
+                                .what = 0,
+                                .by_nccl = 0});
   }
 
   std::unique_ptr<Stream> stream_;

@@ -139,6 +139,10 @@ Knobs* ReadKnobs() {
     if (!ParseRate(text, &knobs->pcie_bytes_per_s))
       Reject("GPUSIM_PCIE", std::string(text) + " is not a rate");
   }
+  if (const char* text = std::getenv("GPUSIM_NCCL_BUFFERS_MIB")) {
+    const double mib = NumberOrReject("GPUSIM_NCCL_BUFFERS_MIB", text);
+    knobs->nccl_buffer_bytes = static_cast<uint64_t>(std::llround(mib * (uint64_t{1} << 20)));
+  }
   if (const char* text = std::getenv("GPUSIM_SLOW")) {
     ReadRankKnob("GPUSIM_SLOW", text, "factor", knobs->rank, &knobs->slow_factor);
   }
@@ -241,6 +245,7 @@ bool IsStuckAt(uint64_t call) {
 }
 
 LinkModel Link() { return GetKnobs().link; }
+uint64_t NcclBufferBytes() { return GetKnobs().nccl_buffer_bytes; }
 
 bool FaultIs(const char* name, const char** value) {
   for (const auto& [key, text] : GetKnobs().faults) {

@@ -24,6 +24,7 @@ struct Knobs {
   std::vector<std::shared_ptr<const KernelRule>> kernels;   // GPUSIM_KERNELS, first match wins
   LinkModel link{10'000, 300e9};                            // GPUSIM_LINK
   double pcie_bytes_per_s = 25e9;                           // GPUSIM_PCIE: host to device and back
+  uint64_t nccl_buffer_bytes = 0;                           // GPUSIM_NCCL_BUFFERS_MIB, of each communicator
   double slow_factor = 1.0;                                 // GPUSIM_SLOW, if it names this rank
   int64_t hang_call = -1;                                   // GPUSIM_HANG, if it names this rank
   int64_t stuck_call = -1;                                  // GPUSIM_HANG without a rank

@@ -18,6 +18,9 @@ struct Interval {
   uint64_t end_ns = 0;
 };
 
+// Device memory that a communicator takes for itself, 0 for none (GPUSIM_NCCL_BUFFERS_MIB).
+uint64_t NcclBufferBytes();
+
 // A meeting of ranks. One object serves one kernel instance (a replayed graph asks for a fresh one each
 // time).
 class Rendezvous {

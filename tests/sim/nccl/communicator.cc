@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "tests/sim/core/nccl_seam.h"
+#include "tests/sim/nccl/group.h"
 #include "tests/sim/nccl/profiler.h"
 
 namespace gpusim::nccl {
@@ -111,6 +112,21 @@ bool Communicator::Join(uint32_t maker_pid, uint64_t first, uint64_t second) {
   return true;
 }
 
+bool Communicator::AllocateBuffers() {
+  const uint64_t bytes = NcclBufferBytes();
+  const ContextScope scope(context_);
+  return bytes == 0 || cuMemAlloc(&buffers_, bytes) == CUDA_SUCCESS;
+}
+
+void Communicator::FreeBuffers() {
+  if (buffers_ == 0) {
+    return;
+  }
+  const ContextScope scope(context_);
+  cuMemFree(buffers_);
+  buffers_ = 0;
+}
+
 void Communicator::OpenProfiler() { profiler_ = nccl::OpenProfiler(*this); }
 
 bool Communicator::WaitForAll() {
@@ -154,6 +170,9 @@ ncclResult_t Creation::Finish() {
   }
   if (!communicator_->WaitForAll()) {
     return ncclInternalError;
+  }
+  if (!communicator_->AllocateBuffers()) {
+    return ncclUnhandledCudaError;
   }
   communicator_->OpenProfiler();
   communicator_->Log("created");

@@ -82,6 +82,10 @@ class Communicator {
   uint64_t NextMessageTo(int peer) { return sent_[static_cast<size_t>(peer)]++; }
   uint64_t NextMessageFrom(int peer) { return received_[static_cast<size_t>(peer)]++; }
 
+  // Device memory of its own, taken and given back on the calling thread; false if there was none.
+  bool AllocateBuffers();
+  void FreeBuffers();
+
   // What its profiler plugin knows it by; null without a plugin.
   void OpenProfiler();
   void* Profiler() const { return profiler_; }
@@ -98,6 +102,7 @@ class Communicator {
   std::string parent_;  // its hash; empty: none
   bool blocking_ = true;
   void* profiler_ = nullptr;
+  CUdeviceptr buffers_ = 0;
   uint32_t maker_pid_ = 0;
   uint64_t name_hash_ = 0;
   std::unique_ptr<Segment> segment_;

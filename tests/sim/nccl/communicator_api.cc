@@ -223,6 +223,7 @@ NCCL_API(ncclResult_t, ncclCommDestroy, ncclComm_t comm) {
   if (comm->self->State() == ncclInProgress) {
     return Return(ncclInvalidArgument, __func__);
   }
+  comm->self->FreeBuffers();
   comm->self->Log("destroyed");
   delete comm;
   return ncclSuccess;
@@ -233,6 +234,7 @@ NCCL_API(ncclResult_t, ncclCommAbort, ncclComm_t comm) {
     return ncclSuccess;
   }
   comm->self->Abort();
+  comm->self->FreeBuffers();
   comm->self->Log("aborted");
   delete comm;
   return ncclSuccess;

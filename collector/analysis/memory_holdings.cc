@@ -1,0 +1,227 @@
+#include "collector/analysis/memory_holdings.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "collector/analysis/units.h"
+#include "collector/model/whole_number.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+using Holding = MemoryLifetimesReport::Holding;
+
+// Allocators round sizes up (512 B in PyTorch), and a step more or less is counted: so much may two figures
+// for the same thing differ.
+constexpr double kAgree = 0.05;
+// What is reduced less than once in two steps is a loss or a norm, not gradients.
+constexpr double kLeastCallsPerStep = 0.5;
+
+bool Agree(double a, double b) { return std::abs(a - b) <= kAgree * b; }
+
+// Of the weights' bytes: state of the weights' type; of float where gradients have half the size; and this
+// with a copy of the weights as float.
+struct StateSize {
+  double of_weights;
+  std::string_view evidence;
+};
+constexpr StateSize kFullPrecision[] = {{2, "keeps two values for each weight"}};
+constexpr StateSize kHalfPrecision[] = {
+    {4, "keeps two float32 values for each 16-bit weight"},
+    {6, "keeps two float32 values and a float32 copy of each 16-bit weight"},
+    {2, "keeps two values for each weight"}};
+
+std::string_view RestOf(std::string_view lifetime) {
+  if (lifetime == "before_steps") return "other, allocated before the first step";
+  if (lifetime == "first_steps") return "other, allocated in the first steps and kept";
+  if (lifetime == "first_steps_backward") return "other, allocated in backward of the first steps and kept";
+  if (lifetime == "from_forward") return "activations";
+  if (lifetime == "from_backward") return "other, allocated in backward, freed later";
+  if (lifetime == "within_phase") return "temporary, freed in the phase that allocated it";
+  if (lifetime == "kept") return "growth, allocated in later steps and not freed";
+  if (lifetime == "nccl") return "NCCL's buffers";
+  return "other";
+}
+
+// Takes categories out of the parts, one after the other.
+class Breakdown {
+ public:
+  explicit Breakdown(const MemoryLifetimesReport& lifetimes) {
+    for (const MemoryLifetimesReport::Part& part : lifetimes.parts) left_[part.lifetime] = part.bytes;
+  }
+
+  uint64_t Left(const std::string& lifetime) const {
+    const auto found = left_.find(lifetime);
+    return found == left_.end() ? 0 : found->second;
+  }
+  uint64_t LeftOfFirstSteps() const { return Left("first_steps") + Left("first_steps_backward"); }
+
+  // `bytes` of the part, or all of it where it is about as much. False, and nothing taken: it is too small.
+  bool Take(const std::string& lifetime, double bytes, std::string_view what, std::string evidence) {
+    const auto left = static_cast<double>(Left(lifetime));
+    if (bytes <= 0 || left < (1 - kAgree) * bytes) return false;
+    Add(lifetime, Agree(left, bytes) ? Left(lifetime) : model::WholeNumber(bytes), what, std::move(evidence));
+    return true;
+  }
+  // Of both parts that were made in the first steps and kept: which of the two depends on where a program
+  // begins its optimizer, whose state is often allocated before its first kernel runs.
+  bool TakeOfFirstSteps(double bytes, std::string_view what, const std::string& evidence) {
+    if (Take("first_steps", bytes, what, evidence) || Take("first_steps_backward", bytes, what, evidence))
+      return true;
+    if (static_cast<double>(LeftOfFirstSteps()) < (1 - kAgree) * bytes) return false;
+    const uint64_t first = Left("first_steps");
+    Add("first_steps", first, what, evidence);
+    Add("first_steps_backward",
+        std::min(Left("first_steps_backward"),
+                 model::WholeNumber(bytes) - std::min(first, model::WholeNumber(bytes))),
+        what, evidence);
+    return true;
+  }
+  void TakeUpTo(const std::string& lifetime, double bytes, std::string_view what, std::string evidence) {
+    Add(lifetime, std::min(Left(lifetime), model::WholeNumber(bytes)), what, std::move(evidence));
+  }
+
+  // With what is left, largest first.
+  std::vector<Holding> Conclude() {
+    for (const auto& [lifetime, bytes] : left_) {
+      if (bytes == 0) continue;
+      Holding rest{
+          .what = std::string(RestOf(lifetime)), .lifetime = lifetime, .bytes = bytes, .evidence = {}};
+      if (lifetime == "from_forward") {
+        rest.inferred = true;
+        rest.evidence = "allocated in forward, freed later in the step";
+      } else if (lifetime == "nccl") {
+        rest.evidence = "allocated inside calls into NCCL";
+      }
+      holdings_.push_back(std::move(rest));
+    }
+    std::stable_sort(holdings_.begin(), holdings_.end(),
+                     [](const Holding& a, const Holding& b) { return a.bytes > b.bytes; });
+    return std::move(holdings_);
+  }
+
+ private:
+  void Add(const std::string& lifetime, uint64_t bytes, std::string_view what, std::string evidence) {
+    if (bytes == 0) return;
+    left_[lifetime] -= bytes;
+    holdings_.push_back({.what = std::string(what),
+                         .lifetime = lifetime,
+                         .bytes = bytes,
+                         .evidence = std::move(evidence),
+                         .inferred = true});
+  }
+
+  std::map<std::string, uint64_t> left_;
+  std::vector<Holding> holdings_;
+};
+
+void TakeState(const HoldingEvidence& evidence, Breakdown& parts) {
+  if (evidence.optimizer.empty()) return;
+  const double weights = evidence.gradient_bytes;
+  const bool half = evidence.gradient_element_bytes == 2;
+  const std::span<const StateSize> sizes =
+      half ? std::span<const StateSize>(kHalfPrecision) : std::span<const StateSize>(kFullPrecision);
+  const auto state = absl::StrCat("optimizer state (", evidence.optimizer, ")");
+  const auto why = [&](const StateSize& size) {
+    return absl::StrCat(evidence.optimizer, ", whose kernels run in every step, ",
+                        std::string(size.evidence));
+  };
+  // Made with the first step, as PyTorch does: how much there is shows which size it is.
+  for (const StateSize& size : sizes) {
+    const double bytes = size.of_weights * weights;
+    const auto first = static_cast<double>(parts.LeftOfFirstSteps());
+    const bool fits = Agree(first, bytes) || Agree(first, bytes + weights) ||
+                      Agree(static_cast<double>(parts.Left("first_steps")), bytes) ||
+                      Agree(static_cast<double>(parts.Left("first_steps_backward")), bytes);
+    if (fits && parts.TakeOfFirstSteps(bytes, state, why(size))) return;
+  }
+  // Where other things were made, too, only one size can be meant.
+  if (half) return;
+  const double bytes = sizes.front().of_weights * weights;
+  if (parts.TakeOfFirstSteps(bytes, state, why(sizes.front()))) return;
+  parts.Take("before_steps", bytes, state, why(sizes.front()));
+}
+
+}  // namespace
+
+std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const HoldingEvidence& evidence) {
+  Breakdown parts(lifetimes);
+  const double gradients = evidence.gradient_bytes;
+  if (gradients <= 0) return parts.Conclude();
+  const std::string size = Bytes(model::WholeNumber(gradients));
+  parts.Take("before_steps", gradients, "weights", absl::StrCat("as large as the gradients, ", size));
+  TakeState(evidence, parts);
+  const std::string reduced =
+      absl::StrCat(evidence.reduced_by, evidence.reduced_by == "ReduceScatter" ? " leaves " : " reduces ",
+                   size, " in each step");
+  const auto freed = static_cast<double>(lifetimes.from_backward_bytes_per_step);
+  if (freed >= (1 - kAgree) * gradients) {
+    // Freed in every step, and at the peak maybe not all of them are there.
+    parts.TakeUpTo("from_backward", gradients, "gradients", reduced);
+  } else if (!parts.TakeOfFirstSteps(gradients, "gradients", reduced)) {
+    parts.Take("before_steps", gradients, "gradients", reduced);
+  }
+  return parts.Conclude();
+}
+
+std::string OptimizerNamed(std::string_view kernel) {
+  const std::string name = absl::AsciiStrToLower(std::string(kernel));
+  if (name.find("adam") != std::string::npos) return "Adam";
+  if (name.find("lamb_") != std::string::npos || name.find("fusedlamb") != std::string::npos) return "LAMB";
+  return "";
+}
+
+HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_forward) {
+  HoldingEvidence evidence;
+  evidence.optimizer = rank.optimizer;
+  if (!rank.steps.has_value() || rank.steps->count == 0 || rank.devices.size() > 1) return evidence;
+  const auto steps = static_cast<double>(rank.steps->count);
+  struct Reduced {
+    double bytes = 0;
+    uint32_t element_bytes = 0;
+    bool mixed = false;
+  };
+  std::map<std::pair<std::string, std::string>, Reduced> by_operation;
+  for (const CollectiveReport& c : rank.collectives) {
+    if ((c.op != "AllReduce" && c.op != "ReduceScatter") || c.comm_ranks < 2 || c.calls == 0) continue;
+    if (in_forward.contains({c.op, c.comm, c.size_bytes})) continue;
+    const double calls = static_cast<double>(c.calls) / steps;
+    if (calls < kLeastCallsPerStep) continue;
+    // A call of the warm-up or of the step that is cut off is no part of another step.
+    const double whole = std::max(std::round(calls), 1.0);
+    const double per_call = static_cast<double>(c.bytes) / static_cast<double>(c.calls);
+    Reduced& sum = by_operation[{c.op, c.comm}];
+    sum.bytes += per_call * (Agree(calls, whole) ? whole : calls);
+    sum.mixed =
+        sum.mixed || c.element_bytes == 0 || (sum.element_bytes != 0 && sum.element_bytes != c.element_bytes);
+    sum.element_bytes = c.element_bytes;
+  }
+  const auto most =
+      std::max_element(by_operation.begin(), by_operation.end(),
+                       [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
+  if (most == by_operation.end()) return evidence;
+  evidence.gradient_bytes = most->second.bytes;
+  evidence.gradient_element_bytes = most->second.mixed ? 0 : most->second.element_bytes;
+  evidence.reduced_by = most->first.first;
+  return evidence;
+}
+
+void SetHoldings(const std::set<CallSize>& in_forward, Report& report) {
+  for (RankReport& rank : report.ranks) {
+    const HoldingEvidence evidence = EvidenceOf(rank, in_forward);
+    const auto set = [&](std::optional<MemoryLifetimesReport>& lifetimes) {
+      if (lifetimes.has_value()) lifetimes->holdings = HoldingsOf(*lifetimes, evidence);
+    };
+    for (PytorchMemoryReport& p : rank.pytorch_memory) set(p.lifetimes);
+    for (DeviceMemoryReport& d : rank.device_memory) set(d.lifetimes);
+  }
+}
+
+}  // namespace gpuprobe::analysis

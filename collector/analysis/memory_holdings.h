@@ -1,0 +1,44 @@
+// What a rank's memory holds at its peak: weights, gradients, optimizer state, activations, NCCL's buffers.
+//
+// When an allocation was made and freed (model/memory_lifetimes.h) does not say what it is: a program may
+// allocate weights, optimizer state and its input before the first step. So a category is only named where a
+// second fact agrees. Example: 51.5 MiB are allocated before the first step. AllReduce reduces 12 MiB a step
+// in backward, so there are 12 MiB of gradients and as much of weights; an Adam kernel runs in every step,
+// and Adam keeps two values for each weight, so 24 MiB are its state. The other 3.5 MiB are "other, allocated
+// before the first step". Nothing is named that the part cannot hold. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "collector/analysis/call_timing.h"
+#include "collector/analysis/report.h"
+
+namespace gpuprobe::analysis {
+
+// The second facts, of one rank.
+struct HoldingEvidence {
+  // Bytes of gradients that the rank keeps: all that it reduces in a step, or its shard of that. 0: not
+  // known.
+  double gradient_bytes = 0;
+  uint32_t gradient_element_bytes = 0;  // 0: several kinds
+  std::string reduced_by;               // "AllReduce"
+  std::string optimizer;                // as RankReport.optimizer
+};
+
+std::vector<MemoryLifetimesReport::Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes,
+                                                       const HoldingEvidence& evidence);
+
+// "Adam" or "LAMB" where a kernel's name says so.
+std::string OptimizerNamed(std::string_view kernel);
+
+// Of a rank's collectives, those that reduce gradients: the operation that moves most and is not called in
+// forward, too.
+HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_forward);
+
+// For every rank and device of the report.
+void SetHoldings(const std::set<CallSize>& in_forward, Report& report);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,173 @@
+#include "collector/analysis/memory_holdings.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+using Parts = std::map<std::string, uint64_t>;
+
+// In MiB.
+MemoryLifetimesReport Lifetimes(const Parts& parts, uint64_t from_backward = 0) {
+  MemoryLifetimesReport lifetimes;
+  for (const auto& [lifetime, mib] : parts) {
+    lifetimes.parts.push_back({.lifetime = lifetime, .bytes = mib * kMiB});
+    lifetimes.peak_bytes += mib * kMiB;
+  }
+  lifetimes.from_backward_bytes_per_step = from_backward * kMiB;
+  return lifetimes;
+}
+
+HoldingEvidence Reduces(double mib, std::string optimizer = "Adam", uint32_t element_bytes = 4) {
+  return {.gradient_bytes = mib * kMiB,
+          .gradient_element_bytes = element_bytes,
+          .reduced_by = "AllReduce",
+          .optimizer = std::move(optimizer)};
+}
+
+// What is held, in MiB; checks that nothing is lost or counted twice.
+Parts Held(const MemoryLifetimesReport& lifetimes, const HoldingEvidence& evidence) {
+  Parts held;
+  uint64_t sum = 0;
+  for (const MemoryLifetimesReport::Holding& holding : HoldingsOf(lifetimes, evidence)) {
+    held[holding.what] += holding.bytes / kMiB;
+    sum += holding.bytes;
+    EXPECT_GT(holding.bytes, 0U);
+  }
+  EXPECT_EQ(sum, lifetimes.peak_bytes);
+  return held;
+}
+
+TEST(MemoryHoldings, EverythingAllocatedBeforeTheFirstStepIsToldApart) {
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 52}}), Reduces(12)),
+            (Parts{{"weights", 12},
+                   {"gradients", 12},
+                   {"optimizer state (Adam)", 24},
+                   {"other, allocated before the first step", 4}}));
+}
+
+TEST(MemoryHoldings, WithoutASecondFactNothingIsNamed) {
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 52}, {"first_steps", 24}}), {}),
+            (Parts{{"other, allocated before the first step", 52},
+                   {"other, allocated in the first steps and kept", 24}}));
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 52}}), Reduces(12, "")),
+            (Parts{{"weights", 12}, {"gradients", 12}, {"other, allocated before the first step", 28}}));
+}
+
+TEST(MemoryHoldings, WhatAPartCannotHoldIsNotInIt) {
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 11}}), Reduces(12)),
+            (Parts{{"other, allocated before the first step", 11}}));
+  // Room for weights and gradients, not for two values a weight.
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 30}}), Reduces(12)),
+            (Parts{{"weights", 12}, {"gradients", 12}, {"other, allocated before the first step", 6}}));
+}
+
+TEST(MemoryHoldings, StateThatTheFirstStepMakesMayCountAsBackward) {
+  // PyTorch: zero_grad(set_to_none=True) frees gradients in every step, and the first ones are there at the
+  // peak.
+  const Parts expected{{"weights", 12},
+                       {"optimizer state (Adam)", 24},
+                       {"gradients", 3},
+                       {"activations", 40},
+                       {"other, allocated before the first step", 8}};
+  EXPECT_EQ(
+      Held(Lifetimes({{"before_steps", 20}, {"first_steps", 24}, {"from_backward", 3}, {"from_forward", 40}},
+                     12),
+           Reduces(12)),
+      expected);
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 20},
+                            {"first_steps_backward", 24},
+                            {"from_backward", 3},
+                            {"from_forward", 40}},
+                           12),
+                 Reduces(12)),
+            expected);
+  // set_to_none=False: gradients are kept from the first backward on.
+  EXPECT_EQ(
+      Held(Lifetimes({{"before_steps", 12}, {"first_steps", 2}, {"first_steps_backward", 34}}), Reduces(12)),
+      (Parts{{"weights", 12}, {"optimizer state (Adam)", 24}, {"gradients", 12}}));
+}
+
+TEST(MemoryHoldings, WorkspacesOfBackwardAreNoGradients) {
+  const Parts held = Held(Lifetimes({{"before_steps", 52}, {"first_steps_backward", 1}}), Reduces(12));
+  EXPECT_EQ(held.at("gradients"), 12U);
+  EXPECT_EQ(held.at("other, allocated in backward of the first steps and kept"), 1U);
+}
+
+TEST(MemoryHoldings, HalfPrecisionGradientsShowTheirStateByItsSize) {
+  const auto state = [](uint64_t mib) {
+    const Parts held =
+        Held(Lifetimes({{"before_steps", 12}, {"first_steps", mib}}, 12), Reduces(12, "Adam", 2));
+    const auto found = held.find("optimizer state (Adam)");
+    return found == held.end() ? 0 : found->second;
+  };
+  EXPECT_EQ(state(24), 24U);
+  EXPECT_EQ(state(48), 48U);
+  EXPECT_EQ(state(72), 72U);
+  EXPECT_EQ(state(60 + 4), 0U);  // neither
+  // Allocated with everything else, any of the three could be meant.
+  EXPECT_EQ(
+      Held(Lifetimes({{"before_steps", 100}}, 12), Reduces(12, "Adam", 2)).count("optimizer state (Adam)"),
+      0U);
+}
+
+TEST(MemoryHoldings, WhatNcclAllocatesIsItsOwn) {
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 12}, {"nccl", 9}}), {}),
+            (Parts{{"NCCL's buffers", 9}, {"other, allocated before the first step", 12}}));
+}
+
+RankReport RankWith(std::vector<CollectiveReport> collectives) {
+  RankReport rank;
+  rank.steps.emplace().count = 60;
+  rank.devices = {0};
+  rank.optimizer = "Adam";
+  rank.collectives = std::move(collectives);
+  return rank;
+}
+
+CollectiveReport Calls(std::string op, uint64_t calls, uint64_t mib, uint32_t element_bytes = 4) {
+  CollectiveReport c;
+  c.op = std::move(op);
+  c.comm = "a";
+  c.comm_ranks = 4;
+  c.calls = calls;
+  c.size_bytes = mib * kMiB;
+  c.bytes = calls * mib * kMiB;
+  c.element_bytes = element_bytes;
+  return c;
+}
+
+TEST(MemoryHoldings, GradientsAreWhatIsReducedInEveryStep) {
+  // 61 steps began, 60 ended; a loss is reduced now and then, a norm once in a step by another operation.
+  const HoldingEvidence evidence = EvidenceOf(
+      RankWith({Calls("AllReduce", 3 * 61, 4), Calls("AllReduce", 5, 100), Calls("Broadcast", 60, 50)}), {});
+  EXPECT_EQ(evidence.gradient_bytes, 12.0 * kMiB);
+  EXPECT_EQ(evidence.gradient_element_bytes, 4U);
+  EXPECT_EQ(evidence.reduced_by, "AllReduce");
+}
+
+TEST(MemoryHoldings, CallsOfForwardReduceNoGradients) {
+  const HoldingEvidence evidence = EvidenceOf(
+      RankWith({Calls("AllReduce", 60, 4), Calls("AllReduce", 240, 64)}), {{"AllReduce", "a", 64 * kMiB}});
+  EXPECT_EQ(evidence.gradient_bytes, 4.0 * kMiB);
+}
+
+TEST(MemoryHoldings, SeveralDevicesOfAProcessAreNotToldApart) {
+  RankReport rank = RankWith({Calls("AllReduce", 60, 4)});
+  rank.devices = {0, 1};
+  EXPECT_EQ(EvidenceOf(rank, {}).gradient_bytes, 0);
+}
+
+TEST(MemoryHoldings, OptimizersByTheirKernels) {
+  EXPECT_EQ(OptimizerNamed("_Z8AdamStepPfS_"), "Adam");
+  EXPECT_EQ(OptimizerNamed("multi_tensor_apply_kernel<FusedAdamMathFunctor>"), "Adam");
+  EXPECT_EQ(OptimizerNamed("LinearForward"), "");
+  EXPECT_EQ(OptimizerNamed("lambda_kernel"), "");
+}
+
+}  // namespace
+}  // namespace gpuprobe::analysis
