@@ -74,7 +74,8 @@ class MemoryLifetimes {
   uint64_t later_steps() const { return classed_ > kFirst ? classed_ - kFirst : 0; }
   const Peak& peak() const { return peak_; }
   const std::map<Size, Kept>& kept() const { return kept_; }
-  // Allocated in backward of a usual step and freed later, over the whole step; 0: no step after the first ones.
+  // Allocated in backward of a usual step and freed later, over the whole step; 0: no step after the first
+  // ones.
   uint64_t from_backward_bytes_per_step() const {
     return later_steps() > 0 ? from_backward_bytes_ / later_steps() : 0;
   }

@@ -529,8 +529,9 @@ absl::Status ForEachAllocatorRefusal(const v1::Batch& batch, Visitor&& visit) {
 template <typename Visitor>
 absl::Status ForEachAllocation(const v1::Batch& batch, Visitor&& visit) {
   const v1::Allocations& m = batch.allocations();
-  const int rows = internal::Rows(m.time_delta(), m.op(), m.memory(), m.address_delta(), m.bytes(),
-                                  m.device(), m.failed(), m.thread(), m.range_delta(), m.duration(), m.by_nccl());
+  const int rows =
+      internal::Rows(m.time_delta(), m.op(), m.memory(), m.address_delta(), m.bytes(), m.device(), m.failed(),
+                     m.thread(), m.range_delta(), m.duration(), m.by_nccl());
   if (rows < 0) return internal::Ragged("Allocations");
   const internal::Column time(m.time_delta());
   const internal::Column op(m.op());
