@@ -124,14 +124,13 @@ class Breakdown {
 
 void TakeState(const HoldingEvidence& evidence, Breakdown& parts) {
   if (evidence.optimizer.empty()) return;
-  const double weights = evidence.gradient_bytes;
+  const double weights = evidence.gradient_bytes / evidence.state_shards;
   const bool half = evidence.gradient_element_bytes == 2;
   const std::span<const StateSize> sizes =
       half ? std::span<const StateSize>(kHalfPrecision) : std::span<const StateSize>(kFullPrecision);
   const auto state = absl::StrCat("optimizer state (", evidence.optimizer, ")");
   const auto why = [&](const StateSize& size) {
-    return absl::StrCat(evidence.optimizer, ", whose kernels run in every step, ",
-                        std::string(size.evidence));
+    return absl::StrCat(evidence.optimizer, " ", std::string(size.evidence));
   };
   // Made with the first step, as PyTorch does: how much there is shows which size it is.
   for (const StateSize& size : sizes) {
@@ -155,18 +154,26 @@ std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const Ho
   Breakdown parts(lifetimes);
   const double gradients = evidence.gradient_bytes;
   if (gradients <= 0) return parts.Conclude();
+  const auto share = [](int ranks) {
+    return ranks > 1 ? absl::StrCat(", shared by ", ranks, " ranks") : std::string();
+  };
   const std::string size = Bytes(model::WholeNumber(gradients));
-  parts.Take("before_steps", gradients, "weights", absl::StrCat("as large as the gradients, ", size));
+  parts.Take("before_steps", gradients / evidence.weight_shards, "weights",
+             absl::StrCat("as large as the gradients, ", size, share(evidence.weight_shards)));
   TakeState(evidence, parts);
-  const std::string reduced =
-      absl::StrCat(evidence.reduced_by, evidence.reduced_by == "ReduceScatter" ? " leaves " : " reduces ",
-                   size, " in each step");
+  const std::string reduced = absl::StrCat(evidence.reduced_by, " reduces ", size, " in each step");
   const auto freed = static_cast<double>(lifetimes.from_backward_bytes_per_step);
-  if (freed >= (1 - kAgree) * gradients) {
-    // Freed in every step, and at the peak maybe not all of them are there.
-    parts.TakeUpTo("from_backward", gradients, "gradients", reduced);
-  } else if (!parts.TakeOfFirstSteps(gradients, "gradients", reduced)) {
-    parts.Take("before_steps", gradients, "gradients", reduced);
+  // All of them, or what is left of them where each rank updates a share of the weights.
+  for (const int shards : {1, evidence.state_shards}) {
+    const double kept = gradients / shards;
+    if (freed >= (1 - kAgree) * kept) {
+      // Freed in every step, and at the peak maybe not all of them are there.
+      parts.TakeUpTo("from_backward", kept, "gradients", absl::StrCat(reduced, share(shards)));
+      break;
+    }
+    if (parts.TakeOfFirstSteps(kept, "gradients", absl::StrCat(reduced, share(shards))) ||
+        parts.Take("before_steps", kept, "gradients", absl::StrCat(reduced, share(shards))))
+      break;
   }
   return parts.Conclude();
 }
@@ -185,6 +192,7 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
   const auto steps = static_cast<double>(rank.steps->count);
   struct Reduced {
     double bytes = 0;
+    int ranks = 1;
     uint32_t element_bytes = 0;
     bool mixed = false;
   };
@@ -202,12 +210,22 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
     sum.mixed =
         sum.mixed || c.element_bytes == 0 || (sum.element_bytes != 0 && sum.element_bytes != c.element_bytes);
     sum.element_bytes = c.element_bytes;
+    sum.ranks = c.comm_ranks;
   }
   const auto most =
       std::max_element(by_operation.begin(), by_operation.end(),
                        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
   if (most == by_operation.end()) return evidence;
   evidence.gradient_bytes = most->second.bytes;
+  if (most->first.first == "ReduceScatter") {
+    const std::string& comm = most->first.second;
+    evidence.gradient_bytes *= most->second.ranks;
+    evidence.state_shards = most->second.ranks;
+    const bool gathers = std::any_of(in_forward.begin(), in_forward.end(), [&](const CallSize& call) {
+      return std::get<0>(call) == "AllGather" && std::get<1>(call) == comm;
+    });
+    if (gathers) evidence.weight_shards = most->second.ranks;
+  }
   evidence.gradient_element_bytes = most->second.mixed ? 0 : most->second.element_bytes;
   evidence.reduced_by = most->first.first;
   return evidence;

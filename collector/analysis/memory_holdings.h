@@ -20,9 +20,11 @@ namespace gpuprobe::analysis {
 
 // The second facts, of one rank.
 struct HoldingEvidence {
-  // Bytes of gradients that the rank keeps: all that it reduces in a step, or its shard of that. 0: not
-  // known.
+  // Bytes of all gradients of the weights that this rank has a part in. 0: not known.
   double gradient_bytes = 0;
+  // Ranks that share the optimizer's state; 1: each keeps its own. With ReduceScatter and AllGather.
+  int state_shards = 1;
+  int weight_shards = 1;                // likewise the weights (FSDP, ZeRO stage 3)
   uint32_t gradient_element_bytes = 0;  // 0: several kinds
   std::string reduced_by;               // "AllReduce"
   std::string optimizer;                // as RankReport.optimizer

@@ -8,9 +8,10 @@
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr CommunicationRole kRoles[] = {CommunicationRole::kSharded,        CommunicationRole::kTensor,
-                                        CommunicationRole::kTensorSequence, CommunicationRole::kExpert,
-                                        CommunicationRole::kPipeline,       CommunicationRole::kData};
+constexpr CommunicationRole kRoles[] = {CommunicationRole::kSharded, CommunicationRole::kSharedState,
+                                        CommunicationRole::kTensor,  CommunicationRole::kTensorSequence,
+                                        CommunicationRole::kExpert,  CommunicationRole::kPipeline,
+                                        CommunicationRole::kData};
 // What is called less often than once in two steps is no part of the training: a loss, a check, a start.
 constexpr double kLeastCalls = 0.5;
 
@@ -34,7 +35,7 @@ std::vector<std::string> PatternOfOperations(const std::vector<CollectiveReport>
   }
   std::vector<std::string> out;
   if (share["AllGather"] > 0 && share["ReduceScatter"] > 0.05)
-    out.push_back(PatternName(CommunicationRole::kSharded));
+    out.emplace_back("sharded data parallel (FSDP, ZeRO)");  // which stage shows only in steps
   if (share["SendRecv"] > 0) out.push_back(PatternName(CommunicationRole::kPipeline));
   if (reducing.size() > 1) {
     out.emplace_back("tensor or grouped data parallel");
@@ -55,6 +56,8 @@ CommunicationRole RoleOf(const ExposedCalls& of, const std::vector<ExposedCalls>
   // Gradients are scattered in backward; what is scattered in forward, too, is split along the sequence.
   if (Any(calls, "ReduceScatter", ranks, true)) return CommunicationRole::kTensorSequence;
   if (of.in_forward || Any(calls, "AllGather", ranks, true)) return CommunicationRole::kSharded;
+  if (Any(calls, "ReduceScatter", ranks, false) && Any(calls, "AllGather", ranks, false))
+    return CommunicationRole::kSharedState;
   return of.op == "ReduceScatter" ? CommunicationRole::kData : CommunicationRole::kOther;
 }
 
@@ -63,7 +66,9 @@ std::string PatternName(CommunicationRole role) {
     case CommunicationRole::kData:
       return "data parallel (DDP)";
     case CommunicationRole::kSharded:
-      return "sharded data parallel (FSDP, ZeRO)";
+      return "fully sharded data parallel (FSDP, ZeRO stage 3)";
+    case CommunicationRole::kSharedState:
+      return "data parallel with sharded optimizer state (ZeRO stage 1 or 2)";
     case CommunicationRole::kTensor:
       return "tensor parallel";
     case CommunicationRole::kTensorSequence:

@@ -17,6 +17,7 @@ namespace gpuprobe::analysis {
 enum class CommunicationRole : uint8_t {
   kData,            // gradients, in backward
   kSharded,         // weights that are gathered for each layer, and gradients that are scattered
+  kSharedState,     // gradients that are scattered, and weights that are gathered when they are updated
   kTensor,          // results of layers that are split over ranks
   kTensorSequence,  // so, with the sequence split between layers
   kExpert,          // tokens to experts

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
 
@@ -152,6 +153,8 @@ Table CollectivesTable(const analysis::Report& report) {
     t.rows.push_back(RowOf(roles[i], peak));
   }
   std::vector<std::string> notes;
+  if (!report.communication.pattern.empty())
+    notes.push_back(absl::StrCat("parallelism: ", absl::StrJoin(report.communication.pattern, ", ")));
   if (roles.size() > kMaxRows) notes.push_back(absl::StrCat(roles.size() - kMaxRows, " more in report.json"));
   if (folded)
     notes.emplace_back("x2: so many communicators of separate ranks, a range where they differ by 10 %");

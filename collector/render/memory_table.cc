@@ -14,7 +14,7 @@ using Lifetimes = analysis::MemoryLifetimesReport;
 
 std::string EvidenceOf(const Lifetimes::Holding& holding) {
   if (holding.evidence.empty()) return "-";
-  return holding.inferred ? absl::StrCat("inferred: ", holding.evidence) : holding.evidence;
+  return holding.inferred ? holding.evidence : absl::StrCat("seen: ", holding.evidence);
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ std::string EvidenceOf(const Lifetimes::Holding& holding) {
 Table MemoryTable(const analysis::Report& report) {
   Table t{.id = "memory-lifetimes",
           .title = "Memory at its peak",
-          .columns = {"memory at its peak", "bytes", "share", "evidence"},
+          .columns = {"memory at its peak", "bytes", "share", "inferred from"},
           .left = {true, false, false, true},
           .rows = {},
           .note = ""};

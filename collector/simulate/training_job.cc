@@ -143,6 +143,7 @@ class StepBuilder {
   void SyncAfterLayer();
   void ReduceTensor();
   void Gather(int layer);
+  void GatherWeights();
   void Reduce(uint64_t bytes);
   void ReduceReady(double produced_bytes);
   void Transfer(CollectiveOp op, uint8_t stream, int peer);
@@ -243,6 +244,11 @@ void StepBuilder::Reduce(uint64_t bytes) {
   reduced_bytes_ += bytes;
   if (job_.data() == 1) return;
   program_.Order(kCompute, kDataStream);
+  if (job_.zero > 0) {
+    program_.Collective(CollectiveOp::kReduceScatter, 0, bytes / static_cast<uint64_t>(job_.data()),
+                        kDataStream);
+    return;
+  }
   const bool strange = IsCulprit() && first;
   program_.Collective(CollectiveOp::kAllReduce, 0,
                       strange && job_.hang == HangBy::kMismatch ? bytes / 2 : bytes, kDataStream);
@@ -272,7 +278,7 @@ void StepBuilder::Backward(bool reduce) {
       if (layer > 0) Gather(layer - 1);
       program_.Wait(ready, kCompute);
     }
-    Tensors(kGradients, job_.weight_bytes(), layer);
+    Tensors(kGradients, job_.gradient_bytes(), layer);
     for (size_t i = 0; i < std::size(kBackward); ++i) {
       Launch(kBackward[i].kernel, kBackward[i].duration_ns / job_.tensor);
       if (std::find(std::begin(kBackwardReductions), std::end(kBackwardReductions), i) !=
@@ -338,13 +344,22 @@ void StepBuilder::Optimizer() {
   program_.SetPhase(Phase::kOptimizer);
   Push(kOptimizerRange);
   if (job_.data() > 1) program_.Order(kDataStream, kCompute);
-  const int64_t share = job_.sharded ? job_.data() : 1;
+  const int64_t share = job_.sharded || job_.zero > 0 ? job_.data() : 1;
   for (int layer = 0; step_ == 0 && layer < layers_; ++layer)
     Tensors(kOptimizerStates, job_.optimizer_bytes(), layer);
   for (int i = 0; i < kAdamKernels; ++i)
     Launch(Kernel::kAdam, kAdamNs * layers_ / job_.layers / job_.tensor / share);
   Launch(Kernel::kZeroGradients, 60'000 / share);
+  if (job_.zero > 0) GatherWeights();
   Pop();
+}
+
+// Each rank has updated its share.
+void StepBuilder::GatherWeights() {
+  program_.Order(kCompute, kDataStream);
+  for (const uint64_t bytes : buckets_)
+    program_.Collective(CollectiveOp::kAllGather, 0, bytes / static_cast<uint64_t>(job_.data()), kDataStream);
+  program_.Order(kDataStream, kCompute);
 }
 
 // The layer's share of all of that kind.
@@ -395,7 +410,7 @@ void StepBuilder::MemoryAfter() {
   const auto step = static_cast<uint64_t>(step_);
   const uint64_t leaked = job_.leak_bytes * (step + 1);
   const uint64_t fragments = job_.fragment_bytes * std::min<uint64_t>(step, 10) / 10;
-  for (int layer = 0; layer < layers_; ++layer) Tensors(kGradients, job_.weight_bytes(), layer, true);
+  for (int layer = 0; layer < layers_; ++layer) Tensors(kGradients, job_.gradient_bytes(), layer, true);
   if (job_.allocates_every_step) {
     for (int i = 0; i < kActivationSegments; ++i)
       program_.Free(kFirstAddress + held + segment * static_cast<uint64_t>(i), segment);

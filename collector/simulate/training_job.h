@@ -27,6 +27,8 @@ struct TrainingJob {
   int tensor = 1;        // ranks that share a layer
   int pipeline = 1;      // stages
   bool sharded = false;  // FSDP: gathers weights, scatters gradients
+  int zero =
+      0;  // 1: the data ranks share optimizer state, 2: gradients, too; weights are gathered once a step
   int microbatches = 1;  // of a step: accumulated, or through the pipeline
 
   double work = 1;                            // factor on kernels' durations
@@ -102,7 +104,12 @@ struct TrainingJob {
     const uint64_t whole = layer_bytes * static_cast<uint64_t>(layers / pipeline);
     return sharded ? whole / static_cast<uint64_t>(data()) : whole;
   }
-  uint64_t optimizer_bytes() const { return 2 * weight_bytes(); }
+  uint64_t gradient_bytes() const {
+    return zero == 2 ? weight_bytes() / static_cast<uint64_t>(data()) : weight_bytes();
+  }
+  uint64_t optimizer_bytes() const {
+    return 2 * weight_bytes() / static_cast<uint64_t>(zero > 0 ? data() : 1);
+  }
   uint64_t held_bytes() const { return weight_bytes() + optimizer_bytes() + frozen_bytes; }
 };
 

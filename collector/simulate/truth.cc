@@ -270,7 +270,7 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
       {"frozen_bytes", job_.frozen_bytes},
       {"optimizer_bytes", job_.optimizer_bytes()},
       {"layers", job_.layers},
-      {"layer_gradient_bytes", job_.weight_bytes() / static_cast<uint64_t>(job_.layers / job_.pipeline)},
+      {"layer_gradient_bytes", job_.gradient_bytes() / static_cast<uint64_t>(job_.layers / job_.pipeline)},
       {"tensors", job_.tensors},
       {"refused", job_.out_of_memory_step >= 0}};
   if (job_.pipeline > 1) {

@@ -578,7 +578,7 @@ HELD = {
     check_clock_step: STEPPED,
     check_memory_by_step: {"healthy", "compute-bound", "memory-leak"},
     check_lifetimes: {"compute-bound", "memory-leak"},
-    check_holdings: {"compute-bound", "memory-leak", "communication-bound", "perfect-overlap", "fsdp", "tensor-parallel"},
+    check_holdings: {"compute-bound", "memory-leak", "communication-bound", "perfect-overlap", "fsdp", "tensor-parallel", "zero-1", "zero-2"},
     check_hidden_lifetimes: {"compute-bound", "healthy"},
     check_phases: ALL - LOSSY,
     check_overlap_efficiency: ALL - ENDS_EARLY,

@@ -24,6 +24,8 @@ MemoryLifetimesReport Lifetimes(const Parts& parts, uint64_t from_backward = 0) 
 
 HoldingEvidence Reduces(double mib, std::string optimizer = "Adam", uint32_t element_bytes = 4) {
   return {.gradient_bytes = mib * kMiB,
+          .state_shards = 1,
+          .weight_shards = 1,
           .gradient_element_bytes = element_bytes,
           .reduced_by = "AllReduce",
           .optimizer = std::move(optimizer)};
@@ -160,6 +162,29 @@ TEST(MemoryHoldings, SeveralDevicesOfAProcessAreNotToldApart) {
   RankReport rank = RankWith({Calls("AllReduce", 60, 4)});
   rank.devices = {0, 1};
   EXPECT_EQ(EvidenceOf(rank, {}).gradient_bytes, 0);
+}
+
+TEST(MemoryHoldings, ShardsOfStateGradientsAndWeights) {
+  HoldingEvidence evidence = Reduces(32);
+  evidence.reduced_by = "ReduceScatter";
+  evidence.state_shards = 4;
+  // ZeRO stages 1, 2 and 3.
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 32}, {"first_steps", 16}, {"from_backward", 32}}, 32), evidence),
+            (Parts{{"weights", 32}, {"optimizer state (Adam)", 16}, {"gradients", 32}}));
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 32}, {"first_steps", 16}, {"from_backward", 8}}, 8), evidence),
+            (Parts{{"weights", 32}, {"optimizer state (Adam)", 16}, {"gradients", 8}}));
+  evidence.weight_shards = 4;
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 8}, {"first_steps", 16}, {"from_backward", 8}}, 8), evidence),
+            (Parts{{"weights", 8}, {"optimizer state (Adam)", 16}, {"gradients", 8}}));
+}
+
+TEST(MemoryHoldings, WhereWeightsAreGatheredInForwardEachRankKeepsAShard) {
+  const RankReport rank = RankWith({Calls("ReduceScatter", 60, 3), Calls("AllGather", 60, 12)});
+  const HoldingEvidence after = EvidenceOf(rank, {});
+  EXPECT_EQ(after.gradient_bytes, 12.0 * kMiB);
+  EXPECT_EQ(after.state_shards, 4);
+  EXPECT_EQ(after.weight_shards, 1);
+  EXPECT_EQ(EvidenceOf(rank, {{"AllGather", "a", 12 * kMiB}}).weight_shards, 4);
 }
 
 TEST(MemoryHoldings, OptimizersByTheirKernels) {
