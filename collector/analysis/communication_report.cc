@@ -5,6 +5,7 @@
 #include <set>
 
 #include "collector/analysis/call_timing.h"
+#include "collector/analysis/network_report.h"
 #include "collector/analysis/parallelism.h"
 #include "collector/analysis/pipeline_report.h"
 
@@ -131,6 +132,7 @@ CommunicationReport CommunicationOf(const Report& report, const model::JobModel&
     if (names.size() == 1) out.link_peak = KnownLinkPeak(*names.begin());
     if (out.link_peak.has_value()) out.link_peak_source = "NVLink of " + *names.begin();
   }
+  out.network = NetworkOf(report, job);
   if (steps > 0) FindBuckets(report, steps, SizesInForward(job), out);
   if (out.buckets.has_value()) out.buckets->order = CallTimingsOf(job, out.buckets->op, out.buckets->comm);
   out.forward = ForwardCommunicationOf(job);

@@ -1,14 +1,15 @@
 #include "collector/analysis/comparison.h"
 
 #include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
-#include <map>
-#include <set>
+#include <numbers>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/comparison_changes.h"
+#include "collector/analysis/comparison_work.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -16,208 +17,163 @@ namespace {
 
 struct Part {
   const char* name;
-  model::Summary StepsReport::*summary;
+  model::StepPart part;
+  // What a rank does by itself. The rest follows from what others do, too.
+  bool own;
 };
 
 constexpr Part kParts[] = {
-    {"total", &StepsReport::time_ns},
-    {"compute", &StepsReport::compute_ns},
-    {"exposed comm", &StepsReport::exposed_comm_ns},
-    {"overlapped comm", &StepsReport::overlapped_comm_ns},
-    {"copy", &StepsReport::copy_ns},
-    {"idle", &StepsReport::idle_ns},
-    {"idle: host-bound", &StepsReport::host_bound_ns},
-    {"idle: input", &StepsReport::input_ns},
-    {"idle: sync", &StepsReport::sync_ns},
-    {"idle: launch gaps", &StepsReport::launch_gap_ns},
+    {"total", model::StepPart::kTotal, false},
+    {"compute", model::StepPart::kCompute, true},
+    {"exposed comm", model::StepPart::kExposedComm, false},
+    {"overlapped comm", model::StepPart::kOverlappedComm, false},
+    {"copy", model::StepPart::kCopy, true},
+    {"idle", model::StepPart::kIdle, false},
+    {"idle: host-bound", model::StepPart::kHostBound, true},
+    {"idle: input", model::StepPart::kInput, true},
+    {"idle: sync", model::StepPart::kSync, true},
+    {"idle: launch gaps", model::StepPart::kLaunchGap, true},
 };
 
-Sample SampleOf(const StepsReport& steps, const model::Summary& summary) {
-  const uint64_t counted = steps.count - std::min(steps.warmup_count, steps.count);
-  return {.count = std::min(summary.count, counted), .mean = summary.mean, .std = summary.std};
+const Series& SeriesOfRank(const RankSeries& rank, const Part& part) {
+  return rank.parts[static_cast<size_t>(part.part)];
 }
 
-// Of many comparisons at once, those whose chance is below this are significant (Holm).
-double HolmLimit(std::vector<double> chances) {
-  std::sort(chances.begin(), chances.end());
-  for (size_t i = 0; i < chances.size(); ++i) {
-    const double limit = kSignificance / static_cast<double>(chances.size() - i);
-    if (chances[i] >= limit) return chances[i];
+Series MeanOverRanks(const RunSeries& run, const Part& part) {
+  std::vector<const Series*> all;
+  for (const RankSeries& rank : run.ranks) all.push_back(&SeriesOfRank(rank, part));
+  return MeanOf(all);
+}
+
+// Whether the lengths of steps of the same number go together, by the test of a correlation.
+bool GoTogether(const Run& a, const Run& b) {
+  if (a.series.block_steps != b.series.block_steps ||
+      a.series.kernel_block_steps != b.series.kernel_block_steps)
+    return false;
+  const Series of_a = MeanOverRanks(a.series, kParts[0]);
+  const Series of_b = MeanOverRanks(b.series, kParts[0]);
+  Series x;
+  Series y;
+  for (size_t i = 0; i < std::min(of_a.size(), of_b.size()); ++i) {
+    if (std::isnan(of_a[i]) || std::isnan(of_b[i])) continue;
+    x.push_back(of_a[i]);
+    y.push_back(of_b[i]);
   }
-  return kSignificance;
+  if (x.size() < kLeastPairs) return false;
+  const Sample sample_x = SampleOf(x);
+  const Sample sample_y = SampleOf(y);
+  double product = 0;
+  double squares_x = 0;
+  double squares_y = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    product += (x[i] - sample_x.mean) * (y[i] - sample_y.mean);
+    squares_x += (x[i] - sample_x.mean) * (x[i] - sample_x.mean);
+    squares_y += (y[i] - sample_y.mean) * (y[i] - sample_y.mean);
+  }
+  if (squares_x <= 0 || squares_y <= 0) return false;
+  const double r = product / std::sqrt(squares_x * squares_y);
+  const double degrees = static_cast<double>(x.size()) - 2;
+  if (r >= 1) return true;
+  const double t = r * std::sqrt(degrees / (1 - r * r));
+  return boost::math::cdf(boost::math::complement(boost::math::students_t(degrees), t)) < kPairedChance;
 }
 
-std::vector<ComparedPart> PartsOf(const StepsReport& a, const StepsReport& b) {
+void Fill(const SeriesTest& t, Compared& out) {
+  out.a = t.a;
+  out.b = t.b;
+  out.test = t.test;
+}
+
+std::vector<ComparedPart> PartsOf(const Run& a, const Run& b, bool paired) {
   std::vector<ComparedPart> parts;
   for (const Part& part : kParts) {
-    ComparedPart p;
+    ComparedPart& p = parts.emplace_back();
     p.name = part.name;
-    p.a = SampleOf(a, a.*part.summary);
-    p.b = SampleOf(b, b.*part.summary);
-    p.test = Welch(p.a, p.b);
-    parts.push_back(std::move(p));
+    Fill(TestOf(MeanOverRanks(a.series, part), MeanOverRanks(b.series, part), paired), p);
+    p.a.count *= a.series.block_steps;
+    p.b.count *= b.series.block_steps;
   }
-  if (parts.front().test.has_value()) parts.front().significant = parts.front().test->p_value < kSignificance;
-  // The total is the question; its parts are many, so each must be the less likely to be chance.
-  std::vector<double> chances;
-  for (size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i].test.has_value()) chances.push_back(parts[i].test->p_value);
-  }
-  const double limit = HolmLimit(std::move(chances));
-  for (size_t i = 1; i < parts.size(); ++i)
-    parts[i].significant = parts[i].test.has_value() && parts[i].test->p_value < limit;
   return parts;
 }
 
-using Side = ComparedWork::Side;
-using SideByName = std::map<std::string, Side>;
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
+}
 
-// Sums become means of a rank.
-double RanksOf(const Report& report) { return static_cast<double>(std::max<size_t>(report.ranks.size(), 1)); }
-
-// What communicates is compared as collectives.
-SideByName KernelsOf(const Report& report, bool per_step) {
-  SideByName out;
-  for (const KernelReport& k : report.top_kernels) {
-    if (absl::StrContains(k.name, "nccl")) continue;
-    Side side;
-    if (!per_step) {
-      side.calls = static_cast<double>(k.time_ns.count) / RanksOf(report);
-      side.mean_ns = k.time_ns.mean;
-      side.sample = {.count = k.time_ns.count, .mean = k.time_ns.mean, .std = k.time_ns.std};
-    } else if (k.steady.has_value()) {
-      side.calls = k.steady->calls;
-      side.mean_ns = k.steady->calls > 0 ? k.steady->time_ns / k.steady->calls : 0;
-      side.sample = {.count = k.steady->steps, .mean = k.steady->time_ns, .std = k.steady->std_ns};
+// Each rank against itself; `odd_chances`: that it differs from the median of the ranks' changes by chance.
+std::vector<ComparedRank> RanksOf(const Run& a, const Run& b, bool paired, std::vector<double>& odd_chances) {
+  std::vector<ComparedRank> out;
+  for (const Part& part : kParts) {
+    if (!part.own) continue;
+    const size_t first = out.size();
+    std::vector<double> changes;
+    for (size_t i = 0; i < a.series.ranks.size(); ++i) {
+      ComparedRank& r = out.emplace_back();
+      r.rank = a.series.ranks[i].rank;
+      r.part = part.name;
+      Fill(TestOf(SeriesOfRank(a.series.ranks[i], part), SeriesOfRank(b.series.ranks[i], part), paired), r);
+      changes.push_back(r.b.mean - r.a.mean);
     }
-    out[k.name] = side;
+    const double median = Median(changes);
+    // The median of n ranks has pi / 2n of the variance of one of them.
+    const double wider = std::sqrt(1 + std::numbers::pi / (2 * static_cast<double>(changes.size())));
+    for (size_t i = first; i < out.size(); ++i) {
+      ComparedRank& r = out[i];
+      r.beyond_others_ns = changes[i - first] - median;
+      if (!r.test.has_value() || r.beyond_others_ns == 0) {
+        odd_chances.push_back(1);
+        continue;
+      }
+      const double reach = (r.test->high - r.test->low) / 2;
+      if (reach <= 0) {
+        odd_chances.push_back(0);
+        continue;
+      }
+      const boost::math::students_t distribution(r.test->degrees);
+      constexpr double kTail = 0.025;
+      const double error =
+          reach / boost::math::quantile(boost::math::complement(distribution, kTail)) * wider;
+      odd_chances.push_back(
+          2 * boost::math::cdf(boost::math::complement(distribution, std::abs(r.beyond_others_ns) / error)));
+    }
   }
   return out;
 }
 
-// Communicators get new hashes with every run: operation, size and number of ranks stand for them.
-SideByName CollectivesOf(const Report& report, bool per_step) {
-  struct Sum {
-    double plans = 0;
-    uint64_t compared = 0;
-    uint64_t steps = 0;
-    double transfer_ns = 0;
-    double wait_ns = 0;
-    double variance = 0;  // within each communicator
-  };
-  std::map<std::string, Sum> sums;
-  for (const CollectiveReport& c : report.collectives) {
-    if (c.steady.compared == 0) continue;
-    Sum& sum = sums[absl::StrCat(c.op, " ", c.size_bytes == 0 ? "of mixed sizes" : Bytes(c.size_bytes), ", ",
-                                 c.comm_ranks, " ranks",
-                                 c.fused ? absl::StrCat(", ", c.calls_per_plan, " in one") : "")];
-    const auto weight = static_cast<double>(c.steady.compared);
-    sum.plans += per_step ? c.steady.plans_per_step
-                          : static_cast<double>(c.calls) / std::max(c.calls_per_plan, 1U) / RanksOf(report);
-    sum.compared += c.steady.compared;
-    sum.steps = std::max(sum.steps, c.steady.steps);
-    sum.transfer_ns += weight * c.steady.transfer_ns;
-    sum.wait_ns += weight * c.steady.wait_ns;
-    sum.variance += weight * c.steady.transfer_std_ns * c.steady.transfer_std_ns;
-  }
-  SideByName out;
-  for (const auto& [name, sum] : sums) {
-    const auto weight = static_cast<double>(sum.compared);
-    Side& side = out[name];
-    side.calls = sum.plans;
-    side.mean_ns = sum.transfer_ns / weight;
-    side.wait_ns = sum.wait_ns / weight;
-    // Calls of one step share its luck: not more of them are independent than there are steps.
-    side.sample = {.count = per_step ? std::min(sum.compared, sum.steps) : sum.compared,
-                   .mean = side.mean_ns,
-                   .std = std::sqrt(sum.variance / weight)};
-  }
-  return out;
+// Whether there was anything to compare: both runs may have none of it.
+bool IsComparison(const Compared& c) {
+  return c.test.has_value() && (c.a.mean != 0 || c.b.mean != 0 || c.a.std != 0 || c.b.std != 0);
 }
 
-// Chance that calls which come at random, as often in both runs, differ by as much. What comes in every step
-// is more regular: for it this is an upper bound.
-double CountChance(const Side& a, const Side& b, double steps_a, double steps_b) {
-  const double variance = a.calls / steps_a + b.calls / steps_b;
-  return variance <= 0 ? 1 : std::erfc(std::abs(a.calls - b.calls) / std::sqrt(2 * variance));
-}
-
-// A kernel's time in each step holds both how often it was called and how long it took; a transfer does not.
-double ChanceOf(const Side& a, const Side& b, double steps_a, double steps_b, bool times_of_steps) {
-  const bool both = a.calls > 0 && b.calls > 0;
-  double p = 1;
-  if (both || times_of_steps) {
-    if (const auto test = Welch(a.sample, b.sample); test.has_value()) p = test->p_value;
-  }
-  if (times_of_steps) return p;
-  // The less likely of two (C. E. Bonferroni, 1936).
-  return std::min(1.0, 2 * std::min(p, CountChance(a, b, steps_a, steps_b)));
-}
-
-// `step_ns`: what a change must be compared with, 0 if there are no steps.
-std::vector<ComparedWork> WorkOf(const SideByName& of_a, const SideByName& of_b, const Report& a,
-                                 const Report& b, double step_ns, bool times_of_steps) {
-  const auto steps_of = [&](const Report& report) {
-    if (step_ns <= 0) return 1.0;
-    return static_cast<double>(std::max<uint64_t>(report.steps->count - report.steps->warmup_count, 1));
-  };
-  std::set<std::string> names;
-  for (const auto& [name, side] : of_a) names.insert(name);
-  for (const auto& [name, side] : of_b) names.insert(name);
-  std::vector<ComparedWork> all;
-  for (const std::string& name : names) {
-    const auto in_a = of_a.find(name);
-    const auto in_b = of_b.find(name);
-    ComparedWork w{.name = name, .a = {}, .b = {}};
-    if (in_a != of_a.end()) w.a = in_a->second;
-    if (in_b != of_b.end()) w.b = in_b->second;
-    // In a run without it, every step has none of it.
-    if (times_of_steps && in_a == of_a.end()) w.a.sample.count = static_cast<uint64_t>(steps_of(a));
-    if (times_of_steps && in_b == of_b.end()) w.b.sample.count = static_cast<uint64_t>(steps_of(b));
-    w.p_value = ChanceOf(w.a, w.b, steps_of(a), steps_of(b), times_of_steps);
-    w.change_ns = w.b.calls * w.b.mean_ns - w.a.calls * w.a.mean_ns;
-    all.push_back(std::move(w));
-  }
+// Adjusts all p-values together (Holm).
+void Adjust(std::vector<double>& odd_chances, std::vector<ComparedRank>& ranks, Comparison& c) {
   std::vector<double> chances;
-  chances.reserve(all.size());
-  for (const ComparedWork& w : all) chances.push_back(w.p_value);
-  const double limit = HolmLimit(std::move(chances));
-  std::erase_if(all, [&](const ComparedWork& w) {
-    const double change = std::abs(w.change_ns);
-    const double cost = std::max(w.a.calls * w.a.mean_ns, w.b.calls * w.b.mean_ns);
-    return w.p_value >= limit || change <= kLeastOwnChange * cost ||
-           (step_ns > 0 && change < kLeastStepChange * step_ns);
-  });
-  std::stable_sort(all.begin(), all.end(), [](const ComparedWork& x, const ComparedWork& y) {
-    return std::abs(x.change_ns) > std::abs(y.change_ns);
-  });
-  return all;
-}
-
-std::string DevicesText(const Conditions& c) {
-  std::map<std::string, int> devices;
-  for (const DeviceCondition& d : c.devices) ++devices[d.name.empty() ? "unknown" : d.name];
-  std::vector<std::string> parts;
-  parts.reserve(devices.size());
-  for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, " x ", name));
-  return absl::StrJoin(parts, ", ");
-}
-
-std::vector<ComparedCondition> ConditionsOf(const Conditions& a, const Conditions& b) {
-  std::vector<ComparedCondition> out;
-  const auto compare = [&](const char* what, const std::string& x, const std::string& y) {
-    if (x != y) out.push_back({what, x.empty() ? "not known" : x, y.empty() ? "not known" : y});
+  std::vector<double*> where;
+  const auto add = [&](double p, double& adjusted) {
+    chances.push_back(p);
+    where.push_back(&adjusted);
   };
-  compare("ranks", absl::StrCat(a.ranks_heard), absl::StrCat(b.ranks_heard));
-  compare("hosts", absl::StrJoin(a.hosts, ", "), absl::StrJoin(b.hosts, ", "));
-  compare("devices", DevicesText(a), DevicesText(b));
-  compare("CUDA driver", a.cuda_driver, b.cuda_driver);
-  compare("CUDA runtime", a.cuda_runtime, b.cuda_runtime);
-  compare("CUPTI", a.cupti, b.cupti);
-  compare("NCCL", a.nccl, b.nccl);
-  compare("probe", a.probe_version, b.probe_version);
-  compare("command", absl::StrJoin(a.command_line, " "), absl::StrJoin(b.command_line, " "));
-  return out;
+  for (ComparedPart& p : c.parts) {
+    if (IsComparison(p)) add(p.test->p_value, p.adjusted_p);
+  }
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!IsComparison(ranks[i])) continue;
+    add(ranks[i].test->p_value, ranks[i].adjusted_p);
+    add(odd_chances[i], odd_chances[i]);
+  }
+  for (auto* work : {&c.kernels, &c.collectives}) {
+    for (ComparedWork& w : *work) add(w.p_value, w.adjusted_p);
+  }
+  const std::vector<double> adjusted = HolmAdjusted(chances);
+  for (size_t i = 0; i < where.size(); ++i) *where[i] = adjusted[i];
+  c.comparisons = chances.size();
+  for (ComparedPart& p : c.parts) p.significant = p.adjusted_p < kSignificance;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    ranks[i].significant = ranks[i].adjusted_p < kSignificance;
+    ranks[i].odd = odd_chances[i] < kSignificance;
+  }
 }
 
 std::string EffectName(double effect_size) {
@@ -238,7 +194,7 @@ std::string VerdictOf(const Comparison& c) {
     return absl::StrFormat("%+.*f", small ? 2 : 1, ns / total.a.mean * 100);
   };
   const std::string interval = absl::StrCat("95 % interval ", percent(w.low), " to ", percent(w.high), " %");
-  const std::string p = w.p_value < 0.001 ? "p < 0.001" : absl::StrFormat("p = %.3f", w.p_value);
+  const std::string p = ChanceText(total.adjusted_p);
   const auto [before, after] = Durations(total.a.mean, total.b.mean);
   const std::string change =
       absl::StrCat(before, " -> ", after, ", ", percent(w.difference), " % (", interval, ", ", p);
@@ -260,20 +216,54 @@ std::string DoubtText(const char* run, const std::vector<std::string>& doubts) {
   return absl::StrCat(run, " ", absl::StrJoin(doubts, ", "), ". ");
 }
 
+// Steps that depend on each other so much that even their spread is hardly known.
+void SayDrift(const ComparedPart& total, std::vector<std::string>& out) {
+  constexpr double kFew = 8;
+  constexpr double kHalf = 0.5;
+  for (const auto& [name, sample] : {std::pair("A", &total.a), std::pair("B", &total.b)}) {
+    if (sample->effective <= 0 || sample->effective >= kFew ||
+        sample->effective > kHalf * static_cast<double>(sample->count))
+      continue;
+    out.push_back(
+        absl::StrFormat("Steps of %s drift: %d of them are worth about %.0f independent ones. Small "
+                        "differences may still be chance; record a longer run.",
+                        name, sample->count, sample->effective));
+  }
+}
+
 }  // namespace
 
-Comparison Compare(const Report& a, const Report& b) {
+Comparison Compare(const Run& a, const Run& b) {
   Comparison c;
-  c.per_step = a.steps.has_value() && b.steps.has_value();
-  if (c.per_step) c.parts = PartsOf(*a.steps, *b.steps);
-  const double step_ns = c.per_step ? std::max(a.steps->time_ns.mean, b.steps->time_ns.mean) : 0;
-  c.kernels = WorkOf(KernelsOf(a, c.per_step), KernelsOf(b, c.per_step), a, b, step_ns, c.per_step);
-  c.collectives = WorkOf(CollectivesOf(a, c.per_step), CollectivesOf(b, c.per_step), a, b, step_ns,
-                         /*times_of_steps=*/false);
-  c.conditions = ConditionsOf(a.conditions, b.conditions);
-  c.doubts_a = DoubtsOf(a);
-  c.doubts_b = DoubtsOf(b);
-  c.findings = FindingsOfOne(a, b);
+  c.per_step = a.report.steps.has_value() && b.report.steps.has_value();
+  std::vector<ComparedRank> ranks;
+  std::vector<double> odd_chances;
+  const bool same_ranks = c.per_step && HaveSameRanks(a, b);
+  c.limits = LimitsOf(a, b);
+  double step_ns = 0;
+  if (c.per_step) {
+    c.paired = GoTogether(a, b);
+    c.block_steps = std::max(a.series.block_steps, b.series.block_steps);
+    c.parts = PartsOf(a, b, c.paired);
+    SayDrift(c.parts.front(), c.limits);
+    step_ns = std::max(c.parts.front().a.mean, c.parts.front().b.mean);
+    if (same_ranks && a.series.ranks.size() > 1) ranks = RanksOf(a, b, c.paired, odd_chances);
+  }
+  c.kernels = KernelsCompared(a, b, c.per_step, c.paired);
+  c.collectives = CollectivesCompared(a, b, c.per_step, same_ranks);
+  Adjust(odd_chances, ranks, c);
+  KeepChanged(step_ns, c.kernels);
+  KeepChanged(step_ns, c.collectives);
+  if (c.per_step) c.changes = ChangesOf(a, b, c, ranks, step_ns);
+  std::erase_if(ranks, [](const ComparedRank& r) { return !r.significant; });
+  std::stable_sort(ranks.begin(), ranks.end(), [](const ComparedRank& x, const ComparedRank& y) {
+    return std::abs(x.test->difference) > std::abs(y.test->difference);
+  });
+  c.ranks = std::move(ranks);
+  c.conditions = ConditionsOf(a.report.conditions, b.report.conditions);
+  c.doubts_a = DoubtsOf(a.report);
+  c.doubts_b = DoubtsOf(b.report);
+  c.findings = FindingsOfOne(a.report, b.report);
   c.verdict =
       absl::StrCat(DoubtText("A", c.doubts_a), DoubtText("B", c.doubts_b),
                    c.doubts_a.empty() && c.doubts_b.empty() ? "" : "Of what was recorded: ", VerdictOf(c));

@@ -1,15 +1,30 @@
-// What keeps two runs from being comparable, and what was found in one of them only.
-//
-// Separate from the comparison of numbers, which can look well although one run hung, lost records, or was
-// cut off: these say how far to trust it.
+// What keeps two runs from being comparable, under which conditions each ran, and what was found in one of
+// them only. Numbers can look well although one run hung, lost records, or was cut off: these say how far to
+// trust them.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "collector/analysis/report.h"
+#include "collector/analysis/run_series.h"
 
 namespace gpuprobe::analysis {
+
+struct ComparedCondition {
+  std::string what;
+  std::string a;
+  std::string b;
+};
+
+// Those that differ.
+std::vector<ComparedCondition> ConditionsOf(const Conditions& a, const Conditions& b);
+
+// Both have steps of the same ranks, so that each can be compared with itself.
+bool HaveSameRanks(const Run& a, const Run& b);
+
+// What cannot be compared, and why; sentences.
+std::vector<std::string> LimitsOf(const Run& a, const Run& b);
 
 // Of a run: clauses that follow its name, "hung after 20 steps"; empty if nothing speaks against its numbers.
 std::vector<std::string> DoubtsOf(const Report& report);

@@ -20,6 +20,9 @@ constexpr double kWorthSaying = 0.03;     // of the step
 constexpr double kUnheardExposed = 0.1;   // of the step
 constexpr double kPoorEfficiency = 0.85;  // of overlap
 constexpr double kSlowShare = 0.25;       // of the link's peak, at large sizes
+// Of what the maker's reference design carries, one adapter for each device: a host with a single adapter for
+// eight devices is not called slow.
+constexpr double kSlowShareOfReference = 0.125;
 constexpr uint64_t kLargeBytes = uint64_t{8} << 20;
 constexpr uint64_t kSmallBucket = uint64_t{4} << 20;
 constexpr double kManyBuckets = 32;   // a step
@@ -95,14 +98,34 @@ bool ReducesGradients(CommunicationRole role) {
          role == CommunicationRole::kOther;
 }
 
+// What of the job's own transfers shows that the network between hosts is slow.
+bool NetworkSlowed(const Report& report) {
+  const std::optional<NetworkReport>& n = report.communication.network;
+  return n.has_value() && n->slow.has_value();
+}
+
+// Nobody said what the network can do, and it does less than would be taken for slow on any host of this
+// type.
+bool BelowReference(const Report& report) {
+  const std::optional<NetworkReport>& n = report.communication.network;
+  return !report.communication.link_peak.has_value() && n.has_value() && n->gbytes_per_s.has_value() &&
+         n->reference_gbytes_per_s.has_value() &&
+         *n->gbytes_per_s < kSlowShareOfReference * *n->reference_gbytes_per_s;
+}
+
+bool BelowPeak(const Report& report) {
+  const std::optional<double> best = JudgedBandwidth(report);
+  const std::optional<double>& peak = report.communication.link_peak;
+  return best.has_value() && peak.has_value() && *best < kSlowShare * *peak;
+}
+
 Explains WhatExplains(const Report& report) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
   if (e.step_ns <= 0 || e.share() < kWorthSaying) return Explains::kNothing;
   // Then transfers and the waiting for others cannot be told apart.
   if (c.unheard_share >= kUnheardShare) return Explains::kNothing;
-  const std::optional<double> best = JudgedBandwidth(report);
-  if (e.share() >= 0.1 && best.has_value() && c.link_peak.has_value() && *best < kSlowShare * *c.link_peak)
+  if (e.share() >= 0.1 && (NetworkSlowed(report) || BelowPeak(report) || BelowReference(report)))
     return Explains::kSlowNetwork;
   if (c.buckets.has_value() && ReducesGradients(e.role)) {
     const Buckets& b = *c.buckets;
@@ -279,10 +302,78 @@ void BucketTooSmall(const Report& report, std::vector<Finding>& out) {
        .cost_ns_per_step = e.exposed_ns});
 }
 
+namespace {
+
+std::string SlowTransfer(const NetworkReport::Slow& slow) {
+  return absl::StrFormat("%s of %s over %d ranks", slow.op, Bytes(slow.size_bytes), slow.comm_ranks);
+}
+
+// Some hosts, or since some step, or both.
+void SlowedNetwork(const Report& report, const NetworkReport::Slow& slow, std::vector<Finding>& out) {
+  const CommunicationReport& c = report.communication;
+  const Exposure e = ExposureOf(c);
+  const bool hosts = !slow.hosts.empty();
+  constexpr size_t kMostHosts = 4;
+  std::vector<std::string> named(
+      slow.hosts.begin(),
+      slow.hosts.begin() + static_cast<ptrdiff_t>(std::min(kMostHosts, slow.hosts.size())));
+  if (slow.hosts.size() > kMostHosts) named.push_back(absl::StrCat(slow.hosts.size() - kMostHosts, " more"));
+  const std::string where = !hosts ? "between the hosts"
+                            : slow.hosts.size() == 1
+                                ? absl::StrCat("of host ", named.front())
+                                : absl::StrCat("of one or more of the hosts ", absl::StrJoin(named, ", "));
+  std::string statement =
+      absl::StrCat("The network ", where, slow.since_step.has_value() ? " has been" : " is", " slow",
+                   slow.since_step.has_value() ? absl::StrCat(" since step ", *slow.since_step) : "", ": ");
+  const double before_ns = hosts ? slow.elsewhere_ns : slow.usual_ns;
+  const double after_ns = hosts ? slow.elsewhere_slow_ns : slow.slow_ns;
+  absl::StrAppendFormat(&statement, "%s takes %s %s, %s %s (%.1f x). %s", SlowTransfer(slow),
+                        Duration(after_ns), hosts ? "where it takes part" : "since then", Duration(before_ns),
+                        hosts ? "on the same number of other hosts" : "before", after_ns / before_ns,
+                        Costs(e));
+  std::string evidence = absl::StrCat("Times of transfers, without waiting for late ranks. ", Overlap(e));
+  if (!hosts)
+    absl::StrAppend(&evidence,
+                    " Every transfer between hosts passes the same ones, so the run cannot tell which "
+                    "of them is at fault.");
+  out.push_back({.statement = statement,
+                 .evidence = evidence,
+                 .advice = hosts
+                               ? absl::StrCat("Check the adapters of ", absl::StrJoin(named, ", "),
+                                              ": link state and rate (ibstat, ethtool), error counters, and "
+                                              "the switch port.")
+                               : "Check the switches and each host's adapters (ibstat, ethtool, error "
+                                 "counters); nccl-tests between pairs of hosts finds the slow one.",
+                 .cost_ns_per_step = e.exposed_ns});
+}
+
+void NetworkBelowReference(const Report& report, std::vector<Finding>& out) {
+  const CommunicationReport& c = report.communication;
+  const NetworkReport& n = *c.network;
+  const Exposure e = ExposureOf(c);
+  out.push_back(
+      {.statement =
+           absl::StrFormat("The network between the %d hosts is slow for all ranks: %s bus bandwidth. %s",
+                           n.hosts, Rate(*n.gbytes_per_s), Costs(e)),
+       .evidence = absl::StrFormat("By what a byte takes, latency left out. The network's peak is not known; "
+                                   "the reference design for "
+                                   "hosts with %s would carry %s, of which this is %s. %s",
+                                   n.device, Rate(*n.reference_gbytes_per_s),
+                                   Percent(*n.gbytes_per_s / *n.reference_gbytes_per_s), Overlap(e)),
+       .advice =
+           "If your hosts have slower adapters, give their rate with --link-peak GB/s. Else see which path "
+           "NCCL took (NCCL_DEBUG=INFO: InfiniBand or sockets, which adapters, GPUDirect RDMA).",
+       .cost_ns_per_step = e.exposed_ns});
+}
+
+}  // namespace
+
 void SlowNetwork(const Report& report, std::vector<Finding>& out) {
   if (WhatExplains(report) != Explains::kSlowNetwork) return;
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
+  if (NetworkSlowed(report)) return SlowedNetwork(report, *c.network->slow, out);
+  if (!BelowPeak(report)) return NetworkBelowReference(report, out);
   const double best = *JudgedBandwidth(report);
   out.push_back(
       {.statement = absl::StrFormat(

@@ -161,6 +161,30 @@ struct ExposedCalls {
 };
 
 // Means over ranks and steps; all 0 without steps.
+// The network between hosts, as the job's own transfers show it (network_report.h).
+struct NetworkReport {
+  int hosts = 0;
+  std::optional<double> gbytes_per_s;  // bus bandwidth by what a byte takes, latency left out; the best
+  // What the maker's reference design around this device gives that communicator: an assumption.
+  std::optional<double> reference_gbytes_per_s;
+  std::string device;
+  // The same transfer takes kSlowedFactor times as long: since a step, or where some hosts take part, or
+  // both.
+  struct Slow {
+    std::string op;
+    uint64_t size_bytes = 0;
+    int comm_ranks = 0;
+    double usual_ns = 0;
+    double slow_ns = 0;
+    std::optional<uint64_t> since_step;
+    // On communicators like it without, and with, `hosts`; 0 where hosts were not told apart.
+    double elsewhere_ns = 0;
+    double elsewhere_slow_ns = 0;
+    std::vector<std::string> hosts;
+  };
+  std::optional<Slow> slow;
+};
+
 struct CommunicationReport {
   double step_ns = 0;
   double compute_ns = 0;
@@ -176,6 +200,7 @@ struct CommunicationReport {
   double exposed_wait_ns() const { return exposed_ns - exposed_transfer_ns; }
   std::optional<double> link_peak;  // 1e9 bytes per second
   std::string link_peak_source;
+  std::optional<NetworkReport> network;
   std::vector<std::string> pattern;           // of parallelism, as the operations tell
   std::map<std::string, double> bytes_share;  // by operation
   std::optional<Buckets> buckets;

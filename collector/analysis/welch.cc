@@ -1,35 +1,130 @@
 #include "collector/analysis/welch.h"
 
+#include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 namespace gpuprobe::analysis {
+namespace {
+
+double EffectiveOf(const Sample& s) {
+  const auto count = static_cast<double>(s.count);
+  return s.effective > 0 ? std::min(s.effective, count) : count;
+}
+
+double DegreesOf(const Sample& s) {
+  return std::max(s.degrees > 0 ? s.degrees : static_cast<double>(s.count) - 1, 1.0);
+}
+
+struct Correlation {
+  double tau = 1;    // integrated autocorrelation time: 1 + 2 x the sum of the correlations at all distances
+  double reach = 0;  // largest distance in that sum
+};
+
+Correlation CorrelationOf(std::span<const double> values, double mean) {
+  const size_t n = values.size();
+  std::vector<double> off(n);
+  std::transform(values.begin(), values.end(), off.begin(), [mean](double v) { return v - mean; });
+  const double squares = std::inner_product(off.begin(), off.end(), off.begin(), 0.0);
+  // Without spread, or so little that it is rounding, there is nothing to correlate.
+  const double rounding = static_cast<double>(n) * mean * mean * std::numeric_limits<double>::epsilon();
+  if (squares <= rounding * std::numeric_limits<double>::epsilon()) return {};
+  const auto correlation = [&](size_t distance) {
+    return std::inner_product(off.begin() + static_cast<ptrdiff_t>(distance), off.end(), off.begin(), 0.0) /
+           squares;
+  };
+  Correlation c{.tau = -1};
+  double least = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i + 1 < n / 2; i += 2) {
+    // Sums of neighbours fall monotonically to zero; beyond is noise.
+    least = std::min(least, correlation(i) + correlation(i + 1));
+    if (least <= 0) break;
+    c.tau += 2 * least;
+    c.reach = static_cast<double>(i) + 1;
+  }
+  return c.tau > 1 ? c : Correlation{};
+}
+
+WelchResult ResultOf(double difference, double variance, double degrees, double spread) {
+  WelchResult w{.difference = difference, .low = difference, .high = difference, .degrees = degrees};
+  if (variance <= 0) {
+    w.p_value = difference == 0 ? 1 : 0;
+    return w;
+  }
+  const boost::math::students_t distribution(degrees);
+  const double error = std::sqrt(variance);
+  w.p_value = 2 * boost::math::cdf(boost::math::complement(distribution, std::abs(difference) / error));
+  constexpr double kTail = 0.025;
+  const double reach = boost::math::quantile(boost::math::complement(distribution, kTail)) * error;
+  w.low = difference - reach;
+  w.high = difference + reach;
+  w.effect_size = spread > 0 ? difference / spread : 0;
+  return w;
+}
+
+double SpreadOf(const Sample& a, const Sample& b) { return std::sqrt((a.std * a.std + b.std * b.std) / 2); }
+
+}  // namespace
+
+Sample SampleOf(std::span<const double> values) {
+  Sample s{.count = values.size()};
+  if (values.empty()) return s;
+  const auto n = static_cast<double>(values.size());
+  s.mean = std::accumulate(values.begin(), values.end(), 0.0) / n;
+  double squares = 0;
+  for (const double v : values) squares += (v - s.mean) * (v - s.mean);
+  s.effective = n;
+  if (values.size() < 2) return s;
+  double lost = 1;  // of the values, to the mean
+  if (values.size() >= kLeastCorrelated) {
+    const Correlation c = CorrelationOf(values, s.mean);
+    // Values are correlated with their own mean, so that each correlation is tau / n too small, and the
+    // squares are so, too.
+    constexpr double kMostHidden = 0.75;
+    const double tau = std::min(c.tau / (1 - std::min(c.tau > 1 ? 2 * c.tau / n : 0.0, kMostHidden)), n / 2);
+    s.effective = n / tau;
+    // As of a variance that is a sum over so many distances (M. S. Bartlett, 1950).
+    if (c.reach > 0) s.degrees = std::max(n / (2 * c.reach + 1), 1.0);
+    lost = tau;
+  }
+  s.std = std::sqrt(squares / (n - lost));
+  return s;
+}
 
 std::optional<WelchResult> Welch(const Sample& a, const Sample& b) {
   if (a.count < 2 || b.count < 2) return std::nullopt;
-  const auto n_a = static_cast<double>(a.count);
-  const auto n_b = static_cast<double>(b.count);
+  const double n_a = EffectiveOf(a);
+  const double n_b = EffectiveOf(b);
   const double share_a = a.std * a.std / n_a;
   const double share_b = b.std * b.std / n_b;
   const double variance = share_a + share_b;
-  WelchResult w;
-  w.difference = b.mean - a.mean;
-  if (variance <= 0) {
-    w.low = w.high = w.difference;
-    w.p_value = w.difference == 0 ? 1 : 0;
-    w.degrees = n_a + n_b - 2;
-    return w;
+  const double degrees =
+      variance > 0
+          ? variance * variance / (share_a * share_a / DegreesOf(a) + share_b * share_b / DegreesOf(b))
+          : n_a + n_b - 2;
+  return ResultOf(b.mean - a.mean, variance, degrees, SpreadOf(a, b));
+}
+
+std::optional<WelchResult> Paired(const Sample& differences, const Sample& a, const Sample& b) {
+  if (differences.count < 2) return std::nullopt;
+  const double n = EffectiveOf(differences);
+  return ResultOf(differences.mean, differences.std * differences.std / n, DegreesOf(differences),
+                  SpreadOf(a, b));
+}
+
+std::vector<double> HolmAdjusted(std::span<const double> p_values) {
+  std::vector<size_t> order(p_values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return p_values[x] < p_values[y]; });
+  std::vector<double> adjusted(p_values.size());
+  double least = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    least = std::max(least, std::min(1.0, p_values[order[i]] * static_cast<double>(order.size() - i)));
+    adjusted[order[i]] = least;
   }
-  w.degrees = variance * variance / (share_a * share_a / (n_a - 1) + share_b * share_b / (n_b - 1));
-  const boost::math::students_t distribution(w.degrees);
-  const double error = std::sqrt(variance);
-  w.p_value = 2 * boost::math::cdf(boost::math::complement(distribution, std::abs(w.difference) / error));
-  constexpr double kTail = 0.025;
-  const double reach = boost::math::quantile(boost::math::complement(distribution, kTail)) * error;
-  w.low = w.difference - reach;
-  w.high = w.difference + reach;
-  w.effect_size = w.difference / std::sqrt((a.std * a.std + b.std * b.std) / 2);
-  return w;
+  return adjusted;
 }
 
 }  // namespace gpuprobe::analysis

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kName[] = "diff";
 
-absl::StatusOr<analysis::Report> ReportOf(const std::string& directory) {
+absl::StatusOr<analysis::Run> RunOf(const std::string& directory) {
   StepMarkerOption marker;
   marker.TakeFrom(directory);
   model::JobModel job;
@@ -26,14 +26,18 @@ absl::StatusOr<analysis::Report> ReportOf(const std::string& directory) {
   analysis::ReportInput input;
   input.collector_version = Version();
   input.all_kernels = true;
-  return analysis::BuildReport(job, input);
+  analysis::Run run{.report = analysis::BuildReport(job, input), .series = {}};
+  run.series = analysis::SeriesOf(job, run.report);
+  return run;
 }
 
 }  // namespace
 
 int DiffMain(const Arguments& arguments) {
   CLI::App app(
-      "Compares two recorded runs: what became faster or slower, and whether that is more than chance",
+      "Compares two recorded runs: which rank, kernel or collective changed, by how much, and whether that "
+      "is "
+      "more than chance",
       "gpuprobe diff");
   std::string a;
   std::string b;
@@ -43,9 +47,9 @@ int DiffMain(const Arguments& arguments) {
   app.add_flag("--json", json, "for tools");
   if (const auto code = Parse(app, arguments)) return *code;
 
-  const absl::StatusOr<analysis::Report> before = ReportOf(a);
+  const absl::StatusOr<analysis::Run> before = RunOf(a);
   if (!before.ok()) return Fail(kName, before.status(), kFailed);
-  const absl::StatusOr<analysis::Report> after = ReportOf(b);
+  const absl::StatusOr<analysis::Run> after = RunOf(b);
   if (!after.ok()) return Fail(kName, after.status(), kFailed);
   const analysis::Comparison comparison = analysis::Compare(*before, *after);
   const std::string text =

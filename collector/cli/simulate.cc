@@ -38,6 +38,16 @@ struct Options {
   std::optional<int> ranks;
   std::optional<int> steps;
   std::optional<int> layers;
+  std::optional<int> ranks_per_host;
+  std::optional<double> work;
+  std::optional<int> slow_rank;
+  std::optional<double> slow_factor;
+  std::optional<double> slow_from;
+  std::optional<double> link;
+  std::optional<double> network;
+  std::optional<double> network_slowdown;
+  std::optional<double> network_from;
+  std::optional<int> network_host;
   uint64_t seed = 1;
   std::string out;
   std::string truth;
@@ -110,11 +120,31 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
+// Faults other than the scenario's.
+void Vary(const Options& options, simulate::TrainingJob& job) {
+  job.slow_rank = options.slow_rank.value_or(job.slow_rank);
+  job.slow_factor = options.slow_factor.value_or(job.slow_factor);
+  job.slow_from = options.slow_from.value_or(job.slow_from);
+  if (options.slow_factor.has_value() && job.slow_by == simulate::SlowBy::kNothing)
+    job.slow_by = simulate::SlowBy::kKernels;
+  if (options.link.has_value()) job.link.beta_bytes_per_ns = *options.link;
+  if (options.network.has_value()) {
+    job.network = job.link;
+    job.network->beta_bytes_per_ns = *options.network;
+  }
+  job.network_slowdown = options.network_slowdown.value_or(job.network_slowdown);
+  job.network_from = options.network_from.value_or(job.network_from);
+  job.network_host = options.network_host.value_or(job.network_host);
+}
+
 simulate::TrainingJob JobOf(const simulate::Scenario& scenario, const Options& options) {
   simulate::TrainingJob job = scenario.job;
   job.ranks = options.ranks.value_or(job.ranks);
   job.steps = options.steps.value_or(job.steps);
   job.layers = options.layers.value_or(job.layers);
+  job.ranks_per_host = options.ranks_per_host.value_or(job.ranks_per_host);
+  job.work *= options.work.value_or(1);
+  Vary(options, job);
   return job;
 }
 
@@ -197,6 +227,8 @@ int SimulateMain(const Arguments& arguments) {
   CLI::App app("Makes the records of a simulated training job and feeds them to a real collector",
                "gpuprobe simulate");
   Options options;
+  const CLI::Range kFactor(0.001, 10'000.0);
+  const CLI::Range kRate(0.001, 100'000.0);
   app.add_flag("--list", options.list, "list the scenarios");
   app.add_option("--scenario", options.scenario, "what happens in the job");
   app.add_option("--ranks", options.ranks, "ranks [of the scenario]")->check(CLI::Range(1, 16384));
@@ -204,6 +236,27 @@ int SimulateMain(const Arguments& arguments) {
       ->check(CLI::Range(1, 10'000'000));
   app.add_option("--layers", options.layers, "layers of the model [of the scenario]")
       ->check(CLI::Range(1, 10'000));
+  app.add_option("--ranks-per-host", options.ranks_per_host, "ranks on each host [of the scenario]")
+      ->check(CLI::Range(1, 16384));
+  app.add_option("--work", options.work, "factor on what every kernel takes [1]")->check(kFactor);
+  app.add_option("--slow-rank", options.slow_rank, "the rank at fault [of the scenario]")
+      ->check(CLI::Range(0, 16383));
+  app.add_option("--slow-factor", options.slow_factor,
+                 "how many times as long that rank takes [of the scenario]")
+      ->check(kFactor);
+  app.add_option("--slow-from", options.slow_from, "share of the steps before that begins [of the scenario]")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--link", options.link, "GB/s between the ranks of a host [of the scenario]")->check(kRate);
+  app.add_option("--network", options.network, "GB/s of communicators over several hosts [as --link]")
+      ->check(kRate);
+  app.add_option("--network-slowdown", options.network_slowdown,
+                 "how many times slower the network between hosts gets [1]")
+      ->check(kFactor);
+  app.add_option("--network-from", options.network_from, "share of the steps before that begins [0]")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--network-host", options.network_host,
+                 "the only host whose network is slower, counted from 0 [all]")
+      ->check(CLI::Range(0, 16383));
   app.add_option("--seed", options.seed, "of everything that varies [1]");
   app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
   app.add_option("--truth", options.truth,

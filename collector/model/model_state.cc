@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 23;
+constexpr uint32_t kStateVersion = 24;
 
 }  // namespace
 
@@ -24,6 +24,32 @@ void Distribution::Visit(Archive& archive) {
   archive.Require(buckets_.size() <= kMaxBuckets && first_bucket_ <= kMaxBuckets &&
                   (count_ == 0 || min_ <= max_));
   archive.Require(buckets_.empty() ? samples_.size() == count_ : samples_.empty());
+}
+
+template <size_t kMost>
+template <typename Archive>
+void BlockSums<kMost>::Visit(Archive& archive) {
+  constexpr uint32_t kMaxShift = 63;
+  archive(shift_, sums_);
+  archive.Require(shift_ <= kMaxShift && sums_.size() <= kMost);
+  if (!archive.ok()) *this = BlockSums();
+}
+
+template <typename Archive>
+void StepBlocks::Visit(Archive& archive) {
+  archive(steps_, parts_);
+}
+
+template <typename Archive>
+void CallBlocks::First::Visit(Archive& archive) {
+  archive(process, end_ns);
+}
+
+template <typename Archive>
+void CallBlocks::Visit(Archive& archive) {
+  archive(calls_, transfer_ns_, first_);
+  archive.Require(first_.size() <= kMost && first_.size() == transfer_ns_.At(transfer_ns_.shift()).size());
+  if (!archive.ok()) *this = CallBlocks();
 }
 
 template <typename Archive>
@@ -487,9 +513,9 @@ void EarlySteps<Sums>::Visit(Archive& archive) {
 
 template <typename Archive>
 void StepWork::Visit(Archive& archive) {
-  archive(early_, sums_, places_, kernels_);
+  archive(early_, sums_, step_blocks_, blocks_, places_, kernels_);
   if constexpr (Archive::kReads) {
-    archive.Require(kernels_ <= kMaxKernels);
+    archive.Require(kernels_ <= kMaxKernels && blocks_.size() <= kernels_);
     for (const uint32_t place : places_) archive.Require(place <= kernels_);
     if (!archive.ok()) *this = StepWork();
   }
@@ -606,8 +632,8 @@ void StepTracker::Visit(Archive& archive) {
           lost_operations_, lossy_, begun_, usual_step_, begin_error_ns_);
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, clock_steps_, host_phases_, phase_ranges_, steps_, next_index_,
-          counted_, some_, warmup_known_, warmup_count_, early_, early_counted_, statistics_, communication_,
-          work_, steady_runs_, tokens_);
+          counted_, some_, warmup_known_, warmup_count_, early_, early_counted_, statistics_, blocks_,
+          communication_, work_, steady_runs_, tokens_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
       const Pending& pending = pending_[i];
@@ -763,7 +789,7 @@ void ClockLink::Visit(Archive& archive) {
 
 template <typename Archive>
 void RankComparison::Transfers::Visit(Archive& archive) {
-  archive(hash, ranks, bytes_of_op, calls_per_plan, time_ns, usual_ns, usual_of);
+  archive(hash, ranks, bytes_of_op, calls_per_plan, time_ns, blocks, usual_ns, usual_of);
 }
 
 template <typename Archive>

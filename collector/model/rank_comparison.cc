@@ -116,7 +116,15 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
       return;
     return Skip(participants, lost);
   }
-  if (transfers != kNoTransfers) transfers_[transfers].time_ns.Add(last->end_ns - last->start_ns);
+  if (transfers != kNoTransfers) {
+    const uint64_t transfer_ns = last->end_ns - last->start_ns;
+    // On the clock of the same process in every call, whoever comes last.
+    const Participant& clock =
+        *std::min_element(participants.begin(), participants.end(),
+                          [](const Participant& a, const Participant& b) { return a.process < b.process; });
+    transfers_[transfers].time_ns.Add(transfer_ns);
+    transfers_[transfers].blocks.Add(clock.process, clock.end_ns, transfer_ns);
+  }
   AddWaiting(processes, participants, *last, pair);
   AccountSteps(*processes[last->process], last->process, false);
 }

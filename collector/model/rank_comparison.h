@@ -20,6 +20,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/numeric/int128.h"
+#include "collector/model/call_blocks.h"
 #include "collector/model/collective_tracker.h"
 #include "collector/model/distribution.h"
 #include "collector/model/late_steps.h"
@@ -85,6 +86,7 @@ class RankComparison {
     std::map<std::string, uint64_t> bytes_of_op;  // of one plan, count x element size by operation
     uint32_t calls_per_plan = 1;
     Distribution time_ns{kExactLimit};
+    CallBlocks blocks;      // of the same calls
     uint64_t usual_ns = 0;  // the median of so many calls
     uint64_t usual_of = 0;
     template <typename Archive>

@@ -508,7 +508,7 @@ void StepTracker::CompleteFirst() {
   if (!record.incomplete) {
     const std::optional<uint64_t> early = warmup_known_ ? std::nullopt : std::optional(counted_);
     communication_.AddStep(operations, own, phases, record, early);
-    work_.AddStep(operations.first(own), record.total_ns(), early);
+    work_.AddStep(operations.first(own), record.total_ns(), counted_, early.has_value());
   }
   operations_ += own;
   lost_operations_ += step.lost;
@@ -612,7 +612,7 @@ void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
   ++counted_;
   if (steps_.size() > kKept) steps_.pop_front();
   if (warmup_known_) {
-    Count(steps_.back(), nvtx_phases);
+    Count(counted_ - 1, steps_.back(), nvtx_phases);
     return;
   }
   steady_runs_.Add(record.start_ns, record.end_ns, record.total_ns());
@@ -625,11 +625,12 @@ void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
   if (early_.size() >= kWarmupLook) EndWarmupSearch();
 }
 
-void StepTracker::Count(const StepRecord& record, bool nvtx_phases) {
+void StepTracker::Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases) {
   if (record.incomplete) {
     ++statistics_.incomplete;
   } else {
     statistics_.Add(record, nvtx_phases);
+    blocks_.Add(ordinal, record);
   }
 }
 
@@ -640,6 +641,7 @@ void StepTracker::LookForWarmup() {
     warmup_count_ = length;
     early_counted_ = length;
     statistics_ = StepStatistics();
+    blocks_ = StepBlocks();
     for (size_t i = 0; i < steps_.size(); ++i) {
       StepRecord& step = steps_[i];
       const EarlyStep& early = early_[i];
@@ -654,7 +656,7 @@ void StepTracker::LookForWarmup() {
     }
   }
   for (; early_counted_ < steps_.size(); ++early_counted_)
-    Count(steps_[early_counted_], early_[early_counted_].nvtx_phases);
+    Count(early_counted_, steps_[early_counted_], early_[early_counted_].nvtx_phases);
 }
 
 void StepTracker::EndWarmupSearch() {
@@ -688,8 +690,11 @@ void StepTracker::Finish() {
   }
   if (statistics_.total_ns.count() >= kLeastWhole) return;
   statistics_.estimated = statistics_.incomplete > 0;
-  for (const StepRecord& step : steps_) {
-    if (step.incomplete && !step.warmup) statistics_.Add(step, statistics_.nvtx_phases > 0);
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const StepRecord& step = steps_[i];
+    if (!step.incomplete || step.warmup) continue;
+    statistics_.Add(step, statistics_.nvtx_phases > 0);
+    blocks_.Add(counted_ - steps_.size() + i, step);
   }
 }
 

@@ -24,6 +24,7 @@
 #include "collector/model/phase_inference.h"
 #include "collector/model/recorded_steps.h"
 #include "collector/model/steady_runs.h"
+#include "collector/model/step_blocks.h"
 #include "collector/model/step_finder.h"
 #include "collector/model/step_marker.h"
 #include "collector/model/step_operation.h"
@@ -112,6 +113,8 @@ class StepTracker {
   uint64_t count() const { return counted_; }
   uint64_t warmup_count() const { return warmup_count_; }
   const StepStatistics& statistics() const { return statistics_; }
+  // Of the same steps.
+  const StepBlocks& blocks() const { return blocks_; }
   StepSource source() const { return source_; }
   // Of the steps after the warm-up that were seen whole.
   const CommunicationTiming& communication() const { return communication_; }
@@ -208,8 +211,8 @@ class StepTracker {
   const StepOperation& At(uint64_t position) const { return open_[static_cast<size_t>(position - base_)]; }
   uint64_t Next() const { return base_ + open_.size(); }
   void Record(const StepRecord& record, bool nvtx_phases);
-  // Puts it into the statistics.
-  void Count(const StepRecord& record, bool nvtx_phases);
+  // Puts it into the statistics. `ordinal`: of the step, the warm-up counted.
+  void Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases);
   // Of the steps so far; what was counted is counted anew where the answer changed.
   void LookForWarmup();
   void EndWarmupSearch();
@@ -266,6 +269,7 @@ class StepTracker {
   std::vector<EarlyStep> early_;
   uint64_t early_counted_ = 0;  // of them, those that were looked at for statistics
   StepStatistics statistics_;
+  StepBlocks blocks_;
   CommunicationTiming communication_;
   StepWork work_;
   SteadyRuns steady_runs_;

@@ -2,8 +2,7 @@
 
 namespace gpuprobe::model {
 
-void StepWork::AddStep(std::span<const StepOperation> own, uint64_t length_ns,
-                       std::optional<uint64_t> index) {
+void StepWork::AddStep(std::span<const StepOperation> own, uint64_t length_ns, uint64_t ordinal, bool early) {
   for (const StepOperation& o : own) {
     if (o.work != WorkClass::kCompute || o.coarse == 0) continue;
     if (places_.size() <= o.coarse) places_.resize(size_t{o.coarse} + 1, kNoPlace);
@@ -21,8 +20,13 @@ void StepWork::AddStep(std::span<const StepOperation> own, uint64_t length_ns,
     ++parts_[part - 1].calls;
     parts_[part - 1].time_ns += o.end_ns - o.start_ns;
   }
-  Count(parts_, index.has_value() ? early_.Of(*index, length_ns) : sums_);
-  for (const Part& part : parts_) part_of_[part.place - 1] = 0;
+  Count(parts_, early ? early_.Of(ordinal, length_ns) : sums_);
+  step_blocks_.Add(ordinal, 1);
+  if (blocks_.size() < kernels_) blocks_.resize(kernels_);
+  for (const Part& part : parts_) {
+    blocks_[part.place - 1].Add(ordinal, part.time_ns);
+    part_of_[part.place - 1] = 0;
+  }
   parts_.clear();
 }
 
@@ -52,6 +56,11 @@ void StepWork::KeepFrom(uint64_t index) { early_.KeepFrom(index, sums_); }
 StepWork::Sum StepWork::Of(uint32_t token) const {
   const uint32_t place = token < places_.size() ? places_[token] : kNoPlace;
   return place == kNoPlace || place > sums_.kernels.size() ? Sum{} : sums_.kernels[place - 1];
+}
+
+const StepWork::Blocks* StepWork::BlocksOf(uint32_t token) const {
+  const uint32_t place = token < places_.size() ? places_[token] : kNoPlace;
+  return place == kNoPlace || place > blocks_.size() ? nullptr : &blocks_[place - 1];
 }
 
 }  // namespace gpuprobe::model

@@ -2,17 +2,18 @@
 // seen whole.
 //
 // Separate from the totals of kernels, which count every call of the run: two runs are compared by their
-// steps, without what starts them, and with the spread from step to step. Memory: kMaxKernels sums. Not
-// thread-safe: one owner.
+// steps, without what starts them, and with the spread from step to step. For that each kernel's time is kept
+// over blocks of steps, too (block_sums.h). Memory: kMaxKernels x (kMaxBlocks + 5) numbers. Not thread-safe:
+// one owner.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "absl/numeric/int128.h"
+#include "collector/model/block_sums.h"
 #include "collector/model/early_steps.h"
 #include "collector/model/step_operation.h"
 
@@ -31,15 +32,23 @@ class StepWork {
     void Visit(Archive& archive);  // model_state.cc
   };
 
-  // A step of which everything was seen: its operations and its length. `index`: of the step, while it is not
-  // known whether it is warm-up.
-  void AddStep(std::span<const StepOperation> own, uint64_t length_ns, std::optional<uint64_t> index);
+  // So many, since they are kept for each kernel of each rank. Enough for a test with 30 degrees of freedom.
+  static constexpr size_t kMaxBlocks = 32;
+  using Blocks = BlockSums<kMaxBlocks>;
+
+  // A step of which everything was seen: its operations and its length. `ordinal`: of the step, the warm-up
+  // counted; `early`: it is not known whether it is warm-up.
+  void AddStep(std::span<const StepOperation> own, uint64_t length_ns, uint64_t ordinal, bool early);
   // Of the steps that were added with an index, those from this one on are no warm-up.
   void KeepFrom(uint64_t index);
 
   uint64_t steps() const { return sums_.steps; }
   // Of the kernels with this coarse token.
   Sum Of(uint32_t token) const;
+  // Over all steps, the warm-up among them: how many each block has, and a kernel's time in it; nullptr if it
+  // has none.
+  const Blocks& step_blocks() const { return step_blocks_; }
+  const Blocks* BlocksOf(uint32_t token) const;
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc
 
@@ -61,6 +70,8 @@ class StepWork {
 
   EarlySteps<Sums> early_;  // that may be warm-up
   Sums sums_;
+  Blocks step_blocks_;
+  std::vector<Blocks> blocks_;    // of each kernel, by place
   std::vector<uint32_t> places_;  // by token
   uint32_t kernels_ = 0;          // that have a place
   // Not state: empty but while a step is added.

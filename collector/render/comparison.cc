@@ -16,8 +16,9 @@ namespace {
 using analysis::Duration;
 using Json = nlohmann::ordered_json;
 
-constexpr int kComparisonSchemaVersion = 2;
+constexpr int kComparisonSchemaVersion = 3;
 constexpr size_t kMaxRows = 12;
+constexpr size_t kMaxMembers = 4;
 
 // A change as a person reads it: a percentage, or how many times as much.
 std::string Relative(double change) {
@@ -36,10 +37,30 @@ std::string Interval(double low, double high) {
   return absl::StrFormat("%+.1f to %+.1f %%", low * 100, high * 100);
 }
 
+// What no table holds, for it has only so many rows.
+void NoteRest(size_t rows, Table& t) {
+  if (rows > kMaxRows) absl::StrAppend(&t.note, "; ", rows - kMaxRows, " more with --json");
+}
+
+std::string Chance(double p) { return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p); }
+
+// What the numbers rest on.
+std::string TestNote(const analysis::Comparison& c) {
+  const analysis::ComparedPart& total = c.parts.front();
+  std::string note =
+      c.paired ? absl::StrCat("t-test over steps of the same number, ",
+                              std::min(total.a.count, total.b.count), " pairs (their lengths go together)")
+               : absl::StrCat("Welch's t-test over ", total.a.count, " and ", total.b.count, " steps");
+  if (c.block_steps > 1) absl::StrAppend(&note, " in blocks of ", c.block_steps);
+  absl::StrAppendFormat(&note, "; p adjusted for all %d comparisons (Holm), 5 %% for any false one",
+                        c.comparisons);
+  return note;
+}
+
 Table Parts(const analysis::Comparison& c) {
   Table t{.id = "parts",
           .title = "Steps",
-          .columns = {"step", "A", "B", "change", "95 % interval", "p", "effect", ""},
+          .columns = {"step", "A", "B", "change", "95 % interval", "p adjusted", "effect", ""},
           .left = {true, false, false, false, false, false, false, true},
           .rows = {},
           .note = ""};
@@ -49,19 +70,37 @@ Table Parts(const analysis::Comparison& c) {
     if (part.test.has_value()) {
       const analysis::WelchResult& w = *part.test;
       const bool known = part.a.mean > 0;
-      row.insert(row.end(), {Change(w.difference, part.a.mean),
-                             known ? Interval(w.low / part.a.mean, w.high / part.a.mean) : "-",
-                             w.p_value < 0.001 ? "<0.001" : absl::StrFormat("%.3f", w.p_value),
-                             absl::StrFormat("%.1f", w.effect_size), part.significant ? "significant" : ""});
+      row.insert(row.end(),
+                 {Change(w.difference, part.a.mean),
+                  known ? Interval(w.low / part.a.mean, w.high / part.a.mean) : "-", Chance(part.adjusted_p),
+                  absl::StrFormat("%.1f", w.effect_size), part.significant ? "significant" : ""});
     } else {
       row.insert(row.end(), {Change(part.b.mean - part.a.mean, part.a.mean), "-", "-", "-", "too few steps"});
     }
     t.rows.push_back(std::move(row));
   }
-  if (!c.parts.empty()) {
-    t.note = absl::StrCat("Welch's t-test over ", c.parts.front().a.count, " and ", c.parts.front().b.count,
-                          " steps; of the parts, significance is after Holm");
+  if (!c.parts.empty() && c.parts.front().test.has_value()) {
+    t.note = absl::StrCat("mean over the ranks of each step; ", TestNote(c));
   }
+  return t;
+}
+
+Table Ranks(const analysis::Comparison& c) {
+  Table t{.id = "ranks",
+          .title = "Changed ranks",
+          .columns = {"changed rank", "part", "A", "B", "change", "95 % interval", "p adjusted"},
+          .left = {false, true, false, false, false, false, false},
+          .rows = {},
+          .note = "of a step; beyond chance after Holm"};
+  for (size_t i = 0; i < std::min(c.ranks.size(), kMaxRows); ++i) {
+    const analysis::ComparedRank& r = c.ranks[i];
+    const auto [before, after] = analysis::Durations(r.a.mean, r.b.mean);
+    const bool known = r.a.mean > 0;
+    t.rows.push_back({absl::StrCat(r.rank), r.part, before, after, Change(r.test->difference, r.a.mean),
+                      known ? Interval(r.test->low / r.a.mean, r.test->high / r.a.mean) : "-",
+                      Chance(r.adjusted_p)});
+  }
+  NoteRest(c.ranks.size(), t);
   return t;
 }
 
@@ -84,11 +123,6 @@ std::string ChangeOf(const analysis::ComparedWork& w) {
 std::string WhatIsCounted(const analysis::Comparison& c) {
   return c.per_step ? "of a rank and step, mean over the ranks; warm-up left out; beyond chance after Holm"
                     : "of a rank and the whole run, its start included; beyond chance after Holm";
-}
-
-// What no table holds, for it has only so many rows.
-void NoteRest(size_t rows, Table& t) {
-  if (rows > kMaxRows) absl::StrAppend(&t.note, "; ", rows - kMaxRows, " more with --json");
 }
 
 Table Kernels(const analysis::Comparison& c) {
@@ -121,8 +155,9 @@ Table Collectives(const analysis::Comparison& c) {
                                WhatIsCounted(c))};
   for (size_t i = 0; i < std::min(c.collectives.size(), kMaxRows); ++i) {
     const analysis::ComparedWork& w = c.collectives[i];
-    t.rows.push_back(
-        {w.name, Calls(w.a), Calls(w.b), Mean(w.a), Mean(w.b), Wait(w.a), Wait(w.b), ChangeOf(w)});
+    const std::string name =
+        w.members.empty() ? w.name : absl::StrCat(w.name, " ", analysis::RankList(w.members, kMaxMembers));
+    t.rows.push_back({name, Calls(w.a), Calls(w.b), Mean(w.a), Mean(w.b), Wait(w.a), Wait(w.b), ChangeOf(w)});
   }
   NoteRest(c.collectives.size(), t);
   return t;
@@ -145,7 +180,49 @@ Table Findings(const analysis::Comparison& c) {
 }
 
 Json SampleOf(const analysis::Sample& s) {
-  return {{"steps", s.count}, {"mean_ns", s.mean}, {"std_ns", s.std}};
+  return {{"steps", s.count}, {"effective", s.effective}, {"mean_ns", s.mean}, {"std_ns", s.std}};
+}
+
+Json TestOf(const analysis::Compared& c) {
+  if (!c.test.has_value()) return nullptr;
+  const analysis::WelchResult& w = *c.test;
+  return {{"difference_ns", w.difference},
+          {"low_ns", w.low},
+          {"high_ns", w.high},
+          {"p_value", w.p_value},
+          {"degrees", w.degrees},
+          {"effect_size", w.effect_size},
+          {"adjusted_p_value", c.adjusted_p}};
+}
+
+Json RanksOf(const analysis::Comparison& c) {
+  Json out = Json::array();
+  for (const analysis::ComparedRank& r : c.ranks) {
+    out.push_back({{"rank", r.rank},
+                   {"part", r.part},
+                   {"a", SampleOf(r.a)},
+                   {"b", SampleOf(r.b)},
+                   {"test", TestOf(r)},
+                   {"beyond_others_ns", r.beyond_others_ns},
+                   {"differs_from_others", r.odd}});
+  }
+  return out;
+}
+
+Json ChangesOf(const analysis::Comparison& c) {
+  Json out = Json::array();
+  for (const analysis::Change& change : c.changes) {
+    out.push_back({{"subject", change.subject},
+                   {"part", change.part},
+                   {"ranks", change.ranks},
+                   {"change_ns_per_step", change.change_ns},
+                   {"low_ns", change.low_ns},
+                   {"high_ns", change.high_ns},
+                   {"adjusted_p_value", change.adjusted_p},
+                   {"statement", change.statement},
+                   {"evidence", change.evidence}});
+  }
+  return out;
 }
 
 Json SideOf(const Side& side, bool waits) {
@@ -164,8 +241,28 @@ Json WorkOf(const std::vector<analysis::ComparedWork>& work, bool waits) {
                    {"a", SideOf(w.a, waits)},
                    {"b", SideOf(w.b, waits)},
                    {"p_value", w.p_value},
-                   {"change_ns_per_step", w.change_ns}});
+                   {"adjusted_p_value", w.adjusted_p},
+                   {"members", w.members},
+                   {"change_ns_per_step", w.change_ns},
+                   {"low_ns", w.low_ns},
+                   {"high_ns", w.high_ns}});
   }
+  return out;
+}
+
+std::string Changes(const analysis::Comparison& c) {
+  std::string out;
+  for (size_t i = 0; i < c.changes.size(); ++i) {
+    const analysis::Change& change = c.changes[i];
+    absl::StrAppend(&out, "\n", Wrap(absl::StrFormat("%2d  ", i + 1), "    ", change.statement));
+    if (!change.evidence.empty()) absl::StrAppend(&out, Wrap("    ", "    ", change.evidence));
+  }
+  // Whatever the test says of these two runs, it has not seen a third.
+  if (!c.changes.empty())
+    absl::StrAppend(&out, "\n",
+                    Wrap("    ", "    ",
+                         "Two runs cannot tell a change of the program from one of the machine: if "
+                         "it matters, repeat both and compare equal runs, too."));
   return out;
 }
 
@@ -174,7 +271,9 @@ Json WorkOf(const std::vector<analysis::ComparedWork>& work, bool waits) {
 std::string ComparisonText(const analysis::Comparison& c, const std::string& a, const std::string& b) {
   std::string out = absl::StrCat("gpuprobe: A is ", a, "\n          B is ", b, "\n\n");
   absl::StrAppend(&out, Wrap(" ", " ", c.verdict));
-  for (const Table& table : {Findings(c), Parts(c), Kernels(c), Collectives(c)}) {
+  for (const std::string& limit : c.limits) absl::StrAppend(&out, Wrap(" ", " ", limit));
+  absl::StrAppend(&out, Changes(c));
+  for (const Table& table : {Parts(c), Ranks(c), Kernels(c), Collectives(c), Findings(c)}) {
     if (!table.rows.empty()) absl::StrAppend(&out, "\n", Lay(table));
   }
   if (!c.conditions.empty()) {
@@ -197,16 +296,10 @@ std::string ComparisonText(const analysis::Comparison& c, const std::string& a, 
 std::string ComparisonJson(const analysis::Comparison& c, const std::string& a, const std::string& b) {
   Json parts = Json::array();
   for (const analysis::ComparedPart& part : c.parts) {
-    Json test = nullptr;
-    if (part.test.has_value()) {
-      const analysis::WelchResult& w = *part.test;
-      test = {{"difference_ns", w.difference}, {"low_ns", w.low},      {"high_ns", w.high},
-              {"p_value", w.p_value},          {"degrees", w.degrees}, {"effect_size", w.effect_size}};
-    }
     parts.push_back({{"name", part.name},
                      {"a", SampleOf(part.a)},
                      {"b", SampleOf(part.b)},
-                     {"test", test},
+                     {"test", TestOf(part)},
                      {"significant", part.significant}});
   }
   Json conditions = Json::array();
@@ -221,8 +314,14 @@ std::string ComparisonJson(const analysis::Comparison& c, const std::string& a, 
                      {"verdict", c.verdict},
                      {"doubts", {{"a", c.doubts_a}, {"b", c.doubts_b}}},
                      {"findings", findings},
+                     {"level", analysis::kSignificance},
+                     {"comparisons", c.comparisons},
+                     {"paired", c.paired},
+                     {"changes", ChangesOf(c)},
+                     {"limits", c.limits},
                      {"per_step", c.per_step},
                      {"steps", parts},
+                     {"ranks", RanksOf(c)},
                      {"kernels", WorkOf(c.kernels, false)},
                      {"collectives", WorkOf(c.collectives, true)},
                      {"conditions", conditions}};

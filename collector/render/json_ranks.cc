@@ -160,6 +160,28 @@ Json ClockJson(const analysis::Report& report) {
   return {{"reference", TextOrNull(report.clock.reference)}, {"ranks", ranks}};
 }
 
+Json NetworkJson(const std::optional<analysis::NetworkReport>& network) {
+  if (!network.has_value()) return nullptr;
+  Json slow = nullptr;
+  if (network->slow.has_value()) {
+    const analysis::NetworkReport::Slow& s = *network->slow;
+    const bool hosts = !s.hosts.empty();
+    slow = {{"op", s.op},
+            {"size_bytes", s.size_bytes},
+            {"comm_ranks", s.comm_ranks},
+            {"usual_ns", s.usual_ns},
+            {"slow_ns", s.slow_ns},
+            {"since_step", s.since_step.has_value() ? Json(*s.since_step) : Json(nullptr)},
+            {"elsewhere_ns", hosts ? Json(s.elsewhere_ns) : Json(nullptr)},
+            {"elsewhere_slow_ns", hosts ? Json(s.elsewhere_slow_ns) : Json(nullptr)},
+            {"hosts", s.hosts}};
+  }
+  return {{"hosts", network->hosts},
+          {"gbytes_per_s", OrNull(network->gbytes_per_s)},
+          {"reference_gbytes_per_s", OrNull(network->reference_gbytes_per_s)},
+          {"slow", slow}};
+}
+
 Json CommunicationJson(const analysis::Report& report) {
   const analysis::CommunicationReport& c = report.communication;
   Json models = Json::array();
@@ -237,6 +259,7 @@ Json CommunicationJson(const analysis::Report& report) {
           {"exposed_wait_ns_per_step", steps ? Json(c.exposed_wait_ns()) : Json(nullptr)},
           {"link_peak_gbytes_per_s", OrNull(c.link_peak)},
           {"link_peak_source", TextOrNull(c.link_peak_source)},
+          {"network", NetworkJson(c.network)},
           {"unheard_share", c.unheard_share},
           {"pattern", c.pattern},
           {"bytes_share", c.bytes_share},

@@ -95,6 +95,8 @@ void Simulation::Adjust(int step) {
     for (int rank = job_.ranks_per_host; rank < std::min(job_.ranks, 2 * job_.ranks_per_host); ++rank)
       streams_[static_cast<size_t>(rank)].StepClock(node_.latest_ns() + 1, job_.clock_step_ns);
   }
+  for (size_t i = 0; i < communicators_.size(); ++i)
+    node_.SetLink(i, LinkOf(job_, communicators_[i].members, step));
   const RankSettings usual = SettingsOf(job_);
   for (int rank = job_.slow_rank; rank < job_.slow_rank + job_.slow_ranks; ++rank) {
     RankSettings& settings = node_.settings(rank);

@@ -491,12 +491,28 @@ bool IsOther(const TrainingJob& job, int rank) {
   return job.other_ranks > 0 && rank >= job.ranks - job.other_ranks;
 }
 
+Link LinkOf(const TrainingJob& job, const std::vector<int>& members, int step) {
+  bool several = false;
+  bool concerned = job.network_host < 0;
+  for (const int rank : members) {
+    several = several || rank / job.ranks_per_host != members.front() / job.ranks_per_host;
+    concerned = concerned || rank / job.ranks_per_host == job.network_host;
+  }
+  if (!several) return job.link;
+  Link link = job.network.value_or(job.link);
+  if (!concerned || step < job.network_from * job.steps - (job.network_from > 0 ? 0 : 1)) return link;
+  link.alpha_ns = static_cast<int64_t>(static_cast<double>(link.alpha_ns) * job.network_slowdown);
+  link.beta_bytes_per_ns /= job.network_slowdown;
+  return link;
+}
+
 // Ranks are numbered with the tensor group fastest, then data, then pipeline.
 std::vector<NodeCommunicator> Communicators(const TrainingJob& job) {
   std::vector<NodeCommunicator> all;
   const auto add = [&](const char* name, std::vector<int> members) {
     const uint64_t hash = 0x9c1e'0000'0000'0001u + (static_cast<uint64_t>(all.size()) << 20) * 0x1357u;
-    all.push_back({.hash = hash, .name = name, .members = std::move(members), .link = job.link});
+    const Link link = LinkOf(job, members, -1);
+    all.push_back({.hash = hash, .name = name, .members = std::move(members), .link = link});
   };
   const int data = job.data();
   const auto rank_of = [&](int stage, int d, int t) { return (stage * data + d) * job.tensor + t; };

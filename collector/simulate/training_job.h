@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,11 @@ struct TrainingJob {
   bool overlap = true;      // gradients are reduced while backward goes on
   double overlap_from = 0;  // share of backward that must be over before the first reduction
   Link link{.alpha_ns = 3'000, .beta_bytes_per_ns = 350};  // as NVLink between eight H100
+  // Of communicators over several hosts; without one, `link`.
+  std::optional<Link> network;
+  double network_slowdown = 1;  // of them: alpha and beta are so many times worse ...
+  double network_from = 0;      // ... after this share of all steps ...
+  int network_host = -1;        // ... where this host takes part; -1: wherever
 
   uint64_t batch_bytes = uint64_t{4} << 20;
   bool pageable = false;
@@ -117,6 +123,8 @@ struct TrainingJob {
 const std::vector<std::string>& RangeNames();
 
 std::vector<NodeCommunicator> Communicators(const TrainingJob& job);
+// What links these ranks in a step; -1: before the first one.
+Link LinkOf(const TrainingJob& job, const std::vector<int>& members, int step);
 // Settings of a rank, without its communicators.
 RankSettings SettingsOf(const TrainingJob& job);
 bool IsSlow(const TrainingJob& job, int rank, int step);

@@ -93,6 +93,8 @@ class VirtualNode {
 
   RankSettings& settings(int rank) { return ranks_[static_cast<size_t>(rank)].settings; }
   const RankSettings& settings(int rank) const { return ranks_[static_cast<size_t>(rank)].settings; }
+  // Of transfers whose last rank arrives from now on.
+  void SetLink(size_t communicator, const Link& link) { communicators_[communicator].link = link; }
   int64_t host_ns(int rank) const { return ranks_[static_cast<size_t>(rank)].host_ns; }
   // The latest end of anything so far.
   int64_t device_ns(int rank) const;

@@ -38,11 +38,28 @@ class CheckAndDiff(harness.EndToEndTest):
         names = ("LinearBackwardWeight", "LinearBackwardInput", "LinearForward")
         by_name = {name: k for k in compared["kernels"] for name in names if name in k["name"]}
         for kernel in ("LinearBackwardWeight", "LinearBackwardInput"):
-            self.assertEqual([by_name[kernel][run]["mean_ns"] for run in "ab"], [400_000.0, 1_200_000.0])
+            for run, mean_ns in (("a", 400_000), ("b", 1_200_000)):
+                self.assertAlmostEqual(by_name[kernel][run]["mean_ns"], mean_ns, delta=1)
         self.assertNotIn("LinearForward", by_name)
         self.assertEqual(compared["conditions"], [])
+        changed = [c for c in compared["changes"] if c["part"] == "compute"]
+        self.assertEqual([c["subject"] for c in changed], ["all ranks"], compared["changes"])
+        self.assertIn("LinearBackward", changed[0]["evidence"])
         itself = self.run_well([GPUPROBE, "diff", before, before]).stdout.decode()
         self.assertIn("No significant difference in step time", itself)
+
+    def test_diff_names_the_rank_that_became_slower_although_it_was_slow_already(self):
+        before, _ = self.train("slow", env={"GPUSIM_SLOW": "rank=2,factor=1.3"})
+        after, _ = self.train("slower", env={"GPUSIM_SLOW": "rank=2,factor=1.4"})
+        compared = json.loads(self.run_well([GPUPROBE, "diff", before, after, "--json"]).stdout)
+        compute = [(c["subject"], c["ranks"]) for c in compared["changes"] if c["part"] == "compute"]
+        self.assertEqual(compute, [("rank", [2])], compared["changes"])
+        parts = {p["name"]: p for p in compared["steps"]}
+        # What ranks always differ by is no noise: the kernels of this node take exactly as long as they are told.
+        compute = parts["compute"]["test"]
+        self.assertLess(compute["high_ns"] - compute["low_ns"], 0.005 * parts["compute"]["a"]["mean_ns"])
+        screen = self.run_well([GPUPROBE, "diff", before, after]).stdout.decode()
+        self.assertRegex(screen, r"Compute time on rank 2 is \d+\.\d % longer: [\d.]+ ms -> [\d.]+ ms per step, \+[\d.]+ us")
 
     def test_a_run_that_is_none_is_refused_in_one_line(self):
         refused = self.run_program([GPUPROBE, "diff", self.path("home"), self.path("tmp")])

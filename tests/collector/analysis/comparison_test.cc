@@ -5,72 +5,127 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-model::Summary Of(uint64_t count, double mean, double std) {
-  model::Summary s;
-  s.count = count;
-  s.mean = mean;
-  s.std = std;
-  s.total = static_cast<uint64_t>(mean * static_cast<double>(count));
+constexpr size_t kSteps = 50;
+constexpr int kRanks = 4;
+
+// Normal, with exactly this mean and standard deviation, so that what is expected does not hang on luck.
+Series Of(double mean, double std, uint64_t seed, size_t count = kSteps) {
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<double> normal;
+  Series s(count);
+  for (double& v : s) v = normal(engine);
+  const Sample drawn = SampleOf(s);
+  for (double& v : s) v = mean + (v - drawn.mean) / drawn.std * std;
   return s;
 }
 
-// Four ranks, 50 steps of 100 ms after 2 of warm-up.
-Report Measured(double step_ms, double std_ms, double gemm_us) {
-  Report r;
-  r.ranks.resize(4);
+struct Job {
+  double step_ms = 100;
+  double std_ms = 1;
+  double gemm_us = 200;      // of a call, 100 a step
+  double gemm_std_us = 0.1;  // of a call, from step to step
+  double transfer_us = 400;
+  uint64_t seed = 1;
+};
+
+Run Measured(const Job& job) {
+  Run run;
+  Report& r = run.report;
+  r.ranks.resize(kRanks);
   r.conditions.nccl = "2.28.9";
   r.steps.emplace();
-  r.steps->count = 52;
+  r.steps->count = kSteps + 2;
   r.steps->warmup_count = 2;
-  r.steps->time_ns = Of(200, step_ms * 1e6, std_ms * 1e6);
-  r.steps->compute_ns = Of(200, step_ms * 0.8e6, std_ms * 1e6);
-  KernelReport gemm;
-  gemm.name = "gemm";
-  gemm.time_ns = Of(uint64_t{52} * 4 * 100, gemm_us * 1e3, 100);
-  gemm.steady = {.steps = 50, .calls = 100, .time_ns = gemm_us * 1e5, .std_ns = 10e3};
-  KernelReport same;
-  same.name = "same";
-  same.time_ns = Of(uint64_t{52} * 4 * 10, 50e3, 100);
-  same.steady = {.steps = 50, .calls = 10, .time_ns = 500e3, .std_ns = 10e3};
-  r.top_kernels = {gemm, same};
-  CollectiveReport c;
-  c.op = "AllReduce";
-  c.comm_ranks = 4;
-  c.size_bytes = 1 << 20;
-  c.time_ns = Of(uint64_t{52} * 4, 900e3, 1000);
-  c.calls = uint64_t{52} * 4;
-  c.steady = {.steps = 50,
-              .compared = 200,
-              .plans_per_step = 1,
-              .transfer_ns = 400e3,
-              .transfer_std_ns = 8e3,
-              .wait_ns = 500e3};
-  r.collectives = {c};
-  return r;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    RankSeries& s = run.series.ranks.emplace_back();
+    s.rank = rank;
+    const uint64_t seed = job.seed * 100 + static_cast<uint64_t>(rank) * 7;
+    for (Series& part : s.parts) part = Series(kSteps, 0);
+    // Ranks wait for each other: a step is as long on all of them.
+    s.parts[static_cast<size_t>(model::StepPart::kTotal)] =
+        Of(job.step_ms * 1e6, job.std_ms * 1e6, job.seed * 100);
+    s.parts[static_cast<size_t>(model::StepPart::kCompute)] =
+        Of(job.step_ms * 0.8e6, job.std_ms * 1e6, seed + 1);
+    s.kernels["gemm"] = Of(job.gemm_us * 1e5, job.gemm_std_us * 1e5, seed + 2);
+    s.kernels["same"] = Of(500e3, 10e3, seed + 3);
+  }
+  run.series.kernel_calls = {{"gemm", 100}, {"same", 10}};
+  CollectiveSeries& c = run.series.collectives.emplace_back();
+  c.name = "AllReduce 1.00 MiB, 4 ranks";
+  c.members = {0, 1, 2, 3};
+  c.calls_per_step = 1;
+  c.wait_ns = 500e3;
+  c.transfer_ns = Of(job.transfer_us * 1e3, 8e3, job.seed * 100 + 50);
+  return run;
 }
 
 TEST(Comparison, ARunAgainstItselfHasNoSignificantDifference) {
-  const Report run = Measured(100, 1, 200);
+  const Run run = Measured({});
   const Comparison c = Compare(run, run);
   EXPECT_THAT(c.verdict, StartsWith("No significant difference"));
-  for (const ComparedPart& part : c.parts) EXPECT_FALSE(part.significant) << part.name;
-  EXPECT_TRUE(c.kernels.empty());
-  EXPECT_TRUE(c.collectives.empty());
-  EXPECT_TRUE(c.conditions.empty());
+  for (const ComparedPart& part : c.parts) {
+    EXPECT_FALSE(part.significant) << part.name;
+    EXPECT_EQ(part.test->high - part.test->low, 0) << "pairs that are equal leave no doubt";
+  }
+  EXPECT_THAT(c.changes, IsEmpty());
+  EXPECT_THAT(c.ranks, IsEmpty());
+  EXPECT_THAT(c.kernels, IsEmpty());
+  EXPECT_THAT(c.collectives, IsEmpty());
+  EXPECT_THAT(c.conditions, IsEmpty());
+}
+
+TEST(Comparison, WhatRanksAlwaysDifferByIsNoNoise) {
+  Run a = Measured({.seed = 1});
+  Run b = Measured({.step_ms = 101, .seed = 2});
+  for (Run* run : {&a, &b}) {
+    for (double& v : run->series.ranks[3].parts[static_cast<size_t>(model::StepPart::kCompute)]) v *= 3;
+  }
+  const Comparison c = Compare(a, b);
+  const ComparedPart& compute = c.parts[1];
+  EXPECT_LT((compute.test->high - compute.test->low) / compute.a.mean, 0.01);
+  EXPECT_TRUE(compute.significant);
+}
+
+TEST(Comparison, OneRankOfFourIsNamedAndTheOthersAreNot) {
+  Run b = Measured({.seed = 2});
+  for (double& v : b.series.ranks[2].parts[static_cast<size_t>(model::StepPart::kCompute)]) v *= 1.05;
+  const Comparison c = Compare(Measured({.seed = 1}), b);
+  ASSERT_FALSE(c.changes.empty());
+  EXPECT_THAT(c.changes.front().ranks, ElementsAre(2));
+  EXPECT_THAT(c.changes.front().statement, HasSubstr("Compute time on rank 2 is 5.0 % longer"));
+  ASSERT_EQ(c.ranks.size(), 1u);
+}
+
+TEST(Comparison, ARankThatChangedMoreThanAllOthersIsNamedBesideThem) {
+  Run b = Measured({.seed = 2});
+  for (RankSeries& rank : b.series.ranks) {
+    for (double& v : rank.parts[static_cast<size_t>(model::StepPart::kCompute)])
+      v *= rank.rank == 1 ? 1.1 : 1.03;
+  }
+  const Comparison c = Compare(Measured({.seed = 1}), b);
+  ASSERT_EQ(c.changes.size(), 2u);
+  EXPECT_EQ(c.changes[0].subject, "rank");
+  EXPECT_THAT(c.changes[0].ranks, ElementsAre(1));
+  EXPECT_THAT(c.changes[0].statement, HasSubstr("against the other ranks"));
+  EXPECT_EQ(c.changes[1].subject, "all ranks");
 }
 
 TEST(Comparison, ASmallDifferenceIsNotCalledLargeHoweverRegularStepsAre) {
-  const Comparison c = Compare(Measured(100, 0.01, 200), Measured(99.96, 0.01, 200));
+  const Comparison c =
+      Compare(Measured({.std_ms = 0.01, .seed = 1}), Measured({.step_ms = 99.96, .std_ms = 0.01, .seed = 2}));
   EXPECT_TRUE(c.parts.front().significant);
   EXPECT_THAT(c.verdict,
               StartsWith("B is faster beyond chance, but only by 0.04 %: step time 100.00 ms -> 99.96 ms"));
@@ -78,8 +133,10 @@ TEST(Comparison, ASmallDifferenceIsNotCalledLargeHoweverRegularStepsAre) {
 }
 
 TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
-  Report a = Measured(100, 1, 200);
-  Report b = Measured(95, 1, 200);
+  Run run_a = Measured({.seed = 1});
+  Run run_b = Measured({.step_ms = 95, .seed = 2});
+  Report& a = run_a.report;
+  Report& b = run_b.report;
   a.trust.lost_total = 1234;
   a.trust.coverage = 0.75;
   b.hangs.emplace_back();
@@ -91,7 +148,7 @@ TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
   };
   find(a, {"records-lost", "imbalance"});
   find(b, {"hang-missing-rank", "hang-missing-rank", "imbalance", "healthy"});
-  const Comparison c = Compare(a, b);
+  const Comparison c = Compare(run_a, run_b);
   EXPECT_THAT(c.verdict,
               StartsWith("A lost 1,234 records (25 %). B hung after 52 steps, had 4 processes cut "
                          "off, was heard of on 4 of 8 ranks only. Of what was recorded: B is faster"));
@@ -102,16 +159,16 @@ TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
   EXPECT_FALSE(c.findings[1].in_a);
   // What was a mismatch and ended all the same is no hang.
   b.hangs.front().over = true;
-  EXPECT_THAT(Compare(a, b).doubts_b.front(), StartsWith("had 4 processes"));
+  EXPECT_THAT(Compare(run_a, run_b).doubts_b.front(), StartsWith("had 4 processes"));
 }
 
 TEST(Comparison, StepsCountNotStepsTimesRanks) {
-  const Comparison c = Compare(Measured(100, 1, 200), Measured(101, 1, 200));
-  EXPECT_EQ(c.parts.front().a.count, 50u);
+  const Comparison c = Compare(Measured({.seed = 1}), Measured({.step_ms = 101, .seed = 2}));
+  EXPECT_EQ(c.parts.front().a.count, kSteps);
 }
 
 TEST(Comparison, AFasterKernelIsNamedWithWhatItSavesAStep) {
-  const Comparison c = Compare(Measured(100, 1, 200), Measured(95, 1, 150));
+  const Comparison c = Compare(Measured({.seed = 1}), Measured({.step_ms = 95, .gemm_us = 150, .seed = 2}));
   EXPECT_THAT(c.verdict, StartsWith("B is faster: step time 100 ms -> 95.0 ms, -5.0 %"));
   EXPECT_THAT(c.verdict, HasSubstr("large"));
   EXPECT_TRUE(c.parts.front().significant);
@@ -122,85 +179,126 @@ TEST(Comparison, AFasterKernelIsNamedWithWhatItSavesAStep) {
   EXPECT_NEAR(c.kernels[0].b.mean_ns, 150e3, 1);
   // 100 calls of a rank in each step, 50 us less each.
   EXPECT_NEAR(c.kernels[0].change_ns, -100 * 50e3, 1);
+  EXPECT_LT(c.kernels[0].low_ns, c.kernels[0].change_ns);
+  ASSERT_FALSE(c.changes.empty());
+  EXPECT_THAT(c.changes.front().evidence, HasSubstr("gemm 20.0 ms -> 15.0 ms per step"));
 }
 
 TEST(Comparison, AChangeWithinTheSpreadIsNotSignificant) {
-  const Comparison c = Compare(Measured(100, 10, 200), Measured(101, 10, 200));
+  const Comparison c =
+      Compare(Measured({.std_ms = 10, .seed = 1}), Measured({.step_ms = 101, .std_ms = 10, .seed = 2}));
   EXPECT_FALSE(c.parts.front().significant);
   EXPECT_THAT(c.verdict, StartsWith("No significant difference"));
 }
 
+TEST(Comparison, StepsThatDriftAreFewIndependentOnes) {
+  Run a = Measured({.seed = 1});
+  Run b = Measured({.seed = 2});
+  // Both get slower and faster by the same 5 %, a period and a half in A, half a period later in B.
+  for (auto [run, phase] : {std::pair(&a, 0.0), std::pair(&b, 1.5)}) {
+    for (RankSeries& rank : run->series.ranks) {
+      Series& total = rank.parts[static_cast<size_t>(model::StepPart::kTotal)];
+      for (size_t i = 0; i < total.size(); ++i)
+        total[i] += 5e6 * std::sin(phase + static_cast<double>(i) / 16);
+    }
+  }
+  const Comparison c = Compare(a, b);
+  EXPECT_FALSE(c.parts.front().significant) << c.verdict;
+  EXPECT_THAT(c.limits, ::testing::Contains(HasSubstr("drift")));
+}
+
 TEST(Comparison, WhatOnlyOneRunHasIsAChange) {
-  Report b = Measured(100, 1, 200);
-  b.top_kernels.pop_back();
-  const Comparison c = Compare(Measured(100, 1, 200), b);
+  Run b = Measured({.seed = 2});
+  for (RankSeries& rank : b.series.ranks) rank.kernels.erase("same");
+  b.series.kernel_calls.erase("same");
+  const Comparison c = Compare(Measured({.seed = 1}), b);
   ASSERT_EQ(c.kernels.size(), 1u);
   EXPECT_EQ(c.kernels[0].name, "same");
   EXPECT_EQ(c.kernels[0].b.calls, 0);
 }
 
 TEST(Comparison, AKernelThatDiffersByChanceIsNotListed) {
-  // 3 % more in the mean, at a spread of 10 % from step to step: 1.5 standard errors.
-  Report a = Measured(100, 1, 200);
-  Report b = Measured(100, 1, 206);
-  for (Report* r : {&a, &b}) r->top_kernels[0].steady->std_ns = 2e6;
-  EXPECT_TRUE(Compare(a, b).kernels.empty());
-  a.top_kernels[0].steady->std_ns = b.top_kernels[0].steady->std_ns = 0.2e6;
-  EXPECT_EQ(Compare(a, b).kernels.size(), 1u);
+  // 3 % more in the mean, at a spread of 20 % from step to step on each of four ranks: 1.5 standard errors.
+  EXPECT_TRUE(Compare(Measured({.gemm_std_us = 40, .seed = 1}),
+                      Measured({.gemm_us = 206, .gemm_std_us = 40, .seed = 2}))
+                  .kernels.empty());
+  EXPECT_EQ(Compare(Measured({.gemm_std_us = 2, .seed = 1}),
+                    Measured({.gemm_us = 206, .gemm_std_us = 2, .seed = 2}))
+                .kernels.size(),
+            1u);
 }
 
 TEST(Comparison, ManyKernelsAreManyChancesToErr) {
   // Each by itself would be beyond chance at 5 %.
-  Report a = Measured(100, 1, 200);
-  Report b = Measured(100, 1, 200);
-  for (int i = 0; i < 20; ++i) {
-    KernelReport k;
-    k.name = absl::StrCat("kernel_", i);
-    k.steady = {.steps = 50, .calls = 10, .time_ns = 1e6, .std_ns = 120e3};
-    a.top_kernels.push_back(k);
-    k.steady->time_ns = 1.055e6;
-    b.top_kernels.push_back(k);
+  Run a = Measured({.seed = 1});
+  Run b = Measured({.seed = 2});
+  for (uint64_t i = 0; i < 20; ++i) {
+    const std::string name = absl::StrCat("kernel_", i);
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      a.series.ranks[rank].kernels[name] = Of(1e6, 240e3, 1000 + 10 * i + rank);
+      b.series.ranks[rank].kernels[name] = Of(1.055e6, 240e3, 5000 + 10 * i + rank);
+    }
+    a.series.kernel_calls[name] = b.series.kernel_calls[name] = 10;
   }
   EXPECT_TRUE(Compare(a, b).kernels.empty());
 }
 
 TEST(Comparison, ACollectiveIsComparedByItsTransferWhateverRanksWaited) {
-  Report b = Measured(100, 1, 200);
-  b.collectives[0].time_ns = Of(uint64_t{52} * 4, 5900e3, 1000);
-  b.collectives[0].steady.wait_ns = 5'500e3;
-  EXPECT_TRUE(Compare(Measured(100, 1, 200), b).collectives.empty());
-  b.collectives[0].steady.transfer_ns = 600e3;
-  const Comparison c = Compare(Measured(100, 1, 200), b);
+  Run b = Measured({.seed = 2});
+  b.series.collectives[0].wait_ns = 5'500e3;
+  EXPECT_TRUE(Compare(Measured({.seed = 1}), b).collectives.empty());
+  b = Measured({.transfer_us = 600, .seed = 2});
+  b.series.collectives[0].wait_ns = 5'500e3;
+  const Comparison c = Compare(Measured({.seed = 1}), b);
   ASSERT_EQ(c.collectives.size(), 1u);
   EXPECT_NEAR(c.collectives[0].change_ns, 200e3, 1);
   EXPECT_NEAR(*c.collectives[0].b.wait_ns, 5'500e3, 1);
 }
 
 TEST(Comparison, ACollectiveIsListedWhenItIsCalledMoreOften) {
-  Report b = Measured(100, 1, 200);
-  b.collectives[0].steady.plans_per_step = 3;
-  b.collectives[0].steady.compared = 600;
-  ASSERT_EQ(Compare(Measured(100, 1, 200), b).collectives.size(), 1u);
+  Run b = Measured({.seed = 2});
+  b.series.collectives[0].calls_per_step = 3;
+  ASSERT_EQ(Compare(Measured({.seed = 1}), b).collectives.size(), 1u);
   // Once more in fifty steps may be chance.
-  b.collectives[0].steady.plans_per_step = 1.02;
-  EXPECT_TRUE(Compare(Measured(100, 1, 200), b).collectives.empty());
+  b.series.collectives[0].calls_per_step = 1.02;
+  EXPECT_TRUE(Compare(Measured({.seed = 1}), b).collectives.empty());
+}
+
+TEST(Comparison, OneCommunicatorOfSeveralIsNamedByItsRanks) {
+  const auto groups = [](double last_us, uint64_t seed) {
+    Run run = Measured({.seed = seed});
+    run.series.collectives.clear();
+    for (int group = 0; group < 4; ++group) {
+      CollectiveSeries& c = run.series.collectives.emplace_back();
+      c.name = "AllReduce 1.00 MiB, 2 ranks";
+      c.members = {2 * group, 2 * group + 1};
+      c.calls_per_step = 1;
+      c.transfer_ns = Of(group == 3 ? last_us * 1e3 : 400e3, 8e3, seed * 10 + static_cast<uint64_t>(group));
+    }
+    return run;
+  };
+  const Comparison c = Compare(groups(400, 1), groups(500, 2));
+  ASSERT_EQ(c.collectives.size(), 1u);
+  EXPECT_THAT(c.collectives[0].members, ElementsAre(6, 7));
 }
 
 TEST(Comparison, ConditionsThatDifferAreListed) {
-  Report b = Measured(100, 1, 200);
-  b.conditions.nccl = "2.27.3";
-  const Comparison c = Compare(Measured(100, 1, 200), b);
+  Run b = Measured({.seed = 2});
+  b.report.conditions.nccl = "2.27.3";
+  const Comparison c = Compare(Measured({.seed = 1}), b);
   ASSERT_EQ(c.conditions.size(), 1u);
   EXPECT_EQ(c.conditions[0].what, "NCCL");
 }
 
 TEST(Comparison, WithoutStepsItSaysSo) {
-  Report b = Measured(100, 1, 200);
-  b.steps.reset();
-  EXPECT_THAT(Compare(Measured(100, 1, 200), b).verdict, HasSubstr("cannot be compared"));
-  Report few = Measured(100, 1, 200);
-  few.steps->count = 3;
-  EXPECT_THAT(Compare(Measured(100, 1, 200), few).verdict, HasSubstr("Too few steps"));
+  Run b = Measured({.seed = 2});
+  b.report.steps.reset();
+  EXPECT_THAT(Compare(Measured({.seed = 1}), b).verdict, HasSubstr("cannot be compared"));
+  Run few = Measured({.seed = 2});
+  for (RankSeries& rank : few.series.ranks) {
+    for (Series& part : rank.parts) part.resize(1);
+  }
+  EXPECT_THAT(Compare(Measured({.seed = 1}), few).verdict, HasSubstr("Too few steps"));
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "collector/analysis/welch.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
+#include <vector>
 
 namespace gpuprobe::analysis {
 namespace {
@@ -36,6 +39,50 @@ TEST(Welch, WithoutSpreadIsCertain) {
 TEST(Welch, NeedsTwoValuesOfEach) {
   EXPECT_FALSE(Welch({.count = 1, .mean = 1, .std = 0}, {.count = 9, .mean = 1, .std = 0}).has_value());
   EXPECT_FALSE(Welch({.count = 9, .mean = 1, .std = 0}, {}).has_value());
+}
+
+// First-order autoregression: each value is phi of the one before, and noise.
+double FalseShare(double phi, double level) {
+  constexpr int kPairs = 4000;
+  std::mt19937_64 engine(7);
+  std::normal_distribution<double> noise;
+  int found = 0;
+  for (int pair = 0; pair < kPairs; ++pair) {
+    Sample samples[2];
+    for (Sample& sample : samples) {
+      std::vector<double> values(60);
+      double value = noise(engine) / std::sqrt(1 - phi * phi);
+      for (double& v : values) v = 100 + (value = phi * value + noise(engine));
+      sample = SampleOf(values);
+    }
+    found += Welch(samples[0], samples[1])->p_value < level ? 1 : 0;
+  }
+  return static_cast<double>(found) / kPairs;
+}
+
+TEST(Welch, KeepsItsLevelWhereStepsDependOnEachOther) {
+  for (const double phi : {0.0, 0.3, 0.6}) {
+    EXPECT_LT(FalseShare(phi, 0.05), 0.055) << phi;
+    EXPECT_LT(FalseShare(phi, 0.001), 0.003) << phi;
+  }
+}
+
+TEST(Welch, IndependentValuesCountAsSuch) {
+  std::mt19937_64 engine(7);
+  std::normal_distribution<double> noise;
+  std::vector<double> values(100);
+  double sum = 0;
+  for (int i = 0; i < 100; ++i) {
+    for (double& v : values) v = noise(engine);
+    sum += SampleOf(values).effective / 100;
+  }
+  EXPECT_GT(sum, 80);
+}
+
+TEST(Holm, TheLeastIsJudgedAmongAllAndTheNextAmongTheRest) {
+  EXPECT_THAT(HolmAdjusted(std::vector{0.03, 0.001, 0.02}),
+              ::testing::ElementsAre(::testing::DoubleEq(0.04), ::testing::DoubleEq(0.003),
+                                     ::testing::DoubleEq(0.04)));
 }
 
 }  // namespace

@@ -19,11 +19,11 @@ StepOperation Kernel(uint32_t token, uint64_t length_ns) {
 
 TEST(StepWork, CountsStepsFromTheFirstThatIsNoWarmUp) {
   StepWork work;
-  work.AddStep(std::vector{Kernel(7, 9000), Kernel(7, 9000)}, 20'000, 0);
-  work.AddStep(std::vector{Kernel(7, 100), Kernel(7, 200)}, 400, 1);
+  work.AddStep(std::vector{Kernel(7, 9000), Kernel(7, 9000)}, 20'000, 0, true);
+  work.AddStep(std::vector{Kernel(7, 100), Kernel(7, 200)}, 400, 1, true);
   EXPECT_EQ(work.steps(), 0u) << "any of them may be warm-up";
   work.KeepFrom(1);
-  work.AddStep(std::vector{Kernel(9, 50)}, 400, std::nullopt);
+  work.AddStep(std::vector{Kernel(9, 50)}, 400, 2, false);
   EXPECT_EQ(work.steps(), 2u);
   EXPECT_EQ(work.Of(7).calls, 2u);
   EXPECT_EQ(work.Of(7).time_ns, 300u);
@@ -36,7 +36,7 @@ TEST(StepWork, LeavesOutWhatCommunicatesAndCopies) {
   StepWork work;
   std::vector<StepOperation> step{Kernel(1, 10), Kernel(2, 20)};
   step[1].work = WorkClass::kCommunication;
-  work.AddStep(step, 30, std::nullopt);
+  work.AddStep(step, 30, 0, false);
   EXPECT_EQ(work.Of(1).calls, 1u);
   EXPECT_EQ(work.Of(2).calls, 0u);
 }
