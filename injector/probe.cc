@@ -74,22 +74,49 @@ bool Preloaded() noexcept {
   return value != nullptr && std::strstr(value, "libgpuprobe") != nullptr;
 }
 
+// "GPUPROBE_FLUSH_MS=5 is ignored: must be a whole number from 10 to 60000 ms".
+void AddRejected(const Settings::Rejected& rejected, TextBuffer<1024>* line) noexcept {
+  const settings::Setting& setting = settings::kSettings[rejected.index];
+  line->Add(setting.name).Add("=");
+  for (const char* c = rejected.value; *c != '\0'; ++c)
+    line->Add(static_cast<unsigned char>(*c) < 0x20 ? "?" : std::string_view(c, 1));
+  line->Add(rejected.cut ? "... is ignored: " : " is ignored: ");
+  if (rejected.remedy != nullptr) {
+    line->Add(rejected.remedy);
+    return;
+  }
+  line->Add("must be ");
+  if (setting.kind == settings::Kind::kText) {
+    line->Add(setting.form);
+  } else if (setting.kind == settings::Kind::kFlag) {
+    line->Add("0 or 1");
+  } else {
+    line->Add("a whole number from ").AddNumber(static_cast<uint64_t>(setting.minimum)).Add(" to ");
+    line->AddNumber(static_cast<uint64_t>(setting.maximum));
+    if (!setting.unit.empty()) line->Add(" ").Add(setting.unit);
+  }
+}
+
 // Lines about the environment: only what a person got wrong, and once in a job.
 void ReportSettings(const Settings& settings, const Identity& identity) noexcept {
   CountSelf(SelfCounter::kSettingsRejected, static_cast<uint64_t>(settings.rejected()));
   if (settings.unknown() > 0 && identity.local_rank <= 0) {
-    TextBuffer<256> line;
+    TextBuffer<512> line;
     line.Add("unknown setting ").Add(settings.first_unknown());
+    const std::string_view nearest = settings::NearestName(settings.first_unknown());
+    if (!nearest.empty()) line.Add("; did you mean ").Add(nearest).Add("?");
     if (settings.unknown() > 1)
-      line.Add(" and ").AddNumber(static_cast<uint64_t>(settings.unknown() - 1)).Add(" more");
+      line.Add(" And ")
+          .AddNumber(static_cast<uint64_t>(settings.unknown() - 1))
+          .Add(" more (gpuprobe help environment)");
     SayLine(line.view());
   }
   if (settings.rejected() > 0 && identity.local_rank <= 0) {
-    TextBuffer<256> line;
-    line.Add(settings.first_rejected());
-    if (settings.rejected() > 1)
-      line.Add(" and ").AddNumber(static_cast<uint64_t>(settings.rejected() - 1)).Add(" more");
-    line.Add(": not a value that can be used; the default is taken");
+    TextBuffer<1024> line;
+    for (int i = 0; i < settings.rejected(); ++i) {
+      if (i > 0) line.Add("; ");
+      AddRejected(settings.rejected(i), &line);
+    }
     SayLine(line.view());
   }
 }

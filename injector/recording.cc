@@ -101,7 +101,7 @@ Recording ChooseRecording(Settings* settings, const Identity& identity, uint64_t
   if (settings->IsSet(kStop)) {
     const int64_t stop = settings->Number(kStop);
     if (stop <= start) {
-      settings->Reject(kStop);
+      settings->Reject(kStop, "must be greater than GPUPROBE_START_AFTER_S");
     } else {
       // Without a start, what began before the first use of CUDA counts as well.
       chosen.span_ns = now_ns + static_cast<uint64_t>(stop) * kSecond - chosen.from_ns;

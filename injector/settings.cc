@@ -32,31 +32,33 @@ void Settings::Apply(size_t index, const char* value) noexcept {
   const settings::Setting& setting = settings::kSettings[index];
   const size_t length = std::strlen(value);
   if (length == 0) return;  // set to nothing is not set
-  if (setting.kind == settings::Kind::kText) {
-    if (length < kMaxSettingText) {
-      std::memcpy(texts_[index], value, length + 1);
-      set_[index] = true;
-      return;
-    }
-  } else {
-    int64_t number = 0;
-    if (ParseNumber(value, &number) && number >= setting.minimum && number <= setting.maximum) {
-      numbers_[index] = number;
-      set_[index] = true;
-      return;
-    }
+  int64_t number = 0;
+  const bool fits = length < kMaxSettingText;
+  const bool good = setting.kind == settings::Kind::kText ||
+                    (ParseNumber(value, &number) && number >= setting.minimum && number <= setting.maximum);
+  if (!fits || !good) {
+    NoteRejected(index, value, nullptr);
+    return;
   }
-  CountRejected(index);
+  std::memcpy(texts_[index], value, length + 1);
+  if (setting.kind != settings::Kind::kText) numbers_[index] = number;
+  set_[index] = true;
 }
 
-void Settings::CountRejected(size_t index) noexcept {
-  if (rejected_++ == 0) first_rejected_ = settings::kSettings[index].name;
+void Settings::NoteRejected(size_t index, const char* value, const char* remedy) noexcept {
+  if (rejected_ == static_cast<int>(kSettingCount)) return;  // one name several times
+  Rejected& rejected = rejections_[rejected_++];
+  rejected.index = index;
+  rejected.remedy = remedy;
+  const size_t length = std::strlen(value);
+  rejected.cut = length >= sizeof(rejected.value);
+  std::memcpy(rejected.value, value, rejected.cut ? sizeof(rejected.value) - 1 : length);
 }
 
-void Settings::Reject(size_t index) noexcept {
+void Settings::Reject(size_t index, const char* remedy) noexcept {
+  NoteRejected(index, texts_[index], remedy);
   texts_[index][0] = '\0';
   set_[index] = false;
-  CountRejected(index);
 }
 
 void Settings::Read(const char* const* environment) noexcept {

@@ -35,25 +35,35 @@ class Settings {
   const char* Text(size_t index) const noexcept { return texts_[index]; }
   bool IsSet(size_t index) const noexcept { return set_[index]; }
 
-  // For who finds that a text does not say anything: as if it had not been set, and counted.
-  void Reject(size_t index) noexcept;
+  // For whoever finds that a value means nothing: as if it had not been set, and counted. `remedy`: a literal
+  // that goes on after "NAME=VALUE is ignored: "; null: the value is not of the form that the table says.
+  void Reject(size_t index, const char* remedy = nullptr) noexcept;
 
-  // Values that could not be used, and the first of their names.
+  // Values that could not be used, in the order in which that was found.
+  struct Rejected {
+    size_t index = 0;
+    const char* remedy = nullptr;
+    char value[48] = {};  // its beginning
+    bool cut = false;
+  };
   int rejected() const noexcept { return rejected_; }
-  std::string_view first_rejected() const noexcept { return first_rejected_; }
+  const Rejected& rejected(int i) const noexcept { return rejections_[i]; }
+  std::string_view first_rejected() const noexcept {
+    return rejected_ > 0 ? settings::kSettings[rejections_[0].index].name : std::string_view();
+  }
   // GPUPROBE_* names that the table does not have, and the first of them.
   int unknown() const noexcept { return unknown_; }
   std::string_view first_unknown() const noexcept { return {first_unknown_, first_unknown_size_}; }
 
  private:
-  void CountRejected(size_t index) noexcept;
+  void NoteRejected(size_t index, const char* value, const char* remedy) noexcept;
   void Apply(size_t index, const char* value) noexcept;
 
   int64_t numbers_[kSettingCount] = {};
-  char texts_[kSettingCount][kMaxSettingText] = {};
+  char texts_[kSettingCount][kMaxSettingText] = {};  // of every kind, as given
   bool set_[kSettingCount] = {};
   int rejected_ = 0;
-  std::string_view first_rejected_;
+  Rejected rejections_[kSettingCount] = {};
   int unknown_ = 0;
   char first_unknown_[128] = {};
   size_t first_unknown_size_ = 0;

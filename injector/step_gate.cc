@@ -7,6 +7,7 @@
 #include "injector/stream/batch_builder.h"
 #include "injector/stream/host_clock.h"
 #include "injector/stream/text.h"
+#include "proto/name_pattern.h"
 
 namespace gpuprobe::injector {
 
@@ -32,6 +33,16 @@ void StoreMax(std::atomic<uint64_t>& value, uint64_t candidate) noexcept {
   }
 }
 
+constexpr char Lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool EqualIgnoringCase(std::string_view a, std::string_view b) noexcept {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (Lower(a[i]) != Lower(b[i])) return false;
+  }
+  return true;
+}
+
 bool SetText(std::string_view text, StepRule* rule) noexcept {
   if (text.empty() || text.size() > sizeof(rule->text)) return false;
   std::memcpy(rule->text, text.data(), text.size());
@@ -42,7 +53,8 @@ bool SetText(std::string_view text, StepRule* rule) noexcept {
 // "AllReduce/4".
 bool ParseCalls(std::string_view text, StepRule* rule) noexcept {
   const size_t slash = text.find('/');
-  const std::string_view number = slash == std::string_view::npos ? "1" : Slice(text, slash + 1);
+  if (slash == std::string_view::npos) return false;
+  const std::string_view number = Slice(text, slash + 1);
   uint32_t calls = 0;
   for (const char c : number) {
     if (c < '0' || c > '9' || calls > kMostCalls) return false;
@@ -55,24 +67,14 @@ bool ParseCalls(std::string_view text, StepRule* rule) noexcept {
 
 }  // namespace
 
-bool StepRule::Matches(std::string_view range) const noexcept {
-  const std::string_view wanted = Text();
-  if (range.size() < wanted.size()) return false;
-  if (!open_start) return StartsWith(range, wanted) && (open_end || range.size() == wanted.size());
-  if (!open_end) return Slice(range, range.size() - wanted.size()) == wanted;
-  return range.find(wanted) != std::string_view::npos;
-}
+bool StepRule::Matches(std::string_view range) const noexcept { return MatchesPattern(Text(), range); }
 
 bool ParseStepMarker(std::string_view text, StepRule* rule) noexcept {
   if (StartsWith(text, kCallsPrefix)) return ParseCalls(Slice(text, kCallsPrefix.size()), rule);
   if (!StartsWith(text, kRangePrefix)) return false;
-  std::string_view name = Slice(text, kRangePrefix.size());
-  rule->open_start = StartsWith(name, "*");
-  if (rule->open_start) name.remove_prefix(1);
-  rule->open_end = !name.empty() && name.back() == '*';
-  if (rule->open_end) name.remove_suffix(1);
+  const std::string_view name = Slice(text, kRangePrefix.size());
   rule->marker = StepRule::Marker::kRange;
-  return name.find('*') == std::string_view::npos && SetText(name, rule);
+  return IsNamePattern(name) && SetText(name, rule);
 }
 
 StepRule ChooseSteps(Settings* settings) noexcept {
@@ -87,7 +89,7 @@ StepRule ChooseSteps(Settings* settings) noexcept {
   }
   if (rule.marker == StepRule::Marker::kNone) {
     for (const size_t steps : {kStart, kStop, kEvery}) {
-      if (settings->IsSet(steps)) settings->Reject(steps);
+      if (settings->IsSet(steps)) settings->Reject(steps, "needs GPUPROBE_STEP_MARKER to say what a step is");
     }
     return {};
   }
@@ -96,7 +98,7 @@ StepRule ChooseSteps(Settings* settings) noexcept {
   if (settings->IsSet(kStop)) {
     const auto stop = static_cast<uint64_t>(settings->Number(kStop));
     if (stop <= rule.start) {
-      settings->Reject(kStop);
+      settings->Reject(kStop, "must be greater than GPUPROBE_START_STEP");
     } else {
       rule.stop = stop;
     }
@@ -165,7 +167,7 @@ void StepGate::Closed(uint64_t id) noexcept {
 }
 
 void StepGate::Issued(std::string_view operation) noexcept {
-  if (operation != rule_.Text()) return;
+  if (!EqualIgnoringCase(operation, rule_.Text())) return;
   const uint64_t calls = calls_.fetch_add(1, std::memory_order_acq_rel) + 1;
   if (calls % rule_.calls != 0) return;
   End();

@@ -31,11 +31,10 @@ struct StepRule {
   enum class Marker : uint8_t { kNone, kRange, kCalls };
 
   Marker marker = Marker::kNone;
-  bool open_start = false;  // of a range's name: anything may come before the text,
-  bool open_end = false;    // or after it
-  uint32_t calls = 1;       // of an operation: so many are a step
+  uint32_t calls = 1;  // of an operation: so many are a step
   uint32_t text_bytes = 0;
-  char text[128] = {};  // of the range's name; or NCCL's name of the operation, without its prefix
+  char text[128] =
+      {};  // the range's name, stars included; or NCCL's name of the operation, without its prefix
   uint64_t start = 0;
   uint64_t stop = UINT64_MAX;
   uint64_t every = 1;
@@ -47,7 +46,7 @@ struct StepRule {
   bool Matches(std::string_view range) const noexcept;
 };
 
-// "nvtx:NAME", where a * at the beginning or end stands for anything; "collective:OP" or "collective:OP/N".
+// "nvtx:NAME", where a * stands for any text (proto/name_pattern.h), or "collective:OP/N".
 // False when it is none of these.
 bool ParseStepMarker(std::string_view text, StepRule* rule) noexcept;
 

@@ -3,6 +3,7 @@
 // profiled process.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -18,16 +19,19 @@ struct Setting {
   int64_t minimum = 0;            // of a number, inclusive
   int64_t maximum = 0;
   std::string_view help;
+  std::string_view form = {};  // of a text: what it must be
 };
 
 inline constexpr Setting kSettings[] = {
     {"GPUPROBE_SOCKET", Kind::kText, "", "", 0, 0,
      "Unix socket of the collector; else $XDG_RUNTIME_DIR/gpuprobe/collector.sock, "
      "/tmp/gpuprobe-$UID/collector.sock, "
-     "/run/gpuprobe/collector.sock, the first that answers"},
+     "/run/gpuprobe/collector.sock, the first that answers",
+     "a path of at most 107 characters"},
     {"GPUPROBE_AUTOSTART", Kind::kFlag, "1", "", 0, 1, "start a collector when none answers"},
     {"GPUPROBE_OUT", Kind::kText, "", "", 0, 0,
-     "run directory of a collector that is started by itself; else gpuprobe-runs/<UTC time>-<name>"},
+     "run directory of a collector that is started by itself; else gpuprobe-runs/<UTC time>-<name>",
+     "a path of fewer than 1024 characters"},
     {"GPUPROBE_RANK", Kind::kNumber, "", "", 0, 1 << 24,
      "this process's rank, before what the launcher says"},
     {"GPUPROBE_DISABLE", Kind::kFlag, "0", "", 0, 1, "1: the library does nothing at all"},
@@ -44,7 +48,8 @@ inline constexpr Setting kSettings[] = {
      "batches that wait for the collector; beyond it they are dropped and counted"},
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
      "what to record, of kernels,copies,memsets,syncs,memory,nccl,nvtx; else everything. NCCL's GPU times "
-     "come from kernels. With graphs, launches of CUDA graphs as a whole instead of their nodes"},
+     "come from kernels. With graphs, launches of CUDA graphs as a whole instead of their nodes",
+     "a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, graphs, separated by commas"},
     {"GPUPROBE_MIN_COPY_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
      "copies of less are counted and added up, and have no record of their own: they are in the totals, not "
      "in "
@@ -56,7 +61,8 @@ inline constexpr Setting kSettings[] = {
      "of its time that the program may spend in the probe; beyond it, detail is shed and the report says "
      "which. 0: no limit"},
     {"GPUPROBE_RANKS", Kind::kText, "", "", 0, 0,
-     "ranks that record, ascending, as 0,4-7; else all. A process without a rank always records"},
+     "ranks that record, ascending, as 0,4-7; else all. A process without a rank always records",
+     "ascending ranks, such as 0,4-7"},
     {"GPUPROBE_START_AFTER_S", Kind::kNumber, "0", "s", 0, 31536000,
      "record what happens from so long after the program's first use of CUDA; allocations are always "
      "followed"},
@@ -64,8 +70,10 @@ inline constexpr Setting kSettings[] = {
      "record nothing that begins later than this after the program's first use of CUDA; greater than "
      "GPUPROBE_START_AFTER_S"},
     {"GPUPROBE_STEP_MARKER", Kind::kText, "", "", 0, 0,
-     "what begins a step, for the three below: nvtx:NAME (a range, for as long as it is open; a * before or "
-     "after NAME stands for anything) or collective:OP/N (N calls of OP, for programs without ranges)"},
+     "what a step is, for the three below: nvtx:NAME (a range of this name, for as long as it is open; a * "
+     "in "
+     "NAME stands for any text) or collective:OP/N (N calls of OP, for programs without ranges)",
+     "nvtx:NAME or collective:OP/N"},
     {"GPUPROBE_START_STEP", Kind::kNumber, "0", "", 0, int64_t{1} << 40,
      "record from this step of the program on, counted from 0; allocations are always followed"},
     {"GPUPROBE_STOP_STEP", Kind::kNumber, "", "", 1, int64_t{1} << 40,
@@ -75,5 +83,35 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_EXIT_WAIT_MS", Kind::kNumber, "2000", "ms", 0, 60000,
      "longest wait at exit for the last records"},
 };
+
+// The setting whose name is nearest to one that is none, by letters too many, too few or wrong; empty when
+// more than a third of them would be.
+constexpr std::string_view NearestName(std::string_view name) noexcept {
+  constexpr size_t kLongest = 48;
+  if (name.size() > kLongest) return {};
+  std::string_view nearest;
+  size_t fewest = 0;
+  for (const Setting& setting : kSettings) {
+    const std::string_view other = setting.name;
+    size_t row[kLongest + 1] = {};
+    for (size_t j = 0; j <= name.size(); ++j) row[j] = j;
+    for (size_t i = 1; i <= other.size(); ++i) {
+      size_t diagonal = row[0];
+      row[0] = i;
+      for (size_t j = 1; j <= name.size(); ++j) {
+        const size_t replaced = diagonal + (other[i - 1] == name[j - 1] ? 0 : 1);
+        diagonal = row[j];
+        const size_t shifted = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+        row[j] = replaced < shifted ? replaced : shifted;
+      }
+    }
+    constexpr size_t kPrefixLetters = 9;  // GPUPROBE_ is never wrong here
+    if (row[name.size()] * 3 > other.size() - kPrefixLetters) continue;
+    if (!nearest.empty() && row[name.size()] >= fewest) continue;
+    fewest = row[name.size()];
+    nearest = other;
+  }
+  return nearest;
+}
 
 }  // namespace gpuprobe::settings

@@ -164,8 +164,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
     if (FirstNs(*process) != 0) first = std::min(first, FirstNs(*process));
     last = std::max(last, LastNs(*process));
     for (const auto& [ordinal, device] : process->devices()) {
-      const std::string key = device.info.uuid().empty() ? absl::StrCat(ordinal) : device.info.uuid();
-      if (!seen_devices.emplace(id.host(), key).second) continue;
+      if (!seen_devices.insert(DeviceKey(id.host(), ordinal, device.info.uuid())).second) continue;
       c.devices.push_back({.host = id.host(),
                            .ordinal = ordinal,
                            .name = device.info.name(),

@@ -49,8 +49,10 @@ void MarkerWithoutSteps(const Report& report, std::vector<Finding>& out) {
   out.push_back({.statement = absl::StrCat("--step-marker ", report.conditions.step_marker,
                                            " marks no steps: what a step costs is not known."),
                  .evidence = "It matches nothing that was recorded, or hardly anything.",
-                 .advice = "gpuprobe export shows the ranges, kernels and collectives by name; without a "
-                           "marker, steps are looked for."});
+                 .advice =
+                     "A name must match as a whole, a * stands for any text (nvtx:step*). gpuprobe export "
+                     "shows the ranges, kernels and collectives by name; without a marker, steps are looked "
+                     "for."});
 }
 
 }  // namespace

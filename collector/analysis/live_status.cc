@@ -32,7 +32,8 @@ uint64_t MemoryOf(const model::ProcessModel& process) {
   return bytes;
 }
 
-void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<std::string>& hosts) {
+void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<std::string>& hosts,
+              std::set<std::pair<std::string, std::string>>& devices) {
   const v1::Identity& id = process.identity();
   const v1::Versions& v = process.versions();
   hosts.insert(id.host());
@@ -40,7 +41,9 @@ void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<s
   if (status.cuda.empty()) status.cuda = CudaVersionName(v.cuda_driver());
   if (status.nccl.empty()) status.nccl = NcclVersionName(v.nccl());
   for (const auto& [ordinal, device] : process.devices()) {
-    if (!device.info.name().empty()) status.devices.push_back(device.info.name());
+    // Every rank describes all devices that it sees.
+    const bool fresh = devices.insert(DeviceKey(id.host(), ordinal, device.info.uuid())).second;
+    if (fresh && !device.info.name().empty()) status.devices.push_back(device.info.name());
   }
   status.records += process.totals().records;
   for (const auto& [reason, records] : process.totals().losses) status.lost += records;
@@ -97,8 +100,9 @@ LiveStatus LiveWatch::Look(const model::JobModel& job) {
   LiveStatus status;
   before_.resize(job.processes().size());
   std::set<std::string> hosts;
+  std::set<std::pair<std::string, std::string>> devices;
   for (size_t i = 0; i < job.processes().size(); ++i) {
-    Describe(*job.processes()[i], status, hosts);
+    Describe(*job.processes()[i], status, hosts, devices);
     status.ranks.push_back(LookAt(job, i));
   }
   status.hosts.assign(hosts.begin(), hosts.end());

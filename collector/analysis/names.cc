@@ -176,4 +176,9 @@ std::string NcclVersionName(int version) {
   return absl::StrCat(version / 10000, ".", version % 10000 / 100, ".", version % 100);
 }
 
+std::pair<std::string, std::string> DeviceKey(const std::string& host, uint32_t ordinal,
+                                              const std::string& uuid) {
+  return {host, uuid.empty() ? absl::StrCat(ordinal) : uuid};
+}
+
 }  // namespace gpuprobe::analysis

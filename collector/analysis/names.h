@@ -3,8 +3,10 @@
 // Separate because the report, the export and the truth log must agree on these words.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "gpuprobe/v1/wire.pb.h"
 
@@ -33,5 +35,10 @@ std::string ShortComm(const std::string& comm);
 std::string CudaVersionName(int version);
 // 22809 -> "2.28.9", as ncclGetVersion counts; empty for 0.
 std::string NcclVersionName(int version);
+
+// What tells a device from all others of a job: its host and its UUID; its ordinal where that is not known.
+// Several ranks may describe the same one.
+std::pair<std::string, std::string> DeviceKey(const std::string& host, uint32_t ordinal,
+                                              const std::string& uuid);
 
 }  // namespace gpuprobe::analysis

@@ -1,25 +1,27 @@
-// What options of several subcommands are checked for.
+// What the values of options are checked for, and the words for those that cannot be used: what is allowed,
+// then what was given.
 //
-// Separate because CLI11's own check for numbers above zero answers with the largest double in 309 digits.
+// Separate because CLI11's own checks answer with the bounds of its types: "Value abc not in range", or the
+// largest double in 309 digits.
 #pragma once
 
-#include <cmath>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 
 namespace gpuprobe::cli {
 
-inline CLI::Validator AboveZero() {
-  return CLI::Validator(
-      [](const std::string& value) {
-        double number = 0;
-        const bool good = absl::SimpleAtod(value, &number) && number > 0 && std::isfinite(number);
-        return good ? std::string() : absl::StrCat("\"", value, "\" is no number above 0");
-      },
-      "");
-}
+// A number above 0, decimals allowed.
+CLI::Validator AboveZero();
+// A whole number from `least` to `most`.
+CLI::Validator WholeNumber(uint64_t least, uint64_t most);
+// For transform(): "512MiB", "4G", "1.5GiB" or bytes, of `least` to `most` bytes, becomes a number of bytes.
+CLI::Validator Size(uint64_t least, uint64_t most);
+// One of these words.
+CLI::Validator OneOf(std::vector<std::string> words);
+// Any text but the empty one.
+CLI::Validator NotEmpty();
 
 }  // namespace gpuprobe::cli

@@ -9,10 +9,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/units.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/job_recorder.h"
 #include "collector/cli/node_collector.h"
 #include "collector/cli/node_limits.h"
+#include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/endpoint.h"
@@ -125,7 +127,7 @@ int Conclude(Recorder& recorder) {
   const absl::Status& written = recorder.report_written();
   const std::string text =
       render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "");
-  std::fputs(text.c_str(), stdout);
+  Print(text);
   return written.ok() ? kDone
                       : Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())),
                              kFailed);
@@ -227,12 +229,13 @@ int CollectMain(const Arguments& arguments) {
   CLI::App app("Collects from every process of this user until SIGTERM or SIGINT, then reports",
                "gpuprobe collect");
   Options options;
-  app.add_option("--socket", options.socket,
-                 "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]");
+  app.add_option("--socket", options.socket, "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]")
+      ->check(NotEmpty());
   app.add_option(
-      "--out", options.out,
-      "run directory [gpuprobe-runs/<UTC time>-<name>]; with --node: where the users' directories are "
-      "[/var/log/gpuprobe]");
+         "--out", options.out,
+         "run directory [gpuprobe-runs/<UTC time>-<name>]; with --node: where the users' directories are "
+         "[/var/log/gpuprobe]")
+      ->check(NotEmpty());
   app.add_flag("--node", options.node,
                "serve every user of this node (as root); each run is its user's alone, in DIR/USER/");
   options.keep.AddTo(app);
@@ -241,15 +244,13 @@ int CollectMain(const Arguments& arguments) {
          absl::StrCat("with --node: largest size of all runs of a user's that are kept; beyond it his "
                       "new runs are refused [",
                       analysis::Bytes(node::kDefaultUserDisk), "]"))
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(node::kSmallestRun, UINT64_MAX))
+      ->transform(Size(node::kSmallestRun, UINT64_MAX))
       ->option_text("SIZE");
   app.add_option("--user-memory", options.user_memory,
                  absl::StrCat("with --node: memory for recording a user's runs; beyond it they are ended and "
                               "reported [",
                               analysis::Bytes(node::kDefaultUserMemory), "]"))
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(uint64_t{64} << 20, uint64_t{1} << 50))
+      ->transform(Size(uint64_t{64} << 20, uint64_t{1} << 50))
       ->option_text("SIZE");
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);

@@ -37,10 +37,13 @@ int TopMain(const Arguments& arguments);
 int ExportMain(const Arguments& arguments);
 int SimulateMain(const Arguments& arguments);
 int HelpMain(const Arguments& arguments);
+int VersionMain(const Arguments& arguments);
 
 // Parses, and says what is wrong in one line on stderr or prints the help on stdout; then the exit code to
 // end with.
 std::optional<int> Parse(CLI::App& app, const Arguments& arguments);
+// Says which of the arguments that `app` did not take is unknown, and what was probably meant. kUsage.
+int RefuseArgument(const CLI::App& app, const std::vector<std::string>& remaining);
 
 // "gpuprobe: collect: ..." on stderr. Returns `code`.
 int Fail(const std::string& command, const std::string& what, int code);

@@ -5,6 +5,7 @@
 #include "collector/analysis/comparison.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
+#include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/render/comparison.h"
 #include "collector/store/run_directory.h"
@@ -54,8 +55,8 @@ int DiffMain(const Arguments& arguments) {
   const analysis::Comparison comparison = analysis::Compare(*before, *after);
   const std::string text =
       json ? render::ComparisonJson(comparison, a, b) : render::ComparisonText(comparison, a, b);
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? kDone : Fail(kName, "standard output cannot be written", kFailed);
+  Print(text);
+  return kDone;
 }
 
 }  // namespace gpuprobe::cli

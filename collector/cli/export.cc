@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
+#include "collector/cli/output.h"
 #include "collector/render/record_lines.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_log_reader.h"
@@ -35,9 +37,9 @@ std::string FileName(const store::Segment& segment) {
   return std::filesystem::path(segment.path).filename().string();
 }
 
-void Print(const std::string& line) {
-  std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fputc('\n', stdout);
+void PrintLine(const std::string& line) {
+  Print(line);
+  Print("\n");
 }
 
 // The segments of one process: their definitions and plans are one.
@@ -64,7 +66,7 @@ absl::Status ExportLog(const std::string& directory, std::span<const store::Segm
   for (size_t i = 0; i < files.size(); ++i) {
     uint64_t batches = 0;
     ForEachFrame(FileName(segments[i]), files[i]->bytes(), [&](const v1::Frame& frame) {
-      if (frame.has_batch() && batches++ < good_batches[i]) return lines.Write(frame.batch(), Print);
+      if (frame.has_batch() && batches++ < good_batches[i]) return lines.Write(frame.batch(), PrintLine);
       return absl::OkStatus();
     });
   }
@@ -93,7 +95,7 @@ int ExportMain(const Arguments& arguments) {
   std::string directory;
   std::string format = "jsonl";
   app.add_option("DIR", directory, "run directory")->required();
-  app.add_option("--format", format, "jsonl: one JSON object a line")->check(CLI::IsMember({"jsonl"}));
+  app.add_option("--format", format, "jsonl: one JSON object a line")->check(OneOf({"jsonl"}));
   if (const auto code = Parse(app, arguments)) return *code;
   const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
   if (!run.ok()) return Fail(kName, run.status(), kFailed);
@@ -106,14 +108,14 @@ int ExportMain(const Arguments& arguments) {
          kDone);
   }
   const std::span<const store::Segment> segments(run->segments);
-  for (size_t at = 0; at < segments.size();) {
+  for (size_t at = 0; at < segments.size() && OutputWorks();) {
     size_t end = at + 1;
     while (end < segments.size() && segments[end].log == segments[at].log) ++end;
     if (absl::Status s = ExportLog(directory, segments.subspan(at, end - at)); !s.ok())
       return Fail(kName, s, kFailed);
     at = end;
   }
-  return std::fflush(stdout) == 0 ? kDone : Fail(kName, "standard output cannot be written", kFailed);
+  return kDone;
 }
 
 }  // namespace gpuprobe::cli

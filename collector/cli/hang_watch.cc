@@ -20,7 +20,7 @@ constexpr uint64_t kAskAgain = 5;
 void RankOptions::AddTo(CLI::App& app) {
   app.add_option("--hang-after", seconds,
                  "a collective that has waited for so long without a reason is reported as a hang [60]")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{31536000}))
+      ->check(WholeNumber(1, 31'536'000))
       ->option_text("SECONDS");
   app.add_option("--link-peak", link_peak,
                  "what the links between devices carry at most, GB/s [of known devices on one host: NVLink]")

@@ -52,8 +52,10 @@ std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) 
   const analysis::Report report = analysis::BuildReport(copy, {});
   // Ranks that go on are not cut off.
   const auto about_the_end = [](const analysis::Finding& f) { return f.id == "rank-cut-off"; };
-  std::string out = absl::StrCat("gpuprobe: check after ", seen,
-                                 " steps: ", report.steps.has_value() ? Overview(report) : "no steps", "\n");
+  const std::string more =
+      seen > steps_ ? absl::StrCat(" (", steps_, " were asked for; that many more were known at once)") : "";
+  std::string out = absl::StrCat("gpuprobe: check after ", seen, seen == 1 ? " step" : " steps", more, ": ",
+                                 report.steps.has_value() ? Overview(report) : "no steps", "\n");
   bool wrong = false;
   for (const analysis::Finding& f : report.findings) {
     if (about_the_end(f) || f.severity == analysis::Severity::kInfo) continue;

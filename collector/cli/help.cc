@@ -4,12 +4,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/help_text.h"
 #include "collector/cli/node_limits.h"
+#include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "proto/settings.h"
 
@@ -24,7 +27,7 @@ std::string DefaultOf(const settings::Setting& s) {
 
 std::string RangeOf(const settings::Setting& s) {
   if (s.kind == settings::Kind::kFlag) return "0 or 1";
-  if (s.kind == settings::Kind::kText) return "text";
+  if (s.kind == settings::Kind::kText) return std::string(s.form);
   return absl::StrCat(s.minimum, " to ", s.maximum, s.unit.empty() ? "" : " ", std::string(s.unit));
 }
 
@@ -93,20 +96,46 @@ std::string LimitsMarkdown() {
   return out;
 }
 
+namespace {
+
+using TextOf = std::string (*)();
+
+struct Topic {
+  const char* name;
+  TextOf text;
+};
+
+constexpr Topic kTopics[] = {
+    {"environment", EnvironmentText},
+    {"findings", FindingsText},
+    {"limits", LimitsMarkdown},
+};
+
+}  // namespace
+
 int HelpMain(const Arguments& arguments) {
   CLI::App app("What gpuprobe can do", "gpuprobe help");
+  std::vector<std::string> names;
+  for (const Topic& topic : kTopics) names.emplace_back(topic.name);
+  const std::string topics = absl::StrJoin(names, ", ");
+  for (const Command& command : Commands()) names.emplace_back(command.name);
   std::string topic;
   bool markdown = false;
-  app.add_option("TOPIC", topic, "environment, findings, limits")
-      ->check(CLI::IsMember({"environment", "findings", "limits"}));
+  app.add_option("TOPIC", topic, absl::StrCat("a subcommand, or one of ", topics))->check(OneOf(names));
   app.add_flag("--markdown", markdown, "the environment as a Markdown table");
   if (const auto code = Parse(app, arguments)) return *code;
-  const std::string text = topic == "findings" ? FindingsText()
-                           : topic == "limits" ? LimitsMarkdown()
-                           : markdown          ? EnvironmentMarkdown()
-                           : topic.empty()     ? HelpText()
-                                               : EnvironmentText();
-  std::fputs(text.c_str(), stdout);
+  if (markdown && topic != "environment")
+    return Fail("help", "--markdown is for help environment (see gpuprobe help --help)", kUsage);
+  for (const Command& command : Commands()) {
+    if (topic == command.name) return command.main({"--help"});
+  }
+  for (const Topic& each : kTopics) {
+    if (topic == each.name) {
+      Print(markdown ? EnvironmentMarkdown() : each.text());
+      return kDone;
+    }
+  }
+  Print(HelpText());
   return kDone;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "collector/cli/checks.h"
 #include "collector/render/live_text.h"
 
 namespace gpuprobe::cli {
@@ -13,7 +14,7 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 
 void StatusOption::AddTo(CLI::App& app) {
   app.add_option("--status", seconds, "on a terminal, a line about the running job so often; 0: none [10]")
-      ->check(CLI::Range(uint64_t{0}, uint64_t{86400}))
+      ->check(WholeNumber(0, 86400))
       ->option_text("SECONDS");
 }
 

@@ -1,11 +1,17 @@
-#include <algorithm>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
+#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "collector/cli/command.h"
 #include "collector/cli/help_text.h"
+#include "collector/cli/near_word.h"
+#include "collector/cli/output.h"
 #include "google/protobuf/stubs/logging.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
@@ -22,29 +28,12 @@ std::span<const Command> Commands() {
       {"export", "print the records of a run", ExportMain},
       {"simulate", "make the records of a job and feed them to a collector", SimulateMain},
       {"help",
-       "this help; help environment: the GPUPROBE_* variables; help findings: what can be concluded, and "
-       "when",
+       "this help; help SUBCOMMAND; help environment: the GPUPROBE_* variables; help findings: what can be "
+       "concluded, and when",
        HelpMain},
+      {"version", "the version of this program", VersionMain},
   };
   return kCommands;
-}
-
-std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
-  app.get_formatter()->column_width(30);
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    std::fputs(app.help().c_str(), stdout);
-    return kDone;
-  } catch (const CLI::ParseError& error) {
-    std::string what = error.what();
-    std::replace(what.begin(), what.end(), '\n', ' ');
-    std::fprintf(stderr, "%s: %s (see %s --help)\n", app.get_name().c_str(), what.c_str(),
-                 app.get_name().c_str());
-    return kUsage;
-  }
-  return std::nullopt;
 }
 
 int Fail(const std::string& command, const std::string& what, int code) {
@@ -58,6 +47,13 @@ int Fail(const std::string& command, const absl::Status& status, int code) {
 
 std::string Version() { return GPUPROBE_VERSION; }
 
+int VersionMain(const Arguments& arguments) {
+  CLI::App app("Prints the version of this program", "gpuprobe version");
+  if (const auto code = Parse(app, arguments)) return *code;
+  Print(absl::StrCat("gpuprobe ", Version(), "\n"));
+  return kDone;
+}
+
 namespace {
 
 uint64_t ReadClock(clockid_t clock) {
@@ -66,29 +62,69 @@ uint64_t ReadClock(clockid_t clock) {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+std::vector<std::string> CommandNames() {
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) names.emplace_back(command.name);
+  return names;
+}
+
+// A program that could be run: a file that may be executed, named by its path or found through PATH.
+bool IsProgram(const std::string& word) {
+  std::error_code error;
+  if (word.find('/') != std::string::npos)
+    return std::filesystem::is_regular_file(word, error) && access(word.c_str(), X_OK) == 0;
+  const char* path = std::getenv("PATH");
+  for (const std::string& folder :
+       std::vector<std::string>(absl::StrSplit(path != nullptr ? path : "", ':', absl::SkipEmpty()))) {
+    if (access(absl::StrCat(folder, "/", word).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// The first argument is no subcommand: says what was probably meant.
+int RefuseCommand(const Arguments& arguments) {
+  const std::string& first = arguments.front();
+  const bool option = first.starts_with("-");
+  std::vector<std::string> names = CommandNames();
+  if (option) names = {"--help", "--version"};
+  std::string hint = DidYouMean(first, names);
+  std::error_code error;
+  if (first == "--") {
+    hint = "; did you mean gpuprobe run -- COMMAND?";
+  } else if (hint.empty() && option) {
+    hint = "; options follow a subcommand: gpuprobe run [OPTIONS] -- COMMAND";
+  } else if (hint.empty() && std::filesystem::is_directory(first, error)) {
+    hint = absl::StrCat("; did you mean gpuprobe report ", first, "?");
+  } else if (hint.empty() && IsProgram(first)) {
+    hint = absl::StrCat("; did you mean gpuprobe run -- ", first, "?");
+  } else if (hint.empty()) {
+    hint = absl::StrCat("; there are: ", absl::StrJoin(names, ", "));
+  }
+  std::fprintf(stderr, "gpuprobe: unknown %s \"%s\"%s (see gpuprobe --help)\n",
+               option ? "option" : "subcommand", first.c_str(), hint.c_str());
+  return kUsage;
+}
+
+int Dispatch(const Arguments& arguments) {
+  const std::string& first = arguments.front();
+  if (first == "--version" || first == "-V") return VersionMain({});
+  if (first == "--help" || first == "-h") {
+    Print(HelpText());
+    return kDone;
+  }
+  for (const Command& command : Commands()) {
+    if (first == command.name) return command.main(Arguments(arguments.begin() + 1, arguments.end()));
+  }
+  return RefuseCommand(arguments);
+}
+
 int Main(const Arguments& arguments) {
+  HoldStandardStreams();
   if (arguments.empty()) {
     std::fputs(HelpText().c_str(), stderr);
     return kUsage;
   }
-  const std::string& first = arguments.front();
-  if (first == "--version") {
-    std::printf("gpuprobe %s\n", GPUPROBE_VERSION);
-    return kDone;
-  }
-  if (first == "--help" || first == "-h") {
-    std::fputs(HelpText().c_str(), stdout);
-    return kDone;
-  }
-  std::vector<std::string> names;
-  for (const Command& command : Commands()) {
-    if (first == command.name) return command.main(Arguments(arguments.begin() + 1, arguments.end()));
-    names.emplace_back(command.name);
-  }
-  std::fprintf(stderr, "gpuprobe: %s \"%s\"; there are: %s\n",
-               first.starts_with("-") ? "unknown option" : "unknown subcommand", first.c_str(),
-               absl::StrJoin(names, ", ").c_str());
-  return kUsage;
+  return FinishOutput(arguments.front(), Dispatch(arguments));
 }
 
 }  // namespace

@@ -17,14 +17,14 @@ void ModelWorkOption::AddTo(CLI::App& app) {
                             ->check(AboveZero());
   parameters->needs(tokens);
   tokens->needs(parameters);
-  app.add_option("--flops-type", work.type, "type whose peak counts: bf16, fp16, tf32, fp32, fp8 [bf16]")
-      ->check(CLI::IsMember({"bf16", "fp16", "tf32", "fp32", "fp8"}));
+  app.add_option("--flops-type", work.type, "data type whose peak counts: bf16, fp16, tf32, fp32, fp8 [bf16]")
+      ->check(OneOf({"bf16", "fp16", "tf32", "fp32", "fp8"}));
   app.add_option("--peak-tflops", work.peak_tflops, "peak of one device, where the table does not know it")
       ->check(AboveZero());
   app.add_option_function<std::string>(
          "--recompute", [this](const std::string& value) { work.recompute = value == "full"; },
          "are activations recomputed: none, full (for HFU)")
-      ->check(CLI::IsMember({"none", "full"}));
+      ->check(OneOf({"none", "full"}));
 }
 
 }  // namespace gpuprobe::cli

@@ -1,10 +1,10 @@
 #include "collector/cli/recorded_steps_option.h"
 
 #include <cstdlib>
-#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "collector/cli/checks.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -13,18 +13,6 @@ constexpr char kMarker[] = "GPUPROBE_STEP_MARKER";
 constexpr char kStart[] = "GPUPROBE_START_STEP";
 constexpr char kStop[] = "GPUPROBE_STOP_STEP";
 constexpr char kEvery[] = "GPUPROBE_EVERY_STEPS";
-
-bool TakePrefix(std::string_view* text, std::string_view prefix) {
-  if (!text->starts_with(prefix)) return false;
-  text->remove_prefix(prefix.size());
-  return true;
-}
-
-bool TakeSuffix(std::string_view* text, std::string_view suffix) {
-  if (!text->ends_with(suffix)) return false;
-  text->remove_suffix(suffix.size());
-  return true;
-}
 
 bool InEnvironment(const char* name) {
   const char* value = std::getenv(name);
@@ -36,39 +24,29 @@ bool InEnvironment(const char* name) {
 void RecordedStepsOption::AddTo(CLI::App& app) {
   constexpr uint64_t kMost = uint64_t{1} << 40;
   app.add_option("--start-step", start,
-                 "record from this step on, counted from 0; needs --step-marker nvtx:NAME")
-      ->check(CLI::Range(uint64_t{0}, kMost))
+                 "record from this step on, counted from 0; needs --step-marker nvtx:NAME or collective:OP/N")
+      ->check(WholeNumber(0, kMost))
       ->option_text("N");
   app.add_option("--stop-step", stop, "record nothing from this step on")
-      ->check(CLI::Range(uint64_t{1}, kMost))
+      ->check(WholeNumber(1, kMost))
       ->option_text("N");
   app.add_option("--every-steps", every, "record the first of so many steps only")
-      ->check(CLI::Range(uint64_t{1}, uint64_t{1'000'000}))
+      ->check(WholeNumber(1, 1'000'000))
       ->option_text("N");
 }
 
-absl::StatusOr<std::string> ProbeMarker(const std::string& marker) {
-  std::string_view name = marker;
-  if (!TakePrefix(&name, "nvtx:")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("steps are recorded by --step-marker nvtx:NAME, or by calls: ", kMarker,
-                     "=collective:OP/N; the probe does not see what ", marker, " marks"));
-  }
-  bool open_start = !TakePrefix(&name, "^");
-  bool open_end = !TakeSuffix(&name, "$");
-  open_start = TakePrefix(&name, ".*") || open_start;
-  open_end = TakeSuffix(&name, ".*") || open_end;
-  if (name.empty() || name.find_first_of("\\^$.*+?()[]{}|") != std::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "which steps are recorded is decided in the program, by a range's name, not by a regular "
-        "expression: ",
-        marker, " is more than a name (^ before and $ after it may be)"));
-  }
-  return absl::StrCat("nvtx:", open_start ? "*" : "", std::string(name), open_end ? "*" : "");
+absl::Status CheckProbeMarker(const model::StepMarker& marker) {
+  using Kind = model::StepMarker::Kind;
+  if (marker.kind() == Kind::kNvtx || (marker.kind() == Kind::kCollective && marker.calls() > 0))
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("which steps are recorded is decided in the program, which sees ranges and calls: "
+                   "--step-marker nvtx:NAME or ",
+                   "collective:OP/N (N calls of OP a step), got \"", marker.text(), "\""));
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordedStepsOption::Environment(
-    const std::string& marker) const {
+    const model::StepMarker& marker) const {
   std::vector<std::pair<std::string, std::string>> environment;
   for (const auto& [name, value] :
        {std::pair(kStart, start), std::pair(kStop, stop), std::pair(kEvery, every)}) {
@@ -76,18 +54,21 @@ absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordedStepsOp
   }
   const bool asked =
       !environment.empty() || InEnvironment(kStart) || InEnvironment(kStop) || InEnvironment(kEvery);
-  if (stop.has_value() && *stop <= start.value_or(0))
-    return absl::InvalidArgumentError("--stop-step must be greater than --start-step");
-  if (!asked || (marker.empty() && InEnvironment(kMarker))) return environment;
-  if (marker.empty()) {
+  if (stop.has_value() && *stop <= start.value_or(0)) {
+    return absl::InvalidArgumentError(absl::StrCat("--stop-step must be greater than --start-step (", *stop,
+                                                   " is not above ", start.value_or(0), ")"));
+  }
+  const bool marked = marker.kind() != model::StepMarker::Kind::kNone;
+  if (!asked || (!marked && InEnvironment(kMarker))) return environment;
+  if (!marked) {
     // The environment's own is said by the probe.
     if (environment.empty()) return environment;
-    return absl::InvalidArgumentError(
-        absl::StrCat("which steps are recorded needs --step-marker nvtx:NAME, or ", kMarker));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--start-step, --stop-step and --every-steps need --step-marker nvtx:NAME or collective:OP/N, or ",
+        kMarker));
   }
-  absl::StatusOr<std::string> for_probe = ProbeMarker(marker);
-  if (!for_probe.ok()) return for_probe.status();
-  environment.emplace_back(kMarker, *std::move(for_probe));
+  if (absl::Status s = CheckProbeMarker(marker); !s.ok()) return s;
+  environment.emplace_back(kMarker, marker.text());
   return environment;
 }
 

@@ -1,7 +1,7 @@
 // Which steps of the command the probe records: --start-step, --stop-step, --every-steps.
 //
-// Separate from --step-marker, which tells the collector what a step is: here it is told to the probe, which
-// knows no regular expressions.
+// The probe decides, inside the program, by the same --step-marker by which the collector finds steps; it
+// sees ranges and counts calls, but knows no kernels.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "collector/model/step_marker.h"
 
 namespace gpuprobe::cli {
 
@@ -21,14 +22,10 @@ struct RecordedStepsOption {
   std::optional<uint64_t> every;
 
   void AddTo(CLI::App& app);
-  // What the command's environment needs for it, with `marker` as --step-marker has it (empty: not given).
+  // What the command's environment needs for it, with `marker` as --step-marker has it (none: not given).
   // InvalidArgument when the probe cannot find such steps.
   absl::StatusOr<std::vector<std::pair<std::string, std::string>>> Environment(
-      const std::string& marker) const;
+      const model::StepMarker& marker) const;
 };
-
-// GPUPROBE_STEP_MARKER for a --step-marker: "nvtx:^step" is "nvtx:step*". InvalidArgument when it is more
-// than a name, or marks something that only the collector sees.
-absl::StatusOr<std::string> ProbeMarker(const std::string& marker);
 
 }  // namespace gpuprobe::cli

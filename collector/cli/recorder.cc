@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
 #include "collector/render/html_report.h"
@@ -17,8 +18,7 @@ void KeepOption::AddTo(CLI::App& app) {
   app.add_option(
          "--keep", bytes,
          "largest size of a run's records, 16MiB or more; older detail is dropped, totals stay [2GiB]")
-      ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::Range(kSmallestBytes, UINT64_MAX))
+      ->transform(Size(kSmallestBytes, UINT64_MAX))
       ->option_text("SIZE");
 }
 
@@ -30,11 +30,15 @@ void StepMarkerOption::AddTo(CLI::App& app) {
            if (!parsed.ok())
              throw CLI::ValidationError("--step-marker", std::string(parsed.status().message()));
            if (given.find('\n') != std::string::npos)
-             throw CLI::ValidationError("--step-marker", "a marker is one line");
+             throw CLI::ValidationError("--step-marker", "must be one line");
            marker = *parsed;
            text = given;
          },
-         "what a step begins with, or is: nvtx:REGEX, kernel:REGEX, collective:OP (ends it) [found out]")
+         "what a step is: nvtx:NAME (a range of this name), kernel:NAME (begins one), collective:OP (a "
+         "cluster "
+         "of such calls ends one) or collective:OP/N (N such calls). NAME is the whole name, a * in it "
+         "stands "
+         "for any text: nvtx:step, nvtx:step* [found out]")
       ->option_text("MARKER");
 }
 
@@ -243,7 +247,13 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
 // report.json comes last: a run that has it is finished.
 absl::Status Recorder::WriteReport(const analysis::Report& report) const {
   absl::Status status = directory_->WriteFile("report.html", render::HtmlReport(report));
-  status.Update(directory_->WriteFile("report.json", render::JsonReport(report)));
+  const render::JsonFiles json = render::JsonReportFiles(report);
+  if (json.ranks.empty()) {
+    directory_->Remove(render::kRanksFile);
+  } else {
+    status.Update(directory_->WriteFile(render::kRanksFile, json.ranks));
+  }
+  status.Update(directory_->WriteFile(render::kReportFile, json.report));
   return status;
 }
 

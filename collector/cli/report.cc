@@ -7,6 +7,7 @@
 #include "collector/cli/damage_line.h"
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/model_work_option.h"
+#include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
@@ -26,9 +27,13 @@ int ReportMain(const Arguments& arguments) {
   bool json = false;
   bool html = false;
   bool steps = false;
+  bool ranks = false;
   app.add_option("DIR", directory, "run directory")->required();
   app.add_flag("--json", json, "as report.json");
-  app.add_flag("--steps", steps, "with --json: also the last 512 steps of each rank, one by one")
+  app.add_flag("--ranks", ranks,
+               "with --json: everything about every rank, also where that would make more than 1 MB")
+      ->needs("--json");
+  app.add_flag("--steps", steps, "with --json: as --ranks, and the last 512 steps of each rank, one by one")
       ->needs("--json");
   app.add_flag("--html", html, "as one self-contained page")->excludes("--json");
   RankOptions rank_options;
@@ -57,11 +62,13 @@ int ReportMain(const Arguments& arguments) {
   }
   const analysis::Report report = analysis::BuildReport(job, input);
   const std::string page = directory + "/report.html";
-  const std::string text = json   ? render::JsonReport(report)
+  const bool whole = ranks || steps;
+  const std::string text = json
+                               ? (whole ? render::JsonReport(report) : render::JsonReportFiles(report).report)
                            : html ? render::HtmlReport(report)
                                   : render::TextReport(report, std::filesystem::exists(page) ? page : "");
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? kDone : Fail(kName, "standard output cannot be written", kFailed);
+  Print(text);
+  return kDone;
 }
 
 }  // namespace gpuprobe::cli

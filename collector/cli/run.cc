@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/health_check.h"
 #include "collector/cli/launch.h"
@@ -24,6 +25,7 @@
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
+#include "collector/model/warmup.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "spdlog/spdlog.h"
@@ -42,7 +44,7 @@ constexpr int kNotFound = 127;
 // Longest wait, after the command has ended, for processes of it that are still connected: the probe itself
 // waits 2 s at exit.
 constexpr milliseconds kStragglerWait{5000};
-constexpr milliseconds kCheckEvery{1000};
+constexpr milliseconds kCheckEvery{200};
 
 // A private folder for the socket, removed at the end.
 absl::StatusOr<std::string> MakeSocketDirectory() {
@@ -136,7 +138,7 @@ void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bo
   const analysis::Report report = recorder.Finish(command);
   const absl::Status& written = recorder.report_written();
   const std::string page = written.ok() ? recorder.directory() + "/report.html" : "";
-  const std::string text = json ? render::JsonReport(report) : render::TextReport(report, page);
+  const std::string text = json ? render::JsonReportFiles(report).report : render::TextReport(report, page);
   std::fputs(text.c_str(), stderr);
   if (!written.ok())
     Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())), kFailed);
@@ -227,17 +229,19 @@ int RunMain(const Arguments& arguments) {
   CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through",
                "gpuprobe run");
   RunOptions options;
-  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
   options.keep.AddTo(app);
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
   options.steps.AddTo(app);
   options.work.AddTo(app);
   options.status.AddTo(app);
-  app.add_option("--check", options.check_steps,
-                 "watch this many steps after the warm-up, say what stands out, a line each, and let the "
-                 "program go on")
-      ->check(CLI::Range(1, 1'000'000))
+  app.add_option(
+         "--check", options.check_steps,
+         absl::StrCat("say what stands out, a line each, as soon as this many steps after the warm-up "
+                      "are known, and let the program go on; the warm-up is known after ",
+                      model::kFirstWarmupLook, " steps, and records come twice a second"))
+      ->check(WholeNumber(1, 1'000'000))
       ->option_text("STEPS");
   app.add_flag("--json", options.json, "at the end report.json on stderr instead of the text");
   app.add_flag(
@@ -250,16 +254,13 @@ int RunMain(const Arguments& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   if (const auto code = Parse(app, Arguments(arguments.begin(), dashes))) return *code;
   std::vector<std::string> command = app.remaining();
-  if (!command.empty() && command.front().starts_with("-")) {
-    return Fail(kName, absl::StrCat("unknown option ", command.front(), " (see gpuprobe run --help)"),
-                kUsage);
-  }
+  if (!command.empty() && command.front().starts_with("-")) return RefuseArgument(app, {command.front()});
   if (dashes != arguments.end())
     command.insert(command.end(), command.empty() ? dashes + 1 : dashes, arguments.end());
   if (command.empty()) {
     return Fail(kName, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }
-  auto environment = options.steps.Environment(options.marker.text);
+  auto environment = options.steps.Environment(options.marker.marker);
   if (!environment.ok()) return Fail(kName, std::string(environment.status().message()), kUsage);
   options.environment = *std::move(environment);
   const absl::StatusOr<std::string> library = FindLibrary();

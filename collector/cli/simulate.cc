@@ -16,8 +16,11 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/feed.h"
+#include "collector/cli/near_word.h"
+#include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/simulate/scenarios.h"
 #include "collector/simulate/simulation.h"
@@ -58,7 +61,7 @@ struct Options {
 
 int List() {
   for (const simulate::Scenario& scenario : simulate::Scenarios()) {
-    std::printf("%-24s %s\n", std::string(scenario.name).c_str(), std::string(scenario.summary).c_str());
+    Print(absl::StrFormat("%-24s %s\n", std::string(scenario.name), std::string(scenario.summary)));
   }
   return kDone;
 }
@@ -231,16 +234,16 @@ int SimulateMain(const Arguments& arguments) {
   const CLI::Range kRate(0.001, 100'000.0);
   app.add_flag("--list", options.list, "list the scenarios");
   app.add_option("--scenario", options.scenario, "what happens in the job");
-  app.add_option("--ranks", options.ranks, "ranks [of the scenario]")->check(CLI::Range(1, 16384));
+  app.add_option("--ranks", options.ranks, "ranks [of the scenario]")->check(WholeNumber(1, 16384));
   app.add_option("--steps", options.steps, "training steps [of the scenario]")
-      ->check(CLI::Range(1, 10'000'000));
+      ->check(WholeNumber(1, 10'000'000));
   app.add_option("--layers", options.layers, "layers of the model [of the scenario]")
-      ->check(CLI::Range(1, 10'000));
+      ->check(WholeNumber(1, 10'000));
   app.add_option("--ranks-per-host", options.ranks_per_host, "ranks on each host [of the scenario]")
-      ->check(CLI::Range(1, 16384));
+      ->check(WholeNumber(1, 16384));
   app.add_option("--work", options.work, "factor on what every kernel takes [1]")->check(kFactor);
   app.add_option("--slow-rank", options.slow_rank, "the rank at fault [of the scenario]")
-      ->check(CLI::Range(0, 16383));
+      ->check(WholeNumber(0, 16383));
   app.add_option("--slow-factor", options.slow_factor,
                  "how many times as long that rank takes [of the scenario]")
       ->check(kFactor);
@@ -256,11 +259,12 @@ int SimulateMain(const Arguments& arguments) {
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--network-host", options.network_host,
                  "the only host whose network is slower, counted from 0 [all]")
-      ->check(CLI::Range(0, 16383));
-  app.add_option("--seed", options.seed, "of everything that varies [1]");
-  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]");
+      ->check(WholeNumber(0, 16383));
+  app.add_option("--seed", options.seed, "of everything that varies [1]")->check(WholeNumber(0, UINT64_MAX));
+  app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
   app.add_option("--truth", options.truth,
-                 "folder for truth.json: what the report should say, from the schedule");
+                 "folder for truth.json: what the report should say, from the schedule")
+      ->check(NotEmpty());
   app.add_option("--socket", options.socket, "of a collector that runs already [one of its own]")
       ->excludes("--out");
   app.add_flag("--real-time", options.real_time,
@@ -270,7 +274,15 @@ int SimulateMain(const Arguments& arguments) {
   if (options.list) return List();
   if (options.scenario.empty()) return Fail(kName, "--scenario is needed; --list lists them", kUsage);
   const absl::StatusOr<const simulate::Scenario*> scenario = simulate::FindScenario(options.scenario);
-  if (!scenario.ok()) return Fail(kName, std::string(scenario.status().message()), kUsage);
+  if (!scenario.ok()) {
+    std::vector<std::string> names;
+    for (const simulate::Scenario& each : simulate::Scenarios()) names.emplace_back(each.name);
+    const std::string near = DidYouMean(options.scenario, names);
+    return Fail(kName,
+                near.empty() ? std::string(scenario.status().message())
+                             : absl::StrCat("no scenario \"", options.scenario, "\"", near),
+                kUsage);
+  }
   std::signal(SIGPIPE, SIG_IGN);
   return Simulate(**scenario, options);
 }

@@ -9,8 +9,11 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
+#include "collector/cli/output.h"
+#include "collector/store/run_files.h"
 #include "collector/store/run_log_reader.h"
 
 namespace gpuprobe::cli {
@@ -59,13 +62,31 @@ std::string NewestRun() {
   return newest;
 }
 
+// Why there is no screen of it.
+absl::Status WhyNotLive(const std::string& directory) {
+  const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
+  if (!run.ok()) return run.status();
+  std::error_code error;
+  const fs::file_time_type written = fs::last_write_time(fs::path(directory) / kLiveFile, error);
+  if (error) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory, " is not being recorded (any more); see what was: gpuprobe report ", directory));
+  }
+  const auto age =
+      std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::now() - written);
+  return absl::FailedPreconditionError(
+      absl::StrCat(directory, ": its collector has written nothing for ", age.count(),
+                   " s, so it was killed or is stuck; see what was recorded: gpuprobe report ", directory));
+}
+
 }  // namespace
 
 int TopMain(const Arguments& arguments) {
   CLI::App app("Shows a job while it is recorded, a row a rank, again every second", "gpuprobe top");
   std::string directory;
   bool once = false;
-  app.add_option("DIR", directory, "its run directory [the one under gpuprobe-runs that is written to]");
+  app.add_option("DIR", directory, "its run directory [the one under gpuprobe-runs that is written to]")
+      ->check(NotEmpty());
   app.add_flag("--once", once, "show it once and end");
   if (const auto code = Parse(app, arguments)) return *code;
   if (directory.empty()) directory = NewestRun();
@@ -75,18 +96,14 @@ int TopMain(const Arguments& arguments) {
   }
   const bool redraw = !once && isatty(STDOUT_FILENO) != 0;
   std::optional<std::string> screen = ReadScreen(directory);
-  if (!screen.has_value()) {
-    return Fail(kName, absl::StrCat(directory, " is not being recorded; gpuprobe report ", directory),
-                kFailed);
-  }
+  if (!screen.has_value()) return Fail(kName, WhyNotLive(directory), kFailed);
   while (screen.has_value()) {
-    std::fputs(absl::StrCat(redraw ? "\x1b[H\x1b[J" : "", *screen).c_str(), stdout);
-    if (std::fflush(stdout) != 0) return Fail(kName, "standard output cannot be written", kFailed);
-    if (once) return kDone;
+    Print(absl::StrCat(redraw ? "\x1b[H\x1b[J" : "", *screen));
+    if (!FlushOutput() || once) return kDone;
     std::this_thread::sleep_for(kRefresh);
     screen = ReadScreen(directory);
   }
-  std::printf("the run is over: gpuprobe report %s\n", directory.c_str());
+  Print(absl::StrCat("the run is over: gpuprobe report ", directory, "\n"));
   return kDone;
 }
 

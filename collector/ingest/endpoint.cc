@@ -43,12 +43,16 @@ Place PlaceOf(const std::string& path) {
   return {parent.empty() ? std::string(1, '.') : parent, whole.filename()};
 }
 
+bool CalledAfterUs(const std::string& directory) {
+  return std::filesystem::path(directory).filename().string().starts_with("gpuprobe");
+}
+
 // Directories that are called after us are ours alone; one that the user chose is left as it is, if nobody
 // else can exchange the socket in it.
 absl::Status CheckDirectory(int fd, const std::string& directory, Audience audience) {
   struct stat st {};
   if (fstat(fd, &st) != 0) return SystemError(directory, errno);
-  const bool called_after_us = std::filesystem::path(directory).filename().string().starts_with("gpuprobe");
+  const bool called_after_us = CalledAfterUs(directory);
   const bool ours = st.st_uid == geteuid();
   const bool must_be_ours = called_after_us || audience == Audience::kNode;
   if ((must_be_ours && !ours) || (!ours && st.st_uid != 0 && (st.st_mode & S_IWGRP) == 0)) {
@@ -68,16 +72,24 @@ absl::Status CheckDirectory(int fd, const std::string& directory, Audience audie
   return absl::OkStatus();
 }
 
-// The directory, made if it is missing, held open: what is made in it later is made there, whatever the name
-// refers to by then.
+// The directory, held open: what is made in it later is made there, whatever the name refers to by then. One
+// that is called after us is made if it is missing; any other is the user's to make: its name may be a
+// mistake.
 absl::StatusOr<int> OpenDirectory(const std::string& directory, Audience audience) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), error);
-  const bool made = mkdir(directory.c_str(), DirectoryMode(audience)) == 0;
-  if (!made && errno != EEXIST) return SystemError(directory, errno);
+  bool made = false;
+  if (CalledAfterUs(directory)) {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(directory).parent_path(), error);
+    made = mkdir(directory.c_str(), DirectoryMode(audience)) == 0;
+    if (!made && errno != EEXIST) return SystemError(directory, errno);
+  }
   const int no_link = made || directory.starts_with("/tmp/gpuprobe-") ? O_NOFOLLOW : 0;
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_link);
   if (fd < 0) {
+    if (errno == ENOENT)
+      return absl::NotFoundError(absl::StrCat(directory,
+                                              ": no such directory; make it, or name another one "
+                                              "with --socket"));
     return errno == ENOTDIR || errno == ELOOP
                ? absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"))
                : SystemError(directory, errno);

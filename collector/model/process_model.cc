@@ -482,7 +482,11 @@ StepOperation ProcessModel::StepOperationOf(const Operation& operation) {
             {.op = operation.op, .comm = operation.comm, .calls = operation.calls, .bytes = operation.bytes});
       }
       if (marker_.kind() == StepMarker::Kind::kCollective && marker_.Matches(String(operation.op))) {
-        step.roles |= kRoleMarker;
+        marked_calls_ += std::max<uint64_t>(operation.calls, 1);
+        if (marked_calls_ >= marker_.calls()) {
+          marked_calls_ -= std::min(marked_calls_, std::max<uint64_t>(marker_.calls(), 1));
+          step.roles |= kRoleMarker;
+        }
       }
       break;
     }

@@ -294,6 +294,7 @@ class ProcessModel {
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
   StepTracker steps_;
   StepMarker marker_;
+  uint64_t marked_calls_ = 0;      // of the marker's operation, since the last one that ended a step
   uint64_t last_correlation_ = 0;  // of the last operation in launch order
   RangeTracker ranges_;
   CollectiveTracker collectives_;

@@ -1,10 +1,9 @@
-// What the user says marks a step: --step-marker nvtx:REGEX | kernel:REGEX | collective:OP.
+// What the user says marks a step: --step-marker nvtx:NAME | kernel:NAME | collective:OP | collective:OP/N.
 //
 // Separate because it comes from a command line and is matched where records are joined.
 #pragma once
 
 #include <cstdint>
-#include <regex>
 #include <string>
 #include <string_view>
 
@@ -22,14 +21,16 @@ class StepMarker {
 
   Kind kind() const { return kind_; }
   const std::string& text() const { return text_; }  // as it was given
-  // A regular expression (ECMAScript) is searched for in a range's name, and in a kernel's as the compiler
-  // mangled it and as a person would write it. An operation is NCCL's name without its prefix, in any case.
+  // Of an operation: so many calls are a step; 0: a cluster of calls ends one.
+  uint64_t calls() const { return calls_; }
+  // A NAME (proto/name_pattern.h) is held against a range's name, and a kernel's as the compiler mangled it
+  // and as a person would write it. An operation is NCCL's name without its prefix, in any case.
   bool Matches(std::string_view name) const;
 
  private:
   Kind kind_ = Kind::kNone;
-  std::regex regex_;
-  std::string operation_;
+  std::string name_;  // a pattern, or the operation
+  uint64_t calls_ = 0;
   std::string text_;
 };
 

@@ -1,5 +1,8 @@
 #include "collector/render/html_report.h"
 
+#include <map>
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -27,6 +30,7 @@ p{margin:.25rem 0}.soft{color:var(--soft)}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem;width:100%}
 th,td{padding:.3rem .7rem;text-align:right;white-space:pre;border-bottom:1px solid var(--line)}
 th{color:var(--soft);font-weight:600}td.l,th.l{text-align:left}tbody tr:hover{background:var(--panel)}
+tr.named td{background:var(--panel)}tr.named td:first-child{box-shadow:inset 4px 0 var(--warn);font-weight:600}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1.25rem;margin:.5rem 0}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 )css";
 
@@ -73,14 +77,56 @@ std::string TableHtml(const Table& table) {
     absl::StrAppend(&out, "<th scope=\"col\"", tag(i), Escape(table.columns[i]), "</th>");
   }
   absl::StrAppend(&out, "</tr></thead><tbody>\n");
-  for (const auto& row : table.rows) {
-    absl::StrAppend(&out, "<tr>");
+  for (size_t at = 0; at < table.rows.size(); ++at) {
+    const std::vector<std::string>& row = table.rows[at];
+    absl::StrAppend(&out, table.marked.count(at) > 0 ? "<tr class=\"named\">" : "<tr>");
     for (size_t i = 0; i < row.size(); ++i) absl::StrAppend(&out, "<td", tag(i), Escape(row[i]), "</td>");
     absl::StrAppend(&out, "</tr>\n");
   }
   absl::StrAppend(&out, "</tbody></table></div>");
   if (!table.note.empty()) absl::StrAppend(&out, "<p class=\"soft\">", Escape(table.note), "</p>");
   return out + "</section>\n";
+}
+
+std::string HostsText(const std::vector<std::string>& hosts) {
+  constexpr size_t kAll = 16;
+  if (hosts.size() <= kAll) return absl::StrJoin(hosts, ", ");
+  return absl::StrCat(hosts.size(), " hosts: ", absl::StrJoin(hosts.begin(), hosts.begin() + kAll / 2, ", "),
+                      " and ", hosts.size() - kAll / 2, " more");
+}
+
+// A few devices one by one. Of many, those that are alike in one line, and those of a kind of which there are
+// few with their places: a device that differs is the one to find.
+std::vector<std::string> DeviceLines(const std::vector<analysis::DeviceCondition>& devices) {
+  constexpr size_t kAll = 8;
+  constexpr size_t kFew = 4;
+  std::vector<std::string> lines;
+  const auto what = [](const analysis::DeviceCondition& d) {
+    return absl::StrCat(d.name.empty() ? "not described" : d.name,
+                        d.memory_bytes > 0 ? absl::StrCat(", ", Bytes(d.memory_bytes)) : "");
+  };
+  std::map<std::string, std::vector<const analysis::DeviceCondition*>> kinds;
+  for (const analysis::DeviceCondition& d : devices) {
+    if (devices.size() <= kAll)
+      lines.push_back(absl::StrCat(d.host, "/", d.ordinal, ": ", what(d), ", ", d.uuid));
+    kinds[what(d)].push_back(&d);
+  }
+  if (devices.size() <= kAll) return lines;
+  for (const auto& [kind, alike] : kinds) {
+    std::set<std::string> hosts;
+    for (const analysis::DeviceCondition* d : alike) hosts.insert(d->host);
+    std::string line = absl::StrCat(Count(alike.size()), " x ", kind);
+    if (hosts.size() > 1 || alike.size() <= kFew)
+      absl::StrAppend(&line, ", on ", Count(hosts.size()), hosts.size() == 1 ? " host" : " hosts");
+    if (alike.size() <= kFew) {
+      absl::StrAppend(&line, ": ",
+                      absl::StrJoin(alike, ", ", [](std::string* out, const analysis::DeviceCondition* d) {
+                        absl::StrAppend(out, d->host, "/", d->ordinal);
+                      }));
+    }
+    lines.push_back(line);
+  }
+  return lines;
 }
 
 std::string ConditionsHtml(const analysis::Report& report) {
@@ -96,11 +142,8 @@ std::string ConditionsHtml(const analysis::Report& report) {
        absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", absl::FromUnixNanos(static_cast<int64_t>(c.start_ns)),
                         absl::UTCTimeZone()));
   item("duration", Duration(static_cast<double>(c.duration_ns)));
-  item("hosts", absl::StrJoin(c.hosts, ", "));
-  for (const analysis::DeviceCondition& d : c.devices) {
-    item("device", absl::StrCat(d.host, "/", d.ordinal, ": ", d.name.empty() ? "not described" : d.name, " ",
-                                d.uuid, d.memory_bytes > 0 ? absl::StrCat(", ", Bytes(d.memory_bytes)) : ""));
-  }
+  item("hosts", HostsText(c.hosts));
+  for (const std::string& line : DeviceLines(c.devices)) item("devices", line);
   item("CUDA driver", c.cuda_driver);
   item("CUDA runtime", c.cuda_runtime);
   item("CUPTI", c.cupti);

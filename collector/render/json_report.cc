@@ -1,6 +1,8 @@
 #include "collector/render/json_report.h"
 
+#include "absl/strings/str_cat.h"
 #include "collector/render/json_ranks.h"
+#include "collector/render/json_text.h"
 #include "collector/render/json_values.h"
 #include "collector/render/steps.h"
 #include "nlohmann/json.hpp"
@@ -427,13 +429,40 @@ const char* SeverityName(analysis::Severity severity) {
   }
 }
 
-}  // namespace
+// Where few would read all of a rank: the fields that tell which ranks to look at, each named and placed as
+// in the whole entry.
+Json BriefRankOf(const analysis::RankReport& r) {
+  Json steps = nullptr;
+  if (r.steps.has_value()) {
+    const analysis::StepsReport& s = *r.steps;
+    steps = {{"count", s.count},
+             {"time_ns", {{"mean", s.time_ns.mean}}},
+             {"compute_ns", {{"mean", s.compute_ns.mean}}},
+             {"exposed_comm_ns", {{"mean", s.exposed_comm_ns.mean}}},
+             {"copy_ns", {{"mean", s.copy_ns.mean}}},
+             {"idle_ns", {{"mean", s.idle_ns.mean}}}};
+  }
+  Json memory = Json::object();
+  for (const auto& [kind, m] : r.memory) {
+    if (m.high_water_bytes > 0) memory[kind] = {{"high_water_bytes", m.high_water_bytes}};
+  }
+  const bool stepped = r.caused.steps > 0;
+  return {{"rank", OrNull(r.rank)},
+          {"host", r.host},
+          {"pid", r.pid},
+          {"device", OrNull(r.device)},
+          {"cut_off", r.cut_off},
+          {"kernels", {{"count", r.kernel_count}, {"busy_ns", r.kernel_busy_ns}}},
+          {"wait",
+           {{"caused_per_step_ns", stepped ? Json(r.caused.per_step_ns) : Json(nullptr)},
+            {"waited_ns", r.caused.waited_ns}}},
+          {"memory", memory},
+          {"steps", steps}};
+}
 
-std::string JsonReport(const analysis::Report& report) {
-  Json ranks = Json::array();
-  for (const analysis::RankReport& r : report.ranks) ranks.push_back(RankOf(r));
+Json FindingsOf(const std::vector<analysis::Finding>& all) {
   Json findings = Json::array();
-  for (const analysis::Finding& f : report.findings) {
+  for (const analysis::Finding& f : all) {
     findings.push_back({{"id", f.id},
                         {"severity", SeverityName(f.severity)},
                         {"statement", f.statement},
@@ -441,25 +470,53 @@ std::string JsonReport(const analysis::Report& report) {
                         {"advice", f.advice},
                         {"cost_ns_per_step", OrNull(f.cost_ns_per_step)}});
   }
-  const Json json = {{"schema_version", kReportSchemaVersion},
-                     {"conditions", ConditionsOf(report.conditions)},
-                     {"trust", TrustOf(report.trust)},
-                     {"steps", StepsJson(report.steps)},
-                     {"ranks", ranks},
-                     {"collectives", CollectivesOf(report.collectives)},
-                     {"phases", PhasesOf(report.phases)},
-                     {"top_kernels", KernelsOf(report.top_kernels)},
-                     {"compute", ComputeOf(report.compute)},
-                     {"utilisation", UtilisationOf(report.utilisation)},
-                     {"stragglers", StragglersJson(report)},
-                     {"long_steps", LongStepsJson(report)},
-                     {"clock", ClockJson(report)},
-                     {"communication", CommunicationJson(report)},
-                     {"communicators", CommunicatorsJson(report)},
-                     {"hangs", HangsJson(report)},
-                     {"findings", findings}};
-  // Names come from programs that need not know UTF-8.
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return findings;
+}
+
+Json ReportOf(const analysis::Report& report, Json ranks, Json ranks_in) {
+  return {{"schema_version", kReportSchemaVersion},
+          {"conditions", ConditionsOf(report.conditions)},
+          {"trust", TrustOf(report.trust)},
+          {"steps", StepsJson(report.steps)},
+          {"ranks_in", std::move(ranks_in)},
+          {"ranks", std::move(ranks)},
+          {"collectives", CollectivesOf(report.collectives)},
+          {"phases", PhasesOf(report.phases)},
+          {"top_kernels", KernelsOf(report.top_kernels)},
+          {"compute", ComputeOf(report.compute)},
+          {"utilisation", UtilisationOf(report.utilisation)},
+          {"stragglers", StragglersJson(report)},
+          {"long_steps", LongStepsJson(report)},
+          {"clock", ClockJson(report)},
+          {"communication", CommunicationJson(report)},
+          {"communicators", CommunicatorsJson(report)},
+          {"hangs", HangsJson(report)},
+          {"findings", FindingsOf(report.findings)}};
+}
+
+}  // namespace
+
+std::string JsonReport(const analysis::Report& report) {
+  Json ranks = Json::array();
+  for (const analysis::RankReport& r : report.ranks) ranks.push_back(RankOf(r));
+  return JsonText(ReportOf(report, std::move(ranks), nullptr)) + "\n";
+}
+
+JsonFiles JsonReportFiles(const analysis::Report& report) {
+  // Rank by rank: of a thousand, the values alone would take hundreds of megabytes.
+  constexpr size_t kIndent = 4;
+  std::string ranks;
+  for (const analysis::RankReport& r : report.ranks)
+    absl::StrAppend(&ranks, ranks.empty() ? "" : ",", "\n    ", JsonText(RankOf(r), kIndent));
+  if (ranks.size() <= kReportBytes) {
+    std::string whole = JsonReport(report);
+    if (whole.size() <= kReportBytes) return {.report = std::move(whole), .ranks = ""};
+  }
+  Json brief = Json::array();
+  for (const analysis::RankReport& r : report.ranks) brief.push_back(BriefRankOf(r));
+  return {.report = JsonText(ReportOf(report, std::move(brief), kRanksFile)) + "\n",
+          .ranks = absl::StrCat("{\n  \"schema_version\": ", kReportSchemaVersion, ",\n  \"ranks\": [", ranks,
+                                "\n  ]\n}\n")};
 }
 
 }  // namespace gpuprobe::render

@@ -1,7 +1,9 @@
 // report.json: the public, versioned form of the report. Documented field by field in REPORT_JSON.md beside
-// this file.
+// this file. Where all about every rank would make it larger than kReportBytes, it has of each rank what
+// tells which to look at, and everything else is in ranks.json beside it.
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "collector/analysis/report.h"
@@ -11,6 +13,17 @@ namespace gpuprobe::render {
 // Additive changes keep the number; a change of meaning or a removal raises it.
 inline constexpr int kReportSchemaVersion = 1;
 
+inline constexpr size_t kReportBytes = 1'000'000;
+inline constexpr char kReportFile[] = "report.json";
+inline constexpr char kRanksFile[] = "ranks.json";
+
+// Everything in one, whatever its size.
 std::string JsonReport(const analysis::Report& report);
+
+struct JsonFiles {
+  std::string report;
+  std::string ranks;  // empty: all is in the report
+};
+JsonFiles JsonReportFiles(const analysis::Report& report);
 
 }  // namespace gpuprobe::render

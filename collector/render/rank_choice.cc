@@ -11,7 +11,7 @@ namespace gpuprobe::render {
 namespace {
 
 constexpr size_t kAll = 32;
-constexpr size_t kOfAKind = 8;  // cut off, stragglers
+constexpr size_t kOfAKind = 8;  // that findings name for one reason
 constexpr size_t kAtAnEnd = 4;  // least busy, most busy, most memory
 
 uint64_t MemoryPeak(const analysis::RankReport& rank) {
@@ -22,24 +22,50 @@ uint64_t MemoryPeak(const analysis::RankReport& rank) {
   return peak;
 }
 
+// Those that a hang waits for or that called something else.
+std::set<int> HangCulprits(const analysis::Report& report) {
+  std::set<int> culprits;
+  for (const analysis::Hang& hang : report.hangs) {
+    for (const analysis::HangRank& rank : hang.ranks) {
+      if (rank.state != analysis::HangRank::State::kWaiting && rank.rank.has_value())
+        culprits.insert(*rank.rank);
+    }
+  }
+  return culprits;
+}
+
+std::set<size_t> NamedRanks(const analysis::Report& report) {
+  std::set<size_t> named;
+  const auto add = [&](const auto& is_named) {
+    size_t added = 0;
+    for (size_t i = 0; i < report.ranks.size() && added < kOfAKind; ++i) {
+      if (is_named(report.ranks[i])) {
+        named.insert(i);
+        ++added;
+      }
+    }
+  };
+  add([](const analysis::RankReport& r) { return r.cut_off; });
+  add([](const analysis::RankReport& r) { return !r.out_of_memory.empty(); });
+  const std::set<int> culprits = HangCulprits(report);
+  add([&](const analysis::RankReport& r) { return r.rank.has_value() && culprits.count(*r.rank) > 0; });
+  // Slowest first: of more than are shown, those that cost least are left out.
+  for (size_t s = 0; s < std::min(kOfAKind, report.stragglers.size()); ++s)
+    add([&](const analysis::RankReport& r) { return r.rank == report.stragglers[s].rank; });
+  return named;
+}
+
 }  // namespace
 
 RankChoice ChooseRanks(const analysis::Report& report) {
   const std::vector<analysis::RankReport>& ranks = report.ranks;
   RankChoice choice;
+  choice.named = NamedRanks(report);
   choice.shown.resize(ranks.size());
   std::iota(choice.shown.begin(), choice.shown.end(), size_t{0});
   if (ranks.size() <= kAll) return choice;
 
   std::set<size_t> chosen;
-  for (size_t i = 0; i < ranks.size() && chosen.size() < kOfAKind; ++i) {
-    if (ranks[i].cut_off) chosen.insert(i);
-  }
-  for (size_t s = 0; s < std::min(kOfAKind, report.stragglers.size()); ++s) {
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      if (ranks[i].rank == report.stragglers[s].rank) chosen.insert(i);
-    }
-  }
   const auto ends = [&](const auto& value, bool both) {
     std::vector<size_t> order = choice.shown;
     std::stable_sort(order.begin(), order.end(),
@@ -49,11 +75,14 @@ RankChoice ChooseRanks(const analysis::Report& report) {
   };
   ends([](const analysis::RankReport& r) { return r.kernel_busy_ns; }, true);
   ends(MemoryPeak, false);
-  choice.shown.assign(chosen.begin(), chosen.end());
+  choice.shown.assign(choice.named.begin(), choice.named.end());
+  for (const size_t i : chosen) {
+    if (choice.named.count(i) == 0) choice.shown.push_back(i);
+  }
   choice.note = absl::StrCat(
-      analysis::Count(ranks.size() - chosen.size()),
-      " more ranks in report.json; shown are those that were cut off, stragglers, the least and most busy, "
-      "and the most memory");
+      analysis::Count(ranks.size() - choice.shown.size()),
+      " more ranks in report.json; shown are those that findings name, the least and most busy, and the most "
+      "memory");
   return choice;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,13 @@
 namespace gpuprobe::render {
 
 struct RankChoice {
-  std::vector<size_t> shown;  // places in report.ranks, ascending
+  std::vector<size_t> shown;  // places in report.ranks: those that are named, then ascending
+  std::set<size_t> named;     // of report.ranks: cut off, out of memory, hanging, straggling
   std::string note;           // how many are left out, and who is not; empty when all are shown
 };
 
-// All, up to 32. Of more: those that something is said about (cut off, stragglers) and those that stand at
-// the ends (least and most busy, most memory).
+// All in order, up to 32. Of more: first those that findings name, then those that stand at the ends (least
+// and most busy, most memory).
 RankChoice ChooseRanks(const analysis::Report& report);
 
 }  // namespace gpuprobe::render

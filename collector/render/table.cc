@@ -82,7 +82,8 @@ Table RankSteps(const Report& report) {
           .left = {true, false, false, false, false, false, false, false},
           .rows = {},
           .note = "a step, mean; caused wait: how long each other rank waits in collectives for this one"};
-  for (const size_t i : ChooseRanks(report).shown) {
+  const RankChoice choice = ChooseRanks(report);
+  for (const size_t i : choice.shown) {
     const analysis::RankReport* r = &report.ranks[i];
     if (r->step_means.steps == 0 || report.ranks.size() < 2) continue;
     const analysis::StepMeans& m = r->step_means;
@@ -92,6 +93,7 @@ Table RankSteps(const Report& report) {
       const auto ns = static_cast<double>(c.offset_ns);
       clock = absl::StrCat(ns < 0 ? "-" : "+", Duration(std::abs(ns)));
     }
+    if (choice.named.count(i) > 0) t.marked.insert(t.rows.size());
     t.rows.push_back({RankName(report, *r), Duration(m.total_ns), Duration(m.compute_ns),
                       Duration(m.exposed_comm_ns), Duration(m.copy_ns), Duration(m.idle_ns),
                       Duration(r->caused.per_step_ns), clock});
@@ -116,6 +118,7 @@ Table Ranks(const Report& report) {
                              ? 0
                              : static_cast<double>(r.kernel_busy_ns) / static_cast<double>(r.duration_ns) /
                                    static_cast<double>(std::max<size_t>(r.devices.size(), 1));
+    if (choice.named.count(i) > 0) t.marked.insert(t.rows.size());
     t.rows.push_back({absl::StrCat(RankName(report, r), r.cut_off ? " (cut off)" : ""), Count(r.kernel_count),
                       Duration(static_cast<double>(r.kernel_busy_ns)), Percent(share),
                       RateOrNone(r.copies.at("h2d")), RateOrNone(r.copies.at("d2h")),

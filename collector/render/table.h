@@ -3,6 +3,8 @@
 // Separate from both so that the two cannot say different things.
 #pragma once
 
+#include <cstddef>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,7 @@ struct Table {
   std::vector<bool> left;  // columns that are text, not numbers
   std::vector<std::vector<std::string>> rows;
   std::string note;
+  std::set<size_t> marked = {};  // rows that findings are about: the page highlights them
 };
 
 // Only those that have rows, in the order of the report.

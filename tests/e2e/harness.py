@@ -44,6 +44,16 @@ PATIENT = {"GPUPROBE_EXIT_WAIT_MS": "60000"}
 SMALL_TRAINING = ["--steps", "6", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03", "--epoch", "4", "--log-every", "2"]
 
 
+def read_report(run_directory):
+    """report.json as a collector left it, with everything about every rank where that is in a second file."""
+    with open(os.path.join(run_directory, "report.json"), encoding="utf-8") as file:
+        report = json.load(file)
+    if report["ranks_in"]:
+        with open(os.path.join(run_directory, report["ranks_in"]), encoding="utf-8") as file:
+            report["ranks"] = json.load(file)["ranks"]
+    return report
+
+
 class Finished:
     """How a program ended: returncode as in subprocess (negative: a signal), stdout and stderr as bytes."""
 
@@ -274,7 +284,7 @@ class EndToEndTest(unittest.TestCase):
 
     def report(self, run_directory):
         """The report as `gpuprobe report --json` makes it from the log; must equal the report.json that the live collector left."""
-        finished = self.run_well([GPUPROBE, "report", run_directory, "--json"])
+        finished = self.run_well([GPUPROBE, "report", run_directory, "--json", "--ranks"])
         return json.loads(finished.stdout)
 
     def only_run_directory(self, parent=None):

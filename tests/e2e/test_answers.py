@@ -21,8 +21,7 @@ class Simulated(harness.EndToEndTest):
         folder = self.path(f"{scenario}-{len(os.listdir(self.path()))}")
         run = os.path.join(folder, "run")
         self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--out", run, "--truth", folder, *options])
-        with open(os.path.join(run, "report.json")) as file:
-            report = json.load(file)
+        report = harness.read_report(run)
         with open(os.path.join(folder, "truth.json")) as file:
             truth = json.load(file)
         return run, report, truth
@@ -214,7 +213,7 @@ class Unheard(Simulated):
         return halves
 
     def report(self, run, *options):
-        return json.loads(self.run_well([GPUPROBE, "report", run, "--json", *options]).stdout)
+        return json.loads(self.run_well([GPUPROBE, "report", run, "--json", "--ranks", *options]).stdout)
 
     def test_transfers_and_waiting_for_unheard_ranks_are_not_told_apart(self):
         run, whole, truth = self.simulate("straggler-kernels", "--ranks", "16", "--seed", "4")
@@ -258,7 +257,7 @@ class Mistaken(Simulated):
         for options, words in ((("--step-marker", "nvtx:nothing"), "--step-marker nvtx:nothing marks no steps"),
                                (("--params", "7e12", "--tokens-per-step", "1e6"), "cannot be: no device computes more than its peak"),
                                (("--link-peak", "3"), "of --link-peak: it is more than 3.00 GB/s")):
-            report = json.loads(self.run_well([GPUPROBE, "report", run, "--json", *options]).stdout)
+            report = json.loads(self.run_well([GPUPROBE, "report", run, "--json", "--ranks", *options]).stdout)
             told = [f["statement"] for f in report["findings"] if f["id"] == "options-mistaken"]
             self.assertEqual(len(told), 1, report["findings"])
             self.assertIn(words, told[0])

@@ -108,13 +108,13 @@ class NodeCollector(harness.EndToEndTest):
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as another user")
     def test_a_second_job_of_a_user_is_a_run_of_its_own(self):
         self.install_for_everybody()
-        self.start_collector("--step-marker", "kernel:VectorAdd")
+        self.start_collector("--step-marker", "kernel:*VectorAdd*")
         for job in ("one", "two"):
             self.run_as(ALICE, job)
         wait_until(lambda: len(self.runs_of(ALICE)) == 2, "two runs")
         for run in self.runs_of(ALICE):
             with open(os.path.join(run, "settings.txt"), encoding="utf-8") as file:
-                self.assertEqual(file.read(), "step-marker=kernel:VectorAdd\n")
+                self.assertEqual(file.read(), "step-marker=kernel:*VectorAdd*\n")
             self.assertFalse(os.path.exists(os.path.join(run, "live.txt")))
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as another user")

@@ -99,7 +99,7 @@ class RecordedSteps(harness.EndToEndTest):
 
     def test_parts_of_a_step_are_those_of_a_run_that_was_recorded_whole(self):
         """The time of the steps between is no idle time: of what a step is made of, nothing is longer than where nothing was left out."""
-        _, whole = self.train({}, ranks=1, run_options=["--step-marker", "nvtx:^step$"])
+        _, whole = self.train({}, ranks=1, run_options=["--step-marker", "nvtx:step"])
         self.forget_truth()
         harness.shutil.rmtree(self.path("run-directory"))
         _, some = self.train({"GPUPROBE_STEP_MARKER": "nvtx:step", "GPUPROBE_START_STEP": "2", "GPUPROBE_EVERY_STEPS": "4"}, ranks=1)
@@ -112,7 +112,7 @@ class RecordedSteps(harness.EndToEndTest):
             self.assertEqual(parts, record["end_ns"] - record["start_ns"])
 
     def test_the_marker_of_the_command_line(self):
-        captured, report = self.train({}, run_options=["--step-marker", "nvtx:^step$", "--start-step", "4", "--stop-step", "6"])
+        captured, report = self.train({}, run_options=["--step-marker", "nvtx:step", "--start-step", "4", "--stop-step", "6"])
         self.assert_steps(captured, report, range(4, 6))
         self.assertEqual(report["conditions"]["steps_recorded"]["marker"], "nvtx:step")
 
@@ -149,9 +149,9 @@ class RecordedSteps(harness.EndToEndTest):
         finished = self.run_program([GPUPROBE, "run", "--out", out, "--start-step", "3", "--", DDP_TRAIN], devices=1)
         self.assertEqual(finished.returncode, 2)
         self.assertIn(b"--step-marker", finished.stderr)
-        finished = self.run_program([GPUPROBE, "run", "--out", out, "--start-step", "3", "--step-marker", "nvtx:st(ep|age)", "--", DDP_TRAIN], devices=1)
+        finished = self.run_program([GPUPROBE, "run", "--out", out, "--start-step", "3", "--step-marker", "kernel:*Adam*", "--", DDP_TRAIN], devices=1)
         self.assertEqual(finished.returncode, 2)
-        self.assertIn(b"nvtx:st(ep|age)", finished.stderr)
+        self.assertIn(b"kernel:*Adam*", finished.stderr)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ class Scale(EndToEndTest):
 
     def test_a_report_of_1024_ranks_from_the_log_is_the_live_one(self):
         run = Run(self, SCENARIO, ("--ranks", "1024", "--steps", "12"))
-        shown = subprocess.run([GPUPROBE, "report", os.path.join(run.folder, "run"), "--json"], check=True, capture_output=True, text=True, timeout=120)
+        shown = subprocess.run([GPUPROBE, "report", os.path.join(run.folder, "run"), "--json", "--ranks"], check=True, capture_output=True, text=True, timeout=120)
         again = json.loads(shown.stdout)
         for part in ("steps", "ranks", "stragglers", "communication", "findings"):
             self.assertEqual(again[part], run.report[part], part)

@@ -10,7 +10,7 @@ import re
 import subprocess
 import unittest
 
-from harness import GPUPROBE, EndToEndTest, main
+from harness import GPUPROBE, EndToEndTest, main, read_report
 
 STEP_TIME_TOLERANCE = 0.005
 OVERLAP_TOLERANCE = 0.01
@@ -69,15 +69,14 @@ class Run:
         self.used_mib = float(re.search(r"used [\d.]+ s of CPU and ([\d.]+) MiB", finished.stderr).group(1))
         with open(os.path.join(self.folder, "truth.json")) as file:
             self.truth = json.load(file)
-        with open(os.path.join(self.folder, "run", "report.json")) as file:
-            self.report = json.load(file)
+        self.report = read_report(os.path.join(self.folder, "run"))
         if "model_work" in self.truth:
             work = self.truth["model_work"]
             self.report = self.report_again("--params", str(work["parameters"]), "--tokens-per-step", str(work["tokens_per_step"]))
         self._records = None
 
     def report_again(self, *arguments):
-        shown = subprocess.run([GPUPROBE, "report", os.path.join(self.folder, "run"), "--json", *arguments], check=True, capture_output=True, text=True)
+        shown = subprocess.run([GPUPROBE, "report", os.path.join(self.folder, "run"), "--json", "--ranks", *arguments], check=True, capture_output=True, text=True)
         return json.loads(shown.stdout)
 
     def records(self):

@@ -64,7 +64,7 @@ class Steps(harness.EndToEndTest):
         self.assertEqual({phase["source"] for phase in report["steps"]["phases"]}, {"nvtx"})
 
     def test_marked_by_the_user(self):
-        for number, marker in enumerate(("nvtx:^forward$", "kernel:AdamStep", "collective:allreduce")):
+        for number, marker in enumerate(("nvtx:forward", "kernel:*AdamStep*", "collective:allreduce")):
             with self.subTest(marker):
                 out = self.path(f"run-directory-{number}")
                 self.run_well([GPUPROBE, "run", "--step-marker", marker, "--out", out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *TRAINING], devices=2,
@@ -74,14 +74,14 @@ class Steps(harness.EndToEndTest):
                 self.assertEqual((live["steps"]["source"], live["steps"]["count"]), ("marker", STEPS))
                 # The run keeps its marker; another one may be asked for.
                 self.assertEqual(self.report(out)["steps"], live["steps"])
-                other = self.run_well([GPUPROBE, "report", out, "--json", "--step-marker", "nvtx:^backward$"])
+                other = self.run_well([GPUPROBE, "report", out, "--json", "--step-marker", "nvtx:backward"])
                 self.assertEqual(json.loads(other.stdout)["steps"]["source"], "marker")
                 self.assertNotEqual(json.loads(other.stdout)["steps"], live["steps"])
 
     def test_a_marker_that_is_none_is_refused(self):
         finished = self.run_program([GPUPROBE, "run", "--step-marker", "range:x", "--", "true"])
         self.assertEqual(finished.returncode, 2)
-        self.assertIn(b"nvtx:REGEX", finished.stderr)
+        self.assertIn(b"nvtx:NAME", finished.stderr)
 
 
 def device_work(happened):

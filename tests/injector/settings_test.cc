@@ -56,6 +56,31 @@ TEST(Settings, BadValuesKeepTheDefaultAndAreCounted) {
   EXPECT_STREQ(settings.Text(SettingIndex("GPUPROBE_OUT")), "");
 }
 
+TEST(Settings, WhatIsRejectedIsKeptAsItWasGiven) {
+  const char* environment[] = {"GPUPROBE_OVERHEAD_BUDGET=0.01", "GPUPROBE_EVERY_STEPS=4", nullptr};
+  Settings settings;
+  settings.Read(environment);
+  settings.Reject(SettingIndex("GPUPROBE_EVERY_STEPS"), "needs a marker");
+  ASSERT_EQ(settings.rejected(), 2);
+  EXPECT_EQ(settings.rejected(0).index, SettingIndex("GPUPROBE_OVERHEAD_BUDGET"));
+  EXPECT_STREQ(settings.rejected(0).value, "0.01");
+  EXPECT_EQ(settings.rejected(0).remedy, nullptr);
+  EXPECT_STREQ(settings.rejected(1).value, "4");
+  EXPECT_STREQ(settings.rejected(1).remedy, "needs a marker");
+}
+
+TEST(Settings, EveryTextSaysWhatItMustBe) {
+  for (const settings::Setting& setting : settings::kSettings)
+    EXPECT_EQ(setting.kind == settings::Kind::kText, !setting.form.empty()) << setting.name;
+}
+
+TEST(Settings, TheNearestNameOfOneThatIsUnknown) {
+  EXPECT_EQ(settings::NearestName("GPUPROBE_SOKET"), "GPUPROBE_SOCKET");
+  EXPECT_EQ(settings::NearestName("GPUPROBE_EVERY_STEP"), "GPUPROBE_EVERY_STEPS");
+  EXPECT_EQ(settings::NearestName("GPUPROBE_NO_SUCH"), "");
+  EXPECT_EQ(settings::NearestName("GPUPROBE_"), "");
+}
+
 TEST(Settings, UnknownNamesAreNoticed) {
   const char* environment[] = {"GPUPROBE_SOKET=/x", "GPUPROBE_FLUSH=1", "GPUPROBEX=1", nullptr};
   Settings settings;

@@ -63,6 +63,21 @@ TEST(Distribution, HistogramStaysWithinItsStatedError) {
   EXPECT_EQ(s.max, all.back());
 }
 
+TEST(Distribution, ZeroStaysZeroInTheHistogram) {
+  Distribution zeros(8);
+  for (int i = 0; i < 100; ++i) zeros.Add(0);
+  zeros.Add(5000);
+  const Summary s = zeros.Summarize();
+  EXPECT_FALSE(s.quantiles_exact);
+  EXPECT_EQ(s.p50, 0);
+  EXPECT_EQ(s.p95, 0);
+  EXPECT_EQ(s.max, 5000u);
+  Distribution merged(8);
+  merged.Add(7);
+  merged.Merge(zeros);
+  EXPECT_EQ(merged.Summarize().p50, 0) << "buckets below the first one that was there";
+}
+
 TEST(Distribution, MergingIsAddingOneByOne) {
   std::mt19937_64 random(2);
   for (const size_t limit : {size_t{100}, size_t{100000}}) {

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 namespace gpuprobe::render {
 namespace {
 
@@ -35,10 +33,24 @@ TEST(RankChoice, OfManyShowsWhatStandsOutAndSaysHowManyAreLeftOut) {
   report.stragglers.emplace_back().rank = 500;
   report.ranks[300].memory["device"].high_water_bytes = 1;
   const RankChoice choice = ChooseRanks(report);
-  EXPECT_TRUE(std::is_sorted(choice.shown.begin(), choice.shown.end()));
-  // The busiest, the least busy, and of equal memory the first.
-  EXPECT_THAT(choice.shown, ElementsAre(0, 1, 2, 3, 77, 300, 500, 1020, 1021, 1022, 1023));
+  // Who is named; then the busiest, the least busy, and of equal memory the first.
+  EXPECT_THAT(choice.shown, ElementsAre(77, 500, 0, 1, 2, 3, 300, 1020, 1021, 1022, 1023));
+  EXPECT_THAT(choice.named, ElementsAre(77, 500));
   EXPECT_THAT(choice.note, HasSubstr("1,013 more ranks in report.json"));
+}
+
+TEST(RankChoice, WhoeverAHangWaitsForOrRanOutOfMemoryIsNamed) {
+  analysis::Report report = ReportOf(8);
+  report.ranks[6].out_of_memory.emplace_back();
+  analysis::Hang& hang = report.hangs.emplace_back();
+  hang.ranks.resize(2);
+  hang.ranks[0].rank = 2;
+  hang.ranks[0].state = analysis::HangRank::State::kWaiting;
+  hang.ranks[1].rank = 3;
+  hang.ranks[1].state = analysis::HangRank::State::kNotIssued;
+  const RankChoice choice = ChooseRanks(report);
+  EXPECT_THAT(choice.named, ElementsAre(3, 6));
+  EXPECT_THAT(choice.shown, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7)) << "a few stay in order";
 }
 
 }  // namespace

@@ -92,7 +92,11 @@ Work DescribeCopy(const CopyShape& shape, const Ends& ends) {
       ends.source.device && ends.destination.device && ends.source.ordinal != ends.destination.ordinal;
   Work work;
   work.reported = true;
-  work.duration_ns = TransferNs(BytesOf(shape), RateOf(ends.source, ends.destination, peer));
+  // Whatever its size, a copy engine takes about a microsecond to set up: four bytes are not copied in one
+  // nanosecond.
+  constexpr uint64_t kLeastCopyNs = 1000;
+  work.duration_ns =
+      std::max(kLeastCopyNs, TransferNs(BytesOf(shape), RateOf(ends.source, ends.destination, peer)));
   work.activity.kind = peer ? ActivityKind::kPeerCopy : ActivityKind::kMemcpy;
   work.activity.bytes = BytesOf(shape);
   work.activity.copy_kind = peer ? CUPTI_ACTIVITY_MEMCPY_KIND_PTOP : KindOf(ends.source, ends.destination);

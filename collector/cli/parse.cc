@@ -1,0 +1,79 @@
+// The command line of one subcommand: parsed by CLI11, refused in our words.
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "collector/cli/command.h"
+#include "collector/cli/near_word.h"
+#include "collector/cli/output.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+std::vector<std::string> OptionNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+int Refuse(const CLI::App& app, const std::string& what) {
+  std::fprintf(stderr, "%s: %s (see %s --help)\n", app.get_name().c_str(), what.c_str(),
+               app.get_name().c_str());
+  return kUsage;
+}
+
+// CLI11 sees "--keep=" as an option without its value.
+std::string MissingValue(const CLI::App& app, const Arguments& arguments) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) {
+      const std::string dashed = "--" + name;
+      const bool last = !arguments.empty() && arguments.back() == dashed;
+      const bool empty = std::find(arguments.begin(), arguments.end(), dashed + "=") != arguments.end();
+      if ((last || empty) && option->get_items_expected_min() > 0) return dashed;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+int RefuseArgument(const CLI::App& app, const std::vector<std::string>& remaining) {
+  const auto option = std::find_if(remaining.begin(), remaining.end(),
+                                   [](const std::string& word) { return word.starts_with("-"); });
+  if (option == remaining.end())
+    return Refuse(app, absl::StrCat("unexpected argument \"", remaining.front(), "\""));
+  const std::string name = option->substr(0, option->find('='));
+  return Refuse(app, absl::StrCat("unknown option ", name, DidYouMean(name, OptionNames(app))));
+}
+
+std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
+  app.get_formatter()->column_width(30);
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    Print(app.help());
+    return kDone;
+  } catch (const CLI::ExtrasError&) {
+    return RefuseArgument(app, app.remaining());
+  } catch (const CLI::ConversionError& error) {
+    // Values of options are checked before they are converted: this is a value of a flag, as in "--json=no".
+    const std::string what = error.what();
+    const size_t dashes = what.find("--");
+    const size_t end = what.find_first_of(" =", dashes);
+    if (dashes == std::string::npos) return Refuse(app, what);
+    return Refuse(app, absl::StrCat(what.substr(dashes, end - dashes), " takes no value"));
+  } catch (const CLI::ParseError& error) {
+    const std::string missing = MissingValue(app, arguments);
+    if (!missing.empty()) return Refuse(app, absl::StrCat(missing, " needs a value"));
+    std::string what = error.what();
+    std::replace(what.begin(), what.end(), '\n', ' ');
+    return Refuse(app, what);
+  }
+  return std::nullopt;
+}
+
+}  // namespace gpuprobe::cli
