@@ -17,7 +17,8 @@ constexpr FindingRule kRules[] = {
     {"allocation-failed", Severity::kError,
      "an allocation was refused for want of memory, and the process went on", AllocationFailed},
     {"rank-died", Severity::kError,
-     "a rank was killed, crashed, or exited with an error, and others lived on for 2 s or ended otherwise; not "
+     "a rank was killed, crashed, or exited with an error, and others lived on for 2 s or ended otherwise; "
+     "not "
      "after a hang, which ends ranks, too",
      RankDied},
     {"hang-mismatch", Severity::kError,

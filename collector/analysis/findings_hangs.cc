@@ -46,7 +46,8 @@ bool FollowsHang(const Report& report, const RankReport& dead) {
   constexpr uint64_t kNoticedWithinNs = 1'000'000'000;
   return std::any_of(report.hangs.begin(), report.hangs.end(), [&](const Hang& hang) {
     const bool for_it = std::any_of(hang.ranks.begin(), hang.ranks.end(), [&](const HangRank& r) {
-      return r.pid == dead.pid && r.host == dead.host && r.halt.has_value() && r.halt->kind == Halt::Kind::kEnded;
+      return r.pid == dead.pid && r.host == dead.host && r.halt.has_value() &&
+             r.halt->kind == Halt::Kind::kEnded;
     });
     return !for_it && hang.since_ns + kNoticedWithinNs < dead.end->since_ns;
   });
@@ -67,11 +68,12 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   const std::string who = first->rank.has_value() ? absl::StrCat("rank ", first->label) : first->label;
   const uint64_t start_ns = report.conditions.start_ns;
   const uint64_t after_ns = first->end->since_ns - std::min(start_ns, first->end->since_ns);
-  Finding f{.statement = absl::StrCat("R", who.substr(1), " ", HaltText(*first->end), ", ",
-                                      Duration(static_cast<double>(after_ns)), " after the start, while ",
-                                      outlived, outlived == 1 ? " other rank was running." : " other ranks were running."),
-            .evidence = absl::StrCat("It was pid ", first->pid, " on ", first->host, "."),
-            .advice = HaltAdvice(*first->end, who, first->pid)};
+  Finding f{
+      .statement = absl::StrCat("R", who.substr(1), " ", HaltText(*first->end), ", ",
+                                Duration(static_cast<double>(after_ns)), " after the start, while ", outlived,
+                                outlived == 1 ? " other rank was running." : " other ranks were running."),
+      .evidence = absl::StrCat("It was pid ", first->pid, " on ", first->host, "."),
+      .advice = HaltAdvice(*first->end, who, first->pid)};
   if (!first->rank.has_value()) f.statement.replace(0, 1, "P");
   if (first->cut_off) f.evidence += " It could not flush: its last records, up to two seconds, are missing.";
   out.push_back(std::move(f));

@@ -41,8 +41,9 @@ std::vector<std::string> HostDeeds(const HangRank& r) {
   if (r.halt.has_value()) return {};
   std::vector<std::string> deeds;
   if (r.blocked_in.empty() && r.load.uninterruptible >= kStuckShare) {
-    deeds.push_back(absl::StrCat("its main thread is in uninterruptible sleep",
-                                 r.load.wait_channel.empty() ? "" : absl::StrCat(" in ", r.load.wait_channel)));
+    deeds.push_back(
+        absl::StrCat("its main thread is in uninterruptible sleep",
+                     r.load.wait_channel.empty() ? "" : absl::StrCat(" in ", r.load.wait_channel)));
   }
   if (r.blocked_in.empty() && !r.load.waits_for.empty())
     deeds.push_back(absl::StrCat("its main thread is blocked in the system call ", r.load.waits_for));
@@ -133,7 +134,8 @@ std::string WhoIsHalted(const Hang& hang) {
   constexpr size_t kTold = 3;
   std::vector<std::string> who;
   for (const HangRank& r : hang.ranks) {
-    if (who.size() < kTold && r.halt.has_value()) who.push_back(absl::StrCat(Name(r), " ", HaltText(*r.halt)));
+    if (who.size() < kTold && r.halt.has_value())
+      who.push_back(absl::StrCat(Name(r), " ", HaltText(*r.halt)));
   }
   const size_t left = hang.ranks.size() + static_cast<size_t>(hang.ranks_left_out) - who.size();
   if (left > 0) who.push_back(absl::StrCat(left, " more ranks cannot run either"));

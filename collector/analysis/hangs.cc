@@ -103,7 +103,7 @@ class Search {
     HangSuspect what;
     bool eligible = false;
     bool earlier_work = false;
-    std::vector<size_t> behind;  // other suspects that one of its processes waits in
+    std::vector<size_t> behind;    // other suspects that one of its processes waits in
     std::vector<uint32_t> halted;  // its processes that cannot run, and made the others wait for the limit
     uint64_t now_ns = 0;
     uint64_t since_ns = UINT64_MAX;

@@ -172,9 +172,10 @@ std::string HaltAdvice(const Halt& halt, const std::string& who, uint32_t pid) {
     default:
       if (halt.out_of_memory) return "Give it more host memory, or use less: fewer data loader workers.";
       return halt.signal == uint32_t{SIGKILL}
-                 ? absl::StrCat("Somebody killed it, or the kernel did for want of memory: see dmesg and the "
-                                "batch system's log for pid ",
-                                pid, ".")
+                 ? absl::StrCat(
+                       "Somebody killed it, or the kernel did for want of memory: see dmesg and the "
+                       "batch system's log for pid ",
+                       pid, ".")
                  : absl::StrCat("See ", who, "'s own log for the reason.");
   }
 }
@@ -185,17 +186,19 @@ std::vector<std::string> HostLoadClauses(const HostLoad& load, const HostLoad* u
   if (load.observed_s <= 0) return clauses;
   const bool throttled = Above(load.throttled, other.throttled, kNoticedShare, kNoticedExcess);
   if (throttled)
-    clauses.push_back(absl::StrFormat("its cgroup is throttled: the quota of %.3g CPUs ran out in %s of the periods",
-                                      load.quota_cpus, Percent(load.throttled)));
+    clauses.push_back(
+        absl::StrFormat("its cgroup is throttled: the quota of %.3g CPUs ran out in %s of the periods",
+                        load.quota_cpus, Percent(load.throttled)));
   // A throttled thread waits for a CPU, too, as the kernel counts.
   if (!throttled && Above(load.waits_for_cpu, other.waits_for_cpu, kNoticedShare, kNoticedExcess))
-    clauses.push_back(absl::StrCat("its threads wait for a CPU ", Percent(load.waits_for_cpu),
-                                   " of the time", Versus(usual, other.waits_for_cpu)));
+    clauses.push_back(absl::StrCat("its threads wait for a CPU ", Percent(load.waits_for_cpu), " of the time",
+                                   Versus(usual, other.waits_for_cpu)));
   if (Above(load.major_faults_per_s, other.major_faults_per_s, kNoticedFaults, kNoticedFaults / 2)) {
-    clauses.push_back(absl::StrFormat(
-        "%s%.0f major page faults a second", load.swapped_bytes > 0 ? "it is swapping: " : "",
-        load.major_faults_per_s));
-    if (load.swapped_bytes > 0) absl::StrAppend(&clauses.back(), ", ", Bytes(load.swapped_bytes), " swapped out");
+    clauses.push_back(absl::StrFormat("%s%.0f major page faults a second",
+                                      load.swapped_bytes > 0 ? "it is swapping: " : "",
+                                      load.major_faults_per_s));
+    if (load.swapped_bytes > 0)
+      absl::StrAppend(&clauses.back(), ", ", Bytes(load.swapped_bytes), " swapped out");
   }
   if (Above(load.memory_stall, other.memory_stall, kNoticedShare, kNoticedExcess))
     clauses.push_back(absl::StrCat("it waits for memory ", Percent(load.memory_stall), " of the time"));

@@ -1,9 +1,10 @@
 // What the kernel said of a process, as verdicts use it: why it cannot run, and what its host costs it. Plain
 // data of the report, with its words; and how it is read off the model.
 //
-// Example: rank 3 got SIGSTOP, and the others wait in an AllReduce. Its halt reads "has been stopped (SIGSTOP)
-// since 18:02:11 UTC", and the hang is put down to it. Rank 5 is late in every step, and its threads were ready to
-// run and did not for 38 % of the time, the others' for 1 %: that is the reason why it launches late.
+// Example: rank 3 got SIGSTOP, and the others wait in an AllReduce. Its halt reads "has been stopped
+// (SIGSTOP) since 18:02:11 UTC", and the hang is put down to it. Rank 5 is late in every step, and its
+// threads were ready to run and did not for 38 % of the time, the others' for 1 %: that is the reason why it
+// launches late.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ inline constexpr double kStuckShare = 0.8;
 struct Halt {
   enum class Kind { kStopped, kTraced, kFrozen, kEnded };
   Kind kind = Kind::kStopped;
-  uint64_t since_ns = 0;             // as the clock said
+  uint64_t since_ns = 0;                          // as the clock said
   std::optional<uint32_t> signal = std::nullopt;  // that stopped or ended it
   std::optional<uint32_t> exit_code = std::nullopt;
   bool out_of_memory = false;  // kEnded: killed by the kernel for want of memory, as its cgroup counts
@@ -44,8 +45,8 @@ struct Halt {
 
 // Of the time looked at.
 struct HostLoad {
-  double observed_s = 0;  // 0: nothing is known
-  double cpus = 0;        // used, on average
+  double observed_s = 0;     // 0: nothing is known
+  double cpus = 0;           // used, on average
   double waits_for_cpu = 0;  // share that the thread which waited most was ready to run and did not
   double throttled = 0;      // share of the periods in which its cgroup's CPU quota was used up
   double quota_cpus = 0;     // 0: none
@@ -54,7 +55,7 @@ struct HostLoad {
   uint64_t swapped_bytes = 0;
   std::string waits_for = {};     // of the main thread, at the end: "read /data/fifo"
   std::string wait_channel = {};  // kernel function, at the end
-  double uninterruptible = 0;  // share that the main thread was in state D
+  double uninterruptible = 0;     // share that the main thread was in state D
 };
 
 // Each value the median of `loads`, of those that are known.

@@ -431,8 +431,8 @@ struct Straggler {
   uint64_t late_steps = 0;
   uint64_t compared_steps = 0;
   std::optional<std::pair<uint64_t, uint64_t>> stretch = std::nullopt;
-  HostLoad load;        // over the whole run
-  HostLoad usual_load;  // each value the median of the other ranks'
+  HostLoad load;            // over the whole run
+  HostLoad usual_load;      // each value the median of the other ranks'
   bool slow_stage = false;  // a pipeline's: its neighbours wait for it in sends and receives
 };
 

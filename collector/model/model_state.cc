@@ -765,10 +765,10 @@ void ContinuousClock::Visit(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, progress_, condition_, end_state_, last_sequence_, records_sent_, clock_offset_ns_,
-          clock_steps_, *line_, clock_shifts_, clock_known_, strings_, point_to_point_, main_thread_,
-          thread_roles_, kernels_, devices_, communicators_, steps_, last_correlation_, ranges_, collectives_,
-          joiner_, ledger_, range_paths_, allocator_, high_water_names_);
+  archive(versions_, totals_, progress_, condition_, end_state_, last_sequence_, records_sent_,
+          clock_offset_ns_, clock_steps_, *line_, clock_shifts_, clock_known_, strings_, point_to_point_,
+          main_thread_, thread_roles_, kernels_, devices_, communicators_, steps_, last_correlation_, ranges_,
+          collectives_, joiner_, ledger_, range_paths_, allocator_, high_water_names_);
   VisitSites(archive);
 }
 

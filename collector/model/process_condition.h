@@ -30,7 +30,7 @@ class ProcessCondition {
   enum class Reason : uint8_t { kNone, kStopped, kTraced, kFrozen, kEnded };
   struct Halt {
     Reason reason = Reason::kNone;
-    uint64_t since_ns = 0;     // the first observation that has it, and the last
+    uint64_t since_ns = 0;  // the first observation that has it, and the last
     uint64_t until_ns = 0;
     uint32_t stop_signal = 0;  // kStopped; 0: not known
     std::string tracer;        // kTraced; empty: not known

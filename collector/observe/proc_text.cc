@@ -61,10 +61,8 @@ std::optional<ProcStat> ParseStat(std::string_view text) {
   const auto threads = Number<uint64_t>(fields[17]);
   if (!majflt.has_value() || !utime.has_value() || !stime.has_value() || !threads.has_value())
     return std::nullopt;
-  ProcStat stat{.state = fields[0][0],
-                .major_faults = *majflt,
-                .cpu_ticks = *utime + *stime,
-                .threads = *threads};
+  ProcStat stat{
+      .state = fields[0][0], .major_faults = *majflt, .cpu_ticks = *utime + *stime, .threads = *threads};
   constexpr size_t kExitCode = 49;
   if (fields.size() > kExitCode) stat.exit_code = Number<int32_t>(fields[kExitCode]).value_or(0);
   return stat;
@@ -135,8 +133,7 @@ std::map<std::string, CgroupMount> ParseCgroupMounts(std::string_view text) {
     const CgroupMount mount{.root = Unescape(fields[3]), .point = Unescape(fields[4])};
     if (dash[1] == "cgroup2") mounts.try_emplace("", mount);
     if (dash[1] != "cgroup") continue;
-    for (const std::string_view option : Parts(dash[3], ","))
-      mounts.try_emplace(std::string(option), mount);
+    for (const std::string_view option : Parts(dash[3], ",")) mounts.try_emplace(std::string(option), mount);
   }
   return mounts;
 }

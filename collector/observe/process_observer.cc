@@ -38,12 +38,12 @@ struct WaitingCall {
   const char* name;
 };
 constexpr WaitingCall kWaitingCalls[] = {
-    {SYS_read, "read"},         {SYS_readv, "readv"},       {SYS_pread64, "pread"},
-    {SYS_write, "write"},       {SYS_writev, "writev"},     {SYS_pwrite64, "pwrite"},
-    {SYS_recvfrom, "recvfrom"}, {SYS_recvmsg, "recvmsg"},   {SYS_sendto, "sendto"},
-    {SYS_sendmsg, "sendmsg"},   {SYS_connect, "connect"},   {SYS_accept, "accept"},
-    {SYS_accept4, "accept4"},   {SYS_flock, "flock"},       {SYS_fcntl, "fcntl"},
-    {SYS_ioctl, "ioctl"},       {SYS_fsync, "fsync"},       {SYS_fdatasync, "fdatasync"},
+    {SYS_read, "read"},         {SYS_readv, "readv"},     {SYS_pread64, "pread"},
+    {SYS_write, "write"},       {SYS_writev, "writev"},   {SYS_pwrite64, "pwrite"},
+    {SYS_recvfrom, "recvfrom"}, {SYS_recvmsg, "recvmsg"}, {SYS_sendto, "sendto"},
+    {SYS_sendmsg, "sendmsg"},   {SYS_connect, "connect"}, {SYS_accept, "accept"},
+    {SYS_accept4, "accept4"},   {SYS_flock, "flock"},     {SYS_fcntl, "fcntl"},
+    {SYS_ioctl, "ioctl"},       {SYS_fsync, "fsync"},     {SYS_fdatasync, "fdatasync"},
 };
 // And some without.
 constexpr WaitingCall kOtherCalls[] = {
@@ -95,8 +95,8 @@ std::unique_ptr<ProcessObserver> ProcessObserver::Open(pid_t pid, uint32_t own_p
 
 std::unique_ptr<ProcessObserver> ProcessObserver::Open(pid_t pid, int pidfd, uint32_t own_pid) {
   if (pidfd < 0) pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  const int folder = ProcIsOurs() ? open(absl::StrCat("/proc/", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)
-                                  : -1;
+  const int folder =
+      ProcIsOurs() ? open(absl::StrCat("/proc/", pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
   std::unique_ptr<ProcessObserver> observer(new ProcessObserver(pid, folder, pidfd));
   if (folder < 0) return nullptr;
   const auto status = ParseStatus(ReadSmallFile(folder, "status").value_or(""));

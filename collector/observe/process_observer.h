@@ -74,7 +74,7 @@ class ProcessObserver {
   uint64_t last_ns_ = 0;  // CLOCK_MONOTONIC
   uint64_t cpu_ticks_ = 0;
   uint64_t major_faults_ = 0;
-  uint64_t main_run_ns_ = 0;   // of the main thread since the look before
+  uint64_t main_run_ns_ = 0;  // of the main thread since the look before
   std::map<pid_t, SchedStat> threads_;
   Cgroups groups_;
   CgroupReading reading_;

@@ -201,7 +201,8 @@ TEST_F(HaltedRanksTest, WhatTheKernelSaysOfARankThatDoesNotIssueStandsInTheEvide
   std::vector<Hang> hangs = At(70 * kSecond);
   ASSERT_THAT(hangs, SizeIs(1));
   EXPECT_EQ(hangs[0].ranks[0].state, HangRank::State::kNotIssued);
-  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("its main thread is blocked in the system call read /data/pipe"));
+  EXPECT_THAT(HangEvidence(hangs[0]),
+              HasSubstr("its main thread is blocked in the system call read /data/pipe"));
   EXPECT_THAT(HangAdvice(hangs[0]), HasSubstr("read /data/pipe"));
   more.Clear();
   more.set_cpu_ns(kSecond);
@@ -256,17 +257,23 @@ std::string Died(const Report& report) {
 }
 
 TEST(RankDiedTest, TheOneThatWasKilledBeforeTheLauncherEndedTheOthers) {
-  const Report report = Ended({Signalled(SIGTERM, 5010 * kMs), Signalled(SIGKILL, 5 * kSecond), Signalled(SIGTERM, 5010 * kMs)});
-  EXPECT_THAT(Died(report), HasSubstr("Rank 1 was killed by SIGKILL at 22:13:25 UTC, 5.00 s after the start, while 2 other ranks"));
+  const Report report = Ended(
+      {Signalled(SIGTERM, 5010 * kMs), Signalled(SIGKILL, 5 * kSecond), Signalled(SIGTERM, 5010 * kMs)});
+  EXPECT_THAT(
+      Died(report),
+      HasSubstr("Rank 1 was killed by SIGKILL at 22:13:25 UTC, 5.00 s after the start, while 2 other ranks"));
 }
 
 TEST(RankDiedTest, ExitCodesCrashesAndOutOfMemory) {
-  EXPECT_THAT(Died(Ended({Exited(3, kSecond), Signalled(SIGTERM, kSecond + kMs)})), HasSubstr("Rank 0 exited with code 3"));
-  EXPECT_THAT(Died(Ended({Exited(0, 9 * kSecond), Signalled(SIGSEGV, kSecond)})), HasSubstr("Rank 1 crashed with SIGSEGV"));
+  EXPECT_THAT(Died(Ended({Exited(3, kSecond), Signalled(SIGTERM, kSecond + kMs)})),
+              HasSubstr("Rank 0 exited with code 3"));
+  EXPECT_THAT(Died(Ended({Exited(0, 9 * kSecond), Signalled(SIGSEGV, kSecond)})),
+              HasSubstr("Rank 1 crashed with SIGSEGV"));
   Halt killed = Signalled(SIGKILL, kSecond);
   killed.out_of_memory = true;
   EXPECT_THAT(Died(Ended({killed, Exited(0, 9 * kSecond)})), HasSubstr("ran out of memory"));
-  EXPECT_THAT(Died(Ended({Unknown(kSecond), Exited(0, 9 * kSecond)})), HasSubstr("Rank 0 ended without notice"));
+  EXPECT_THAT(Died(Ended({Unknown(kSecond), Exited(0, 9 * kSecond)})),
+              HasSubstr("Rank 0 ended without notice"));
 }
 
 TEST(RankDiedTest, RanksThatAreEndedTogetherSayNothing) {

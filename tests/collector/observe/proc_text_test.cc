@@ -12,7 +12,12 @@ namespace {
 std::string Stat(const std::string& name, char state) {
   std::string text = "4711 (" + name + ") " + state;
   for (int field = 4; field <= 52; ++field) {
-    const int value = field == 12 ? 7 : field == 14 ? 30 : field == 15 ? 12 : field == 20 ? 5 : field == 52 ? 19 : 1;
+    const int value = field == 12   ? 7
+                      : field == 14 ? 30
+                      : field == 15 ? 12
+                      : field == 20 ? 5
+                      : field == 52 ? 19
+                                    : 1;
     text += " " + std::to_string(value);
   }
   return text + "\n";
@@ -49,7 +54,8 @@ TEST(ProcTextTest, WhatIsNoStatIsRefused) {
 }
 
 TEST(ProcTextTest, TheInnermostPidIsTheLast) {
-  const auto status = ParseStatus("Name:\tNSpid: 9\nPid:\t4711\nTracerPid:\t12\nNSpid:\t4711\t12\t1\nVmSwap:\t 2048 kB\n");
+  const auto status =
+      ParseStatus("Name:\tNSpid: 9\nPid:\t4711\nTracerPid:\t12\nNSpid:\t4711\t12\t1\nVmSwap:\t 2048 kB\n");
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(status->pids, (std::vector<uint32_t>{4711, 12, 1}));
   EXPECT_EQ(status->tracer, 12u);
@@ -77,12 +83,14 @@ TEST(ProcTextTest, SystemCallOfAThreadThatSleeps) {
   ASSERT_TRUE(call.has_value());
   EXPECT_EQ(call->number, 0);
   EXPECT_EQ(call->first, 0x1fu);
-  for (const char* text : {"running\n", "-1 0x7ffd 0x7f\n", "", "0", "0 31 0x1", "0 0x 0x1", "0 0xffffffffffffffffff 0x1"})
+  for (const char* text :
+       {"running\n", "-1 0x7ffd 0x7f\n", "", "0", "0 31 0x1", "0 0x 0x1", "0 0xffffffffffffffffff 0x1"})
     EXPECT_FALSE(ParseSystemCall(text).has_value()) << text;
 }
 
 TEST(ProcTextTest, ControlGroupsOfBothHierarchies) {
-  const auto paths = ParseCgroups("9:name=systemd:/\n4:memory:/a\n2:cpu,cpuacct:/job:1/b\n0::/x y\nbad\n::\n5:pids:no\n");
+  const auto paths =
+      ParseCgroups("9:name=systemd:/\n4:memory:/a\n2:cpu,cpuacct:/job:1/b\n0::/x y\nbad\n::\n5:pids:no\n");
   EXPECT_EQ(paths.at(""), "/x y");
   EXPECT_EQ(paths.at("memory"), "/a");
   EXPECT_EQ(paths.at("cpu"), "/job:1/b");
@@ -105,12 +113,16 @@ TEST(ProcTextTest, WhereControlGroupsAreMounted) {
 TEST(ProcTextTest, QuotasCountersAndPressure) {
   EXPECT_EQ(ParseCpuMax("150000 100000\n"), 1500u);
   EXPECT_EQ(ParseCpuMax("5 100000"), 0u);
-  for (const char* text : {"max 100000\n", "", "1", "1 0", "-1 100000", "1 2 3"}) EXPECT_FALSE(ParseCpuMax(text).has_value()) << text;
+  for (const char* text : {"max 100000\n", "", "1", "1 0", "-1 100000", "1 2 3"})
+    EXPECT_FALSE(ParseCpuMax(text).has_value()) << text;
   EXPECT_EQ(ParseKeyed("nr_periods 5\nnr_throttled 3\n", "nr_throttled"), 3u);
   EXPECT_FALSE(ParseKeyed("nr_throttled_x 3\nnr_throttled\n", "nr_throttled").has_value());
   EXPECT_EQ(ParseNumber("42\n"), 42u);
   EXPECT_FALSE(ParseNumber("-1\n").has_value());
-  EXPECT_EQ(ParseFullStall("some avg10=9.0 avg60=1.0 avg300=0.0 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=123\n"), 123u);
+  EXPECT_EQ(
+      ParseFullStall(
+          "some avg10=9.0 avg60=1.0 avg300=0.0 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=123\n"),
+      123u);
   EXPECT_FALSE(ParseFullStall("full\nsome total=3\n").has_value());
 }
 

@@ -54,7 +54,8 @@ TEST_F(ProcessObserverTest, AStoppedProcessIsSeenStoppedAndGoingOn) {
   kill(child_, SIGSTOP);
   EXPECT_TRUE(Await(*observer, [](const auto& o) { return o.state() == 'T'; }));
   kill(child_, SIGCONT);
-  EXPECT_TRUE(Await(*observer, [](const auto& o) { return o.state() == 'S' && o.interval_ns() == 1'000'000'000; }));
+  EXPECT_TRUE(
+      Await(*observer, [](const auto& o) { return o.state() == 'S' && o.interval_ns() == 1'000'000'000; }));
 }
 
 TEST_F(ProcessObserverTest, TheSignalThatEndedItIsToldOnce) {
