@@ -16,11 +16,16 @@ constexpr FindingRule kRules[] = {
      OutOfMemory},
     {"allocation-failed", Severity::kError,
      "an allocation was refused for want of memory, and the process went on", AllocationFailed},
+    {"rank-died", Severity::kError,
+     "a rank was killed, crashed, or exited with an error, and others lived on for 2 s or ended otherwise; "
+     "not "
+     "after a hang, which ends ranks, too",
+     RankDied},
     {"hang-mismatch", Severity::kError,
      "ranks issued the same collective with another operation, size, type or root", HangMismatch},
     {"hang-missing-rank", Severity::kError,
      "ranks have waited in a collective for --hang-after, and others, which did nothing else, did not issue "
-     "it",
+     "it, or cannot run (stopped, frozen, dead)",
      HangMissingRank},
     {"hang-all-issued", Severity::kError,
      "all ranks issued a collective, and it has not finished for --hang-after", HangAllIssued},

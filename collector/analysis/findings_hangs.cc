@@ -1,4 +1,10 @@
+#include <algorithm>
+#include <csignal>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -11,7 +17,67 @@ void HangsOfKind(const Report& report, Hang::Kind kind, std::vector<Finding>& ou
   }
 }
 
+// Ranks that one signal, or one launcher, ends together are gone within this time of each other.
+constexpr uint64_t kEndedTogetherNs = 2'000'000'000;
+
+bool Died(const RankReport& r) {
+  if (!r.end.has_value()) return false;
+  if (r.end->exit_code.has_value()) return *r.end->exit_code != 0;
+  return r.end->signal.has_value() || r.cut_off;
+}
+
+// People and launchers end jobs so; what ends the others after a rank's death, does not tell of it.
+bool IsRequestToEnd(const Halt& end) {
+  if (!end.signal.has_value()) return false;
+  const uint32_t signal = *end.signal;
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
+}
+
+// Whether it went on, or ended in another way.
+bool Outlived(const RankReport& other, const RankReport& dead) {
+  if (!other.end.has_value() || other.end->since_ns >= dead.end->since_ns + kEndedTogetherNs) return true;
+  const bool known = dead.end->signal.has_value() || dead.end->exit_code.has_value();
+  if (!known || IsRequestToEnd(*dead.end)) return false;
+  return other.end->signal != dead.end->signal || other.end->exit_code != dead.end->exit_code;
+}
+
+// A hang ends in timeouts and in people who kill the job: what died later is no cause.
+bool FollowsHang(const Report& report, const RankReport& dead) {
+  constexpr uint64_t kNoticedWithinNs = 1'000'000'000;
+  return std::any_of(report.hangs.begin(), report.hangs.end(), [&](const Hang& hang) {
+    const bool for_it = std::any_of(hang.ranks.begin(), hang.ranks.end(), [&](const HangRank& r) {
+      return r.pid == dead.pid && r.host == dead.host && r.halt.has_value() &&
+             r.halt->kind == Halt::Kind::kEnded;
+    });
+    return !for_it && hang.since_ns + kNoticedWithinNs < dead.end->since_ns;
+  });
+}
+
 }  // namespace
+
+void RankDied(const Report& report, std::vector<Finding>& out) {
+  const RankReport* first = nullptr;
+  for (const RankReport& r : report.ranks) {
+    if (Died(r) && (first == nullptr || r.end->since_ns < first->end->since_ns)) first = &r;
+  }
+  if (first == nullptr || FollowsHang(report, *first)) return;
+  const auto outlived = std::count_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) {
+    return &r != first && Outlived(r, *first);
+  });
+  if (outlived == 0) return;
+  const std::string who = first->rank.has_value() ? absl::StrCat("rank ", first->label) : first->label;
+  const uint64_t start_ns = report.conditions.start_ns;
+  const uint64_t after_ns = first->end->since_ns - std::min(start_ns, first->end->since_ns);
+  Finding f{
+      .statement = absl::StrCat("R", who.substr(1), " ", HaltText(*first->end), ", ",
+                                Duration(static_cast<double>(after_ns)), " after the start, while ", outlived,
+                                outlived == 1 ? " other rank was running." : " other ranks were running."),
+      .evidence = absl::StrCat("It was pid ", first->pid, " on ", first->host, "."),
+      .advice = HaltAdvice(*first->end, who, first->pid)};
+  if (!first->rank.has_value()) f.statement.replace(0, 1, "P");
+  if (first->cut_off) f.evidence += " It could not flush: its last records, up to two seconds, are missing.";
+  out.push_back(std::move(f));
+}
 
 void HangMismatch(const Report& report, std::vector<Finding>& out) {
   HangsOfKind(report, Hang::Kind::kMismatch, out);

@@ -48,7 +48,13 @@ std::string Place(const Straggler& s) {
   return s.device.has_value() ? absl::StrCat("GPU ", *s.device, " on ", s.host) : s.host;
 }
 
-std::string Why(const Straggler& s) {
+// What the kernel says of its host, if that is worse than elsewhere: a sentence; else empty.
+std::string HostText(const Straggler& s) {
+  const std::vector<std::string> clauses = HostLoadClauses(s.load, &s.usual_load);
+  return clauses.empty() ? "" : absl::StrCat(" On its host ", absl::StrJoin(clauses, "; "), ".");
+}
+
+std::string CauseText(const Straggler& s) {
   switch (s.cause) {
     case Cause::kSlowKernels:
       if (s.kernel.empty())
@@ -74,7 +80,12 @@ std::string Why(const Straggler& s) {
   }
 }
 
+std::string Why(const Straggler& s) { return absl::StrCat(CauseText(s), HostText(s)); }
+
 std::string Advice(const Straggler& s) {
+  const std::string host = HostLoadAdvice(s.load, &s.usual_load, absl::StrCat("rank ", s.rank));
+  // Slow kernels and more of them have causes of their own.
+  if (!host.empty() && s.cause != Cause::kSlowKernels && s.cause != Cause::kMoreWork) return host;
   switch (s.cause) {
     case Cause::kSlowKernels:
       return absl::StrCat("Look at clocks, power limit and temperature of ", Place(s),

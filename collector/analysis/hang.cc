@@ -31,6 +31,40 @@ std::string Names(const Hang& hang) {
   return text;
 }
 
+// It runs, on the host alone.
+bool IsBusyOnHost(const HangRank& r) {
+  return !r.halt.has_value() && r.blocked_in.empty() && r.load.cpus >= kBusyCpus;
+}
+
+// What its host does in the meantime, as the kernel says.
+std::vector<std::string> HostDeeds(const HangRank& r) {
+  if (r.halt.has_value()) return {};
+  std::vector<std::string> deeds;
+  if (r.blocked_in.empty() && r.load.uninterruptible >= kStuckShare) {
+    deeds.push_back(
+        absl::StrCat("its main thread is in uninterruptible sleep",
+                     r.load.wait_channel.empty() ? "" : absl::StrCat(" in ", r.load.wait_channel)));
+  }
+  if (r.blocked_in.empty() && !r.load.waits_for.empty())
+    deeds.push_back(absl::StrCat("its main thread is blocked in the system call ", r.load.waits_for));
+  if (IsBusyOnHost(r))
+    deeds.push_back(absl::StrFormat("it is busy on the host: it uses %.1f CPUs", r.load.cpus));
+  for (std::string& clause : HostLoadClauses(r.load, nullptr)) deeds.push_back(std::move(clause));
+  return deeds;
+}
+
+// Empty: its host has nothing remarkable to say.
+std::string HostAdvice(const HangRank& r) {
+  if (r.halt.has_value() || r.state != HangRank::State::kNotIssued) return "";
+  if (r.blocked_in.empty() && !r.load.waits_for.empty())
+    return absl::StrCat("Find out why ", Name(r), " has to wait in ", r.load.waits_for,
+                        ": who should answer, and whether that is a file system that does not.");
+  if (IsBusyOnHost(r))
+    return absl::StrCat(Capital(Name(r)), " computes on the host, or loops there: py-spy dump --pid ", r.pid,
+                        " (gdb -p for C++) shows where.");
+  return HostLoadAdvice(r.load, nullptr, Name(r));
+}
+
 // "its last call was AllReduce seq 48210, done 60.9 s ago; since then it launched nothing; ..."
 std::string LastDeeds(const Hang& hang, const HangRank& r) {
   std::vector<std::string> deeds;
@@ -61,8 +95,10 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
                         : absl::StrFormat("since then it launched %s times, last %s", Count(r.launches_since),
                                           Ago(r.last_launch_ago_ns.value_or(0))));
   }
-  if (r.ended) deeds.emplace_back("its process has ended");
-  if (r.silent_ns.has_value())
+  if (r.halt.has_value() && r.state != HangRank::State::kHalted)
+    deeds.push_back(absl::StrCat("its process ", HaltText(*r.halt)));
+  if (r.ended && !r.halt.has_value()) deeds.emplace_back("its process has ended");
+  if (r.silent_ns.has_value() && !r.halt.has_value())
     deeds.push_back(absl::StrCat("nothing has come from it for ", Duration(static_cast<double>(*r.silent_ns)),
                                  ": is it stopped?"));
   if (!r.blocked_in.empty()) {
@@ -70,6 +106,9 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
     if (!r.open_range.empty()) deeds.back() += absl::StrCat(", in range \"", r.open_range, "\"");
   } else if (!r.open_range.empty()) {
     deeds.push_back(absl::StrCat("its main thread is in range \"", r.open_range, "\""));
+  }
+  if (r.state == HangRank::State::kNotIssued || r.state == HangRank::State::kLaunchedNothing) {
+    for (std::string& clause : HostDeeds(r)) deeds.push_back(std::move(clause));
   }
   return absl::StrJoin(deeds, "; ");
 }
@@ -84,6 +123,23 @@ std::string ReplayEvidence(const HangReplay& replay) {
     absl::StrAppend(&text, " The graph carries collectives of other communicators, too; in all ",
                     replay.communicators, " are waited on.");
   return text;
+}
+
+bool IsHalted(const Hang& hang) {
+  return !hang.ranks.empty() && hang.ranks.front().state == HangRank::State::kHalted;
+}
+
+// "Rank 3 has been stopped (SIGSTOP) since 18:02:11 UTC"
+std::string WhoIsHalted(const Hang& hang) {
+  constexpr size_t kTold = 3;
+  std::vector<std::string> who;
+  for (const HangRank& r : hang.ranks) {
+    if (who.size() < kTold && r.halt.has_value())
+      who.push_back(absl::StrCat(Name(r), " ", HaltText(*r.halt)));
+  }
+  const size_t left = hang.ranks.size() + static_cast<size_t>(hang.ranks_left_out) - who.size();
+  if (left > 0) who.push_back(absl::StrCat(left, " more ranks cannot run either"));
+  return Capital(absl::StrJoin(who, "; "));
 }
 
 std::string WhereItIs(const Hang& hang) {
@@ -101,6 +157,8 @@ std::string RankEvidence(const Hang& hang, const HangRank& r) {
       return absl::StrCat(" issued the call but launched no kernel for it: ", LastDeeds(hang, r));
     case HangRank::State::kIssuedOtherwise:
       return absl::StrCat(" issued ", ShapeText(r.shape.value_or(CallShape{})));
+    case HangRank::State::kHalted:
+      return absl::StrCat(", when last heard: ", LastDeeds(hang, r));
     default:
       return absl::StrCat(": ", LastDeeds(hang, r));
   }
@@ -165,6 +223,8 @@ std::string HangStateName(HangRank::State state) {
       return "launched_nothing";
     case HangRank::State::kIssuedOtherwise:
       return "issued_otherwise";
+    case HangRank::State::kHalted:
+      return "halted";
     default:
       return "waiting";
   }
@@ -182,6 +242,8 @@ std::string HangStatement(const Hang& hang) {
     const bool sends = t.counterpart == "Recv";
     std::string whose = absl::StrCat(hang.shape.op, sends ? " to " : " from ", peer, ", seq ", hang.seq,
                                      " of ", self, " on ", WhereItIs(hang));
+    if (IsHalted(hang))
+      return absl::StrCat(WhoIsHalted(hang), "; ", whose, " has been waiting for ", waiting, ".");
     if (hang.replay.has_value()) {
       whose = absl::StrCat("Replay ", hang.replay->number, " of the CUDA graph with ", whose);
       return hang.kind == Hang::Kind::kMissingRank
@@ -199,6 +261,8 @@ std::string HangStatement(const Hang& hang) {
   }
   switch (hang.kind) {
     case Hang::Kind::kMissingRank: {
+      if (IsHalted(hang))
+        return absl::StrCat(WhoIsHalted(hang), "; ", call, " has been waiting for it for ", waiting, ".");
       const bool called = hang.ranks.front().state == HangRank::State::kLaunchedNothing;
       return absl::StrCat(call, " has been waiting for ", waiting, ": ", Names(hang),
                           called                    ? " issued the call but launched no kernel."
@@ -258,9 +322,12 @@ std::string HangAdvice(const Hang& hang) {
     near = absl::StrCat(" near \"", hang.ranks.front().open_range, "\"");
   switch (hang.kind) {
     case Hang::Kind::kMissingRank:
+      if (const std::optional<Halt>& halt = hang.ranks.front().halt; halt.has_value())
+        return HaltAdvice(*halt, Name(hang.ranks.front()), hang.ranks.front().pid);
       if (hang.ranks.front().ended) return absl::StrCat(who, " ended; its own log says why.");
       if (hang.ranks.front().state == HangRank::State::kLaunchedNothing)
         return absl::StrCat("See NCCL's log (NCCL_DEBUG=WARN) of ", Name(hang.ranks.front()), ".");
+      if (std::string advice = HostAdvice(hang.ranks.front()); !advice.empty()) return advice;
       return absl::StrCat(who,
                           " left the common path; look for control flow that depends on the rank or its data",
                           near, ".");

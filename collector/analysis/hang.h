@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "collector/analysis/process_state.h"
+
 namespace gpuprobe::analysis {
 
 // From when on a collective that waits is called a hang.
@@ -30,7 +32,8 @@ struct HangRankReplays {
 
 // One rank of a collective that hangs, and what it did last.
 struct HangRank {
-  enum class State { kNotIssued, kLaunchedNothing, kWaiting, kIssuedOtherwise };
+  // kHalted: its process cannot run, whatever it issued.
+  enum class State { kNotIssued, kLaunchedNothing, kWaiting, kIssuedOtherwise, kHalted };
   std::string label;  // "5", or "pid 4711"
   std::optional<int> rank;
   std::string host;
@@ -51,6 +54,8 @@ struct HangRank {
   std::string blocked_in;             // the call that its main thread waits in; empty: none, or not known
   std::string open_range;             // ranges open on its main thread, joined by '/'
   std::optional<HangRankReplays> replays;
+  std::optional<Halt> halt;  // why it cannot run
+  HostLoad load;             // while it was waited for
 };
 
 // Of a send or receive: who waits in it for whom.

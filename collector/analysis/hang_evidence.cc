@@ -108,6 +108,7 @@ HangRank DescribeRank(const ProcessModel& process, HangRank::State state, uint64
     r.launches_since = LaunchesAfter(process, p.last_call.return_ns);
   }
   if (p.last_launch_ns != 0) r.last_launch_ago_ns = Since(now_ns, p.last_launch_ns);
+  r.halt = HaltOf(process, now_ns);
   const uint64_t silent_ns = Since(now_ns, LastHeardNs(process));
   if (!Ended(process) && silent_ns > kSilentNs) r.silent_ns = silent_ns;
   if (p.blocked_in != 0) r.blocked_in = process.String(p.blocked_in);

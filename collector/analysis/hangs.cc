@@ -103,7 +103,8 @@ class Search {
     HangSuspect what;
     bool eligible = false;
     bool earlier_work = false;
-    std::vector<size_t> behind;  // other suspects that one of its processes waits in
+    std::vector<size_t> behind;    // other suspects that one of its processes waits in
+    std::vector<uint32_t> halted;  // its processes that cannot run, and made the others wait for the limit
     uint64_t now_ns = 0;
     uint64_t since_ns = UINT64_MAX;
     uint64_t newest_ns = 0;  // when the last rank issued it
@@ -121,7 +122,8 @@ class Search {
       if (state.process == IssuedCalls::kNoProcess || state.next_seq > issued_by_all) continue;
       const bool leaves_out = Of(state.process).progress().last_left_out_ns != 0;
       left_out = leaves_out || (left_out && state.next_seq == issued_by_all);
-      issued_by_all = state.next_seq;
+      // What has ended was issued by all, even if that was never heard from a rank that fell silent.
+      issued_by_all = std::max(state.next_seq, comm.finished);
     }
     const IssuedCalls::Call* first = nullptr;
     for (const IssuedCalls::Call& call : comm.calls) {
@@ -187,9 +189,32 @@ class Search {
 
   void Judge(size_t index) {
     Suspect& s = suspects_[index];
+    s.halted = HaltedThatOthersWaitFor(s);
+    if (!s.halted.empty()) {
+      s.eligible = true;
+      return;
+    }
     const uint64_t waited_ns = Since(s.now_ns, s.newest_ns);
     if (waited_ns < (s.all_issued() ? AskAfterNs() : after_ns_)) return;
     s.eligible = s.all_issued() ? NothingExplainsIt(s, index) : NobodyWorksOnIt(s, index);
+  }
+
+  std::vector<uint32_t> HaltedThatOthersWaitFor(const Suspect& s) const {
+    std::set<uint32_t> processes(s.what.missing.begin(), s.what.missing.end());
+    for (const HangParty& party : s.what.waiting) processes.insert(party.process);
+    for (const HangParty& party : s.what.launched_nothing) processes.insert(party.process);
+    std::vector<uint32_t> halted;
+    for (const uint32_t process : processes) {
+      const model::ProcessCondition::Halt* halt = FindHalt(Of(process), s.now_ns);
+      if (halt == nullptr) continue;
+      const bool waited_for =
+          std::any_of(s.what.waiting.begin(), s.what.waiting.end(), [&](const HangParty& party) {
+            return FindHalt(Of(party.process), s.now_ns) == nullptr &&
+                   Since(s.now_ns, std::max(party.issue_ns, halt->since_ns)) >= after_ns_;
+          });
+      if (waited_for) halted.push_back(process);
+    }
+    return halted;
   }
 
   void NoteWait(const HangParty& party, size_t index) {
@@ -296,6 +321,7 @@ class Search {
       return;
     }
     hang.ranks.push_back(DescribeRank(Of(process), state, s.now_ns));
+    hang.ranks.back().load = HostLoadOf(Of(process), s.since_ns);
     if (s.what.describe_rank != nullptr) s.what.describe_rank(process, s.now_ns, hang.ranks.back());
   }
 
@@ -308,7 +334,15 @@ class Search {
                       ? static_cast<int>(s.what.waiting.size())
                       : hang.comm_ranks - hang.not_heard - static_cast<int>(s.what.missing.size()) -
                             static_cast<int>(s.what.launched_nothing.size());
-    if (s.all_issued()) {
+    if (!s.halted.empty()) {
+      hang.kind = Hang::Kind::kMissingRank;
+      hang.earlier_work = false;
+      hang.issued = static_cast<int>(
+          std::count_if(s.what.waiting.begin(), s.what.waiting.end(), [&](const HangParty& party) {
+            return !std::binary_search(s.halted.begin(), s.halted.end(), party.process);
+          }));
+      for (const uint32_t process : s.halted) AddRank(s, process, HangRank::State::kHalted, hang);
+    } else if (s.all_issued()) {
       hang.kind = Hang::Kind::kAllIssued;
       hang.culprit_known = false;
       for (const HangParty& party : s.what.waiting)

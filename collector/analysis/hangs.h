@@ -5,7 +5,9 @@
 // A collective is suspected when a rank waits in it and nothing has explained that for `after_ns`. It is no
 // hang while a rank that has not issued it launches, computes, copies, or reads and writes (a checkpoint, an
 // evaluation), nor, for five times as long, while work that a waiting rank launched before it is not known to
-// have ended. A collective that
+// have ended. None of that holds for a rank whose process cannot run, as the kernel says (stopped, frozen,
+// dead): what it launched last will never be recorded, so it is no excuse, and whether it issued the call is
+// not known. When others have waited for `after_ns` since then, it is to blame. A collective that
 // waits only because one of its ranks waits in another one is not reported beside that other one. Calls that
 // differ between ranks are reported at once.
 #pragma once

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/process_state.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -47,6 +48,13 @@ void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<s
   }
   status.records += process.totals().records;
   for (const auto& [reason, records] : process.totals().losses) status.lost += records;
+}
+
+// What keeps it from running; of a process that said goodbye nothing.
+std::string TroubleOf(const model::ProcessModel& process, uint64_t now_ns) {
+  const std::optional<Halt> halt = HaltOf(process, now_ns);
+  if (!halt.has_value() || (halt->kind == Halt::Kind::kEnded && halt->exit_code == 0U)) return "";
+  return HaltText(*halt);
 }
 
 }  // namespace
@@ -96,15 +104,20 @@ LiveRank LiveWatch::LookAt(const model::JobModel& job, size_t index) {
   return r;
 }
 
-LiveStatus LiveWatch::Look(const model::JobModel& job) {
+LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
   LiveStatus status;
+  uint64_t last_ns = 0;
   before_.resize(job.processes().size());
   std::set<std::string> hosts;
   std::set<std::pair<std::string, std::string>> devices;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     Describe(*job.processes()[i], status, hosts, devices);
     status.ranks.push_back(LookAt(job, i));
+    status.ranks.back().trouble = TroubleOf(*job.processes()[i], now_ns);
+    const model::HostProgress& progress = job.processes()[i]->progress();
+    last_ns = std::max({last_ns, progress.last_launch_ns, progress.last_device_end_ns});
   }
+  if (last_ns != 0 && last_ns + kIdleNs < now_ns) status.idle_ns = now_ns - last_ns;
   status.hosts.assign(hosts.begin(), hosts.end());
   std::stable_sort(status.ranks.begin(), status.ranks.end(), [](const LiveRank& a, const LiveRank& b) {
     return a.rank.value_or(INT32_MAX) < b.rank.value_or(INT32_MAX);

@@ -32,9 +32,13 @@ struct LiveRank {
   double late_ns = 0;    // that the mean of the others waited for it, a step
   double waited_ns = 0;  // that it waited for others, a step
   uint64_t memory_bytes = 0;
+  std::string trouble;  // "stopped (SIGSTOP) since 18:02:11 UTC"; empty: none is known
 };
 
 struct LiveStatus {
+  std::vector<std::string> hangs;  // a sentence each, of those that there are now
+  // Since when no process has begun or ended anything on a device; 0: they do.
+  uint64_t idle_ns = 0;
   std::vector<LiveRank> ranks;  // by rank; processes without one last
   int world_size = 0;           // 0: not known
   std::vector<std::string> hosts;
@@ -56,7 +60,11 @@ class LiveWatch {
   // Of a step; below, nobody is called late.
   static constexpr double kLateShare = 0.01;
 
-  LiveStatus Look(const model::JobModel& job);
+  // Below, steps may simply be long.
+  static constexpr uint64_t kIdleNs = 5'000'000'000;
+
+  // `now_ns` on the processes' clock.
+  LiveStatus Look(const model::JobModel& job, uint64_t now_ns);
 
  private:
   // Of a process, when it was last heard at a look before this one.

@@ -15,6 +15,7 @@
 #include "collector/analysis/communicator_report.h"
 #include "collector/analysis/hang.h"
 #include "collector/analysis/long_steps.h"
+#include "collector/analysis/process_state.h"
 #include "collector/analysis/rank_types.h"
 #include "collector/analysis/step_report.h"
 #include "collector/model/distribution.h"
@@ -409,6 +410,8 @@ struct RankReport {
   std::optional<StepsReport> steps;
   uint64_t last_step_launch_ns = 0;  // first launch of the last complete step; 0: no step was found
   bool cut_off = false;
+  std::optional<Halt> end;  // how its process ended; absent: the collector did not see it
+  HostLoad host_load;       // over the whole run
   StepMeans step_means;
   CausedWait caused;
 };
@@ -439,6 +442,8 @@ struct Straggler {
   uint64_t late_steps = 0;
   uint64_t compared_steps = 0;
   std::optional<std::pair<uint64_t, uint64_t>> stretch = std::nullopt;
+  HostLoad load;            // over the whole run
+  HostLoad usual_load;      // each value the median of the other ranks'
   bool slow_stage = false;  // a pipeline's: its neighbours wait for it in sends and receives
 };
 

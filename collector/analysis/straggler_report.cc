@@ -325,6 +325,25 @@ CausedWait CausedWaitOf(const model::JobModel& job, size_t process) {
   return out;
 }
 
+namespace {
+
+// What their hosts did to them, beside what those of the others did.
+void AddHostLoads(const std::vector<RankReport>& ranks, std::vector<Straggler>& stragglers) {
+  for (Straggler& s : stragglers) {
+    std::vector<HostLoad> others;
+    for (const RankReport& r : ranks) {
+      if (r.rank == s.rank) {
+        s.load = r.host_load;
+      } else {
+        others.push_back(r.host_load);
+      }
+    }
+    s.usual_load = UsualLoad(others);
+  }
+}
+
+}  // namespace
+
 std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks,
                                     const std::optional<Pipeline>& pipeline) {
   std::vector<Straggler> slow = SlowRanksOf(job, ranks);
@@ -409,6 +428,7 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     }
     if (s.work_ratio - 1 <= 0.5 * (s.slowdown - 1)) out.push_back(std::move(s));
   }
+  AddHostLoads(ranks, out);
   std::stable_sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {
     return std::pair(a.lost_ns_per_step, a.caused.per_step_ns) >
            std::pair(b.lost_ns_per_step, b.caused.per_step_ns);

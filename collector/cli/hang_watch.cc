@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/process_state.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/render/text_report.h"
@@ -71,11 +72,39 @@ bool HangWatch::SetForward(uint64_t now_ns, uint64_t monotonic_ns) {
   return monotonic_ns < quiet_until_ns_;
 }
 
+std::vector<std::string> HangWatch::Statements() const {
+  std::vector<std::string> statements;
+  for (const auto& [key, hang] : told_) statements.push_back(analysis::HangStatement(hang));
+  return statements;
+}
+
+// A process that died while others go on, each once. Whoever ends a job ends all of them at once.
+void HangWatch::SayDeaths(const model::JobModel& job, uint64_t now_ns) {
+  std::vector<const model::ProcessModel*> died;
+  size_t alive = 0;
+  for (const auto& process : job.processes()) {
+    alive += process->end_state() == model::EndState::kConnected ? 1 : 0;
+    const std::optional<analysis::Halt> halt = analysis::HaltOf(*process, now_ns);
+    const bool ended = halt.has_value() && halt->kind == analysis::Halt::Kind::kEnded;
+    if (ended && halt->exit_code != 0U && !dead_.contains(process.get())) died.push_back(process.get());
+  }
+  if (alive == 0) return;
+  for (const model::ProcessModel* process : died) {
+    dead_.insert(process);
+    const v1::Identity& id = process->identity();
+    const bool has_rank = id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE;
+    say_(absl::StrCat("DEAD  ", has_rank ? absl::StrCat("Rank ", id.rank()) : absl::StrCat("Pid ", id.pid()),
+                      " ", analysis::HaltText(*analysis::HaltOf(*process, now_ns)), "; ", alive,
+                      alive == 1 ? " other process goes on.\n" : " other processes go on.\n"));
+  }
+}
+
 void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns) {
   if (monotonic_ns < next_ns_) return;
   next_ns_ = monotonic_ns + kIntervalNs;
   if (IsOfAnotherDay(job, now_ns)) return;
   now_ns = OnLine(job, now_ns);
+  SayDeaths(job, now_ns);
   const bool quiet = SetForward(now_ns, monotonic_ns);
   std::set<Key> seen;
   std::vector<uint32_t> held_back;

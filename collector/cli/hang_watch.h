@@ -8,8 +8,10 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "collector/analysis/hang.h"
@@ -35,6 +37,8 @@ class HangWatch {
   // Looks when a second has passed since it last did; `now_ns` on CLOCK_REALTIME, `monotonic_ns` on
   // CLOCK_MONOTONIC.
   void Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns);
+  // Of what hangs at the moment.
+  std::vector<std::string> Statements() const;
   // Whether this process is to be asked for what it holds back; once for each time that a look wanted it.
   bool TakeRequest(const model::ProcessModel& process);
 
@@ -42,6 +46,8 @@ class HangWatch {
   // Communicator, sequence, and of a transfer the rank whose sequence it is, of a graph which replay.
   using Key = std::tuple<analysis::Hang::Kind, std::string, uint64_t, std::string>;
   static Key KeyOf(const analysis::Hang& hang);
+
+  void SayDeaths(const model::JobModel& job, uint64_t now_ns);
 
   uint64_t after_ns_;
   Say say_;
@@ -53,6 +59,7 @@ class HangWatch {
   std::optional<uint64_t> clock_offset_ns_;
   uint64_t quiet_until_ns_ = 0;  // on CLOCK_MONOTONIC
   std::map<Key, analysis::Hang> told_;
+  std::set<const model::ProcessModel*> dead_;  // that were told
   struct Request {
     uint64_t again_ns = 0;  // on CLOCK_MONOTONIC, not before
     bool taken = false;

@@ -1,5 +1,6 @@
 #include "collector/cli/recorder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -66,6 +67,11 @@ class Recorder::Sink : public ingest::FrameSink {
     recorder_.RotateIfDue();
     return absl::OkStatus();
   }
+  void OnConnected(int socket) override {
+    std::unique_ptr<observe::ProcessObserver> observer =
+        observe::ProcessObserver::OfPeer(socket, process_.identity().pid());
+    if (observer != nullptr) recorder_.observers_[&process_] = std::move(observer);
+  }
   void OnBye(const v1::Bye& bye, std::string_view raw) override {
     process_.ApplyBye(bye);
     recorder_.Note(log_.Append(raw, MonotonicNs()));
@@ -84,6 +90,7 @@ class Recorder::Sink : public ingest::FrameSink {
   }
   void OnClosed(bool cut_off) override {
     if (cut_off) process_.MarkCutOff();
+    if (cut_off) recorder_.AwaitEnd(process_);
     recorder_.Note(log_.Flush());
     --recorder_.clients_;
     recorder_.last_left_ = std::chrono::steady_clock::now();
@@ -206,21 +213,63 @@ void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say) {
 }
 
 void Recorder::Tick() {
+  ObserveIfDue();
   if (hang_watch_ != nullptr) hang_watch_->Tick(job_, NowNs(), MonotonicNs());
   if (recording_ != nullptr) Note(recording_->FlushIfDue(MonotonicNs()));
   if (recording_ != nullptr) LookIfDue();
+}
+
+// A process whose connection breaks is ending: its status is there for a moment, until its parent takes it.
+void Recorder::AwaitEnd(model::ProcessModel& process) {
+  constexpr int kMostMs = 20;
+  const auto found = observers_.find(&process);
+  if (found == observers_.end() || end_patience_ms_ <= 0) return;
+  const uint64_t began_ns = MonotonicNs();
+  found->second->AwaitEnd(std::min(kMostMs, end_patience_ms_));
+  end_patience_ms_ -= static_cast<int>((MonotonicNs() - began_ns) / 1'000'000);
+}
+
+void Recorder::NoteChildEnd(pid_t pid, int wait_status) {
+  for (const auto& [process, observer] : observers_) {
+    if (observer->pid() == pid) observer->NoteStatus(wait_status);
+  }
+}
+
+void Recorder::Observe(model::ProcessModel& process, observe::ProcessObserver& observer, bool last) {
+  v1::Frame frame;
+  std::optional<v1::ProcessObservation> seen = observer.Look(NowNs(), MonotonicNs(), last);
+  if (!seen.has_value()) return;
+  process.ApplyObservation(*seen);
+  *frame.mutable_process_observation() = *std::move(seen);
+  if (const auto log = logs_.find(&process); log != logs_.end())
+    Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
+}
+
+void Recorder::ObserveIfDue() {
+  constexpr uint64_t kEveryNs = 1'000'000'000;
+  const bool due = MonotonicNs() >= next_observation_ns_;
+  if (due) next_observation_ns_ = MonotonicNs() + kEveryNs;
+  for (auto it = observers_.begin(); it != observers_.end();) {
+    if (due || it->second->HasEnded()) Observe(*it->first, *it->second, /*last=*/false);
+    it = it->second->said_end() ? observers_.erase(it) : std::next(it);
+  }
 }
 
 void Recorder::LookIfDue() {
   constexpr uint64_t kEveryNs = 1'000'000'000;
   if (MonotonicNs() < next_look_ns_) return;
   next_look_ns_ = MonotonicNs() + kEveryNs;
-  status_ = live_watch_.Look(job_);
+  status_ = live_watch_.Look(job_, NowNs());
+  if (hang_watch_ != nullptr) status_.hangs = hang_watch_->Statements();
   // Where it cannot be written the logs cannot either, and that is said.
   directory_->WriteFile(kLiveFile, render::LiveScreen(status_)).IgnoreError();
 }
 
 analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) {
+  for (const auto& [process, observer] : observers_) {
+    if (observer->HasEnded()) Observe(*process, *observer, /*last=*/true);
+  }
+  observers_.clear();
   Note(recording_->Close());
   const analysis::ReportInput input = InputFor(command_line);
   logs_.clear();

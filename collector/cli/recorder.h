@@ -22,6 +22,7 @@
 #include "collector/cli/health_check.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job_model.h"
+#include "collector/observe/process_observer.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_recording.h"
 #include "collector/store/run_resume.h"
@@ -79,6 +80,8 @@ class Recorder {
   std::optional<std::string> Check(HealthCheck& check, bool at_end) { return check.Look(job_, at_end); }
   // Writes what has waited long enough, looks for hangs and at how the job goes; call a few times a second.
   void Tick();
+  // A child of ours has ended, with a status of waitpid().
+  void NoteChildEnd(pid_t pid, int wait_status);
   // As of the last second.
   const analysis::LiveStatus& status() const { return status_; }
 
@@ -111,6 +114,11 @@ class Recorder {
   void Note(const absl::Status& status);
   void RotateIfDue();
   void LookIfDue();
+  // Looks at processes from outside: each once a second, and at once when it has ended.
+  void ObserveIfDue();
+  void AwaitEnd(model::ProcessModel& process);
+  // Applies and writes what there is to see; with `last` also of an end whose status is not known.
+  void Observe(model::ProcessModel& process, observe::ProcessObserver& observer, bool last);
 
   std::optional<store::Directory> directory_;
   bool unfinished_ = false;  // the directory holds a run that Resume goes on with
@@ -121,6 +129,9 @@ class Recorder {
   uint64_t keep_bytes_;
   std::unique_ptr<store::RunRecording> recording_;  // from the first process on
   std::map<const model::ProcessModel*, store::RunRecording::Log*> logs_;
+  std::map<model::ProcessModel*, std::unique_ptr<observe::ProcessObserver>> observers_;
+  uint64_t next_observation_ns_ = 0;
+  int end_patience_ms_ = 200;  // left, for ends that are waited for
   RankOptions rank_options_;
   analysis::LiveWatch live_watch_;
   analysis::LiveStatus status_;

@@ -79,12 +79,12 @@ struct RunOptions {
 struct Child {
   pid_t pid = -1;
   bool ended = false;
+  int status = 0;  // of waitpid
   int exit_code = 0;
   int end_signal = 0;        // 0: it exited
   bool interrupted = false;  // a signal to end came after the child's end: waits for nobody any more
 
   void Reap() {
-    int status = 0;
     if (ended || waitpid(pid, &status, WNOHANG) != pid) return;
     if (!WIFEXITED(status) && !WIFSIGNALED(status)) return;
     ended = true;
@@ -118,6 +118,7 @@ void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveD
     look = Clock::now() + kCheckEvery;
     Say(recorder.Check(check, false));
   }
+  recorder.NoteChildEnd(child.pid, child.status);
   const Clock::time_point end = Clock::now() + kStragglerWait;
   server.Poll(milliseconds(0));  // who connected just before the end
   while (server.clients() > 0 && !child.interrupted && Clock::now() < end) {

@@ -173,6 +173,7 @@ void Server::Take(int fd) {
   client.fd = fd;
   client.number = ++taken_;
   client.session = std::make_unique<Session>(make_sink_, limits_);
+  client.session->SetSocket(fd);
   waiting_.push_back({fd, client.number, Clock::now() + limits_.hello_wait});
 }
 

@@ -103,6 +103,7 @@ absl::Status Session::HandleHello(const v1::Hello& hello, std::string_view frame
     return sink.status();
   }
   sink_ = *std::move(sink);
+  if (socket_ >= 0) sink_->OnConnected(socket_);
   decoder_.SetLargestFrame(limits_.frame_bytes);
   if (const std::string directory = sink_->TellsUser(); !directory.empty())
     AppendRecordingTo(directory, reply);

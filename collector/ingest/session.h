@@ -27,6 +27,9 @@ class FrameSink {
   virtual absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) = 0;
   // What the client sent before it is on disk when this returns, as far as the disk takes it.
   virtual void OnBye(const v1::Bye& bye, std::string_view raw) = 0;
+  // Before everything else: the connection, for those who want to know which process is at its other end. It
+  // stays open until OnClosed returns.
+  virtual void OnConnected(int /*socket*/) {}
   // Highest sequence of a batch that the client need not keep any more; 0: none. Nothing: this sink does not
   // say, and the client is never told.
   virtual std::optional<uint64_t> OnRecord() { return std::nullopt; }
@@ -51,6 +54,8 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
+  // The connection that the bytes come from; -1: none.
+  void SetSocket(int socket) { socket_ = socket; }
   // Bytes from the client. `reply` then holds what to send it, if anything. An error ends the session.
   absl::Status Receive(std::string_view bytes, std::string& reply);
   // Appends an acknowledgement if more has come to be on record since the last one.
@@ -76,6 +81,7 @@ class Session {
   std::unique_ptr<FrameSink> sink_;
   google::protobuf::Arena arena_;
   std::string name_ = "a client";
+  int socket_ = -1;
   bool said_bye_ = false;
   uint64_t acknowledged_ = 0;
 };

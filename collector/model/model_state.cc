@@ -350,6 +350,28 @@ void HostProgress::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void ProcessCondition::Sums::Visit(Archive& archive) {
+  archive(observed_ns, cpu_ns, run_delay_ns, major_faults, quota_periods, throttled_periods, memory_stall_ns);
+}
+
+template <typename Archive>
+void ProcessCondition::Recent::Visit(Archive& archive) {
+  archive(time_ns, state, sums);
+}
+
+template <typename Archive>
+void ProcessCondition::Halt::Visit(Archive& archive) {
+  archive(reason, since_ns, until_ns, stop_signal, tracer);
+}
+
+template <typename Archive>
+void ProcessCondition::Visit(Archive& archive) {
+  archive(totals_, recent_, last_ns_, halts_, halted_, state_, wait_channel_, waits_for_, quota_millicpus_,
+          swapped_bytes_, end_);
+  archive.Require(!halted_ || !halts_.empty());
+}
+
+template <typename Archive>
 void IssuedCalls::Signature::Visit(Archive& archive) {
   archive(op, datatype, count, root);
 }
@@ -769,10 +791,11 @@ void ContinuousClock::Visit(Archive& archive) {
 
 template <typename Archive>
 void ProcessModel::Visit(Archive& archive) {
-  archive(versions_, totals_, progress_, end_state_, last_sequence_, records_sent_, clock_offset_ns_,
-          clock_steps_, *line_, clock_shifts_, clock_known_, strings_, point_to_point_, main_thread_,
-          thread_roles_, kernels_, devices_, communicators_, steps_, last_correlation_, marked_calls_,
-          ranges_, collectives_, joiner_, ledger_, range_paths_, allocator_, high_water_names_);
+  archive(versions_, totals_, progress_, condition_, end_state_, last_sequence_, records_sent_,
+          clock_offset_ns_, clock_steps_, *line_, clock_shifts_, clock_known_, strings_, point_to_point_,
+          main_thread_, thread_roles_, kernels_, devices_, communicators_, steps_, last_correlation_,
+          marked_calls_, ranges_, collectives_, joiner_, ledger_, range_paths_, allocator_,
+          high_water_names_);
   VisitSites(archive);
 }
 

@@ -89,6 +89,7 @@ void ProcessModel::SetStepMarker(const StepMarker& marker) {
 void ProcessModel::Rejoin(const v1::Hello& hello) {
   hello_ = hello;
   end_state_ = EndState::kConnected;
+  condition_.Rejoin();
 }
 
 const std::string& ProcessModel::String(uint32_t id) const {
@@ -630,6 +631,10 @@ void ProcessModel::ApplyBye(const v1::Bye& bye) {
       bye.reason() == v1::BYE_REASON_EXIT_INCOMPLETE ? EndState::kSaidByeIncomplete : EndState::kSaidBye;
   // Nothing that waits will come any more, and other ranks may go on for long.
   joiner_.Flush([this](Operation& operation) { OnOperation(operation); });
+}
+
+void ProcessModel::ApplyObservation(const v1::ProcessObservation& observation) {
+  condition_.Apply(observation, line_->Now(observation.clock().realtime_ns()));
 }
 
 void ProcessModel::MarkCutOff() {

@@ -28,6 +28,7 @@
 #include "collector/model/memory_lifetimes.h"
 #include "collector/model/operation.h"
 #include "collector/model/operation_joiner.h"
+#include "collector/model/process_condition.h"
 #include "collector/model/range_paths.h"
 #include "collector/model/range_tracker.h"
 #include "collector/model/records.h"
@@ -132,6 +133,8 @@ class ProcessModel {
   // InvalidArgument when the batch contradicts the schema; what came before in it may have been counted.
   absl::Status Apply(const v1::Batch& batch);
   void ApplyBye(const v1::Bye& bye);
+  // What the collector saw of it from outside.
+  void ApplyObservation(const v1::ProcessObservation& observation);
   void MarkCutOff();
   // Settles what waits for more. Afterwards the totals are final. `goes_on`: they are what there is so far,
   // of a process that goes on: collectives under way do not count.
@@ -209,6 +212,7 @@ class ProcessModel {
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
   const HostProgress& progress() const { return progress_; }
+  const ProcessCondition& condition() const { return condition_; }
   // Times of the model are on one line, although the clock may have been set back: by how much it was behind
   // the line then, and what it said.
   uint64_t SetBackAt(uint64_t time_ns) const;
@@ -274,6 +278,7 @@ class ProcessModel {
   v1::Versions versions_;
   Totals totals_;
   HostProgress progress_;
+  ProcessCondition condition_;
   EndState end_state_ = EndState::kConnected;
   uint64_t last_sequence_ = 0;
   uint64_t records_sent_ = 0;  // by the process, with the last batch

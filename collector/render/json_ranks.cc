@@ -42,7 +42,9 @@ Json HangRankJson(const analysis::HangRank& r) {
           {"silent_ns", OrNull(r.silent_ns)},
           {"blocked_in", TextOrNull(r.blocked_in)},
           {"open_range", TextOrNull(r.open_range)},
-          {"replays", replays}};
+          {"replays", replays},
+          {"halt", HaltJson(r.halt)},
+          {"host_load", HostLoadJson(r.load)}};
 }
 
 const char* CauseName(analysis::Straggler::Cause cause) {
@@ -76,6 +78,31 @@ Json BucketOrder(const analysis::Buckets& buckets) {
 }
 
 }  // namespace
+
+Json HaltJson(const std::optional<analysis::Halt>& halt) {
+  if (!halt.has_value()) return nullptr;
+  return {{"kind", analysis::HaltName(halt->kind)},
+          {"since_ns", halt->since_ns},
+          {"signal", halt->signal.has_value() ? Json(analysis::SignalName(*halt->signal)) : Json(nullptr)},
+          {"exit_code", OrNull(halt->exit_code)},
+          {"out_of_memory", halt->out_of_memory},
+          {"tracer", TextOrNull(halt->tracer)}};
+}
+
+Json HostLoadJson(const analysis::HostLoad& load) {
+  if (load.observed_s <= 0) return nullptr;
+  return {{"observed_s", load.observed_s},
+          {"cpus", load.cpus},
+          {"waits_for_cpu", load.waits_for_cpu},
+          {"throttled", load.throttled},
+          {"quota_cpus", load.quota_cpus > 0 ? Json(load.quota_cpus) : Json(nullptr)},
+          {"major_faults_per_s", load.major_faults_per_s},
+          {"memory_stall", load.memory_stall},
+          {"swapped_bytes", load.swapped_bytes},
+          {"uninterruptible", load.uninterruptible},
+          {"waits_for", TextOrNull(load.waits_for)},
+          {"wait_channel", TextOrNull(load.wait_channel)}};
+}
 
 Json CausedWaitJson(const analysis::CausedWait& caused) {
   Json pairs = nullptr;
@@ -121,6 +148,8 @@ Json StragglersJson(const analysis::Report& report) {
                    {"lost_ns_per_step", s.lost_ns_per_step},
                    {"throughput_loss", s.throughput_loss},
                    {"persistent", s.persistent},
+                   {"host_load", HostLoadJson(s.load)},
+                   {"usual_host_load", HostLoadJson(s.usual_load)},
                    {"late_steps", s.compared_steps > 0 ? Json(s.late_steps) : Json(nullptr)},
                    {"compared_steps", s.compared_steps},
                    {"stretch", s.stretch.has_value() ? Json({{"first_step", s.stretch->first},

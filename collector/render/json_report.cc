@@ -398,6 +398,8 @@ Json RankOf(const analysis::RankReport& r) {
           {"start_ns", r.start_ns},
           {"duration_ns", r.duration_ns},
           {"cut_off", r.cut_off},
+          {"end", HaltJson(r.end)},
+          {"host_load", HostLoadJson(r.host_load)},
           {"kernels",
            {{"count", r.kernel_count},
             {"busy_ns", r.kernel_busy_ns},

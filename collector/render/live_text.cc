@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -58,6 +59,13 @@ std::string LiveLine(const analysis::LiveStatus& status) {
   } else {
     line = absl::StrCat("no whole step yet  ", Count(status.records), " records");
   }
+  if (status.idle_ns > 0)
+    absl::StrAppend(&line, "   no GPU work for ", Duration(static_cast<double>(status.idle_ns)));
+  for (const LiveRank& r : status.ranks) {
+    if (r.trouble.empty()) continue;
+    absl::StrAppend(&line, "   ", Name(r), " ", r.trouble);
+    break;
+  }
   if (status.memory_bytes > 0) absl::StrAppend(&line, "   memory ", Bytes(status.memory_bytes));
   return Printable(absl::StrCat(line, "   lost ", Count(status.lost)));
 }
@@ -67,8 +75,9 @@ std::string LiveScreen(const analysis::LiveStatus& status) {
   for (const LiveRank& r : status.ranks) shown.push_back(&r);
   Table table;
   if (shown.size() > kLiveRanks) {
-    std::stable_sort(shown.begin(), shown.end(),
-                     [](const LiveRank* a, const LiveRank* b) { return a->late_ns > b->late_ns; });
+    std::stable_sort(shown.begin(), shown.end(), [](const LiveRank* a, const LiveRank* b) {
+      return std::pair(!a->trouble.empty(), a->late_ns) > std::pair(!b->trouble.empty(), b->late_ns);
+    });
     table.note = absl::StrCat("(the ", kLiveRanks, " that are late most, of ", shown.size(), " ranks)");
     shown.resize(kLiveRanks);
   }
@@ -76,6 +85,10 @@ std::string LiveScreen(const analysis::LiveStatus& status) {
                    "copy", "idle",  "late by", "waited",  "memory"};
   table.left.assign(table.columns.size(), false);
   table.left[0] = true;
+  const bool any_trouble =
+      std::any_of(shown.begin(), shown.end(), [](const LiveRank* r) { return !r->trouble.empty(); });
+  if (any_trouble) table.columns.emplace_back("trouble");
+  table.left.resize(table.columns.size(), true);
   for (const LiveRank* r : shown) {
     const LiveStep s = r->step.value_or(LiveStep{});
     const bool known = r->step.has_value();
@@ -84,8 +97,12 @@ std::string LiveScreen(const analysis::LiveStatus& status) {
                           Share(s.exposed_comm_ns, s.total_ns), Share(s.copy_ns, s.total_ns),
                           Share(s.idle_ns, s.total_ns), known ? Duration(r->late_ns) : "-",
                           known ? Duration(r->waited_ns) : "-", Bytes(r->memory_bytes)});
+    if (any_trouble) table.rows.back().push_back(r->trouble);
   }
-  return absl::StrCat("gpuprobe: ", LiveIntroduction(status), "\n", LiveLine(status), "\n\n", Lay(table));
+  std::string hangs;
+  for (const std::string& hang : status.hangs) absl::StrAppend(&hangs, Wrap("HANG  ", "      ", hang));
+  return absl::StrCat("gpuprobe: ", LiveIntroduction(status), "\n", LiveLine(status), "\n", hangs, "\n",
+                      Lay(table));
 }
 
 }  // namespace gpuprobe::render

@@ -70,6 +70,8 @@ void Step(Source& source, model::JobModel& job, Replayed& replayed) {
     }
   } else if (frame.has_bye() && source.process != nullptr) {
     source.process->ApplyBye(frame.bye());
+  } else if (frame.has_process_observation() && source.process != nullptr) {
+    source.process->ApplyObservation(frame.process_observation());
   }
 }
 

@@ -9,6 +9,8 @@
 //   datatype    the odd rank passes as many bytes of another type to call 5; all stay for SECONDS
 //   operation   the odd rank calls Broadcast as its call 5; all stay for SECONDS
 //   held        the odd rank waits for a file "go" before call 5, and all wait for a file "end" at the end
+//   spin        the odd rank computes on the host before call 5, for good
+//   pipe        the odd rank reads from the named pipe "pipe", to which nobody writes, before call 5
 //   chain       every rank receives from the next and sends to the one before; the odd one leaves as in skip
 //   exchange    all send to the next and receive from the one before in a group; the odd one leaves, too
 //   queued      every rank copies a little before call 5, and does not wait for that
@@ -18,12 +20,14 @@
 //   long-alone  it runs on the odd rank alone, which waits for it
 
 #include <cuda_runtime.h>
+#include <fcntl.h>
 #include <nccl.h>
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -70,6 +74,17 @@ void Chain(const Rank& rank) {
     CHECK_CUDA(cudaStreamSynchronize(rank.stream));
   }
   if (me > 0) Transfer(rank, true, me - 1);
+}
+
+[[noreturn]] void Spin() {
+  for (volatile uint64_t n = 0;;) n = n + 1;
+}
+
+// Opened for both, so that it is the reading that waits.
+void ReadPipe(const char* name) {
+  const int pipe = open(name, O_RDWR | O_CLOEXEC);
+  char byte = 0;
+  if (pipe < 0 || read(pipe, &byte, 1) != 1) std::perror(name);
 }
 
 // From the last rank down to the first.
@@ -143,6 +158,8 @@ bool Trouble(const Rank& rank, const std::string& what, double seconds, bool odd
     CHECK_CUDA(cudaMemcpyAsync(rank.buffer, rank.host, 4096, cudaMemcpyHostToDevice, rank.stream));
   if (!odd) return true;
   if (what == "held") AwaitFile("go");
+  if (what == "spin") Spin();
+  if (what == "pipe") ReadPipe("pipe");
   if (what == "files") WriteFile(until);
   while (what == "copies" && Clock::now() < until) {
     CHECK_CUDA(cudaMemcpyAsync(rank.host, rank.buffer, 4096, cudaMemcpyDeviceToHost, rank.stream));

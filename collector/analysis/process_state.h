@@ -1,0 +1,87 @@
+// What the kernel said of a process, as verdicts use it: why it cannot run, and what its host costs it. Plain
+// data of the report, with its words; and how it is read off the model.
+//
+// Example: rank 3 got SIGSTOP, and the others wait in an AllReduce. Its halt reads "has been stopped
+// (SIGSTOP) since 18:02:11 UTC", and the hang is put down to it. Rank 5 is late in every step, and its
+// threads were ready to run and did not for 38 % of the time, the others' for 1 %: that is the reason why it
+// launches late.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/model/process_model.h"
+
+namespace gpuprobe::analysis {
+
+// An observation is a second old, two when the host is busy; older, and the collector itself stood still.
+inline constexpr uint64_t kFreshObservationNs = 5'000'000'000;
+// What ends within this time of the job's end ended with it.
+inline constexpr uint64_t kEndedWithTheJobNs = 1'000'000'000;
+// Of the time: what a busy but sufficient host costs stays well below.
+inline constexpr double kNoticedShare = 0.10;
+// So much more than on the median of the other ranks makes a difference to a rank that is late: of a host
+// that is short of CPUs for everybody, no rank is the culprit.
+inline constexpr double kNoticedExcess = 0.05;
+// A second. A disk answers a hundred in 0.1 to 1 s of waiting.
+inline constexpr double kNoticedFaults = 100;
+// CPUs in use by a process that launches nothing: a loop on the host. The probe's thread takes 0.01.
+inline constexpr double kBusyCpus = 0.5;
+// Of the observations: processes pass through D whenever they read a file.
+inline constexpr double kStuckShare = 0.8;
+
+// No thread of it can run.
+struct Halt {
+  enum class Kind { kStopped, kTraced, kFrozen, kEnded };
+  Kind kind = Kind::kStopped;
+  uint64_t since_ns = 0;                          // as the clock said
+  std::optional<uint32_t> signal = std::nullopt;  // that stopped or ended it
+  std::optional<uint32_t> exit_code = std::nullopt;
+  bool out_of_memory = false;  // kEnded: killed by the kernel for want of memory, as its cgroup counts
+  std::string tracer = {};
+};
+
+// Of the time looked at.
+struct HostLoad {
+  double observed_s = 0;     // 0: nothing is known
+  double cpus = 0;           // used, on average
+  double waits_for_cpu = 0;  // share that the thread which waited most was ready to run and did not
+  double throttled = 0;      // share of the periods in which its cgroup's CPU quota was used up
+  double quota_cpus = 0;     // 0: none
+  double major_faults_per_s = 0;
+  double memory_stall = 0;  // share that everything in its cgroup waited for memory
+  uint64_t swapped_bytes = 0;
+  std::string waits_for = {};     // of the main thread, at the end: "read /data/fifo"
+  std::string wait_channel = {};  // kernel function, at the end
+  double uninterruptible = 0;     // share that the main thread was in state D
+};
+
+// Each value the median of `loads`, of those that are known.
+HostLoad UsualLoad(const std::vector<HostLoad>& loads);
+
+// The halt that it is in at that time; nullptr: it can run, or nobody knows. Times on its line.
+const model::ProcessCondition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now_ns);
+// Absent: it can run, or nobody knows. `now_ns`: on its line.
+std::optional<Halt> HaltOf(const model::ProcessModel& process, uint64_t now_ns);
+// Of the time since then; 0: all of it.
+HostLoad HostLoadOf(const model::ProcessModel& process, uint64_t since_ns);
+
+// "stopped", "traced", "frozen", "ended"
+std::string HaltName(Halt::Kind kind);
+// "SIGKILL", "signal 40"
+std::string SignalName(uint32_t signal);
+// "18:02:11 UTC"
+std::string ClockTime(uint64_t realtime_ns);
+// "has been stopped (SIGSTOP) since 18:02:11 UTC"
+std::string HaltText(const Halt& halt);
+std::string HaltAdvice(const Halt& halt, const std::string& who, uint32_t pid);
+
+// What is remarkable about it, a clause each: "its threads wait for a CPU 38 % of the time". `usual`, if not
+// null: what the other ranks have; what is no more than that is not remarkable.
+std::vector<std::string> HostLoadClauses(const HostLoad& load, const HostLoad* usual);
+// What to do about the first of them; empty: nothing is remarkable.
+std::string HostLoadAdvice(const HostLoad& load, const HostLoad* usual, const std::string& who);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,51 @@
+// The control groups that a process is in: whether they are frozen, how much CPU they may use, whether they
+// lack memory. Both hierarchies, the unified one and that of single controllers.
+//
+// A quota may stand in a group above the process's own (a Kubernetes pod's), so the groups up to the root
+// are looked at. Which groups there are is found out by Open and kept: another move is seen by another Open.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/observe/proc_text.h"
+
+namespace gpuprobe::observe {
+
+// Counters since the groups were made.
+struct CgroupReading {
+  bool frozen = false;
+  uint64_t quota_periods = 0;
+  uint64_t throttled_periods = 0;
+  uint32_t quota_millicpus = 0;  // the tightest; 0: none
+  std::optional<uint64_t> memory_stall_us;
+  uint64_t oom_kills = 0;
+};
+
+class Cgroups {
+ public:
+  // Groups above a process's own that are looked at.
+  static constexpr size_t kMostLevels = 8;
+
+  // As /proc/self/mountinfo and /proc/PID/cgroup say.
+  static Cgroups Open(const std::map<std::string, CgroupMount>& mounts,
+                      const std::map<std::string, std::string>& paths);
+  CgroupReading Read() const;
+  bool operator==(const Cgroups&) const = default;
+
+ private:
+  struct Quota {
+    std::string folder;
+    uint32_t millicpus = 0;
+    bool operator==(const Quota&) const = default;
+  };
+  std::string unified_;  // folders; empty: not seen
+  std::string freezer_;
+  std::string memory_;
+  std::vector<Quota> quotas_;
+};
+
+}  // namespace gpuprobe::observe
