@@ -73,7 +73,7 @@ Run Measured(const Job& job) {
 }
 
 TEST(Comparison, ARunAgainstItselfHasNoSignificantDifference) {
-  const Run run = Measured({});
+  const auto run = Measured({});
   const Comparison c = Compare(run, run);
   EXPECT_THAT(c.verdict, StartsWith("No significant difference"));
   for (const ComparedPart& part : c.parts) {
@@ -88,9 +88,9 @@ TEST(Comparison, ARunAgainstItselfHasNoSignificantDifference) {
 }
 
 TEST(Comparison, WhatRanksAlwaysDifferByIsNoNoise) {
-  Run a = Measured({.seed = 1});
-  Run b = Measured({.step_ms = 101, .seed = 2});
-  for (Run* run : {&a, &b}) {
+  auto a = Measured({.seed = 1});
+  auto b = Measured({.step_ms = 101, .seed = 2});
+  for (auto* run : {&a, &b}) {
     for (double& v : run->series.ranks[3].parts[static_cast<size_t>(model::StepPart::kCompute)]) v *= 3;
   }
   const Comparison c = Compare(a, b);
@@ -100,7 +100,7 @@ TEST(Comparison, WhatRanksAlwaysDifferByIsNoNoise) {
 }
 
 TEST(Comparison, OneRankOfFourIsNamedAndTheOthersAreNot) {
-  Run b = Measured({.seed = 2});
+  auto b = Measured({.seed = 2});
   for (double& v : b.series.ranks[2].parts[static_cast<size_t>(model::StepPart::kCompute)]) v *= 1.05;
   const Comparison c = Compare(Measured({.seed = 1}), b);
   ASSERT_FALSE(c.changes.empty());
@@ -110,7 +110,7 @@ TEST(Comparison, OneRankOfFourIsNamedAndTheOthersAreNot) {
 }
 
 TEST(Comparison, ARankThatChangedMoreThanAllOthersIsNamedBesideThem) {
-  Run b = Measured({.seed = 2});
+  auto b = Measured({.seed = 2});
   for (RankSeries& rank : b.series.ranks) {
     for (double& v : rank.parts[static_cast<size_t>(model::StepPart::kCompute)])
       v *= rank.rank == 1 ? 1.1 : 1.03;
@@ -133,8 +133,8 @@ TEST(Comparison, ASmallDifferenceIsNotCalledLargeHoweverRegularStepsAre) {
 }
 
 TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
-  Run run_a = Measured({.seed = 1});
-  Run run_b = Measured({.step_ms = 95, .seed = 2});
+  auto run_a = Measured({.seed = 1});
+  auto run_b = Measured({.step_ms = 95, .seed = 2});
   Report& a = run_a.report;
   Report& b = run_b.report;
   a.trust.lost_total = 1234;
@@ -192,8 +192,8 @@ TEST(Comparison, AChangeWithinTheSpreadIsNotSignificant) {
 }
 
 TEST(Comparison, StepsThatDriftAreFewIndependentOnes) {
-  Run a = Measured({.seed = 1});
-  Run b = Measured({.seed = 2});
+  auto a = Measured({.seed = 1});
+  auto b = Measured({.seed = 2});
   // Both get slower and faster by the same 5 %, a period and a half in A, half a period later in B.
   for (auto [run, phase] : {std::pair(&a, 0.0), std::pair(&b, 1.5)}) {
     for (RankSeries& rank : run->series.ranks) {
@@ -208,7 +208,7 @@ TEST(Comparison, StepsThatDriftAreFewIndependentOnes) {
 }
 
 TEST(Comparison, WhatOnlyOneRunHasIsAChange) {
-  Run b = Measured({.seed = 2});
+  auto b = Measured({.seed = 2});
   for (RankSeries& rank : b.series.ranks) rank.kernels.erase("same");
   b.series.kernel_calls.erase("same");
   const Comparison c = Compare(Measured({.seed = 1}), b);
@@ -230,8 +230,8 @@ TEST(Comparison, AKernelThatDiffersByChanceIsNotListed) {
 
 TEST(Comparison, ManyKernelsAreManyChancesToErr) {
   // Each by itself would be beyond chance at 5 %.
-  Run a = Measured({.seed = 1});
-  Run b = Measured({.seed = 2});
+  auto a = Measured({.seed = 1});
+  auto b = Measured({.seed = 2});
   for (uint64_t i = 0; i < 20; ++i) {
     const std::string name = absl::StrCat("kernel_", i);
     for (size_t rank = 0; rank < kRanks; ++rank) {
@@ -244,7 +244,7 @@ TEST(Comparison, ManyKernelsAreManyChancesToErr) {
 }
 
 TEST(Comparison, ACollectiveIsComparedByItsTransferWhateverRanksWaited) {
-  Run b = Measured({.seed = 2});
+  auto b = Measured({.seed = 2});
   b.series.collectives[0].wait_ns = 5'500e3;
   EXPECT_TRUE(Compare(Measured({.seed = 1}), b).collectives.empty());
   b = Measured({.transfer_us = 600, .seed = 2});
@@ -256,7 +256,7 @@ TEST(Comparison, ACollectiveIsComparedByItsTransferWhateverRanksWaited) {
 }
 
 TEST(Comparison, ACollectiveIsListedWhenItIsCalledMoreOften) {
-  Run b = Measured({.seed = 2});
+  auto b = Measured({.seed = 2});
   b.series.collectives[0].calls_per_step = 3;
   ASSERT_EQ(Compare(Measured({.seed = 1}), b).collectives.size(), 1u);
   // Once more in fifty steps may be chance.
@@ -266,7 +266,7 @@ TEST(Comparison, ACollectiveIsListedWhenItIsCalledMoreOften) {
 
 TEST(Comparison, OneCommunicatorOfSeveralIsNamedByItsRanks) {
   const auto groups = [](double last_us, uint64_t seed) {
-    Run run = Measured({.seed = seed});
+    auto run = Measured({.seed = seed});
     run.series.collectives.clear();
     for (int group = 0; group < 4; ++group) {
       CollectiveSeries& c = run.series.collectives.emplace_back();
@@ -283,7 +283,7 @@ TEST(Comparison, OneCommunicatorOfSeveralIsNamedByItsRanks) {
 }
 
 TEST(Comparison, ConditionsThatDifferAreListed) {
-  Run b = Measured({.seed = 2});
+  auto b = Measured({.seed = 2});
   b.report.conditions.nccl = "2.27.3";
   const Comparison c = Compare(Measured({.seed = 1}), b);
   ASSERT_EQ(c.conditions.size(), 1u);
@@ -291,10 +291,10 @@ TEST(Comparison, ConditionsThatDifferAreListed) {
 }
 
 TEST(Comparison, WithoutStepsItSaysSo) {
-  Run b = Measured({.seed = 2});
+  auto b = Measured({.seed = 2});
   b.report.steps.reset();
   EXPECT_THAT(Compare(Measured({.seed = 1}), b).verdict, HasSubstr("cannot be compared"));
-  Run few = Measured({.seed = 2});
+  auto few = Measured({.seed = 2});
   for (RankSeries& rank : few.series.ranks) {
     for (Series& part : rank.parts) part.resize(1);
   }
