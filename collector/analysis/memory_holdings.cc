@@ -148,33 +148,41 @@ void TakeState(const HoldingEvidence& evidence, Breakdown& parts) {
   parts.Take("before_steps", bytes, state, why(sizes.front()));
 }
 
+std::string SharedBy(int ranks) {
+  return ranks > 1 ? absl::StrCat(", shared by ", ranks, " ranks") : std::string();
+}
+
+// All of them, or a share where each rank updates a share of the weights: what backward makes and frees in
+// every step, or keeps from the first one on, or what was there before.
+void TakeGradients(const HoldingEvidence& evidence, const std::string& reduced, double freed_per_step,
+                   Breakdown& parts) {
+  const int shards[] = {1, evidence.state_shards};
+  for (const int ranks : shards) {
+    const double kept = evidence.gradient_bytes / ranks;
+    if (freed_per_step < (1 - kAgree) * kept) continue;
+    // At the peak, maybe not all of them are there.
+    parts.TakeUpTo("from_backward", kept, "gradients", absl::StrCat(reduced, SharedBy(ranks)));
+    return;
+  }
+  for (const int ranks : shards) {
+    const std::string why = absl::StrCat(reduced, SharedBy(ranks));
+    if (parts.TakeOfFirstSteps(evidence.gradient_bytes / ranks, "gradients", why)) return;
+  }
+  parts.Take("before_steps", evidence.gradient_bytes, "gradients", reduced);
+}
+
 }  // namespace
 
 std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const HoldingEvidence& evidence) {
   Breakdown parts(lifetimes);
   const double gradients = evidence.gradient_bytes;
   if (gradients <= 0) return parts.Conclude();
-  const auto share = [](int ranks) {
-    return ranks > 1 ? absl::StrCat(", shared by ", ranks, " ranks") : std::string();
-  };
   const std::string size = Bytes(model::WholeNumber(gradients));
   parts.Take("before_steps", gradients / evidence.weight_shards, "weights",
-             absl::StrCat("as large as the gradients, ", size, share(evidence.weight_shards)));
+             absl::StrCat("as large as the gradients, ", size, SharedBy(evidence.weight_shards)));
   TakeState(evidence, parts);
   const std::string reduced = absl::StrCat(evidence.reduced_by, " reduces ", size, " in each step");
-  const auto freed = static_cast<double>(lifetimes.from_backward_bytes_per_step);
-  // All of them, or what is left of them where each rank updates a share of the weights.
-  for (const int shards : {1, evidence.state_shards}) {
-    const double kept = gradients / shards;
-    if (freed >= (1 - kAgree) * kept) {
-      // Freed in every step, and at the peak maybe not all of them are there.
-      parts.TakeUpTo("from_backward", kept, "gradients", absl::StrCat(reduced, share(shards)));
-      break;
-    }
-    if (parts.TakeOfFirstSteps(kept, "gradients", absl::StrCat(reduced, share(shards))) ||
-        parts.Take("before_steps", kept, "gradients", absl::StrCat(reduced, share(shards))))
-      break;
-  }
+  TakeGradients(evidence, reduced, static_cast<double>(lifetimes.from_backward_bytes_per_step), parts);
   return parts.Conclude();
 }
 

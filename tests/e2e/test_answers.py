@@ -93,7 +93,7 @@ class Parallelism(Simulated):
     def test_patterns_and_shares(self):
         patterns = {"grid": {"tensor parallel", "pipeline", "data parallel (DDP)"},
                     "tensor-parallel": {"tensor parallel", "data parallel (DDP)"},
-                    "fsdp": {"sharded data parallel (FSDP, ZeRO)"},
+                    "fsdp": {"fully sharded data parallel (FSDP, ZeRO stage 3)"},
                     "pipeline": {"pipeline"},
                     "healthy": {"data parallel (DDP)"}}
         for scenario, pattern in patterns.items():
@@ -135,13 +135,16 @@ class Parallelism(Simulated):
         self.assertRegex(found["communication-bound"]["advice"], "reductions while backward|Send less")
         self.assertNotIn("tensor", found["communication-bound"]["advice"])
 
-    def test_over_hosts_the_peak_is_asked_for_and_makes_the_network_slow(self):
+    def test_over_hosts_a_slow_network_is_named_and_its_peak_asked_for(self):
         run, report, _ = self.simulate("slow-network", "--ranks", "16")
-        found = self.findings(report)["communication-bound"]
-        self.assertIn("between the 2 hosts", found["evidence"])
+        self.assertEqual(report["findings"][0]["id"], "slow-network")
+        found = report["findings"][0]
+        self.assertIn("between the 2 hosts", found["statement"])
+        self.assertIn("The network's peak is not known", found["evidence"])
         self.assertIn("--link-peak", found["advice"])
         told = json.loads(self.run_well([GPUPROBE, "report", run, "--json", "--link-peak", "300"]).stdout)
         self.assertEqual(told["findings"][0]["id"], "slow-network")
+        self.assertNotIn("not known", told["findings"][0]["evidence"])
 
 
 class Screens(Simulated):
@@ -264,7 +267,7 @@ class Mistaken(Simulated):
         finished = self.run_program([GPUPROBE, "report", run, "--link-peak", "-5"])
         self.assertEqual(finished.returncode, 2)
         said = finished.stderr.decode()
-        self.assertIn('"-5" is no number above 0', said)
+        self.assertIn('must be a positive number, got "-5"', said)
         self.assertLess(len(said), 200)
 
     def test_two_steps_are_too_few_to_conclude_from(self):

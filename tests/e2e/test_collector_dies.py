@@ -251,7 +251,7 @@ class CollectorDies(harness.EndToEndTest):
     def test_disk_that_is_full(self):
         out = self.path("small")
         os.mkdir(out)
-        mount = f"mount -t tmpfs -o size=16k none {out} && exec \"$@\""
+        mount = f"mount -t tmpfs -o size=8k none {out} && exec \"$@\""
         if self.run_program(["unshare", "-m", "sh", "-c", mount, "sh", "true"]).returncode != 0:
             self.skipTest("mounting is not permitted here")
         name = self.path("small.sock")

@@ -70,9 +70,9 @@ class HostIsSacred(harness.EndToEndTest):
                 self.assertIn(word, probed.stderr)
 
     @hazard("settings have values that make no sense", sees="output and status unchanged",
-            counted="one line names the first and counts the rest; defaults are used")
+            counted="one line names each with its range; defaults are used")
     def test_settings_that_make_no_sense_are_said_in_one_line(self):
-        self.says_one_line({"GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5"}, b"GPUPROBE_BUFFERS and 1 more")
+        self.says_one_line({"GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5"}, b"GPUPROBE_BUFFERS=many is ignored: must be a whole number from 2 to 256; GPUPROBE_QUEUE_MIB=-5 is ignored")
 
     @hazard("a variable GPUPROBE_... that does not exist is set", sees="output and status unchanged",
             counted="one line names it")
