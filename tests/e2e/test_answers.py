@@ -264,7 +264,7 @@ class Mistaken(Simulated):
         finished = self.run_program([GPUPROBE, "report", run, "--link-peak", "-5"])
         self.assertEqual(finished.returncode, 2)
         said = finished.stderr.decode()
-        self.assertIn('"-5" is no number above 0', said)
+        self.assertIn('must be a positive number, got "-5"', said)
         self.assertLess(len(said), 200)
 
     def test_two_steps_are_too_few_to_conclude_from(self):
