@@ -128,11 +128,13 @@ void FindRate(const std::vector<Link>& links, const Report& report, NetworkRepor
 }
 
 NetworkReport::Slow SlowOf(const Link& link, double usual_ns, double slow_ns) {
-  return {.op = link.op,
-          .size_bytes = link.size_bytes,
-          .comm_ranks = link.ranks,
-          .usual_ns = usual_ns,
-          .slow_ns = slow_ns};
+  NetworkReport::Slow slow;
+  slow.op = link.op;
+  slow.size_bytes = link.size_bytes;
+  slow.comm_ranks = link.ranks;
+  slow.usual_ns = usual_ns;
+  slow.slow_ns = slow_ns;
+  return slow;
 }
 
 // The step of a call, as its rank counts.
