@@ -10,6 +10,9 @@
 namespace gpuprobe::analysis {
 namespace {
 
+// In a test, Run is the one of GoogleTest.
+using Recorded = Run;
+
 using simulate::TrainingJob;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -23,11 +26,11 @@ TrainingJob Healthy() {
   return job;
 }
 
-Run RunOf(const TrainingJob& training, uint64_t seed) {
+Recorded RunOf(const TrainingJob& training, uint64_t seed) {
   const auto job = testing::ModelOf(training, seed);
   ReportInput input;
   input.all_kernels = true;
-  Run run{.report = BuildReport(*job, input), .series = {}};
+  Recorded run{.report = BuildReport(*job, input), .series = {}};
   run.series = SeriesOf(*job, run.report);
   return run;
 }
@@ -52,20 +55,24 @@ std::string Told(const Comparison& c) {
   return out;
 }
 
-// Forty pairs at a level of 5 %: two false ones are to be expected if the level is used up. It is not: Holm's
-// adjustment is strict where quantities go together, as a part and the ranks it is a mean of.
+// Forty pairs at a level of 5 %: if it is used up, two false ones are to be expected, and more than five come in
+// 1.4 % of such suites.
 TEST(ComparisonOfRuns, FortyPairsOfEqualRunsDifferByChanceOnly) {
   constexpr uint64_t kRuns = 40;
-  const auto first = RunOf(Healthy(), 1000);
-  auto a = first;
+  constexpr int kMostFalse = 5;
+  int false_pairs = 0;
+  const Recorded first = RunOf(Healthy(), 1000);
+  Recorded a = first;
   for (uint64_t i = 1; i <= kRuns; ++i) {
-    auto b = i < kRuns ? RunOf(Healthy(), 1000 + i) : first;
+    Recorded b = i < kRuns ? RunOf(Healthy(), 1000 + i) : first;
     const Comparison c = Compare(a, b);
     EXPECT_GT(c.comparisons, 50u);
     EXPECT_THAT(c.limits, IsEmpty());
-    EXPECT_EQ(DifferencesIn(c), 0u) << i << ": " << Told(c);
+    EXPECT_THAT(c.changes, IsEmpty()) << i << ": " << Told(c);
+    false_pairs += DifferencesIn(c) > 0 ? 1 : 0;
     a = std::move(b);
   }
+  EXPECT_LE(false_pairs, kMostFalse);
 }
 
 TEST(ComparisonOfRuns, EqualRunsOfOtherKindsDifferByChanceOnly) {
@@ -74,7 +81,7 @@ TEST(ComparisonOfRuns, EqualRunsOfOtherKindsDifferByChanceOnly) {
     TrainingJob job = (*simulate::FindScenario(scenario))->job;
     for (uint64_t seed = 1; seed <= 3; ++seed) {
       const Comparison c = Compare(RunOf(job, seed), RunOf(job, 100 + seed));
-      EXPECT_EQ(DifferencesIn(c), 0u) << scenario << " " << seed << ": " << Told(c);
+      EXPECT_THAT(c.changes, IsEmpty()) << scenario << " " << seed << ": " << Told(c);
     }
   }
 }

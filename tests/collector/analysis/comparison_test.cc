@@ -12,6 +12,9 @@
 namespace gpuprobe::analysis {
 namespace {
 
+// In a test, Run is the one of GoogleTest.
+using Recorded = Run;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -41,8 +44,8 @@ struct Job {
   uint64_t seed = 1;
 };
 
-Run Measured(const Job& job) {
-  Run run;
+Recorded Measured(const Job& job) {
+  Recorded run;
   Report& r = run.report;
   r.ranks.resize(kRanks);
   r.conditions.nccl = "2.28.9";
@@ -73,7 +76,7 @@ Run Measured(const Job& job) {
 }
 
 TEST(Comparison, ARunAgainstItselfHasNoSignificantDifference) {
-  const auto run = Measured({});
+  const Recorded run = Measured({});
   const Comparison c = Compare(run, run);
   EXPECT_THAT(c.verdict, StartsWith("No significant difference"));
   for (const ComparedPart& part : c.parts) {
@@ -88,9 +91,9 @@ TEST(Comparison, ARunAgainstItselfHasNoSignificantDifference) {
 }
 
 TEST(Comparison, WhatRanksAlwaysDifferByIsNoNoise) {
-  auto a = Measured({.seed = 1});
-  auto b = Measured({.step_ms = 101, .seed = 2});
-  for (auto* run : {&a, &b}) {
+  Recorded a = Measured({.seed = 1});
+  Recorded b = Measured({.step_ms = 101, .seed = 2});
+  for (Recorded* run : {&a, &b}) {
     for (double& v : run->series.ranks[3].parts[static_cast<size_t>(model::StepPart::kCompute)]) v *= 3;
   }
   const Comparison c = Compare(a, b);
@@ -100,7 +103,7 @@ TEST(Comparison, WhatRanksAlwaysDifferByIsNoNoise) {
 }
 
 TEST(Comparison, OneRankOfFourIsNamedAndTheOthersAreNot) {
-  auto b = Measured({.seed = 2});
+  Recorded b = Measured({.seed = 2});
   for (double& v : b.series.ranks[2].parts[static_cast<size_t>(model::StepPart::kCompute)]) v *= 1.05;
   const Comparison c = Compare(Measured({.seed = 1}), b);
   ASSERT_FALSE(c.changes.empty());
@@ -110,7 +113,7 @@ TEST(Comparison, OneRankOfFourIsNamedAndTheOthersAreNot) {
 }
 
 TEST(Comparison, ARankThatChangedMoreThanAllOthersIsNamedBesideThem) {
-  auto b = Measured({.seed = 2});
+  Recorded b = Measured({.seed = 2});
   for (RankSeries& rank : b.series.ranks) {
     for (double& v : rank.parts[static_cast<size_t>(model::StepPart::kCompute)])
       v *= rank.rank == 1 ? 1.1 : 1.03;
@@ -133,8 +136,8 @@ TEST(Comparison, ASmallDifferenceIsNotCalledLargeHoweverRegularStepsAre) {
 }
 
 TEST(Comparison, AHangAndWhatWasLostAreSaidBeforeTheNumbers) {
-  auto run_a = Measured({.seed = 1});
-  auto run_b = Measured({.step_ms = 95, .seed = 2});
+  Recorded run_a = Measured({.seed = 1});
+  Recorded run_b = Measured({.step_ms = 95, .seed = 2});
   Report& a = run_a.report;
   Report& b = run_b.report;
   a.trust.lost_total = 1234;
@@ -192,8 +195,8 @@ TEST(Comparison, AChangeWithinTheSpreadIsNotSignificant) {
 }
 
 TEST(Comparison, StepsThatDriftAreFewIndependentOnes) {
-  auto a = Measured({.seed = 1});
-  auto b = Measured({.seed = 2});
+  Recorded a = Measured({.seed = 1});
+  Recorded b = Measured({.seed = 2});
   // Both get slower and faster by the same 5 %, a period and a half in A, half a period later in B.
   for (auto [run, phase] : {std::pair(&a, 0.0), std::pair(&b, 1.5)}) {
     for (RankSeries& rank : run->series.ranks) {
@@ -208,7 +211,7 @@ TEST(Comparison, StepsThatDriftAreFewIndependentOnes) {
 }
 
 TEST(Comparison, WhatOnlyOneRunHasIsAChange) {
-  auto b = Measured({.seed = 2});
+  Recorded b = Measured({.seed = 2});
   for (RankSeries& rank : b.series.ranks) rank.kernels.erase("same");
   b.series.kernel_calls.erase("same");
   const Comparison c = Compare(Measured({.seed = 1}), b);
@@ -230,8 +233,8 @@ TEST(Comparison, AKernelThatDiffersByChanceIsNotListed) {
 
 TEST(Comparison, ManyKernelsAreManyChancesToErr) {
   // Each by itself would be beyond chance at 5 %.
-  auto a = Measured({.seed = 1});
-  auto b = Measured({.seed = 2});
+  Recorded a = Measured({.seed = 1});
+  Recorded b = Measured({.seed = 2});
   for (uint64_t i = 0; i < 20; ++i) {
     const std::string name = absl::StrCat("kernel_", i);
     for (size_t rank = 0; rank < kRanks; ++rank) {
@@ -244,7 +247,7 @@ TEST(Comparison, ManyKernelsAreManyChancesToErr) {
 }
 
 TEST(Comparison, ACollectiveIsComparedByItsTransferWhateverRanksWaited) {
-  auto b = Measured({.seed = 2});
+  Recorded b = Measured({.seed = 2});
   b.series.collectives[0].wait_ns = 5'500e3;
   EXPECT_TRUE(Compare(Measured({.seed = 1}), b).collectives.empty());
   b = Measured({.transfer_us = 600, .seed = 2});
@@ -256,7 +259,7 @@ TEST(Comparison, ACollectiveIsComparedByItsTransferWhateverRanksWaited) {
 }
 
 TEST(Comparison, ACollectiveIsListedWhenItIsCalledMoreOften) {
-  auto b = Measured({.seed = 2});
+  Recorded b = Measured({.seed = 2});
   b.series.collectives[0].calls_per_step = 3;
   ASSERT_EQ(Compare(Measured({.seed = 1}), b).collectives.size(), 1u);
   // Once more in fifty steps may be chance.
@@ -266,7 +269,7 @@ TEST(Comparison, ACollectiveIsListedWhenItIsCalledMoreOften) {
 
 TEST(Comparison, OneCommunicatorOfSeveralIsNamedByItsRanks) {
   const auto groups = [](double last_us, uint64_t seed) {
-    auto run = Measured({.seed = seed});
+    Recorded run = Measured({.seed = seed});
     run.series.collectives.clear();
     for (int group = 0; group < 4; ++group) {
       CollectiveSeries& c = run.series.collectives.emplace_back();
@@ -283,7 +286,7 @@ TEST(Comparison, OneCommunicatorOfSeveralIsNamedByItsRanks) {
 }
 
 TEST(Comparison, ConditionsThatDifferAreListed) {
-  auto b = Measured({.seed = 2});
+  Recorded b = Measured({.seed = 2});
   b.report.conditions.nccl = "2.27.3";
   const Comparison c = Compare(Measured({.seed = 1}), b);
   ASSERT_EQ(c.conditions.size(), 1u);
@@ -291,10 +294,10 @@ TEST(Comparison, ConditionsThatDifferAreListed) {
 }
 
 TEST(Comparison, WithoutStepsItSaysSo) {
-  auto b = Measured({.seed = 2});
+  Recorded b = Measured({.seed = 2});
   b.report.steps.reset();
   EXPECT_THAT(Compare(Measured({.seed = 1}), b).verdict, HasSubstr("cannot be compared"));
-  auto few = Measured({.seed = 2});
+  Recorded few = Measured({.seed = 2});
   for (RankSeries& rank : few.series.ranks) {
     for (Series& part : rank.parts) part.resize(1);
   }
