@@ -189,7 +189,12 @@ class Search {
 
   void Judge(size_t index) {
     Suspect& s = suspects_[index];
+    // Ranks that are ended in the middle of a wait do not tell of its last two seconds; who saw them does.
+    const uint64_t heard_ns = s.now_ns;
+    for (const HangParty& party : s.what.waiting)
+      s.now_ns = std::max(s.now_ns, Of(party.process).condition().last_ns());
     s.halted = HaltedThatOthersWaitFor(s);
+    if (s.halted.empty()) s.now_ns = heard_ns;
     if (!s.halted.empty()) {
       s.eligible = true;
       return;
