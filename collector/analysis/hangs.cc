@@ -122,8 +122,10 @@ class Search {
       if (state.process == IssuedCalls::kNoProcess || state.next_seq > issued_by_all) continue;
       const bool leaves_out = Of(state.process).progress().last_left_out_ns != 0;
       left_out = leaves_out || (left_out && state.next_seq == issued_by_all);
-      // What has ended was issued by all, even if that was never heard from a rank that fell silent.
-      issued_by_all = std::max(state.next_seq, comm.finished);
+      // What has ended was issued by all, even if that will never be heard from a rank that is halted.
+      issued_by_all = state.next_seq;
+      if (FindHalt(Of(state.process), now_ns_) != nullptr)
+        issued_by_all = std::max(issued_by_all, comm.finished);
     }
     const IssuedCalls::Call* first = nullptr;
     for (const IssuedCalls::Call& call : comm.calls) {
