@@ -60,6 +60,13 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   for (const RankReport& r : report.ranks) {
     if (Died(r) && (first == nullptr || r.end->since_ns < first->end->since_ns)) first = &r;
   }
+  // The ends of one fifth of a second are seen together, in any order: a launcher's SIGTERM is the
+  // consequence.
+  for (const RankReport& r : report.ranks) {
+    if (Died(r) && IsRequestToEnd(*first->end) && !IsRequestToEnd(*r.end) &&
+        r.end->since_ns < first->end->since_ns + kEndedTogetherNs)
+      first = &r;
+  }
   if (first == nullptr || FollowsHang(report, *first)) return;
   const auto outlived = std::count_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) {
     return &r != first && Outlived(r, *first);

@@ -122,8 +122,10 @@ class Search {
       if (state.process == IssuedCalls::kNoProcess || state.next_seq > issued_by_all) continue;
       const bool leaves_out = Of(state.process).progress().last_left_out_ns != 0;
       left_out = leaves_out || (left_out && state.next_seq == issued_by_all);
-      // What has ended was issued by all, even if that was never heard from a rank that fell silent.
-      issued_by_all = std::max(state.next_seq, comm.finished);
+      // What has ended was issued by all, even if that will never be heard from a rank that is halted.
+      issued_by_all = state.next_seq;
+      if (FindHalt(Of(state.process), now_ns_) != nullptr)
+        issued_by_all = std::max(issued_by_all, comm.finished);
     }
     const IssuedCalls::Call* first = nullptr;
     for (const IssuedCalls::Call& call : comm.calls) {
@@ -189,7 +191,12 @@ class Search {
 
   void Judge(size_t index) {
     Suspect& s = suspects_[index];
+    // Ranks that are ended in the middle of a wait do not tell of its last two seconds; who saw them does.
+    const uint64_t heard_ns = s.now_ns;
+    for (const HangParty& party : s.what.waiting)
+      s.now_ns = std::max(s.now_ns, Of(party.process).condition().last_ns());
     s.halted = HaltedThatOthersWaitFor(s);
+    if (s.halted.empty()) s.now_ns = heard_ns;
     if (!s.halted.empty()) {
       s.eligible = true;
       return;

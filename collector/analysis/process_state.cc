@@ -46,7 +46,11 @@ const Condition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now
   for (auto halt = halts.rbegin(); halt != halts.rend(); ++halt) {
     if (halt->since_ns > now_ns) continue;
     if (halt->reason == Condition::Reason::kEnded) {
-      if (now_ns - halt->since_ns >= kEndedWithTheJobNs) return &*halt;
+      // Where the kernel does not say how it ended, it is believed that it ended well if it said goodbye.
+      const bool well =
+          !process.condition().end().known() && (process.end_state() == model::EndState::kSaidBye ||
+                                                 process.end_state() == model::EndState::kSaidByeIncomplete);
+      if (!well && now_ns - halt->since_ns >= kEndedWithTheJobNs) return &*halt;
       continue;
     }
     // It was heard since, or the collector has not looked for long.

@@ -133,5 +133,31 @@ TEST_F(HangWatchTest, ACheckpointOfFiftySecondsIsNoHang) {
       << said_;
 }
 
+TEST_F(HangWatchTest, ADeathIsSaidOnceAndOnlyWhileOthersGoOn) {
+  const auto end = [this](int rank, uint32_t signal, uint32_t code) {
+    v1::ProcessObservation seen;
+    seen.mutable_clock()->set_realtime_ns(kStart + 2 * kSecond);
+    seen.mutable_end()->set_known(true);
+    seen.mutable_end()->set_signal(signal);
+    seen.mutable_end()->set_exit_code(code);
+    processes_[static_cast<size_t>(rank)]->ApplyObservation(seen);
+    processes_[static_cast<size_t>(rank)]->MarkCutOff();
+  };
+  Begin();
+  end(1, 0, 0);
+  end(kOdd, 9, 0);
+  watch_.Tick(job_, kStart + 2 * kSecond, 2 * kSecond);
+  EXPECT_EQ(said_, "");  // the others may be ended with it
+  watch_.Tick(job_, kStart + 4 * kSecond, 4 * kSecond);
+  EXPECT_EQ(said_, "DEAD  Rank 2 was killed by SIGKILL at 22:13:22 UTC; 2 other processes go on.\n");
+  watch_.Tick(job_, kStart + 6 * kSecond, 6 * kSecond);
+  EXPECT_EQ(said_.size(), said_.find('\n') + 1);
+  said_.clear();
+  end(0, 15, 0);
+  end(3, 15, 0);
+  watch_.Tick(job_, kStart + 9 * kSecond, 9 * kSecond);
+  EXPECT_EQ(said_, "");
+}
+
 }  // namespace
 }  // namespace gpuprobe::cli
