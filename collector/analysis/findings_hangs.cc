@@ -19,6 +19,8 @@ void HangsOfKind(const Report& report, Hang::Kind kind, std::vector<Finding>& ou
 
 // Ranks that one signal, or one launcher, ends together are gone within this time of each other.
 constexpr uint64_t kEndedTogetherNs = 2'000'000'000;
+// The collector looks for ends five times a second.
+constexpr uint64_t kSeenTogetherNs = 400'000'000;
 
 bool Died(const RankReport& r) {
   if (!r.end.has_value()) return false;
@@ -26,10 +28,12 @@ bool Died(const RankReport& r) {
   return r.end->signal.has_value() || r.cut_off;
 }
 
-// People and launchers end jobs so; what ends the others after a rank's death, does not tell of it.
+// People and launchers end jobs with these, so they do not explain why a job ended. A program that handles
+// one usually exits with 128 plus its number.
 bool IsRequestToEnd(const Halt& end) {
-  if (!end.signal.has_value()) return false;
-  const uint32_t signal = *end.signal;
+  constexpr uint32_t kShellsBase = 128;
+  uint32_t signal = end.signal.value_or(0);
+  if (signal == 0 && end.exit_code.value_or(0) > kShellsBase) signal = *end.exit_code - kShellsBase;
   return signal == SIGTERM || signal == SIGINT || signal == SIGHUP || signal == SIGQUIT;
 }
 
@@ -60,11 +64,11 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   for (const RankReport& r : report.ranks) {
     if (Died(r) && (first == nullptr || r.end->since_ns < first->end->since_ns)) first = &r;
   }
-  // The ends of one fifth of a second are seen together, in any order: a launcher's SIGTERM is the
-  // consequence.
+  // Of deaths that one look of the collector finds, the order is not known; a launcher's SIGTERM follows
+  // another one's death.
   for (const RankReport& r : report.ranks) {
-    if (Died(r) && IsRequestToEnd(*first->end) && !IsRequestToEnd(*r.end) &&
-        r.end->since_ns < first->end->since_ns + kEndedTogetherNs)
+    if (Died(r) && first->end->signal == uint32_t{SIGTERM} && !IsRequestToEnd(*r.end) &&
+        r.end->since_ns < first->end->since_ns + kSeenTogetherNs)
       first = &r;
   }
   if (first == nullptr || FollowsHang(report, *first)) return;

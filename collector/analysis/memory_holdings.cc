@@ -40,12 +40,12 @@ constexpr StateSize kHalfPrecision[] = {
 
 std::string_view RestOf(std::string_view lifetime) {
   if (lifetime == "before_steps") return "other, allocated before the first step";
-  if (lifetime == "first_steps") return "other, allocated in the first steps and kept";
-  if (lifetime == "first_steps_backward") return "other, allocated in backward of the first steps and kept";
+  if (lifetime == "first_steps") return "other, kept from the first steps";
+  if (lifetime == "first_steps_backward") return "other, kept from the first backward";
   if (lifetime == "from_forward") return "activations";
   if (lifetime == "from_backward") return "other, allocated in backward, freed later";
-  if (lifetime == "within_phase") return "temporary, freed in the phase that allocated it";
-  if (lifetime == "kept") return "growth, allocated in later steps and not freed";
+  if (lifetime == "within_phase") return "temporary, within one phase";
+  if (lifetime == "kept") return "growth, kept from later steps";
   if (lifetime == "nccl") return "NCCL's buffers";
   return "other";
 }

@@ -23,6 +23,7 @@ class NodeCollector(harness.EndToEndTest):
     def setUp(self):
         super().setUp()
         os.chmod(self.folder, 0o755)
+        os.mkdir(self.path("node"))
         self.socket = self.path("node", "gpuprobe-node.sock")
         self.base = self.path("runs")
 

@@ -55,8 +55,8 @@ std::string Told(const Comparison& c) {
   return out;
 }
 
-// Forty pairs at a level of 5 %: if it is used up, two false ones are to be expected, and more than five come in
-// 1.4 % of such suites.
+// Forty pairs at a level of 5 %: if it is used up, two false ones are to be expected, and more than five come
+// in 1.4 % of such suites.
 TEST(ComparisonOfRuns, FortyPairsOfEqualRunsDifferByChanceOnly) {
   constexpr uint64_t kRuns = 40;
   constexpr int kMostFalse = 5;

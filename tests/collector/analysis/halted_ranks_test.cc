@@ -279,6 +279,7 @@ TEST(RankDiedTest, ExitCodesCrashesAndOutOfMemory) {
 TEST(RankDiedTest, RanksThatAreEndedTogetherSayNothing) {
   EXPECT_EQ(Died(Ended({Signalled(SIGTERM, kSecond), Signalled(SIGTERM, kSecond + 300 * kMs)})), "");
   EXPECT_EQ(Died(Ended({Signalled(SIGINT, kSecond), Exited(130, kSecond + 300 * kMs)})), "");
+  EXPECT_EQ(Died(Ended({Signalled(SIGINT, kSecond), Exited(1, kSecond + 100 * kMs)})), "");
   EXPECT_EQ(Died(Ended({Signalled(SIGKILL, kSecond), Signalled(SIGKILL, kSecond + kMs)})), "");
   EXPECT_EQ(Died(Ended({Exited(0, kSecond), Exited(0, 60 * kSecond)})), "");
   EXPECT_EQ(Died(Ended({Exited(1, kSecond), Exited(1, kSecond + kMs)})), "");

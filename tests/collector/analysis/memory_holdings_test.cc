@@ -53,9 +53,9 @@ TEST(MemoryHoldings, EverythingAllocatedBeforeTheFirstStepIsToldApart) {
 }
 
 TEST(MemoryHoldings, WithoutASecondFactNothingIsNamed) {
-  EXPECT_EQ(Held(Lifetimes({{"before_steps", 52}, {"first_steps", 24}}), {}),
-            (Parts{{"other, allocated before the first step", 52},
-                   {"other, allocated in the first steps and kept", 24}}));
+  EXPECT_EQ(
+      Held(Lifetimes({{"before_steps", 52}, {"first_steps", 24}}), {}),
+      (Parts{{"other, allocated before the first step", 52}, {"other, kept from the first steps", 24}}));
   EXPECT_EQ(Held(Lifetimes({{"before_steps", 52}}), Reduces(12, "")),
             (Parts{{"weights", 12}, {"gradients", 12}, {"other, allocated before the first step", 28}}));
 }
@@ -97,7 +97,7 @@ TEST(MemoryHoldings, StateThatTheFirstStepMakesMayCountAsBackward) {
 TEST(MemoryHoldings, WorkspacesOfBackwardAreNoGradients) {
   const Parts held = Held(Lifetimes({{"before_steps", 52}, {"first_steps_backward", 1}}), Reduces(12));
   EXPECT_EQ(held.at("gradients"), 12U);
-  EXPECT_EQ(held.at("other, allocated in backward of the first steps and kept"), 1U);
+  EXPECT_EQ(held.at("other, kept from the first backward"), 1U);
 }
 
 TEST(MemoryHoldings, HalfPrecisionGradientsShowTheirStateByItsSize) {

@@ -72,9 +72,7 @@ TEST(NetworkOfRuns, OneHostsSlowNetworkIsNamedWhereOtherCommunicatorsPassItBy) {
   std::mt19937_64 random(7);
   for (uint64_t seed = 1; seed <= 3; ++seed) {
     TrainingJob job = Healthy(128, 8);
-    job.layers = 4;
-    job.pipeline = 4;
-    job.microbatches = 8;
+    job.tensor = 16;  // over two hosts, and the data groups over every other one
     job.network_host = static_cast<int>(random() % 16);
     job.network_slowdown = std::uniform_real_distribution(10.0, 40.0)(random);
     job.network_from = seed % 2 == 0 ? 0 : 0.4;
