@@ -2,6 +2,7 @@
 import os
 import re
 
+import demo_figures
 import harness
 import hazards
 from harness import GPUPROBE, SOURCE
@@ -35,8 +36,12 @@ class Documentation(harness.EndToEndTest):
             self.assertEqual(file.read(), hazards.markdown(), "renew docs/host-safety.md: python3 tests/e2e/hazards.py --write")
         self.assertGreaterEqual(len(hazards.rows()), 60)
 
+    def test_figures_of_the_demo_are_those_that_are_recomputed(self):
+        with open(os.path.join(SOURCE, "docs", "demo-figures.md"), encoding="utf-8") as file:
+            self.assertIn(demo_figures.markdown(), file.read(), "replace the table with what demo_figures.markdown() returns")
+
     def test_files_that_documents_name_exist(self):
-        for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", os.path.join("docs", "security.md")):
+        for document in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", os.path.join("docs", "security.md"), os.path.join("docs", "demo-figures.md")):
             with open(os.path.join(SOURCE, document), encoding="utf-8") as file:
                 text = file.read()
             for path in re.findall(r"`((?:injector|collector|proto|tests|samples|scripts)/[\w/.]+)`", text):

@@ -98,6 +98,7 @@ void Writers() {
   constexpr int kThreads = 3;
   std::atomic<bool> stop{false};
   std::vector<std::thread> threads;
+  std::atomic<int> added{0};
   std::string last[kThreads];
   for (int i = 0; i < kThreads; ++i) {
     threads.emplace_back([&, i] {
@@ -105,11 +106,13 @@ void Writers() {
       for (int n = 0; !stop.load(); ++n) {
         last[i] = std::to_string(n);
         setenv(name.c_str(), last[i].c_str(), 1);
+        if (n == 0) ++added;
         if (n % 16 == 0) usleep(1);
       }
     });
   }
-  usleep(2000);
+  // A new variable makes the array longer and frees the old one, which CUDA itself may be reading.
+  while (added < kThreads) usleep(100);
   StartCuda();
   usleep(50000);
   stop = true;
