@@ -201,9 +201,21 @@ class Search {
       s.eligible = true;
       return;
     }
-    const uint64_t waited_ns = Since(s.now_ns, s.newest_ns);
+    const uint64_t waited_ns = Since(s.now_ns, std::max(s.newest_ns, LastHaltOfMissing(s)));
     if (waited_ns < (s.all_issued() ? AskAfterNs() : after_ns_)) return;
     s.eligible = s.all_issued() ? NothingExplainsIt(s, index) : NobodyWorksOnIt(s, index);
+  }
+
+  // While a rank could not run its silence was explained; after that it has the limit anew to catch up.
+  uint64_t LastHaltOfMissing(const Suspect& s) const {
+    uint64_t until_ns = 0;
+    for (const uint32_t process : s.what.missing) {
+      for (const model::ProcessCondition::Halt& halt : Of(process).condition().halts()) {
+        if (halt.reason != model::ProcessCondition::Reason::kEnded && halt.until_ns <= s.now_ns)
+          until_ns = std::max(until_ns, halt.until_ns);
+      }
+    }
+    return until_ns;
   }
 
   std::vector<uint32_t> HaltedThatOthersWaitFor(const Suspect& s) const {

@@ -26,6 +26,7 @@ class HostileUser(harness.EndToEndTest):
     def setUp(self):
         super().setUp()
         os.chmod(self.folder, 0o755)
+        os.mkdir(self.path("node"))
         self.socket = self.path("node", "gpuprobe-node.sock")
         self.base = self.path("runs")
         self.collector = self.start([GPUPROBE, "collect", "--node", "--socket", self.socket, "--out", self.base, "--keep", "64MiB",

@@ -180,6 +180,22 @@ TEST_F(HaltedRanksTest, ARankThatIsHeardAgainIsNotHalted) {
   EXPECT_THAT(At(100 * kSecond), IsEmpty());
 }
 
+TEST_F(HaltedRanksTest, ARankThatGoesOnHasTheLimitAnewToCatchUp) {
+  OddOneDoesNotIssue();
+  See(2, 99, 'T');
+  See(100, 170, 'S');
+  BatchBuilder b = Begin(kOdd);  // what it launched before it was stopped is over
+  b.Kernel(kStart + kSecond + kMs, kStart + kSecond + 2 * kMs, 2, correlation_[kOdd]);
+  Send(kOdd, b, 100 * kSecond);
+  Heartbeat(101 * kSecond);
+  EXPECT_THAT(At(101 * kSecond), IsEmpty());
+  Heartbeat(160 * kSecond);
+  const std::vector<Hang> hangs = At(160 * kSecond);
+  ASSERT_THAT(hangs, SizeIs(1));
+  EXPECT_EQ(hangs[0].ranks[0].rank, kOdd);
+  EXPECT_EQ(hangs[0].ranks[0].state, HangRank::State::kNotIssued);
+}
+
 TEST_F(HaltedRanksTest, OldObservationsSayNothing) {
   OddOneDoesNotIssue();
   See(2, 20, 'T');
