@@ -81,6 +81,7 @@ RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) 
   r.duration_ns = DurationNs(process);
   r.cut_off = process.end_state() == model::EndState::kCutOff;
   r.end = HaltOf(process, UINT64_MAX);
+  r.stops = StopsOf(process);
   r.host_load = HostLoadOf(process, 0);
   uint64_t most = 0;
   for (const auto& [ordinal, device] : process.devices()) {

@@ -29,6 +29,11 @@ constexpr FindingRule kRules[] = {
      HangMissingRank},
     {"hang-all-issued", Severity::kError,
      "all ranks issued a collective, and it has not finished for --hang-after", HangAllIssued},
+    {"rank-stopped", Severity::kWarning,
+     "no thread of a rank could run for a second or more: it was stopped, held by a debugger, or its cgroup "
+     "was "
+     "frozen",
+     RankStopped},
     {"memory-leak", Severity::kWarning,
      "what is held between steps grows: rising by Mann and Kendall's test (z > 3), to the end, by 1 % or "
      "more",

@@ -90,6 +90,45 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+void RankStopped(const Report& report, std::vector<Finding>& out) {
+  const RankReport* longest = nullptr;
+  const Stop* stop = nullptr;
+  size_t ranks = 0;
+  for (const RankReport& r : report.ranks) {
+    ranks += r.stops.empty() ? 0 : 1;
+    for (const Stop& s : r.stops) {
+      if (stop != nullptr && s.until_ns - s.halt.since_ns <= stop->until_ns - stop->halt.since_ns) continue;
+      longest = &r;
+      stop = &s;
+    }
+  }
+  if (stop == nullptr) return;
+  // A hang that is told already says the same.
+  for (const Hang& hang : report.hangs) {
+    for (const HangRank& r : hang.ranks) {
+      if (r.pid == longest->pid && r.host == longest->host && r.state == HangRank::State::kHalted) return;
+    }
+  }
+  const std::string who = longest->rank.has_value() ? absl::StrCat("Rank ", longest->label) : longest->label;
+  Finding f{
+      .statement =
+          absl::StrCat(who, " was ", StopText(stop->halt), " for ",
+                       Duration(static_cast<double>(stop->until_ns - stop->halt.since_ns)), ", from ",
+                       ClockTime(stop->halt.since_ns), " to ", ClockTime(stop->until_ns), "."),
+      .evidence = "None of its threads could run, and whoever waited for it could not go on.",
+      .advice =
+          "Find out who stops it: a shell's job control, a debugger, or a scheduler that suspends jobs."};
+  if (ranks == report.ranks.size() && ranks > 1) {
+    absl::StrAppend(&f.evidence, " So it was with every rank.");
+  } else if (ranks > 1) {
+    absl::StrAppend(&f.evidence, " ", ranks - 1, ranks == 2 ? " other rank was" : " other ranks were",
+                    " stopped, too.");
+  }
+  if (longest->stops.size() > 1)
+    absl::StrAppend(&f.evidence, " It was stopped ", longest->stops.size(), " times that are on record.");
+  out.push_back(std::move(f));
+}
+
 void HangMismatch(const Report& report, std::vector<Finding>& out) {
   HangsOfKind(report, Hang::Kind::kMismatch, out);
 }

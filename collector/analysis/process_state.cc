@@ -38,6 +38,16 @@ std::string EndText(const Halt& halt) {
   return absl::StrCat("ended without notice", at);
 }
 
+Halt Describe(const model::ProcessModel& process, const Condition::Halt& found) {
+  Halt halt;
+  halt.since_ns = process.Realtime(found.since_ns);
+  halt.tracer = found.tracer;
+  if (found.reason == Condition::Reason::kStopped && found.stop_signal != 0) halt.signal = found.stop_signal;
+  if (found.reason == Condition::Reason::kTraced) halt.kind = Halt::Kind::kTraced;
+  if (found.reason == Condition::Reason::kFrozen) halt.kind = Halt::Kind::kFrozen;
+  return halt;
+}
+
 }  // namespace
 
 const Condition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now_ns) {
@@ -60,16 +70,19 @@ const Condition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now
   return nullptr;
 }
 
+std::vector<Stop> StopsOf(const model::ProcessModel& process) {
+  std::vector<Stop> stops;
+  for (const Condition::Halt& halt : process.condition().halts()) {
+    if (halt.reason == Condition::Reason::kEnded || halt.until_ns - halt.since_ns < kLeastStopNs) continue;
+    stops.push_back({.halt = Describe(process, halt), .until_ns = process.Realtime(halt.until_ns)});
+  }
+  return stops;
+}
+
 std::optional<Halt> HaltOf(const model::ProcessModel& process, uint64_t now_ns) {
   const Condition::Halt* found = FindHalt(process, now_ns);
   if (found == nullptr) return std::nullopt;
-  Halt halt;
-  halt.since_ns = process.Realtime(found->since_ns);
-  halt.tracer = found->tracer;
-  if (found->reason == Condition::Reason::kStopped && found->stop_signal != 0)
-    halt.signal = found->stop_signal;
-  if (found->reason == Condition::Reason::kTraced) halt.kind = Halt::Kind::kTraced;
-  if (found->reason == Condition::Reason::kFrozen) halt.kind = Halt::Kind::kFrozen;
+  Halt halt = Describe(process, *found);
   if (found->reason != Condition::Reason::kEnded) return halt;
   halt.kind = Halt::Kind::kEnded;
   const v1::ProcessEnd& end = process.condition().end();
@@ -147,21 +160,22 @@ std::string ClockTime(uint64_t realtime_ns) {
                           absl::UTCTimeZone());
 }
 
-std::string HaltText(const Halt& halt) {
-  const std::string since = absl::StrCat(" since ", ClockTime(halt.since_ns));
+std::string StopText(const Halt& halt) {
   switch (halt.kind) {
-    case Halt::Kind::kStopped:
-      return absl::StrCat("has been stopped (",
-                          halt.signal.has_value() ? SignalName(*halt.signal) : "by a signal", ")", since);
     case Halt::Kind::kTraced:
-      return absl::StrCat("has been stopped by ",
-                          halt.tracer.empty() ? "a debugger" : absl::StrCat("a debugger (", halt.tracer, ")"),
-                          since);
+      return absl::StrCat(
+          "stopped by ", halt.tracer.empty() ? "a debugger" : absl::StrCat("a debugger (", halt.tracer, ")"));
     case Halt::Kind::kFrozen:
-      return absl::StrCat("has been frozen by its cgroup", since);
+      return "frozen by its cgroup";
     default:
-      return EndText(halt);
+      return absl::StrCat("stopped (", halt.signal.has_value() ? SignalName(*halt.signal) : "by a signal",
+                          ")");
   }
+}
+
+std::string HaltText(const Halt& halt) {
+  if (halt.kind == Halt::Kind::kEnded) return EndText(halt);
+  return absl::StrCat("has been ", StopText(halt), " since ", ClockTime(halt.since_ns));
 }
 
 std::string HaltAdvice(const Halt& halt, const std::string& who, uint32_t pid) {

@@ -76,6 +76,18 @@ std::string SignalName(uint32_t signal);
 std::string ClockTime(uint64_t realtime_ns);
 // "has been stopped (SIGSTOP) since 18:02:11 UTC"
 std::string HaltText(const Halt& halt);
+
+// A time in which no thread of it could run, and after which it went on or the run ended.
+struct Stop {
+  Halt halt;
+  uint64_t until_ns = 0;  // as the clock said: the last observation that had it
+};
+// One that a single observation saw may have been a moment.
+inline constexpr uint64_t kLeastStopNs = 1'000'000'000;
+// The latest last, without the process's end.
+std::vector<Stop> StopsOf(const model::ProcessModel& process);
+// "stopped (SIGSTOP)"
+std::string StopText(const Halt& halt);
 std::string HaltAdvice(const Halt& halt, const std::string& who, uint32_t pid);
 
 // What is remarkable about it, a clause each: "its threads wait for a CPU 38 % of the time". `usual`, if not

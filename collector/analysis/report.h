@@ -411,6 +411,7 @@ struct RankReport {
   uint64_t last_step_launch_ns = 0;  // first launch of the last complete step; 0: no step was found
   bool cut_off = false;
   std::optional<Halt> end;  // how its process ended; absent: the collector did not see it
+  std::vector<Stop> stops;  // in which it could not run
   HostLoad host_load;       // over the whole run
   StepMeans step_means;
   CausedWait caused;

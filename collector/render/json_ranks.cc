@@ -79,6 +79,16 @@ Json BucketOrder(const analysis::Buckets& buckets) {
 
 }  // namespace
 
+Json StopsJson(const std::vector<analysis::Stop>& stops) {
+  Json out = Json::array();
+  for (const analysis::Stop& stop : stops) {
+    Json entry = HaltJson(stop.halt);
+    entry["until_ns"] = stop.until_ns;
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
 Json HaltJson(const std::optional<analysis::Halt>& halt) {
   if (!halt.has_value()) return nullptr;
   return {{"kind", analysis::HaltName(halt->kind)},

@@ -18,6 +18,7 @@ nlohmann::ordered_json ClockJson(const analysis::Report& report);
 nlohmann::ordered_json CommunicationJson(const analysis::Report& report);
 // Why a process cannot run, and what its host cost it; null: not known.
 nlohmann::ordered_json HaltJson(const std::optional<analysis::Halt>& halt);
+nlohmann::ordered_json StopsJson(const std::vector<analysis::Stop>& stops);
 nlohmann::ordered_json HostLoadJson(const analysis::HostLoad& load);
 // Of one rank: what it made others wait, and waited itself.
 nlohmann::ordered_json CausedWaitJson(const analysis::CausedWait& caused);

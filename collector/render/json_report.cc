@@ -399,6 +399,7 @@ Json RankOf(const analysis::RankReport& r) {
           {"duration_ns", r.duration_ns},
           {"cut_off", r.cut_off},
           {"end", HaltJson(r.end)},
+          {"stops", StopsJson(r.stops)},
           {"host_load", HostLoadJson(r.host_load)},
           {"kernels",
            {{"count", r.kernel_count},

@@ -134,6 +134,8 @@ class Frozen(harness.EndToEndTest):
         wait_until(lambda: "stopped" not in self.screen(), "a screen without it")
         report = self.end(program)
         self.assertEqual(report["hangs"], [])
+        stopped, = (f for f in report["findings"] if f["id"] == "rank-stopped")
+        self.assertRegex(stopped["statement"], rf"^Rank {ODD} was stopped \(SIGSTOP\) for [\d.]+ s, from \d\d:\d\d:\d\d UTC to \d\d:\d\d:\d\d UTC\.$")
 
     def test_a_rank_that_is_stopped_to_the_end_is_the_first_finding(self):
         program = self.train()
