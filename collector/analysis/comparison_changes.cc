@@ -110,13 +110,12 @@ void ChangeFinder::AddPart(const PartWords& part) {
     if (IsWorthNaming(r)) changed.push_back(&r);
   }
   const ComparedPart* job = PartOf(part.name);
-  if (!changed.empty() && 2 * changed.size() <= all.size()) {
-    AddRanks(part, changed);
-  } else if (job != nullptr && IsWorthNaming(*job)) {
+  const bool most = 2 * changed.size() > all.size() || changed.empty();
+  if (most && job != nullptr && IsWorthNaming(*job)) {
     AddJob(part, *job);
     AddOddRanks(part, all);
   } else if (!changed.empty()) {
-    AddRanks(part, changed);  // in different directions
+    AddRanks(part, changed);  // few, or in different directions
   }
 }
 

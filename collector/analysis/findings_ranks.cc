@@ -83,7 +83,7 @@ std::string CauseText(const Straggler& s) {
 std::string Why(const Straggler& s) { return absl::StrCat(CauseText(s), HostText(s)); }
 
 std::string Advice(const Straggler& s) {
-  const std::string host = HostLoadAdvice(s.load, &s.usual_load, absl::StrCat("rank ", s.rank));
+  std::string host = HostLoadAdvice(s.load, &s.usual_load, absl::StrCat("rank ", s.rank));
   // Slow kernels and more of them have causes of their own.
   if (!host.empty() && s.cause != Cause::kSlowKernels && s.cause != Cause::kMoreWork) return host;
   switch (s.cause) {
