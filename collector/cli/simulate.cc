@@ -46,6 +46,16 @@ struct Options {
   std::optional<int> slow_rank;
   std::optional<double> slow_factor;
   std::optional<double> slow_from;
+  std::optional<int> slow_every;
+  std::optional<int> slow_for;
+  std::optional<int> leak_mib;
+  std::optional<int> tensor;
+  std::optional<int> pipeline;
+  std::optional<int> microbatches;
+  bool sharded = false;
+  bool graph = false;
+  bool nvtx = false;
+  std::optional<double> noise;
   std::optional<double> link;
   std::optional<double> network;
   std::optional<double> network_slowdown;
@@ -123,11 +133,40 @@ double Seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
 }
 
+// Another shape than the scenario's.
+void Reshape(const Options& options, simulate::TrainingJob& job) {
+  job.ranks = options.ranks.value_or(job.ranks);
+  job.steps = options.steps.value_or(job.steps);
+  job.layers = options.layers.value_or(job.layers);
+  job.ranks_per_host = options.ranks_per_host.value_or(job.ranks_per_host);
+  job.work *= options.work.value_or(1);
+  job.tensor = options.tensor.value_or(job.tensor);
+  job.pipeline = options.pipeline.value_or(job.pipeline);
+  job.microbatches = options.microbatches.value_or(job.microbatches);
+  job.sharded |= options.sharded;
+  job.graph |= options.graph;
+  job.nvtx |= options.nvtx;
+  job.kernel_noise *= options.noise.value_or(1);
+  job.host_noise *= options.noise.value_or(1);
+  job.call_noise *= options.noise.value_or(1);
+}
+
+// Another rank at fault than the scenario's, at another time.
+void MoveFault(const Options& options, simulate::TrainingJob& job) {
+  job.slow_rank = options.slow_rank.value_or(job.slow_rank);
+  job.slow_from = options.slow_from.value_or(job.slow_from);
+  if (job.hang == simulate::HangBy::kNothing) return;
+  job.hang_rank = options.slow_rank.value_or(job.hang_rank);
+  if (options.slow_from.has_value())
+    job.hang_step = std::min(static_cast<int>(*options.slow_from * job.steps), job.steps - 1);
+}
+
 // Faults other than the scenario's.
 void Vary(const Options& options, simulate::TrainingJob& job) {
-  job.slow_rank = options.slow_rank.value_or(job.slow_rank);
   job.slow_factor = options.slow_factor.value_or(job.slow_factor);
-  job.slow_from = options.slow_from.value_or(job.slow_from);
+  job.slow_every = options.slow_every.value_or(job.slow_every);
+  job.slow_for = options.slow_for.value_or(job.slow_for);
+  if (options.leak_mib.has_value()) job.leak_bytes = static_cast<uint64_t>(*options.leak_mib) << 20;
   if (options.slow_factor.has_value() && job.slow_by == simulate::SlowBy::kNothing)
     job.slow_by = simulate::SlowBy::kKernels;
   if (options.link.has_value()) job.link.beta_bytes_per_ns = *options.link;
@@ -142,11 +181,8 @@ void Vary(const Options& options, simulate::TrainingJob& job) {
 
 simulate::TrainingJob JobOf(const simulate::Scenario& scenario, const Options& options) {
   simulate::TrainingJob job = scenario.job;
-  job.ranks = options.ranks.value_or(job.ranks);
-  job.steps = options.steps.value_or(job.steps);
-  job.layers = options.layers.value_or(job.layers);
-  job.ranks_per_host = options.ranks_per_host.value_or(job.ranks_per_host);
-  job.work *= options.work.value_or(1);
+  Reshape(options, job);
+  MoveFault(options, job);
   Vary(options, job);
   return job;
 }
@@ -157,6 +193,8 @@ absl::Status Check(const simulate::TrainingJob& job) {
         absl::StrCat("--ranks must be a multiple of ", job.tensor * job.pipeline));
   if (job.layers % job.pipeline != 0)
     return absl::InvalidArgumentError(absl::StrCat("--layers must be a multiple of ", job.pipeline));
+  if (job.data() < 2 && (job.sharded || job.zero > 0))
+    return absl::InvalidArgumentError("a job that shares weights or optimizer state needs 2 data ranks");
   const int last_slow = job.slow_rank + job.slow_ranks - 1;
   if (last_slow >= job.ranks || job.hang_rank >= job.ranks || job.other_ranks >= job.ranks)
     return absl::InvalidArgumentError(absl::StrCat("this scenario needs ",
@@ -242,6 +280,17 @@ int SimulateMain(const Arguments& arguments) {
   app.add_option("--ranks-per-host", options.ranks_per_host, "ranks on each host [of the scenario]")
       ->check(WholeNumber(1, 16384));
   app.add_option("--work", options.work, "factor on what every kernel takes [1]")->check(kFactor);
+  app.add_option("--tensor", options.tensor, "ranks that share each layer [of the scenario]")
+      ->check(WholeNumber(1, 16384));
+  app.add_option("--pipeline", options.pipeline, "stages of a pipeline [of the scenario]")
+      ->check(WholeNumber(1, 1024));
+  app.add_option("--microbatches", options.microbatches, "batches in a step [of the scenario]")
+      ->check(WholeNumber(1, 4096));
+  app.add_flag("--sharded", options.sharded, "weights and gradients are sharded as by FSDP");
+  app.add_flag("--graph", options.graph, "the step is a CUDA graph that is replayed");
+  app.add_flag("--nvtx", options.nvtx, "steps and phases are annotated with NVTX");
+  app.add_option("--noise", options.noise, "factor on how much kernels, launches and transfers vary [1]")
+      ->check(kFactor);
   app.add_option("--slow-rank", options.slow_rank, "the rank at fault [of the scenario]")
       ->check(WholeNumber(0, 16383));
   app.add_option("--slow-factor", options.slow_factor,
@@ -249,6 +298,13 @@ int SimulateMain(const Arguments& arguments) {
       ->check(kFactor);
   app.add_option("--slow-from", options.slow_from, "share of the steps before that begins [of the scenario]")
       ->check(CLI::Range(0.0, 1.0));
+  app.add_option("--slow-every", options.slow_every,
+                 "of so many steps, --slow-for in a row are slow [of the scenario]")
+      ->check(WholeNumber(1, 10'000'000));
+  app.add_option("--slow-for", options.slow_for, "slow steps in a row [of the scenario]")
+      ->check(WholeNumber(1, 10'000'000));
+  app.add_option("--leak", options.leak_mib, "MiB kept after each step [of the scenario]")
+      ->check(WholeNumber(0, 65536));
   app.add_option("--link", options.link, "GB/s between the ranks of a host [of the scenario]")->check(kRate);
   app.add_option("--network", options.network, "GB/s of communicators over several hosts [as --link]")
       ->check(kRate);
