@@ -174,12 +174,12 @@ std::vector<Scenario> AllScenarios() {
                        job.layers = 8;
                        job.layer_bytes = 128 * kMiB;
                      }));
-  all.push_back(Make("zero-1", "the ranks share optimizer state", "healthy", {"poor-overlap"},
-                     [](TrainingJob& job) {
-                       job.tensors = true;
-                       job.zero = 1;
-                       job.layer_bytes = 128 * kMiB;
-                     }));
+  all.push_back(
+      Make("zero-1", "the ranks share optimizer state", "healthy", {"poor-overlap"}, [](TrainingJob& job) {
+        job.tensors = true;
+        job.zero = 1;
+        job.layer_bytes = 128 * kMiB;
+      }));
   all.push_back(Make("zero-2", "the ranks share optimizer state and gradients", "healthy", {"poor-overlap"},
                      [](TrainingJob& job) {
                        job.tensors = true;
