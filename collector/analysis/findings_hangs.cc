@@ -103,7 +103,7 @@ void RankStopped(const Report& report, std::vector<Finding>& out) {
     }
   }
   if (stop == nullptr) return;
-  // A hang that is told already says the same.
+  // If a hang is already reported for it, this would repeat it.
   for (const Hang& hang : report.hangs) {
     for (const HangRank& r : hang.ranks) {
       if (r.pid == longest->pid && r.host == longest->host && r.state == HangRank::State::kHalted) return;

@@ -177,7 +177,7 @@ struct NetworkReport {
     double usual_ns = 0;
     double slow_ns = 0;
     std::optional<uint64_t> since_step;
-    // On communicators like it without, and with, `hosts`; 0 where hosts were not told apart.
+    // On similar communicators without and with `hosts`; 0 where hosts could not be told apart.
     double elsewhere_ns = 0;
     double elsewhere_slow_ns = 0;
     std::vector<std::string> hosts;

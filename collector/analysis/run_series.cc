@@ -74,7 +74,7 @@ void FillCalls(const Report& report, RunSeries& run) {
   }
 }
 
-// What the report says of the same calls. Of a pair it has sends and receives.
+// The report's figures for the same calls. Point-to-point pairs appear there as sends and receives.
 void FillFromReport(const model::JobModel& job, const Report& report, const std::string& comm,
                     const std::string& op, uint64_t size, CollectiveSeries& out) {
   double entries = 0;

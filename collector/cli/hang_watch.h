@@ -59,7 +59,7 @@ class HangWatch {
   std::optional<uint64_t> clock_offset_ns_;
   uint64_t quiet_until_ns_ = 0;  // on CLOCK_MONOTONIC
   std::map<Key, analysis::Hang> told_;
-  std::set<const model::ProcessModel*> dead_;  // that were told
+  std::set<const model::ProcessModel*> dead_;  // already reported
   struct Request {
     uint64_t again_ns = 0;  // on CLOCK_MONOTONIC, not before
     bool taken = false;

@@ -19,7 +19,7 @@ struct ProcStat {
   uint64_t major_faults = 0;
   uint64_t cpu_ticks = 0;  // of all threads
   uint64_t threads = 0;
-  // As wait() has it. Of a process that has ended its status; of a stopped one the signal that stopped it.
+  // The status that wait() would return if the process has ended; the signal that stopped it otherwise.
   int32_t exit_code = 0;
 };
 std::optional<ProcStat> ParseStat(std::string_view text);

@@ -55,7 +55,7 @@ class CheckAndDiff(harness.EndToEndTest):
         compute = [(c["subject"], c["ranks"]) for c in compared["changes"] if c["part"] == "compute"]
         self.assertEqual(compute, [("rank", [2])], compared["changes"])
         parts = {p["name"]: p for p in compared["steps"]}
-        # What ranks always differ by is no noise: the kernels of this node take exactly as long as they are told.
+        # A constant difference between ranks is not noise: kernels on this node take exactly as long as configured.
         compute = parts["compute"]["test"]
         self.assertLess(compute["high_ns"] - compute["low_ns"], 0.005 * parts["compute"]["a"]["mean_ns"])
         screen = self.run_well([GPUPROBE, "diff", before, after]).stdout.decode()

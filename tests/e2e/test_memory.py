@@ -324,7 +324,7 @@ class Memory(harness.EndToEndTest):
                 self.assertEqual(sum(handed) - sum(taken), allocated)
 
     def test_what_nccl_allocates_for_itself_is_its_own(self):
-        """Communicators that take device memory: told apart from the program's, which is what its log says."""
+        """Device memory that communicators allocate is reported apart from the program's own, which the program prints."""
         out = self.path("run-directory")
         finished = self.run_well([GPUPROBE, "run", "--out", out, "--", harness.LAUNCH_RANKS, "2", harness.DDP_TRAIN, "--steps", "12", "--layers", "6", "--width", "256",
                                   "--bucket-mib", "0.5"], devices=2, env={"GPUSIM_NCCL_BUFFERS_MIB": "9"})
