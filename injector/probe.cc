@@ -268,6 +268,7 @@ void StartOnce() noexcept {
   options.verbose = verbose;
   options.budget_percent =
       static_cast<uint32_t>(made->settings.Number(SettingIndex("GPUPROBE_OVERHEAD_BUDGET")));
+  options.compares_launches = made->settings.Flag(SettingIndex("GPUPROBE_COMPARE_LAUNCHES"));
   const HelloFacts facts{
       .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),
       .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,

@@ -8,6 +8,7 @@
 #include "injector/environment.h"
 #include "injector/futex.h"
 #include "injector/guard.h"
+#include "injector/launch_cost.h"
 #include "injector/lifecycle.h"
 #include "injector/own_thread.h"
 #include "injector/parts.h"
@@ -244,6 +245,7 @@ void ProbeThread::Loop() noexcept {
     RefreshVersions();
     RefreshNcclIdentity(false);
     Collect(false);
+    CompareLaunches();
     if (sender_.broken()) TryAgain();
     PumpUntil(next, seen);
     const bool flush_now = sender_.ListenForFlush();
@@ -411,7 +413,12 @@ void ProbeThread::RefreshVersions() noexcept {
 // What the probe has cost decides how much of the device's work is recorded from now on.
 void ProbeThread::HoldBudget() noexcept {
   const uint64_t now_ns = MonotonicNs();
-  const uint64_t cost_ns = TotalHostCost().judged_ns * kHostCostSampling + session_->completion_ns();
+  uint64_t cost_ns = TotalHostCost().judged_ns * kHostCostSampling + session_->completion_ns();
+  {
+    const Lock lock(stream_->mutex);
+    launch_cost.SetRecorded(session_->records_kernels());
+    cost_ns += launch_cost.cupti_ns();
+  }
   const wire::DetailLevel level = governor_.Judge(now_ns, cost_ns);
   session_->ComeBack(now_ns);
   if (level == wire::DetailLevel::kDetailLevelOff) {
@@ -422,6 +429,37 @@ void ProbeThread::HoldBudget() noexcept {
   }
   SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),
                    session_->yields(), session_->YieldedNs(now_ns)});
+}
+
+// Of a program that spends much of its time in launches: what they take with and without their kernels being
+// recorded, in turns. At most once, and not while only a part of the program is recorded.
+void ProbeThread::CompareLaunches() noexcept {
+  if (!options_.compares_launches || step_gate.in_use() || !recording.Wants(kRecordKernels) ||
+      !recording.Holds(NowNs()) || !session_->records_kernels())
+    return;
+  {
+    const Lock lock(stream_->mutex);
+    if (!launch_cost.WantsComparison(NowNs())) return;
+  }
+  LaunchCost::Turn turns[2 * LaunchCost::kTurns];
+  int count = 0;
+  timed_launches.store(kTimeAll, std::memory_order_relaxed);
+  for (int i = 0; i < 2 * LaunchCost::kTurns && !finishing(); ++i) {
+    LaunchCost::Turn& turn = turns[count];
+    turn.recorded = i % 2 == 0;
+    turn.begin_ns = NowNs();
+    if (!turn.recorded && !session_->PauseKernels()) break;
+    const timespec pause{0, LaunchCost::kTurnNs};
+    nanosleep(&pause, nullptr);
+    turn.whole = turn.recorded || session_->ResumeKernels();
+    turn.end_ns = NowNs();
+    ++count;
+    if (!turn.whole) break;
+  }
+  timed_launches.store(kTimeSome, std::memory_order_relaxed);
+  const uint64_t callbacks_ns = session_->CallbacksNs();
+  const Lock lock(stream_->mutex);
+  launch_cost.Compare(turns, count, callbacks_ns);
 }
 
 // Hello is sent before there is a communicator: what the communicators say comes later, and only if nothing

@@ -31,6 +31,7 @@ class ProbeThread {
     int connect_wait_ms = 10000;    // for a collector that was started
     bool verbose = false;
     uint32_t budget_percent = 0;  // 0: no limit
+    bool compares_launches = true;
   };
 
   // All of these outlive the thread. `connection` may be open already; otherwise `autostart` was prepared.
@@ -67,6 +68,7 @@ class ProbeThread {
   void RefreshVersions() noexcept;
   void RefreshNcclIdentity(bool final) noexcept;
   void HoldBudget() noexcept;
+  void CompareLaunches() noexcept;
   void GiveUp() noexcept;
   void SayPlace() noexcept;
   void SayEnd() noexcept;

@@ -70,6 +70,7 @@ void Reset(ThreadState& state) noexcept {
   state.memory_call_began_ns = 0;
   state.nccl_copies_plan = 0;
   state.last_launch_correlation = 0;
+  state.launch_weight = 0;
   state.instantiating_graph = 0;
   state.graph_copy = 0;
   state.graph_copy_is_child = false;

@@ -73,6 +73,8 @@ struct ThreadState {
   uint32_t last_allocation_correlation = 0;
   uint64_t memory_call_began_ns = 0;  // entry of the driver's call that obtains or releases memory
   uint32_t last_launch_correlation = 0;
+  uint32_t launch_weight = 0;        // of the launch that it is in and that is timed; 0: it is not
+  uint64_t launch_entered_ns = 0;    // stamp
   uint32_t instantiating_graph = 0;  // number of the CUDA graph that it is making executable, 0: none
   uint32_t graph_copy = 0;           // correlation id of the call that copies a graph's nodes; 0: none
   bool graph_copy_is_child = false;  // of a graph that it puts into another

@@ -60,6 +60,9 @@ inline constexpr Setting kSettings[] = {
     {"GPUPROBE_OVERHEAD_BUDGET", Kind::kNumber, "0", "%", 0, 100,
      "of its time that the program may spend in the probe; beyond it, detail is shed and the report says "
      "which. 0: no limit"},
+    {"GPUPROBE_COMPARE_LAUNCHES", Kind::kFlag, "1", "", 0, 1,
+     "measure what CUPTI adds to each launch, where launches take much of the time: once, and before the "
+     "first CUDA graph, kernels go unrecorded for 12 ms. 0: never"},
     {"GPUPROBE_RANKS", Kind::kText, "", "", 0, 0,
      "ranks that record, ascending, as 0,4-7; else all. A process without a rank always records",
      "ascending ranks, such as 0,4-7"},

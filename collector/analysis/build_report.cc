@@ -235,7 +235,7 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
       process.hello().timing_source() == v1::TIMING_SOURCE_NONE) {
     return 0;
   }
-  uint64_t explained = totals.records_missing;
+  uint64_t explained = totals.records_missing + self.launch_cost().unrecorded_launches();
   for (const auto& [reason, records] : totals.losses) {
     if (MayBeDeviceRecords(reason)) explained += records;
   }
@@ -245,9 +245,7 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
 
 void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   std::set<v1::TimingSource> sources;
-  uint64_t host_ns = 0;
-  uint64_t wall_ns = 0;
-  bool measured = false;
+  std::vector<uint64_t> durations_ns;
   for (const auto& process : job.processes()) {
     const auto& totals = process->totals();
     t.records += totals.records;
@@ -275,12 +273,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.yields += totals.self.yields();
     t.yielded_ns = std::max(t.yielded_ns, totals.self.yielded_ns());
     sources.insert(process->hello().timing_source());
-    if (totals.self.host_sampling() != 0) {
-      measured = true;
-      host_ns += totals.self.host_ns();
-      wall_ns += DurationNs(*process);
-      t.overhead_sampling = std::max(t.overhead_sampling, totals.self.host_sampling());
-    }
+    durations_ns.push_back(DurationNs(*process));
     if (std::abs(totals.clock_step_ns) > std::abs(t.clock_step_ns)) t.clock_step_ns = totals.clock_step_ns;
     t.batches_missing += totals.batches_missing;
     t.device_records_unattributed += process->joins().unattributed;
@@ -297,7 +290,8 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
       t.exit_incomplete.push_back(Who(process->identity()));
     }
   }
-  const uint64_t all = t.records + t.lost_total + t.outside_window;
+  t.cost = OwnCostOf(job, durations_ns);
+  const uint64_t all = t.records + t.lost_total + t.outside_window + t.cost.unrecorded_launches;
   if (all > 0) {
     t.coverage = static_cast<double>(t.records) / static_cast<double>(all);
   }
@@ -306,8 +300,6 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   } else {
     t.timing_source = sources.empty() ? "none" : "mixed";
   }
-  if (measured && wall_ns > 0)
-    t.overhead_fraction = static_cast<double>(host_ns) / static_cast<double>(wall_ns);
   t.damaged_logs = input.damaged_logs;
   t.unrecorded_frames = input.unrecorded_frames;
   t.detail_since_ns = input.detail_since_ns;

@@ -82,6 +82,7 @@ void RankCutOff(const Report& report, std::vector<Finding>& out);
 void RecordsLost(const Report& report, std::vector<Finding>& out);
 void RanksMissing(const Report& report, std::vector<Finding>& out);
 void CaptureIncomplete(const Report& report, std::vector<Finding>& out);
+void CostlyCapture(const Report& report, std::vector<Finding>& out);
 void NoStepRecorded(const Report& report, std::vector<Finding>& out);
 void ClockStepped(const Report& report, std::vector<Finding>& out);
 void DetailDropped(const Report& report, std::vector<Finding>& out);

@@ -176,7 +176,9 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
     untimed += c.untimed_calls - c.unlaunched_calls;  // what rightly launches nothing lacks nothing
     calls += c.calls;
   }
-  if (untimed > 0 && report.hangs.empty()) {  // what hangs has no end, and so no time
+  // Of these, some were made while kernels were not recorded, to compare.
+  if (untimed > t.cost.unrecorded_launches &&
+      report.hangs.empty()) {  // what hangs has no end, and so no time
     why.push_back(absl::StrCat(Count(untimed), " of ", Count(calls),
                                " collective calls have no kernel, so no GPU time"));
   }
@@ -186,6 +188,33 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                  .advice = t.timing_source == "none"
                                ? "See the program's first line from gpuprobe (GPUPROBE_VERBOSE=1)."
                                : "Read totals as lower bounds."});
+}
+
+void CostlyCapture(const Report& report, std::vector<Finding>& out) {
+  constexpr double kWorthSaying = 0.1;
+  const OwnCost& cost = report.trust.cost;
+  const double total = cost.Total().value_or(0);
+  if (total < kWorthSaying) return;
+  std::string evidence =
+      absl::StrFormat("Our code takes %.2g %% of the time", cost.own_fraction.value_or(0) * 100);
+  if (cost.cupti_fraction.has_value()) {
+    absl::StrAppend(
+        &evidence,
+        absl::StrFormat(", CUPTI %.2g %% (+-%.1g): from one launch to the next it takes %s where kernels are "
+                        "recorded and %s where not, tried in turns; calling us takes CUPTI %s a launch; "
+                        "there were %s launches",
+                        *cost.cupti_fraction * 100, cost.cupti_error * 100, Duration(cost.with_recording_ns),
+                        Duration(cost.without_recording_ns), Duration(cost.callbacks_ns),
+                        Count(cost.launches)));
+  }
+  out.push_back(
+      {.statement = absl::StrFormat("Being recorded takes %.2g %% of the job's time: without it the "
+                                    "program is so much faster.",
+                                    total * 100),
+       .evidence = absl::StrCat(evidence, "."),
+       .advice = "GPUPROBE_OVERHEAD_BUDGET=5 records less detail so that it stays below 5 %; "
+                 "GPUPROBE_KINDS=nccl,nvtx,memory records no kernels. CUDA graphs make launches "
+                 "fewer."});
 }
 
 void DetailDropped(const Report& report, std::vector<Finding>& out) {

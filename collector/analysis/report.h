@@ -15,6 +15,7 @@
 #include "collector/analysis/communicator_report.h"
 #include "collector/analysis/hang.h"
 #include "collector/analysis/long_steps.h"
+#include "collector/analysis/own_cost.h"
 #include "collector/analysis/process_state.h"
 #include "collector/analysis/rank_types.h"
 #include "collector/analysis/step_report.h"
@@ -71,10 +72,9 @@ struct Trust {
   uint64_t records = 0;
   std::map<std::string, uint64_t> lost;  // by reason; only what is not zero
   uint64_t lost_total = 0;
-  std::optional<double> coverage;  // records / (records + lost + outside_window)
+  std::optional<double> coverage;  // records / (records + lost + outside_window + cost.unrecorded_launches)
   std::string timing_source;       // "cupti_activity", "none", "mixed"
-  std::optional<double> overhead_fraction;
-  uint32_t overhead_sampling = 0;  // one event in so many was measured
+  OwnCost cost;
   uint64_t host_time_error_ns =
       0;                      // bound of the error of launch, call and range times; 0: the system's clock
   int64_t clock_step_ns = 0;  // largest, over all processes

@@ -152,11 +152,13 @@ std::string ConditionsHtml(const analysis::Report& report) {
   item("records", absl::StrCat(Count(t.records), ", lost ", Count(t.lost_total)));
   for (const auto& [reason, records] : t.lost) item("lost", absl::StrCat(reason, ": ", Count(records)));
   item("GPU times from", t.timing_source);
-  item("own cost",
-       t.overhead_fraction.has_value()
-           ? absl::StrFormat("%.2g %% of the processes' time on their threads, from one event in %u",
-                             *t.overhead_fraction * 100, t.overhead_sampling)
-           : "not measured");
+  item("own cost", absl::StrCat(CostText(t.cost), " of the processes' time"));
+  if (t.cost.compared > 0) {
+    item("from launch to launch",
+         absl::StrCat(Duration(t.cost.with_recording_ns), " with kernels recorded, ",
+                      Duration(t.cost.without_recording_ns), " without; for that, ",
+                      Count(t.cost.unrecorded_launches), " kernels have no GPU times"));
+  }
   if (t.device_records_unattributed > 0) {
     item("without launch",
          absl::StrCat(Count(t.device_records_unattributed), " device records: in totals, in no phase"));

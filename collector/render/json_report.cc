@@ -64,6 +64,21 @@ const char* DetailName(v1::DetailLevel level) {
   }
 }
 
+Json CostOf(const analysis::OwnCost& c) {
+  const bool compared = c.compared > 0;
+  return {{"own_fraction", OrNull(c.own_fraction)},
+          {"own_sampling", c.own_sampling},
+          {"launches", c.launches},
+          {"launch_fraction", OrNull(c.launch_fraction)},
+          {"cupti_fraction", OrNull(c.cupti_fraction)},
+          {"cupti_error", compared ? Json(c.cupti_error) : Json(nullptr)},
+          {"with_recording_ns", compared ? Json(c.with_recording_ns) : Json(nullptr)},
+          {"without_recording_ns", compared ? Json(c.without_recording_ns) : Json(nullptr)},
+          {"callbacks_ns", compared ? Json(c.callbacks_ns) : Json(nullptr)},
+          {"compared_processes", c.compared},
+          {"unrecorded_launches", c.unrecorded_launches}};
+}
+
 Json TrustOf(const analysis::Trust& t) {
   Json lost = Json::object();
   for (const auto& [reason, records] : t.lost) lost[reason] = records;
@@ -87,8 +102,8 @@ Json TrustOf(const analysis::Trust& t) {
             {"reduced_ns", t.reduced_ns}}},
           {"yielded", {{"times", t.yields}, {"ns", t.yielded_ns}}},
           {"timing_source", t.timing_source},
-          {"overhead_fraction", OrNull(t.overhead_fraction)},
-          {"overhead_sampling", t.overhead_sampling},
+          {"overhead_fraction", OrNull(t.cost.Total())},
+          {"cost", CostOf(t.cost)},
           {"host_time_error_ns", t.host_time_error_ns},
           {"clock_step_ns", t.clock_step_ns},
           {"batches_missing", t.batches_missing},

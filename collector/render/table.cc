@@ -219,6 +219,25 @@ std::vector<Table> TablesOf(const Report& report) {
   return tables;
 }
 
+std::string CostText(const analysis::OwnCost& cost) {
+  if (!cost.own_fraction.has_value()) return "not measured";
+  const auto percent = [](double fraction) { return absl::StrFormat("%.2g %%", fraction * 100); };
+  constexpr double kTooVague = 0.2;
+  if (cost.cupti_fraction.has_value() && cost.cupti_error > kTooVague)
+    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, not measured: too much else ran");
+  if (cost.cupti_fraction.has_value() && *cost.cupti_fraction < cost.cupti_error) {
+    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, below ",
+                        percent(*cost.cupti_fraction + cost.cupti_error));
+  }
+  if (cost.cupti_fraction.has_value())
+    return absl::StrCat(percent(*cost.Total()), " (CUPTI's part ", percent(*cost.cupti_fraction), ")");
+  if (!cost.launch_fraction.has_value()) return percent(*cost.own_fraction);
+  constexpr double kWorthComparing = 0.05;  // as LaunchCost in the injector has it
+  if (*cost.launch_fraction > kWorthComparing)
+    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, not measured");
+  return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, below ", percent(*cost.launch_fraction));
+}
+
 std::string Headline(const Report& report) {
   const analysis::Conditions& c = report.conditions;
   const analysis::Trust& t = report.trust;
@@ -238,12 +257,7 @@ std::string Headline(const Report& report) {
     absl::StrAppend(&line, ", ", Count(t.unrecorded_frames), t.unrecorded_frames == 1 ? " batch" : " batches",
                     " NOT WRITTEN to disk (counted here, missing in the log)");
   }
-  if (t.overhead_fraction.has_value()) {
-    absl::StrAppend(&line, absl::StrFormat(", own cost %.2g %%", *t.overhead_fraction * 100));
-  } else {
-    absl::StrAppend(&line, ", own cost not measured");
-  }
-  return line;
+  return absl::StrCat(line, ", own cost ", CostText(t.cost));
 }
 
 namespace {

@@ -25,6 +25,9 @@ struct Table {
 // Only those that have rows, in the order of the report.
 std::vector<Table> TablesOf(const analysis::Report& report);
 
+// "0.14 % + CUPTI's part, below 1.2 %": what being profiled costs.
+std::string CostText(const analysis::OwnCost& cost);
+
 // "gpuprobe: 4 ranks on n1 in 12.3 s, 81,234 records, none lost, own cost 0.4 %"
 std::string Headline(const analysis::Report& report);
 // "gpuprobe: 4 x NVIDIA L40S, CUDA 13.0, NCCL 2.28.9, GPU times from CUPTI activity"

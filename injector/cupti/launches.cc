@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/executable_graphs.h"
 #include "injector/cupti/graph_functions.h"
+#include "injector/cupti/session.h"
+#include "injector/launch_cost.h"
 #include "injector/recording.h"
 #include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
@@ -217,8 +220,13 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
     return CountSelf(SelfCounter::kOutsideWindow);
   }
   const uint64_t range = InnermostRange(thread);
+  const uint64_t now = Stamp();
+  if (data.symbolName != nullptr) {
+    thread.launch_weight = PickLaunch(data.correlationId);
+    thread.launch_entered_ns = now;
+  }
   Emit(thread,
-       LaunchEvent{.time_ns = Stamp(),
+       LaunchEvent{.time_ns = now,
                    .range_id = range,
                    .fallback_range_id = range != 0 ? 0 : main_thread_range.load(std::memory_order_relaxed),
                    .correlation = data.correlationId,
@@ -238,8 +246,12 @@ void OnLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callbac
 // A launch that was refused leaves no record.
 void OnLaunched(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
   const auto* result = static_cast<const CUresult*>(data.functionReturnValue);
-  if (result == nullptr || *result == CUDA_SUCCESS) [[likely]]
+  if (result == nullptr || *result == CUDA_SUCCESS) [[likely]] {
+    if (const uint32_t weight = std::exchange(thread.launch_weight, 0); weight != 0)
+      Emit(thread, LaunchTimeEvent{Stamp(), thread.launch_entered_ns, weight});
     return;
+  }
+  thread.launch_weight = 0;
   if (data.correlationId == thread.last_launch_correlation)
     Emit(thread, PlanLaunchEvent{0, data.correlationId, 0, kRefusedLaunch, 0, 0});
 }
@@ -253,6 +265,7 @@ void OnGraphLaunch(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Ca
 // over. Instantiation is seen to by executable_graphs.cc.
 void OnNoLaunch(ThreadState& thread, const CUpti_CallbackData& /*data*/, CUpti_CallbackId /*cbid*/) noexcept {
   thread.last_launch_correlation = 0;
+  CuptiSession::OnGraph();
 }
 
 void OnContextEnd(ThreadState& /*thread*/, const CUpti_CallbackData& /*data*/,

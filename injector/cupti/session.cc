@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "injector/cupti/callback_cost.h"
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
 #include "injector/cupti/launches.h"
@@ -21,6 +22,8 @@ namespace {
 
 // CUPTI's buffer callbacks carry no user data, and are process-global like this.
 constinit std::atomic<CuptiSession*> active_session{nullptr};
+
+constinit std::atomic<bool> graphs_made{false};
 
 struct Kind {
   CUpti_ActivityKind kind;
@@ -172,6 +175,40 @@ void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept 
   const bool open = (now_ns - detail_since_ns_) % kDetailWindowEveryNs < kDetailWindowNs;
   EnableKinds(level <= wire::DetailLevel::kDetailLevelGraphs ||
               (level == wire::DetailLevel::kDetailLevelWindows && open));
+}
+
+// Between the look at `graphs_made` and the end of ActivityDisable a capture may begin, on another thread: it
+// then sees kernels switched on again some microseconds after it began. Nothing short of making it wait would
+// help.
+bool CuptiSession::PauseKernels() noexcept {
+  if (!capturing() || !driver_is_up() || yielded() || api_.ActivityDisable == nullptr ||
+      detail_ != wire::DetailLevel::kDetailLevelFull || !kinds_enabled_.load(std::memory_order_relaxed))
+    return false;
+  kernels_paused_.store(true, std::memory_order_seq_cst);
+  if (graphs_made.load(std::memory_order_seq_cst)) {
+    kernels_paused_.store(false, std::memory_order_relaxed);
+    return false;
+  }
+  Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+  if (graphs_made.load(std::memory_order_seq_cst)) ResumeKernels();
+  return true;
+}
+
+bool CuptiSession::ResumeKernels() noexcept {
+  if (!kernels_paused_.exchange(false, std::memory_order_seq_cst) || yielded()) return false;
+  return Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+}
+
+uint64_t CuptiSession::CallbacksNs() const noexcept {
+  return capturing() && driver_is_up() ? MeasureCallbacks(api_, subscriber_) : 0;
+}
+
+void CuptiSession::OnGraph() noexcept {
+  if (graphs_made.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  graphs_made.store(true, std::memory_order_seq_cst);
+  if (CuptiSession* session = active_session.load(std::memory_order_acquire); session != nullptr)
+    session->ResumeKernels();
 }
 
 // On the other tool's thread, inside its own call: it is CUPTI's business already, and what we have of its

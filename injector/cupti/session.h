@@ -45,6 +45,20 @@ class CuptiSession {
   // How much of the device's work is recorded. Windows are open while `now_ns` says so.
   void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
 
+  // For some milliseconds kernels are not recorded, to see what that costs (launch_cost.h). Refused once the
+  // program makes CUDA graphs: switching kinds around the capture of one has left kernel activity dead for
+  // the life of a process.
+  [[nodiscard]] bool PauseKernels() noexcept;
+  // False when the pause had been ended already, by a graph or by another tool.
+  bool ResumeKernels() noexcept;
+  // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
+  static void OnGraph() noexcept;
+  // What CUPTI takes to call us around a driver function; 0: not known.
+  uint64_t CallbacksNs() const noexcept;
+  bool records_kernels() const noexcept {
+    return capturing() && !yielded() && kinds_enabled_.load(std::memory_order_relaxed);
+  }
+
   // Another tool took the buffers, and we wait until it is quiet.
   bool yielded() const noexcept { return yielded_.load(std::memory_order_relaxed); }
   // Comes back when the other tool has been quiet for long enough. From the probe's thread.
@@ -103,6 +117,7 @@ class CuptiSession {
   uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next
   uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
+  std::atomic<bool> kernels_paused_{false};
   bool graphs_whole_ = false;  // their launches instead of their nodes
   uint64_t detail_since_ns_ = 0;
   wire::DetailLevel detail_ = wire::DetailLevel::kDetailLevelFull;

@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "injector/guard.h"
+#include "injector/launch_cost.h"
 #include "injector/parts.h"
 #include "injector/step_gate.h"
 #include "injector/stream/frames.h"
@@ -636,6 +637,21 @@ void BatchBuilder::EncodeSelf(WireWriter& batch) const noexcept {
   self.add_uint64(Number(Tag::kReducedNs), detail.reduced_ns);
   self.add_uint64(Number(Tag::kYields), detail.yields);
   self.add_uint64(Number(Tag::kYieldedNs), detail.yielded_ns);
+  if (launch_cost.launches() != 0) {
+    using CostTag = wire::LaunchCostTag;
+    WireWriter launches(self, Number(Tag::kLaunchCost));
+    launches.add_uint64(Number(CostTag::kLaunches), launch_cost.launches());
+    launches.add_uint64(Number(CostTag::kLaunchNs), launch_cost.launch_ns());
+    launches.add_uint64(Number(CostTag::kRecordedLaunches), launch_cost.recorded_launches());
+    LaunchCost::Pace pace{};
+    if (launch_cost.Compared(&pace)) {
+      launches.add_uint64(Number(CostTag::kWithRecordingNs), pace.recorded_ns);
+      launches.add_uint64(Number(CostTag::kWithoutRecordingNs), pace.unrecorded_ns);
+      launches.add_uint64(Number(CostTag::kDifferenceErrorNs), pace.error_ns);
+    }
+    launches.add_uint64(Number(CostTag::kCallbacksNs), launch_cost.callbacks_ns());
+    launches.add_uint64(Number(CostTag::kUnrecordedLaunches), launch_cost.unrecorded_launches());
+  }
   uint32_t imports = 0;
   for (size_t i = 0; event_names.unknown_function != nullptr; ++i) {
     const std::string_view name = event_names.unknown_function(i, &imports);

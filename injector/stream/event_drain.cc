@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "injector/host_state.h"
+#include "injector/launch_cost.h"
 #include "injector/parts.h"
 #include "injector/recording.h"
 #include "injector/step_gate.h"
@@ -161,6 +162,10 @@ bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
     uint64_t& began = StampAt(*header, offsetof(PhysicalMemoryEvent, began_ns));
     if (began != 0) began = host_clock.RealtimeNs(began);
   }
+  if (type == EventType::kLaunchTime) {
+    uint64_t& entered = StampAt(*header, offsetof(LaunchTimeEvent, entered_ns));
+    entered = host_clock.RealtimeNs(entered);
+  }
   if (type == EventType::kGraphCall) {
     uint64_t& began = StampAt(*header, offsetof(GraphCallEvent, began_ns));
     if (began != 0) began = host_clock.RealtimeNs(began);
@@ -194,6 +199,17 @@ void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Curs
       case EventType::kThreadBegins:
         ThreadBegan(slot, Payload<ThreadBeginsEvent>(*header));
         break;
+      case EventType::kLaunchTime: {
+        const auto event = Payload<LaunchTimeEvent>(*header);
+        const uint64_t since_last_ns =
+            event.weight == 1 && last_entered_ns_[slot] != 0 && event.entered_ns > last_entered_ns_[slot]
+                ? event.entered_ns - last_entered_ns_[slot]
+                : 0;
+        last_entered_ns_[slot] = event.weight == 1 ? event.entered_ns : 0;
+        if (event.time_ns > event.entered_ns)
+          launch_cost.Took(event.entered_ns, event.time_ns - event.entered_ns, since_last_ns, event.weight);
+        break;
+      }
       default:
         break;
     }
@@ -213,7 +229,7 @@ void EventDrain::Advance(Cursor* cursor, uint64_t until_ns) noexcept {
     const auto type = static_cast<EventType>(header->type);
     if (type == EventType::kThreadBegins) {
       cursor->thread = Payload<ThreadBeginsEvent>(*header).thread_id;
-    } else if (type != EventType::kLaunch) {
+    } else if (type != EventType::kLaunch && type != EventType::kLaunchTime) {
       const uint64_t time_ns = EventTime(*header);
       if (time_ns > until_ns) {
         cursor->next_ns = time_ns;
@@ -268,6 +284,7 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
   if (!recording.Wants(RecordKindOf(static_cast<EventType>(header.type)))) return;
   switch (static_cast<EventType>(header.type)) {
     case EventType::kLaunch:
+    case EventType::kLaunchTime:
     case EventType::kThreadBegins:
       return;
     case EventType::kRangeOpen:

@@ -90,8 +90,9 @@ class EventDrain {
   uint32_t DomainName(uint64_t handle) noexcept;
 
   BatchBuilder* builder_;
-  Writer writers_[kRingSlots] = {};    // of the next event of each ring
-  uint64_t last_ns_[kRingSlots] = {};  // time of the last event that was looked at
+  Writer writers_[kRingSlots] = {};            // of the next event of each ring
+  uint64_t last_ns_[kRingSlots] = {};          // time of the last event that was looked at
+  uint64_t last_entered_ns_[kRingSlots] = {};  // launch, where each is timed
   GivenName given_names_[kRingSlots] = {};
   Cursor cursors_[kRingSlots] = {};
   FlatMap<OpenRange> open_ranges_{1 << 16};

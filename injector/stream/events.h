@@ -37,6 +37,7 @@ enum class EventType : uint16_t {
   kGraphCall,
   kPhysicalMemory,
   kThreadBegins,
+  kLaunchTime,
 };
 
 // From here on the ring is another thread's: the one that had it before has ended.
@@ -56,6 +57,14 @@ struct LaunchEvent {
   uint32_t correlation;
   uint32_t graph;            // as Launches.graph on the wire
   uint64_t may_lack_record;  // as Launches.may_lack_record on the wire
+};
+
+// A kernel's launch has returned.
+struct LaunchTimeEvent {
+  static constexpr EventType kType = EventType::kLaunchTime;
+  uint64_t time_ns;
+  uint64_t entered_ns;
+  uint64_t weight;  // launches that it stands for
 };
 
 // Followed by `name_bytes` of text (cut at kMaxNameBytes), not terminated.

@@ -93,6 +93,8 @@ class LiveProbe : public ::testing::Test {
     switch (type) {
       case EventType::kLaunch:
         return sizeof(LaunchEvent);
+      case EventType::kLaunchTime:
+        return sizeof(LaunchTimeEvent);
       case EventType::kRangeOpen:
         return sizeof(RangeOpenEvent);
       case EventType::kRangeClose:

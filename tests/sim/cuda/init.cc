@@ -83,9 +83,13 @@ extern "C" CUresult cuInit(unsigned int Flags) {
 }
 
 extern "C" CUresult cuDriverGetVersion(int* driverVersion) {
-  if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *driverVersion = CUDA_VERSION;
-  return CUDA_SUCCESS;
+  const cuDriverGetVersion_params params{driverVersion};
+  return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuDriverGetVersion,
+                                  "cuDriverGetVersion", &params, nullptr, [driverVersion] {
+                                    if (driverVersion == nullptr) return CUDA_ERROR_INVALID_VALUE;
+                                    *driverVersion = CUDA_VERSION;
+                                    return CUDA_SUCCESS;
+                                  });
 }
 
 extern "C" CUresult cuGetErrorString(CUresult error, const char** pStr) {

@@ -143,6 +143,11 @@ bool Buffers::Reserve(uint32_t correlation, Record incomplete) {
   return true;
 }
 
+bool Buffers::Holds(uint32_t correlation) {
+  const std::scoped_lock lock(mutex_);
+  return slots_.contains(correlation);
+}
+
 void Buffers::Unreserve(uint32_t correlation) {
   const std::scoped_lock lock(mutex_);
   const auto slot = slots_.find(correlation);

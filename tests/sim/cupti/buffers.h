@@ -58,6 +58,8 @@ class Buffers {
   // On the application's thread: the kernel `correlation` was launched; `incomplete` is its record without
   // times. False if no buffer could be had: the record is dropped, counted, and its completion ignored.
   bool Reserve(uint32_t correlation, Record incomplete);
+  // That launch was reserved and has not finished.
+  bool Holds(uint32_t correlation);
   // The launch failed or was captured: there will be no record.
   void Unreserve(uint32_t correlation);
   // Nothing that was launched before will complete (context destroyed).

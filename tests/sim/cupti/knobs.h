@@ -21,6 +21,7 @@ struct Knobs {
   bool crash_on_null = false;        // a declined buffer request ends the process, as before CUDA 12.9
   bool hang_flush = false;           // cuptiActivityFlushAll never returns
   uint64_t unasked_kind = 0;   // with every n-th kernel record comes one of a kind that nobody asked for
+  uint64_t kernel_recording_ns = 0;  // what a launch takes longer while kernels are recorded
   uint64_t slow_flush_ms = 0;  // cuptiActivityFlushAll takes this much longer
 };
 

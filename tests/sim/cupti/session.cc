@@ -279,7 +279,14 @@ void Session::Finished(const Activity& activity) {
     return;
   }
   const bool is_kernel = activity.kind == ActivityKind::kKernel;
-  if (!KindEnabled(kind) || (is_kernel && knobs_.no_kernel_records)) {
+  // Assumed: whether a kernel is recorded is settled when it is launched.
+  if (is_kernel && activity.graph_node == 0 && kind == 0 && buffers_.Holds(activity.correlation)) {
+    kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  } else if (!KindEnabled(kind)) {
+    buffers_.Unreserve(activity.correlation);
+    return;
+  }
+  if (is_kernel && knobs_.no_kernel_records) {
     buffers_.Unreserve(activity.correlation);
     return;
   }

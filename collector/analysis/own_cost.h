@@ -1,0 +1,43 @@
+// What being profiled costs the program: our code on its threads, and what CUPTI adds to its launches.
+//
+// Separate from the trust figures because it adds up what was measured in three ways: our code by timing one
+// event in some; launches from entry to exit, likewise; and CUPTI's part of a launch by comparison with
+// moments in which kernels were not recorded, and by calling a function that does nothing
+// (injector/launch_cost.h, injector/cupti/callback_cost.h). Not in it: what CUPTI does on threads of its own.
+// Stateless.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+// Fractions are of the processes' time, summed over those that measured.
+struct OwnCost {
+  std::optional<double> own_fraction;     // our code on the program's threads
+  uint32_t own_sampling = 0;              // one event in so many was timed
+  std::optional<double> launch_fraction;  // launches of kernels, from entry to exit
+  uint64_t launches = 0;
+  // Where it was compared, as means of the processes that did; others are taken to be like them.
+  std::optional<double> cupti_fraction;
+  double with_recording_ns = 0;  // from one launch to the next
+  double without_recording_ns = 0;
+  double callbacks_ns = 0;           // CUPTI's calling us, a launch
+  double cupti_error = 0;            // of cupti_fraction: twice its standard error
+  int compared = 0;                  // processes
+  uint64_t unrecorded_launches = 0;  // kernels without GPU times, for the comparison
+
+  // What is known of it.
+  std::optional<double> Total() const {
+    if (!own_fraction.has_value() && !cupti_fraction.has_value()) return std::nullopt;
+    return own_fraction.value_or(0) + cupti_fraction.value_or(0);
+  }
+};
+
+// `durations_ns`: of the job's processes, in their order.
+OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> durations_ns);
+
+}  // namespace gpuprobe::analysis
