@@ -23,8 +23,9 @@ constexpr char kName[] = "export";
 // Calls `visit` for every readable frame; the damage at the end, if any. A visitor's error ends the log as
 // damage.
 template <typename Visit>
-std::optional<store::Damage> ForEachFrame(const std::string& name, std::string_view bytes, Visit&& visit) {
-  store::RunLogReader reader(name, bytes);
+std::optional<store::Damage> ForEachFrame(const std::string& name, const store::MappedFile& file,
+                                          Visit&& visit) {
+  store::RunLogReader reader(name, file);
   v1::Frame frame;
   std::string_view raw;
   while (reader.Next(frame, raw)) {
@@ -53,7 +54,7 @@ absl::Status ExportLog(const std::string& directory, std::span<const store::Segm
     files.push_back(*std::move(file));
     uint64_t good = 0;
     const std::optional<store::Damage> damage =
-        ForEachFrame(FileName(segment), files.back()->bytes(), [&](const v1::Frame& frame) {
+        ForEachFrame(FileName(segment), *files.back(), [&](const v1::Frame& frame) {
           if (frame.has_hello()) lines.LearnHello(frame.hello());
           if (!frame.has_batch()) return absl::OkStatus();
           absl::Status status = lines.Learn(frame.batch());
@@ -65,10 +66,14 @@ absl::Status ExportLog(const std::string& directory, std::span<const store::Segm
   }
   for (size_t i = 0; i < files.size(); ++i) {
     uint64_t batches = 0;
-    ForEachFrame(FileName(segments[i]), files[i]->bytes(), [&](const v1::Frame& frame) {
-      if (frame.has_batch() && batches++ < good_batches[i]) return lines.Write(frame.batch(), PrintLine);
-      return absl::OkStatus();
-    });
+    const std::optional<store::Damage> damage =
+        ForEachFrame(FileName(segments[i]), *files[i], [&](const v1::Frame& frame) {
+          if (frame.has_batch() && batches++ < good_batches[i]) return lines.Write(frame.batch(), PrintLine);
+          return absl::OkStatus();
+        });
+    // It was whole a moment ago.
+    if (damage.has_value() && batches < good_batches[i])
+      Fail(kName, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
   }
   return absl::OkStatus();
 }
@@ -80,7 +85,7 @@ uint64_t DetailSinceNs(const store::RunFiles& run) {
     if (segment.generation != run.FirstGeneration()) continue;
     const absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
     if (!file.ok()) continue;
-    store::RunLogReader reader(FileName(segment), (*file)->bytes());
+    store::RunLogReader reader(FileName(segment), **file);
     v1::Frame frame;
     std::string_view raw;
     if (reader.Next(frame, raw)) since = std::min(since, reader.created_ns());

@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -45,8 +44,6 @@ int Fail(const std::string& command, const absl::Status& status, int code) {
   return Fail(command, std::string(status.message()), code);
 }
 
-std::string Version() { return GPUPROBE_VERSION; }
-
 int VersionMain(const Arguments& arguments) {
   CLI::App app("Prints the version of this program", "gpuprobe version");
   if (const auto code = Parse(app, arguments)) return *code;
@@ -55,12 +52,6 @@ int VersionMain(const Arguments& arguments) {
 }
 
 namespace {
-
-uint64_t ReadClock(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 std::vector<std::string> CommandNames() {
   std::vector<std::string> names;
@@ -128,9 +119,6 @@ int Main(const Arguments& arguments) {
 }
 
 }  // namespace
-
-uint64_t NowNs() { return ReadClock(CLOCK_REALTIME); }
-uint64_t MonotonicNs() { return ReadClock(CLOCK_MONOTONIC); }
 
 }  // namespace gpuprobe::cli
 

@@ -13,8 +13,8 @@
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
 #include "collector/cli/output.h"
+#include "collector/store/mapped_file.h"
 #include "collector/store/run_files.h"
-#include "collector/store/run_log_reader.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -41,7 +41,7 @@ std::optional<std::string> ReadScreen(const std::string& directory) {
   if (!file.ok()) return std::nullopt;
   // Whoever sent the directory may have written anything: no control characters reach the terminal.
   std::string text;
-  for (const char c : (*file)->bytes().substr(0, kMostBytes)) {
+  for (const char c : (*file)->Read(0, kMostBytes)) {
     if (c == '\n' || static_cast<unsigned char>(c) >= 0x20) text.push_back(c);
   }
   return text;

@@ -81,8 +81,7 @@ absl::StatusOr<Source> OpenSource(const Segment& segment) {
   Source source;
   source.file = *std::move(file);
   source.log = segment.log;
-  source.reader =
-      std::make_unique<RunLogReader>(fs::path(segment.path).filename().string(), source.file->bytes());
+  source.reader = std::make_unique<RunLogReader>(fs::path(segment.path).filename().string(), *source.file);
   return source;
 }
 

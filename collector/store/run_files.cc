@@ -128,7 +128,7 @@ absl::Status WriteTotals(const Directory& directory, const std::string& name, co
 absl::StatusOr<std::string> ReadTotals(const std::string& path) {
   absl::StatusOr<std::unique_ptr<MappedFile>> file = MappedFile::Open(path);
   if (!file.ok()) return file.status();
-  RunLogReader reader(fs::path(path).filename().string(), (*file)->bytes());
+  RunLogReader reader(fs::path(path).filename().string(), **file);
   v1::Frame frame;
   std::string_view raw;
   std::string state;

@@ -1,22 +1,29 @@
 #include "collector/store/run_log_reader.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "proto/limits.h"
 
 namespace gpuprobe::store {
 
+namespace {
+
+constexpr size_t kFirstBytes = size_t{32} << 10;  // more than most chunks have
+constexpr char kShrunk[] = "became shorter while it was read";
+
+bool IsCutOff(size_t zstd_result) { return ZSTD_getErrorCode(zstd_result) == ZSTD_error_srcSize_wrong; }
+
+}  // namespace
+
 RunLogReader::RunLogReader(std::string name, std::string_view bytes)
     : name_(std::move(name)), bytes_(bytes) {}
+
+RunLogReader::RunLogReader(std::string name, const MappedFile& file) : name_(std::move(name)), file_(&file) {}
 
 Damage RunLogReader::DamageHere(std::string what) const {
   const double after_s = last_ns_ > first_ns_ ? static_cast<double>(last_ns_ - first_ns_) / 1e9 : 0;
@@ -24,31 +31,44 @@ Damage RunLogReader::DamageHere(std::string what) const {
 }
 
 bool RunLogReader::Fail(std::string what) {
-  damage_ = DamageHere(std::move(what));
+  damage_ = DamageHere(file_ != nullptr && file_->Shrunk() ? kShrunk : std::move(what));
   return false;
+}
+
+size_t RunLogReader::FileBytes() const { return file_ != nullptr ? file_->size() : bytes_.size(); }
+
+std::string_view RunLogReader::NextBytes(std::string& copied) const {
+  if (file_ == nullptr) return bytes_.substr(chunk_begin_);
+  const size_t most = ZSTD_compressBound(kMaxChunkBytes);
+  for (size_t size = kFirstBytes;; size = std::min(4 * size, most)) {
+    copied = file_->Read(chunk_begin_, size);
+    const bool whole = copied.size() < size || size == most;
+    if (whole || !IsCutOff(ZSTD_findFrameCompressedSize(copied.data(), copied.size()))) return copied;
+  }
 }
 
 bool RunLogReader::LoadChunk() {
   chunk_begin_ = chunk_end_;
-  if (chunk_begin_ == bytes_.size()) return saw_header_ ? false : Fail("empty file");
-  const std::string_view rest = bytes_.substr(chunk_begin_);
+  if (chunk_begin_ == FileBytes()) return saw_header_ ? false : Fail("empty file");
+  std::string copied;
+  const std::string_view rest = NextBytes(copied);
   const size_t size = ZSTD_findFrameCompressedSize(rest.data(), rest.size());
-  if (ZSTD_isError(size) != 0) {
-    return Fail(ZSTD_getErrorCode(size) == ZSTD_error_srcSize_wrong ? "cut off" : "bad chunk");
-  }
-  const unsigned long long content = ZSTD_getFrameContentSize(rest.data(), size);
-  if (content == ZSTD_CONTENTSIZE_ERROR || content == ZSTD_CONTENTSIZE_UNKNOWN || content > kMaxChunkBytes) {
-    return Fail("bad chunk size");
-  }
-  chunk_.resize(content);
-  const size_t got = ZSTD_decompress(chunk_.data(), chunk_.size(), rest.data(), size);
-  if (ZSTD_isError(got) != 0) {
-    return Fail(ZSTD_getErrorCode(got) == ZSTD_error_checksum_wrong ? "bad checksum" : "bad chunk");
-  }
-  if (got != content) return Fail("bad chunk size");
+  if (ZSTD_isError(size) != 0) return Fail(IsCutOff(size) ? "cut off" : "bad chunk");
+  if (!Decompress(rest.substr(0, size))) return false;
   chunk_end_ = chunk_begin_ + size;
   decoder_.Append(chunk_);
   return true;
+}
+
+bool RunLogReader::Decompress(std::string_view compressed) {
+  const unsigned long long content = ZSTD_getFrameContentSize(compressed.data(), compressed.size());
+  if (content == ZSTD_CONTENTSIZE_ERROR || content == ZSTD_CONTENTSIZE_UNKNOWN || content > kMaxChunkBytes)
+    return Fail("bad chunk size");
+  chunk_.resize(content);
+  const size_t got = ZSTD_decompress(chunk_.data(), chunk_.size(), compressed.data(), compressed.size());
+  if (ZSTD_isError(got) != 0)
+    return Fail(ZSTD_getErrorCode(got) == ZSTD_error_checksum_wrong ? "bad checksum" : "bad chunk");
+  return got == content || Fail("bad chunk size");
 }
 
 bool RunLogReader::Next(v1::Frame& frame, std::string_view& raw) {
@@ -81,33 +101,6 @@ bool RunLogReader::Next(v1::Frame& frame, std::string_view& raw) {
     return true;
   }
   return false;
-}
-
-absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path) {
-  // O_NONBLOCK: a pipe that somebody put there would be waited for.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
-  struct stat st {};
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    close(fd);
-    return absl::FailedPreconditionError(absl::StrCat(path, ": not a regular file"));
-  }
-  const auto size = static_cast<size_t>(st.st_size);
-  void* data = nullptr;
-  if (size > 0) {
-    data = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED) {
-      const int error = errno;
-      close(fd);
-      return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(error)));
-    }
-  }
-  close(fd);
-  return std::unique_ptr<MappedFile>(new MappedFile(data, size));
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) munmap(data_, size_);
 }
 
 }  // namespace gpuprobe::store

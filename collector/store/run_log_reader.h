@@ -7,13 +7,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "absl/status/statusor.h"
 #include "collector/framing/frame_decoder.h"
+#include "collector/store/mapped_file.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::store {
@@ -32,7 +31,9 @@ class RunLogReader {
   // No chunk that we write is larger: a full chunk and one more frame.
   static constexpr size_t kMaxChunkBytes = size_t{64} << 20;
 
-  // `bytes` is the file's content and outlives the reader.
+  // The file outlives the reader.
+  RunLogReader(std::string name, const MappedFile& file);
+  // `bytes` is a file's content and outlives the reader.
   RunLogReader(std::string name, std::string_view bytes);
 
   // The next frame into `frame`; false at the end or at damage. FileHeader frames are checked and skipped.
@@ -50,9 +51,14 @@ class RunLogReader {
 
  private:
   bool LoadChunk();
+  bool Decompress(std::string_view compressed);
+  size_t FileBytes() const;
+  // At least the whole next chunk, if there is one; from a file by way of `copied`.
+  std::string_view NextBytes(std::string& copied) const;
   bool Fail(std::string what);
 
   std::string name_;
+  const MappedFile* file_ = nullptr;  // or:
   std::string_view bytes_;
   size_t chunk_begin_ = 0;
   size_t chunk_end_ = 0;
@@ -63,21 +69,6 @@ class RunLogReader {
   uint64_t last_ns_ = 0;
   uint64_t created_ns_ = 0;
   std::optional<Damage> damage_;
-};
-
-// A whole file, mapped read-only.
-class MappedFile {
- public:
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path);
-  ~MappedFile();
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
-
- private:
-  MappedFile(void* data, size_t size) : data_(data), size_(size) {}
-  void* data_;
-  size_t size_;
 };
 
 }  // namespace gpuprobe::store

@@ -23,7 +23,7 @@ void RemoveEmpty(const Directory& directory, const RunFiles& files, std::vector<
     if (!file.ok()) continue;
     v1::Frame frame;
     std::string_view raw;
-    RunLogReader reader(segment.name, (*file)->bytes());
+    RunLogReader reader(segment.name, **file);
     const bool holds = reader.Next(frame, raw);
     if (holds || !reader.damage().has_value() || !IsUnfinishedChunk(*reader.damage())) continue;
     directory.Remove(segment.name);

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "collector/store/run_log_reader.h"
+#include "collector/store/mapped_file.h"
 
 namespace gpuprobe::store {
 namespace {
@@ -26,7 +26,7 @@ RunSettings ReadRunSettings(const std::string& directory) {
   const absl::StatusOr<std::unique_ptr<MappedFile>> mapped =
       MappedFile::Open(absl::StrCat(directory, "/", kFile));
   if (!mapped.ok()) return settings;
-  std::istringstream file(std::string((*mapped)->bytes().substr(0, kMostBytes)));
+  std::istringstream file((*mapped)->Read(0, kMostBytes));
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with(kStepMarker)) settings.step_marker = line.substr(kStepMarker.size());
   }

@@ -2,11 +2,16 @@
 import glob
 import os
 import shutil
+import signal
+import subprocess
+import tempfile
+import time
 
 import harness
 import truth
 import wire
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, PATIENT, SMALL_TRAINING, VECTOR_ADD
+from hazards import hazard
 
 
 class CommandLine(harness.EndToEndTest):
@@ -141,6 +146,55 @@ class DamagedLog(harness.EndToEndTest):
             if not name.endswith(".gpr"):
                 os.unlink(self.path("copy", name))
         self.assertEqual(len(self.report(self.path("copy"))["ranks"]), 2)
+
+
+class LogCutOffWhileItIsRead(harness.EndToEndTest):
+    """Somebody else may write the files, too: a reader that maps them must not die of it."""
+
+    def setUp(self):
+        super().setUp()
+        collector = harness.Collector(self)
+        self.run_well([harness.CUDA_SCRIPT, "kernels:60000"], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
+        self.assertEqual(collector.stop().returncode, 0)
+        self.whole = collector.out
+
+    def copy(self):
+        out = tempfile.mkdtemp(dir=self.folder)
+        for name in os.listdir(self.whole):
+            if not os.path.isdir(os.path.join(self.whole, name)):
+                shutil.copy(os.path.join(self.whole, name), out)
+        return out, glob.glob(os.path.join(out, "*.gpr"))[0]
+
+    def check(self, finished):
+        self.assertGreaterEqual(finished.returncode, 0, f"died by a signal, having said {finished.stderr}")
+        if finished.stderr:
+            self.assertRegex(finished.stderr.decode(), r"is damaged after .* \((became shorter while it was read|cut off) at byte")
+
+    @hazard("a log is cut off while `gpuprobe export` reads it", sees="nothing: it has ended", counted="what came before is printed; one line names the file and where it ends")
+    def test_export(self):
+        out, log = self.copy()
+        read_end, write_end = os.pipe()
+        program = subprocess.Popen([GPUPROBE, "export", out, "--format", "jsonl"], env=self.env(), stdout=write_end, stderr=subprocess.PIPE)
+        os.close(write_end)
+        with open(read_end, "rb") as output:
+            output.readline()
+            os.truncate(log, 5000)  # it is waiting for us to read on, in the middle of the log
+            rest = output.read()
+        errors = program.communicate(timeout=harness.LIMIT_S)[1]
+        self.check(harness.Finished(program.args, program.returncode, rest, errors))
+        self.assertIn(b"became shorter while it was read", errors)
+        self.assertLess(rest.count(b"\n"), 60000)
+
+    @hazard("a log is cut off while `gpuprobe report` reads it", sees="nothing: it has ended", counted="what came before is reported; one line names the file and where it ends")
+    def test_report(self):
+        for delay_ms in (8, 16, 24, 32, 48, 64):
+            out, log = self.copy()
+            program = self.start([GPUPROBE, "report", out])
+            time.sleep(delay_ms / 1000)
+            program.signal(signal.SIGSTOP)
+            os.truncate(log, 5000)
+            program.signal(signal.SIGCONT)
+            self.check(program.wait())
 
 
 class Strangers(harness.EndToEndTest):

@@ -401,6 +401,28 @@ class Surroundings(BadSituations):
             self.assertEqual(probed.outcome, plain.outcome)
 
     @needs_root
+    @hazard("the program moves into a chroot without /proc before CUDA starts, where the collector's socket and the libraries are",
+            sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    def test_chroot_without_proc(self):
+        jail = self.path("jail")
+        for name in (LIBRARY, *(os.path.join(harness.SIM_LIB, library) for library in os.listdir(harness.SIM_LIB))):
+            if os.path.isfile(name):
+                os.makedirs(jail + os.path.dirname(name), exist_ok=True)
+                shutil.copy(name, jail + name)
+        os.mkdir(os.path.join(jail, "run"))
+        command = [BAD_SITUATIONS, f"chroot:{jail}", "work:5", "print:done"]
+        plain = self.run_program(command, env={"GPUSIM_TRUTH": None})
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                collector = self.start([GPUPROBE, "collect", "--socket", os.path.join(jail, "run", "c.sock"), "--out", self.path(name)])
+                harness.wait_until(lambda: harness.answers(os.path.join(jail, "run", "c.sock")), "collector")
+                probed = self.run_program(command, env={**loading, "GPUSIM_TRUTH": None, "GPUPROBE_AUTOSTART": "0", "GPUPROBE_SOCKET": "/run/c.sock", **harness.PATIENT})
+                self.assertEqual(probed.outcome, plain.outcome)
+                collector.signal(signal.SIGTERM)
+                self.assertEqual(collector.wait().returncode, 0)
+                self.assert_kernels(self.report(self.path(name)), 5)
+
+    @needs_root
     @hazard("the program gives up root in the middle of recording", sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_other_user(self):
         self.assert_kernels(self.compare("work:5", f"set-user:{SOME_USER}", "work:5", "print:done"), 10)
@@ -467,6 +489,30 @@ class OtherTools(BadSituations):
             self.assertIn(b"done\n", finished.stdout)
         self.assertEqual(collector.stop().returncode, 0)
         self.assert_kernels(self.report(collector.out), 3)
+
+    @unittest.skipUnless(shutil.which("gdb"), "no gdb")
+    @hazard("a debugger attaches to the running program and detaches, three times", sees="goes on to its own end", counted="everything is recorded, nothing lost")
+    def test_gdb_attaches(self):
+        command = [CUDA_SCRIPT, "kernels:5", f"touch:{self.path('begun')}", f"await:{self.path('go')}", "kernels:5", "print:done", "return:7"]
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                collector = harness.Collector(self)
+                program = self.start(command, env={**collector.env(), **loading})
+                harness.wait_until(lambda: os.path.exists(self.path("begun")), "first kernels")
+                for _ in range(3):
+                    debugger = self.run_program(["gdb", "-nx", "-batch", "-iex", "set debuginfod enabled off", "-iex", "set auto-solib-add off",
+                                                 "-p", str(program.pid), "-ex", "info threads", "-ex", "detach"], env={"LD_LIBRARY_PATH": None})
+                    if b"ptrace" in debugger.stderr:
+                        raise unittest.SkipTest("processes may not be traced here")
+                    self.assertIn(b"detached]", debugger.stdout, str(debugger))
+                with open(self.path("go"), "wb"):
+                    pass
+                finished = program.wait()
+                self.assertEqual(finished.outcome, (7, b"done\n", b""))
+                os.unlink(self.path("begun"))
+                os.unlink(self.path("go"))
+                self.assertEqual(collector.stop().returncode, 0)
+                self.assert_kernels(self.report(collector.out), 10)
 
     @hazard("two copies of the probe are loaded, one preloaded and one by CUDA, from different files", sees="output and status unchanged",
             counted="the process is recorded once")

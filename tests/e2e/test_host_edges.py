@@ -1,4 +1,5 @@
 """At the edges of the process: its environment, descriptors, standard error, children, stacks and limits stay the program's own."""
+import json
 import os
 import shutil
 import subprocess
@@ -161,6 +162,69 @@ class HostEdges(harness.EndToEndTest):
             finished = self.run_program([HOST_EDGES, "limit:nproc", "start", "exit:0"], env={**loading, "GPUSIM_TRUTH": None})
             plain = self.run_program([HOST_EDGES, "limit:nproc", "start", "exit:0"], env={"GPUSIM_TRUTH": None})
             self.assertEqual((finished.returncode, finished.stderr), (plain.returncode, plain.stderr), str(finished))
+
+    def as_somebody(self, tasks, command, extra=None):
+        """Runs the command as a user who has nothing else here and may have so many processes and threads."""
+        user = 20000 + os.getpid() % 40000
+        for folder, folders, _ in os.walk(self.folder):
+            for name in (".", *folders):
+                os.chown(os.path.join(folder, name), user, user)
+        program = harness.Running(["bash", "-c", 'ulimit -u "$0" && exec "$@"', str(tasks), *command], self.env({"GPUSIM_TRUTH": None, **(extra or {})}),
+                                  self.cwd, self.folder, user=user, group=user)
+        try:
+            finished = program.wait()
+        finally:
+            program.kill()
+            program.close()
+        self.assert_nothing_runs()
+        return finished
+
+    @hazard("no more processes or threads than the program itself has (RLIMIT_NPROC)", sees="nothing, however few there are",
+            counted="with room for our thread and the collector everything; with less, nothing is recorded")
+    def test_few_processes(self):
+        if os.getuid() != 0:
+            self.skipTest("only root can become somebody else, and the limit is not root's")
+        command = [HOST_EDGES, "cuda", "wait:100", "exit:3"]
+        if self.as_somebody(1, command).returncode != 3:
+            self.skipTest("nobody else may run what was built here")
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                seen = []
+                for tasks in range(1, 12):
+                    finished = self.as_somebody(tasks, command, {**loading, **harness.PATIENT})
+                    self.assertEqual((finished.returncode, finished.stdout), (3, b""), str(finished))
+                    seen.append("recorded" if b"recording to" in finished.stderr else
+                                "no collector" if b"the gpuprobe program did not start" in finished.stderr else finished.stderr.decode())
+                    if seen[-1] == "recorded":
+                        break
+                # Without a thread of ours nobody can say a line.
+                self.assertEqual(list(dict.fromkeys(seen)), ["", "no collector", "recorded"], f"with 1, 2, ... of them: {seen}")
+                self.assertEqual(len(self.report(self.only_run_directory())["ranks"]), 1)
+                shutil.rmtree(os.path.join(self.cwd, "gpuprobe-runs"))
+
+    @hazard("the run directory is on a disk that fills up (ENOSPC)", sees="output and status unchanged",
+            counted="`gpuprobe run` says how many batches are not on disk and reports all; a later report has what is on disk")
+    def test_small_disk(self):
+        out = self.path("small")
+        os.mkdir(out)
+        mounted = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs -o size=64k none {out} && "$@"', "sh"]
+        if self.run_program([*mounted, "true"]).returncode != 0:
+            self.skipTest("mounting is not permitted here")
+        command = [harness.CUDA_SCRIPT, "kernels:60000", "print:end", "return:9"]
+        plain = self.run_program([*mounted, *command])
+        finished = self.run_program([*mounted, GPUPROBE, "run", "--out", out, "--", *command], env=self.autostarts())
+        self.assertEqual((finished.returncode, finished.stdout), (plain.returncode, plain.stdout), str(finished))
+        self.assertRegex(finished.stderr, rb"records are no longer written: .*No space left on device")
+        self.assertRegex(finished.stderr, rb"120,002 records, 0 records lost, \d+ batch(es)? NOT WRITTEN")
+        for name, loading in LOADINGS.items():
+            with self.subTest(loading=name):
+                script = f'"$@"; echo "status $?"; exec {GPUPROBE} report {out} --json --ranks'
+                finished = self.run_program([*mounted, "sh", "-c", script, "sh", *command],
+                                            env={**self.autostarts(), **loading, **harness.PATIENT, "GPUPROBE_OUT": out})
+                output, status, report = finished.stdout.partition(b"status 9\n")
+                self.assertEqual((output, status), (plain.stdout, b"status 9\n"), str(finished))
+                self.assertIn(json.loads(report)["ranks"][0]["kernels"]["count"], range(1, 60000))
+                self.assert_nothing_runs()
 
     @hazard("the working directory is gone", sees="nothing", counted="the run directory is in /tmp")
     def test_working_directory_is_gone(self):

@@ -7,7 +7,22 @@ from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, LIBRARY, PAT
 HOST_RULES = os.path.join(harness.BUILD, "tests", "host_rules", "libhost_rules.so")
 BAD_LIBRARY = os.path.join(harness.BUILD, "tests", "host_rules", "libgpuprobe.so")
 E2E = os.path.join(harness.BUILD, "tests", "e2e")
-RULES = ("environment", "descriptors", "standard-error", "signals", "allocation", "locks", "waiting", "process", "process-state", "threads")
+# What the bad probe calls, by the rule that it breaks: first what a program survives, then what ends it.
+CALLS = {
+    "environment": ["clearenv", "setenv", "putenv", "unsetenv"],
+    "descriptors": ["close", "dup2", "dup3", "close_range", "read", "recv", "fcntl", "send", "sendto", "sendmsg", "sendmmsg", "pwrite", "pwrite64", "pwritev"],
+    "standard-error": ["write", "writev"],
+    "signals": ["sigaction", "signal", "sigprocmask", "pthread_sigmask", "sigaltstack", "kill", "raise"],
+    "allocation": ["malloc", "calloc", "realloc", "aligned_alloc", "free"],
+    "locks": ["pthread_mutex_lock"],
+    "waiting": ["nanosleep", "usleep", "sleep", "poll", "pthread_join"],
+    "process": ["fork", "_Fork", "vfork", "clone", "system", "popen", "execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve",
+                "execveat", "posix_spawn", "posix_spawnp"],
+    "process-state": ["chdir", "umask", "setlocale", "setrlimit"],
+    "threads": ["pthread_create"],
+    "system-calls": ["syscall"],
+}
+LAST_CALLS = ["exit", "_exit", "_Exit", "quick_exit", "abort", "daemon"]
 
 PROGRAMS = {
     "kernels, copies, threads, children": ([CUDA_SCRIPT, "kernels:20", "copies:5", "thread:10", "fork:exit", "fork-exec:kernels:2", "kernels:5", "exit:0"], 1),
@@ -52,17 +67,28 @@ class HostRules(harness.EndToEndTest):
                 self.assertEqual(broken, [])
                 self.assertGreater(checked, 20, "the rules did not see the probe")
 
-    def test_every_rule_is_found_when_it_is_broken(self):
-        for rule in RULES:
+    def broken_by(self, calls):
+        return self.watched([CUDA_SCRIPT, "kernels:1", "exit:0"], 1, {"LD_PRELOAD": HOST_RULES, "CUDA_INJECTION64_PATH": BAD_LIBRARY, "BREAK_CALLS": calls,
+                                                                      "GPUPROBE_AUTOSTART": "0", "GPUPROBE_EXIT_WAIT_MS": "1000"})[0]
+
+    def test_every_call_is_found_that_breaks_a_rule(self):
+        self.assertEqual(self.broken_by("all"), sorted((rule, call) for rule, calls in CALLS.items() for call in calls))
+
+    def test_every_call_is_found_that_ends_the_program(self):
+        for call in LAST_CALLS:
+            with self.subTest(call=call):
+                self.assertEqual(self.broken_by(call), [("process", call)])
+
+    def test_one_rule_is_broken_without_another(self):
+        """Each by its first call."""
+        for rule, (call, *_) in CALLS.items():
             with self.subTest(rule=rule):
-                extra = {"LD_PRELOAD": HOST_RULES, "CUDA_INJECTION64_PATH": BAD_LIBRARY, "BREAK_RULE": rule, "GPUPROBE_AUTOSTART": "0"}
-                broken, _ = self.watched([CUDA_SCRIPT, "kernels:1", "exit:0"], 1, extra)
-                self.assertEqual({name for name, _ in broken}, {rule})
+                self.assertEqual({broken for broken, _ in self.broken_by(call)}, {rule})
 
     def test_the_rules_are_those_that_are_written_down(self):
         with open(os.path.join(harness.SOURCE, "CONTRIBUTING.md"), encoding="utf-8") as file:
             text = file.read()
-        for rule in RULES:
+        for rule in CALLS:
             self.assertIn(f"| `{rule}` |", text)
 
 

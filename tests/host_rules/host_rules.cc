@@ -5,6 +5,8 @@
 // HOST_RULES_REPORT names the file; a line is "<rule> <function>", once for each, and at the end of a process
 // "checked <calls of the probe's that were looked at>". Threads: "own" are those that the probe made,
 // "worker" those that CUDA's own libraries made (CUPTI's), all others are the application's.
+#include "tests/host_rules/host_rules.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,43 +39,19 @@ void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
 }
 
-#define RULE(name, function)  \
-  do {                        \
-    if (IsProbe(CALLER)) {    \
-      Break(name, #function); \
-    }                         \
-  } while (false)
-#define CALLER __builtin_return_address(0)
-#define NEXT(function) \
-  static auto* const next = reinterpret_cast<decltype(&function)>(dlsym(RTLD_NEXT, #function))
-
 namespace {
 
-constexpr int kLowestOwn = 512;
+constexpr int kMostBreaks = 256;
 
 std::atomic<uintptr_t> probe_begin{0};
 std::atomic<uintptr_t> probe_end{0};
 std::atomic<uint64_t> checked{0};
-std::atomic<bool> low_is_ours[kLowestOwn];
 pid_t process = 0;
 char report[512];
 
-enum class Kind { kApplication, kOwn, kWorker };
-__attribute__((tls_model("initial-exec"))) thread_local Kind kind = Kind::kApplication;
-__attribute__((tls_model("initial-exec"))) thread_local bool blocked = false;
 __attribute__((tls_model("initial-exec"))) thread_local sigset_t mask_before;
 
 bool InChild() { return syscall(SYS_getpid) != process; }
-
-bool IsProbe(const void* caller) {
-  const auto at = reinterpret_cast<uintptr_t>(caller);
-  if (at - probe_begin.load(std::memory_order_relaxed) >=
-      probe_end.load(std::memory_order_relaxed) - probe_begin.load(std::memory_order_relaxed))
-    return false;
-  checked.fetch_add(1, std::memory_order_relaxed);
-  // A child that shares the memory until it executes something else is not the program.
-  return !InChild();
-}
 
 void WriteDown(const char* first, const char* second) {
   if (report[0] == '\0') return;
@@ -94,13 +72,33 @@ void WriteDown(const char* first, const char* second) {
   errno = before;
 }
 
-// Once for each function and rule.
+}  // namespace
+
+namespace host_rules {
+
+__attribute__((tls_model("initial-exec"))) thread_local Kind kind = Kind::kApplication;
+__attribute__((tls_model("initial-exec"))) thread_local bool blocked = false;
+
+bool IsProbe(const void* caller) {
+  const auto at = reinterpret_cast<uintptr_t>(caller);
+  if (at - probe_begin.load(std::memory_order_relaxed) >=
+      probe_end.load(std::memory_order_relaxed) - probe_begin.load(std::memory_order_relaxed))
+    return false;
+  checked.fetch_add(1, std::memory_order_relaxed);
+  return !InChild();
+}
+
 void Break(const char* rule, const char* function) {
-  static std::atomic<const char*> known[64];
-  for (auto& place : known) {
+  static std::atomic<const char*> known_rule[kMostBreaks];
+  static std::atomic<const char*> known_function[kMostBreaks];
+  for (int i = 0; i < kMostBreaks; ++i) {
     const char* none = nullptr;
-    if (place.load() == rule || (place.load() != nullptr && strcmp(place.load(), rule) == 0)) return;
-    if (place.compare_exchange_strong(none, rule)) break;
+    if (known_function[i].compare_exchange_strong(none, function)) {
+      known_rule[i].store(rule);
+      break;
+    }
+    const char* before = known_rule[i].load();
+    if (strcmp(none, function) == 0 && (before == nullptr || strcmp(before, rule) == 0)) return;
   }
   WriteDown(rule, function);
 }
@@ -109,18 +107,11 @@ void BreakOnApplication(const void* caller, const char* rule, const char* functi
   if (IsProbe(caller) && kind == Kind::kApplication) Break(rule, function);
 }
 
-// A number below 512 that the probe has not just opened. Standard error is its threads' to write to.
-void CheckDescriptor(const void* caller, int fd, bool writes, const char* function) {
-  if (!IsProbe(caller) || fd < 0 || fd >= kLowestOwn || low_is_ours[fd].load()) return;
-  if (!writes) return Break("descriptors", function);
-  if (fd != STDERR_FILENO) return Break("descriptors", function);
-  if (kind == Kind::kApplication) Break("standard-error", function);
-}
+}  // namespace host_rules
 
-int NoteOpened(const void* caller, int fd) {
-  if (fd >= 0 && fd < kLowestOwn) low_is_ours[fd].store(IsProbe(caller));
-  return fd;
-}
+using namespace host_rules;
+
+namespace {
 
 struct Found {
   uintptr_t address;
@@ -231,75 +222,6 @@ int clearenv() {
   return next();
 }
 
-// --- descriptors
-int open(const char* path, int flags, ...) {
-  NEXT(open);
-  va_list more;
-  va_start(more, flags);
-  const mode_t mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(more, mode_t) : 0;
-  va_end(more);
-  return NoteOpened(CALLER, next(path, flags, mode));
-}
-int socket(int domain, int type, int protocol) {
-  NEXT(socket);
-  return NoteOpened(CALLER, next(domain, type, protocol));
-}
-int close(int fd) {
-  NEXT(close);
-  CheckDescriptor(CALLER, fd, false, "close");
-  if (fd >= 0 && fd < kLowestOwn) low_is_ours[fd].store(false);
-  return next(fd);
-}
-int dup2(int from, int to) {
-  NEXT(dup2);
-  CheckDescriptor(CALLER, to, false, "dup2");
-  return next(from, to);
-}
-int dup3(int from, int to, int flags) {
-  NEXT(dup3);
-  CheckDescriptor(CALLER, to, false, "dup3");
-  return next(from, to, flags);
-}
-int close_range(unsigned int first, unsigned int last, int flags) {
-  NEXT(close_range);
-  RULE("descriptors", close_range);
-  return next(first, last, flags);
-}
-ssize_t write(int fd, const void* data, size_t size) {
-  NEXT(write);
-  CheckDescriptor(CALLER, fd, true, "write");
-  return next(fd, data, size);
-}
-ssize_t writev(int fd, const iovec* parts, int count) {
-  NEXT(writev);
-  CheckDescriptor(CALLER, fd, true, "writev");
-  return next(fd, parts, count);
-}
-ssize_t send(int fd, const void* data, size_t size, int flags) {
-  NEXT(send);
-  CheckDescriptor(CALLER, fd, true, "send");
-  return next(fd, data, size, flags);
-}
-ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  NEXT(sendmsg);
-  CheckDescriptor(CALLER, fd, true, "sendmsg");
-  return next(fd, message, flags);
-}
-ssize_t read(int fd, void* data, size_t size) {
-  NEXT(read);
-  CheckDescriptor(CALLER, fd, false, "read");
-  return next(fd, data, size);
-}
-int fcntl(int fd, int command, ...) {
-  NEXT(fcntl);
-  va_list more;
-  va_start(more, command);
-  void* argument = va_arg(more, void*);
-  va_end(more);
-  if (command == F_SETFL || command == F_SETFD) CheckDescriptor(CALLER, fd, false, "fcntl");
-  return next(fd, command, argument);
-}
-
 // --- signals
 int sigaction(int number, const struct sigaction* action, struct sigaction* before) {
   NEXT(sigaction);
@@ -405,42 +327,6 @@ int pthread_join(pthread_t thread, void** result) {
   NEXT(pthread_join);
   BreakOnApplication(CALLER, "waiting", "pthread_join");
   return next(thread, result);
-}
-
-// --- the process
-pid_t fork() {
-  NEXT(fork);
-  RULE("process", fork);
-  return next();
-}
-int execve(const char* path, char* const* arguments, char* const* environment) {
-  NEXT(execve);
-  RULE("process", execve);
-  return next(path, arguments, environment);
-}
-int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
-                const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
-  NEXT(posix_spawn);
-  RULE("process", posix_spawn);
-  return next(pid, path, actions, attributes, arguments, environment);
-}
-void exit(int status) {
-  NEXT(exit);
-  RULE("process", exit);
-  next(status);
-  __builtin_unreachable();
-}
-void _exit(int status) {
-  NEXT(_exit);
-  RULE("process", _exit);
-  next(status);
-  __builtin_unreachable();
-}
-void abort() {
-  NEXT(abort);
-  RULE("process", abort);
-  next();
-  __builtin_unreachable();
 }
 
 // --- what a process has once

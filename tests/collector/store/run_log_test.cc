@@ -133,6 +133,65 @@ TEST_F(RunLogTest, NamesAWrongChecksumAndItsPlace) {
   EXPECT_GT(read.damage->after_s, 0);
 }
 
+// Of many pages, so that the rest of a page does not hide that the file has an end.
+class RunLogFileTest : public RunLogTest {
+ protected:
+  void SetUp() override {
+    std::mt19937 random(1);
+    for (int i = 0; i < 40; ++i) {
+      std::string noise(20'000, '\0');
+      for (char& c : noise) c = static_cast<char>(random());
+      frames_.emplace_back().mutable_model_state()->set_part(noise);
+    }
+    WriteLog(path_, frames_, 2);
+    auto opened = MappedFile::Open(path_);
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    file_ = *std::move(opened);
+  }
+
+  Read ReadFile(size_t cut_after, size_t to_bytes) {
+    Read read;
+    RunLogReader reader("rank-0.gpr", *file_);
+    v1::Frame frame;
+    std::string_view raw;
+    while (reader.Next(frame, raw)) {
+      read.frames.emplace_back(raw);
+      if (read.frames.size() == cut_after) std::filesystem::resize_file(path_, to_bytes);
+    }
+    read.damage = reader.damage();
+    return read;
+  }
+
+  std::unique_ptr<MappedFile> file_;
+};
+
+TEST_F(RunLogFileTest, AFileIsReadAsItsBytesAre) {
+  const Read read = ReadFile(0, 0);
+  EXPECT_FALSE(read.damage.has_value());
+  EXPECT_EQ(read.frames, Bytes(frames_));
+  EXPECT_EQ(file_->Read(file_->size() - 3, 100), ReadAll(path_).substr(file_->size() - 3));
+  EXPECT_EQ(file_->Read(file_->size(), 1), "");
+}
+
+TEST_F(RunLogFileTest, AFileThatIsRemovedMeanwhileIsReadToItsEnd) {
+  std::filesystem::remove(path_);
+  EXPECT_EQ(ReadFile(0, 0).frames, Bytes(frames_));
+}
+
+TEST_F(RunLogFileTest, AFileThatIsCutOffMeanwhileIsDamagedFromThereOn) {
+  const std::vector<std::string> whole = Bytes(frames_);
+  const std::string bytes = ReadAll(path_);
+  const size_t size = bytes.size();
+  for (const size_t rest : {size - 1, size / 2, size_t{4096}, size_t{1}, size_t{0}}) {
+    std::ofstream(path_, std::ios::binary) << bytes;
+    const Read read = ReadFile(2, rest);
+    ASSERT_TRUE(read.damage.has_value()) << rest;
+    EXPECT_EQ(read.damage->what, "became shorter while it was read");
+    EXPECT_GE(read.frames.size(), 2u);
+    EXPECT_TRUE(std::equal(read.frames.begin(), read.frames.end(), whole.begin()));
+  }
+}
+
 TEST_F(RunLogTest, TextAndNoiseAreNoLogs) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "this is not a log\n";

@@ -228,7 +228,7 @@ TEST_F(RunRecordingTest, EverySegmentCanBeReadAlone) {
   for (const Segment& segment : Files().segments) {
     const auto file = MappedFile::Open(segment.path);
     ASSERT_TRUE(file.ok());
-    RunLogReader reader(segment.path, (*file)->bytes());
+    RunLogReader reader(segment.path, **file);
     model::JobModel job;
     Listener listener;
     v1::Frame frame;
