@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/bucket_advice.h"
 #include "collector/analysis/call_timing.h"
 #include "collector/analysis/clock_alignment.h"
 #include "collector/analysis/collective_report.h"
@@ -168,11 +169,13 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
     last = std::max(last, LastNs(*process));
     for (const auto& [ordinal, device] : process->devices()) {
       if (!seen_devices.insert(DeviceKey(id.host(), ordinal, device.info.uuid())).second) continue;
-      c.devices.push_back({.host = id.host(),
-                           .ordinal = ordinal,
-                           .name = device.info.name(),
-                           .uuid = device.info.uuid(),
-                           .memory_bytes = device.info.memory_bytes()});
+      c.devices.push_back(
+          {.host = id.host(),
+           .ordinal = ordinal,
+           .name = device.info.name(),
+           .uuid = device.info.uuid(),
+           .memory_bytes = device.info.memory_bytes(),
+           .memory_gbytes_per_s = static_cast<double>(device.info.memory_bandwidth_bytes_per_s()) / 1e9});
     }
   }
   c.hosts.assign(hosts.begin(), hosts.end());
@@ -307,6 +310,19 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
 
 }  // namespace
 
+namespace {
+
+std::optional<BucketAdvice> BucketAdviceOf(const Report& report) {
+  if (!report.communication.buckets.has_value() || !report.steps.has_value()) return std::nullopt;
+  double backward_ns = 0;
+  for (const StepsReport::Phase& phase : report.steps->phases) {
+    if (phase.name == "backward") backward_ns = phase.time_ns.mean;
+  }
+  return AdviseBuckets(*report.communication.buckets, report.link_models, backward_ns);
+}
+
+}  // namespace
+
 Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   Report report;
   FillConditions(job, input, report.conditions);
@@ -339,7 +355,9 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   report.clock = ClockReportOf(job);
   report.link_models = LinkModelsOf(job);
   report.communication = CommunicationOf(report, job, input.link_peak);
+  report.communication.bucket_advice = BucketAdviceOf(report);
   SetHoldings(SizesInForward(job), report);
+  report.compute.optimizer_traffic = OptimizerTrafficOf(report);
   report.stragglers = StragglersOf(job, report.ranks, report.communication.pipeline);
   report.long_steps = LongStepsOf(job);
   SetPeakShares(report);

@@ -3,15 +3,24 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
 #include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
+std::string HowText(const model::ProcessModel& process, const model::RanAs& how) {
+  std::string text = absl::StrCat(process.String(how.algorithm), " ", process.String(how.protocol));
+  if (how.channels > 0)
+    absl::StrAppend(&text, ", ", how.channels, how.channels == 1 ? " channel" : " channels");
+  return text;
+}
+
 void AddRank(const model::ProcessModel& process, const v1::Communicator& comm, CommunicatorReport& report) {
   ++report.ranks_heard;
   const v1::Identity& id = process.identity();
+  ++report.ranks_of_host[id.host()];
   if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) report.members.push_back(id.rank());
   if (comm.ranks() > 0) report.ranks = comm.ranks();
   if (report.name.empty() && comm.name() != 0) report.name = process.String(comm.name());
@@ -27,6 +36,7 @@ void AddRank(const model::ProcessModel& process, const v1::Communicator& comm, C
 std::vector<CommunicatorReport> CommunicatorsOf(const model::JobModel& job) {
   // By hash; those whose hash is not known are each process's own.
   std::map<std::pair<uint64_t, uint64_t>, CommunicatorReport> all;
+  std::map<CommunicatorReport*, std::map<std::string, uint64_t>> ways;  // how NCCL ran the calls
   for (uint32_t index = 0; index < job.processes().size(); ++index) {
     const model::ProcessModel& process = *job.processes()[index];
     std::map<uint32_t, CommunicatorReport*> by_id;
@@ -41,12 +51,18 @@ std::vector<CommunicatorReport> CommunicatorsOf(const model::JobModel& job) {
     for (const auto& series : process.collectives().series()) {
       const auto found = by_id.find(series->comm);
       if (found == by_id.end()) continue;
+      for (const model::RanAs& how : series->ran_as) ways[found->second][HowText(process, how)] += how.calls;
       for (const auto& part : series->parts) {
         CommunicatorReport::Operation& operation = found->second->operations[process.String(part.op)];
         operation.calls += part.calls;
         operation.bytes += part.bytes;
       }
     }
+  }
+  for (auto& [report, calls] : ways) {
+    report->ran_as = std::max_element(calls.begin(), calls.end(), [](const auto& a, const auto& b) {
+                       return a.second < b.second;
+                     })->first;
   }
   std::vector<CommunicatorReport> out;
   for (auto& [key, report] : all) {

@@ -191,6 +191,43 @@ ComputeReport ComputeOf(const model::JobModel& job) {
   return c;
 }
 
+std::optional<OptimizerTraffic> OptimizerTrafficOf(const Report& report) {
+  const auto kernels = std::find_if(report.compute.classes.begin(), report.compute.classes.end(),
+                                    [](const KernelClassReport& c) { return c.name == "optimizer"; });
+  if (kernels == report.compute.classes.end() || !report.steps.has_value()) return std::nullopt;
+  double steps = 0;
+  const std::vector<MemoryLifetimesReport::Holding>* held = nullptr;
+  for (const RankReport& r : report.ranks) {
+    if (r.steps.has_value()) steps += static_cast<double>(r.steps->count);
+    for (const PytorchMemoryReport& p : r.pytorch_memory) {
+      if (held == nullptr && p.lifetimes.has_value()) held = &p.lifetimes->holdings;
+    }
+    for (const DeviceMemoryReport& d : r.device_memory) {
+      if (held == nullptr && d.lifetimes.has_value()) held = &d.lifetimes->holdings;
+    }
+  }
+  if (held == nullptr || steps == 0) return std::nullopt;
+  const auto bytes = [&](std::string_view what) {
+    uint64_t sum = 0;
+    for (const MemoryLifetimesReport::Holding& h : *held) sum += h.what.rfind(what, 0) == 0 ? h.bytes : 0;
+    return sum;
+  };
+  const uint64_t weights = bytes("weights");
+  const uint64_t gradients = bytes("gradients");
+  const uint64_t state = bytes("optimizer state");
+  if (weights == 0 || gradients == 0 || state == 0) return std::nullopt;
+  OptimizerTraffic traffic{.bytes_per_step = gradients + 2 * (weights + state),
+                           .time_ns_per_step = static_cast<double>(kernels->total_ns) / steps,
+                           .gbytes_per_s = 0,
+                           .peak_gbytes_per_s = std::nullopt};
+  if (traffic.time_ns_per_step <= 0) return std::nullopt;
+  traffic.gbytes_per_s = static_cast<double>(traffic.bytes_per_step) / traffic.time_ns_per_step;
+  const std::vector<DeviceCondition>& devices = report.conditions.devices;
+  if (!devices.empty() && devices.front().memory_gbytes_per_s > 0)
+    traffic.peak_gbytes_per_s = devices.front().memory_gbytes_per_s;
+  return traffic;
+}
+
 UtilisationReport UtilisationOf(const ModelWork& work, const Conditions& conditions, double step_seconds) {
   UtilisationReport u;
   u.type = work.type;

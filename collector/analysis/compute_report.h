@@ -18,6 +18,9 @@ std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessMod
 
 ComputeReport ComputeOf(const model::JobModel& job);
 
+// Once the ranks' memory and the steps are in the report.
+std::optional<OptimizerTraffic> OptimizerTrafficOf(const Report& report);
+
 // Model FLOPs utilisation: FLOPs per step / (step time x devices x peak FLOP/s of the type), and hardware
 // FLOPs utilisation, with recomputation counted (formulas.md; Chowdhery et al., PaLM, appendix B). Empty
 // parts say in `missing` what they lack. `step_seconds`: 0 if it is not known.

@@ -167,6 +167,20 @@ std::string BucketText(const Buckets& b) {
   return absl::StrCat(b.op, " calls a step: ", absl::StrJoin(sizes, ", "), ".");
 }
 
+// What the best size would gain, where that is known, else `otherwise`.
+std::string BucketAdviceText(const CommunicationReport& c, const Exposure& e, const std::string& otherwise) {
+  if (!c.bucket_advice.has_value() || c.bucket_advice->exposed_ns >= e.exposed_ns) return otherwise;
+  const BucketAdvice& advice = *c.bucket_advice;
+  const double gain_ns = e.exposed_ns - advice.exposed_ns;
+  return absl::StrFormat(
+      "Set bucket_cap_mb (DDP) to %d: by %s, %s of %s may stay exposed at the least, so a step gets up to %s "
+      "(%s) "
+      "shorter.",
+      advice.bucket_bytes >> 20,
+      advice.fitted ? "latency and bandwidth of the job's own transfers" : "the bandwidth that was reached",
+      Duration(advice.exposed_ns), Duration(e.exposed_ns), Duration(gain_ns), Percent(gain_ns / e.step_ns));
+}
+
 // The calls that are exposed most, of those that are not the reduction of gradients.
 std::string ExposedText(const CommunicationReport& c) {
   constexpr size_t kMost = 3;
@@ -281,7 +295,10 @@ void BucketTooLarge(const Report& report, std::vector<Finding>& out) {
            Percent(static_cast<double>(c.buckets->sizes.front().size_bytes) / c.buckets->bytes_per_step),
            Costs(e)),
        .evidence = absl::StrCat(BucketText(*c.buckets), " ", Overlap(e)),
-       .advice = "Set bucket_cap_mb (DDP) to 25-100 MiB, so that reductions start while backward runs.",
+       .advice =
+           BucketAdviceText(c, e,
+                            "Set bucket_cap_mb (DDP) to 25-100 MiB, so that reductions start while backward "
+                            "runs."),
        .cost_ns_per_step = e.exposed_ns});
 }
 
@@ -298,7 +315,7 @@ void BucketTooSmall(const Report& report, std::vector<Finding>& out) {
        .evidence = absl::StrFormat("%s Together %s of transfers a step, %s.", BucketText(b),
                                    Duration(b.transfer_ns_per_step),
                                    Rate(b.bytes_per_step / std::max(b.transfer_ns_per_step, 1.0))),
-       .advice = "Raise bucket_cap_mb (DDP) to 25 MiB or more.",
+       .advice = BucketAdviceText(c, e, "Raise bucket_cap_mb (DDP) to 25 MiB or more."),
        .cost_ns_per_step = e.exposed_ns});
 }
 

@@ -92,6 +92,21 @@ AlphaBeta FitAlphaBeta(std::span<const TransferPoint> points) {
   return fit;
 }
 
+SizesSeen SizesSeenBy(const LinkModel& model) {
+  SizesSeen seen;
+  const LinkModel::Size& largest = model.sizes.back();
+  const double bus_factor = largest.bus_bytes / static_cast<double>(largest.size_bytes);
+  if (model.alpha_ns <= 0) {
+    seen.bandwidth = true;
+    return seen;
+  }
+  const double half = model.alpha_ns * model.beta_gbytes_per_s / bus_factor;
+  seen.half_bandwidth_bytes = half;
+  seen.latency = static_cast<double>(model.sizes.front().size_bytes) <= half;
+  seen.bandwidth = static_cast<double>(largest.size_bytes) >= half;
+  return seen;
+}
+
 std::vector<LinkModel> LinkModelsOf(const model::JobModel& job) {
   std::map<std::tuple<uint64_t, std::string>, LinkModel> models;
   for (const auto& transfers : job.comparison().transfers()) {

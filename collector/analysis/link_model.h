@@ -32,6 +32,16 @@ struct AlphaBeta {
 // Needs two different sizes at least; `points` with times above 0.
 AlphaBeta FitAlphaBeta(std::span<const TransferPoint> points);
 
+// Which part of the line the sizes show. At half_bandwidth_bytes latency and bytes take as long as each
+// other: smaller messages show the latency, larger ones the bandwidth; what no size shows is where the line
+// happens to go.
+struct SizesSeen {
+  std::optional<double> half_bandwidth_bytes;  // of a message; absent: the fit has no latency
+  bool latency = false;
+  bool bandwidth = false;
+};
+SizesSeen SizesSeenBy(const LinkModel& model);
+
 // Of everything with at least kLeastSizesFitted sizes; most calls first.
 std::vector<LinkModel> LinkModelsOf(const model::JobModel& job);
 

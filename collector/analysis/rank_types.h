@@ -137,6 +137,13 @@ struct Buckets {
   std::vector<CallTiming> order;  // as a step makes them
 };
 
+// How large the buckets should be (bucket_advice.h).
+struct BucketAdvice {
+  uint64_t bucket_bytes = 0;
+  double exposed_ns = 0;  // of a step, then
+  bool fitted = false;    // else the latency is not known, and small buckets were not considered
+};
+
 struct Pipeline {
   int stages = 0;
   int microbatches = 0;
@@ -204,6 +211,7 @@ struct CommunicationReport {
   std::vector<std::string> pattern;           // of parallelism, as the operations tell
   std::map<std::string, double> bytes_share;  // by operation
   std::optional<Buckets> buckets;
+  std::optional<BucketAdvice> bucket_advice;
   std::vector<ForwardCommunication> forward;
   std::vector<ExposedCalls> exposed;  // most exposed time first
   std::optional<Pipeline> pipeline;

@@ -30,6 +30,7 @@ struct DeviceCondition {
   std::string name;
   std::string uuid;
   uint64_t memory_bytes = 0;
+  double memory_gbytes_per_s = 0;  // as the driver states it; 0: not known
 };
 
 // Where only some steps of the program were recorded.
@@ -338,7 +339,18 @@ struct PageableReport {
   std::optional<double> pinned_gbytes_per_s;  // of the direction's other copies
 };
 
+// What the optimizer's kernels must at least read and write, against their time and the device's memory:
+// weights and its own state both ways, gradients once. Estimated from what memory holds (memory_holdings.h);
+// absent where that is not known.
+struct OptimizerTraffic {
+  uint64_t bytes_per_step = 0;  // of a rank
+  double time_ns_per_step = 0;  // of its kernels, mean over ranks and steps
+  double gbytes_per_s = 0;
+  std::optional<double> peak_gbytes_per_s;  // of the device's memory
+};
+
 struct ComputeReport {
+  std::optional<OptimizerTraffic> optimizer_traffic;
   std::vector<KernelClassReport> classes;  // most time first
   uint64_t kernels = 0;
   uint64_t total_ns = 0;

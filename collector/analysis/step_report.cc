@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collector/analysis/report.h"
+
 namespace gpuprobe::analysis {
 namespace {
 
@@ -99,6 +101,23 @@ void Fill(const model::StepStatistics& statistics, const OverlapSums& sums, Step
 }
 
 }  // namespace
+
+std::optional<double> BetweenRanks(const Report& report, double StepMeans::*part) {
+  double sum = 0;
+  double squares = 0;
+  double ranks = 0;
+  for (const RankReport& r : report.ranks) {
+    if (r.step_means.steps == 0) continue;
+    ranks += 1;
+    sum += r.step_means.*part;
+  }
+  if (ranks < 2) return std::nullopt;
+  for (const RankReport& r : report.ranks) {
+    const double off = r.step_means.*part - sum / ranks;
+    if (r.step_means.steps > 0) squares += off * off;
+  }
+  return std::sqrt(squares / (ranks - 1));
+}
 
 std::string_view PhaseName(model::StepPhase phase) {
   switch (phase) {

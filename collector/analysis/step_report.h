@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collector/analysis/rank_types.h"
 #include "collector/model/distribution.h"
 #include "collector/model/job_model.h"
 #include "collector/model/step_record.h"
@@ -67,6 +68,11 @@ struct StepsReport {
 // Absent where no step was found.
 std::optional<StepsReport> StepsOf(const model::ProcessModel& process, bool with_records);
 std::optional<StepsReport> StepsOf(const model::JobModel& job);
+
+struct Report;
+// Standard deviation of the ranks' means of a part of the step; absent with less than two ranks that have
+// steps.
+std::optional<double> BetweenRanks(const Report& report, double StepMeans::*part);
 
 std::string_view PhaseName(model::StepPhase phase);
 

@@ -57,6 +57,7 @@ struct Options {
   bool nvtx = false;
   std::optional<double> noise;
   std::optional<double> link;
+  std::optional<int> bucket_mib;
   std::optional<double> network;
   std::optional<double> network_slowdown;
   std::optional<double> network_from;
@@ -170,6 +171,10 @@ void Vary(const Options& options, simulate::TrainingJob& job) {
   if (options.slow_factor.has_value() && job.slow_by == simulate::SlowBy::kNothing)
     job.slow_by = simulate::SlowBy::kKernels;
   if (options.link.has_value()) job.link.beta_bytes_per_ns = *options.link;
+  if (options.bucket_mib.has_value()) {
+    job.bucket_bytes = static_cast<uint64_t>(*options.bucket_mib) << 20;
+    job.first_bucket_bytes = std::min(job.first_bucket_bytes, job.bucket_bytes);
+  }
   if (options.network.has_value()) {
     job.network = job.link;
     job.network->beta_bytes_per_ns = *options.network;
@@ -305,6 +310,9 @@ int SimulateMain(const Arguments& arguments) {
       ->check(WholeNumber(1, 10'000'000));
   app.add_option("--leak", options.leak_mib, "MiB kept after each step [of the scenario]")
       ->check(WholeNumber(0, 65536));
+  app.add_option("--bucket", options.bucket_mib,
+                 "MiB of gradients that are reduced at once [of the scenario]")
+      ->check(WholeNumber(1, 65536));
   app.add_option("--link", options.link, "GB/s between the ranks of a host [of the scenario]")->check(kRate);
   app.add_option("--network", options.network, "GB/s of communicators over several hosts [as --link]")
       ->check(kRate);

@@ -1,5 +1,8 @@
 #include "collector/render/json_ranks.h"
 
+#include <algorithm>
+
+#include "collector/analysis/link_model.h"
 #include "collector/render/json_values.h"
 
 namespace gpuprobe::render {
@@ -221,11 +224,18 @@ Json NetworkJson(const std::optional<analysis::NetworkReport>& network) {
           {"slow", slow}};
 }
 
+Json BucketAdviceJson(const std::optional<analysis::BucketAdvice>& advice) {
+  if (!advice.has_value()) return nullptr;
+  return {
+      {"bucket_bytes", advice->bucket_bytes}, {"exposed_ns", advice->exposed_ns}, {"fitted", advice->fitted}};
+}
+
 Json CommunicationJson(const analysis::Report& report) {
   const analysis::CommunicationReport& c = report.communication;
   Json models = Json::array();
   for (const analysis::LinkModel& m : report.link_models) {
     Json sizes = Json::array();
+    const analysis::SizesSeen seen = analysis::SizesSeenBy(m);
     for (const analysis::LinkModel::Size& s : m.sizes) {
       sizes.push_back({{"size_bytes", s.size_bytes},
                        {"calls", s.calls},
@@ -245,6 +255,9 @@ Json CommunicationJson(const analysis::Report& report) {
                       {"worst_relative_error", m.worst_relative_error},
                       {"hop_alpha_ns", OrNull(m.hop_alpha_ns)},
                       {"hop_alpha_error_ns", OrNull(m.hop_alpha_error_ns)},
+                      {"half_bandwidth_bytes", OrNull(seen.half_bandwidth_bytes)},
+                      {"latency_seen", seen.latency},
+                      {"bandwidth_seen", seen.bandwidth},
                       {"sizes", sizes}});
   }
   Json forward = Json::array();
@@ -303,10 +316,20 @@ Json CommunicationJson(const analysis::Report& report) {
           {"pattern", c.pattern},
           {"bytes_share", c.bytes_share},
           {"buckets", buckets},
+          {"bucket_advice", BucketAdviceJson(c.bucket_advice)},
           {"forward", forward},
           {"exposed", exposed},
           {"pipeline", pipeline},
           {"alpha_beta", models}};
+}
+
+// The least and the most of what is heard.
+Json PerHost(const analysis::CommunicatorReport& c) {
+  if (c.ranks_of_host.empty()) return nullptr;
+  const auto [least, most] =
+      std::minmax_element(c.ranks_of_host.begin(), c.ranks_of_host.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; });
+  return {least->second, most->second};
 }
 
 Json CommunicatorsJson(const analysis::Report& report) {
@@ -325,6 +348,9 @@ Json CommunicatorsJson(const analysis::Report& report) {
                    {"ranks", OrNull(c.ranks)},
                    {"ranks_heard", c.ranks_heard},
                    {"members", c.members},
+                   {"hosts", c.ranks_of_host.size()},
+                   {"ranks_per_host", PerHost(c)},
+                   {"ran_as", TextOrNull(c.ran_as)},
                    {"parent", TextOrNull(c.parent)},
                    {"made_by", TextOrNull(c.made_by)},
                    {"made_ns", OrNull(c.made_ns)},

@@ -20,14 +20,24 @@ Json StepsRecordedOf(const std::optional<analysis::StepsRecorded>& steps) {
           {"every", steps->every},   {"begun", steps->begun}, {"recorded", steps->recorded}};
 }
 
+Json TrafficOf(const std::optional<analysis::OptimizerTraffic>& traffic) {
+  if (!traffic.has_value()) return nullptr;
+  return {{"bytes_per_step", traffic->bytes_per_step},
+          {"time_ns_per_step", traffic->time_ns_per_step},
+          {"gbytes_per_s", traffic->gbytes_per_s},
+          {"peak_gbytes_per_s", OrNull(traffic->peak_gbytes_per_s)}};
+}
+
 Json ConditionsOf(const analysis::Conditions& c) {
   Json devices = Json::array();
   for (const analysis::DeviceCondition& d : c.devices) {
-    devices.push_back({{"host", d.host},
-                       {"ordinal", d.ordinal},
-                       {"name", d.name},
-                       {"uuid", d.uuid},
-                       {"memory_bytes", d.memory_bytes}});
+    devices.push_back(
+        {{"host", d.host},
+         {"ordinal", d.ordinal},
+         {"name", d.name},
+         {"uuid", d.uuid},
+         {"memory_bytes", d.memory_bytes},
+         {"memory_gbytes_per_s", d.memory_gbytes_per_s > 0 ? Json(d.memory_gbytes_per_s) : Json(nullptr)}});
   }
   return {{"job", c.job},
           {"hosts", c.hosts},
@@ -77,6 +87,17 @@ Json CostOf(const analysis::OwnCost& c) {
           {"callbacks_ns", compared ? Json(c.callbacks_ns) : Json(nullptr)},
           {"compared_processes", c.compared},
           {"unrecorded_launches", c.unrecorded_launches}};
+}
+
+// Of parts of the step: the standard deviation of the ranks' means.
+Json BetweenRanksJson(const analysis::Report& report) {
+  using analysis::StepMeans;
+  const auto of = [&](double StepMeans::*part) { return OrNull(analysis::BetweenRanks(report, part)); };
+  return {{"total_ns", of(&StepMeans::total_ns)},
+          {"compute_ns", of(&StepMeans::compute_ns)},
+          {"exposed_comm_ns", of(&StepMeans::exposed_comm_ns)},
+          {"copy_ns", of(&StepMeans::copy_ns)},
+          {"idle_ns", of(&StepMeans::idle_ns)}};
 }
 
 Json TrustOf(const analysis::Trust& t) {
@@ -232,6 +253,7 @@ Json ComputeOf(const analysis::ComputeReport& c) {
            {{"below_ns", model::ProcessModel::kShortKernelNs},
             {"count", c.short_kernels},
             {"total_ns", c.short_kernel_ns}}},
+          {"optimizer_traffic", TrafficOf(c.optimizer_traffic)},
           {"pageable_copies", pageable},
           {"host_peak_gbytes_per_s", OrNull(c.host_peak_gbytes_per_s)}};
 }
@@ -507,6 +529,7 @@ Json ReportOf(const analysis::Report& report, Json ranks, Json ranks_in) {
           {"long_steps", LongStepsJson(report)},
           {"clock", ClockJson(report)},
           {"communication", CommunicationJson(report)},
+          {"between_ranks", BetweenRanksJson(report)},
           {"communicators", CommunicatorsJson(report)},
           {"hangs", HangsJson(report)},
           {"findings", FindingsOf(report.findings)}};

@@ -10,6 +10,7 @@
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
 #include "collector/render/collective_table.h"
+#include "collector/render/link_table.h"
 #include "collector/render/memory_table.h"
 #include "collector/render/rank_choice.h"
 #include "collector/render/steps.h"
@@ -81,7 +82,10 @@ Table RankSteps(const Report& report) {
           .columns = {"rank", "step", "compute", "exposed comm", "copy", "idle", "caused wait", "clock"},
           .left = {true, false, false, false, false, false, false, false},
           .rows = {},
-          .note = "a step, mean; caused wait: how long each other rank waits in collectives for this one"};
+          .note =
+              "a step, mean; caused wait: how long each other rank waits in collectives for this one; clock: "
+              "ahead of the first rank's, and "
+              "by how much single collectives stray from that"};
   const RankChoice choice = ChooseRanks(report);
   for (const size_t i : choice.shown) {
     const analysis::RankReport* r = &report.ranks[i];
@@ -92,6 +96,7 @@ Table RankSteps(const Report& report) {
       if (c.label != r->label || c.host != r->host) continue;
       const auto ns = static_cast<double>(c.offset_ns);
       clock = absl::StrCat(ns < 0 ? "-" : "+", Duration(std::abs(ns)));
+      if (c.residual_ns > 0) absl::StrAppend(&clock, " +-", Duration(c.residual_ns));
     }
     if (choice.named.count(i) > 0) t.marked.insert(t.rows.size());
     t.rows.push_back({RankName(report, *r), Duration(m.total_ns), Duration(m.compute_ns),
@@ -131,8 +136,9 @@ Table Phases(const Report& report) {
   Table t{
       .id = "phases",
       .title = "Phases",
-      .columns = {"phase", "instances", "GPU mean", "p50", "p95", "max", "host mean", "rank min", "rank max"},
-      .left = {true, false, false, false, false, false, false, false, false},
+      .columns = {"phase", "instances", "GPU mean", "std", "p50", "p95", "max", "host mean", "rank min",
+                  "rank max"},
+      .left = {true, false, false, false, false, false, false, false, false, false},
       .rows = {},
       .note =
           "GPU: union of the work launched in a range, on whichever thread; rank min and max: of the ranks' "
@@ -154,9 +160,10 @@ Table Phases(const Report& report) {
     }
     const auto& [low, high] = spread[p.path];
     t.rows.push_back({absl::StrCat(std::string(static_cast<size_t>(p.depth) * 2, ' '), Shorten(p.name, 32)),
-                      Count(p.gpu_ns.count), Duration(p.gpu_ns.mean), Duration(p.gpu_ns.p50),
-                      Duration(p.gpu_ns.p95), Duration(static_cast<double>(p.gpu_ns.max)),
-                      Duration(p.host_ns.mean), Duration(low), Duration(high)});
+                      Count(p.gpu_ns.count), Duration(p.gpu_ns.mean), Duration(p.gpu_ns.std),
+                      Duration(p.gpu_ns.p50), Duration(p.gpu_ns.p95),
+                      Duration(static_cast<double>(p.gpu_ns.max)), Duration(p.host_ns.mean), Duration(low),
+                      Duration(high)});
   }
   return t;
 }
@@ -201,6 +208,16 @@ Table KernelClasses(const Report& report) {
     t.rows.push_back({k.name, Count(k.calls), Duration(total), Percent(k.share),
                       Duration(total / static_cast<double>(k.calls))});
   }
+  if (c.optimizer_traffic.has_value()) {
+    const analysis::OptimizerTraffic& traffic = *c.optimizer_traffic;
+    absl::StrAppend(&t.note, "; the optimizer must move ", Bytes(traffic.bytes_per_step),
+                    " a step and takes ", Duration(traffic.time_ns_per_step), ": ",
+                    analysis::Rate(traffic.gbytes_per_s));
+    if (traffic.peak_gbytes_per_s.has_value())
+      absl::StrAppend(&t.note, ", ", Percent(traffic.gbytes_per_s / *traffic.peak_gbytes_per_s),
+                      " of the memory's bandwidth");
+    absl::StrAppend(&t.note, " (estimated from what memory holds)");
+  }
   if (c.kernels > 0) {
     absl::StrAppend(
         &t.note, "; ", Percent(static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
@@ -212,9 +229,11 @@ Table KernelClasses(const Report& report) {
 }  // namespace
 
 std::vector<Table> TablesOf(const Report& report) {
-  std::vector<Table> tables{StepsTable(report),  Ranks(report),        RankSteps(report),
-                            MemoryTable(report), Phases(report),       CollectivesTable(report),
-                            Kernels(report),     KernelClasses(report)};
+  std::vector<Table> tables{StepsTable(report), Ranks(report),
+                            RankSteps(report),  MemoryTable(report),
+                            Phases(report),     CollectivesTable(report),
+                            LinksTable(report), CommunicatorsTable(report),
+                            Kernels(report),    KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;
 }

@@ -20,9 +20,9 @@ struct Knobs {
   uint64_t withheld_records = 0;     // every n-th device record never comes, and nobody counts it
   bool crash_on_null = false;        // a declined buffer request ends the process, as before CUDA 12.9
   bool hang_flush = false;           // cuptiActivityFlushAll never returns
-  uint64_t unasked_kind = 0;   // with every n-th kernel record comes one of a kind that nobody asked for
+  uint64_t unasked_kind = 0;  // with every n-th kernel record comes one of a kind that nobody asked for
   uint64_t kernel_recording_ns = 0;  // what a launch takes longer while kernels are recorded
-  uint64_t slow_flush_ms = 0;  // cuptiActivityFlushAll takes this much longer
+  uint64_t slow_flush_ms = 0;        // cuptiActivityFlushAll takes this much longer
 };
 
 // `version`: "11.8", "12.0", "12.6", "13.0"; `faults`: comma-separated names of README.md, each with an

@@ -1,0 +1,167 @@
+#include "collector/render/link_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "collector/analysis/link_model.h"
+#include "collector/analysis/names.h"
+#include "collector/analysis/units.h"
+
+namespace gpuprobe::render {
+namespace {
+
+using analysis::Bytes;
+using analysis::Count;
+using analysis::Duration;
+using analysis::LinkModel;
+using analysis::Percent;
+using analysis::Rate;
+using analysis::ShortComm;
+
+std::string SizesText(const LinkModel& m) {
+  return absl::StrCat(m.sizes.size(), ": ", Bytes(m.sizes.front().size_bytes), " - ",
+                      Bytes(m.sizes.back().size_bytes));
+}
+
+// "+38 %": what a tree would take instead, for the smallest and the largest size.
+std::string TreeText(const LinkModel& m) {
+  std::vector<std::string> parts;
+  for (const LinkModel::Size* size : {&m.sizes.front(), &m.sizes.back()}) {
+    if (!size->tree_ns.has_value() || size->predicted_ns <= 0) return "-";
+    parts.push_back(absl::StrFormat("%+.0f %%", (*size->tree_ns / size->predicted_ns - 1) * 100));
+  }
+  return absl::StrJoin(parts, " / ");
+}
+
+// What one row can stand for.
+bool Alike(const LinkModel& a, const LinkModel& b) {
+  constexpr double kSame = 0.1;
+  const auto near = [](double x, double y) { return std::abs(x - y) <= kSame * std::max(x, y); };
+  return a.op == b.op && a.comm_ranks == b.comm_ranks && near(a.alpha_ns, b.alpha_ns) &&
+         near(a.beta_gbytes_per_s, b.beta_gbytes_per_s);
+}
+
+// "8", "2 x 8" hosts and their ranks, "3 x 2-8".
+std::string HostsText(const analysis::CommunicatorReport& c) {
+  if (c.ranks_of_host.empty()) return "-";
+  const auto [least, most] =
+      std::minmax_element(c.ranks_of_host.begin(), c.ranks_of_host.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::string each = absl::StrCat(least->second);
+  if (most->second != least->second) absl::StrAppend(&each, "-", most->second);
+  return absl::StrCat(c.ranks_of_host.size(), " x ", each);
+}
+
+}  // namespace
+
+Table LinksTable(const analysis::Report& report) {
+  Table t{.id = "links",
+          .title = "Links",
+          .columns = {"link", "comm", "ranks", "sizes", "latency", "a hop", "bandwidth", "off by", "tree"},
+          .left = {true, true, false, true, false, false, false, false, false},
+          .rows = {},
+          .note = ""};
+  constexpr size_t kMaxRows = 6;
+  bool tree = false;
+  std::set<std::string> unseen;
+  size_t told = 0;
+  for (const LinkModel& m : report.link_models) {
+    const LinkModel* like = nullptr;  // shown already
+    for (const LinkModel& other : report.link_models) {
+      if (&other == &m) break;
+      if (Alike(other, m)) like = &other;
+    }
+    if (like != nullptr) {
+      ++told;
+      continue;
+    }
+    if (t.rows.size() == kMaxRows) continue;
+    ++told;
+    const analysis::SizesSeen seen = analysis::SizesSeenBy(m);
+    if (!seen.latency && seen.half_bandwidth_bytes.has_value()) unseen.insert("latency");
+    if (!seen.bandwidth) unseen.insert("bandwidth");
+    const std::string trees = TreeText(m);
+    tree = tree || trees != "-";
+    t.rows.push_back(
+        {m.op, ShortComm(m.comm), absl::StrCat(m.comm_ranks), SizesText(m),
+         seen.half_bandwidth_bytes.has_value() ? absl::StrCat(Duration(m.alpha_ns), seen.latency ? "" : " ?")
+                                               : "not seen",
+         m.hop_alpha_ns.has_value() && *m.hop_alpha_ns > 0 ? Duration(*m.hop_alpha_ns) : "-",
+         absl::StrCat(Rate(m.beta_gbytes_per_s), seen.bandwidth ? "" : " ?"),
+         absl::StrCat(Percent(m.mean_relative_error), ", at most ", Percent(m.worst_relative_error)), trees});
+  }
+  t.note =
+      "transfers without the waiting, fitted: latency + bytes on the bus / bandwidth; off by: what sizes "
+      "stray from "
+      "that";
+  if (tree)
+    absl::StrAppend(&t.note, "; tree: what one would take instead of a ring, smallest / largest size");
+  if (unseen.contains("latency"))
+    absl::StrAppend(&t.note, "; latency ?: no message is so small that it shows, it is where the line goes");
+  if (unseen.contains("bandwidth"))
+    absl::StrAppend(&t.note,
+                    "; bandwidth ?: no message is so large that it shows, it is where the line goes");
+  if (told > t.rows.size())
+    absl::StrAppend(&t.note, "; communicators that are alike within 10 % are shown once");
+  if (report.link_models.size() > told)
+    absl::StrAppend(&t.note, "; ", report.link_models.size() - told, " more in report.json");
+  return t;
+}
+
+Table CommunicatorsTable(const analysis::Report& report) {
+  Table t{.id = "communicators",
+          .title = "Communicators",
+          .columns = {"communicator", "name", "ranks", "hosts", "made by", "calls", "bytes", "mostly run as"},
+          .left = {true, true, false, false, true, false, false, true},
+          .rows = {},
+          .note = "x4: so many that are alike; hosts: how many, and its ranks on each"};
+  constexpr size_t kMaxRows = 8;
+  struct Alike {  // but for the hash
+    std::string first;
+    int count = 0;
+    uint64_t calls = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::vector<std::string>, Alike> alike;
+  std::vector<std::vector<std::string>> order;
+  std::set<std::vector<int>> sets;
+  for (const analysis::CommunicatorReport& c : report.communicators) sets.insert(c.members);
+  if (sets.size() < 2 && report.conditions.hosts.size() < 2) return t;
+  for (const analysis::CommunicatorReport& c : report.communicators) {
+    uint64_t calls = 0;
+    uint64_t bytes = 0;
+    for (const auto& [op, sum] : c.operations) {
+      calls += sum.calls;
+      bytes += sum.bytes;
+    }
+    const std::vector<std::string> what{c.name.empty() ? "-" : analysis::Shorten(c.name, 24),
+                                        c.ranks.has_value() ? absl::StrCat(*c.ranks) : "?", HostsText(c),
+                                        c.made_by.empty() ? "-" : c.made_by,
+                                        c.ran_as.empty() ? "-" : c.ran_as};
+    const auto [at, added] = alike.try_emplace(what);
+    if (added) order.push_back(what);
+    ++at->second.count;
+    at->second.first = ShortComm(c.comm);
+    at->second.calls += calls;
+    at->second.bytes += bytes;
+  }
+  for (const std::vector<std::string>& what : order) {
+    if (t.rows.size() == kMaxRows) {
+      absl::StrAppend(&t.note, "; ", order.size() - kMaxRows, " more kinds in report.json");
+      break;
+    }
+    const Alike& those = alike[what];
+    t.rows.push_back({those.count == 1 ? those.first : absl::StrCat("x", those.count), what[0], what[1],
+                      what[2], what[3], Count(those.calls), Bytes(those.bytes), what[4]});
+  }
+  return t;
+}
+
+}  // namespace gpuprobe::render

@@ -1,0 +1,15 @@
+// The communicators of a job and what their links were measured to do, as tables.
+#pragma once
+
+#include "collector/analysis/report.h"
+#include "collector/render/table.h"
+
+namespace gpuprobe::render {
+
+// Latency and bandwidth of each operation that was called with sizes enough; what a tree would take instead.
+Table LinksTable(const analysis::Report& report);
+
+// Only of jobs over several hosts, or with communicators of different ranks.
+Table CommunicatorsTable(const analysis::Report& report);
+
+}  // namespace gpuprobe::render
