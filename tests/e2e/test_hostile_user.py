@@ -2,6 +2,7 @@
 
 GPUPROBE_HOSTILE_SECONDS=60 makes it last as long as it should be run by hand; the test suite attacks for a few seconds.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -149,6 +150,14 @@ class HostileUser(harness.EndToEndTest):
         with wire.connect_as(VICTIM, self.socket) as other:
             other.sendall(wire.delimited(wire.hello()) + wire.delimited(wire.bye()))
             self.assertIsNone(wire.refusal(wire.read_some(other, 0.3)))
+        held.pop().close()
+        held.pop().close()
+        def is_taken():
+            with wire.connect_as(ATTACKER, self.socket) as connection:
+                with contextlib.suppress(BrokenPipeError):  # refused before Hello was sent
+                    connection.sendall(wire.delimited(wire.hello(pid=2000, run="one")))
+                return wire.refusal(connection.recv(65536)) is None
+        wait_until(is_taken, "place for another connection", limit=20)
         for connection in held:
             connection.close()
         self.stop()

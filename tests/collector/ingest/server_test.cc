@@ -119,6 +119,54 @@ TEST_F(ServerTest, BeforeHelloAFrameIsSmall) {
   EXPECT_THAT(client.ReadToEnd(), HasSubstr("more than the 65536 bytes"));
 }
 
+// A Hello of exactly so many bytes.
+v1::Frame HelloOf(size_t bytes) {
+  v1::Frame frame = HelloFrame(MakeHello(0));
+  std::string* text = frame.mutable_hello()->mutable_identity()->mutable_executable();
+  while (frame.ByteSizeLong() < bytes) text->append(bytes - frame.ByteSizeLong(), 'x');
+  while (frame.ByteSizeLong() > bytes) text->pop_back();
+  return frame;
+}
+
+TEST_F(ServerTest, TheBoundBeforeHelloIsExact) {
+  constexpr size_t kMost = ClientLimits{}.hello_bytes;
+  for (const size_t bytes : {kMost - 1, kMost, kMost + 1}) {
+    const v1::Frame hello = HelloOf(bytes);
+    ASSERT_EQ(hello.ByteSizeLong(), bytes);
+    const size_t greeted = server_->greeted();
+    Client client(socket_);
+    client.Send(Stream({hello}));
+    EXPECT_TRUE(PollUntil([&] { return server_->greeted() > greeted || server_->dropped() > 0; }));
+    EXPECT_EQ(server_->dropped(), bytes > kMost ? 1u : 0u) << bytes;
+    if (bytes > kMost) {
+      EXPECT_THAT(client.ReadToEnd(), HasSubstr("more than the 65536 bytes"));
+    }
+  }
+}
+
+TEST_F(ServerTest, TheBoundOfAFrameIsExact) {
+  constexpr size_t kMost = 20'000;
+  Restart({.frame_bytes = kMost});
+  Client other(socket_);
+  other.Send(Stream({HelloFrame(MakeHello(1))}));
+  for (const size_t bytes : {kMost, kMost + 1}) {
+    v1::Frame frame = BatchBuilder().Frame();
+    std::string* text = frame.mutable_batch()->add_strings()->mutable_value();
+    while (frame.ByteSizeLong() < bytes) text->append(bytes - frame.ByteSizeLong(), 'x');
+    while (frame.ByteSizeLong() > bytes) text->pop_back();
+    ASSERT_EQ(frame.ByteSizeLong(), bytes);
+    Client client(socket_);
+    client.Send(Stream({HelloFrame(MakeHello(0)), frame}));
+    EXPECT_TRUE(PollUntil([&] { return batches_[0] == 1 && (bytes == kMost || server_->dropped() == 1); }));
+    if (bytes > kMost) {
+      EXPECT_THAT(client.ReadToEnd(), HasSubstr("more than the 20000 bytes"));
+    }
+  }
+  EXPECT_EQ(batches_[0], 1);
+  other.Send(Stream({BatchBuilder().Frame()}));
+  EXPECT_TRUE(PollUntil([&] { return batches_[1] == 1; }));
+}
+
 TEST_F(ServerTest, OfWhomSaysNothingItIsFreeAfterAWhile) {
   Restart({.hello_wait = milliseconds(100)});
   Client silent(socket_);
@@ -161,6 +209,11 @@ TEST_F(ServerTest, MoreClientsThanItServesAreToldSo) {
   Client second(socket_);
   EXPECT_TRUE(PollUntil([&] { return server_->dropped() == 1; }));
   EXPECT_THAT(second.ReadToEnd(), HasSubstr("has 1 clients already"));
+  first.Close();
+  EXPECT_TRUE(PollUntil([&] { return server_->clients() == 0; }));
+  Client third(socket_);
+  third.Send(Stream({HelloFrame(MakeHello(3)), BatchBuilder().Frame()}));
+  EXPECT_TRUE(PollUntil([&] { return batches_[3] == 1; })) << "its place is free again";
 }
 
 TEST_F(ServerTest, WithoutDescriptorsItWaitsWithoutSpinning) {
