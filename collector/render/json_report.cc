@@ -494,6 +494,7 @@ Json ReportOf(const analysis::Report& report, Json ranks, Json ranks_in) {
           {"communication", CommunicationJson(report)},
           {"communicators", CommunicatorsJson(report)},
           {"hangs", HangsJson(report)},
+          {"past_hangs", PastHangsJson(report)},
           {"findings", FindingsOf(report.findings)}};
 }
 
