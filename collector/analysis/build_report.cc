@@ -10,6 +10,7 @@
 #include "collector/analysis/communication_report.h"
 #include "collector/analysis/communicator_report.h"
 #include "collector/analysis/compute_report.h"
+#include "collector/analysis/hang_verdicts.h"
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/link_model.h"
 #include "collector/analysis/memory_holdings.h"
@@ -363,6 +364,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   SetPeakShares(report);
   report.communicators = CommunicatorsOf(job);
   report.hangs = HangsOf(job, JobEndNs(job), input.hang_after_ns);
+  report.past_hangs = TakeVerdicts(job, report.hangs);
   report.utilisation = UtilisationOf(input.work, report.conditions,
                                      report.steps.has_value() ? report.steps->time_ns.mean / 1e9 : 0);
   report.findings = FindingsOf(report);

@@ -27,6 +27,7 @@ void HangMismatch(const Report& report, std::vector<Finding>& out);
 void HangMissingRank(const Report& report, std::vector<Finding>& out);
 void HangAllIssued(const Report& report, std::vector<Finding>& out);
 void RankDied(const Report& report, std::vector<Finding>& out);
+void HangOver(const Report& report, std::vector<Finding>& out);
 void RankStopped(const Report& report, std::vector<Finding>& out);
 
 // findings_memory.cc

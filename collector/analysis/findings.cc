@@ -29,6 +29,10 @@ constexpr FindingRule kRules[] = {
      HangMissingRank},
     {"hang-all-issued", Severity::kError,
      "all ranks issued a collective, and it has not finished for --hang-after", HangAllIssued},
+    {"hang-over", Severity::kWarning,
+     "a hang was told while the job ran, and it went on after all; not for a rank that was stopped, which "
+     "rank-stopped tells",
+     HangOver},
     {"rank-stopped", Severity::kWarning,
      "no thread of a rank could run for a second or more: it was stopped, held by a debugger, or its cgroup "
      "was "

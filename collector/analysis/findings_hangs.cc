@@ -129,6 +129,18 @@ void RankStopped(const Report& report, std::vector<Finding>& out) {
   out.push_back(std::move(f));
 }
 
+void HangOver(const Report& report, std::vector<Finding>& out) {
+  for (const PastHang& past : report.past_hangs) {
+    const bool stopped = std::all_of(past.hang.ranks.begin(), past.hang.ranks.end(), [](const HangRank& r) {
+      return r.halt.has_value() && r.halt->kind != Halt::Kind::kEnded;
+    });
+    if (stopped) continue;
+    out.push_back({.statement = PastHangStatement(past),
+                   .evidence = absl::StrCat("When it was told: ", HangEvidence(past.hang)),
+                   .advice = HangAdvice(past.hang)});
+  }
+}
+
 void HangMismatch(const Report& report, std::vector<Finding>& out) {
   HangsOfKind(report, Hang::Kind::kMismatch, out);
 }

@@ -280,6 +280,19 @@ std::string HangStatement(const Hang& hang) {
   }
 }
 
+std::string PastHangStatement(const PastHang& past) {
+  const Hang& hang = past.hang;
+  const std::string call = absl::StrCat(hang.shape.op, " seq ", hang.seq, " on ", WhereItIs(hang));
+  const std::string who =
+      hang.kind == Hang::Kind::kAllIssued
+          ? "All ranks had issued it."
+          : absl::StrCat(Capital(Names(hang)), hang.ranks.size() == 1 ? " was" : " were", " waited for.");
+  return absl::StrCat(
+      "From ", ClockTime(past.since_ns), " to ", ClockTime(past.until_ns), " ",
+      hang.replay.has_value() ? absl::StrCat("replay ", hang.replay->number, " of the CUDA graph with ") : "",
+      call, " did not go on, for ", Duration(static_cast<double>(past.until_ns - past.since_ns)), ". ", who);
+}
+
 std::string HangEvidence(const Hang& hang) {
   const std::string shape =
       hang.replay.has_value() ? absl::StrCat(hang.shape.op, " of ", Bytes(hang.shape.bytes), " when captured")

@@ -77,6 +77,13 @@ struct HangReplay {
   int communicators = 1;     // on which ranks wait in the same launches
 };
 
+// A rank that waits.
+struct HangWaiter {
+  std::string label;
+  std::string host;
+  uint32_t pid = 0;
+};
+
 struct Hang {
   enum class Kind { kMissingRank, kMismatch, kAllIssued };
   Kind kind = Kind::kAllIssued;
@@ -96,15 +103,25 @@ struct Hang {
   static constexpr size_t kMaxRanks = 16;
   std::vector<HangRank> ranks;
   int ranks_left_out = 0;
-  bool culprit_known = true;      // false: kAllIssued, and a mismatch without a majority
-  bool earlier_work = false;      // kAllIssued: work launched before it is not known to have ended either
-  uint64_t mismatches_after = 0;  // further calls of this communicator that differ
+  bool culprit_known = true;        // false: kAllIssued, and a mismatch without a majority
+  bool earlier_work = false;        // kAllIssued: work launched before it is not known to have ended either
+  uint64_t mismatches_after = 0;    // further calls of this communicator that differ
+  std::vector<HangWaiter> waiting;  // at most kMaxRanks
+};
+
+// A hang that was told while the job ran, and was over before its end.
+struct PastHang {
+  Hang hang;
+  uint64_t since_ns = 0;  // as the clock said
+  uint64_t until_ns = 0;
 };
 
 // "AllReduce (6,553,600 x float32)"
 std::string ShapeText(const CallShape& shape);
 // As screens show it: what hangs; who issued it and who did not, and what those did last; what to look at.
 std::string HangStatement(const Hang& hang);
+// "From 18:02:11 UTC to 18:03:40 UTC ranks waited for rank 3: ..."
+std::string PastHangStatement(const PastHang& past);
 std::string HangEvidence(const Hang& hang);
 std::string HangAdvice(const Hang& hang);
 // "missing_rank", "mismatch", "all_issued"

@@ -344,11 +344,21 @@ class Search {
     if (s.what.describe_rank != nullptr) s.what.describe_rank(process, s.now_ns, hang.ranks.back());
   }
 
+  void AddWaiting(const Suspect& s, Hang& hang) const {
+    for (const HangParty& party : s.what.waiting) {
+      if (hang.waiting.size() == Hang::kMaxRanks) return;
+      if (std::binary_search(s.halted.begin(), s.halted.end(), party.process)) continue;
+      const HangRank r = DescribeRank(Of(party.process), HangRank::State::kWaiting, s.now_ns);
+      hang.waiting.push_back({.label = r.label, .host = r.host, .pid = r.pid});
+    }
+  }
+
   Hang Describe(const Suspect& s) const {
     Hang hang = s.what.describe();
     hang.since_ns = s.since_ns;
     hang.waiting_ns = Since(s.now_ns, s.since_ns);
     hang.earlier_work = s.earlier_work;
+    AddWaiting(s, hang);
     hang.issued = s.what.transfer
                       ? static_cast<int>(s.what.waiting.size())
                       : hang.comm_ranks - hang.not_heard - static_cast<int>(s.what.missing.size()) -

@@ -490,6 +490,7 @@ struct Report {
   std::vector<CommunicatorReport> communicators;  // in the order in which they were made
   std::vector<Hang> hangs;                        // longest first
   std::vector<Finding> findings;
+  std::vector<PastHang> past_hangs;  // in the order in which they were told
 };
 
 // What the model cannot know.

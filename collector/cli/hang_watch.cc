@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/hang_verdicts.h"
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/process_state.h"
@@ -33,13 +34,6 @@ bool HangWatch::TakeRequest(const model::ProcessModel& process) {
   const auto found = requests_.find(&process);
   if (found == requests_.end() || found->second.taken) return false;
   return found->second.taken = true;
-}
-
-HangWatch::Key HangWatch::KeyOf(const analysis::Hang& hang) {
-  // Which collective of a replay is told of may change while its records come.
-  if (hang.replay.has_value())
-    return {hang.kind, hang.comm, hang.replay->first_seq, absl::StrCat("replay ", hang.replay->number)};
-  return {hang.kind, hang.comm, hang.seq, hang.transfer.has_value() ? hang.transfer->label : std::string()};
 }
 
 namespace {
@@ -74,7 +68,7 @@ bool HangWatch::SetForward(uint64_t now_ns, uint64_t monotonic_ns) {
 
 std::vector<std::string> HangWatch::Statements() const {
   std::vector<std::string> statements;
-  for (const auto& [key, hang] : told_) statements.push_back(analysis::HangStatement(hang));
+  for (const auto& [key, told] : told_) statements.push_back(analysis::HangStatement(told.hang));
   return statements;
 }
 
@@ -99,6 +93,36 @@ void HangWatch::SayDeaths(const model::JobModel& job, uint64_t now_ns) {
   }
 }
 
+void HangWatch::Tell(const std::string& key, const analysis::Hang& hang, uint64_t now_ns) {
+  const auto found = told_.find(key);
+  const bool added = found == told_.end();
+  // Longer waiting is no news.
+  if (added || !analysis::SameCulprits(found->second.hang, hang))
+    write_(analysis::VerdictOf(hang, now_ns, /*until_ns=*/0));
+  told_[key] = {.hang = hang, .seen_ns = now_ns};
+  if (added) say_(render::HangBlock(hang));
+}
+
+bool HangWatch::EndOf(const Told& told, const model::JobModel& job, const std::vector<analysis::Hang>& hangs,
+                      uint64_t now_ns) {
+  const analysis::Hang& hang = told.hang;
+  const bool went_on = analysis::WentOn(job, hang, told.seen_ns);
+  if (!went_on && analysis::WaitingEnded(job, hang)) return false;
+  v1::HangVerdict verdict = analysis::VerdictOf(hang, told.seen_ns, now_ns);
+  const bool replaced = !went_on && std::any_of(hangs.begin(), hangs.end(), [&](const analysis::Hang& other) {
+    return analysis::ShareWaiting(hang, other);
+  });
+  verdict.set_withdrawn(replaced);
+  write_(verdict);
+  if (replaced) return true;
+  say_(absl::StrCat(
+      "HANG over: ",
+      hang.replay.has_value() ? absl::StrCat("replay ", hang.replay->number, " of the CUDA graph with ") : "",
+      hang.shape.op, " seq ", hang.seq, " on communicator ", analysis::ShortComm(hang.comm),
+      " went on after ", analysis::Duration(static_cast<double>(hang.waiting_ns)), " or a little more.\n"));
+  return true;
+}
+
 void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns) {
   if (monotonic_ns < next_ns_) return;
   next_ns_ = monotonic_ns + kIntervalNs;
@@ -106,7 +130,7 @@ void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monot
   now_ns = OnLine(job, now_ns);
   SayDeaths(job, now_ns);
   const bool quiet = SetForward(now_ns, monotonic_ns);
-  std::set<Key> seen;
+  std::set<std::string> seen;
   std::vector<uint32_t> held_back;
   const std::vector<analysis::Hang> hangs = analysis::HangsOf(job, now_ns, after_ns_, &held_back);
   for (const uint32_t process : held_back) {
@@ -114,26 +138,13 @@ void HangWatch::Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monot
     if (monotonic_ns >= request.again_ns) request = {monotonic_ns + kAskAgain * after_ns_, false};
   }
   for (const analysis::Hang& hang : hangs) {
-    const Key key = KeyOf(hang);
+    const std::string key = analysis::HangKey(hang);
     seen.insert(key);
-    if (quiet && !told_.contains(key)) continue;
-    const auto [it, added] = told_.insert_or_assign(key, hang);
-    if (added) say_(render::HangBlock(hang));
+    if (!quiet || told_.contains(key)) Tell(key, hang, now_ns);
   }
-  for (auto it = told_.begin(); it != told_.end();) {
-    if (seen.contains(it->first)) {
-      ++it;
-      continue;
-    }
-    const analysis::Hang& hang = it->second;
-    say_(absl::StrCat(
-        "HANG over: ",
-        hang.replay.has_value() ? absl::StrCat("replay ", hang.replay->number, " of the CUDA graph with ")
-                                : "",
-        hang.shape.op, " seq ", hang.seq, " on communicator ", analysis::ShortComm(hang.comm),
-        " went on after ", analysis::Duration(static_cast<double>(hang.waiting_ns)), " or a little more.\n"));
-    it = told_.erase(it);
-  }
+  std::erase_if(told_, [&](const auto& entry) {
+    return !seen.contains(entry.first) && EndOf(entry.second, job, hangs, now_ns);
+  });
 }
 
 }  // namespace gpuprobe::cli

@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "CLI/CLI.hpp"
@@ -31,8 +30,10 @@ struct RankOptions {
 class HangWatch {
  public:
   using Say = std::function<void(const std::string& text)>;
-  // `say` gets whole lines.
-  HangWatch(uint64_t after_ns, Say say) : after_ns_(after_ns), say_(std::move(say)) {}
+  using Write = std::function<void(const v1::HangVerdict& verdict)>;
+  // `say` gets whole lines; `write`, what is to stand in the run's log.
+  HangWatch(uint64_t after_ns, Say say, Write write)
+      : after_ns_(after_ns), say_(std::move(say)), write_(std::move(write)) {}
 
   // Looks when a second has passed since it last did; `now_ns` on CLOCK_REALTIME, `monotonic_ns` on
   // CLOCK_MONOTONIC.
@@ -43,22 +44,29 @@ class HangWatch {
   bool TakeRequest(const model::ProcessModel& process);
 
  private:
-  // Communicator, sequence, and of a transfer the rank whose sequence it is, of a graph which replay.
-  using Key = std::tuple<analysis::Hang::Kind, std::string, uint64_t, std::string>;
-  static Key KeyOf(const analysis::Hang& hang);
+  struct Told {
+    analysis::Hang hang;  // as of the last look that found it
+    uint64_t seen_ns = 0;
+  };
 
   void SayDeaths(const model::JobModel& job, uint64_t now_ns);
+  void Tell(const std::string& key, const analysis::Hang& hang, uint64_t now_ns);
+  // It is not found any more: it went on, another has taken its place, or it ended with its processes; then
+  // it stands. True: it is to be forgotten.
+  bool EndOf(const Told& told, const model::JobModel& job, const std::vector<analysis::Hang>& hangs,
+             uint64_t now_ns);
 
   uint64_t after_ns_;
   Say say_;
+  Write write_;
   // Whether the clock was set forward: what was issued before then seems to have waited for as much longer,
   // so nothing new is said until all of the limit has passed since.
   bool SetForward(uint64_t now_ns, uint64_t monotonic_ns);
 
   uint64_t next_ns_ = 0;
   std::optional<uint64_t> clock_offset_ns_;
-  uint64_t quiet_until_ns_ = 0;  // on CLOCK_MONOTONIC
-  std::map<Key, analysis::Hang> told_;
+  uint64_t quiet_until_ns_ = 0;                // on CLOCK_MONOTONIC
+  std::map<std::string, Told> told_;           // by HangKey
   std::set<const model::ProcessModel*> dead_;  // already reported
   struct Request {
     uint64_t again_ns = 0;  // on CLOCK_MONOTONIC, not before

@@ -13,6 +13,19 @@ namespace {
 
 using analysis::Duration;
 
+constexpr std::chrono::seconds kOthersMayTake{3};
+
+// All ranks that the job has have told of work.
+bool AllHeard(const model::JobModel& job) {
+  int heard = 0;
+  int ranks = 0;
+  for (const auto& process : job.processes()) {
+    ranks = std::max(ranks, process->identity().world_size());
+    heard += process->totals().kernels > 0 || process->totals().launches > 0 ? 1 : 0;
+  }
+  return heard >= ranks;
+}
+
 // Steps after the warm-up that every rank has seen; 0 while some rank's warm-up is not decided, or only its
 // launches were heard of.
 uint64_t StepsSeen(const model::JobModel& job) {
@@ -40,6 +53,9 @@ std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) 
   if (said_) return std::nullopt;
   const uint64_t seen = StepsSeen(job);
   if (seen < steps_ && !at_end) return std::nullopt;
+  const auto now = std::chrono::steady_clock::now();
+  if (!enough_since_.has_value()) enough_since_ = now;
+  if (!at_end && !AllHeard(job) && now - *enough_since_ < kOthersMayTake) return std::nullopt;
   said_ = true;
   if (seen < steps_) {
     return absl::StrCat("gpuprobe: check: only ", seen, " of ", steps_,

@@ -5,6 +5,7 @@
 // model that is settled as if the job had ended.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,13 +19,15 @@ class HealthCheck {
   // `steps`: how many after the warm-up; 0: none, never speaks.
   explicit HealthCheck(uint64_t steps) : steps_(steps), said_(steps == 0) {}
 
-  // Call about once a second. The verdict, lines with their ends, when every rank that was heard has seen
-  // enough steps; once. Also when the command ends before that (`at_end`): then it says so.
+  // Call some times a second. The verdict, lines with their ends, when every rank has seen enough steps;
+  // once. Ranks that were not heard are waited for, but not for long: they may be on other hosts. Also when
+  // the command ends before that (`at_end`): then it says so.
   std::optional<std::string> Look(model::JobModel& job, bool at_end);
 
  private:
   uint64_t steps_;
   bool said_;
+  std::optional<std::chrono::steady_clock::time_point> enough_since_;  // of those that were heard
 };
 
 }  // namespace gpuprobe::cli

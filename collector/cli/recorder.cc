@@ -209,7 +209,17 @@ void Recorder::SetStepMarker(const StepMarkerOption& marker) {
 
 void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say) {
   rank_options_ = options;
-  hang_watch_ = std::make_unique<HangWatch>(options.after_ns(), std::move(say));
+  hang_watch_ = std::make_unique<HangWatch>(options.after_ns(), std::move(say),
+                                            [this](const v1::HangVerdict& verdict) { NoteVerdict(verdict); });
+}
+
+void Recorder::NoteVerdict(const v1::HangVerdict& verdict) {
+  job_.ApplyVerdict(verdict);
+  const auto log = logs_.find(job_.processes().front().get());
+  if (log == logs_.end()) return;
+  v1::Frame frame;
+  *frame.mutable_hang_verdict() = verdict;
+  Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
 }
 
 void Recorder::Tick() {

@@ -116,6 +116,8 @@ class Recorder {
   void LookIfDue();
   // Looks at processes from outside: each once a second, and at once when it has ended.
   void ObserveIfDue();
+  // Into the model and the log of the first process.
+  void NoteVerdict(const v1::HangVerdict& verdict);
   void AwaitEnd(model::ProcessModel& process);
   // Applies and writes what there is to see; with `last` also of an end whose status is not known.
   void Observe(model::ProcessModel& process, observe::ProcessObserver& observer, bool last);

@@ -18,6 +18,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "collector/model/hang_verdicts.h"
 #include "collector/model/issued_calls.h"
 #include "collector/model/process_model.h"
 #include "collector/model/rank_comparison.h"
@@ -50,6 +51,9 @@ class JobModel {
   absl::Status LoadState(std::string_view bytes);
 
   const std::vector<std::unique_ptr<ProcessModel>>& processes() const { return processes_; }
+  // What was said of a hang while the job ran.
+  void ApplyVerdict(const v1::HangVerdict& verdict) { verdicts_.Apply(verdict); }
+  const HangVerdicts& verdicts() const { return verdicts_; }
   const IssuedCalls& issued() const { return issued_; }
   const RankComparison& comparison() const { return comparison_; }
   // Of operations and data types in `issued`: one id a name, whatever the processes call it.
@@ -83,6 +87,7 @@ class JobModel {
   std::deque<Key> order_;
   size_t waiting_ = 0;  // participants in calls_
   IssuedCalls issued_;
+  HangVerdicts verdicts_;
   RankComparison comparison_;
   std::vector<std::string> names_{""};
   absl::flat_hash_map<std::string, uint32_t> name_ids_{{"", 0}};

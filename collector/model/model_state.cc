@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 24;
+constexpr uint32_t kStateVersion = 25;
 
 }  // namespace
 
@@ -405,6 +405,12 @@ void IssuedCalls::Mismatched::Visit(Archive& archive) {
 template <typename Archive>
 void IssuedCalls::Visit(Archive& archive) {
   archive(communicators_, mismatched_);
+}
+
+template <typename Archive>
+void HangVerdicts::Visit(Archive& archive) {
+  archive(all_);
+  archive.Require(all_.size() <= kMost);
 }
 
 template <typename Archive>
@@ -909,7 +915,7 @@ void RankComparison::Visit(Archive& archive) {
 
 template <typename Archive>
 void JobModel::VisitNames(Archive& archive) {
-  archive(issued_, names_, comparison_);
+  archive(issued_, names_, comparison_, verdicts_);
   archive.Require(comparison_.blame().size() <= processes_.size() &&
                   comparison_.alignment().IsOf(processes_.size()) &&
                   comparison_.late_steps().IsOf(processes_.size()));
@@ -1031,6 +1037,7 @@ absl::Status JobModel::LoadState(std::string_view bytes) {
   calls_.clear();
   order_.clear();
   issued_ = {};
+  verdicts_ = {};
   comparison_ = {};
   StateReader archive(bytes);
   uint32_t version = 0;
@@ -1052,6 +1059,7 @@ absl::Status JobModel::LoadState(std::string_view bytes) {
   processes_.clear();
   waiting_ = 0;
   issued_ = {};
+  verdicts_ = {};
   comparison_ = {};
   names_ = {""};
   name_ids_ = {{"", 0}};

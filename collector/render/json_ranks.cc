@@ -362,42 +362,60 @@ Json CommunicatorsJson(const analysis::Report& report) {
   return out;
 }
 
+namespace {
+
+Json HangJson(const analysis::Hang& hang) {
+  Json ranks = Json::array();
+  for (const analysis::HangRank& r : hang.ranks) ranks.push_back(HangRankJson(r));
+  Json json = {{"kind", analysis::HangKindName(hang.kind)},
+               {"comm", hang.comm},
+               {"comm_name", TextOrNull(hang.comm_name)},
+               {"comm_ranks", hang.comm_ranks},
+               {"seq", hang.seq}};
+  json.update(ShapeJson(hang.shape));
+  json["replay"] = nullptr;
+  if (const auto& r = hang.replay; r.has_value()) {
+    json["replay"] = {{"number", r->number},
+                      {"collectives", r->collectives},
+                      {"ended", r->ended},
+                      {"communicators", r->communicators}};
+  }
+  json["transfer"] = nullptr;
+  if (const auto& t = hang.transfer; t.has_value()) {
+    json["transfer"] = {{"rank", OrNull(t->rank)},
+                        {"peer", OrNull(t->peer)},
+                        {"counterpart", t->counterpart},
+                        {"others_waiting", t->others_waiting}};
+  }
+  json.update({{"since_ns", hang.since_ns},
+               {"waiting_ns", hang.waiting_ns},
+               {"over", hang.over},
+               {"issued", hang.issued},
+               {"not_heard", hang.not_heard},
+               {"culprit_known", hang.culprit_known},
+               {"ranks", ranks},
+               {"ranks_left_out", hang.ranks_left_out},
+               {"mismatches_after", hang.mismatches_after},
+               {"earlier_work_unfinished", hang.earlier_work}});
+  return json;
+}
+
+}  // namespace
+
 Json HangsJson(const analysis::Report& report) {
   Json out = Json::array();
-  for (const analysis::Hang& hang : report.hangs) {
-    Json ranks = Json::array();
-    for (const analysis::HangRank& r : hang.ranks) ranks.push_back(HangRankJson(r));
-    Json json = {{"kind", analysis::HangKindName(hang.kind)},
-                 {"comm", hang.comm},
-                 {"comm_name", TextOrNull(hang.comm_name)},
-                 {"comm_ranks", hang.comm_ranks},
-                 {"seq", hang.seq}};
-    json.update(ShapeJson(hang.shape));
-    json["replay"] = nullptr;
-    if (const auto& r = hang.replay; r.has_value()) {
-      json["replay"] = {{"number", r->number},
-                        {"collectives", r->collectives},
-                        {"ended", r->ended},
-                        {"communicators", r->communicators}};
-    }
-    json["transfer"] = nullptr;
-    if (const auto& t = hang.transfer; t.has_value()) {
-      json["transfer"] = {{"rank", OrNull(t->rank)},
-                          {"peer", OrNull(t->peer)},
-                          {"counterpart", t->counterpart},
-                          {"others_waiting", t->others_waiting}};
-    }
-    json.update({{"since_ns", hang.since_ns},
-                 {"waiting_ns", hang.waiting_ns},
-                 {"over", hang.over},
-                 {"issued", hang.issued},
-                 {"not_heard", hang.not_heard},
-                 {"culprit_known", hang.culprit_known},
-                 {"ranks", ranks},
-                 {"ranks_left_out", hang.ranks_left_out},
-                 {"mismatches_after", hang.mismatches_after},
-                 {"earlier_work_unfinished", hang.earlier_work}});
-    out.push_back(json);
+  for (const analysis::Hang& hang : report.hangs) out.push_back(HangJson(hang));
+  return out;
+}
+
+Json PastHangsJson(const analysis::Report& report) {
+  Json out = Json::array();
+  for (const analysis::PastHang& past : report.past_hangs) {
+    Json json = HangJson(past.hang);
+    json["over"] = true;
+    json["since_ns"] = past.since_ns;
+    json["until_ns"] = past.until_ns;
+    out.push_back(std::move(json));
   }
   return out;
 }

@@ -11,6 +11,7 @@ namespace gpuprobe::render {
 
 nlohmann::ordered_json CommunicatorsJson(const analysis::Report& report);
 nlohmann::ordered_json HangsJson(const analysis::Report& report);
+nlohmann::ordered_json PastHangsJson(const analysis::Report& report);
 nlohmann::ordered_json StragglersJson(const analysis::Report& report);
 // null where no step stands out.
 nlohmann::ordered_json LongStepsJson(const analysis::Report& report);

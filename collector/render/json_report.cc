@@ -532,6 +532,7 @@ Json ReportOf(const analysis::Report& report, Json ranks, Json ranks_in) {
           {"between_ranks", BetweenRanksJson(report)},
           {"communicators", CommunicatorsJson(report)},
           {"hangs", HangsJson(report)},
+          {"past_hangs", PastHangsJson(report)},
           {"findings", FindingsOf(report.findings)}};
 }
 

@@ -133,26 +133,27 @@ Json StatisticsJson(const model::Summary& s) {
 Table StepsTable(const analysis::Report& report) {
   Table t{.id = kStepsTable,
           .title = "Steps",
-          .columns = {"step", "mean", "p50", "p95", "p99", "max", "of step", "std", "of ranks", ""},
-          .left = {true, false, false, false, false, false, false, false, false, true},
+          .columns = {"step", "mean", "p50", "p95", "p99", "max", "of step", "std", "of ranks"},
+          .left = {true, false, false, false, false, false, false, false, false},
           .rows = {},
           .note = ""};
   if (!report.steps.has_value()) return t;
   const StepsReport& s = *report.steps;
-  const auto row = [&](const char* name, const model::Summary& time, double analysis::StepMeans::*part,
-                       const std::string& split) {
+  const auto row = [&](const char* name, const model::Summary& time, double analysis::StepMeans::*part) {
     const std::optional<double> between = analysis::BetweenRanks(report, part);
     t.rows.push_back({name, Duration(time.mean), Duration(time.p50), Duration(time.p95), Duration(time.p99),
                       Duration(static_cast<double>(time.max)),
                       s.time_ns.mean > 0 ? Percent(time.mean / s.time_ns.mean) : "-", Duration(time.std),
-                      between.has_value() ? Duration(*between) : "-", split});
+                      between.has_value() ? Duration(*between) : "-"});
   };
-  row("total", s.time_ns, &analysis::StepMeans::total_ns, "");
-  row("  compute", s.compute_ns, &analysis::StepMeans::compute_ns, "");
-  row("  exposed comm", s.exposed_comm_ns, &analysis::StepMeans::exposed_comm_ns, "");
-  row("  copy", s.copy_ns, &analysis::StepMeans::copy_ns, "");
-  row("  idle", s.idle_ns, &analysis::StepMeans::idle_ns, IdleWords(s));
-  t.note = absl::StrCat("std: of all steps; of ranks: of the ranks' means; ", Note(s));
+  row("total", s.time_ns, &analysis::StepMeans::total_ns);
+  row("  compute", s.compute_ns, &analysis::StepMeans::compute_ns);
+  row("  exposed comm", s.exposed_comm_ns, &analysis::StepMeans::exposed_comm_ns);
+  row("  copy", s.copy_ns, &analysis::StepMeans::copy_ns);
+  row("  idle", s.idle_ns, &analysis::StepMeans::idle_ns);
+  const std::string idle = IdleWords(s);
+  t.note = absl::StrCat(idle.empty() ? "" : absl::StrCat("idle: ", idle, "; "),
+                        "std: of all steps; of ranks: of the ranks' means; ", Note(s));
   return t;
 }
 

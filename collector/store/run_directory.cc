@@ -72,6 +72,8 @@ void Step(Source& source, model::JobModel& job, Replayed& replayed) {
     source.process->ApplyBye(frame.bye());
   } else if (frame.has_process_observation() && source.process != nullptr) {
     source.process->ApplyObservation(frame.process_observation());
+  } else if (frame.has_hang_verdict()) {
+    job.ApplyVerdict(frame.hang_verdict());
   }
 }
 

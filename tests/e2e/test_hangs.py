@@ -220,7 +220,30 @@ class Hangs(harness.EndToEndTest):
         finished = program.wait()
         self.assertEqual(finished.returncode, 0, str(finished))
         self.assertEqual((finished.stderr.count(b"HANG  "), finished.stderr.count(b"HANG over: ")), (1, 1), str(finished))
-        self.assertEqual(self.report(self.out)["hangs"], [])
+        report = self.report(self.out)
+        self.assertEqual(report["hangs"], [])
+        past, = report["past_hangs"]
+        self.assertEqual((past["seq"], past["op"], past["over"], [r["rank"] for r in past["ranks"]]), (CALL, "AllReduce", True, [ODD]))
+        self.assertGreaterEqual(past["until_ns"] - past["since_ns"], AFTER_S * 10**9)
+        over, = (f for f in report["findings"] if f["id"] == "hang-over")
+        self.assertRegex(over["statement"], rf"^From \d\d:\d\d:\d\d UTC to \d\d:\d\d:\d\d UTC AllReduce seq {CALL} on communicator .* did not go on, for .* Rank {ODD} was waited for\.$")
+        replayed = json.loads(self.run_well([GPUPROBE, "report", self.out, "--json", "--hang-after", str(AFTER_S)]).stdout)
+        self.assertEqual(replayed["past_hangs"], report["past_hangs"])
+
+    def test_what_was_told_stands_when_the_ranks_are_killed_at_once(self):
+        program = self.begin("skip")
+        wait_until(lambda: b"HANG" in program.so_far() or not program.alive(), "HANG")
+        ranks = [pid for pid in harness.all_pids() if os.path.basename(harness.read_proc(pid, "cmdline").split(b"\0")[0]) == b"collective_troubles"
+                 and f"E2E_MARK={self.mark}".encode() in harness.read_proc(pid, "environ").split(b"\0")]
+        for pid in ranks:
+            os.kill(pid, signal.SIGKILL)
+        finished = program.wait()
+        self.assertEqual((len(ranks), finished.stderr.count(b"HANG over")), (RANKS, 0), str(finished))
+        self.assert_nothing_runs()
+        report = self.report(self.out)
+        hang, = report["hangs"]
+        self.assertEqual((hang["kind"], hang["seq"], [r["rank"] for r in hang["ranks"]], report["past_hangs"]), ("missing_rank", CALL, [ODD], []))
+        self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
 
     def test_nothing_is_said_of_a_healthy_program(self):
         self.check_fine("fine", 0)

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
+#include "collector/analysis/hang_verdicts.h"
 #include "tests/collector/analysis/hangs_fixture.h"
 
 namespace gpuprobe::cli {
@@ -65,7 +67,12 @@ class HangWatchTest : public analysis::HangsFixture {
   }
 
   std::string said_;
-  HangWatch watch_{RankOptions().after_ns(), [this](const std::string& text) { said_ += text; }};
+  std::vector<v1::HangVerdict> written_;
+  HangWatch watch_{RankOptions().after_ns(), [this](const std::string& text) { said_ += text; },
+                   [this](const v1::HangVerdict& verdict) {
+                     written_.push_back(verdict);
+                     job_.ApplyVerdict(verdict);
+                   }};
 };
 
 TEST_F(HangWatchTest, TheVerdictFallsWithinFiveSecondsOfTheDefaultLimit) {
@@ -75,6 +82,101 @@ TEST_F(HangWatchTest, TheVerdictFallsWithinFiveSecondsOfTheDefaultLimit) {
   EXPECT_LE(said_ns, kSecond + kDefaultNs + 5 * kSecond);
   EXPECT_NE(said_.find("HANG  AllReduce seq 1"), std::string::npos) << said_;
   EXPECT_NE(said_.find("Rank 2 did not"), std::string::npos) << said_;
+}
+
+TEST_F(HangWatchTest, WhatWasToldStandsWhenTheJobIsKilledBeforeItsLastRecordsCome) {
+  Begin();
+  Watch(58 * kSecond, [](uint64_t, v1::Batch&) {});
+  // From here on only the odd rank is heard.
+  for (uint64_t at_ns = 59 * kSecond; at_ns <= 63 * kSecond; at_ns += kSecond) {
+    BatchBuilder b = HangsFixture::Begin(kOdd);
+    Send(kOdd, b, at_ns);
+    watch_.Tick(job_, kStart + at_ns, at_ns);
+  }
+  ASSERT_EQ(written_.size(), 1U) << said_;
+  for (model::ProcessModel* process : processes_) process->MarkCutOff();
+  watch_.Tick(job_, kStart + 64 * kSecond, 64 * kSecond);
+  EXPECT_EQ(said_.find("HANG over"), std::string::npos) << said_;
+  job_.Finish();
+  std::vector<analysis::Hang> hangs = analysis::HangsOf(job_, analysis::JobEndNs(job_), kDefaultNs);
+  EXPECT_TRUE(hangs.empty());  // what is left of the records is too short
+  EXPECT_TRUE(analysis::TakeVerdicts(job_, hangs).empty());
+  ASSERT_EQ(hangs.size(), 1U);
+  EXPECT_EQ(hangs[0].seq, 1U);
+  EXPECT_GE(hangs[0].waiting_ns, kDefaultNs);
+  ASSERT_EQ(hangs[0].ranks.size(), 1U);
+  EXPECT_EQ(hangs[0].ranks[0].rank, kOdd);
+  EXPECT_EQ(hangs[0].waiting.size(), 3U);
+}
+
+TEST_F(HangWatchTest, WhatWasToldAndIsFoundAtTheEndStandsOnce) {
+  Begin();
+  Watch(65 * kSecond, [](uint64_t, v1::Batch&) {});
+  ASSERT_EQ(written_.size(), 1U);
+  model::JobModel again;
+  ASSERT_TRUE(again.LoadState(job_.SaveState()).ok());
+  again.Finish();
+  std::vector<analysis::Hang> hangs = analysis::HangsOf(again, analysis::JobEndNs(again), kDefaultNs);
+  ASSERT_EQ(hangs.size(), 1U);
+  EXPECT_TRUE(analysis::TakeVerdicts(again, hangs).empty());
+  EXPECT_EQ(hangs.size(), 1U);
+  EXPECT_EQ(again.verdicts().all().size(), 1U);
+}
+
+TEST_F(HangWatchTest, WhatWentOnAfterAllIsToldWithItsTimes) {
+  Begin();
+  Watch(65 * kSecond, [](uint64_t, v1::Batch&) {});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = HangsFixture::Begin(rank);
+    if (rank == kOdd) Call(rank, b, 1, 66 * kSecond, 66 * kSecond + 5 * kMs);
+    Call(rank, b, 2, 66 * kSecond + 10 * kMs, 66 * kSecond + 20 * kMs);
+    Send(rank, b, 67 * kSecond);
+  }
+  watch_.Tick(job_, kStart + 67 * kSecond, 67 * kSecond);
+  EXPECT_NE(said_.find("HANG over"), std::string::npos) << said_;
+  ASSERT_EQ(written_.size(), 2U);
+  job_.Finish();
+  std::vector<analysis::Hang> hangs = analysis::HangsOf(job_, analysis::JobEndNs(job_), kDefaultNs);
+  const std::vector<analysis::PastHang> past = analysis::TakeVerdicts(job_, hangs);
+  EXPECT_TRUE(hangs.empty());
+  ASSERT_EQ(past.size(), 1U);
+  EXPECT_EQ(past[0].since_ns, kStart + kSecond);
+  EXPECT_EQ(past[0].until_ns, kStart + 67 * kSecond);
+}
+
+// Whether it went on is told from the records where the collector did not live to say so.
+TEST_F(HangWatchTest, WhatWentOnAfterItsCollectorDiedIsOver) {
+  Begin();
+  Watch(65 * kSecond, [](uint64_t, v1::Batch&) {});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    BatchBuilder b = HangsFixture::Begin(rank);
+    if (rank == kOdd) Call(rank, b, 1, 66 * kSecond, 66 * kSecond + 5 * kMs);
+    Call(rank, b, 2, 66 * kSecond + 10 * kMs, 66 * kSecond + 20 * kMs);
+    Send(rank, b, 67 * kSecond);
+  }
+  job_.Finish();
+  std::vector<analysis::Hang> hangs = analysis::HangsOf(job_, analysis::JobEndNs(job_), kDefaultNs);
+  EXPECT_EQ(analysis::TakeVerdicts(job_, hangs).size(), 1U);
+  EXPECT_TRUE(hangs.empty());
+}
+
+TEST_F(HangWatchTest, EverythingOfAVerdictIsReadBack) {
+  Begin();
+  Watch(65 * kSecond, [](uint64_t, v1::Batch&) {});
+  ASSERT_EQ(written_.size(), 1U);
+  v1::HangVerdict full = written_[0];
+  full.mutable_transfer()->set_rank(3);
+  full.mutable_transfer()->set_peer(-1);
+  full.mutable_transfer()->set_counterpart("Send");
+  full.mutable_replay()->set_number(7);
+  v1::HangRank& rank = *full.mutable_ranks(0);
+  rank.set_graph_launches(2);
+  rank.mutable_halt()->set_signal(19);
+  rank.mutable_halt()->set_exit_code(-1);
+  rank.mutable_load()->set_cpus(0.5);
+  full.set_key(analysis::HangKey(analysis::HangOf(full)));
+  const v1::HangVerdict again = analysis::VerdictOf(analysis::HangOf(full), full.seen_ns(), full.until_ns());
+  EXPECT_EQ(again.SerializeAsString(), full.SerializeAsString());
 }
 
 TEST_F(HangWatchTest, AllIssuedIsSaidWithinFiveSecondsOfTheDefaultLimit) {

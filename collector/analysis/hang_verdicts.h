@@ -1,0 +1,37 @@
+// Hangs that were told while the job ran: how they are written down, when they are over, and how they stand
+// in the report.
+//
+// Separate from the search (hangs.h), which knows nothing of what was said before.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "collector/analysis/hang.h"
+#include "collector/model/job_model.h"
+
+namespace gpuprobe::analysis {
+
+// The same for the same hang: communicator and sequence, of a transfer the rank whose sequence it is, of a
+// graph which replay.
+std::string HangKey(const Hang& hang);
+
+// `seen_ns`, `until_ns`: as HangVerdict has them.
+v1::HangVerdict VerdictOf(const Hang& hang, uint64_t seen_ns, uint64_t until_ns);
+Hang HangOf(const v1::HangVerdict& verdict);
+
+// Whether the same ranks are at fault for the same reason.
+bool SameCulprits(const Hang& a, const Hang& b);
+// Whether a rank waits in both.
+bool ShareWaiting(const Hang& a, const Hang& b);
+// Whether a rank that waited is known to have gone on after that time.
+bool WentOn(const model::JobModel& job, const Hang& hang, uint64_t seen_ns);
+// Whether a rank that waited has ended.
+bool WaitingEnded(const model::JobModel& job, const Hang& hang);
+
+// What was told and is in `hangs`, which were found at the end, stands there once, with what was told of the
+// culprits; what was told, did not go on and was not found is added; what was over comes back.
+std::vector<PastHang> TakeVerdicts(const model::JobModel& job, std::vector<Hang>& hangs);
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,34 @@
+// What was said of hangs while the job ran, as the collector that said it wrote it down.
+//
+// Example: rank 3 does not issue AllReduce 48211, and the collector says so after a minute. Ten seconds later
+// somebody kills the job, and what the waiting ranks had not sent yet is lost. What is left of their records
+// would make a wait of 59 s and no hang; the verdict stands here, and the report shows it.
+//
+// Fed by the collector (cli/hang_watch.h) or by the log that it wrote. Times are on the model's line. Memory:
+// kMost verdicts.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::model {
+
+class HangVerdicts {
+ public:
+  static constexpr size_t kMost = 64;
+  static constexpr size_t kMaxBytes = size_t{64} << 10;  // of one; a log may hold anything
+
+  // Takes the place of what was said before under the same key.
+  void Apply(const v1::HangVerdict& verdict);
+  // In the order in which they were first said.
+  const std::deque<v1::HangVerdict>& all() const { return all_; }
+  template <typename Archive>
+  void Visit(Archive& archive);  // model_state.cc
+
+ private:
+  std::deque<v1::HangVerdict> all_;
+};
+
+}  // namespace gpuprobe::model
