@@ -342,6 +342,11 @@ void AddHostLoads(const std::vector<RankReport>& ranks, std::vector<Straggler>& 
   }
 }
 
+bool BlamedInMost(const Candidate& c) {
+  return static_cast<double>(c.caused.steps_blamed) >=
+         kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
+}
+
 }  // namespace
 
 std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks,
@@ -373,14 +378,15 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     if (by_step) {
       s.late_steps = c.lateness.late;
       s.compared_steps = c.lateness.steps;
-      s.persistent = c.lateness.share() >= kPersistentShare;
+      // Steps are late from a share of the step on, and a rank whose lateness is about that is so now and
+      // then by chance: whoever is waited for in most steps is late in most, though few of them are longer
+      // for it.
+      s.persistent = c.lateness.share() >= kPersistentShare || BlamedInMost(c);
       if (!s.persistent) s.stretch = c.lateness.stretch;
     } else {
-      s.persistent =
-          slow_stage || static_cast<double>(c.caused.steps_blamed) >=
-                            kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
+      s.persistent = slow_stage || BlamedInMost(c);
     }
-    if (by_step && !s.persistent) {
+    if (by_step && c.lateness.share() < kPersistentShare) {
       std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c, c.when_late);
       s.cause_ns_per_step *= c.lateness.share();
     } else {
