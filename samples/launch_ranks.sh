@@ -64,5 +64,7 @@ if [ -n "$caught" ]; then
   rm -rf "$folder"
   trap - EXIT "$caught"
   kill -s "$caught" $$
+  # bash ignores SIGQUIT, and may have lost how the ranks ended.
+  [ "$status" -ne 0 ] || status=$((128 + $(kill -l "$caught")))
 fi
 exit "$status"
