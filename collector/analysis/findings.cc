@@ -30,7 +30,8 @@ constexpr FindingRule kRules[] = {
     {"hang-all-issued", Severity::kError,
      "all ranks issued a collective, and it has not finished for --hang-after", HangAllIssued},
     {"hang-over", Severity::kWarning,
-     "a hang was told while the job ran, and it went on after all; not for a rank that was stopped, which "
+     "a hang was reported while the job ran, and it went on after all; not for a rank that was stopped, "
+     "which "
      "rank-stopped tells",
      HangOver},
     {"rank-stopped", Severity::kWarning,

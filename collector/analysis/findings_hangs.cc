@@ -136,7 +136,7 @@ void HangOver(const Report& report, std::vector<Finding>& out) {
     });
     if (stopped) continue;
     out.push_back({.statement = PastHangStatement(past),
-                   .evidence = absl::StrCat("When it was told: ", HangEvidence(past.hang)),
+                   .evidence = absl::StrCat("While it lasted: ", HangEvidence(past.hang)),
                    .advice = HangAdvice(past.hang)});
   }
 }
