@@ -200,15 +200,15 @@ void CostlyCapture(const Report& report, std::vector<Finding>& out) {
   if (cost.cupti_fraction.has_value()) {
     absl::StrAppend(
         &evidence,
-        absl::StrFormat(", CUPTI %.2g %% (+-%.1g): from one launch to the next it takes %s where kernels are "
-                        "recorded and %s where not, tried in turns; calling us takes CUPTI %s a launch; "
-                        "there were %s launches",
-                        *cost.cupti_fraction * 100, cost.cupti_error * 100, Duration(cost.with_recording_ns),
-                        Duration(cost.without_recording_ns), Duration(cost.callbacks_ns),
-                        Count(cost.launches)));
+        absl::StrFormat(
+            ", CUPTI at least %.2g %% (+-%.1g): from one launch to the next it takes %s where kernels are "
+            "recorded and %s where not, tried in turns; calling us takes CUPTI %s a launch; "
+            "there were %s launches",
+            *cost.cupti_fraction * 100, cost.cupti_error * 100, Duration(cost.with_recording_ns),
+            Duration(cost.without_recording_ns), Duration(cost.callbacks_ns), Count(cost.launches)));
   }
   out.push_back(
-      {.statement = absl::StrFormat("Being recorded takes %.2g %% of the job's time: without it the "
+      {.statement = absl::StrFormat("Being recorded takes at least %.2g %% of the job's time: without it the "
                                     "program is so much faster.",
                                     total * 100),
        .evidence = absl::StrCat(evidence, "."),

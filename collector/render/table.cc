@@ -243,18 +243,21 @@ std::string CostText(const analysis::OwnCost& cost) {
   const auto percent = [](double fraction) { return absl::StrFormat("%.2g %%", fraction * 100); };
   constexpr double kTooVague = 0.2;
   if (cost.cupti_fraction.has_value() && cost.cupti_error > kTooVague)
-    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, not measured: too much else ran");
+    return absl::StrCat(percent(*cost.own_fraction),
+                        " + CUPTI's part in launches, not measured: too much else ran");
   if (cost.cupti_fraction.has_value() && *cost.cupti_fraction < cost.cupti_error) {
-    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, below ",
+    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part in launches, below ",
                         percent(*cost.cupti_fraction + cost.cupti_error));
   }
   if (cost.cupti_fraction.has_value())
-    return absl::StrCat(percent(*cost.Total()), " (CUPTI's part ", percent(*cost.cupti_fraction), ")");
+    return absl::StrCat(percent(*cost.Total()), " (CUPTI's part at least ", percent(*cost.cupti_fraction),
+                        ")");
   if (!cost.launch_fraction.has_value()) return percent(*cost.own_fraction);
   constexpr double kWorthComparing = 0.05;  // as LaunchCost in the injector has it
   if (*cost.launch_fraction > kWorthComparing)
-    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, not measured");
-  return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, below ", percent(*cost.launch_fraction));
+    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part in launches, not measured");
+  return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part in launches, below ",
+                      percent(*cost.launch_fraction));
 }
 
 std::string Headline(const Report& report) {

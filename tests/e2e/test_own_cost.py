@@ -70,7 +70,7 @@ class OwnCost(harness.EndToEndTest):
         cost = report["trust"]["cost"]
         self.assertEqual((cost["compared_processes"], cost["unrecorded_launches"], cost["cupti_fraction"]), (0, 0, None))
         self.assertEqual(self.kernels(report), 150_001)
-        self.assertIn("CUPTI's part, not measured", self.headline(out))
+        self.assertIn("CUPTI's part in launches, not measured", self.headline(out))
 
     def test_few_launches_are_a_bound(self):
         """What CUPTI adds to launches is less than what launches take: nothing is left out to know more."""
@@ -81,7 +81,7 @@ class OwnCost(harness.EndToEndTest):
         self.assertLess(cost["launch_fraction"], 0.05)
         self.assertGreater(cost["launch_fraction"], 0)
         self.assertEqual(self.kernels(report), 2000)
-        self.assertRegex(self.headline(out), r"own cost \S+ % \+ CUPTI's part, below \S+ %$")
+        self.assertRegex(self.headline(out), r"own cost \S+ % \+ CUPTI's part in launches, below \S+ %$")
 
     def test_it_can_be_forbidden(self):
         _, out = self.record("150000", BUSY_US, GPUPROBE_COMPARE_LAUNCHES="0")
