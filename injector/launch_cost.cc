@@ -63,6 +63,8 @@ bool LaunchCost::WantsComparison(uint64_t now_ns) noexcept {
 void LaunchCost::Compare(const Turn* turns, int count, uint64_t callbacks_ns) noexcept {
   compared_ = true;
   callbacks_ns_ = callbacks_ns;
+  launches_before_ = launches_;
+  recorded_before_ = recorded_launches_;
   turn_count_ = std::min(count, 2 * kTurns);
   for (int i = 0; i < turn_count_; ++i) {
     turns_[i] = turns[i];
@@ -72,9 +74,9 @@ void LaunchCost::Compare(const Turn* turns, int count, uint64_t callbacks_ns) no
 
 uint64_t LaunchCost::cupti_ns() const noexcept {
   Pace pace{};
-  const uint64_t called_ns = callbacks_ns_ * launches_;
+  const uint64_t called_ns = callbacks_ns_ * (launches_ - launches_before_);
   if (!Compared(&pace) || pace.recorded_ns < pace.unrecorded_ns) return called_ns;
-  return called_ns + (pace.recorded_ns - pace.unrecorded_ns) * recorded_launches_;
+  return called_ns + (pace.recorded_ns - pace.unrecorded_ns) * (recorded_launches_ - recorded_before_);
 }
 
 bool LaunchCost::Compared(Pace* pace) const noexcept {

@@ -57,7 +57,8 @@ class LaunchCost {
   };
   // False: not known.
   [[nodiscard]] bool Compared(Pace* pace) const noexcept;
-  // What CUPTI added to all launches; 0: not known.
+  // What CUPTI added to launches since the comparison: a budget is not held against what was before it.
+  // 0: not known.
   uint64_t cupti_ns() const noexcept;
   uint64_t callbacks_ns() const noexcept { return callbacks_ns_; }
   // Launches that have no record for this.
@@ -83,6 +84,8 @@ class LaunchCost {
   int turn_count_ = 0;
   uint64_t last_turn_end_ns_ = 0;
   uint64_t callbacks_ns_ = 0;
+  uint64_t launches_before_ = 0;  // the comparison; and of these, recorded
+  uint64_t recorded_before_ = 0;
   uint64_t unrecorded_launches_ = 0;
   uint32_t gaps_[2 * kTurns][kKept] = {};
   uint32_t kept_[2 * kTurns] = {};

@@ -449,15 +449,19 @@ void ProbeThread::CompareLaunches() noexcept {
     turn.recorded = i % 2 == 0;
     turn.begin_ns = NowNs();
     if (!turn.recorded && !session_->PauseKernels()) break;
-    const timespec pause{0, LaunchCost::kTurnNs};
-    nanosleep(&pause, nullptr);
+    // In slices: a capture that begins meanwhile shall see kernels switched on again at once.
+    const timespec slice{0, 100'000};
+    while (NowNs() - turn.begin_ns < LaunchCost::kTurnNs && !finishing() && !session_->graphs_seen())
+      nanosleep(&slice, nullptr);
     turn.whole = turn.recorded || session_->ResumeKernels();
     turn.end_ns = NowNs();
     ++count;
     if (!turn.whole) break;
   }
   timed_launches.store(kTimeSome, std::memory_order_relaxed);
-  const uint64_t callbacks_ns = session_->CallbacksNs();
+  // Not while the process ends: the driver may be going.
+  const bool all = count == 2 * LaunchCost::kTurns && !finishing();
+  const uint64_t callbacks_ns = all ? session_->CallbacksNs() : 0;
   const Lock lock(stream_->mutex);
   launch_cost.Compare(turns, count, callbacks_ns);
 }

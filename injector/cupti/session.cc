@@ -177,39 +177,28 @@ void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept 
               (level == wire::DetailLevel::kDetailLevelWindows && open));
 }
 
-// Between the look at `graphs_made` and the end of ActivityDisable a capture may begin, on another thread: it
-// then sees kernels switched on again some microseconds after it began. Nothing short of making it wait would
-// help.
 bool CuptiSession::PauseKernels() noexcept {
-  if (!capturing() || !driver_is_up() || yielded() || api_.ActivityDisable == nullptr ||
+  if (!capturing() || !driver_is_up() || yielded() || graphs_seen() || api_.ActivityDisable == nullptr ||
       detail_ != wire::DetailLevel::kDetailLevelFull || !kinds_enabled_.load(std::memory_order_relaxed))
     return false;
-  kernels_paused_.store(true, std::memory_order_seq_cst);
-  if (graphs_made.load(std::memory_order_seq_cst)) {
-    kernels_paused_.store(false, std::memory_order_relaxed);
-    return false;
-  }
-  Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
-  if (graphs_made.load(std::memory_order_seq_cst)) ResumeKernels();
-  return true;
+  return Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
 }
 
 bool CuptiSession::ResumeKernels() noexcept {
-  if (!kernels_paused_.exchange(false, std::memory_order_seq_cst) || yielded()) return false;
-  return Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+  if (yielded()) return false;
+  return Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) && !graphs_seen();
 }
 
 uint64_t CuptiSession::CallbacksNs() const noexcept {
   return capturing() && driver_is_up() ? MeasureCallbacks(api_, subscriber_) : 0;
 }
 
+// No call into CUPTI from here, as from any hook: the probe's thread looks often enough.
 void CuptiSession::OnGraph() noexcept {
-  if (graphs_made.load(std::memory_order_relaxed)) [[likely]]
-    return;
-  graphs_made.store(true, std::memory_order_seq_cst);
-  if (CuptiSession* session = active_session.load(std::memory_order_acquire); session != nullptr)
-    session->ResumeKernels();
+  if (!graphs_seen()) graphs_made.store(true, std::memory_order_relaxed);
 }
+
+bool CuptiSession::graphs_seen() noexcept { return graphs_made.load(std::memory_order_relaxed); }
 
 // On the other tool's thread, inside its own call: it is CUPTI's business already, and what we have of its
 // buffers must be back before they complete into somebody else's hands. They are read by the probe's thread,

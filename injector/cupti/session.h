@@ -49,10 +49,11 @@ class CuptiSession {
   // program makes CUDA graphs: switching kinds around the capture of one has left kernel activity dead for
   // the life of a process.
   [[nodiscard]] bool PauseKernels() noexcept;
-  // False when the pause had been ended already, by a graph or by another tool.
+  // False when a graph was begun meanwhile, or another tool came: kernels may then be missing, or recorded.
   bool ResumeKernels() noexcept;
   // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
   static void OnGraph() noexcept;
+  static bool graphs_seen() noexcept;
   // What CUPTI takes to call us around a driver function; 0: not known.
   uint64_t CallbacksNs() const noexcept;
   bool records_kernels() const noexcept {
@@ -117,7 +118,6 @@ class CuptiSession {
   uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next
   uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
-  std::atomic<bool> kernels_paused_{false};
   bool graphs_whole_ = false;  // their launches instead of their nodes
   uint64_t detail_since_ns_ = 0;
   wire::DetailLevel detail_ = wire::DetailLevel::kDetailLevelFull;
