@@ -109,7 +109,7 @@ struct Hang {
   std::vector<HangWaiter> waiting;  // at most kMaxRanks
 };
 
-// A hang that was told while the job ran, and was over before its end.
+// A hang that was reported while the job ran, and was over before its end.
 struct PastHang {
   Hang hang;
   uint64_t since_ns = 0;  // as the clock said

@@ -1,4 +1,4 @@
-// Hangs that were told while the job ran: how they are written down, when they are over, and how they stand
+// Hangs that were reported while the job ran: how they are written down, when they are over, and how they stand
 // in the report.
 //
 // Separate from the search (hangs.h), which knows nothing of what was said before.
@@ -30,8 +30,8 @@ bool WentOn(const model::JobModel& job, const Hang& hang, uint64_t seen_ns);
 // Whether a rank that waited has ended.
 bool WaitingEnded(const model::JobModel& job, const Hang& hang);
 
-// What was told and is in `hangs`, which were found at the end, stands there once, with what was told of the
-// culprits; what was told, did not go on and was not found is added; what was over comes back.
+// Puts what was reported live into `hangs`, which were found at the end: the same hang stands once, with the
+// culprits that were reported; one that lasted and was not found is added. Returns those that were over.
 std::vector<PastHang> TakeVerdicts(const model::JobModel& job, std::vector<Hang>& hangs);
 
 }  // namespace gpuprobe::analysis
