@@ -1,5 +1,5 @@
-// Hangs that were reported while the job ran: how they are written down, when they are over, and how they stand
-// in the report.
+// Hangs that were reported while the job ran: how they are written down, when they are over, and how they
+// stand in the report.
 //
 // Separate from the search (hangs.h), which knows nothing of what was said before.
 #pragma once
