@@ -40,16 +40,27 @@ void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noe
   if (!small || !small_run_.Fits(event)) EndSmallRun();
   const bool same_call = event.time_ns == last_ns_ && event.began_ns == last_began_ns_;
   if (!same_call) before_call_ns_ = last_ns_;
+  AllocationEvent told = event;
+  told.time_ns = TellingTime(event.time_ns, small);
   if (small) {
-    AllocationEvent part = event;
-    if (part.began_ns >= before_call_ns_) part.began_ns = 0;  // beside parts of its own call at most
-    small_run_.Add(part, last_ns_);
+    if (told.began_ns >= before_call_ns_) told.began_ns = 0;  // beside parts of its own call at most
+    small_run_.Add(told, last_ns_);
   } else {
-    builder_->AddAllocation(event, thread);
+    builder_->AddAllocation(told, thread);
   }
   if (event.time_ns < last_ns_) return;
   last_ns_ = event.time_ns;
   last_began_ns_ = event.began_ns;
+}
+
+// Readers take a run to be before a record of the same time. The parts of one launch have one time, runs and
+// records in any order: that order is kept by a nanosecond for each record that a run follows.
+uint64_t AllocationLedger::TellingTime(uint64_t time_ns, bool small) noexcept {
+  if (time_ns < last_ns_) return time_ns;
+  const uint64_t after_last_ns = told_ns_ + (small && !told_small_ ? 1 : 0);
+  told_ns_ = time_ns > after_last_ns ? time_ns : after_last_ns;
+  told_small_ = small;
+  return told_ns_;
 }
 
 void AllocationLedger::EndSmallRun() noexcept {

@@ -76,6 +76,7 @@ class AllocationLedger {
   void Unknown(const AllocationEvent& event, uint32_t thread) noexcept;
   // A record of its own, or part of a run of small ones.
   void Record(const AllocationEvent& event, uint32_t thread) noexcept;
+  uint64_t TellingTime(uint64_t time_ns, bool small) noexcept;
   void EndSmallRun() noexcept;
   void EndContext(const EndingContext& ending, uint64_t time_ns, uint32_t thread) noexcept;
   void SettleContexts(uint64_t until_ns) noexcept;
@@ -95,6 +96,8 @@ class AllocationLedger {
   uint64_t last_ns_ = 0;         // the end of the last call that was recorded
   uint64_t last_began_ns_ = 0;   // and its begin: a launch, or the end of a context, has several parts
   uint64_t before_call_ns_ = 0;  // the end of the last one before that call
+  uint64_t told_ns_ = 0;         // the time of the last part that was told
+  bool told_small_ = false;
   PhysicalMemory physical_;
   GraphMemory graph_memory_;
 };

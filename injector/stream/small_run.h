@@ -32,12 +32,10 @@ class SmallRun {
   // Calls come in the order of their ends. `last_ns`: the end of the last one that was recorded, in this run
   // or before it.
   void Add(const AllocationEvent& event, uint64_t last_ns) noexcept {
-    // Readers take a run to be before a record of the same time, and this call came after that record.
-    const uint64_t ended_ns = event.time_ns == last_ns ? last_ns + 1 : event.time_ns;
     if (empty()) {
       device_ = event.device;
       memory_ = event.memory;
-      highest_ns_ = ended_ns;
+      highest_ns_ = event.time_ns;
       range_id_ = event.range_id;
       begin_ns_ = last_ns;
       moments_[0] = {.since_ns = last_ns};
@@ -45,8 +43,8 @@ class SmallRun {
     }
     const bool release = static_cast<wire::AllocationOp>(event.op) == wire::AllocationOp::kAllocationOpFree;
     if (event.began_ns != 0 && event.began_ns < last_ns) Overlaps(event, release);
-    end_ns_ = std::max(end_ns_, ended_ns);
-    NextMoment(std::max(last_ns, ended_ns));
+    end_ns_ = std::max(end_ns_, event.time_ns);
+    NextMoment(std::max(last_ns, event.time_ns));
     if (release) {
       ++frees_;
       change_bytes_ -= static_cast<int64_t>(event.bytes);

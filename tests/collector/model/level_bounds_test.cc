@@ -156,12 +156,17 @@ LevelBounds BoundsOfRuns(const std::vector<Call>& calls, int64_t smallest) {
     run = {};
   };
   uint64_t last_ns = 0;
+  uint64_t told_ns = 0;
+  bool told_small = true;
   for (const Call& call : calls) {
     const uint64_t bytes = static_cast<uint64_t>(std::abs(call.bytes));
     const auto op = call.bytes < 0 ? v1::ALLOCATION_OP_FREE : v1::ALLOCATION_OP_ALLOC;
-    if (std::abs(call.bytes) < smallest) {
+    const bool small = std::abs(call.bytes) < smallest;
+    told_ns = std::max(call.ended_ns, told_ns + (small && !told_small ? 1 : 0));
+    told_small = small;
+    if (small) {
       injector::AllocationEvent event{};
-      event.time_ns = call.ended_ns;
+      event.time_ns = told_ns;
       event.began_ns = call.began_ns;
       event.bytes = bytes;
       event.op = static_cast<uint8_t>(op);
@@ -169,8 +174,8 @@ LevelBounds BoundsOfRuns(const std::vector<Call>& calls, int64_t smallest) {
     } else {
       end_run();
       AllocationRecord record{};
-      record.time_ns = call.ended_ns;
-      record.duration_ns = call.ended_ns - call.began_ns;
+      record.time_ns = told_ns;
+      record.duration_ns = told_ns - call.began_ns;
       record.memory = v1::MEMORY_KIND_DEVICE;
       record.op = op;
       record.bytes = bytes;

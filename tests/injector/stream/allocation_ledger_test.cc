@@ -300,6 +300,47 @@ TEST_F(AllocationLedgerTest, SmallPartsOfOneLaunchAreNotBesideEachOther) {
   for (int i = 0; i < small.overlapping_size(); ++i) EXPECT_EQ(small.overlapping(i), 0u) << i;
 }
 
+// Readers sort by time, a run before a record of the same time: small and large parts stay in the launch's
+// order.
+TEST_F(AllocationLedgerTest, PartsOfOneLaunchKeepTheirOrder) {
+  recording.min_allocation_bytes = 1000;
+  GraphMemoryNodeEvent node{};
+  node.graph = 1;
+  const std::vector<uint64_t> parts = {1, 2, 4000, 4, 8, 5000, 6000, 16};
+  for (const uint64_t bytes : parts) {
+    node.address += 0x10000;
+    node.bytes = bytes;
+    ledger_->Take(node);
+  }
+  ledger_->GraphInstantiated(1, 2);
+  GraphCallEvent call{};
+  call.exec = 2;
+  call.began_ns = 90;
+  call.time_ns = 100;
+  ledger_->GraphLaunched(call, 1);
+  ledger_->Settle(UINT64_MAX);
+  recording.min_allocation_bytes = 0;
+  stream_->builder.Seal();
+  const auto batches = TakeBatches(&stream_->queue);
+  ASSERT_EQ(batches.size(), 1u);
+  const v1::SmallAllocations& small = batches[0].small_allocations();
+  const v1::Allocations& large = batches[0].allocations();
+  std::vector<std::tuple<uint64_t, bool, uint64_t>> read;  // time, has a record of its own, bytes
+  const auto ends = Undelta(small.time_delta(), small.time_delta_size());
+  for (int i = 0; i < small.time_delta_size(); ++i)
+    read.emplace_back(ends[static_cast<size_t>(i)] + At(small.duration(), i), false, At(small.rise(), i));
+  const auto times = Undelta(large.time_delta(), large.time_delta_size());
+  for (int i = 0; i < large.time_delta_size(); ++i)
+    read.emplace_back(times[static_cast<size_t>(i)], true, At(large.bytes(), i));
+  std::stable_sort(read.begin(), read.end(), [](const auto& a, const auto& b) {
+    return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
+  });
+  std::vector<uint64_t> bytes;
+  bytes.reserve(read.size());
+  for (const auto& part : read) bytes.push_back(std::get<2>(part));
+  EXPECT_EQ(bytes, (std::vector<uint64_t>{1 + 2, 4000, 4 + 8, 5000, 6000, 16}));
+}
+
 TEST_F(AllocationLedgerTest, AReleaseThatIsToldBeforeItsAllocationWaitsForIt) {
   Release(200, 210, 0x7000);
   ledger_->Settle(1'000'000);
