@@ -65,7 +65,7 @@ double RateOf(const Place& source, const Place& destination, bool peer) {
   if (peer) return kPeerBytesPerS;
   if (source.device && destination.device) return kDeviceCopyBytesPerS;
   if (!source.device && !destination.device) return kHostCopyBytesPerS;
-  return GetKnobs().pcie_bytes_per_s;
+  return GetKnobs().pcie_bytes_per_s / CurrentPace().copies.load(std::memory_order_relaxed);
 }
 
 void* At(uint64_t address) { return reinterpret_cast<void*>(address); }  // NOLINT(performance-no-int-to-ptr)

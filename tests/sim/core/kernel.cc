@@ -15,6 +15,14 @@ extern "C" const char* gpusim_version() {  // NOLINT(readability-identifier-nami
   return "gpusim 1: kernels take time and compute nothing";
 }
 
+// NOLINTNEXTLINE(readability-identifier-naming)
+extern "C" void gpusim_set_pace(double kernels, double copies, double link) {
+  gpusim::Pace& pace = gpusim::CurrentPace();
+  pace.kernels.store(kernels, std::memory_order_relaxed);
+  pace.copies.store(copies, std::memory_order_relaxed);
+  pace.link.store(link, std::memory_order_relaxed);
+}
+
 namespace gpusim {
 namespace {
 

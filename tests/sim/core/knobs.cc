@@ -207,7 +207,14 @@ bool ParseRate(const std::string& text, double* bytes_per_s) {
   return true;
 }
 
-uint64_t KernelDurationNs(const char* mangled_name) {
+Pace& CurrentPace() {
+  static Pace pace;
+  return pace;
+}
+
+namespace {
+
+uint64_t UsualDurationNs(const char* mangled_name) {
   static auto* mutex = new std::mutex;
   static auto* known = new std::map<std::string, uint64_t>;
   const std::lock_guard<std::mutex> lock(*mutex);
@@ -227,6 +234,13 @@ uint64_t KernelDurationNs(const char* mangled_name) {
   return duration_ns;
 }
 
+}  // namespace
+
+uint64_t KernelDurationNs(const char* mangled_name) {
+  const double pace = CurrentPace().kernels.load(std::memory_order_relaxed);
+  return static_cast<uint64_t>(std::llround(static_cast<double>(UsualDurationNs(mangled_name)) * pace));
+}
+
 uint64_t TransferNs(uint64_t bytes, double bytes_per_s) {
   const double nanoseconds = std::ceil(static_cast<double>(bytes) * 1e9 / bytes_per_s);
   return nanoseconds < 1 ? 1 : static_cast<uint64_t>(nanoseconds);
@@ -244,7 +258,11 @@ bool IsStuckAt(uint64_t call) {
   return stuck_call >= 0 && static_cast<uint64_t>(stuck_call) == call;
 }
 
-LinkModel Link() { return GetKnobs().link; }
+LinkModel Link() {
+  LinkModel link = GetKnobs().link;
+  link.bytes_per_s /= CurrentPace().link.load(std::memory_order_relaxed);
+  return link;
+}
 uint64_t NcclBufferBytes() { return GetKnobs().nccl_buffer_bytes; }
 
 bool FaultIs(const char* name, const char** value) {

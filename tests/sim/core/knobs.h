@@ -5,6 +5,7 @@
 // for proves nothing.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -44,11 +45,20 @@ constexpr uint64_t kDefaultKernelNs = 10'000;
 
 const Knobs& GetKnobs();
 
+// Factors on how long work takes that is enqueued from now on. Not knobs: a program that is its own fault sets
+// them while it runs, by `gpusim_set_pace(kernels, copies, link)`, which it looks up with dlsym.
+struct Pace {
+  std::atomic<double> kernels{1};
+  std::atomic<double> copies{1};  // between host and device
+  std::atomic<double> link{1};    // collectives' bytes, not their latency
+};
+Pace& CurrentPace();
+
 // "12us", "1.5ms", "3s", "100" (nanoseconds); "25GB/s", "25e9". False if the text is neither.
 bool ParseDuration(const std::string& text, uint64_t* nanoseconds);
 bool ParseRate(const std::string& text, double* bytes_per_s);
 
-// Duration of one kernel by its mangled name: rule, times this rank's slowness. Remembered by name.
+// Duration of one kernel by its mangled name: rule, times this rank's slowness and pace. Remembered by name.
 uint64_t KernelDurationNs(const char* mangled_name);
 
 // Nanoseconds that `bytes` take at `bytes_per_s`, rounded up, at least 1.
