@@ -65,8 +65,8 @@ constexpr FindingRule kRules[] = {
     {"straggler-slow-copies", Severity::kWarning,
      "others wait 3.5 % of the step for a rank whose copies take longer", StragglerSlowCopies},
     {"straggler-intermittent", Severity::kWarning,
-     "one rank is late by 5 % of the step in less than 60 % of its steps, more often than by chance (p < "
-     "0.001), and these steps are 2.5 % longer for it",
+     "one rank is late by 5 % of the step in less than 60 % of its steps, and not from some step on to the "
+     "end, more often than by chance (p < 0.001), and these steps are 2.5 % longer for it",
      StragglerIntermittent},
     {"two-speeds", Severity::kWarning,
      "a quarter of the ranks or more, up to three quarters, takes longer than all others by 5 % and three "

@@ -25,6 +25,14 @@ constexpr double kExplainedShare = 0.5;   // of the waiting, that stragglers exp
 constexpr double kOneRanksShare = 0.5;    // of the waiting, beyond an equal part: one rank's
 constexpr double kLeastExplained = 0.3;   // of what others wait for a rank
 
+// By which a step is longer in which it is late.
+double LongerWhenLate(const Straggler& s) {
+  const bool by_step = s.late_steps > 0;
+  const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
+  const uint64_t steps = by_step ? s.compared_steps : s.caused.steps;
+  return s.lost_ns_per_step * static_cast<double>(steps) / static_cast<double>(std::max<uint64_t>(late, 1));
+}
+
 std::string Who(const Report& report, const Straggler& s) {
   if (s.slow_stage) {
     return absl::StrFormat(
@@ -35,13 +43,17 @@ std::string Who(const Report& report, const Straggler& s) {
   }
   if (s.caused.per_step_ns <= 0) return "";
   const size_t others = report.ranks.size() - 1;
-  std::string text =
-      absl::StrFormat("Rank %d makes the other%s wait: %s a step each; the step is %s longer for it, %s",
-                      s.rank, others == 1 ? "" : absl::StrCat(" ", others), Duration(s.caused.per_step_ns),
-                      Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
-  if (s.persistent && s.caused.first_blamed_step > 20)
-    absl::StrAppend(&text, ", since step ", s.caused.first_blamed_step);
-  return text + ".";
+  const std::string whom = others == 1 ? "" : absl::StrCat(" ", others);
+  if (s.since_step.has_value()) {
+    return absl::StrFormat(
+        "Rank %d makes the other%s wait since step %d: steps are %s longer for it since then, the average of "
+        "all %d steps %s, %s.",
+        s.rank, whom, *s.since_step, Duration(LongerWhenLate(s)), s.compared_steps,
+        Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
+  }
+  return absl::StrFormat("Rank %d makes the other%s wait: %s a step each; the step is %s longer for it, %s.",
+                         s.rank, whom, Duration(s.caused.per_step_ns), Duration(s.lost_ns_per_step),
+                         Percent(s.throughput_loss));
 }
 
 std::string Place(const Straggler& s) {
@@ -119,6 +131,9 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
     Finding f{.statement = Who(report, s), .evidence = Why(s), .advice = Advice(s)};
     if (waited_for) {
       f.cost_ns_per_step = s.lost_ns_per_step;
+      if (s.since_step.has_value())
+        absl::StrAppend(&f.advice, " It was not so before step ", *s.since_step,
+                        ": look for what began then.");
     } else {
       f.statement = absl::StrFormat(
           "Rank %d is slow: its kernels take %.2f x as long as the same kernels on the "
@@ -223,8 +238,6 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
     const bool by_step = s.late_steps > 0;
     const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
     const uint64_t steps = by_step ? s.compared_steps : s.caused.steps;
-    const double longer_ns =
-        s.lost_ns_per_step * static_cast<double>(steps) / static_cast<double>(std::max<uint64_t>(late, 1));
     const std::string when = s.stretch.has_value()
                                  ? absl::StrFormat("from step %d to step %d, in %d of %d steps in all",
                                                    s.stretch->first, s.stretch->second, late, steps)
@@ -232,7 +245,7 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
     out.push_back(
         {.statement = absl::StrFormat("Rank %d makes the others wait %s: these are %s longer for it, and the "
                                       "average step %s, %s.",
-                                      s.rank, when, Duration(longer_ns), Duration(s.lost_ns_per_step),
+                                      s.rank, when, Duration(LongerWhenLate(s)), Duration(s.lost_ns_per_step),
                                       Percent(s.throughput_loss)),
          .evidence = absl::StrCat(s.stretch.has_value() || s.caused.steps_blamed == 0
                                       ? ""

@@ -10,6 +10,9 @@ using model::LateSteps;
 
 // A stretch holds so much of all late steps.
 constexpr double kMostOfIt = 0.8;
+// A rank that is late from some step on is so in this share of them, and in one of the last kLastSteps.
+constexpr double kMostSince = 0.6;
+constexpr uint64_t kLastSteps = 3;
 
 // By which a step with it is longer, mean over the steps in which it was late.
 double LongerBy(const LateSteps::Rank& rank, const Lateness& lateness) {
@@ -57,6 +60,12 @@ std::vector<Lateness> LatenessOf(const std::vector<LateSteps::Rank>& ranks) {
     const model::StepHistory::Stretch stretch = rank.history.Densest();
     if (static_cast<double>(stretch.count) >= kMostOfIt * static_cast<double>(rank.late))
       l.stretch = {stretch.first, stretch.last};
+    const uint64_t length = stretch.last - stretch.first + 1;
+    if (l.stretch.has_value() && stretch.count >= kLeastSince && rank.steps >= length + kLeastBefore &&
+        static_cast<double>(stretch.count) >= kMostSince * static_cast<double>(length) &&
+        stretch.last + kLastSteps > rank.last_step) {
+      l.since_step = stretch.first;
+    }
   }
   return out;
 }

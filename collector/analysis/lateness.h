@@ -25,6 +25,11 @@ inline constexpr double kByChance = 0.001;
 inline constexpr double kMostCompared = 0.75;
 inline constexpr uint64_t kLeastOtherSteps = 3;
 
+// A rank became late, and did not just begin so or have a bad moment at the end: so many steps before and
+// after.
+inline constexpr uint64_t kLeastBefore = 5;
+inline constexpr uint64_t kLeastSince = 8;
+
 struct Lateness {
   uint64_t steps = 0;  // compared
   uint64_t late = 0;   // of them, late
@@ -33,6 +38,8 @@ struct Lateness {
   double longer_by_ns = 0;  // so: what a step is longer for it, at most late_by_ns
   // Between which steps most of that was.
   std::optional<std::pair<uint64_t, uint64_t>> stretch;
+  // From when on it was late, to the end: it was not before.
+  std::optional<uint64_t> since_step;
 
   double share() const { return steps == 0 ? 0 : static_cast<double>(late) / static_cast<double>(steps); }
   // Over all steps.

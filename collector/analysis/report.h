@@ -449,14 +449,15 @@ struct Straggler {
   // By which a step is longer for it: of the others' waiting, what nothing hides; at most what it caused.
   double lost_ns_per_step = 0;
   double throughput_loss = 0;  // 1 - step without it / step with it
-  bool persistent = true;      // in most steps
+  bool persistent = true;      // in most steps, or since `since_step`
   // Steps in which it was late, of those that were compared; 0 where that is not known by step. Where it is
   // not persistent, and that was mostly in one stretch: between which steps.
   uint64_t late_steps = 0;
   uint64_t compared_steps = 0;
   std::optional<std::pair<uint64_t, uint64_t>> stretch = std::nullopt;
-  HostLoad load;            // over the whole run
-  HostLoad usual_load;      // each value the median of the other ranks'
+  std::optional<uint64_t> since_step = std::nullopt;  // it was not late before, and is since, to the end
+  HostLoad load;                                      // over the whole run
+  HostLoad usual_load;                                // each value the median of the other ranks'
   bool slow_stage = false;  // a pipeline's: its neighbours wait for it in sends and receives
 };
 

@@ -381,7 +381,9 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
       // Steps are late from a share of the step on, and a rank whose lateness is about that is so now and
       // then by chance: whoever is waited for in most steps is late in most, though few of them are longer
       // for it.
-      s.persistent = c.lateness.share() >= kPersistentShare || BlamedInMost(c);
+      s.since_step = c.lateness.since_step;
+      s.persistent =
+          c.lateness.share() >= kPersistentShare || BlamedInMost(c) || c.lateness.since_step.has_value();
       if (!s.persistent) s.stretch = c.lateness.stretch;
     } else {
       s.persistent = slow_stage || BlamedInMost(c);

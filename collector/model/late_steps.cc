@@ -152,6 +152,7 @@ void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
     if (ranks.size() <= each.process) ranks.resize(each.process + 1);
     Rank& rank = ranks[each.process];
     ++rank.steps;
+    rank.last_step = step->first;
     if (is_late(each)) continue;
     rank.other_steps_ns.Add(each.total_ns);
     rank.others_late += any ? 1 : 0;

@@ -67,6 +67,7 @@ class LateSteps {
     static constexpr size_t kExactLimit = 128;
     uint64_t steps = 0;        // compared
     uint64_t late = 0;         // of them, late
+    uint64_t last_step = 0;    // of those compared
     uint64_t others_late = 0;  // in which it was not, but another was
     uint64_t late_total_ns = 0;
     uint64_t late_by_ns = 0;  // the others' exposed communication less its own

@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 25;
+constexpr uint32_t kStateVersion = 26;
 
 }  // namespace
 
@@ -883,7 +883,7 @@ void LongSteps::Visit(Archive& archive) {
 
 template <typename Archive>
 void LateSteps::Rank::Visit(Archive& archive) {
-  archive(steps, late, others_late, late_total_ns, late_by_ns, compute_ns, host_ns, input_ns, copy_ns,
+  archive(steps, late, last_step, others_late, late_total_ns, late_by_ns, compute_ns, host_ns, input_ns, copy_ns,
           longer_by_ns, longer_known, other_steps_ns, history);
   archive.Require(late <= steps && others_late <= steps - late && longer_known <= late);
 }

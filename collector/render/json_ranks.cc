@@ -165,6 +165,7 @@ Json StragglersJson(const analysis::Report& report) {
                    {"usual_host_load", HostLoadJson(s.usual_load)},
                    {"late_steps", s.compared_steps > 0 ? Json(s.late_steps) : Json(nullptr)},
                    {"compared_steps", s.compared_steps},
+                   {"since_step", s.since_step.has_value() ? Json(*s.since_step) : Json(nullptr)},
                    {"stretch", s.stretch.has_value() ? Json({{"first_step", s.stretch->first},
                                                              {"last_step", s.stretch->second}})
                                                      : Json(nullptr)}});

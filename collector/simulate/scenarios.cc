@@ -120,7 +120,7 @@ std::vector<Scenario> AllScenarios() {
                        job.slow_for = 3;
                      }));
   all.push_back(Make("straggler-late", "one rank's GPU is throttled in the last quarter of the run",
-                     "straggler-intermittent", {"imbalance"}, [](TrainingJob& job) {
+                     "straggler-slow-gpu", {"imbalance"}, [](TrainingJob& job) {
                        job.slow_by = SlowBy::kKernels;
                        job.slow_rank = 1;
                        job.slow_factor = 1.3;

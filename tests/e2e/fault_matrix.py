@@ -70,6 +70,11 @@ class Run:
         steps = sum(s["step"] >= self.truth["warmup_steps"] for s in self.truth["by_rank"][0]["steps"])
         return len(self.late_steps()) / max(1, steps)
 
+    def late_since(self):
+        """Whether it became late, and stayed so: in nine of ten steps from the first of ten or more to the last."""
+        late, last = self.late_steps(), max(s["step"] for s in self.truth["by_rank"][0]["steps"])
+        return len(late) >= 10 and len(late) >= 0.9 * (last + 1 - late[0])
+
     def straggler_cost(self):
         """Share by which the schedule's steps are longer than those of equal ranks."""
         steps = [s["total_ns"] for rank in self.truth["by_rank"] for s in rank["steps"] if s["step"] >= self.truth["warmup_steps"]]
@@ -114,7 +119,8 @@ def straggler(name, scenario, cause, finding, sizes, repeats=None):
 
     def judge(run, arguments):
         share = run.late_share()
-        ids = ([finding] if share >= INTERMITTENT_BELOW else []) + (["straggler-intermittent"] if share <= PERSISTENT_ABOVE else [])
+        since = not repeats and run.late_since()
+        ids = ([finding] if share >= INTERMITTENT_BELOW or since else []) + (["straggler-intermittent"] if share <= PERSISTENT_ABOVE and not since else [])
         wrong = first_is(run, *ids)
         culprit = re.match(r"Rank (\d+) ", run.problems()[0]["statement"]) if not wrong else None
         if wrong:

@@ -43,6 +43,21 @@ TEST(Lateness, AFewStepsInARowAreEnoughWhereNobodyElseIsLate) {
   EXPECT_TRUE(ranks[5].by_chance);
 }
 
+TEST(Lateness, ARankThatBecomesLateIsSoSinceThen) {
+  const auto since = [](auto is_late) {
+    LateSteps steps;
+    for (uint64_t step = 10; step < 50; ++step) AddStep(steps, step, 8, is_late(step) ? 4 : -1, 6000, 6000);
+    return LatenessOf(steps.Summarize().ranks)[4].since_step;
+  };
+  EXPECT_EQ(since([](uint64_t step) { return step >= 30; }), 30u);
+  EXPECT_EQ(since([](uint64_t step) { return step >= 30 && step % 7 != 0; }), 30u);
+  EXPECT_EQ(since([](uint64_t step) { return step >= 30 && step < 48; }), 30u);  // the last ones by chance
+  EXPECT_EQ(since([](uint64_t step) { return step >= 30 && step < 45; }), std::nullopt);  // it was over
+  EXPECT_EQ(since([](uint64_t step) { return step >= 12; }), std::nullopt);               // it began so
+  EXPECT_EQ(since([](uint64_t step) { return step >= 45; }), std::nullopt);               // a bad moment
+  EXPECT_EQ(since([](uint64_t step) { return step >= 20 && step % 2 == 0; }), std::nullopt);
+}
+
 TEST(Lateness, TwoLateStepsMayBeChance) {
   LateSteps steps;
   for (uint64_t step = 0; step < 29; ++step)
