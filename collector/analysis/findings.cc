@@ -79,9 +79,8 @@ constexpr FindingRule kRules[] = {
      Imbalance},
     {"slow-network", Severity::kWarning,
      "10 % of the step is exposed communication, and large messages reach less than 25 % of the link's peak; "
-     "or, over several hosts, the same transfers take twice as long since some step, or twice as long where "
-     "some "
-     "hosts take part as where others do; or they reach less than an eighth of what the reference design for "
+     "or the same transfers take twice as long since some step, or, over several hosts, twice as long where "
+     "some hosts take part as where others do; or they reach less than an eighth of what the reference design for "
      "these devices carries between hosts, and no --link-peak is given",
      SlowNetwork},
     {"bucket-too-large", Severity::kWarning,

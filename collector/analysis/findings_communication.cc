@@ -98,7 +98,7 @@ bool ReducesGradients(CommunicationRole role) {
          role == CommunicationRole::kOther;
 }
 
-// What of the job's own transfers shows that the network between hosts is slow.
+// What of the job's own transfers shows that the network is slow.
 bool NetworkSlowed(const Report& report) {
   const std::optional<NetworkReport>& n = report.communication.network;
   return n.has_value() && n->slow.has_value();
@@ -335,13 +335,17 @@ void SlowedNetwork(const Report& report, const NetworkReport::Slow& slow, std::v
       slow.hosts.begin(),
       slow.hosts.begin() + static_cast<ptrdiff_t>(std::min(kMostHosts, slow.hosts.size())));
   if (slow.hosts.size() > kMostHosts) named.push_back(absl::StrCat(slow.hosts.size() - kMostHosts, " more"));
+  const bool one_host = c.network->hosts < 2;
   const std::string where = !hosts ? "between the hosts"
                             : slow.hosts.size() == 1
                                 ? absl::StrCat("of host ", named.front())
                                 : absl::StrCat("of one or more of the hosts ", absl::StrJoin(named, ", "));
-  std::string statement =
-      absl::StrCat("The network ", where, slow.since_step.has_value() ? " has been" : " is", " slow",
-                   slow.since_step.has_value() ? absl::StrCat(" since step ", *slow.since_step) : "", ": ");
+  const std::string since =
+      slow.since_step.has_value() ? absl::StrCat(" been slow since step ", *slow.since_step) : "";
+  std::string statement = one_host ? "The links between the GPUs" : absl::StrCat("The network ", where);
+  absl::StrAppend(&statement,
+                  since.empty() ? (one_host ? " are slow" : " is slow") : (one_host ? " have" : " has"),
+                  since, ": ");
   const double before_ns = hosts ? slow.elsewhere_ns : slow.usual_ns;
   const double after_ns = hosts ? slow.elsewhere_slow_ns : slow.slow_ns;
   absl::StrAppendFormat(&statement, "%s takes %s %s, %s %s (%.1f x). %s", SlowTransfer(slow),
@@ -349,19 +353,20 @@ void SlowedNetwork(const Report& report, const NetworkReport::Slow& slow, std::v
                         hosts ? "on the same number of other hosts" : "before", after_ns / before_ns,
                         Costs(e));
   std::string evidence = absl::StrCat("Times of transfers, without waiting for late ranks. ", Overlap(e));
-  if (!hosts)
+  if (!hosts && !one_host)
     absl::StrAppend(&evidence,
                     " Every transfer between hosts passes the same ones, so the run cannot tell which "
                     "of them is at fault.");
-  out.push_back({.statement = statement,
-                 .evidence = evidence,
-                 .advice = hosts
-                               ? absl::StrCat("Check the adapters of ", absl::StrJoin(named, ", "),
-                                              ": link state and rate (ibstat, ethtool), error counters, and "
-                                              "the switch port.")
-                               : "Check the switches and each host's adapters (ibstat, ethtool, error "
-                                 "counters); nccl-tests between pairs of hosts finds the slow one.",
-                 .cost_ns_per_step = e.exposed_ns});
+  const std::string advice =
+      hosts      ? absl::StrCat("Check the adapters of ", absl::StrJoin(named, ", "),
+                                ": link state and rate (ibstat, ethtool), error counters, and the switch port.")
+      : one_host ? "See what began then: another job on these GPUs or links; and whether a link fell back: "
+                   "nvidia-smi nvlink -s and -e, and the PCIe generation and width in nvidia-smi -q."
+                 : "Check the switches and each host's adapters (ibstat, ethtool, error counters); "
+                   "nccl-tests between "
+                   "pairs of hosts finds the slow one.";
+  out.push_back(
+      {.statement = statement, .evidence = evidence, .advice = advice, .cost_ns_per_step = e.exposed_ns});
 }
 
 void NetworkBelowReference(const Report& report, std::vector<Finding>& out) {

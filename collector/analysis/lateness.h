@@ -3,10 +3,10 @@
 // Separate from straggler_report.h, which says why: this is statistics over the steps (late_steps.h). Under
 // chance every rank is late as often as the others: the binomial distribution with the others' rate (at least
 // that of ranks of which one is late at a time) says how often that gives as many late steps as this rank
-// has, and there are as many ranks that it could have been (Bonferroni). What happens more often than that
-// may still cost nothing: a rank whose host once fell behind stays behind in a job that hosts pace, and no
-// step is longer for it. So the steps in which it was late are held against those in which it was not, and
-// against what the others' hosts would have taken anyway.
+// has, and there are as many ranks and levels that it could have been (Bonferroni). What happens more often
+// than that may still cost nothing: a rank whose host once fell behind stays behind in a job that hosts pace,
+// and no step is longer for it. So the steps in which it was late are held against those in which it was not,
+// and against what the others' hosts would have taken anyway.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,7 @@ inline constexpr uint64_t kLeastSince = 8;
 struct Lateness {
   uint64_t steps = 0;  // compared
   uint64_t late = 0;   // of them, late
+  size_t level = 0;    // by how much (LateSteps::kLateShares): the lowest at which it is not by chance
   bool by_chance = true;
   double late_by_ns = 0;    // mean over these steps: the others' exposed communication less its own
   double longer_by_ns = 0;  // so: what a step is longer for it, at most late_by_ns

@@ -30,7 +30,7 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-// One kind of transfer on one communicator that spans several hosts.
+// One kind of transfer on one communicator: between hosts, or in a job on one host, within it.
 struct Link {
   std::string op;
   uint64_t size_bytes = 0;
@@ -53,7 +53,7 @@ Hosts HostsOf(const model::JobModel& job, uint64_t hash) {
   return hosts;
 }
 
-std::vector<Link> LinksOf(const model::JobModel& job) {
+std::vector<Link> LinksOf(const model::JobModel& job, size_t least_hosts) {
   std::map<uint64_t, Hosts> hosts;
   std::vector<Link> out;
   for (const model::RankComparison::Transfers& t : job.comparison().transfers()) {
@@ -61,7 +61,7 @@ std::vector<Link> LinksOf(const model::JobModel& job) {
     if (t.bytes_of_op.size() != 1 || t.ranks < 2 || t.time_ns.count() == 0) continue;
     const auto [known, added] = hosts.try_emplace(t.hash);
     if (added) known->second = HostsOf(job, t.hash);
-    if (known->second.size() < 2) continue;
+    if (known->second.size() < least_hosts) continue;
     const auto& [op, bytes] = *t.bytes_of_op.begin();
     const MovedBytes moved = MovedBytesOf(op, bytes, t.ranks);
     Link link{.op = op,
@@ -253,8 +253,8 @@ std::optional<LevelChange> LevelChangeOf(const std::vector<double>& values) {
 }
 
 std::optional<NetworkReport> NetworkOf(const Report& report, const model::JobModel& job) {
-  if (report.conditions.hosts.size() < 2) return std::nullopt;
-  std::vector<Link> links = LinksOf(job);
+  const bool one_host = report.conditions.hosts.size() < 2;
+  std::vector<Link> links = LinksOf(job, one_host ? 1 : 2);
   if (links.empty()) return std::nullopt;
   for (Link& link : links) {
     const std::optional<LevelChange> change = LevelChangeOf(link.times.transfer_ns);
@@ -262,8 +262,9 @@ std::optional<NetworkReport> NetworkOf(const Report& report, const model::JobMod
   }
   NetworkReport out;
   out.hosts = static_cast<int>(report.conditions.hosts.size());
-  FindRate(links, report, out);
   FindChangeInTime(job, links, out);
+  if (one_host) return out.slow.has_value() ? std::optional(out) : std::nullopt;
+  FindRate(links, report, out);
   FindSlowHosts(links, out);
   return out;
 }

@@ -1,5 +1,5 @@
 // How fast the network between hosts is, and whether it became slow or is slow for some hosts, as far as the
-// job's own transfers show.
+// job's own transfers show; of a job on one host, whether its links became slow.
 //
 // No table says what lies between two hosts, so a job over several hosts is held against itself: the same
 // transfer (operation, size, number of ranks) earlier and later in the run, and on other communicators. Only
@@ -29,7 +29,7 @@ inline constexpr double kSlowedFactor = 2;
 // Blocks of calls on each side of a change: fewer may be a hiccup.
 inline constexpr size_t kLeastSlowedBlocks = 3;
 
-// nullopt where no communicator spans several hosts.
+// nullopt where no communicator spans several hosts, and links within one host did not become slow.
 std::optional<NetworkReport> NetworkOf(const Report& report, const model::JobModel& job);
 
 // The maker's reference design around a device: network adapters of a host, and 1e9 bytes per second of each

@@ -82,13 +82,13 @@ struct Excess {
 };
 
 // Per step in which it was late.
-Excess ExcessWhenLate(const model::LateSteps::Rank& rank) {
-  const auto late = static_cast<double>(rank.late);
-  return {.late_ns = static_cast<double>(rank.late_by_ns) / late,
-          .compute_ns = static_cast<double>(rank.compute_ns) / late,
-          .host_ns = static_cast<double>(rank.host_ns) / late,
-          .input_ns = static_cast<double>(rank.input_ns) / late,
-          .copy_ns = static_cast<double>(rank.copy_ns) / late};
+Excess ExcessWhenLate(const model::LateSteps::Level& level) {
+  const auto late = static_cast<double>(level.late);
+  return {.late_ns = static_cast<double>(level.late_by_ns) / late,
+          .compute_ns = static_cast<double>(level.compute_ns) / late,
+          .host_ns = static_cast<double>(level.host_ns) / late,
+          .input_ns = static_cast<double>(level.input_ns) / late,
+          .copy_ns = static_cast<double>(level.copy_ns) / late};
 }
 
 struct Candidate {
@@ -156,7 +156,7 @@ std::vector<Candidate> Collect(const model::JobModel& job, const std::vector<Ran
                   .last_call_ns = LastCallOf(process)};
       if (i < lateness.size() && lateness[i].late > 0) {
         c.lateness = lateness[i];
-        c.when_late = ExcessWhenLate(late_steps[i]);
+        c.when_late = ExcessWhenLate(late_steps[i].levels[lateness[i].level]);
       } else if (i < lateness.size()) {
         c.lateness = lateness[i];
       }

@@ -135,29 +135,32 @@ void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
     const uint64_t others_ns = exposed(each.exposed_ns);
     return others_ns > each.exposed_ns ? others_ns - each.exposed_ns : 0;
   };
-  const auto is_late = [&](const Told& each) {
-    return static_cast<double>(late_by(each)) >= kLateShare * static_cast<double>(each.total_ns);
+  const auto is_late = [&](const Told& each, size_t level) {
+    return static_cast<double>(late_by(each)) >= kLateShares[level] * static_cast<double>(each.total_ns);
   };
   LongSteps::Step length{.step = step->first, .total_ns = MedianLength(told)};
+  std::array<bool, kLevels> any{};
   for (const Told& each : told) {
-    if (!is_late(each) || late_by(each) <= length.late_by_ns) continue;
+    for (size_t level = 0; level < kLevels; ++level) any[level] = any[level] || is_late(each, level);
+    if (!is_late(each, 0) || late_by(each) <= length.late_by_ns) continue;
     length.late = true;
     length.process = each.process;
     length.late_by_ns = late_by(each);
   }
   summary.long_steps.Add(length);
-  const bool any = length.late;
   std::vector<Rank>& ranks = summary.ranks;
   for (const Told& each : told) {
     if (ranks.size() <= each.process) ranks.resize(each.process + 1);
     Rank& rank = ranks[each.process];
     ++rank.steps;
     rank.last_step = step->first;
-    if (is_late(each)) continue;
-    rank.other_steps_ns.Add(each.total_ns);
-    rank.others_late += any ? 1 : 0;
+    for (size_t level = 0; level < kLevels; ++level) {
+      if (is_late(each, level)) continue;
+      rank.levels[level].other_steps_ns.Add(each.total_ns);
+      rank.levels[level].others_late += any[level] ? 1 : 0;
+    }
   }
-  if (!any) return;
+  if (!any[0]) return;
   const auto compute = median_of([](const Told& t) { return t.compute_ns; });
   const auto host = median_of([](const Told& t) { return t.host_ns; });
   const auto input = median_of([](const Told& t) { return t.input_ns; });
@@ -173,25 +176,28 @@ void LateSteps::Close(Steps::const_iterator step, Summary& summary) const {
   };
   for (size_t i = 0; i < told.size(); ++i) {
     const Told& each = told[i];
-    if (!is_late(each)) continue;
-    Rank& rank = ranks[each.process];
-    ++rank.late;
-    rank.late_total_ns += each.total_ns;
-    rank.late_by_ns += late_by(each);
-    rank.compute_ns += excess(compute, each.compute_ns);
-    rank.host_ns += excess(host, each.host_ns);
-    rank.input_ns += excess(input, each.input_ns);
-    rank.copy_ns += excess(copy, each.copy_ns);
-    rank.history.Add(step->first);
+    if (!is_late(each, 0)) continue;
     const auto waited_ns = static_cast<int64_t>(late_by(each));
     const auto idle_ns = static_cast<int64_t>(host_idle(host_idle_of(each)));
-    int64_t longer_ns = waited_ns - idle_ns;
+    std::optional<int64_t> longer_ns = waited_ns - idle_ns;
     if (static_cast<double>(idle_ns) >= kHostPacedShare * static_cast<double>(each.total_ns)) {
-      if (spare.empty()) continue;
-      longer_ns = others_spare(spare[i]);
+      longer_ns.reset();
+      if (!spare.empty()) longer_ns = others_spare(spare[i]);
     }
-    ++rank.longer_known;
-    rank.longer_by_ns += static_cast<uint64_t>(std::clamp<int64_t>(longer_ns, 0, waited_ns));
+    for (size_t n = 0; n < kLevels && is_late(each, n); ++n) {
+      Level& level = ranks[each.process].levels[n];
+      ++level.late;
+      level.late_total_ns += each.total_ns;
+      level.late_by_ns += late_by(each);
+      level.compute_ns += excess(compute, each.compute_ns);
+      level.host_ns += excess(host, each.host_ns);
+      level.input_ns += excess(input, each.input_ns);
+      level.copy_ns += excess(copy, each.copy_ns);
+      level.history.Add(step->first);
+      if (!longer_ns.has_value()) continue;
+      ++level.longer_known;
+      level.longer_by_ns += static_cast<uint64_t>(std::clamp<int64_t>(*longer_ns, 0, waited_ns));
+    }
   }
 }
 

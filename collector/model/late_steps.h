@@ -11,6 +11,7 @@
 // for which they were blocked in synchronising calls.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -56,18 +57,18 @@ class LateSteps {
   // A step counts if so many ranks told of it, of those that tell of the most.
   static constexpr double kLeastRanks = 0.9;
   // A rank is late when the others' communication is exposed for longer than its own by this share of the
-  // step (median of the others).
-  static constexpr double kLateShare = 0.05;
+  // step (median of the others). There are several shares because ranks may be late by a little in turns,
+  // where hosts or the lengths of samples differ: who is late by far more is then found at a higher level.
+  static constexpr size_t kLevels = 3;
+  static constexpr std::array<double, kLevels> kLateShares = {0.05, 0.12, 0.3};
   // Hosts set the pace where devices run dry because of them for this share of the step (median of the
   // others).
   static constexpr double kHostPacedShare = 0.02;
 
-  // Sums over the steps in which it was late, against the median of the others in each.
-  struct Rank {
+  // Sums over the steps in which it was late by a level's share, against the median of the others in each.
+  struct Level {
     static constexpr size_t kExactLimit = 128;
-    uint64_t steps = 0;        // compared
-    uint64_t late = 0;         // of them, late
-    uint64_t last_step = 0;    // of those compared
+    uint64_t late = 0;         // steps
     uint64_t others_late = 0;  // in which it was not, but another was
     uint64_t late_total_ns = 0;
     uint64_t late_by_ns = 0;  // the others' exposed communication less its own
@@ -81,6 +82,13 @@ class LateSteps {
     uint64_t longer_known = 0;
     Distribution other_steps_ns{kExactLimit};  // lengths of the steps in which it was not late
     StepHistory history;
+    template <typename Archive>
+    void Visit(Archive& archive);
+  };
+  struct Rank {
+    uint64_t steps = 0;      // compared
+    uint64_t last_step = 0;  // of them
+    std::array<Level, kLevels> levels;
     template <typename Archive>
     void Visit(Archive& archive);
   };

@@ -147,6 +147,7 @@ void MemoryLedger::SmallStep::Visit(Archive& archive) {
   archive(time_ns, kind, device, change_bytes, allocations, frees, range, obtained.bytes,
           obtained.before_bytes, obtained.since_ns, released.bytes, released.before_bytes, released.since_ns,
           settles);
+  archive.Require(kind < kKinds);
 }
 
 template <typename Archive>
@@ -882,10 +883,18 @@ void LongSteps::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void LateSteps::Level::Visit(Archive& archive) {
+  archive(late, others_late, late_total_ns, late_by_ns, compute_ns, host_ns, input_ns, copy_ns, longer_by_ns,
+          longer_known, other_steps_ns, history);
+}
+
+template <typename Archive>
 void LateSteps::Rank::Visit(Archive& archive) {
-  archive(steps, late, last_step, others_late, late_total_ns, late_by_ns, compute_ns, host_ns, input_ns, copy_ns,
-          longer_by_ns, longer_known, other_steps_ns, history);
-  archive.Require(late <= steps && others_late <= steps - late && longer_known <= late);
+  archive(steps, last_step, levels);
+  for (const Level& level : levels) {
+    archive.Require(level.late <= steps && level.others_late <= steps - level.late &&
+                    level.longer_known <= level.late);
+  }
 }
 
 template <typename Archive>

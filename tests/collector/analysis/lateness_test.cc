@@ -78,6 +78,29 @@ TEST(Lateness, WhoIsLateChangesByChance) {
   EXPECT_LE(blamed, 2);
 }
 
+// In every step some rank is late by 700 of 10,000: rank 4 is not so more often than the others, but every
+// sixth time by 4,000.
+TEST(Lateness, WhoIsLateByFarMoreIsFoundAmongOthersThatAreLateByALittle) {
+  std::mt19937 random(1);
+  LateSteps steps;
+  for (uint64_t step = 0; step < 60; ++step) {
+    if (step % 6 == 3) {
+      AddStep(steps, step, 5, 4, 4000, 4000);
+    } else {
+      AddStep(steps, step, 5, static_cast<int>(random() % 4), 700, 700);
+    }
+  }
+  const std::vector<LateSteps::Rank> told = steps.Summarize().ranks;
+  EXPECT_EQ(told[4].levels[0].late, 10u);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_GE(told[static_cast<size_t>(rank)].levels[0].late, 10u);
+  const std::vector<Lateness> ranks = LatenessOf(told);
+  EXPECT_FALSE(ranks[4].by_chance);
+  EXPECT_GT(ranks[4].level, 0u);
+  EXPECT_EQ(ranks[4].late, 10u);
+  EXPECT_NEAR(ranks[4].longer_by_ns, 4000, 700);
+  for (size_t rank = 0; rank < 4; ++rank) EXPECT_TRUE(ranks[rank].by_chance) << rank;
+}
+
 TEST(Lateness, TwoRanksThatTakeTurnsUnevenlyAreChance) {
   LateSteps steps;
   for (uint64_t step = 0; step < 59; ++step)

@@ -25,13 +25,13 @@ TEST(LateSteps, WhoIsLateInWhichStepsAndWhatItDoesLonger) {
   ASSERT_EQ(ranks.size(), 5u);
   for (uint32_t rank = 0; rank < 5; ++rank) {
     EXPECT_EQ(ranks[rank].steps, 1000u);
-    EXPECT_EQ(ranks[rank].late, rank == 3 ? 300u : 0u);
+    EXPECT_EQ(ranks[rank].levels[0].late, rank == 3 ? 300u : 0u);
   }
-  EXPECT_EQ(ranks[3].late_by_ns, 300u * 300);
-  EXPECT_EQ(ranks[3].compute_ns, 300 * 300);
-  EXPECT_EQ(ranks[3].late_total_ns, 300u * 1300);
-  EXPECT_EQ(ranks[3].other_steps_ns.Summarize().max, 1000u);
-  const StepHistory::Stretch stretch = ranks[3].history.Densest();
+  EXPECT_EQ(ranks[3].levels[0].late_by_ns, 300u * 300);
+  EXPECT_EQ(ranks[3].levels[0].compute_ns, 300 * 300);
+  EXPECT_EQ(ranks[3].levels[0].late_total_ns, 300u * 1300);
+  EXPECT_EQ(ranks[3].levels[0].other_steps_ns.Summarize().max, 1000u);
+  const StepHistory::Stretch stretch = ranks[3].levels[0].history.Densest();
   EXPECT_EQ(stretch.first, 700u);
   EXPECT_EQ(stretch.last, 999u);
   EXPECT_EQ(stretch.count, 300u);
@@ -43,8 +43,8 @@ TEST(LateSteps, OfTwoRanksEitherMayBeLate) {
     for (uint32_t rank = 0; rank < 2; ++rank) steps.Add(step, rank, Told(rank == step % 2, true));
   }
   const auto ranks = steps.Summarize().ranks;
-  EXPECT_EQ(ranks[0].late, 5u);
-  EXPECT_EQ(ranks[1].late, 5u);
+  EXPECT_EQ(ranks[0].levels[0].late, 5u);
+  EXPECT_EQ(ranks[1].levels[0].late, 5u);
 }
 
 TEST(LateSteps, StepsThatMostRanksDidNotTellOfAreNotCompared) {
