@@ -78,10 +78,10 @@ constexpr FindingRule kRules[] = {
      "blame one; silent beside a straggler whose cause is known, and in a pipeline",
      Imbalance},
     {"slow-network", Severity::kWarning,
-     "10 % of the step is exposed communication, and large messages reach less than 25 % of the link's peak; "
-     "or the same transfers take twice as long since some step, or, over several hosts, twice as long where "
-     "some hosts take part as where others do; or they reach less than an eighth of what the reference design for "
-     "these devices carries between hosts, and no --link-peak is given",
+     "3 % of the step is exposed communication, and the same transfers take twice as long since some step, "
+     "or, over several hosts, twice as long where some hosts take part as where others do; or 10 % is, and "
+     "large messages reach less than 25 % of the link's peak, or, over several hosts and without "
+     "--link-peak, less than an eighth of what the reference design for these devices carries between hosts",
      SlowNetwork},
     {"bucket-too-large", Severity::kWarning,
      "10 % of the step is exposed communication, and one bucket of 128 MiB or more holds half of what is "

@@ -125,8 +125,9 @@ Explains WhatExplains(const Report& report) {
   if (e.step_ns <= 0 || e.share() < kWorthSaying) return Explains::kNothing;
   // Then transfers and the waiting for others cannot be told apart.
   if (c.unheard_share >= kUnheardShare) return Explains::kNothing;
-  if (e.share() >= 0.1 && (NetworkSlowed(report) || BelowPeak(report) || BelowReference(report)))
-    return Explains::kSlowNetwork;
+  // A change is no guess about peaks, and over the whole run it is less of the step than since then.
+  if (NetworkSlowed(report)) return Explains::kSlowNetwork;
+  if (e.share() >= 0.1 && (BelowPeak(report) || BelowReference(report))) return Explains::kSlowNetwork;
   if (c.buckets.has_value() && ReducesGradients(e.role)) {
     const Buckets& b = *c.buckets;
     const Buckets::Size& largest = b.sizes.front();
