@@ -140,9 +140,10 @@ constexpr FindingRule kRules[] = {
     {"detail-dropped", Severity::kInfo, "single records were dropped to hold --keep", DetailDropped},
 };
 
-// What is wrong comes before what costs time, and that before what is merely worth knowing.
+// What is wrong, or soon ends the job, comes before what costs time, and that before what is merely worth
+// knowing.
 int Group(const Finding& f) {
-  if (f.severity == Severity::kError) return 0;
+  if (f.severity == Severity::kError || f.ends_job) return 0;
   if (f.cost_ns_per_step.has_value()) return 1;
   return f.severity == Severity::kWarning ? 2 : 3;
 }

@@ -19,8 +19,9 @@ std::string Gib(uint64_t bytes) {
   return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
 }
 
-constexpr double kFragmented = 1.5;  // reserved to allocated; the field's usual threshold
-constexpr double kAlike = 0.9;       // of the worst: what grows so differs by chance
+constexpr double kFragmented = 1.5;        // reserved to allocated; the field's usual threshold
+constexpr double kAlike = 0.9;             // of the worst: what grows so differs by chance
+constexpr double kUrgentNs = 24 * 3600e9;  // until a device is full: the first thing to know
 
 std::string WhoOf(const RankReport& r) {
   return r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid);
@@ -154,10 +155,16 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
   std::string statement =
       absl::StrFormat("%s hold%s %s more after every step", WhoAlike(report, *worst.rank, worst.alike),
                       Plural(report, worst.alike) ? "" : "s", Bytes(model::WholeNumber(per_step)));
-  if (worst.trend->steps_until_full.has_value())
-    absl::StrAppendFormat(&statement, ": at that rate %s full in %.0f steps",
+  bool soon = false;
+  if (worst.trend->steps_until_full.has_value()) {
+    const double steps = *worst.trend->steps_until_full;
+    absl::StrAppendFormat(&statement, ": at that rate %s full in %s steps",
                           worst.alike > 1 ? "the first device is" : "its device is",
-                          *worst.trend->steps_until_full);
+                          Count(model::WholeNumber(steps)));
+    const double left_ns = steps * report.communication.step_ns;
+    if (left_ns > 0) absl::StrAppend(&statement, ", ", Span(left_ns));
+    soon = left_ns > 0 && left_ns < kUrgentNs;
+  }
   const std::string kept = worst.lifetimes == nullptr ? "" : GrowthText(*worst.lifetimes);
   out.push_back(
       {.statement = statement + ".",
@@ -168,7 +175,8 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
                                    Gib(worst.trend->held_bytes), Gib(worst.trend->within_step_bytes)),
        .advice =
            "Look for what is kept from step to step: losses that still hold their graph (use .item() or "
-           ".detach()), lists that are appended to, caches without a limit."});
+           ".detach()), lists that are appended to, caches without a limit.",
+       .ends_job = soon});
 }
 
 void MemoryPressure(const Report& report, std::vector<Finding>& out) {

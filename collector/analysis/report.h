@@ -469,7 +469,8 @@ struct Finding {
   std::string advice;
   // What a step would be shorter without it; findings rank by it.
   std::optional<double> cost_ns_per_step = std::nullopt;
-  std::string id = {};  // this and the severity: from the table (finding_rules.h)
+  bool ends_job = false;  // within a day, if it goes on: stands with what is wrong
+  std::string id = {};    // this and the severity: from the table (finding_rules.h)
   Severity severity = Severity::kInfo;
 };
 

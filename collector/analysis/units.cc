@@ -36,6 +36,16 @@ std::string Duration(double ns) {
   return absl::StrCat(Three(ns / 1e9), " s");
 }
 
+std::string Span(double ns) {
+  constexpr double kMinute = 60e9;
+  constexpr double kHour = 60 * kMinute;
+  constexpr double kDay = 24 * kHour;
+  if (ns < 2 * kMinute) return Duration(ns);
+  if (ns < 2 * kHour) return absl::StrFormat("%.0f min", ns / kMinute);
+  if (ns < 2 * kDay) return absl::StrFormat("%.1f h", ns / kHour);
+  return absl::StrFormat("%.0f days", ns / kDay);
+}
+
 std::pair<std::string, std::string> Durations(double a_ns, double b_ns) {
   std::pair<std::string, std::string> texts{Duration(a_ns), Duration(b_ns)};
   const std::string unit = texts.first.substr(texts.first.rfind(' '));

@@ -11,6 +11,7 @@ namespace gpuprobe::analysis {
 
 std::string Count(uint64_t value);  // 3,912,441
 std::string Duration(double ns);    // 812 ns, 2.20 us, 38.1 ms, 84.1 s
+std::string Span(double ns);        // of what is far off: 84.1 s, 12 min, 5.2 h, 31 days
 // Two of one unit, with as many digits as it takes to tell them apart: 17.04 ms, 16.97 ms.
 std::pair<std::string, std::string> Durations(double a_ns, double b_ns);
 std::string Bytes(uint64_t bytes);      // 512 B, 25.0 MiB, 41.2 GiB

@@ -10,7 +10,7 @@ import harness
 from harness import BUILD, GPUPROBE, LAUNCH_RANKS
 
 JOB = os.path.join(BUILD, "tests", "e2e", "faulty_job")
-PATIENCE_S = 12
+PATIENCE_S = 8
 
 
 def seeds():

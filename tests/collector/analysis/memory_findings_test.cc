@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "collector/analysis/finding_rules.h"
@@ -35,6 +36,30 @@ TEST(PoolFootprintFinding, NeitherASmallShareNorAFewGranulesAreWorthSaying) {
   EXPECT_TRUE(FindingsOf(1024 * kMiB, 1500 * kMiB).empty());
   EXPECT_TRUE(FindingsOf(10 * kMiB, 200 * kMiB).empty());
   EXPECT_TRUE(FindingsOf(0, 2048 * kMiB).empty()) << "its allocations were not seen";
+}
+
+// What fills the device within a day comes before what costs time.
+TEST(MemoryLeakFinding, SaysWhenTheDeviceIsFullAndIsUrgentWithinADay) {
+  Report report;
+  report.communication.step_ns = 10e6;
+  report.ranks.emplace_back();
+  report.ranks[0].rank = 4;
+  MemoryTrend trend;
+  trend.growth_bytes_per_step = static_cast<double>(kMiB);
+  trend.steps_until_full = 72'000;
+  report.ranks[0].device_memory.emplace_back().trend = trend;
+  const auto leak = [&] {
+    std::vector<Finding> findings;
+    MemoryLeak(report, findings);
+    return findings.at(0);
+  };
+  EXPECT_EQ(leak().statement,
+            "Rank 4 holds 1.00 MiB more after every step: at that rate its device is full in 72,000 steps, "
+            "12 min.");
+  EXPECT_TRUE(leak().ends_job);
+  report.communication.step_ns = 2e9;
+  EXPECT_NE(leak().statement.find("40.0 h."), std::string::npos) << leak().statement;
+  EXPECT_FALSE(leak().ends_job);
 }
 
 }  // namespace

@@ -95,6 +95,13 @@ TEST(Units, RoundUpToTheNextUnit) {
   EXPECT_EQ(analysis::Bytes(999 << 10), "999 KiB");
 }
 
+TEST(Units, SpansAreInTheUnitThatPeopleCountThemIn) {
+  EXPECT_EQ(analysis::Span(84.1e9), "84.1 s");
+  EXPECT_EQ(analysis::Span(503e9), "8 min");
+  EXPECT_EQ(analysis::Span(3 * 3600e9), "3.0 h");
+  EXPECT_EQ(analysis::Span(49 * 3600e9), "2 days");
+}
+
 TEST(KernelNames, DifferWhereTheKernelsDo) {
   const std::string common = "void at::native::vectorized_elementwise_kernel<4, at::native::";
   const auto names =
