@@ -44,6 +44,7 @@ void StragglerMoreWork(const Report& report, std::vector<Finding>& out);
 void StragglerLateLaunch(const Report& report, std::vector<Finding>& out);
 void StragglerLateInput(const Report& report, std::vector<Finding>& out);
 void StragglerSlowCopies(const Report& report, std::vector<Finding>& out);
+void StragglerUnexplained(const Report& report, std::vector<Finding>& out);
 void StragglerIntermittent(const Report& report, std::vector<Finding>& out);
 void TwoSpeeds(const Report& report, std::vector<Finding>& out);
 void Imbalance(const Report& report, std::vector<Finding>& out);

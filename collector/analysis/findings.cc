@@ -64,6 +64,9 @@ constexpr FindingRule kRules[] = {
      "others wait 3.5 % of the step for a rank that waits for its input", StragglerLateInput},
     {"straggler-slow-copies", Severity::kWarning,
      "others wait 3.5 % of the step for a rank whose copies take longer", StragglerSlowCopies},
+    {"straggler-unexplained", Severity::kWarning,
+     "others wait 3.5 % of the step for a rank, and no part of its step is as much longer than theirs",
+     StragglerUnexplained},
     {"straggler-intermittent", Severity::kWarning,
      "one rank is late by 5 % of the step in less than 60 % of its steps, and not from some step on to the "
      "end, more often than by chance (p < 0.001), and these steps are 2.5 % longer for it",
@@ -75,7 +78,7 @@ constexpr FindingRule kRules[] = {
      TwoSpeeds},
     {"imbalance", Severity::kWarning,
      "ranks wait for each other 10 % of the step, now for this one, now for that one, or in too few steps to "
-     "blame one; silent beside a straggler whose cause is known, and in a pipeline",
+     "blame one; silent beside a straggler, and in a pipeline",
      Imbalance},
     {"slow-network", Severity::kWarning,
      "3 % of the step is exposed communication, and the same transfers take twice as long since some step, "

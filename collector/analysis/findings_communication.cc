@@ -140,9 +140,8 @@ Explains WhatExplains(const Report& report) {
   }
   // What one late rank costs comes first: it stretches everything else.
   const bool late_rank =
-      std::any_of(report.stragglers.begin(), report.stragglers.end(), [&](const Straggler& s) {
-        return s.cause != Straggler::Cause::kUnknown && s.caused.per_step_ns >= e.exposed_ns;
-      });
+      std::any_of(report.stragglers.begin(), report.stragglers.end(),
+                  [&](const Straggler& s) { return s.caused.per_step_ns >= e.exposed_ns; });
   if (late_rank) return Explains::kNothing;
   if (e.share() >= kBoundShare) return Explains::kBound;
   return e.efficiency() < kPoorEfficiency ? Explains::kOverlap : Explains::kNothing;

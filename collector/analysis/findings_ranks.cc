@@ -109,6 +109,8 @@ std::string Advice(const Straggler& s) {
                           ": CPU clocks, other load, NUMA binding, garbage collection.");
     case Cause::kLateInput:
       return "Look at its data loader: workers, storage, its shard of the data.";
+    case Cause::kUnknown:
+      return absl::StrCat("Look at ", Place(s), " and at the rank's part of the timeline: gpuprobe trace.");
     default:
       return absl::StrCat("Compare the PCIe link of ", Place(s), " with the others'.");
   }
@@ -130,7 +132,7 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
     if (!waited_for && (cause != Cause::kSlowKernels || s.extra_ns <= 0)) continue;
     Finding f{.statement = Who(report, s), .evidence = Why(s), .advice = Advice(s)};
     if (waited_for) {
-      f.cost_ns_per_step = s.lost_ns_per_step;
+      f.cost_ns_per_step = s.since_step.has_value() ? LongerWhenLate(s) : s.lost_ns_per_step;
       if (s.since_step.has_value())
         absl::StrAppend(&f.advice, " It was not so before step ", *s.since_step,
                         ": look for what began then.");
@@ -232,9 +234,13 @@ void StragglerSlowCopies(const Report& report, std::vector<Finding>& out) {
   OfCause(report, Cause::kSlowCopies, out);
 }
 
+void StragglerUnexplained(const Report& report, std::vector<Finding>& out) {
+  OfCause(report, Cause::kUnknown, out);
+}
+
 void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
-    if (s.persistent || s.cause == Cause::kUnknown || s.lost_ns_per_step <= 0) continue;
+    if (s.persistent || s.lost_ns_per_step <= 0) continue;
     const bool by_step = s.late_steps > 0;
     const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
     const uint64_t steps = by_step ? s.compared_steps : s.caused.steps;
@@ -289,8 +295,7 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
   // What single ranks are at fault for, their findings say.
   const double waited_ns = c.exposed_wait_ns();
   double explained_ns = 0;
-  for (const Straggler& s : report.stragglers)
-    explained_ns += s.cause == Cause::kUnknown ? 0 : s.lost_ns_per_step;
+  for (const Straggler& s : report.stragglers) explained_ns += s.lost_ns_per_step;
   if (explained_ns >= kExplainedShare * waited_ns && explained_ns > 0) return;
   const double lost_ns = waited_ns - explained_ns;
   if (std::min(lost_ns, c.waited_ns) < kImbalanceShare * c.step_ns) return;

@@ -28,7 +28,7 @@ inline constexpr uint64_t kLeastOtherSteps = 3;
 // A rank became late, and did not just begin so or have a bad moment at the end: so many steps before and
 // after.
 inline constexpr uint64_t kLeastBefore = 5;
-inline constexpr uint64_t kLeastSince = 8;
+inline constexpr uint64_t kLeastSince = 6;
 
 struct Lateness {
   uint64_t steps = 0;  // compared

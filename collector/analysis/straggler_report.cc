@@ -206,7 +206,10 @@ bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double ste
 
 Excess ExcessOf(const std::vector<Candidate>& all, const Candidate& c) {
   const auto extra = [&](auto get) { return get(c) - MedianOfOthers(all, c, get); };
-  return {.late_ns = c.caused.per_step_ns,
+  // Of calls that overlap compute the others wait for it in several at a time: by step it is late once.
+  const double late_ns = ComparedByStep(c) && c.lateness.late > 0 ? c.lateness.late_by_ns * c.lateness.share()
+                                                                  : c.caused.per_step_ns;
+  return {.late_ns = late_ns,
           .compute_ns = extra([](const Candidate& each) { return each.means.compute_ns; }),
           .host_ns = extra([](const Candidate& e) { return e.means.host_bound_ns + e.means.sync_ns; }),
           .input_ns = extra([](const Candidate& each) { return each.means.input_ns; }),

@@ -51,7 +51,7 @@ void MemoryLedger::AddSmall(const SmallAllocationsRecord& run) {
     highest.change_bytes = static_cast<int64_t>(run.rise_bytes);
     highest.allocations = highest.frees = 0;
     pending_small_.push_back(highest);
-    end.change_bytes -= highest.change_bytes;
+    end.change_bytes = static_cast<int64_t>(static_cast<uint64_t>(run.change_bytes) - run.rise_bytes);
     highest.settles = false;
     end.obtained = end.released = {};
   }
@@ -118,7 +118,7 @@ void MemoryLedger::Apply(const SmallStep& step) {
     Raise(step.kind, step.device, static_cast<uint64_t>(step.change_bytes), moment, step.range);
   } else if (step.change_bytes < 0) {
     NameLargest(step.kind);
-    Lower(step.kind, step.device, static_cast<uint64_t>(-step.change_bytes), moment);
+    Lower(step.kind, step.device, 0 - static_cast<uint64_t>(step.change_bytes), moment);
   }
   if (!step.settles) return;
   kind.bounds.Settled(step.time_ns, kind.live_bytes);
