@@ -65,7 +65,8 @@ constexpr FindingRule kRules[] = {
     {"straggler-slow-copies", Severity::kWarning,
      "others wait 3.5 % of the step for a rank whose copies take longer", StragglerSlowCopies},
     {"straggler-unexplained", Severity::kWarning,
-     "others wait 3.5 % of the step for a rank, and no part of its step is as much longer than theirs",
+     "others wait 3.5 % of the step for a rank, and no part of its step is as much longer than theirs; "
+     "not in a pipeline",
      StragglerUnexplained},
     {"straggler-intermittent", Severity::kWarning,
      "one rank is late by 5 % of the step in less than 60 % of its steps, and not from some step on to the "

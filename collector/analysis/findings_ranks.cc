@@ -234,13 +234,16 @@ void StragglerSlowCopies(const Report& report, std::vector<Finding>& out) {
   OfCause(report, Cause::kSlowCopies, out);
 }
 
+// In a pipeline ranks wait for each other by design, and behind a slow stage for one that is not at fault.
 void StragglerUnexplained(const Report& report, std::vector<Finding>& out) {
+  if (report.communication.pipeline.has_value()) return;
   OfCause(report, Cause::kUnknown, out);
 }
 
 void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
   for (const Straggler& s : report.stragglers) {
     if (s.persistent || s.lost_ns_per_step <= 0) continue;
+    if (s.cause == Cause::kUnknown && report.communication.pipeline.has_value()) continue;
     const bool by_step = s.late_steps > 0;
     const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
     const uint64_t steps = by_step ? s.compared_steps : s.caused.steps;
