@@ -9,17 +9,28 @@ from collections import Counter, defaultdict
 
 FIGURES = [
     ("first line", "ranks, records, records lost", "one `.jsonl` a rank; as many records as the log has, ranges apart; nothing is lost because every record of the log is in the run"),
-    ("finding 1", "rank 3, 1.30 x", "`GPUSIM_SLOW` gives rank 3 that factor; the mean of each kernel on rank 3 over the other ranks' mean"),
-    ("step", "total, compute, exposed comm", "from one optimizer's last kernel to the next one's, without the first step and those after an evaluation: the time; the union of the kernels that are not "
-     "NCCL's; what NCCL's kernels add to that union"),
+    ("first line", "own cost", "not from the node's log: the library measures it; `tests/e2e/test_own_cost.py` holds it against what a program's own clock says"),
+    ("finding 1", "rank 3, 1.30 x, the kernel's times, how much longer a step is", "`GPUSIM_SLOW` gives rank 3 that factor; the mean of each kernel on rank 3 over the other ranks' mean; the other "
+     "ranks' exposed communication less rank 3's"),
+    ("step", "total, compute, exposed comm, copy; std of compute and exposed comm; of ranks", "from one optimizer's last kernel to the next one's, without the first step and those after an evaluation: the "
+     "time; the union of the kernels that are not NCCL's; what NCCL's kernels add to that union, and what copies and fills add to both; over steps and ranks, and over the ranks' means"),
+    ("step", "communication, hidden, overlap efficiency", "the union of NCCL's kernels; the part of it that they do not add to compute; that part again, because compute takes longer than communication"),
+    ("step", "phases: forward, backward, optimizer", "the union of the kernels that belong to each, by their names"),
     ("rank", "kernels, busy, h2d, d2h, memory peak", "kernels of the rank; the union of their times; bytes over time of its copies; the highest sum of what is allocated on the device"),
+    ("rank", "step, compute, exposed comm, caused wait, clock", "as for the steps, of one rank; of each AllReduce, the time from each rank's start to the last one's, booked to that rank, for each other rank and "
+     "step; there is one clock, so +0 ns"),
+    ("memory at its peak", "peaks by phase", "the demo allocates everything before its second step: the rank's peak"),
     ("memory at its peak", "bytes by what they are", "the job's own line: so many MiB of weights, gradients, Adam's state and other data"),
+    ("phase", "forward, optimizer: GPU mean, rank min and max", "the union of the kernels that belong to each, by their names"),
     ("collective", "calls, size, time p50 and p95", "calls of one operation and size over all ranks; bytes of one kernel's calls; quantiles of those kernels' times"),
+    ("collective", "algbw, busbw, transfer / wait", "bytes over the mean time; 2 (n - 1) / n of it; from the last rank's start to the end, and from the rank's own start to the last one's"),
     ("kernel", "calls, total, of kernel time, mean, p50, p95, p99", "kernels of one name over all ranks, and quantiles of their times; the ten names with most time"),
     ("class", "calls, total, of kernel time, mean", "the same by class: the classes' names by hand in demo_figures.py"),
+    ("class", "what the optimizer must move", "Adam reads weights, gradients and two states, and writes all but the gradients: seven times the job's own figure for its weights; over the optimizer's time"),
 ]
 CLASSES = {"Linear": "gemm", "nccl": "collective", "Adam": "optimizer", "Tanh": "elementwise", "FillUniform": "elementwise", "MseLoss": "reduction",
            "Checksum": "other"}
+PHASES = {"forward": {"LinearForward"}, "backward": {"MseLoss", "TanhBackward", "LinearBackwardWeight", "LinearBackwardInput"}, "optimizer": {"AdamStep"}}
 UNITS = {"ns": 1, "us": 1e3, "ms": 1e6, "s": 1e9}
 BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -87,25 +98,47 @@ class Truth:
         return times
 
     def steps(self):
-        """Means over ranks and steps: total, compute, exposed."""
-        sums, count = Counter(), 0
-        for rank in self.ranks.values():
-            kernels = sorted(rank["kernel"], key=lambda k: k["start_ns"])
-            ends, before = [], None
-            for kernel in (k for k in kernels if not k["short"].startswith("nccl")):  # the optimizer's last kernel of each step
-                if before is not None and before["short"] == "AdamStep" and kernel["short"] != "AdamStep":
-                    ends.append(before["end_ns"])
-                before = kernel
-            for start, end in zip(ends, ends[1:]):
-                inside = [k for k in kernels if start <= k["start_ns"] < end]
-                names = Counter(k["short"] for k in inside)
-                if names["LinearForward"] != names["LinearBackwardWeight"]:
-                    continue  # an evaluation, too
-                clip = [(k["start_ns"], min(k["end_ns"], end), k["short"].startswith("nccl")) for k in inside]
-                compute = union((s, e) for s, e, comm in clip if not comm)
-                sums.update(total=end - start, compute=compute, exposed=union((s, e) for s, e, _ in clip) - compute)
-                count += 1
-        return {name: value / count for name, value in sums.items()}
+        """By rank, what each of its steps consists of."""
+        return {number: self._steps_of(rank) for number, rank in self.ranks.items()}
+
+    @staticmethod
+    def _steps_of(rank):
+        kernels = sorted(rank["kernel"], key=lambda k: k["start_ns"])
+        ends, before = [], None
+        for kernel in (k for k in kernels if not k["short"].startswith("nccl")):  # the optimizer's last kernel of each step
+            if before is not None and before["short"] == "AdamStep" and kernel["short"] != "AdamStep":
+                ends.append(before["end_ns"])
+            before = kernel
+        steps = []
+        for start, end in zip(ends, ends[1:]):
+            inside = [k for k in kernels if start <= k["start_ns"] < end]
+            names = Counter(k["short"] for k in inside)
+            if names["LinearForward"] != names["LinearBackwardWeight"]:
+                continue  # an evaluation, too
+            of = lambda wanted: [(k["start_ns"], min(k["end_ns"], end)) for k in inside if wanted(k["short"])]
+            compute, comm = union(of(lambda name: not name.startswith("nccl"))), union(of(lambda name: name.startswith("nccl")))
+            kernels_ns = union(of(lambda name: True))
+            copies = [(c["start_ns"], c["end_ns"]) for c in rank["memcpy"] + rank["memset"] if start <= c["start_ns"] < end]
+            step = {"total": end - start, "compute": compute, "comm": comm, "exposed": kernels_ns - compute, "copy": union(of(lambda name: True) + copies) - kernels_ns}
+            steps.append({**step, **{phase: union(of(lambda name, names=names: name in names)) for phase, names in PHASES.items()}})
+        return steps
+
+    def meetings(self):
+        """Of each AllReduce kernel of the steps, by rank: its start, and its end."""
+        calls = defaultdict(dict)
+        for number, rank in self.ranks.items():
+            reductions = [k for k in sorted(rank["kernel"], key=lambda k: k["start_ns"]) if "AllReduce" in k["short"]]
+            for place, kernel in enumerate(reductions):
+                calls[place][number] = (kernel["start_ns"], kernel["end_ns"])
+        return list(calls.values())
+
+    def caused_wait(self, warmup_calls, steps):
+        """By rank, how long each other one waited for it in a step."""
+        caused = Counter()
+        for starts in ({rank: start for rank, (start, _) in call.items()} for call in self.meetings()[warmup_calls:]):
+            last = max(starts, key=starts.get)
+            caused[last] += sum(starts[last] - start for start in starts.values())
+        return {rank: caused[rank] / (len(self.ranks) - 1) / steps for rank in self.ranks}
 
     def memory_peak(self, rank):
         level, peak = 0, 0
