@@ -12,6 +12,7 @@ FIGURES = [
     ("first line", "own cost", "not from the node's log: the library measures it; `tests/e2e/test_own_cost.py` holds it against what a program's own clock says"),
     ("finding 1", "rank 3, 1.30 x, the kernel's times, how much longer a step is", "`GPUSIM_SLOW` gives rank 3 that factor; the mean of each kernel on rank 3 over the other ranks' mean; the other "
      "ranks' exposed communication less rank 3's"),
+    ("step", "p50, p95, p99, max of compute; p50 of total and exposed comm", "quantiles of the same"),
     ("step", "total, compute, exposed comm, copy; std of compute and exposed comm; of ranks", "from one optimizer's last kernel to the next one's, without the first step and those after an evaluation: the "
      "time; the union of the kernels that are not NCCL's; what NCCL's kernels add to that union, and what copies and fills add to both; over steps and ranks, and over the ranks' means"),
     ("step", "communication, hidden, overlap efficiency", "the union of NCCL's kernels; the part of it that they do not add to compute; that part again, because compute takes longer than communication"),
@@ -21,7 +22,8 @@ FIGURES = [
      "step; there is one clock, so +0 ns"),
     ("memory at its peak", "peaks by phase", "the demo allocates everything before its second step: the rank's peak"),
     ("memory at its peak", "bytes by what they are", "the job's own line: so many MiB of weights, gradients, Adam's state and other data"),
-    ("phase", "forward, optimizer: GPU mean, rank min and max", "the union of the kernels that belong to each, by their names"),
+    ("phase", "instances, GPU mean, std, p50, p95, max, rank min and max", "what a rank launched, in the order of its launches, divided where its program opens and closes the ranges (`trainer.cc`); the union of each part"),
+    ("phase", "host mean", "not from the node's log, which has no ranges; `tests/e2e/test_random_ranges.py` holds ranges against what a program did"),
     ("collective", "calls, size, time p50 and p95", "calls of one operation and size over all ranks; bytes of one kernel's calls; quantiles of those kernels' times"),
     ("collective", "algbw, busbw, transfer / wait", "bytes over the mean time; 2 (n - 1) / n of it; from the last rank's start to the end, and from the rank's own start to the last one's"),
     ("kernel", "calls, total, of kernel time, mean, p50, p95, p99", "kernels of one name over all ranks, and quantiles of their times; the ten names with most time"),
@@ -122,6 +124,32 @@ class Truth:
             step = {"total": end - start, "compute": compute, "comm": comm, "exposed": kernels_ns - compute, "copy": union(of(lambda name: True) + copies) - kernels_ns}
             steps.append({**step, **{phase: union(of(lambda name, names=names: name in names)) for phase, names in PHASES.items()}})
         return steps
+
+    def ranges(self):
+        """By range of the program and by rank, how long the device was busy with each instance of it."""
+        busy = defaultdict(lambda: defaultdict(list))
+        for number, rank in self.ranks.items():
+            instances, before = [], None
+            for work in sorted(rank["kernel"] + rank["memcpy"] + rank["memset"], key=lambda w: w["correlation"]):
+                is_input = work.get("direction") == "h2d"
+                if is_input and not before:
+                    instances.append([])
+                before = is_input
+                if instances and not work.get("short", "").startswith(("Checksum", "ncclDevKernel_AllGather")):
+                    instances[-1].append(work)
+            for works in instances:
+                for name, part in self._parts_of(works).items():
+                    busy[name][number].append(union((w["start_ns"], w["end_ns"]) for w in part))
+        return busy
+
+    @staticmethod
+    def _parts_of(works):
+        names = [w.get("short") for w in works]
+        if "AdamStep" not in names:
+            return {"evaluate": works}
+        forward, optimizer = names.index("LinearForward"), names.index("AdamStep")
+        backward = len(names) - names[::-1].index("LinearForward")
+        return {"step": works, "input": works[:forward], "forward": works[forward:backward], "backward": works[backward:optimizer], "optimizer": works[optimizer:]}
 
     def meetings(self):
         """Of each AllReduce kernel of the steps, by rank: its start, and its end."""

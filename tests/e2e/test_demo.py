@@ -3,7 +3,7 @@ import json
 import os
 import re
 import shutil
-from statistics import fmean, median, pstdev, stdev
+from statistics import fmean, median, stdev
 
 import demo_figures
 import harness
@@ -43,7 +43,7 @@ class Demo(harness.EndToEndTest):
             with open(os.path.join(truth_folder, name), encoding="utf-8") as file:
                 records += [json.loads(line) for line in file]
         self.figures = demo_figures.Truth(records)
-        for check in (self.check_slow_rank, self.check_memory, self.check_kernels, self.check_classes, self.check_ranks, self.check_collectives, self.check_steps, self.check_spread, self.check_phases,
+        for check in (self.check_slow_rank, self.check_memory, self.check_kernels, self.check_classes, self.check_ranks, self.check_collectives, self.check_steps, self.check_spread, self.check_phases, self.check_ranges,
                       self.check_rank_steps, self.check_loss, self.check_waiting, self.check_bandwidth, self.check_optimizer):
             with self.subTest(check.__name__):
                 check(screen)
@@ -130,23 +130,38 @@ class Demo(harness.EndToEndTest):
         table = screen[screen.index("\n step  "):]
         for name, key, share in (("  compute", "compute", 0.03), ("  exposed comm", "exposed", 0.1)):
             std, unit, of_ranks, ranks_unit = self.row(table, rf"{name} .* % +{TIME} +{TIME}")
-            self.near(nanoseconds(std, unit), pstdev(step[key] for step in self.all_steps()), share=share)
+            self.near(nanoseconds(std, unit), stdev(step[key] for step in self.all_steps()), share=share)
             self.near(nanoseconds(of_ranks, ranks_unit), stdev(fmean(step[key] for step in steps) for steps in self.figures.steps().values()), share=0.03)
+
+        for name, key, qs in (("total", "total", (0.5,)), ("  compute", "compute", (0.5, 0.95, 0.99, 1)), ("  exposed comm", "exposed", (0.5,))):
+            found = self.row(table, rf"{name} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} ")
+            shown = dict(zip((0.5, 0.95, 0.99, 1), (nanoseconds(*pair) for pair in zip(found[2::2], found[3::2]))))
+            for q in qs:
+                self.near(shown[q], quantile(sorted(step[key] for step in self.all_steps()), q), share=0.03)
 
     def check_phases(self, screen):
         text = " ".join(screen.split())
-        table = screen[screen.index("\n phase "):screen.index("\n collective ")]
         for phase in demo_figures.PHASES:
             by_rank = [fmean(step[phase] for step in steps) for steps in self.figures.steps().values()]
             mean, unit = re.search(rf"phases \(nvtx\): .*?{phase} {TIME} ", text).groups()
             self.near(nanoseconds(mean, unit), fmean(by_rank), share=0.01)
-            if phase != "backward":  # where it is on the GPU beside its reductions
-                mean, unit, least, least_unit, most, most_unit = self.row(table, rf"  {phase} +[\d,]+ +{TIME} .* {TIME} +{TIME}$")
-                for number, unit, true in ((mean, unit, fmean(by_rank)), (least, least_unit, min(by_rank)), (most, most_unit, max(by_rank))):
-                    self.near(nanoseconds(number, unit), true, share=0.01)
         peaks = re.search(r"peaks by phase of the host's timeline: forward ([\d.]+) MiB, backward ([\d.]+) MiB, optimizer ([\d.]+) MiB", text).groups()
         for peak in peaks:
             self.near(float(peak) * BYTES["MiB"], self.figures.memory_peak(0))
+
+    def check_ranges(self, screen):
+        table = screen[screen.index("\n phase "):screen.index("\n collective ")]
+        busy = self.figures.ranges()
+        self.assertEqual(set(busy), {"step", "input", "forward", "backward", "optimizer", "evaluate"})
+        for name, by_rank in busy.items():
+            times = sorted(ns for instances in by_rank.values() for ns in instances)
+            by_rank = [fmean(instances) for instances in by_rank.values()]
+            found = self.row(table, rf" *{name} +([\d,]+) +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME}$")
+            self.assertEqual(int(found[0].replace(",", "")), len(times), name)
+            mean, std, p50, p95, most, _, rank_min, rank_max = (nanoseconds(*pair) for pair in zip(found[1::2], found[2::2]))
+            for shown, true, share in ((mean, fmean(times), 0.006), (std, stdev(times), 0.01), (p50, quantile(times, 0.5), 0.02), (p95, quantile(times, 0.95), 0.02),
+                                       (most, times[-1], 0.006), (rank_min, min(by_rank), 0.006), (rank_max, max(by_rank), 0.006)):
+                self.near(shown, true, share=share, least=10)
 
     def check_rank_steps(self, screen):
         table = screen[screen.index("\n rank     step "):screen.index("\n memory at its peak")]
