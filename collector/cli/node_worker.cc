@@ -223,7 +223,7 @@ absl::StatusOr<JobRecorder::Place> Worker::FindPlace(const v1::Hello& hello) {
 // Better a report of what is there than none when the system refuses more.
 void Worker::HoldMemory() {
   if (Clock::now() < next_look_) return;
-  next_look_ = Clock::now() + milliseconds(500);
+  next_look_ = Clock::now() + milliseconds(20);  // a client can send some megabytes in that time
   if (ResidentBytes() <= quota_.memory_bytes) return;
   server_->DropAll(absl::StrCat("your runs take more memory than this node gives a user (",
                                 analysis::Bytes(quota_.memory_bytes), "); they are reported up to here"));

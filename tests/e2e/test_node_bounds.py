@@ -3,8 +3,10 @@
 Each is reached exactly, refused beyond in a line that says which it is, no other user's matter, and free again with what it counts.
 """
 import os
+import select
 import shutil
 import tempfile
+import time
 import unittest
 
 import harness
@@ -14,6 +16,7 @@ from harness import GPUPROBE, wait_until
 ALICE, BOB = 54331, 54332
 RUNS, PROCESSES, KEPT_RUNS, KEPT_FILES = 64, 4096, 2000, 100_000
 MIB = 1 << 20
+UNFINISHED = 64 * MIB
 DISK, LEAST_OF_A_RUN, ENTRY = 256 * MIB, 16 * MIB, 4096  # ENTRY: what each file and directory counts besides its blocks
 
 
@@ -152,6 +155,55 @@ class NodeBounds(harness.EndToEndTest):
         self.assertRegex(self.refused("too large"), r"holds all that this node keeps for a user \(256 MiB\); remove old runs")
         os.unlink(os.path.join(self.home, "old", "0"))
         self.taken("fits")
+
+    def is_open(self, connection):
+        try:
+            return not select.select([connection], [], [], 0)[0] or connection.recv(65536) != b""
+        except ConnectionResetError:
+            return False
+
+    def test_unfinished_frames_of_all_processes(self):
+        """As much of them as the bound stays; with one more the largest go, down to three quarters of it."""
+        part = 8 * MIB
+        start = wire.varint(part + 1) + b"\x12"  # the length of a frame, and the first byte of a batch
+
+        def begin_frame(run):
+            connection = self.taken(run)
+            connection.sendall(start + bytes(part - 1))
+            return connection
+
+        held = [begin_frame("one") for _ in range(UNFINISHED // part)]
+        ordinary, other = self.taken("one"), self.taken("other", BOB)
+        time.sleep(1)
+        self.assertEqual([self.is_open(connection) for connection in held], [True] * len(held))
+        held.append(begin_frame("one"))
+        wait_until(lambda: sum(map(self.is_open, held)) <= UNFINISHED // part * 3 // 4, "end of the largest")
+        time.sleep(1)
+        self.assertEqual(sum(map(self.is_open, held)), UNFINISHED // part * 3 // 4)
+        self.assertIn(b"its unfinished frame has", self.collector.so_far())
+        self.assertTrue(self.is_open(ordinary) and self.is_open(other))
+        ordinary.sendall(wire.delimited(wire.bye()))
+        self.taken("another")
+
+    def test_memory(self):
+        """Runs of a user are ended and reported when recording them takes more."""
+        self.stop_collector()
+        self.start_collector("--user-memory", "64MiB")
+        growing, other = self.taken("grows"), self.taken("other", BOB)
+        # Names are kept: 1 MiB of them in each batch.
+        for sequence in range(1, 200):
+            names = b"".join(wire.block(4, wire.number(1, sequence * 1000 + i) + wire.block(2, f"{sequence} {i} ".ljust(2000, "x"))) for i in range(500))
+            try:
+                growing.sendall(wire.delimited(wire.block(2, wire.number(1, sequence) + wire.fixed64(2, time.time_ns()) + wire.block(3, wire.clock()) + names)))
+            except (BrokenPipeError, ConnectionResetError):
+                break
+        else:
+            self.fail("198 MiB of names were taken")
+        self.assertGreater(sequence, 16)
+        wait_until(lambda: b"take more memory than this node gives a user (64.0 MiB); they are reported up to here" in self.collector.so_far(), "the line", limit=5)
+        wait_until(lambda: [name for name in os.listdir(self.home) if os.path.exists(os.path.join(self.home, name, "report.json"))], "report")
+        self.assertTrue(self.is_open(other))
+        self.is_taken_again("later")
 
 
 if __name__ == "__main__":
