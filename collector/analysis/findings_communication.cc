@@ -360,8 +360,9 @@ void SlowedNetwork(const Report& report, const NetworkReport::Slow& slow, std::v
   const std::string advice =
       hosts      ? absl::StrCat("Check the adapters of ", absl::StrJoin(named, ", "),
                                 ": link state and rate (ibstat, ethtool), error counters, and the switch port.")
-      : one_host ? "See what began then: another job on these GPUs or links; and whether a link fell back: "
-                   "nvidia-smi nvlink -s and -e, and the PCIe generation and width in nvidia-smi -q."
+      : one_host ? "See what changed then: another job on these GPUs, or a link that fell back (nvidia-smi "
+                   "nvlink -s "
+                   "and -e; PCIe generation and width in nvidia-smi -q)."
                  : "Check the switches and each host's adapters (ibstat, ethtool, error counters); "
                    "nccl-tests between "
                    "pairs of hosts finds the slow one.";

@@ -46,8 +46,8 @@ std::string Who(const Report& report, const Straggler& s) {
   const std::string whom = others == 1 ? "" : absl::StrCat(" ", others);
   if (s.since_step.has_value()) {
     return absl::StrFormat(
-        "Rank %d makes the other%s wait since step %d: steps are %s longer for it since then, the average of "
-        "all %d steps %s, %s.",
+        "Rank %d has made the other%s wait since step %d: each step since then is %s longer for it; averaged "
+        "over all %d steps, %s, %s.",
         s.rank, whom, *s.since_step, Duration(LongerWhenLate(s)), s.compared_steps,
         Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
   }
@@ -134,8 +134,8 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
     if (waited_for) {
       f.cost_ns_per_step = s.since_step.has_value() ? LongerWhenLate(s) : s.lost_ns_per_step;
       if (s.since_step.has_value())
-        absl::StrAppend(&f.advice, " It was not so before step ", *s.since_step,
-                        ": look for what began then.");
+        absl::StrAppend(&f.advice, " Before step ", *s.since_step,
+                        " it kept up with the others: look for what changed then.");
     } else {
       f.statement = absl::StrFormat(
           "Rank %d is slow: its kernels take %.2f x as long as the same kernels on the "

@@ -1,6 +1,7 @@
 #include "collector/analysis/lateness.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/math/distributions/binomial.hpp>
 
 namespace gpuprobe::analysis {

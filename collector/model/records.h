@@ -303,7 +303,7 @@ absl::Status ForEachCopy(const v1::Batch& batch, Visitor&& visit) {
     internal::Step(r.correlation, correlation[i]);
     internal::Step(r.graph_node, node[i]);
     r.asynchronous = asynchronous[i] != 0;
-    r.peer_device = static_cast<int32_t>(peer[i]) - 1;
+    r.peer_device = static_cast<int32_t>(static_cast<uint32_t>(peer[i]) - 1);
     visit(r);
   }
   return absl::OkStatus();
