@@ -95,6 +95,7 @@ class CollectorDies(harness.EndToEndTest):
         first.kill()
         second = self.path("second")
         collector = self.start([GPUPROBE, "collect", "--socket", first.socket, "--out", second])
+        harness.wait_until(lambda: harness.answers(first.socket), "the second collector")
         self.go(0)
         self.await_ready(1)
         self.go(1)
