@@ -794,6 +794,7 @@ template <typename Archive>
 void ContinuousClock::Visit(Archive& archive) {
   archive(sets_, shift_ns_, by_ns_, last_launch_, last_range_, device_until_ns_, first_after_, streams_,
           launch_unknown_, sealed_ns_);
+  archive.Require(!sets_.empty() || (shift_ns_ == 0 && by_ns_ == 0));
 }
 
 template <typename Archive>
