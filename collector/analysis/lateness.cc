@@ -87,6 +87,14 @@ std::vector<Lateness> LatenessOf(const std::vector<LateSteps::Rank>& ranks) {
     l.late_by_ns = static_cast<double>(level.late_by_ns) / static_cast<double>(level.late);
     l.longer_by_ns = LongerBy(level, l);
     FindStretch(rank, level, l);
+    // What was late by a little before, by chance, is out of the way at a higher level.
+    for (size_t i = l.level + 1; i < LateSteps::kLevels && !l.by_chance && !l.since_step.has_value(); ++i) {
+      const LateSteps::Level& higher = rank.levels[i];
+      if (higher.late == 0 || ByChance(rank, higher, all[i])) break;
+      Lateness at_higher;
+      FindStretch(rank, higher, at_higher);
+      if (at_higher.since_step.has_value()) l.since_step = at_higher.since_step;
+    }
   }
   return out;
 }

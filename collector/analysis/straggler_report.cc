@@ -383,10 +383,12 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
       s.compared_steps = c.lateness.steps;
       // Steps are late from a share of the step on, and a rank whose lateness is about that is so now and
       // then by chance: whoever is waited for in most steps is late in most, though few of them are longer
-      // for it.
+      // for it. Who is late by far more is so in the steps in which he is.
+      constexpr double kAboutThat = 2;
+      const bool about_that = c.lateness.late_by_ns < kAboutThat * model::LateSteps::kLateShares[0] * step_ns;
       s.since_step = c.lateness.since_step;
-      s.persistent =
-          c.lateness.share() >= kPersistentShare || BlamedInMost(c) || c.lateness.since_step.has_value();
+      s.persistent = c.lateness.share() >= kPersistentShare || (about_that && BlamedInMost(c)) ||
+                     c.lateness.since_step.has_value();
       if (!s.persistent) s.stretch = c.lateness.stretch;
     } else {
       s.persistent = slow_stage || BlamedInMost(c);

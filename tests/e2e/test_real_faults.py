@@ -200,8 +200,8 @@ class RealFaults(harness.EndToEndTest):
         for seed in seeds():
             with self.subTest(seed=seed):
                 job, report = self.record("none", seed, draw)
-                # The last bucket has nothing to hide behind.
-                found = [f for f in report["findings"] if f["severity"] != "info" and f["id"] != "poor-overlap"]
+                # The last bucket has nothing to hide behind, and the job waits for its device to read the loss.
+                found = [f for f in report["findings"] if f["severity"] != "info" and f["id"] not in ("poor-overlap", "sync-in-loop")]
                 self.assertEqual(found, [], " ".join(job.command()))
 
 

@@ -58,6 +58,22 @@ TEST(Lateness, ARankThatBecomesLateIsSoSinceThen) {
   EXPECT_EQ(since([](uint64_t step) { return step >= 20 && step % 2 == 0; }), std::nullopt);
 }
 
+// It was late by a little before, like others; since step 30 it is by far more.
+TEST(Lateness, SinceWhenIsFoundAmongSmallerLateness) {
+  LateSteps steps;
+  for (uint64_t step = 10; step < 50; ++step) {
+    if (step >= 30) {
+      AddStep(steps, step, 8, 4, 4000, 4000);
+    } else {
+      AddStep(steps, step, 8, step % 2 == 0 ? 4 : static_cast<int>(step % 4), 700, 700);
+    }
+  }
+  const Lateness late = LatenessOf(steps.Summarize().ranks)[4];
+  EXPECT_FALSE(late.by_chance);
+  EXPECT_EQ(late.late, 30u);
+  EXPECT_EQ(late.since_step, 30u);
+}
+
 TEST(Lateness, TwoLateStepsMayBeChance) {
   LateSteps steps;
   for (uint64_t step = 0; step < 29; ++step)
