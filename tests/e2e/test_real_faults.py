@@ -30,9 +30,10 @@ class Job:
         self.ranks = rng.randint(4, 8)
         self.layers = rng.randint(4, 8)
         self.steps = rng.randint(45, 60)
-        self.kernel_us = rng.randint(400, 900)
-        self.copy_us = rng.randint(300, 900)
-        self.transfer_us = rng.randint(200, 500)
+        # Steps of tens of milliseconds: less is lost in the noise of hosts that share two processors.
+        self.kernel_us = rng.randint(1000, 2000)
+        self.copy_us = rng.randint(800, 2000)
+        self.transfer_us = rng.randint(500, 1200)
         bucket_layers = rng.randint(1, 3)
         self.buckets = -(-self.layers // bucket_layers)
         bucket_kib = rng.choice([256, 512, 1024])
@@ -58,6 +59,8 @@ class Job:
 
 def slower(kind):
     def draw(job):
+        if kind == "input":  # a host that runs ahead of its device for steps makes up for it
+            job.arguments["read_every"] = min(job.arguments["read_every"], 2)
         job.pick()
         job.start()
         kernels_us = job.layers * 3 * job.kernel_us
@@ -202,7 +205,7 @@ class RealFaults(harness.EndToEndTest):
                 job, report = self.record("none", seed, draw)
                 # The last bucket has nothing to hide behind, and the job waits for its device to read the loss.
                 found = [f for f in report["findings"] if f["severity"] != "info" and f["id"] not in ("poor-overlap", "sync-in-loop")]
-                self.assertEqual(found, [], " ".join(job.command()))
+                self.assertEqual([], [f"{f['id']}: {f['statement']} {f['evidence']}" for f in found], " ".join(job.command()))
 
 
 if __name__ == "__main__":
