@@ -1,8 +1,9 @@
-// A data-parallel training loop without a range or a name of its own, that is its own fault: it says to nobody
-// what goes wrong in it. `faulty_job KEY=VALUE...`
+// A data-parallel training loop without a range or a name of its own, that is its own fault: it says to
+// nobody what goes wrong in it. `faulty_job KEY=VALUE...`
 //   steps, layers, bucket_layers, bucket_kib, batch_kib, read_every   the job; the loss is read so often
 //   noise    spread of kernels and copies from step to step, in percent
-//   fault    none, kernels, copies, launches, input, work, link, leak, or a way to hang: absent, endless_read,
+//   fault    none, kernels, copies, launches, input, work, link, leak, or a way to hang: absent,
+//   endless_read,
 //            endless_loop, other_size, other_order
 //   rank     whose it is, except of the link: everybody's
 //   from     the first step that has it; every, for: it comes back every so many steps, and stays so long

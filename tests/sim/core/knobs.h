@@ -45,8 +45,8 @@ constexpr uint64_t kDefaultKernelNs = 10'000;
 
 const Knobs& GetKnobs();
 
-// Factors on how long work takes that is enqueued from now on. Not knobs: a program that is its own fault sets
-// them while it runs, by `gpusim_set_pace(kernels, copies, link)`, which it looks up with dlsym.
+// Factors on how long work takes that is enqueued from now on. Not knobs: a program that is its own fault
+// sets them while it runs, by `gpusim_set_pace(kernels, copies, link)`, which it looks up with dlsym.
 struct Pace {
   std::atomic<double> kernels{1};
   std::atomic<double> copies{1};  // between host and device
