@@ -326,6 +326,7 @@ TEST_F(AllocationLedgerTest, PartsOfOneLaunchKeepTheirOrder) {
   const v1::SmallAllocations& small = batches[0].small_allocations();
   const v1::Allocations& large = batches[0].allocations();
   std::vector<std::tuple<uint64_t, bool, uint64_t>> read;  // time, has a record of its own, bytes
+  read.reserve(parts.size());
   const auto ends = Undelta(small.time_delta(), small.time_delta_size());
   for (int i = 0; i < small.time_delta_size(); ++i)
     read.emplace_back(ends[static_cast<size_t>(i)] + At(small.duration(), i), false, At(small.rise(), i));

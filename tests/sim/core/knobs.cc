@@ -90,7 +90,9 @@ void ReadLink(const char* text, Knobs* knobs) {
     const bool read = key == "alpha"  ? ParseDuration(value, &knobs->link.alpha_ns)
                       : key == "beta" ? ParseRate(value, &knobs->link.bytes_per_s)
                                       : false;
-    if (!read) Reject("GPUSIM_LINK", key + " is neither alpha=DURATION nor beta=RATE: " + value);
+    if (!read)
+      Reject("GPUSIM_LINK",
+             std::string(key).append(" is neither alpha=DURATION nor beta=RATE: ").append(value));
   }
 }
 
