@@ -125,7 +125,8 @@ Explains WhatExplains(const Report& report) {
   if (e.step_ns <= 0 || e.share() < kWorthSaying) return Explains::kNothing;
   // Then transfers and the waiting for others cannot be told apart.
   if (c.unheard_share >= kUnheardShare) return Explains::kNothing;
-  // A change is no guess about peaks, and over the whole run it is less of the step than since then.
+  // Unlike a peak, a change is no guess; and as it costs nothing before it begins, its share of the whole run
+  // is small.
   if (NetworkSlowed(report)) return Explains::kSlowNetwork;
   if (e.share() >= 0.1 && (BelowPeak(report) || BelowReference(report))) return Explains::kSlowNetwork;
   if (c.buckets.has_value() && ReducesGradients(e.role)) {

@@ -87,7 +87,7 @@ std::vector<Lateness> LatenessOf(const std::vector<LateSteps::Rank>& ranks) {
     l.late_by_ns = static_cast<double>(level.late_by_ns) / static_cast<double>(level.late);
     l.longer_by_ns = LongerBy(level, l);
     FindStretch(rank, level, l);
-    // What was late by a little before, by chance, is out of the way at a higher level.
+    // At a higher level, the small lateness that it shared with the others before does not count.
     for (size_t i = l.level + 1; i < LateSteps::kLevels && !l.by_chance && !l.since_step.has_value(); ++i) {
       const LateSteps::Level& higher = rank.levels[i];
       if (higher.late == 0 || ByChance(rank, higher, all[i])) break;

@@ -381,9 +381,9 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
     if (by_step) {
       s.late_steps = c.lateness.late;
       s.compared_steps = c.lateness.steps;
-      // Steps are late from a share of the step on, and a rank whose lateness is about that is so now and
-      // then by chance: whoever is waited for in most steps is late in most, though few of them are longer
-      // for it. Who is late by far more is so in the steps in which he is.
+      // Steps are late from a share of the step on, and a rank whose lateness is about that share crosses it
+      // by chance: if it is waited for in most steps, it is late in most, though few of them count as late. A
+      // rank that is late by far more is late only in the steps that count.
       constexpr double kAboutThat = 2;
       const bool about_that = c.lateness.late_by_ns < kAboutThat * model::LateSteps::kLateShares[0] * step_ns;
       s.since_step = c.lateness.since_step;

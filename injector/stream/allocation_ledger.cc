@@ -53,8 +53,8 @@ void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noe
   last_began_ns_ = event.began_ns;
 }
 
-// Readers take a run to be before a record of the same time. The parts of one launch have one time, runs and
-// records in any order: that order is kept by a nanosecond for each record that a run follows.
+// Readers put a run before a record of the same time. The parts of one launch all have the same time, small
+// and large ones in any order: a run that follows a record is stamped a nanosecond later, which keeps it.
 uint64_t AllocationLedger::TellingTime(uint64_t time_ns, bool small) noexcept {
   if (time_ns < last_ns_) return time_ns;
   const uint64_t after_last_ns = told_ns_ + (small && !told_small_ ? 1 : 0);
