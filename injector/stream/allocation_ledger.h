@@ -96,7 +96,7 @@ class AllocationLedger {
   uint64_t last_ns_ = 0;         // the end of the last call that was recorded
   uint64_t last_began_ns_ = 0;   // and its begin: a launch, or the end of a context, has several parts
   uint64_t before_call_ns_ = 0;  // the end of the last one before that call
-  uint64_t told_ns_ = 0;         // the time of the last part that was told
+  uint64_t told_ns_ = 0;         // the time given to the last part; and whether it was a small one
   bool told_small_ = false;
   PhysicalMemory physical_;
   GraphMemory graph_memory_;
