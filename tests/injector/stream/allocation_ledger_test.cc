@@ -54,6 +54,22 @@ class AllocationLedgerTest : public ::testing::Test {
   void Release(uint64_t began_ns, uint64_t time_ns, uint64_t address) {
     ledger_->Take(Event(wire::AllocationOp::kAllocationOpFree, time_ns, address, 0, began_ns), 1);
   }
+  // From 90 to 100 ns, at addresses of their own.
+  void LaunchGraphThatAllocates(const std::vector<uint64_t>& parts) {
+    GraphMemoryNodeEvent node{};
+    node.graph = 1;
+    for (const uint64_t bytes : parts) {
+      node.address += 0x10000;
+      node.bytes = bytes;
+      ledger_->Take(node);
+    }
+    ledger_->GraphInstantiated(1, 2);
+    GraphCallEvent call{};
+    call.exec = 2;
+    call.began_ns = 90;
+    call.time_ns = 100;
+    ledger_->GraphLaunched(call, 1);
+  }
   std::vector<Row> Rows() {
     stream_->builder.Seal();
     std::vector<Row> rows;
@@ -277,20 +293,8 @@ TEST_F(AllocationLedgerTest, RunsOfSmallOnesSayHowManyBytesOverlapped) {
 
 TEST_F(AllocationLedgerTest, SmallPartsOfOneLaunchAreNotBesideEachOther) {
   recording.min_allocation_bytes = 1000;
-  GraphMemoryNodeEvent node{};
-  node.graph = 1;
-  node.bytes = 500;
-  for (const uint64_t address : {0x1000, 0x2000, 0x3000}) {
-    node.address = address;
-    ledger_->Take(node);
-  }
-  ledger_->GraphInstantiated(1, 2);
-  GraphCallEvent call{};
-  call.exec = 2;
-  call.began_ns = 90;
-  call.time_ns = 100;
   ledger_->Take(Event(wire::AllocationOp::kAllocationOpAlloc, 50, 0x10, 1, 40), 1);
-  ledger_->GraphLaunched(call, 1);
+  LaunchGraphThatAllocates({500, 500, 500});
   ledger_->Settle(UINT64_MAX);
   recording.min_allocation_bytes = 0;
   stream_->builder.Seal();
@@ -304,20 +308,8 @@ TEST_F(AllocationLedgerTest, SmallPartsOfOneLaunchAreNotBesideEachOther) {
 // order.
 TEST_F(AllocationLedgerTest, PartsOfOneLaunchKeepTheirOrder) {
   recording.min_allocation_bytes = 1000;
-  GraphMemoryNodeEvent node{};
-  node.graph = 1;
   const std::vector<uint64_t> parts = {1, 2, 4000, 4, 8, 5000, 6000, 16};
-  for (const uint64_t bytes : parts) {
-    node.address += 0x10000;
-    node.bytes = bytes;
-    ledger_->Take(node);
-  }
-  ledger_->GraphInstantiated(1, 2);
-  GraphCallEvent call{};
-  call.exec = 2;
-  call.began_ns = 90;
-  call.time_ns = 100;
-  ledger_->GraphLaunched(call, 1);
+  LaunchGraphThatAllocates(parts);
   ledger_->Settle(UINT64_MAX);
   recording.min_allocation_bytes = 0;
   stream_->builder.Seal();
