@@ -11,6 +11,8 @@ void Governor::Init(uint32_t budget_percent, wire::DetailLevel least, uint64_t w
 wire::DetailLevel Governor::Judge(uint64_t now_ns, uint64_t cost_ns) noexcept {
   if (last_ns_ != 0 && now_ns > last_ns_ && level_ != 0) reduced_ns_ += now_ns - last_ns_;
   last_ns_ = now_ns;
+  constexpr auto kFull = static_cast<int32_t>(wire::DetailLevel::kDetailLevelFull);
+  constexpr auto kWindows = static_cast<int32_t>(wire::DetailLevel::kDetailLevelWindows);
   constexpr auto kOff = static_cast<int32_t>(wire::DetailLevel::kDetailLevelOff);
   if (budget_percent_ == 0 || level_ == kOff) return level();
   if (window_began_ns_ == 0 || now_ns < window_began_ns_) {
@@ -27,13 +29,13 @@ wire::DetailLevel Governor::Judge(uint64_t now_ns, uint64_t cost_ns) noexcept {
     if (gave_back_ && calm_needed_ < kMaxCalmWindows) calm_needed_ *= 2;
     gave_back_ = false;
     calm_ = 0;
-    ++level_;
+    level_ = level_ == kFull ? kWindows : level_ + 1;
     ++reductions_;
   } else if (spent_percent_ns * 4 < wall_ns * budget_percent_ && level_ > least_) {
     if (++calm_ >= calm_needed_) {
       calm_ = 0;
       gave_back_ = true;
-      --level_;
+      level_ = level_ == kWindows ? least_ : level_ - 1;
     }
   } else {
     calm_ = 0;

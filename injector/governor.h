@@ -4,6 +4,7 @@
 // the time of our code on the application's threads and in CUPTI's completion of buffers, over wall time. A
 // window over the budget sheds one level; kCalmWindows windows under a quarter of it give one back, and twice
 // as many each time that giving back was too early. kDetailLevelOff is for good: nothing is measured there.
+// kDetailLevelGraphs is no step of this: it cannot be taken once there are graphs (cupti/session.cc).
 // Thread: the probe's own. Allocation: none.
 #pragma once
 

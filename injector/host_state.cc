@@ -17,8 +17,12 @@ constinit std::atomic<uint64_t> main_thread_waited_until_ns{0};
 
 namespace {
 
+// Not in headers before 13.0, whose runtime calls it.
+constexpr auto kCtxSynchronize_v2 = static_cast<CUpti_driver_api_trace_cbid>(800);
+
 constexpr CUpti_driver_api_trace_cbid kWaits[] = {
     CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,
+    kCtxSynchronize_v2,
     CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize,
     CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize,
     CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz,

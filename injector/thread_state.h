@@ -79,6 +79,7 @@ struct ThreadState {
   uint32_t graph_copy = 0;           // correlation id of the call that copies a graph's nodes; 0: none
   bool graph_copy_is_child = false;  // of a graph that it puts into another
   uint64_t graph_memory_graph = 0;   // of a node that allocates or releases, which the running call made
+  uint32_t graph_node_type = 0;      // CUgraphNodeType of the node that it is making
 
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the
   // pool's next owner adds to them.

@@ -45,7 +45,8 @@ constexpr size_t kTypicalRecordBytes = 216;
 constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before anything is known of how much comes
 constexpr uint64_t kBufferNs = 500'000'000;             // what a buffer should hold
 
-constexpr CUpti_CallbackId kGraphNodeEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+constexpr CUpti_CallbackId kGraphNodeEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING,
+                                                 CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
                                                  CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
 
 constexpr CUpti_CallbackId kNewLibraryEvents[] = {CUPTI_CBID_RESOURCE_MODULE_LOADED,
@@ -107,8 +108,8 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
     }
   }
   kinds_enabled_.store(enabled, std::memory_order_relaxed);
-  graphs_whole_ = (recording.kinds & kRecordGraphsWhole) != 0;
-  if (graphs_whole_) Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+  if ((recording.kinds & kRecordGraphsWhole) != 0)
+    Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
   WatchRivals(api_, {OnRival, this});
   EnableCallbacks();
   capturing_.store(enabled, std::memory_order_release);
@@ -162,16 +163,13 @@ void CuptiSession::EnableKinds(bool enable) noexcept {
   }
 }
 
+// GRAPH_TRACE is never switched here: an executable graph that was made while it was off kills the program when
+// it is launched while it is on, inside CUPTI (seen on an H100 with CUPTI 13.0.1). So whether graphs are recorded
+// whole is settled at Start, before there is any.
 void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept {
   if (!capturing() || !driver_is_up() || yielded() || api_.ActivityDisable == nullptr) return;
   if (level != detail_) detail_since_ns_ = now_ns;
   detail_ = level;
-  const bool whole = level != wire::DetailLevel::kDetailLevelFull;
-  if (whole != graphs_whole_) {
-    graphs_whole_ = whole;
-    const auto kind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
-    Check(whole ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
-  }
   const bool open = (now_ns - detail_since_ns_) % kDetailWindowEveryNs < kDetailWindowNs;
   EnableKinds(level <= wire::DetailLevel::kDetailLevelGraphs ||
               (level == wire::DetailLevel::kDetailLevelWindows && open));
@@ -229,7 +227,6 @@ void CuptiSession::ComeBack(uint64_t now_ns) noexcept {
   if (!Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted))) return;
   yielded_before_ns_.store(YieldedNs(now_ns), std::memory_order_relaxed);
   yielded_since_ns_.store(0, std::memory_order_relaxed);
-  graphs_whole_ = false;
   EnableKinds(true);
   yielded_.store(false, std::memory_order_release);
 }
@@ -296,6 +293,12 @@ void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexc
   }
 }
 
+// A node's type is told when its making starts, and at no other time (CUPTI 13.0.1); what is told of it next is
+// told on the same thread.
+void CuptiSession::NoteGraphNodeType(const CUpti_GraphData& graph) noexcept {
+  if (const Guard guard; guard) guard.thread().graph_node_type = static_cast<uint32_t>(graph.nodeType);
+}
+
 // CUPTI's own example asks for ids inside these callbacks.
 // Of child graphs it is documented that they are cloned, by whom nodes are told: each copy by
 // GRAPHNODE_CLONED with its original, at cuGraphAddChildGraphNode and again at instantiation [gpu?:
@@ -303,16 +306,14 @@ void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexc
 // original's and not the copy's, calls in child graphs would be known by their kernels' names, and those of
 // two copies of one graph told apart by nothing.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
-  const bool memory =
-      graph.nodeType == CU_GRAPH_NODE_TYPE_MEM_ALLOC || graph.nodeType == CU_GRAPH_NODE_TYPE_MEM_FREE;
-  if (memory && !cloned) {
-    if (const Guard guard; guard) guard.thread().graph_memory_graph = reinterpret_cast<uint64_t>(graph.graph);
-  }
-  const bool kernel = graph.nodeType == CU_GRAPH_NODE_TYPE_KERNEL;
-  const bool copies = graph.nodeType == CU_GRAPH_NODE_TYPE_MEMCPY;
-  if (!kernel && !copies && graph.nodeType != CU_GRAPH_NODE_TYPE_MEMSET) return;
   const Guard guard;
   if (!guard) return;
+  const uint32_t type = guard.thread().graph_node_type;
+  const bool memory = type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  if (memory && !cloned) guard.thread().graph_memory_graph = reinterpret_cast<uint64_t>(graph.graph);
+  const bool kernel = type == CU_GRAPH_NODE_TYPE_KERNEL;
+  const bool copies = type == CU_GRAPH_NODE_TYPE_MEMCPY;
+  if (!kernel && !copies && type != CU_GRAPH_NODE_TYPE_MEMSET) return;
   const bool launching = !cloned && guard.thread().last_launch_correlation != 0;
   const bool wanted = (kernel || copies) && graph_node_hooks.wants(guard.thread(), cloned, copies);
   if (!launching && !wanted) return;
@@ -332,9 +333,12 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
   if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
     auto* session = static_cast<CuptiSession*>(self);
     const bool cloned = cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
-    if (cloned || cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
+    const bool starting = cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING;
+    if (starting || cloned || cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
       const auto* graph = static_cast<const CUpti_ResourceData*>(data)->resourceDescriptor;
-      if (graph != nullptr) session->NoteGraphNode(*static_cast<const CUpti_GraphData*>(graph), cloned);
+      if (graph == nullptr) return;
+      if (starting) return NoteGraphNodeType(*static_cast<const CUpti_GraphData*>(graph));
+      session->NoteGraphNode(*static_cast<const CUpti_GraphData*>(graph), cloned);
       return;
     }
     if (cbid == CUPTI_CBID_RESOURCE_MODULE_LOADED || cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED) {

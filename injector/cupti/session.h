@@ -84,6 +84,7 @@ class CuptiSession {
  private:
   void NoteContext(CUcontext context) const noexcept;
   void NoteStreamIds(CUcontext context, CUstream stream) const noexcept;
+  static void NoteGraphNodeType(const CUpti_GraphData& graph) noexcept;
   void NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept;
   static void CUPTIAPI OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                   const void* data);
@@ -118,7 +119,6 @@ class CuptiSession {
   uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next
   uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
-  bool graphs_whole_ = false;  // their launches instead of their nodes
   uint64_t detail_since_ns_ = 0;
   wire::DetailLevel detail_ = wire::DetailLevel::kDetailLevelFull;
   bool attributes_set_ = false;

@@ -38,21 +38,20 @@ TEST_F(GovernorTest, WithinTheBudgetNothingIsShed) {
 
 TEST_F(GovernorTest, EachWindowOverTheBudgetShedsOneLevelUntilNothingIsLeft) {
   Start(4);
-  EXPECT_EQ(Run(1, 5), DetailLevel::kDetailLevelGraphs);
   EXPECT_EQ(Run(1, 5), DetailLevel::kDetailLevelWindows);
   EXPECT_EQ(Run(1, 5), DetailLevel::kDetailLevelCallbacks);
   EXPECT_EQ(Run(1, 5), DetailLevel::kDetailLevelOff);
   EXPECT_EQ(Run(100, 0), DetailLevel::kDetailLevelOff);
-  EXPECT_EQ(governor_.reductions(), 4u);
+  EXPECT_EQ(governor_.reductions(), 3u);
 }
 
 TEST_F(GovernorTest, CalmGivesDetailBackAndRelapsesMakeItWaitLonger) {
   Start(4);
   Run(1, 9);
-  EXPECT_EQ(Run(Governor::kCalmWindows - 1, 0), DetailLevel::kDetailLevelGraphs);
+  EXPECT_EQ(Run(Governor::kCalmWindows - 1, 0), DetailLevel::kDetailLevelWindows);
   EXPECT_EQ(Run(1, 0), DetailLevel::kDetailLevelFull);
   Run(1, 9);
-  EXPECT_EQ(Run(2 * Governor::kCalmWindows - 1, 0), DetailLevel::kDetailLevelGraphs);
+  EXPECT_EQ(Run(2 * Governor::kCalmWindows - 1, 0), DetailLevel::kDetailLevelWindows);
   EXPECT_EQ(Run(1, 0), DetailLevel::kDetailLevelFull);
   EXPECT_EQ(governor_.reduced_ns(), 3u * Governor::kCalmWindows * Governor::kWindowNs);
 }
@@ -60,13 +59,15 @@ TEST_F(GovernorTest, CalmGivesDetailBackAndRelapsesMakeItWaitLonger) {
 TEST_F(GovernorTest, NearTheBudgetTheLevelStays) {
   Start(4);
   Run(1, 9);
-  EXPECT_EQ(Run(200, 2), DetailLevel::kDetailLevelGraphs);
+  EXPECT_EQ(Run(200, 2), DetailLevel::kDetailLevelWindows);
 }
 
 TEST_F(GovernorTest, WhatWasAskedForIsNotGivenBack) {
   Start(4, DetailLevel::kDetailLevelGraphs);
   EXPECT_EQ(Run(100, 0), DetailLevel::kDetailLevelGraphs);
   EXPECT_EQ(governor_.reductions(), 0u);
+  EXPECT_EQ(Run(1, 9), DetailLevel::kDetailLevelWindows);
+  EXPECT_EQ(Run(Governor::kCalmWindows, 0), DetailLevel::kDetailLevelGraphs);
 }
 
 TEST_F(GovernorTest, WithoutABudgetNothingIsShed) {

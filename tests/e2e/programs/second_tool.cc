@@ -2,7 +2,7 @@
 // does; or one that keeps the probe busy.
 //
 // usage: second_tool steal            50 memsets, 50 under the tool, a pause, 50 more
-//        second_tool busy SECONDS     memsets and ranges, as fast as they go
+//        second_tool busy SECONDS     memsets, a CUDA graph and ranges, as fast as they go
 // steal says how many memsets the tool saw; it must be 50.
 #include <cuda_runtime_api.h>
 #include <cupti.h>
@@ -76,10 +76,24 @@ int Steal() {
   return seen == kMemsets && foreign == 0 ? 0 : 1;
 }
 
+cudaGraphExec_t MakeGraph(cudaStream_t stream) {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t made = nullptr;
+  Check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  for (int i = 0; i < kMemsets; ++i) Check(cudaMemsetAsync(memory, i, 4096, stream));
+  Check(cudaStreamEndCapture(stream, &graph));
+  Check(cudaGraphInstantiate(&made, graph, 0));
+  return made;
+}
+
 int Busy(int seconds) {
+  cudaStream_t stream = nullptr;
+  Check(cudaStreamCreate(&stream));
+  cudaGraphExec_t graph = MakeGraph(stream);
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (std::chrono::steady_clock::now() < until) {
     Work();
+    Check(cudaGraphLaunch(graph, stream));
     for (int i = 0; i < 100000; ++i) {
       nvtxRangePushA("busy");
       nvtxRangePop();

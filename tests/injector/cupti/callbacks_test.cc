@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "injector/host_state.h"
+
 namespace gpuprobe::injector {
 namespace {
 
@@ -54,6 +56,12 @@ TEST_F(CallbacksTest, AFullPlaceAndAnIdOutOfRangeAreRefused) {
   EXPECT_FALSE(AddApiHook(CUPTI_CB_DOMAIN_RUNTIME_API, kMaxCallbackId, CUPTI_API_EXIT, First));
   EXPECT_FALSE(AddApiHook(CUPTI_CB_DOMAIN_NVTX, 1, CUPTI_API_EXIT, First));
   Dispatch(CUPTI_CB_DOMAIN_RUNTIME_API, kMaxCallbackId + 5, CUPTI_API_EXIT);
+}
+
+TEST_F(CallbacksTest, TheWaitsOfEachRuntimeAreWanted) {
+  AddWaitHooks();
+  EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize));
+  EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, 800)) << "cuCtxSynchronize_v2, which CUDA 13's runtime calls";
 }
 
 TEST_F(CallbacksTest, OnlyHookedFunctionsAreWanted) {

@@ -357,25 +357,31 @@ TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
     data.resourceDescriptor = graph;
     fake_.callback(fake_.user_data, CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
   };
+  // As CUPTI 13.0.1 does: the type is told with the start of a node's making only.
+  const auto starts = [&call](CUgraphNodeType type) {
+    CUpti_GraphData starting = {};
+    starting.nodeType = type;
+    call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING, &starting);
+  };
   CUpti_GraphData graph = {};
-  graph.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
   graph.node = Node(5);
+  starts(CU_GRAPH_NODE_TYPE_KERNEL);
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
   graph.node = Node(7);
   graph.originalNode = Node(5);
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, &graph);
   graph.originalNode = Node(66);  // CUPTI does not know it
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, &graph);
-  graph.nodeType = CU_GRAPH_NODE_TYPE_MEMSET;
+  starts(CU_GRAPH_NODE_TYPE_MEMSET);
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, nullptr);
-  graph.nodeType = CU_GRAPH_NODE_TYPE_KERNEL;
+  starts(CU_GRAPH_NODE_TYPE_KERNEL);
   nodes_wanted = false;
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);
   nodes_wanted = true;
   EXPECT_EQ(seen_nodes, (std::vector<std::pair<uint64_t, uint64_t>>{{5, 0}, {7, 5}}));
-  graph.nodeType = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
   graph.graph = reinterpret_cast<CUgraph>(uintptr_t{0x90});
+  starts(CU_GRAPH_NODE_TYPE_MEM_ALLOC);
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, &graph);
   EXPECT_EQ(CurrentThread().graph_memory_graph, 0u) << "a copy allocates nothing new";
   call(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &graph);

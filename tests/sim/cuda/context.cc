@@ -148,9 +148,9 @@ DRIVER_API(cuCtxDisablePeerAccess, (CUcontext peerContext), (peerContext)) {
 
 namespace {
 
-CUresult SynchronizeContext() {
-  CUctx_st* context = nullptr;
-  GPUSIM_CHECK(gpusim::RequireContext(&context));
+// Null: the calling thread's.
+CUresult SynchronizeContext(CUctx_st* context) {
+  if (context == nullptr) GPUSIM_CHECK(gpusim::RequireContext(&context));
   gpusim::Locked locked;
   if (gpusim::AnyStreamCapturesLocked(context)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   gpusim::WaitReported(locked.Lock(), gpusim::PendingOfContextLocked(context), context,
@@ -163,7 +163,15 @@ CUresult SynchronizeContext() {
 extern "C" CUresult cuCtxSynchronize() {
   if (!gpusim::DriverIsUp()) return CUDA_ERROR_NOT_INITIALIZED;
   return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,
-                                  "cuCtxSynchronize", nullptr, nullptr, SynchronizeContext);
+                                  "cuCtxSynchronize", nullptr, nullptr, [] { return SynchronizeContext(nullptr); });
+}
+
+// What the runtime of CUDA 13 calls.
+extern "C" CUresult cuCtxSynchronize_v2(CUcontext ctx) {
+  if (!gpusim::DriverIsUp()) return CUDA_ERROR_NOT_INITIALIZED;
+  const cuCtxSynchronize_v2_params params{ctx};
+  return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize_v2,
+                                  "cuCtxSynchronize_v2", &params, nullptr, [ctx] { return SynchronizeContext(ctx); });
 }
 
 extern "C" CUresult cuProfilerStart() {

@@ -38,6 +38,7 @@ constexpr Form kForms[] = {
     {"cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", 11030},
     {"cuCtxCreate", "cuCtxCreate_v4", 12050},
     {"cuCtxCreate", "cuCtxCreate_v2", 3020},
+    {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000},
     {"cuGetProcAddress", "cuGetProcAddress_v2", 12000},
     {"cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000},
 };

@@ -167,7 +167,7 @@ RUNTIME_API(cudaGetDeviceFlags, 7000, (unsigned int* flags), (flags)) {
 
 RUNTIME_API_WITHOUT_PARAMS(cudaDeviceSynchronize, 3020) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(cuCtxSynchronize());
+  return FromDriver(cuCtxSynchronize_v2(nullptr));
 }
 
 RUNTIME_API_WITHOUT_PARAMS(cudaDeviceReset, 3020) {

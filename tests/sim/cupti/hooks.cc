@@ -165,9 +165,8 @@ bool IsGraphEvent(ResourceEvent event) {
          event == ResourceEvent::kGraphCloned || event == ResourceEvent::kGraphExecCreated;
 }
 
-void CallResource(const Resource& resource) {
+void CallResource(const Resource& resource, uint32_t cbid) {
   Session& session = TheSession();
-  const uint32_t cbid = CallbackOf(resource.event);
   if (!session.CallbackEnabled(CUPTI_CB_DOMAIN_RESOURCE, cbid)) {
     return;
   }
@@ -179,9 +178,15 @@ void CallResource(const Resource& resource) {
   if (IsGraphEvent(resource.event)) {
     graph.graph = static_cast<CUgraph>(resource.graph);
     graph.originalGraph = static_cast<CUgraph>(resource.original_graph);
-    graph.node = static_cast<CUgraphNode>(resource.node);
-    graph.originalNode = static_cast<CUgraphNode>(resource.original_node);
-    graph.nodeType = static_cast<CUgraphNodeType>(resource.node_type);
+    const bool starting = cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING;
+    if (starting) {
+      graph.nodeType = static_cast<CUgraphNodeType>(resource.node_type);
+    } else {
+      graph.node = static_cast<CUgraphNode>(resource.node);
+    }
+    if (cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED || cbid == CUPTI_CBID_RESOURCE_GRAPH_CLONED) {
+      graph.originalNode = static_cast<CUgraphNode>(resource.original_node);
+    }
     data.resourceDescriptor = &graph;
   } else if (resource.event == ResourceEvent::kModuleLoaded) {
     static std::atomic<uint32_t> modules{0};
@@ -189,6 +194,21 @@ void CallResource(const Resource& resource) {
     data.resourceDescriptor = &module;
   }
   session.Call(CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
+}
+
+// Observed on an H100 (CUPTI 13.0.1): a node's type is told when its making starts and at no other time, and
+// a clone is made, then told as a clone; one that allocates or releases is not told as made.
+void CallNode(const Resource& resource) {
+  const bool memory =
+      resource.node_type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || resource.node_type == CU_GRAPH_NODE_TYPE_MEM_FREE;
+  const bool cloned = resource.event == ResourceEvent::kGraphNodeCloned;
+  CallResource(resource, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING);
+  if (!cloned || !memory) {
+    CallResource(resource, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED);
+  }
+  if (cloned) {
+    CallResource(resource, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED);
+  }
 }
 
 void OnResource(const Resource& resource) {
@@ -206,10 +226,17 @@ void OnResource(const Resource& resource) {
         reserved_launch = 0;
       }
       break;
+    case ResourceEvent::kGraphExecCreated:
+      session.ExecutableMade(GraphId(resource.graph));
+      break;
     default:
       break;
   }
-  CallResource(resource);
+  if (resource.node != nullptr) {
+    CallNode(resource);
+  } else {
+    CallResource(resource, CallbackOf(resource.event));
+  }
   if (resource.event == ResourceEvent::kContextDestroyStarting) {
     session.ContextDestroyed(resource.context);
   } else if (resource.event == ResourceEvent::kStreamDestroyStarting) {

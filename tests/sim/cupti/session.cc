@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <thread>
@@ -148,6 +150,7 @@ void Session::SetKind(uint32_t kind, bool enable) {
   if (kinds_[kind].exchange(enable) != enable) {
     kinds_enabled_ += enable ? 1 : -1;
   }
+  if (enable && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) kernels_ever_.store(true, std::memory_order_relaxed);
 }
 
 uint32_t Session::KernelKind() const {
@@ -280,7 +283,9 @@ void Session::Finished(const Activity& activity) {
   }
   const bool is_kernel = activity.kind == ActivityKind::kKernel;
   // Assumed: whether a kernel is recorded is settled when it is launched.
-  if (is_kernel && activity.graph_node == 0 && kind == 0 && buffers_.Holds(activity.correlation)) {
+  // Observed on an H100 (CUPTI 13.0.1): kernels of graphs go on being recorded after the kind is disabled.
+  const bool in_graph = is_kernel && activity.graph_node != 0 && kernels_ever_.load(std::memory_order_relaxed);
+  if (in_graph || (is_kernel && activity.graph_node == 0 && kind == 0 && buffers_.Holds(activity.correlation))) {
     kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
   } else if (!KindEnabled(kind)) {
     buffers_.Unreserve(activity.correlation);
@@ -314,10 +319,26 @@ void Session::Finished(const Activity& activity) {
   buffers_.Add(slot, ActivityRecord(record, kind, static_cast<uint32_t>(getpid()), knobs_.api_version));
 }
 
+void Session::ExecutableMade(uint32_t graph) {
+  const std::scoped_lock lock(mutex_);
+  if (KindEnabled(CUPTI_ACTIVITY_KIND_GRAPH_TRACE)) {
+    made_without_graph_trace_.erase(graph);
+  } else {
+    made_without_graph_trace_.insert(graph);
+  }
+}
+
 void Session::AddGraphPart(const Activity& activity) {
   GraphRun ended;
   {
     const std::scoped_lock lock(mutex_);
+    // Observed on an H100 (CUPTI 13.0.1), inside cuGraphLaunch.
+    if (made_without_graph_trace_.contains(activity.graph)) {
+      std::fprintf(stderr,
+                   "gpusim: CUPTI crashes here: the executable graph was made while GRAPH_TRACE was disabled, and is "
+                   "launched while it is enabled\n");
+      std::raise(SIGSEGV);
+    }
     GraphRun& run = graph_runs_[activity.correlation];
     run.start_ns = run.correlation == 0 ? activity.start_ns : std::min(run.start_ns, activity.start_ns);
     run.end_ns = std::max(run.end_ns, activity.end_ns);

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "tests/sim/cupti/buffers.h"
@@ -74,6 +75,9 @@ class Session {
   void StreamCreated(void* context, void* stream, uint32_t correlation);
   void StreamDestroyed(void* stream);
 
+  // An executable graph was made: whether launches as a whole were recorded then decides what may follow.
+  void ExecutableMade(uint32_t graph);
+
   // Work that finished; applies the faults.
   void Finished(const Activity& activity);
   CUptiResult Flush(bool forced);
@@ -118,6 +122,8 @@ class Session {
   std::unordered_map<void*, uint32_t> contexts_;  // to uid
   std::unordered_map<void*, LiveStream> streams_;
   std::unordered_map<uint32_t, GraphRun> graph_runs_;  // by the launch's correlation
+  std::unordered_set<uint32_t> made_without_graph_trace_;
+  std::atomic<bool> kernels_ever_{false};
   std::atomic<uint64_t> zeroed_{0};
   std::atomic<uint64_t> backward_{0};
   std::atomic<uint64_t> unasked_{0};
