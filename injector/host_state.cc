@@ -21,10 +21,8 @@ namespace {
 constexpr auto kCtxSynchronize_v2 = static_cast<CUpti_driver_api_trace_cbid>(800);
 
 constexpr CUpti_driver_api_trace_cbid kWaits[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,
-    kCtxSynchronize_v2,
-    CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,         kCtxSynchronize_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize,       CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize,
     CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz,
 };
 

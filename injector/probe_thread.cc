@@ -420,15 +420,13 @@ void ProbeThread::HoldBudget() noexcept {
     cost_ns += launch_cost.cupti_ns();
   }
   const wire::DetailLevel level = governor_.Judge(now_ns, cost_ns);
-  session_->ComeBack(now_ns);
   if (level == wire::DetailLevel::kDetailLevelOff) {
     if (session_->capturing() && session_->driver_is_up()) session_->Stop();
     Transition(LifecycleState::kLive, LifecycleState::kYielded);
   } else {
     session_->SetDetail(level, now_ns);
   }
-  SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),
-                   session_->yields(), session_->YieldedNs(now_ns)});
+  SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(), 0, 0});
 }
 
 // Of a program that spends much of its time in launches: what they take with and without their kernels being

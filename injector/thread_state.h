@@ -73,13 +73,14 @@ struct ThreadState {
   uint32_t last_allocation_correlation = 0;
   uint64_t memory_call_began_ns = 0;  // entry of the driver's call that obtains or releases memory
   uint32_t last_launch_correlation = 0;
-  uint32_t launch_weight = 0;        // of the launch that it is in and that is timed; 0: it is not
-  uint64_t launch_entered_ns = 0;    // stamp
-  uint32_t instantiating_graph = 0;  // number of the CUDA graph that it is making executable, 0: none
-  uint32_t graph_copy = 0;           // correlation id of the call that copies a graph's nodes; 0: none
-  bool graph_copy_is_child = false;  // of a graph that it puts into another
-  uint64_t graph_memory_graph = 0;   // of a node that allocates or releases, which the running call made
-  uint32_t graph_node_type = 0;      // CUgraphNodeType of the node that it is making
+  std::atomic<uint32_t> newest_launch{0};  // correlation id, for other threads
+  uint32_t launch_weight = 0;              // of the launch that it is in and that is timed; 0: it is not
+  uint64_t launch_entered_ns = 0;          // stamp
+  uint32_t instantiating_graph = 0;        // number of the CUDA graph that it is making executable, 0: none
+  uint32_t graph_copy = 0;                 // correlation id of the call that copies a graph's nodes; 0: none
+  bool graph_copy_is_child = false;        // of a graph that it puts into another
+  uint64_t graph_memory_graph = 0;  // of a node that allocates or releases, which the running call made
+  uint32_t graph_node_type = 0;     // CUgraphNodeType of the node that it is making
 
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the
   // pool's next owner adds to them.

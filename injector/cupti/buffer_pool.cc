@@ -52,20 +52,6 @@ size_t BufferPool::IndexOf(const uint8_t* buffer) const noexcept {
   return index < count_ && OffsetOf(index) == offset ? index : count_;
 }
 
-void BufferPool::Park(uint8_t* buffer, size_t valid_bytes) noexcept {
-  if (valid_bytes == 0) return GiveBack(buffer, 0);
-  parked_bytes_[IndexOf(buffer)].store(valid_bytes, std::memory_order_release);
-}
-
-uint8_t* BufferPool::NextParked(size_t* valid_bytes) noexcept {
-  for (size_t i = 0; i < count_; ++i) {
-    if (parked_bytes_[i].load(std::memory_order_relaxed) == 0) continue;
-    *valid_bytes = parked_bytes_[i].exchange(0, std::memory_order_acquire);
-    if (*valid_bytes != 0) return reinterpret_cast<uint8_t*>(memory_.data()) + OffsetOf(i);
-  }
-  return nullptr;
-}
-
 void BufferPool::GiveBack(uint8_t* buffer, size_t used_bytes) noexcept {
   const size_t index = IndexOf(buffer);
   std::memset(buffer, 0, used_bytes < BytesOf(index) ? used_bytes : BytesOf(index));

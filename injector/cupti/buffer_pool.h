@@ -6,8 +6,8 @@
 // is cut into pieces, which are handed out when the whole buffers are.
 //
 // Separate from the session so that exhaustion and foreign buffers can be tested without CUPTI. Thread: Take
-// on the application's thread (CUPTI asks there), Classify, Park and GiveBack on the thread that completes,
-// NextParked on the probe's own. Allocation: one mapping at Init; pages come when CUPTI writes them. Failure:
+// on the application's thread (CUPTI asks there), Classify and GiveBack on the thread that completes.
+// Allocation: one mapping at Init; pages come when CUPTI writes them. Failure:
 // when no buffer is free, the discard buffer is handed out, because a null pointer crashes CUPTI before 12.9;
 // what is written there is lost and counted when it completes.
 #pragma once
@@ -45,11 +45,6 @@ class BufferPool {
   // Zeroes the first `used_bytes` and makes the buffer free again.
   void GiveBack(uint8_t* buffer, size_t used_bytes) noexcept;
 
-  // A complete buffer with so many bytes of records, for somebody to read who may take his time.
-  void Park(uint8_t* buffer, size_t valid_bytes) noexcept;
-  // Takes a parked buffer; null when there is none. It is given back as any other.
-  uint8_t* NextParked(size_t* valid_bytes) noexcept;
-
   uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_relaxed); }
   // More than half of them: what they hold should be brought in.
   bool runs_short() const noexcept { return size_t{2} * outstanding() > count_; }
@@ -72,7 +67,6 @@ class BufferPool {
   std::atomic<uint32_t> outstanding_{0};
   std::atomic<bool> ever_taken_{false};
   std::atomic<bool> taken_[kMaxBuffers + kMaxPieces] = {};
-  std::atomic<size_t> parked_bytes_[kMaxBuffers + kMaxPieces] = {};  // 0: not parked
 };
 
 }  // namespace gpuprobe::injector

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "injector/cupti/broker.h"
+#include "injector/cupti/kinds.h"
 #include "injector/recording.h"
 #include "injector/step_gate.h"
 #include "injector/stream/event_ring.h"
@@ -161,6 +163,7 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
                      CUpti_Activity** record, Chunk* chunk) noexcept {
   const auto next_record = api_->ActivityGetNextRecord;
   const bool graph_nodes = HasGraphNodes();
+  const bool kernels_wanted = recording.Wants(kRecordKernels);
   const Recording window = recording;
   const bool by_step = step_gate.in_use();
   const CachedSite no_site = {};
@@ -181,7 +184,7 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
   while (rows < Chunk::kRecords && other_count < Chunk::kRecords) {
     const CUptiResult result = next_record(buffer, valid_bytes, record);
     if (result != CUPTI_SUCCESS) {
-      if (result == CUPTI_ERROR_INVALID_KIND) CountUnknown(0);
+      if (result == CUPTI_ERROR_INVALID_KIND) CountDamaged(buffer, valid_bytes, *record);
       more = false;
       break;
     }
@@ -190,6 +193,7 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
       chunk->others[other_count++] = found;
       continue;
     }
+    if (!kernels_wanted) continue;
     const auto& kernel = As<CUpti_ActivityKernel4>(found);
     if (!Usable(window, kernel.start, kernel.end)) continue;
     if (by_step && InOtherStep(kernel.correlationId, kernel.end)) continue;
@@ -235,6 +239,7 @@ bool Decoder::Put(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
 }
 
 void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
+  if (!IsRecorded(record->kind) && IsGuestsKind(record->kind)) return;
   switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_MEMCPY:
       DecodeCopy(record);
@@ -267,10 +272,16 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
   }
 }
 
-void Decoder::CountUnknown(uint32_t kind) noexcept {
-  CountLoss(wire::LossReason::kLossUnknownRecord);
+// CUPTI does not go on behind a record that it cannot read: all that would fit there is lost.
+void Decoder::CountDamaged(const uint8_t* buffer, size_t valid_bytes, const CUpti_Activity* last) noexcept {
+  const uint8_t* const from =
+      last == nullptr ? buffer : reinterpret_cast<const uint8_t*>(last) + kTypicalRecordBytes;
+  const uint8_t* const end = buffer + valid_bytes;
+  const size_t records =
+      from < end ? (static_cast<size_t>(end - from) + kTypicalRecordBytes - 1) / kTypicalRecordBytes : 1;
+  CountLoss(wire::LossReason::kLossUnknownRecord, records);
   const Lock lock(stream_->mutex);
-  stream_->builder.CountUnknownKind(kind);
+  stream_->builder.CountUnknownKind(0);
 }
 
 void Decoder::Init() noexcept { static_cast<void>(sites_.Init()); }

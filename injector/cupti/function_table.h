@@ -12,23 +12,28 @@
 namespace gpuprobe::injector {
 
 // One row for each function: X(name without the prefix "cupti").
-#define GPUPROBE_CUPTI_FUNCTIONS(X) \
-  X(GetVersion)                     \
-  X(Subscribe)                      \
-  X(Unsubscribe)                    \
-  X(EnableCallback)                 \
-  X(ActivityRegisterCallbacks)      \
-  X(ActivityEnable)                 \
-  X(ActivityEnableAndDump)          \
-  X(ActivityDisable)                \
-  X(ActivityFlushAll)               \
-  X(ActivityGetNextRecord)          \
-  X(ActivityGetNumDroppedRecords)   \
-  X(ActivitySetAttribute)           \
-  X(SetThreadIdType)                \
-  X(GetDeviceId)                    \
-  X(GetContextId)                   \
-  X(GetStreamIdEx)                  \
+#define GPUPROBE_CUPTI_FUNCTIONS(X)    \
+  X(GetVersion)                        \
+  X(Subscribe)                         \
+  X(Unsubscribe)                       \
+  X(EnableCallback)                    \
+  X(Subscribe_v2)                      \
+  X(EnableDomain)                      \
+  X(EnableAllDomains)                  \
+  X(GetCallbackState)                  \
+  X(Finalize)                          \
+  X(ActivityRegisterTimestampCallback) \
+  X(ActivityRegisterCallbacks)         \
+  X(ActivityEnable)                    \
+  X(ActivityEnableAndDump)             \
+  X(ActivityDisable)                   \
+  X(ActivityFlushAll)                  \
+  X(ActivityGetNextRecord)             \
+  X(ActivityGetNumDroppedRecords)      \
+  X(ActivitySetAttribute)              \
+  X(GetDeviceId)                       \
+  X(GetContextId)                      \
+  X(GetStreamIdEx)                     \
   X(GetGraphNodeId)
 
 struct CuptiApi {

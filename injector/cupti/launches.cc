@@ -216,6 +216,7 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
   // One driver function may be made of another; the record carries the id of the outermost.
   if (data.correlationId == thread.last_launch_correlation) return;
   thread.last_launch_correlation = data.correlationId;
+  thread.newest_launch.store(data.correlationId, std::memory_order_relaxed);
   if (step_gate.in_use() && !step_gate.Launched(data.correlationId)) {
     return CountSelf(SelfCounter::kOutsideWindow);
   }

@@ -2,11 +2,12 @@
 
 #include <ctime>
 
+#include "injector/cupti/broker.h"
 #include "injector/cupti/callback_cost.h"
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/context_devices.h"
+#include "injector/cupti/kinds.h"
 #include "injector/cupti/launches.h"
-#include "injector/cupti/rivals.h"
 #include "injector/cupti/stream_ids.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
@@ -25,43 +26,12 @@ constinit std::atomic<CuptiSession*> active_session{nullptr};
 
 constinit std::atomic<bool> graphs_made{false};
 
-struct Kind {
-  CUpti_ActivityKind kind;
-  uint32_t wanted_for;  // RecordKinds
-};
-constexpr Kind kKinds[] = {
-    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, kRecordKernels},
-    {CUPTI_ACTIVITY_KIND_MEMCPY, kRecordCopies},
-    {CUPTI_ACTIVITY_KIND_MEMCPY2, kRecordCopies},
-    {CUPTI_ACTIVITY_KIND_MEMSET, kRecordMemsets},
-    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, kRecordSyncs},
-    {CUPTI_ACTIVITY_KIND_DEVICE, kRecordAll},
-    {CUPTI_ACTIVITY_KIND_MEMORY2, kRecordMemory},
-    {CUPTI_ACTIVITY_KIND_MEMORY_POOL, kRecordMemory},
-};
-
-// What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
-constexpr size_t kTypicalRecordBytes = 216;
 constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before anything is known of how much comes
 constexpr uint64_t kBufferNs = 500'000'000;             // what a buffer should hold
-
-constexpr CUpti_CallbackId kGraphNodeEvents[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING,
-                                                 CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
-                                                 CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
-
-constexpr CUpti_CallbackId kNewLibraryEvents[] = {CUPTI_CBID_RESOURCE_MODULE_LOADED,
-                                                  CUPTI_CBID_RESOURCE_STREAM_CREATED};
-
-constexpr CUpti_CallbackId kDriverUpEvents[] = {CUPTI_CBID_RESOURCE_CU_INIT_FINISHED,
-                                                CUPTI_CBID_RESOURCE_CONTEXT_CREATED};
 
 // DETAIL_LEVEL_WINDOWS: one second of eight.
 constexpr uint64_t kDetailWindowNs = 1'000'000'000;
 constexpr uint64_t kDetailWindowEveryNs = 8 * kDetailWindowNs;
-
-// How long another tool must have been quiet before we come back: twice as long each time it came again.
-constexpr uint64_t kQuietNs = 2'000'000'000;
-constexpr uint64_t kMaxQuietDoublings = 6;
 
 uint64_t ReadClock(clockid_t clock) noexcept {
   timespec now{};
@@ -101,7 +71,7 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   SetAttributes();
   bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
   if (enabled) {
-    for (const auto& [kind, wanted_for] : kKinds) {
+    for (const auto& [kind, wanted_for] : kRecordedKinds) {
       if (!recording.Wants(wanted_for)) continue;
       const bool done = Check(api_.ActivityEnable(kind));
       if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
@@ -110,7 +80,7 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   kinds_enabled_.store(enabled, std::memory_order_relaxed);
   if ((recording.kinds & kRecordGraphsWhole) != 0)
     Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
-  WatchRivals(api_, {OnRival, this});
+  ReceiveGuests({&api_, subscriber_, NeedsKind, NeedsCallback, graphs_seen, this});
   EnableCallbacks();
   capturing_.store(enabled, std::memory_order_release);
   return enabled ? StartResult::kCapturing : StartResult::kRefused;
@@ -120,54 +90,66 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
 void CuptiSession::SetAttributes() noexcept {
   const bool last_try = driver_is_up();
   bool done = true;
-  if (api_.SetThreadIdType != nullptr) {
-    const CUptiResult result = api_.SetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
-    done = last_try ? Check(result) : result == CUPTI_SUCCESS;
-  }
   if (api_.ActivitySetAttribute != nullptr) {
     uint8_t zeroed = 1;
     size_t size = sizeof(zeroed);
     const CUptiResult result =
         api_.ActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size, &zeroed);
-    done = (last_try ? Check(result) : result == CUPTI_SUCCESS) && done;
+    done = last_try ? Check(result) : result == CUPTI_SUCCESS;
   }
   attributes_set_ = done || last_try;
 }
 
+bool CuptiSession::NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
+  if (domain == CUPTI_CB_DOMAIN_DRIVER_API || domain == CUPTI_CB_DOMAIN_RUNTIME_API)
+    return WantsApi(domain, cbid);
+  if (domain != CUPTI_CB_DOMAIN_RESOURCE) return false;
+  switch (cbid) {
+    case CUPTI_CBID_RESOURCE_CU_INIT_FINISHED:
+    case CUPTI_CBID_RESOURCE_CONTEXT_CREATED:
+    case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
+    case CUPTI_CBID_RESOURCE_STREAM_CREATED:
+      return true;
+    case CUPTI_CBID_RESOURCE_MODULE_LOADED:
+      return new_library_hook != nullptr;
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING:
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED:
+    case CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED:
+      return graph_node_hooks.on_node != nullptr;
+    default:
+      return false;
+  }
+}
+
 void CuptiSession::EnableCallbacks() noexcept {
-  for (const CUpti_CallbackDomain domain : {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_CB_DOMAIN_RUNTIME_API}) {
+  for (const CUpti_CallbackDomain domain :
+       {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_CB_DOMAIN_RESOURCE}) {
     for (CUpti_CallbackId cbid = 1; cbid < kMaxCallbackId; ++cbid) {
       // An older CUPTI does not know the newest functions: not an error, they cannot be called either.
-      if (WantsApi(domain, cbid)) api_.EnableCallback(1, subscriber_, domain, cbid);
+      if (NeedsCallback(domain, cbid)) api_.EnableCallback(1, subscriber_, domain, cbid);
     }
   }
-  for (const CUpti_CallbackId cbid : kDriverUpEvents) {
-    api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
-  }
-  api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING);
-  for (const CUpti_CallbackId cbid : kNewLibraryEvents) {
-    if (new_library_hook != nullptr || cbid == CUPTI_CBID_RESOURCE_STREAM_CREATED)
-      api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
-  }
-  if (graph_node_hooks.on_node == nullptr || api_.GetGraphNodeId == nullptr) return;
-  for (const CUpti_CallbackId cbid : kGraphNodeEvents) {
-    api_.EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, cbid);
-  }
+}
+
+bool CuptiSession::NeedsKind(void* self, CUpti_ActivityKind kind) noexcept {
+  const auto* session = static_cast<const CuptiSession*>(self);
+  return session->capturing() && IsRecorded(kind) &&
+         (session->kinds_enabled_.load(std::memory_order_relaxed) || kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
 }
 
 void CuptiSession::EnableKinds(bool enable) noexcept {
   if (kinds_enabled_.exchange(enable, std::memory_order_acq_rel) == enable) return;
-  for (const auto& [kind, wanted_for] : kKinds) {
-    if (!recording.Wants(wanted_for)) continue;
+  for (const auto& [kind, wanted_for] : kRecordedKinds) {
+    if (!recording.Wants(wanted_for) || (!enable && GuestNeedsKind(kind))) continue;
     Check(enable ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
   }
 }
 
-// GRAPH_TRACE is never switched here: an executable graph that was made while it was off kills the program when
-// it is launched while it is on, inside CUPTI (seen on an H100 with CUPTI 13.0.1). So whether graphs are recorded
-// whole is settled at Start, before there is any.
+// GRAPH_TRACE is never switched here: an executable graph that was made while it was off kills the program
+// when it is launched while it is on, inside CUPTI (seen on an H100 with CUPTI 13.0.1). So whether graphs are
+// recorded whole is settled at Start, before there is any.
 void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept {
-  if (!capturing() || !driver_is_up() || yielded() || api_.ActivityDisable == nullptr) return;
+  if (!capturing() || !driver_is_up() || api_.ActivityDisable == nullptr) return;
   if (level != detail_) detail_since_ns_ = now_ns;
   detail_ = level;
   const bool open = (now_ns - detail_since_ns_) % kDetailWindowEveryNs < kDetailWindowNs;
@@ -176,15 +158,16 @@ void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept 
 }
 
 bool CuptiSession::PauseKernels() noexcept {
-  if (!capturing() || !driver_is_up() || yielded() || graphs_seen() || api_.ActivityDisable == nullptr ||
-      detail_ != wire::DetailLevel::kDetailLevelFull || !kinds_enabled_.load(std::memory_order_relaxed))
+  if (!capturing() || !driver_is_up() || graphs_seen() || GuestIsActive() ||
+      api_.ActivityDisable == nullptr || detail_ != wire::DetailLevel::kDetailLevelFull ||
+      !kinds_enabled_.load(std::memory_order_relaxed))
     return false;
   return Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
 }
 
 bool CuptiSession::ResumeKernels() noexcept {
-  if (yielded()) return false;
-  return Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) && !graphs_seen();
+  return Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) && !graphs_seen() &&
+         !GuestIsActive();
 }
 
 uint64_t CuptiSession::CallbacksNs() const noexcept {
@@ -197,39 +180,6 @@ void CuptiSession::OnGraph() noexcept {
 }
 
 bool CuptiSession::graphs_seen() noexcept { return graphs_made.load(std::memory_order_relaxed); }
-
-// On the other tool's thread, inside its own call: it is CUPTI's business already, and what we have of its
-// buffers must be back before they complete into somebody else's hands. They are read by the probe's thread,
-// because this one shall not wait for the builder's lock.
-void CuptiSession::OnRival(void* self) noexcept {
-  auto* session = static_cast<CuptiSession*>(self);
-  if (!session->capturing() || InForkedChild() || session->yielded_.exchange(true)) return;
-  session->yields_.fetch_add(1, std::memory_order_relaxed);
-  session->yielded_since_ns_.store(MonotonicNs(), std::memory_order_relaxed);
-  session->EnableKinds(false);
-  if (!session->pool_.ever_taken()) return;
-  session->parking_.store(true, std::memory_order_release);
-  session->Check(session->api_.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED));
-  session->parking_.store(false, std::memory_order_release);
-  WakeProbeThread();
-}
-
-uint64_t CuptiSession::YieldedNs(uint64_t now_ns) const noexcept {
-  const uint64_t before = yielded_before_ns_.load(std::memory_order_relaxed);
-  const uint64_t since = yielded_since_ns_.load(std::memory_order_relaxed);
-  return before + (since != 0 && now_ns > since ? now_ns - since : 0);
-}
-
-void CuptiSession::ComeBack(uint64_t now_ns) noexcept {
-  if (!yielded() || RivalIsActive()) return;
-  const uint64_t times = yields() < kMaxQuietDoublings ? yields() : kMaxQuietDoublings;
-  if (now_ns < RivalLastCallNs() + (kQuietNs << (times - 1))) return;
-  if (!Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted))) return;
-  yielded_before_ns_.store(YieldedNs(now_ns), std::memory_order_relaxed);
-  yielded_since_ns_.store(0, std::memory_order_relaxed);
-  EnableKinds(true);
-  yielded_.store(false, std::memory_order_release);
-}
 
 // Averaged over some ticks: buffers come back in lumps.
 void CuptiSession::AimBuffers() noexcept {
@@ -247,9 +197,9 @@ void CuptiSession::AimBuffers() noexcept {
 }
 
 void CuptiSession::Tick() noexcept {
-  DecodeParked();
   AimBuffers();
-  if (!capturing() || !driver_is_up() || yielded()) return;
+  ReadGuestClock();
+  if (!capturing() || !driver_is_up()) return;
   if (!attributes_set_) SetAttributes();
   if (!devices_asked_ && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
     Check(api_.ActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE));
@@ -259,7 +209,7 @@ void CuptiSession::Tick() noexcept {
 
 void CuptiSession::Flush(bool forced) noexcept {
   flush_called_.store(false, std::memory_order_relaxed);
-  if (!capturing() || !pool_.ever_taken() || yielded()) return;
+  if (!capturing() || !driver_is_up() || !pool_.ever_taken()) return;
   Check(api_.ActivityFlushAll(forced ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
 }
 
@@ -272,6 +222,8 @@ void CuptiSession::FlushUnfinished() noexcept {
 void CuptiSession::Stop() noexcept {
   if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
   if (api_.ActivityDisable != nullptr) EnableKinds(false);
+  if (GuestIsActive()) return;  // what it has comes through us
+  SendGuestsAway();
   if (api_.Unsubscribe != nullptr) Check(api_.Unsubscribe(subscriber_));
 }
 
@@ -293,8 +245,8 @@ void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexc
   }
 }
 
-// A node's type is told when its making starts, and at no other time (CUPTI 13.0.1); what is told of it next is
-// told on the same thread.
+// A node's type is told when its making starts, and at no other time (CUPTI 13.0.1); what is told of it next
+// is told on the same thread.
 void CuptiSession::NoteGraphNodeType(const CUpti_GraphData& graph) noexcept {
   if (const Guard guard; guard) guard.thread().graph_node_type = static_cast<uint32_t>(graph.nodeType);
 }
@@ -328,8 +280,18 @@ void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) cons
   graph_node_hooks.on_node(guard.thread(), id, original_id, owner, copies);
 }
 
+void CuptiSession::DriverIsUp() noexcept {
+  if (!driver_up_.exchange(true, std::memory_order_acq_rel) && !InForkedChild()) WakeProbeThread();
+}
+
 void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                        const void* data) {
+  TakeCallback(self, domain, cbid, data);
+  ForwardToGuest(domain, cbid, data);
+}
+
+void CuptiSession::TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                                const void* data) noexcept {
   if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
     auto* session = static_cast<CuptiSession*>(self);
     const bool cloned = cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
@@ -355,11 +317,16 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
     } else if (cbid == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
       return ReportContextEnd(static_cast<const CUpti_ResourceData*>(data)->context);
     }
-    if (!session->driver_up_.exchange(true, std::memory_order_acq_rel) && !InForkedChild()) WakeProbeThread();
+    if (cbid != CUPTI_CBID_RESOURCE_CONTEXT_CREATED && cbid != CUPTI_CBID_RESOURCE_CU_INIT_FINISHED) return;
+    session->DriverIsUp();
     return;
   }
+  if (domain != CUPTI_CB_DOMAIN_DRIVER_API && domain != CUPTI_CB_DOMAIN_RUNTIME_API) return;
   const Guard guard;
   if (!guard) return;
+  auto* session = static_cast<CuptiSession*>(self);
+  if (!session->driver_up_.load(std::memory_order_relaxed)) [[unlikely]]
+    session->DriverIsUp();
   DispatchApi(guard.thread(), domain, cbid, *static_cast<const CUpti_CallbackData*>(data));
 }
 
@@ -382,11 +349,6 @@ void CuptiSession::Decode(uint8_t* buffer, size_t valid_bytes) noexcept {
   completion_ns_.fetch_add(ThreadCpuNs() - began_ns, std::memory_order_relaxed);
 }
 
-void CuptiSession::DecodeParked() noexcept {
-  size_t valid_bytes = 0;
-  while (uint8_t* buffer = pool_.NextParked(&valid_bytes)) Decode(buffer, valid_bytes);
-}
-
 void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream_id, uint8_t* buffer,
                                               size_t /*bytes*/, size_t valid_bytes) {
   CuptiSession* session = active_session.load(std::memory_order_acquire);
@@ -403,11 +365,9 @@ void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream
       break;
   }
   session->completed_bytes_.fetch_add(valid_bytes, std::memory_order_relaxed);
-  if (session->parking_.load(std::memory_order_acquire)) {
-    session->pool_.Park(buffer, valid_bytes);
-  } else {
-    session->Decode(buffer, valid_bytes);
-  }
+  FeedGuest(context, stream_id, buffer, valid_bytes);
+  RestoreTimes(buffer, valid_bytes);
+  session->Decode(buffer, valid_bytes);
   if (session->api_.ActivityGetNumDroppedRecords == nullptr) return;
   size_t dropped = 0;
   if (session->api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) == CUPTI_SUCCESS &&

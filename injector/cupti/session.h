@@ -49,7 +49,7 @@ class CuptiSession {
   // program makes CUDA graphs: switching kinds around the capture of one has left kernel activity dead for
   // the life of a process.
   [[nodiscard]] bool PauseKernels() noexcept;
-  // False when a graph was begun meanwhile, or another tool came: kernels may then be missing, or recorded.
+  // False when a graph was begun meanwhile, or a guest came: kernels may then be missing, or recorded.
   bool ResumeKernels() noexcept;
   // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
   static void OnGraph() noexcept;
@@ -57,16 +57,9 @@ class CuptiSession {
   // What CUPTI takes to call us around a driver function; 0: not known.
   uint64_t CallbacksNs() const noexcept;
   bool records_kernels() const noexcept {
-    return capturing() && !yielded() && kinds_enabled_.load(std::memory_order_relaxed);
+    return capturing() && kinds_enabled_.load(std::memory_order_relaxed);
   }
 
-  // Another tool took the buffers, and we wait until it is quiet.
-  bool yielded() const noexcept { return yielded_.load(std::memory_order_relaxed); }
-  // Comes back when the other tool has been quiet for long enough. From the probe's thread.
-  void ComeBack(uint64_t now_ns) noexcept;
-  uint64_t yields() const noexcept { return yields_.load(std::memory_order_relaxed); }
-  // CLOCK_MONOTONIC: time yielded so far.
-  uint64_t YieldedNs(uint64_t now_ns) const noexcept;
   // Spent in the completion of buffers.
   uint64_t completion_ns() const noexcept { return completion_ns_.load(std::memory_order_relaxed); }
 
@@ -74,10 +67,9 @@ class CuptiSession {
   void Stop() noexcept;
 
   bool capturing() const noexcept { return capturing_.load(std::memory_order_relaxed); }
-  // The driver is up: it finished cuInit, made a context, or asked for a buffer.
-  bool driver_is_up() const noexcept {
-    return driver_up_.load(std::memory_order_acquire) || pool_.ever_taken();
-  }
+  // The driver is up: it finished cuInit, made a context, or was called. Not yet when CUPTI asks for a
+  // buffer: it does so for the devices' records, inside cuInit.
+  bool driver_is_up() const noexcept { return driver_up_.load(std::memory_order_acquire); }
   const CuptiApi& api() const noexcept { return api_; }
   const BufferPool& pool() const noexcept { return pool_; }
 
@@ -92,9 +84,12 @@ class CuptiSession {
   static void CUPTIAPI OnBufferCompleted(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
                                          size_t valid_bytes);
 
-  static void OnRival(void* self) noexcept;
+  static void TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                           const void* data) noexcept;
+  void DriverIsUp() noexcept;
+  static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;
+  static bool NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
   void Decode(uint8_t* buffer, size_t valid_bytes) noexcept;
-  void DecodeParked() noexcept;
   void EnableKinds(bool enable) noexcept;
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
@@ -108,12 +103,7 @@ class CuptiSession {
   CUpti_SubscriberHandle subscriber_ = nullptr;
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
-  std::atomic<bool> yielded_{false};
   std::atomic<bool> flush_called_{false};  // for want of buffers
-  std::atomic<bool> parking_{false};       // buffers that complete now are read by the probe's thread
-  std::atomic<uint64_t> yields_{0};
-  std::atomic<uint64_t> yielded_since_ns_{0};
-  std::atomic<uint64_t> yielded_before_ns_{0};  // in earlier yields
   std::atomic<uint64_t> completion_ns_{0};
   std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
   uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "injector/cupti/broker.h"
 #include "injector/nccl/elf_object.h"
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/patching.h"
@@ -62,6 +63,10 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
   using namespace gpuprobe::injector::nccl;
   // RTLD_NEXT means "behind me": whoever asks is a wrapper itself, and is intercepted in front.
   if (handle == RTLD_NEXT) return nullptr;
+  if (name[0] == 'c') {
+    const void* cupti = StartsWith(name, "cupti") ? dlsym(handle, name) : nullptr;
+    return cupti == nullptr ? nullptr : gpuprobe::injector::BrokerReplacement(name, cupti);
+  }
   if (StartsWith(name, kProfilerPrefix)) return FindProfiler(handle, name);
   const EntryPoint entry_point = FindEntryPoint(name);
   if (entry_point == EntryPoint::kCount) {
@@ -84,8 +89,8 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
 // NOLINTEND(readability-identifier-naming)
 }
 
-// Only names that start with 'n' or 'p' are looked at closer. rdi and rsi are saved around the call, which
-// also aligns the stack.
+// Only names that start with 'c', 'n' or 'p' are looked at closer. rdi and rsi are saved around the call,
+// which also aligns the stack.
 asm(R"(
 .pushsection .text
 .p2align 4
@@ -97,6 +102,8 @@ gpuprobe_dlsym:
   endbr64
   testq %rsi, %rsi
   je 2f
+  cmpb $99, (%rsi)
+  je 1f
   cmpb $110, (%rsi)
   je 1f
   cmpb $112, (%rsi)

@@ -8,7 +8,7 @@
 #include <ctime>
 #include <string_view>
 
-#include "injector/cupti/rivals.h"
+#include "injector/cupti/broker.h"
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/providers.h"
 #include "injector/nccl/relocations.h"
@@ -70,7 +70,7 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
     const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlsym);
     return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
   }
-  if (slot.symbol[0] == 'c') return RivalReplacement(slot.symbol, unresolved ? nullptr : slot.value);
+  if (slot.symbol[0] == 'c') return BrokerReplacement(slot.symbol, unresolved ? nullptr : slot.value);
   const EntryPoint entry_point = FindEntryPoint(slot.symbol);
   if (entry_point == EntryPoint::kCount) NoteUnknownFunction(slot.symbol);
   if (entry_point == EntryPoint::kCount || StartsWith(object.FileName(), kNccl)) return nullptr;

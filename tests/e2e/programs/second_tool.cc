@@ -1,47 +1,121 @@
-// A program with a tool of its own inside, which takes CUPTI's activity buffers for a while as torch.profiler
-// does; or one that keeps the probe busy.
+// A program with a tool of its own inside, which uses CUPTI for a while as torch.profiler and others do; or
+// one that keeps the probe busy.
 //
-// usage: second_tool steal            50 memsets, 50 under the tool, a pause, 50 more
+// usage: second_tool guest STYLE ROUNDS   memsets, then rounds of memsets under the tool and without it
+//            STYLE: new (buffers only), old (subscribes, has a clock of its own, buffers that are not
+//            zeroed), finalizes (subscribes, and ends CUPTI after each round), dlsym (old, finds CUPTI by
+//            dlsym)
 //        second_tool busy SECONDS     memsets, a CUDA graph and ranges, as fast as they go
-// steal says how many memsets the tool saw; it must be 50.
+// guest prints each record and API callback that the tool saw, and what its calls returned.
 #include <cuda_runtime_api.h>
 #include <cupti.h>
+#include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <mutex>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 constexpr int kMemsets = 50;
 
+// By relocation, or by dlsym.
+struct Cupti {
+  decltype(&cuptiSubscribe) subscribe = cuptiSubscribe;
+  decltype(&cuptiUnsubscribe) unsubscribe = cuptiUnsubscribe;
+  decltype(&cuptiEnableCallback) enable_callback = cuptiEnableCallback;
+  decltype(&cuptiFinalize) finalize = cuptiFinalize;
+  decltype(&cuptiActivityRegisterCallbacks) register_callbacks = cuptiActivityRegisterCallbacks;
+  decltype(&cuptiActivityRegisterTimestampCallback) register_clock = cuptiActivityRegisterTimestampCallback;
+  decltype(&cuptiActivityEnable) enable = cuptiActivityEnable;
+  decltype(&cuptiActivityDisable) disable = cuptiActivityDisable;
+  decltype(&cuptiActivityFlushAll) flush = cuptiActivityFlushAll;
+};
+
+template <typename Function>
+void Find(void* library, const char* name, Function* function) {
+  *function = reinterpret_cast<Function>(dlsym(library, name));
+}
+
+Cupti FindCupti() {
+  Cupti found;
+  void* library = dlopen("libcupti.so.13", RTLD_NOW);
+  Find(library, "cuptiSubscribe", &found.subscribe);
+  Find(library, "cuptiUnsubscribe", &found.unsubscribe);
+  Find(library, "cuptiEnableCallback", &found.enable_callback);
+  Find(library, "cuptiFinalize", &found.finalize);
+  Find(library, "cuptiActivityRegisterCallbacks", &found.register_callbacks);
+  Find(library, "cuptiActivityRegisterTimestampCallback", &found.register_clock);
+  Find(library, "cuptiActivityEnable", &found.enable);
+  Find(library, "cuptiActivityDisable", &found.disable);
+  Find(library, "cuptiActivityFlushAll", &found.flush);
+  return found;
+}
+
+std::mutex mutex;
 std::set<uint8_t*> own;
-std::atomic<int> seen{0};
 std::atomic<int> foreign{0};
+std::atomic<int> wrong_times{0};
+std::atomic<int> called{0};
+std::vector<std::pair<uint32_t, std::string>> seen;  // by correlation id
+uint64_t round_began = 0;                            // in the clock that records have
+bool has_clock = false;
+
+// Neither starts nor runs as CLOCK_REALTIME.
+uint64_t Ticks() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec)) * 3;
+}
+uint64_t RecordClock() {
+  if (has_clock) return Ticks();
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
 
 void CUPTIAPI Requested(uint8_t** buffer, size_t* bytes, size_t* records) {
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(8, kBufferBytes));
+  std::memset(*buffer, 0xa5, kBufferBytes);
+  const std::scoped_lock lock(mutex);
   own.insert(*buffer);
   *bytes = kBufferBytes;
   *records = 0;
 }
 
 void CUPTIAPI Completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
+  const std::scoped_lock lock(mutex);
   if (own.erase(buffer) == 0) {
     ++foreign;
     return;
   }
   CUpti_Activity* record = nullptr;
-  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS)
-    seen += record->kind == CUPTI_ACTIVITY_KIND_MEMSET;
+  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+    if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
+      const auto* row = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
+      wrong_times += row->start < round_began || row->end > RecordClock() || row->end < row->start;
+      seen.emplace_back(row->correlationId, "memset " + std::to_string(row->value) + ", " +
+                                                std::to_string(row->bytes) + " bytes");
+    } else {
+      seen.emplace_back(0, "kind " + std::to_string(record->kind));
+    }
+  }
   std::free(buffer);
 }
+
+void CUPTIAPI Called(void* /*data*/, CUpti_CallbackDomain, CUpti_CallbackId, const void*) { ++called; }
 
 void Check(cudaError_t result) {
   if (result == cudaSuccess) return;
@@ -58,22 +132,43 @@ void Work() {
 
 void Sleep(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
-int Steal() {
+int Guest(const std::string& style, int rounds) {
   Work();
   Sleep(1500);  // the probe has looked for objects again by then
   Work();
-  if (cuptiActivityRegisterCallbacks(Requested, Completed) != CUPTI_SUCCESS ||
-      cuptiActivityEnable(CUPTI_ACTIVITY_KIND_MEMSET) != CUPTI_SUCCESS) {
-    return 1;
+  const Cupti cupti = style == "dlsym" ? FindCupti() : Cupti{};
+  const bool subscribes = style != "new";
+  CUpti_SubscriberHandle handle = nullptr;
+  for (int round = 0; round < rounds; ++round) {
+    if (subscribes) {
+      std::printf("subscribe %d\n", cupti.subscribe(&handle, Called, nullptr));
+      std::printf("callback %d\n", cupti.enable_callback(1, handle, CUPTI_CB_DOMAIN_RUNTIME_API,
+                                                         CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020));
+    }
+    if (round == 0 && (style == "old" || style == "dlsym")) {
+      std::printf("clock %d\n", cupti.register_clock(Ticks));
+      has_clock = true;
+    }
+    round_began = RecordClock();
+    std::printf("register %d\n", cupti.register_callbacks(Requested, Completed));
+    std::printf("enable %d\n", cupti.enable(CUPTI_ACTIVITY_KIND_MEMSET));
+    Work();
+    std::printf("flush %d\n", cupti.flush(0));
+    std::printf("disable %d\n", cupti.disable(CUPTI_ACTIVITY_KIND_MEMSET));
+    std::printf("flush %d\n", cupti.flush(1));
+    if (style == "finalizes") {
+      std::printf("finalize %d\n", cupti.finalize());
+    } else if (subscribes) {
+      std::printf("unsubscribe %d\n", cupti.unsubscribe(handle));
+    }
+    Work();
   }
-  Work();
-  cuptiActivityFlushAll(0);
-  cuptiActivityDisable(CUPTI_ACTIVITY_KIND_MEMSET);
-  cuptiActivityFlushAll(1);
-  std::printf("the tool saw %d memsets and %d buffers that are not its own\n", seen.load(), foreign.load());
-  Sleep(4000);
-  Work();
-  return seen == kMemsets && foreign == 0 ? 0 : 1;
+  const std::scoped_lock lock(mutex);
+  std::sort(seen.begin(), seen.end());
+  for (const auto& [correlation, record] : seen) std::printf("%s\n", record.c_str());
+  std::printf("%d callbacks, %d buffers that are not the tool's, %d wrong times\n", called.load(),
+              foreign.load(), wrong_times.load());
+  return 0;
 }
 
 cudaGraphExec_t MakeGraph(cudaStream_t stream) {
@@ -108,6 +203,6 @@ int Busy(int seconds) {
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   Check(cudaMalloc(&memory, 4096));
-  if (std::strcmp(argv[1], "steal") == 0) return Steal();
+  if (argc == 4 && std::strcmp(argv[1], "guest") == 0) return Guest(argv[2], std::atoi(argv[3]));
   return argc == 3 && std::strcmp(argv[1], "busy") == 0 ? Busy(std::atoi(argv[2])) : 2;
 }

@@ -61,7 +61,8 @@ TEST_F(CallbacksTest, AFullPlaceAndAnIdOutOfRangeAreRefused) {
 TEST_F(CallbacksTest, TheWaitsOfEachRuntimeAreWanted) {
   AddWaitHooks();
   EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize));
-  EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, 800)) << "cuCtxSynchronize_v2, which CUDA 13's runtime calls";
+  EXPECT_TRUE(WantsApi(CUPTI_CB_DOMAIN_DRIVER_API, 800))
+      << "cuCtxSynchronize_v2, which CUDA 13's runtime calls";
 }
 
 TEST_F(CallbacksTest, OnlyHookedFunctionsAreWanted) {

@@ -12,7 +12,6 @@
 
 #include "injector/cupti/callbacks.h"
 #include "injector/cupti/launches.h"
-#include "injector/cupti/rivals.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
 #include "injector/stream/lock.h"
@@ -84,7 +83,7 @@ CuptiApi FakeApi() {
     *dropped = std::exchange(fake->dropped, 0);
     return CUPTI_SUCCESS;
   };
-  api.SetThreadIdType = [](CUpti_ActivityThreadIdType) {
+  api.ActivitySetAttribute = [](CUpti_ActivityAttribute, size_t*, void*) {
     ++fake->attribute_calls;
     return fake->attribute_result;
   };
@@ -226,38 +225,16 @@ TEST_F(SessionTest, RecordsThatCuptiDroppedAreCounted) {
   EXPECT_EQ(LossCount(wire::LossReason::kLossCuptiDropped), 17u);
 }
 
-TEST_F(SessionTest, AnotherToolsRegistrationDoesNotWaitForTheBuilder) {
-  ASSERT_EQ(Start(), CuptiSession::StartResult::kCapturing);
-  size_t bytes = 0;
-  uint8_t* buffer = Request(&bytes);
-  const size_t used = Fill(buffer, 10);
-  const auto ours = fake_.complete;
-  fake_.on_flush = [&] { ours(nullptr, 0, buffer, bytes, used); };
-  void* patched = RivalReplacement("cuptiActivityRegisterCallbacks", nullptr);
-  ASSERT_NE(patched, nullptr);
-  {
-    const Lock builder(stream_->mutex);  // the probe's thread is at work: this would hang for ever
-    reinterpret_cast<decltype(&cuptiActivityRegisterCallbacks)>(patched)(nullptr, nullptr);
-  }
-  fake_.on_flush = nullptr;
-  EXPECT_TRUE(session_->yielded());
-  EXPECT_EQ(fake_.flushes, (std::vector<uint32_t>{CUPTI_ACTIVITY_FLAG_FLUSH_FORCED}));
-  EXPECT_EQ(session_->pool().outstanding(), 1u);
-  EXPECT_EQ(Kernels(), 0u);
-  session_->Tick();
-  EXPECT_EQ(Kernels(), 10u);
-  EXPECT_EQ(session_->pool().outstanding(), 0u);
-  session_->Tick();
-  EXPECT_EQ(Kernels(), 0u);
-  ForgetRivalsForTest();
-}
-
-TEST_F(SessionTest, NothingIsFlushedBeforeCuptiAskedForABuffer) {
+TEST_F(SessionTest, NothingIsFlushedBeforeTheDriverIsUpAndCuptiAskedForABuffer) {
   ASSERT_EQ(Start(), CuptiSession::StartResult::kCapturing);
   session_->Flush(false);
   EXPECT_TRUE(fake_.flushes.empty()) << "the driver may still be inside cuInit";
   size_t bytes = 0;
   Request(&bytes);
+  session_->Flush(false);
+  EXPECT_TRUE(fake_.flushes.empty()) << "nor then: CUPTI asks for the devices' records inside cuInit";
+  CUpti_ResourceData up = {};
+  fake_.callback(fake_.user_data, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CU_INIT_FINISHED, &up);
   session_->Flush(false);
   session_->Flush(true);
   EXPECT_EQ(fake_.flushes, (std::vector<uint32_t>{0, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED}));

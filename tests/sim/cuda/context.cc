@@ -163,7 +163,8 @@ CUresult SynchronizeContext(CUctx_st* context) {
 extern "C" CUresult cuCtxSynchronize() {
   if (!gpusim::DriverIsUp()) return CUDA_ERROR_NOT_INITIALIZED;
   return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,
-                                  "cuCtxSynchronize", nullptr, nullptr, [] { return SynchronizeContext(nullptr); });
+                                  "cuCtxSynchronize", nullptr, nullptr,
+                                  [] { return SynchronizeContext(nullptr); });
 }
 
 // What the runtime of CUDA 13 calls.
@@ -171,7 +172,8 @@ extern "C" CUresult cuCtxSynchronize_v2(CUcontext ctx) {
   if (!gpusim::DriverIsUp()) return CUDA_ERROR_NOT_INITIALIZED;
   const cuCtxSynchronize_v2_params params{ctx};
   return gpusim::Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize_v2,
-                                  "cuCtxSynchronize_v2", &params, nullptr, [ctx] { return SynchronizeContext(ctx); });
+                                  "cuCtxSynchronize_v2", &params, nullptr,
+                                  [ctx] { return SynchronizeContext(ctx); });
 }
 
 extern "C" CUresult cuProfilerStart() {

@@ -220,6 +220,10 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
   return CUPTI_SUCCESS;
 }
 
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc function) {
+  return Return(TheSession().RegisterClock(function));
+}
+
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetContextId(CUcontext context, uint32_t* context_id) {
   if (context_id == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);

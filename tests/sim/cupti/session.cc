@@ -150,7 +150,8 @@ void Session::SetKind(uint32_t kind, bool enable) {
   if (kinds_[kind].exchange(enable) != enable) {
     kinds_enabled_ += enable ? 1 : -1;
   }
-  if (enable && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) kernels_ever_.store(true, std::memory_order_relaxed);
+  if (enable && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+    kernels_ever_.store(true, std::memory_order_relaxed);
 }
 
 uint32_t Session::KernelKind() const {
@@ -248,8 +249,32 @@ bool Session::IsNth(uint64_t every, std::atomic<uint64_t>* counter) const {
   return every != 0 && (counter->fetch_add(1) + 1) % every == 0;
 }
 
+CUptiResult Session::RegisterClock(CUpti_TimestampCallbackFunc function) {
+  if (function == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;  // documented: it cannot be taken back
+  const ClockReading first{NowNs(), function()};
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const std::scoped_lock lock(clock_mutex_);
+  clock_first_ = first;
+  clock_ = function;
+  return CUPTI_SUCCESS;
+}
+
+// Observed on an H100 (CUPTI 13.0.1): records of work that was done before the registration and were not yet
+// handed out have the new clock's times, too.
+uint64_t Session::Stamp(uint64_t real_ns) {
+  const std::scoped_lock lock(clock_mutex_);
+  if (clock_ == nullptr || real_ns == 0) return real_ns;
+  const ClockReading now{NowNs(), clock_()};
+  const double slope = static_cast<double>(now.ticks - clock_first_.ticks) /
+                       static_cast<double>(now.real_ns - clock_first_.real_ns);
+  const double ago = (static_cast<double>(now.real_ns) - static_cast<double>(real_ns)) * slope;
+  return now.ticks - static_cast<uint64_t>(static_cast<int64_t>(ago));
+}
+
 void Session::Finished(const Activity& activity) {
   Activity record = activity;
+  record.start_ns = Stamp(activity.start_ns);
+  record.end_ns = std::max(Stamp(activity.end_ns), record.start_ns);
   uint32_t kind = 0;
   switch (activity.kind) {
     case ActivityKind::kKernel:
@@ -284,8 +309,10 @@ void Session::Finished(const Activity& activity) {
   const bool is_kernel = activity.kind == ActivityKind::kKernel;
   // Assumed: whether a kernel is recorded is settled when it is launched.
   // Observed on an H100 (CUPTI 13.0.1): kernels of graphs go on being recorded after the kind is disabled.
-  const bool in_graph = is_kernel && activity.graph_node != 0 && kernels_ever_.load(std::memory_order_relaxed);
-  if (in_graph || (is_kernel && activity.graph_node == 0 && kind == 0 && buffers_.Holds(activity.correlation))) {
+  const bool in_graph =
+      is_kernel && activity.graph_node != 0 && kernels_ever_.load(std::memory_order_relaxed);
+  if (in_graph ||
+      (is_kernel && activity.graph_node == 0 && kind == 0 && buffers_.Holds(activity.correlation))) {
     kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
   } else if (!KindEnabled(kind)) {
     buffers_.Unreserve(activity.correlation);
@@ -334,9 +361,10 @@ void Session::AddGraphPart(const Activity& activity) {
     const std::scoped_lock lock(mutex_);
     // Observed on an H100 (CUPTI 13.0.1), inside cuGraphLaunch.
     if (made_without_graph_trace_.contains(activity.graph)) {
-      std::fprintf(stderr,
-                   "gpusim: CUPTI crashes here: the executable graph was made while GRAPH_TRACE was disabled, and is "
-                   "launched while it is enabled\n");
+      std::fprintf(
+          stderr,
+          "gpusim: CUPTI crashes here: the executable graph was made while GRAPH_TRACE was disabled, and is "
+          "launched while it is enabled\n");
       std::raise(SIGSEGV);
     }
     GraphRun& run = graph_runs_[activity.correlation];

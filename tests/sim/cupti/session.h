@@ -75,6 +75,9 @@ class Session {
   void StreamCreated(void* context, void* stream, uint32_t correlation);
   void StreamDestroyed(void* stream);
 
+  // For good, and for everybody.
+  CUptiResult RegisterClock(CUpti_TimestampCallbackFunc function);
+
   // An executable graph was made: whether launches as a whole were recorded then decides what may follow.
   void ExecutableMade(uint32_t graph);
 
@@ -97,6 +100,7 @@ class Session {
   std::recursive_mutex& ApiMutex() { return api_mutex_; }
 
  private:
+  uint64_t Stamp(uint64_t real_ns);
   bool IsNth(uint64_t every, std::atomic<uint64_t>* counter) const;
   // A GRAPH_TRACE record gathers until all of the launch's work has ended; one that began before the kind was
   // enabled never does.
@@ -123,6 +127,13 @@ class Session {
   std::unordered_map<void*, LiveStream> streams_;
   std::unordered_map<uint32_t, GraphRun> graph_runs_;  // by the launch's correlation
   std::unordered_set<uint32_t> made_without_graph_trace_;
+  struct ClockReading {
+    uint64_t real_ns = 0;
+    uint64_t ticks = 0;
+  };
+  std::mutex clock_mutex_;
+  CUpti_TimestampCallbackFunc clock_ = nullptr;
+  ClockReading clock_first_;
   std::atomic<bool> kernels_ever_{false};
   std::atomic<uint64_t> zeroed_{0};
   std::atomic<uint64_t> backward_{0};

@@ -1,0 +1,585 @@
+#include "injector/cupti/broker.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <utility>
+
+#include "injector/cupti/callbacks.h"
+#include "injector/stream/lock.h"
+#include "injector/stream/losses.h"
+#include "injector/stream/tick_clock.h"
+#include "injector/thread_state.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr uint32_t kKinds = 256;  // CUDA 13.0 has 60
+constexpr uint32_t kDomains = 8;  // likewise 6
+
+// What of a kind the guest gets: what was launched after it enabled the kind and before it disabled it.
+struct KindWindow {
+  std::atomic<bool> enabled{false};
+  std::atomic<bool> ever{false};
+  std::atomic<uint64_t> from{0};  // CUPTI's clock
+  std::atomic<uint64_t> until{UINT64_MAX};
+  std::atomic<uint32_t> after_launch{0};  // correlation ids
+  std::atomic<uint32_t> last_launch{UINT32_MAX};
+};
+
+struct GuestBuffer {
+  uint8_t* data = nullptr;
+  size_t bytes = 0;
+  size_t used = 0;
+  size_t records = 0;
+  size_t max_records = 0;  // 0: as many as fit
+  CUcontext context = nullptr;
+  uint32_t stream_id = 0;
+};
+
+constinit BrokerHost host;
+constinit std::atomic<bool> open{false};
+
+constinit std::atomic<bool> subscribed{false};
+constinit std::atomic<CUpti_CallbackFunc> callback{nullptr};
+constinit std::atomic<void*> callback_data{nullptr};
+constinit std::atomic<uint64_t> callbacks[kDomains][kMaxCallbackId / 64] = {};
+constinit std::atomic<uint32_t> callbacks_enabled{0};
+
+constinit std::atomic<CUpti_BuffersCallbackRequestFunc> request{nullptr};
+constinit std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
+constinit KindWindow windows[kKinds] = {};
+constinit std::atomic<int> kinds_enabled{0};
+constinit std::atomic<bool> kinds_ever{false};
+constinit std::atomic<uint64_t> guests{0};
+constinit std::atomic<bool> here{false};
+
+// The buffer that is being filled. Whoever fills it takes it out, so that nothing is locked while the guest's
+// functions run.
+constinit pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+constinit GuestBuffer open_buffer;
+
+constinit std::atomic<CUpti_TimestampCallbackFunc> clock_of_guest{nullptr};
+constinit pthread_mutex_t clock_mutex = PTHREAD_MUTEX_INITIALIZER;
+constinit TickClock clock_readings;
+
+// Records of one kind are all of one size in one CUPTI.
+constinit std::atomic<uint32_t> strides[kKinds] = {};
+
+// The guest's handle: never dereferenced, and no other subscriber's.
+CUpti_SubscriberHandle Handle() noexcept { return reinterpret_cast<CUpti_SubscriberHandle>(&subscribed); }
+
+uint64_t ReadClock(clockid_t id) noexcept {
+  timespec now{};
+  clock_gettime(id, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// What CUPTI stamps records with at this moment.
+uint64_t RecordClock() noexcept {
+  const auto function = clock_of_guest.load(std::memory_order_acquire);
+  return function != nullptr ? function() : ReadClock(CLOCK_REALTIME);
+}
+
+void GuestCame() noexcept {
+  if (!here.exchange(true, std::memory_order_relaxed)) guests.fetch_add(1, std::memory_order_relaxed);
+}
+void MaybeGone() noexcept {
+  if (kinds_enabled.load(std::memory_order_relaxed) == 0 && !subscribed.load(std::memory_order_relaxed))
+    here.store(false, std::memory_order_relaxed);
+}
+
+uint32_t LastLaunch() noexcept {
+  uint32_t last = 0;
+  ForEachThread([&last](const ThreadState& thread) noexcept {
+    const uint32_t launch = thread.newest_launch.load(std::memory_order_relaxed);
+    if (launch > last) last = launch;
+  });
+  return last;
+}
+
+// -- subscription
+
+bool Bit(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
+  const auto row = static_cast<uint32_t>(domain);
+  return row < kDomains && cbid < kMaxCallbackId &&
+         (callbacks[row][cbid / 64].load(std::memory_order_relaxed) >> (cbid % 64) & 1) != 0;
+}
+
+CUptiResult SetCallback(bool enable, CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
+  const auto row = static_cast<uint32_t>(domain);
+  if (row == 0 || row >= kDomains || cbid >= kMaxCallbackId) return CUPTI_ERROR_INVALID_PARAMETER;
+  const uint64_t mask = uint64_t{1} << (cbid % 64);
+  if (!enable) {
+    const bool was = (callbacks[row][cbid / 64].fetch_and(~mask) & mask) != 0;
+    if (was) callbacks_enabled.fetch_sub(1, std::memory_order_relaxed);
+    if (!was || host.needs_callback(domain, cbid)) return CUPTI_SUCCESS;
+    return host.api->EnableCallback(0, host.subscriber, domain, cbid);
+  }
+  const CUptiResult result = host.api->EnableCallback(1, host.subscriber, domain, cbid);
+  if (result == CUPTI_SUCCESS && (callbacks[row][cbid / 64].fetch_or(mask) & mask) == 0)
+    callbacks_enabled.fetch_add(1, std::memory_order_relaxed);
+  return result;
+}
+
+// Ids that CUPTI does not have are refused one by one, and are no error here.
+CUptiResult SetDomain(bool enable, CUpti_CallbackDomain domain) noexcept {
+  bool any = false;
+  for (CUpti_CallbackId cbid = 1; cbid < kMaxCallbackId; ++cbid)
+    any = SetCallback(enable, domain, cbid) == CUPTI_SUCCESS || any;
+  return any ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+}
+
+void EndSubscription() noexcept {
+  for (uint32_t domain = 1; domain < kDomains; ++domain) {
+    for (CUpti_CallbackId cbid = 1; cbid < kMaxCallbackId; ++cbid) {
+      if (Bit(static_cast<CUpti_CallbackDomain>(domain), cbid))
+        SetCallback(false, static_cast<CUpti_CallbackDomain>(domain), cbid);
+    }
+  }
+  callback.store(nullptr, std::memory_order_release);
+  subscribed.store(false, std::memory_order_release);
+  MaybeGone();
+}
+
+bool IsGuest(CUpti_SubscriberHandle subscriber) noexcept {
+  return subscriber == Handle() && open.load(std::memory_order_acquire);
+}
+
+CUptiResult CUPTIAPI Subscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
+                               void* user_data) {
+  if (!open.load(std::memory_order_acquire)) return host.api->Subscribe(subscriber, function, user_data);
+  if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (subscribed.exchange(true)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  GuestCame();
+  callback_data.store(user_data, std::memory_order_relaxed);
+  callback.store(function, std::memory_order_release);
+  *subscriber = Handle();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI SubscribeV2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
+                                 void* user_data, CUpti_SubscriberParams* parameters) {
+  if (!open.load(std::memory_order_acquire))
+    return host.api->Subscribe_v2(subscriber, function, user_data, parameters);
+  return Subscribe(subscriber, function, user_data);
+}
+
+CUptiResult CUPTIAPI Unsubscribe(CUpti_SubscriberHandle subscriber) {
+  if (!IsGuest(subscriber)) return host.api->Unsubscribe(subscriber);
+  if (!subscribed.load(std::memory_order_acquire)) return CUPTI_ERROR_INVALID_PARAMETER;
+  EndSubscription();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI EnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber,
+                                    CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
+  if (!IsGuest(subscriber)) return host.api->EnableCallback(enable, subscriber, domain, cbid);
+  return SetCallback(enable != 0, domain, cbid);
+}
+
+CUptiResult CUPTIAPI EnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
+                                  CUpti_CallbackDomain domain) {
+  if (!IsGuest(subscriber)) return host.api->EnableDomain(enable, subscriber, domain);
+  return SetDomain(enable != 0, domain);
+}
+
+CUptiResult CUPTIAPI EnableAllDomains(uint32_t enable, CUpti_SubscriberHandle subscriber) {
+  if (!IsGuest(subscriber)) return host.api->EnableAllDomains(enable, subscriber);
+  for (uint32_t domain = 1; domain < CUPTI_CB_DOMAIN_SIZE; ++domain)
+    SetDomain(enable != 0, static_cast<CUpti_CallbackDomain>(domain));
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI GetCallbackState(uint32_t* enabled, CUpti_SubscriberHandle subscriber,
+                                      CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
+  if (!IsGuest(subscriber)) return host.api->GetCallbackState(enabled, subscriber, domain, cbid);
+  if (enabled == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  *enabled = Bit(domain, cbid) ? 1 : 0;
+  return CUPTI_SUCCESS;
+}
+
+// -- records
+
+void Complete(const GuestBuffer& buffer) noexcept {
+  const auto function = complete.load(std::memory_order_acquire);
+  if (buffer.data != nullptr && function != nullptr)
+    function(buffer.context, buffer.stream_id, buffer.data, buffer.bytes, buffer.used);
+}
+
+GuestBuffer TakeOpenBuffer() noexcept {
+  const Lock lock(open_mutex);
+  return std::exchange(open_buffer, GuestBuffer{});
+}
+
+// Two threads may complete buffers at once: the second one's goes to the guest as it is.
+void PutOpenBuffer(const GuestBuffer& buffer) noexcept {
+  {
+    const Lock lock(open_mutex);
+    if (open_buffer.data == nullptr) {
+      open_buffer = buffer;
+      return;
+    }
+  }
+  Complete(buffer);
+}
+
+// To the guest, if anything is in it.
+void HandOver() noexcept {
+  const GuestBuffer buffer = TakeOpenBuffer();
+  if (buffer.used != 0) {
+    Complete(buffer);
+  } else if (buffer.data != nullptr) {
+    PutOpenBuffer(buffer);
+  }
+}
+
+// With room for a record of so many bytes; false when the guest has none to give.
+bool MakeRoom(GuestBuffer* buffer, size_t bytes) noexcept {
+  const bool full =
+      buffer->data != nullptr && (buffer->used + bytes > buffer->bytes ||
+                                  (buffer->max_records != 0 && buffer->records == buffer->max_records));
+  if (full) Complete(std::exchange(*buffer, GuestBuffer{}));
+  if (buffer->data != nullptr) return true;
+  const auto function = request.load(std::memory_order_acquire);
+  if (function == nullptr) return false;
+  function(&buffer->data, &buffer->bytes, &buffer->max_records);
+  return buffer->data != nullptr && bytes <= buffer->bytes;
+}
+
+struct Stamps {
+  uint64_t start;
+  uint64_t end;
+  uint32_t correlation;
+};
+
+template <typename Record>
+Stamps StampsOf(const CUpti_Activity* record) noexcept {
+  const auto& row = *reinterpret_cast<const Record*>(record);
+  return {row.start, row.end, row.correlationId};
+}
+
+// Of the kinds that both sides may have enabled; {} of others, which only the guest has.
+bool ReadStamps(const CUpti_Activity* record, Stamps* stamps) noexcept {
+  switch (record->kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      *stamps = StampsOf<CUpti_ActivityKernel4>(record);
+      return true;
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      *stamps = StampsOf<CUpti_ActivityMemcpy>(record);
+      return true;
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      *stamps = StampsOf<CUpti_ActivityMemcpyPtoP>(record);
+      return true;
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      *stamps = StampsOf<CUpti_ActivityMemset>(record);
+      return true;
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+      *stamps = StampsOf<CUpti_ActivitySynchronization>(record);
+      return true;
+    case CUPTI_ACTIVITY_KIND_MEMORY2: {
+      const auto& memory = *reinterpret_cast<const CUpti_ActivityMemory3*>(record);
+      *stamps = {memory.timestamp, memory.timestamp, memory.correlationId};
+      return true;
+    }
+    case CUPTI_ACTIVITY_KIND_MEMORY_POOL: {
+      const auto& pool = *reinterpret_cast<const CUpti_ActivityMemoryPool2*>(record);
+      *stamps = {pool.timestamp, pool.timestamp, pool.correlationId};
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+bool IsForGuest(const CUpti_Activity* record) noexcept {
+  const auto kind = static_cast<uint32_t>(record->kind);
+  if (kind >= kKinds) return false;
+  const KindWindow& window = windows[kind];
+  if (!window.ever.load(std::memory_order_acquire)) return false;
+  Stamps stamps{};
+  if (!ReadStamps(record, &stamps)) return true;
+  if (stamps.correlation <= window.after_launch.load(std::memory_order_relaxed) ||
+      stamps.start < window.from.load(std::memory_order_relaxed))
+    return false;
+  return stamps.correlation <= window.last_launch.load(std::memory_order_relaxed) ||
+         stamps.start < window.until.load(std::memory_order_relaxed);
+}
+
+void Append(const CUpti_Activity* record, size_t bytes, const GuestBuffer& from, GuestBuffer* to) noexcept {
+  if (!MakeRoom(to, bytes)) return CountLoss(wire::LossReason::kLossForeignBuffer);
+  std::memcpy(to->data + to->used, record, bytes);
+  to->used += bytes;
+  ++to->records;
+  to->context = from.context;
+  to->stream_id = from.stream_id;
+}
+
+CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
+                                       CUpti_BuffersCallbackCompleteFunc completed) {
+  if (!open.load(std::memory_order_acquire)) return host.api->ActivityRegisterCallbacks(requested, completed);
+  if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  HandOver();
+  request.store(requested, std::memory_order_release);
+  complete.store(completed, std::memory_order_release);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
+  const auto index = static_cast<uint32_t>(kind);
+  if (!open.load(std::memory_order_acquire) || index >= kKinds) return host.api->ActivityEnable(kind);
+  if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && !host.needs_kind(host.self, kind) && host.graphs_made())
+    return CUPTI_ERROR_NOT_COMPATIBLE;
+  KindWindow& window = windows[index];
+  if (window.enabled.load(std::memory_order_acquire)) return CUPTI_SUCCESS;
+  const CUptiResult result = host.api->ActivityEnable(kind);
+  if (result != CUPTI_SUCCESS) return result;
+  GuestCame();
+  window.after_launch.store(LastLaunch(), std::memory_order_relaxed);
+  window.last_launch.store(UINT32_MAX, std::memory_order_relaxed);
+  window.from.store(RecordClock(), std::memory_order_relaxed);
+  window.until.store(UINT64_MAX, std::memory_order_relaxed);
+  window.ever.store(true, std::memory_order_release);
+  if (!window.enabled.exchange(true)) kinds_enabled.fetch_add(1, std::memory_order_relaxed);
+  kinds_ever.store(true, std::memory_order_release);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind) {
+  const auto index = static_cast<uint32_t>(kind);
+  if (!open.load(std::memory_order_acquire) || index >= kKinds) return host.api->ActivityDisable(kind);
+  KindWindow& window = windows[index];
+  if (!window.enabled.exchange(false)) return CUPTI_SUCCESS;
+  window.last_launch.store(LastLaunch(), std::memory_order_relaxed);
+  window.until.store(RecordClock(), std::memory_order_relaxed);
+  kinds_enabled.fetch_sub(1, std::memory_order_relaxed);
+  MaybeGone();
+  return host.needs_kind(host.self, kind) ? CUPTI_SUCCESS : host.api->ActivityDisable(kind);
+}
+
+CUptiResult CUPTIAPI FlushAll(uint32_t flags) {
+  const CUptiResult result = host.api->ActivityFlushAll(flags);
+  if (open.load(std::memory_order_acquire)) HandOver();
+  return result;
+}
+
+// Our buffers are zeroed, and CUPTI counts on it, whatever the guest's are.
+CUptiResult CUPTIAPI SetAttribute(CUpti_ActivityAttribute attribute, size_t* bytes, void* value) {
+  if (open.load(std::memory_order_acquire) && attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER)
+    return CUPTI_SUCCESS;
+  return host.api->ActivitySetAttribute(attribute, bytes, value);
+}
+
+CUptiResult CUPTIAPI Finalize() {
+  if (!open.load(std::memory_order_acquire)) return host.api->Finalize();
+  for (uint32_t kind = 0; kind < kKinds; ++kind) {
+    if (windows[kind].enabled.load(std::memory_order_acquire)) Disable(static_cast<CUpti_ActivityKind>(kind));
+  }
+  HandOver();
+  EndSubscription();
+  return CUPTI_SUCCESS;
+}
+
+// -- the guest's clock
+
+CUptiResult CUPTIAPI RegisterClock(CUpti_TimestampCallbackFunc function) {
+  const CUptiResult result = host.api->ActivityRegisterTimestampCallback(function);
+  if (result != CUPTI_SUCCESS || function == nullptr || !open.load(std::memory_order_acquire)) return result;
+  {
+    const Lock lock(clock_mutex);
+    if (function != clock_of_guest.load(std::memory_order_relaxed)) clock_readings = {};
+  }
+  clock_of_guest.store(function, std::memory_order_release);
+  ReadGuestClock();
+  const uint64_t now = function();
+  for (KindWindow& window : windows) {
+    if (window.enabled.load(std::memory_order_acquire)) window.from.store(now, std::memory_order_relaxed);
+  }
+  return result;
+}
+
+// Far enough from any clock that counts from a machine's start.
+constexpr uint64_t kPlausibleNs = 600'000'000'000;
+
+uint64_t RestoredTime(uint64_t time, uint64_t now_ns) noexcept {
+  if (time == 0 || (time + kPlausibleNs > now_ns && time < now_ns + kPlausibleNs)) return time;
+  const Lock lock(clock_mutex);
+  return clock_readings.RealtimeNs(time);
+}
+
+template <typename Record>
+void RestoreSpan(CUpti_Activity* record, uint64_t now_ns) noexcept {
+  auto& row = *reinterpret_cast<Record*>(record);
+  row.start = RestoredTime(row.start, now_ns);
+  row.end = RestoredTime(row.end, now_ns);
+}
+
+template <typename Record>
+void RestoreStamp(CUpti_Activity* record, uint64_t now_ns) noexcept {
+  auto& row = *reinterpret_cast<Record*>(record);
+  row.timestamp = RestoredTime(row.timestamp, now_ns);
+}
+
+void RestoreRecord(CUpti_Activity* record, uint64_t now_ns) noexcept {
+  switch (record->kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      return RestoreSpan<CUpti_ActivityKernel4>(record, now_ns);
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      return RestoreSpan<CUpti_ActivityMemcpy>(record, now_ns);
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return RestoreSpan<CUpti_ActivityMemcpyPtoP>(record, now_ns);
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return RestoreSpan<CUpti_ActivityMemset>(record, now_ns);
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+      return RestoreSpan<CUpti_ActivitySynchronization>(record, now_ns);
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      return RestoreSpan<CUpti_ActivityGraphTrace>(record, now_ns);
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      return RestoreStamp<CUpti_ActivityMemory3>(record, now_ns);
+    case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
+      return RestoreStamp<CUpti_ActivityMemoryPool2>(record, now_ns);
+    default:
+      return;
+  }
+}
+
+template <typename Function>
+void* Instead(const void* value, Function real, Function ours) noexcept {
+  const bool same = value == nullptr || value == reinterpret_cast<const void*>(real);
+  return real != nullptr && same ? reinterpret_cast<void*>(ours) : nullptr;
+}
+
+}  // namespace
+
+void ReceiveGuests(const BrokerHost& session) noexcept {
+  host = session;
+  open.store(true, std::memory_order_release);
+}
+
+void SendGuestsAway() noexcept { open.store(false, std::memory_order_release); }
+
+void* BrokerReplacement(const char* symbol, const void* value) noexcept {
+  if (host.api == nullptr || std::strncmp(symbol, "cupti", 5) != 0) return nullptr;
+  const char* name = symbol + 5;
+#define GPUPROBE_INSTEAD(api_name, ours) \
+  if (std::strcmp(name, #api_name) == 0) return Instead(value, host.api->api_name, ours);
+  GPUPROBE_INSTEAD(Subscribe, Subscribe)
+  GPUPROBE_INSTEAD(Subscribe_v2, SubscribeV2)
+  GPUPROBE_INSTEAD(Unsubscribe, Unsubscribe)
+  GPUPROBE_INSTEAD(EnableCallback, EnableCallback)
+  GPUPROBE_INSTEAD(EnableDomain, EnableDomain)
+  GPUPROBE_INSTEAD(EnableAllDomains, EnableAllDomains)
+  GPUPROBE_INSTEAD(GetCallbackState, GetCallbackState)
+  GPUPROBE_INSTEAD(ActivityRegisterCallbacks, RegisterCallbacks)
+  GPUPROBE_INSTEAD(ActivityEnable, Enable)
+  GPUPROBE_INSTEAD(ActivityDisable, Disable)
+  GPUPROBE_INSTEAD(ActivityFlushAll, FlushAll)
+  GPUPROBE_INSTEAD(ActivitySetAttribute, SetAttribute)
+  GPUPROBE_INSTEAD(ActivityRegisterTimestampCallback, RegisterClock)
+  GPUPROBE_INSTEAD(Finalize, Finalize)
+#undef GPUPROBE_INSTEAD
+  return nullptr;
+}
+
+void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept {
+  if (callbacks_enabled.load(std::memory_order_relaxed) == 0 || !Bit(domain, cbid)) return;
+  const auto function = callback.load(std::memory_order_acquire);
+  if (function != nullptr) function(callback_data.load(std::memory_order_relaxed), domain, cbid, data);
+}
+
+void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t valid_bytes) noexcept {
+  if (!kinds_ever.load(std::memory_order_acquire) || complete.load(std::memory_order_acquire) == nullptr)
+    return;
+  GuestBuffer from;
+  from.context = context;
+  from.stream_id = stream_id;
+  GuestBuffer to = TakeOpenBuffer();
+  CUpti_Activity* record = nullptr;
+  CUptiResult result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
+  while (result == CUPTI_SUCCESS) {
+    const CUpti_Activity* const found = record;
+    result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
+    const auto kind = static_cast<uint32_t>(found->kind);
+    const uint8_t* const begin = reinterpret_cast<const uint8_t*>(found);
+    size_t bytes = static_cast<size_t>(buffer + valid_bytes - begin);
+    if (result == CUPTI_SUCCESS) {
+      bytes = static_cast<size_t>(reinterpret_cast<const uint8_t*>(record) - begin);
+      if (kind < kKinds) strides[kind].store(static_cast<uint32_t>(bytes), std::memory_order_relaxed);
+    } else if (result != CUPTI_ERROR_MAX_LIMIT_REACHED && kind < kKinds) {
+      bytes = strides[kind].load(std::memory_order_relaxed);  // the rest of the buffer is damaged
+    }
+    if (bytes != 0 && IsForGuest(found)) Append(found, bytes, from, &to);
+  }
+  if (to.data != nullptr) PutOpenBuffer(to);
+}
+
+void ReadGuestClock() noexcept {
+  const auto function = clock_of_guest.load(std::memory_order_acquire);
+  if (function == nullptr) return;
+  TickClock::Reading best{0, 0, 0, UINT64_MAX};
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t before_ns = ReadClock(CLOCK_REALTIME);
+    const uint64_t ticks = function();
+    const uint64_t after_ns = ReadClock(CLOCK_REALTIME);
+    const uint64_t monotonic_ns = ReadClock(CLOCK_MONOTONIC);
+    if (after_ns - before_ns < 2 * best.error_ns)
+      best = {ticks, before_ns + (after_ns - before_ns) / 2, monotonic_ns, (after_ns - before_ns) / 2 + 1};
+  }
+  const Lock lock(clock_mutex);
+  if (clock_readings.empty() || best.ticks > clock_readings.newest().ticks)
+    static_cast<void>(clock_readings.Add(best));
+}
+
+void RestoreTimes(uint8_t* buffer, size_t valid_bytes) noexcept {
+  if (clock_of_guest.load(std::memory_order_acquire) == nullptr) return;
+  ReadGuestClock();
+  const uint64_t now_ns = ReadClock(CLOCK_REALTIME);
+  CUpti_Activity* record = nullptr;
+  while (host.api->ActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS)
+    RestoreRecord(record, now_ns);
+}
+
+bool GuestNeedsKind(CUpti_ActivityKind kind) noexcept {
+  const auto index = static_cast<uint32_t>(kind);
+  return index < kKinds && windows[index].enabled.load(std::memory_order_acquire);
+}
+
+bool IsGuestsKind(CUpti_ActivityKind kind) noexcept {
+  const auto index = static_cast<uint32_t>(kind);
+  return index < kKinds && windows[index].ever.load(std::memory_order_acquire);
+}
+
+bool GuestIsActive() noexcept { return here.load(std::memory_order_relaxed); }
+
+uint64_t GuestsSoFar() noexcept { return guests.load(std::memory_order_relaxed); }
+
+void ForgetGuestsForTest() noexcept {
+  open.store(false);
+  host = {};
+  subscribed.store(false);
+  callback.store(nullptr);
+  for (auto& domain : callbacks) {
+    for (auto& word : domain) word.store(0);
+  }
+  callbacks_enabled.store(0);
+  request.store(nullptr);
+  complete.store(nullptr);
+  for (KindWindow& window : windows) {
+    window.enabled.store(false);
+    window.ever.store(false);
+  }
+  kinds_enabled.store(0);
+  kinds_ever.store(false);
+  guests.store(0);
+  here.store(false);
+  open_buffer = {};
+  clock_of_guest.store(nullptr);
+  clock_readings = {};
+}
+
+}  // namespace gpuprobe::injector

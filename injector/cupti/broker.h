@@ -1,0 +1,68 @@
+// Another tool that uses CUPTI inside the program: torch.profiler and XLA's profiler, for two. It is our
+// guest.
+//
+// CUPTI has one subscriber, one pair of buffer callbacks and one clock for the whole process, and they are
+// ours. So the other tool's calls are led here, by patched relocations and by dlsym
+// (injector/nccl/patching.cc), and it is given what it would have without us: a subscription (ours, of which
+// it gets the callbacks that it enables), activity kinds (the union of both is enabled) and buffers of its
+// own, into which the records of its kinds are copied as our buffers complete. Neither side misses anything.
+//
+// Its clock is CUPTI's own from the moment that it registers one, for good: our times are then converted
+// back. A guest's cuptiFinalize ends the guest. GRAPH_TRACE is refused once the program has made a CUDA graph
+// (session.h says why). There is one guest at a time, as CUPTI has one subscriber.
+//
+// Thread: the guest's own for its calls; for callbacks and records whichever CUPTI picks, as it would be
+// without us. The guest's functions are called without a lock of ours and outside our guard. Allocation:
+// none. Failure: a tool with a CUPTI of its own (linked statically, or another file) is not seen here; its
+// subscription fails as it does beside any other profiler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/cupti/function_table.h"
+
+namespace gpuprobe::injector {
+
+// What the session tells the broker of itself.
+struct BrokerHost {
+  const CuptiApi* api = nullptr;
+  CUpti_SubscriberHandle subscriber = nullptr;
+  // Both of what must stay enabled for us.
+  bool (*needs_kind)(void* self, CUpti_ActivityKind kind) noexcept = nullptr;
+  bool (*needs_callback)(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept = nullptr;
+  // The program has made a CUDA graph.
+  bool (*graphs_made)() noexcept = nullptr;
+  void* self = nullptr;
+};
+
+// From now on guests are received. Before anything is patched.
+void ReceiveGuests(const BrokerHost& host) noexcept;
+// What comes from now on goes to CUPTI itself.
+void SendGuestsAway() noexcept;
+
+// What a slot of this name and value (null: not resolved yet) shall hold instead; null: leave it.
+void* BrokerReplacement(const char* symbol, const void* value) noexcept;
+
+// A callback that CUPTI made to us: the guest's, if it enabled it.
+void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept;
+
+// A buffer that completed, before anybody changes it: the guest gets copies of its records.
+void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t valid_bytes) noexcept;
+
+// The times of our kinds' records are CLOCK_REALTIME afterwards, whatever clock a guest gave CUPTI.
+void RestoreTimes(uint8_t* buffer, size_t valid_bytes) noexcept;
+// Now and then, so that a guest's clock can be converted at any time: a few microseconds.
+void ReadGuestClock() noexcept;
+
+bool GuestNeedsKind(CUpti_ActivityKind kind) noexcept;
+// A guest has, or had, it enabled.
+bool IsGuestsKind(CUpti_ActivityKind kind) noexcept;
+// A guest records, or has callbacks.
+bool GuestIsActive() noexcept;
+// How many came so far.
+uint64_t GuestsSoFar() noexcept;
+
+void ForgetGuestsForTest() noexcept;
+
+}  // namespace gpuprobe::injector
