@@ -3,8 +3,9 @@
 // Separate from the trust figures because it adds up what was measured in three ways: our code by timing one
 // event in some; launches from entry to exit, likewise; and CUPTI's part of a launch by comparison with
 // moments in which kernels were not recorded, and by calling a function that does nothing
-// (injector/launch_cost.h, injector/cupti/callback_cost.h). Not in it: what CUPTI does on threads of its own.
-// Stateless.
+// (injector/launch_cost.h, injector/cupti/callback_cost.h). A launch from entry to exit is no bound of
+// CUPTI's part: it works before the one and after the other. Not in it: what CUPTI does on threads of its
+// own. Stateless.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,11 @@
 #include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {
+
+inline constexpr double kLaunchLeastNs = 1'000;
+inline constexpr double kLaunchMostNs = 3'000;
+inline constexpr double kGraphNodeLeastNs = 100;  // where kernels are long enough to hide it
+inline constexpr double kGraphNodeMostNs = 1'400;
 
 // Fractions are of the processes' time, summed over those that measured.
 struct OwnCost {
@@ -29,6 +35,10 @@ struct OwnCost {
   double cupti_error = 0;            // of cupti_fraction: twice its standard error
   int compared = 0;                  // processes
   uint64_t unrecorded_launches = 0;  // kernels without GPU times, for the comparison
+  // What CUPTI adds to the launches and nodes of this job if each costs what it does on the one machine where
+  // that was measured (an H100 with CUPTI 13.0, 16 processors; docs/real-hardware.md): from and to.
+  std::optional<double> expected_least;
+  std::optional<double> expected_most;
 
   // What is known of it.
   std::optional<double> Total() const {

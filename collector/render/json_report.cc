@@ -80,6 +80,8 @@ Json CostOf(const analysis::OwnCost& c) {
           {"own_sampling", c.own_sampling},
           {"launches", c.launches},
           {"launch_fraction", OrNull(c.launch_fraction)},
+          {"expected_cupti_least", OrNull(c.expected_least)},
+          {"expected_cupti_most", OrNull(c.expected_most)},
           {"cupti_fraction", OrNull(c.cupti_fraction)},
           {"cupti_error", compared ? Json(c.cupti_error) : Json(nullptr)},
           {"with_recording_ns", compared ? Json(c.with_recording_ns) : Json(nullptr)},

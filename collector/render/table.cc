@@ -242,22 +242,20 @@ std::string CostText(const analysis::OwnCost& cost) {
   if (!cost.own_fraction.has_value()) return "not measured";
   const auto percent = [](double fraction) { return absl::StrFormat("%.2g %%", fraction * 100); };
   constexpr double kTooVague = 0.2;
-  if (cost.cupti_fraction.has_value() && cost.cupti_error > kTooVague)
-    return absl::StrCat(percent(*cost.own_fraction),
-                        " + CUPTI's part in launches, not measured: too much else ran");
-  if (cost.cupti_fraction.has_value() && *cost.cupti_fraction < cost.cupti_error) {
-    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part in launches, below ",
-                        percent(*cost.cupti_fraction + cost.cupti_error));
-  }
-  if (cost.cupti_fraction.has_value())
+  const bool compared = cost.cupti_fraction.has_value() && *cost.cupti_fraction >= cost.cupti_error &&
+                        cost.cupti_error <= kTooVague;
+  if (compared)
     return absl::StrCat(percent(*cost.Total()), " (CUPTI's part at least ", percent(*cost.cupti_fraction),
                         ")");
-  if (!cost.launch_fraction.has_value()) return percent(*cost.own_fraction);
-  constexpr double kWorthComparing = 0.05;  // as LaunchCost in the injector has it
-  if (*cost.launch_fraction > kWorthComparing)
-    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part in launches, not measured");
-  return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part in launches, below ",
-                      percent(*cost.launch_fraction));
+  if (!cost.expected_most.has_value() || *cost.expected_most <= 0) return percent(*cost.own_fraction);
+  constexpr double kNotWorthASpan = 0.0005;
+  if (*cost.expected_most < kNotWorthASpan)
+    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, below 0.05 % if it is as on an H100");
+  const bool vague = cost.cupti_fraction.has_value() && cost.cupti_error > kTooVague;
+  return absl::StrCat(percent(*cost.own_fraction),
+                      absl::StrFormat(" + CUPTI's part, %.2g to %.2g %% if it is as on an H100",
+                                      *cost.expected_least * 100, *cost.expected_most * 100),
+                      vague ? " (too much else ran to measure it)" : "");
 }
 
 std::string Headline(const Report& report) {

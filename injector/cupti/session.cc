@@ -252,11 +252,8 @@ void CuptiSession::NoteGraphNodeType(const CUpti_GraphData& graph) noexcept {
 }
 
 // CUPTI's own example asks for ids inside these callbacks.
-// Of child graphs it is documented that they are cloned, by whom nodes are told: each copy by
-// GRAPHNODE_CLONED with its original, at cuGraphAddChildGraphNode and again at instantiation [gpu?:
-// samples/gpu_check asks]. Were the copies told otherwise, or a node of the executable graph as the
-// original's and not the copy's, calls in child graphs would be known by their kernels' names, and those of
-// two copies of one graph told apart by nothing.
+// Of child graphs CUPTI 13.0.1 tells copies that never run: the executable graph's own copies have ids that
+// are never told (docs/real-hardware.md). Calls in child graphs are then known by their kernels' names.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
   const Guard guard;
   if (!guard) return;
