@@ -367,10 +367,15 @@ CUptiResult CUPTIAPI FlushAll(uint32_t flags) {
   return result;
 }
 
-// Our buffers are zeroed, and CUPTI counts on it, whatever the guest's are.
+// CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, which headers before 13.0 do not have.
+constexpr auto kPerThreadBuffers = static_cast<CUpti_ActivityAttribute>(9);
+
+// CUPTI's buffers are ours: that they are zeroed, and whether each thread has its own, is not the guest's to
+// say.
 CUptiResult CUPTIAPI SetAttribute(CUpti_ActivityAttribute attribute, size_t* bytes, void* value) {
-  if (open.load(std::memory_order_acquire) && attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER)
-    return CUPTI_SUCCESS;
+  const bool of_buffers =
+      attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER || attribute == kPerThreadBuffers;
+  if (of_buffers && open.load(std::memory_order_acquire)) return CUPTI_SUCCESS;
   return host.api->ActivitySetAttribute(attribute, bytes, value);
 }
 

@@ -39,7 +39,8 @@ class CuptiSession {
   // CUPTI has asked for a buffer: the driver may still be inside cuInit.
   void Flush(bool forced) noexcept;
   // Brings in also what is complete and held back, because something in the same buffer still runs. The
-  // record of that is lost, and counted. Seen on an H100: its start and end are 0, and no other record of it comes later.
+  // record of that is lost, and counted. Seen on an H100: its start and end are 0, and no other record of it
+  // comes later.
   void FlushUnfinished() noexcept;
 
   // How much of the device's work is recorded. Windows are open while `now_ns` says so.

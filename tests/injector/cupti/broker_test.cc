@@ -64,6 +64,10 @@ CuptiApi Api() {
     played->kinds.erase(kind);
     return CUPTI_SUCCESS;
   };
+  api.ActivitySetAttribute = [](CUpti_ActivityAttribute attribute, size_t*, void*) {
+    played->calls.push_back("attribute " + std::to_string(attribute));
+    return CUPTI_SUCCESS;
+  };
   api.ActivityFlushAll = [](uint32_t) { return CUPTI_SUCCESS; };
   api.ActivityRegisterTimestampCallback = [](CUpti_TimestampCallbackFunc function) {
     played->clock = function;
@@ -272,6 +276,15 @@ TEST_F(Broker, TimesOfAGuestsClockAreConverted) {
   EXPECT_EQ(kernels[0].start, real) << "from before: CUPTI's own clock";
   EXPECT_NEAR(static_cast<double>(kernels[1].start), static_cast<double>(after), 20'000.0);
   EXPECT_NEAR(static_cast<double>(kernels[1].end - kernels[1].start), 1000.0, 50.0);
+}
+
+TEST_F(Broker, WhatConcernsOurBuffersIsNotTheGuestsToSay) {
+  const auto set = Guest("cuptiActivitySetAttribute", api_.ActivitySetAttribute);
+  EXPECT_EQ(set(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, nullptr, nullptr), CUPTI_SUCCESS);
+  EXPECT_EQ(set(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, nullptr, nullptr), CUPTI_SUCCESS);
+  EXPECT_TRUE(played_.calls.empty());
+  EXPECT_EQ(set(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE, nullptr, nullptr), CUPTI_SUCCESS);
+  EXPECT_EQ(played_.calls.size(), 1u);
 }
 
 TEST_F(Broker, GraphTraceIsRefusedOnceThereAreGraphs) {
