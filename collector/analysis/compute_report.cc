@@ -58,20 +58,29 @@ std::map<std::string, std::vector<Geometry>> GeometriesOf(
   return out;
 }
 
-void AddPageable(const std::string& direction, const model::PageableTotals& totals, ComputeReport& c) {
+void AddPageable(const std::string& direction, const model::PageableTotals& totals,
+                 const model::StepWork::Sum& in_steps, uint64_t steps, ComputeReport& c) {
   if (totals.count == 0) return;
   PageableReport& p = c.pageable[direction];
   p.count += totals.count;
   p.bytes += totals.bytes;
   p.duration_ns += totals.duration_ns;
+  if (steps == 0) return;
+  p.copies_per_step += static_cast<double>(in_steps.calls) / static_cast<double>(steps);
+  p.ns_per_step += static_cast<double>(in_steps.time_ns) / static_cast<double>(steps);
 }
 
 void FillPageable(const model::JobModel& job, ComputeReport& c) {
+  double ranks = 0;  // that have steps
   for (const auto& process : job.processes()) {
-    AddPageable("h2d", process->totals().pageable_h2d, c);
-    AddPageable("d2h", process->totals().pageable_d2h, c);
+    const model::StepWork& work = process->steps().work();
+    ranks += work.steps() > 0 ? 1 : 0;
+    AddPageable("h2d", process->totals().pageable_h2d, work.pageable_to_device(), work.steps(), c);
+    AddPageable("d2h", process->totals().pageable_d2h, work.pageable_from_device(), work.steps(), c);
   }
   for (auto& [direction, p] : c.pageable) {
+    p.copies_per_step /= std::max(ranks, 1.0);
+    p.ns_per_step /= std::max(ranks, 1.0);
     uint64_t bytes = 0;
     uint64_t duration_ns = 0;
     const auto index =

@@ -19,6 +19,7 @@ std::string Gib(uint64_t bytes) {
   return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
 }
 
+constexpr uint64_t kLeastFragmentedBytes = uint64_t{256} << 20;  // less is the allocator's granularity
 constexpr double kFragmented = 1.5;        // reserved to allocated; the field's usual threshold
 constexpr double kAlike = 0.9;             // of the worst: what grows so differs by chance
 constexpr double kUrgentNs = 24 * 3600e9;  // until a device is full: the first thing to know
@@ -220,7 +221,9 @@ void Fragmentation(const Report& report, std::vector<Finding>& out) {
   double most = kFragmented;
   for (const RankReport& r : report.ranks) {
     for (const PytorchMemoryReport& p : r.pytorch_memory) {
-      if (p.peak_allocated_bytes == 0) continue;
+      if (p.peak_allocated_bytes == 0 ||
+          p.peak_reserved_bytes < p.peak_allocated_bytes + kLeastFragmentedBytes)
+        continue;
       const double ratio =
           static_cast<double>(p.peak_reserved_bytes) / static_cast<double>(p.peak_allocated_bytes);
       if (ratio <= most) continue;

@@ -115,22 +115,18 @@ void SyncInLoop(const Report& report, std::vector<Finding>& out) {
 
 void PageableCopies(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report)) return;
-  const double rank_steps = static_cast<double>(report.steps->count) *
-                            static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
   for (const auto& [direction, p] : report.compute.pageable) {
-    const double ns = static_cast<double>(p.duration_ns) / rank_steps;
+    const double ns = p.ns_per_step;
     if (ns < kLeastPageableShare * report.steps->time_ns.mean) continue;
-    std::string evidence = absl::StrFormat("%.1f copies a step and rank, %s each, %s in all, at %s",
-                                           static_cast<double>(p.count) / rank_steps,
-                                           Bytes(p.bytes / p.count), Duration(ns), Rate(p.gbytes_per_s));
+    std::string evidence = absl::StrFormat("They are copied at %s", Rate(p.gbytes_per_s));
     if (p.pinned_gbytes_per_s.has_value())
       absl::StrAppend(&evidence, "; the other copies of that direction run at ",
                       Rate(*p.pinned_gbytes_per_s));
     if (report.compute.host_peak_gbytes_per_s.has_value())
       absl::StrAppend(&evidence, "; the bus is good for ", Rate(*report.compute.host_peak_gbytes_per_s));
     out.push_back(
-        {.statement = absl::StrFormat("%s of the bytes copied %s go through pageable memory, %s a step.",
-                                      Percent(p.share),
+        {.statement = absl::StrFormat("%.1f copies a step and rank %s go through pageable memory, %s a step.",
+                                      p.copies_per_step,
                                       direction == "h2d" ? "to the device" : "from the device", Duration(ns)),
          .evidence = evidence + ". Such a copy is staged, and the host waits for it.",
          .advice = "pin_memory=True in the data loader and non_blocking=True in the copy; cudaHostAlloc or "

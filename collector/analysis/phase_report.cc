@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "collector/model/work_roles.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -19,13 +20,17 @@ struct NamedNode {
   std::map<std::string, std::unique_ptr<NamedNode>> children;
 };
 
-void Overlay(const model::ProcessModel& process, const model::PhaseNode& from, NamedNode& into) {
-  into.gpu_ns.Merge(from.gpu_ns);
-  into.host_ns.Merge(from.host_ns);
-  into.unclosed += from.unclosed;
-  into.first_start_ns = std::min(into.first_start_ns, from.first_start_ns);
+void Overlay(const model::ProcessModel& process, const model::PhaseNode& from, NamedNode& into);
+
+// What libraries mark of their own work is no phase of the program's: what is within it belongs to the range
+// around it.
+void OverlayChildren(const model::ProcessModel& process, const model::PhaseNode& from, NamedNode& into) {
   for (const auto& [key, child] : from.children) {
     const auto& [domain, name] = key;
+    if (domain != 0 && model::IsLibraryDomain(process.String(domain))) {
+      OverlayChildren(process, *child, into);
+      continue;
+    }
     std::string text(process.String(name));
     if (name == 0) text = "(other ranges)";
     if (domain != 0) text = absl::StrCat(process.String(domain), ":", text);
@@ -33,6 +38,14 @@ void Overlay(const model::ProcessModel& process, const model::PhaseNode& from, N
     if (node == nullptr) node = std::make_unique<NamedNode>();
     Overlay(process, *child, *node);
   }
+}
+
+void Overlay(const model::ProcessModel& process, const model::PhaseNode& from, NamedNode& into) {
+  into.gpu_ns.Merge(from.gpu_ns);
+  into.host_ns.Merge(from.host_ns);
+  into.unclosed += from.unclosed;
+  into.first_start_ns = std::min(into.first_start_ns, from.first_start_ns);
+  OverlayChildren(process, from, into);
 }
 
 void Flatten(const NamedNode& node, const std::string& path, int depth, std::vector<PhaseReport>& out) {

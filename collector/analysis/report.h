@@ -337,6 +337,9 @@ struct PageableReport {
   double share = 0;                           // of the direction's bytes
   double gbytes_per_s = 0;                    // theirs
   std::optional<double> pinned_gbytes_per_s;  // of the direction's other copies
+  // Of those within steps after the warm-up, of each rank: the mean over the ranks.
+  double copies_per_step = 0;
+  double ns_per_step = 0;
 };
 
 // What the optimizer's kernels must at least read and write, against their time and the device's memory:

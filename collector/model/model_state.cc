@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 26;
+constexpr uint32_t kStateVersion = 27;
 
 }  // namespace
 
@@ -455,7 +455,7 @@ void ProcessModel::Totals::Visit(Archive& archive) {
 template <typename Archive>
 void Operation::Visit(Archive& archive) {
   archive(correlation, graph_node, launch_ns, start_ns, end_ns, range, bytes, plan, comm, op, calls, site,
-          thread, batch, kind, direction, launched);
+          thread, batch, kind, direction, pageable, launched);
 }
 
 template <typename Archive>
@@ -524,7 +524,7 @@ void StepWork::Sum::Visit(Archive& archive) {
 
 template <typename Archive>
 void StepWork::Sums::Visit(Archive& archive) {
-  archive(steps, kernels);
+  archive(steps, kernels, pageable_to_device, pageable_from_device);
 }
 
 template <typename Sums>

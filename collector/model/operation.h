@@ -29,6 +29,7 @@ struct Operation {
   uint32_t batch = 0;   // in which the record came
   OperationKind kind = OperationKind::kKernel;
   uint8_t direction = 0;  // of a copy: v1::CopyDirection
+  bool pageable = false;  // of a copy: its host side is
   bool launched = false;  // its launch was seen
   template <typename Archive>
   void Visit(Archive& archive);  // model_state.cc

@@ -253,9 +253,10 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     Observe(r.start_ns, r.end_ns);
     range_paths_.Close(r);
     ranges_.Close(r, r.thread < main_thread_.size() && main_thread_[r.thread]);
-    if (r.kind != v1::RANGE_KIND_MARK && r.id != 0 && r.start_ns <= r.end_ns && !r.unclosed)
-      steps_.AddRange(r.id, r.parent, r.start_ns, r.end_ns, r.name < strings_.size() ? r.name : 0,
-                      String(r.name));
+    if (r.kind != v1::RANGE_KIND_MARK && r.id != 0 && r.start_ns <= r.end_ns && !r.unclosed) {
+      const bool named = r.name < strings_.size() && !IsLibraryDomain(String(r.domain));
+      steps_.AddRange(r.id, r.parent, r.start_ns, r.end_ns, named ? r.name : 0, named ? String(r.name) : "");
+    }
   });
   if (!status.ok()) return status;
   status = ForEachCollective(batch, [this](CollectiveRecord r) {
@@ -375,13 +376,15 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     if (r.graph_node != 0) joiner_.AddCopyInGraph(r);
     if (r.src_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, duration_ns, totals_.pageable_h2d);
     if (r.dst_memory == v1::MEMORY_KIND_PAGEABLE) CountPageable(r, duration_ns, totals_.pageable_d2h);
-    Operation operation{.correlation = r.correlation,
-                        .graph_node = r.graph_node,
-                        .start_ns = r.start_ns,
-                        .end_ns = r.end_ns,
-                        .bytes = r.bytes,
-                        .kind = OperationKind::kCopy,
-                        .direction = static_cast<uint8_t>(r.direction)};
+    Operation operation{
+        .correlation = r.correlation,
+        .graph_node = r.graph_node,
+        .start_ns = r.start_ns,
+        .end_ns = r.end_ns,
+        .bytes = r.bytes,
+        .kind = OperationKind::kCopy,
+        .direction = static_cast<uint8_t>(r.direction),
+        .pageable = r.src_memory == v1::MEMORY_KIND_PAGEABLE || r.dst_memory == v1::MEMORY_KIND_PAGEABLE};
     Join(operation);
   });
   if (!status.ok()) return status;
@@ -500,6 +503,7 @@ StepOperation ProcessModel::StepOperationOf(const Operation& operation) {
       const uint64_t coarse = Mix(static_cast<uint64_t>(operation.kind), memset ? 0 : operation.direction);
       token = steps_.TokenOf(coarse, Mix(coarse, operation.bytes));
       if (memset) step.roles |= kRoleMemset;
+      if (operation.pageable) step.roles |= kRolePageable;
       if (!memset) {
         step.work = operation.direction == v1::COPY_DIRECTION_H2D   ? WorkClass::kCopyToDevice
                     : operation.direction == v1::COPY_DIRECTION_D2H ? WorkClass::kCopyFromDevice
@@ -533,7 +537,8 @@ void ProcessModel::ResolveHighWaterRanges() {
 }
 
 std::string ProcessModel::HighWaterRange(size_t kind) const {
-  return std::string(String(high_water_names_[kind].name.second));
+  const auto& [domain, name] = high_water_names_[kind].name;
+  return IsLibraryDomain(String(domain)) ? std::string() : std::string(String(name));
 }
 
 std::string ProcessModel::RangePath(uint64_t range) const {

@@ -241,6 +241,11 @@ bool MayBeSteps(const History& history, const Cut& cut, bool named) {
   if (named) return true;
   if (cut.novelty > kMostNovelty) return false;
   const auto usual = history.operations().subspan(cut.usual_end - cut.operations, cut.operations);
+  // Copies alone are a model that is moved to the device, layer by layer.
+  const bool computes = std::any_of(usual.begin(), usual.end(), [](const StepOperation& o) {
+    return o.work == WorkClass::kCompute || o.work == WorkClass::kUnseen;
+  });
+  if (!computes) return false;
   return std::any_of(usual.begin(), usual.end(),
                      [](const StepOperation& o) { return o.work == WorkClass::kCopyToDevice; }) ||
          (all >= kLeastOperationsWithoutInput && cut.ends.size() > kLeastSegmentsWithoutInput);

@@ -23,7 +23,8 @@ enum WorkRole : uint8_t {
   kRoleAutogradThread = 4,  // launched by one of PyTorch's autograd threads
   kRoleMemset = 8,
   kRoleLossName = 16,
-  kRoleMarker = 32,  // what the user says marks a step
+  kRoleMarker = 32,    // what the user says marks a step
+  kRolePageable = 64,  // a copy whose host side is pageable memory
 };
 
 struct StepOperation {

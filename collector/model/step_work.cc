@@ -1,5 +1,7 @@
 #include "collector/model/step_work.h"
 
+#include <utility>
+
 namespace gpuprobe::model {
 
 void StepWork::AddStep(std::span<const StepOperation> own, uint64_t length_ns, uint64_t ordinal, bool early) {
@@ -20,7 +22,9 @@ void StepWork::AddStep(std::span<const StepOperation> own, uint64_t length_ns, u
     ++parts_[part - 1].calls;
     parts_[part - 1].time_ns += o.end_ns - o.start_ns;
   }
-  Count(parts_, early ? early_.Of(ordinal, length_ns) : sums_);
+  Sums& sums = early ? early_.Of(ordinal, length_ns) : sums_;
+  Count(parts_, sums);
+  CountPageable(own, sums);
   step_blocks_.Add(ordinal, 1);
   if (blocks_.size() < kernels_) blocks_.resize(kernels_);
   for (const Part& part : parts_) {
@@ -41,8 +45,22 @@ void StepWork::Count(const std::vector<Part>& step, Sums& sums) {
   }
 }
 
+void StepWork::CountPageable(std::span<const StepOperation> own, Sums& sums) {
+  for (const StepOperation& o : own) {
+    if ((o.roles & kRolePageable) == 0) continue;
+    Sum& sum = o.work == WorkClass::kCopyToDevice ? sums.pageable_to_device : sums.pageable_from_device;
+    ++sum.calls;
+    sum.time_ns += o.end_ns - o.start_ns;
+  }
+}
+
 void StepWork::Sums::Add(const Sums& later) {
   steps += later.steps;
+  for (const auto& [into, from] : {std::pair{&pageable_to_device, &later.pageable_to_device},
+                                   std::pair{&pageable_from_device, &later.pageable_from_device}}) {
+    into->calls += from->calls;
+    into->time_ns += from->time_ns;
+  }
   if (kernels.size() < later.kernels.size()) kernels.resize(later.kernels.size());
   for (size_t i = 0; i < later.kernels.size(); ++i) {
     kernels[i].calls += later.kernels[i].calls;

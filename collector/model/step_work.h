@@ -43,6 +43,9 @@ class StepWork {
   void KeepFrom(uint64_t index);
 
   uint64_t steps() const { return sums_.steps; }
+  // Copies whose host side is pageable memory.
+  Sum pageable_to_device() const { return sums_.pageable_to_device; }
+  Sum pageable_from_device() const { return sums_.pageable_from_device; }
   // Of the kernels with this coarse token.
   Sum Of(uint32_t token) const;
   // Over all steps, the warm-up among them: how many each block has, and a kernel's time in it; nullptr if it
@@ -57,6 +60,8 @@ class StepWork {
   struct Sums {
     uint64_t steps = 0;
     std::vector<Sum> kernels;  // by place, as far as it has any
+    Sum pageable_to_device;
+    Sum pageable_from_device;
     template <typename Archive>
     void Visit(Archive& archive);
     void Add(const Sums& later);
@@ -67,6 +72,7 @@ class StepWork {
     uint64_t time_ns = 0;
   };
   static void Count(const std::vector<Part>& step, Sums& sums);
+  static void CountPageable(std::span<const StepOperation> own, Sums& sums);
 
   EarlySteps<Sums> early_;  // that may be warm-up
   Sums sums_;

@@ -74,6 +74,15 @@ std::string KindOfRange(std::string_view name) {
   return kind;
 }
 
+bool IsLibraryDomain(std::string_view domain) {
+  // As the libraries name them: communication, primitives, XLA's compiler, and the CUDA libraries.
+  static constexpr std::string_view kDomains[] = {
+      "NCCL",     "CCCL",     "TSL",      "cuBLAS", "cuBLASLt", "cuDNN",   "cuFFT",
+      "cuSPARSE", "cuSOLVER", "cuTENSOR", "cuRAND", "nvJPEG",   "NVSHMEM", "TensorRT",
+      "libcudf",  "librmm",   "CUDA",     "nvComp", "nvtx-mpi", "cuFile",  "CUTLASS"};
+  return std::find(std::begin(kDomains), std::end(kDomains), domain) != std::end(kDomains);
+}
+
 bool LooksLikeStep(std::string_view kind) {
   return std::find(std::begin(kStepKinds), std::end(kStepKinds), kind) != std::end(kStepKinds);
 }

@@ -19,6 +19,8 @@ uint8_t RolesOfKernel(std::string_view name);
 uint8_t RolesOfThread(std::string_view name);
 // What of a range's name tells steps apart is left out: "ProfilerStep#17" and "ProfilerStep#18" are one kind.
 std::string KindOfRange(std::string_view name);
+// Of an NVTX domain: a library's, which marks its own work in it. Its ranges tell neither steps nor phases.
+bool IsLibraryDomain(std::string_view domain);
 // Ranges of this kind look like steps.
 bool LooksLikeStep(std::string_view kind);
 // The phase that a range of this kind annotates.

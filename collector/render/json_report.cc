@@ -246,7 +246,9 @@ Json ComputeOf(const analysis::ComputeReport& c) {
                            {"duration_ns", p.duration_ns},
                            {"share", p.share},
                            {"gbytes_per_s", p.gbytes_per_s},
-                           {"pinned_gbytes_per_s", OrNull(p.pinned_gbytes_per_s)}};
+                           {"pinned_gbytes_per_s", OrNull(p.pinned_gbytes_per_s)},
+                           {"copies_per_step", p.copies_per_step},
+                           {"ns_per_step", p.ns_per_step}};
   }
   return {{"kernels", c.kernels},
           {"total_ns", c.total_ns},
