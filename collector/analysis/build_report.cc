@@ -71,6 +71,16 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
   }
 }
 
+// A launcher that initialises CUDA and uses no device, as torchrun does: no rank, where others are.
+bool IsBystander(const model::ProcessModel& process, const model::JobModel& job) {
+  if (HasRank(process.identity())) return false;
+  const bool idle = process.totals().launches == 0 && process.totals().kernels == 0 &&
+                    std::all_of(process.ledger().kinds().begin(), process.ledger().kinds().end(),
+                                [](const auto& kind) { return kind.high_water_bytes == 0; });
+  return idle && std::any_of(job.processes().begin(), job.processes().end(),
+                             [](const auto& other) { return HasRank(other->identity()); });
+}
+
 RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) {
   const v1::Identity& id = process.identity();
   const auto& totals = process.totals();
@@ -153,7 +163,7 @@ void FillConditions(const model::JobModel& job, const ReportInput& input, Condit
     hosts.insert(id.host());
     if (HasRank(id)) {
       ranks.insert(id.rank());
-    } else {
+    } else if (!IsBystander(*process, job)) {
       ++unranked;
     }
     c.world_size = std::max(c.world_size, id.world_size());
@@ -331,6 +341,10 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   FillTrust(job, input, report.trust);
   std::vector<const model::ProcessModel*> processes;
   for (const auto& process : job.processes()) {
+    if (IsBystander(*process, job)) {
+      processes.push_back(process.get());
+      continue;
+    }
     report.ranks.push_back(RankOf(*process, input));
     report.ranks.back().step_means = StepMeansOf(*process);
     report.ranks.back().caused = CausedWaitOf(job, processes.size());
