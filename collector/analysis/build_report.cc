@@ -207,6 +207,25 @@ void Differ(const std::string& what, const std::map<std::string, int>& seen, Con
   c.differing.push_back(absl::StrCat(what, " ", absl::StrJoin(parts, ", ")));
 }
 
+void FillSharedDevices(const model::JobModel& job, Conditions& c) {
+  std::map<std::pair<std::string, std::string>, SharedDevice> users;  // by host and uuid
+  for (const auto& process : job.processes()) {
+    const v1::Identity& id = process->identity();
+    if (!HasRank(id)) continue;
+    for (const auto& [ordinal, device] : process->devices()) {
+      if (device.kernels == 0 || device.info.uuid().empty()) continue;
+      SharedDevice& shared = users[{id.host(), device.info.uuid()}];
+      if (shared.ranks.empty())
+        shared = {.host = id.host(), .ordinal = static_cast<int>(ordinal), .ranks = {}};
+      const auto place = std::lower_bound(shared.ranks.begin(), shared.ranks.end(), id.rank());
+      if (place == shared.ranks.end() || *place != id.rank()) shared.ranks.insert(place, id.rank());
+    }
+  }
+  for (auto& [key, shared] : users) {
+    if (shared.ranks.size() > 1) c.shared_devices.push_back(std::move(shared));
+  }
+}
+
 void FillDiffering(const model::JobModel& job, Conditions& c) {
   std::map<std::string, int> device;
   std::map<std::string, int> memory;
@@ -338,6 +357,7 @@ Report BuildReport(const model::JobModel& job, const ReportInput& input) {
   Report report;
   FillConditions(job, input, report.conditions);
   FillDiffering(job, report.conditions);
+  FillSharedDevices(job, report.conditions);
   FillTrust(job, input, report.trust);
   std::vector<const model::ProcessModel*> processes;
   for (const auto& process : job.processes()) {

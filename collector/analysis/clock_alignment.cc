@@ -95,8 +95,8 @@ ClockReport ClockReportOf(const model::JobModel& job) {
           *(forward ? links.at({from.process, next}) : links.at({next, from.process}));
       const auto windows = link.Windows();
       ClockLine line = FitClock(windows, origin_ns);
-      // One host has one clock. That its ranks leave a collective at different times is how it ends: kernels of ranks
-      // that share a device take turns.
+      // One host has one clock. That its ranks leave a collective at different times is how it ends: kernels
+      // of ranks that share a device take turns.
       if (processes[from.process]->identity().host() == processes[next]->identity().host())
         line = {.ahead_ns = 0, .drift = 0, .residual_ns = 0};
       const double sign = forward ? 1 : -1;

@@ -68,6 +68,7 @@ void SyncInLoop(const Report& report, std::vector<Finding>& out);
 void PageableCopies(const Report& report, std::vector<Finding>& out);
 void LowMfu(const Report& report, std::vector<Finding>& out);
 void WarmupDominated(const Report& report, std::vector<Finding>& out);
+void SharedDevices(const Report& report, std::vector<Finding>& out);
 void MixedHardware(const Report& report, std::vector<Finding>& out);
 // For a report without a warning or an error.
 void Healthy(const Report& report, std::vector<Finding>& out);

@@ -9,6 +9,7 @@ namespace {
 
 constexpr char kHealthy[] = "healthy";
 constexpr char kLongSteps[] = "long-steps";
+constexpr char kSharedDevice[] = "shared-device";
 
 constexpr FindingRule kRules[] = {
     {"out-of-memory", Severity::kError,
@@ -39,6 +40,7 @@ constexpr FindingRule kRules[] = {
      "was "
      "frozen",
      RankStopped},
+    {kSharedDevice, Severity::kWarning, "two ranks or more ran kernels on the same device", SharedDevices},
     {"memory-leak", Severity::kWarning,
      "what is held between steps grows: rising by Mann and Kendall's test (z > 3), to the end, by 1 % or "
      "more",
@@ -147,7 +149,7 @@ constexpr FindingRule kRules[] = {
 // What is wrong, or soon ends the job, comes before what costs time, and that before what is merely worth
 // knowing.
 int Group(const Finding& f) {
-  if (f.severity == Severity::kError || f.ends_job) return 0;
+  if (f.severity == Severity::kError || f.ends_job || f.id == kSharedDevice) return 0;
   if (f.cost_ns_per_step.has_value()) return 1;
   return f.severity == Severity::kWarning ? 2 : 3;
 }

@@ -12,6 +12,7 @@ namespace gpuprobe::analysis {
 namespace {
 
 // Shares of a step from which a part of its idle time is worth a finding.
+constexpr size_t kMostPlaces = 4;  // named in a finding
 constexpr double kLeastInputShare = 0.10;
 constexpr double kLeastHostShare = 0.10;
 constexpr double kLeastSyncShare = 0.05;
@@ -178,6 +179,26 @@ void WarmupDominated(const Report& report, std::vector<Finding>& out) {
                                    report.steps->count - report.steps->warmup_count, Duration(steady_ns),
                                    Duration(static_cast<double>(report.conditions.duration_ns))),
        .advice = "Fine for a trial. In production: cache compiled kernels and autotuning results."});
+}
+
+void SharedDevices(const Report& report, std::vector<Finding>& out) {
+  const std::vector<SharedDevice>& shared = report.conditions.shared_devices;
+  if (shared.empty()) return;
+  std::vector<std::string> places;
+  for (const SharedDevice& device : shared) {
+    if (places.size() == kMostPlaces) break;
+    places.push_back(absl::StrCat("ranks ", absl::StrJoin(device.ranks, ", "), " on GPU ", device.ordinal,
+                                  " of ", device.host));
+  }
+  if (shared.size() > kMostPlaces) places.push_back(absl::StrCat(shared.size() - kMostPlaces, " more"));
+  out.push_back(
+      {.statement = shared.size() == 1 ? "Several ranks share one GPU: their kernels take turns."
+                                       : absl::StrCat("Several ranks share a GPU, on ", shared.size(),
+                                                      " GPUs: their kernels take turns."),
+       .evidence = absl::StrCat(
+           absl::StrJoin(places, "; "),
+           ". What is told of kernels, collectives and bandwidth contains the waiting for each other."),
+       .advice = "One GPU for each rank: torch.cuda.set_device(LOCAL_RANK), and see CUDA_VISIBLE_DEVICES."});
 }
 
 void MixedHardware(const Report& report, std::vector<Finding>& out) {

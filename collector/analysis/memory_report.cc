@@ -95,6 +95,12 @@ std::vector<uint64_t> StepStarts(const model::StepTracker& steps) {
   return std::is_sorted(starts.begin(), starts.end()) ? starts : std::vector<uint64_t>();
 }
 
+// Levels are told now and then, tensors one by one.
+const model::LevelPeaks& PeaksOf(const model::AllocatorTotals& allocator) {
+  const bool followed = allocator.tensors_told > 0 && allocator.tensors.not_followed() == 0;
+  return followed ? allocator.tensors.step_peaks() : allocator.peaks;
+}
+
 std::optional<MemoryBySteps> BySteps(const model::LevelPeaks& peaks) {
   if (peaks.step_peak_bytes().count() == 0) return std::nullopt;
   MemoryBySteps out{.step_peak_bytes = peaks.step_peak_bytes().Summarize(), .phases = {}};
@@ -144,7 +150,7 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                           .last_refused_bytes = allocator.last_refusal.asked_bytes,
                           .last_refused_path = process.RangePath(allocator.last_refusal.range),
                           .trend = TrendOf(allocator.allocated, steps, Capacity(process, ordinal)),
-                          .by_step = BySteps(allocator.peaks),
+                          .by_step = BySteps(PeaksOf(allocator)),
                           .lifetimes = {}};
     if (allocator.tensors_told > 0) p.lifetimes = LifetimesOf(allocator.tensors);
     if (p.peak_reserved_bytes >= p.peak_allocated_bytes)

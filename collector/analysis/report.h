@@ -43,12 +43,20 @@ struct StepsRecorded {
   uint64_t recorded = 0;  // of them
 };
 
+// Several ranks computed on it.
+struct SharedDevice {
+  std::string host;
+  int ordinal = 0;         // as the first of them counts
+  std::vector<int> ranks;  // ascending
+};
+
 struct Conditions {
   std::string job;
   std::vector<std::string> hosts;
   std::vector<DeviceCondition> devices;
   std::vector<std::string> differing;  // what is not the same on all ranks, a clause each
-  std::string cuda_driver;             // "13.0"; empty: not known
+  std::vector<SharedDevice> shared_devices;
+  std::string cuda_driver;  // "13.0"; empty: not known
   std::string cuda_runtime;
   std::string cupti;
   std::string nccl;

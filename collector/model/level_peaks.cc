@@ -21,24 +21,26 @@ uint64_t LevelPeaks::Highest(uint64_t from_ns, uint64_t to_ns) const {
 void LevelPeaks::EndStep(const HostPhases& step) {
   // What came before the oldest change that is kept is not known.
   if (changes_.empty() || changes_.front().first > step.begin_ns || step.changes.empty()) return;
-  step_peak_bytes_.Add(Highest(step.begin_ns, step.end_ns));
-  std::array<bool, kStepPhases> seen{};
-  std::array<uint64_t, kStepPhases> highest{};
+  ByPhase by_phase;
   for (size_t i = 0; i < step.changes.size(); ++i) {
     const auto& [from_ns, phase] = step.changes[i];
     const uint64_t to_ns = i + 1 < step.changes.size() ? step.changes[i + 1].first : step.end_ns;
-    const auto place = static_cast<size_t>(phase);
-    seen[place] = true;
-    highest[place] = std::max(highest[place], Highest(from_ns, to_ns));
+    std::optional<uint64_t>& highest = by_phase[static_cast<size_t>(phase)];
+    highest = std::max(highest.value_or(0), Highest(from_ns, to_ns));
   }
-  for (size_t i = 0; i < kStepPhases; ++i) {
-    if (!seen[i]) continue;
-    ++phases_[i].steps;
-    phases_[i].sum_bytes += highest[i];
-    phases_[i].peak_bytes = std::max(phases_[i].peak_bytes, highest[i]);
-  }
+  AddStep(Highest(step.begin_ns, step.end_ns), by_phase);
   // The last change before the step's end says at what level the next one begins.
   while (changes_.size() > 1 && changes_[1].first <= step.end_ns) changes_.pop_front();
+}
+
+void LevelPeaks::AddStep(uint64_t highest, const ByPhase& by_phase) {
+  step_peak_bytes_.Add(highest);
+  for (size_t i = 0; i < kStepPhases; ++i) {
+    if (!by_phase[i].has_value()) continue;
+    ++phases_[i].steps;
+    phases_[i].sum_bytes += *by_phase[i];
+    phases_[i].peak_bytes = std::max(phases_[i].peak_bytes, *by_phase[i]);
+  }
 }
 
 }  // namespace gpuprobe::model

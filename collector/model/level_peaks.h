@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -46,6 +47,9 @@ class LevelPeaks {
   void Add(uint64_t time_ns, uint64_t level);
   // Everything that happened in the step is known. In order.
   void EndStep(const HostPhases& step);
+  // The peaks of a step, where they are known already; of phases that it did not have, none.
+  using ByPhase = std::array<std::optional<uint64_t>, kStepPhases>;
+  void AddStep(uint64_t highest, const ByPhase& by_phase);
 
   const Distribution& step_peak_bytes() const { return step_peak_bytes_; }
   // By StepPhase.

@@ -66,7 +66,20 @@ void MemoryLifetimes::EndStep(const HostPhases& step) {
 }
 
 void MemoryLifetimes::ClassStep(const HostPhases& step, const HostPhases& next) {
+  uint64_t step_peak = 0;
+  LevelPeaks::ByPhase by_phase;
+  size_t begun_phases = 0;
+  const auto in_phase = [&](StepPhase phase) {
+    std::optional<uint64_t>& peak = by_phase[static_cast<size_t>(phase)];
+    peak = std::max(peak.value_or(0), live_bytes_);
+  };
+  const auto begin_phases = [&](uint64_t until_ns) {
+    for (; begun_phases < step.changes.size() && step.changes[begun_phases].first <= until_ns; ++begun_phases)
+      in_phase(step.changes[begun_phases].second);
+  };
   const auto highest = [&](uint64_t time_ns) {
+    step_peak = std::max(step_peak, live_bytes_);
+    if (begun_phases > 0) in_phase(step.changes[begun_phases - 1].second);
     if (live_bytes_ > peak_.bytes)
       peak_ = {.step = classed_, .time_ns = time_ns, .bytes = live_bytes_, .parts = by_lifetime_};
   };
@@ -79,6 +92,7 @@ void MemoryLifetimes::ClassStep(const HostPhases& step, const HostPhases& next) 
     ++taken_;
     const bool before = classed_ == 0 && event.time_ns < step.begin_ns;
     if (!before && !std::exchange(begun, true)) highest(step.begin_ns);
+    if (!before) begin_phases(event.time_ns);
     if (event.release) {
       Freed(event.address);
       continue;
@@ -90,6 +104,8 @@ void MemoryLifetimes::ClassStep(const HostPhases& step, const HostPhases& next) 
     if (!before) highest(event.time_ns);
   }
   if (!begun) highest(step.begin_ns);
+  begin_phases(UINT64_MAX);
+  step_peaks_.AddStep(step_peak, by_phase);
   ++classed_;
 }
 

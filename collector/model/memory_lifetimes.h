@@ -84,6 +84,8 @@ class MemoryLifetimes {
   // Made where another one was live: that one's end was not seen.
   uint64_t missed_frees() const { return missed_frees_; }
   uint64_t not_followed() const { return not_followed_; }  // for want of room
+  // Of what was live, in each classed step and its phases.
+  const LevelPeaks& step_peaks() const { return step_peaks_; }
   template <typename Archive>
   void Visit(Archive& archive);
 
@@ -131,6 +133,7 @@ class MemoryLifetimes {
   uint64_t unknown_frees_ = 0;
   uint64_t missed_frees_ = 0;
   uint64_t not_followed_ = 0;
+  LevelPeaks step_peaks_;
 };
 
 }  // namespace gpuprobe::model

@@ -13,7 +13,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what is visited below.
-constexpr uint32_t kStateVersion = 27;
+constexpr uint32_t kStateVersion = 28;
 
 }  // namespace
 
@@ -614,7 +614,7 @@ void MemoryLifetimes::Live::Visit(Archive& archive) {
 template <typename Archive>
 void MemoryLifetimes::Visit(Archive& archive) {
   archive(arrived_, waiting_, taken_, open_, steps_, live_, live_bytes_, by_lifetime_, peak_, kept_, classed_,
-          from_backward_bytes_, allocations_, unknown_frees_, missed_frees_, not_followed_);
+          from_backward_bytes_, allocations_, unknown_frees_, missed_frees_, not_followed_, step_peaks_);
   for (const auto& [address, position] : open_)
     archive.Require(position >= taken_ && position - taken_ < waiting_.size());
   if (!archive.ok()) open_.clear();

@@ -39,11 +39,15 @@ Json ConditionsOf(const analysis::Conditions& c) {
          {"memory_bytes", d.memory_bytes},
          {"memory_gbytes_per_s", d.memory_gbytes_per_s > 0 ? Json(d.memory_gbytes_per_s) : Json(nullptr)}});
   }
+  Json shared_devices = Json::array();
+  for (const analysis::SharedDevice& d : c.shared_devices)
+    shared_devices.push_back({{"host", d.host}, {"ordinal", d.ordinal}, {"ranks", d.ranks}});
   return {{"job", c.job},
           {"hosts", c.hosts},
           {"step_marker", TextOrNull(c.step_marker)},
           {"devices", devices},
           {"differing", c.differing},
+          {"shared_devices", shared_devices},
           {"cuda_driver", TextOrNull(c.cuda_driver)},
           {"cuda_runtime", TextOrNull(c.cuda_runtime)},
           {"cupti", TextOrNull(c.cupti)},

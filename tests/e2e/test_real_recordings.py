@@ -1,0 +1,123 @@
+"""Recordings of real programs on a real GPU (tests/data/real): the report against what the programs said of themselves."""
+import os
+import re
+import shutil
+import unittest
+from collections import Counter
+
+import harness
+from harness import GPUPROBE, SOURCE
+
+DATA = os.path.join(SOURCE, "tests", "data", "real")
+MIB = 1 << 20
+
+
+class RealRecordings(harness.EndToEndTest):
+
+    def replay(self, name):
+        """Its report, the same as a person sees it, and its records."""
+        run = self.path(name)
+        shutil.copytree(os.path.join(DATA, name), run)
+        self.text = self.run_well([GPUPROBE, "report", run]).stdout.decode()
+        report = self.report(run)
+        self.assertEqual(report["trust"]["lost"], {})
+        self.assertEqual(report["trust"]["coverage"], 1.0)
+        self.assertEqual(report["conditions"]["devices"][0]["name"], "NVIDIA H100 80GB HBM3")
+        return report, run
+
+    def findings(self, report):
+        return [finding["id"] for finding in report["findings"]]
+
+    def test_training_under_torchrun(self):
+        report, _ = self.replay("torch_ddp")
+        self.assertEqual(len(report["ranks"]), 1, "torchrun itself uses no GPU")
+        self.assertIn("gpuprobe: 1 rank on", self.text)
+        steps = report["steps"]
+        self.assertEqual((steps["count"], steps["source"]), (20, "nvtx"))
+        self.assertGreater(steps["confidence"], 0.9)
+        # The phases' names are the program's; no library's ranges are among them.
+        self.assertEqual([(phase["path"], phase["time_ns"]["count"]) for phase in report["phases"]],
+                         [("step", 20), ("step/input", 20), ("step/forward", 20), ("step/backward", 20), ("step/optimizer", 20)])
+        self.assertEqual(self.findings(report)[0], "launch-bound")
+        self.assertNotIn("pageable-copies", self.findings(report))
+        memory, = report["ranks"][0]["memory"]["pytorch"]
+        self.assertAlmostEqual(memory["peak_allocated_bytes"] / 2**30, 3.28, delta=0.005)
+
+    def test_two_ranks_share_a_gpu(self):
+        report, _ = self.replay("torch_ddp_two_ranks_one_gpu")
+        self.assertEqual(self.findings(report)[0], "shared-device")
+        self.assertEqual(report["conditions"]["shared_devices"][0]["ranks"], [0, 1])
+        self.assertNotIn("slow-network", self.findings(report), "they wait for each other, not for a network")
+        self.assertEqual((report["steps"]["count"], report["steps"]["source"]), (20, "nvtx"))
+        self.assertEqual([clock["offset_ns"] for clock in report["clock"]["ranks"]], [0, 0], "one host, one clock")
+        for rank in report["ranks"]:
+            self.assertAlmostEqual(rank["memory"]["pytorch"][0]["peak_allocated_bytes"] / 2**30, 0.72, delta=0.01)
+        reduced = sum(c["calls"] * c["size_bytes"] for c in report["collectives"] if c["op"] == "AllReduce")
+        # The gradients of each step of both ranks: all parameters, four bytes each.
+        self.assertAlmostEqual(reduced / 2 / 20 / MIB, 80.1, delta=0.5)
+
+    def test_eager_steps(self):
+        report, run = self.replay("torch_eager")
+        self.assertEqual((report["steps"]["count"], report["steps"]["source"]), (40, "nvtx"))
+        rank, = report["ranks"]
+        memory, = rank["memory"]["pytorch"]
+        self.assertEqual((memory["peak_allocated_bytes"], memory["peak_reserved_bytes"]), (237142528, 260046848))
+        # The optimizer's temporaries make the peak of each step, as the tensors' own records add up to.
+        self.assertEqual(memory["by_step"]["step_peak_bytes"]["min"], 237142528)
+        peaks = {phase["name"]: phase["peak_bytes"] for phase in memory["by_step"]["phases"]}
+        self.assertEqual(peaks["optimizer"], 237142528)
+        self.assertLess(peaks["forward"], 180 * MIB)
+        self.assertIn("launch-bound", self.findings(report))
+        self.assertNotIn("pageable-copies", self.findings(report), "the model is moved to the device before the first step")
+        # The profiler's 69 contain its own annotation of the optimizer's step.
+        self.assert_counts(run, kernels=69 - 1, copies=2)
+
+    def test_steps_of_a_cuda_graph(self):
+        report, run = self.replay("torch_graphs")
+        self.assertEqual((report["steps"]["count"], report["steps"]["source"]), (40, "nvtx"))
+        memory, = report["ranks"][0]["memory"]["pytorch"]
+        self.assertEqual((memory["peak_allocated_bytes"], memory["peak_reserved_bytes"]), (305325568, 356515840))
+        self.assertNotIn("pageable-copies", self.findings(report))
+        # Of the graph's two copies the profiler calls one a kernel.
+        self.assert_counts(run, kernels=141 - 1, copies=1 + 1)
+
+    def assert_counts(self, run, kernels, copies):
+        """What torch.profiler counted in each step, in each of the last thirty."""
+        records = self.export(run)
+        begins = sorted(r["start_ns"] for r in records if r["kind"] == "memcpy" and r["direction"] == "h2d" and r["src_memory"] == "pinned")[-30:]
+        self.assertEqual(len(begins), 30)
+        for begin, end in zip(begins, begins[1:]):
+            within = Counter(r["kind"] for r in records if r["kind"] in ("kernel", "memcpy") and begin <= r["start_ns"] < end)
+            self.assertEqual((within["kernel"], within["memcpy"]), (kernels, copies))
+
+    def test_our_own_training_program_on_real_nccl(self):
+        report, run = self.replay("ddp_train_two_ranks_one_gpu")
+        self.assertEqual(report["steps"]["count"], 6)
+        calls = [r for r in self.export(run) if r["kind"] == "collective" and r["op"] == "AllReduce"]
+        self.assertEqual(Counter(call["bytes"] for call in calls)[16384], 2 * 6 * 4, "a reduction for each layer")
+        for call in calls:
+            self.assertGreater(call["end_ns"], call["start_ns"])
+
+    def test_one_of_each_call(self):
+        _, run = self.replay("one_of_each_call")
+        records = self.export(run)
+        kinds = Counter(r["kind"] for r in records)
+        self.assertEqual([kinds[kind] for kind in ("kernel", "memcpy", "memset", "sync")], [16, 5, 4, 6])
+        launches = {r["correlation"]: r["time_ns"] for r in records if r["kind"] == "launch"}
+        for record in records:
+            if record["kind"] == "kernel":
+                self.assertLessEqual(launches[record["correlation"]], record["start_ns"])
+        # 2 in turn, 1 long, a graph of 3 replayed 3 times, child graphs of 2 replayed twice.
+        nodes = Counter(r["graph_node"] for r in records if r["kind"] == "kernel")
+        self.assertEqual(sorted(nodes.values()), [2, 2, 3, 3, 3, 3])
+
+    def test_cupy(self):
+        report, _ = self.replay("cupy")
+        names = {kernel["name"]: kernel["time_ns"]["count"] for kernel in report["top_kernels"]}
+        self.assertEqual({name: count for name, count in names.items() if re.match("cupy_(multiply|add)", name)},
+                         {"cupy_multiply__float32_float_float32": 100, "cupy_add__float32_float_float32": 100})
+        self.assertEqual(report["phases"], [], "cub's own ranges are none of the program's")
+
+
+if __name__ == "__main__":
+    harness.main()
