@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cinttypes>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,12 +43,15 @@ uint64_t Now() {
 }
 
 // One write a line, so that lines of several threads do not mix.
-template <typename... Arguments>
-void Line(const char* format, Arguments... arguments) {
+__attribute__((format(printf, 1, 2))) void Line(const char* format, ...) {
   char line[512];
+  constexpr int kLongest = sizeof(line) - 1;  // and the line's end
   int length = std::snprintf(line, sizeof(line), "%" PRIu64 " %ld ", Now(), syscall(SYS_gettid));
-  length += std::snprintf(line + length, sizeof(line) - static_cast<size_t>(length), format, arguments...);
-  if (length > static_cast<int>(sizeof(line)) - 2) length = static_cast<int>(sizeof(line)) - 2;
+  va_list arguments;
+  va_start(arguments, format);
+  length += std::vsnprintf(line + length, sizeof(line) - static_cast<size_t>(length), format, arguments);
+  va_end(arguments);
+  if (length > kLongest) length = kLongest;
   line[length] = '\n';
   if (write(output, line, static_cast<size_t>(length) + 1) < 0) output = STDERR_FILENO;
 }
