@@ -39,11 +39,11 @@ const char* OptionOf(int argc, char** argv, const char* name) {
 }
 
 struct Options {
-  int steps;
-  bool graphs;
-  bool profile;
-  int launches;
-  int repetitions;
+  int steps = 0;
+  bool graphs = false;
+  bool profile = false;
+  int launches = 0;
+  int repetitions = 0;
 };
 
 struct Job {
@@ -111,11 +111,12 @@ void RunLaunches(const Job& job, const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Options options = {.steps = std::atoi(OptionOf(argc, argv, "--steps")),
-                           .graphs = std::strcmp(OptionOf(argc, argv, "--mode"), "graphs") == 0,
-                           .profile = std::strcmp(argv[argc - 1], "--profile") == 0,
-                           .launches = std::atoi(OptionOf(argc, argv, "--launches")),
-                           .repetitions = std::atoi(OptionOf(argc, argv, "--repetitions"))};
+  Options options;
+  options.steps = std::atoi(OptionOf(argc, argv, "--steps"));
+  options.graphs = std::strcmp(OptionOf(argc, argv, "--mode"), "graphs") == 0;
+  options.profile = std::strcmp(argv[argc - 1], "--profile") == 0;
+  options.launches = std::atoi(OptionOf(argc, argv, "--launches"));
+  options.repetitions = std::atoi(OptionOf(argc, argv, "--repetitions"));
   const Job job = MakeJob(options);
   if (options.repetitions > 0) {
     RunLaunches(job, options);
