@@ -137,13 +137,14 @@ class GpuCheck(harness.EndToEndTest):
     def test_annotations_of_the_host_are_no_kernels(self):
         sys.path[:0] = [PACKAGES, os.path.join(SOURCE, "samples", "gpu_check")]
         import torch_workload
-        names = {"CUDA": ["Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "ampere_sgemm_128x64_nn", "Optimizer.step#AdamW.step"],
-                 "CPU": ["Optimizer.step#AdamW.step", "aten::mm", "cudaLaunchKernel"]}
-        events = [types.SimpleNamespace(name=name, device_type=f"DeviceType.{device}") for device, some in names.items() for name in some]
-        events.append(types.SimpleNamespace(name="marked", device_type="DeviceType.CUDA", is_user_annotation=True))
+        names = {"CUDA": ["Memcpy HtoD (Pinned -> Device)", "Memset (Device)", "ampere_sgemm_128x64_nn", "triton_poi_fused_gelu_0"],
+                 "CPU": ["Optimizer.step#AdamW.step", "aten::mm", "cudaLaunchKernel", "triton_poi_fused_gelu_0"]}
+        events = [types.SimpleNamespace(name=name, device_type=f"DeviceType.{device}", is_user_annotation=False) for device, some in names.items()
+                  for name in some]
+        events.append(types.SimpleNamespace(name="Optimizer.step#AdamW.step", device_type="DeviceType.CUDA", is_user_annotation=True))
         counts = {"kernels": 0, "copies": 0}
         torch_workload.count_work(events, counts)
-        self.assertEqual(counts, {"kernels": 1, "copies": 1})
+        self.assertEqual(counts, {"kernels": 2, "copies": 1})
 
 
 if __name__ == "__main__":
