@@ -140,8 +140,9 @@ class Checker:
         limit_s = self.step_deadline - time.monotonic()
         if limit_s <= 0:
             raise Failed("the time is used up")
-        process = subprocess.Popen(command, env={**os.environ, "LD_LIBRARY_PATH": library_path(), **(env or {})}, stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=self.scratch)
+        libraries = {} if command[0] == sys.executable else {"LD_LIBRARY_PATH": library_path()}  # Python's modules bring their own
+        process = subprocess.Popen(command, env={**os.environ, **libraries, **(env or {})}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                   start_new_session=True, cwd=self.scratch)
         try:
             out, err = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
