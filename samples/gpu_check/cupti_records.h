@@ -1,0 +1,22 @@
+// The layouts in which the check's own CUPTI tools read records: those of CUDA 11.8, which every later CUPTI
+// extends at the end only.
+#pragma once
+
+#include <cupti.h>
+
+namespace gpuprobe::samples {
+
+using KernelRecord = CUpti_ActivityKernel8;
+using CopyRecord = CUpti_ActivityMemcpy5;
+using MemsetRecord = CUpti_ActivityMemset4;
+using SynchronizationRecord = CUpti_ActivitySynchronization;
+using MemoryRecord = CUpti_ActivityMemory3;
+using GraphRecord = CUpti_ActivityGraphTrace;
+
+// REQUIRES: the kind of `record` is the one that has this layout.
+template <typename Record>
+const Record& As(const CUpti_Activity* record) {
+  return *reinterpret_cast<const Record*>(record);
+}
+
+}  // namespace gpuprobe::samples
