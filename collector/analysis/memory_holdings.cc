@@ -23,6 +23,7 @@ using Holding = MemoryLifetimesReport::Holding;
 constexpr double kAgree = 0.05;
 // What is reduced less than once in two steps is a loss or a norm, not gradients.
 constexpr double kLeastCallsPerStep = 0.5;
+constexpr double kLeastAtPeak = 0.01;  // of gradients that come and go
 
 bool Agree(double a, double b) { return std::abs(a - b) <= kAgree * b; }
 
@@ -160,8 +161,12 @@ void TakeGradients(const HoldingEvidence& evidence, const std::string& reduced, 
   for (const int ranks : shards) {
     const double kept = evidence.gradient_bytes / ranks;
     if (freed_per_step < (1 - kAgree) * kept) continue;
+    const std::string why = absl::StrCat(reduced, SharedBy(ranks));
+    // A few bytes of backward's are not they: PyTorch's data parallelism keeps them, in its buckets.
+    const bool none = static_cast<double>(parts.Left("from_backward")) < kLeastAtPeak * kept;
+    if (none && parts.TakeOfFirstSteps(kept, "gradients", why)) return;
     // At the peak, maybe not all of them are there.
-    parts.TakeUpTo("from_backward", kept, "gradients", absl::StrCat(reduced, SharedBy(ranks)));
+    parts.TakeUpTo("from_backward", kept, "gradients", why);
     return;
   }
   for (const int ranks : shards) {
@@ -189,6 +194,9 @@ std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const Ho
 std::string OptimizerNamed(std::string_view kernel) {
   const std::string name = absl::AsciiStrToLower(std::string(kernel));
   if (name.find("adam") != std::string::npos) return "Adam";
+  // PyTorch's Adam and AdamW for lists of tensors, its default: of its optimizers these alone interpolate.
+  if (name.find("multi_tensor_apply") != std::string::npos && name.find("lerpfunctor") != std::string::npos)
+    return "Adam";
   if (name.find("lamb_") != std::string::npos || name.find("fusedlamb") != std::string::npos) return "LAMB";
   return "";
 }
@@ -205,16 +213,22 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
     bool mixed = false;
   };
   std::map<std::pair<std::string, std::string>, Reduced> by_operation;
+  // A job of one rank reduces its gradients, too, if only in name.
+  const bool alone = std::all_of(rank.collectives.begin(), rank.collectives.end(),
+                                 [](const CollectiveReport& c) { return c.comm_ranks == 1; });
   for (const CollectiveReport& c : rank.collectives) {
-    if ((c.op != "AllReduce" && c.op != "ReduceScatter") || c.comm_ranks < 2 || c.calls == 0) continue;
+    if ((c.op != "AllReduce" && c.op != "ReduceScatter") || (c.comm_ranks < 2 && !alone) || c.calls == 0)
+      continue;
     if (in_forward.contains({c.op, c.comm, c.size_bytes})) continue;
     const double calls = static_cast<double>(c.calls) / steps;
     if (calls < kLeastCallsPerStep) continue;
-    // A call of the warm-up or of the step that is cut off is no part of another step.
+    // A call of the warm-up or of the step that is cut off is no part of another step; the first step may
+    // reduce otherwise (PyTorch's, all at once).
     const double whole = std::max(std::round(calls), 1.0);
+    const bool as_often = Agree(calls, whole) || std::abs(calls - whole) * steps < 1.5 * whole;
     const double per_call = static_cast<double>(c.bytes) / static_cast<double>(c.calls);
     Reduced& sum = by_operation[{c.op, c.comm}];
-    sum.bytes += per_call * (Agree(calls, whole) ? whole : calls);
+    sum.bytes += per_call * (as_often ? whole : calls);
     sum.mixed =
         sum.mixed || c.element_bytes == 0 || (sum.element_bytes != 0 && sum.element_bytes != c.element_bytes);
     sum.element_bytes = c.element_bytes;

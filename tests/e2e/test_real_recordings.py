@@ -28,6 +28,12 @@ class RealRecordings(harness.EndToEndTest):
     def findings(self, report):
         return [finding["id"] for finding in report["findings"]]
 
+    def assert_held(self, memory, weights):
+        """A model of so many bytes: as much of gradients, and Adam's two values for each weight."""
+        held = {holding["what"]: holding["bytes"] for holding in memory["lifetimes"]["holdings"]}
+        for what, expected in (("weights", weights), ("gradients", weights), ("optimizer state (Adam)", 2 * weights)):
+            self.assertAlmostEqual(held[what], expected, delta=0.05 * expected, msg=what)
+
     def test_training_under_torchrun(self):
         report, _ = self.replay("torch_ddp")
         self.assertEqual(len(report["ranks"]), 1, "torchrun itself uses no GPU")
@@ -42,6 +48,9 @@ class RealRecordings(harness.EndToEndTest):
         self.assertNotIn("pageable-copies", self.findings(report))
         memory, = report["ranks"][0]["memory"]["pytorch"]
         self.assertAlmostEqual(memory["peak_allocated_bytes"] / 2**30, 3.28, delta=0.005)
+        # Embedding, eight layers (attention, two linear ones of four times the width, two norms) and head.
+        layer = 4 * 1024 * 1024 + 4 * 1024 + 2 * 4 * 1024 * 1024 + 5 * 1024 + 4 * 1024
+        self.assert_held(memory, 4 * (8192 * 1024 + 8 * layer + 8192 * 1024 + 8192))
 
     def test_two_ranks_share_a_gpu(self):
         report, _ = self.replay("torch_ddp_two_ranks_one_gpu")
@@ -52,6 +61,8 @@ class RealRecordings(harness.EndToEndTest):
         self.assertEqual([clock["offset_ns"] for clock in report["clock"]["ranks"]], [0, 0], "one host, one clock")
         for rank in report["ranks"]:
             self.assertAlmostEqual(rank["memory"]["pytorch"][0]["peak_allocated_bytes"] / 2**30, 0.72, delta=0.01)
+            layer = 4 * 512 * 512 + 4 * 512 + 2 * 4 * 512 * 512 + 5 * 512 + 4 * 512
+            self.assert_held(rank["memory"]["pytorch"][0], 4 * (8192 * 512 + 4 * layer + 8192 * 512 + 8192))
         reduced = sum(c["calls"] * c["size_bytes"] for c in report["collectives"] if c["op"] == "AllReduce")
         # The gradients of each step of both ranks: all parameters, four bytes each.
         self.assertAlmostEqual(reduced / 2 / 20 / MIB, 80.1, delta=0.5)
