@@ -61,6 +61,9 @@ constinit std::atomic<bool> here{false};
 // functions run.
 constinit pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 constinit GuestBuffer open_buffer;
+// A guest that records, and has no buffer yet: the next callback on the program's threads asks it for one, as
+// CUPTI does. Some tools take it as a sign that there is something to flush.
+constinit std::atomic<bool> buffer_due{false};
 
 constinit std::atomic<CUpti_TimestampCallbackFunc> clock_of_guest{nullptr};
 constinit pthread_mutex_t clock_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -232,6 +235,7 @@ void HandOver() noexcept {
   const GuestBuffer buffer = TakeOpenBuffer();
   if (buffer.used != 0) {
     Complete(buffer);
+    if (kinds_enabled.load(std::memory_order_relaxed) > 0) buffer_due.store(true, std::memory_order_release);
   } else if (buffer.data != nullptr) {
     PutOpenBuffer(buffer);
   }
@@ -326,6 +330,7 @@ CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requeste
   HandOver();
   request.store(requested, std::memory_order_release);
   complete.store(completed, std::memory_order_release);
+  if (kinds_enabled.load(std::memory_order_relaxed) > 0) buffer_due.store(true, std::memory_order_release);
   return CUPTI_SUCCESS;
 }
 
@@ -346,6 +351,7 @@ CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
   window.ever.store(true, std::memory_order_release);
   if (!window.enabled.exchange(true)) kinds_enabled.fetch_add(1, std::memory_order_relaxed);
   kinds_ever.store(true, std::memory_order_release);
+  buffer_due.store(true, std::memory_order_release);
   return CUPTI_SUCCESS;
 }
 
@@ -491,6 +497,14 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept {
   return nullptr;
 }
 
+void GiveGuestABuffer() noexcept {
+  if (!buffer_due.load(std::memory_order_relaxed) || request.load(std::memory_order_acquire) == nullptr ||
+      !buffer_due.exchange(false))
+    return;
+  GuestBuffer buffer = TakeOpenBuffer();
+  if (MakeRoom(&buffer, 0)) PutOpenBuffer(buffer);
+}
+
 void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept {
   if (callbacks_enabled.load(std::memory_order_relaxed) == 0 || !Bit(domain, cbid)) return;
   const auto function = callback.load(std::memory_order_acquire);
@@ -583,6 +597,7 @@ void ForgetGuestsForTest() noexcept {
   guests.store(0);
   here.store(false);
   open_buffer = {};
+  buffer_due.store(false);
   clock_of_guest.store(nullptr);
   clock_readings = {};
 }

@@ -47,6 +47,9 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept;
 // A callback that CUPTI made to us: the guest's, if it enabled it.
 void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept;
 
+// On the program's threads, in any callback: asks a guest that records for its first buffer.
+void GiveGuestABuffer() noexcept;
+
 // A buffer that completed, before anybody changes it: the guest gets copies of its records.
 void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t valid_bytes) noexcept;
 

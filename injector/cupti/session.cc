@@ -284,6 +284,7 @@ void CuptiSession::DriverIsUp() noexcept {
 void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                        const void* data) {
   TakeCallback(self, domain, cbid, data);
+  GiveGuestABuffer();
   ForwardToGuest(domain, cbid, data);
 }
 

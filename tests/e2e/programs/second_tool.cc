@@ -153,6 +153,11 @@ int Guest(const std::string& style, int rounds) {
     std::printf("register %d\n", cupti.register_callbacks(Requested, Completed));
     std::printf("enable %d\n", cupti.enable(CUPTI_ACTIVITY_KIND_MEMSET));
     Work();
+    {
+      // Some tools flush only then.
+      const std::scoped_lock lock(mutex);
+      std::printf("was asked for a buffer: %d\n", own.empty() ? 0 : 1);
+    }
     std::printf("flush %d\n", cupti.flush(0));
     std::printf("disable %d\n", cupti.disable(CUPTI_ACTIVITY_KIND_MEMSET));
     std::printf("flush %d\n", cupti.flush(1));

@@ -194,6 +194,22 @@ TEST_F(Broker, AGuestGetsCopiesOfItsKindsWhileTheyAreEnabledAndNothingElse) {
   EXPECT_FALSE(GuestIsActive());
 }
 
+TEST_F(Broker, AGuestIsAskedForABufferBeforeThereIsARecord) {
+  Register();
+  GiveGuestABuffer();
+  EXPECT_EQ(buffers, 0) << "it records nothing";
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  GiveGuestABuffer();
+  GiveGuestABuffer();
+  EXPECT_EQ(buffers, 1);
+  Feed(Kernels(1, 2));
+  EXPECT_EQ(buffers, 1) << "and that is the one that is filled";
+  Flush();
+  EXPECT_EQ(received.size(), 2u);
+  GiveGuestABuffer();
+  EXPECT_EQ(buffers, 2);
+}
+
 TEST_F(Broker, AKindThatOnlyTheGuestHasIsEnabledAndDisabledForIt) {
   Register();
   EXPECT_EQ(Enable(CUPTI_ACTIVITY_KIND_RUNTIME), CUPTI_SUCCESS);
