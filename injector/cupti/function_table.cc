@@ -31,9 +31,10 @@ int NotePath(dl_phdr_info* info, size_t /*size*/, void* data) noexcept {
   auto* paths = static_cast<LoadedPaths*>(data);
   const char* path = info->dlpi_name;
   if (path == nullptr || *path == '\0') return 0;
-  if (paths->cupti.empty() && FileIs(path, "libcupti.so")) paths->cupti.Add(path);
+  // Wheels may put a hash behind the name.
+  if (paths->cupti.empty() && FileIs(path, "libcupti")) paths->cupti.Add(path);
   if (paths->driver.empty() && FileIs(path, "libcuda.so")) paths->driver.Add(path);
-  if (paths->runtime.empty() && FileIs(path, "libcudart.so")) paths->runtime.Add(path);
+  if (paths->runtime.empty() && FileIs(path, "libcudart")) paths->runtime.Add(path);
   return 0;
 }
 
@@ -67,15 +68,21 @@ void* OpenSoname(const char* soname, const LoadedPaths& paths) noexcept {
   return nullptr;
 }
 
+int MajorOf(const char* soname) noexcept { return std::atoi(std::strstr(soname, ".so.") + 4); }
+
+// The program's CUDA first: its CUPTI works with a newer driver, too. Then the driver's, and older ones.
 void* LoadForDriver(const LoadedPaths& paths) noexcept {
   char real[PATH_MAX];
-  int major = 0;
+  int driver = 0;
   if (!paths.driver.empty() && realpath(paths.driver.c_str(), real) != nullptr)
-    major = CudaMajorOfDriver(real);
-  for (const char* soname : kSonames) {
-    const int soname_major = std::atoi(std::strstr(soname, ".so.") + 4);
-    if (major != 0 && soname_major != major) continue;
-    if (void* handle = OpenSoname(soname, paths)) return handle;
+    driver = CudaMajorOfDriver(real);
+  const int runtime = paths.runtime.empty() ? 0 : CudaMajorOfRuntime(paths.runtime.c_str());
+  for (const bool the_programs : {true, false}) {
+    for (const char* soname : kSonames) {
+      if (the_programs != (MajorOf(soname) == runtime)) continue;
+      if (driver != 0 && MajorOf(soname) > driver) continue;
+      if (void* handle = OpenSoname(soname, paths)) return handle;
+    }
   }
   return nullptr;
 }
@@ -90,6 +97,12 @@ int CudaMajorOfDriver(const char* libcuda_path) noexcept {
   if (branch >= 580) return 13;
   if (branch >= 525) return 12;
   return branch >= 450 ? 11 : 0;
+}
+
+int CudaMajorOfRuntime(const char* libcudart_path) noexcept {
+  const char* name = std::strstr(libcudart_path, "libcudart");
+  const char* version = name == nullptr ? nullptr : std::strstr(name, ".so.");
+  return version == nullptr ? 0 : std::atoi(version + std::strlen(".so."));
 }
 
 bool BindCupti(CuptiApi* api) noexcept {

@@ -47,12 +47,14 @@ struct CuptiApi {
 };
 
 // Looks for a loaded libcupti: by soname (13, 12, 11.8), then any path whose file is called libcupti.so*;
-// then loads the one of the driver's major version. False when there is none that has the functions a session
-// cannot do without.
+// then loads the one of the program's CUDA, else of the driver's major version or an older one. False when
+// there is none that has the functions a session cannot do without.
 bool BindCupti(CuptiApi* api) noexcept;
 
 // Major version of CUDA that a driver's file name implies ("libcuda.so.580.65.06" -> 13); 0 when it does not
 // say.
 int CudaMajorOfDriver(const char* libcuda_path) noexcept;
+// "libcudart.so.12" or "libcudart-1f6c6a2d.so.12.4.127" -> 12; 0 when it does not say.
+int CudaMajorOfRuntime(const char* libcudart_path) noexcept;
 
 }  // namespace gpuprobe::injector

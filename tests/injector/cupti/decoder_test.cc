@@ -255,6 +255,25 @@ TEST_F(DecoderTest, RecordsThatNobodyAskedForAreCounted) {
   EXPECT_EQ(batch.self().unknown_kinds(0).records(), 2u);
 }
 
+TEST_F(DecoderTest, WhatComesBehindADamagedRecordIsCountedOneByOne) {
+  RecordBuffer buffer;
+  for (uint32_t i = 0; i < 10; ++i) buffer.Add(Kernel("k", now_ + i * 100, now_ + i * 100 + 10, i + 1));
+  reinterpret_cast<CUpti_ActivityKernel10*>(buffer.data())[3].kind = CUPTI_ACTIVITY_KIND_INVALID;
+  EXPECT_EQ(Decode(buffer).kernels().duration_size(), 3);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 7u);
+}
+
+TEST_F(DecoderTest, ABufferThatIsDamagedFromTheStartIsCounted) {
+  RecordBuffer buffer;
+  for (uint32_t i = 0; i < 4; ++i) buffer.Add(Kernel("k", now_, now_ + 10, i + 1));
+  reinterpret_cast<CUpti_ActivityKernel10*>(buffer.data())[0].kind = CUPTI_ACTIVITY_KIND_INVALID;
+  const CuptiApi api = DecodingApi(CUPTI_API_VERSION);
+  Decoder decoder(&api, stream_.get());
+  decoder.Init();
+  decoder.DecodeBuffer(buffer.data(), buffer.size());
+  EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 4u);
+}
+
 TEST_F(DecoderTest, WorkOutsideTheWindowIsLeftOutAndCounted) {
   recording.from_ns = now_;
   recording.span_ns = 1000;

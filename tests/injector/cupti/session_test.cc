@@ -300,6 +300,14 @@ TEST_F(SessionTest, CallbacksOnAThreadThatIsInsideTheProbeAreIgnored) {
   EXPECT_EQ(testing::TakeBatches(&stream_->queue).at(0).launches_size(), 0);
 }
 
+TEST(RuntimeVersions, TheFileNameOfTheRuntimeSaysWhichCudaTheProgramUses) {
+  EXPECT_EQ(CudaMajorOfRuntime("/usr/local/cuda/lib64/libcudart.so.13"), 13);
+  EXPECT_EQ(CudaMajorOfRuntime("/opt/venv/nvidia/cuda_runtime/lib/libcudart.so.12"), 12);
+  EXPECT_EQ(CudaMajorOfRuntime("/opt/torch.libs/libcudart-1f6c6a2d.so.12.4.127"), 12);
+  EXPECT_EQ(CudaMajorOfRuntime("/opt/libcudart.so"), 0);
+  EXPECT_EQ(CudaMajorOfRuntime("/opt/other.so.12"), 0);
+}
+
 TEST(DriverVersions, TheFileNameOfTheDriverSaysWhichCuptiFits) {
   EXPECT_EQ(CudaMajorOfDriver("/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06"), 13);
   EXPECT_EQ(CudaMajorOfDriver("/usr/lib/libcuda.so.535.104.05"), 12);
