@@ -121,12 +121,12 @@ class Broker : public ::testing::Test {
                    [](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
                      return domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == 307;
                    },
-                   []() noexcept { return graphs_; }, nullptr});
+                   []() noexcept { return graphs; }, nullptr});
     played_.kinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
     played_.callbacks = {{CUPTI_CB_DOMAIN_DRIVER_API, 307}};
   }
   void TearDown() override {
-    graphs_ = false;
+    graphs = false;
     ForgetGuestsForTest();
   }
 
@@ -168,7 +168,7 @@ class Broker : public ::testing::Test {
   }
   static void Feed(testing::RecordBuffer records) { FeedGuest(nullptr, 7, records.data(), records.size()); }
 
-  static inline bool graphs_ = false;
+  static inline bool graphs = false;
   Played played_;
   CuptiApi api_;
 };
@@ -304,7 +304,7 @@ TEST_F(Broker, WhatConcernsOurBuffersIsNotTheGuestsToSay) {
 }
 
 TEST_F(Broker, GraphTraceIsRefusedOnceThereAreGraphs) {
-  graphs_ = true;
+  graphs = true;
   EXPECT_EQ(Enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_ERROR_NOT_COMPATIBLE);
   EXPECT_FALSE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
 }
