@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -78,13 +79,16 @@ CuptiApi Api() {
 
 // The guest's side.
 constexpr size_t kGuestBytes = 4 * sizeof(CUpti_ActivityKernel10);
-std::vector<uint32_t> received;  // correlation ids
+std::map<uint8_t*, std::unique_ptr<uint8_t[]>> lent;  // that CUPTI has, as the guest sees it
+std::vector<uint32_t> received;                       // correlation ids
 int buffers = 0;
 int forwarded = 0;
 size_t max_records = 0;
 
 void CUPTIAPI GuestRequest(uint8_t** buffer, size_t* bytes, size_t* records) {
-  *buffer = new uint8_t[kGuestBytes];
+  auto made = std::make_unique<uint8_t[]>(kGuestBytes);
+  *buffer = made.get();
+  lent[*buffer] = std::move(made);
   std::memset(*buffer, 0xa5, kGuestBytes);
   *bytes = kGuestBytes;
   *records = max_records;
@@ -97,7 +101,7 @@ void CUPTIAPI GuestComplete(CUcontext, uint32_t, uint8_t* buffer, size_t bytes, 
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
       received.push_back(reinterpret_cast<CUpti_ActivityKernel10*>(record)->correlationId);
   }
-  delete[] buffer;
+  EXPECT_EQ(lent.erase(buffer), 1u);
 }
 void CUPTIAPI GuestCallback(void* data, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {
   EXPECT_EQ(data, &forwarded);
@@ -111,6 +115,7 @@ class Broker : public ::testing::Test {
     ResetLossesForTest();
     played = &played_;
     received.clear();
+    lent.clear();
     buffers = forwarded = 0;
     max_records = 0;
     api_ = Api();
