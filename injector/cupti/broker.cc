@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "injector/cupti/callbacks.h"
+#include "injector/lifecycle.h"
 #include "injector/stream/lock.h"
-#include "injector/stream/losses.h"
 #include "injector/stream/tick_clock.h"
 #include "injector/thread_state.h"
 
@@ -54,7 +54,7 @@ constinit std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
 constinit KindWindow windows[kKinds] = {};
 constinit std::atomic<int> kinds_enabled{0};
 constinit std::atomic<bool> kinds_ever{false};
-constinit std::atomic<uint64_t> guests{0};
+constinit std::atomic<size_t> guest_dropped{0};  // records, since it asked last
 constinit std::atomic<bool> here{false};
 
 // The buffer that is being filled. Whoever fills it takes it out, so that nothing is locked while the guest's
@@ -87,9 +87,7 @@ uint64_t RecordClock() noexcept {
   return function != nullptr ? function() : ReadClock(CLOCK_REALTIME);
 }
 
-void GuestCame() noexcept {
-  if (!here.exchange(true, std::memory_order_relaxed)) guests.fetch_add(1, std::memory_order_relaxed);
-}
+void GuestCame() noexcept { here.store(true, std::memory_order_relaxed); }
 void MaybeGone() noexcept {
   if (kinds_enabled.load(std::memory_order_relaxed) == 0 && !subscribed.load(std::memory_order_relaxed))
     here.store(false, std::memory_order_relaxed);
@@ -148,13 +146,16 @@ void EndSubscription() noexcept {
   MaybeGone();
 }
 
-bool IsGuest(CUpti_SubscriberHandle subscriber) noexcept {
-  return subscriber == Handle() && open.load(std::memory_order_acquire);
-}
+// A forked child has neither CUPTI's threads nor, perhaps, our locks.
+bool Receiving() noexcept { return open.load(std::memory_order_acquire) && !InForkedChild(); }
+
+// The handle means nothing to CUPTI, also when nobody is received any more.
+bool IsGuest(CUpti_SubscriberHandle subscriber) noexcept { return subscriber == Handle(); }
+bool IsSubscribed() noexcept { return Receiving() && subscribed.load(std::memory_order_acquire); }
 
 CUptiResult CUPTIAPI Subscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
                                void* user_data) {
-  if (!open.load(std::memory_order_acquire)) return host.api->Subscribe(subscriber, function, user_data);
+  if (!Receiving()) return host.api->Subscribe(subscriber, function, user_data);
   if (subscriber == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   if (subscribed.exchange(true)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   GuestCame();
@@ -166,14 +167,13 @@ CUptiResult CUPTIAPI Subscribe(CUpti_SubscriberHandle* subscriber, CUpti_Callbac
 
 CUptiResult CUPTIAPI SubscribeV2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
                                  void* user_data, CUpti_SubscriberParams* parameters) {
-  if (!open.load(std::memory_order_acquire))
-    return host.api->Subscribe_v2(subscriber, function, user_data, parameters);
+  if (!Receiving()) return host.api->Subscribe_v2(subscriber, function, user_data, parameters);
   return Subscribe(subscriber, function, user_data);
 }
 
 CUptiResult CUPTIAPI Unsubscribe(CUpti_SubscriberHandle subscriber) {
   if (!IsGuest(subscriber)) return host.api->Unsubscribe(subscriber);
-  if (!subscribed.load(std::memory_order_acquire)) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (!IsSubscribed()) return CUPTI_ERROR_INVALID_PARAMETER;
   EndSubscription();
   return CUPTI_SUCCESS;
 }
@@ -181,17 +181,20 @@ CUptiResult CUPTIAPI Unsubscribe(CUpti_SubscriberHandle subscriber) {
 CUptiResult CUPTIAPI EnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                     CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
   if (!IsGuest(subscriber)) return host.api->EnableCallback(enable, subscriber, domain, cbid);
+  if (!IsSubscribed()) return CUPTI_ERROR_INVALID_PARAMETER;
   return SetCallback(enable != 0, domain, cbid);
 }
 
 CUptiResult CUPTIAPI EnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                   CUpti_CallbackDomain domain) {
   if (!IsGuest(subscriber)) return host.api->EnableDomain(enable, subscriber, domain);
+  if (!IsSubscribed()) return CUPTI_ERROR_INVALID_PARAMETER;
   return SetDomain(enable != 0, domain);
 }
 
 CUptiResult CUPTIAPI EnableAllDomains(uint32_t enable, CUpti_SubscriberHandle subscriber) {
   if (!IsGuest(subscriber)) return host.api->EnableAllDomains(enable, subscriber);
+  if (!IsSubscribed()) return CUPTI_ERROR_INVALID_PARAMETER;
   for (uint32_t domain = 1; domain < CUPTI_CB_DOMAIN_SIZE; ++domain)
     SetDomain(enable != 0, static_cast<CUpti_CallbackDomain>(domain));
   return CUPTI_SUCCESS;
@@ -200,7 +203,7 @@ CUptiResult CUPTIAPI EnableAllDomains(uint32_t enable, CUpti_SubscriberHandle su
 CUptiResult CUPTIAPI GetCallbackState(uint32_t* enabled, CUpti_SubscriberHandle subscriber,
                                       CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
   if (!IsGuest(subscriber)) return host.api->GetCallbackState(enabled, subscriber, domain, cbid);
-  if (enabled == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  if (enabled == nullptr || !IsSubscribed()) return CUPTI_ERROR_INVALID_PARAMETER;
   *enabled = Bit(domain, cbid) ? 1 : 0;
   return CUPTI_SUCCESS;
 }
@@ -260,54 +263,60 @@ struct Stamps {
   uint32_t correlation;
 };
 
-template <typename Record>
-Stamps StampsOf(const CUpti_Activity* record) noexcept {
-  const auto& row = *reinterpret_cast<const Record*>(record);
-  return {row.start, row.end, row.correlationId};
-}
-
-// Of the kinds that both sides may have enabled; {} of others, which only the guest has.
-bool ReadStamps(const CUpti_Activity* record, Stamps* stamps) noexcept {
+// Visits the record as its oldest layout, which has the times; false for kinds that we never enable.
+template <typename Visit>
+bool VisitTimed(CUpti_Activity* record, Visit visit) noexcept {
   switch (record->kind) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      *stamps = StampsOf<CUpti_ActivityKernel4>(record);
+      visit(*reinterpret_cast<CUpti_ActivityKernel4*>(record));
       return true;
     case CUPTI_ACTIVITY_KIND_MEMCPY:
-      *stamps = StampsOf<CUpti_ActivityMemcpy>(record);
+      visit(*reinterpret_cast<CUpti_ActivityMemcpy*>(record));
       return true;
     case CUPTI_ACTIVITY_KIND_MEMCPY2:
-      *stamps = StampsOf<CUpti_ActivityMemcpyPtoP>(record);
+      visit(*reinterpret_cast<CUpti_ActivityMemcpyPtoP*>(record));
       return true;
     case CUPTI_ACTIVITY_KIND_MEMSET:
-      *stamps = StampsOf<CUpti_ActivityMemset>(record);
+      visit(*reinterpret_cast<CUpti_ActivityMemset*>(record));
       return true;
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      *stamps = StampsOf<CUpti_ActivitySynchronization>(record);
+      visit(*reinterpret_cast<CUpti_ActivitySynchronization*>(record));
       return true;
-    case CUPTI_ACTIVITY_KIND_MEMORY2: {
-      const auto& memory = *reinterpret_cast<const CUpti_ActivityMemory3*>(record);
-      *stamps = {memory.timestamp, memory.timestamp, memory.correlationId};
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      visit(*reinterpret_cast<CUpti_ActivityGraphTrace*>(record));
       return true;
-    }
-    case CUPTI_ACTIVITY_KIND_MEMORY_POOL: {
-      const auto& pool = *reinterpret_cast<const CUpti_ActivityMemoryPool2*>(record);
-      *stamps = {pool.timestamp, pool.timestamp, pool.correlationId};
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      visit(*reinterpret_cast<CUpti_ActivityMemory3*>(record));
       return true;
-    }
+    case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
+      visit(*reinterpret_cast<CUpti_ActivityMemoryPool2*>(record));
+      return true;
     default:
       return false;
   }
 }
 
-bool IsForGuest(const CUpti_Activity* record) noexcept {
+// Of kinds that both sides may have enabled.
+bool ReadStamps(CUpti_Activity* record, Stamps* stamps) noexcept {
+  return VisitTimed(record, [stamps](const auto& row) noexcept {
+    if constexpr (requires { row.start; }) {
+      *stamps = {row.start, row.end, row.correlationId};
+    } else {
+      *stamps = {row.timestamp, row.timestamp, row.correlationId};
+    }
+  });
+}
+
+bool IsForGuest(CUpti_Activity* record) noexcept {
   const auto kind = static_cast<uint32_t>(record->kind);
   if (kind >= kKinds) return false;
   const KindWindow& window = windows[kind];
   if (!window.ever.load(std::memory_order_acquire)) return false;
   Stamps stamps{};
   if (!ReadStamps(record, &stamps)) return true;
-  if (stamps.correlation <= window.after_launch.load(std::memory_order_relaxed) ||
+  const bool numbered = stamps.correlation != 0;
+  if ((numbered && stamps.correlation <= window.after_launch.load(std::memory_order_relaxed)) ||
       stamps.start < window.from.load(std::memory_order_relaxed))
     return false;
   return stamps.correlation <= window.last_launch.load(std::memory_order_relaxed) ||
@@ -315,7 +324,7 @@ bool IsForGuest(const CUpti_Activity* record) noexcept {
 }
 
 void Append(const CUpti_Activity* record, size_t bytes, const GuestBuffer& from, GuestBuffer* to) noexcept {
-  if (!MakeRoom(to, bytes)) return CountLoss(wire::LossReason::kLossForeignBuffer);
+  if (!MakeRoom(to, bytes)) return NoteGuestDropped(1);
   std::memcpy(to->data + to->used, record, bytes);
   to->used += bytes;
   ++to->records;
@@ -325,9 +334,11 @@ void Append(const CUpti_Activity* record, size_t bytes, const GuestBuffer& from,
 
 CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                        CUpti_BuffersCallbackCompleteFunc completed) {
-  if (!open.load(std::memory_order_acquire)) return host.api->ActivityRegisterCallbacks(requested, completed);
+  if (!Receiving()) return host.api->ActivityRegisterCallbacks(requested, completed);
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   HandOver();
+  // What is left is an empty buffer, and of no use to anybody else than the tool that gave it.
+  if (requested != request.load(std::memory_order_acquire)) static_cast<void>(TakeOpenBuffer());
   request.store(requested, std::memory_order_release);
   complete.store(completed, std::memory_order_release);
   if (kinds_enabled.load(std::memory_order_relaxed) > 0) buffer_due.store(true, std::memory_order_release);
@@ -336,7 +347,7 @@ CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requeste
 
 CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
   const auto index = static_cast<uint32_t>(kind);
-  if (!open.load(std::memory_order_acquire) || index >= kKinds) return host.api->ActivityEnable(kind);
+  if (!Receiving() || index >= kKinds) return host.api->ActivityEnable(kind);
   if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && !host.needs_kind(host.self, kind) && host.graphs_made())
     return CUPTI_ERROR_NOT_COMPATIBLE;
   KindWindow& window = windows[index];
@@ -357,7 +368,7 @@ CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
 
 CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind) {
   const auto index = static_cast<uint32_t>(kind);
-  if (!open.load(std::memory_order_acquire) || index >= kKinds) return host.api->ActivityDisable(kind);
+  if (!Receiving() || index >= kKinds) return host.api->ActivityDisable(kind);
   KindWindow& window = windows[index];
   if (!window.enabled.exchange(false)) return CUPTI_SUCCESS;
   window.last_launch.store(LastLaunch(), std::memory_order_relaxed);
@@ -369,7 +380,7 @@ CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind) {
 
 CUptiResult CUPTIAPI FlushAll(uint32_t flags) {
   const CUptiResult result = host.api->ActivityFlushAll(flags);
-  if (open.load(std::memory_order_acquire)) HandOver();
+  if (Receiving()) HandOver();
   return result;
 }
 
@@ -381,12 +392,20 @@ constexpr auto kPerThreadBuffers = static_cast<CUpti_ActivityAttribute>(9);
 CUptiResult CUPTIAPI SetAttribute(CUpti_ActivityAttribute attribute, size_t* bytes, void* value) {
   const bool of_buffers =
       attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER || attribute == kPerThreadBuffers;
-  if (of_buffers && open.load(std::memory_order_acquire)) return CUPTI_SUCCESS;
+  if (of_buffers && Receiving()) return CUPTI_SUCCESS;
   return host.api->ActivitySetAttribute(attribute, bytes, value);
 }
 
+// CUPTI's own count is reset by reading, and ours.
+CUptiResult CUPTIAPI NumDropped(CUcontext context, uint32_t stream_id, size_t* dropped) {
+  if (!Receiving()) return host.api->ActivityGetNumDroppedRecords(context, stream_id, dropped);
+  if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  *dropped = guest_dropped.exchange(0, std::memory_order_relaxed);
+  return CUPTI_SUCCESS;
+}
+
 CUptiResult CUPTIAPI Finalize() {
-  if (!open.load(std::memory_order_acquire)) return host.api->Finalize();
+  if (!Receiving()) return host.api->Finalize();
   for (uint32_t kind = 0; kind < kKinds; ++kind) {
     if (windows[kind].enabled.load(std::memory_order_acquire)) Disable(static_cast<CUpti_ActivityKind>(kind));
   }
@@ -399,7 +418,7 @@ CUptiResult CUPTIAPI Finalize() {
 
 CUptiResult CUPTIAPI RegisterClock(CUpti_TimestampCallbackFunc function) {
   const CUptiResult result = host.api->ActivityRegisterTimestampCallback(function);
-  if (result != CUPTI_SUCCESS || function == nullptr || !open.load(std::memory_order_acquire)) return result;
+  if (result != CUPTI_SUCCESS || function == nullptr || !Receiving()) return result;
   {
     const Lock lock(clock_mutex);
     if (function != clock_of_guest.load(std::memory_order_relaxed)) clock_readings = {};
@@ -422,41 +441,15 @@ uint64_t RestoredTime(uint64_t time, uint64_t now_ns) noexcept {
   return clock_readings.RealtimeNs(time);
 }
 
-template <typename Record>
-void RestoreSpan(CUpti_Activity* record, uint64_t now_ns) noexcept {
-  auto& row = *reinterpret_cast<Record*>(record);
-  row.start = RestoredTime(row.start, now_ns);
-  row.end = RestoredTime(row.end, now_ns);
-}
-
-template <typename Record>
-void RestoreStamp(CUpti_Activity* record, uint64_t now_ns) noexcept {
-  auto& row = *reinterpret_cast<Record*>(record);
-  row.timestamp = RestoredTime(row.timestamp, now_ns);
-}
-
 void RestoreRecord(CUpti_Activity* record, uint64_t now_ns) noexcept {
-  switch (record->kind) {
-    case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      return RestoreSpan<CUpti_ActivityKernel4>(record, now_ns);
-    case CUPTI_ACTIVITY_KIND_MEMCPY:
-      return RestoreSpan<CUpti_ActivityMemcpy>(record, now_ns);
-    case CUPTI_ACTIVITY_KIND_MEMCPY2:
-      return RestoreSpan<CUpti_ActivityMemcpyPtoP>(record, now_ns);
-    case CUPTI_ACTIVITY_KIND_MEMSET:
-      return RestoreSpan<CUpti_ActivityMemset>(record, now_ns);
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      return RestoreSpan<CUpti_ActivitySynchronization>(record, now_ns);
-    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
-      return RestoreSpan<CUpti_ActivityGraphTrace>(record, now_ns);
-    case CUPTI_ACTIVITY_KIND_MEMORY2:
-      return RestoreStamp<CUpti_ActivityMemory3>(record, now_ns);
-    case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
-      return RestoreStamp<CUpti_ActivityMemoryPool2>(record, now_ns);
-    default:
-      return;
-  }
+  VisitTimed(record, [now_ns](auto& row) noexcept {
+    if constexpr (requires { row.start; }) {
+      row.start = RestoredTime(row.start, now_ns);
+      row.end = RestoredTime(row.end, now_ns);
+    } else {
+      row.timestamp = RestoredTime(row.timestamp, now_ns);
+    }
+  });
 }
 
 template <typename Function>
@@ -490,6 +483,7 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept {
   GPUPROBE_INSTEAD(ActivityEnable, Enable)
   GPUPROBE_INSTEAD(ActivityDisable, Disable)
   GPUPROBE_INSTEAD(ActivityFlushAll, FlushAll)
+  GPUPROBE_INSTEAD(ActivityGetNumDroppedRecords, NumDropped)
   GPUPROBE_INSTEAD(ActivitySetAttribute, SetAttribute)
   GPUPROBE_INSTEAD(ActivityRegisterTimestampCallback, RegisterClock)
   GPUPROBE_INSTEAD(Finalize, Finalize)
@@ -499,7 +493,7 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept {
 
 void GiveGuestABuffer() noexcept {
   if (!buffer_due.load(std::memory_order_relaxed) || request.load(std::memory_order_acquire) == nullptr ||
-      !buffer_due.exchange(false))
+      InForkedChild() || !buffer_due.exchange(false))
     return;
   GuestBuffer buffer = TakeOpenBuffer();
   if (MakeRoom(&buffer, 0)) PutOpenBuffer(buffer);
@@ -521,10 +515,10 @@ void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t va
   CUpti_Activity* record = nullptr;
   CUptiResult result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
   while (result == CUPTI_SUCCESS) {
-    const CUpti_Activity* const found = record;
+    CUpti_Activity* const found = record;
     result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
     const auto kind = static_cast<uint32_t>(found->kind);
-    const uint8_t* const begin = reinterpret_cast<const uint8_t*>(found);
+    const auto* const begin = reinterpret_cast<const uint8_t*>(found);
     size_t bytes = static_cast<size_t>(buffer + valid_bytes - begin);
     if (result == CUPTI_SUCCESS) {
       bytes = static_cast<size_t>(reinterpret_cast<const uint8_t*>(record) - begin);
@@ -575,7 +569,10 @@ bool IsGuestsKind(CUpti_ActivityKind kind) noexcept {
 
 bool GuestIsActive() noexcept { return here.load(std::memory_order_relaxed); }
 
-uint64_t GuestsSoFar() noexcept { return guests.load(std::memory_order_relaxed); }
+void NoteGuestDropped(size_t records) noexcept {
+  if (kinds_enabled.load(std::memory_order_relaxed) > 0)
+    guest_dropped.fetch_add(records, std::memory_order_relaxed);
+}
 
 void ForgetGuestsForTest() noexcept {
   open.store(false);
@@ -594,7 +591,7 @@ void ForgetGuestsForTest() noexcept {
   }
   kinds_enabled.store(0);
   kinds_ever.store(false);
-  guests.store(0);
+  guest_dropped.store(0);
   here.store(false);
   open_buffer = {};
   buffer_due.store(false);

@@ -63,8 +63,8 @@ bool GuestNeedsKind(CUpti_ActivityKind kind) noexcept;
 bool IsGuestsKind(CUpti_ActivityKind kind) noexcept;
 // A guest records, or has callbacks.
 bool GuestIsActive() noexcept;
-// How many came so far.
-uint64_t GuestsSoFar() noexcept;
+// Records that it would have had.
+void NoteGuestDropped(size_t records) noexcept;
 
 void ForgetGuestsForTest() noexcept;
 

@@ -245,8 +245,8 @@ void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexc
   }
 }
 
-// A node's type is told when its making starts, and at no other time (CUPTI 13.0.1); what is told of it next
-// is told on the same thread.
+// CUPTI 13.0.1 gives a node's type only as its creation starts. The events that follow come on the same
+// thread.
 void CuptiSession::NoteGraphNodeType(const CUpti_GraphData& graph) noexcept {
   if (const Guard guard; guard) guard.thread().graph_node_type = static_cast<uint32_t>(graph.nodeType);
 }
@@ -263,6 +263,7 @@ void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) cons
   const bool kernel = type == CU_GRAPH_NODE_TYPE_KERNEL;
   const bool copies = type == CU_GRAPH_NODE_TYPE_MEMCPY;
   if (!kernel && !copies && type != CU_GRAPH_NODE_TYPE_MEMSET) return;
+  if (api_.GetGraphNodeId == nullptr) return;
   const bool launching = !cloned && guard.thread().last_launch_correlation != 0;
   const bool wanted = (kernel || copies) && graph_node_hooks.wants(guard.thread(), cloned, copies);
   if (!launching && !wanted) return;
@@ -371,6 +372,7 @@ void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream
   if (session->api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) == CUPTI_SUCCESS &&
       dropped != 0) {
     CountLoss(wire::LossReason::kLossCuptiDropped, dropped);
+    NoteGuestDropped(dropped);
   }
 }
 

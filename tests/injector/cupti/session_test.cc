@@ -342,7 +342,7 @@ TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
     data.resourceDescriptor = graph;
     fake_.callback(fake_.user_data, CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
   };
-  // As CUPTI 13.0.1 does: the type is told with the start of a node's making only.
+  // CUPTI 13.0.1 gives a node's type only as its creation starts.
   const auto starts = [&call](CUgraphNodeType type) {
     CUpti_GraphData starting = {};
     starting.nodeType = type;
@@ -375,6 +375,23 @@ TEST_F(SessionTest, NodesOfGraphsAndNewLibrariesReachTheHooks) {
   call(CUPTI_CBID_RESOURCE_STREAM_CREATED, nullptr);
   call(CUPTI_CBID_RESOURCE_MODULE_LOADED, nullptr);
   EXPECT_EQ(libraries, 2);
+}
+
+TEST_F(SessionTest, ACuptiThatHasNoNumbersForNodesIsNotAskedForThem) {
+  seen_nodes.clear();
+  graph_node_hooks = {[](const ThreadState&, bool, bool) noexcept { return true; },
+                      [](ThreadState&, uint64_t id, uint64_t original, uint64_t, bool) noexcept {
+                        seen_nodes.emplace_back(id, original);
+                      }};
+  CuptiApi api = FakeApi();
+  api.GetGraphNodeId = nullptr;
+  ASSERT_EQ(session_->Start(api, 2, 65536), CuptiSession::StartResult::kCapturing);
+  CurrentThread().graph_node_type = CU_GRAPH_NODE_TYPE_KERNEL;
+  CUpti_GraphData graph = {};
+  CUpti_ResourceData data = {};
+  data.resourceDescriptor = &graph;
+  fake_.callback(fake_.user_data, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, &data);
+  EXPECT_TRUE(seen_nodes.empty());
 }
 
 TEST_F(SessionTest, WithoutHooksNobodyIsToldOfGraphs) {

@@ -196,8 +196,8 @@ void CallResource(const Resource& resource, uint32_t cbid) {
   session.Call(CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
 }
 
-// Observed on an H100 (CUPTI 13.0.1): a node's type is told when its making starts and at no other time, and
-// a clone is made, then told as a clone; one that allocates or releases is not told as made.
+// Observed on an H100 (CUPTI 13.0.1): a node's type is given only as its creation starts. A clone is reported
+// as created, then as cloned; a clone that allocates or releases memory is not reported as created.
 void CallNode(const Resource& resource) {
   const bool memory =
       resource.node_type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || resource.node_type == CU_GRAPH_NODE_TYPE_MEM_FREE;
