@@ -195,9 +195,9 @@ void SharedDevices(const Report& report, std::vector<Finding>& out) {
       {.statement = shared.size() == 1 ? "Several ranks share one GPU: their kernels take turns."
                                        : absl::StrCat("Several ranks share a GPU, on ", shared.size(),
                                                       " GPUs: their kernels take turns."),
-       .evidence = absl::StrCat(
-           absl::StrJoin(places, "; "),
-           ". What is told of kernels, collectives and bandwidth contains the waiting for each other."),
+       .evidence =
+           absl::StrCat(absl::StrJoin(places, "; "),
+                        ". Times of kernels and collectives, and so bandwidths, include this waiting."),
        .advice = "One GPU for each rank: torch.cuda.set_device(LOCAL_RANK), and see CUDA_VISIBLE_DEVICES."});
 }
 

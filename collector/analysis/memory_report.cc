@@ -95,7 +95,7 @@ std::vector<uint64_t> StepStarts(const model::StepTracker& steps) {
   return std::is_sorted(starts.begin(), starts.end()) ? starts : std::vector<uint64_t>();
 }
 
-// Levels are told now and then, tensors one by one.
+// Levels are sampled about twice a second; tensors are recorded one by one.
 const model::LevelPeaks& PeaksOf(const model::AllocatorTotals& allocator) {
   const bool followed = allocator.tensors_told > 0 && allocator.tensors.not_followed() == 0;
   return followed ? allocator.tensors.step_peaks() : allocator.peaks;

@@ -35,8 +35,9 @@ struct OwnCost {
   double cupti_error = 0;            // of cupti_fraction: twice its standard error
   int compared = 0;                  // processes
   uint64_t unrecorded_launches = 0;  // kernels without GPU times, for the comparison
-  // What CUPTI adds to the launches and nodes of this job if each costs what it does on the one machine where
-  // that was measured (an H100 with CUPTI 13.0, 16 processors; docs/real-hardware.md): from and to.
+  // An estimate of what CUPTI adds to this job: its launches and graph nodes, if each costs what it does on
+  // the one machine where that was measured (an H100 with CUPTI 13.0, 16 processors; docs/real-hardware.md):
+  // from and to.
   std::optional<double> expected_least;
   std::optional<double> expected_most;
 

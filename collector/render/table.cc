@@ -250,12 +250,13 @@ std::string CostText(const analysis::OwnCost& cost) {
   if (!cost.expected_most.has_value() || *cost.expected_most <= 0) return percent(*cost.own_fraction);
   constexpr double kNotWorthASpan = 0.0005;
   if (*cost.expected_most < kNotWorthASpan)
-    return absl::StrCat(percent(*cost.own_fraction), " + CUPTI's part, below 0.05 % if it is as on an H100");
+    return absl::StrCat(percent(*cost.own_fraction),
+                        " + CUPTI's part, estimated below 0.05 % (as on an H100)");
   const bool vague = cost.cupti_fraction.has_value() && cost.cupti_error > kTooVague;
   return absl::StrCat(percent(*cost.own_fraction),
-                      absl::StrFormat(" + CUPTI's part, %.2g to %.2g %% if it is as on an H100",
-                                      *cost.expected_least * 100, *cost.expected_most * 100),
-                      vague ? " (too much else ran to measure it)" : "");
+                      absl::StrFormat(" + CUPTI's part, estimated at %.2g to %.2g %% (as on an H100%s)",
+                                      *cost.expected_least * 100, *cost.expected_most * 100,
+                                      vague ? "; too much else ran to measure it" : ""));
 }
 
 std::string Headline(const Report& report) {
