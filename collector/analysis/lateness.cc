@@ -15,6 +15,10 @@ constexpr double kMostOfIt = 0.8;
 constexpr double kMostSince = 0.6;
 constexpr uint64_t kLastSteps = 3;
 
+// Late steps below a higher level are of another kind than those at it if they are late by so much less: else
+// its lateness is about that level, and crosses it by chance.
+constexpr double kByFarLess = 0.5;
+
 // By which a step with it is longer, mean over the steps in which it was late.
 double LongerBy(const LateSteps::Level& level, const Lateness& lateness) {
   const auto late = static_cast<double>(level.late);
@@ -47,6 +51,14 @@ bool ByChance(const LateSteps::Rank& rank, const LateSteps::Level& level, const 
   const boost::math::binomial chance(static_cast<double>(rank.steps), std::min(std::max(rate, share), 1.0));
   const double one = boost::math::cdf(boost::math::complement(chance, static_cast<double>(level.late) - 1));
   return one * static_cast<double>(all.ranks * LateSteps::kLevels) > kByChance;
+}
+
+// Whether its late steps below the higher level are late by far less than those at it.
+bool IsByFarLess(const LateSteps::Level& level, const LateSteps::Level& higher) {
+  const auto below = static_cast<double>(level.late - higher.late);
+  const auto below_ns = static_cast<double>(level.late_by_ns - higher.late_by_ns);
+  const double higher_ns = static_cast<double>(higher.late_by_ns) / static_cast<double>(higher.late);
+  return below_ns <= kByFarLess * higher_ns * below;
 }
 
 // When it was late: in one stretch, or since some step.
@@ -91,6 +103,7 @@ std::vector<Lateness> LatenessOf(const std::vector<LateSteps::Rank>& ranks) {
     for (size_t i = l.level + 1; i < LateSteps::kLevels && !l.by_chance && !l.since_step.has_value(); ++i) {
       const LateSteps::Level& higher = rank.levels[i];
       if (higher.late == 0 || ByChance(rank, higher, all[i])) break;
+      if (!IsByFarLess(level, higher)) continue;
       Lateness at_higher;
       FindStretch(rank, higher, at_higher);
       if (at_higher.since_step.has_value()) l.since_step = at_higher.since_step;

@@ -74,6 +74,20 @@ TEST(Lateness, SinceWhenIsFoundAmongSmallerLateness) {
   EXPECT_EQ(late.since_step, 30u);
 }
 
+// Late by about a level's share all along: which steps are above it is chance, and so is since when.
+TEST(Lateness, ARankThatIsLateByAboutALevelIsSoAllAlong) {
+  LateSteps steps;
+  for (uint64_t step = 0; step < 50; ++step) {
+    const uint64_t late_by_ns = step < 11 ? 3400 : 4800;
+    AddStep(steps, step, 8, 4, late_by_ns, late_by_ns);
+  }
+  const std::vector<LateSteps::Rank> told = steps.Summarize().ranks;
+  ASSERT_EQ(told[4].levels[2].late, 39u);
+  const Lateness late = LatenessOf(told)[4];
+  EXPECT_EQ(late.late, 50u);
+  EXPECT_EQ(late.since_step, std::nullopt);
+}
+
 TEST(Lateness, TwoLateStepsMayBeChance) {
   LateSteps steps;
   for (uint64_t step = 0; step < 29; ++step)
