@@ -87,6 +87,7 @@ Match Matching(const CallBatch& batch, const SeenLaunch& launch) noexcept {
     const PendingCall& call = batch.calls[i];
     // The default streams of several devices have one name.
     if (PlaceOf(call.context, call.device, launch) == Place::kOther) continue;
+    if (IsOfAnother(call.on_device, launch)) continue;
     const bool fits = call.event.op < 16 && (launch.ops >> call.event.op & 1u) != 0;
     if (call.stream == launch.stream && fits) return {kWhole, &call};
     names_stream |= call.stream == launch.stream;

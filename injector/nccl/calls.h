@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "injector/nccl/communicators.h"
 #include "injector/nccl/entry_points.h"
 #include "injector/stream/events.h"
 
@@ -19,9 +20,22 @@ struct PendingCall {
   uint64_t stream;   // CUstream, normalised (NormalStream)
   uint64_t context;  // CUcontext that the communicator launches in, 0: not known
   int32_t device;    // the communicator's, -1: not known
+  uint64_t on_device;  // Communicator.on_device
+  uint64_t order;      // the communicator's hash, as NCCL has it; 0: not known
   void* handle;      // ncclComm_t, for looking the communicator up again; may be stale
   int32_t ranks;     // 0: not known
   bool told;         // NCCL told its plugin how it runs the call
+};
+
+// A kernel launch as the driver's callback tells it.
+struct KernelLaunch {
+  const char* name;  // mangled or plain, may be null
+  const void* stream;
+  const void* context;
+  uint32_t correlation;
+  // Its arguments: each, or in a buffer. Of a kernel without any they may be anything.
+  void* const* each = nullptr;
+  void* const* extra = nullptr;
 };
 
 // A kernel of NCCL's whose launch was entered on this thread inside an NCCL call.
@@ -35,7 +49,14 @@ struct SeenLaunch {
   uint32_t comm;        // AssignPlans' answer: Communicator.id
   uint64_t graph_node;  // the kernel was captured into this node of a graph; 0: launched
   int32_t device = -1;  // of the context, -1: not known
+  // Where its communicator is on the device, which is its first argument since NCCL 2.19; 0: not known.
+  uint64_t on_device = 0;
 };
+
+// The kernel is of another communicator for certain.
+inline bool IsOfAnother(uint64_t on_device, const SeenLaunch& launch) noexcept {
+  return on_device != 0 && launch.on_device != 0 && on_device != launch.on_device;
+}
 
 // Whether a kernel was launched where the call's communicator launches.
 enum class Place : uint8_t { kUnknown, kSame, kOther };
@@ -114,6 +135,9 @@ struct SingleBatch {
     return &batch;
   }
 };
+
+// Where the call's communicator launches, as far as that is known; `comm` may be null.
+void SetPlace(PendingCall& call, const Communicator* comm) noexcept;
 
 // An empty batch for a group, null when all are in use.
 CallBatch* ClaimGroupBatch() noexcept;

@@ -35,6 +35,7 @@ void Fill(Communicator& place, const CommunicatorFacts& facts, uint32_t id) noex
   place.collectives.store(0, std::memory_order_relaxed);
   place.transfers.store(0, std::memory_order_relaxed);
   place.context.store(0, std::memory_order_relaxed);
+  place.on_device.store(0, std::memory_order_relaxed);
   place.blocking.store(Blocking::kUnknown, std::memory_order_relaxed);
 }
 
@@ -104,6 +105,7 @@ CommunicatorState StateOf(const Communicator& comm) noexcept {
           .collectives = comm.collectives.load(std::memory_order_relaxed),
           .transfers = comm.transfers.load(std::memory_order_relaxed),
           .context = comm.context.load(std::memory_order_relaxed),
+          .on_device = comm.on_device.load(std::memory_order_relaxed),
           .blocking = comm.blocking.load(std::memory_order_relaxed)};
 }
 
@@ -117,6 +119,7 @@ void Restore(const void* handle, const CommunicatorFacts& facts, const Communica
   place->collectives.store(state.collectives, std::memory_order_relaxed);
   place->transfers.store(state.transfers, std::memory_order_relaxed);
   place->context.store(state.context, std::memory_order_relaxed);
+  place->on_device.store(state.on_device, std::memory_order_relaxed);
   place->blocking.store(state.blocking, std::memory_order_relaxed);
   place->key.store(key, std::memory_order_release);
 }

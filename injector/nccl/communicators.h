@@ -31,6 +31,7 @@ struct Communicator {
   std::atomic<uint64_t> collectives{0};  // sequence number of the next one
   std::atomic<uint64_t> transfers{0};    // of the next send or receive
   std::atomic<uint64_t> context{0};      // CUcontext that its kernels were launched in, 0: not seen yet
+  std::atomic<uint64_t> on_device{0};    // its address on the device, as its kernels get it; 0: not seen yet
   std::atomic<Blocking> blocking{Blocking::kUnknown};
 };
 
@@ -63,6 +64,7 @@ struct CommunicatorState {
   uint64_t collectives = 0;
   uint64_t transfers = 0;
   uint64_t context = 0;
+  uint64_t on_device = 0;
   Blocking blocking = Blocking::kUnknown;
 };
 CommunicatorState StateOf(const Communicator& comm) noexcept;

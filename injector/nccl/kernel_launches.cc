@@ -24,14 +24,12 @@ void SuspectNewObjects() noexcept {
 
 }  // namespace
 
-void NoteLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
-                uint32_t correlation) noexcept {
-  if (thread.nccl_batch != nullptr && NoteKernelLaunch(thread, kernel_name, stream, context, correlation))
-    return;
-  if (thread.nccl_call_depth != 0 || !IsNcclKernel(kernel_name)) return;
-  const SeenLaunch launch = SeenLaunchOf(kernel_name, stream, context, correlation);
+void NoteLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept {
+  if (thread.nccl_batch != nullptr && NoteKernelLaunch(thread, kernel)) return;
+  if (thread.nccl_call_depth != 0 || !IsNcclKernel(kernel.name)) return;
+  const SeenLaunch launch = SeenLaunchOf(kernel);
   if (NoteLaunchPastUs(thread, launch) || NoteAwaitedLaunch(thread, launch)) return;
-  NotePluginLaunch(thread, correlation);
+  NotePluginLaunch(thread, kernel.correlation);
   SuspectNewObjects();
 }
 

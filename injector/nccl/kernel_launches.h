@@ -10,12 +10,12 @@
 
 #include <cstdint>
 
+#include "injector/nccl/calls.h"
 #include "injector/thread_state.h"
 
 namespace gpuprobe::injector::nccl {
 
 // A kernel launch is entered on this thread; any kernel. Other kernels cost a look at their names.
-void NoteLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
-                uint32_t correlation) noexcept;
+void NoteLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept;
 
 }  // namespace gpuprobe::injector::nccl

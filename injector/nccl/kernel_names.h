@@ -29,6 +29,12 @@ inline bool IsNcclKernel(const char* name) noexcept {
   return std::strncmp(name, "nccl", 4) == 0;
 }
 
+// Whether a kernel's first argument is its communicator on the device: of those with the name that they have
+// since NCCL 2.19, except of symmetric memory, which get it by value.
+inline bool TakesCommunicator(const char* name) noexcept {
+  return name != nullptr && std::strstr(name, "ncclDevKernel") != nullptr;
+}
+
 // `name` as CUPTI gives it: mangled or plain, may be null.
 KernelTraits ParseKernelName(const char* name) noexcept;
 

@@ -28,8 +28,12 @@ template <bool kPerThreadDefault>
 void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernel_params*>(data.functionParams);
-  nccl::NoteLaunch(thread, data.symbolName, StreamOf(params->hStream, kPerThreadDefault), data.context,
-                   data.correlationId);
+  nccl::NoteLaunch(thread, {.name = data.symbolName,
+                            .stream = StreamOf(params->hStream, kPerThreadDefault),
+                            .context = data.context,
+                            .correlation = data.correlationId,
+                            .each = params->kernelParams,
+                            .extra = params->extra});
 }
 
 template <bool kPerThreadDefault>
@@ -37,8 +41,12 @@ void OnLaunchKernelEx(ThreadState& thread, const CUpti_CallbackData& data, CUpti
   if (data.functionParams == nullptr) return;
   const auto* params = static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
   if (params->config == nullptr) return;
-  nccl::NoteLaunch(thread, data.symbolName, StreamOf(params->config->hStream, kPerThreadDefault),
-                   data.context, data.correlationId);
+  nccl::NoteLaunch(thread, {.name = data.symbolName,
+                            .stream = StreamOf(params->config->hStream, kPerThreadDefault),
+                            .context = data.context,
+                            .correlation = data.correlationId,
+                            .each = params->kernelParams,
+                            .extra = params->extra});
 }
 
 const char* CollectiveOp(uint16_t op) noexcept {

@@ -75,7 +75,7 @@ void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
   if (entry_point == EntryPoint::kCount) NoteUnknownFunction(slot.symbol);
   if (entry_point == EntryPoint::kCount || StartsWith(object.FileName(), kNccl)) return nullptr;
   int way = ProviderOf(entry_point, slot.value);
-  if (way < 0 && unresolved) way = FirstProvider();
+  if (way < 0 && unresolved) way = FirstProviderOf(entry_point);
   if (way < 0 || RealAddress(way, entry_point) == nullptr) return nullptr;
   void* thunk = Thunk(way, entry_point);
   return thunk == slot.value ? nullptr : Lead(thunk);

@@ -4,6 +4,7 @@
 
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/kernel_names.h"
+#include "injector/stream/self_report.h"
 
 namespace gpuprobe::injector::nccl {
 
@@ -26,6 +27,8 @@ struct CommPart {
   uint32_t comm;
   uint64_t context;
   int32_t device;
+  uint64_t on_device;
+  uint64_t order;
   uint64_t streams[kStreams];
   uint32_t stream_count;
   bool any_stream;            // more than kStreams
@@ -55,6 +58,8 @@ void AddCall(CommPart& part, const PendingCall& call) noexcept {
   if (call.event.op < 16) part.datatypes_of[call.event.op] |= TypeBit(call);
   if (part.context == 0) part.context = call.context;
   if (part.device < 0) part.device = call.device;
+  if (part.on_device == 0) part.on_device = call.on_device;
+  if (part.order == 0) part.order = call.order;
   if (UsesStream(part, call.stream)) return;
   if (part.stream_count == kStreams) {
     part.any_stream = true;
@@ -109,7 +114,14 @@ class Batch {
     }
   }
 
-  // Rule 1. Null when no call of the batch launches anything. The first with the highest rank wins.
+  // Of two that a kernel may be of: which NCCL launches for first. From 2.26 on in the order of their hashes,
+  // before in that of their first calls.
+  static bool ComesFirst(const CommPart& part, const CommPart& other) noexcept {
+    constexpr int32_t kByHash = 22600;
+    return NcclVersion() >= kByHash && part.order != 0 && other.order != 0 && part.order < other.order;
+  }
+
+  // Rules 1 and 2. Null when no call of the batch launches anything. The first with the highest rank wins.
   CommPart* Choose(const SeenLaunch& launch, uint32_t launches_left) noexcept {
     CommPart* best = nullptr;
     int best_rank = -1;
@@ -117,14 +129,16 @@ class Batch {
     for (uint32_t i = 0; i < part_count_; ++i) without_kernel += parts_[i].class_count == 0 ? 1 : 0;
     for (uint32_t i = 0; i < part_count_; ++i) {
       const CommPart& part = parts_[i];
+      if (launch.on_device != 0 && part.on_device == launch.on_device) return &parts_[i];
       const nccl::Place place = PlaceOf(part.context, part.device, launch);
       const bool fits = Fits(part, launch, false);
       const bool lacks = Fits(part, launch, true) && !HasClass(part, launch);
       const bool due = part.class_count == 0 && launches_left <= without_kernel;
-      const int rank = (UsesStream(part, launch.stream) ? 32 : 0) + (place != nccl::Place::kOther ? 16 : 0) +
+      const int rank = (IsOfAnother(part.on_device, launch) ? 0 : 64) +
+                       (UsesStream(part, launch.stream) ? 32 : 0) + (place != nccl::Place::kOther ? 16 : 0) +
                        (due ? 8 : 0) + (lacks ? 4 : 0) + (fits ? 2 : 0) +
                        (place == nccl::Place::kSame ? 1 : 0);
-      if (rank <= best_rank) continue;
+      if (rank < best_rank || (rank == best_rank && !ComesFirst(part, *best))) continue;
       best = &parts_[i];
       best_rank = rank;
     }
@@ -141,7 +155,7 @@ class Batch {
     }
   }
 
-  // Rule 2 for a call: a class of its operation and type, else of its operation, else one that takes all,
+  // Rule 3 for a call: a class of its operation and type, else of its operation, else one that takes all,
   // else the first.
   static KernelClass& ClassOf(CommPart& part, const PendingCall& call) noexcept {
     KernelClass* by_op = nullptr;

@@ -235,8 +235,7 @@ void AddUnseen(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
   event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
   SetHow(event, call);
   pending.stream = batch.launch_count == 0 ? 0 : batch.launches[batch.launch_count - 1].stream;
-  pending.context = known->context.load(std::memory_order_relaxed);
-  pending.device = known->device.load(std::memory_order_relaxed);
+  SetPlace(pending, known);
   pending.handle = PointerTo<void>(known->key.load(std::memory_order_relaxed));
   pending.told = true;
   pending.ranks = known->ranks.load(std::memory_order_relaxed);
@@ -468,8 +467,7 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   event.element_bytes = DataTypeBytes(call.datatype);
   event.source = static_cast<uint8_t>(wire::CallSource::kCallSourcePlugin);
   pending.stream = NormalStream(call.stream);
-  pending.context = known->context.load(std::memory_order_relaxed);
-  pending.device = known->device.load(std::memory_order_relaxed);
+  SetPlace(pending, known);
   pending.handle = key;
   pending.told = false;
   pending.ranks = known->ranks.load(std::memory_order_relaxed);

@@ -6,7 +6,6 @@ namespace {
 
 // Ways are never given back: a thunk of an unloaded copy may still be held by somebody.
 constinit std::atomic<int> provider_count{0};
-constinit std::atomic<int> first_provider{-1};
 
 // A library of wrappers for some functions is a provider like NCCL itself; what names the thing is that it
 // starts and ends groups.
@@ -25,18 +24,12 @@ void AddProvider(const ElfObject& object) noexcept {
     if (functions[i] == nullptr) functions[i] = object.FindSymbol(kProfilingSymbolNames[i]);
     if (functions[i] != nullptr && witness == EntryPoint::kCount) witness = static_cast<EntryPoint>(i);
   }
-  int way = ProviderOf(witness, functions[static_cast<size_t>(witness)]);
-  if (way < 0) {
-    const int count = provider_count.load(std::memory_order_relaxed);
-    if (count == kMaxProviders) return;
-    way = kFirstProviderWay + count;
-    for (size_t i = 0; i < kEntryPoints; ++i) {
-      real_functions[way][i].store(functions[i], std::memory_order_relaxed);
-    }
-    provider_count.store(count + 1, std::memory_order_release);
+  const int count = provider_count.load(std::memory_order_relaxed);
+  if (count == kMaxProviders || ProviderOf(witness, functions[static_cast<size_t>(witness)]) >= 0) return;
+  for (size_t i = 0; i < kEntryPoints; ++i) {
+    real_functions[kFirstProviderWay + count][i].store(functions[i], std::memory_order_relaxed);
   }
-  int none = -1;
-  first_provider.compare_exchange_strong(none, way, std::memory_order_relaxed);
+  provider_count.store(count + 1, std::memory_order_release);
 }
 
 int ProviderOf(EntryPoint entry_point, const void* address) noexcept {
@@ -50,11 +43,16 @@ int ProviderOf(EntryPoint entry_point, const void* address) noexcept {
   return -1;
 }
 
-int FirstProvider() noexcept { return first_provider.load(std::memory_order_relaxed); }
+int FirstProviderOf(EntryPoint entry_point) noexcept {
+  const int count = provider_count.load(std::memory_order_acquire);
+  for (int i = 0; i < count; ++i) {
+    if (RealAddress(kFirstProviderWay + i, entry_point) != nullptr) return kFirstProviderWay + i;
+  }
+  return -1;
+}
 
 void ClearProvidersForTest() noexcept {
   provider_count.store(0);
-  first_provider.store(-1);
   for (int way = kFirstProviderWay; way < kWays; ++way) {
     for (auto& function : real_functions[way]) function.store(nullptr);
   }

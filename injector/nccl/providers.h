@@ -17,8 +17,9 @@ void AddProvider(const ElfObject& object) noexcept;
 // The way whose provider has `entry_point` at `address`; -1 if none.
 int ProviderOf(EntryPoint entry_point, const void* address) noexcept;
 
-// The first provider in load order, as seen by the last scan; -1 if there is none.
-int FirstProvider() noexcept;
+// The first of those that have the function, in load order; -1 if there is none. One that wraps some
+// functions of NCCL's lacks others.
+int FirstProviderOf(EntryPoint entry_point) noexcept;
 
 void ClearProvidersForTest() noexcept;
 

@@ -1,5 +1,9 @@
 #include "injector/nccl/scopes.h"
 
+#include <cuda.h>
+
+#include <cstring>
+
 #include "injector/cupti/context_devices.h"
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
@@ -28,8 +32,35 @@ std::atomic<uint64_t>& SequenceOf(Communicator& comm, EntryPoint op) noexcept {
   return CountsAsTransfer(op) ? comm.transfers : comm.collectives;
 }
 
+// The one communicator of the batch that was not seen on the device; null if there are several, or none.
+const PendingCall* OnlyUnseen(const CallBatch& batch) noexcept {
+  const PendingCall* unseen = nullptr;
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    const PendingCall& call = batch.calls[i];
+    if (call.on_device != 0 || !Launches(call)) continue;
+    if (call.handle == nullptr || (unseen != nullptr && unseen->event.comm != call.event.comm)) return nullptr;
+    unseen = &call;
+  }
+  return unseen;
+}
+
+// A kernel of none of the communicators that were seen on the device is of the one that was not.
+void LearnPlaceOnDevice(const CallBatch& batch) noexcept {
+  constexpr uint32_t kMaxLaunches = 16;  // each is held against all calls
+  const PendingCall* unseen = batch.launch_count <= kMaxLaunches ? OnlyUnseen(batch) : nullptr;
+  Communicator* comm = unseen == nullptr ? nullptr : Find(unseen->handle);
+  if (comm == nullptr) return;
+  for (uint32_t i = 0; i < batch.launch_count; ++i) {
+    const uint64_t on_device = batch.launches[i].on_device;
+    bool seen = on_device == 0;
+    for (uint32_t j = 0; j < batch.call_count && !seen; ++j) seen = batch.calls[j].on_device == on_device;
+    if (!seen) comm->on_device.store(on_device, std::memory_order_relaxed);
+  }
+}
+
 // A batch whose kernels all belong to one communicator tells where that one launches.
 void LearnFromLaunches(const CallBatch& batch) noexcept {
+  LearnPlaceOnDevice(batch);
   if (batch.call_count == 0 || batch.launch_count == 0) return;
   const PendingCall& first = batch.calls[0];
   if (first.context != 0 || first.handle == nullptr) return;
@@ -41,6 +72,19 @@ void LearnFromLaunches(const CallBatch& batch) noexcept {
   comm->context.store(batch.launches[0].context, std::memory_order_relaxed);
   Blocking unknown = Blocking::kUnknown;
   comm->blocking.compare_exchange_strong(unknown, Blocking::kYes, std::memory_order_relaxed);
+}
+
+// Only compared, never followed: what NCCL keeps there is its own.
+uint64_t OnDevice(const KernelLaunch& kernel) noexcept {
+  if (!TakesCommunicator(kernel.name)) return 0;
+  const void* arguments = kernel.each != nullptr ? kernel.each[0] : nullptr;
+  for (void* const* entry = kernel.extra;
+       arguments == nullptr && entry != nullptr && *entry != CU_LAUNCH_PARAM_END; entry += 2) {
+    if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) arguments = entry[1];
+  }
+  uint64_t first = 0;
+  if (arguments != nullptr) std::memcpy(&first, arguments, sizeof first);
+  return first;
 }
 
 bool Blocks(const Communicator& comm) noexcept {
@@ -287,8 +331,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
       static_cast<uint8_t>(origin_.way >= kFirstProviderWay ? wire::CallSource::kCallSourceRelocation
                                                             : wire::CallSource::kCallSourceInterposed);
   call.stream = NormalStream(stream);
-  call.context = known == nullptr ? 0 : known->context.load(std::memory_order_relaxed);
-  call.device = known == nullptr ? -1 : known->device.load(std::memory_order_relaxed);
+  SetPlace(call, known);
   call.handle = known == nullptr ? nullptr : const_cast<void*>(comm);
   call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
   call.told = false;
@@ -403,11 +446,10 @@ void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
   GroupEndScope::End(result);
 }
 
-bool NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
-                      uint32_t correlation) noexcept {
+bool NoteKernelLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept {
   CallBatch* batch = thread.nccl_batch;
   if (batch == nullptr || thread.nccl_call_depth == 0) return false;
-  SeenLaunch launch = SeenLaunchOf(kernel_name, stream, context, correlation);
+  const SeenLaunch launch = SeenLaunchOf(kernel);
   if (launch.ops == 0) return false;
   if (batch->launch_count == batch->launch_capacity) {
     CountLoss(wire::LossReason::kLossEventRingFull);
@@ -417,18 +459,18 @@ bool NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* 
   return true;
 }
 
-SeenLaunch SeenLaunchOf(const char* kernel_name, const void* stream, const void* context,
-                        uint32_t correlation) noexcept {
-  const KernelTraits traits = ParseKernelName(kernel_name);
-  return {NormalStream(stream),
-          reinterpret_cast<uint64_t>(context),
-          correlation,
+SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept {
+  const KernelTraits traits = ParseKernelName(kernel.name);
+  return {NormalStream(kernel.stream),
+          reinterpret_cast<uint64_t>(kernel.context),
+          kernel.correlation,
           traits.ops,
           traits.datatypes,
           0,
           0,
           0,
-          DeviceOfContext(context)};
+          DeviceOfContext(kernel.context),
+          OnDevice(kernel)};
 }
 
 bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept {

@@ -209,12 +209,10 @@ class AbortScope : public EndOfCommunicatorScope {
 
 // A kernel launch was entered on this thread: noted if NCCL does it for a call of the application. False when
 // it is none of NCCL's inside a call of NCCL's that is seen. From the driver callback, inside the guard.
-bool NoteKernelLaunch(ThreadState& thread, const char* kernel_name, const void* stream, const void* context,
-                      uint32_t correlation) noexcept;
+bool NoteKernelLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept;
 
 // A kernel as it was launched; ops 0 if it is none of NCCL's.
-SeenLaunch SeenLaunchOf(const char* kernel_name, const void* stream, const void* context,
-                        uint32_t correlation) noexcept;
+SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept;
 
 // The batch is complete: decides its plans and reports it. Inside the guard.
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept;

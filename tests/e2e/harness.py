@@ -25,6 +25,9 @@ SOURCE = os.environ.get("GPUPROBE_SOURCE_DIR") or os.path.dirname(os.path.dirnam
 GPUPROBE = os.path.join(BUILD, "collector", "gpuprobe")
 LIBRARY = os.path.join(BUILD, "injector", "libgpuprobe.so")
 SIM_LIB = os.path.join(BUILD, "tests", "sim", "lib")
+# A folder with a real libnccl.so.2, built against the shared CUDA runtime; tests that want one skip without it.
+REAL_NCCL = os.environ.get("GPUPROBE_TEST_NCCL")
+WITNESS = os.path.join(BUILD, "tests", "sim", "lib_nccl_witness", "libgpusim_nccl_witness.so")
 VECTOR_ADD = os.path.join(BUILD, "samples", "vector_add")
 DDP_TRAIN = os.path.join(BUILD, "samples", "ddp_train")
 NCCL_CALLS = os.path.join(BUILD, "samples", "nccl_calls")
@@ -202,6 +205,7 @@ class EndToEndTest(unittest.TestCase):
     """A test with a workspace, that fails if something outlives it."""
 
     maxDiff = 4000
+    on_real_nccl = bool(os.environ.get("ALL_REAL"))
 
     def setUp(self):
         self.mark = uuid.uuid4().hex
@@ -251,6 +255,10 @@ class EndToEndTest(unittest.TestCase):
                "GPUPROBE_COMPARE_LAUNCHES": "0",  # tests count to the record; test_own_cost.py has it
                "GPUSIM_DEVICES": str(devices), "GPUSIM_TRUTH": self.path("truth"), "OMPI_MCA_rmaps_base_oversubscribe": "1"}
         env.update(extra or {})
+        if self.on_real_nccl:
+            # The node watches the calls, so that the kernels of different ranks meet and the truth knows what they carry.
+            env["LD_LIBRARY_PATH"] = ":".join([REAL_NCCL, env["LD_LIBRARY_PATH"]])
+            env["LD_PRELOAD"] = ":".join(filter(None, [env.get("LD_PRELOAD"), WITNESS]))
         return {name: value for name, value in env.items() if value is not None}
 
     def start(self, command, env=None, devices=1, sim_lib=None, stdin=None, cwd=None):

@@ -56,7 +56,7 @@ class AwaitedCalls : public LiveProbe {
     std::thread([=] {
       const Guard guard;
       ASSERT_TRUE(guard);
-      NoteLaunch(guard.thread(), kKernel, stream, nullptr, correlation);
+      NoteLaunch(guard.thread(), {.name = kKernel, .stream = stream, .context = nullptr, .correlation = correlation});
     }).join();
   }
   static void Look(int times) {
@@ -137,9 +137,9 @@ TEST_F(AwaitedCalls, AThreadOfNcclsLaunchesOneGroup) {
   std::thread([this] {
     const Guard guard;
     ASSERT_TRUE(guard);
-    NoteLaunch(guard.thread(), kKernel, &first_, nullptr, 5);
+    NoteLaunch(guard.thread(), {.name = kKernel, .stream = &first_, .context = nullptr, .correlation = 5});
     Leave(Batch(&first_, 2));  // of another communicator on the same stream
-    NoteLaunch(guard.thread(), kKernel, &first_, nullptr, 6);
+    NoteLaunch(guard.thread(), {.name = kKernel, .stream = &first_, .context = nullptr, .correlation = 6});
   }).join();
   LaunchElsewhere(7, &first_);
   Look(2);
@@ -204,7 +204,7 @@ TEST_F(AwaitedCalls, WhatNcclTellsOfALaunchReachesTheCallThatItIsOf) {
   Leave(Batch(&first_));
   std::thread([this] {
     const Guard guard;
-    NoteLaunch(guard.thread(), kKernel, &first_, nullptr, 7);
+    NoteLaunch(guard.thread(), {.name = kKernel, .stream = &first_, .context = nullptr, .correlation = 7});
     TellAwaited(
         guard.thread(),
         [](CallBatch& batch, const void* channels) {

@@ -16,9 +16,12 @@ using Nccl = Wrappers<kFirstProviderWay>;
 void LaunchOne() {
   const Guard guard;
   if (guard) {
-    NoteKernelLaunch(guard.thread(),
-                     "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
-                     nullptr, nullptr, 1);
+    NoteKernelLaunch(
+        guard.thread(),
+        {.name = "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
+         .stream = nullptr,
+         .context = nullptr,
+         .correlation = 1});
   }
 }
 

@@ -30,9 +30,12 @@ uint64_t node = 0;
 void Launch() {
   const Guard guard;
   if (!guard) return;
-  NoteKernelLaunch(guard.thread(),
-                   "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE", nullptr,
-                   nullptr, ++correlation);
+  NoteKernelLaunch(
+      guard.thread(),
+      {.name = "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
+       .stream = nullptr,
+       .context = nullptr,
+       .correlation = ++correlation});
   if (capturing && WantsGraphNode(guard.thread(), false, false))
     NoteGraphNode(guard.thread(), ++node, 0, 1, false);
 }

@@ -7,6 +7,7 @@
 
 #include "injector/nccl/entry_points.h"
 #include "injector/nccl/kernel_names.h"
+#include "injector/stream/self_report.h"
 
 namespace gpuprobe::injector::nccl {
 namespace {
@@ -32,7 +33,17 @@ struct Case {
   Case& Launch(const char* kernel, uint64_t stream, uint64_t context = 0, int32_t device = -1) {
     const KernelTraits traits = ParseKernelName(kernel);
     launches.push_back({stream, context, static_cast<uint32_t>(launches.size() + 1), traits.ops,
-                        traits.datatypes, 0, 0, 0, device});
+                        traits.datatypes, 0, 0, 0, device, 0});
+    return *this;
+  }
+  // The last call's communicator, or the last kernel's.
+  Case& CallIsOf(uint64_t on_device, uint64_t order = 0) {
+    calls.back().on_device = on_device;
+    calls.back().order = order;
+    return *this;
+  }
+  Case& LaunchIsOf(uint64_t on_device) {
+    launches.back().on_device = on_device;
     return *this;
   }
   void Run() {
@@ -49,6 +60,38 @@ constexpr const char* kAllReduceKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_L
 constexpr const char* kAllReduceHalfKernel = "ncclDevKernel_AllReduce_Sum_f16_RING_LL";
 constexpr const char* kSendRecvKernel = "ncclDevKernel_SendRecv";
 constexpr const char* kAllGatherKernel = "ncclDevKernel_AllGather_RING_LL";
+
+TEST(Plans, AKernelSaysWhereItsCommunicatorIs) {
+  Case both;
+  both.Call(EntryPoint::kAllReduce, 1, 7).CallIsOf(0x100).Call(EntryPoint::kAllReduce, 2, 7).CallIsOf(0x200);
+  both.Launch(kAllReduceKernel, 7).LaunchIsOf(0x200).Launch(kAllReduceKernel, 7).LaunchIsOf(0x100).Run();
+  EXPECT_EQ(both.launches[0].comm, 2u);
+  EXPECT_EQ(both.launches[1].comm, 1u);
+  // Of one it is not known: the other kernel is its.
+  Case one;
+  one.Call(EntryPoint::kAllReduce, 1, 7).CallIsOf(0x100).Call(EntryPoint::kAllReduce, 2, 7);
+  one.Launch(kAllReduceKernel, 7).LaunchIsOf(0x300).Launch(kAllReduceKernel, 7).LaunchIsOf(0x100).Run();
+  EXPECT_EQ(one.launches[0].comm, 2u);
+  EXPECT_EQ(one.launches[1].comm, 1u);
+}
+
+TEST(Plans, CommunicatorsThatWereNotSeenOnTheDeviceComeInTheOrderOfTheirHashes) {
+  const auto first_of = [](int32_t version, uint64_t order, uint64_t other_order) {
+    const int32_t before = NcclVersion();
+    SetNcclVersion(version);
+    Case both;
+    both.Call(EntryPoint::kAllReduce, 1, 7).CallIsOf(0, order);
+    both.Call(EntryPoint::kAllReduce, 2, 7).CallIsOf(0, other_order);
+    both.Launch(kAllReduceKernel, 7).LaunchIsOf(0x200).Launch(kAllReduceKernel, 7).LaunchIsOf(0x100).Run();
+    SetNcclVersion(before);
+    EXPECT_NE(both.launches[0].comm, both.launches[1].comm);
+    return both.launches[0].comm;
+  };
+  EXPECT_EQ(first_of(22809, 50, 40), 2u);
+  EXPECT_EQ(first_of(22809, 40, 50), 1u);
+  EXPECT_EQ(first_of(22809, 50, 0), 1u) << "a hash that is not NCCL's";
+  EXPECT_EQ(first_of(22505, 50, 40), 1u) << "before 2.26 in the order of the calls";
+}
 
 TEST(Plans, ACallOfItsOwnHasAPlanOfItsOwn) {
   Case first;

@@ -116,7 +116,7 @@ class PluginChain : public LiveProbe {
   static void Plan(const abi::Profiler4& table, void* context, int mask, uint32_t correlation) {
     {
       const Guard guard;
-      NoteLaunch(guard.thread(), kKernel, nullptr, nullptr, correlation);
+      NoteLaunch(guard.thread(), {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = correlation});
     }
     const uint64_t told = abi::ToldFor(static_cast<uint64_t>(mask), 4);
     void* group =
@@ -257,7 +257,7 @@ TEST_F(PluginChain, GroupsOfTheApplicationAreToldFromVersion5On) {
   });
   {
     const Guard guard;
-    NoteLaunch(guard.thread(), kKernel, nullptr, nullptr, 7);
+    NoteLaunch(guard.thread(), {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = 7});
   }
   table->stop_event(call);
   table->stop_event(group);

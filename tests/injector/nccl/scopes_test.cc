@@ -18,6 +18,7 @@ namespace {
 using Nccl = Wrappers<kFirstProviderWay>;
 
 uint32_t next_correlation = 0;
+uint64_t on_device = 0;  // not 0: the first argument of what NCCL launches
 constexpr uint64_t kGraph = 0x6000;  // its handle
 uint64_t captured_node = 0;          // not 0: what NCCL launches is captured into this node of a graph
 
@@ -30,7 +31,12 @@ void NoteNode(uint64_t id, uint64_t original_id) {
 // What CUPTI's callback would do while NCCL launches.
 void OnLaunch(const char* kernel, cudaStream_t stream, const void*) {
   if (const Guard guard; guard) {
-    NoteKernelLaunch(guard.thread(), kernel, stream, reinterpret_cast<const void*>(0x77), ++next_correlation);
+    void* first = &on_device;
+    NoteKernelLaunch(guard.thread(), {.name = kernel,
+                                      .stream = stream,
+                                      .context = reinterpret_cast<const void*>(0x77),
+                                      .correlation = ++next_correlation,
+                                      .each = on_device == 0 ? nullptr : &first});
   }
   if (captured_node == 0) return;
   NoteNode(captured_node, 0);
@@ -182,6 +188,26 @@ TEST_F(Scopes, AFailedGroupHasFailedCallsWithoutPlan) {
   ASSERT_EQ(calls.size(), 1u);
   EXPECT_EQ(calls[0].result, ncclUnhandledCudaError);
   EXPECT_EQ(calls[0].plan, 0u);
+}
+
+TEST_F(Scopes, WhereACommunicatorIsOnTheDeviceIsLearnedFromItsKernels) {
+  const ncclComm_t comm = Make();
+  on_device = 0x5000;
+  AllReduce(comm);
+  EXPECT_EQ(Find(comm)->on_device.load(), 0x5000u);
+  on_device = 0x6000;
+  AllReduce(comm);
+  EXPECT_EQ(Find(comm)->on_device.load(), 0x5000u) << "it does not move";
+  // In a group with another one, by elimination.
+  const ncclComm_t other = Make();
+  Nccl::GroupStart();
+  AllReduce(comm);
+  AllReduce(other);
+  Nccl::GroupEnd();
+  EXPECT_EQ(Find(other)->on_device.load(), 0x6000u);
+  const auto launches = Only<PlanLaunchEvent>(Events());
+  on_device = 0;
+  EXPECT_FALSE(launches.empty());
 }
 
 TEST_F(Scopes, AGroupEndWithoutStartIsTheApplicationsErrorOnly) {

@@ -1,4 +1,5 @@
 // Stream capture: streams that take part, the fork and join through events, and its end.
+#include <algorithm>
 #include <set>
 
 #include "tests/sim/core/graph.h"
@@ -24,14 +25,15 @@ void CollectAncestors(const std::vector<CUgraphNode>& nodes, std::set<CUgraphNod
   }
 }
 
-// True if everything that the capture's other streams did is joined into its origin.
+// True if everything that the capture's other streams did is joined into its origin. What was added by hand
+// is not theirs.
 bool AllJoinedLocked(const CUstream_st& origin) {
   std::set<CUgraphNode> joined;
   CollectAncestors(origin.capture_dependencies, &joined);
   for (const CUstream_st* stream : CapturingStreams()) {
     if (stream->capture != origin.capture || stream == &origin) continue;
     for (CUgraphNode node : stream->capture_dependencies) {
-      if (joined.count(node) == 0) return false;
+      if (node->captured && joined.count(node) == 0) return false;
     }
   }
   return true;
@@ -73,6 +75,7 @@ bool AnyStreamCapturesLocked(CUctx_st* context) {
 CUgraphNode AddCapturedLocked(CUstream_st* stream, Work work, CUgraphNodeType type) {
   CUgraphNode node =
       AddNodeLocked(stream->capture->graph, type, std::move(work), stream->capture_dependencies);
+  node->captured = true;
   stream->capture_dependencies = {node};
   return node;
 }
@@ -121,6 +124,26 @@ CUresult EndCapture(CUstream handle, CUgraph* graph) {
   }
   capture->graph = nullptr;  // events that were recorded in it mean nothing any more
   return result;
+}
+
+CUresult UpdateCapture(CUstream handle, const CUgraphNode* nodes, size_t count, bool replace) {
+  const Locked locked;
+  CUstream_st* stream = nullptr;
+  const CUresult found = FindStreamLocked(handle, &stream);
+  if (found != CUDA_SUCCESS) return found;
+  if (stream->capture == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
+  if (stream->capture->status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (count != 0 && nodes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUgraphNode> dependencies = replace ? std::vector<CUgraphNode>{} : stream->capture_dependencies;
+  for (size_t i = 0; i < count; ++i) {
+    if (!IsLiveNodeLocked(nodes[i]) || nodes[i]->graph != stream->capture->graph)
+      return CUDA_ERROR_INVALID_VALUE;
+    if (std::find(dependencies.begin(), dependencies.end(), nodes[i]) == dependencies.end())
+      dependencies.push_back(nodes[i]);
+  }
+  stream->capture_dependencies = std::move(dependencies);
+  return CUDA_SUCCESS;
 }
 
 CUstreamCaptureMode ExchangeCaptureMode(CUstreamCaptureMode mode) {

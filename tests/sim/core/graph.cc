@@ -92,6 +92,7 @@ std::vector<CUgraphNode> CopyNodesLocked(CUgraph graph, CUgraph into, bool flatt
                                          CUgraphNode through = nullptr) {
   NodeMap copies;
   std::set<CUgraphNode> leaves;
+  RetainObjectsOfLocked(graph, into);
   for (CUgraphNode node : InOrderLocked(graph)) {
     CUgraphNode copy = CopyNodeLocked(node, into, copies, roots_wait_for);
     copy->through = through;
@@ -178,11 +179,12 @@ CUgraph NewGraph() {
   return graph;
 }
 
-void DropGraph(CUgraph graph) {
+void DropGraph(CUgraph graph, const OpPtr& after) {
   for (const auto& node : graph->nodes) {
     All().nodes.erase(node.get());
-    if (node->child != nullptr) DropGraph(node->child);
+    if (node->child != nullptr) DropGraph(node->child, after);
   }
+  ReleaseObjectsLocked(graph, after);
   All().graphs.erase(graph);
   delete graph;
 }
@@ -372,7 +374,7 @@ CUresult DropExec(CUgraphExec exec) {
   ReturnGraphMemory(exec);
   const Locked locked;
   if (All().execs.erase(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
-  DropGraph(exec->graph);
+  DropGraph(exec->graph, exec->last);
   delete exec;
   return CUDA_SUCCESS;
 }
@@ -390,6 +392,7 @@ CUresult UpdateExec(CUgraphExec exec, CUgraph graph, bool* same_shape) {
   }
   if (*same_shape) {
     for (size_t i = 0; i < before.size(); ++i) TakeWork(*before[i], *flat->nodes[i]);  // they keep their ids
+    std::swap(exec->graph->objects, flat->objects);
   }
   DropGraph(flat);
   return *same_shape ? CUDA_SUCCESS : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;

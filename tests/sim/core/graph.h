@@ -7,6 +7,7 @@
 #include <cuda.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct CUgraphNode_st {
   gpusim::Work work;
   CUevent event = nullptr;
   CUgraph child = nullptr;
-  bool enabled = true;  // of an executable graph: otherwise it does nothing
+  bool enabled = true;   // of an executable graph: otherwise it does nothing
+  bool captured = false;  // not added by hand
   // Of a node that allocates or releases.
   uint64_t memory_address = 0;
   uint64_t memory_bytes = 0;
@@ -30,11 +32,19 @@ struct CUgraphNode_st {
   CUgraphNode through = nullptr;   // of an executable graph: the outermost child graph's node that it is of
 };
 
+// Of the application's, to be destroyed once no graph refers to it any more.
+struct CUuserObject_st {
+  void* object = nullptr;
+  CUhostFn destroy = nullptr;
+  uint64_t references = 0;
+};
+
 struct CUgraph_st {
   uint32_t id = 0;
   CUgraphNode owner = nullptr;  // of a child graph: the node that holds it
   std::vector<std::unique_ptr<CUgraphNode_st>>
       nodes;  // in order of creation; of an executable graph, in order of dependency
+  std::map<CUuserObject, uint64_t> objects;  // with the references that it holds
 };
 
 struct CUgraphExec_st {
@@ -46,7 +56,8 @@ struct CUgraphExec_st {
 namespace gpusim {
 
 CUgraph NewGraph();
-void DropGraph(CUgraph graph);
+// What it refers to may be destroyed once `after` (may be null) has ended.
+void DropGraph(CUgraph graph, const OpPtr& after = nullptr);
 bool IsLive(CUgraph graph);
 bool IsLive(CUgraphExec exec);
 
@@ -64,6 +75,17 @@ CUresult AddMemoryNode(CUgraph graph, const CUgraphNode* dependencies, size_t co
 void NotifyNode(CUgraphNode node);
 bool IsLiveNodeLocked(CUgraphNode node);
 CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to);
+
+// user_object.cc. With the mutex held.
+CUuserObject NewUserObject(void* object, CUhostFn destroy, unsigned references);
+CUresult RetainUserObjectLocked(CUuserObject object, uint64_t count);
+// The last one destroys it, on the thread for host functions, once `after` (may be null) has ended.
+CUresult ReleaseUserObjectLocked(CUuserObject object, uint64_t count, const OpPtr& after);
+CUresult RetainInGraphLocked(CUgraph graph, CUuserObject object, unsigned count, bool move);
+CUresult ReleaseInGraphLocked(CUgraph graph, CUuserObject object, unsigned count);
+// A copy refers to what the original refers to.
+void RetainObjectsOfLocked(CUgraph graph, CUgraph copy);
+void ReleaseObjectsLocked(CUgraph graph, const OpPtr& after);
 
 CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec);
 CUresult LaunchGraph(CUgraphExec exec, CUstream stream);

@@ -32,6 +32,8 @@ constexpr uint32_t kMaxSharedBytes = 227 << 10;
 
 std::atomic<uint64_t> launches{0};
 
+std::atomic<LaunchWitness> launch_witness{nullptr};
+
 // GPUSIM_FAULT=launch_fails=N: the N-th launch of the process (from 0) is refused.
 bool LaunchFails() {
   const char* value = nullptr;
@@ -40,6 +42,8 @@ bool LaunchFails() {
 }
 
 }  // namespace
+
+void SetLaunchWitness(LaunchWitness witness) { launch_witness.store(witness); }
 
 const char* InternName(const std::string& name) {
   static auto* mutex = new std::mutex;
@@ -74,7 +78,7 @@ CUresult MakeKernelWork(CUfunction function, const KernelShape& shape, Work* wor
   return CUDA_SUCCESS;
 }
 
-CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream) {
+CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream, const void* arguments) {
   if (function == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   CUctx_st* context = nullptr;
   const CUresult current = RequireContext(&context);
@@ -89,6 +93,12 @@ CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream st
     loaded = context->loaded_modules.insert(function->module).second;
   }
   if (loaded) NotifyResource(ResourceEvent::kModuleLoaded, context, nullptr);  // lazily, as since CUDA 11.7
+  RendezvousLaunch meeting;
+  const LaunchWitness witness = launch_witness.load(std::memory_order_relaxed);
+  if (witness != nullptr && witness(function->name, arguments, &meeting)) {
+    work.kind = WorkKind::kRendezvous;
+    work.rendezvous = std::make_shared<const RendezvousLaunch>(std::move(meeting));
+  }
   return Issue(stream, std::move(work), CU_GRAPH_NODE_TYPE_KERNEL, nullptr);
 }
 

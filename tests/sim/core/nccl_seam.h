@@ -75,6 +75,7 @@ struct RendezvousLaunch {
       kernel_name;  // "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", mangled
   uint32_t grid = 2;
   uint32_t block = 544;
+  const void* communicator = nullptr;  // on the device: the kernel's first argument
   std::vector<CollectiveTruth> calls;
   mutable uint64_t replays = 0;  // so far; the schedule's mutex
   RendezvousFactory factory = nullptr;
@@ -84,6 +85,12 @@ struct RendezvousLaunch {
 // Launches through cuLaunchKernelEx's callbacks on `stream` (CUstream; null is the legacy default stream of
 // the current context). Returns a CUresult.
 int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch);
+
+// Of a library whose kernels the node did not make, the real NCCL: whoever knows which calls a launch of one
+// carries fills `launch` (its name and shape are the launch's own) and returns true. `arguments`: what the
+// kernel gets.
+using LaunchWitness = bool (*)(const char* kernel_name, const void* arguments, RendezvousLaunch* launch);
+void SetLaunchWitness(LaunchWitness witness);
 
 // Identity and knobs that libnccl shares with the core.
 int ProcessRank();                // from the launcher's environment, -1 if none

@@ -153,6 +153,8 @@ CUgraphNode AddCapturedLocked(CUstream_st* stream, Work work, CUgraphNodeType ty
 CUresult BeginCapture(CUstream stream, CUgraph into, const CUgraphNode* dependencies, size_t count,
                       CUstreamCaptureMode mode);
 CUresult EndCapture(CUstream stream, CUgraph* graph);
+// What the stream's next piece of work waits for: these nodes besides what it waited for before, or instead.
+CUresult UpdateCapture(CUstream stream, const CUgraphNode* nodes, size_t count, bool replace);
 CUstreamCaptureMode ExchangeCaptureMode(CUstreamCaptureMode mode);
 void JoinCaptureLocked(CUstream_st* stream, const std::shared_ptr<Capture>& capture);
 void ForgetCapturingLocked(CUstream_st* stream);  // it is being destroyed
@@ -176,6 +178,7 @@ struct KernelShape {
   uint32_t shared_bytes;
 };
 CUresult MakeKernelWork(CUfunction function, const KernelShape& shape, Work* work);
-CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream);
+// `arguments`: the first of them, or the buffer that holds them all; null if they are not known.
+CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream stream, const void* arguments);
 
 }  // namespace gpusim

@@ -161,6 +161,17 @@ DRIVER_STREAM_API(cuMemcpyAsync, _ptsz,
                   (dst, src, ByteCount, hStream)) {
   return CopyLine(dst, src, ByteCount, ASYNC, hStream);
 }
+// One record a copy: CUPTI counts several in one "based on certain heuristics" (CUpti_ActivityMemcpy6).
+DRIVER_STREAM_API(cuMemcpyBatchAsync_v2, _ptsz,
+                  (CUdeviceptr * dsts, CUdeviceptr* srcs, size_t* sizes, size_t count,
+                   CUmemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs, CUstream hStream),
+                  (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream)) {
+  if (dsts == nullptr || srcs == nullptr || sizes == nullptr || attrs == nullptr || attrsIdxs == nullptr)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || numAttrs == 0 || numAttrs > count || attrsIdxs[0] != 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; ++i) GPUSIM_CHECK(CopyLine(dsts[i], srcs[i], sizes[i], ASYNC, hStream));
+  return CUDA_SUCCESS;
+}
 DRIVER_STREAM_API(cuMemcpyHtoDAsync_v2, _ptsz,
                   (CUdeviceptr dstDevice, const void* srcHost, size_t ByteCount, CUstream hStream),
                   (dstDevice, srcHost, ByteCount, hStream)) {

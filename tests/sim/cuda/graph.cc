@@ -331,3 +331,39 @@ DRIVER_STREAM_API(cuStreamBeginCaptureToGraph, _ptsz,
   if (hGraph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return gpusim::BeginCapture(hStream, hGraph, dependencies, numDependencies, mode);
 }
+
+DRIVER_API(cuUserObjectCreate,
+           (CUuserObject * object_out, void* ptr, CUhostFn destroy, unsigned int initialRefcount,
+            unsigned int flags),
+           (object_out, ptr, destroy, initialRefcount, flags)) {
+  if (object_out == nullptr || destroy == nullptr || initialRefcount == 0 ||
+      flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC)
+    return CUDA_ERROR_INVALID_VALUE;
+  const gpusim::Locked locked;
+  *object_out = gpusim::NewUserObject(ptr, destroy, initialRefcount);
+  return CUDA_SUCCESS;
+}
+
+DRIVER_API(cuUserObjectRetain, (CUuserObject object, unsigned int count), (object, count)) {
+  const gpusim::Locked locked;
+  return gpusim::RetainUserObjectLocked(object, count);
+}
+
+DRIVER_API(cuUserObjectRelease, (CUuserObject object, unsigned int count), (object, count)) {
+  const gpusim::Locked locked;
+  return gpusim::ReleaseUserObjectLocked(object, count, nullptr);
+}
+
+DRIVER_API(cuGraphRetainUserObject,
+           (CUgraph graph, CUuserObject object, unsigned int count, unsigned int flags),
+           (graph, object, count, flags)) {
+  if (flags > CU_GRAPH_USER_OBJECT_MOVE) return CUDA_ERROR_INVALID_VALUE;
+  const gpusim::Locked locked;
+  return gpusim::RetainInGraphLocked(graph, object, count, flags == CU_GRAPH_USER_OBJECT_MOVE);
+}
+
+DRIVER_API(cuGraphReleaseUserObject, (CUgraph graph, CUuserObject object, unsigned int count),
+           (graph, object, count)) {
+  const gpusim::Locked locked;
+  return gpusim::ReleaseInGraphLocked(graph, object, count);
+}

@@ -41,6 +41,8 @@ constexpr Form kForms[] = {
     {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000},
     {"cuGetProcAddress", "cuGetProcAddress_v2", 12000},
     {"cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000},
+    {"cuStreamUpdateCaptureDependencies", "cuStreamUpdateCaptureDependencies_v2", 12030},
+    {"cuMemcpyBatchAsync", "cuMemcpyBatchAsync_v2", 13000},
 };
 
 void* Lookup(const std::string& name) {

@@ -1,4 +1,5 @@
 // Kernel launches, and the launch that libnccl makes.
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -23,6 +24,18 @@ gpusim::KernelShape ShapeOf(const CUlaunchConfig& config) {
           config.sharedMemBytes};
 }
 
+// The first argument, passed by itself or at the start of a buffer, for a witness of the launch. A kernel
+// without any has none to look at.
+const void* ArgumentsOf(CUfunction function, void** each, void** extra) {
+  const char* name = NameOf(function);
+  if (name == nullptr || std::strstr(name, "nccl") == nullptr) return nullptr;
+  if (each != nullptr) return each[0];
+  for (void** entry = extra; entry != nullptr && *entry != CU_LAUNCH_PARAM_END; entry += 2) {
+    if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) return entry[1];
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 DRIVER_LAUNCH_API(cuLaunchKernel, _ptsz, NameOf(f),
@@ -32,14 +45,15 @@ DRIVER_LAUNCH_API(cuLaunchKernel, _ptsz, NameOf(f),
                   (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
                    kernelParams, extra)) {
   return gpusim::LaunchKernel(
-      f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
+      f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream,
+      ArgumentsOf(f, kernelParams, extra));
 }
 
 DRIVER_LAUNCH_API(cuLaunchKernelEx, _ptsz, NameOf(f),
                   (const CUlaunchConfig* config, CUfunction f, void** kernelParams, void** extra),
                   (config, f, kernelParams, extra)) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  return gpusim::LaunchKernel(f, ShapeOf(*config), config->hStream);
+  return gpusim::LaunchKernel(f, ShapeOf(*config), config->hStream, ArgumentsOf(f, kernelParams, extra));
 }
 
 DRIVER_LAUNCH_API(cuLaunchCooperativeKernel, _ptsz, NameOf(f),
@@ -49,7 +63,8 @@ DRIVER_LAUNCH_API(cuLaunchCooperativeKernel, _ptsz, NameOf(f),
                   (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream,
                    kernelParams)) {
   return gpusim::LaunchKernel(
-      f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream);
+      f, {{gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes}, hStream,
+      ArgumentsOf(f, kernelParams, nullptr));
 }
 
 namespace gpusim {
@@ -62,7 +77,11 @@ int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch) {
   config.blockDimX = launch.block;
   config.blockDimY = config.blockDimZ = 1;
   config.hStream = static_cast<CUstream>(stream);
-  const cuLaunchKernelEx_params params{&config, function, nullptr, nullptr};
+  const void* communicator = launch.communicator;
+  size_t size = sizeof communicator;
+  void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &communicator, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                   CU_LAUNCH_PARAM_END};
+  const cuLaunchKernelEx_params params{&config, function, nullptr, extra};
   return Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
                           "cuLaunchKernelEx", &params, function->name, [&] {
                             Work work;

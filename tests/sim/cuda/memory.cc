@@ -152,6 +152,9 @@ CUresult PointerAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr
       if (!known) return CUDA_ERROR_INVALID_VALUE;
       *static_cast<unsigned long long*>(data) = range.base;
       return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+      *static_cast<int*>(data) = known && range.memory == MemoryClass::kDevice ? 1 : 0;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
       *static_cast<CUmemoryPool*>(data) = range.pool;
       return CUDA_SUCCESS;

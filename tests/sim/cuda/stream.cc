@@ -166,6 +166,15 @@ DRIVER_STREAM_API(cuStreamGetCaptureInfo_v2, _ptsz,
                                         nullptr, numDependencies_out);
 }
 
+DRIVER_STREAM_API(cuStreamUpdateCaptureDependencies_v2, _ptsz,
+                  (CUstream hStream, CUgraphNode* dependencies, const CUgraphEdgeData* dependencyData,
+                   size_t numDependencies, unsigned int flags),
+                  (hStream, dependencies, dependencyData, numDependencies, flags)) {
+  if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES) return CUDA_ERROR_INVALID_VALUE;
+  return gpusim::UpdateCapture(hStream, dependencies, numDependencies,
+                               flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+}
+
 DRIVER_API(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode * mode), (mode)) {
   if (mode == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *mode = gpusim::ExchangeCaptureMode(*mode);

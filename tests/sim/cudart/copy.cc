@@ -109,6 +109,19 @@ RUNTIME_STREAM_API(cudaMemcpyAsync, 3020, _ptsz, 7000,
   return CopyInOrder(dst, src, count, kind, stream);
 }
 
+RUNTIME_STREAM_API(cudaMemcpyBatchAsync, 13000, _ptsz, 13000,
+                   (void* const* dsts, const void* const* srcs, const size_t* sizes, size_t count,
+                    struct cudaMemcpyAttributes* attrs, size_t* attrsIdxs, size_t numAttrs,
+                    cudaStream_t stream),
+                   (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, stream)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuMemcpyBatchAsync_v2(reinterpret_cast<CUdeviceptr*>(const_cast<void**>(dsts)),
+                                          reinterpret_cast<CUdeviceptr*>(const_cast<void**>(srcs)),
+                                          const_cast<size_t*>(sizes), count,
+                                          reinterpret_cast<CUmemcpyAttributes*>(attrs), attrsIdxs, numAttrs,
+                                          stream));
+}
+
 RUNTIME_API(cudaMemcpyPeer, 4000, (void* dst, int dstDevice, const void* src, int srcDevice, size_t count),
             (dst, dstDevice, src, srcDevice, count)) {
   GPUSIM_RETURN_IF(Ready());

@@ -329,3 +329,34 @@ RUNTIME_STREAM_API(cudaStreamBeginCaptureToGraph, 12030, _ptsz, 12030,
                                                 reinterpret_cast<const CUgraphEdgeData*>(dependencyData),
                                                 numDependencies, static_cast<CUstreamCaptureMode>(mode)));
 }
+
+RUNTIME_API(cudaUserObjectCreate, 11030,
+            (cudaUserObject_t * object_out, void* ptr, cudaHostFn_t destroy, unsigned int initialRefcount,
+             unsigned int flags),
+            (object_out, ptr, destroy, initialRefcount, flags)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuUserObjectCreate(object_out, ptr, destroy, initialRefcount, flags));
+}
+
+RUNTIME_API(cudaUserObjectRetain, 11030, (cudaUserObject_t object, unsigned int count), (object, count)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuUserObjectRetain(object, count));
+}
+
+RUNTIME_API(cudaUserObjectRelease, 11030, (cudaUserObject_t object, unsigned int count), (object, count)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuUserObjectRelease(object, count));
+}
+
+RUNTIME_API(cudaGraphRetainUserObject, 11030,
+            (cudaGraph_t graph, cudaUserObject_t object, unsigned int count, unsigned int flags),
+            (graph, object, count, flags)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphRetainUserObject(graph, object, count, flags));
+}
+
+RUNTIME_API(cudaGraphReleaseUserObject, 11030,
+            (cudaGraph_t graph, cudaUserObject_t object, unsigned int count), (graph, object, count)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuGraphReleaseUserObject(graph, object, count));
+}

@@ -108,6 +108,15 @@ RUNTIME_STREAM_API(cudaStreamGetCaptureInfo, 12030, _ptsz, 12030,
   return cudaSuccess;
 }
 
+RUNTIME_STREAM_API(cudaStreamUpdateCaptureDependencies, 12030, _ptsz, 12030,
+                   (cudaStream_t stream, cudaGraphNode_t* dependencies,
+                    const cudaGraphEdgeData* dependencyData, size_t numDependencies, unsigned int flags),
+                   (stream, dependencies, dependencyData, numDependencies, flags)) {
+  GPUSIM_RETURN_IF(Ready());
+  return FromDriver(cuStreamUpdateCaptureDependencies_v2(
+      stream, dependencies, reinterpret_cast<const CUgraphEdgeData*>(dependencyData), numDependencies, flags));
+}
+
 RUNTIME_API(cudaThreadExchangeStreamCaptureMode, 10010, (enum cudaStreamCaptureMode * mode), (mode)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuThreadExchangeStreamCaptureMode(reinterpret_cast<CUstreamCaptureMode*>(mode)));

@@ -49,8 +49,6 @@ class Patience {
   int64_t step_us_ = 50;
 };
 
-constexpr int32_t kShrinkColor = 0;
-
 }  // namespace
 
 uint64_t HashUniqueId(const ncclUniqueId& id) {
@@ -179,26 +177,29 @@ ncclResult_t Creation::Finish() {
   return ncclSuccess;
 }
 
+bool JoinById(Communicator& communicator, const ncclUniqueId& id) {
+  uint32_t maker = 0;
+  std::memcpy(&maker, id.internal, sizeof(maker));
+  return communicator.Join(maker, HashUniqueId(id), SecondHash(id));
+}
+
+bool JoinChild(Communicator& child, const Communicator& parent, uint32_t ordinal, int color) {
+  const uint64_t first = HashChild(parent.NameHash(), ordinal, color);
+  return child.Join(parent.MakerPid(), first, Mix(first ^ parent.Hash()));
+}
+
 namespace {
 
 class FromId : public Creation {
  public:
   FromId(CommunicatorPtr communicator, const ncclUniqueId& id) : Creation(std::move(communicator)), id_(id) {}
   ncclResult_t Join() override {
-    uint32_t maker = 0;
-    std::memcpy(&maker, id_.internal, sizeof(maker));
-    return communicator_->Join(maker, HashUniqueId(id_), SecondHash(id_)) ? ncclSuccess : ncclInvalidUsage;
+    return JoinById(*communicator_, id_) ? ncclSuccess : ncclInvalidUsage;
   }
 
  private:
   const ncclUniqueId id_;
 };
-
-// The name of a child's memory follows from the parent's and from which child it is.
-bool JoinChild(Communicator& child, const Communicator& parent, uint32_t ordinal, int color) {
-  const uint64_t first = HashChild(parent.NameHash(), ordinal, color);
-  return child.Join(parent.MakerPid(), first, Mix(first ^ parent.Hash()));
-}
 
 class BySplit : public Creation {
  public:

@@ -30,6 +30,12 @@ uint64_t HashInitAll(uint32_t ordinal);
 
 ncclUniqueId NewUniqueId();
 
+class Communicator;
+// Under the name that follows from the unique id; and from the parent's and from which child of it it is.
+bool JoinById(Communicator& communicator, const ncclUniqueId& id);
+bool JoinChild(Communicator& child, const Communicator& parent, uint32_t ordinal, int color);
+constexpr int32_t kShrinkColor = 0;
+
 class Communicator {
  public:
   Communicator(int rank, int ranks, int device, CUcontext context, uint64_t hash)

@@ -120,7 +120,7 @@ ncclResult_t Run(std::vector<PendingCreation> creations) {
 }
 
 ncclResult_t LaunchAll(const std::vector<Call>& calls) {
-  for (const Plan& plan : MakePlans(calls)) {
+  for (const Plan& plan : MakePlans(calls, FusesAll())) {
     const ncclResult_t launched = Launch(plan);
     if (launched != ncclSuccess) {
       return launched;
@@ -224,7 +224,7 @@ ncclResult_t GroupSimulateEnd(float* estimated_us) {
   }
   const Group finished = std::exchange(MyGroup(), Group{});
   uint64_t longest_ns = 0;
-  for (const Plan& plan : MakePlans(finished.calls)) {
+  for (const Plan& plan : MakePlans(finished.calls, FusesAll())) {
     longest_ns = std::max(longest_ns, plan.duration_ns);
   }
   for (const Call& call : finished.calls) {

@@ -18,21 +18,9 @@ namespace {
 std::atomic<uint64_t> plans_launched{0};
 constexpr uint64_t kForeverNs = 3'000'000'000'000'000'000;  // 95 years
 
-// GPUSIM_NCCL_PLANS
-bool FusesAll() {
-  static const bool kOne = [] {
-    const char* text = std::getenv("GPUSIM_NCCL_PLANS");
-    if (text == nullptr) return false;
-    if (std::strcmp(text, "one") == 0) return true;
-    std::fprintf(stderr, "gpusim: GPUSIM_NCCL_PLANS=%s is not one\n", text);
-    std::exit(64);
-  }();
-  return kOne;
-}
-
-bool IsSamePlan(const Call& a, const Call& b) {
+bool IsSamePlan(const Call& a, const Call& b, bool fuse_all) {
   return a.communicator == b.communicator &&
-         (FusesAll() || KernelName(a.operation, a.type) == KernelName(b.operation, b.type));
+         (fuse_all || KernelName(a.operation, a.type) == KernelName(b.operation, b.type));
 }
 
 bool RunsAsMessages(const Call& call) {
@@ -141,11 +129,22 @@ bool IsCaptured(CUstream stream) {
   return capture != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
+bool FusesAll() {
+  static const bool kOne = [] {
+    const char* text = std::getenv("GPUSIM_NCCL_PLANS");
+    if (text == nullptr) return false;
+    if (std::strcmp(text, "one") == 0) return true;
+    std::fprintf(stderr, "gpusim: GPUSIM_NCCL_PLANS=%s is not one\n", text);
+    std::exit(64);
+  }();
+  return kOne;
+}
+
+std::vector<Plan> MakePlans(const std::vector<Call>& calls, bool fuse_all) {
   std::vector<Plan> plans;
   for (const Call& call : calls) {
-    const auto same = std::find_if(plans.begin(), plans.end(), [&call](const Plan& plan) {
-      return IsSamePlan(plan.calls.front(), call);
+    const auto same = std::find_if(plans.begin(), plans.end(), [&call, fuse_all](const Plan& plan) {
+      return IsSamePlan(plan.calls.front(), call, fuse_all);
     });
     if (same != plans.end()) {
       same->calls.push_back(call);
@@ -160,6 +159,10 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
       order.push_back(plan.communicator);
     }
   }
+  // From 2.26 on by their hashes; those of one process are next to each other.
+  std::stable_sort(order.begin(), order.end(), [](const CommunicatorPtr& a, const CommunicatorPtr& b) {
+    return a->Hash() < b->Hash();
+  });
   const auto rank_of = [&order](const Plan& plan) {
     const auto place = std::find(order.begin(), order.end(), plan.communicator) - order.begin();
     return std::pair(place, RunsAsMessages(plan.calls.front()));
@@ -177,14 +180,8 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls) {
   return plans;
 }
 
-ncclResult_t Launch(const Plan& plan) {
+RendezvousLaunch LaunchOf(const Plan& plan) {
   const Call& first = plan.calls.front();
-  const bool hangs =
-      std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.hangs; });
-  if (hangs) {
-    plan.communicator->NextMeeting();  // the others wait at this one, not at the next
-    return ncclSuccess;
-  }
   auto state = std::make_shared<PlanState>();
   state->communicator = plan.communicator;
   const bool stuck =
@@ -206,8 +203,21 @@ ncclResult_t Launch(const Plan& plan) {
   }
   std::stable_sort(launch.calls.begin(), launch.calls.end(),
                    [](const CollectiveTruth& a, const CollectiveTruth& b) { return a.bytes > b.bytes; });
+  launch.communicator = plan.communicator.get();
   launch.factory = MakeMeeting;
   launch.state = std::move(state);
+  return launch;
+}
+
+ncclResult_t Launch(const Plan& plan) {
+  const Call& first = plan.calls.front();
+  const bool hangs =
+      std::any_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) { return call.hangs; });
+  if (hangs) {
+    plan.communicator->NextMeeting();  // the others wait at this one, not at the next
+    return ncclSuccess;
+  }
+  RendezvousLaunch launch = LaunchOf(plan);
   const ContextScope context(plan.communicator->Context());
   const OtherStreams others(plan);
   others.Before();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/sim/core/nccl_seam.h"
 #include "tests/sim/nccl/group.h"
 
 namespace gpusim::nccl {
@@ -18,9 +19,13 @@ struct Plan {
   uint64_t duration_ns = 0;  // after the last arrival: alpha and the calls' bytes over the link
 };
 
-// In the order of the communicators' first calls; in each, collectives before sends and receives.
-std::vector<Plan> MakePlans(const std::vector<Call>& calls);
+// In the order of the communicators' hashes; in each, collectives before sends and receives. One plan a
+// communicator if all calls are fused.
+std::vector<Plan> MakePlans(const std::vector<Call>& calls, bool fuse_all);
+bool FusesAll();  // GPUSIM_NCCL_PLANS
 
+// The meeting of its kernels, and its calls for the truth.
+RendezvousLaunch LaunchOf(const Plan& plan);
 ncclResult_t Launch(const Plan& plan);
 
 // The truth of a call that launches nothing: it has no elements, is alone, or was refused with `result`.

@@ -1,0 +1,301 @@
+// The public functions on their way into a real NCCL.
+#include <dlfcn.h>
+
+#include <atomic>
+#include <utility>
+
+#include "tests/sim/core/cupti_seam.h"
+#include "tests/sim/core/nccl_seam.h"
+#include "tests/sim/core/per_thread.h"
+#include "tests/sim/nccl_witness/real.h"
+#include "tests/sim/nccl_witness/witness.h"
+
+#define WATCHED(name, ...) extern "C" __attribute__((visibility("default"))) ncclResult_t name(__VA_ARGS__)
+
+namespace gpusim::nccl {
+
+void* RealFunction(const char* name) {
+  using Dlsym = void*(void*, const char*);
+  static auto* const plain = reinterpret_cast<Dlsym*>(dlvsym(RTLD_DEFAULT, "dlsym", "GLIBC_2.34"));
+  static void* const library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_NOLOAD);
+  return plain != nullptr && library != nullptr ? plain(library, name) : nullptr;
+}
+
+namespace {
+
+struct Group {
+  int depth = 0;
+  std::vector<Call> calls;
+};
+
+Group& MyGroup() { return PerThread<Group>(); }
+
+std::atomic<uint64_t> collective_calls{0};
+
+void Accept(Call& call) {
+  call.issue_ns = NowNs();
+  if (IsPointToPoint(call.operation)) {
+    call.sequence = call.communicator->NextTransfer();
+    return;
+  }
+  call.sequence = call.communicator->NextCollective();
+  const uint64_t number = collective_calls.fetch_add(1);
+  call.hangs = RankHangsAt(number);
+  call.stuck = IsStuckAt(number);
+}
+
+void TakeBack(const Call& call) {
+  if (IsPointToPoint(call.operation)) {
+    call.communicator->TakeBackTransfer();
+  } else {
+    call.communicator->TakeBackCollective();
+  }
+}
+
+// Calls the library, and has the kernel that it launches carry `calls`.
+template <typename Forward>
+ncclResult_t Launching(const std::vector<Call>& calls, Forward forward) {
+  Witness::Get().Open(calls);
+  const ncclResult_t result = forward();
+  Witness::Get().Close(calls, result);
+  return result;
+}
+
+template <typename Forward>
+ncclResult_t Watch(ncclComm_t comm, Call call, Forward forward) {
+  Witness::Get().FinishMaking();
+  call.communicator = Witness::Get().Find(comm);
+  if (call.communicator == nullptr) return forward();
+  Accept(call);
+  if (call.hangs) {
+    call.communicator->NextMeeting();
+    return ncclSuccess;
+  }
+  if (MyGroup().depth == 0) return Launching({call}, forward);
+  const ncclResult_t result = forward();
+  if (result == ncclSuccess || result == ncclInProgress) {
+    MyGroup().calls.push_back(std::move(call));
+  } else {
+    TakeBack(call);
+  }
+  return result;
+}
+
+Call Moves(Operation operation, size_t count, ncclDataType_t type) {
+  Call call;
+  call.operation = operation;
+  call.count = count;
+  call.type = type;
+  return call;
+}
+
+Call Rooted(Call call, int root) {
+  call.root = root;
+  return call;
+}
+
+Call WithPeer(Call call, int peer) {
+  call.peer = peer;
+  return call;
+}
+
+// After the library has made one, or has begun to.
+ncclResult_t Made(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint64_t hash, Joins joins) {
+  if (result != ncclSuccess && result != ncclInProgress) return result;
+  Witness::Get().Made(*comm, parent, hash, std::move(joins));
+  if (MyGroup().depth == 0) Witness::Get().FinishMaking();
+  return result;
+}
+
+ncclResult_t MadeById(ncclResult_t result, const ncclComm_t* comm, const ncclUniqueId& id) {
+  return Made(result, comm, nullptr, HashUniqueId(id),
+              [id](Communicator& communicator) { return JoinById(communicator, id); });
+}
+
+// `number`: which child of its parent; taken before the library is called, and by ranks that get none, too.
+ncclResult_t MadeFrom(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint32_t number, int color) {
+  const CommunicatorPtr from = Witness::Get().Find(parent);
+  if (from == nullptr) return result;
+  return Made(result, comm, parent, HashChild(from->Hash(), number, color),
+              [from, number, color](Communicator& child) { return JoinChild(child, *from, number, color); });
+}
+
+uint32_t NextChildOf(ncclComm_t parent) {
+  Witness::Get().FinishMaking();
+  const CommunicatorPtr from = Witness::Get().Find(parent);
+  return from == nullptr ? 0 : from->NextChild();
+}
+
+}  // namespace
+}  // namespace gpusim::nccl
+
+using gpusim::nccl::Call;
+using gpusim::nccl::Launching;
+using gpusim::nccl::MadeById;
+using gpusim::nccl::MadeFrom;
+using gpusim::nccl::Moves;
+using gpusim::nccl::MyGroup;
+using gpusim::nccl::NextChildOf;
+using gpusim::nccl::Operation;
+using gpusim::nccl::Rooted;
+using gpusim::nccl::Watch;
+using gpusim::nccl::WithPeer;
+using gpusim::nccl::Witness;
+
+WATCHED(ncclCommInitRank, ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return MadeById(REAL_CALL(ncclCommInitRank, comm, nranks, commId, rank), comm, commId);
+}
+
+WATCHED(ncclCommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
+  return MadeById(REAL_CALL(ncclCommInitRankConfig, comm, nranks, commId, rank, config), comm, commId);
+}
+
+WATCHED(ncclCommInitRankScalable, ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
+        ncclConfig_t* config) {
+  return MadeById(REAL_CALL(ncclCommInitRankScalable, newcomm, nranks, myrank, nId, commIds, config), newcomm,
+                  commIds[0]);
+}
+
+WATCHED(ncclCommInitAll, ncclComm_t* comm, int ndev, const int* devlist) {
+  static std::atomic<uint32_t> calls{0};
+  const uint64_t hash = gpusim::nccl::HashInitAll(calls.fetch_add(1));
+  const ncclUniqueId id = gpusim::nccl::NewUniqueId();
+  const ncclResult_t result = REAL_CALL(ncclCommInitAll, comm, ndev, devlist);
+  if (result != ncclSuccess) return result;
+  for (int rank = 0; rank < ndev; ++rank) {
+    Witness::Get().Made(comm[rank], nullptr, hash, [id](gpusim::nccl::Communicator& communicator) {
+      return gpusim::nccl::JoinById(communicator, id);
+    });
+  }
+  Witness::Get().FinishMaking();
+  return result;
+}
+
+WATCHED(ncclCommSplit, ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  const uint32_t number = NextChildOf(comm);
+  return MadeFrom(REAL_CALL(ncclCommSplit, comm, color, key, newcomm, config), newcomm, comm, number, color);
+}
+
+WATCHED(ncclCommShrink, ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
+        ncclConfig_t* config, int shrinkFlags) {
+  const uint32_t number = NextChildOf(comm);
+  if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0) Witness::Get().Abort(comm);
+  return MadeFrom(
+      REAL_CALL(ncclCommShrink, comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags), newcomm,
+      comm, number, gpusim::nccl::kShrinkColor);
+}
+
+WATCHED(ncclCommDestroy, ncclComm_t comm) {
+  Witness::Get().FinishMaking();
+  const ncclResult_t result = REAL_CALL(ncclCommDestroy, comm);
+  if (result == ncclSuccess || result == ncclInProgress) Witness::Get().Forget(comm, "destroyed");
+  return result;
+}
+
+WATCHED(ncclCommAbort, ncclComm_t comm) {
+  Witness::Get().FinishMaking();
+  Witness::Get().Abort(comm);
+  const ncclResult_t result = REAL_CALL(ncclCommAbort, comm);
+  Witness::Get().Forget(comm, "aborted");
+  return result;
+}
+
+WATCHED(ncclGroupStart) {
+  const ncclResult_t result = REAL_CALL(ncclGroupStart);
+  if (result == ncclSuccess) ++MyGroup().depth;
+  return result;
+}
+
+WATCHED(ncclGroupEnd) {
+  const auto forward = [] { return REAL_CALL(ncclGroupEnd); };
+  if (MyGroup().depth == 0 || --MyGroup().depth > 0) return forward();
+  const std::vector<Call> calls = std::exchange(MyGroup().calls, {});
+  const ncclResult_t result = Launching(calls, forward);
+  Witness::Get().FinishMaking();
+  return result;
+}
+
+WATCHED(ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
+  if (MyGroup().depth > 0 && --MyGroup().depth == 0) {
+    for (const Call& call : std::exchange(MyGroup().calls, {})) gpusim::nccl::TakeBack(call);
+  }
+  return REAL_CALL(ncclGroupSimulateEnd, simInfo);
+}
+
+WATCHED(ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+        ncclComm_t comm, cudaStream_t stream) {
+  return Watch(comm, Moves(Operation::kAllReduce, count, datatype), [&] {
+    return REAL_CALL(ncclAllReduce, sendbuff, recvbuff, count, datatype, op, comm, stream);
+  });
+}
+
+WATCHED(ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
+        ncclComm_t comm, cudaStream_t stream) {
+  return Watch(comm, Moves(Operation::kAllGather, sendcount, datatype),
+               [&] { return REAL_CALL(ncclAllGather, sendbuff, recvbuff, sendcount, datatype, comm, stream); });
+}
+
+WATCHED(ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
+        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return Watch(comm, Moves(Operation::kReduceScatter, recvcount, datatype), [&] {
+    return REAL_CALL(ncclReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
+  });
+}
+
+// ncclBcast comes by here: the library calls this one through its PLT.
+WATCHED(ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+        ncclComm_t comm, cudaStream_t stream) {
+  return Watch(comm, Rooted(Moves(Operation::kBroadcast, count, datatype), root), [&] {
+    return REAL_CALL(ncclBroadcast, sendbuff, recvbuff, count, datatype, root, comm, stream);
+  });
+}
+
+WATCHED(ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
+        int root, ncclComm_t comm, cudaStream_t stream) {
+  return Watch(comm, Rooted(Moves(Operation::kReduce, count, datatype), root), [&] {
+    return REAL_CALL(ncclReduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream);
+  });
+}
+
+WATCHED(ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
+        cudaStream_t stream) {
+  return Watch(comm, Moves(Operation::kAlltoAll, count, datatype),
+               [&] { return REAL_CALL(ncclAlltoAll, sendbuff, recvbuff, count, datatype, comm, stream); });
+}
+
+WATCHED(ncclGather, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+        ncclComm_t comm, cudaStream_t stream) {
+  return Watch(comm, Rooted(Moves(Operation::kGather, count, datatype), root), [&] {
+    return REAL_CALL(ncclGather, sendbuff, recvbuff, count, datatype, root, comm, stream);
+  });
+}
+
+WATCHED(ncclScatter, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+        ncclComm_t comm, cudaStream_t stream) {
+  return Watch(comm, Rooted(Moves(Operation::kScatter, count, datatype), root), [&] {
+    return REAL_CALL(ncclScatter, sendbuff, recvbuff, count, datatype, root, comm, stream);
+  });
+}
+
+WATCHED(ncclSend, const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+        cudaStream_t stream) {
+  return Watch(comm, WithPeer(Moves(Operation::kSend, count, datatype), peer),
+               [&] { return REAL_CALL(ncclSend, sendbuff, count, datatype, peer, comm, stream); });
+}
+
+WATCHED(ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+        cudaStream_t stream) {
+  return Watch(comm, WithPeer(Moves(Operation::kRecv, count, datatype), peer),
+               [&] { return REAL_CALL(ncclRecv, recvbuff, count, datatype, peer, comm, stream); });
+}
+
+// What a tool asks the library that it found the others in.
+WATCHED(ncclCommUserRank, const ncclComm_t comm, int* rank) { return REAL_CALL(ncclCommUserRank, comm, rank); }
+WATCHED(ncclCommCount, const ncclComm_t comm, int* count) { return REAL_CALL(ncclCommCount, comm, count); }
+WATCHED(ncclCommCuDevice, const ncclComm_t comm, int* device) { return REAL_CALL(ncclCommCuDevice, comm, device); }
+WATCHED(ncclGetVersion, int* version) { return REAL_CALL(ncclGetVersion, version); }
+WATCHED(ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* asyncError) {
+  const ncclResult_t result = REAL_CALL(ncclCommGetAsyncError, comm, asyncError);
+  if (result == ncclSuccess && *asyncError == ncclSuccess) Witness::Get().FinishMaking();
+  return result;
+}
