@@ -9,6 +9,7 @@
 namespace gpuprobe::injector {
 
 constinit std::atomic<uint64_t> main_thread_range{0};
+constinit std::atomic<int32_t> threads_in_nccl{0};
 constinit thread_local ThreadState* current_thread __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
@@ -26,6 +27,7 @@ void ReleaseThread(void* value) noexcept {
   auto* state = static_cast<ThreadState*>(value);
   current_thread = nullptr;
   if (state->ring != nullptr) ReleaseRing(*state->ring);
+  if (state->nccl_call_depth > 0) threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);  // it left by exiting
   // A group that nobody ended: the probe's thread reports what was seen of it.
   if (state->nccl_ended.load(std::memory_order_relaxed) == nullptr)
     state->nccl_ended.store(state->nccl_held.exchange(nullptr), std::memory_order_release);
@@ -53,6 +55,7 @@ void Reset(ThreadState& state) noexcept {
   state.tid = static_cast<uint32_t>(syscall(SYS_gettid));
   state.range_depth = 0;
   state.nccl_call_depth = 0;
+  state.works_for_application = false;
   state.nccl_group_depth = 0;
   state.nccl_batch = nullptr;
   state.nccl_group_ended = false;

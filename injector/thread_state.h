@@ -41,6 +41,7 @@ struct ThreadState {
   // NCCL: depth of group calls, and where calls and launches are noted while an NCCL call or group of the
   // application runs.
   int nccl_call_depth = 0;   // inside an intercepted nccl* function
+  bool works_for_application = false;  // it has called NCCL, or launched a kernel that is not NCCL's
   int nccl_group_depth = 0;  // GroupStart minus GroupEnd, as the application called them
   nccl::CallBatch* nccl_batch = nullptr;
   // Calls of a group that began or ended past us (injector/nccl/torn_groups.h).
@@ -116,6 +117,18 @@ inline uint64_t InnermostRange(const ThreadState& state) noexcept {
 // Innermost range of the process's main thread, which other threads' launches belong to when they have none
 // of their own.
 extern std::atomic<uint64_t> main_thread_range;
+
+// Threads that are inside a function of NCCL's, which may wait for threads of NCCL's own.
+extern std::atomic<int32_t> threads_in_nccl;
+
+// Whether NCCL allocates for itself what this thread allocates now: in a call of the application's, or on a
+// thread of its own that works for one. Such a thread has never called NCCL nor launched a kernel of anybody
+// else's; a thread of the application's that allocates before it has done either, while another one is in
+// NCCL, is taken for one.
+inline bool AllocatesForNccl(const ThreadState& state) noexcept {
+  return state.nccl_call_depth > 0 ||
+         (!state.works_for_application && threads_in_nccl.load(std::memory_order_relaxed) > 0);
+}
 
 // Calls visit for every state that was ever used, also those whose threads have ended.
 template <typename Visit>

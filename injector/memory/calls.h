@@ -57,7 +57,7 @@ inline AllocationEvent EventOf(const ThreadState& thread, const Memory& memory) 
   event.device = memory.device;
   event.memory = static_cast<uint8_t>(memory.kind);
   event.what = memory.what;
-  event.by_nccl = thread.nccl_call_depth > 0 ? 1 : 0;
+  event.by_nccl = AllocatesForNccl(thread) ? 1 : 0;
   return event;
 }
 

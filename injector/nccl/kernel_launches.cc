@@ -26,7 +26,11 @@ void SuspectNewObjects() noexcept {
 
 void NoteLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept {
   if (thread.nccl_batch != nullptr && NoteKernelLaunch(thread, kernel)) return;
-  if (thread.nccl_call_depth != 0 || !IsNcclKernel(kernel.name)) return;
+  if (thread.nccl_call_depth != 0) return;
+  if (!IsNcclKernel(kernel.name)) {
+    thread.works_for_application = true;
+    return;
+  }
   const SeenLaunch launch = SeenLaunchOf(kernel);
   if (NoteLaunchPastUs(thread, launch) || NoteAwaitedLaunch(thread, launch)) return;
   NotePluginLaunch(thread, kernel.correlation);

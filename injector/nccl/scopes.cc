@@ -270,11 +270,15 @@ bool Scope::Enter() noexcept {
   ThreadState& thread = CurrentThread();
   // The state that threads beyond the limit share has no thread id; nothing may be kept in it.
   thread_ = thread.tid != 0 ? &thread : nullptr;
-  return thread_ != nullptr && thread_->nccl_call_depth++ == 0;
+  if (thread_ == nullptr || thread_->nccl_call_depth++ != 0) return false;
+  thread_->works_for_application = true;
+  threads_in_nccl.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 void Scope::Leave() noexcept {
-  if (thread_ != nullptr) --thread_->nccl_call_depth;
+  if (thread_ != nullptr && --thread_->nccl_call_depth == 0)
+    threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,

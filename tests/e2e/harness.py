@@ -17,6 +17,8 @@ import time
 import unittest
 import uuid
 
+import truth
+
 LIMIT_S = 120
 
 BUILD = os.environ.get("GPUPROBE_BUILD_DIR") or sys.exit("GPUPROBE_BUILD_DIR is not set: run this through ctest")
@@ -205,7 +207,7 @@ class EndToEndTest(unittest.TestCase):
     """A test with a workspace, that fails if something outlives it."""
 
     maxDiff = 4000
-    on_real_nccl = bool(os.environ.get("ALL_REAL"))
+    on_real_nccl = False
 
     def setUp(self):
         self.mark = uuid.uuid4().hex
@@ -283,6 +285,10 @@ class EndToEndTest(unittest.TestCase):
             with open(os.path.join(folder, name), encoding="utf-8") as file:
                 records += [json.loads(line) for line in file]
         return records
+
+    def differences(self, happened, captured):
+        """Lines that say how what was captured differs from what happened."""
+        return truth.differences(happened, captured, real_nccl=self.on_real_nccl)
 
     def forget_truth(self):
         shutil.rmtree(self.path("truth"), ignore_errors=True)

@@ -5,7 +5,6 @@ import signal
 import time
 
 import harness
-import truth
 from harness import CUDA_SCRIPT, GPUPROBE, LIBRARY
 from hazards import hazard
 
@@ -56,7 +55,7 @@ class CollectorDies(harness.EndToEndTest):
         return finished.stdout.count(f'"kind":"{kind}"'.encode())
 
     def assert_complete(self, run):
-        self.assertEqual(truth.differences(self.truth(), self.export(run)), [])
+        self.assertEqual(self.differences(self.truth(), self.export(run)), [])
         report = self.report(run)
         self.assert_no_loss(report)
         self.assertEqual(report["trust"]["batches_missing"], 0)
@@ -104,7 +103,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertEqual(collector.wait().returncode, 0)
         report = self.report(second)
         self.assertEqual(report["ranks"][0]["kernels"]["count"] + self.report(first.out)["ranks"][0]["kernels"]["count"], 50)
-        self.assertEqual(truth.differences(self.truth(), self.export(first.out) + [r for r in self.export(second)]), [])
+        self.assertEqual(self.differences(self.truth(), self.export(first.out) + [r for r in self.export(second)]), [])
         self.assertGreater(report["trust"]["recorded_elsewhere"], 0)
         self.assert_no_loss(report)
 

@@ -90,7 +90,7 @@ class ForeignPlugin(harness.EndToEndTest):
                       env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "NCCL_NET_PLUGIN": network})
         self.assertEqual(collector.stop().returncode, 0)
         captured = self.export(collector.out)
-        self.assertEqual(truth.differences(self.truth(), captured), [])
+        self.assertEqual(self.differences(self.truth(), captured), [])
         self.assertEqual({record["source"] for record in captured if record["kind"] == "collective"}, {"plugin"})
 
 

@@ -93,7 +93,7 @@ class HardWay(harness.EndToEndTest):
         happened, captured = self.truth(), self.export(out)
         self.assertEqual(sum(record["kind"] == "collective" for record in happened), issued, "the node's own count")
         self.name_ranks(happened)
-        self.assertEqual(truth.differences(happened, captured), [])
+        self.assertEqual(self.differences(happened, captured), [])
         if "static" not in way and way != "dlsym_before_cuda":  # NCCL tells its plugin neither of parents nor of what becomes of communicators
             self.assertEqual(truth.communicator_differences(happened, captured), [])
         report = self.report(out)
@@ -119,7 +119,7 @@ class HardWay(harness.EndToEndTest):
             with self.subTest(loading=loading):
                 finished, out = self.record(program("communicators", "big_groups", str(calls)), 2, loading)
                 happened = [record for record in self.truth() if not (record["kind"] == "collective" and record["seq"] % calls >= kept)]
-                self.assertEqual(truth.differences(happened, self.export(out)), [])
+                self.assertEqual(self.differences(happened, self.export(out)), [])
                 report = self.report(out)
                 self.assertEqual({reason: count for reason, count in report["trust"]["lost"].items() if count}, {"event_ring_full": 4 * (calls - kept)})
                 self.assertIn("records-lost", [finding["id"] for finding in report["findings"]])

@@ -11,7 +11,6 @@ import time
 import unittest
 
 import harness
-import truth
 import wire
 from harness import GPUPROBE, LIBRARY, SIM_LIB, VECTOR_ADD, wait_until
 from hazards import hazard
@@ -116,7 +115,7 @@ class HostileUser(harness.EndToEndTest):
         home = os.path.join(self.base, str(VICTIM))
         [run] = wait_until(lambda: [os.path.join(home, name) for name in (os.listdir(home) if os.path.isdir(home) else [])
                                     if os.path.exists(os.path.join(home, name, "report.html"))], "the other user's run", limit=20)
-        self.assertEqual(truth.differences(self.truth_of(self.path("victim", "truth")), self.export(run)), [], victim.finished())
+        self.assertEqual(self.differences(self.truth_of(self.path("victim", "truth")), self.export(run)), [], victim.finished())
         self.assert_no_loss(self.report(run))
 
         wait_until(lambda: len(self.processes()) == 1, "rest: only the collector itself", limit=10 + max(0, SECONDS - (time.monotonic() - rest_from)))

@@ -4,7 +4,6 @@ import shutil
 import subprocess
 
 import harness
-import truth
 from harness import BUILD, PATIENT, SIM_LIB, SMALL_TRAINING
 
 SIZE_LIMIT_BYTES = 60 << 20
@@ -48,7 +47,7 @@ class Install(harness.EndToEndTest):
         gpuprobe = os.path.join(self.tree, "bin", "gpuprobe")
         self.run_well([gpuprobe, "run", "--out", out, "--", os.path.join(samples, "launch_ranks.sh"), "2", os.path.join(samples, "ddp_train"), *SMALL_TRAINING],
                       devices=2, env=PATIENT)
-        self.assertEqual(truth.differences(self.truth(), self.export(out)), [])
+        self.assertEqual(self.differences(self.truth(), self.export(out)), [])
         self.assert_nothing_runs()
 
     def test_literal_command(self):

@@ -4,7 +4,6 @@ import shutil
 import unittest
 
 import harness
-import truth
 from harness import DDP_TRAIN, LAUNCH_RANKS, LIBRARY, PATIENT, SIM_LIB, SMALL_TRAINING
 
 
@@ -27,7 +26,7 @@ class LiteralCommand(harness.EndToEndTest):
         report = self.report(out)
         self.assertEqual(sorted(rank["rank"] for rank in report["ranks"]), list(range(ranks)))
         self.assert_no_loss(report)
-        self.assertEqual(truth.differences(self.truth(), self.export(out)), [])
+        self.assertEqual(self.differences(self.truth(), self.export(out)), [])
         self.assertEqual(os.listdir(self.path("tmp")), [], "left in the temporary folder")
         self.assertFalse(harness.answers(self.path("run", "gpuprobe", "collector.sock")))
 
@@ -85,7 +84,7 @@ class TwoJobs(harness.EndToEndTest):
         for log in os.listdir(truth_folder):
             with open(os.path.join(truth_folder, log), encoding="utf-8") as file:
                 happened += [harness.json.loads(line) for line in file]
-        self.assertEqual(truth.differences(happened, self.export(out)), [])
+        self.assertEqual(self.differences(happened, self.export(out)), [])
 
     def test_each_job_is_a_run_of_its_own(self):
         jobs = {"one": [harness.VECTOR_ADD, "--rounds=500"], "two": [harness.VECTOR_ADD, "--rounds=300"]}

@@ -1,6 +1,5 @@
 """The two ways of loading, each alone, against a collector that was started before."""
 import harness
-import truth
 from harness import DDP_TRAIN, LAUNCH_RANKS, LIBRARY, SMALL_TRAINING, VECTOR_ADD
 
 
@@ -13,7 +12,7 @@ class Loading(harness.EndToEndTest):
         self.assert_nothing_runs()
         report = self.report(collector.out)
         self.assert_no_loss(report)
-        self.assertEqual(truth.differences(self.truth(), self.export(collector.out)), [])
+        self.assertEqual(self.differences(self.truth(), self.export(collector.out)), [])
         return report
 
     def test_injection_alone(self):
@@ -32,7 +31,7 @@ class Loading(harness.EndToEndTest):
         for _ in range(3):
             self.run_well([VECTOR_ADD], env={**collector.env(), "CUDA_INJECTION64_PATH": LIBRARY})
         self.assertEqual(collector.stop().returncode, 0)
-        self.assertEqual(truth.differences(self.truth(), self.export(collector.out)), [])
+        self.assertEqual(self.differences(self.truth(), self.export(collector.out)), [])
         self.assertEqual(len(self.report(collector.out)["ranks"]), 3)
 
 

@@ -23,7 +23,7 @@ class Memory(harness.EndToEndTest):
         self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_CALLS, *arguments], devices=devices, env={"GPUSIM_MEMORY_GIB": memory_gib, **(env or {})})
         self.assert_nothing_runs()
         happened = self.truth()
-        self.assertEqual(truth.differences(happened, self.export(out)), [])
+        self.assertEqual(self.differences(happened, self.export(out)), [])
         report = self.report(out)
         self.assert_no_loss(report)
         return happened, report, out
@@ -98,7 +98,7 @@ class Memory(harness.EndToEndTest):
         self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_REFUSED], env={"GPUSIM_MEMORY_GIB": "1", "GPUSIM_FAULT": "pinned_mib=1"})
         happened, report = self.truth(), self.report(out)
         self.assert_no_loss(report)
-        self.assertEqual(truth.differences(happened, self.export(out)), [])
+        self.assertEqual(self.differences(happened, self.export(out)), [])
         happened = [r for r in happened if r["kind"] in ("alloc", "free")]
         self.check_high_water(happened, report["ranks"][0]["memory"])
         gib, live, expected = 1 << 30, defaultdict(int), []
@@ -137,7 +137,7 @@ class Memory(harness.EndToEndTest):
             out = self.path(f"calls-{len(called)}")
             self.run_well([GPUPROBE, "run", "--out", out, "--", *arguments], devices=2, env={"GPUSIM_CALLS": "1"})
             happened = self.truth()
-            self.assertEqual(truth.differences(happened, self.export(out)), [])
+            self.assertEqual(self.differences(happened, self.export(out)), [])
             self.assert_no_loss(self.report(out))
             called |= {memory_functions.without_version(r["name"]) for r in happened if r["kind"] == "call"}
         self.assertEqual(sorted(name for name in names - called if memory_functions.reason_of(name) is None), [])
@@ -254,7 +254,7 @@ class Memory(harness.EndToEndTest):
                 collector.stop()
                 happened, report = self.truth(), self.report(collector.out)
                 self.assert_no_loss(report)
-                self.assertEqual(truth.differences(happened, self.export(collector.out)), [])
+                self.assertEqual(self.differences(happened, self.export(collector.out)), [])
                 self.assertEqual(len(report["ranks"]), 2)
                 mib, peaks = 1 << 20, []
                 for rank in report["ranks"]:
@@ -298,7 +298,7 @@ class Memory(harness.EndToEndTest):
                 self.assertEqual(finished.returncode, 1, str(finished))
                 happened = self.truth()
                 self.assertEqual(sum(bool(r.get("failed")) for r in happened), 1)
-                self.assertEqual(truth.differences(happened, self.export(out)), [])
+                self.assertEqual(self.differences(happened, self.export(out)), [])
 
     def test_pytorch_allocator(self):
         """What tensors had and what was held for them, by both ways of loading."""
@@ -337,7 +337,7 @@ class Memory(harness.EndToEndTest):
                 self.assertAlmostEqual(held[what], mib, delta=0.05 * mib + 0.01, msg=(what, held))
         own = [r for r in self.export(out) if r.get("by_nccl")]
         self.assertEqual({(r["kind"], r["bytes"]) for r in own}, {("alloc", 9 << 20), ("free", 9 << 20)})
-        self.assertEqual(truth.differences(self.truth(), self.export(out)), [])
+        self.assertEqual(self.differences(self.truth(), self.export(out)), [])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ kernel's name. The plugin adds how NCCL runs a call, whoever else saw it.
 import os
 
 import harness
-import truth
 from harness import BUILD, LAUNCH_RANKS, LIBRARY, NCCL_CALLS, STATIC_COLLECTIVES
 
 PRELOADED = {"LD_PRELOAD": LIBRARY}
@@ -49,7 +48,7 @@ class Pairs(harness.EndToEndTest):
         if env.get("GPUSIM_NCCL_PLUGIN_VERSION") == "1" and source == "plugin":  # it does not say how many ranks there are
             for record in captured + happened:
                 record.pop("comm_ranks", None)
-        self.assertEqual(truth.differences(happened, captured), [])
+        self.assertEqual(self.differences(happened, captured), [])
         calls = [record for record in captured if record["kind"] == "collective"]
         for record in calls:
             unexported = source == "interposed" and record["op"] in NEWER_THAN_EVERY_NCCL

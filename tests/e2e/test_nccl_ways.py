@@ -19,7 +19,7 @@ class NcclWays(harness.EndToEndTest):
 
     def hold_against_truth(self, out):
         happened, captured = self.truth(), self.export(out)
-        self.assertEqual(truth.differences(happened, captured), [])
+        self.assertEqual(self.differences(happened, captured), [])
         report = self.report(out)
         self.assert_no_loss(report)
         return happened, captured, report
@@ -165,7 +165,7 @@ class ProfilerPlugin(NcclWays):
         for record in happened + captured:
             if record["kind"] == "collective" and record.get("replay") and record["op"] in ("Send", "Recv"):
                 record["peer"] = None
-        self.assertEqual(truth.differences(happened, captured), [])
+        self.assertEqual(self.differences(happened, captured), [])
         self.assertEqual(self.sources(captured), {"plugin"})
         self.assert_no_loss(self.report(out))
 
@@ -375,7 +375,7 @@ class LateModule(NcclWays):
                 record["peer"] = None
         # Where calls were missed, the communicator is not known by its name, so that its numbers are not compared with those of other ranks.
         missed = {record["pid"] for record in captured if record["kind"] == "collective" and record["comm"] == "unknown"}
-        self.assertEqual(truth.differences(*([record for record in records if record["pid"] not in missed] for records in (happened, captured))), [])
+        self.assertEqual(self.differences(*([record for record in records if record["pid"] not in missed] for records in (happened, captured))), [])
         fields = tuple(field for field in truth.COMPARED["collective"] if field not in ("comm", "seq"))
         self.assertEqual(truth.multiset_difference("collective", fields, *(
             [record for record in records if record["kind"] == "collective" and record["pid"] in missed and not truth.launched_nothing(record)]

@@ -9,7 +9,6 @@ import subprocess
 import unittest
 
 import harness
-import truth
 import wire
 from hazards import hazard
 from harness import GPUPROBE, LIBRARY, SIM_LIB, VECTOR_ADD, answers, wait_until
@@ -87,7 +86,7 @@ class NodeCollector(harness.EndToEndTest):
             wait_until(lambda uid=uid: self.runs_of(uid), f"run of {uid}")
         for uid, other in ((ALICE, BOB), (BOB, ALICE)):
             [run] = self.runs_of(uid)
-            self.assertEqual(truth.differences(self.logged(happened[uid]), self.export(run)), [])
+            self.assertEqual(self.differences(self.logged(happened[uid]), self.export(run)), [])
             self.assertTrue(os.path.exists(os.path.join(run, "report.html")))
             for path in (os.path.join(self.base, str(uid)), run, *(os.path.join(run, name) for name in os.listdir(run))):
                 self.assertEqual(os.lstat(path).st_uid, uid, path)

@@ -41,7 +41,7 @@ class RandomCollectives(harness.EndToEndTest):
         self.assertEqual(self.said(finished), alone)
         self.assert_nothing_runs()
         happened, captured = self.truth(), self.export(out)
-        self.assertEqual(truth.differences(happened, captured), [])
+        self.assertEqual(self.differences(happened, captured), [])
         self.assertEqual(truth.communicator_differences(happened, captured), [])
         report = self.report(out)
         self.assert_no_loss(report)

@@ -121,13 +121,13 @@ class RandomMemory(harness.EndToEndTest):
         report, captured = self.report(out), self.export(out)
         self.assert_no_loss(report)
         if threads == 1:
-            self.assertEqual(truth.differences(happened, captured), [])
+            self.assertEqual(self.differences(happened, captured), [])
         else:
             expected, found = (self.by_address([r for r in side if r.get("bytes", 0) >= smallest]) for side in (happened, captured))
             self.assertEqual(set(expected) ^ set(found), set())
             for address, lives in expected.items():
                 self.assertEqual(found[address], lives, address)
-            self.assertEqual(truth.differences(*([r for r in side if r["kind"] not in ("alloc", "free")] for side in (happened, captured))), [])
+            self.assertEqual(self.differences(*([r for r in side if r["kind"] not in ("alloc", "free")] for side in (happened, captured))), [])
         self.check_marks(happened, report, exact=threads == 1)
         self.assert_nothing_runs()
 

@@ -34,7 +34,7 @@ class Recording(harness.EndToEndTest):
                     captured = [record for record in captured if record["kind"] != "collective"]
                     exported = exported - {"collective"}
                 happened = [record for record in self.truth() if record["kind"] in exported]
-                self.assertEqual(truth.differences(happened, captured), [])
+                self.assertEqual(self.differences(happened, captured), [])
 
     def _remove(self, name):
         harness.shutil.rmtree(self.path(name), ignore_errors=True)
@@ -42,7 +42,7 @@ class Recording(harness.EndToEndTest):
     def test_only_some_ranks(self):
         captured, report, _ = self.train({"GPUPROBE_RANKS": "1-5"})
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [1])
-        self.assertEqual(truth.differences([record for record in self.truth() if record["rank"] == 1], captured), [])
+        self.assertEqual(self.differences([record for record in self.truth() if record["rank"] == 1], captured), [])
         self.assertEqual(report["conditions"]["ranks_expected"], 1)
         self.assertNotIn("ranks-missing", [finding["id"] for finding in report["findings"]])
 
@@ -132,7 +132,7 @@ class Recording(harness.EndToEndTest):
     def test_a_bad_value_is_said_once_and_everything_recorded(self):
         captured, _, finished = self.train({"GPUPROBE_KINDS": "kernels;nccl"})
         self.assertEqual(finished.stderr.count(b"is ignored: must be a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, graphs"), 1)
-        self.assertEqual(truth.differences(self.truth(), captured), [])
+        self.assertEqual(self.differences(self.truth(), captured), [])
 
 
 if __name__ == "__main__":

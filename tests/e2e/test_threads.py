@@ -2,7 +2,6 @@
 import os
 
 import harness
-import truth
 from harness import BUILD, GPUPROBE
 from hazards import hazard
 
@@ -16,7 +15,7 @@ class Threads(harness.EndToEndTest):
         out = self.path(f"out-{'-'.join(arguments)}-{cupti}")
         self.run_well([GPUPROBE, "run", "--out", out, "--", MANY_THREADS, *arguments], devices=devices, env={"GPUSIM_CUPTI_VERSION": cupti})
         happened, captured = self.truth(), self.export(out)
-        self.assertEqual(truth.differences(happened, captured), [])
+        self.assertEqual(self.differences(happened, captured), [])
         self.assert_no_loss(self.report(out))
         return captured
 

@@ -18,7 +18,7 @@ class Truth(harness.EndToEndTest):
 
     def hold_against_truth(self, out):
         happened = self.truth()
-        self.assertEqual(truth.differences(happened, self.export(out)), [])
+        self.assertEqual(self.differences(happened, self.export(out)), [])
         report = self.report(out)
         self.assert_no_loss(report)
         with open(os.path.join(out, "report.json"), encoding="utf-8") as file:

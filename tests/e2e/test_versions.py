@@ -1,6 +1,5 @@
 """One library for every CUPTI that the simulated node can be: whatever its record layouts, everything that happened is in the record."""
 import harness
-import truth
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
 from hazards import hazard
 
@@ -14,7 +13,7 @@ class Versions(harness.EndToEndTest):
         out = self.path("run-" + version)
         self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=devices, env={**PATIENT, "GPUSIM_CUPTI_VERSION": version})
         self.assert_nothing_runs()
-        self.assertEqual(truth.differences(self.truth(), self.export(out)), [])
+        self.assertEqual(self.differences(self.truth(), self.export(out)), [])
         report = self.report(out)
         self.assert_no_loss(report)
         self.assertEqual(report["trust"]["unknown_kinds"], {})
@@ -38,7 +37,7 @@ class Versions(harness.EndToEndTest):
         out = self.path("run")
         self.run_well([GPUPROBE, "run", "--out", out, "--", VECTOR_ADD], env={**PATIENT, "GPUSIM_FAULT": "unasked_kind=2"})
         happened = self.truth()
-        self.assertEqual(truth.differences(happened, self.export(out)), [], "what it knows it has")
+        self.assertEqual(self.differences(happened, self.export(out)), [], "what it knows it has")
         trust = self.report(out)["trust"]
         unknown = sum(record["kind"] == "kernel" for record in happened) // 2
         self.assertGreater(unknown, 0)

@@ -4,7 +4,6 @@ import os
 import signal
 
 import harness
-import truth
 from harness import CUDA_SCRIPT, LIBRARY
 from hazards import hazard
 
@@ -60,7 +59,7 @@ class WaysToEnd(harness.EndToEndTest):
         harness.wait_until(stored, "records in the log")
 
     def assert_complete(self, report, records):
-        self.assertEqual(truth.differences(self.truth(), records), [])
+        self.assertEqual(self.differences(self.truth(), records), [])
         self.assert_no_loss(report)
 
     @hazard("the program returns from main", sees="its own status",

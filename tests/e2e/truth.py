@@ -147,7 +147,24 @@ def launch_differences(truth, captured):
     return lines[:4]
 
 
-def differences(truth, captured):
+def by_names_of(captured, truth):
+    """The truth with the communicators' names that were captured: a real NCCL's own hash, which a plugin is told, is not what the node calls them. Each name of
+    the truth must have been captured as one name, and no two as the same."""
+    key = lambda record: (record["pid"], record.get("correlation"), record["op"], record.get("seq"), record.get("peer"), record.get("replay"))
+    seen = {key(record): record["comm"] for record in captured if record["kind"] == "collective" and "start_ns" in record}
+    names = {}
+    for record in truth:
+        if record["kind"] == "collective" and key(record) in seen:
+            names.setdefault(record["comm"], seen[key(record)])
+    if len(set(names.values())) != len(names):
+        return truth  # what is confused shows as it is
+    return [{**record, **{field: names.get(record[field], record[field]) for field in ("comm", "parent") if field in record}} for record in truth]
+
+
+def differences(truth, captured, real_nccl=False):
+    """`real_nccl`: whose communicators have names of their own, and which allocates on threads of its own, so that their order is nobody's."""
+    if real_nccl:
+        truth = by_names_of(captured, truth)
     expected, found = by_kind(truth), by_kind(captured)
     found["collective"] = [call for call in found["collective"] if not call.get("captured")]  # the node tells of the replays alone
     unseen = {pid for pid in {call["pid"] for call in found["collective"]} if told_by_nccl_alone(pid, found["collective"])}
@@ -156,7 +173,8 @@ def differences(truth, captured):
     lines = []
     for kind, fields in COMPARED.items():
         lines += multiset_difference(kind, fields, expected[kind], found[kind])
-    lines += allocation_differences(expected["alloc"] + expected["free"], found["alloc"] + found["free"])
+    allocations = [side["alloc"] + side["free"] for side in (expected, found)]
+    lines += multiset_difference("alloc", ("pid", *ALLOCATION), *allocations) if real_nccl else allocation_differences(*allocations)
     lines += plan_differences(expected["collective"], found["collective"])
     lines += launch_differences(truth, captured)
     return lines

@@ -138,7 +138,8 @@ void SplitWithoutBlocking() {
     const ncclResult_t made = ncclCommInitRankConfig(&comm, 4, id, number, &config);
     take(made, comm);
     const ncclResult_t divided = ncclCommSplit(comm, number % 2, number, &half, nullptr);
-    take(divided, half);
+    take(divided, comm);  // the new one's handle may be written late
+    Await(half);
     for (size_t count = 7; count <= 21; count += 7) {
       take(ncclAllReduce(r.in, r.in, count, ncclFloat, ncclSum, half, r.stream), half);
       ++issued;

@@ -95,7 +95,7 @@ CUresult LaunchKernel(CUfunction function, const KernelShape& shape, CUstream st
   if (loaded) NotifyResource(ResourceEvent::kModuleLoaded, context, nullptr);  // lazily, as since CUDA 11.7
   RendezvousLaunch meeting;
   const LaunchWitness witness = launch_witness.load(std::memory_order_relaxed);
-  if (witness != nullptr && witness(function->name, arguments, &meeting)) {
+  if (witness != nullptr && witness(function->name, stream, arguments, &meeting)) {
     work.kind = WorkKind::kRendezvous;
     work.rendezvous = std::make_shared<const RendezvousLaunch>(std::move(meeting));
   }

@@ -89,7 +89,8 @@ int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch);
 // Of a library whose kernels the node did not make, the real NCCL: whoever knows which calls a launch of one
 // carries fills `launch` (its name and shape are the launch's own) and returns true. `arguments`: what the
 // kernel gets.
-using LaunchWitness = bool (*)(const char* kernel_name, const void* arguments, RendezvousLaunch* launch);
+using LaunchWitness = bool (*)(const char* kernel_name, const void* stream, const void* arguments,
+                               RendezvousLaunch* launch);
 void SetLaunchWitness(LaunchWitness witness);
 
 // Identity and knobs that libnccl shares with the core.

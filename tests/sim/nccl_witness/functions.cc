@@ -23,9 +23,17 @@ void* RealFunction(const char* name) {
 
 namespace {
 
+struct Creation {
+  const ncclComm_t* comm = nullptr;  // written as late as at the group's end
+  ncclComm_t parent = nullptr;
+  uint64_t hash = 0;
+  Joins joins;
+};
+
 struct Group {
   int depth = 0;
   std::vector<Call> calls;
+  std::vector<Creation> creations;
 };
 
 Group& MyGroup() { return PerThread<Group>(); }
@@ -81,8 +89,9 @@ ncclResult_t Watch(ncclComm_t comm, Call call, Forward forward) {
   return result;
 }
 
-Call Moves(Operation operation, size_t count, ncclDataType_t type) {
+Call Moves(Operation operation, size_t count, ncclDataType_t type, cudaStream_t stream) {
   Call call;
+  call.stream = stream;
   call.operation = operation;
   call.count = count;
   call.type = type;
@@ -99,11 +108,18 @@ Call WithPeer(Call call, int peer) {
   return call;
 }
 
+// The group is over: the handles are written.
+void FinishCreations() {
+  for (Creation& creation : std::exchange(MyGroup().creations, {}))
+    Witness::Get().Made(*creation.comm, creation.parent, creation.hash, std::move(creation.joins));
+  Witness::Get().FinishMaking();
+}
+
 // After the library has made one, or has begun to.
 ncclResult_t Made(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint64_t hash, Joins joins) {
   if (result != ncclSuccess && result != ncclInProgress) return result;
-  Witness::Get().Made(*comm, parent, hash, std::move(joins));
-  if (MyGroup().depth == 0) Witness::Get().FinishMaking();
+  MyGroup().creations.push_back({comm, parent, hash, std::move(joins)});
+  if (MyGroup().depth == 0) FinishCreations();
   return result;
 }
 
@@ -211,7 +227,7 @@ WATCHED(ncclGroupEnd) {
   if (MyGroup().depth == 0 || --MyGroup().depth > 0) return forward();
   const std::vector<Call> calls = std::exchange(MyGroup().calls, {});
   const ncclResult_t result = Launching(calls, forward);
-  Witness::Get().FinishMaking();
+  gpusim::nccl::FinishCreations();
   return result;
 }
 
@@ -224,20 +240,20 @@ WATCHED(ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
 
 WATCHED(ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
         ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Moves(Operation::kAllReduce, count, datatype), [&] {
+  return Watch(comm, Moves(Operation::kAllReduce, count, datatype, stream), [&] {
     return REAL_CALL(ncclAllReduce, sendbuff, recvbuff, count, datatype, op, comm, stream);
   });
 }
 
 WATCHED(ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
         ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Moves(Operation::kAllGather, sendcount, datatype),
+  return Watch(comm, Moves(Operation::kAllGather, sendcount, datatype, stream),
                [&] { return REAL_CALL(ncclAllGather, sendbuff, recvbuff, sendcount, datatype, comm, stream); });
 }
 
 WATCHED(ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
         ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Moves(Operation::kReduceScatter, recvcount, datatype), [&] {
+  return Watch(comm, Moves(Operation::kReduceScatter, recvcount, datatype, stream), [&] {
     return REAL_CALL(ncclReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, comm, stream);
   });
 }
@@ -245,47 +261,47 @@ WATCHED(ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcoun
 // ncclBcast comes by here: the library calls this one through its PLT.
 WATCHED(ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
         ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Rooted(Moves(Operation::kBroadcast, count, datatype), root), [&] {
+  return Watch(comm, Rooted(Moves(Operation::kBroadcast, count, datatype, stream), root), [&] {
     return REAL_CALL(ncclBroadcast, sendbuff, recvbuff, count, datatype, root, comm, stream);
   });
 }
 
 WATCHED(ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
         int root, ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Rooted(Moves(Operation::kReduce, count, datatype), root), [&] {
+  return Watch(comm, Rooted(Moves(Operation::kReduce, count, datatype, stream), root), [&] {
     return REAL_CALL(ncclReduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream);
   });
 }
 
 WATCHED(ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
         cudaStream_t stream) {
-  return Watch(comm, Moves(Operation::kAlltoAll, count, datatype),
+  return Watch(comm, Moves(Operation::kAlltoAll, count, datatype, stream),
                [&] { return REAL_CALL(ncclAlltoAll, sendbuff, recvbuff, count, datatype, comm, stream); });
 }
 
 WATCHED(ncclGather, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
         ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Rooted(Moves(Operation::kGather, count, datatype), root), [&] {
+  return Watch(comm, Rooted(Moves(Operation::kGather, count, datatype, stream), root), [&] {
     return REAL_CALL(ncclGather, sendbuff, recvbuff, count, datatype, root, comm, stream);
   });
 }
 
 WATCHED(ncclScatter, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
         ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Rooted(Moves(Operation::kScatter, count, datatype), root), [&] {
+  return Watch(comm, Rooted(Moves(Operation::kScatter, count, datatype, stream), root), [&] {
     return REAL_CALL(ncclScatter, sendbuff, recvbuff, count, datatype, root, comm, stream);
   });
 }
 
 WATCHED(ncclSend, const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
         cudaStream_t stream) {
-  return Watch(comm, WithPeer(Moves(Operation::kSend, count, datatype), peer),
+  return Watch(comm, WithPeer(Moves(Operation::kSend, count, datatype, stream), peer),
                [&] { return REAL_CALL(ncclSend, sendbuff, count, datatype, peer, comm, stream); });
 }
 
 WATCHED(ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
         cudaStream_t stream) {
-  return Watch(comm, WithPeer(Moves(Operation::kRecv, count, datatype), peer),
+  return Watch(comm, WithPeer(Moves(Operation::kRecv, count, datatype, stream), peer),
                [&] { return REAL_CALL(ncclRecv, recvbuff, count, datatype, peer, comm, stream); });
 }
 

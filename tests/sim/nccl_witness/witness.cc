@@ -8,6 +8,8 @@
 #include <iterator>
 #include <list>
 #include <mutex>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "tests/sim/core/nccl_seam.h"
@@ -26,6 +28,7 @@ struct Known {
   // Its address on the device, which its kernels get; null until one was seen.
   const void* on_device = nullptr;
   bool opened = false;       // the library may be launching what it was given
+  std::vector<Call> calls;   // of it
   RendezvousLaunch pending;  // taken by its first kernel
   bool taken = false;
 };
@@ -69,25 +72,43 @@ const void* OnDevice(const char* name, const void* arguments) {
   return first;
 }
 
-// Whose kernel it is: its address on the device says so once it was seen; the first time, the library is
-// launching for a communicator of this device that it was not seen of.
-Known* OwnerLocked(const void* on_device) {
-  for (Known& known : All()) {
-    if (on_device != nullptr && known.on_device == on_device) return &known;
-  }
-  for (Known& known : All()) {
-    const bool fits = known.self != nullptr && known.self->Device() == CurrentDevice() && known.opened;
-    if (!fits || known.taken || (on_device != nullptr && known.on_device != nullptr)) continue;
-    if (on_device != nullptr) known.on_device = on_device;
-    return &known;
-  }
-  return nullptr;
+// Whether the kernel's name is that of one of the calls, or of all.
+bool Names(const char* kernel, const Known& known) {
+  if (std::strstr(kernel, "Generic") != nullptr) return true;
+  return std::any_of(known.calls.begin(), known.calls.end(), [kernel](const Call& call) {
+    const bool messages = !IsOneCollective(call.operation);
+    const std::string name = std::string("_") + (messages ? "SendRecv" : OperationName(call.operation));
+    return std::strstr(kernel, name.c_str()) != nullptr;
+  });
 }
 
-bool Claim(const char* kernel_name, const void* arguments, RendezvousLaunch* launch) {
+bool IsOn(const void* stream, const Known& known) {
+  return std::any_of(known.calls.begin(), known.calls.end(),
+                     [stream](const Call& call) { return call.stream == stream; });
+}
+
+// Whose kernel it is: its address on the device says so once it was seen. The first time the library is
+// launching for a communicator of this device that it was not seen of: by the stream, then by the name, then
+// by the hash, in whose order the library goes.
+Known* OwnerLocked(const char* kernel, const void* stream, const void* on_device) {
+  Known* best = nullptr;
+  const auto rank_of = [&](const Known& known) {
+    return std::tuple(!IsOn(stream, known), !Names(kernel, known), known.self->Hash());
+  };
+  for (Known& known : All()) {
+    if (on_device != nullptr && known.on_device == on_device) return &known;
+    const bool fits = known.self != nullptr && known.self->Device() == CurrentDevice() && known.opened;
+    if (!fits || known.taken || (on_device != nullptr && known.on_device != nullptr)) continue;
+    if (best == nullptr || rank_of(known) < rank_of(*best)) best = &known;
+  }
+  if (best != nullptr && on_device != nullptr) best->on_device = on_device;
+  return best;
+}
+
+bool Claim(const char* kernel_name, const void* stream, const void* arguments, RendezvousLaunch* launch) {
   if (!IsKernelOfNccl(kernel_name)) return false;
   const std::lock_guard<std::mutex> lock(Mutex());
-  Known* owner = OwnerLocked(OnDevice(kernel_name, arguments));
+  Known* owner = OwnerLocked(kernel_name, stream, OnDevice(kernel_name, arguments));
   if (owner == nullptr || !owner->opened || owner->taken) return false;
   owner->taken = true;
   *launch = std::move(owner->pending);
@@ -199,6 +220,7 @@ void Witness::Open(const std::vector<Call>& calls) {
   for (const Plan& plan : MakePlans(carried, /*fuse_all=*/true)) {
     Known* known = FindLocked(plan.communicator);
     if (known == nullptr) continue;
+    known->calls = plan.calls;
     known->pending = LaunchOf(plan);
     known->opened = true;
     known->taken = false;

@@ -1,0 +1,96 @@
+"""A real NCCL on the simulated node: each call, kernel, range and byte once, with the node's times, and the verdicts that its ranks deserve.
+
+GPUPROBE_TEST_NCCL names a folder with libnccl.so.2, built against the shared CUDA runtime (CONTRIBUTING.md); without it everything here is skipped. The node watches
+the calls on their way into the library, so that kernels of different ranks meet and the truth knows what they carry. Left out of the suites that are borrowed:
+what is about the node's own NCCL (its older and newer versions, linked statically, called past the watcher by dlsym) and programs that go on after refused calls,
+which a real one does not recover from.
+"""
+import sys
+
+import harness
+import test_hangs
+import test_hard_way
+import test_nccl_ways
+import test_real_faults
+import test_truth
+from harness import GPUPROBE, LAUNCH_RANKS, NCCL_CALLS, PATIENT
+
+SKIPPED = 77
+
+
+class OnRealNccl(harness.EndToEndTest):
+    on_real_nccl = True
+
+    def record_calls(self, arguments=(), ranks=2, env=None):
+        """The run directory of nccl_calls."""
+        out = self.path(f"run-directory-{len(self._programs)}")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", LAUNCH_RANKS, str(ranks), NCCL_CALLS, *arguments], devices=ranks, env={**PATIENT, **(env or {})})
+        self.assert_nothing_runs()
+        return out
+
+
+class Truth(OnRealNccl, test_truth.Truth):
+    """Every kind of call, trainings, one process with several devices."""
+
+
+class CapturedCollectives(OnRealNccl, test_nccl_ways.CapturedCollectives):
+    pass
+
+
+class UpdatedGraphs(OnRealNccl, test_nccl_ways.UpdatedGraphs):
+    pass
+
+
+class HardWay(OnRealNccl, test_hard_way.HardWay):
+    """How programs call NCCL; each way loaded in one of the ways. Not with communicators that meet in a group before either was used alone: which kernel is whose is
+    then NCCL's secret, from the probe and from the node."""
+
+    test_a_group_that_is_larger_than_what_is_kept = None  # of 5,000 calls: minutes
+
+
+CHOSEN = ("lazily_bound", "bound_now_and_relro", "without_plt", "function_pointers", "eight_devices", "eight_threads", "nested_groups", "pipeline", "nonblocking",
+          "several_ids", "split", "split_without_blocking", "shrink", "no_elements", "one_rank", "abort", "abort_while_one_waits", "types",
+          "streams_and_threads", "grid")
+LOADINGS = ("preloaded", "injected", "run")
+for number, chosen in enumerate(test_hard_way.WAYS):
+    for loading in LOADINGS:
+        if chosen not in CHOSEN or loading != LOADINGS[number % len(LOADINGS)]:
+            setattr(HardWay, f"test_{chosen}_{loading}", None)
+
+
+class Transports(OnRealNccl):
+    """Algorithms, protocols and paths between ranks: what is recorded does not depend on them."""
+
+    SETTINGS = {
+        "ring": {"NCCL_ALGO": "Ring"},
+        "tree": {"NCCL_ALGO": "allreduce:tree"},
+        "simple": {"NCCL_PROTO": "Simple"},
+        "shared memory": {"NCCL_P2P_DISABLE": "1"},
+        "legacy IPC": {"NCCL_CUMEM_ENABLE": "0"},
+    }
+
+    def test_each(self):
+        for name, env in self.SETTINGS.items():
+            for ranks in (2, 4):
+                with self.subTest(name, ranks=ranks):
+                    self.forget_truth()
+                    out = self.record_calls(("--rounds=1",), ranks, env)
+                    self.assertEqual(self.differences(self.truth(), self.export(out)), [])
+                    self.assert_no_loss(self.report(out))
+
+
+class Hangs(OnRealNccl, test_hangs.Hangs):
+    """A rank that stops calling is named, and so is one that calls something else."""
+
+    test_all_issued_behind_work_whose_records_are_held_back = None  # counts the buffers of a program whose NCCL launches nothing but its kernels
+
+
+class RealFaults(OnRealNccl, test_real_faults.RealFaults):
+    """Kernels meet: a rank that comes late makes the others wait, and is blamed."""
+
+
+if __name__ == "__main__":
+    if not harness.REAL_NCCL:
+        print("skipped: GPUPROBE_TEST_NCCL names no folder with a real libnccl.so.2")
+        sys.exit(SKIPPED)
+    harness.main()
