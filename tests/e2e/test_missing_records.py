@@ -31,6 +31,23 @@ class MissingRecords(harness.EndToEndTest):
         _, report = self.recorded([CUDA_SCRIPT, "kernels:70", "copies:14", "return:0"], GPUSIM_FAULT="drops=7")
         self.assertEqual(self.lost(report), {"cupti_dropped": 12})
 
+    @hazard("CUPTI gives back buffers with a record in them that it cannot read itself", sees="nothing",
+            counted="that record and each one behind it in the buffer (unknown_record): with what is recorded, all kernels")
+    def test_damaged_buffers(self):
+        for version in ("12.6", "13.0"):
+            with self.subTest(version=version):
+                collector = harness.Collector(self)
+                self.run_well([CUDA_SCRIPT, "kernels:1000", "kernels:1000", "kernels:1000", "return:0"], env={
+                    **collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_KINDS": "kernels", "GPUSIM_CUPTI_VERSION": version,
+                    "GPUSIM_FAULT": "damaged_buffer=2"})
+                self.assertEqual(collector.stop().returncode, 0)
+                happened = sum(record["kind"] == "kernel" for record in self.truth())
+                recorded = sum(record["kind"] == "kernel" for record in self.export(collector.out))
+                lost = self.lost(self.report(collector.out))
+                self.assertGreater(lost["unknown_record"], 100)
+                self.assertEqual(lost, {"unknown_record": happened - recorded})
+                self.forget_truth()
+
     def test_refused_launches_have_no_record(self):
         finished, report = self.recorded([CUDA_SCRIPT, "kernels:10", "return:0"], GPUSIM_FAULT="launch_fails=4")
         self.assertNotEqual(finished.returncode, 0)

@@ -73,6 +73,7 @@ CUresult InitDriver() {
   if (driver_is_up.exchange(true)) return CUDA_SUCCESS;
   LoseToForks();
   LoadInjection();
+  NotifyResource(ResourceEvent::kDriverUp, nullptr, nullptr);
   return CUDA_SUCCESS;
 }
 

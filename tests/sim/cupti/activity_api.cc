@@ -132,24 +132,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size
   if (buffer == nullptr || record == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  const uint32_t version = TheSession().GetKnobs().api_version;
-  uint8_t* next = buffer;
-  if (*record != nullptr) {
-    next = reinterpret_cast<uint8_t*>(*record) + RecordSize(static_cast<uint32_t>((*record)->kind), version);
-  }
-  if (next + sizeof(CUpti_Activity) > buffer + valid_size) {
-    return CUPTI_ERROR_MAX_LIMIT_REACHED;
-  }
-  const size_t size =
-      RecordSize(static_cast<uint32_t>(reinterpret_cast<CUpti_Activity*>(next)->kind), version);
-  if (size == 0) {
-    return CUPTI_ERROR_INVALID_KIND;
-  }
-  if (next + size > buffer + valid_size) {
-    return CUPTI_ERROR_MAX_LIMIT_REACHED;
-  }
-  *record = reinterpret_cast<CUpti_Activity*>(next);
-  return CUPTI_SUCCESS;
+  return NextRecord(buffer, valid_size, record, TheSession().GetKnobs().api_version);
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size,

@@ -48,6 +48,11 @@ void Buffers::SetPerThread(bool per_thread) {
   per_thread_ = per_thread;
 }
 
+void Buffers::SetZeroedByTool(bool zeroed) {
+  const std::scoped_lock lock(mutex_);
+  zeroed_by_tool_ = zeroed;
+}
+
 uint64_t Buffers::OwnerOfThisThread() const {
   static std::atomic<uint64_t> next{1};
   thread_local const uint64_t kMine = next.fetch_add(1);
@@ -105,6 +110,10 @@ Buffers::BufferPtr Buffers::RequestBuffer(std::unique_lock<std::mutex>& lock) {
     }
     return nullptr;
   }
+  // [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER: CUPTI zeroes a buffer
+  // before it fills it, in the thread that asked for it, unless the tool says that its buffers are zeroed.
+  buffer->zeroed_by_tool = zeroed_by_tool_;
+  if (!zeroed_by_tool_) std::memset(buffer->data, 0, buffer->size);
   buffer->owner = owner;
   buffers_.push_back(buffer);
   starved_ = false;
@@ -202,7 +211,16 @@ size_t Buffers::TakeDropped() {
 }
 
 void Buffers::WriteInto(Buffer& buffer, const Record& record) {
-  std::memcpy(buffer.data + buffer.written, record.data(), record.size());
+  // [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER: a buffer of a tool that
+  // promises zeroed ones, and breaks its promise, may come back with uninitialised values.
+  // [assumed] Those are padding, reserved fields, and fields that have no value on this node. Probe: a
+  // guest's records, which it copies whole into the guest's buffers. Fallback: none is needed, as the probe's
+  // own buffers are zeroed and the bytes come from there.
+  if (buffer.zeroed_by_tool) {
+    CopyWritten(record, buffer.data + buffer.written, options_.api_version);
+  } else {
+    std::memcpy(buffer.data + buffer.written, record.data(), record.size());
+  }
   buffer.written += record.size();
   ++buffer.records;
   if (buffer.max_records != 0 && buffer.records + buffer.incomplete >= buffer.max_records) {
@@ -267,6 +285,18 @@ void Buffers::WriteFinished(std::unique_lock<std::mutex>& lock, bool may_request
   }
 }
 
+// The fault damaged_buffer: makes the record in the middle one that cannot be read.
+void Buffers::Damage(const Buffer& buffer) {
+  CUpti_Activity* record = nullptr;
+  size_t at = 0;
+  for (size_t i = 0; i < buffer.records / 2; ++i) {
+    if (NextRecord(buffer.data, buffer.written, &record, options_.api_version) != CUPTI_SUCCESS) return;
+    at = static_cast<size_t>(reinterpret_cast<uint8_t*>(record) - buffer.data) +
+         RecordSize(static_cast<uint32_t>(record->kind), options_.api_version);
+  }
+  reinterpret_cast<CUpti_Activity*>(buffer.data + at)->kind = CUPTI_ACTIVITY_KIND_INVALID;
+}
+
 void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock,
                             const std::function<bool(const Buffer&)>& ready) {
   std::vector<BufferPtr> done;
@@ -280,6 +310,10 @@ void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock,
   }
   if (done.empty()) {
     return;
+  }
+  for (const BufferPtr& buffer : done) {
+    if (buffer->records > 0 && options_.damage_every != 0 && ++returned_ % options_.damage_every == 0)
+      Damage(*buffer);
   }
   const BufferCallbacks callbacks = callbacks_;
   ++completing_;

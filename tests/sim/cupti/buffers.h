@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "tests/sim/cupti/layout.h"
+#include "tests/sim/cupti/versions.h"
 
 namespace gpusim::cupti {
 
@@ -34,6 +35,8 @@ struct BufferCallbacks {
 struct BufferOptions {
   bool crash_on_null = false;
   uint64_t shuffle_window = 8;  // records that the worker writes in an order of its own
+  uint64_t damage_every = 0;    // of buffers that come back, every n-th has a record that cannot be read
+  uint32_t api_version = kDefaultVersion;
 };
 
 class Buffers {
@@ -50,6 +53,9 @@ class Buffers {
 
   // True: each thread has its own open buffer (13.0's default). False: all threads share one.
   void SetPerThread(bool per_thread);
+
+  // The tool says that its buffers are zeroed: what CUPTI does not write keeps what the tool left there.
+  void SetZeroedByTool(bool zeroed);
 
   // On the application's thread, inside a traced call: sees to it that there is an open buffer, asking for
   // one if need be.
@@ -86,7 +92,8 @@ class Buffers {
     size_t reserved = 0;    // bytes held by launches that have not finished
     size_t incomplete = 0;  // how many they are
     uint64_t owner = 0;     // thread, or 0
-    bool sealed = false;    // no further launch or record is accepted, only completions of what it holds
+    bool zeroed_by_tool = false;
+    bool sealed = false;  // no further launch or record is accepted, only completions of what it holds
   };
   using BufferPtr = std::shared_ptr<Buffer>;
 
@@ -106,6 +113,7 @@ class Buffers {
   BufferPtr FindAnyOpen(size_t size);
   BufferPtr RequestBuffer(std::unique_lock<std::mutex>& lock);
   void WriteInto(Buffer& buffer, const Record& record);
+  void Damage(const Buffer& buffer);
   void WriteFinished(std::unique_lock<std::mutex>& lock, bool may_request);
   bool WriteOne(Finished& finished, std::unique_lock<std::mutex>& lock, bool may_request);
   void CompleteReady(std::unique_lock<std::mutex>& lock, const std::function<bool(const Buffer&)>& ready);
@@ -120,6 +128,8 @@ class Buffers {
   std::condition_variable completed_;
   BufferCallbacks callbacks_;
   bool per_thread_ = true;
+  bool zeroed_by_tool_ = false;
+  uint64_t returned_ = 0;  // buffers that held records
   std::deque<BufferPtr> buffers_;
   std::unordered_map<uint32_t, Slot> slots_;
   std::deque<Finished> finished_;

@@ -138,6 +138,8 @@ void ApiExit(ApiCall* call) {
 
 uint32_t CallbackOf(ResourceEvent event) {
   switch (event) {
+    case ResourceEvent::kDriverUp:
+      return CUPTI_CBID_RESOURCE_CU_INIT_FINISHED;
     case ResourceEvent::kContextCreated:
       return CUPTI_CBID_RESOURCE_CONTEXT_CREATED;
     case ResourceEvent::kContextDestroyStarting:
@@ -196,8 +198,8 @@ void CallResource(const Resource& resource, uint32_t cbid) {
   session.Call(CUPTI_CB_DOMAIN_RESOURCE, cbid, &data);
 }
 
-// Observed on an H100 (CUPTI 13.0.1): a node's type is given only as its creation starts. A clone is reported
-// as created, then as cloned; a clone that allocates or releases memory is not reported as created.
+// [observed] H100, CUPTI 13.0.1: a node's type is given only as its creation starts. A clone is reported as
+// created, then as cloned; a clone that allocates or releases memory is not reported as created.
 void CallNode(const Resource& resource) {
   const bool memory =
       resource.node_type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || resource.node_type == CU_GRAPH_NODE_TYPE_MEM_FREE;
@@ -214,6 +216,14 @@ void CallNode(const Resource& resource) {
 void OnResource(const Resource& resource) {
   Session& session = TheSession();
   switch (resource.event) {
+    // [observed] H100, CUPTI 13.0.1: where the device kind is enabled, a buffer is requested inside cuInit
+    // and the device's record is written, before CU_INIT_FINISHED is reported.
+    case ResourceEvent::kDriverUp:
+      if (session.KindEnabled(CUPTI_ACTIVITY_KIND_DEVICE) && session.GetBuffers().Registered()) {
+        session.GetBuffers().EnsureBuffer();
+        session.Dump(CUPTI_ACTIVITY_KIND_DEVICE);
+      }
+      break;
     case ResourceEvent::kContextCreated:
       session.ContextCreated(resource.context);
       break;
