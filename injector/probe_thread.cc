@@ -397,6 +397,7 @@ void ProbeThread::RefreshVersions() noexcept {
   VersionsRow now;
   now.cupti = session_->api().version;
   now.cupti_path = session_->api().path;
+  now.cupti_precautions = session_->felt_precautions();
   now.nccl = nccl;
   now.cuda_driver =
       versions_known_ ? versions_.cuda_driver : AskVersion("libcuda.so.1", "cuDriverGetVersion");
