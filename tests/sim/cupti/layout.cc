@@ -13,7 +13,13 @@
 namespace gpusim::cupti {
 namespace {
 
-// Where a field was added, by cuptiGetVersion's number (CUPTI's release notes).
+// [documented] cupti_activity.h and cupti_activity_deprecated.h (13.0), and the release notes: where a
+// structure was replaced, by cuptiGetVersion's number.
+// [observed] CUPTI 13.0.1 without a GPU: the sizes of all kinds of records.
+// [assumed] From 13.1 on records are as in 13.0: their headers are not at hand, and the new structures
+// (Kernel11 and 12, Context4, Device6) are known by name only. Probe: it reads the oldest structure that has
+// a field, and walks with CUPTI's own function. Fallback: none is needed as long as newer structures begin
+// with the older ones.
 constexpr uint32_t kCuda120 = 19;      // Kernel9
 constexpr uint32_t kCuda124 = 22;      // Overhead3, Context2, GraphTrace2
 constexpr uint32_t kCuda126 = 24;      // Memory4, Context3, Device5

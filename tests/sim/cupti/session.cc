@@ -60,8 +60,8 @@ const Attribute* FindAttribute(int number) {
   return nullptr;
 }
 
-// [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, and the release notes
-// of 13.0: from 13.0 on each thread has buffers of its own.
+// [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, and the release notes of
+// 13.0: from 13.0 on each thread has buffers of its own.
 constexpr uint32_t kPerThreadBuffersSince = 130000;
 
 // Of Defects::clock_zeroes_times and Defects::calls_slow_down.
@@ -95,8 +95,8 @@ CUptiResult Session::Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFun
   const std::scoped_lock lock(mutex_);
   Subscriber* incumbent = current_.load();
   // [documented] cupti_callbacks.h, cuptiSubscribe_v2: one subscriber, a second one gets error 39 and,
-  // through the newer function, the first one's name. [observed] H100, CUPTI 13.0.1: error 39 for a second
-  // subscriber.
+  // through the newer function, the first one's name.
+  // [observed] H100, CUPTI 13.0.1: error 39 for a second subscriber.
   if (knobs_.subscriber_taken || incumbent != nullptr) {
     if (params != nullptr && params->oldSubscriberName != nullptr && params->oldSubscriberSize > 0) {
       const std::string name = incumbent != nullptr ? incumbent->name : kIncumbent;
@@ -178,10 +178,11 @@ void Session::SetKind(uint32_t kind, bool enable) {
     while (true) pause();
   }
   if (kinds_[kind].exchange(enable) != enable) {
+    // [observed] H100, CUPTI 13.0.1: switching kinds before the capture of a graph does no harm.
     // [assumed] A profiling session ends with the subscription, or when the last activity kind is disabled.
     // Probe: it keeps the device kind enabled while it captures, so that its session is the first one for the
     // whole life of the process. Fallback: if any disabled kind ends a session, graph launches at the detail
-    // level "windows" are not to be trusted before 13.1 Update 1. Settled by: gpu-check step "second tool".
+    // level "windows" are not to be trusted before 13.1 Update 1.
     if ((kinds_enabled_ += enable ? 1 : -1) == 0) session_ended_ = true;
   }
   if (enable && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
@@ -213,6 +214,8 @@ bool Session::ApiRecordWanted(int domain, uint32_t cbid) const {
   return entry == filter.end() ? kind_wanted : entry->second;
 }
 
+// [documented] cupti_activity.h, cuptiActivityEnableAndDump: records of what exists already, for devices,
+// contexts and streams.
 void Session::Dump(uint32_t kind) {
   if (kind == CUPTI_ACTIVITY_KIND_DEVICE && DriverIsUp()) {
     for (uint32_t device = 0; device < DeviceCount(); ++device) {
@@ -409,8 +412,9 @@ void Session::SpoilTimes(Activity* record) {
 
 // [observed] A10, CUPTI 13.0.85, parcagpu issue 23: where only kernels are recorded, device buffers come not
 // back from the nodes of CUDA graphs. After 25.1 million nodes (0.9 million with a limit of 8 buffers),
-// kernels have no times, or end before they start. [observed] H100, CUPTI 13.0.1: 28 million nodes of one
-// executable graph had right times. Hence a fault, not the default.
+// kernels have no times, or end before they start.
+// [observed] H100, CUPTI 13.0.1: 28 million nodes of one executable graph had right times. Hence a fault, not
+// the default.
 bool Session::GraphBuffersUsedUp(uint32_t graph) {
   if (knobs_.graph_buffers == 0) return false;
   const std::scoped_lock lock(mutex_);
@@ -426,6 +430,11 @@ void Session::ExecutableMade(uint32_t graph) {
   }
 }
 
+// [documented] cupti_activity.h, CUpti_ActivityGraphTrace2: one record for a launch of a graph, from its
+// start to its end.
+// [assumed] Where graphs are traced whole, their nodes have no records, and a launch lasts from the start of
+// its first node to the end of its last. Probe: the time of a replay where graphs are recorded whole.
+// Fallback: it is longer by what CUPTI counts in. Settled by: gpu-check step "large graph".
 void Session::AddGraphPart(const Activity& activity) {
   GraphRun ended;
   {

@@ -10,9 +10,9 @@ struct Version {
 
 // [documented] cupti_version.h (13.0): the numbers up to 13.0 Update 1, and the form of those from 13.0 on.
 // [assumed] An update from 13.1 on is told by the number's last two digits: 13.1 Update 1 says 130101, and
-// 13.4 Update 1 says 130401. Probe: from which number on graph launches of later sessions are trusted
-// (proto/cupti_versions.h). Fallback: a number that is too high only keeps a precaution for longer. Settled
-// by: gpu-check step "conditions".
+// 13.4 Update 1 says 130401. Probe: nothing today; a precaution against a defect that such an update mended
+// would end at the number (proto/cupti_versions.h). Fallback: a number that is too high only keeps a
+// precaution for longer. Settled by: gpu-check step "CUPTI trace".
 constexpr Version kVersions[] = {
     {"11.8", 18},       {"12.0", 19},     {"12.2", 20},       {"12.3", 21},       {"12.4", 22},
     {"12.5", 23},       {"12.6", 24},     {"12.8", 26},       {"12.9", 27},       {"12.9.1", 28},
@@ -52,13 +52,14 @@ Defects DefectsOf(uint32_t version) {
   // neither answer hurts.
   defects.crashes_on_null = version < kCuda129;
   // [documented] CUPTI 13.0 Update 1, resolved issues: cuptiActivityFlushAll may crash in 13.0.
-  // [assumed] Only a forced flush crashes, and every time. Probe: it never forces a flush in 13.0
-  // (proto/cupti_versions.h). Fallback: if a plain flush may crash, too, nothing helps but to flush at exit
-  // only, or to leave CUPTI 13.0 alone.
+  // [assumed] In 13.0 a flush crashes only if it is forced, and then every time. Probe: it never forces a
+  // flush in 13.0 (proto/cupti_versions.h). Fallback: if a plain flush may crash, too, nothing helps but to
+  // flush at exit only, or to leave CUPTI 13.0 alone.
   defects.forced_flush_crashes = version == kCuda130;
   // [documented] CUPTI 13.0 Update 1, resolved issues: disabling CONCURRENT_KERNEL may deadlock in 13.0.
-  // [assumed] It does so whenever a kernel was recorded before. Probe: kernels stay enabled in 13.0 at every
-  // level of detail (proto/cupti_versions.h). Fallback: none is needed, as the call is not made.
+  // [assumed] In 13.0 disabling CONCURRENT_KERNEL deadlocks whenever a kernel was recorded before. Probe:
+  // kernels stay enabled in 13.0 at every level of detail (proto/cupti_versions.h). Fallback: none is needed,
+  // as the call is not made.
   defects.disabling_kernels_hangs = version == kCuda130;
   // [documented] CUPTI 13.0 Update 1, resolved issues: no synchronisation records for cudaDeviceSynchronize
   // and cuCtxSynchronize_v2 in 13.0.
