@@ -379,6 +379,7 @@ void ProbeThread::FinalFlush() noexcept {
     auto* thread = static_cast<ProbeThread*>(self);
     thread->session_->Tick();  // a short program may end before the first one
     thread->session_->Flush(false);
+    thread->session_->Tick();  // may ask for devices
     if (thread->session_->pool().outstanding() != 0) thread->session_->Flush(true);
     SetAndWake(thread->final_flush_word_);
     return nullptr;

@@ -219,7 +219,9 @@ void CuptiSession::Tick() noexcept {
   ReadGuestClock();
   if (!capturing() || !driver_is_up()) return;
   if (!attributes_set_) SetAttributes();
-  if (!devices_asked_ && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
+  // Their records were written inside cuInit, and come with the first flush, unless we attached later.
+  const bool may_have_come = flushed_.load(std::memory_order_relaxed) || !pool_.ever_taken();
+  if (!devices_asked_ && may_have_come && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
     Check(api_.ActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE));
     devices_asked_ = true;
   }
@@ -230,6 +232,7 @@ void CuptiSession::Flush(bool forced) noexcept {
   if (!capturing() || !driver_is_up() || !pool_.ever_taken()) return;
   const bool may_force = forced && !Avoids(cupti::kNoForcedFlush);
   Check(api_.ActivityFlushAll(may_force ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
+  flushed_.store(true, std::memory_order_relaxed);
 }
 
 void CuptiSession::FlushUnfinished() noexcept {

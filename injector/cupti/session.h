@@ -114,6 +114,7 @@ class CuptiSession {
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
   std::atomic<bool> flush_called_{false};  // for want of buffers
+  std::atomic<bool> flushed_{false};       // at least once
   std::atomic<uint64_t> completion_ns_{0};
   std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
   uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next
