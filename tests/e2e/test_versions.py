@@ -9,7 +9,7 @@ from hazards import hazard
 
 # What cuptiGetVersion says in these releases: those with layouts of their own, and the newest.
 VERSIONS = {"11.8": "18", "12.0": "19", "12.4": "22", "12.6": "24", "12.9": "27", "13.0": "130001", "13.4.1": "130401"}
-SECOND_TOOL = os.path.join(harness.BUILD, "tests", "e2e", "second_tool")
+EAGER_LAUNCHES = os.path.join(harness.BUILD, "tests", "e2e", "eager_launches")
 
 
 class Versions(harness.EndToEndTest):
@@ -83,10 +83,15 @@ class KnownDefects(harness.EndToEndTest):
     @hazard("CUPTI 13.0 hangs where the recording of kernels is disabled", sees="nothing: it stays enabled",
             counted="everything is recorded, nothing lost; the report names the defect")
     def test_kernels_stay_enabled_in_130(self):
-        _, report = self.run_under("13.0.0", [SECOND_TOOL, "busy", "6"], {"GPUPROBE_OVERHEAD_BUDGET": "1", "GPUPROBE_FLUSH_MS": "100"})
+        """To compare launches with and without recording is to disable them."""
+        env = {"GPUSIM_KERNELS": ".*=100ns", "GPUPROBE_FLUSH_MS": "100", "GPUPROBE_COMPARE_LAUNCHES": "1"}
+        _, compared = self.run_under("13.0.1", [EAGER_LAUNCHES, "150000", "10"], env)
+        self.assertGreater(compared["trust"]["cost"]["unrecorded_launches"], 0)
+        self.forget_truth()
+        _, report = self.run_under("13.0.0", [EAGER_LAUNCHES, "150000", "10"], env)
         self.assert_said(report, [FORCED, DISABLING, WAITS])
-        self.assertGreaterEqual(report["trust"]["detail"]["reductions"], 1)
-        self.assertEqual(report["trust"]["exit_incomplete"], [])
+        self.assertEqual((report["trust"]["exit_incomplete"], report["trust"]["lost"], report["trust"]["cost"]["unrecorded_launches"]), ([], {}, 0))
+        self.assertEqual(sum(rank["kernels"]["count"] for rank in report["ranks"]), sum(record["kind"] == "kernel" for record in self.truth()))
 
     def test_what_130_records_is_right(self):
         out, report = self.run_under("13.0.0", [VECTOR_ADD])
