@@ -85,10 +85,10 @@ class KnownDefects(harness.EndToEndTest):
     def test_kernels_stay_enabled_in_130(self):
         """To compare launches with and without recording is to disable them."""
         env = {"GPUSIM_KERNELS": ".*=100ns", "GPUPROBE_FLUSH_MS": "100", "GPUPROBE_COMPARE_LAUNCHES": "1"}
-        _, compared = self.run_under("13.0.1", [EAGER_LAUNCHES, "150000", "10"], env)
+        _, compared = self.run_under("13.0.1", [EAGER_LAUNCHES, "60000", "10"], env)
         self.assertGreater(compared["trust"]["cost"]["unrecorded_launches"], 0)
         self.forget_truth()
-        _, report = self.run_under("13.0.0", [EAGER_LAUNCHES, "150000", "10"], env)
+        _, report = self.run_under("13.0.0", [EAGER_LAUNCHES, "60000", "10"], env)
         self.assert_said(report, [FORCED, DISABLING, WAITS])
         self.assertEqual((report["trust"]["exit_incomplete"], report["trust"]["lost"], report["trust"]["cost"]["unrecorded_launches"]), ([], {}, 0))
         self.assertEqual(sum(rank["kernels"]["count"] for rank in report["ranks"]), sum(record["kind"] == "kernel" for record in self.truth()))
