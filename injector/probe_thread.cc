@@ -379,6 +379,7 @@ void ProbeThread::FinalFlush() noexcept {
     auto* thread = static_cast<ProbeThread*>(self);
     thread->session_->Tick();  // a short program may end before the first one
     thread->session_->Flush(false);
+    thread->session_->Tick();  // may ask for devices
     if (thread->session_->pool().outstanding() != 0) thread->session_->Flush(true);
     SetAndWake(thread->final_flush_word_);
     return nullptr;
@@ -397,6 +398,7 @@ void ProbeThread::RefreshVersions() noexcept {
   VersionsRow now;
   now.cupti = session_->api().version;
   now.cupti_path = session_->api().path;
+  now.cupti_precautions = session_->felt_precautions();
   now.nccl = nccl;
   now.cuda_driver =
       versions_known_ ? versions_.cuda_driver : AskVersion("libcuda.so.1", "cuDriverGetVersion");

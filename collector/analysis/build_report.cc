@@ -279,8 +279,10 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
 void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   std::set<v1::TimingSource> sources;
   std::vector<uint64_t> durations_ns;
+  uint32_t precautions = 0;
   for (const auto& process : job.processes()) {
     const auto& totals = process->totals();
+    precautions |= process->versions().cupti_precautions();
     t.records += totals.records;
     const auto lost = [&t](int reason, uint64_t records) {
       if (records == 0) return;
@@ -322,6 +324,9 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     if (process->end_state() == model::EndState::kSaidByeIncomplete) {
       t.exit_incomplete.push_back(Who(process->identity()));
     }
+  }
+  for (const cupti::KnownDefect& defect : cupti::kKnownDefects) {
+    if ((precautions & defect.precaution) != 0) t.cupti_defects.push_back(&defect);
   }
   t.cost = OwnCostOf(job, durations_ns);
   const uint64_t all = t.records + t.lost_total + t.outside_window + t.cost.unrecorded_launches;

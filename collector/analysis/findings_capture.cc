@@ -144,6 +144,10 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                         "the device was recorded",
                         t.yields, static_cast<double>(t.yielded_ns) / 1e9));
   }
+  for (const cupti::KnownDefect* defect : t.cupti_defects) {
+    why.push_back(absl::StrCat(std::string(defect->left_out), " (", std::string(defect->defect), " in CUPTI ",
+                               report.conditions.cupti, ": ", std::string(defect->source), ")"));
+  }
   if (t.detail_reductions > 0) {
     why.push_back(absl::StrFormat("to hold GPUPROBE_OVERHEAD_BUDGET detail was reduced for %.1f s",
                                   static_cast<double>(t.reduced_ns) / 1e9));
@@ -187,7 +191,8 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
                  .evidence = absl::StrCat(absl::StrJoin(why, "; "), "."),
                  .advice = t.timing_source == "none"
                                ? "See the program's first line from gpuprobe (GPUPROBE_VERBOSE=1)."
-                               : "Read totals as lower bounds."});
+                           : !t.cupti_defects.empty() ? "Use a newer CUPTI. Read totals as lower bounds."
+                                                      : "Read totals as lower bounds."});
 }
 
 void CostlyCapture(const Report& report, std::vector<Finding>& out) {

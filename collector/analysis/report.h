@@ -21,6 +21,7 @@
 #include "collector/analysis/step_report.h"
 #include "collector/model/distribution.h"
 #include "collector/model/job_model.h"
+#include "proto/cupti_versions.h"
 
 namespace gpuprobe::analysis {
 
@@ -108,6 +109,7 @@ struct Trust {
   uint64_t reduced_ns = 0;                               // the longest, of all processes
   uint64_t yields = 0;                                   // to another tool; summed
   uint64_t yielded_ns = 0;                               // the longest, of all processes
+  std::vector<const cupti::KnownDefect*> cupti_defects;  // of the CUPTI in use, that left something out
   std::vector<CutOff> cut_off;
   std::vector<std::string> exit_incomplete;  // processes whose last flush did not finish
   std::vector<std::string> damaged_logs;

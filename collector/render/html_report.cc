@@ -152,6 +152,9 @@ std::string ConditionsHtml(const analysis::Report& report) {
   item("records", absl::StrCat(Count(t.records), ", lost ", Count(t.lost_total)));
   for (const auto& [reason, records] : t.lost) item("lost", absl::StrCat(reason, ": ", Count(records)));
   item("GPU times from", t.timing_source);
+  for (const cupti::KnownDefect* defect : t.cupti_defects)
+    item("left out for CUPTI",
+         absl::StrCat(std::string(defect->left_out), " (", std::string(defect->defect), ")"));
   item("own cost", absl::StrCat(CostText(t.cost), " of the processes' time"));
   if (t.cost.compared > 0) {
     item("from launch to launch",

@@ -116,6 +116,9 @@ Json TrustOf(const analysis::Trust& t) {
   Json cut_off = Json::array();
   for (const analysis::CutOff& c : t.cut_off)
     cut_off.push_back({{"who", c.who}, {"last_data_ns", c.last_data_ns}});
+  Json cupti_defects = Json::array();
+  for (const cupti::KnownDefect* d : t.cupti_defects)
+    cupti_defects.push_back({{"defect", d->defect}, {"left_out", d->left_out}, {"source", d->source}});
   return {{"records", t.records},
           {"lost", lost},
           {"coverage", OrNull(t.coverage)},
@@ -128,6 +131,7 @@ Json TrustOf(const analysis::Trust& t) {
             {"reductions", t.detail_reductions},
             {"reduced_ns", t.reduced_ns}}},
           {"yielded", {{"times", t.yields}, {"ns", t.yielded_ns}}},
+          {"cupti_defects", cupti_defects},
           {"timing_source", t.timing_source},
           {"overhead_fraction", OrNull(t.cost.Total())},
           {"cost", CostOf(t.cost)},

@@ -12,6 +12,7 @@
 #include "injector/stream/lock.h"
 #include "injector/stream/tick_clock.h"
 #include "injector/thread_state.h"
+#include "proto/cupti_versions.h"
 
 namespace gpuprobe::injector {
 
@@ -375,10 +376,15 @@ CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind) {
   window.until.store(RecordClock(), std::memory_order_relaxed);
   kinds_enabled.fetch_sub(1, std::memory_order_relaxed);
   MaybeGone();
-  return host.needs_kind(host.self, kind) ? CUPTI_SUCCESS : host.api->ActivityDisable(kind);
+  const bool stays =
+      host.needs_kind(host.self, kind) ||
+      (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && (host.precautions & cupti::kKernelsStayEnabled) != 0);
+  return stays ? CUPTI_SUCCESS : host.api->ActivityDisable(kind);
 }
 
 CUptiResult CUPTIAPI FlushAll(uint32_t flags) {
+  if ((host.precautions & cupti::kNoForcedFlush) != 0)
+    flags &= ~static_cast<uint32_t>(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   const CUptiResult result = host.api->ActivityFlushAll(flags);
   if (Receiving()) HandOver();
   return result;

@@ -34,6 +34,7 @@ struct BrokerHost {
   // The program has made a CUDA graph.
   bool (*graphs_made)() noexcept = nullptr;
   void* self = nullptr;
+  uint32_t precautions = 0;  // proto/cupti_versions.h
 };
 
 // From now on guests are received. Before anything is patched.

@@ -272,13 +272,22 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
   }
 }
 
-// CUPTI does not go on behind a record that it cannot read: all that would fit there is lost.
-void Decoder::CountDamaged(const uint8_t* buffer, size_t valid_bytes, const CUpti_Activity* last) noexcept {
-  const uint8_t* const from =
-      last == nullptr ? buffer : reinterpret_cast<const uint8_t*>(last) + kTypicalRecordBytes;
+// CUPTI does not go on behind a record that it cannot read: all that would fit there is lost. Records are as
+// far apart there as before it, or as kernels are.
+void Decoder::CountDamaged(uint8_t* buffer, size_t valid_bytes, const CUpti_Activity* last) noexcept {
+  const uint8_t* from = buffer;
+  size_t record_bytes = kTypicalRecordBytes;
+  if (last != nullptr) {
+    const auto offset = static_cast<size_t>(reinterpret_cast<const uint8_t*>(last) - buffer);
+    size_t before = 0;
+    for (CUpti_Activity* record = nullptr;
+         record != last && api_->ActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS;)
+      ++before;
+    if (before > 1) record_bytes = offset / (before - 1);
+    from = buffer + offset + record_bytes;
+  }
   const uint8_t* const end = buffer + valid_bytes;
-  const size_t records =
-      from < end ? (static_cast<size_t>(end - from) + kTypicalRecordBytes - 1) / kTypicalRecordBytes : 1;
+  const size_t records = from < end ? (static_cast<size_t>(end - from) + record_bytes - 1) / record_bytes : 1;
   CountLoss(wire::LossReason::kLossUnknownRecord, records);
   const Lock lock(stream_->mutex);
   stream_->builder.CountUnknownKind(0);

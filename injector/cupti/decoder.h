@@ -45,7 +45,7 @@ class Decoder {
               CUpti_Activity** record, Chunk* chunk) noexcept;
   void Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept;
   bool Put(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept;
-  void CountDamaged(const uint8_t* buffer, size_t valid_bytes, const CUpti_Activity* last) noexcept;
+  void CountDamaged(uint8_t* buffer, size_t valid_bytes, const CUpti_Activity* last) noexcept;
   void DecodeOther(const CUpti_Activity* record) noexcept;
   uint32_t LookUpSite(const CUpti_ActivityKernel4& kernel, SiteCache* sites, uint32_t epoch) noexcept;
   uint32_t InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_id) noexcept;

@@ -61,6 +61,7 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
   pool_.Aim(kFirstBufferBytes);
   decoder_.Init();
+  TakePrecautions();
   const CUptiResult subscribed = api_.Subscribe(&subscriber_, OnCallback, this);
   if (subscribed != CUPTI_SUCCESS) {
     Check(subscribed);
@@ -80,10 +81,20 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   kinds_enabled_.store(enabled, std::memory_order_relaxed);
   if ((recording.kinds & kRecordGraphsWhole) != 0)
     Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
-  ReceiveGuests({&api_, subscriber_, NeedsKind, NeedsCallback, graphs_seen, this});
+  ReceiveGuests({&api_, subscriber_, NeedsKind, NeedsCallback, graphs_seen, this, precautions_});
   EnableCallbacks();
   capturing_.store(enabled, std::memory_order_release);
   return enabled ? StartResult::kCapturing : StartResult::kRefused;
+}
+
+void CuptiSession::TakePrecautions() noexcept {
+  precautions_ = cupti::PrecautionsFor(api_.version);
+  felt_precautions_ = precautions_;
+  const auto not_felt = [this](cupti::Precaution precaution) { felt_precautions_ &= ~uint32_t{precaution}; };
+  if (!recording.Wants(kRecordKernels)) not_felt(cupti::kKernelsStayEnabled);
+  if (!recording.Wants(kRecordSyncs)) not_felt(cupti::kNoDeviceWaits);
+  if (!recording.Wants(kRecordGraphsWhole)) not_felt(cupti::kGraphsNodeByNode);
+  if (Avoids(cupti::kGraphsNodeByNode)) recording.kinds &= ~uint32_t{kRecordGraphsWhole};
 }
 
 // CUPTI answers 999 while the driver is not up; Tick tries again, and only what fails then is an error.
@@ -137,10 +148,17 @@ bool CuptiSession::NeedsKind(void* self, CUpti_ActivityKind kind) noexcept {
          (session->kinds_enabled_.load(std::memory_order_relaxed) || kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
 }
 
+// Devices are recorded once each. With their kind, CUPTI's session lasts: in later ones it gets the
+// correlation ids of graph launches wrong before 13.1 Update 1.
+bool CuptiSession::StaysEnabled(CUpti_ActivityKind kind) const noexcept {
+  return kind == CUPTI_ACTIVITY_KIND_DEVICE ||
+         (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && Avoids(cupti::kKernelsStayEnabled));
+}
+
 void CuptiSession::EnableKinds(bool enable) noexcept {
   if (kinds_enabled_.exchange(enable, std::memory_order_acq_rel) == enable) return;
   for (const auto& [kind, wanted_for] : kRecordedKinds) {
-    if (!recording.Wants(wanted_for) || (!enable && GuestNeedsKind(kind))) continue;
+    if (!recording.Wants(wanted_for) || (!enable && (StaysEnabled(kind) || GuestNeedsKind(kind)))) continue;
     Check(enable ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
   }
 }
@@ -159,8 +177,8 @@ void CuptiSession::SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept 
 
 bool CuptiSession::PauseKernels() noexcept {
   if (!capturing() || !driver_is_up() || graphs_seen() || GuestIsActive() ||
-      api_.ActivityDisable == nullptr || detail_ != wire::DetailLevel::kDetailLevelFull ||
-      !kinds_enabled_.load(std::memory_order_relaxed))
+      Avoids(cupti::kKernelsStayEnabled) || api_.ActivityDisable == nullptr ||
+      detail_ != wire::DetailLevel::kDetailLevelFull || !kinds_enabled_.load(std::memory_order_relaxed))
     return false;
   return Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
 }
@@ -201,7 +219,9 @@ void CuptiSession::Tick() noexcept {
   ReadGuestClock();
   if (!capturing() || !driver_is_up()) return;
   if (!attributes_set_) SetAttributes();
-  if (!devices_asked_ && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
+  // Their records were written inside cuInit, and come with the first flush, unless we attached later.
+  const bool may_have_come = flushed_.load(std::memory_order_relaxed) || !pool_.ever_taken();
+  if (!devices_asked_ && may_have_come && !decoder_.devices_seen() && api_.ActivityEnableAndDump != nullptr) {
     Check(api_.ActivityEnableAndDump(CUPTI_ACTIVITY_KIND_DEVICE));
     devices_asked_ = true;
   }
@@ -210,7 +230,9 @@ void CuptiSession::Tick() noexcept {
 void CuptiSession::Flush(bool forced) noexcept {
   flush_called_.store(false, std::memory_order_relaxed);
   if (!capturing() || !driver_is_up() || !pool_.ever_taken()) return;
-  Check(api_.ActivityFlushAll(forced ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
+  const bool may_force = forced && !Avoids(cupti::kNoForcedFlush);
+  Check(api_.ActivityFlushAll(may_force ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0));
+  flushed_.store(true, std::memory_order_relaxed);
 }
 
 void CuptiSession::FlushUnfinished() noexcept {
@@ -223,6 +245,7 @@ void CuptiSession::Stop() noexcept {
   if (!capturing_.exchange(false, std::memory_order_acq_rel)) return;
   if (api_.ActivityDisable != nullptr) EnableKinds(false);
   if (GuestIsActive()) return;  // what it has comes through us
+  if (api_.ActivityDisable != nullptr) Check(api_.ActivityDisable(CUPTI_ACTIVITY_KIND_DEVICE));
   SendGuestsAway();
   if (api_.Unsubscribe != nullptr) Check(api_.Unsubscribe(subscriber_));
 }

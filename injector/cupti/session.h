@@ -13,6 +13,7 @@
 #include "injector/cupti/decoder.h"
 #include "injector/cupti/function_table.h"
 #include "injector/stream/stream.h"
+#include "proto/cupti_versions.h"
 
 namespace gpuprobe::injector {
 
@@ -72,6 +73,8 @@ class CuptiSession {
   // buffer: it does so for the devices' records, inside cuInit.
   bool driver_is_up() const noexcept { return driver_up_.load(std::memory_order_acquire); }
   const CuptiApi& api() const noexcept { return api_; }
+  // Those against defects of this CUPTI that what is recorded makes felt (proto/cupti_versions.h).
+  uint32_t felt_precautions() const noexcept { return felt_precautions_; }
   const BufferPool& pool() const noexcept { return pool_; }
 
  private:
@@ -91,6 +94,10 @@ class CuptiSession {
   static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;
   static bool NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
   void Decode(uint8_t* buffer, size_t valid_bytes) noexcept;
+  // Looks up what this CUPTI must not be asked for, and gives up what was asked of us for it.
+  void TakePrecautions() noexcept;
+  bool Avoids(cupti::Precaution precaution) const noexcept { return (precautions_ & precaution) != 0; }
+  bool StaysEnabled(CUpti_ActivityKind kind) const noexcept;
   void EnableKinds(bool enable) noexcept;
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
@@ -102,9 +109,12 @@ class CuptiSession {
   Decoder decoder_;
   BufferPool pool_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
+  uint32_t precautions_ = 0;
+  uint32_t felt_precautions_ = 0;
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
   std::atomic<bool> flush_called_{false};  // for want of buffers
+  std::atomic<bool> flushed_{false};       // at least once
   std::atomic<uint64_t> completion_ns_{0};
   std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
   uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next

@@ -242,7 +242,7 @@ void BatchBuilder::DefineDevice(const DeviceRow& device) noexcept {
 }
 
 void BatchBuilder::DefineVersions(const VersionsRow& versions) noexcept {
-  WireBuffer& out = RoomForDefinition(versions.cupti_path.size() + 6 * kFieldOverhead);
+  WireBuffer& out = RoomForDefinition(versions.cupti_path.size() + 7 * kFieldOverhead);
   const size_t before = out.size;
   {
     using Tag = wire::VersionsTag;
@@ -253,6 +253,7 @@ void BatchBuilder::DefineVersions(const VersionsRow& versions) noexcept {
     def.add_uint32(Number(Tag::kCupti), versions.cupti);
     def.add_int32(Number(Tag::kNccl), versions.nccl);
     def.add_bytes(Number(Tag::kCuptiPath), versions.cupti_path.data(), versions.cupti_path.size());
+    def.add_uint32(Number(Tag::kCuptiPrecautions), versions.cupti_precautions);
   }
   CommitDefinition(before);
 }

@@ -84,6 +84,7 @@ struct VersionsRow {
   uint32_t cupti = 0;
   int32_t nccl = 0;
   std::string_view cupti_path;
+  uint32_t cupti_precautions = 0;  // proto/cupti_versions.h
 };
 
 struct HostStateRow {

@@ -58,6 +58,7 @@ def run_steps(checker, counts):
     for program, arguments in (("ddp_train", SMALL_TRAINING), ("nccl_calls", ["--rounds=2", "--count=4096"])):
         for loading in LOADINGS:
             step(f"{program} {loading}", 60, cuda_steps.two_ranks, checker, program, arguments, loading)
+    step("assumed", 10, cuda_steps.assumed, checker)
     step("child graphs", 60, cuda_steps.child_graphs, checker)
     step("torch compiled", 240, torch.measure, "compiled")  # the first compilation alone may take 120 s
 
@@ -74,6 +75,12 @@ def print_table(results):
                                              for name, c in variants.items()))
     for name, answer in results["facts"].items():
         print(f"fact     {name}: {answer}")
+    assumed = results.get("assumed", [])
+    settled = sum(assumption["settled_by"] is not None for assumption in assumed)
+    if assumed:
+        print(f"assumed  {len(assumed)} behaviours of CUPTI by the simulated node; {settled} are settled by what the named step found above")
+    for assumption in assumed:
+        print(f"assumed  {assumption['behaviour']} [{assumption['settled_by'] or 'not settled here'}; otherwise: {assumption['fallback']}]")
 
 
 def parse_options():

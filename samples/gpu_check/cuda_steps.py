@@ -1,5 +1,6 @@
 """The steps of gpu-check that run CUDA programs of the installed tree; none needs more than a driver, the CUDA runtime and NCCL."""
 import ctypes
+import json
 import os
 import shutil
 from collections import Counter, defaultdict
@@ -24,6 +25,12 @@ def conditions(checker):
     driver.cuDeviceGetName(name, 128, 0)
     checker.results["conditions"].update(driver_version=version.value, devices=count.value, device=name.value.decode(),
                                          simulated=hasattr(driver, "gpusim_version"), probe=checker.call([checker.gpuprobe, "--help"]).splitlines()[0])
+
+
+def assumed(checker):
+    """What the simulated node assumes of CUPTI: what the probe's own tests cannot prove, and which step here settles it."""
+    with open(checker.sample("gpu_check", "assumptions.json"), encoding="utf-8") as file:
+        checker.results["assumed"] = json.load(file)
 
 
 def vector_add(checker, loading):

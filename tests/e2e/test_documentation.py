@@ -1,11 +1,15 @@
 """The documents say what the program says."""
 import os
 import re
+import sys
 
 import demo_figures
 import harness
 import hazards
 from harness import GPUPROBE, SOURCE
+
+sys.path.append(os.path.join(SOURCE, "tests", "sim", "cupti"))
+import behaviours
 
 
 class Documentation(harness.EndToEndTest):
@@ -35,6 +39,12 @@ class Documentation(harness.EndToEndTest):
         with open(hazards.DOCUMENT, encoding="utf-8") as file:
             self.assertEqual(file.read(), hazards.markdown(), "renew docs/host-safety.md: python3 tests/e2e/hazards.py --write")
         self.assertGreaterEqual(len(hazards.rows()), 60)
+
+    def test_the_simulated_cupti_is_what_its_source_says(self):
+        found = behaviours.behaviours()
+        for path, text in ((behaviours.DOCUMENT, behaviours.markdown(found)), (behaviours.ASSUMPTIONS, behaviours.assumptions(found))):
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(file.read(), text, f"renew {os.path.relpath(path, SOURCE)}: python3 tests/sim/cupti/behaviours.py --write")
 
     def test_figures_of_the_demo_are_those_that_are_recomputed(self):
         with open(os.path.join(SOURCE, "docs", "demo-figures.md"), encoding="utf-8") as file:

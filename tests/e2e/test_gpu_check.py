@@ -54,7 +54,10 @@ class GpuCheck(harness.EndToEndTest):
             self.assertEqual(status[step], {"ok"}, f"{step}\n{finished}")
         for step in (*TORCH_STEPS, *SKIPPED_STEPS):
             self.assertEqual(status[step], {"skipped"}, f"{step}\n{finished}")
-        self.assertEqual(set(status), {"conditions", *CUDA_STEPS, *TORCH_STEPS, *SKIPPED_STEPS})
+        self.assertEqual(set(status), {"conditions", "assumed", *CUDA_STEPS, *TORCH_STEPS, *SKIPPED_STEPS})
+        self.assertGreater(len(results["assumed"]), 5)
+        for assumption in results["assumed"]:
+            self.assertIn(f"assumed  {assumption['behaviour']} [".encode(), finished.stdout)
         self.assertEqual(finished.stderr.count(b"SKIPPED"), len(TORCH_STEPS) + len(SKIPPED_STEPS))
         self.assertTrue(results["conditions"]["simulated"])
         self.assertTrue(results["facts"]["kernels_have_correlation_ids_with_callbacks_only"])

@@ -1,7 +1,12 @@
 """Launches whose records never come are counted, and nothing else is: where a launch rightly has no record, nothing was lost."""
+import os
+from collections import Counter
+
 import harness
-from harness import CUDA_SCRIPT, DDP_TRAIN, LAUNCH_RANKS, LIBRARY, SMALL_TRAINING
+from harness import BUILD, CUDA_SCRIPT, DDP_TRAIN, LAUNCH_RANKS, LIBRARY, SMALL_TRAINING
 from hazards import hazard
+
+GRAPH_REPLAYS = os.path.join(BUILD, "samples", "graph_replays")
 
 
 class MissingRecords(harness.EndToEndTest):
@@ -30,6 +35,32 @@ class MissingRecords(harness.EndToEndTest):
     def test_records_that_are_counted_as_lost_are_not_counted_twice(self):
         _, report = self.recorded([CUDA_SCRIPT, "kernels:70", "copies:14", "return:0"], GPUSIM_FAULT="drops=7")
         self.assertEqual(self.lost(report), {"cupti_dropped": 12})
+
+    @hazard("CUPTI gives back buffers with a record in them that it cannot read itself", sees="nothing",
+            counted="that record and each one behind it in the buffer (unknown_record): with what is recorded, all kernels")
+    def test_damaged_buffers(self):
+        for version in ("12.6", "13.0"):
+            with self.subTest(version=version):
+                collector = harness.Collector(self)
+                self.run_well([CUDA_SCRIPT, "kernels:1000", "kernels:1000", "kernels:1000", "return:0"], env={
+                    **collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_KINDS": "kernels", "GPUSIM_CUPTI_VERSION": version,
+                    "GPUSIM_FAULT": "damaged_buffer=2"})
+                self.assertEqual(collector.stop().returncode, 0)
+                happened = sum(record["kind"] == "kernel" for record in self.truth())
+                recorded = sum(record["kind"] == "kernel" for record in self.export(collector.out))
+                lost = self.lost(self.report(collector.out))
+                self.assertGreater(lost.get("unknown_record", 0), 100)
+                self.assertEqual(lost, {"unknown_record": happened - recorded})
+                self.forget_truth()
+
+    @hazard("CUPTI runs out of device buffers for the nodes of CUDA graphs, and gives wrong times", sees="nothing",
+            counted="each of those records (invalid_timestamp)")
+    def test_device_buffers_of_graphs_are_used_up(self):
+        _, report = self.recorded([GRAPH_REPLAYS, "20", "70"], GPUSIM_FAULT="graph_buffers=500")
+        replayed = Counter(record["graph_node"] for record in self.truth() if record["kind"] == "kernel" and record["graph_node"])
+        self.assertEqual(len(replayed), 20, "one executable graph")
+        self.assertGreater(replayed.total(), 1000)
+        self.assertEqual(self.lost(report), {"invalid_timestamp": replayed.total() - 500})
 
     def test_refused_launches_have_no_record(self):
         finished, report = self.recorded([CUDA_SCRIPT, "kernels:10", "return:0"], GPUSIM_FAULT="launch_fails=4")

@@ -1,10 +1,14 @@
 """One library for every CUPTI that the simulated node can be: whatever its record layouts, everything that happened is in the record."""
+import os
+from collections import Counter
+
 import harness
-from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
+from harness import CAPTURED_COLLECTIVES, CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
 from hazards import hazard
 
-# What cuptiGetVersion says in these releases.
-VERSIONS = {"11.8": "18", "12.0": "19", "12.6": "24", "13.0": "130001"}
+# What cuptiGetVersion says in these releases: those with layouts of their own, and the newest.
+VERSIONS = {"11.8": "18", "12.0": "19", "12.4": "22", "12.6": "24", "12.9": "27", "13.0": "130001", "13.4.1": "130401"}
+EAGER_LAUNCHES = os.path.join(harness.BUILD, "tests", "e2e", "eager_launches")
 
 
 class Versions(harness.EndToEndTest):
@@ -43,6 +47,74 @@ class Versions(harness.EndToEndTest):
         self.assertGreater(unknown, 0)
         self.assertEqual(trust["unknown_kinds"], {"overhead": unknown})
         self.assertEqual(trust["lost"], {"unknown_record": unknown})
+
+
+FORCED, DISABLING, WAITS = "cuptiActivityFlushAll may crash", "disabling CONCURRENT_KERNEL may deadlock", "cudaDeviceSynchronize has no synchronisation record"
+WHOLE = "tracing CUDA graphs whole may crash"
+
+
+class KnownDefects(harness.EndToEndTest):
+    """What this release is known to do wrong would crash or hang the program, or the probe's thread. It is not done, and the report says what is missing for it."""
+
+    def run_under(self, version, command, env=None, devices=1):
+        out = self.path("run-" + version)
+        self.run_well([GPUPROBE, "run", "--out", out, "--", *command], devices=devices, env={**PATIENT, "GPUSIM_CUPTI_VERSION": version, **(env or {})})
+        self.assert_nothing_runs()
+        return out, self.report(out)
+
+    def assert_said(self, report, defects):
+        self.assertEqual([defect["defect"] for defect in report["trust"]["cupti_defects"]], defects)
+        incomplete = [finding for finding in report["findings"] if finding["id"] == "capture-incomplete"]
+        for defect in report["trust"]["cupti_defects"]:
+            self.assertIn(f"{defect['left_out']} ({defect['defect']} in CUPTI {report['conditions']['cupti']}: {defect['source']})", incomplete[0]["evidence"])
+
+    @hazard("CUPTI 13.0 crashes when a flush is forced", sees="nothing: none is forced",
+            counted="what had not finished at the exit is lost and counted; the report names the defect")
+    def test_no_flush_is_forced_in_130(self):
+        command = [CUDA_SCRIPT, "kernels:100", "launch:200", "return:0"]
+        _, forced = self.run_under("13.0.1", command, {"GPUSIM_KERNELS": ".*=20ms"})
+        self.assertEqual(forced["trust"]["cupti_defects"], [])
+        out, report = self.run_under("13.0.0", command, {"GPUSIM_KERNELS": ".*=20ms"})
+        self.assert_said(report, [FORCED, DISABLING, WAITS])
+        recorded = sum(record["kind"] == "kernel" for record in self.export(out))
+        self.assertEqual(recorded + sum(report["trust"]["lost"].values()), 300)
+
+    @hazard("CUPTI 13.0 hangs where the recording of kernels is disabled", sees="nothing: it stays enabled",
+            counted="everything is recorded, nothing lost; the report names the defect")
+    def test_kernels_stay_enabled_in_130(self):
+        """To compare launches with and without recording is to disable them."""
+        env = {"GPUSIM_KERNELS": ".*=100ns", "GPUPROBE_FLUSH_MS": "100", "GPUPROBE_COMPARE_LAUNCHES": "1"}
+        _, compared = self.run_under("13.0.1", [EAGER_LAUNCHES, "60000", "10"], env)
+        self.assertGreater(compared["trust"]["cost"]["unrecorded_launches"], 0)
+        self.forget_truth()
+        _, report = self.run_under("13.0.0", [EAGER_LAUNCHES, "60000", "10"], env)
+        self.assert_said(report, [FORCED, DISABLING, WAITS])
+        self.assertEqual((report["trust"]["exit_incomplete"], report["trust"]["lost"], report["trust"]["cost"]["unrecorded_launches"]), ([], {}, 0))
+        self.assertEqual(sum(rank["kernels"]["count"] for rank in report["ranks"]), sum(record["kind"] == "kernel" for record in self.truth()))
+
+    def test_what_130_records_is_right(self):
+        out, report = self.run_under("13.0.0", [VECTOR_ADD])
+        happened = [record for record in self.truth() if (record["kind"], record.get("what")) != ("sync", "device")]
+        self.assertEqual(self.differences(happened, self.export(out)), [])
+        self.assert_no_loss(report)
+
+    @hazard("CUDA graphs are to be recorded whole by a CUPTI that crashes then (before 12.6)", sees="nothing: they are recorded node by node",
+            counted="every node is recorded; the report names the defect")
+    def test_graphs_are_recorded_node_by_node_before_126(self):
+        command = [LAUNCH_RANKS, "2", CAPTURED_COLLECTIVES, "3"]
+        out, report = self.run_under("12.5", command, {"GPUPROBE_KINDS": "graphs"}, devices=2)
+        self.assert_said(report, [WHOLE])
+        self.assertEqual(self.differences(self.truth(), self.export(out)), [])
+        self.forget_truth()
+        out, report = self.run_under("12.6", command, {"GPUPROBE_KINDS": "graphs"}, devices=2)
+        self.assert_said(report, [])
+        self.assertGreater(Counter(record["kind"] for record in self.export(out))["graph_run"], 0)
+
+    def test_a_precaution_that_nobody_feels_is_not_mentioned(self):
+        _, report = self.run_under("12.5", [VECTOR_ADD])
+        self.assertEqual(report["trust"]["cupti_defects"], [])
+        _, report = self.run_under("13.0.0", [VECTOR_ADD], {"GPUPROBE_KINDS": "copies"})
+        self.assert_said(report, [FORCED])
 
 
 if __name__ == "__main__":

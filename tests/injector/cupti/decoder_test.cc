@@ -263,6 +263,30 @@ TEST_F(DecoderTest, WhatComesBehindADamagedRecordIsCountedOneByOne) {
   EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 7u);
 }
 
+TEST_F(DecoderTest, RecordsBehindADamagedOneAreCountedInTheVersionsOwnSize) {
+  constexpr size_t kKernels = 200;  // 8 bytes less each, a kernel's record is shorter before 13.0
+  std::vector<uint8_t> buffer(kKernels * sizeof(CUpti_ActivityKernel9));
+  for (uint32_t i = 0; i < kKernels; ++i) {
+    const CUpti_ActivityKernel10 kernel = Kernel("k", now_ + i * 100, now_ + i * 100 + 10, i + 1);
+    std::memcpy(buffer.data() + i * sizeof(CUpti_ActivityKernel9), &kernel, sizeof(CUpti_ActivityKernel9));
+  }
+  reinterpret_cast<CUpti_ActivityKernel9*>(buffer.data())[50].kind = CUPTI_ACTIVITY_KIND_INVALID;
+  CuptiApi api = DecodingApi(24);
+  api.ActivityGetNextRecord = [](uint8_t* bytes, size_t valid, CUpti_Activity** record) {
+    uint8_t* next =
+        *record == nullptr ? bytes : reinterpret_cast<uint8_t*>(*record) + sizeof(CUpti_ActivityKernel9);
+    if (next >= bytes + valid) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    auto* found = reinterpret_cast<CUpti_Activity*>(next);
+    if (found->kind == CUPTI_ACTIVITY_KIND_INVALID) return CUPTI_ERROR_INVALID_KIND;
+    *record = found;
+    return CUPTI_SUCCESS;
+  };
+  Decoder decoder(&api, stream_.get());
+  decoder.Init();
+  decoder.DecodeBuffer(buffer.data(), buffer.size());
+  EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 150u);
+}
+
 TEST_F(DecoderTest, ABufferThatIsDamagedFromTheStartIsCounted) {
   RecordBuffer buffer;
   for (uint32_t i = 0; i < 4; ++i) buffer.Add(Kernel("k", now_, now_ + 10, i + 1));

@@ -14,6 +14,7 @@
 #include "injector/cupti/launches.h"
 #include "injector/guard.h"
 #include "injector/lifecycle.h"
+#include "injector/recording.h"
 #include "injector/stream/lock.h"
 #include "injector/stream/losses.h"
 #include "injector/stream/self_report.h"
@@ -110,6 +111,16 @@ class SessionTest : public ::testing::Test {
     ResetLifecycleForTest();
   }
   CuptiSession::StartResult Start(uint32_t buffers = 2) { return session_->Start(FakeApi(), buffers, 65536); }
+  // With a driver that is up and a buffer that was asked for.
+  void StartVersion(uint32_t version) {
+    CuptiApi api = FakeApi();
+    api.version = version;
+    ASSERT_EQ(session_->Start(api, 2, 65536), CuptiSession::StartResult::kCapturing);
+    CUpti_ResourceData up{};
+    fake_.callback(fake_.user_data, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CU_INIT_FINISHED, &up);
+    size_t bytes = 0;
+    ASSERT_NE(Request(&bytes), nullptr);
+  }
   uint8_t* Request(size_t* bytes) {
     uint8_t* buffer = nullptr;
     size_t max_records = 1;
@@ -238,6 +249,50 @@ TEST_F(SessionTest, NothingIsFlushedBeforeTheDriverIsUpAndCuptiAskedForABuffer) 
   session_->Flush(false);
   session_->Flush(true);
   EXPECT_EQ(fake_.flushes, (std::vector<uint32_t>{0, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED}));
+}
+
+TEST_F(SessionTest, LessDetailNeverEndsCuptisSession) {
+  StartVersion(130001);
+  EXPECT_TRUE(session_->PauseKernels());
+  EXPECT_FALSE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+  EXPECT_TRUE(session_->ResumeKernels());
+  session_->SetDetail(wire::DetailLevel::kDetailLevelCallbacks, 0);
+  EXPECT_EQ(fake_.kinds, std::set<CUpti_ActivityKind>{CUPTI_ACTIVITY_KIND_DEVICE});
+  session_->Flush(true);
+  EXPECT_EQ(fake_.flushes, std::vector<uint32_t>{CUPTI_ACTIVITY_FLAG_FLUSH_FORCED});
+  EXPECT_EQ(session_->felt_precautions(), 0u);
+  session_->Stop();
+  EXPECT_TRUE(fake_.kinds.empty());
+}
+
+TEST_F(SessionTest, TheFirst130IsNeitherForcedToFlushNorAskedToStopRecordingKernels) {
+  StartVersion(130000);
+  EXPECT_FALSE(session_->PauseKernels());
+  session_->SetDetail(wire::DetailLevel::kDetailLevelCallbacks, 0);
+  EXPECT_EQ(fake_.kinds, (std::set<CUpti_ActivityKind>{CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                                       CUPTI_ACTIVITY_KIND_DEVICE}));
+  session_->Flush(true);
+  session_->FlushUnfinished();
+  EXPECT_EQ(fake_.flushes, (std::vector<uint32_t>{0, 0}));
+  EXPECT_EQ(session_->felt_precautions(),
+            cupti::kNoForcedFlush | cupti::kKernelsStayEnabled | cupti::kNoDeviceWaits);
+  session_->Stop();
+  EXPECT_TRUE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+}
+
+TEST_F(SessionTest, GraphsAreNotRecordedWholeBefore126) {
+  recording.kinds = kRecordAll | kRecordGraphsWhole;
+  StartVersion(23);
+  EXPECT_FALSE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+  EXPECT_EQ(session_->felt_precautions(), cupti::kGraphsNodeByNode);
+  EXPECT_EQ(recording.kinds, kRecordAll);
+  fake_.kinds.clear();
+  recording.kinds = kRecordAll | kRecordGraphsWhole;
+  session_ = std::make_unique<CuptiSession>(stream_.get());
+  StartVersion(24);
+  EXPECT_TRUE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+  EXPECT_EQ(session_->felt_precautions(), 0u);
+  recording = {};
 }
 
 TEST_F(SessionTest, StopGivesEverythingBackAndLateBuffersAreOnlyRecycled) {

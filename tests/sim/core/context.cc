@@ -11,6 +11,7 @@
 #include "tests/sim/core/memory.h"
 #include "tests/sim/core/objects.h"
 #include "tests/sim/core/per_thread.h"
+#include "tests/sim/core/schedule.h"
 #include "tests/sim/core/trace.h"
 
 namespace gpusim {
@@ -72,7 +73,9 @@ CUresult InitDriver() {
   const std::lock_guard<std::recursive_mutex> lock(*mutex);
   if (driver_is_up.exchange(true)) return CUDA_SUCCESS;
   LoseToForks();
+  Schedule::Get();  // made here, before an injected tool's threads flush
   LoadInjection();
+  NotifyResource(ResourceEvent::kDriverUp, nullptr, nullptr);
   return CUDA_SUCCESS;
 }
 

@@ -73,6 +73,7 @@ struct Activity {
 };
 
 enum class ResourceEvent {
+  kDriverUp,  // at the end of cuInit
   kContextCreated,
   kContextDestroyStarting,
   kStreamCreated,

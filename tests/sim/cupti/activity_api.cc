@@ -27,6 +27,8 @@ BufferCallbacks Wrapped(CUpti_BuffersCallbackRequestFunc request,
 
 // Kinds of this release that the node can write; the other known ones are accepted and stay silent, as on a
 // machine where nothing of them happens.
+// [documented] cupti_activity.h, cuptiActivityEnable: INVALID_KIND for a kind that is not supported,
+// NOT_COMPATIBLE for one that cannot be enabled beside those that are.
 CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
   const auto number = static_cast<uint32_t>(kind);
   if (TheSession().GetKnobs().unusable) {
@@ -43,7 +45,8 @@ CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
   return CUPTI_SUCCESS;
 }
 
-// What the real library answers to these before the driver works.
+// [observed] CUPTI 13.0.1 without a GPU: attributes, flush periods and thread id types answer 999 before the
+// driver is up. Subscribing and enabling kinds work.
 bool NeedsDriver() { return TheSession().GetKnobs().unusable || !DriverIsUp(); }
 
 }  // namespace
@@ -92,6 +95,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableHWTrace(uint8_t) {
   return Return(CUPTI_ERROR_NOT_SUPPORTED);
 }
 
+// [documented] cupti_activity.h, cuptiActivityRegisterCallbacks: NULL is an invalid parameter, so buffer
+// callbacks cannot be taken back.
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
                                                                CUpti_BuffersCallbackCompleteFunc complete) {
   const ApiLock lock;
@@ -113,7 +118,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityFlush(CUcontext, uint32_t, uint32_t
   return cuptiActivityFlushAll(flag);
 }
 
-// A period makes the worker return full buffers, which it always does; so there is nothing to keep.
+// [assumed] Full buffers come back by themselves at once, so that a period adds nothing. Probe: it sets no
+// period, and flushes by itself every GPUPROBE_FLUSH_MS. Fallback: none is needed.
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityFlushPeriod(uint32_t) {
   return Return(NeedsDriver() ? CUPTI_ERROR_UNKNOWN : CUPTI_SUCCESS);
 }
@@ -132,24 +138,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size
   if (buffer == nullptr || record == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  const uint32_t version = TheSession().GetKnobs().api_version;
-  uint8_t* next = buffer;
-  if (*record != nullptr) {
-    next = reinterpret_cast<uint8_t*>(*record) + RecordSize(static_cast<uint32_t>((*record)->kind), version);
-  }
-  if (next + sizeof(CUpti_Activity) > buffer + valid_size) {
-    return CUPTI_ERROR_MAX_LIMIT_REACHED;
-  }
-  const size_t size =
-      RecordSize(static_cast<uint32_t>(reinterpret_cast<CUpti_Activity*>(next)->kind), version);
-  if (size == 0) {
-    return CUPTI_ERROR_INVALID_KIND;
-  }
-  if (next + size > buffer + valid_size) {
-    return CUPTI_ERROR_MAX_LIMIT_REACHED;
-  }
-  *record = reinterpret_cast<CUpti_Activity*>(next);
-  return CUPTI_SUCCESS;
+  return NextRecord(buffer, valid_size, record, TheSession().GetKnobs().api_version);
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size,
@@ -212,6 +201,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_Exte
   return CUPTI_SUCCESS;
 }
 
+// [observed] CUPTI 13.0.1 without a GPU: within 2 us of CLOCK_REALTIME.
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
   if (timestamp == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
@@ -224,6 +214,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_Tim
   return Return(TheSession().RegisterClock(function));
 }
 
+// [observed] H100, CUPTI 13.0.1: the ids of a context and of a stream can be asked for inside CONTEXT_CREATED
+// and STREAM_CREATED.
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetContextId(CUcontext context, uint32_t* context_id) {
   if (context_id == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
@@ -289,7 +281,9 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetGraphNodeId(CUgraphNode node, uint64_t* 
   return CUPTI_SUCCESS;
 }
 
-// Detaches: nothing is enabled afterwards, and what was not flushed is lost.
+// [documented] cupti_activity.h, cuptiFinalize: CUPTI detaches from the process.
+// [assumed] After cuptiFinalize nothing is enabled, and kernels that had not finished are lost. Probe: it
+// never calls this, and a guest that does ends only itself. Fallback: none is needed.
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiFinalize() {
   const ApiLock lock;
   for (uint32_t kind = 1; kind < kKindLimit; ++kind) {

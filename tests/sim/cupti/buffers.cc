@@ -1,10 +1,13 @@
 #include "tests/sim/cupti/buffers.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 namespace gpusim::cupti {
@@ -33,6 +36,10 @@ Buffers::~Buffers() {
   }
 }
 
+// [assumed] The last pair of callbacks that was registered is the only one, for the whole process: buffers
+// that an earlier pair gave come back to the new one. Probe: it takes no buffer for its own that is not of
+// its pool, and counts it (foreign_buffer). Fallback: none is needed while other tools are its guests.
+// Settled by: gpu-check step "second tool, new style".
 void Buffers::Register(BufferCallbacks callbacks) {
   const std::scoped_lock lock(mutex_);
   callbacks_ = std::move(callbacks);
@@ -48,12 +55,21 @@ void Buffers::SetPerThread(bool per_thread) {
   per_thread_ = per_thread;
 }
 
+void Buffers::SetZeroedByTool(bool zeroed) {
+  const std::scoped_lock lock(mutex_);
+  zeroed_by_tool_ = zeroed;
+}
+
+// [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER: each thread has buffers of
+// its own, or all threads share them.
 uint64_t Buffers::OwnerOfThisThread() const {
   static std::atomic<uint64_t> next{1};
   thread_local const uint64_t kMine = next.fetch_add(1);
   return per_thread_ ? kMine : 0;
 }
 
+// [documented] cupti_activity.h, CUpti_BuffersCallbackRequestFunc: a buffer takes at most as many records as
+// the tool says, or with 0 as many as fit.
 bool Buffers::Fits(const Buffer& buffer, size_t size) const {
   return !buffer.sealed && buffer.written + buffer.reserved + size <= buffer.size &&
          (buffer.max_records == 0 || buffer.records + buffer.incomplete < buffer.max_records);
@@ -88,6 +104,8 @@ Buffers::BufferPtr Buffers::FindAnyOpen(size_t size) {
 }
 
 // Calls the tool without the lock.
+// [documented] cupti_activity.h, CUpti_BuffersCallbackRequestFunc: a tool may decline, and records are then
+// dropped (see Defects::crashes_on_null).
 Buffers::BufferPtr Buffers::RequestBuffer(std::unique_lock<std::mutex>& lock) {
   const BufferCallbacks callbacks = callbacks_;
   if (!callbacks.request) {
@@ -105,6 +123,10 @@ Buffers::BufferPtr Buffers::RequestBuffer(std::unique_lock<std::mutex>& lock) {
     }
     return nullptr;
   }
+  // [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER: CUPTI zeroes a buffer
+  // before it fills it, in the thread that asked for it, unless the tool says that its buffers are zeroed.
+  buffer->zeroed_by_tool = zeroed_by_tool_;
+  if (!zeroed_by_tool_) std::memset(buffer->data, 0, buffer->size);
   buffer->owner = owner;
   buffers_.push_back(buffer);
   starved_ = false;
@@ -112,6 +134,9 @@ Buffers::BufferPtr Buffers::RequestBuffer(std::unique_lock<std::mutex>& lock) {
   return buffer;
 }
 
+// [assumed] Buffers are requested on the application's thread only, inside a traced call. Probe: the request
+// callback may run inside a guard of the program's thread, so it neither locks nor allocates. Fallback: none
+// is needed, as it does not ask on which thread it runs. Settled by: gpu-check step "CUPTI trace".
 void Buffers::EnsureBuffer() {
   std::unique_lock lock(mutex_);
   const size_t size = finished_.empty() ? 1 : finished_.front().record.size();
@@ -123,6 +148,8 @@ void Buffers::EnsureBuffer() {
   }
 }
 
+// [observed] H100, CUPTI 13.0.1: a buffer that holds a kernel which still runs does not come with an unforced
+// flush.
 bool Buffers::Reserve(uint32_t correlation, Record incomplete) {
   std::unique_lock lock(mutex_);
   if (slots_.find(correlation) != slots_.end()) {
@@ -164,6 +191,8 @@ void Buffers::Unreserve(uint32_t correlation) {
   wake_.notify_all();
 }
 
+// [assumed] Kernels that have not finished when their context is destroyed get no record, and no buffer waits
+// for them. Probe: they are counted as no_device_record. Fallback: they are recorded, which is better.
 void Buffers::UnreserveAll() {
   const std::scoped_lock lock(mutex_);
   for (auto& [correlation, slot] : slots_) {
@@ -191,18 +220,34 @@ void Buffers::Add(uint32_t correlation, Record record) {
   wake_.notify_all();
 }
 
+void Buffers::WriteNow() {
+  std::unique_lock lock(mutex_);
+  WriteFinished(lock, /*may_request=*/false);
+}
+
 void Buffers::CountDropped(size_t records) {
   const std::scoped_lock lock(mutex_);
   dropped_ += records;
 }
 
+// [documented] cupti_activity.h, cuptiActivityGetNumDroppedRecords: reading the count resets it.
 size_t Buffers::TakeDropped() {
   const std::scoped_lock lock(mutex_);
   return std::exchange(dropped_, 0);
 }
 
 void Buffers::WriteInto(Buffer& buffer, const Record& record) {
-  std::memcpy(buffer.data + buffer.written, record.data(), record.size());
+  // [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER: a buffer of a tool that
+  // promises zeroed ones, and breaks its promise, may come back with uninitialised values.
+  // [assumed] In a buffer that should have been zeroed and is not, what CUPTI leaves is padding, reserved
+  // fields, and fields that have no value on this node. Probe: a guest's records, which it copies whole into
+  // the guest's buffers. Fallback: none is needed, as the probe's own buffers are zeroed and the bytes come
+  // from there.
+  if (buffer.zeroed_by_tool) {
+    CopyWritten(record, buffer.data + buffer.written, options_.api_version);
+  } else {
+    std::memcpy(buffer.data + buffer.written, record.data(), record.size());
+  }
   buffer.written += record.size();
   ++buffer.records;
   if (buffer.max_records != 0 && buffer.records + buffer.incomplete >= buffer.max_records) {
@@ -240,8 +285,9 @@ bool Buffers::WriteOne(Finished& finished, std::unique_lock<std::mutex>& lock, b
   return true;
 }
 
-// Writes what has finished, shuffled within windows by a fixed sequence: unordered, and the same in every
-// run.
+// [assumed] Records come unordered, but not far from their order: here within windows of eight, by a fixed
+// sequence. Probe: it depends on no order; the collector joins late records within its window. Fallback:
+// records that come later than that are counted as late. Settled by: gpu-check step "CUPTI trace".
 void Buffers::WriteFinished(std::unique_lock<std::mutex>& lock, bool may_request) {
   while (!finished_.empty()) {
     const auto window = static_cast<ptrdiff_t>(std::min<size_t>(finished_.size(), options_.shuffle_window));
@@ -267,8 +313,19 @@ void Buffers::WriteFinished(std::unique_lock<std::mutex>& lock, bool may_request
   }
 }
 
-void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock,
-                            const std::function<bool(const Buffer&)>& ready) {
+// The fault damaged_buffer: makes the record in the middle one that cannot be read.
+void Buffers::Damage(const Buffer& buffer) {
+  CUpti_Activity* record = nullptr;
+  size_t at = 0;
+  for (size_t i = 0; i < buffer.records / 2; ++i) {
+    if (NextRecord(buffer.data, buffer.written, &record, options_.api_version) != CUPTI_SUCCESS) return;
+    at = static_cast<size_t>(reinterpret_cast<uint8_t*>(record) - buffer.data) +
+         RecordSize(static_cast<uint32_t>(record->kind), options_.api_version);
+  }
+  reinterpret_cast<CUpti_Activity*>(buffer.data + at)->kind = CUPTI_ACTIVITY_KIND_INVALID;
+}
+
+std::vector<Buffers::BufferPtr> Buffers::Take(const std::function<bool(const Buffer&)>& ready) {
   std::vector<BufferPtr> done;
   for (auto it = buffers_.begin(); it != buffers_.end();) {
     if (ready(**it)) {
@@ -278,9 +335,16 @@ void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock,
       ++it;
     }
   }
-  if (done.empty()) {
-    return;
+  for (const BufferPtr& buffer : done) {
+    if (buffer->records > 0 && options_.damage_every != 0 && ++returned_ % options_.damage_every == 0)
+      Damage(*buffer);
   }
+  return done;
+}
+
+// Calls the tool without the lock.
+void Buffers::Complete(std::unique_lock<std::mutex>& lock, const std::vector<BufferPtr>& done) {
+  if (done.empty()) return;
   const BufferCallbacks callbacks = callbacks_;
   ++completing_;
   lock.unlock();
@@ -294,9 +358,13 @@ void Buffers::CompleteReady(std::unique_lock<std::mutex>& lock,
   completed_.notify_all();
 }
 
+bool Buffers::HasWorker() const { return worker_started_ && worker_of_ == getpid(); }
+
 void Buffers::Flush(bool forced) {
   std::unique_lock lock(mutex_);
   WriteFinished(lock, /*may_request=*/true);
+  // [observed] H100, CUPTI 13.0.1: a forced flush gives the running kernel's record with start and end 0, and
+  // no other record of it comes later.
   if (forced) {
     for (auto& [correlation, slot] : slots_) {
       if (slot.buffer != nullptr) {
@@ -307,16 +375,21 @@ void Buffers::Flush(bool forced) {
       }
     }
   }
-  CompleteReady(lock, [forced](const Buffer& buffer) {
-    return forced || (buffer.incomplete == 0 && buffer.records > 0);
-  });
-  if (!inside_completion) {
-    completed_.wait(lock, [this] { return completing_ == 0; });
+  const std::vector<BufferPtr> done = Take(
+      [forced](const Buffer& buffer) { return forced || (buffer.incomplete == 0 && buffer.records > 0); });
+  // [observed] H100, CUPTI 13.0.1: buffers are completed on CUPTI's own thread, before cuptiActivityFlushAll
+  // returns.
+  if (inside_completion || !HasWorker()) {
+    Complete(lock, done);
+    return;
   }
+  flushed_.insert(flushed_.end(), done.begin(), done.end());
+  wake_.notify_all();
+  completed_.wait(lock, [this] { return completing_ == 0 && flushed_.empty(); });
 }
 
 bool Buffers::HasWork() const {
-  if (!finished_.empty() && !starved_) {
+  if (!flushed_.empty() || (!finished_.empty() && !starved_)) {
     return true;
   }
   return std::any_of(buffers_.begin(), buffers_.end(),
@@ -326,9 +399,13 @@ bool Buffers::HasWork() const {
 bool Buffers::IsFull(const Buffer& buffer) { return buffer.sealed && buffer.incomplete == 0; }
 
 void Buffers::StartWorker() {
-  if (!worker_started_) {
-    worker_started_ = true;
+  if (worker_started_) return;
+  try {
     worker_ = std::thread([this] { Work(); });
+    worker_started_ = true;
+    worker_of_ = getpid();
+  } catch (const std::system_error&) {
+    // No thread may be made (ulimit -u): tried again with the next record. Flushes do its work meanwhile.
   }
 }
 
@@ -336,12 +413,16 @@ void Buffers::Work() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     wake_.wait(lock, [this] { return stopping_ || HasWork(); });
-    wake_.wait_for(lock, kWorkerDelay, [this] { return stopping_; });
+    wake_.wait_for(lock, kWorkerDelay, [this] { return stopping_ || !flushed_.empty(); });
     if (stopping_) {
       return;
     }
+    if (!flushed_.empty()) {
+      Complete(lock, std::exchange(flushed_, {}));
+      continue;
+    }
     WriteFinished(lock, /*may_request=*/false);
-    CompleteReady(lock, IsFull);
+    Complete(lock, Take(IsFull));
   }
 }
 

@@ -79,7 +79,7 @@ class Tool {
   std::vector<std::unique_ptr<uint8_t[]>> memory_;
 };
 
-TEST(BuffersTest, FlushGivesEveryRecordOnceInTheFlushingThread) {
+TEST(BuffersTest, AFlushGivesEveryRecordOnceOnTheLibrarysOwnThread) {
   Tool tool;
   Buffers buffers({});
   buffers.Register(tool.Callbacks());
@@ -93,7 +93,7 @@ TEST(BuffersTest, FlushGivesEveryRecordOnceInTheFlushingThread) {
   for (uint64_t i = 0; i < 50; ++i) {
     EXPECT_EQ(tool.numbers[i], i);
   }
-  EXPECT_EQ(tool.completing_threads.front(), std::this_thread::get_id());
+  EXPECT_NE(tool.completing_threads.front(), std::this_thread::get_id()) << "the library's own";
   EXPECT_EQ(buffers.TakeDropped(), 0U);
 }
 

@@ -115,6 +115,75 @@ TEST(AloneTest, DISABLED_Drops) {
   EXPECT_EQ(dropped, 3U);
 }
 
+// Buffers of five kernels; every second comes back with a third record that cannot be read.
+TEST(AloneTest, DISABLED_DamagedBuffer) {
+  Tool tool;
+  tool.buffer_size = 5 * sizeof(CUpti_ActivityKernel10);
+  EXPECT_THAT(TenKernels(tool), SizeIs(5 + 2)) << "the damaged one, and what is behind it, are not read";
+}
+
+TEST(AloneTest, DISABLED_DriverStarts) {
+  Tool tool;
+  std::vector<int> requests_before;
+  tool.on_callback = [&](CUpti_CallbackDomain domain, uint32_t cbid, const void*) {
+    EXPECT_EQ(domain, CUPTI_CB_DOMAIN_RESOURCE);
+    EXPECT_EQ(cbid, static_cast<uint32_t>(CUPTI_CBID_RESOURCE_CU_INIT_FINISHED));
+    requests_before.push_back(tool.requests);
+  };
+  tool.Listen(CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_CU_INIT_FINISHED);
+  tool.Enable(CUPTI_ACTIVITY_KIND_DEVICE);
+  EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+  EXPECT_EQ(requests_before, std::vector<int>{1}) << "asked for first, then told that the driver is up";
+  EXPECT_EQ(cuInit(0), CUDA_SUCCESS);
+  EXPECT_THAT(requests_before, SizeIs(1)) << "once";
+  tool.Flush();
+  EXPECT_THAT(tool.Records<CUpti_ActivityDevice5>(CUPTI_ACTIVITY_KIND_DEVICE), SizeIs(1));
+}
+
+TEST(AloneTest, DISABLED_ForcedFlush) {
+  Tool tool;
+  EXPECT_THAT(TenKernels(tool), SizeIs(10)) << "a plain flush is well";
+  tool.Flush(/*forced=*/true);
+}
+
+TEST(AloneTest, DISABLED_KernelsDisabled) {
+  Tool tool;
+  EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS)
+      << "none was recorded";
+  EXPECT_THAT(TenKernels(tool), SizeIs(10));
+  EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+}
+
+// Waits for the device have no record in 13.0, waits for a stream have.
+TEST(AloneTest, DISABLED_DeviceWaits) {
+  const Application application;
+  Tool tool;
+  tool.Enable(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
+  application.Launch(application.fast);
+  EXPECT_EQ(cuCtxSynchronize(), CUDA_SUCCESS);
+  application.Synchronize();
+  tool.Flush();
+  uint32_t version = 0;
+  EXPECT_EQ(cuptiGetVersion(&version), CUPTI_SUCCESS);
+  EXPECT_THAT(tool.Records<CUpti_ActivitySynchronization>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION),
+              SizeIs(version == 130000 ? 1 : 2));
+}
+
+uint64_t Ticks() { return NowNs() / 2; }
+
+TEST(AloneTest, DISABLED_TimesWithAClock) {
+  Tool tool;
+  EXPECT_EQ(cuptiActivityRegisterTimestampCallback(nullptr), CUPTI_ERROR_INVALID_PARAMETER);
+  EXPECT_EQ(cuptiActivityRegisterTimestampCallback(Ticks), CUPTI_SUCCESS);
+  EXPECT_EQ(cuptiActivityRegisterTimestampCallback(nullptr), CUPTI_ERROR_INVALID_PARAMETER)
+      << "it cannot be taken back";
+  uint32_t version = 0;
+  EXPECT_EQ(cuptiGetVersion(&version), CUPTI_SUCCESS);
+  const auto records = TenKernels(tool);
+  EXPECT_EQ(std::count_if(records.begin(), records.end(), [](const auto& r) { return r.end == 0; }),
+            version == 130001 ? 0 : 1);
+}
+
 TEST(AloneTest, DISABLED_NoKernelRecords) {
   Tool tool;
   EXPECT_THAT(TenKernels(tool), IsEmpty());
@@ -189,6 +258,14 @@ TEST(FaultTest, KnobsOfTheEnvironment) {
       {"NoKernelRecords", {"GPUSIM_FAULT", "no_kernel_records"}},
       {"OldLayout", {"GPUSIM_CUPTI_VERSION", "11.8"}},
       {"Finalize", {"GPUSIM_FAULT", ""}},
+      {"DamagedBuffer", {"GPUSIM_FAULT", "damaged_buffer=2"}},
+      {"DriverStarts", {"GPUSIM_FAULT", ""}},
+      {"ForcedFlush", {"GPUSIM_CUPTI_VERSION", "13.0.1"}},
+      {"KernelsDisabled", {"GPUSIM_CUPTI_VERSION", "13.0.1"}},
+      {"DeviceWaits", {"GPUSIM_CUPTI_VERSION", "13.0.0"}},
+      {"DeviceWaits", {"GPUSIM_CUPTI_VERSION", "13.0.1"}},
+      {"TimesWithAClock", {"GPUSIM_CUPTI_VERSION", "12.9"}},
+      {"TimesWithAClock", {"GPUSIM_CUPTI_VERSION", "13.0.1"}},
   };
   for (const auto& [test, variable] : cases) {
     EXPECT_EQ(Code(RunAlone(test, {{variable.first, variable.second}})), 0) << test;
@@ -199,6 +276,11 @@ TEST(FaultTest, ANullBufferEndsTheProcessBefore129) {
   EXPECT_EQ(Code(RunAlone("NullBuffer", {{"GPUSIM_CUPTI_VERSION", "12.6"}})), -SIGABRT);
   EXPECT_EQ(Code(RunAlone("NullBuffer", {{"GPUSIM_CUPTI_VERSION", "13.0"}})), 0);
   EXPECT_EQ(Code(RunAlone("NullBuffer", {{"GPUSIM_CUPTI_VERSION", "12.7"}})), 2) << "no such version";
+}
+
+TEST(FaultTest, TheFirst130CrashesInAForcedFlushAndHangsWhereKernelsAreDisabled) {
+  EXPECT_EQ(Code(RunAlone("ForcedFlush", {{"GPUSIM_CUPTI_VERSION", "13.0.0"}})), -SIGSEGV);
+  EXPECT_EQ(Code(RunAlone("KernelsDisabled", {{"GPUSIM_CUPTI_VERSION", "13.0.0"}}, /*alarm_s=*/2)), -SIGALRM);
 }
 
 TEST(FaultTest, ALockOverCallbacksDeadlocksAToolThatLocksTheOtherWayRound) {

@@ -5,8 +5,10 @@
 #include <cupti.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <csignal>
 #include <map>
 #include <set>
 
@@ -62,7 +64,8 @@ TEST(GraphRecordTest, ACapturedLaunchHoldsNoRecord) {
       << "an unfinished record would keep the buffer";
 }
 
-TEST(GraphRecordTest, ReplaysCarryTheirNodesAndTheLaunchsCorrelation) {
+// In a process of its own, whose first profiling session it is.
+TEST(GraphAloneTest, DISABLED_Replays) {
   const Application application;
   Tool tool;
   std::set<uint64_t> told;
@@ -105,6 +108,97 @@ TEST(GraphRecordTest, ReplaysCarryTheirNodesAndTheLaunchsCorrelation) {
   EXPECT_THAT(nodes, SizeIs(2));
   EXPECT_EQ(correlations, launches);
   EXPECT_THAT(tool.Records<CUpti_ActivityMemset4>(CUPTI_ACTIVITY_KIND_MEMSET), SizeIs(2));
+}
+
+// Three replays in as many sessions: under one subscription, in a second one, and with all kinds switched off
+// and on in between.
+TEST(GraphAloneTest, DISABLED_Sessions) {
+  const Application application;
+  CapturedGraph graph(application);
+  graph.Instantiate();
+  const auto matched = [&](Tool& tool) {
+    graph.Launch();
+    application.Launch(application.fast);
+    application.Synchronize();
+    tool.Flush();
+    const uint32_t launch = tool.calls.back().correlation;
+    tool.calls.clear();
+    const auto kernels = tool.Records<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    return std::count_if(kernels.begin(), kernels.end(),
+                         [&](const auto& kernel) { return kernel.correlationId == launch; });
+  };
+  uint32_t version = 0;
+  EXPECT_EQ(cuptiGetVersion(&version), CUPTI_SUCCESS);
+  const bool mended = version >= 130101;
+  {
+    Tool tool;
+    tool.Listen(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
+    tool.Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+    tool.Enable(CUPTI_ACTIVITY_KIND_DEVICE);
+    EXPECT_EQ(matched(tool), 2);
+    EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+    EXPECT_EQ(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+    EXPECT_EQ(matched(tool), 2) << "another kind was enabled all the time: still the first session";
+    EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+    EXPECT_EQ(cuptiActivityDisable(CUPTI_ACTIVITY_KIND_DEVICE), CUPTI_SUCCESS);
+    EXPECT_EQ(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+    EXPECT_EQ(matched(tool), mended ? 2 : 0);
+  }
+  Tool tool;
+  tool.Listen(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
+  tool.Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  EXPECT_EQ(matched(tool), mended ? 2 : 0);
+}
+
+TEST(GraphAloneTest, DISABLED_Whole) {
+  const Application application;
+  Tool tool;
+  tool.Enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+  CapturedGraph graph(application);
+  graph.Instantiate();
+  graph.Launch();
+  application.Synchronize();
+  tool.Flush();
+  EXPECT_THAT(tool.Records<CUpti_ActivityGraphTrace>(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), SizeIs(1));
+}
+
+TEST(GraphAloneTest, DISABLED_UsedUp) {
+  const Application application;
+  Tool tool;
+  tool.Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  CapturedGraph graph(application);
+  graph.Instantiate();
+  for (int i = 0; i < 5; ++i) graph.Launch();
+  application.Launch(application.fast);
+  application.Synchronize();
+  tool.Flush();
+  const auto kernels = tool.Records<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  EXPECT_THAT(kernels, SizeIs(11));
+  EXPECT_EQ(std::count_if(kernels.begin(), kernels.end(),
+                          [](const auto& kernel) { return kernel.start != 0 && kernel.end > kernel.start; }),
+            7)
+      << "six of the graph, and the one that is in no graph";
+}
+
+int Alone(const std::string& name, const char* version, const char* fault = "") {
+  return RunAlone(name, {{"GPUSIM_CUPTI_VERSION", version}, {"GPUSIM_FAULT", fault}});
+}
+
+TEST(GraphRecordTest, ReplaysCarryTheirNodesAndTheLaunchsCorrelation) { EXPECT_EQ(Alone("Replays", ""), 0); }
+
+TEST(GraphRecordTest, CorrelationsOfGraphsAreWrongInLaterSessionsBefore131Update1) {
+  EXPECT_EQ(Alone("Sessions", "13.0.1"), 0);
+  EXPECT_EQ(Alone("Sessions", "13.1"), 0);
+  EXPECT_EQ(Alone("Sessions", "13.1.1"), 0);
+}
+
+TEST(GraphRecordTest, TracingAGraphOfCopiesWholeCrashesBefore126) {
+  EXPECT_EQ(WTERMSIG(Alone("Whole", "12.5")), SIGSEGV);
+  EXPECT_EQ(Alone("Whole", "12.6"), 0);
+}
+
+TEST(GraphRecordTest, NodesHaveNoTimesOnceDeviceBuffersAreUsedUp) {
+  EXPECT_EQ(Alone("UsedUp", "", "graph_buffers=6"), 0);
 }
 
 TEST(GraphRecordTest, TheGraphLevelKindReplacesTheNodesRecords) {

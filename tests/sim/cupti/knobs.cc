@@ -3,24 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
-#include <utility>
 
 namespace gpusim::cupti {
 namespace {
-
-constexpr uint32_t kNullAllowedSince = 27;  // CUDA 12.9
-
-bool SetVersion(std::string_view version, Knobs* knobs) {
-  constexpr std::pair<std::string_view, uint32_t> kVersions[] = {
-      {"11.8", 18}, {"12.0", 19}, {"12.6", 24}, {"13.0", 130001}};
-  for (const auto& [name, number] : kVersions) {
-    if (version == name) {
-      knobs->api_version = number;
-      return true;
-    }
-  }
-  return false;
-}
 
 bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
   if (name == "subscriber_taken") {
@@ -40,7 +25,7 @@ bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
   } else if (name == "withheld_records") {
     knobs->withheld_records = n;
   } else if (name == "crash_on_null") {
-    knobs->crash_on_null = true;
+    knobs->defects.crashes_on_null = true;
   } else if (name == "hang_flush") {
     knobs->hang_flush = true;
   } else if (name == "slow_flush_ms") {
@@ -49,6 +34,10 @@ bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
     knobs->kernel_recording_ns = n;
   } else if (name == "unasked_kind") {
     knobs->unasked_kind = n;
+  } else if (name == "damaged_buffer") {
+    knobs->damaged_buffers = n;
+  } else if (name == "graph_buffers") {
+    knobs->graph_buffers = n;
   } else {
     return false;
   }
@@ -60,10 +49,12 @@ bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
 Knobs ParseKnobs(const char* version, const char* faults, std::string* complaint) {
   Knobs knobs;
   complaint->clear();
-  if (version != nullptr && *version != '\0' && !SetVersion(version, &knobs)) {
-    *complaint = std::string("GPUSIM_CUPTI_VERSION=") + version + " is none of 11.8, 12.0, 12.6, 13.0";
+  if (version != nullptr && *version != '\0') {
+    knobs.api_version = VersionNumber(version);
+    knobs.defects = DefectsOf(knobs.api_version);
+    if (knobs.api_version == 0)
+      *complaint = std::string("GPUSIM_CUPTI_VERSION=") + version + " is none of " + VersionNames();
   }
-  knobs.crash_on_null = knobs.api_version < kNullAllowedSince;
   std::string_view rest = faults == nullptr ? "" : faults;
   while (!rest.empty()) {
     const size_t comma = rest.find(',');

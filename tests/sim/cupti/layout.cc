@@ -5,12 +5,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <type_traits>
+#include <utility>
 
 namespace gpusim::cupti {
 namespace {
 
-// Where a field was added, by cuptiGetVersion's number (CUPTI's release notes).
+// [documented] cupti_activity.h and cupti_activity_deprecated.h (13.0), and the release notes: where a
+// structure was replaced, by cuptiGetVersion's number.
+// [observed] CUPTI 13.0.1 without a GPU: the sizes of all kinds of records.
+// [assumed] From 13.1 on records are as in 13.0: their headers are not at hand, and the new structures
+// (Kernel11 and 12, Context4, Device6) are known by name only. Probe: it reads the oldest structure that has
+// a field, and walks with CUPTI's own function. Fallback: none is needed as long as newer structures begin
+// with the older ones.
 constexpr uint32_t kCuda120 = 19;      // Kernel9
 constexpr uint32_t kCuda124 = 22;      // Overhead3, Context2, GraphTrace2
 constexpr uint32_t kCuda126 = 24;      // Memory4, Context3, Device5
@@ -18,6 +27,9 @@ constexpr uint32_t kCuda128 = 26;      // Memcpy6, Synchronization2
 constexpr uint32_t kCuda130 = 130000;  // Kernel10
 
 constexpr uint32_t kInvalidChannel = 0;
+
+// What a record's bytes are before its fields are set.
+thread_local uint8_t blank = 0;
 
 // The newest structure is filled, then cut at the size that the claimed release had: layouts are
 // prefix-compatible, which layout_test.cc checks field by field.
@@ -33,7 +45,7 @@ Record Cut(const T& record, uint32_t api_version) {
 template <typename T>
 T Zeroed() {
   T record;
-  std::memset(&record, 0, sizeof(record));
+  std::memset(&record, blank, sizeof(record));
   return record;
 }
 
@@ -407,6 +419,81 @@ Record GraphTraceRecord(const GraphRun& run, uint32_t api_version) {
   record.endDeviceId = run.device;
   record.endContextId = run.context_uid;
   return Cut(record, api_version);
+}
+
+// [documented] cupti_activity.h, cuptiActivityGetNextRecord: INVALID_KIND for a record that is incomplete or
+// invalid, MAX_LIMIT_REACHED at the end.
+// [observed] CUPTI 13.0.1 without a GPU, on buffers made by hand: INVALID_KIND comes on every further call,
+// and the record pointer stays where it was. A record that the valid bytes cut off is the end, not an error.
+CUptiResult NextRecord(uint8_t* buffer, size_t valid_size, CUpti_Activity** record, uint32_t api_version) {
+  uint8_t* next = buffer;
+  if (*record != nullptr) {
+    next =
+        reinterpret_cast<uint8_t*>(*record) + RecordSize(static_cast<uint32_t>((*record)->kind), api_version);
+  }
+  if (next + sizeof(CUpti_Activity) > buffer + valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  const size_t size =
+      RecordSize(static_cast<uint32_t>(reinterpret_cast<CUpti_Activity*>(next)->kind), api_version);
+  if (size == 0) return CUPTI_ERROR_INVALID_KIND;
+  if (next + size > buffer + valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
+  *record = reinterpret_cast<CUpti_Activity*>(next);
+  return CUPTI_SUCCESS;
+}
+
+namespace {
+
+// A record of `kind` whose fields do not matter.
+Record AnyRecord(uint32_t kind, uint32_t api_version) {
+  Activity activity;
+  activity.pool_address = 1;  // or its pool would look unset
+  switch (kind) {
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+      return KernelRecord(activity, kind, api_version);
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      return CopyRecord(activity, api_version);
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return PeerCopyRecord(activity, api_version);
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return SetRecord(activity, api_version);
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
+      return SyncRecord(activity, api_version);
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      return MemoryRecord(activity, 0, api_version);
+    case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
+      return PoolRecord(activity, 0, api_version);
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      return GraphTraceRecord(GraphRun{}, api_version);
+    default:
+      return {};
+  }
+}
+
+// Which bytes are written: those that are the same whatever was there before. All, for a kind without a row
+// in AnyRecord.
+std::vector<bool> WrittenBytes(uint32_t kind, uint32_t api_version) {
+  blank = 0;
+  const Record on_zeros = AnyRecord(kind, api_version);
+  blank = 0xff;
+  const Record on_ones = AnyRecord(kind, api_version);
+  blank = 0;
+  std::vector<bool> written(RecordSize(kind, api_version), true);
+  for (size_t i = 0; i < on_zeros.size(); ++i) written[i] = on_zeros[i] == on_ones[i];
+  return written;
+}
+
+}  // namespace
+
+void CopyWritten(const Record& record, uint8_t* to, uint32_t api_version) {
+  static auto* const kWritten = new std::map<std::pair<uint32_t, uint32_t>, std::vector<bool>>;
+  static auto* const kMutex = new std::mutex;
+  const auto kind = static_cast<uint32_t>(reinterpret_cast<const CUpti_Activity*>(record.data())->kind);
+  const std::scoped_lock lock(*kMutex);
+  auto [entry, is_new] = kWritten->try_emplace({kind, api_version});
+  if (is_new) entry->second = WrittenBytes(kind, api_version);
+  for (size_t i = 0; i < record.size(); ++i) {
+    if (entry->second[i]) to[i] = record[i];
+  }
 }
 
 }  // namespace gpusim::cupti

@@ -4,6 +4,8 @@
 // libcupti.
 #pragma once
 
+#include <cupti.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -19,6 +21,13 @@ using Record = std::vector<uint8_t>;
 // covers the kinds that the simulated node never writes, because cuptiActivityGetNextRecord has to walk
 // whatever a tool hands it.
 size_t RecordSize(uint32_t kind, uint32_t api_version);
+
+// cuptiActivityGetNextRecord, for the layouts of `api_version`.
+CUptiResult NextRecord(uint8_t* buffer, size_t valid_size, CUpti_Activity** record, uint32_t api_version);
+
+// Copies `record` to `to`, but for the bytes that CUPTI does not write: padding, reserved and unset fields
+// keep what was there.
+void CopyWritten(const Record& record, uint8_t* to, uint32_t api_version);
 
 // A finished piece of work. `kernel_kind` is CONCURRENT_KERNEL or KERNEL; memory records carry `pid`.
 Record ActivityRecord(const Activity& activity, uint32_t kernel_kind, uint32_t pid, uint32_t api_version);

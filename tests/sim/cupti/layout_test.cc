@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/cupti/knobs.h"
@@ -14,7 +15,7 @@ namespace gpusim::cupti {
 namespace {
 
 constexpr uint32_t kNewest = 130001;
-constexpr uint32_t kVersions[] = {18, 19, 24, kNewest};
+constexpr uint32_t kVersions[] = {18, 19, 20, 21, 22, 23, 24, 26, 27, 28, 130000, kNewest, 130401};
 
 Activity Kernel() {
   Activity activity;
@@ -109,6 +110,65 @@ TEST(LayoutTest, TheRealLibraryWalksEveryKindThatTheNodeWrites) {
   EXPECT_EQ(Oracle::Get().next_record(buffer.data(), buffer.size(), &record), CUPTI_ERROR_MAX_LIMIT_REACHED);
 }
 
+// What walking `valid` bytes answers, call by call, and where the record is then.
+std::vector<std::pair<int, ptrdiff_t>> Walk(std::vector<uint8_t> buffer, size_t valid, bool real) {
+  std::vector<std::pair<int, ptrdiff_t>> answers;
+  CUpti_Activity* record = nullptr;
+  for (int call = 0; call < 6; ++call) {
+    const CUptiResult result = real ? Oracle::Get().next_record(buffer.data(), valid, &record)
+                                    : NextRecord(buffer.data(), valid, &record, kNewest);
+    answers.emplace_back(result, record == nullptr ? -1 : reinterpret_cast<uint8_t*>(record) - buffer.data());
+  }
+  return answers;
+}
+
+std::vector<uint8_t> KernelsOfKinds(const std::vector<uint32_t>& kinds) {
+  std::vector<uint8_t> buffer;
+  for (const uint32_t kind : kinds) {
+    const Record record = ActivityRecord(Kernel(), kind, 1, kNewest);
+    buffer.insert(buffer.end(), record.begin(), record.end());
+  }
+  return buffer;
+}
+
+TEST(LayoutTest, DamagedAndCutOffRecordsAreWalkedAsTheRealLibraryDoes) {
+  SKIP_WITHOUT_ORACLE();
+  constexpr uint32_t kGood = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+  constexpr size_t kSize = sizeof(CUpti_ActivityKernel10);
+  for (const uint32_t bad : {0U, 9999U, UINT32_MAX}) {
+    for (const size_t damaged : {0, 1, 2}) {
+      std::vector<uint8_t> buffer = KernelsOfKinds({kGood, kGood, kGood});
+      std::memcpy(buffer.data() + damaged * kSize, &bad, sizeof(bad));
+      EXPECT_EQ(Walk(buffer, buffer.size(), false), Walk(buffer, buffer.size(), true))
+          << "kind " << bad << " in record " << damaged;
+    }
+  }
+  for (const size_t valid : {size_t{0}, size_t{2}, kSize, kSize + 2, 2 * kSize + 100, 3 * kSize}) {
+    const std::vector<uint8_t> buffer = KernelsOfKinds({kGood, kGood, kGood});
+    EXPECT_EQ(Walk(buffer, valid, false), Walk(buffer, valid, true)) << valid << " valid bytes";
+  }
+  std::vector<uint8_t> damaged = KernelsOfKinds({kGood, kGood});
+  std::memset(damaged.data() + kSize, 0, sizeof(uint32_t));
+  const std::pair<int, ptrdiff_t> stuck{CUPTI_ERROR_INVALID_KIND, 0};
+  EXPECT_THAT(
+      Walk(damaged, damaged.size(), false),
+      testing::ElementsAre(std::pair<int, ptrdiff_t>{CUPTI_SUCCESS, 0}, stuck, stuck, stuck, stuck, stuck));
+}
+
+TEST(LayoutTest, WhatHasNoValueIsNotWritten) {
+  const Record record = ActivityRecord(Kernel(), CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, kNewest);
+  std::vector<uint8_t> garbage(record.size(), 0xa5);
+  CopyWritten(record, garbage.data(), kNewest);
+  const auto& kernel = As<CUpti_ActivityKernel10>(garbage);
+  EXPECT_EQ(kernel.start, 1000U);
+  EXPECT_EQ(kernel.correlationId, 99U);
+  EXPECT_EQ(kernel.graphNodeId, 0x100000005U);
+  EXPECT_EQ(kernel.reserved0, reinterpret_cast<void*>(0xa5a5a5a5a5a5a5a5));
+  std::vector<uint8_t> zeroed(record.size(), 0);
+  CopyWritten(record, zeroed.data(), kNewest);
+  EXPECT_EQ(zeroed, record);
+}
+
 // The smallest buffer that the real library takes a record of this kind from; 0 if it does not know the kind.
 size_t RealSize(uint32_t kind) {
   for (size_t size = sizeof(CUpti_Activity); size <= 1024; size += 8) {
@@ -188,7 +248,7 @@ TEST(LayoutTest, OtherFieldsAreWhereTheHeaderSays) {
 }
 
 TEST(LayoutTest, PoolsAreWhereTheHeaderSaysInEveryVersion) {
-  for (const uint32_t version : {18U, 19U, 24U, kNewest}) {
+  for (const uint32_t version : kVersions) {
     const Record memory = ActivityRecord(Copy(ActivityKind::kMemory), 0, 77, version);
     const auto& config = As<CUpti_ActivityMemory3>(memory).memoryPoolConfig;
     EXPECT_EQ(config.memoryPoolType, CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL);
@@ -240,8 +300,9 @@ TEST(KnobsTest, VersionsAndFaultsAreUnderstood) {
   EXPECT_EQ(knobs.api_version, 24U);
   EXPECT_EQ(knobs.drops, 7U);
   EXPECT_TRUE(knobs.lock_over_callbacks);
-  EXPECT_TRUE(knobs.crash_on_null) << "NULL is allowed since 12.9";
-  EXPECT_FALSE(ParseKnobs("13.0", nullptr, &complaint).crash_on_null);
+  EXPECT_TRUE(knobs.defects.crashes_on_null) << "NULL is allowed since 12.9";
+  EXPECT_FALSE(ParseKnobs("13.0", nullptr, &complaint).defects.crashes_on_null);
+  EXPECT_EQ(complaint, "");
   ParseKnobs("12.7", nullptr, &complaint);
   EXPECT_THAT(complaint, testing::HasSubstr("12.7"));
   ParseKnobs(nullptr, "drops=x", &complaint);

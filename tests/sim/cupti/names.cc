@@ -36,6 +36,7 @@ constexpr std::array<const char*, kSize> ById(const Entry (&entries)[kEntries]) 
   return table;
 }
 
+// [observed] CUPTI 13.0.1 without a GPU: the names of all callbacks and results (names_test.cc).
 constexpr auto kDriverNames = ById<CUPTI_DRIVER_TRACE_CBID_SIZE>(kDriverEntries);
 constexpr auto kRuntimeNames = ById<CUPTI_RUNTIME_TRACE_CBID_SIZE>(kRuntimeEntries);
 

@@ -101,6 +101,11 @@ class Session {
 
  private:
   uint64_t Stamp(uint64_t real_ns);
+  bool HasClock();
+  // Gives a kernel's record the wrong times that faults and this version's defects ask for.
+  void SpoilTimes(Activity* record);
+  // Counts a kernel of an executable graph; true when there is no device buffer left for it.
+  bool GraphBuffersUsedUp(uint32_t graph);
   bool IsNth(uint64_t every, std::atomic<uint64_t>* counter) const;
   // A GRAPH_TRACE record gathers until all of the launch's work has ended; one that began before the kind was
   // enabled never does.
@@ -127,6 +132,7 @@ class Session {
   std::unordered_map<void*, LiveStream> streams_;
   std::unordered_map<uint32_t, GraphRun> graph_runs_;  // by the launch's correlation
   std::unordered_set<uint32_t> made_without_graph_trace_;
+  std::unordered_map<uint32_t, uint64_t> graph_kernels_;  // recorded, by executable graph
   struct ClockReading {
     uint64_t real_ns = 0;
     uint64_t ticks = 0;
@@ -134,7 +140,11 @@ class Session {
   std::mutex clock_mutex_;
   CUpti_TimestampCallbackFunc clock_ = nullptr;
   ClockReading clock_first_;
-  std::atomic<bool> kernels_ever_{false};
+  std::atomic<bool> kernels_ever_{false};      // enabled
+  std::atomic<bool> kernels_recorded_{false};  // at least one
+  std::atomic<bool> session_ended_{false};     // at least once
+  std::atomic<uint64_t> flushes_{0};
+  std::atomic<uint64_t> clocked_{0};
   std::atomic<uint64_t> zeroed_{0};
   std::atomic<uint64_t> backward_{0};
   std::atomic<uint64_t> unasked_{0};
