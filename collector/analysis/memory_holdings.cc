@@ -99,7 +99,7 @@ class Breakdown {
         rest.inferred = true;
         rest.evidence = "allocated in forward, freed later in the step";
       } else if (lifetime == "nccl") {
-        rest.evidence = "allocated inside calls into NCCL";
+        rest.evidence = "allocated in calls into NCCL, or by its threads meanwhile";
       }
       holdings_.push_back(std::move(rest));
     }

@@ -16,9 +16,8 @@ constexpr size_t kAtAnEnd = 4;  // least busy, most busy, most memory
 
 uint64_t MemoryPeak(const analysis::RankReport& rank) {
   uint64_t peak = 0;
-  for (const auto& [kind, memory] : rank.memory) {
-    if (kind != "host_pinned") peak = std::max(peak, memory.high_water_bytes);
-  }
+  for (const analysis::DeviceMemoryReport& device : rank.device_memory)
+    peak = std::max(peak, device.high_water_bytes);
   return peak;
 }
 

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -35,25 +38,32 @@ std::string RankName(const Report& report, const analysis::RankReport& r) {
   return report.conditions.hosts.size() > 1 ? absl::StrCat(r.host, "/", r.label) : r.label;
 }
 
+// All kinds together on the device where that is most: which, when, and in which range if one kind is all.
 std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
-  const std::string* best_kind = nullptr;
-  const analysis::MemoryReport* best = nullptr;
-  for (const char* kind : {"device", "pool", "managed"}) {
-    const auto found = r.memory.find(kind);
-    if (found == r.memory.end() || found->second.high_water_bytes == 0) continue;
-    if (best == nullptr || found->second.high_water_bytes > best->high_water_bytes) {
-      best = &found->second;
-      best_kind = &found->first;
-    }
+  const auto most = std::max_element(
+      r.device_memory.begin(), r.device_memory.end(),
+      [](const analysis::DeviceMemoryReport& a, const analysis::DeviceMemoryReport& b) {
+        return a.high_water_bytes < b.high_water_bytes;
+      });
+  if (most == r.device_memory.end() || most->high_water_bytes == 0) return "-";
+  std::vector<std::pair<uint64_t, std::string>> kinds;
+  for (const auto& [kind, bytes] : most->at_high_water) {
+    if (bytes > 0) kinds.emplace_back(bytes, kind);
   }
-  if (best == nullptr) return "-";
-  const double at_s = best->high_water_at_ns > report.conditions.start_ns
-                          ? static_cast<double>(best->high_water_at_ns - report.conditions.start_ns) / 1e9
+  std::sort(kinds.rbegin(), kinds.rend());
+  std::string of = kinds.size() == 1 ? kinds[0].second : "";
+  for (size_t i = 0; i < kinds.size() && kinds.size() > 1; ++i)
+    absl::StrAppend(&of, i == 0 ? "" : ", ", kinds[i].second, " ", Bytes(kinds[i].first));
+  const double at_s = most->high_water_at_ns > report.conditions.start_ns
+                          ? static_cast<double>(most->high_water_at_ns - report.conditions.start_ns) / 1e9
                           : 0;
-  std::string text = Bytes(best->high_water_bytes);
-  if (best->high_water_error_bytes != 0) absl::StrAppend(&text, " +- ", Bytes(best->high_water_error_bytes));
-  absl::StrAppendFormat(&text, " (%s, at %.2f s", *best_kind, at_s);
-  if (!best->high_water_range.empty()) absl::StrAppend(&text, ", in ", Shorten(best->high_water_range, 16));
+  std::string text = Bytes(most->high_water_bytes);
+  if (most->high_water_error_bytes != 0) absl::StrAppend(&text, " +- ", Bytes(most->high_water_error_bytes));
+  absl::StrAppendFormat(&text, " (%s%sat %.2f s", of, of.empty() ? "" : ", ", at_s);
+  const auto kind = kinds.size() == 1 ? r.memory.find(kinds[0].second) : r.memory.end();
+  if (kind != r.memory.end() && kind->second.high_water_at_ns == most->high_water_at_ns &&
+      !kind->second.high_water_range.empty())
+    absl::StrAppend(&text, ", in ", Shorten(kind->second.high_water_range, 16));
   return text + ")";
 }
 

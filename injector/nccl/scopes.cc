@@ -32,35 +32,36 @@ std::atomic<uint64_t>& SequenceOf(Communicator& comm, EntryPoint op) noexcept {
   return CountsAsTransfer(op) ? comm.transfers : comm.collectives;
 }
 
-// The one communicator of the batch that was not seen on the device; null if there are several, or none.
-const PendingCall* OnlyUnseen(const CallBatch& batch) noexcept {
+// A call of the one communicator that the kernel can be of, which was not seen on the device before; null if
+// there are several, or it is one that was.
+const PendingCall* OnlyOneUnseen(const CallBatch& batch, const SeenLaunch& launch) noexcept {
   const PendingCall* unseen = nullptr;
   for (uint32_t i = 0; i < batch.call_count; ++i) {
     const PendingCall& call = batch.calls[i];
+    if (call.on_device == launch.on_device) return nullptr;
     if (call.on_device != 0 || !Launches(call)) continue;
-    if (call.handle == nullptr || (unseen != nullptr && unseen->event.comm != call.event.comm)) return nullptr;
+    if (PlaceOf(call.context, call.device, launch) == Place::kOther) continue;
+    if (unseen != nullptr && unseen->event.comm != call.event.comm) return nullptr;
     unseen = &call;
   }
   return unseen;
 }
 
-// A kernel of none of the communicators that were seen on the device is of the one that was not.
-void LearnPlaceOnDevice(const CallBatch& batch) noexcept {
-  constexpr uint32_t kMaxLaunches = 16;  // each is held against all calls
-  const PendingCall* unseen = batch.launch_count <= kMaxLaunches ? OnlyUnseen(batch) : nullptr;
-  Communicator* comm = unseen == nullptr ? nullptr : Find(unseen->handle);
-  if (comm == nullptr) return;
+// Where communicators are on the device, of those whose kernels can be nobody else's.
+void LearnPlacesOnDevice(const CallBatch& batch) noexcept {
+  constexpr uint64_t kMaxLooks = 1 << 14;  // each launch is held against each call
+  if (uint64_t{batch.launch_count} * batch.call_count > kMaxLooks) return;
   for (uint32_t i = 0; i < batch.launch_count; ++i) {
-    const uint64_t on_device = batch.launches[i].on_device;
-    bool seen = on_device == 0;
-    for (uint32_t j = 0; j < batch.call_count && !seen; ++j) seen = batch.calls[j].on_device == on_device;
-    if (!seen) comm->on_device.store(on_device, std::memory_order_relaxed);
+    const SeenLaunch& launch = batch.launches[i];
+    const PendingCall* unseen = launch.on_device == 0 ? nullptr : OnlyOneUnseen(batch, launch);
+    Communicator* comm = unseen == nullptr || unseen->handle == nullptr ? nullptr : Find(unseen->handle);
+    if (comm != nullptr) comm->on_device.store(launch.on_device, std::memory_order_relaxed);
   }
 }
 
 // A batch whose kernels all belong to one communicator tells where that one launches.
 void LearnFromLaunches(const CallBatch& batch) noexcept {
-  LearnPlaceOnDevice(batch);
+  LearnPlacesOnDevice(batch);
   if (batch.call_count == 0 || batch.launch_count == 0) return;
   const PendingCall& first = batch.calls[0];
   if (first.context != 0 || first.handle == nullptr) return;

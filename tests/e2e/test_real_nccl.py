@@ -6,6 +6,7 @@ what is about the node's own NCCL (its older and newer versions, linked statical
 which a real one does not recover from.
 """
 import sys
+from collections import Counter
 
 import harness
 import test_hangs
@@ -13,7 +14,7 @@ import test_hard_way
 import test_nccl_ways
 import test_real_faults
 import test_truth
-from harness import GPUPROBE, LAUNCH_RANKS, NCCL_CALLS, PATIENT
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, NCCL_CALLS, PATIENT, SMALL_TRAINING
 
 SKIPPED = 77
 
@@ -77,6 +78,27 @@ class Transports(OnRealNccl):
                     out = self.record_calls(("--rounds=1",), ranks, env)
                     self.assertEqual(self.differences(self.truth(), self.export(out)), [])
                     self.assert_no_loss(self.report(out))
+
+
+class WhatItHolds(OnRealNccl):
+    """NCCL's buffers are NCCL's, its ranges are no phases of the training, and the peak is of all kinds of memory."""
+
+    def test_a_training(self):
+        out = self.path("run-directory")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING], devices=2, env=PATIENT)
+        buffers = Counter()
+        for record in self.export(out):
+            if record["kind"] == "alloc" and record["memory"] == "vmm":
+                self.assertTrue(record.get("by_nccl"), record)
+                buffers[record["rank"]] += record["bytes"]
+        report = self.report(out)
+        for rank in report["ranks"]:
+            device, = rank["device_memory"]
+            self.assertGreater(buffers[rank["rank"]], 16 << 20, "what a real one takes for two ranks")
+            self.assertEqual(device["at_high_water"]["vmm"], buffers[rank["rank"]])
+            self.assertGreater(device["high_water_bytes"], buffers[rank["rank"]])
+            self.assertEqual({name for name in (phase["name"] for phase in rank["phases"]) if name.startswith("nccl")}, set())
+        self.assertIn("NCCL's buffers", self.run_well([GPUPROBE, "report", out]).stdout.decode())
 
 
 class Hangs(OnRealNccl, test_hangs.Hangs):

@@ -31,7 +31,7 @@ TEST(RankChoice, OfManyShowsWhatStandsOutAndSaysHowManyAreLeftOut) {
   analysis::Report report = ReportOf(1024);
   report.ranks[77].cut_off = true;
   report.stragglers.emplace_back().rank = 500;
-  report.ranks[300].memory["device"].high_water_bytes = 1;
+  report.ranks[300].device_memory.emplace_back().high_water_bytes = 1;
   const RankChoice choice = ChooseRanks(report);
   // Who is named; then the busiest, the least busy, and of equal memory the first.
   EXPECT_THAT(choice.shown, ElementsAre(77, 500, 0, 1, 2, 3, 300, 1020, 1021, 1022, 1023));

@@ -198,7 +198,7 @@ TEST_F(Scopes, WhereACommunicatorIsOnTheDeviceIsLearnedFromItsKernels) {
   on_device = 0x6000;
   AllReduce(comm);
   EXPECT_EQ(Find(comm)->on_device.load(), 0x5000u) << "it does not move";
-  // In a group with another one, by elimination.
+  // In a group with another one, by elimination: the stand-in launches each call by itself.
   const ncclComm_t other = Make();
   Nccl::GroupStart();
   AllReduce(comm);
