@@ -43,14 +43,13 @@ class UpdatedGraphs(OnRealNccl, test_nccl_ways.UpdatedGraphs):
 
 
 class HardWay(OnRealNccl, test_hard_way.HardWay):
-    """How programs call NCCL; each way loaded in one of the ways. Not with communicators that meet in a group before either was used alone: which kernel is whose is
-    then NCCL's secret, from the probe and from the node."""
+    """How programs call NCCL; each way loaded in one of the ways."""
 
     test_a_group_that_is_larger_than_what_is_kept = None  # of 5,000 calls: minutes
 
 
 CHOSEN = ("lazily_bound", "bound_now_and_relro", "without_plt", "function_pointers", "eight_devices", "eight_threads", "nested_groups", "pipeline", "nonblocking",
-          "several_ids", "split", "split_without_blocking", "shrink", "no_elements", "one_rank", "abort", "abort_while_one_waits", "types",
+          "several_ids", "split", "split_in_groups", "split_without_blocking", "shrink", "no_elements", "one_rank", "abort", "abort_while_one_waits", "types",
           "streams_and_threads", "grid")
 LOADINGS = ("preloaded", "injected", "run")
 for number, chosen in enumerate(test_hard_way.WAYS):
