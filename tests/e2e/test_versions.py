@@ -1,5 +1,6 @@
 """One library for every CUPTI that the simulated node can be: whatever its record layouts, everything that happened is in the record."""
 import os
+import unittest
 from collections import Counter
 
 import harness
@@ -12,6 +13,12 @@ EAGER_LAUNCHES = os.path.join(harness.BUILD, "tests", "e2e", "eager_launches")
 
 
 class Versions(harness.EndToEndTest):
+
+    @unittest.skipUnless(os.path.exists(os.path.join(harness.BUILD, "samples", "one_of_each_static")), "the toolkit has no static runtime")
+    def test_a_program_with_the_static_runtime_is_told_that_the_node_cannot_serve_it(self):
+        finished = self.run_program([GPUPROBE, "run", "--out", self.path("static"), "--", os.path.join(harness.BUILD, "samples", "one_of_each_static")])
+        self.assertNotEqual(finished.returncode, 0)
+        self.assertEqual(finished.stderr.count(b"relink with -cudart shared to run it on the simulated node"), 1, finished)
 
     def check(self, version, command, devices=1):
         out = self.path("run-" + version)

@@ -53,6 +53,29 @@ TEST_F(CopyTest, APinnedCopyIsAsynchronousAndTakesBytesOverRate) {
   cudaGetLastError();
 }
 
+TEST_F(CopyTest, ABatchOfCopiesIsACopyEach) {
+  auto* device = static_cast<char*>(device_);
+  auto* pinned = static_cast<char*>(pinned_);
+  std::memcpy(pinned, "onetwo", 6);
+  void* const to[] = {device + 100, device + 200};
+  const void* const from[] = {pinned, pinned + 3};
+  const size_t bytes[] = {3, 3};
+  cudaMemcpyAttributes attributes{};
+  attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+  size_t first = 0;
+  ASSERT_CUDA(cudaMemcpyBatchAsync(to, from, bytes, 2, &attributes, &first, 1, stream_));
+  ASSERT_CUDA(cudaStreamSynchronize(stream_));
+  EXPECT_EQ(std::memcmp(device + 100, "one", 3), 0);
+  EXPECT_EQ(std::memcmp(device + 200, "two", 3), 0);
+  const std::vector<Activity> copies = Activities(ActivityKind::kMemcpy);
+  ASSERT_EQ(copies.size(), 2U);
+  EXPECT_EQ(copies[0].correlation, copies[1].correlation);
+  first = 1;
+  EXPECT_EQ(cudaMemcpyBatchAsync(to, from, bytes, 2, &attributes, &first, 1, stream_), cudaErrorInvalidValue)
+      << "the first copy has no attributes";
+  cudaGetLastError();
+}
+
 TEST_F(CopyTest, APageableCopyBackReturnsWhenItIsDone) {
   std::vector<char> pageable(kBytes);
   ASSERT_CUDA(cudaMemcpyAsync(pageable.data(), device_, kBytes, cudaMemcpyDeviceToHost, stream_));

@@ -1,4 +1,6 @@
 // Capture, fork and join, replay, and kernels whose end others decide.
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <set>
@@ -47,6 +49,67 @@ class GraphTest : public NodeTest {
   cudaEvent_t fork_ = nullptr;
   cudaEvent_t join_ = nullptr;
 };
+
+// As NCCL captures its own streams: brought in, without dependencies, and joined by a node that is added by
+// hand.
+TEST_F(GraphTest, ACapturedStreamsDependenciesAreReplaced) {
+  ASSERT_CUDA(cudaStreamBeginCapture(a_, cudaStreamCaptureModeGlobal));
+  Launch(Fast(), a_);
+  ASSERT_CUDA(cudaEventRecord(fork_, a_));
+  ASSERT_CUDA(cudaStreamWaitEvent(b_, fork_, 0));
+  ASSERT_CUDA(cudaStreamUpdateCaptureDependencies(b_, nullptr, nullptr, 0, cudaStreamSetCaptureDependencies));
+  Launch(Slow(), b_);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+  const cudaGraphNode_t* nodes = nullptr;
+  size_t count = 0;
+  ASSERT_CUDA(cudaStreamGetCaptureInfo(b_, &status, nullptr, &graph, &nodes, nullptr, &count));
+  ASSERT_EQ(count, 1U);
+  size_t waits_for = 9;
+  ASSERT_CUDA(cudaGraphNodeGetDependencies(nodes[0], nullptr, nullptr, &waits_for));
+  EXPECT_EQ(waits_for, 0U);
+  // A node of another graph is refused.
+  cudaGraph_t other = nullptr;
+  ASSERT_CUDA(cudaGraphCreate(&other, 0));
+  cudaGraphNode_t foreign = nullptr;
+  ASSERT_CUDA(cudaGraphAddEmptyNode(&foreign, other, nullptr, 0));
+  EXPECT_EQ(cudaStreamUpdateCaptureDependencies(b_, &foreign, nullptr, 1, cudaStreamAddCaptureDependencies),
+            cudaErrorInvalidValue);
+  // What the stream did is left behind; a node by hand is nobody's unjoined work.
+  cudaGraphNode_t record = nullptr;
+  ASSERT_CUDA(cudaGraphAddEventRecordNode(&record, graph, nodes, count, join_));
+  ASSERT_CUDA(cudaStreamUpdateCaptureDependencies(b_, &record, nullptr, 1, cudaStreamSetCaptureDependencies));
+  cudaGraph_t captured = nullptr;
+  EXPECT_CUDA(cudaStreamEndCapture(a_, &captured));
+  ASSERT_NE(captured, nullptr);
+  EXPECT_CUDA(cudaGraphDestroy(captured));
+  EXPECT_CUDA(cudaGraphDestroy(other));
+}
+
+TEST_F(GraphTest, AUserObjectIsDestroyedWhenNoGraphRefersToItAnyMore) {
+  static std::atomic<int> destroyed;
+  destroyed = 0;
+  cudaGraph_t graph = CaptureDiamond();
+  cudaUserObject_t object = nullptr;
+  ASSERT_CUDA(cudaUserObjectCreate(
+      &object, &destroyed, [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); }, 1,
+      cudaUserObjectNoDestructorSync));
+  ASSERT_CUDA(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_CUDA(cudaGraphInstantiate(&exec, graph, 0));
+  cudaGraph_t clone = nullptr;
+  ASSERT_CUDA(cudaGraphClone(&clone, graph));
+  ASSERT_CUDA(cudaGraphDestroy(graph));
+  ASSERT_CUDA(cudaGraphDestroy(clone));
+  ASSERT_CUDA(cudaGraphLaunch(exec, a_));
+  EXPECT_EQ(destroyed, 0);
+  ASSERT_CUDA(cudaGraphExecDestroy(exec));  // while it runs
+  EXPECT_EQ(destroyed, 0) << "its launch has not ended";
+  ASSERT_CUDA(cudaStreamSynchronize(a_));
+  for (int i = 0; i < 5000 && destroyed == 0; ++i) usleep(1000);
+  EXPECT_EQ(destroyed, 1);
+  EXPECT_EQ(cudaUserObjectRelease(object, 1), cudaErrorInvalidValue) << "it is gone";
+}
 
 TEST_F(GraphTest, CapturedWorkDoesNotRun) {
   cudaGraph_t graph = CaptureDiamond();

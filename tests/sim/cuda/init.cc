@@ -1,6 +1,8 @@
 // Initialisation, versions, error texts, and looking functions up by name.
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -115,6 +117,19 @@ extern "C" CUresult cuGetProcAddress_v2(const char* symbol, void** pfn, int cuda
     *symbolStatus = *pfn != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   }
   return *pfn != nullptr || symbolStatus != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+// NVIDIA's private tables. The runtime that is linked into a program has the driver prove by one of them that
+// it is NVIDIA's; the node's own runtime asks for none.
+extern "C" CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* pExportTableId) {
+  static const bool kHasSharedRuntime = dlopen("libcudart.so.13", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
+  static std::atomic<bool> said{false};
+  if (!kHasSharedRuntime && !said.exchange(true)) {
+    std::fputs("gpusim: built with the static CUDA runtime; relink with -cudart shared to run it on the simulated node\n",
+               stderr);
+  }
+  if (ppExportTable != nullptr) *ppExportTable = nullptr;
+  return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 #undef cuGetProcAddress
