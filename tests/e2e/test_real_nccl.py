@@ -47,9 +47,17 @@ class HardWay(OnRealNccl, test_hard_way.HardWay):
 
     test_a_group_that_is_larger_than_what_is_kept = None  # of 5,000 calls: minutes
 
+    def test_a_split_without_blocking(self):
+        """Its handle is written after the call, where nobody may look for it later: NCCL's plugin interface tells of the communicator, without its parent."""
+        command, devices = test_hard_way.WAYS["split_without_blocking"]
+        _, out = self.record(command, devices, "run")
+        happened, captured = self.truth(), self.export(out)
+        self.assertEqual(sum(record["kind"] == "collective" for record in happened), 12)
+        self.assertEqual(self.differences(happened, captured), [])
+
 
 CHOSEN = ("lazily_bound", "bound_now_and_relro", "without_plt", "function_pointers", "eight_devices", "eight_threads", "nested_groups", "pipeline", "nonblocking",
-          "several_ids", "split", "split_in_groups", "split_without_blocking", "shrink", "no_elements", "one_rank", "abort", "abort_while_one_waits", "types",
+          "several_ids", "split", "split_in_groups", "shrink", "no_elements", "one_rank", "abort", "abort_while_one_waits", "types",
           "streams_and_threads", "grid")
 LOADINGS = ("preloaded", "injected", "run")
 for number, chosen in enumerate(test_hard_way.WAYS):

@@ -24,7 +24,8 @@ void* RealFunction(const char* name) {
 namespace {
 
 struct Creation {
-  const ncclComm_t* comm = nullptr;  // written as late as at the group's end
+  // Written as late as at the group's end; of one that does not block, when its making is done.
+  const ncclComm_t* comm = nullptr;
   ncclComm_t parent = nullptr;
   uint64_t hash = 0;
   Joins joins;
@@ -69,9 +70,21 @@ ncclResult_t Launching(const std::vector<Call>& calls, Forward forward) {
   return result;
 }
 
+// No group is open: handles are written, but of what is still in progress.
+void FinishCreations() {
+  for (Creation& creation : std::exchange(MyGroup().creations, {})) {
+    if (*creation.comm == nullptr) {
+      MyGroup().creations.push_back(std::move(creation));
+    } else {
+      Witness::Get().Made(*creation.comm, creation.parent, creation.hash, std::move(creation.joins));
+    }
+  }
+  Witness::Get().FinishMaking();
+}
+
 template <typename Forward>
 ncclResult_t Watch(ncclComm_t comm, Call call, Forward forward) {
-  Witness::Get().FinishMaking();
+  if (MyGroup().depth == 0) FinishCreations();
   call.communicator = Witness::Get().Find(comm);
   if (call.communicator == nullptr) return forward();
   Accept(call);
@@ -108,13 +121,6 @@ Call WithPeer(Call call, int peer) {
   return call;
 }
 
-// The group is over: the handles are written.
-void FinishCreations() {
-  for (Creation& creation : std::exchange(MyGroup().creations, {}))
-    Witness::Get().Made(*creation.comm, creation.parent, creation.hash, std::move(creation.joins));
-  Witness::Get().FinishMaking();
-}
-
 // After the library has made one, or has begun to.
 ncclResult_t Made(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint64_t hash, Joins joins) {
   if (result != ncclSuccess && result != ncclInProgress) return result;
@@ -131,7 +137,7 @@ ncclResult_t MadeById(ncclResult_t result, const ncclComm_t* comm, const ncclUni
 // `number`: which child of its parent; taken before the library is called, and by ranks that get none, too.
 ncclResult_t MadeFrom(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint32_t number, int color) {
   const CommunicatorPtr from = Witness::Get().Find(parent);
-  if (from == nullptr) return result;
+  if (from == nullptr || color == NCCL_SPLIT_NOCOLOR) return result;
   return Made(result, comm, parent, HashChild(from->Hash(), number, color),
               [from, number, color](Communicator& child) { return JoinChild(child, *from, number, color); });
 }
@@ -312,6 +318,7 @@ WATCHED(ncclCommCuDevice, const ncclComm_t comm, int* device) { return REAL_CALL
 WATCHED(ncclGetVersion, int* version) { return REAL_CALL(ncclGetVersion, version); }
 WATCHED(ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* asyncError) {
   const ncclResult_t result = REAL_CALL(ncclCommGetAsyncError, comm, asyncError);
-  if (result == ncclSuccess && *asyncError == ncclSuccess) Witness::Get().FinishMaking();
+  if (result == ncclSuccess && *asyncError == ncclSuccess && MyGroup().depth == 0)
+    gpusim::nccl::FinishCreations();
   return result;
 }
