@@ -1,10 +1,11 @@
 """One library for every CUPTI that the simulated node can be: whatever its record layouts, everything that happened is in the record."""
 import os
+import shutil
 import unittest
 from collections import Counter
 
 import harness
-from harness import CAPTURED_COLLECTIVES, CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, VECTOR_ADD
+from harness import CAPTURED_COLLECTIVES, CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SIM_LIB, SMALL_TRAINING, VECTOR_ADD
 from hazards import hazard
 
 # What cuptiGetVersion says in these releases: those with layouts of their own, and the newest.
@@ -13,6 +14,28 @@ EAGER_LAUNCHES = os.path.join(harness.BUILD, "tests", "e2e", "eager_launches")
 
 
 class Versions(harness.EndToEndTest):
+
+    def test_a_program_of_cuda_12_on_a_driver_of_cuda_13(self):
+        """Its CUPTI is the one of its CUDA, whichever others there are."""
+        node = self.path("node")
+        os.mkdir(node)
+        shutil.copy(os.path.join(SIM_LIB, "libcuda.so.1"), os.path.join(node, "libcuda.so.580.95.05"))
+        os.symlink("libcuda.so.580.95.05", os.path.join(node, "libcuda.so.1"))
+        for name in ("libcudart.so.12", "libcupti.so.12"):
+            shutil.copy(os.path.join(SIM_LIB + "_cuda_12", name), node)
+        program = os.path.join(harness.BUILD, "tests", "e2e", "cuda_12_program")
+        for others in ((), ("libcupti.so.13",)):
+            for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
+                with self.subTest(way=way, others=others):
+                    self.forget_truth()
+                    for name in others:
+                        shutil.copy(os.path.join(SIM_LIB, name), node)
+                    collector = harness.Collector(self)
+                    self.run_well([program], env={**collector.env(), way: harness.LIBRARY, "GPUSIM_CUPTI_VERSION": "12.6"}, sim_lib=node)
+                    self.assertEqual(collector.stop().returncode, 0)
+                    self.assertEqual(self.differences(self.truth(), self.export(collector.out)), [])
+                    report = self.report(collector.out)
+                    self.assertEqual((report["trust"]["timing_source"], report["conditions"]["cupti"]), ("cupti_activity", "24"))
 
     @unittest.skipUnless(os.path.exists(os.path.join(harness.BUILD, "samples", "one_of_each_static")), "the toolkit has no static runtime")
     def test_a_program_with_the_static_runtime_is_told_that_the_node_cannot_serve_it(self):
