@@ -123,6 +123,28 @@ NVML_API(nvmlDeviceGetPciInfoExt, Device device, PciInfoExt* info) {
   return kSuccess;
 }
 
+// A link as an H100's: 16 lanes of the fifth generation, each of 32,000 Mbit/s.
+NVML_API(nvmlDeviceGetCurrPcieLinkGeneration, Device device, unsigned* generation) {
+  unsigned ordinal = 0;
+  if (!OrdinalOf(device, &ordinal)) return kInvalidArgument;
+  *generation = 5;
+  return kSuccess;
+}
+
+NVML_API(nvmlDeviceGetCurrPcieLinkWidth, Device device, unsigned* lanes) {
+  unsigned ordinal = 0;
+  if (!OrdinalOf(device, &ordinal)) return kInvalidArgument;
+  *lanes = 16;
+  return kSuccess;
+}
+
+NVML_API(nvmlDeviceGetPcieLinkMaxSpeed, Device device, unsigned* speed) {
+  unsigned ordinal = 0;
+  if (!OrdinalOf(device, &ordinal)) return kInvalidArgument;
+  *speed = 32000;
+  return kSuccess;
+}
+
 extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(int result) {
   switch (result) {
     case kSuccess:
