@@ -27,7 +27,8 @@ void ReleaseThread(void* value) noexcept {
   auto* state = static_cast<ThreadState*>(value);
   current_thread = nullptr;
   if (state->ring != nullptr) ReleaseRing(*state->ring);
-  if (state->nccl_call_depth > 0) threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);  // it left by exiting
+  if (state->nccl_call_depth > 0)
+    threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);  // it left by exiting
   // A group that nobody ended: the probe's thread reports what was seen of it.
   if (state->nccl_ended.load(std::memory_order_relaxed) == nullptr)
     state->nccl_ended.store(state->nccl_held.exchange(nullptr), std::memory_order_release);
@@ -72,6 +73,7 @@ void Reset(ThreadState& state) noexcept {
   state.last_allocation_correlation = 0;
   state.memory_call_began_ns = 0;
   state.nccl_copies_plan = 0;
+  state.nccl_call_copy_count = 0;
   state.last_launch_correlation = 0;
   state.launch_weight = 0;
   state.instantiating_graph = 0;

@@ -20,6 +20,7 @@ struct Awaited;
 }  // namespace nccl
 
 inline constexpr int kMaxRangeDepth = 64;
+inline constexpr uint32_t kCallCopies = 16;
 inline constexpr int kMaxThreads = 4096;
 inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this many is timed
 // More than any event takes: a thread that is interrupted in one costs nothing of ours.
@@ -40,9 +41,9 @@ struct ThreadState {
 
   // NCCL: depth of group calls, and where calls and launches are noted while an NCCL call or group of the
   // application runs.
-  int nccl_call_depth = 0;   // inside an intercepted nccl* function
+  int nccl_call_depth = 0;             // inside an intercepted nccl* function
   bool works_for_application = false;  // it has called NCCL, or launched a kernel that is not NCCL's
-  int nccl_group_depth = 0;  // GroupStart minus GroupEnd, as the application called them
+  int nccl_group_depth = 0;            // GroupStart minus GroupEnd, as the application called them
   nccl::CallBatch* nccl_batch = nullptr;
   // Calls of a group that began or ended past us (injector/nccl/torn_groups.h).
   std::atomic<nccl::CallBatch*> nccl_held{nullptr};
@@ -63,6 +64,10 @@ struct ThreadState {
   uint32_t nccl_copies = 0;       // launched for it so far, or captured
   uint32_t nccl_last_copy = 0;    // correlation id, until it is certain that it is not captured
   bool nccl_copies_captured = false;
+  // Correlation ids of the first copies that NCCL has launched for the call, or group, that is being made; it
+  // may launch nothing else for it.
+  uint32_t nccl_call_copies[kCallCopies] = {};
+  uint32_t nccl_call_copy_count = 0;  // of these
   // Handles that somebody else's plugin gave the group's events that are open (injector/nccl/plugin_chain.h).
   void* nccl_plugin_group = nullptr;
   void* nccl_plugin_api_group = nullptr;

@@ -86,6 +86,7 @@ void RecordsLost(const Report& report, std::vector<Finding>& out);
 void RanksMissing(const Report& report, std::vector<Finding>& out);
 void CaptureIncomplete(const Report& report, std::vector<Finding>& out);
 void CostlyCapture(const Report& report, std::vector<Finding>& out);
+void GraphNodes(const Report& report, std::vector<Finding>& out);
 void NoStepRecorded(const Report& report, std::vector<Finding>& out);
 void ClockStepped(const Report& report, std::vector<Finding>& out);
 void DetailDropped(const Report& report, std::vector<Finding>& out);

@@ -140,6 +140,10 @@ constexpr FindingRule kRules[] = {
     {"costly-capture", Severity::kWarning,
      "being recorded takes 10 % of the processes' time or more: our code, and what CUPTI adds to launches",
      CostlyCapture},
+    {"graph-nodes", Severity::kInfo,
+     "recording CUDA graphs node by node may take 25 % of the processes' time, or 1 % of their nodes have no "
+     "valid times",
+     GraphNodes},
     {"no-step-recorded", Severity::kWarning,
      "only some steps were to be recorded, and the program took none of them", NoStepRecorded},
     {"clock-stepped", Severity::kWarning, "the host's clock was stepped by 1 ms or more", ClockStepped},

@@ -222,6 +222,34 @@ void CostlyCapture(const Report& report, std::vector<Finding>& out) {
                  "fewer."});
 }
 
+// Nothing is switched while the program runs: CUPTI 13.0 ends a program that launches a graph whole which it
+// made executable when nodes were recorded (docs/real-hardware.md).
+void GraphNodes(const Report& report, std::vector<Finding>& out) {
+  constexpr double kWorthSaying = 0.25;
+  constexpr double kManyInvalid = 0.01;
+  const OwnCost& cost = report.trust.cost;
+  const auto lost = report.trust.lost.find("invalid_timestamp");
+  const uint64_t invalid = lost == report.trust.lost.end() ? 0 : lost->second;
+  const uint64_t nodes = cost.graph_nodes + invalid;
+  const bool many_invalid =
+      cost.graph_nodes > 0 && static_cast<double>(invalid) >= kManyInvalid * static_cast<double>(nodes);
+  if (cost.graph_nodes_most < kWorthSaying && !many_invalid) return;
+  Finding finding{
+      .statement = "CUDA graphs are recorded node by node, which may slow their replays.",
+      .evidence = absl::StrCat(Count(cost.graph_nodes), " nodes were recorded, an estimated ",
+                               Percent(cost.graph_nodes_least), " to ", Percent(cost.graph_nodes_most),
+                               " of the processes' time (0.1 to 1.4 us each, as on an H100)."),
+      .advice =
+          "GPUPROBE_KINDS=kernels,copies,memsets,syncs,memory,nccl,nvtx,graphs records each launch of a "
+          "graph as a whole, and eager kernels one by one."};
+  if (many_invalid) {
+    finding.statement = "CUDA graphs are recorded node by node, and CUPTI gave many nodes no valid times.";
+    absl::StrAppend(&finding.evidence, " ", Count(invalid),
+                    " kernel records came without valid times: CUPTI may have used up its device buffers.");
+  }
+  out.push_back(finding);
+}
+
 void DetailDropped(const Report& report, std::vector<Finding>& out) {
   const uint64_t since = report.trust.detail_since_ns;
   if (since == 0) return;

@@ -13,12 +13,11 @@ OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> duration
   uint64_t launch_of_ns = 0;
   uint64_t recorded_launches = 0;
   double error_squares = 0;
-  double graph_nodes = 0;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     const v1::SelfReport& self = job.processes()[i]->totals().self;
     const uint64_t life_ns = durations_ns[i];
     if (self.host_sampling() == 0) continue;
-    graph_nodes += static_cast<double>(job.processes()[i]->totals().graph_kernels);
+    cost.graph_nodes += job.processes()[i]->totals().graph_kernels;
     own_ns += self.host_ns();
     own_of_ns += life_ns;
     cost.own_sampling = std::max(cost.own_sampling, self.host_sampling());
@@ -42,8 +41,11 @@ OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> duration
   if (launch_of_ns > 0) cost.launch_fraction = fraction(static_cast<double>(launch_ns), launch_of_ns);
   if (own_of_ns > 0) {
     const auto launches = static_cast<double>(cost.launches);
-    cost.expected_least = fraction(launches * kLaunchLeastNs + graph_nodes * kGraphNodeLeastNs, own_of_ns);
-    cost.expected_most = fraction(launches * kLaunchMostNs + graph_nodes * kGraphNodeMostNs, own_of_ns);
+    const auto graph_nodes = static_cast<double>(cost.graph_nodes);
+    cost.graph_nodes_least = fraction(graph_nodes * kGraphNodeLeastNs, own_of_ns);
+    cost.graph_nodes_most = fraction(graph_nodes * kGraphNodeMostNs, own_of_ns);
+    cost.expected_least = fraction(launches * kLaunchLeastNs, own_of_ns) + cost.graph_nodes_least;
+    cost.expected_most = fraction(launches * kLaunchMostNs, own_of_ns) + cost.graph_nodes_most;
   }
   if (cost.compared == 0) return cost;
   cost.with_recording_ns /= cost.compared;

@@ -40,6 +40,10 @@ struct OwnCost {
   // from and to.
   std::optional<double> expected_least;
   std::optional<double> expected_most;
+  // Of that, of CUDA graphs: they are recorded node by node.
+  uint64_t graph_nodes = 0;
+  double graph_nodes_least = 0;
+  double graph_nodes_most = 0;
 
   // What is known of it.
   std::optional<double> Total() const {

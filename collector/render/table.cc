@@ -40,11 +40,11 @@ std::string RankName(const Report& report, const analysis::RankReport& r) {
 
 // All kinds together on the device where that is most: which, when, and in which range if one kind is all.
 std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
-  const auto most = std::max_element(
-      r.device_memory.begin(), r.device_memory.end(),
-      [](const analysis::DeviceMemoryReport& a, const analysis::DeviceMemoryReport& b) {
-        return a.high_water_bytes < b.high_water_bytes;
-      });
+  const auto most =
+      std::max_element(r.device_memory.begin(), r.device_memory.end(),
+                       [](const analysis::DeviceMemoryReport& a, const analysis::DeviceMemoryReport& b) {
+                         return a.high_water_bytes < b.high_water_bytes;
+                       });
   if (most == r.device_memory.end() || most->high_water_bytes == 0) return "-";
   std::vector<std::pair<uint64_t, std::string>> kinds;
   for (const auto& [kind, bytes] : most->at_high_water) {

@@ -233,8 +233,13 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
                    .correlation = data.correlationId,
                    .graph = graph,
                    .may_lack_record = may_lack_record ? uint64_t{1} : 0});
-  // A kernel is none of a one-sided call's.
-  if (thread.nccl_copies_plan == 0 || data.symbolName != nullptr) return;
+  if (data.symbolName != nullptr || thread.nccl_call_depth == 0) return;
+  if (thread.nccl_copies_plan == 0) {
+    if (thread.nccl_call_copy_count < kCallCopies)
+      thread.nccl_call_copies[thread.nccl_call_copy_count++] = data.correlationId;
+    return;
+  }
+  // A one-sided call's.
   ++thread.nccl_copies;
   TellLastCopy(thread);
   thread.nccl_last_copy = data.correlationId;
@@ -289,6 +294,7 @@ void TellLastCopy(ThreadState& thread) noexcept {
 }
 
 void NoteCaptured(ThreadState& thread, uint64_t node) noexcept {
+  thread.nccl_call_copy_count = 0;  // they have no record
   if (thread.last_launch_correlation != 0)
     Emit(thread, PlanLaunchEvent{0, thread.last_launch_correlation, 0, node, 0, 0});
 }

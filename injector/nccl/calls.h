@@ -17,14 +17,14 @@ namespace gpuprobe::injector::nccl {
 // ends.
 struct PendingCall {
   CollectiveEvent event;
-  uint64_t stream;   // CUstream, normalised (NormalStream)
-  uint64_t context;  // CUcontext that the communicator launches in, 0: not known
-  int32_t device;    // the communicator's, -1: not known
+  uint64_t stream;     // CUstream, normalised (NormalStream)
+  uint64_t context;    // CUcontext that the communicator launches in, 0: not known
+  int32_t device;      // the communicator's, -1: not known
   uint64_t on_device;  // Communicator.on_device
   uint64_t order;      // the communicator's hash, as NCCL has it; 0: not known
-  void* handle;      // ncclComm_t, for looking the communicator up again; may be stale
-  int32_t ranks;     // 0: not known
-  bool told;         // NCCL told its plugin how it runs the call
+  void* handle;        // ncclComm_t, for looking the communicator up again; may be stale
+  int32_t ranks;       // 0: not known
+  bool told;           // NCCL told its plugin how it runs the call
 };
 
 // A kernel launch as the driver's callback tells it.
@@ -112,7 +112,8 @@ struct CallBatch {
   uint32_t beyond_count;
   bool copies_captured = false;  // into a CUDA graph
   bool torn = false;             // some of its calls may not have been seen (torn_groups.h)
-  uint64_t copies_plan = 0;      // of its one-sided calls, 0: none
+  uint64_t copies_plan = 0;      // of its one-sided calls, or of all; 0: none
+  bool copies_carry_all = false;
 };
 
 // A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
@@ -130,7 +131,7 @@ struct SingleBatch {
     batch.launch_capacity = kSingleLaunches;
     batch.init_capacity = 0;
     batch.call_count = batch.launch_count = batch.init_count = batch.beyond_count = 0;
-    batch.copies_captured = batch.torn = false;
+    batch.copies_captured = batch.torn = batch.copies_carry_all = false;
     batch.copies_plan = 0;
     return &batch;
   }

@@ -3,12 +3,12 @@
 // NCCL fuses the calls of a group, per communicator, into one kernel or several. What the probe sees is the
 // calls and, in launch order, the kernels. Rules, in this order:
 //   1. A kernel says where its communicator is on the device: where that is known, it is decided.
-//   2. Else a kernel belongs to the communicator that was used on the kernel's stream in this batch, and is not
-//   on the device elsewhere; if several were (one stream for several communicators, or the default stream of several devices), to one that does
-//   not launch in another CUDA context or, before its first launch, on another device; among these, if no
-//   more kernels are left than communicators without one, to one of those; else to the first, in the order in
-//   which NCCL launches, that has a call of the kernel's operation and type and no such kernel yet. A stream
-//   that no call named makes all communicators candidates.
+//   2. Else a kernel belongs to the communicator that was used on the kernel's stream in this batch, and is
+//   not on the device elsewhere; if several were (one stream for several communicators, or the default stream
+//   of several devices), to one that does not launch in another CUDA context or, before its first launch, on
+//   another device; among these, if no more kernels are left than communicators without one, to one of those;
+//   else to the first, in the order in which NCCL launches, that has a call of the kernel's operation and
+//   type and no such kernel yet. A stream that no call named makes all communicators candidates.
 //   3. Within a communicator, kernels of one operation (and element type, where the name says one) form a
 //   plan; a call belongs to the plan of its
 //      operation. One kind of kernel: one plan for all its calls. A kernel that no call fits joins the

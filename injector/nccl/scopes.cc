@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <cstring>
+#include <utility>
 
 #include "injector/cupti/context_devices.h"
 #include "injector/cupti/launches.h"
@@ -157,6 +158,26 @@ void EndCopies(ThreadState& thread, CallBatch& batch, bool guarded) noexcept {
   batch.copies_captured = thread.nccl_copies_captured;
 }
 
+// NCCL launched copies for the batch's calls and no kernel: from 2.28 on it can have the copy engines run
+// some of them. Nobody knows whose each copy is where they are of several communicators.
+void TellCopies(ThreadState& thread, CallBatch& batch) noexcept {
+  const uint32_t copies = std::exchange(thread.nccl_call_copy_count, 0);
+  if (copies == 0 || batch.launch_count != 0 || batch.copies_plan != 0 || MayBeInTornGroup(thread)) return;
+  const PendingCall* carried = nullptr;
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    const PendingCall& call = batch.calls[i];
+    if (!Launches(call)) continue;
+    if (carried != nullptr && carried->event.comm != call.event.comm) return;
+    carried = &call;
+  }
+  const Communicator* comm = carried == nullptr ? nullptr : Find(carried->handle);
+  if (comm == nullptr || !Blocks(*comm)) return;
+  batch.copies_plan = NewPlan();
+  batch.copies_carry_all = true;
+  for (uint32_t i = 0; i < copies; ++i)
+    Emit(thread, PlanLaunchEvent{batch.copies_plan, thread.nccl_call_copies[i], 0, 0, 0, 0});
+}
+
 bool AnyOneSided(const CallBatch& batch) noexcept {
   for (uint32_t i = 0; i < batch.call_count; ++i) {
     if (IsOneSided(batch.calls[i])) return true;
@@ -248,7 +269,8 @@ void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
   AssignPlans(batch);
   for (uint32_t i = 0; i < batch.call_count && batch.copies_plan != 0; ++i) {
     const auto op = static_cast<EntryPoint>(batch.calls[i].event.op);
-    if (!nccl::IsOneSided(op) || op == EntryPoint::kWaitSignal) continue;
+    const bool copies = nccl::IsOneSided(op) && op != EntryPoint::kWaitSignal;
+    if (!copies && !(batch.copies_carry_all && Launches(batch.calls[i]))) continue;
     batch.calls[i].event.plan = batch.copies_plan;
     batch.calls[i].event.captured = batch.copies_captured ? 1 : 0;
   }
@@ -341,6 +363,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
   call.told = false;
   call_ = &call;
+  if (single_) thread_->nccl_call_copy_count = 0;
   if (single_ && nccl::IsOneSided(origin_.entry_point)) BeginCopies(*thread_);
   if (single_ && batch_ != &local_.batch) awaited_ = Await(*thread_, batch_);
   call.event.issue_ns = Stamp();
@@ -369,6 +392,7 @@ void CallScope::End(ncclResult_t result) noexcept {
   Guard guard;
   if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch_, static_cast<bool>(guard));
   if (guard && result == ncclInProgress) NoteNotBlocking(*call_);
+  if (guard) TellCopies(*thread_, *batch_);
   if (awaited_ != nullptr && !TakenBack(&awaited_, *batch_)) return;
   if (guard && !HeldBack(*thread_, *batch_)) EmitBatch(*thread_, *batch_);
   if (batch_ != &local_.batch) ReleaseGroupBatch(batch_);
@@ -390,6 +414,7 @@ void GroupEndScope::Begin() noexcept {
   left_ = false;
   awaited_ = nullptr;
   if (!ours_) return;
+  thread_->nccl_call_copy_count = 0;
   Guard guard;
   if (guard && EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
   if (thread_->nccl_group_depth > 0) {
@@ -432,6 +457,7 @@ void GroupEndScope::End(ncclResult_t result) noexcept {
       AddCommunicator(*thread_, batch->inits[i], origin_.way, result == ncclSuccess);
     }
   }
+  if (guard) TellCopies(*thread_, *batch);
   if (awaited_ != nullptr && !TakenBack(&awaited_, *batch)) return;
   if (guard && !HeldBack(*thread_, *batch)) EmitBatch(*thread_, *batch);
   ReleaseGroupBatch(batch);

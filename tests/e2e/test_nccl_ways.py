@@ -1,7 +1,7 @@
 """NCCL used in the ways that are hard to see: captured into CUDA graphs, linked into the program. Each call once, with the time of its kernel."""
 import os
 import subprocess
-from collections import Counter
+from collections import Counter, defaultdict
 
 import harness
 import truth
@@ -188,6 +188,32 @@ class ProfilerPlugin(NcclWays):
         for rank in self.report(happened_out)["ranks"]:
             calls = sum(entry["calls"] for entry in rank["collectives"])
             self.assertEqual(calls, sum(record["rank"] == rank["rank"] for record in captured))
+
+
+class CopyEngines(NcclWays):
+    """Calls that NCCL runs by copies and no kernel have the time of these copies."""
+
+    RANKS, SHARE = 4, 65536 * 4
+
+    def test_calls_have_the_time_of_their_copies(self):
+        for way in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
+            with self.subTest(way=way):
+                self.forget_truth()
+                out = self.record([LAUNCH_RANKS, str(self.RANKS), NCCL_CALLS, "--rounds=2"], {way: LIBRARY, "GPUSIM_NCCL_COPY_ENGINE": "1"}, self.RANKS)
+                copies = defaultdict(list)
+                for record in self.truth():
+                    if record["kind"] == "memcpy" and record["direction"] == "d2d" and record["bytes"] == self.SHARE:
+                        copies[record["pid"]].append((record["start_ns"], record["end_ns"]))
+                calls = [record for record in self.export(out) if record["kind"] == "collective" and record["op"] in ("AllGather", "AlltoAll")]
+                self.assertEqual(Counter(call["op"] for call in calls), {"AllGather": 2 * self.RANKS, "AlltoAll": 2 * self.RANKS})
+                for call in calls:
+                    within = [copy for copy in copies[call["pid"]] if call["start_ns"] <= copy[0] and copy[1] <= call["end_ns"]]
+                    self.assertEqual(len(within), self.RANKS - 1, call)
+                    self.assertEqual((min(within)[0], max(end for _, end in within)), (call["start_ns"], call["end_ns"]))
+                report = self.report(out)
+                self.assert_no_loss(report)
+                self.assertNotIn("capture-incomplete", [finding["id"] for finding in report["findings"]])
+                self.assertEqual(sum(entry["untimed_calls"] - entry["unlaunched_calls"] for rank in report["ranks"] for entry in rank["collectives"]), 0)
 
 
 class HowNcclRunsCalls(NcclWays):

@@ -68,12 +68,16 @@ void Operations() {
   Together(ranks, [](const Rank& r) {
     ISSUE(NCCL(Reduce)(r.in, r.out, 1006, ncclBfloat16, ncclSum, 1, r.comm, r.stream));
   });
-  Together(ranks,
-           [](const Rank& r) { ISSUE(NCCL(AlltoAll)(r.in, r.out, 1007, ncclUint8, r.comm, r.stream)); });
-  Together(ranks,
-           [](const Rank& r) { ISSUE(NCCL(Gather)(r.in, r.out, 1008, ncclInt32, 0, r.comm, r.stream)); });
-  Together(ranks,
-           [](const Rank& r) { ISSUE(NCCL(Scatter)(r.in, r.out, 1009, ncclUint32, 1, r.comm, r.stream)); });
+  int version = 0;
+  CHECK(NCCL(GetVersion)(&version));
+  if (version >= NCCL_VERSION(2, 28, 3)) {
+    Together(ranks,
+             [](const Rank& r) { ISSUE(NCCL(AlltoAll)(r.in, r.out, 1007, ncclUint8, r.comm, r.stream)); });
+    Together(ranks,
+             [](const Rank& r) { ISSUE(NCCL(Gather)(r.in, r.out, 1008, ncclInt32, 0, r.comm, r.stream)); });
+    Together(ranks,
+             [](const Rank& r) { ISSUE(NCCL(Scatter)(r.in, r.out, 1009, ncclUint32, 1, r.comm, r.stream)); });
+  }
   Together(ranks, [](const Rank& r) {
     ISSUE(NCCL(Send)(r.in, 1010, ncclFloat, 1 - r.device, r.comm, r.stream));
     ISSUE(NCCL(Recv)(r.out, 1010, ncclFloat, 1 - r.device, r.comm, r.stream));

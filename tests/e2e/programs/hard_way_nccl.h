@@ -13,7 +13,7 @@
 
 // clang-format off
 #define HARD_WAY_FUNCTIONS(DO) \
-  DO(GetUniqueId) DO(GetErrorString) DO(CommInitRank) DO(CommInitRankConfig) DO(CommInitAll) DO(CommFinalize) \
+  DO(GetVersion) DO(GetUniqueId) DO(GetErrorString) DO(CommInitRank) DO(CommInitRankConfig) DO(CommInitAll) DO(CommFinalize) \
   DO(CommDestroy) DO(CommGetAsyncError) DO(GroupStart) DO(GroupEnd) \
   DO(AllReduce) DO(AllGather) DO(ReduceScatter) DO(Broadcast) DO(Bcast) DO(Reduce) DO(AlltoAll) DO(Gather) \
   DO(Scatter) DO(Send) DO(Recv)

@@ -56,7 +56,8 @@ class AwaitedCalls : public LiveProbe {
     std::thread([=] {
       const Guard guard;
       ASSERT_TRUE(guard);
-      NoteLaunch(guard.thread(), {.name = kKernel, .stream = stream, .context = nullptr, .correlation = correlation});
+      NoteLaunch(guard.thread(),
+                 {.name = kKernel, .stream = stream, .context = nullptr, .correlation = correlation});
     }).join();
   }
   static void Look(int times) {

@@ -30,12 +30,11 @@ uint64_t node = 0;
 void Launch() {
   const Guard guard;
   if (!guard) return;
-  NoteKernelLaunch(
-      guard.thread(),
-      {.name = "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
-       .stream = nullptr,
-       .context = nullptr,
-       .correlation = ++correlation});
+  NoteKernelLaunch(guard.thread(),
+                   {.name = "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
+                    .stream = nullptr,
+                    .context = nullptr,
+                    .correlation = ++correlation});
   if (capturing && WantsGraphNode(guard.thread(), false, false))
     NoteGraphNode(guard.thread(), ++node, 0, 1, false);
 }

@@ -116,7 +116,8 @@ class PluginChain : public LiveProbe {
   static void Plan(const abi::Profiler4& table, void* context, int mask, uint32_t correlation) {
     {
       const Guard guard;
-      NoteLaunch(guard.thread(), {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = correlation});
+      NoteLaunch(guard.thread(),
+                 {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = correlation});
     }
     const uint64_t told = abi::ToldFor(static_cast<uint64_t>(mask), 4);
     void* group =

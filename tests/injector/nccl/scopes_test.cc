@@ -18,7 +18,7 @@ namespace {
 using Nccl = Wrappers<kFirstProviderWay>;
 
 uint32_t next_correlation = 0;
-uint64_t on_device = 0;  // not 0: the first argument of what NCCL launches
+uint64_t on_device = 0;              // not 0: the first argument of what NCCL launches
 constexpr uint64_t kGraph = 0x6000;  // its handle
 uint64_t captured_node = 0;          // not 0: what NCCL launches is captured into this node of a graph
 

@@ -88,7 +88,8 @@ class Nccl {
     {
       const Guard guard;
       ASSERT_TRUE(guard);
-      NoteLaunch(guard.thread(), {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = ++correlation_});
+      NoteLaunch(guard.thread(),
+                 {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = ++correlation_});
     }
     for (const uint64_t count : group_) {
       plans[correlation_].insert(count);
@@ -305,7 +306,8 @@ TEST_F(TornGroups, KernelsOfCallsThatNobodySawAreLeftToTheirNames) {
   end.Begin();
   for (const uint32_t correlation : {5u, 6u}) {  // 5 is another communicator's, whose call went past us
     const Guard guard;
-    NoteLaunch(guard.thread(), {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = correlation});
+    NoteLaunch(guard.thread(),
+               {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = correlation});
   }
   end.End(ncclSuccess);
   const auto launches = Only<PlanLaunchEvent>(Events());
@@ -324,7 +326,8 @@ TEST_F(TornGroups, SendsOfAnAllToAllAreNoCalls) {
   end.Begin();
   {
     const Guard guard;
-    NoteLaunch(guard.thread(), {.name = "ncclDevKernel_SendRecv", .stream = nullptr, .context = nullptr, .correlation = 5});
+    NoteLaunch(guard.thread(),
+               {.name = "ncclDevKernel_SendRecv", .stream = nullptr, .context = nullptr, .correlation = 5});
   }
   for (int peer = 0; peer < 4; ++peer) NotePluginCall(plugin, {EntryPoint::kSend, 7, -1, peer, 64, 0, 1});
   EndPluginGroup();

@@ -22,7 +22,7 @@ struct CUgraphNode_st {
   gpusim::Work work;
   CUevent event = nullptr;
   CUgraph child = nullptr;
-  bool enabled = true;   // of an executable graph: otherwise it does nothing
+  bool enabled = true;    // of an executable graph: otherwise it does nothing
   bool captured = false;  // not added by hand
   // Of a node that allocates or releases.
   uint64_t memory_address = 0;

@@ -125,8 +125,10 @@ extern "C" CUresult cuGetExportTable(const void** ppExportTable, const CUuuid* p
   static const bool kHasSharedRuntime = dlopen("libcudart.so.13", RTLD_LAZY | RTLD_NOLOAD) != nullptr;
   static std::atomic<bool> said{false};
   if (!kHasSharedRuntime && !said.exchange(true)) {
-    std::fputs("gpusim: built with the static CUDA runtime; relink with -cudart shared to run it on the simulated node\n",
-               stderr);
+    std::fputs(
+        "gpusim: built with the static CUDA runtime; relink with -cudart shared to run it on the simulated "
+        "node\n",
+        stderr);
   }
   if (ppExportTable != nullptr) *ppExportTable = nullptr;
   return CUDA_ERROR_NOT_SUPPORTED;

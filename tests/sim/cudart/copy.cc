@@ -115,11 +115,10 @@ RUNTIME_STREAM_API(cudaMemcpyBatchAsync, 13000, _ptsz, 13000,
                     cudaStream_t stream),
                    (dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, stream)) {
   GPUSIM_RETURN_IF(Ready());
-  return FromDriver(cuMemcpyBatchAsync_v2(reinterpret_cast<CUdeviceptr*>(const_cast<void**>(dsts)),
-                                          reinterpret_cast<CUdeviceptr*>(const_cast<void**>(srcs)),
-                                          const_cast<size_t*>(sizes), count,
-                                          reinterpret_cast<CUmemcpyAttributes*>(attrs), attrsIdxs, numAttrs,
-                                          stream));
+  return FromDriver(cuMemcpyBatchAsync_v2(
+      reinterpret_cast<CUdeviceptr*>(const_cast<void**>(dsts)),
+      reinterpret_cast<CUdeviceptr*>(const_cast<void**>(srcs)), const_cast<size_t*>(sizes), count,
+      reinterpret_cast<CUmemcpyAttributes*>(attrs), attrsIdxs, numAttrs, stream));
 }
 
 RUNTIME_API(cudaMemcpyPeer, 4000, (void* dst, int dstDevice, const void* src, int srcDevice, size_t count),

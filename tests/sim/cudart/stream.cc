@@ -114,7 +114,8 @@ RUNTIME_STREAM_API(cudaStreamUpdateCaptureDependencies, 12030, _ptsz, 12030,
                    (stream, dependencies, dependencyData, numDependencies, flags)) {
   GPUSIM_RETURN_IF(Ready());
   return FromDriver(cuStreamUpdateCaptureDependencies_v2(
-      stream, dependencies, reinterpret_cast<const CUgraphEdgeData*>(dependencyData), numDependencies, flags));
+      stream, dependencies, reinterpret_cast<const CUgraphEdgeData*>(dependencyData), numDependencies,
+      flags));
 }
 
 RUNTIME_API(cudaThreadExchangeStreamCaptureMode, 10010, (enum cudaStreamCaptureMode * mode), (mode)) {

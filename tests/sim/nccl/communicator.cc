@@ -193,9 +193,7 @@ namespace {
 class FromId : public Creation {
  public:
   FromId(CommunicatorPtr communicator, const ncclUniqueId& id) : Creation(std::move(communicator)), id_(id) {}
-  ncclResult_t Join() override {
-    return JoinById(*communicator_, id_) ? ncclSuccess : ncclInvalidUsage;
-  }
+  ncclResult_t Join() override { return JoinById(*communicator_, id_) ? ncclSuccess : ncclInvalidUsage; }
 
  private:
   const ncclUniqueId id_;

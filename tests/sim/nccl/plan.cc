@@ -160,9 +160,8 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls, bool fuse_all) {
     }
   }
   // From 2.26 on by their hashes; those of one process are next to each other.
-  std::stable_sort(order.begin(), order.end(), [](const CommunicatorPtr& a, const CommunicatorPtr& b) {
-    return a->Hash() < b->Hash();
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [](const CommunicatorPtr& a, const CommunicatorPtr& b) { return a->Hash() < b->Hash(); });
   const auto rank_of = [&order](const Plan& plan) {
     const auto place = std::find(order.begin(), order.end(), plan.communicator) - order.begin();
     return std::pair(place, RunsAsMessages(plan.calls.front()));
@@ -179,6 +178,31 @@ std::vector<Plan> MakePlans(const std::vector<Call>& calls, bool fuse_all) {
   }
   return plans;
 }
+
+namespace {
+
+// GPUSIM_NCCL_COPY_ENGINE: AllGather and AlltoAll are run by copies, without a kernel.
+bool RunsByCopies(const Plan& plan) {
+  static const bool kAsked = std::getenv("GPUSIM_NCCL_COPY_ENGINE") != nullptr;
+  return kAsked && std::all_of(plan.calls.begin(), plan.calls.end(), [](const Call& call) {
+           return call.operation == Operation::kAllGather || call.operation == Operation::kAlltoAll;
+         });
+}
+
+// What each rank sends to each other one; as copies, they are in the truth, and nothing else is of the call.
+ncclResult_t LaunchCopies(const Plan& plan) {
+  const ContextScope context(plan.communicator->Context());
+  for (const Call& call : plan.calls) {
+    const auto share = reinterpret_cast<CUdeviceptr>(call.send);
+    for (int peer = 1; peer < plan.communicator->Ranks(); ++peer) {
+      if (cuMemcpyDtoDAsync(share, share, call.count * TypeSize(call.type), call.stream) != CUDA_SUCCESS)
+        return ncclUnhandledCudaError;
+    }
+  }
+  return ncclSuccess;
+}
+
+}  // namespace
 
 RendezvousLaunch LaunchOf(const Plan& plan) {
   const Call& first = plan.calls.front();
@@ -217,6 +241,7 @@ ncclResult_t Launch(const Plan& plan) {
     plan.communicator->NextMeeting();  // the others wait at this one, not at the next
     return ncclSuccess;
   }
+  if (RunsByCopies(plan)) return LaunchCopies(plan);
   RendezvousLaunch launch = LaunchOf(plan);
   const ContextScope context(plan.communicator->Context());
   const OtherStreams others(plan);

@@ -122,7 +122,8 @@ Call WithPeer(Call call, int peer) {
 }
 
 // After the library has made one, or has begun to.
-ncclResult_t Made(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint64_t hash, Joins joins) {
+ncclResult_t Made(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint64_t hash,
+                  Joins joins) {
   if (result != ncclSuccess && result != ncclInProgress) return result;
   MyGroup().creations.push_back({comm, parent, hash, std::move(joins)});
   if (MyGroup().depth == 0) FinishCreations();
@@ -135,7 +136,8 @@ ncclResult_t MadeById(ncclResult_t result, const ncclComm_t* comm, const ncclUni
 }
 
 // `number`: which child of its parent; taken before the library is called, and by ranks that get none, too.
-ncclResult_t MadeFrom(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint32_t number, int color) {
+ncclResult_t MadeFrom(ncclResult_t result, const ncclComm_t* comm, ncclComm_t parent, uint32_t number,
+                      int color) {
   const CommunicatorPtr from = Witness::Get().Find(parent);
   if (from == nullptr || color == NCCL_SPLIT_NOCOLOR) return result;
   return Made(result, comm, parent, HashChild(from->Hash(), number, color),
@@ -168,7 +170,8 @@ WATCHED(ncclCommInitRank, ncclComm_t* comm, int nranks, ncclUniqueId commId, int
   return MadeById(REAL_CALL(ncclCommInitRank, comm, nranks, commId, rank), comm, commId);
 }
 
-WATCHED(ncclCommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
+WATCHED(ncclCommInitRankConfig, ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
+        ncclConfig_t* config) {
   return MadeById(REAL_CALL(ncclCommInitRankConfig, comm, nranks, commId, rank, config), comm, commId);
 }
 
@@ -203,8 +206,8 @@ WATCHED(ncclCommShrink, ncclComm_t comm, int* excludeRanksList, int excludeRanks
   const uint32_t number = NextChildOf(comm);
   if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0) Witness::Get().Abort(comm);
   return MadeFrom(
-      REAL_CALL(ncclCommShrink, comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags), newcomm,
-      comm, number, gpusim::nccl::kShrinkColor);
+      REAL_CALL(ncclCommShrink, comm, excludeRanksList, excludeRanksCount, newcomm, config, shrinkFlags),
+      newcomm, comm, number, gpusim::nccl::kShrinkColor);
 }
 
 WATCHED(ncclCommDestroy, ncclComm_t comm) {
@@ -244,8 +247,8 @@ WATCHED(ncclGroupSimulateEnd, ncclSimInfo_t* simInfo) {
   return REAL_CALL(ncclGroupSimulateEnd, simInfo);
 }
 
-WATCHED(ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-        ncclComm_t comm, cudaStream_t stream) {
+WATCHED(ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return Watch(comm, Moves(Operation::kAllReduce, count, datatype, stream), [&] {
     return REAL_CALL(ncclAllReduce, sendbuff, recvbuff, count, datatype, op, comm, stream);
   });
@@ -253,8 +256,9 @@ WATCHED(ncclAllReduce, const void* sendbuff, void* recvbuff, size_t count, ncclD
 
 WATCHED(ncclAllGather, const void* sendbuff, void* recvbuff, size_t sendcount, ncclDataType_t datatype,
         ncclComm_t comm, cudaStream_t stream) {
-  return Watch(comm, Moves(Operation::kAllGather, sendcount, datatype, stream),
-               [&] { return REAL_CALL(ncclAllGather, sendbuff, recvbuff, sendcount, datatype, comm, stream); });
+  return Watch(comm, Moves(Operation::kAllGather, sendcount, datatype, stream), [&] {
+    return REAL_CALL(ncclAllGather, sendbuff, recvbuff, sendcount, datatype, comm, stream);
+  });
 }
 
 WATCHED(ncclReduceScatter, const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
@@ -272,15 +276,15 @@ WATCHED(ncclBroadcast, const void* sendbuff, void* recvbuff, size_t count, ncclD
   });
 }
 
-WATCHED(ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclRedOp_t op,
-        int root, ncclComm_t comm, cudaStream_t stream) {
+WATCHED(ncclReduce, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   return Watch(comm, Rooted(Moves(Operation::kReduce, count, datatype, stream), root), [&] {
     return REAL_CALL(ncclReduce, sendbuff, recvbuff, count, datatype, op, root, comm, stream);
   });
 }
 
-WATCHED(ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, ncclComm_t comm,
-        cudaStream_t stream) {
+WATCHED(ncclAlltoAll, const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
+        ncclComm_t comm, cudaStream_t stream) {
   return Watch(comm, Moves(Operation::kAlltoAll, count, datatype, stream),
                [&] { return REAL_CALL(ncclAlltoAll, sendbuff, recvbuff, count, datatype, comm, stream); });
 }
@@ -312,9 +316,13 @@ WATCHED(ncclRecv, void* recvbuff, size_t count, ncclDataType_t datatype, int pee
 }
 
 // What a tool asks the library that it found the others in.
-WATCHED(ncclCommUserRank, const ncclComm_t comm, int* rank) { return REAL_CALL(ncclCommUserRank, comm, rank); }
+WATCHED(ncclCommUserRank, const ncclComm_t comm, int* rank) {
+  return REAL_CALL(ncclCommUserRank, comm, rank);
+}
 WATCHED(ncclCommCount, const ncclComm_t comm, int* count) { return REAL_CALL(ncclCommCount, comm, count); }
-WATCHED(ncclCommCuDevice, const ncclComm_t comm, int* device) { return REAL_CALL(ncclCommCuDevice, comm, device); }
+WATCHED(ncclCommCuDevice, const ncclComm_t comm, int* device) {
+  return REAL_CALL(ncclCommCuDevice, comm, device);
+}
 WATCHED(ncclGetVersion, int* version) { return REAL_CALL(ncclGetVersion, version); }
 WATCHED(ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* asyncError) {
   const ncclResult_t result = REAL_CALL(ncclCommGetAsyncError, comm, asyncError);

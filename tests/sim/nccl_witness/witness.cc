@@ -63,8 +63,8 @@ bool IsKernelOfNccl(const char* name) {
   return std::strstr(name, "ncclDevKernel") != nullptr || std::strstr(name, "ncclSymkDevKernel") != nullptr;
 }
 
-// A kernel's first argument is its communicator on the device, except of those for symmetric memory, which get
-// it by value.
+// A kernel's first argument is its communicator on the device, except of those for symmetric memory, which
+// get it by value.
 const void* OnDevice(const char* name, const void* arguments) {
   if (arguments == nullptr || std::strstr(name, "ncclSymkDevKernel") != nullptr) return nullptr;
   const void* first = nullptr;

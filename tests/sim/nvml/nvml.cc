@@ -1,8 +1,8 @@
 // libnvidia-ml.so.1 of the simulated node: as much of NVML as a real NCCL asks for when it looks at the node.
 //
-// The toolkit of the build machine may lack nvml.h, so the few types are written out here, as NVML's reference
-// manual has them. No NVLink, no fabric, no confidential computing: what is absent is not exported, and NCCL
-// takes that for an answer.
+// The toolkit of the build machine may lack nvml.h, so the few types are written out here, as NVML's
+// reference manual has them. No NVLink, no fabric, no confidential computing: what is absent is not exported,
+// and NCCL takes that for an answer.
 #include <cstdio>
 #include <cstring>
 

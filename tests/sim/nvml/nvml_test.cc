@@ -12,8 +12,10 @@ TEST(Nvml, KnowsTheDevicesThatCudaKnows) {
   void* library = dlopen(GPUSIM_NVML, RTLD_NOW);
   ASSERT_NE(library, nullptr) << dlerror();
   const auto count_of = reinterpret_cast<int (*)(unsigned*)>(dlsym(library, "nvmlDeviceGetCount_v2"));
-  const auto by_bus = reinterpret_cast<int (*)(const char*, void**)>(dlsym(library, "nvmlDeviceGetHandleByPciBusId"));
-  const auto by_index = reinterpret_cast<int (*)(unsigned, void**)>(dlsym(library, "nvmlDeviceGetHandleByIndex"));
+  const auto by_bus =
+      reinterpret_cast<int (*)(const char*, void**)>(dlsym(library, "nvmlDeviceGetHandleByPciBusId"));
+  const auto by_index =
+      reinterpret_cast<int (*)(unsigned, void**)>(dlsym(library, "nvmlDeviceGetHandleByIndex"));
   const auto index_of = reinterpret_cast<int (*)(void*, unsigned*)>(dlsym(library, "nvmlDeviceGetIndex"));
   const auto capability =
       reinterpret_cast<int (*)(void*, int*, int*)>(dlsym(library, "nvmlDeviceGetCudaComputeCapability"));
