@@ -9,6 +9,7 @@
 #include <list>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -24,6 +25,7 @@ struct Known {
   CommunicatorPtr parent;  // null: none
   uint64_t hash = 0;       // 0: of a child, known with its name
   Joins joins;             // null once it is made
+  std::thread::id maker;   // asks for it: NCCL lets one thread at a time use a communicator
   CommunicatorPtr self;    // null until then
   // Its address on the device, which its kernels get; null until one was seen.
   const void* on_device = nullptr;
@@ -150,6 +152,7 @@ void Witness::Made(ncclComm_t comm, ncclComm_t parent, uint64_t hash_or_zero, Jo
   if (const Known* of = FindLocked(parent)) known.parent = of->self;
   known.hash = hash_or_zero;
   known.joins = std::move(joins);
+  known.maker = std::this_thread::get_id();
 }
 
 void Witness::FinishMaking() {
@@ -166,7 +169,8 @@ void Witness::FinishMakingNow() {
   {
     const std::lock_guard<std::mutex> lock(Mutex());
     for (const Known& known : All()) {
-      if (known.joins != nullptr) unfinished.emplace_back(known.handle, known.joins);
+      if (known.joins != nullptr && known.maker == std::this_thread::get_id())
+        unfinished.emplace_back(known.handle, known.joins);
     }
   }
   for (const auto& [comm, joins] : unfinished) {

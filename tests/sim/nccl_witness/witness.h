@@ -28,7 +28,7 @@ class Witness {
   // A new handle. Looked at when the library has finished it: what it is of (rank, ranks, device) is asked
   // then.
   void Made(ncclComm_t comm, const ncclComm_t parent, uint64_t hash_or_zero, Joins joins);
-  // What is not finished yet may be now.
+  // What the calling thread began to make may be finished now.
   void FinishMaking();
   CommunicatorPtr Find(ncclComm_t comm);
   // It is about to be aborted: its kernels end.
