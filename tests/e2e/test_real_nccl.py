@@ -48,11 +48,14 @@ class HardWay(OnRealNccl, test_hard_way.HardWay):
     test_a_group_that_is_larger_than_what_is_kept = None  # of 5,000 calls: minutes
 
     def test_a_split_without_blocking(self):
-        """Its handle is written after the call, where nobody may look for it later: NCCL's plugin interface tells of the communicator, without its parent."""
+        """Its handle is written after the call, where nobody may look for it later. From 2.28 on NCCL's plugin interface tells of the communicator, without its parent;
+        before, it has no name."""
         command, devices = test_hard_way.WAYS["split_without_blocking"]
         _, out = self.record(command, devices, "run")
         happened, captured = self.truth(), self.export(out)
         self.assertEqual(sum(record["kind"] == "collective" for record in happened), 12)
+        if self.report(out)["conditions"]["nccl"] < "2.28":
+            happened, captured = ([{**record, "comm": ""} if "comm" in record else record for record in side] for side in (happened, captured))
         self.assertEqual(self.differences(happened, captured), [])
 
 
