@@ -98,7 +98,7 @@ class HardWay(harness.EndToEndTest):
             self.assertEqual(truth.communicator_differences(happened, captured), [])
         report = self.report(out)
         self.assert_no_loss(report)
-        self.assertNotIn("capture-incomplete", [finding["id"] for finding in report["findings"]])
+        self.assert_complete(report)
         return happened, captured, report
 
     def name_ranks(self, happened):

@@ -15,6 +15,33 @@
 namespace gpusim::nccl {
 namespace {
 
+// Collectives of this process so far, for GPUSIM_HANG.
+std::atomic<uint64_t> collective_calls{0};
+
+}  // namespace
+
+void Accept(Call& call) {
+  call.issue_ns = NowNs();
+  if (IsPointToPoint(call.operation)) {
+    call.sequence = call.communicator->NextTransfer();
+    return;
+  }
+  call.sequence = call.communicator->NextCollective();
+  const uint64_t number = collective_calls.fetch_add(1);
+  call.hangs = RankHangsAt(number);
+  call.stuck = IsStuckAt(number);
+}
+
+void TakeBack(const Call& call) {
+  if (IsPointToPoint(call.operation)) {
+    call.communicator->TakeBackTransfer();
+  } else {
+    call.communicator->TakeBackCollective();
+  }
+}
+
+namespace {
+
 struct Group {
   int depth = 0;
   ncclResult_t error = ncclSuccess;
@@ -25,9 +52,6 @@ struct Group {
 };
 
 Group& MyGroup() { return PerThread<Group>(); }
-
-// Collectives of this process so far, for GPUSIM_HANG.
-std::atomic<uint64_t> collective_calls{0};
 
 ncclResult_t Check(const Call& call) {
   const Communicator& communicator = *call.communicator;
@@ -53,18 +77,6 @@ void LogRefused(Call& call, ncclResult_t result) {
   call.sequence =
       IsPointToPoint(call.operation) ? communicator.TransfersSoFar() : communicator.CollectivesSoFar();
   LogWithoutKernel(call, result);
-}
-
-void Accept(Call& call) {
-  call.issue_ns = NowNs();
-  if (IsPointToPoint(call.operation)) {
-    call.sequence = call.communicator->NextTransfer();
-    return;
-  }
-  call.sequence = call.communicator->NextCollective();
-  const uint64_t number = collective_calls.fetch_add(1);
-  call.hangs = RankHangsAt(number);
-  call.stuck = IsStuckAt(number);
 }
 
 // A communicator of one: a copy if the result belongs elsewhere, else nothing.
@@ -157,15 +169,6 @@ ncclResult_t Refuse(const Group& refused) {
     LogWithoutKernel(call, refused.error);
   }
   return refused.error;
-}
-
-// They were never made: the next calls have their numbers.
-void TakeBack(const Call& call) {
-  if (IsPointToPoint(call.operation)) {
-    call.communicator->TakeBackTransfer();
-  } else {
-    call.communicator->TakeBackCollective();
-  }
 }
 
 ncclResult_t Finish(Group finished) {

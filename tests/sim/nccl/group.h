@@ -37,6 +37,11 @@ struct Call {
   void* group_api_event = nullptr;
 };
 
+// It has its number and its time.
+void Accept(Call& call);
+// It was never made: the next one has its number.
+void TakeBack(const Call& call);
+
 // A communicator in the making, with the place where its handle was put.
 struct PendingCreation {
   std::unique_ptr<Creation> creation;

@@ -39,28 +39,6 @@ struct Group {
 
 Group& MyGroup() { return PerThread<Group>(); }
 
-std::atomic<uint64_t> collective_calls{0};
-
-void Accept(Call& call) {
-  call.issue_ns = NowNs();
-  if (IsPointToPoint(call.operation)) {
-    call.sequence = call.communicator->NextTransfer();
-    return;
-  }
-  call.sequence = call.communicator->NextCollective();
-  const uint64_t number = collective_calls.fetch_add(1);
-  call.hangs = RankHangsAt(number);
-  call.stuck = IsStuckAt(number);
-}
-
-void TakeBack(const Call& call) {
-  if (IsPointToPoint(call.operation)) {
-    call.communicator->TakeBackTransfer();
-  } else {
-    call.communicator->TakeBackCollective();
-  }
-}
-
 // Calls the library, and has the kernel that it launches carry `calls`.
 template <typename Forward>
 ncclResult_t Launching(const std::vector<Call>& calls, Forward forward) {
