@@ -33,7 +33,7 @@ struct KernelLaunch {
   const void* stream;
   const void* context;
   uint32_t correlation;
-  // Its arguments: each, or in a buffer. Of a kernel without any they may be anything.
+  // The kernel's arguments, one by one or in a buffer; not to be read if it takes none.
   void* const* each = nullptr;
   void* const* extra = nullptr;
 };

@@ -48,8 +48,8 @@ class HardWay(OnRealNccl, test_hard_way.HardWay):
     test_a_group_that_is_larger_than_what_is_kept = None  # of 5,000 calls: minutes
 
     def test_a_split_without_blocking(self):
-        """Its handle is written after the call, where nobody may look for it later. From 2.28 on NCCL's plugin interface tells of the communicator, without its parent;
-        before, it has no name."""
+        """NCCL writes the new handle some time after the call has returned, when the probe must not look there any more. From 2.28 on NCCL tells its plugin of the
+        communicator, but not of its parent; before that, the communicator has no name."""
         command, devices = test_hard_way.WAYS["split_without_blocking"]
         _, out = self.record(command, devices, "run")
         happened, captured = self.truth(), self.export(out)

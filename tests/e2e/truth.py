@@ -148,8 +148,8 @@ def launch_differences(truth, captured):
 
 
 def by_names_of(captured, truth):
-    """The truth with the communicators' names that were captured: a real NCCL's own hash, which a plugin is told, is not what the node calls them. Each name of
-    the truth must have been captured as one name, and no two as the same."""
+    """The truth, with each communicator renamed to what it was captured as: a real NCCL tells its plugin a hash of its own, which the node cannot know. Two
+    communicators of the truth must not have been captured under one name."""
     key = lambda record: (record["pid"], record.get("correlation"), record["op"], record.get("seq"), record.get("peer"), record.get("replay"))
     seen = {key(record): record["comm"] for record in captured if record["kind"] == "collective" and "start_ns" in record}
     names = {}
