@@ -64,8 +64,8 @@ struct ThreadState {
   uint32_t nccl_copies = 0;       // launched for it so far, or captured
   uint32_t nccl_last_copy = 0;    // correlation id, until it is certain that it is not captured
   bool nccl_copies_captured = false;
-  // Correlation ids of the first copies that NCCL has launched for the call, or group, that is being made; it
-  // may launch nothing else for it.
+  // Correlation ids of the copies that NCCL has launched for the call, or group, that is being made: the
+  // first ones and the last. It may launch nothing else for it.
   uint32_t nccl_call_copies[kCallCopies] = {};
   uint32_t nccl_call_copy_count = 0;  // of these
   // Handles that somebody else's plugin gave the group's events that are open (injector/nccl/plugin_chain.h).

@@ -235,8 +235,9 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
                    .may_lack_record = may_lack_record ? uint64_t{1} : 0});
   if (data.symbolName != nullptr || thread.nccl_call_depth == 0) return;
   if (thread.nccl_copies_plan == 0) {
-    if (thread.nccl_call_copy_count < kCallCopies)
-      thread.nccl_call_copies[thread.nccl_call_copy_count++] = data.correlationId;
+    // Of more than there is room for, the last one: the call lasts from the first to the last.
+    if (thread.nccl_call_copy_count < kCallCopies) ++thread.nccl_call_copy_count;
+    thread.nccl_call_copies[thread.nccl_call_copy_count - 1] = data.correlationId;
     return;
   }
   // A one-sided call's.

@@ -9,7 +9,7 @@ struct Version {
 };
 
 // [documented] cupti_version.h (13.0): the numbers up to 13.0 Update 1, and the form of those from 13.0 on.
-// [assumed] An update from 13.1 on is told by the number's last two digits: 13.1 Update 1 says 130101, and
+// [assumed] From 13.1 on, the number's last two digits are the update: 13.1 Update 1 says 130101, and
 // 13.4 Update 1 says 130401. Probe: nothing today; a precaution against a defect that such an update mended
 // would end at the number (proto/cupti_versions.h). Fallback: a number that is too high only keeps a
 // precaution for longer. Settled by: gpu-check step "CUPTI trace".
