@@ -19,18 +19,9 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-# True when the driver can be loaded and says that there is a device.
-have_gpu() {
-  python3 - <<'PY' 2>/dev/null
-import ctypes, sys
-cuda = ctypes.CDLL("libcuda.so.1")
-count = ctypes.c_int(0)
-sys.exit(0 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0 else 1)
-PY
-}
-
 if [ "$where" = auto ]; then
-  if have_gpu; then where=gpu; else where=sim; fi
+  devices=$(python3 "$ROOT/scripts/python/count_gpus.py" 2>/dev/null || echo 0)
+  if [ "$devices" -gt 0 ]; then where=gpu; else where=sim; fi
 fi
 
 BUILD=$ROOT/build/release
@@ -54,10 +45,7 @@ out=gpuprobe-runs/$(date -u +%Y%m%dT%H%M%SZ)-demo
 options=(--steps 60 --layers 12 --width 512 --batch 64 --bucket-mib 4)
 if [ "$where" = gpu ]; then
   say "A real NVIDIA device is here: $RANKS ranks of ddp_train on it, under gpuprobe run"
-  devices=$(python3 -c 'import ctypes
-cuda, n = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
-cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(n))
-print(n.value)')
+  devices=$(python3 "$ROOT/scripts/python/count_gpus.py")
   if [ "$devices" -lt "$RANKS" ]; then
     echo "$RANKS ranks share $devices device(s): NCCL takes its socket transport, bandwidths are not representative."
     export DDP_SHARE_DEVICE=1
@@ -73,7 +61,7 @@ else
   export GPUSIM_SLOW=${GPUSIM_SLOW:-"rank=$((RANKS - 1)),factor=1.3"}
   # The simulated driver, runtime, CUPTI and NCCL stand in for the real ones, for this command only.
   export LD_LIBRARY_PATH=$BUILD/tests/sim/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-  echo "It claims to be $RANKS x $GPUSIM_DEVICE_NAME; kernels take 25 to 340 us, links give 12 GB/s, rank $((RANKS - 1)) is 1.3 x as slow as the rest."
+  echo "It claims to be $RANKS x $GPUSIM_DEVICE_NAME; kernels take 25 to 340 us, links give 12 GB/s, rank $((RANKS - 1)) runs 1.3x slower than the rest."
 fi
 command=("$BUILD/collector/gpuprobe" run --out "$out" -- "$ROOT/samples/launch_ranks.sh" "$RANKS" "$DDP_TRAIN" "${options[@]}" "$@")
 printf '$ %s\n\n' "${command[*]//$ROOT\//}"

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Format and lint. `lint.sh` checks everything; `lint.sh --format` checks the format only; `lint.sh --fix` rewrites the format in place.
+# Format and lint. `lint.sh` checks everything; `--format` the format only; `--changed` the format, and with clang-tidy what changed;
+# `--fix` rewrites the format in place.
 #
-# clang-tidy needs a configured tree; build/release is used, or the folder in $BUILD_DIR.
+# Changed is what differs from the branch that the change goes into: from origin/main or main, on main itself from the commit before. Sources
+# count, headers are checked with them; LINT_LIMIT (8) bounds how many, for the sake of the time. clang-tidy needs a configured tree:
+# build/release, or the folder in $BUILD_DIR.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -9,30 +12,54 @@ cd "$ROOT"
 
 tool() { command -v "$1-14" || command -v "$1" || die "no $1: run scripts/install-deps.sh"; }
 
-mapfile -t sources < <(find injector collector proto tests samples \( -name '*.cc' -o -name '*.h' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh' \) | sort)
+# The commit that the change starts from; nothing if the clone does not go back so far.
+changed_since() {
+  local branch base
+  for branch in origin/main main; do
+    base=$(git merge-base HEAD "$branch" 2>/dev/null) || continue
+    [ "$base" = "$(git rev-parse HEAD)" ] && base=$(git rev-parse -q --verify HEAD~1 || true)
+    [ -n "$base" ] && echo "$base"
+    return 0
+  done
+  return 0
+}
 
-case "${1:-}" in
+mapfile -t sources < <(find injector collector proto tests samples \( -name '*.cc' -o -name '*.h' -o -name '*.c' -o -name '*.cu' -o -name '*.cuh' \) | sort)
+what=${1:-}
+
+case "$what" in
   --fix)
     "$(tool clang-format)" -i "${sources[@]}"
     exit
     ;;
-  --format | "") ;;
-  *) die "unknown option $1 (there are --format and --fix)" ;;
+  --format | --changed | "") ;;
+  *) die "unknown option $what (there are --format, --changed and --fix)" ;;
 esac
 
 say "clang-format over ${#sources[@]} files"
 printf '%s\n' "${sources[@]}" | xargs -P "$JOBS" -n 32 "$(tool clang-format)" --dry-run --Werror
-[ "${1:-}" = --format ] && exit
+[ "$what" = --format ] && exit
 
 BUILD_DIR=${BUILD_DIR:-$ROOT/build/release}
 [ -e "$BUILD_DIR/compile_commands.json" ] || cmake --preset release >/dev/null
-# Only what the build compiles can be checked: generated sources and CUDA files are left out.
-mapfile -t units < <(python3 - "$BUILD_DIR/compile_commands.json" "$ROOT" <<'PY'
-import json, os, sys
-root = sys.argv[2] + os.sep
-names = {os.path.normpath(os.path.join(c["directory"], c["file"])) for c in json.load(open(sys.argv[1]))}
-print("\n".join(sorted(n for n in names if n.startswith(root) and not n.startswith(root + "build") and n.endswith((".cc", ".c")))))
-PY
-)
+mapfile -t units < <(python3 scripts/python/translation_units.py "$BUILD_DIR/compile_commands.json" "$ROOT")
+if [ "$what" = --changed ]; then
+  base=$(changed_since)
+  if [ -z "$base" ]; then
+    say "clang-tidy: this clone has no earlier commit to compare with"
+    exit
+  fi
+  mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base" && git ls-files --others --exclude-standard; } | sed "s#^#$ROOT/#" | sort -u)
+  mapfile -t units < <(comm -12 <(printf '%s\n' "${units[@]}" | sort) <(printf '%s\n' "${changed[@]}"))
+  limit=${LINT_LIMIT:-8}
+  if [ ${#units[@]} -gt "$limit" ]; then
+    echo "${#units[@]} sources changed since ${base:0:9}; clang-tidy checks the first $limit (LINT_LIMIT). Check all of them with: scripts/lint.sh"
+    units=("${units[@]:0:$limit}")
+  fi
+  if [ ${#units[@]} -eq 0 ]; then
+    say "clang-tidy: no source has changed since ${base:0:9}"
+    exit
+  fi
+fi
 say "clang-tidy over ${#units[@]} translation units"
 printf '%s\n' "${units[@]}" | xargs -P "$JOBS" -n 4 "$(tool clang-tidy)" -p "$BUILD_DIR" --quiet --extra-arg=-Wno-unknown-warning-option

@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Everything that must hold before a change goes in: dependencies, release build, format, all tests. Idempotent; as root or as a plain user.
+# Everything that must hold before a change goes in: release build, format, clang-tidy over what changed, all tests. Idempotent; as root or as
+# a plain user. Needs neither privileges nor the network if what install-deps.sh installs is there; else it calls that first.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 started=$SECONDS
 
-"$ROOT/scripts/install-deps.sh"
+if ! "$ROOT/scripts/install-deps.sh" --check >/dev/null 2>&1; then
+  "$ROOT/scripts/install-deps.sh"
+fi
 build_preset release
-"$ROOT/scripts/lint.sh" --format
+"$ROOT/scripts/lint.sh" --changed
 
 say "Tests"
 cd "$ROOT/build/release"
@@ -20,18 +23,5 @@ else
   grep -vE '^ *(Start +[0-9]+:|[0-9]+/[0-9]+ Test +#.* Passed )' tests.log
 fi
 
-python3 - tests.xml "$((SECONDS - started))" "$ROOT" <<'PY'
-import subprocess, sys
-import xml.etree.ElementTree as tree
-suite = tree.parse(sys.argv[1]).getroot()
-cases = suite.findall("testcase")
-bad = [c.get("name") for c in cases if c.get("status") == "fail"]
-skipped = [c.get("name") for c in cases if c.get("status") in ("notrun", "disabled")]
-commit = subprocess.run(["git", "-C", sys.argv[3], "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-print(f"\n== Summary{' of ' + commit if commit else ''}: {len(cases)} tests, {len(bad)} failed, {len(skipped)} skipped, {sys.argv[2]} s in all")
-for name in bad:
-    print("  failed:  " + name)
-for name in skipped:
-    print("  skipped: " + name)
-PY
+python3 "$ROOT/scripts/python/tests_summary.py" tests.xml "$((SECONDS - started))" "$ROOT"
 exit "$status"

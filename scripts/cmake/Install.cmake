@@ -2,6 +2,9 @@
 #   bin/gpuprobe            finds lib/libgpuprobe.so beside itself, and its shared libraries by $ORIGIN/../lib
 #   lib/                    the injector, and every shared library that the program needs and the libc does not bring
 #   samples/                programs to run under the probe
+#   README.md, docs/        with every page that they link to
+# Both binaries are stripped. `cmake --install build/release --component debug` puts their debug information into bin/.debug and
+# lib/.debug, where gdb looks for it.
 # `cpack --config build/release/CPackConfig.cmake` packs the same tree as a tarball.
 
 if(TARGET gpuprobe_program)
@@ -10,7 +13,6 @@ if(TARGET gpuprobe_program)
   target_link_options(gpuprobe_program PRIVATE -Wl,--disable-new-dtags)
   install(TARGETS gpuprobe_program RUNTIME DESTINATION bin)
   install(CODE "set(GPUPROBE_PROGRAM \"$<TARGET_FILE:gpuprobe_program>\")")
-  install(CODE "set(GPUPROBE_STRIP \"${CMAKE_STRIP}\")")
   install(CODE [[
     file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "${GPUPROBE_PROGRAM}" RESOLVED_DEPENDENCIES_VAR _libraries
       UNRESOLVED_DEPENDENCIES_VAR _unresolved
@@ -18,14 +20,39 @@ if(TARGET gpuprobe_program)
     if(_unresolved)
       message(FATAL_ERROR "gpuprobe: libraries that the program needs were not found: ${_unresolved}")
     endif()
-    # Debug information stays in the build tree.
-    execute_process(COMMAND "${GPUPROBE_STRIP}" --strip-debug "${CMAKE_INSTALL_PREFIX}/bin/gpuprobe" COMMAND_ERROR_IS_FATAL ANY)
     foreach(_library IN LISTS _libraries)
       file(INSTALL "${_library}" DESTINATION "${CMAKE_INSTALL_PREFIX}/lib" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN)
     endforeach()
   ]])
 endif()
-install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md DESTINATION .)
+
+# Strips what was installed in FOLDER of the prefix. The link to the debug information holds its checksum, so the debug information is made
+# even where nobody asked for it.
+function(gpuprobe_split_debug target folder)
+  install(CODE "set(_built \"$<TARGET_FILE:${target}>\")\nset(_folder \"${folder}\")\nset(_objcopy \"${CMAKE_OBJCOPY}\")" ALL_COMPONENTS)
+  install(CODE [[
+    cmake_path(GET _built FILENAME _name)
+    set(_installed "${CMAKE_INSTALL_PREFIX}/${_folder}/${_name}")
+    execute_process(COMMAND "${_objcopy}" --only-keep-debug --compress-debug-sections "${_built}" "${_installed}.debug" COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(COMMAND "${_objcopy}" --strip-unneeded "--add-gnu-debuglink=${_installed}.debug" "${_installed}" COMMAND_ERROR_IS_FATAL ANY)
+    file(REMOVE "${_installed}.debug")
+  ]])
+  install(CODE [[
+    cmake_path(GET _built FILENAME _name)
+    set(_debug "${CMAKE_INSTALL_PREFIX}/${_folder}/.debug")
+    file(MAKE_DIRECTORY "${_debug}")
+    execute_process(COMMAND "${_objcopy}" --only-keep-debug --compress-debug-sections "${_built}" "${_debug}/${_name}.debug" COMMAND_ERROR_IS_FATAL ANY)
+  ]] COMPONENT debug EXCLUDE_FROM_ALL)
+endfunction()
+if(TARGET gpuprobe_program)
+  gpuprobe_split_debug(gpuprobe_program bin)
+endif()
+if(TARGET gpuprobe)
+  gpuprobe_split_debug(gpuprobe ${CMAKE_INSTALL_LIBDIR})
+endif()
+install(FILES LICENSE README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md DESTINATION .)
+install(DIRECTORY docs DESTINATION . FILES_MATCHING PATTERN "*.md")
+install(FILES samples/report.png DESTINATION samples)
 
 set(CPACK_GENERATOR TGZ)
 set(CPACK_PACKAGE_NAME gpuprobe)
