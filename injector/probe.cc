@@ -106,9 +106,9 @@ void ReportSettings(const Settings& settings, const Identity& identity) noexcept
     const std::string_view nearest = settings::NearestName(settings.first_unknown());
     if (!nearest.empty()) line.Add("; did you mean ").Add(nearest).Add("?");
     if (settings.unknown() > 1)
-      line.Add(" And ")
+      line.Add(" (and ")
           .AddNumber(static_cast<uint64_t>(settings.unknown() - 1))
-          .Add(" more (gpuprobe help environment)");
+          .Add(" more; see gpuprobe help environment)");
     SayLine(line.view());
   }
   if (settings.rejected() > 0 && identity.local_rank <= 0) {
@@ -128,9 +128,7 @@ bool FindCollector(Probe& p) noexcept {
   if (p.places.configured && p.places.count == 0) {
     CountSelf(SelfCounter::kConnectFailures);
     if (p.identity.local_rank <= 0)
-      SayLine(
-          "GPUPROBE_SOCKET is longer than a socket's path may be, 107 characters; recording nothing. "
-          "Remedy: a shorter one.");
+      SayLine("GPUPROBE_SOCKET is too long (limit 107 characters); nothing is recorded. Use a shorter path.");
     return false;
   }
   p.autostart.FindDirectory(p.settings.Text(SettingIndex("GPUPROBE_OUT")), p.identity.executable);
@@ -145,13 +143,13 @@ bool FindCollector(Probe& p) noexcept {
   if (p.connection.busy()) return true;  // our thread tries again
   CountSelf(SelfCounter::kConnectFailures);
   TextBuffer<640> line;
-  line.Add("no collector at ").Add(p.places.count > 0 ? p.places.paths[0].view() : "the socket given");
+  line.Add("no collector at ").Add(p.places.count > 0 ? p.places.paths[0].view() : "the given socket");
   if (!may_start) {
-    line.Add(" and starting one is off");
+    line.Add(", and autostart is off");
   } else {
-    line.Add(" and none could be started (").Add(p.autostart.problem()).Add(")");
+    line.Add(", and none could be started (").Add(p.autostart.problem()).Add(")");
   }
-  line.Add("; recording nothing. Remedy: gpuprobe collect, or gpuprobe run -- CMD.");
+  line.Add("; nothing is recorded. Start gpuprobe collect, or use gpuprobe run -- CMD.");
   if (verbose || (may_start && !silent)) SayLine(line.view());
   return false;
 }
@@ -164,17 +162,17 @@ void SayWhatIsCaptured(const Probe& p, CuptiSession::StartResult result) noexcep
       line.Add(" (").Add(p.session.api().path).Add(")");
       break;
     case CuptiSession::StartResult::kNoCupti:
-      line.Add("GPU activity is not captured: no libcupti was found. Remedy: put it on the loader's path.");
+      line.Add("GPU activity is not captured: libcupti was not found. Add it to the loader's path.");
       break;
     case CuptiSession::StartResult::kOtherProfiler:
-      line.Add("GPU activity is not captured: another profiler holds CUPTI. Remedy: run without it.");
+      line.Add("GPU activity is not captured: another profiler is using CUPTI. Run without it.");
       break;
     case CuptiSession::StartResult::kRefused:
       line.Add("GPU activity is not captured: CUPTI refused with error ")
           .AddNumber(static_cast<uint64_t>(LastCuptiError()));
       break;
     case CuptiSession::StartResult::kNoMemory:
-      line.Add("GPU activity is not captured: no memory for its buffers");
+      line.Add("GPU activity is not captured: not enough memory for its buffers");
       break;
   }
   SayLine(line.view());
@@ -233,8 +231,8 @@ bool Assemble(Probe& p) noexcept {
   if (MapAll(p) && WatchForks()) return true;
   CountSelf(SelfCounter::kOwnAllocationFailures);
   SayLine(
-      "not enough memory is left to this process (address space limit?); recording nothing. "
-      "Remedy: a higher ulimit -v.");
+      "this process has too little memory left (address-space limit?); nothing is recorded. Raise ulimit "
+      "-v.");
   return false;
 }
 

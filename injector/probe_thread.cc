@@ -149,8 +149,8 @@ bool ProbeThread::ConnectToStarted() noexcept {
       const Autostart::Result result = autostart_->TryStart();
       if (result == Autostart::Result::kFailed) {
         TextBuffer<512> line;
-        line.Add("no collector answers and none could be started (").Add(autostart_->problem());
-        line.Add("); recording nothing. Remedy: gpuprobe collect, or GPUPROBE_AUTOSTART=0.");
+        line.Add("no collector answers, and none could be started (").Add(autostart_->problem());
+        line.Add("); nothing is recorded. Start gpuprobe collect, or set GPUPROBE_AUTOSTART=0.");
         Say(line.view());
         return false;
       }
@@ -166,8 +166,8 @@ bool ProbeThread::ConnectToStarted() noexcept {
     CountSelf(SelfCounter::kConnectFailures);
     if (started) {
       TextBuffer<512> line;
-      line.Add("the collector that was started does not answer at ").Add(autostart_->socket());
-      line.Add("; recording nothing. Remedy: gpuprobe collect.");
+      line.Add("the autostarted collector does not answer at ").Add(autostart_->socket());
+      line.Add("; nothing is recorded. Start gpuprobe collect.");
       Say(line.view());
     }
     return false;
@@ -191,7 +191,8 @@ void ProbeThread::SayEnd() noexcept {
   const bool refused = sender_.refusal()[0] != '\0';
   if (!options_.verbose && !refused) return;
   TextBuffer<640> line;
-  line.Add("the collector ").Add(refused ? "refused: " : "is gone; recording ended").Add(sender_.refusal());
+  line.Add(refused ? "the collector refused: " : "lost the collector; recording stopped")
+      .Add(sender_.refusal());
   Say(line.view());
 }
 
@@ -428,7 +429,9 @@ void ProbeThread::HoldBudget() noexcept {
   } else {
     session_->SetDetail(level, now_ns);
   }
-  SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(), 0, 0});
+  const uint64_t yielded_ns = session_->yielded_ns();
+  SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),
+                   yielded_ns != 0 ? uint64_t{1} : uint64_t{0}, yielded_ns});
 }
 
 // Of a program that spends much of its time in launches: what they take with and without their kernels being

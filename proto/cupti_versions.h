@@ -17,6 +17,7 @@ enum Precaution : uint32_t {
   kKernelsStayEnabled = 1 << 1,
   kGraphsNodeByNode = 1 << 2,
   kNoDeviceWaits = 1 << 3,
+  kGraphWorkUnjoined = 1 << 4,
 };
 
 struct KnownDefect {
@@ -32,16 +33,21 @@ struct KnownDefect {
 // all of that release.
 inline constexpr KnownDefect kKnownDefects[] = {
     {130000, 130001, kNoForcedFlush, "cuptiActivityFlushAll may crash",
-     "no flush was forced: kernels behind one that had not finished at the exit have no record",
+     "no flush was forced: kernels queued behind one that was unfinished at exit have no record",
      "CUPTI 13.0 Update 1, resolved issues"},
     {130000, 130001, kKernelsStayEnabled, "disabling CONCURRENT_KERNEL may deadlock",
-     "kernels went on being recorded at every level of detail, and what that costs was not compared",
+     "kernels were recorded at every level of detail, and the cost of recording was not measured",
      "CUPTI 13.0 Update 1, resolved issues"},
     {130000, 130001, kNoDeviceWaits, "cudaDeviceSynchronize has no synchronisation record",
-     "waits for the whole device are not among the synchronisations", "CUPTI 13.0 Update 1, resolved issues"},
+     "waits for the whole device are missing from the synchronisations",
+     "CUPTI 13.0 Update 1, resolved issues"},
     {0, 24, kGraphsNodeByNode, "tracing CUDA graphs whole may crash",
      "CUDA graphs were recorded node by node, although GPUPROBE_KINDS asked for them whole",
      "CUPTI 12.4 Update 1, resolved issues; reports of crashes up to 12.5 Update 1"},
+    {0, 130101, kGraphWorkUnjoined,
+     "correlation ids of graph launches are wrong after another profiler's session",
+     "work in CUDA graphs is not matched with the launches of these graphs",
+     "CUPTI 13.1 Update 1, resolved issues"},
 };
 
 constexpr uint32_t PrecautionsFor(uint32_t version) noexcept {

@@ -1,6 +1,6 @@
 // The one table of GPUPROBE_* environment variables: the injector's parser, the program's --help and the
-// README's rows derive from it. Plain constexpr data: no allocation, no dependency, usable inside the
-// profiled process.
+// table in docs/settings.md derive from it. Plain constexpr data: no allocation, no dependency, usable inside
+// the profiled process.
 #pragma once
 
 #include <cstddef>
@@ -24,67 +24,62 @@ struct Setting {
 
 inline constexpr Setting kSettings[] = {
     {"GPUPROBE_SOCKET", Kind::kText, "", "", 0, 0,
-     "Unix socket of the collector; else $XDG_RUNTIME_DIR/gpuprobe/collector.sock, "
-     "/tmp/gpuprobe-$UID/collector.sock, "
-     "/run/gpuprobe/collector.sock, the first that answers",
+     "Unix socket of the collector; default: the first that answers of "
+     "$XDG_RUNTIME_DIR/gpuprobe/collector.sock, /tmp/gpuprobe-$UID/collector.sock, "
+     "/run/gpuprobe/collector.sock",
      "a path of at most 107 characters"},
-    {"GPUPROBE_AUTOSTART", Kind::kFlag, "1", "", 0, 1, "start a collector when none answers"},
+    {"GPUPROBE_AUTOSTART", Kind::kFlag, "1", "", 0, 1, "start a collector if none answers"},
     {"GPUPROBE_OUT", Kind::kText, "", "", 0, 0,
-     "run directory of a collector that is started by itself; else gpuprobe-runs/<UTC time>-<name>",
+     "run directory of an autostarted collector; default: gpuprobe-runs/<UTC time>-<name>",
      "a path of fewer than 1024 characters"},
-    {"GPUPROBE_RANK", Kind::kNumber, "", "", 0, 1 << 24,
-     "this process's rank, before what the launcher says"},
-    {"GPUPROBE_DISABLE", Kind::kFlag, "0", "", 0, 1, "1: the library does nothing at all"},
-    {"GPUPROBE_VERBOSE", Kind::kFlag, "0", "", 0, 1, "1: one line on stderr that says what is captured"},
+    {"GPUPROBE_RANK", Kind::kNumber, "", "", 0, 1 << 24, "rank of this process; overrides the launcher's"},
+    {"GPUPROBE_DISABLE", Kind::kFlag, "0", "", 0, 1, "1: the library does nothing"},
+    {"GPUPROBE_VERBOSE", Kind::kFlag, "0", "", 0, 1, "1: print a line on stderr that says what is captured"},
     {"GPUPROBE_FLUSH_MS", Kind::kNumber, "500", "ms", 10, 60000,
      "how often finished records are collected and sent"},
     {"GPUPROBE_BUFFER_KIB", Kind::kNumber, "4096", "KiB", 64, 65536,
-     "largest size of an activity buffer; they are made to hold half a second of records, so that these come "
-     "soon"},
+     "maximum size of an activity buffer; buffers are sized to hold half a second of records, so that "
+     "records arrive promptly"},
     {"GPUPROBE_BUFFERS", Kind::kNumber, "16", "", 2, 256,
-     "activity buffers, allocated as needed up to this number; half of their memory is handed out in pieces "
-     "of 64 KiB, for programs of many threads"},
+     "maximum number of activity buffers, allocated as needed; half of their memory is handed out in pieces "
+     "of 64 KiB, for programs with many threads"},
     {"GPUPROBE_QUEUE_MIB", Kind::kNumber, "64", "MiB", 1, 1024,
-     "batches that wait for the collector; beyond it they are dropped and counted"},
+     "memory for batches that wait for the collector; beyond it, batches are dropped and counted"},
     {"GPUPROBE_KINDS", Kind::kText, "", "", 0, 0,
-     "what to record, of kernels,copies,memsets,syncs,memory,nccl,nvtx; else everything. NCCL's GPU times "
-     "come from kernels. With graphs, launches of CUDA graphs as a whole instead of their nodes",
+     "kinds to record, from kernels,copies,memsets,syncs,memory,nccl,nvtx; default: all. NCCL's GPU times "
+     "come from kernels. Add graphs to record CUDA graph launches as a whole instead of node by node",
      "a list of kernels, copies, memsets, syncs, memory, nccl, nvtx, graphs, separated by commas"},
     {"GPUPROBE_MIN_COPY_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
-     "copies of less are counted and added up, and have no record of their own: they are in the totals, not "
-     "in "
-     "steps and traces"},
+     "smaller copies appear only in totals, not in steps and traces"},
     {"GPUPROBE_MIN_ALLOCATION_BYTES", Kind::kNumber, "0", "bytes", 0, int64_t{1} << 40,
-     "allocations of less, and their releases, are counted and added up, and have no record of their own: "
-     "totals and high-water marks stay right to the byte, and the largest allocations are of the others"},
+     "smaller allocations and their releases appear only in totals, which stay exact to the byte, as do "
+     "high-water marks; lists of the largest allocations omit them"},
     {"GPUPROBE_OVERHEAD_BUDGET", Kind::kNumber, "0", "%", 0, 100,
-     "of its time that the program may spend in the probe; beyond it, detail is shed and the report says "
+     "share of the program's time that the probe may take; beyond it, detail is reduced and the report says "
      "which. 0: no limit"},
     {"GPUPROBE_COMPARE_LAUNCHES", Kind::kFlag, "1", "", 0, 1,
-     "measure what CUPTI adds to each launch, where launches take much of the time: once, and before the "
-     "first CUDA graph, kernels go unrecorded for 12 ms. 0: never"},
+     "measure what CUPTI adds to each launch if launches take much of the time: once, before the first CUDA "
+     "graph, kernels go unrecorded for 12 ms. 0: never"},
     {"GPUPROBE_RANKS", Kind::kText, "", "", 0, 0,
-     "ranks that record, ascending, as 0,4-7; else all. A process without a rank always records",
+     "ranks to record, ascending, such as 0,4-7; default: all. A process without a rank is always recorded",
      "ascending ranks, such as 0,4-7"},
     {"GPUPROBE_START_AFTER_S", Kind::kNumber, "0", "s", 0, 31536000,
-     "record what happens from so long after the program's first use of CUDA; allocations are always "
-     "followed"},
+     "start recording this long after the program's first use of CUDA; allocations are always tracked"},
     {"GPUPROBE_STOP_AFTER_S", Kind::kNumber, "", "s", 1, 31536000,
-     "record nothing that begins later than this after the program's first use of CUDA; greater than "
+     "record nothing that begins later than this after the program's first use of CUDA; must be greater than "
      "GPUPROBE_START_AFTER_S"},
     {"GPUPROBE_STEP_MARKER", Kind::kText, "", "", 0, 0,
-     "what a step is, for the three below: nvtx:NAME (a range of this name, for as long as it is open; a * "
-     "in "
-     "NAME stands for any text) or collective:OP/N (N calls of OP, for programs without ranges)",
+     "definition of a step for the three settings below: nvtx:NAME (a range with this name, while it is "
+     "open; * in NAME stands for any text) or collective:OP/N (N calls of OP, for programs without ranges)",
      "nvtx:NAME or collective:OP/N"},
     {"GPUPROBE_START_STEP", Kind::kNumber, "0", "", 0, int64_t{1} << 40,
-     "record from this step of the program on, counted from 0; allocations are always followed"},
+     "record from this step of the program on, counted from 0; allocations are always tracked"},
     {"GPUPROBE_STOP_STEP", Kind::kNumber, "", "", 1, int64_t{1} << 40,
-     "record nothing from this step on; greater than GPUPROBE_START_STEP"},
+     "record nothing from this step on; must be greater than GPUPROBE_START_STEP"},
     {"GPUPROBE_EVERY_STEPS", Kind::kNumber, "1", "", 1, 1'000'000,
-     "record the first of so many steps only, from GPUPROBE_START_STEP on"},
+     "record only the first of every N steps, from GPUPROBE_START_STEP on"},
     {"GPUPROBE_EXIT_WAIT_MS", Kind::kNumber, "2000", "ms", 0, 60000,
-     "longest wait at exit for the last records"},
+     "maximum wait at exit for the last records"},
 };
 
 // The setting whose name is nearest to one that is none, by letters too many, too few or wrong; empty when

@@ -1,5 +1,6 @@
 #include "injector/cupti/broker.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include "injector/cupti/callbacks.h"
 #include "injector/lifecycle.h"
 #include "injector/stream/lock.h"
+#include "injector/stream/text.h"
 #include "injector/stream/tick_clock.h"
 #include "injector/thread_state.h"
 #include "proto/cupti_versions.h"
@@ -324,6 +326,28 @@ bool IsForGuest(CUpti_Activity* record) noexcept {
          stamps.start < window.until.load(std::memory_order_relaxed);
 }
 
+// Visits the guest's records with their sizes. A record may be moved to where an earlier one was once it is
+// visited: the one behind it has been found by then.
+template <typename Visit>
+void ForEachOfGuest(uint8_t* buffer, size_t valid_bytes, Visit visit) noexcept {
+  CUpti_Activity* record = nullptr;
+  CUptiResult result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
+  while (result == CUPTI_SUCCESS) {
+    CUpti_Activity* const found = record;
+    result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
+    const auto kind = static_cast<uint32_t>(found->kind);
+    const auto* const begin = reinterpret_cast<const uint8_t*>(found);
+    size_t bytes = static_cast<size_t>(buffer + valid_bytes - begin);
+    if (result == CUPTI_SUCCESS) {
+      bytes = static_cast<size_t>(reinterpret_cast<const uint8_t*>(record) - begin);
+      if (kind < kKinds) strides[kind].store(static_cast<uint32_t>(bytes), std::memory_order_relaxed);
+    } else if (result != CUPTI_ERROR_MAX_LIMIT_REACHED && kind < kKinds) {
+      bytes = strides[kind].load(std::memory_order_relaxed);  // the rest of the buffer is damaged
+    }
+    if (bytes != 0 && IsForGuest(found)) visit(found, bytes);
+  }
+}
+
 void Append(const CUpti_Activity* record, size_t bytes, const GuestBuffer& from, GuestBuffer* to) noexcept {
   if (!MakeRoom(to, bytes)) return NoteGuestDropped(1);
   std::memcpy(to->data + to->used, record, bytes);
@@ -335,7 +359,14 @@ void Append(const CUpti_Activity* record, size_t bytes, const GuestBuffer& from,
 
 CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
                                        CUpti_BuffersCallbackCompleteFunc completed) {
-  if (!Receiving()) return host.api->ActivityRegisterCallbacks(requested, completed);
+  if (!Receiving()) {
+    const CUptiResult result = host.api->ActivityRegisterCallbacks(requested, completed);
+    if (result == CUPTI_SUCCESS) {
+      request.store(requested, std::memory_order_release);
+      complete.store(completed, std::memory_order_release);
+    }
+    return result;
+  }
   if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
   HandOver();
   // What is left is an empty buffer, and of no use to anybody else than the tool that gave it.
@@ -346,15 +377,7 @@ CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requeste
   return CUPTI_SUCCESS;
 }
 
-CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
-  const auto index = static_cast<uint32_t>(kind);
-  if (!Receiving() || index >= kKinds) return host.api->ActivityEnable(kind);
-  if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && !host.needs_kind(host.self, kind) && host.graphs_made())
-    return CUPTI_ERROR_NOT_COMPATIBLE;
-  KindWindow& window = windows[index];
-  if (window.enabled.load(std::memory_order_acquire)) return CUPTI_SUCCESS;
-  const CUptiResult result = host.api->ActivityEnable(kind);
-  if (result != CUPTI_SUCCESS) return result;
+void NoteEnabled(KindWindow& window) noexcept {
   GuestCame();
   window.after_launch.store(LastLaunch(), std::memory_order_relaxed);
   window.last_launch.store(UINT32_MAX, std::memory_order_relaxed);
@@ -364,18 +387,40 @@ CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
   if (!window.enabled.exchange(true)) kinds_enabled.fetch_add(1, std::memory_order_relaxed);
   kinds_ever.store(true, std::memory_order_release);
   buffer_due.store(true, std::memory_order_release);
-  return CUPTI_SUCCESS;
 }
 
-CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind) {
-  const auto index = static_cast<uint32_t>(kind);
-  if (!Receiving() || index >= kKinds) return host.api->ActivityDisable(kind);
-  KindWindow& window = windows[index];
-  if (!window.enabled.exchange(false)) return CUPTI_SUCCESS;
+bool NoteDisabled(KindWindow& window) noexcept {
+  if (!window.enabled.exchange(false)) return false;
   window.last_launch.store(LastLaunch(), std::memory_order_relaxed);
   window.until.store(RecordClock(), std::memory_order_relaxed);
   kinds_enabled.fetch_sub(1, std::memory_order_relaxed);
   MaybeGone();
+  return true;
+}
+
+CUptiResult CUPTIAPI Enable(CUpti_ActivityKind kind) {
+  const auto index = static_cast<uint32_t>(kind);
+  if (!Receiving() || index >= kKinds) {
+    const CUptiResult result = host.api->ActivityEnable(kind);
+    if (result == CUPTI_SUCCESS && index < kKinds && !InForkedChild()) NoteEnabled(windows[index]);
+    return result;
+  }
+  if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE && !host.needs_kind(host.self, kind) && host.graphs_made())
+    return CUPTI_ERROR_NOT_COMPATIBLE;
+  KindWindow& window = windows[index];
+  if (window.enabled.load(std::memory_order_acquire)) return CUPTI_SUCCESS;
+  const CUptiResult result = host.api->ActivityEnable(kind);
+  if (result == CUPTI_SUCCESS) NoteEnabled(window);
+  return result;
+}
+
+CUptiResult CUPTIAPI Disable(CUpti_ActivityKind kind) {
+  const auto index = static_cast<uint32_t>(kind);
+  if (!Receiving() || index >= kKinds) {
+    if (index < kKinds && !InForkedChild()) static_cast<void>(NoteDisabled(windows[index]));
+    return host.api->ActivityDisable(kind);
+  }
+  if (!NoteDisabled(windows[index])) return CUPTI_SUCCESS;
   const bool stays =
       host.needs_kind(host.self, kind) ||
       (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && (host.precautions & cupti::kKernelsStayEnabled) != 0);
@@ -424,7 +469,7 @@ CUptiResult CUPTIAPI Finalize() {
 
 CUptiResult CUPTIAPI RegisterClock(CUpti_TimestampCallbackFunc function) {
   const CUptiResult result = host.api->ActivityRegisterTimestampCallback(function);
-  if (result != CUPTI_SUCCESS || function == nullptr || !Receiving()) return result;
+  if (result != CUPTI_SUCCESS || function == nullptr || InForkedChild()) return result;
   {
     const Lock lock(clock_mutex);
     if (function != clock_of_guest.load(std::memory_order_relaxed)) clock_readings = {};
@@ -464,7 +509,20 @@ void* Instead(const void* value, Function real, Function ours) noexcept {
   return real != nullptr && same ? reinterpret_cast<void*>(ours) : nullptr;
 }
 
+// Another copy of libcupti, of our version or an older one.
+bool IsServedCopy(void* handle, const void* function) noexcept {
+  Dl_info file{};
+  if (dladdr(function, &file) == 0 || file.dli_fname == nullptr) return false;
+  const char* slash = std::strrchr(file.dli_fname, '/');
+  if (!StartsWith(slash == nullptr ? file.dli_fname : slash + 1, "libcupti")) return false;
+  auto* get_version = reinterpret_cast<decltype(&cuptiGetVersion)>(dlsym(handle, "cuptiGetVersion"));
+  uint32_t version = 0;
+  return get_version != nullptr && get_version(&version) == CUPTI_SUCCESS && version <= host.api->version;
+}
+
 }  // namespace
+
+void WatchForGuests(const CuptiApi* api) noexcept { host.api = api; }
 
 void ReceiveGuests(const BrokerHost& session) noexcept {
   host = session;
@@ -497,6 +555,15 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept {
   return nullptr;
 }
 
+void* BrokerAnswer(void* handle, const char* symbol, const void* value) noexcept {
+  void* const ours = BrokerReplacement(symbol, value);
+  if (ours != nullptr || !Receiving() || host.api->library == nullptr) return ours;
+  void* const real = dlsym(host.api->library, symbol);
+  if (real == nullptr || real == value || !IsServedCopy(handle, value)) return nullptr;
+  void* const replacement = BrokerReplacement(symbol, real);
+  return replacement != nullptr ? replacement : real;
+}
+
 void GiveGuestABuffer() noexcept {
   if (!buffer_due.load(std::memory_order_relaxed) || request.load(std::memory_order_acquire) == nullptr ||
       InForkedChild() || !buffer_due.exchange(false))
@@ -518,22 +585,9 @@ void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t va
   from.context = context;
   from.stream_id = stream_id;
   GuestBuffer to = TakeOpenBuffer();
-  CUpti_Activity* record = nullptr;
-  CUptiResult result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
-  while (result == CUPTI_SUCCESS) {
-    CUpti_Activity* const found = record;
-    result = host.api->ActivityGetNextRecord(buffer, valid_bytes, &record);
-    const auto kind = static_cast<uint32_t>(found->kind);
-    const auto* const begin = reinterpret_cast<const uint8_t*>(found);
-    size_t bytes = static_cast<size_t>(buffer + valid_bytes - begin);
-    if (result == CUPTI_SUCCESS) {
-      bytes = static_cast<size_t>(reinterpret_cast<const uint8_t*>(record) - begin);
-      if (kind < kKinds) strides[kind].store(static_cast<uint32_t>(bytes), std::memory_order_relaxed);
-    } else if (result != CUPTI_ERROR_MAX_LIMIT_REACHED && kind < kKinds) {
-      bytes = strides[kind].load(std::memory_order_relaxed);  // the rest of the buffer is damaged
-    }
-    if (bytes != 0 && IsForGuest(found)) Append(found, bytes, from, &to);
-  }
+  ForEachOfGuest(buffer, valid_bytes, [&from, &to](const CUpti_Activity* record, size_t bytes) noexcept {
+    Append(record, bytes, from, &to);
+  });
   if (to.data != nullptr) PutOpenBuffer(to);
 }
 
@@ -552,6 +606,18 @@ void ReadGuestClock() noexcept {
   const Lock lock(clock_mutex);
   if (clock_readings.empty() || best.ticks > clock_readings.newest().ticks)
     static_cast<void>(clock_readings.Add(best));
+}
+
+bool GuestHasBuffers() noexcept { return complete.load(std::memory_order_acquire) != nullptr; }
+
+void CompleteForGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
+                      size_t valid_bytes) noexcept {
+  GuestBuffer kept{.data = buffer, .bytes = bytes, .context = context, .stream_id = stream_id};
+  ForEachOfGuest(buffer, valid_bytes, [&kept](const CUpti_Activity* record, size_t record_bytes) noexcept {
+    std::memmove(kept.data + kept.used, record, record_bytes);
+    kept.used += record_bytes;
+  });
+  Complete(kept);
 }
 
 void RestoreTimes(uint8_t* buffer, size_t valid_bytes) noexcept {

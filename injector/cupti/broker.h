@@ -13,7 +13,7 @@
 //
 // Thread: the guest's own for its calls; for callbacks and records whichever CUPTI picks, as it would be
 // without us. The guest's functions are called without a lock of ours and outside our guard. Allocation:
-// none. Failure: a tool with a CUPTI of its own (linked statically, or another file) is not seen here; its
+// none. Failure: a tool with a newer CUPTI of its own, or one that is linked statically, is not served; its
 // subscription fails as it does beside any other profiler.
 #pragma once
 
@@ -37,6 +37,9 @@ struct BrokerHost {
   uint32_t precautions = 0;  // proto/cupti_versions.h
 };
 
+// Another profiler has CUPTI. Its calls from now on go through us to CUPTI, and are remembered: if it leaves,
+// what it then still has enabled makes it our guest.
+void WatchForGuests(const CuptiApi* api) noexcept;
 // From now on guests are received. Before anything is patched.
 void ReceiveGuests(const BrokerHost& host) noexcept;
 // What comes from now on goes to CUPTI itself.
@@ -44,6 +47,9 @@ void SendGuestsAway() noexcept;
 
 // What a slot of this name and value (null: not resolved yet) shall hold instead; null: leave it.
 void* BrokerReplacement(const char* symbol, const void* value) noexcept;
+// The same for an answer of dlsym. A tool that brings its own libcupti gets the functions of ours if ours is
+// as new or newer, because the driver serves one copy: each record starts with the older record's members.
+void* BrokerAnswer(void* handle, const char* symbol, const void* value) noexcept;
 
 // A callback that CUPTI made to us: the guest's, if it enabled it.
 void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept;
@@ -58,6 +64,12 @@ void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t va
 void RestoreTimes(uint8_t* buffer, size_t valid_bytes) noexcept;
 // Now and then, so that a guest's clock can be converted at any time: a few microseconds.
 void ReadGuestClock() noexcept;
+
+// A tool is known whose buffers those may be that are not ours.
+bool GuestHasBuffers() noexcept;
+// Such a buffer goes back to it, with the records of its kinds only.
+void CompleteForGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
+                      size_t valid_bytes) noexcept;
 
 bool GuestNeedsKind(CUpti_ActivityKind kind) noexcept;
 // A guest has, or had, it enabled.

@@ -17,10 +17,14 @@ constinit std::atomic<bool> expect_unfinished{false};
 
 namespace {
 
+// 2020 and 2100. Ticks of a processor, or times since it was started, are neither: another tool may have
+// given CUPTI such a clock before we came, and CUPTI does not say so.
+constexpr uint64_t kEarliestNs = 1'577'836'800'000'000'000;
+constexpr uint64_t kLatestNs = 4'102'444'800'000'000'000;
 constexpr uint32_t kVersionWithGraphNodes = 13;  // CUDA 11.0: Kernel5, Memcpy3, MemcpyPtoP2, Memset2
 
 bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
-  if (start_ns != 0 && end_ns >= start_ns) return true;
+  if (start_ns >= kEarliestNs && end_ns >= start_ns && end_ns < kLatestNs) return true;
   const bool runs = end_ns == 0 && expect_unfinished.load(std::memory_order_relaxed);
   CountLoss(runs ? wire::LossReason::kLossUnfinishedAtFlush : wire::LossReason::kLossInvalidTimestamp);
   return false;
@@ -204,8 +208,8 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
     chunk->kernel_records[rows] = &kernel;
     block.start_ns[rows] = kernel.start;
     block.end_ns[rows] = kernel.end;
-    block.correlation[rows] = kernel.correlationId;
     const uint64_t node = graph_nodes ? As<CUpti_ActivityKernel5>(found).graphNodeId : 0;
+    block.correlation[rows] = CorrelationOf(kernel.correlationId, node);
     block.graph_node[rows] = node;
     graph_any |= node;
     ++rows;
@@ -331,17 +335,18 @@ void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
     stream_->builder.CountSmallCopy(Direction(copy.copyKind), copy.bytes, copy.end - copy.start);
     return;
   }
+  const uint64_t node = HasGraphNodes() ? As<CUpti_ActivityMemcpy3>(record).graphNodeId : 0;
   stream_->builder.AddCopy({.start_ns = copy.start,
                             .end_ns = copy.end,
                             .bytes = copy.bytes,
-                            .graph_node = HasGraphNodes() ? As<CUpti_ActivityMemcpy3>(record).graphNodeId : 0,
+                            .graph_node = node,
                             .direction = Direction(copy.copyKind),
                             .src_memory = Memory(copy.srcKind),
                             .dst_memory = Memory(copy.dstKind),
                             .device = copy.deviceId,
                             .context = copy.contextId,
                             .stream = copy.streamId,
-                            .correlation = copy.correlationId,
+                            .correlation = CorrelationOf(copy.correlationId, node),
                             .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
                             .peer_device_plus_one = 0});
 }
@@ -354,37 +359,37 @@ void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
                                     copy.end - copy.start);
     return;
   }
+  const uint64_t node = HasGraphNodes() ? As<CUpti_ActivityMemcpyPtoP2>(record).graphNodeId : 0;
   const uint32_t peer = copy.deviceId == copy.srcDeviceId ? copy.dstDeviceId : copy.srcDeviceId;
-  stream_->builder.AddCopy(
-      {.start_ns = copy.start,
-       .end_ns = copy.end,
-       .bytes = copy.bytes,
-       .graph_node = HasGraphNodes() ? As<CUpti_ActivityMemcpyPtoP2>(record).graphNodeId : 0,
-       .direction = wire::CopyDirection::kCopyDirectionP2p,
-       .src_memory = Memory(copy.srcKind),
-       .dst_memory = Memory(copy.dstKind),
-       .device = copy.deviceId,
-       .context = copy.contextId,
-       .stream = copy.streamId,
-       .correlation = copy.correlationId,
-       .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
-       .peer_device_plus_one = peer + 1});
+  stream_->builder.AddCopy({.start_ns = copy.start,
+                            .end_ns = copy.end,
+                            .bytes = copy.bytes,
+                            .graph_node = node,
+                            .direction = wire::CopyDirection::kCopyDirectionP2p,
+                            .src_memory = Memory(copy.srcKind),
+                            .dst_memory = Memory(copy.dstKind),
+                            .device = copy.deviceId,
+                            .context = copy.contextId,
+                            .stream = copy.streamId,
+                            .correlation = CorrelationOf(copy.correlationId, node),
+                            .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
+                            .peer_device_plus_one = peer + 1});
 }
 
 void Decoder::DecodeMemset(const CUpti_Activity* record) noexcept {
   const auto& memset_record = As<CUpti_ActivityMemset>(record);
   if (!Usable(memset_record.correlationId, memset_record.start, memset_record.end)) return;
-  stream_->builder.AddMemset(
-      {.start_ns = memset_record.start,
-       .end_ns = memset_record.end,
-       .bytes = memset_record.bytes,
-       .graph_node = HasGraphNodes() ? As<CUpti_ActivityMemset2>(record).graphNodeId : 0,
-       .value = memset_record.value,
-       .memory = Memory(memset_record.memoryKind),
-       .device = memset_record.deviceId,
-       .context = memset_record.contextId,
-       .stream = memset_record.streamId,
-       .correlation = memset_record.correlationId});
+  const uint64_t node = HasGraphNodes() ? As<CUpti_ActivityMemset2>(record).graphNodeId : 0;
+  stream_->builder.AddMemset({.start_ns = memset_record.start,
+                              .end_ns = memset_record.end,
+                              .bytes = memset_record.bytes,
+                              .graph_node = node,
+                              .value = memset_record.value,
+                              .memory = Memory(memset_record.memoryKind),
+                              .device = memset_record.deviceId,
+                              .context = memset_record.contextId,
+                              .stream = memset_record.streamId,
+                              .correlation = CorrelationOf(memset_record.correlationId, node)});
 }
 
 void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
@@ -414,7 +419,7 @@ void Decoder::DecodeGraphRun(const CUpti_Activity* record) noexcept {
                                 .device = run.deviceId,
                                 .context = run.contextId,
                                 .stream = run.streamId,
-                                .correlation = run.correlationId});
+                                .correlation = CorrelationOf(run.correlationId, run.graphId)});
 }
 
 // Allocations come from the driver's callbacks (memory/part.cc), which have the ranges around them: of these

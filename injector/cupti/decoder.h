@@ -32,6 +32,9 @@ class Decoder {
 
   void DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept;
 
+  // From now on the correlation ids of work in CUDA graphs are wrong; such work is recorded without one.
+  void DistrustGraphs() noexcept { trusts_graphs_.store(false, std::memory_order_relaxed); }
+
   // True once a device record was seen, so that nobody needs to ask again.
   bool devices_seen() const noexcept { return devices_seen_; }
 
@@ -58,12 +61,16 @@ class Decoder {
   void DecodeMemory(const CUpti_Activity* record) noexcept;
   void DecodePool(const CUpti_Activity* record) noexcept;
   bool HasGraphNodes() const noexcept;
+  uint32_t CorrelationOf(uint32_t correlation, uint64_t graph_node) const noexcept {
+    return graph_node == 0 || trusts_graphs_.load(std::memory_order_relaxed) ? correlation : 0;
+  }
 
   const CuptiApi* api_;
   Stream* stream_;
   uint32_t epoch_ = 0;  // one for each buffer: a name's pointer means one text within it; under the lock
   SiteCache sites_;
   bool devices_seen_ = false;
+  std::atomic<bool> trusts_graphs_{true};
 };
 
 }  // namespace gpuprobe::injector

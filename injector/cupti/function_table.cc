@@ -111,6 +111,7 @@ bool BindCupti(CuptiApi* api) noexcept {
   void* handle = OpenLoaded(paths);
   if (handle == nullptr) handle = LoadForDriver(paths);
   if (handle == nullptr) return false;
+  api->library = handle;
 #define GPUPROBE_BIND(name) api->name = reinterpret_cast<decltype(api->name)>(dlsym(handle, "cupti" #name));
   GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_BIND)
 #undef GPUPROBE_BIND

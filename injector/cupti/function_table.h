@@ -44,6 +44,7 @@ struct CuptiApi {
 
   uint32_t version = 0;  // cuptiGetVersion's answer: 18 is CUDA 11.8, 27 is 12.9, then 130000 and up
   char path[1024] = {};  // the copy that we are bound to
+  void* library = nullptr;
 };
 
 // Looks for a loaded libcupti: by soname (13, 12, 11.8), then any path whose file is called libcupti.so*;

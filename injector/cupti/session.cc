@@ -1,5 +1,6 @@
 #include "injector/cupti/session.h"
 
+#include <cstring>
 #include <ctime>
 
 #include "injector/cupti/broker.h"
@@ -27,6 +28,7 @@ constinit std::atomic<CuptiSession*> active_session{nullptr};
 constinit std::atomic<bool> graphs_made{false};
 
 constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before anything is known of how much comes
+constexpr uint64_t kAskAgainNs = 1'000'000'000;         // whether another profiler has left
 constexpr uint64_t kBufferNs = 500'000'000;             // what a buffer should hold
 
 // DETAIL_LEVEL_WINDOWS: one second of eight.
@@ -62,12 +64,18 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   pool_.Aim(kFirstBufferBytes);
   decoder_.Init();
   TakePrecautions();
+  const StartResult result = Attach();
+  if (result != StartResult::kOtherProfiler) return result;
+  Check(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  other_since_ns_ = other_asked_ns_ = MonotonicNs();
+  WatchForGuests(&api_);
+  return result;
+}
+
+CuptiSession::StartResult CuptiSession::Attach() noexcept {
   const CUptiResult subscribed = api_.Subscribe(&subscriber_, OnCallback, this);
-  if (subscribed != CUPTI_SUCCESS) {
-    Check(subscribed);
-    return subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED ? StartResult::kOtherProfiler
-                                                                        : StartResult::kRefused;
-  }
+  if (subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return StartResult::kOtherProfiler;
+  if (!Check(subscribed)) return StartResult::kRefused;
   active_session.store(this, std::memory_order_release);
   SetAttributes();
   bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
@@ -87,6 +95,22 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   return enabled ? StartResult::kCapturing : StartResult::kRefused;
 }
 
+// Nothing of the driver may be called from here, so whether cuInit is over is not known before the first
+// callback comes; what Attach does, Start does inside cuInit. Graphs that exist already were not seen.
+void CuptiSession::AttachOnceAlone(uint64_t now_ns) noexcept {
+  if (now_ns - other_asked_ns_ < kAskAgainNs) return;
+  other_asked_ns_ = now_ns;
+  OnGraph();
+  const StartResult result = Attach();
+  if (result == StartResult::kOtherProfiler) return;
+  if (Avoids(cupti::kGraphWorkUnjoined)) {
+    felt_precautions_ |= cupti::kGraphWorkUnjoined;
+    decoder_.DistrustGraphs();
+  }
+  yielded_ns_ = result == StartResult::kCapturing ? MonotonicNs() - other_since_ns_ : 0;
+  other_since_ns_ = 0;
+}
+
 void CuptiSession::TakePrecautions() noexcept {
   precautions_ = cupti::PrecautionsFor(api_.version);
   felt_precautions_ = precautions_;
@@ -94,6 +118,7 @@ void CuptiSession::TakePrecautions() noexcept {
   if (!recording.Wants(kRecordKernels)) not_felt(cupti::kKernelsStayEnabled);
   if (!recording.Wants(kRecordSyncs)) not_felt(cupti::kNoDeviceWaits);
   if (!recording.Wants(kRecordGraphsWhole)) not_felt(cupti::kGraphsNodeByNode);
+  not_felt(cupti::kGraphWorkUnjoined);  // unless another profiler was first
   if (Avoids(cupti::kGraphsNodeByNode)) recording.kinds &= ~uint32_t{kRecordGraphsWhole};
 }
 
@@ -217,6 +242,7 @@ void CuptiSession::AimBuffers() noexcept {
 void CuptiSession::Tick() noexcept {
   AimBuffers();
   ReadGuestClock();
+  if (other_since_ns_ != 0) AttachOnceAlone(MonotonicNs());
   if (!capturing() || !driver_is_up()) return;
   if (!attributes_set_) SetAttributes();
   // Their records were written inside cuInit, and come with the first flush, unless we attached later.
@@ -371,12 +397,30 @@ void CuptiSession::Decode(uint8_t* buffer, size_t valid_bytes) noexcept {
   completion_ns_.fetch_add(ThreadCpuNs() - began_ns, std::memory_order_relaxed);
 }
 
+// A buffer that the profiler before us gave CUPTI, and that was still being filled when it left.
+void CuptiSession::CompleteGuestsBuffer(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
+                                        size_t valid_bytes) noexcept {
+  size_t room = 0;
+  uint8_t* const copy = pool_.Take(&room);
+  if (pool_.Classify(copy) == BufferPool::Owner::kPool && valid_bytes <= room) {
+    std::memcpy(copy, buffer, valid_bytes);
+    RestoreTimes(copy, valid_bytes);
+    Decode(copy, valid_bytes);
+  } else {
+    CountLoss(wire::LossReason::kLossForeignBuffer);
+    if (pool_.Classify(copy) == BufferPool::Owner::kPool) pool_.GiveBack(copy, 0);
+  }
+  CompleteForGuest(context, stream_id, buffer, bytes, valid_bytes);
+}
+
 void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream_id, uint8_t* buffer,
-                                              size_t /*bytes*/, size_t valid_bytes) {
+                                              size_t bytes, size_t valid_bytes) {
   CuptiSession* session = active_session.load(std::memory_order_acquire);
   if (session == nullptr || InForkedChild()) return;
   switch (session->pool_.Classify(buffer)) {
     case BufferPool::Owner::kForeign:
+      if (GuestHasBuffers())
+        return session->CompleteGuestsBuffer(context, stream_id, buffer, bytes, valid_bytes);
       CountLoss(wire::LossReason::kLossForeignBuffer);
       return;
     case BufferPool::Owner::kDiscard:

@@ -33,8 +33,10 @@ class CuptiSession {
   [[nodiscard]] StartResult Start(const CuptiApi& api, uint32_t buffers, size_t buffer_bytes) noexcept;
 
   // What could not be set while the driver was starting, and one dump of device facts. Cheap when there is
-  // nothing to do.
+  // nothing to do. Once a second it looks whether a profiler that was first has left; then we capture.
   void Tick() noexcept;
+  // How long that profiler had CUPTI since Start; 0 if there was none, or it still has it.
+  uint64_t yielded_ns() const noexcept { return yielded_ns_; }
 
   // Brings in what is complete; `forced` also what is not, for the end of the process. Does nothing before
   // CUPTI has asked for a buffer: the driver may still be inside cuInit.
@@ -90,9 +92,14 @@ class CuptiSession {
 
   static void TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                            const void* data) noexcept;
+  // Subscribes, and enables everything.
+  StartResult Attach() noexcept;
+  void AttachOnceAlone(uint64_t now_ns) noexcept;
   void DriverIsUp() noexcept;
   static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;
   static bool NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
+  void CompleteGuestsBuffer(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
+                            size_t valid_bytes) noexcept;
   void Decode(uint8_t* buffer, size_t valid_bytes) noexcept;
   // Looks up what this CUPTI must not be asked for, and gives up what was asked of us for it.
   void TakePrecautions() noexcept;
@@ -121,6 +128,10 @@ class CuptiSession {
   uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
   uint64_t detail_since_ns_ = 0;
+  // Of the probe's thread, after Start: another profiler has had CUPTI since then; 0: none.
+  uint64_t other_since_ns_ = 0;
+  uint64_t other_asked_ns_ = 0;
+  uint64_t yielded_ns_ = 0;
   wire::DetailLevel detail_ = wire::DetailLevel::kDetailLevelFull;
   bool attributes_set_ = false;
   bool devices_asked_ = false;

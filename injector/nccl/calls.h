@@ -38,7 +38,8 @@ struct KernelLaunch {
   void* const* extra = nullptr;
 };
 
-// A kernel of NCCL's whose launch was entered on this thread inside an NCCL call.
+// A kernel of NCCL's whose launch was entered on this thread inside an NCCL call. No member has a default, as
+// in PendingCall: thousands of them lie in memory that is to stay zero until it is used (calls.cc).
 struct SeenLaunch {
   uint64_t stream;
   uint64_t context;
@@ -48,9 +49,9 @@ struct SeenLaunch {
   uint64_t plan;        // AssignPlans' answer
   uint32_t comm;        // AssignPlans' answer: Communicator.id
   uint64_t graph_node;  // the kernel was captured into this node of a graph; 0: launched
-  int32_t device = -1;  // of the context, -1: not known
+  int32_t device;       // of the context, -1: not known
   // Where its communicator is on the device, which is its first argument since NCCL 2.19; 0: not known.
-  uint64_t on_device = 0;
+  uint64_t on_device;
 };
 
 // The kernel is of another communicator for certain.

@@ -65,7 +65,7 @@ __attribute__((visibility("hidden"), used)) void* gpuprobe_find_thunk(void* hand
   if (handle == RTLD_NEXT) return nullptr;
   if (name[0] == 'c') {
     const void* cupti = StartsWith(name, "cupti") ? dlsym(handle, name) : nullptr;
-    return cupti == nullptr ? nullptr : gpuprobe::injector::BrokerReplacement(name, cupti);
+    return cupti == nullptr ? nullptr : gpuprobe::injector::BrokerAnswer(handle, name, cupti);
   }
   if (StartsWith(name, kProfilerPrefix)) return FindProfiler(handle, name);
   const EntryPoint entry_point = FindEntryPoint(name);

@@ -1,10 +1,12 @@
 #include "injector/nccl/kernel_names.h"
 
+#include <array>
 #include <cstring>
 #include <string_view>
 
 #include "injector/nccl/entry_points.h"
 #include "injector/stream/text.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::injector::nccl {
 
@@ -17,26 +19,33 @@ constexpr uint16_t Bit(EntryPoint op) noexcept {
 // The operations are the first entries of the table, so that a mask of 16 bits holds them.
 static_assert(static_cast<int>(EntryPoint::kRecv) < 16);
 
+// Those that a kernel with this token in its name can carry: the operation itself, and of SendRecv all that
+// NCCL may build from sends and receives.
+constexpr uint16_t OpsOfKernel(std::string_view token) noexcept {
+  if (token == gpuprobe::nccl::NameOf(gpuprobe::nccl::Operation::kGeneric)) return kAnyOp;
+  const bool pairs = token == gpuprobe::nccl::NameOf(gpuprobe::nccl::Operation::kSendRecv);
+  uint16_t ops = 0;
+  for (const gpuprobe::nccl::OperationFacts& facts : gpuprobe::nccl::kOperations) {
+    if (facts.kernel != token && !(pairs && facts.built_of_transfers)) continue;
+    const EntryPoint entry_point = FindOperation(facts.name);
+    if (entry_point != EntryPoint::kCount) ops |= Bit(entry_point);
+  }
+  return ops;
+}
+
 struct OpToken {
   std::string_view token;
-  uint16_t ops;
+  uint16_t ops = 0;
 };
 
-// NCCL builds all-to-all, gather and scatter from sends and receives.
-constexpr uint16_t kPairwise = Bit(EntryPoint::kSend) | Bit(EntryPoint::kRecv) | Bit(EntryPoint::kAlltoAll) |
-                               Bit(EntryPoint::kGather) | Bit(EntryPoint::kScatter);
-constexpr OpToken kOpTokens[] = {
-    {"AllReduce", Bit(EntryPoint::kAllReduce)},
-    {"AllGather", Bit(EntryPoint::kAllGather)},
-    {"ReduceScatter", Bit(EntryPoint::kReduceScatter)},
-    {"Broadcast", Bit(EntryPoint::kBroadcast) | Bit(EntryPoint::kBcast)},
-    {"Reduce", Bit(EntryPoint::kReduce)},
-    {"SendRecv", kPairwise},
-    {"AlltoAll", Bit(EntryPoint::kAlltoAll)},
-    {"Gather", Bit(EntryPoint::kGather)},
-    {"Scatter", Bit(EntryPoint::kScatter)},
-    {"Generic", kAnyOp},
-};
+constexpr auto kOpTokens = [] {
+  std::array<OpToken, std::size(gpuprobe::nccl::kOperations)> tokens{};
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string_view token = gpuprobe::nccl::kOperations[i].kernel;
+    tokens[i] = {token, OpsOfKernel(token)};
+  }
+  return tokens;
+}();
 
 struct TypeToken {
   std::string_view token;
@@ -88,7 +97,7 @@ KernelTraits ParseKernelName(const char* name) noexcept {
   KernelTraits traits{kAnyOp, kAnyDataType};
   const std::string_view op = NextToken(&rest);
   for (const OpToken& known : kOpTokens) {
-    if (known.token == op) traits.ops = known.ops;
+    if (known.token == op && !op.empty()) traits.ops = known.ops;
   }
   while (!rest.empty()) {
     const std::string_view token = NextToken(&rest);

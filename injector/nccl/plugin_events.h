@@ -9,6 +9,7 @@
 
 #include "injector/nccl/plugin.h"
 #include "injector/nccl/plugin_abi.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::injector::nccl {
 
@@ -27,6 +28,14 @@ template <size_t kCount>
 constexpr const char* Entry(const char* const (&names)[kCount], uint8_t index) noexcept {
   return index < kCount ? names[index] : "";
 }
+
+constexpr bool AllAreKnown() noexcept {
+  for (const char* name : abi::kFunctionNames) {
+    if (gpuprobe::nccl::OperationOf(name) == gpuprobe::nccl::Operation::kUnknown) return false;
+  }
+  return true;
+}
+static_assert(AllAreKnown(), "the plugin's names are those of proto/nccl_operations.h");
 
 inline const char* FunctionName(uint8_t function) noexcept { return Entry(abi::kFunctionNames, function); }
 inline const char* FunctionName(const char* function) noexcept { return function == nullptr ? "" : function; }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "injector/lifecycle.h"
 #include "injector/nvtx/payload_abi.h"
 #include "injector/nvtx/payloads.h"
 #include "injector/nvtx/ranges.h"
@@ -51,6 +52,12 @@ void EndPayload(nvtxDomainHandle_t domain, nvtxRangeId_t id, const abi::PayloadD
   End(id);
 }
 
+// Python's nvtx package asks once a domain, and never annotates one that is not enabled. Several releases of
+// NVTX answer "no" in a tool's place.
+uint8_t DomainIsEnabled(nvtxDomainHandle_t /*domain*/) noexcept {
+  return CurrentLifecycle() != LifecycleState::kClosed ? 1 : 0;
+}
+
 template <typename Function>
 void Place(const abi::Segment& slots, size_t slot, Function function) noexcept {
   if (slot < slots.slot_count) slots.slots[slot] = reinterpret_cast<intptr_t>(function);
@@ -73,6 +80,7 @@ int PlaceExtensionHandlers(void* module) noexcept {
   Place(slots, abi::kRangePopPayload, PopPayload);
   Place(slots, abi::kRangeStartPayload, StartPayload);
   Place(slots, abi::kRangeEndPayload, EndPayload);
+  Place(slots, abi::kDomainIsEnabled, DomainIsEnabled);
   return 1;
 }
 

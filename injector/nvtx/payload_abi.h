@@ -81,6 +81,7 @@ enum Slot : size_t {
   kRangePopPayload,
   kRangeStartPayload,
   kRangeEndPayload,
+  kDomainIsEnabled,
 };
 
 // Entry::type.

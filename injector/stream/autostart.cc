@@ -78,7 +78,7 @@ bool Autostart::FindProgram(const char* library_path) noexcept {
     program_ = candidate;
     return true;
   }
-  problem_ = "the gpuprobe program is not beside the library";
+  problem_ = "the gpuprobe program is not next to the library";
   return false;
 }
 
@@ -169,7 +169,7 @@ bool Autostart::Prepare(const char* library_path, const SocketPlaces& places, co
                         bool* silent) noexcept {
   *silent = false;
   if (!FindSocket(places, silent) || !FindProgram(library_path)) return false;
-  problem_ = "no folder that can be written";
+  problem_ = "no writable folder";
   prepared_ = !directory_.empty() && CopyEnvironment(environment);
   return prepared_;
 }
@@ -178,7 +178,7 @@ Autostart::Result Autostart::TryStart() noexcept {
   PathText lock;
   lock.Add(socket_.view()).Add(".start");
   if (!lock_.StillOurs() && !lock_.Open(lock.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600)) {
-    problem_ = "its lock file cannot be made";
+    problem_ = "its lock file cannot be created";
     CountSelf(SelfCounter::kAutostartFailures);
     return Result::kFailed;
   }

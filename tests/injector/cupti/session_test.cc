@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -173,6 +175,22 @@ TEST_F(SessionTest, AnotherSubscriberIsNamedAsTheReason) {
   EXPECT_FALSE(session_->capturing());
   EXPECT_TRUE(fake_.kinds.empty());
   EXPECT_EQ(LastCuptiError(), CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+}
+
+TEST_F(SessionTest, TimesOfAClockThatNobodyKnowsAreLost) {
+  ASSERT_EQ(Start(), CuptiSession::StartResult::kCapturing);
+  size_t bytes = 0;
+  uint8_t* buffer = Request(&bytes);
+  testing::RecordBuffer filled;
+  const uint64_t now = NowNs();
+  constexpr uint64_t kTicks = 40'000'000'000'000;  // some hours after the start of a processor of 3 GHz
+  filled.Add(testing::Kernel("k", now, now + 1, 1));
+  filled.Add(testing::Kernel("k", kTicks, kTicks + 1, 2));
+  filled.Add(testing::Kernel("k", 3 * now, 3 * now + 1, 3));
+  std::memcpy(buffer, filled.data(), filled.size());
+  fake_.complete(nullptr, 0, buffer, bytes, filled.size());
+  EXPECT_EQ(Kernels(), 1u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossInvalidTimestamp), 2u);
 }
 
 TEST_F(SessionTest, RefusedKindsLeaveTheSessionOff) {
@@ -453,6 +471,27 @@ TEST_F(SessionTest, WithoutHooksNobodyIsToldOfGraphs) {
   ASSERT_EQ(Start(), CuptiSession::StartResult::kCapturing);
   EXPECT_FALSE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED}));
   EXPECT_FALSE(fake_.callbacks.contains({CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED}));
+}
+
+// The last one: the process counts as one that makes graphs from then on.
+TEST_F(SessionTest, CapturesOnceTheOtherSubscriberHasLeft) {
+  fake_.subscribe_result = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  ASSERT_EQ(Start(), CuptiSession::StartResult::kOtherProfiler);
+  const uint64_t errors = SelfCount(SelfCounter::kCuptiErrors);
+  session_->Tick();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1050));
+  session_->Tick();
+  EXPECT_FALSE(session_->capturing()) << "it is still there";
+  EXPECT_EQ(SelfCount(SelfCounter::kCuptiErrors), errors) << "counted once";
+  fake_.subscribe_result = CUPTI_SUCCESS;
+  session_->Tick();
+  EXPECT_FALSE(session_->capturing()) << "asked again within a second";
+  std::this_thread::sleep_for(std::chrono::milliseconds(1050));
+  session_->Tick();
+  EXPECT_TRUE(session_->capturing());
+  EXPECT_TRUE(fake_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+  EXPECT_GT(session_->yielded_ns(), 2'000'000'000u);
+  EXPECT_FALSE(session_->driver_is_up()) << "before the first callback nothing says so";
 }
 
 }  // namespace

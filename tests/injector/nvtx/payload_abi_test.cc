@@ -7,6 +7,7 @@
 namespace gpuprobe::injector::nvtx::abi {
 namespace {
 
+// NOLINTBEGIN(bugprone-sizeof-expression): pointers to structs are compared, too
 #define SAME_PLACE(ours, our_field, theirs, their_field)                     \
   static_assert(offsetof(ours, our_field) == offsetof(theirs, their_field)); \
   static_assert(sizeof(ours::our_field) == sizeof(theirs::their_field))
@@ -71,6 +72,7 @@ static_assert(kRangePushPayload == NVTX3EXT_CBID_nvtxRangePushPayload);
 static_assert(kRangePopPayload == NVTX3EXT_CBID_nvtxRangePopPayload);
 static_assert(kRangeStartPayload == NVTX3EXT_CBID_nvtxRangeStartPayload);
 static_assert(kRangeEndPayload == NVTX3EXT_CBID_nvtxRangeEndPayload);
+static_assert(kDomainIsEnabled == NVTX3EXT_CBID_nvtxDomainIsEnabled);
 
 struct Pair {
   const char* name;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "injector/lifecycle.h"
 #include "injector/nvtx/domains.h"
 #include "injector/nvtx/extension.h"
 #include "injector/stream/losses.h"
@@ -173,6 +174,32 @@ TEST_F(Payloads, OnlyTablesOfThePayloadExtensionAreTaken) {
   EXPECT_EQ(PlaceExtensionHandlers(&module), 1);
   EXPECT_NE(slots[NVTX3EXT_CBID_nvtxPayloadSchemaRegister], 0);
   EXPECT_EQ(slots[NVTX3EXT_CBID_nvtxRangePushPayload], 0) << "beyond its end";
+}
+
+// Some releases of NVTX say that a domain is off unless the tool answers, and Python's nvtx package then
+// annotates nothing.
+TEST(PayloadExtensionTest, EveryDomainIsEnabledUntilTheProbeIsClosed) {
+  intptr_t slots[63] = {};
+  nvtxExtModuleSegment_t segment{0, 63, slots};
+  nvtxExtModuleInfo_t module{NVTX_VERSION,
+                             sizeof(nvtxExtModuleInfo_t),
+                             NVTX_EXT_PAYLOAD_MODULEID,
+                             NVTX_EXT_PAYLOAD_COMPATID,
+                             1,
+                             &segment,
+                             nullptr,
+                             nullptr};
+  ASSERT_EQ(PlaceExtensionHandlers(&module), 1);
+  auto* enabled = reinterpret_cast<uint8_t (*)(nvtxDomainHandle_t)>(slots[NVTX3EXT_CBID_nvtxDomainIsEnabled]);
+  ASSERT_NE(enabled, nullptr);
+  ResetLifecycleForTest();
+  EXPECT_EQ(enabled(nullptr), 1) << "before CUDA starts, too: it is asked once";
+  ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
+  ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
+  EXPECT_EQ(enabled(nullptr), 1);
+  CloseLifecycle();
+  EXPECT_EQ(enabled(nullptr), 0);
+  ResetLifecycleForTest();
 }
 
 }  // namespace

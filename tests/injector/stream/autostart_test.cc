@@ -221,7 +221,7 @@ TEST_F(AutostartTest, WithoutTheProgramThereIsAReason) {
   Autostart autostart;
   EXPECT_FALSE(autostart.Prepare(library_.c_str(), Places(), environment, &silent));
   EXPECT_FALSE(silent);
-  EXPECT_STREQ(autostart.problem(), "the gpuprobe program is not beside the library");
+  EXPECT_STREQ(autostart.problem(), "the gpuprobe program is not next to the library");
 }
 
 }  // namespace

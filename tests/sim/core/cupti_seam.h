@@ -108,8 +108,11 @@ struct CuptiHooks {
   void (*activity)(const Activity& activity);
 };
 
-// Set once by libcupti (release), read by the core (acquire). Lives in libcuda.so.1.
+// Set by libcupti (release), read by the core (acquire). Lives in libcuda.so.1. If a process has several
+// copies of libcupti, the driver serves the first one until another one subscribes.
 extern std::atomic<const CuptiHooks*> cupti_hooks;
+// True if a copy of libcupti has a subscriber; no other copy gets one until then.
+extern std::atomic<bool> cupti_claimed;
 
 // What libcupti asks of the core.
 uint64_t NowNs();                // CLOCK_REALTIME

@@ -17,6 +17,7 @@
 namespace gpusim {
 
 std::atomic<const CuptiHooks*> cupti_hooks{nullptr};
+std::atomic<bool> cupti_claimed{false};
 
 namespace {
 

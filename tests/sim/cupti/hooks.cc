@@ -282,8 +282,18 @@ __attribute__((constructor)) void RegisterWithDriver() {
   // [assumed] CUPTI reports nothing in a forked child. Probe: it is dead there by its own guard. Fallback:
   // none is needed.
   pthread_atfork(nullptr, nullptr, [] { cupti_hooks.store(nullptr, std::memory_order_release); });
-  cupti_hooks.store(&kHooks, std::memory_order_release);
+  const CuptiHooks* none = nullptr;
+  cupti_hooks.compare_exchange_strong(none, &kHooks);
 }
 
 }  // namespace
+
+bool ClaimDriver() {
+  if (cupti_claimed.exchange(true)) {
+    return false;
+  }
+  cupti_hooks.store(&kHooks, std::memory_order_release);
+  return true;
+}
+
 }  // namespace gpusim::cupti

@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/sim/core/cupti_seam.h"
 #include "tests/sim/core/per_thread.h"
 #include "tests/sim/cupti/names.h"
 
@@ -106,6 +107,12 @@ CUptiResult Session::Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFun
     }
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   }
+  // [assumed] The driver has one subscriber, whichever copy of libcupti in the process it comes from. Probe:
+  // a tool with a copy of its own is served by the probe's copy. Fallback: if each copy could have a
+  // subscriber, the tool would get the same.
+  if (!ClaimDriver()) {
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  }
   Subscriber& subscriber = subscribers_[next_subscriber_++ % subscribers_.size()];
   subscriber.name = "CUPTI";
   if (params != nullptr && params->subscriberName != nullptr) {
@@ -129,7 +136,9 @@ CUptiResult Session::Unsubscribe(CUpti_SubscriberHandle handle) {
 void Session::UnsubscribeCurrent() {
   const std::scoped_lock lock(mutex_);
   session_ended_ = true;
-  current_ = nullptr;
+  if (current_.exchange(nullptr) != nullptr) {
+    cupti_claimed = false;
+  }
   for (auto& domain : callbacks_) {
     for (auto& enabled : domain) {
       enabled = false;
@@ -383,8 +392,8 @@ void Session::Finished(const Activity& activity) {
   }
   if (is_kernel) SpoilTimes(&record);
   // [assumed] The wrong correlation id of a graph's work in a later session is that of the call after the
-  // launch. Probe: which launch of a graph a replayed kernel is joined to. Fallback: none; the probe never
-  // begins a second session.
+  // launch. Probe: which launch of a graph a replayed kernel is joined to. Fallback: its own session is the
+  // first one; after another profiler's it matches no work of graphs with launches.
   if (on_device && activity.graph_node != 0 && knobs_.defects.later_sessions_misnumber_graphs &&
       session_ended_.load(std::memory_order_relaxed))
     ++record.correlation;

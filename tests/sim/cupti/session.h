@@ -154,4 +154,7 @@ class Session {
 
 Session& TheSession();
 
+// From now on the driver calls this copy of the library. False while another copy has a subscriber.
+bool ClaimDriver();
+
 }  // namespace gpusim::cupti
