@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/analysis/link_model.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 
@@ -54,7 +55,9 @@ double ExposedOfBuckets(const GradientReduction& reduction, uint64_t first_bytes
 
 std::optional<BucketAdvice> AdviseBuckets(const Buckets& buckets, const std::vector<LinkModel>& models,
                                           double backward_ns) {
-  if (buckets.op != "AllReduce" || backward_ns <= 0 || buckets.sizes.empty()) return std::nullopt;
+  if (nccl::OperationOf(buckets.op) != nccl::Operation::kAllReduce || backward_ns <= 0 ||
+      buckets.sizes.empty())
+    return std::nullopt;
   GradientReduction reduction{.bytes = buckets.bytes_per_step, .backward_ns = backward_ns};
   const LinkModel* model = ModelOf(buckets, models);
   bool fitted = model != nullptr;

@@ -265,7 +265,7 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
                                 process.end_state() == model::EndState::kSaidByeIncomplete;
   if (process.hello().instance() == 0 || !heard_to_the_end || self.records_outside_window() > 0 ||
       self.detail_reductions() > 0 || self.detail_level() != v1::DETAIL_LEVEL_FULL || self.yields() > 0 ||
-      process.hello().timing_source() == v1::TIMING_SOURCE_NONE) {
+      !process.has_gpu_times()) {
     return 0;
   }
   uint64_t explained = totals.records_missing + self.launch_cost().unrecorded_launches();
@@ -277,7 +277,7 @@ uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
 }
 
 void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
-  std::set<v1::TimingSource> sources;
+  std::set<bool> have_gpu_times;
   std::vector<uint64_t> durations_ns;
   uint32_t precautions = 0;
   for (const auto& process : job.processes()) {
@@ -305,9 +305,11 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.detail_level = std::max(t.detail_level, totals.self.detail_level());
     t.detail_reductions += totals.self.detail_reductions();
     t.reduced_ns = std::max(t.reduced_ns, totals.self.reduced_ns());
+    constexpr int kOtherSubscriber = 39;  // CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+    if (!process->has_gpu_times() && totals.self.last_cupti_error() == kOtherSubscriber) t.cupti_taken = true;
     t.yields += totals.self.yields();
     t.yielded_ns = std::max(t.yielded_ns, totals.self.yielded_ns());
-    sources.insert(process->hello().timing_source());
+    have_gpu_times.insert(process->has_gpu_times());
     durations_ns.push_back(DurationNs(*process));
     if (std::abs(totals.clock_step_ns) > std::abs(t.clock_step_ns)) t.clock_step_ns = totals.clock_step_ns;
     t.batches_missing += totals.batches_missing;
@@ -333,11 +335,8 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
   if (all > 0) {
     t.coverage = static_cast<double>(t.records) / static_cast<double>(all);
   }
-  if (sources.size() == 1) {
-    t.timing_source = *sources.begin() == v1::TIMING_SOURCE_CUPTI_ACTIVITY ? "cupti_activity" : "none";
-  } else {
-    t.timing_source = sources.empty() ? "none" : "mixed";
-  }
+  const bool mixed = have_gpu_times.size() > 1;
+  t.timing_source = mixed ? "mixed" : have_gpu_times.contains(true) ? "cupti_activity" : "none";
   t.damaged_logs = input.damaged_logs;
   t.unrecorded_frames = input.unrecorded_frames;
   t.detail_since_ns = input.detail_since_ns;

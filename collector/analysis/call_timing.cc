@@ -9,6 +9,7 @@
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/names.h"
 #include "collector/model/whole_number.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -35,8 +36,6 @@ Known Describe(const model::ProcessModel& process, uint32_t token) {
       model::WholeNumber(MovedBytesOf(known.op, name->second.bytes, std::max(known.comm_ranks, 1)).algorithm);
   return known;
 }
-
-bool IsTransfer(std::string_view op) { return op == "Send" || op == "Recv"; }
 
 // Launched in forward usually, and before backward: a thread of its own that reduces gradients while backward
 // runs, and that no name tells from forward's, is not.
@@ -108,8 +107,7 @@ std::vector<ForwardCommunication> ForwardCommunicationOf(const model::JobModel& 
     for (const auto& [key, call] : timing.calls()) {
       if (call.forward_steps == 0) continue;
       const Known known = Describe(*process, call.token);
-      if (known.op.empty() || absl::StrContains(known.op, "Send") || absl::StrContains(known.op, "Recv"))
-        continue;
+      if (known.op.empty() || nccl::CarriesTransfers(known.op)) continue;
       Sum& sum = by_op[known.op];
       sum.calls += call.forward_steps;
       sum.time_ns += call.forward_ns;
@@ -217,7 +215,7 @@ std::vector<CollectiveTime> CollectiveTimesOf(const model::JobModel& job) {
     const uint64_t steps = process->steps().communication().steps();
     if (steps == 0) continue;
     for (const auto& [key, sum] : ExposedOf(*process)) {
-      if (IsTransfer(std::get<0>(key))) continue;
+      if (nccl::IsTransfer(std::get<0>(key))) continue;
       rank.time_ns_per_step += Per(sum.time_ns, steps);
       rank.exposed_ns_per_step += Per(sum.exposed_ns, steps);
     }
@@ -233,16 +231,16 @@ double SendsPerStep(const model::ProcessModel& process) {
   for (const auto& series : process.collectives().series()) {
     for (const model::CollectivePart& part : series->parts) {
       const std::string& op = process.String(part.op);
-      if (!IsTransfer(op)) continue;
+      if (!nccl::IsTransfer(op)) continue;
       all += static_cast<double>(part.calls);
-      sends += op == "Send" ? static_cast<double>(part.calls) : 0;
+      sends += nccl::IsSend(op) ? static_cast<double>(part.calls) : 0;
     }
   }
   const model::CommunicationTiming& timing = process.steps().communication();
   double transfers = 0;
   for (const auto& [key, call] : timing.calls()) {
     const auto name = timing.names().find(call.token);
-    if (name == timing.names().end() || !IsTransfer(process.String(name->second.op))) continue;
+    if (name == timing.names().end() || !nccl::IsTransfer(process.String(name->second.op))) continue;
     transfers += Per(call.steps, timing.steps()) * std::max(name->second.calls, 1U);
   }
   return all > 0 ? transfers * sends / all : 0;

@@ -7,23 +7,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/median.h"
 #include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr double kMadToSigma = 1.4826;
 // Fewer points give no slope.
 constexpr size_t kLeastWindows = 4;
-
-double Median(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle] +
-          *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) /
-         2;
-}
 
 struct Reached {
   uint32_t process = 0;

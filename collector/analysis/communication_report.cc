@@ -8,6 +8,7 @@
 #include "collector/analysis/network_report.h"
 #include "collector/analysis/parallelism.h"
 #include "collector/analysis/pipeline_report.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -21,14 +22,12 @@ struct LinkPeak {
 constexpr LinkPeak kLinkPeaks[] = {{"V100-SXM", 150}, {"A100-SXM", 300}, {"H100 80GB HBM3", 450},
                                    {"H100-SXM", 450}, {"H200", 450},     {"B200", 900}};
 
-bool IsReduction(const std::string& op) { return op == "AllReduce" || op == "ReduceScatter"; }
-
 // Of calls that reduce gradients: those of the operation and communicator that move most. What is called in
 // forward, too, reduces results of layers.
 void FindBuckets(const Report& report, double steps, const std::set<CallSize>& in_forward,
                  CommunicationReport& out) {
   const auto reduces = [&](const CollectiveReport& c) {
-    return !c.fused && IsReduction(c.op) && c.comm_ranks > 1 && c.heard_ranks > 0 &&
+    return !c.fused && nccl::ReducesForAll(c.op) && c.comm_ranks > 1 && c.heard_ranks > 0 &&
            !in_forward.contains({c.op, c.comm, c.size_bytes});
   };
   std::map<std::pair<std::string, std::string>, double> moved;

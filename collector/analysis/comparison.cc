@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/comparison_changes.h"
 #include "collector/analysis/comparison_work.h"
+#include "collector/analysis/median.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -96,12 +97,6 @@ std::vector<ComparedPart> PartsOf(const Run& a, const Run& b, bool paired) {
   return parts;
 }
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t n = values.size();
-  return n == 0 ? 0 : (values[(n - 1) / 2] + values[n / 2]) / 2;
-}
-
 // Each rank against itself; `odd_chances`: that it differs from the median of the ranks' changes by chance.
 std::vector<ComparedRank> RanksOf(const Run& a, const Run& b, bool paired, std::vector<double>& odd_chances) {
   std::vector<ComparedRank> out;
@@ -184,10 +179,11 @@ std::string EffectName(double effect_size) {
 
 std::string VerdictOf(const Comparison& c) {
   if (!c.per_step)
-    return "Not every run has steps, so step times cannot be compared; what follows is about whole runs.";
+    return "At least one run has no steps, so step times cannot be compared; the rest compares whole runs.";
   const ComparedPart& total = c.parts.front();
   if (!total.test.has_value())
-    return "Too few steps to tell chance from change: at least two after the warm-up are needed in each run.";
+    return "Too few steps to distinguish a change from chance: each run needs at least two after the "
+           "warm-up.";
   const WelchResult& w = *total.test;
   const bool small = std::abs(w.difference) < kSmallChange * total.a.mean;
   const auto percent = [&](double ns) {
@@ -202,7 +198,7 @@ std::string VerdictOf(const Comparison& c) {
   // As regular as the steps of some jobs are, any difference is large for their spread.
   const char* const direction = w.difference < 0 ? "faster" : "slower";
   if (small)
-    return absl::StrCat("B is ", direction, " beyond chance, but only by ",
+    return absl::StrCat("B is ", direction, ", but only by ",
                         absl::StrFormat("%.2g %%", std::abs(w.difference) / total.a.mean * 100),
                         ": step time ", change, ").");
   return absl::StrCat("B is ", direction, ": step time ", change,
@@ -225,7 +221,7 @@ void SayDrift(const ComparedPart& total, std::vector<std::string>& out) {
         sample->effective > kHalf * static_cast<double>(sample->count))
       continue;
     out.push_back(
-        absl::StrFormat("Steps of %s drift: %d of them are worth about %.0f independent ones. Small "
+        absl::StrFormat("Step times of %s drift: its %d steps are worth about %.0f independent ones. Small "
                         "differences may still be chance; record a longer run.",
                         name, sample->count, sample->effective));
   }
@@ -266,7 +262,7 @@ Comparison Compare(const Run& a, const Run& b) {
   c.findings = FindingsOfOne(a.report, b.report);
   c.verdict =
       absl::StrCat(DoubtText("A", c.doubts_a), DoubtText("B", c.doubts_b),
-                   c.doubts_a.empty() && c.doubts_b.empty() ? "" : "Of what was recorded: ", VerdictOf(c));
+                   c.doubts_a.empty() && c.doubts_b.empty() ? "" : "From the records: ", VerdictOf(c));
   return c;
 }
 

@@ -31,11 +31,11 @@ constexpr PartWords kOwnParts[] = {
 
 std::string Signed(double ns) { return absl::StrCat(ns < 0 ? "-" : "+", Duration(std::abs(ns))); }
 
-// "7.7 % longer", "12 x as long"
+// "7.7 % longer", "12x as long"
 std::string HowMuch(double before_ns, double after_ns) {
   constexpr double kTimes = 10;
   if (before_ns <= 0 || after_ns >= kTimes * before_ns)
-    return before_ns <= 0 ? "new" : absl::StrFormat("%.3g x as long", after_ns / before_ns);
+    return before_ns <= 0 ? "new" : absl::StrFormat("%.3gx as long", after_ns / before_ns);
   const double change = (after_ns - before_ns) / before_ns;
   return absl::StrFormat("%.*f %% %s", std::abs(change) < kSmallChange ? 2 : 1, std::abs(change) * 100,
                          change < 0 ? "shorter" : "longer");
@@ -209,7 +209,7 @@ void ChangeFinder::AddOddRanks(const PartWords& part, const std::vector<const Co
              .adjusted_p = r->adjusted_p};
     c.statement =
         absl::StrCat(part.subject, " on rank ", r->rank, " changed by ", Signed(r->beyond_others_ns),
-                     " against the other ranks: ", Numbers(r->a.mean, r->b.mean, c));
+                     " relative to the other ranks: ", Numbers(r->a.mean, r->b.mean, c));
     if (part.name == std::string_view("compute")) c.evidence = KernelsText(c.ranks);
     out_.push_back(std::move(c));
   }
@@ -259,9 +259,10 @@ std::string ChangeFinder::KernelsText(const std::vector<int>& ranks) const {
   const Sums& first = sums[names.front()];
   const double share = order.front().first / total;
   const bool everywhere = first.a > 0 && share < 2 * first.a / total_a && names.size() > 1;
-  return parts.empty() ? ""
-                       : absl::StrCat(everywhere ? "Kernels changed alike; most time: " : "Most of it: ",
-                                      absl::StrJoin(parts, ", "), ".");
+  return parts.empty()
+             ? ""
+             : absl::StrCat(everywhere ? "All kernels changed alike; the largest: " : "Mostly from ",
+                            absl::StrJoin(parts, ", "), ".");
 }
 
 // Where compute as a whole did not change, single kernels may have, in both directions.
@@ -308,8 +309,9 @@ void ChangeFinder::AddCollectives() {
       const std::string calls = std::abs(w.b.calls - w.a.calls) > kLeastOwnChange * w.a.calls
                                     ? absl::StrFormat(", %.3g -> %.3g calls per step", w.a.calls, w.b.calls)
                                     : "";
-      c.statement = absl::StrCat("Transfers of ", w.name, where, " are ", HowMuch(w.a.mean_ns, w.b.mean_ns),
-                                 ": ", before, " -> ", after, " per call without waiting", calls, ", ", rest);
+      c.statement =
+          absl::StrCat("Transfers of ", w.name, where, " are ", HowMuch(w.a.mean_ns, w.b.mean_ns), ": ",
+                       before, " -> ", after, " per call, excluding waits", calls, ", ", rest);
     }
     out_.push_back(std::move(c));
   }

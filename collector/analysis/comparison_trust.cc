@@ -19,7 +19,7 @@ std::string DevicesText(const Conditions& c) {
   for (const DeviceCondition& d : c.devices) ++devices[d.name.empty() ? "unknown" : d.name];
   std::vector<std::string> parts;
   parts.reserve(devices.size());
-  for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, " x ", name));
+  for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, "x ", name));
   return absl::StrJoin(parts, ", ");
 }
 
@@ -56,15 +56,14 @@ void SayWorkLimits(const Run& a, const Run& b, std::vector<std::string>& out) {
   const double calls_a = CallsOf(a.series);
   const double calls_b = CallsOf(b.series);
   if (common < kOtherModel) {
-    out.push_back(absl::StrFormat(
-        "A and B run different kernels (those in common take %s of the time): another model or library. "
-        "Differences show what a step costs, not what changed in the same work.",
-        Percent(common)));
-  } else if (calls_a > 0 && std::abs(calls_b - calls_a) > kOtherWork * calls_a) {
     out.push_back(
-        absl::StrFormat("A step launches %.1f kernels per rank in A and %.1f in B: the work of a step "
-                        "changed.",
-                        calls_a, calls_b));
+        absl::StrFormat("A and B run different kernels (shared ones take %s of the time), so the model or a "
+                        "library differs. Differences show what a step costs, not how the same work changed.",
+                        Percent(common)));
+  } else if (calls_a > 0 && std::abs(calls_b - calls_a) > kOtherWork * calls_a) {
+    out.push_back(absl::StrFormat(
+        "A step launches %.1f kernels per rank in A and %.1f in B, so the work per step changed.", calls_a,
+        calls_b));
   }
 }
 
@@ -81,15 +80,14 @@ std::vector<std::string> LimitsOf(const Run& a, const Run& b) {
   if (!a.report.steps.has_value() || !b.report.steps.has_value()) return out;
   if (!HaveSameRanks(a, b)) {
     const bool unknown = RanksOf(a.series).contains(-1) || RanksOf(b.series).contains(-1);
-    out.push_back(unknown ? "Not every process has a rank number, so ranks are not compared one by one."
-                          : absl::StrFormat("Ranks are not compared one by one: %d have steps in A, %d in B. "
-                                            "Everything is a mean over each run's ranks.",
+    out.push_back(unknown ? "Some processes have no rank number, so ranks are not compared individually."
+                          : absl::StrFormat("Ranks are not compared individually: %d have steps in A, %d in "
+                                            "B. All figures are means over each run's ranks.",
                                             a.series.ranks.size(), b.series.ranks.size()));
   }
   if (a.report.steps->source != b.report.steps->source) {
     out.push_back(
-        absl::StrFormat("Steps may not mean the same: their boundaries come from %s in A and from %s "
-                        "in B.",
+        absl::StrFormat("Steps may not be comparable: their boundaries come from %s in A and from %s in B.",
                         a.report.steps->source, b.report.steps->source));
   }
   SayWorkLimits(a, b, out);
@@ -99,7 +97,7 @@ std::vector<std::string> LimitsOf(const Run& a, const Run& b) {
 std::vector<ComparedCondition> ConditionsOf(const Conditions& a, const Conditions& b) {
   std::vector<ComparedCondition> out;
   const auto compare = [&](const char* what, const std::string& x, const std::string& y) {
-    if (x != y) out.push_back({what, x.empty() ? "not known" : x, y.empty() ? "not known" : y});
+    if (x != y) out.push_back({what, x.empty() ? "unknown" : x, y.empty() ? "unknown" : y});
   };
   compare("ranks", absl::StrCat(a.ranks_heard), absl::StrCat(b.ranks_heard));
   compare("hosts", absl::StrJoin(a.hosts, ", "), absl::StrJoin(b.hosts, ", "));
@@ -128,13 +126,12 @@ std::vector<std::string> DoubtsOf(const Report& report) {
     doubts.push_back(absl::StrCat("lost ", Count(t.lost_total), " records",
                                   share > 0 ? absl::StrFormat(" (%.2g %%)", share * 100) : ""));
   }
-  if (t.batches_missing > 0) doubts.push_back(absl::StrCat("misses ", t.batches_missing, " batches"));
+  if (t.batches_missing > 0) doubts.push_back(absl::StrCat("is missing ", t.batches_missing, " batches"));
   if (const size_t cut = t.cut_off.size(); cut > 0)
     doubts.push_back(cut == 1 ? "had 1 process cut off" : absl::StrCat("had ", cut, " processes cut off"));
   const Conditions& c = report.conditions;
   if (c.ranks_expected.has_value() && c.ranks_heard < *c.ranks_expected)
-    doubts.push_back(
-        absl::StrFormat("was heard of on %d of %d ranks only", c.ranks_heard, *c.ranks_expected));
+    doubts.push_back(absl::StrFormat("recorded only %d of %d ranks", c.ranks_heard, *c.ranks_expected));
   if (!t.damaged_logs.empty()) doubts.emplace_back("has damaged records");
   return doubts;
 }

@@ -246,7 +246,7 @@ UtilisationReport UtilisationOf(const ModelWork& work, const Conditions& conditi
     u.formula = "as given";
   } else if (work.parameters > 0 && work.tokens_per_step > 0) {
     u.flops_per_step = 6 * work.parameters * work.tokens_per_step;
-    u.formula = "6 x parameters x tokens (forward 2, backward 4; attention's own products are left out)";
+    u.formula = "6 x parameters x tokens (forward 2, backward 4; attention's own products excluded)";
   } else {
     return u;
   }
@@ -261,10 +261,10 @@ UtilisationReport UtilisationOf(const ModelWork& work, const Conditions& conditi
     if (u.peak_flops.has_value()) u.peak_source = "NVIDIA's data sheet, dense";
   }
   if (u.devices == 0) {
-    u.missing = "no device was heard of";
+    u.missing = "no GPU was reported";
   } else if (!u.peak_flops.has_value()) {
     u.missing = absl::StrCat("the ", work.type, " peak of ", conditions.devices.front().name,
-                             " is not in the table; give it with --peak-tflops");
+                             " is unknown; pass it with --peak-tflops");
   } else if (step_seconds <= 0) {
     u.missing = "no steps were recognised";
   } else {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "collector/analysis/report.h"
@@ -15,12 +16,15 @@ namespace gpuprobe::analysis {
 struct FindingRule {
   const char* id;
   Severity severity;
-  const char* holds_when;  // for people: the condition, with its threshold
+  std::string holds_when;  // for people: the condition, with its thresholds (thresholds.h)
   void (*find)(const Report& report, std::vector<Finding>& out);  // nullptr: from the other findings
 };
 
 // In the order in which findings stand that cost nothing measurable.
 std::span<const FindingRule> FindingRules();
+
+// For people: what the conditions of stragglers mean by "holds up the others".
+std::string HoldsUpText();
 
 // findings_hangs.cc
 void HangMismatch(const Report& report, std::vector<Finding>& out);
@@ -75,7 +79,8 @@ void Healthy(const Report& report, std::vector<Finding>& out);
 
 // Of reports that hear one host of several.
 inline constexpr char kTogether[] =
-    "copy the rank-*.gpr files of all hosts' run directories into one, and run gpuprobe report on it.";
+    "copy the rank-*.gpr files from all hosts' run directories into one directory, and run gpuprobe report "
+    "on it.";
 
 // findings_options.cc
 void OptionsMistaken(const Report& report, std::vector<Finding>& out);

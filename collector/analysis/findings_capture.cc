@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -48,19 +49,19 @@ void RecordsLost(const Report& report, std::vector<Finding>& out) {
   out.push_back(
       {.statement = absl::StrCat(
            Count(t.lost_total), t.lost_total == 1 ? " record was lost, " : " records were lost, ",
-           LossPercent(1 - t.coverage.value_or(1)), " of all: sums are too small by about that."),
+           LossPercent(1 - t.coverage.value_or(1)), " of all; totals are low by about that much."),
        .evidence = absl::StrCat("By reason: ", absl::StrJoin(reasons, ", "), ".",
-                                memory ? " Levels and high-water marks of memory may be off." : ""),
+                                memory ? " Memory levels and high-water marks may be off." : ""),
        .advice =
            t.lost.contains("send_queue_full")
                ? "Raise GPUPROBE_QUEUE_MIB, or give the collector a core of its own."
            : t.lost.contains("buffer_pool_empty") ? "Raise GPUPROBE_BUFFERS or GPUPROBE_BUFFER_KIB."
            : t.lost.contains("no_device_record")
-               ? "CUPTI delivered no record for these launches. Check that its version fits the driver's, "
-                 "and that no other tool takes its records."
+               ? "CUPTI delivered no record for these launches. Check that its version matches the driver's "
+                 "and that no other tool consumes its records."
            : t.lost.contains("batch_missing")
-               ? "The collector was stopped hard, or its disk failed; what it had not written is gone."
-               : "See the reasons; shorter runs lose less at exit."});
+               ? "The collector was killed or its disk failed; data that it had not yet written is lost."
+               : "See the reasons above; shorter runs lose less at exit."});
 }
 
 void RankCutOff(const Report& report, std::vector<Finding>& out) {
@@ -74,13 +75,13 @@ void RankCutOff(const Report& report, std::vector<Finding>& out) {
   const auto [first, last] = std::minmax_element(after_s.begin(), after_s.end());
   const std::string from = absl::StrFormat("%.1f s", *first);
   const std::string to = absl::StrFormat("%.1f s", *last);
-  out.push_back(
-      {.statement = absl::StrCat(processes, processes == 1 ? " process" : " processes",
-                                 " ended without saying goodbye: what came after the last data is missing."),
-       .evidence = absl::StrCat(CutOffText(report), ", last data after ",
-                                from == to ? to : absl::StrCat(from, " to ", to), "."),
-       .advice = processes == 1 ? "It was killed, crashed, or left by _exit; its own log says which."
-                                : "They were killed, crashed, or left by _exit; their own logs say which."});
+  out.push_back({.statement = absl::StrCat(processes, processes == 1 ? " process" : " processes",
+                                           " exited uncleanly; later records are missing."),
+                 .evidence = absl::StrCat(CutOffText(report), ", last data after ",
+                                          from == to ? to : absl::StrCat(from, " to ", to), "."),
+                 .advice = processes == 1
+                               ? "It was killed, crashed, or called _exit; its own log says which."
+                               : "They were killed, crashed, or called _exit; their own logs say which."});
 }
 
 void RanksMissing(const Report& report, std::vector<Finding>& out) {
@@ -96,12 +97,13 @@ void RanksMissing(const Report& report, std::vector<Finding>& out) {
   for (size_t i = 0; i < heard.size(); ++i) {
     if (!heard[i]) missing.push_back(static_cast<int>(i));
   }
-  out.push_back({.statement = absl::StrFormat("%d of %d ranks were heard: what follows is about those.",
-                                              c.ranks_heard, *c.ranks_expected),
-                 .evidence = absl::StrCat("Not heard: ", missing.size() == 1 ? "rank " : "ranks ",
-                                          RankList(missing, kRanges), "."),
-                 .advice = absl::StrCat("On several hosts each collector hears its own ranks: ", kTogether,
-                                        " Otherwise see whether the library reached them.")});
+  out.push_back(
+      {.statement = absl::StrFormat("%d of %d ranks reported; this report covers only those.", c.ranks_heard,
+                                    *c.ranks_expected),
+       .evidence = absl::StrCat("Missing: ", missing.size() == 1 ? "rank " : "ranks ",
+                                RankList(missing, kRanges), "."),
+       .advice = absl::StrCat("With several hosts, each collector records only its own ranks: ", kTogether,
+                              " Otherwise check that the library was loaded in the missing ranks.")});
 }
 
 void NoStepRecorded(const Report& report, std::vector<Finding>& out) {
@@ -109,25 +111,25 @@ void NoStepRecorded(const Report& report, std::vector<Finding>& out) {
   if (!steps.has_value() || steps->recorded > 0) return;
   const std::string asked = absl::StrCat("GPUPROBE_STEP_MARKER is ", steps->marker);
   if (steps->begun == 0) {
-    out.push_back({.statement =
-                       "Only some steps were to be recorded, and none began: nothing but allocations "
-                       "was.",
-                   .evidence = absl::StrCat(asked, "."),
-                   .advice = "Name a range that the program opens, or an operation that it calls."});
+    out.push_back(
+        {.statement = "Only some steps were to be recorded, and none began; only allocations were recorded.",
+         .evidence = absl::StrCat(asked, "."),
+         .advice = "Name a range that the program opens or an operation that it calls."});
     return;
   }
-  out.push_back({.statement = absl::StrCat("Of the program's ", steps->begun,
-                                           " steps none was recorded: nothing but allocations was."),
+  out.push_back({.statement = absl::StrCat("None of the program's ", steps->begun,
+                                           " steps were recorded; only allocations were."),
                  .evidence = absl::StrCat(asked, ", GPUPROBE_START_STEP ", steps->start, "."),
-                 .advice = "Start earlier, or let the program take more steps."});
+                 .advice = "Start recording earlier, or run more steps."});
 }
 
 void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   std::vector<std::string> why;
   const Trust& t = report.trust;
   if (t.timing_source != "cupti_activity" && !report.ranks.empty()) {
-    why.push_back(t.timing_source == "none" ? "no process delivered GPU times"
-                                            : "some processes delivered no GPU times");
+    why.push_back(absl::StrCat(
+        t.timing_source == "none" ? "no process reported GPU times" : "some processes reported no GPU times",
+        t.cupti_taken ? " because another profiler has CUPTI" : ""));
   }
   if (!t.exit_incomplete.empty()) {
     why.push_back(
@@ -135,44 +137,42 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   }
   if (t.unrecorded_frames > 0) {
     why.push_back(absl::StrCat(Count(t.unrecorded_frames),
-                               " frames could not be written to the run directory; "
-                               "they are in this report, not in a later `gpuprobe report`"));
+                               " frames could not be written to the run directory; they count in this report "
+                               "but not in a later `gpuprobe report`"));
   }
   if (t.yields > 0) {
     why.push_back(
-        absl::StrFormat("another tool took CUPTI's activity buffers %d times: for %.1f s nothing of "
-                        "the device was recorded",
-                        t.yields, static_cast<double>(t.yielded_ns) / 1e9));
+        absl::StrFormat("another profiler had CUPTI for the first %.1f s: no GPU times were recorded until "
+                        "it left",
+                        static_cast<double>(t.yielded_ns) / 1e9));
   }
   for (const cupti::KnownDefect* defect : t.cupti_defects) {
     why.push_back(absl::StrCat(std::string(defect->left_out), " (", std::string(defect->defect), " in CUPTI ",
                                report.conditions.cupti, ": ", std::string(defect->source), ")"));
   }
   if (t.detail_reductions > 0) {
-    why.push_back(absl::StrFormat("to hold GPUPROBE_OVERHEAD_BUDGET detail was reduced for %.1f s",
+    why.push_back(absl::StrFormat("detail was reduced for %.1f s to stay within GPUPROBE_OVERHEAD_BUDGET",
                                   static_cast<double>(t.reduced_ns) / 1e9));
   }
-  constexpr uint64_t kFewLate = 1000;  // one of so many
-  if (t.device_records_late * kFewLate > t.records) {
-    why.push_back(
-        absl::StrCat(t.device_records_late,
-                     " records of the device came so late that steps were told without them: totals "
-                     "are right, steps may be wrong"));
+  if (t.device_records_late * thresholds::kLateRecordsOneIn > t.records) {
+    why.push_back(absl::StrCat(
+        t.device_records_late,
+        " GPU records arrived too late to be placed in steps: totals are correct, steps may be wrong"));
   }
   for (const auto& [name, imports] : t.unknown_functions)
-    why.push_back(absl::StrCat("nccl", name, " is not known to this probe: calls of it are not seen"));
+    why.push_back(absl::StrCat("nccl", name, " is unknown to this probe: its calls are not recorded"));
   if (t.other_unknown_functions > 0) {
     const bool one = t.other_unknown_functions == 1;
     why.push_back(absl::StrCat(t.other_unknown_functions,
-                               one ? " further function of NCCL's is" : " further functions of NCCL's are",
-                               " not known either"));
+                               one ? " other NCCL function is" : " other NCCL functions are",
+                               " unknown, too"));
   }
   if (t.recorded_elsewhere > 0)
-    why.push_back(
-        absl::StrCat(Count(t.recorded_elsewhere),
-                     " earlier records are in another run: the collector changed under the program"));
+    why.push_back(absl::StrCat(
+        Count(t.recorded_elsewhere),
+        " earlier records are in another run: the collector was replaced while the program ran"));
   if (t.invalid_times > 0)
-    why.push_back(absl::StrCat(Count(t.invalid_times), " records ended before they began"));
+    why.push_back(absl::StrCat(Count(t.invalid_times), " records end before they begin"));
   for (const std::string& damage : t.damaged_logs) why.push_back(damage);
   uint64_t untimed = 0;
   uint64_t calls = 0;
@@ -184,68 +184,66 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   if (untimed > t.cost.unrecorded_launches &&
       report.hangs.empty()) {  // what hangs has no end, and so no time
     why.push_back(absl::StrCat(Count(untimed), " of ", Count(calls),
-                               " collective calls have no kernel, so no GPU time"));
+                               " collective calls have no kernel and therefore no GPU time"));
   }
   if (why.empty()) return;
-  out.push_back({.statement = "Not everything was captured.",
-                 .evidence = absl::StrCat(absl::StrJoin(why, "; "), "."),
-                 .advice = t.timing_source == "none"
-                               ? "See the program's first line from gpuprobe (GPUPROBE_VERBOSE=1)."
-                           : !t.cupti_defects.empty() ? "Use a newer CUPTI. Read totals as lower bounds."
-                                                      : "Read totals as lower bounds."});
+  out.push_back(
+      {.statement = "The capture is incomplete.",
+       .evidence = absl::StrCat(absl::StrJoin(why, "; "), "."),
+       .advice = t.cupti_taken ? "Run without the other profiler."
+                 : t.timing_source == "none"
+                     ? "See the line that gpuprobe prints when the program starts (GPUPROBE_VERBOSE=1)."
+                 : !t.cupti_defects.empty() ? "Use a newer CUPTI. Treat totals as lower bounds."
+                                            : "Treat totals as lower bounds."});
 }
 
 void CostlyCapture(const Report& report, std::vector<Finding>& out) {
-  constexpr double kWorthSaying = 0.1;
   const OwnCost& cost = report.trust.cost;
   const double total = cost.Total().value_or(0);
-  if (total < kWorthSaying) return;
+  if (total < thresholds::kCostlyTimeShare) return;
   std::string evidence =
       absl::StrFormat("Our code takes %.2g %% of the time", cost.own_fraction.value_or(0) * 100);
   if (cost.cupti_fraction.has_value()) {
     absl::StrAppend(
         &evidence,
         absl::StrFormat(
-            ", CUPTI at least %.2g %% (+-%.1g): from one launch to the next it takes %s where kernels are "
-            "recorded and %s where not, tried in turns; calling us takes CUPTI %s a launch; "
-            "there were %s launches",
+            ", CUPTI at least %.2g %% (+-%.1g): launches are %s apart with kernel recording and %s without, "
+            "measured alternately; CUPTI's calls into the probe take %s per launch; there were %s launches",
             *cost.cupti_fraction * 100, cost.cupti_error * 100, Duration(cost.with_recording_ns),
             Duration(cost.without_recording_ns), Duration(cost.callbacks_ns), Count(cost.launches)));
   }
   out.push_back(
-      {.statement = absl::StrFormat("Being recorded takes at least %.2g %% of the job's time: without it the "
-                                    "program is so much faster.",
-                                    total * 100),
+      {.statement = absl::StrFormat("Profiling costs at least %.2g %% of the job's time.", total * 100),
        .evidence = absl::StrCat(evidence, "."),
-       .advice = "GPUPROBE_OVERHEAD_BUDGET=5 records less detail so that it stays below 5 %; "
-                 "GPUPROBE_KINDS=nccl,nvtx,memory records no kernels. CUDA graphs make launches "
-                 "fewer."});
+       .advice =
+           "GPUPROBE_OVERHEAD_BUDGET=5 reduces detail to stay below 5 %; GPUPROBE_KINDS=nccl,nvtx,memory "
+           "records no kernels. CUDA graphs reduce the number of launches."});
 }
 
 // Nothing is switched while the program runs: CUPTI 13.0 ends a program that launches a graph whole which it
 // made executable when nodes were recorded (docs/real-hardware.md).
 void GraphNodes(const Report& report, std::vector<Finding>& out) {
-  constexpr double kWorthSaying = 0.25;
-  constexpr double kManyInvalid = 0.01;
   const OwnCost& cost = report.trust.cost;
   const auto lost = report.trust.lost.find("invalid_timestamp");
   const uint64_t invalid = lost == report.trust.lost.end() ? 0 : lost->second;
   const uint64_t nodes = cost.graph_nodes + invalid;
   const bool many_invalid =
-      cost.graph_nodes > 0 && static_cast<double>(invalid) >= kManyInvalid * static_cast<double>(nodes);
-  if (cost.graph_nodes_most < kWorthSaying && !many_invalid) return;
+      cost.graph_nodes > 0 &&
+      static_cast<double>(invalid) >= thresholds::kInvalidNodesShare * static_cast<double>(nodes);
+  if (cost.graph_nodes_most < thresholds::kGraphNodesTimeShare && !many_invalid) return;
   Finding finding{
       .statement = "CUDA graphs are recorded node by node, which may slow their replays.",
       .evidence = absl::StrCat(Count(cost.graph_nodes), " nodes were recorded, an estimated ",
                                Percent(cost.graph_nodes_least), " to ", Percent(cost.graph_nodes_most),
-                               " of the processes' time (0.1 to 1.4 us each, as on an H100)."),
+                               " of the processes' time (0.1 to 1.4 us each, based on H100 figures)."),
       .advice =
-          "GPUPROBE_KINDS=kernels,copies,memsets,syncs,memory,nccl,nvtx,graphs records each launch of a "
-          "graph as a whole, and eager kernels one by one."};
+          "GPUPROBE_KINDS=kernels,copies,memsets,syncs,memory,nccl,nvtx,graphs records each graph launch as "
+          "a whole, and eager kernels one by one."};
   if (many_invalid) {
-    finding.statement = "CUDA graphs are recorded node by node, and CUPTI gave many nodes no valid times.";
+    finding.statement =
+        "CUDA graphs are recorded node by node, and CUPTI returned no valid times for many nodes.";
     absl::StrAppend(&finding.evidence, " ", Count(invalid),
-                    " kernel records came without valid times: CUPTI may have used up its device buffers.");
+                    " kernel records have no valid times: CUPTI may have run out of device buffers.");
   }
   out.push_back(finding);
 }
@@ -256,21 +254,20 @@ void DetailDropped(const Report& report, std::vector<Finding>& out) {
   const uint64_t start = report.conditions.start_ns;
   const double after_s = since > start ? static_cast<double>(since - start) / 1e9 : 0;
   out.push_back(
-      {.statement = absl::StrFormat("Single records exist from %.1f s after the start on.", after_s),
-       .evidence = "The run reached its size limit, so older records were dropped after they had been "
-                   "counted: every number here is of the whole run, gpuprobe export is not.",
-       .advice = "--keep SIZE keeps more."});
+      {.statement = absl::StrFormat("Individual records are kept only from %.1f s into the run.", after_s),
+       .evidence = "The run reached its size limit, so older records were dropped after being counted: the "
+                   "numbers here cover the whole run, gpuprobe export does not.",
+       .advice = "Raise --keep SIZE to keep more."});
 }
 
 void ClockStepped(const Report& report, std::vector<Finding>& out) {
-  constexpr int64_t kWorthSaying = 1'000'000;  // 1 ms: above what slewing does between two batches
   const int64_t step = report.trust.clock_step_ns;
-  if (std::abs(step) < kWorthSaying) return;
-  out.push_back(
-      {.statement = absl::StrFormat("The host's clock was stepped by %.1f ms during the run.",
-                                    static_cast<double>(step) / 1e6),
-       .evidence = "CLOCK_REALTIME moved against CLOCK_MONOTONIC between two batches.",
-       .advice = "Times across that moment are off by as much; durations within a record are not."});
+  if (std::abs(step) < thresholds::kClockStepNs) return;
+  out.push_back({.statement = absl::StrFormat("The host's clock was stepped by %.1f ms during the run.",
+                                              static_cast<double>(step) / 1e6),
+                 .evidence = "CLOCK_REALTIME moved against CLOCK_MONOTONIC between two batches.",
+                 .advice = "Intervals that span that moment are off by that much; durations within a record "
+                           "are not affected."});
 }
 
 }  // namespace gpuprobe::analysis

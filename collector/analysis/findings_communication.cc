@@ -8,26 +8,12 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/parallelism.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 #include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
-
-constexpr double kUnheardShare = 0.1;     // of the calls' time
-constexpr double kBoundShare = 0.20;      // of the step
-constexpr double kWorthSaying = 0.03;     // of the step
-constexpr double kUnheardExposed = 0.1;   // of the step
-constexpr double kPoorEfficiency = 0.85;  // of overlap
-constexpr double kSlowShare = 0.25;       // of the link's peak, at large sizes
-// Of what the maker's reference design carries, one adapter for each device: a host with a single adapter for
-// eight devices is not called slow.
-constexpr double kSlowShareOfReference = 0.125;
-constexpr uint64_t kLargeBytes = uint64_t{8} << 20;
-constexpr uint64_t kSmallBucket = uint64_t{4} << 20;
-constexpr double kManyBuckets = 32;   // a step
-constexpr double kOneBucket = 0.5;    // of a step's bytes
-constexpr double kLeastBubble = 0.1;  // of the step
 
 // One cause, one finding: which of them explains the step's exposed transfers. What stages of a pipeline wait
 // for each other is a finding of its own.
@@ -78,7 +64,7 @@ Exposure ExposureOf(const CommunicationReport& c) {
 std::optional<double> BestBandwidth(const Report& report, std::optional<bool> over_hosts = std::nullopt) {
   std::optional<double> best;
   for (const CollectiveReport& c : report.collectives) {
-    if (c.size_bytes < kLargeBytes || !c.transfer_busbw.has_value() || c.fused) continue;
+    if (c.size_bytes < thresholds::kLargeMessageBytes || !c.transfer_busbw.has_value() || c.fused) continue;
     if (over_hosts.has_value() && *over_hosts != (c.hosts > 1)) continue;
     best = std::max(best.value_or(0), *c.transfer_busbw);
   }
@@ -110,34 +96,37 @@ bool BelowReference(const Report& report) {
   const std::optional<NetworkReport>& n = report.communication.network;
   return !report.communication.link_peak.has_value() && n.has_value() && n->gbytes_per_s.has_value() &&
          n->reference_gbytes_per_s.has_value() &&
-         *n->gbytes_per_s < kSlowShareOfReference * *n->reference_gbytes_per_s;
+         *n->gbytes_per_s < thresholds::kSlowReferenceShare * *n->reference_gbytes_per_s;
 }
 
 bool BelowPeak(const Report& report) {
   if (!report.conditions.shared_devices.empty()) return false;  // its kernels take turns, too
   const std::optional<double> best = JudgedBandwidth(report);
   const std::optional<double>& peak = report.communication.link_peak;
-  return best.has_value() && peak.has_value() && *best < kSlowShare * *peak;
+  return best.has_value() && peak.has_value() && *best < thresholds::kSlowLinkPeakShare * *peak;
 }
 
 Explains WhatExplains(const Report& report) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
-  if (e.step_ns <= 0 || e.share() < kWorthSaying) return Explains::kNothing;
+  if (e.step_ns <= 0 || e.share() < thresholds::kExposedStepShare) return Explains::kNothing;
   // Then transfers and the waiting for others cannot be told apart.
-  if (c.unheard_share >= kUnheardShare) return Explains::kNothing;
+  if (c.unheard_share >= thresholds::kUnheardTimeShare) return Explains::kNothing;
   // Unlike a peak, a change is no guess; and as it costs nothing before it begins, its share of the whole run
   // is small.
   if (NetworkSlowed(report)) return Explains::kSlowNetwork;
-  if (e.share() >= 0.1 && (BelowPeak(report) || BelowReference(report))) return Explains::kSlowNetwork;
+  if (e.share() >= thresholds::kIndirectExposedStepShare && (BelowPeak(report) || BelowReference(report)))
+    return Explains::kSlowNetwork;
   if (c.buckets.has_value() && ReducesGradients(e.role)) {
     const Buckets& b = *c.buckets;
     const Buckets::Size& largest = b.sizes.front();
     const double share = static_cast<double>(largest.size_bytes) / b.bytes_per_step;
-    if (e.share() >= 0.1 && share >= kOneBucket && largest.size_bytes >= 16 * kLargeBytes)
+    if (e.share() >= thresholds::kIndirectExposedStepShare && share >= thresholds::kHugeBucketBytesShare &&
+        largest.size_bytes >= thresholds::kHugeBucketBytes)
       return Explains::kHugeBucket;
-    if (b.calls_per_step >= kManyBuckets && b.bytes_per_step / b.calls_per_step <= kSmallBucket &&
-        b.transfer_ns_per_step >= 0.5 * e.transfer_ns)
+    if (b.calls_per_step >= thresholds::kTinyBucketCalls &&
+        b.bytes_per_step / b.calls_per_step <= thresholds::kTinyBucketBytes &&
+        b.transfer_ns_per_step >= thresholds::kTinyBucketTimeShare * e.transfer_ns)
       return Explains::kTinyBuckets;
   }
   // What one late rank costs comes first: it stretches everything else.
@@ -145,19 +134,19 @@ Explains WhatExplains(const Report& report) {
       std::any_of(report.stragglers.begin(), report.stragglers.end(),
                   [&](const Straggler& s) { return s.caused.per_step_ns >= e.exposed_ns; });
   if (late_rank) return Explains::kNothing;
-  if (e.share() >= kBoundShare) return Explains::kBound;
-  return e.efficiency() < kPoorEfficiency ? Explains::kOverlap : Explains::kNothing;
+  if (e.share() >= thresholds::kBoundStepShare) return Explains::kBound;
+  return e.efficiency() < thresholds::kPoorOverlapShare ? Explains::kOverlap : Explains::kNothing;
 }
 
 std::string Costs(const Exposure& e) {
-  return absl::StrFormat("%s of a step of %s is communication that nothing hides: %s.", Percent(e.share()),
+  return absl::StrFormat("%s of the %s step is exposed communication (%s).", Percent(e.share()),
                          Duration(e.step_ns), Duration(e.exposed_ns));
 }
 
 std::string Overlap(const Exposure& e) {
   return absl::StrFormat(
-      "A step has %s of transfers and %s of compute; overlap efficiency %.0f %% (100 %%: all that could be "
-      "hidden is).",
+      "A step has %s of transfers and %s of compute; overlap efficiency is %.0f %% (100 %%: compute hides "
+      "all it could).",
       Duration(e.transfer_ns), Duration(e.compute_ns), e.efficiency() * 100);
 }
 
@@ -166,7 +155,7 @@ std::string BucketText(const Buckets& b) {
   for (size_t i = 0; i < b.sizes.size() && i < 4; ++i)
     sizes.push_back(absl::StrFormat("%.0f of %s", b.sizes[i].calls_per_step, Bytes(b.sizes[i].size_bytes)));
   if (b.sizes.size() > 4) sizes.push_back(absl::StrCat(b.sizes.size() - 4, " more sizes"));
-  return absl::StrCat(b.op, " calls a step: ", absl::StrJoin(sizes, ", "), ".");
+  return absl::StrCat(b.op, " calls per step: ", absl::StrJoin(sizes, ", "), ".");
 }
 
 // What the best size would gain, where that is known, else `otherwise`.
@@ -175,12 +164,11 @@ std::string BucketAdviceText(const CommunicationReport& c, const Exposure& e, co
   const BucketAdvice& advice = *c.bucket_advice;
   const double gain_ns = e.exposed_ns - advice.exposed_ns;
   return absl::StrFormat(
-      "Set bucket_cap_mb (DDP) to %d: by %s, %s of %s may stay exposed at the least, so a step gets up to %s "
-      "(%s) "
-      "shorter.",
+      "Set bucket_cap_mb (DDP) to %d: based on %s, exposed time could drop from %s to %s, shortening the "
+      "step by up to %s (%s).",
       advice.bucket_bytes >> 20,
-      advice.fitted ? "latency and bandwidth of the job's own transfers" : "the bandwidth that was reached",
-      Duration(advice.exposed_ns), Duration(e.exposed_ns), Duration(gain_ns), Percent(gain_ns / e.step_ns));
+      advice.fitted ? "the latency and bandwidth of the job's own transfers" : "the bandwidth reached so far",
+      Duration(e.exposed_ns), Duration(advice.exposed_ns), Duration(gain_ns), Percent(gain_ns / e.step_ns));
 }
 
 // The calls that are exposed most, of those that are not the reduction of gradients.
@@ -189,12 +177,12 @@ std::string ExposedText(const CommunicationReport& c) {
   std::vector<std::string> parts;
   for (const ExposedCalls& calls : c.exposed) {
     if (parts.size() == kMost || RoleOf(calls, c.exposed) == CommunicationRole::kPipeline) continue;
-    if (calls.exposed_ns_per_step < kWorthSaying * c.step_ns) continue;
+    if (calls.exposed_ns_per_step < thresholds::kExposedStepShare * c.step_ns) continue;
     parts.push_back(absl::StrFormat(
         "%.0f %s over %d ranks%s, %s exposed", calls.calls_per_step, calls.op, calls.comm_ranks,
-        calls.in_forward ? " inside the layers (in forward, too)" : "", Duration(calls.exposed_ns_per_step)));
+        calls.in_forward ? " inside layers (also in forward)" : "", Duration(calls.exposed_ns_per_step)));
   }
-  return parts.empty() ? "" : absl::StrCat("Calls a step: ", absl::StrJoin(parts, "; "), ".");
+  return parts.empty() ? "" : absl::StrCat("Calls per step: ", absl::StrJoin(parts, "; "), ".");
 }
 
 std::string CallsText(const CommunicationReport& c, const Exposure& e) {
@@ -208,16 +196,16 @@ std::string WithoutPeak(const Report& report) {
   const std::optional<double> over = BestBandwidth(report, true);
   if (!over.has_value()) return "";
   const std::optional<double> within = BestBandwidth(report, false);
-  return absl::StrCat("Messages of ", Bytes(kLargeBytes), " and more reach ", Rate(*over),
-                      " bus bandwidth at best between the ", report.conditions.hosts.size(), " hosts",
+  return absl::StrCat("Messages of ", Bytes(thresholds::kLargeMessageBytes), " and more reach at most ",
+                      Rate(*over), " bus bandwidth between the ", report.conditions.hosts.size(), " hosts",
                       within.has_value() ? absl::StrCat(", ", Rate(*within), " within one") : "",
-                      "; what the network between them can carry is not known.");
+                      "; the peak of the network between them is unknown.");
 }
 
 std::string WithPeakAdvice(const Report& report, std::string advice) {
   if (WithoutPeak(report).empty()) return advice;
   return absl::StrCat(
-      "Give the network's peak with --link-peak GB/s: then the report says whether it is slow. ", advice);
+      "Pass the network's peak with --link-peak GB/s, and the report says whether it is slow. ", advice);
 }
 
 std::string InLayersAdvice(CommunicationRole role) {
@@ -226,14 +214,15 @@ std::string InLayersAdvice(CommunicationRole role) {
       return "Sequence parallelism and asynchronous tensor parallelism hide these calls behind the layers' "
              "matrix products; fewer tensor-parallel ranks, all within one host's NVLink, send less.";
     case CommunicationRole::kTensorSequence:
-      return "Asynchronous tensor parallelism does gathers and scatters in chunks behind the layers' matrix "
+      return "Asynchronous tensor parallelism gathers and scatters in chunks behind the layers' matrix "
              "products; fewer tensor-parallel ranks, all within one host's NVLink, send less.";
     case CommunicationRole::kSharded:
       return "Prefetch the next layer's weights (FSDP: forward_prefetch, backward_prefetch, larger units), "
              "or "
              "gather less: keep weights between forward and backward, shard within a host.";
     case CommunicationRole::kExpert:
-      return "Exchange tokens while dense layers compute, in chunks; keep experts that talk within one host.";
+      return "Exchange tokens in chunks while dense layers compute; keep experts that exchange tokens on one "
+             "host.";
     default:
       return "";
   }
@@ -251,11 +240,11 @@ void CommunicationBound(const Report& report, std::vector<Finding>& out) {
   }
   std::string advice = InLayersAdvice(e.role);
   if (advice.empty()) {
-    advice = e.efficiency() < 0.5
-                 ? "Start reductions while backward still runs (DDP does; look for what turns it off), "
-                   "or send less: accumulate gradients, compress, shard differently."
-                 : "Send less (gradient accumulation, lower precision, another sharding), or use a "
-                   "faster link.";
+    advice =
+        e.efficiency() < 0.5
+            ? "Start reductions while backward still runs (DDP does by default; check what disables it), or "
+              "send less: accumulate gradients, compress, shard differently."
+            : "Send less (gradient accumulation, lower precision, different sharding), or use a faster link.";
   }
   out.push_back({.statement = Costs(e),
                  .evidence = evidence,
@@ -269,19 +258,19 @@ void PoorOverlap(const Report& report, std::vector<Finding>& out) {
   const Exposure e = ExposureOf(c);
   const std::string in_layers = InLayersAdvice(e.role);
   // What stands inside the layers has one remedy, and the other finding names it.
-  const bool beside = why == Explains::kBound && e.efficiency() < kPoorEfficiency && in_layers.empty();
+  const bool beside =
+      why == Explains::kBound && e.efficiency() < thresholds::kPoorOverlapShare && in_layers.empty();
   if (why != Explains::kOverlap && !beside) return;
   const double hidden_ideally = std::max(0.0, e.transfer_ns - e.compute_ns);
   const std::string calls = CallsText(c, e);
   out.push_back(
-      {.statement = absl::StrFormat("Communication overlaps compute badly: efficiency %.0f %%; %s of %s of "
-                                    "transfers a step are exposed.",
+      {.statement = absl::StrFormat("Communication overlaps poorly with compute (efficiency %.0f %%): %s of "
+                                    "%s of transfers per step are exposed.",
                                     e.efficiency() * 100, Duration(e.exposed_ns), Duration(e.transfer_ns)),
        .evidence = calls.empty() ? Costs(e) : calls,
-       .advice = in_layers.empty()
-                     ? "Smaller first bucket; check that gradients are ready in bucket order, and that "
-                       "nothing synchronises in between."
-                     : in_layers,
+       .advice = in_layers.empty() ? "Use a smaller first bucket; check that gradients become ready in "
+                                     "bucket order and that nothing synchronises in between."
+                                   : in_layers,
        // What remains when the overlap is perfect is the other finding's.
        .cost_ns_per_step = (e.exposed_ns - hidden_ideally) * (beside ? 0.99 : 1)});
 }
@@ -292,15 +281,14 @@ void BucketTooLarge(const Report& report, std::vector<Finding>& out) {
   const Exposure e = ExposureOf(c);
   out.push_back(
       {.statement = absl::StrFormat(
-           "One bucket of %s holds %s of what a step reduces: its transfer cannot overlap what fills it. %s",
+           "One bucket of %s holds %s of the bytes reduced per step; its transfer cannot overlap the "
+           "backward pass that fills it. %s",
            Bytes(c.buckets->sizes.front().size_bytes),
            Percent(static_cast<double>(c.buckets->sizes.front().size_bytes) / c.buckets->bytes_per_step),
            Costs(e)),
        .evidence = absl::StrCat(BucketText(*c.buckets), " ", Overlap(e)),
-       .advice =
-           BucketAdviceText(c, e,
-                            "Set bucket_cap_mb (DDP) to 25-100 MiB, so that reductions start while backward "
-                            "runs."),
+       .advice = BucketAdviceText(
+           c, e, "Set bucket_cap_mb (DDP) to 25-100 MiB so that reductions start while backward runs."),
        .cost_ns_per_step = e.exposed_ns});
 }
 
@@ -311,10 +299,9 @@ void BucketTooSmall(const Report& report, std::vector<Finding>& out) {
   const Buckets& b = *c.buckets;
   out.push_back(
       {.statement = absl::StrFormat(
-           "Gradients are reduced in %.0f pieces of %s a step; each pays the latency of a "
-           "call. %s",
+           "Gradients are reduced in %.0f calls of %s per step, and each pays the latency of a call. %s",
            b.calls_per_step, Bytes(model::WholeNumber(b.bytes_per_step / b.calls_per_step)), Costs(e)),
-       .evidence = absl::StrFormat("%s Together %s of transfers a step, %s.", BucketText(b),
+       .evidence = absl::StrFormat("%s Together they transfer for %s per step, at %s.", BucketText(b),
                                    Duration(b.transfer_ns_per_step),
                                    Rate(b.bytes_per_step / std::max(b.transfer_ns_per_step, 1.0))),
        .advice = BucketAdviceText(c, e, "Raise bucket_cap_mb (DDP) to 25 MiB or more."),
@@ -350,24 +337,25 @@ void SlowedNetwork(const Report& report, const NetworkReport::Slow& slow, std::v
                   since, ": ");
   const double before_ns = hosts ? slow.elsewhere_ns : slow.usual_ns;
   const double after_ns = hosts ? slow.elsewhere_slow_ns : slow.slow_ns;
-  absl::StrAppendFormat(&statement, "%s takes %s %s, %s %s (%.1f x). %s", SlowTransfer(slow),
-                        Duration(after_ns), hosts ? "where it takes part" : "since then", Duration(before_ns),
-                        hosts ? "on the same number of other hosts" : "before", after_ns / before_ns,
-                        Costs(e));
-  std::string evidence = absl::StrCat("Times of transfers, without waiting for late ranks. ", Overlap(e));
+  absl::StrAppendFormat(&statement, "%s takes %s %s, %s %s (%.1fx). %s", SlowTransfer(slow),
+                        Duration(after_ns),
+                        !hosts                   ? "since then"
+                        : slow.hosts.size() == 1 ? "when it takes part"
+                                                 : "when they take part",
+                        Duration(before_ns), hosts ? "on the same number of other hosts" : "before",
+                        after_ns / before_ns, Costs(e));
+  std::string evidence = absl::StrCat("Transfer times exclude waiting for late ranks. ", Overlap(e));
   if (!hosts && !one_host)
     absl::StrAppend(&evidence,
-                    " Every transfer between hosts passes the same ones, so the run cannot tell which "
-                    "of them is at fault.");
+                    " Every transfer between hosts involves the same hosts, so this run cannot show which "
+                    "one is at fault.");
   const std::string advice =
       hosts      ? absl::StrCat("Check the adapters of ", absl::StrJoin(named, ", "),
                                 ": link state and rate (ibstat, ethtool), error counters, and the switch port.")
-      : one_host ? "See what changed then: another job on these GPUs, or a link that fell back (nvidia-smi "
-                   "nvlink -s "
-                   "and -e; PCIe generation and width in nvidia-smi -q)."
-                 : "Check the switches and each host's adapters (ibstat, ethtool, error counters); "
-                   "nccl-tests between "
-                   "pairs of hosts finds the slow one.";
+      : one_host ? "Find out what changed then: another job on these GPUs, or a link that fell back "
+                   "(nvidia-smi nvlink -s and -e; PCIe generation and width in nvidia-smi -q)."
+                 : "Check the switches and each host's adapters (ibstat, ethtool, error counters); run "
+                   "nccl-tests between pairs of hosts to find the slow one.";
   out.push_back(
       {.statement = statement, .evidence = evidence, .advice = advice, .cost_ns_per_step = e.exposed_ns});
 }
@@ -380,14 +368,14 @@ void NetworkBelowReference(const Report& report, std::vector<Finding>& out) {
       {.statement =
            absl::StrFormat("The network between the %d hosts is slow for all ranks: %s bus bandwidth. %s",
                            n.hosts, Rate(*n.gbytes_per_s), Costs(e)),
-       .evidence = absl::StrFormat("By what a byte takes, latency left out. The network's peak is not known; "
-                                   "the reference design for "
-                                   "hosts with %s would carry %s, of which this is %s. %s",
-                                   n.device, Rate(*n.reference_gbytes_per_s),
-                                   Percent(*n.gbytes_per_s / *n.reference_gbytes_per_s), Overlap(e)),
+       .evidence = absl::StrFormat(
+           "Bandwidth is based on the time per byte, excluding latency. The network's peak is unknown; the "
+           "reference design for hosts with %s carries %s, and this is %s of it. %s",
+           n.device, Rate(*n.reference_gbytes_per_s), Percent(*n.gbytes_per_s / *n.reference_gbytes_per_s),
+           Overlap(e)),
        .advice =
-           "If your hosts have slower adapters, give their rate with --link-peak GB/s. Else see which path "
-           "NCCL took (NCCL_DEBUG=INFO: InfiniBand or sockets, which adapters, GPUDirect RDMA).",
+           "If your hosts have slower adapters, pass their rate with --link-peak GB/s. Otherwise check which "
+           "path NCCL took (NCCL_DEBUG=INFO: InfiniBand or sockets, which adapters, GPUDirect RDMA).",
        .cost_ns_per_step = e.exposed_ns});
 }
 
@@ -402,57 +390,57 @@ void SlowNetwork(const Report& report, std::vector<Finding>& out) {
   const double best = *JudgedBandwidth(report);
   out.push_back(
       {.statement = absl::StrFormat(
-           "The network is slow for all ranks: %s bus bandwidth at best, %s of %s (%s). %s", Rate(best),
+           "The network is slow for all ranks: at most %s bus bandwidth, %s of %s (%s). %s", Rate(best),
            Percent(best / *c.link_peak), Rate(*c.link_peak), c.link_peak_source, Costs(e)),
-       .evidence =
-           absl::StrCat("Transfers of ", Bytes(kLargeBytes), " and more, without waiting. ", Overlap(e)),
-       .advice =
-           "See which path NCCL took (NCCL_DEBUG=INFO: NVLink, PCIe, sockets), and nvidia-smi topo -m and "
-           "nvlink -s.",
+       .evidence = absl::StrCat("Measured on transfers of ", Bytes(thresholds::kLargeMessageBytes),
+                                " and more, excluding waits. ", Overlap(e)),
+       .advice = "Check which path NCCL took (NCCL_DEBUG=INFO: NVLink, PCIe, sockets) and the links "
+                 "(nvidia-smi topo -m, nvidia-smi nvlink -s).",
        .cost_ns_per_step = e.exposed_ns});
 }
 
 void CommunicationUnheard(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
-  if (c.unheard_share < kUnheardShare || e.step_ns <= 0 || e.share() < kUnheardExposed) return;
+  if (c.unheard_share < thresholds::kUnheardTimeShare || e.step_ns <= 0 ||
+      e.share() < thresholds::kIndirectExposedStepShare)
+    return;
   std::vector<std::string> parts;
   std::set<std::string> told;
   for (const CollectiveReport& call : report.collectives) {
     if (call.heard_ranks >= call.comm_ranks || !told.insert(call.comm).second || parts.size() == 3) continue;
-    parts.push_back(absl::StrFormat("%d of %d of communicator %s", call.heard_ranks, call.comm_ranks,
+    parts.push_back(absl::StrFormat("%d of %d in communicator %s", call.heard_ranks, call.comm_ranks,
                                     ShortComm(call.comm)));
   }
   const std::string calls = CallsText(c, e);
-  out.push_back(
-      {.statement = absl::StrCat(Costs(e), " How much of it is waiting for ranks that are not recorded here ",
-                                 "cannot be told."),
-       .evidence = absl::StrCat("Ranks that were heard: ", absl::StrJoin(parts, ", "), ".",
-                                calls.empty() ? "" : " ", calls),
-       .advice = absl::StrCat("Look at all ranks at once: ", kTogether),
-       .cost_ns_per_step = e.exposed_ns});
+  out.push_back({.statement = absl::StrCat(
+                     Costs(e), " The share spent waiting for ranks that are not recorded here is unknown."),
+                 .evidence = absl::StrCat("Recorded ranks: ", absl::StrJoin(parts, ", "), ".",
+                                          calls.empty() ? "" : " ", calls),
+                 .advice = absl::StrCat("Analyse all ranks together: ", kTogether),
+                 .cost_ns_per_step = e.exposed_ns});
 }
 
 void PipelineBubble(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
-  if (!c.pipeline.has_value() || c.pipeline->bubble < kLeastBubble) return;
+  if (!c.pipeline.has_value() || c.pipeline->bubble < thresholds::kBubbleStepShare) return;
   const Pipeline& p = *c.pipeline;
   // What a slow stage costs, its own finding says.
   double cost_ns = p.bubble * c.step_ns;
   for (const Straggler& s : report.stragglers) cost_ns -= s.slow_stage ? s.cause_ns_per_step : 0;
   std::string evidence = absl::StrFormat(
-      "%d stages, %d microbatches a step: one forward, one backward leaves (p-1)/(m+p-1) = %s at least.",
-      p.stages, p.microbatches, Percent(p.least_bubble));
-  if (p.exposed_collective_ns >= kWorthSaying * c.step_ns) {
+      "%d stages, %d microbatches per step: a 1F1B schedule leaves at least (p-1)/(m+p-1) = %s.", p.stages,
+      p.microbatches, Percent(p.least_bubble));
+  if (p.exposed_collective_ns >= thresholds::kExposedStepShare * c.step_ns) {
     absl::StrAppend(&evidence, " Exposed communication within stages, ", Duration(p.exposed_collective_ns),
-                    " a step, is not in it.");
+                    " per step, is not included.");
   }
-  out.push_back({.statement = absl::StrFormat("Pipeline stages stand still for %s of the step of %s.",
+  out.push_back({.statement = absl::StrFormat("Pipeline bubble: stages are idle for %s of the %s step.",
                                               Percent(p.bubble), Duration(c.step_ns)),
                  .evidence = evidence,
-                 .advice = p.bubble > 1.3 * p.least_bubble
+                 .advice = p.bubble > thresholds::kUnevenBubbleRatio * p.least_bubble
                                ? "Balance the stages: the slowest one sets the pace."
-                               : "More microbatches a step, or interleaved stages.",
+                               : "Use more microbatches per step, or interleave stages.",
                  .cost_ns_per_step = std::max(cost_ns, 0.0)});
 }
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -16,11 +17,6 @@ void HangsOfKind(const Report& report, Hang::Kind kind, std::vector<Finding>& ou
         {.statement = HangStatement(hang), .evidence = HangEvidence(hang), .advice = HangAdvice(hang)});
   }
 }
-
-// Ranks that one signal, or one launcher, ends together are gone within this time of each other.
-constexpr uint64_t kEndedTogetherNs = 2'000'000'000;
-// The collector looks for ends five times a second.
-constexpr uint64_t kSeenTogetherNs = 400'000'000;
 
 bool Died(const RankReport& r) {
   if (!r.end.has_value()) return false;
@@ -39,7 +35,8 @@ bool IsRequestToEnd(const Halt& end) {
 
 // Whether it went on, or ended in another way.
 bool Outlived(const RankReport& other, const RankReport& dead) {
-  if (!other.end.has_value() || other.end->since_ns >= dead.end->since_ns + kEndedTogetherNs) return true;
+  if (!other.end.has_value() || other.end->since_ns >= dead.end->since_ns + thresholds::kEndedTogetherNs)
+    return true;
   const bool known = dead.end->signal.has_value() || dead.end->exit_code.has_value();
   if (!known || IsRequestToEnd(*dead.end)) return false;
   return other.end->signal != dead.end->signal || other.end->exit_code != dead.end->exit_code;
@@ -47,13 +44,12 @@ bool Outlived(const RankReport& other, const RankReport& dead) {
 
 // A hang ends in timeouts and in people who kill the job: what died later is no cause.
 bool FollowsHang(const Report& report, const RankReport& dead) {
-  constexpr uint64_t kNoticedWithinNs = 1'000'000'000;
   return std::any_of(report.hangs.begin(), report.hangs.end(), [&](const Hang& hang) {
     const bool for_it = std::any_of(hang.ranks.begin(), hang.ranks.end(), [&](const HangRank& r) {
       return r.pid == dead.pid && r.host == dead.host && r.halt.has_value() &&
              r.halt->kind == Halt::Kind::kEnded;
     });
-    return !for_it && hang.since_ns + kNoticedWithinNs < dead.end->since_ns;
+    return !for_it && hang.since_ns + thresholds::kDeathAfterHangNs < dead.end->since_ns;
   });
 }
 
@@ -68,7 +64,7 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   // another one's death.
   for (const RankReport& r : report.ranks) {
     if (Died(r) && first->end->signal == uint32_t{SIGTERM} && !IsRequestToEnd(*r.end) &&
-        r.end->since_ns < first->end->since_ns + kSeenTogetherNs)
+        r.end->since_ns < first->end->since_ns + thresholds::kSeenTogetherNs)
       first = &r;
   }
   if (first == nullptr || FollowsHang(report, *first)) return;
@@ -81,12 +77,13 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   const uint64_t after_ns = first->end->since_ns - std::min(start_ns, first->end->since_ns);
   Finding f{
       .statement = absl::StrCat("R", who.substr(1), " ", HaltText(*first->end), ", ",
-                                Duration(static_cast<double>(after_ns)), " after the start, while ", outlived,
+                                Duration(static_cast<double>(after_ns)), " into the run, while ", outlived,
                                 outlived == 1 ? " other rank was running." : " other ranks were running."),
       .evidence = absl::StrCat("It was pid ", first->pid, " on ", first->host, "."),
       .advice = HaltAdvice(*first->end, who, first->pid)};
   if (!first->rank.has_value()) f.statement.replace(0, 1, "P");
-  if (first->cut_off) f.evidence += " It could not flush: its last records, up to two seconds, are missing.";
+  if (first->cut_off)
+    f.evidence += " It could not flush, so up to two seconds of its last records are missing.";
   out.push_back(std::move(f));
 }
 
@@ -115,17 +112,17 @@ void RankStopped(const Report& report, std::vector<Finding>& out) {
           absl::StrCat(who, " was ", StopText(stop->halt), " for ",
                        Duration(static_cast<double>(stop->until_ns - stop->halt.since_ns)), ", from ",
                        ClockTime(stop->halt.since_ns), " to ", ClockTime(stop->until_ns), "."),
-      .evidence = "None of its threads could run, and whoever waited for it could not go on.",
+      .evidence = "None of its threads could run, and ranks that waited for it were blocked.",
       .advice =
-          "Find out who stops it: a shell's job control, a debugger, or a scheduler that suspends jobs."};
+          "Find out what stopped it: a shell's job control, a debugger, or a scheduler that suspends jobs."};
   if (ranks == report.ranks.size() && ranks > 1) {
-    absl::StrAppend(&f.evidence, " So it was with every rank.");
+    absl::StrAppend(&f.evidence, " The same happened to every rank.");
   } else if (ranks > 1) {
     absl::StrAppend(&f.evidence, " ", ranks - 1, ranks == 2 ? " other rank was" : " other ranks were",
                     " stopped, too.");
   }
   if (longest->stops.size() > 1)
-    absl::StrAppend(&f.evidence, " It was stopped ", longest->stops.size(), " times that are on record.");
+    absl::StrAppend(&f.evidence, " It was stopped ", longest->stops.size(), " times on record.");
   out.push_back(std::move(f));
 }
 
@@ -136,7 +133,7 @@ void HangOver(const Report& report, std::vector<Finding>& out) {
     });
     if (stopped) continue;
     out.push_back({.statement = PastHangStatement(past),
-                   .evidence = absl::StrCat("While it lasted: ", HangEvidence(past.hang)),
+                   .evidence = absl::StrCat("During the hang: ", HangEvidence(past.hang)),
                    .advice = HangAdvice(past.hang)});
   }
 }

@@ -40,32 +40,33 @@ std::string Names(const std::vector<Step>& steps) {
 std::string Who(const std::vector<Step>& steps, size_t ranks) {
   const bool nobody =
       std::none_of(steps.begin(), steps.end(), [](const Step& s) { return s.last_rank.has_value(); });
-  if (nobody) return "No rank was later than the others in them: what took long took all of them so long.";
+  if (nobody) return "No rank was later than the others; the delay affected all ranks.";
   const bool one = std::all_of(steps.begin(), steps.end(),
                                [&](const Step& s) { return s.last_rank == steps.front().last_rank; });
   if (!one) {
     std::vector<std::string> parts;
     for (size_t i = 0; i < std::min(steps.size(), kNamed); ++i) {
       parts.push_back(steps[i].last_rank.has_value()
-                          ? absl::StrCat("in step ", steps[i].step, " rank ", *steps[i].last_rank)
-                          : absl::StrCat("in step ", steps[i].step, " none"));
+                          ? absl::StrCat("rank ", *steps[i].last_rank, " in step ", steps[i].step)
+                          : absl::StrCat("none in step ", steps[i].step));
     }
-    return absl::StrCat("Late was ", absl::StrJoin(parts, ", "), ".");
+    return absl::StrCat("Latest: ", absl::StrJoin(parts, ", "), ".");
   }
   double late_by_ns = 0;
   for (const Step& s : steps) late_by_ns += s.late_by_ns / static_cast<double>(steps.size());
-  std::string text = absl::StrFormat("The others waited for rank %d in %s, %s%s.", *steps.front().last_rank,
-                                     steps.size() == 1   ? "it"
-                                     : steps.size() == 2 ? "both"
-                                                         : "all of them",
-                                     Duration(late_by_ns), steps.size() == 1 ? "" : " on average");
+  std::string text =
+      absl::StrFormat("The other ranks waited for rank %d in %s, %s%s.", *steps.front().last_rank,
+                      steps.size() == 1   ? "it"
+                      : steps.size() == 2 ? "both"
+                                          : "all of them",
+                      Duration(late_by_ns), steps.size() == 1 ? "" : " on average");
   const double by_chance = std::pow(static_cast<double>(ranks), static_cast<double>(steps.size()) - 1);
   if (steps.size() == 1) {
-    absl::StrAppend(&text, " Once tells nothing about a rank.");
+    absl::StrAppend(&text, " One occurrence does not implicate a rank.");
   } else {
-    absl::StrAppend(&text, " That it was the same one, chance alone gives ",
-                    by_chance < 2000 ? absl::StrFormat("once in %.0f such runs", by_chance)
-                                     : "in less than one of 2,000 such runs",
+    absl::StrAppend(&text, " The same rank would be last by chance in ",
+                    by_chance < 2000 ? absl::StrFormat("one of %.0f such runs", by_chance)
+                                     : "fewer than one of 2,000 such runs",
                     ".");
   }
   return text;
@@ -88,13 +89,13 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
   const double cost_ns = longer_ns / static_cast<double>(all.compared_steps);
   out.push_back(
       {.statement = absl::StrFormat(
-           "%d of %d steps %s much longer than the usual %s: %s. The average step is %s longer for %s, %s.",
+           "%d of %d steps %s much longer than the typical %s: %s. %s the average step by %s (%s).",
            steps.size(), all.compared_steps, steps.size() == 1 ? "takes" : "take", Duration(all.usual_ns),
-           Names(steps), Duration(cost_ns), steps.size() == 1 ? "it" : "them",
+           Names(steps), steps.size() == 1 ? "It lengthens" : "They lengthen", Duration(cost_ns),
            Percent(cost_ns / all.usual_ns)),
        .evidence = Who(steps, report.ranks.size()),
-       .advice = "See what happens in them: checkpoints, evaluation, garbage collection, storage; gpuprobe "
-                 "trace shows them. A longer run tells chance from a rank.",
+       .advice = "Check what happens in these steps: checkpoints, evaluation, garbage collection, storage; "
+                 "gpuprobe export prints their records. A longer run shows whether it is chance or a rank.",
        .cost_ns_per_step = cost_ns});
 }
 

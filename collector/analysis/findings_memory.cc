@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/lifetime_report.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 #include "collector/model/whole_number.h"
 
@@ -19,20 +20,14 @@ std::string Gib(uint64_t bytes) {
   return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
 }
 
-constexpr uint64_t kLeastFragmentedBytes = uint64_t{256} << 20;  // less is the allocator's granularity
-constexpr double kFragmented = 1.5;        // reserved to allocated; the field's usual threshold
-constexpr double kAlike = 0.9;             // of the worst: what grows so differs by chance
-constexpr double kUrgentNs = 24 * 3600e9;  // until a device is full: the first thing to know
-
 std::string WhoOf(const RankReport& r) {
   return r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid);
 }
 
 // Whether the process ended over its last refusal: it was over soon, and no step was completed since.
 bool EndedOverIt(const RankReport& r) {
-  constexpr uint64_t kSoonNs = 10'000'000'000;
   const uint64_t refused_ns = r.out_of_memory.back().time_ns;
-  if (r.start_ns + r.duration_ns > refused_ns + kSoonNs) return false;
+  if (r.start_ns + r.duration_ns > refused_ns + thresholds::kEndedByRefusalNs) return false;
   return r.last_step_launch_ns <= refused_ns;
 }
 
@@ -43,15 +38,15 @@ bool Plural(const Report& report, size_t count) { return count > 1 && count < re
 Finding RefusedByHost(const RankReport& r, const RefusalReport& last) {
   const auto live = last.live.find(last.memory);
   std::string statement =
-      absl::StrFormat("%s ran out of page-locked host memory: asked %s, %s of it live", WhoOf(r),
+      absl::StrFormat("%s ran out of pinned host memory: requested %s with %s in use", WhoOf(r),
                       Gib(last.asked_bytes), Gib(live != last.live.end() ? live->second : 0));
   if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
-  return {.statement = statement + ".",
-          .evidence = absl::StrFormat("%d requests for page-locked memory were refused.",
-                                      r.memory.at(last.memory).failed),
-          .advice =
-              "Fewer or smaller pinned buffers (loader workers that pin, offloaded states); look at the "
-              "limits of locked memory (ulimit -l) and of the container's memory."};
+  return {
+      .statement = statement + ".",
+      .evidence = absl::StrFormat("%d requests for pinned memory failed.", r.memory.at(last.memory).failed),
+      .advice =
+          "Use fewer or smaller pinned buffers (data-loader workers that pin, offloaded states); check the "
+          "limits on locked memory (ulimit -l) and on the container's memory."};
 }
 
 // The last refusal is the one that counts: an allocator asks again after it has given back what it could.
@@ -60,36 +55,36 @@ Finding Refused(const RankReport& r) {
   if (last.memory == "host_pinned" && r.memory.count(last.memory) != 0) return RefusedByHost(r, last);
   uint64_t refused = 0;
   for (const auto& [kind, m] : r.memory) refused += m.failed;
-  std::string statement = absl::StrFormat("%s ran out of memory: asked %s (%s), %s live", WhoOf(r),
+  std::string statement = absl::StrFormat("%s ran out of memory: requested %s (%s) with %s", WhoOf(r),
                                           Gib(last.asked_bytes), last.memory, Gib(last.device_live_bytes));
   if (last.capacity_bytes.has_value()) absl::StrAppend(&statement, " of ", Gib(*last.capacity_bytes));
+  statement += " in use";
   if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
   std::vector<std::string> live;
   for (const auto& [kind, bytes] : last.live) live.push_back(absl::StrCat(kind, " ", Gib(bytes)));
-  std::string evidence =
-      absl::StrCat(refused, refused == 1 ? " request was" : " requests were",
-                   " refused. Live then: ", live.empty() ? "nothing" : absl::StrJoin(live, ", "), ".");
+  std::string evidence = absl::StrCat(
+      refused, refused == 1 ? " request" : " requests",
+      " failed. In use at the time: ", live.empty() ? "nothing" : absl::StrJoin(live, ", "), ".");
   if (last.free_at_most_bytes.has_value()) {
-    absl::StrAppend(&evidence, " Free: at most ", Gib(*last.free_at_most_bytes),
-                    "; the context, loaded modules and other processes take their part of it.");
+    absl::StrAppend(&evidence, " At most ", Gib(*last.free_at_most_bytes),
+                    " was free, less what the context, loaded modules and other processes take.");
   }
   bool fragmented = false;
   for (const PytorchMemoryReport& p : r.pytorch_memory) {
     if (p.device != last.device || p.reserved_bytes == 0) continue;
-    fragmented = fragmented ||
-                 static_cast<double>(p.reserved_bytes) > kFragmented * static_cast<double>(p.allocated_bytes);
-    absl::StrAppend(&evidence, " PyTorch held ", Gib(p.reserved_bytes), " for ", Gib(p.allocated_bytes),
+    fragmented = fragmented || static_cast<double>(p.reserved_bytes) >
+                                   thresholds::kFragmentedRatio * static_cast<double>(p.allocated_bytes);
+    absl::StrAppend(&evidence, " PyTorch reserved ", Gib(p.reserved_bytes), " for ", Gib(p.allocated_bytes),
                     " of tensors.");
   }
   return {.statement = statement + ".",
           .evidence = evidence,
-          .advice = absl::StrCat(
-              fragmented ? "Most of what PyTorch holds fits no tensor: PYTORCH_CUDA_ALLOC_CONF="
-                           "expandable_segments:True first. "
-                         : "",
-              "report.json names the largest allocations at the high-water mark and the ranges that made "
-              "them (memory, out_of_memory); a smaller batch, recomputed activations or sharded optimizer "
-              "states need less.")};
+          .advice = absl::StrCat(fragmented ? "PyTorch reserves much more than its tensors use: try "
+                                              "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True first. "
+                                            : "",
+                                 "report.json lists the largest allocations at the high-water mark and the "
+                                 "ranges that made them (memory, out_of_memory); a smaller batch, recomputed "
+                                 "activations or sharded optimizer states need less memory.")};
 }
 
 // Who it is true of, `count` ranks: `whose` the most.
@@ -129,7 +124,7 @@ Growth WorstGrowth(const Report& report) {
     for (const DeviceMemoryReport& d : r.device_memory) look(d, false);
   }
   if (worst.trend == nullptr) return worst;
-  const double alike = kAlike * *worst.trend->growth_bytes_per_step;
+  const double alike = thresholds::kLeakAlikeShare * *worst.trend->growth_bytes_per_step;
   worst.alike = static_cast<size_t>(
       std::count_if(growths.begin(), growths.end(), [alike](double growth) { return growth >= alike; }));
   return worst;
@@ -154,37 +149,34 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
   if (worst.trend == nullptr) return;
   const double per_step = *worst.trend->growth_bytes_per_step;
   std::string statement =
-      absl::StrFormat("%s hold%s %s more after every step", WhoAlike(report, *worst.rank, worst.alike),
+      absl::StrFormat("%s hold%s %s more memory after every step", WhoAlike(report, *worst.rank, worst.alike),
                       Plural(report, worst.alike) ? "" : "s", Bytes(model::WholeNumber(per_step)));
   bool soon = false;
   if (worst.trend->steps_until_full.has_value()) {
     const double steps = *worst.trend->steps_until_full;
-    absl::StrAppendFormat(&statement, ": at that rate %s full in %s steps",
-                          worst.alike > 1 ? "the first device is" : "its device is",
+    absl::StrAppendFormat(&statement, "; at that rate %s full in %s steps",
+                          worst.alike > 1 ? "the first GPU is" : "its GPU is",
                           Count(model::WholeNumber(steps)));
     const double left_ns = steps * report.communication.step_ns;
-    if (left_ns > 0) absl::StrAppend(&statement, ", ", Span(left_ns));
-    soon = left_ns > 0 && left_ns < kUrgentNs;
+    if (left_ns > 0) absl::StrAppend(&statement, " (", Span(left_ns), ")");
+    soon = left_ns > 0 && left_ns < thresholds::kLeakUrgentNs;
   }
   const std::string kept = worst.lifetimes == nullptr ? "" : GrowthText(*worst.lifetimes);
   out.push_back(
       {.statement = statement + ".",
-       .evidence = absl::StrFormat("%s%sThe least level of %s between steps rose to the end, to %s; "
-                                   "a step adds %s for itself.",
-                                   kept, kept.empty() ? "" : " ",
-                                   worst.tensors ? "PyTorch's tensors" : "device memory",
-                                   Gib(worst.trend->held_bytes), Gib(worst.trend->within_step_bytes)),
-       .advice =
-           "Look for what is kept from step to step: losses that still hold their graph (use .item() or "
-           ".detach()), lists that are appended to, caches without a limit.",
+       .evidence = absl::StrFormat(
+           "%s%sThe lowest level of %s between steps kept rising, to %s; each step temporarily adds %s.",
+           kept, kept.empty() ? "" : " ", worst.tensors ? "PyTorch's tensors" : "device memory",
+           Gib(worst.trend->held_bytes), Gib(worst.trend->within_step_bytes)),
+       .advice = "Look for objects kept from step to step: losses that still hold their graph (use .item() "
+                 "or .detach()), growing lists, unbounded caches.",
        .ends_job = soon});
 }
 
 void MemoryPressure(const Report& report, std::vector<Finding>& out) {
-  constexpr double kLeastLeft = 0.08;
   const DeviceMemoryReport* worst = nullptr;
   const RankReport* whose = nullptr;
-  double least = kLeastLeft;
+  double least = thresholds::kMemoryLeftShare;
   double widest = 0;  // of those that are near
   size_t alike = 0;
   for (const RankReport& r : report.ranks) {
@@ -193,7 +185,7 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
       if (d.capacity_bytes.value_or(0) == 0) continue;
       const double left =
           1 - static_cast<double>(d.high_water_bytes) / static_cast<double>(*d.capacity_bytes);
-      if (left <= kLeastLeft) {
+      if (left <= thresholds::kMemoryLeftShare) {
         alike += std::exchange(near, true) ? 0 : 1;
         widest = std::max(widest, left);
       }
@@ -204,25 +196,25 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
     }
   }
   if (worst == nullptr) return;
-  out.push_back(
-      {.statement = absl::StrFormat(
-           "%s came within %s of %s memory: %s of %s%s.", WhoAlike(report, *whose, alike), Percent(widest),
-           Plural(report, alike) ? "their devices'" : "its device's", Gib(worst->high_water_bytes),
-           Gib(*worst->capacity_bytes), alike > 1 ? absl::StrCat(" on rank ", whose->label) : ""),
-       .evidence = "High-water mark of what driver calls obtained; the context, loaded modules and the "
-                   "probe's own buffers come on top.",
-       .advice = "A little more activation memory, or fragmentation, ends this job: leave more room, or "
-                 "recompute activations."});
+  out.push_back({.statement = absl::StrFormat("%s came within %s of %s capacity: %s of %s%s.",
+                                              WhoAlike(report, *whose, alike), Percent(widest),
+                                              Plural(report, alike) ? "their GPUs'" : "its GPU's",
+                                              Gib(worst->high_water_bytes), Gib(*worst->capacity_bytes),
+                                              alike > 1 ? absl::StrCat(" on rank ", whose->label) : ""),
+                 .evidence = "High-water mark of driver allocations; the context, loaded modules and the "
+                             "probe's own buffers come on top.",
+                 .advice = "A little more activation memory or fragmentation would end this job: leave more "
+                           "headroom, or recompute activations."});
 }
 
 void Fragmentation(const Report& report, std::vector<Finding>& out) {
   const PytorchMemoryReport* worst = nullptr;
   const RankReport* whose = nullptr;
-  double most = kFragmented;
+  double most = thresholds::kFragmentedRatio;
   for (const RankReport& r : report.ranks) {
     for (const PytorchMemoryReport& p : r.pytorch_memory) {
       if (p.peak_allocated_bytes == 0 ||
-          p.peak_reserved_bytes < p.peak_allocated_bytes + kLeastFragmentedBytes)
+          p.peak_reserved_bytes < p.peak_allocated_bytes + thresholds::kFragmentedBytes)
         continue;
       const double ratio =
           static_cast<double>(p.peak_reserved_bytes) / static_cast<double>(p.peak_allocated_bytes);
@@ -234,28 +226,26 @@ void Fragmentation(const Report& report, std::vector<Finding>& out) {
   }
   if (worst == nullptr) return;
   out.push_back(
-      {.statement = absl::StrFormat("PyTorch's allocator on rank %s holds %.1f x what tensors ever had.",
+      {.statement = absl::StrFormat("PyTorch's allocator on rank %s reserves %.1fx the peak of its tensors.",
                                     whose->label, most),
-       .evidence =
-           absl::StrFormat("Peak reserved %s, peak allocated %s: %s are in pieces that no tensor fits.",
-                           Gib(worst->peak_reserved_bytes), Gib(worst->peak_allocated_bytes),
-                           Gib(worst->fragmentation_bytes.value_or(0))),
-       .advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; see whether sizes change from step "
-                 "to step."});
+       .evidence = absl::StrFormat("Peak reserved %s, peak allocated %s: %s is lost to fragmentation.",
+                                   Gib(worst->peak_reserved_bytes), Gib(worst->peak_allocated_bytes),
+                                   Gib(worst->fragmentation_bytes.value_or(0))),
+       .advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; check whether tensor sizes change "
+                 "from step to step."});
 }
 
 void PoolFootprint(const Report& report, std::vector<Finding>& out) {
-  constexpr double kTooMuch = 1.5;                        // as of PyTorch's allocator
-  constexpr uint64_t kWorthSaying = uint64_t{256} << 20;  // less is a few granules of the driver's
   const PoolReport* worst = nullptr;
   const RankReport* whose = nullptr;
-  uint64_t most = kWorthSaying;
+  uint64_t most = thresholds::kPoolBytes;
   for (const RankReport& r : report.ranks) {
     for (const PoolReport& p : r.pools) {
       if (p.used_high_water_bytes == 0) continue;
       const double ratio =
           static_cast<double>(p.reserved_high_water_bytes) / static_cast<double>(p.used_high_water_bytes);
-      if (ratio <= kTooMuch || p.reserved_high_water_bytes - p.used_high_water_bytes < most) continue;
+      if (ratio <= thresholds::kPoolRatio || p.reserved_high_water_bytes - p.used_high_water_bytes < most)
+        continue;
       most = p.reserved_high_water_bytes - p.used_high_water_bytes;
       worst = &p;
       whose = &r;
@@ -263,19 +253,16 @@ void PoolFootprint(const Report& report, std::vector<Finding>& out) {
   }
   if (worst == nullptr) return;
   out.push_back(
-      {.statement = absl::StrFormat("%s's memory pool %d on device %d took %s of the device for %s of "
-                                    "allocations.",
+      {.statement = absl::StrFormat("%s's memory pool %d on device %d reserved %s for %s of allocations.",
                                     WhoOf(*whose), worst->pool, worst->device,
                                     Gib(worst->reserved_high_water_bytes), Gib(worst->used_high_water_bytes)),
        .evidence = absl::StrFormat(
-           "High-water marks of what the driver reserved for the pool and of what was in use. After the last "
-           "operation on it: %s reserved, %s in use; it keeps up to %s (release threshold).",
+           "High-water marks of the pool's reserved and used memory. After its last operation: %s reserved, "
+           "%s in use; it keeps up to %s (release threshold).",
            Gib(worst->reserved_bytes), Gib(worst->used_bytes), Gib(worst->release_threshold_bytes)),
-       .advice =
-           "Memory that is released in one stream and asked for in another cannot be used again until the "
-           "streams have met: allocate and release in one stream, or let the release event reach the other. "
-           "A "
-           "lower release threshold, or cudaMemPoolTrimTo at a quiet moment, gives the rest back."});
+       .advice = "Memory freed on one stream cannot be reused on another until the streams synchronise: "
+                 "allocate and free on the same stream, or make the other stream wait for the free. A lower "
+                 "release threshold, or cudaMemPoolTrimTo at a quiet moment, returns the rest."});
 }
 
 }  // namespace gpuprobe::analysis

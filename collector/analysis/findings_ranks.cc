@@ -10,7 +10,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/median.h"
 #include "collector/analysis/rank_groups.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -18,12 +20,7 @@ namespace {
 
 using Cause = Straggler::Cause;
 
-constexpr double kImbalanceShare = 0.10;  // of a step
-constexpr size_t kMostRanges = 8;         // in a list of ranks
-constexpr double kGroupShare = 0.035;     // of a step, as of a straggler
-constexpr double kExplainedShare = 0.5;   // of the waiting, that stragglers explain
-constexpr double kOneRanksShare = 0.5;    // of the waiting, beyond an equal part: one rank's
-constexpr double kLeastExplained = 0.3;   // of what others wait for a rank
+constexpr size_t kMostRanges = 8;  // in a list of ranks
 
 // By which a step is longer in which it is late.
 double LongerWhenLate(const Straggler& s) {
@@ -36,23 +33,24 @@ double LongerWhenLate(const Straggler& s) {
 std::string Who(const Report& report, const Straggler& s) {
   if (s.slow_stage) {
     return absl::StrFormat(
-        "Rank %d holds up the pipeline: its stage takes %s a step longer than the others, the step is %s "
-        "longer for it, %s, and its neighbours wait %s a step for it.",
+        "Rank %d holds up the pipeline: its stage takes %s longer per step than the others. This lengthens "
+        "the step by %s (%s), and its neighbours wait %s per step for it.",
         s.rank, Duration(s.cause_ns_per_step), Duration(s.lost_ns_per_step), Percent(s.throughput_loss),
         Duration(s.caused.pair_per_step_ns));
   }
   if (s.caused.per_step_ns <= 0) return "";
   const size_t others = report.ranks.size() - 1;
-  const std::string whom = others == 1 ? "" : absl::StrCat(" ", others);
+  const std::string whom = others == 1 ? "other rank" : absl::StrCat("other ", others, " ranks");
   if (s.since_step.has_value()) {
     return absl::StrFormat(
-        "Rank %d has made the other%s wait since step %d: each step since then is %s longer for it; averaged "
-        "over all %d steps, %s, %s.",
-        s.rank, whom, *s.since_step, Duration(LongerWhenLate(s)), s.compared_steps,
-        Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
+        "The %s %s waited for rank %d since step %d, which lengthens each step since then by %s; averaged "
+        "over all %d steps, by %s (%s).",
+        whom, others == 1 ? "has" : "have", s.rank, *s.since_step, Duration(LongerWhenLate(s)),
+        s.compared_steps, Duration(s.lost_ns_per_step), Percent(s.throughput_loss));
   }
-  return absl::StrFormat("Rank %d makes the other%s wait: %s a step each; the step is %s longer for it, %s.",
-                         s.rank, whom, Duration(s.caused.per_step_ns), Duration(s.lost_ns_per_step),
+  return absl::StrFormat("The %s %s for rank %d, %s per step%s; this lengthens the step by %s (%s).", whom,
+                         others == 1 ? "waits" : "wait", s.rank, Duration(s.caused.per_step_ns),
+                         others == 1 ? "" : " each", Duration(s.lost_ns_per_step),
                          Percent(s.throughput_loss));
 }
 
@@ -63,32 +61,33 @@ std::string Place(const Straggler& s) {
 // What the kernel says of its host, if that is worse than elsewhere: a sentence; else empty.
 std::string HostText(const Straggler& s) {
   const std::vector<std::string> clauses = HostLoadClauses(s.load, &s.usual_load);
-  return clauses.empty() ? "" : absl::StrCat(" On its host ", absl::StrJoin(clauses, "; "), ".");
+  return clauses.empty() ? "" : absl::StrCat(" On its host, ", absl::StrJoin(clauses, "; "), ".");
 }
 
 std::string CauseText(const Straggler& s) {
   switch (s.cause) {
     case Cause::kSlowKernels:
       if (s.kernel.empty())
-        return absl::StrFormat("Its kernels take %.2f x as long as on the other ranks.", s.slowdown);
+        return absl::StrFormat("Its kernels run %.2fx slower than on the other ranks.", s.slowdown);
       return absl::StrFormat(
-          "Its kernels take %.2f x as long as the same kernels elsewhere: %s %s a call against %s, "
-          "launched equally often.",
-          s.slowdown, KernelName(s.kernel, 40), Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns));
+          "Its kernels run %.2fx slower than the same kernels on the other ranks (%s vs %s for %s); launch "
+          "counts match.",
+          s.slowdown, Duration(s.kernel_mean_ns), Duration(s.kernel_elsewhere_ns), KernelName(s.kernel, 40));
     case Cause::kMoreWork:
-      return absl::StrFormat("It launches %.2f x the work of the other ranks: %s more compute a step.",
+      return absl::StrFormat("It launches %.2fx the work of the other ranks: %s more compute per step.",
                              s.work_ratio, Duration(s.cause_ns_per_step));
     case Cause::kLateLaunch:
       return absl::StrFormat(
-          "Its device is idle %s a step longer, because its host launches late; its kernels run "
-          "as fast as elsewhere.",
+          "Its GPU is idle %s longer per step because its host launches late; its kernels run as fast as on "
+          "the other ranks.",
           Duration(s.cause_ns_per_step));
     case Cause::kLateInput:
-      return absl::StrFormat("It waits %s a step longer for its input.", Duration(s.cause_ns_per_step));
+      return absl::StrFormat("It waits %s longer per step for its input.", Duration(s.cause_ns_per_step));
     case Cause::kSlowCopies:
-      return absl::StrFormat("It copies %s a step longer than the others.", Duration(s.cause_ns_per_step));
+      return absl::StrFormat("Its copies take %s longer per step than the others'.",
+                             Duration(s.cause_ns_per_step));
     default:
-      return "Nothing in its step tells why.";
+      return "No part of its step explains the delay.";
   }
 }
 
@@ -100,26 +99,27 @@ std::string Advice(const Straggler& s) {
   if (!host.empty() && s.cause != Cause::kSlowKernels && s.cause != Cause::kMoreWork) return host;
   switch (s.cause) {
     case Cause::kSlowKernels:
-      return absl::StrCat("Look at clocks, power limit and temperature of ", Place(s),
-                          ", and at who else uses it.");
+      return absl::StrCat("Check ", Place(s),
+                          ": clocks, power limit, temperature, and other processes on it.");
     case Cause::kMoreWork:
-      return "Give all ranks batches of equal cost (lengths, experts, layers of a stage).";
+      return "Give all ranks batches of equal cost (sequence lengths, experts, layers per stage).";
     case Cause::kLateLaunch:
-      return absl::StrCat("Look at the host of that rank on ", s.host,
+      return absl::StrCat("Check the rank's host, ", s.host,
                           ": CPU clocks, other load, NUMA binding, garbage collection.");
     case Cause::kLateInput:
-      return "Look at its data loader: workers, storage, its shard of the data.";
+      return "Check its data loader: workers, storage, its shard of the data.";
     case Cause::kUnknown:
-      return absl::StrCat("Look at ", Place(s), " and at the rank's part of the timeline: gpuprobe trace.");
+      return absl::StrCat("Check ", Place(s), " and the rank's records: gpuprobe export.");
     default:
-      return absl::StrCat("Compare the PCIe link of ", Place(s), " with the others'.");
+      return absl::StrCat("Compare the PCIe link of ", Place(s), " with those of the other ranks.");
   }
 }
 
-// Two groups of ranks, one of which costs the other a step's kLeastShare.
+// Two groups of ranks, of which the slower one costs the other kWaitedStepShare of the step.
 std::optional<RankGroups> GroupsThatWait(const Report& report) {
   std::optional<RankGroups> groups = RankGroupsOf(report);
-  if (groups.has_value() && groups->lost_ns < kGroupShare * report.communication.step_ns) groups.reset();
+  if (groups.has_value() && groups->lost_ns < thresholds::kWaitedStepShare * report.communication.step_ns)
+    groups.reset();
   return groups;
 }
 
@@ -135,16 +135,16 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
       f.cost_ns_per_step = s.since_step.has_value() ? LongerWhenLate(s) : s.lost_ns_per_step;
       if (s.since_step.has_value())
         absl::StrAppend(&f.advice, " Before step ", *s.since_step,
-                        " it kept up with the others: look for what changed then.");
+                        " it kept up with the others: find out what changed then.");
     } else {
       f.statement = absl::StrFormat(
-          "Rank %d is slow: its kernels take %.2f x as long as the same kernels on the "
-          "other ranks, %s more in all.",
+          "Rank %d is slow: its kernels run %.2fx slower than the same kernels on the other ranks, %s more "
+          "in total.",
           s.rank, s.slowdown, Duration(s.extra_ns));
       if (s.others_wait_mean_ns > 0)
-        absl::StrAppend(&f.evidence, " In collectives each other rank waited ",
-                        Duration(s.others_wait_mean_ns), " in all, rank ", s.rank, " ", Duration(s.wait_ns),
-                        ".");
+        absl::StrAppend(&f.evidence, " In collectives, each other rank waited ",
+                        Duration(s.others_wait_mean_ns), " in total and rank ", s.rank, " ",
+                        Duration(s.wait_ns), ".");
     }
     out.push_back(std::move(f));
   }
@@ -158,24 +158,22 @@ std::string LongestPart(const Report& report, const RankReport& rank) {
     double (*of)(const StepMeans& means);
   };
   static constexpr Part kParts[] = {
-      {"It computes %s a step longer than the others.", [](const StepMeans& m) { return m.compute_ns; }},
-      {"Its device is idle %s a step longer than the others' because of its host.",
+      {"It computes %s longer per step than the others.", [](const StepMeans& m) { return m.compute_ns; }},
+      {"Its GPU is idle %s longer per step than the others' because of its host.",
        [](const StepMeans& m) { return m.host_bound_ns + m.sync_ns; }},
-      {"It waits %s a step longer for its input than the others.",
+      {"It waits %s longer per step for its input than the others.",
        [](const StepMeans& m) { return m.input_ns; }},
-      {"It copies %s a step longer than the others.", [](const StepMeans& m) { return m.copy_ns; }},
+      {"Its copies take %s longer per step than the others'.", [](const StepMeans& m) { return m.copy_ns; }},
   };
   const char* text = nullptr;
-  double most_ns = kLeastExplained * rank.caused.per_step_ns;
+  double most_ns = thresholds::kExplainedDelayShare * rank.caused.per_step_ns;
   for (const Part& part : kParts) {
     std::vector<double> others;
     for (const RankReport& other : report.ranks) {
       if (&other != &rank && other.step_means.steps > 0) others.push_back(part.of(other.step_means));
     }
     if (others.empty()) return "";
-    const auto middle = others.begin() + static_cast<ptrdiff_t>(others.size() / 2);
-    std::nth_element(others.begin(), middle, others.end());
-    const double excess_ns = part.of(rank.step_means) - *middle;
+    const double excess_ns = part.of(rank.step_means) - UpperMedian(std::move(others));
     if (excess_ns <= most_ns) continue;
     most_ns = excess_ns;
     text = part.text;
@@ -196,23 +194,25 @@ Finding OfBlame(const Report& report) {
   const double share = all_ns > 0 ? last->caused.per_step_ns / all_ns : 0;
   const double even = 1.0 / static_cast<double>(report.ranks.size());
   if (all_ns <= 0) {
-    return {.statement = "for whom is not known",
+    return {.statement = "the rank at fault is unknown",
             .evidence = "",
-            .advice = "Look at the timeline: gpuprobe trace."};
+            .advice = "Compare the ranks' records: gpuprobe export."};
   }
-  if (share < even + kOneRanksShare * (1 - even)) {
-    return {.statement = "and no single rank is at fault",
-            .evidence = absl::StrFormat(
-                "Which rank comes last changes from step to step: none causes more of it than rank %s, %s.",
-                last->label, Percent(share)),
-            .advice = "Make the cost of a step equal (lengths of samples), and look for noise on the hosts."};
+  if (share < even + thresholds::kOneRankShare * (1 - even)) {
+    return {
+        .statement = "no single rank is at fault",
+        .evidence = absl::StrFormat("The rank that arrives last changes from step to step; rank %s causes "
+                                    "the largest share of the waiting, %s.",
+                                    last->label, Percent(share)),
+        .advice =
+            "Balance the cost of a step across ranks (sample lengths), and check for noise on the hosts."};
   }
   return {.statement = absl::StrFormat("%s of it for rank %s", Percent(share), last->label),
           .evidence = absl::StrFormat(
-              "They waited for rank %s in %d of %d steps: too few to tell a slow rank from chance.%s",
+              "They waited for rank %s in %d of %d steps: too few to distinguish a slow rank from chance.%s",
               last->label, last->caused.steps_blamed, last->caused.steps, LongestPart(report, *last)),
-          .advice = absl::StrFormat("Record more steps. If it stays rank %s, look at its data, its host and "
-                                    "its GPU; if it changes, make the cost of a step equal.",
+          .advice = absl::StrFormat("Record more steps. If it stays rank %s, check its data, its host and "
+                                    "its GPU; if it changes, balance the cost of a step across ranks.",
                                     last->label)};
 }
 
@@ -248,12 +248,12 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
     const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
     const uint64_t steps = by_step ? s.compared_steps : s.caused.steps;
     const std::string when = s.stretch.has_value()
-                                 ? absl::StrFormat("from step %d to step %d, in %d of %d steps in all",
+                                 ? absl::StrFormat("from step %d to step %d (in %d of %d steps overall)",
                                                    s.stretch->first, s.stretch->second, late, steps)
-                                 : absl::StrFormat("now and then, in %d of %d steps", late, steps);
+                                 : absl::StrFormat("intermittently (in %d of %d steps)", late, steps);
     out.push_back(
-        {.statement = absl::StrFormat("Rank %d makes the others wait %s: these are %s longer for it, and the "
-                                      "average step %s, %s.",
+        {.statement = absl::StrFormat("The other ranks wait for rank %d %s; this lengthens these steps by "
+                                      "%s, and the average step by %s (%s).",
                                       s.rank, when, Duration(LongerWhenLate(s)), Duration(s.lost_ns_per_step),
                                       Percent(s.throughput_loss)),
          .evidence = absl::StrCat(s.stretch.has_value() || s.caused.steps_blamed == 0
@@ -261,8 +261,9 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
                                       : absl::StrCat("First in step ", s.caused.first_blamed_step,
                                                      ", last in step ", s.caused.last_blamed_step, ". "),
                                   "Each other rank waits ", Duration(s.caused.per_step_ns),
-                                  " a step for it on average. ", Why(s)),
-         .advice = absl::StrCat(Advice(s), " What comes and goes is often another process, or throttling."),
+                                  " per step for it on average. ", Why(s)),
+         .advice = absl::StrCat(Advice(s),
+                                " Intermittent delays are often caused by another process or by throttling."),
          .cost_ns_per_step = s.lost_ns_per_step});
   }
 }
@@ -271,23 +272,23 @@ void TwoSpeeds(const Report& report, std::vector<Finding>& out) {
   const std::optional<RankGroups> groups = GroupsThatWait(report);
   if (!groups.has_value()) return;
   const double step_ns = report.communication.step_ns;
-  std::string evidence = absl::StrFormat("%s takes them %s a step, the others %s.", groups->part,
-                                         Duration(groups->slower_part_ns), Duration(groups->faster_part_ns));
+  std::string evidence =
+      absl::StrFormat("%s takes the slower ranks %s per step, the others %s.", groups->part,
+                      Duration(groups->slower_part_ns), Duration(groups->faster_part_ns));
   evidence.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(evidence.front())));
   if (!report.conditions.differing.empty())
     absl::StrAppend(&evidence,
-                    " What they run on differs: ", absl::StrJoin(report.conditions.differing, "; "), ".");
+                    " Their hardware or software differs: ", absl::StrJoin(report.conditions.differing, "; "),
+                    ".");
   out.push_back(
-      {.statement = absl::StrFormat("The ranks are of two speeds: ranks %s need %s a step, ranks "
-                                    "%s only %s and wait for them; the step "
-                                    "is %s longer for it, %s.",
+      {.statement = absl::StrFormat("Two groups of ranks run at different speeds: ranks %s need %s per step, "
+                                    "ranks %s need %s and wait for them; this lengthens the step by %s (%s).",
                                     RankList(groups->slower, kMostRanges), Duration(groups->slower_ns),
                                     RankList(groups->faster, kMostRanges), Duration(groups->faster_ns),
                                     Duration(groups->lost_ns), Percent(groups->lost_ns / step_ns)),
        .evidence = evidence,
-       .advice = "Look for what the slower ranks have in common (type of device, host, power "
-                 "limit, their data), or "
-                 "give them less to do.",
+       .advice = "Find out what the slower ranks have in common (GPU type, host, power limit, data), or give "
+                 "them less work.",
        .cost_ns_per_step = groups->lost_ns});
 }
 
@@ -299,9 +300,9 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
   const double waited_ns = c.exposed_wait_ns();
   double explained_ns = 0;
   for (const Straggler& s : report.stragglers) explained_ns += s.lost_ns_per_step;
-  if (explained_ns >= kExplainedShare * waited_ns && explained_ns > 0) return;
+  if (explained_ns >= thresholds::kStragglersExplainShare * waited_ns && explained_ns > 0) return;
   const double lost_ns = waited_ns - explained_ns;
-  if (std::min(lost_ns, c.waited_ns) < kImbalanceShare * c.step_ns) return;
+  if (std::min(lost_ns, c.waited_ns) < thresholds::kImbalanceStepShare * c.step_ns) return;
   // Ranks that all wait for their input, or for their hosts, do not wait equally long: that is the cause
   // then.
   double host_ns = 0;
@@ -312,7 +313,7 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
   if (host_ns > lost_ns) return;
   Finding f = OfBlame(report);
   f.statement =
-      absl::StrFormat("Ranks wait for each other %s a step each, %s; the step is %s longer for it, %s.",
+      absl::StrFormat("Ranks wait for each other, %s per step each (%s); this lengthens the step by %s (%s).",
                       Duration(c.waited_ns), f.statement, Duration(lost_ns), Percent(lost_ns / c.step_ns));
   f.cost_ns_per_step = lost_ns;
   out.push_back(std::move(f));

@@ -6,20 +6,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/median.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
-// Shares of a step from which a part of its idle time is worth a finding.
 constexpr size_t kMostPlaces = 4;  // named in a finding
-constexpr double kLeastInputShare = 0.10;
-constexpr double kLeastHostShare = 0.10;
-constexpr double kLeastSyncShare = 0.05;
-constexpr double kLeastPageableShare = 0.01;
-constexpr double kLowMfu = 0.30;
-constexpr double kWarmupShare = 0.5;
-constexpr uint64_t kLeastSteps = 5;
 
 double Share(const model::Summary& part, const model::Summary& whole) {
   return whole.mean > 0 ? part.mean / whole.mean : 0;
@@ -31,16 +25,14 @@ double MedianMean(const Report& report, model::Summary StepsReport::*part) {
   for (const RankReport& r : report.ranks) {
     if (r.steps.has_value()) means.push_back(((*r.steps).*part).mean);
   }
-  if (means.empty()) return 0;
-  const auto middle = means.begin() + static_cast<ptrdiff_t>(means.size() / 2);
-  std::nth_element(means.begin(), middle, means.end());
-  return *middle;
+  return means.empty() ? 0 : UpperMedian(std::move(means));
 }
 
 bool EnoughSteps(const Report& report) {
   if (!report.steps.has_value()) return false;
   const StepsReport& s = *report.steps;  // time_ns counts those of all ranks
-  return s.count >= s.warmup_count + kLeastSteps && s.time_ns.count >= kLeastSteps && s.time_ns.mean > 0;
+  return s.count >= s.warmup_count + thresholds::kSteadySteps &&
+         s.time_ns.count >= thresholds::kSteadySteps && s.time_ns.mean > 0;
 }
 
 std::string OfTheStep(const Report& report, double ns) { return Percent(ns / report.steps->time_ns.mean); }
@@ -55,43 +47,42 @@ double KernelsPerStep(const Report& report) {
 void InputBound(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report)) return;
   const double input_ns = MedianMean(report, &StepsReport::input_ns);
-  if (input_ns < kLeastInputShare * report.steps->time_ns.mean) return;
-  out.push_back(
-      {.statement = absl::StrFormat("The devices wait %s a step for input: %s of the step.",
-                                    Duration(input_ns), OfTheStep(report, input_ns)),
-       .evidence = "Before a step's first launch or input copy nothing runs and the host launches nothing.",
-       .advice = "More data-loader workers, prefetching, pinned memory, or preprocessing ahead of time; see "
-                 "whether the storage keeps up.",
-       .cost_ns_per_step = input_ns});
+  if (input_ns < thresholds::kInputStepShare * report.steps->time_ns.mean) return;
+  out.push_back({.statement = absl::StrFormat("The GPUs wait %s per step for input (%s of the step).",
+                                              Duration(input_ns), OfTheStep(report, input_ns)),
+                 .evidence = "Before a step's first launch or input copy, nothing runs on the GPU and the "
+                             "host launches nothing.",
+                 .advice = "Use more data-loader workers, prefetching, pinned memory, or preprocessing ahead "
+                           "of time; check whether the storage keeps up.",
+                 .cost_ns_per_step = input_ns});
 }
 
 void LaunchBound(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report)) return;
   const double host_ns = MedianMean(report, &StepsReport::host_bound_ns);
-  if (host_ns < kLeastHostShare * report.steps->time_ns.mean) return;
+  if (host_ns < thresholds::kLaunchStepShare * report.steps->time_ns.mean) return;
   const ComputeReport& c = report.compute;
   const double mean_ns =
       c.kernels == 0 ? 0 : static_cast<double>(c.total_ns) / static_cast<double>(c.kernels);
   out.push_back(
-      {.statement =
-           absl::StrFormat("The host launches too slowly: the devices run dry for %s a step, %s of it.",
-                           Duration(host_ns), OfTheStep(report, host_ns)),
+      {.statement = absl::StrFormat(
+           "The host launches too slowly: the GPUs run out of work for %s per step (%s of the step).",
+           Duration(host_ns), OfTheStep(report, host_ns)),
        .evidence = absl::StrFormat(
-           "%.0f kernels a step and rank, %s each on average; %s of them are shorter than %s.",
+           "%.0f kernels per step and rank, %s each on average; %s of them are shorter than %s.",
            KernelsPerStep(report), Duration(mean_ns),
            Percent(c.kernels == 0 ? 0
                                   : static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
            Duration(static_cast<double>(model::ProcessModel::kShortKernelNs))),
-       .advice =
-           "CUDA graphs or torch.compile launch many kernels at once; fused optimizers and larger batches "
-           "need fewer.",
+       .advice = "CUDA graphs or torch.compile launch many kernels at once; fused optimizers and larger "
+                 "batches need fewer launches.",
        .cost_ns_per_step = host_ns});
 }
 
 void SyncInLoop(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report)) return;
   const double sync_ns = MedianMean(report, &StepsReport::sync_ns);
-  if (sync_ns < kLeastSyncShare * report.steps->time_ns.mean) return;
+  if (sync_ns < thresholds::kSyncStepShare * report.steps->time_ns.mean) return;
   uint64_t calls = 0;
   uint64_t blocked_ns = 0;
   for (const RankReport& r : report.ranks) {
@@ -101,16 +92,14 @@ void SyncInLoop(const Report& report, std::vector<Finding>& out) {
   const double rank_steps = static_cast<double>(report.steps->count) *
                             static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
   out.push_back(
-      {.statement =
-           absl::StrFormat("The host waits for the device within the step, and then launches late: %s a "
-                           "step, %s of it, nothing runs.",
-                           Duration(sync_ns), OfTheStep(report, sync_ns)),
+      {.statement = absl::StrFormat("The host synchronises with the GPU within the step and then launches "
+                                    "late: nothing runs for %s per step (%s of the step).",
+                                    Duration(sync_ns), OfTheStep(report, sync_ns)),
        .evidence = absl::StrFormat(
-           "%.1f synchronising calls a step and rank, in which the host is blocked for %s.",
+           "%.1f synchronising calls per step and rank block the host for %s per step.",
            static_cast<double>(calls) / rank_steps, Duration(static_cast<double>(blocked_ns) / rank_steps)),
-       .advice = "Look for .item(), .cpu(), print of a tensor, nonzero and torch.cuda.synchronize in the "
-                 "loop; read "
-                 "values every n-th step, or asynchronously.",
+       .advice = "Look for .item(), .cpu(), printed tensors, nonzero and torch.cuda.synchronize in the loop; "
+                 "read values every n-th step, or asynchronously.",
        .cost_ns_per_step = sync_ns});
 }
 
@@ -118,17 +107,16 @@ void PageableCopies(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report)) return;
   for (const auto& [direction, p] : report.compute.pageable) {
     const double ns = p.ns_per_step;
-    if (ns < kLeastPageableShare * report.steps->time_ns.mean) continue;
-    std::string evidence = absl::StrFormat("They are copied at %s", Rate(p.gbytes_per_s));
+    if (ns < thresholds::kPageableStepShare * report.steps->time_ns.mean) continue;
+    std::string evidence = absl::StrFormat("They run at %s", Rate(p.gbytes_per_s));
     if (p.pinned_gbytes_per_s.has_value())
-      absl::StrAppend(&evidence, "; the other copies of that direction run at ",
-                      Rate(*p.pinned_gbytes_per_s));
+      absl::StrAppend(&evidence, "; other copies in that direction run at ", Rate(*p.pinned_gbytes_per_s));
     if (report.compute.host_peak_gbytes_per_s.has_value())
-      absl::StrAppend(&evidence, "; the bus is good for ", Rate(*report.compute.host_peak_gbytes_per_s));
+      absl::StrAppend(&evidence, "; the bus supports ", Rate(*report.compute.host_peak_gbytes_per_s));
     out.push_back(
-        {.statement = absl::StrFormat("%.1f copies a step and rank %s go through pageable memory, %s a step.",
-                                      p.copies_per_step,
-                                      direction == "h2d" ? "to the device" : "from the device", Duration(ns)),
+        {.statement = absl::StrFormat(
+             "%.1f copies per step and rank %s go through pageable memory, %s per step.", p.copies_per_step,
+             direction == "h2d" ? "to the GPU" : "from the GPU", Duration(ns)),
          .evidence = evidence + ". Such a copy is staged, and the host waits for it.",
          .advice = "pin_memory=True in the data loader and non_blocking=True in the copy; cudaHostAlloc or "
                    "cudaHostRegister for buffers of your own.",
@@ -139,7 +127,7 @@ void PageableCopies(const Report& report, std::vector<Finding>& out) {
 
 void LowMfu(const Report& report, std::vector<Finding>& out) {
   const UtilisationReport& u = report.utilisation;
-  if (!u.mfu.has_value() || *u.mfu >= kLowMfu) return;
+  if (!u.mfu.has_value() || *u.mfu >= thresholds::kLowMfuShare) return;
   std::vector<std::string> parts;
   const StepsReport& s = *report.steps;
   for (const auto& [name, part] : {std::pair<const char*, const model::Summary*>{"compute", &s.compute_ns},
@@ -152,14 +140,12 @@ void LowMfu(const Report& report, std::vector<Finding>& out) {
     if (k.name == "gemm" || k.name == "convolution" || k.name == "attention") gemm += k.share;
   }
   out.push_back(
-      {.statement =
-           absl::StrFormat("The step uses %s of the devices' %s peak (MFU).", Percent(*u.mfu), u.type),
-       .evidence = absl::StrCat("Of the step: ", absl::StrJoin(parts, ", "),
-                                ". Of the kernels' time, matrix products, convolutions and attention are ",
-                                Percent(gemm), "."),
-       .advice =
-           "The largest part that is not compute comes first; if it is compute, look at lower precision, "
-           "larger products and fused kernels."});
+      {.statement = absl::StrFormat("The step uses %s of the GPUs' %s peak (MFU).", Percent(*u.mfu), u.type),
+       .evidence = absl::StrCat("Step time: ", absl::StrJoin(parts, ", "),
+                                ". Matrix products, convolutions and attention take ", Percent(gemm),
+                                " of kernel time."),
+       .advice = "Start with the largest part that is not compute; if compute dominates, try lower "
+                 "precision, larger matrix products and fused kernels."});
 }
 
 void WarmupDominated(const Report& report, std::vector<Finding>& out) {
@@ -169,16 +155,15 @@ void WarmupDominated(const Report& report, std::vector<Finding>& out) {
   const double ranks = static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
   const double steady_ns = static_cast<double>(report.steps->time_ns.total) / ranks;
   const double share = 1 - steady_ns / static_cast<double>(report.conditions.duration_ns);
-  if (report.steps->warmup_count == 0 || share < kWarmupShare) return;
+  if (report.steps->warmup_count == 0 || share < thresholds::kWarmupRunShare) return;
   out.push_back(
-      {.statement = absl::StrFormat("%s of the run is not steady training: %d warm-up step%s, start, "
-                                    "evaluation and end.",
-                                    Percent(share), report.steps->warmup_count,
-                                    report.steps->warmup_count == 1 ? "" : "s"),
+      {.statement = absl::StrFormat(
+           "%s of the run is not steady training: %d warm-up step%s, startup, evaluation and shutdown.",
+           Percent(share), report.steps->warmup_count, report.steps->warmup_count == 1 ? "" : "s"),
        .evidence = absl::StrFormat("%d steps after the warm-up take %s of %s.",
                                    report.steps->count - report.steps->warmup_count, Duration(steady_ns),
                                    Duration(static_cast<double>(report.conditions.duration_ns))),
-       .advice = "Fine for a trial. In production: cache compiled kernels and autotuning results."});
+       .advice = "Fine for a trial. In production, cache compiled kernels and autotuning results."});
 }
 
 void SharedDevices(const Report& report, std::vector<Finding>& out) {
@@ -192,29 +177,29 @@ void SharedDevices(const Report& report, std::vector<Finding>& out) {
   }
   if (shared.size() > kMostPlaces) places.push_back(absl::StrCat(shared.size() - kMostPlaces, " more"));
   out.push_back(
-      {.statement = shared.size() == 1 ? "Several ranks share one GPU: their kernels take turns."
+      {.statement = shared.size() == 1 ? "Several ranks share one GPU, so their kernels take turns."
                                        : absl::StrCat("Several ranks share a GPU, on ", shared.size(),
-                                                      " GPUs: their kernels take turns."),
+                                                      " GPUs, so their kernels take turns."),
        .evidence =
            absl::StrCat(absl::StrJoin(places, "; "),
-                        ". Times of kernels and collectives, and so bandwidths, include this waiting."),
-       .advice = "One GPU for each rank: torch.cuda.set_device(LOCAL_RANK), and see CUDA_VISIBLE_DEVICES."});
+                        ". Kernel and collective times, and therefore bandwidths, include this waiting."),
+       .advice = "Use one GPU per rank: torch.cuda.set_device(LOCAL_RANK), and check CUDA_VISIBLE_DEVICES."});
 }
 
 void MixedHardware(const Report& report, std::vector<Finding>& out) {
   if (report.conditions.differing.empty()) return;
   out.push_back(
-      {.statement = "The ranks do not run on the same hardware and software.",
+      {.statement = "The ranks run on different hardware or software.",
        .evidence = absl::StrCat(absl::StrJoin(report.conditions.differing, "; "), "."),
-       .advice = "The slowest device sets the pace of all; make them equal, or give it less work."});
+       .advice = "The slowest GPU sets the pace for all ranks: use identical GPUs, or give it less work."});
 }
 
 void Healthy(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report)) {
     out.push_back(
         {.statement = report.steps.has_value()
-                          ? "Nothing stands out, in the few steps that there were."
-                          : "Nothing stands out. No steps were recognised: what a step costs is not known.",
+                          ? "Nothing stands out in the few steps that were recorded."
+                          : "Nothing stands out. No steps were recognised, so step times are unknown.",
          .evidence = "",
          .advice = ""});
     return;
@@ -232,7 +217,7 @@ void Healthy(const Report& report, std::vector<Finding>& out) {
     high = std::max(high, mean);
   }
   if (report.ranks.size() > 1 && low > 0)
-    absl::StrAppend(&statement, "; the ranks' compute differs by ", Percent(high / low - 1));
+    absl::StrAppend(&statement, "; compute differs by ", Percent(high / low - 1), " across ranks");
   out.push_back({.statement = statement + ".", .evidence = "", .advice = ""});
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -48,7 +49,7 @@ std::vector<std::string> HostDeeds(const HangRank& r) {
   if (r.blocked_in.empty() && !r.load.waits_for.empty())
     deeds.push_back(absl::StrCat("its main thread is blocked in the system call ", r.load.waits_for));
   if (IsBusyOnHost(r))
-    deeds.push_back(absl::StrFormat("it is busy on the host: it uses %.1f CPUs", r.load.cpus));
+    deeds.push_back(absl::StrFormat("it is busy on the host, using %.1f CPUs", r.load.cpus));
   for (std::string& clause : HostLoadClauses(r.load, nullptr)) deeds.push_back(std::move(clause));
   return deeds;
 }
@@ -57,10 +58,10 @@ std::vector<std::string> HostDeeds(const HangRank& r) {
 std::string HostAdvice(const HangRank& r) {
   if (r.halt.has_value() || r.state != HangRank::State::kNotIssued) return "";
   if (r.blocked_in.empty() && !r.load.waits_for.empty())
-    return absl::StrCat("Find out why ", Name(r), " has to wait in ", r.load.waits_for,
-                        ": who should answer, and whether that is a file system that does not.");
+    return absl::StrCat("Find out why ", Name(r), " waits in ", r.load.waits_for,
+                        ", for example for a file system or a peer that does not respond.");
   if (IsBusyOnHost(r))
-    return absl::StrCat(Capital(Name(r)), " computes on the host, or loops there: py-spy dump --pid ", r.pid,
+    return absl::StrCat(Capital(Name(r)), " is computing or looping on the host: py-spy dump --pid ", r.pid,
                         " (gdb -p for C++) shows where.");
   return HostLoadAdvice(r.load, nullptr, Name(r));
 }
@@ -85,22 +86,23 @@ std::string LastDeeds(const Hang& hang, const HangRank& r) {
     if (r.last_captured) {
       absl::StrAppend(&call, ", captured into a CUDA graph ", Ago(r.last_issue_ago_ns.value_or(0)));
     } else if (r.last_done_ago_ns.has_value()) {
-      absl::StrAppend(&call, ", done ", Ago(*r.last_done_ago_ns));
+      absl::StrAppend(&call, ", finished ", Ago(*r.last_done_ago_ns));
     } else {
-      absl::StrAppend(&call, ", issued ", Ago(r.last_issue_ago_ns.value_or(0)), " and not known to be done");
+      absl::StrAppend(&call, ", issued ", Ago(r.last_issue_ago_ns.value_or(0)),
+                      " and not known to have finished");
     }
     deeds.push_back(call);
     deeds.push_back(r.launches_since == 0
-                        ? "since then it launched nothing"
-                        : absl::StrFormat("since then it launched %s times, last %s", Count(r.launches_since),
-                                          Ago(r.last_launch_ago_ns.value_or(0))));
+                        ? "it has launched nothing since"
+                        : absl::StrFormat("it has launched work %s times since, last %s",
+                                          Count(r.launches_since), Ago(r.last_launch_ago_ns.value_or(0))));
   }
   if (r.halt.has_value() && r.state != HangRank::State::kHalted)
     deeds.push_back(absl::StrCat("its process ", HaltText(*r.halt)));
   if (r.ended && !r.halt.has_value()) deeds.emplace_back("its process has ended");
   if (r.silent_ns.has_value() && !r.halt.has_value())
-    deeds.push_back(absl::StrCat("nothing has come from it for ", Duration(static_cast<double>(*r.silent_ns)),
-                                 ": is it stopped?"));
+    deeds.push_back(absl::StrCat("no data has arrived from it for ",
+                                 Duration(static_cast<double>(*r.silent_ns)), ": is it stopped?"));
   if (!r.blocked_in.empty()) {
     deeds.push_back(absl::StrCat("its main thread is blocked in ", r.blocked_in));
     if (!r.open_range.empty()) deeds.back() += absl::StrCat(", in range \"", r.open_range, "\"");
@@ -118,10 +120,10 @@ std::string ReplayEvidence(const HangReplay& replay) {
   std::string text;
   if (replay.collectives > 1 && replay.ended > 0)
     absl::StrAppend(&text, " ", Count(replay.ended), " of its ", Count(replay.collectives),
-                    " collectives on this communicator have ended in this replay.");
+                    " collectives on this communicator have finished in this replay.");
   if (replay.communicators > 1)
-    absl::StrAppend(&text, " The graph carries collectives of other communicators, too; in all ",
-                    replay.communicators, " are waited on.");
+    absl::StrAppend(&text, " The graph also contains collectives on other communicators; ",
+                    replay.communicators, " communicators are waiting in total.");
   return text;
 }
 
@@ -158,7 +160,7 @@ std::string RankEvidence(const Hang& hang, const HangRank& r) {
     case HangRank::State::kIssuedOtherwise:
       return absl::StrCat(" issued ", ShapeText(r.shape.value_or(CallShape{})));
     case HangRank::State::kHalted:
-      return absl::StrCat(", when last heard: ", LastDeeds(hang, r));
+      return absl::StrCat(", when last seen: ", LastDeeds(hang, r));
     default:
       return absl::StrCat(": ", LastDeeds(hang, r));
   }
@@ -182,7 +184,7 @@ std::string RanksEvidence(const Hang& hang) {
   std::string text;
   for (size_t i = 0; i < said.size(); ++i) {
     if (i == kTold) {
-      absl::StrAppend(&text, " The others stand in report.json.");
+      absl::StrAppend(&text, " The others are in report.json.");
       break;
     }
     const auto& [deeds, ranks] = said[i];
@@ -239,9 +241,9 @@ std::string HangStatement(const Hang& hang) {
     const HangTransfer& t = *hang.transfer;
     const std::string self = t.rank.has_value() ? absl::StrCat("rank ", t.label) : t.label;
     const std::string peer = t.peer.has_value() ? absl::StrCat("rank ", t.peer_label) : t.peer_label;
-    const bool sends = t.counterpart == "Recv";
-    std::string whose = absl::StrCat(hang.shape.op, sends ? " to " : " from ", peer, ", seq ", hang.seq,
-                                     " of ", self, " on ", WhereItIs(hang));
+    const bool sends = !nccl::IsSend(t.counterpart);
+    std::string whose = absl::StrCat(hang.shape.op, " seq ", hang.seq, " by ", self,
+                                     sends ? " to " : " from ", peer, " on ", WhereItIs(hang));
     if (IsHalted(hang))
       return absl::StrCat(WhoIsHalted(hang), "; ", whose, " has been waiting for ", waiting, ".");
     if (hang.replay.has_value()) {
@@ -250,14 +252,14 @@ std::string HangStatement(const Hang& hang) {
                  ? absl::StrCat(whose, " has been waiting for ", waiting, ": ", peer,
                                 " did not launch its graph with the ", t.counterpart, ".")
                  : absl::StrCat(whose, " has been waiting for ", waiting,
-                                ": both ranks launched their graph, and it does not finish.");
+                                ": both ranks launched their graph, but it does not finish.");
     }
     if (hang.kind == Hang::Kind::kMissingRank) {
       return absl::StrCat(whose, " has been waiting for ", waiting, ": ", peer, " did not issue its ",
                           t.counterpart, ".");
     }
     return absl::StrCat(whose, " has been waiting for ", waiting,
-                        ": both ranks issued their part, and it does not finish.");
+                        ": both ranks issued their part, but it does not finish.");
   }
   switch (hang.kind) {
     case Hang::Kind::kMissingRank: {
@@ -270,27 +272,26 @@ std::string HangStatement(const Hang& hang) {
                                                     : " did not issue it.");
     }
     case Hang::Kind::kMismatch:
-      return absl::StrCat(
-          call, " was issued differently by ", Names(hang),
-          hang.over ? ", and ended all the same." : absl::StrCat("; it has been waiting for ", waiting, "."));
+      return absl::StrCat(call, " was issued differently by ", Names(hang),
+                          hang.over ? ", and finished all the same."
+                                    : absl::StrCat("; it has been waiting for ", waiting, "."));
     default:
       return absl::StrCat(call, " has been waiting for ", waiting, ": all ", hang.issued,
-                          hang.not_heard > 0 ? " heard ranks " : " ranks ",
-                          hang.replay.has_value() ? "launched it" : "issued it", ", and it does not finish.");
+                          hang.not_heard > 0 ? " recorded ranks " : " ranks ",
+                          hang.replay.has_value() ? "launched it" : "issued it", ", but it does not finish.");
   }
 }
 
 std::string PastHangStatement(const PastHang& past) {
   const Hang& hang = past.hang;
   const std::string call = absl::StrCat(hang.shape.op, " seq ", hang.seq, " on ", WhereItIs(hang));
-  const std::string who =
-      hang.kind == Hang::Kind::kAllIssued
-          ? "All ranks had issued it."
-          : absl::StrCat(Capital(Names(hang)), hang.ranks.size() == 1 ? " was" : " were", " waited for.");
+  const std::string who = hang.kind == Hang::Kind::kAllIssued
+                              ? std::string(", although all ranks had issued it.")
+                              : absl::StrCat(", waiting for ", Names(hang), ".");
   return absl::StrCat(
-      "From ", ClockTime(past.since_ns), " to ", ClockTime(past.until_ns), " ",
-      hang.replay.has_value() ? absl::StrCat("replay ", hang.replay->number, " of the CUDA graph with ") : "",
-      call, " did not go on, for ", Duration(static_cast<double>(past.until_ns - past.since_ns)), ". ", who);
+      hang.replay.has_value() ? absl::StrCat("Replay ", hang.replay->number, " of the CUDA graph with ") : "",
+      call, " hung for ", Duration(static_cast<double>(past.until_ns - past.since_ns)), ", from ",
+      ClockTime(past.since_ns), " to ", ClockTime(past.until_ns), who);
 }
 
 std::string HangEvidence(const Hang& hang) {
@@ -299,7 +300,7 @@ std::string HangEvidence(const Hang& hang) {
                               : ShapeText(hang.shape);
   std::string text;
   if (hang.kind == Hang::Kind::kMismatch && !hang.culprit_known) {
-    text = "As many ranks say one thing as another, so which is wrong cannot be told.";
+    text = "The ranks are split evenly, so the faulty side is unknown.";
   } else if (hang.transfer.has_value()) {
     const HangTransfer& t = *hang.transfer;
     text = absl::StrCat(Capital(t.rank.has_value() ? absl::StrCat("rank ", t.label) : t.label),
@@ -318,13 +319,13 @@ std::string HangEvidence(const Hang& hang) {
   }
   if (hang.replay.has_value()) text += ReplayEvidence(*hang.replay);
   if (hang.not_heard > 0)
-    absl::StrAppend(&text, " ", hang.not_heard, hang.not_heard == 1 ? " rank of it is" : " ranks of it are",
-                    " not recorded here.");
+    absl::StrAppend(&text, " ", hang.not_heard,
+                    hang.not_heard == 1 ? " of its ranks is" : " of its ranks are", " not recorded here.");
   text += RanksEvidence(hang);
   if (hang.mismatches_after > 0)
     absl::StrAppend(&text, " ", hang.mismatches_after, " later calls on this communicator differ, too.");
   if (hang.earlier_work)
-    absl::StrAppend(&text, " Work that was launched before it is not known to have ended either.");
+    absl::StrAppend(&text, " Work launched before it is not known to have finished either.");
   return text;
 }
 
@@ -339,26 +340,24 @@ std::string HangAdvice(const Hang& hang) {
         return HaltAdvice(*halt, Name(hang.ranks.front()), hang.ranks.front().pid);
       if (hang.ranks.front().ended) return absl::StrCat(who, " ended; its own log says why.");
       if (hang.ranks.front().state == HangRank::State::kLaunchedNothing)
-        return absl::StrCat("See NCCL's log (NCCL_DEBUG=WARN) of ", Name(hang.ranks.front()), ".");
+        return absl::StrCat("Check the NCCL log (NCCL_DEBUG=WARN) of ", Name(hang.ranks.front()), ".");
       if (std::string advice = HostAdvice(hang.ranks.front()); !advice.empty()) return advice;
-      return absl::StrCat(who,
-                          " left the common path; look for control flow that depends on the rank or its data",
-                          near, ".");
+      return absl::StrCat(
+          who, " left the common code path; look for control flow that depends on the rank or its data", near,
+          ".");
     case Hang::Kind::kMismatch:
-      return "A rank skipped or added a call, or its data has another shape: make sizes and order equal on "
-             "all "
-             "ranks.";
+      return "A rank skipped or added a call, or its data has a different shape: make sizes and order equal "
+             "on all ranks.";
     default: {
       constexpr char kLook[] =
-          "look at the network and the GPUs (NCCL_DEBUG=WARN, dmesg, link errors), and at kernels that hold "
-          "the "
-          "device.";
+          "check the network and the GPUs (NCCL_DEBUG=WARN, dmesg, link errors), and look for kernels that "
+          "occupy the GPU.";
       if (hang.not_heard == 0) return absl::StrCat("No rank is missing: ", kLook);
       const bool one = hang.not_heard == 1;
-      return absl::StrCat("Whether the ", one ? "rank" : absl::StrCat(hang.not_heard, " ranks"), " that ",
-                          one ? "is" : "are",
-                          " not recorded here issued it is not known: look there first. If ",
-                          one ? "it" : "they", " did, ", kLook);
+      return absl::StrCat("It is unknown whether the ", one ? "rank" : absl::StrCat(hang.not_heard, " ranks"),
+                          " that ", one ? "is" : "are",
+                          " not recorded here issued it: check there first. If ", one ? "it" : "they",
+                          " did, ", kLook);
     }
   }
 }

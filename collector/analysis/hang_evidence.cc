@@ -43,7 +43,7 @@ bool HeardAllLaunches(const ProcessModel& process) {
   const ProcessModel::Totals& totals = process.totals();
   const v1::DetailLevel level = totals.self.detail_level();
   if (totals.launches == 0 || totals.batches_missing != 0) return false;
-  if (process.hello().timing_source() == v1::TIMING_SOURCE_NONE) return false;
+  if (!process.has_gpu_times()) return false;
   if (level != v1::DETAIL_LEVEL_FULL && level != v1::DETAIL_LEVEL_GRAPHS) return false;
   const auto lost = [&](v1::LossReason reason) {
     const auto found = totals.losses.find(reason);

@@ -12,6 +12,7 @@
 
 #include "collector/analysis/hang_replays.h"
 #include "collector/analysis/names.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -32,7 +33,7 @@ struct Side {
   bool sends = false;
 };
 
-// Communicator's hash, sender, receiver, the how manieth, and whether it is the sender's side.
+// Communicator's hash, sender, receiver, ordinal of the transfer, and whether it is the sender's side.
 using Key = std::tuple<uint64_t, int, int, uint64_t, bool>;
 
 Key KeyOf(uint64_t hash, const Side& side, bool sends) {
@@ -80,7 +81,7 @@ class Search {
                                  .nth = at,
                                  .rank = comm->rank(),
                                  .transfer = transfer,
-                                 .sends = process.String(transfer.op) == "Send"});
+                                 .sends = nccl::IsSend(process.String(transfer.op))});
       }
     }
   }
@@ -114,7 +115,7 @@ class Search {
       const v1::Communicator* comm = process.FindCommunicator(process.collectives().CallsOf(plan).comm);
       if (found || comm == nullptr || comm->hash() != std::get<0>(key)) return;
       for (const auto& transfer : process.collectives().TransfersOf(plan)) {
-        const bool sends = process.String(transfer.op) == "Send";
+        const bool sends = nccl::IsSend(process.String(transfer.op));
         const Side side{.rank = comm->rank(), .transfer = transfer, .sends = sends};
         found = found || KeyOf(comm->hash(), side, sends) == key;
       }
@@ -183,12 +184,14 @@ class Search {
     hang.replay = HangReplay{.number = number, .collectives = 0, .ended = 0, .first_seq = side.transfer.seq};
     const HangRank self = DescribeRank(process, HangRank::State::kWaiting, 0);
     const HangRank other = DescribeRank(Of(peer), HangRank::State::kWaiting, 0);
-    hang.transfer = HangTransfer{.rank = self.rank,
-                                 .label = self.label,
-                                 .peer = other.rank,
-                                 .peer_label = other.label,
-                                 .counterpart = side.sends ? "Recv" : "Send",
-                                 .others_waiting = 0};
+    hang.transfer = HangTransfer{
+        .rank = self.rank,
+        .label = self.label,
+        .peer = other.rank,
+        .peer_label = other.label,
+        .counterpart =
+            std::string(nccl::NameOf(side.sends ? nccl::Operation::kRecv : nccl::Operation::kSend)),
+        .others_waiting = 0};
     return hang;
   }
 

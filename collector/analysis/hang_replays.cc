@@ -14,6 +14,7 @@
 #include <tuple>
 
 #include "collector/analysis/names.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -59,7 +60,7 @@ std::map<uint64_t, Side> SidesOf(const ProcessModel& process, uint32_t index,
     const v1::Communicator* comm = calls.count == 0 ? nullptr : process.FindCommunicator(calls.comm);
     if (comm == nullptr || comm->hash() == 0) continue;
     const std::string& op = process.String(calls.op);
-    if (op == "Send" || op == "Recv") continue;
+    if (nccl::IsTransfer(op)) continue;
     Side& side = sides[comm->hash()];
     side.process = index;
     side.graph = &graph;

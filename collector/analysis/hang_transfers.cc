@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/hang_evidence.h"
 #include "collector/analysis/names.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -24,8 +25,6 @@ struct Side {
   int peer = 0;
   Transfers::Open open;
 };
-
-const char* Counterpart(const std::string& op) { return op == "Send" ? "Recv" : "Send"; }
 
 HangParty PartyOf(const Side& side) {
   return {.process = side.process, .issue_ns = side.open.issue_ns, .launch = {.plan = side.open.plan}};
@@ -48,7 +47,7 @@ Hang Describe(const model::JobModel& job, const Side& side, uint32_t other, int 
                                .label = self.label,
                                .peer = peer.rank,
                                .peer_label = peer.label,
-                               .counterpart = Counterpart(side.op),
+                               .counterpart = std::string(nccl::Counterpart(side.op)),
                                .others_waiting = waiting - 1};
   return hang;
 }
@@ -104,7 +103,7 @@ class Pairs {
     }
     // Both sides are issued. Told once: by the one that sends, or by the only one that is not over.
     const bool open = !known->open.empty() && known->open.front().number <= side.open.number;
-    if (open && side.op != "Send") return;
+    if (open && !nccl::IsSend(side.op)) return;
     std::optional<HangParty> party;
     for (const Transfers::Open& o : known->open) {
       if (o.number == side.open.number)
@@ -124,7 +123,7 @@ class Pairs {
   // What the peer did of the same pair and direction.
   const Transfers::Peer* Other(const Side& side, uint32_t index) const {
     const ProcessModel& other = *job_.processes()[index];
-    const char* wanted = Counterpart(side.op);
+    const std::string_view wanted = nccl::Counterpart(side.op);
     for (const auto& [key, known] : other.collectives().transfers().peers()) {
       const auto& [comm_id, peer, op] = key;
       if (peer != side.rank || other.String(op) != wanted) continue;

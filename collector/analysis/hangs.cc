@@ -306,7 +306,7 @@ class Search {
     std::vector<uint32_t> held_back;
     for (const HangParty& party : s.what.waiting) {
       const ProcessModel& process = Of(party.process);
-      if (process.hello().timing_source() == v1::TIMING_SOURCE_NONE) return false;
+      if (!process.has_gpu_times()) return false;
       if (process.progress().last_left_out_ns > s.since_ns) return false;
       const LaunchedBefore& launched = Before(party.process, party.launch);
       if (AddBehind(index, party.process, launched, s)) held_back.push_back(party.process);

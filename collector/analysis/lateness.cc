@@ -4,16 +4,12 @@
 #include <array>
 #include <boost/math/distributions/binomial.hpp>
 
+#include "collector/analysis/thresholds.h"
+
 namespace gpuprobe::analysis {
 namespace {
 
 using model::LateSteps;
-
-// A stretch holds so much of all late steps.
-constexpr double kMostOfIt = 0.8;
-// A rank that is late from some step on is so in this share of them, and in one of the last kLastSteps.
-constexpr double kMostSince = 0.6;
-constexpr uint64_t kLastSteps = 3;
 
 // Late steps below a higher level are of another kind than those at it if they are late by so much less: else
 // its lateness is about that level, and crosses it by chance.
@@ -23,7 +19,8 @@ constexpr double kByFarLess = 0.5;
 double LongerBy(const LateSteps::Level& level, const Lateness& lateness) {
   const auto late = static_cast<double>(level.late);
   double longer_ns = lateness.late_by_ns;
-  if (level.other_steps_ns.count() >= kLeastOtherSteps && lateness.share() <= kMostCompared)
+  if (level.other_steps_ns.count() >= thresholds::kOnTimeSteps &&
+      lateness.share() <= thresholds::kComparedLateStepsShare)
     longer_ns = std::min(
         longer_ns, static_cast<double>(level.late_total_ns) / late - level.other_steps_ns.Summarize().p50);
   if (level.longer_known == 0) return 0;
@@ -50,7 +47,7 @@ bool ByChance(const LateSteps::Rank& rank, const LateSteps::Level& level, const 
   const double share = left / (others + left);
   const boost::math::binomial chance(static_cast<double>(rank.steps), std::min(std::max(rate, share), 1.0));
   const double one = boost::math::cdf(boost::math::complement(chance, static_cast<double>(level.late) - 1));
-  return one * static_cast<double>(all.ranks * LateSteps::kLevels) > kByChance;
+  return one * static_cast<double>(all.ranks * LateSteps::kLevels) > thresholds::kLatePValue;
 }
 
 // Whether its late steps below the higher level are late by far less than those at it.
@@ -64,12 +61,14 @@ bool IsByFarLess(const LateSteps::Level& level, const LateSteps::Level& higher) 
 // When it was late: in one stretch, or since some step.
 void FindStretch(const LateSteps::Rank& rank, const LateSteps::Level& level, Lateness& l) {
   const model::StepHistory::Stretch stretch = level.history.Densest();
-  if (static_cast<double>(stretch.count) < kMostOfIt * static_cast<double>(level.late)) return;
+  if (static_cast<double>(stretch.count) <
+      thresholds::kStretchLateStepsShare * static_cast<double>(level.late))
+    return;
   l.stretch = {stretch.first, stretch.last};
   const uint64_t length = stretch.last - stretch.first + 1;
-  if (stretch.count >= kLeastSince && rank.steps >= length + kLeastBefore &&
-      static_cast<double>(stretch.count) >= kMostSince * static_cast<double>(length) &&
-      stretch.last + kLastSteps > rank.last_step) {
+  if (stretch.count >= thresholds::kLateStepsSince && rank.steps >= length + thresholds::kStepsBeforeLate &&
+      static_cast<double>(stretch.count) >= thresholds::kLateSinceStepsShare * static_cast<double>(length) &&
+      stretch.last + thresholds::kLastSteps > rank.last_step) {
     l.since_step = stretch.first;
   }
 }

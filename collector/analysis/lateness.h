@@ -19,17 +19,6 @@
 
 namespace gpuprobe::analysis {
 
-// Chance gives this in so many runs, whatever the number of ranks and steps.
-inline constexpr double kByChance = 0.001;
-// Where a rank was late in more steps than that, there are too few others to hold them against.
-inline constexpr double kMostCompared = 0.75;
-inline constexpr uint64_t kLeastOtherSteps = 3;
-
-// A rank became late, and did not just begin so or have a bad moment at the end: so many steps before and
-// after.
-inline constexpr uint64_t kLeastBefore = 5;
-inline constexpr uint64_t kLeastSince = 6;
-
 struct Lateness {
   uint64_t steps = 0;  // compared
   uint64_t late = 0;   // of them, late

@@ -82,9 +82,8 @@ std::optional<MemoryLifetimesReport> DriverLifetimesOf(const model::MemoryLifeti
   if (moved(driver) >= kSame * moved(pytorch)) return report;
   MemoryLifetimesReport hidden;
   hidden.why_not = absl::StrFormat(
-      "PyTorch's caching allocator keeps what it obtained: the driver's allocations move by %s within a "
-      "step, "
-      "tensors by %s",
+      "PyTorch's caching allocator keeps memory that tensors free: driver allocations vary by %s within a "
+      "step, tensors by %s",
       Bytes(model::WholeNumber(moved(driver))), Bytes(model::WholeNumber(moved(pytorch))));
   hidden.steps = report->steps;
   return hidden;
@@ -97,7 +96,7 @@ std::string GrowthText(const MemoryLifetimesReport& report) {
       most.size_bytes == 0
           ? std::string("Allocations of many sizes")
           : absl::StrFormat("%.3g allocations of %s", most.allocations_per_step, Bytes(most.size_bytes));
-  return absl::StrFormat("%s made in %s of each step are never freed: %s a step.", what, most.phase,
+  return absl::StrFormat("%s made in %s of each step are never freed: %s per step.", what, most.phase,
                          Bytes(model::WholeNumber(most.bytes_per_step)));
 }
 

@@ -8,28 +8,19 @@
 #include <tuple>
 
 #include "collector/analysis/bus_bandwidth.h"
+#include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
 #include "collector/model/whole_number.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
 constexpr double kHuber = 1.345;  // 95 % as efficient as least squares where nothing strays
 constexpr int kRounds = 12;
-constexpr double kMadToSigma = 1.4826;
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Steps of a ring, each of which takes alpha; 0: not a ring's operation.
-int RingSteps(std::string_view op, int ranks) {
-  if (op == "AllReduce") return 2 * (ranks - 1);
-  if (op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll") return ranks - 1;
-  return 0;
-}
+int RingSteps(std::string_view op, int ranks) { return nccl::FactsOf(op).ring_rounds * (ranks - 1); }
 
 void Judge(LinkModel& model) {
   double mean = 0;
@@ -85,7 +76,7 @@ AlphaBeta FitAlphaBeta(std::span<const TransferPoint> points) {
     std::vector<double> errors;
     for (const TransferPoint& p : points)
       errors.push_back(std::abs(p.time_ns - fit.alpha_ns - fit.ns_per_byte * p.bus_bytes) / p.time_ns);
-    const double scale = std::max(kMadToSigma * Median(errors), 1e-6);
+    const double scale = std::max(kMadToSigma * UpperMedian(errors), 1e-6);
     for (size_t i = 0; i < points.size(); ++i)
       robust[i] = errors[i] <= kHuber * scale ? 1 : kHuber * scale / errors[i];
   }
@@ -153,7 +144,8 @@ std::vector<LinkModel> LinkModelsOf(const model::JobModel& job) {
     }
     for (LinkModel::Size& s : model.sizes) {
       s.predicted_ns = fit.alpha_ns + fit.ns_per_byte * s.bus_bytes;
-      if (model.op != "AllReduce" || !model.hop_alpha_ns.has_value()) continue;
+      if (nccl::OperationOf(model.op) != nccl::Operation::kAllReduce || !model.hop_alpha_ns.has_value())
+        continue;
       const auto levels =
           static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));  // ceil(log2 ranks)
       s.tree_ns =

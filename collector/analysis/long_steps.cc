@@ -2,26 +2,18 @@
 
 #include <algorithm>
 
+#include "collector/analysis/thresholds.h"
+
 namespace gpuprobe::analysis {
-namespace {
-
-constexpr uint64_t kLeastSteps = 8;
-// Of the usual step, and of what the shortest step is shorter than it.
-constexpr double kLeastLonger = 0.25;
-constexpr double kLeastOfSpread = 3;
-constexpr double kMostSteps = 0.15;  // of all
-constexpr double kLeastCost = 0.02;  // of a usual step
-
-}  // namespace
 
 std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
   const model::LongSteps long_steps = job.comparison().late_steps().Summarize().long_steps;
   const model::Summary lengths = long_steps.lengths_ns().Summarize();
-  if (lengths.count < kLeastSteps) return std::nullopt;
+  if (lengths.count < thresholds::kLongStepsCompared) return std::nullopt;
   LongStepsReport report{.compared_steps = lengths.count, .usual_ns = lengths.p50, .steps = {}};
-  const double least_ns =
-      lengths.p50 +
-      std::max(kLeastLonger * lengths.p50, kLeastOfSpread * (lengths.p50 - static_cast<double>(lengths.min)));
+  const double least_ns = lengths.p50 + std::max(thresholds::kLongStepMedianShare * lengths.p50,
+                                                 thresholds::kLongStepSpreadRatio *
+                                                     (lengths.p50 - static_cast<double>(lengths.min)));
   double longer_ns = 0;
   for (const model::LongSteps::Step& step : long_steps.longest()) {
     const auto time_ns = static_cast<double>(step.total_ns);
@@ -38,8 +30,8 @@ std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
   const auto all = static_cast<double>(lengths.count);
   report.cost_ns = longer_ns / all;
   if (report.steps.empty() || report.steps.size() == model::LongSteps::kKept ||
-      static_cast<double>(report.steps.size()) > kMostSteps * all ||
-      report.cost_ns < kLeastCost * report.usual_ns)
+      static_cast<double>(report.steps.size()) > thresholds::kLongStepsShare * all ||
+      report.cost_ns < thresholds::kLongStepsCostStepShare * report.usual_ns)
     return std::nullopt;
   std::sort(report.steps.begin(), report.steps.end(),
             [](const LongStepsReport::Step& a, const LongStepsReport::Step& b) { return a.step < b.step; });

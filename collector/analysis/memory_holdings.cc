@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "collector/analysis/units.h"
 #include "collector/model/whole_number.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -99,7 +100,7 @@ class Breakdown {
         rest.inferred = true;
         rest.evidence = "allocated in forward, freed later in the step";
       } else if (lifetime == "nccl") {
-        rest.evidence = "allocated in calls into NCCL, or by its threads meanwhile";
+        rest.evidence = "allocated during calls into NCCL, by the caller or by NCCL's threads";
       }
       holdings_.push_back(std::move(rest));
     }
@@ -150,7 +151,7 @@ void TakeState(const HoldingEvidence& evidence, Breakdown& parts) {
 }
 
 std::string SharedBy(int ranks) {
-  return ranks > 1 ? absl::StrCat(", shared by ", ranks, " ranks") : std::string();
+  return ranks > 1 ? absl::StrCat(", sharded across ", ranks, " ranks") : std::string();
 }
 
 // All of them, or a share where each rank updates a share of the weights: what backward makes and frees in
@@ -186,7 +187,7 @@ std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const Ho
   parts.Take("before_steps", gradients / evidence.weight_shards, "weights",
              absl::StrCat("as large as the gradients, ", size, SharedBy(evidence.weight_shards)));
   TakeState(evidence, parts);
-  const std::string reduced = absl::StrCat(evidence.reduced_by, " reduces ", size, " in each step");
+  const std::string reduced = absl::StrCat(evidence.reduced_by, " reduces ", size, " per step");
   TakeGradients(evidence, reduced, static_cast<double>(lifetimes.from_backward_bytes_per_step), parts);
   return parts.Conclude();
 }
@@ -217,8 +218,7 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
   const bool alone = std::all_of(rank.collectives.begin(), rank.collectives.end(),
                                  [](const CollectiveReport& c) { return c.comm_ranks == 1; });
   for (const CollectiveReport& c : rank.collectives) {
-    if ((c.op != "AllReduce" && c.op != "ReduceScatter") || (c.comm_ranks < 2 && !alone) || c.calls == 0)
-      continue;
+    if (!nccl::ReducesForAll(c.op) || (c.comm_ranks < 2 && !alone) || c.calls == 0) continue;
     if (in_forward.contains({c.op, c.comm, c.size_bytes})) continue;
     const double calls = static_cast<double>(c.calls) / steps;
     if (calls < kLeastCallsPerStep) continue;
@@ -239,12 +239,12 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
                        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
   if (most == by_operation.end()) return evidence;
   evidence.gradient_bytes = most->second.bytes;
-  if (most->first.first == "ReduceScatter") {
+  if (nccl::OperationOf(most->first.first) == nccl::Operation::kReduceScatter) {
     const std::string& comm = most->first.second;
     evidence.gradient_bytes *= most->second.ranks;
     evidence.state_shards = most->second.ranks;
     const bool gathers = std::any_of(in_forward.begin(), in_forward.end(), [&](const CallSize& call) {
-      return std::get<0>(call) == "AllGather" && std::get<1>(call) == comm;
+      return nccl::OperationOf(std::get<0>(call)) == nccl::Operation::kAllGather && std::get<1>(call) == comm;
     });
     if (gathers) evidence.weight_shards = most->second.ranks;
   }

@@ -4,15 +4,14 @@
 #include <cmath>
 #include <vector>
 
+#include "collector/analysis/median.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
 constexpr size_t kMostWindows = 48;
-constexpr double kRisingScore = 3;     // one in 700 by chance
-constexpr double kLeastRise = 0.01;    // of the level
-constexpr double kStillRising = 0.25;  // of the whole slope, in the last third
 
 // Theil-Sen: the median of the slopes of all pairs (P. K. Sen, JASA 63, 1968).
 double Slope(const std::vector<double>& values) {
@@ -67,16 +66,14 @@ std::optional<MemoryTrend> TrendOf(const model::LevelHistory& history,
     top = level.greatest;
   }
   trend.held_bytes = model::WholeNumber(floors.back());
-  const auto middle = within.begin() + static_cast<ptrdiff_t>(within.size() / 2);
-  std::nth_element(within.begin(), middle, within.end());
-  trend.within_step_bytes = model::WholeNumber(*middle);
-  constexpr size_t kLeastWindows = 8;
-  if (windows < kLeastWindows) return trend;
+  trend.within_step_bytes = model::WholeNumber(UpperMedian(std::move(within)));
+  if (windows < thresholds::kLeakWindows) return trend;
   const double slope = Slope(floors);
   const std::vector<double> last(floors.end() - static_cast<ptrdiff_t>(windows / 3 + 1), floors.end());
   const double rise = slope * static_cast<double>(windows);
-  if (RisingScore(floors) < kRisingScore || Slope(last) < kStillRising * slope ||
-      rise < kLeastRise * floors.back()) {
+  if (RisingScore(floors) < thresholds::kLeakZScore ||
+      Slope(last) < thresholds::kLeakStillRisingSlopeShare * slope ||
+      rise < thresholds::kLeakLevelShare * floors.back()) {
     return trend;
   }
   const double per_step = slope / static_cast<double>(group);

@@ -9,8 +9,10 @@
 
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/link_model.h"
+#include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/run_series.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {
@@ -23,12 +25,6 @@ using Hosts = std::set<std::string>;
 constexpr ReferenceNetwork kReferenceNetworks[] = {{"V100-SXM", 4, 12.5},     {"A100-SXM", 8, 25},
                                                    {"H100 80GB HBM3", 8, 50}, {"H100-SXM", 8, 50},
                                                    {"H200", 8, 50},           {"B200", 8, 50}};
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // One kind of transfer on one communicator: between hosts, or in a job on one host, within it.
 struct Link {
@@ -84,7 +80,7 @@ double RateOf(const std::vector<const Link*>& links) {
   const Link* largest = links.front();
   const Link* smallest = links.front();
   for (const Link* link : links) {
-    points.push_back({link->bus_bytes, Median(link->times.transfer_ns), link->calls});
+    points.push_back({link->bus_bytes, UpperMedian(link->times.transfer_ns), link->calls});
     if (link->bus_bytes > largest->bus_bytes) largest = link;
     if (link->bus_bytes < smallest->bus_bytes) smallest = link;
   }
@@ -95,7 +91,7 @@ double RateOf(const std::vector<const Link*>& links) {
   }
   // With what a slow network's latency is at most, for each step of a ring.
   constexpr double kLatencyNs = 10'000;
-  const double time_ns = Median(largest->times.transfer_ns);
+  const double time_ns = UpperMedian(largest->times.transfer_ns);
   const double latency_ns = 2.0 * (largest->ranks - 1) * kLatencyNs;
   return time_ns > 2 * latency_ns ? largest->bus_bytes / (time_ns - latency_ns) : 0;
 }
@@ -180,9 +176,9 @@ void FindSlowHosts(const std::vector<Link>& links, NetworkReport& out) {
     const auto least = [](const Link* x, const Link* y) { return x->level_ns < y->level_ns; };
     const double usual_ns = (*std::min_element(of.begin(), of.end(), least))->level_ns;
     const double most_ns = (*std::max_element(of.begin(), of.end(), least))->level_ns;
-    if (most_ns < kSlowedFactor * usual_ns) continue;  // tells nobody apart
+    if (most_ns < thresholds::kSlowedRatio * usual_ns) continue;  // tells nobody apart
     for (const Link* link : of) {
-      if (link->level_ns < kSlowedFactor * usual_ns) {
+      if (link->level_ns < thresholds::kSlowedRatio * usual_ns) {
         fast_hosts.insert(link->hosts.begin(), link->hosts.end());
         continue;
       }
@@ -217,7 +213,7 @@ std::optional<ReferenceNetwork> ReferenceNetworkOf(std::string_view device_name)
 
 std::optional<LevelChange> LevelChangeOf(const std::vector<double>& values) {
   const size_t n = values.size();
-  if (n < 2 * kLeastSlowedBlocks) return std::nullopt;
+  if (n < 2 * thresholds::kSlowedBlocks) return std::nullopt;
   // Where two levels explain most of the logarithms' variance.
   std::vector<double> sums(n + 1, 0);
   for (size_t i = 0; i < n; ++i) {
@@ -226,7 +222,7 @@ std::optional<LevelChange> LevelChangeOf(const std::vector<double>& values) {
   }
   LevelChange best;
   double most = 0;
-  for (size_t k = kLeastSlowedBlocks; k + kLeastSlowedBlocks <= n; ++k) {
+  for (size_t k = thresholds::kSlowedBlocks; k + thresholds::kSlowedBlocks <= n; ++k) {
     const auto left = static_cast<double>(k);
     const auto right = static_cast<double>(n - k);
     const double apart = sums[k] / left - (sums[n] - sums[k]) / right;
@@ -237,18 +233,18 @@ std::optional<LevelChange> LevelChangeOf(const std::vector<double>& values) {
   }
   if (best.place == 0) return std::nullopt;
   const auto middle = values.begin() + static_cast<ptrdiff_t>(best.place);
-  best.before = Median({values.begin(), middle});
-  best.after = Median({middle, values.end()});
+  best.before = UpperMedian({values.begin(), middle});
+  best.after = UpperMedian({middle, values.end()});
   const double low = std::min(best.before, best.after);
   const double high = std::max(best.before, best.after);
-  if (high < kSlowedFactor * low) return std::nullopt;
+  if (high < thresholds::kSlowedRatio * low) return std::nullopt;
   // A level, not a few calls: nearly all values are on their own side.
-  constexpr double kOnItsSide = 0.9;
   const double border = std::sqrt(low * high);
   size_t right_side = 0;
   for (size_t i = 0; i < n; ++i)
     right_side += ((values[i] > border) == ((i < best.place) == (best.before > best.after))) ? 1 : 0;
-  if (static_cast<double>(right_side) < kOnItsSide * static_cast<double>(n)) return std::nullopt;
+  if (static_cast<double>(right_side) < thresholds::kSlowedOnItsSideShare * static_cast<double>(n))
+    return std::nullopt;
   return best;
 }
 
@@ -258,7 +254,7 @@ std::optional<NetworkReport> NetworkOf(const Report& report, const model::JobMod
   if (links.empty()) return std::nullopt;
   for (Link& link : links) {
     const std::optional<LevelChange> change = LevelChangeOf(link.times.transfer_ns);
-    link.level_ns = change.has_value() ? change->after : Median(link.times.transfer_ns);
+    link.level_ns = change.has_value() ? change->after : UpperMedian(link.times.transfer_ns);
   }
   NetworkReport out;
   out.hosts = static_cast<int>(report.conditions.hosts.size());

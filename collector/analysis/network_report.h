@@ -23,12 +23,6 @@
 
 namespace gpuprobe::analysis {
 
-// The same transfer on the same communicator varies by some tens of percent where a network is shared; half
-// of the rate, for the rest of the run or on some hosts only, is more than that.
-inline constexpr double kSlowedFactor = 2;
-// Blocks of calls on each side of a change: fewer may be a hiccup.
-inline constexpr size_t kLeastSlowedBlocks = 3;
-
 // nullopt where no communicator spans several hosts, and links within one host did not become slow.
 std::optional<NetworkReport> NetworkOf(const Report& report, const model::JobModel& job);
 
@@ -41,8 +35,8 @@ struct ReferenceNetwork {
 };
 std::optional<ReferenceNetwork> ReferenceNetworkOf(std::string_view device_name);
 
-// Where a series of transfer times becomes slower or faster by kSlowedFactor, once, and stays so: the place
-// of the first value afterwards. nullopt: it does not.
+// Where a series of transfer times becomes slower or faster by thresholds::kSlowedRatio, once, and stays so:
+// the place of the first value afterwards. nullopt: it does not.
 struct LevelChange {
   size_t place = 0;
   double before = 0;  // medians

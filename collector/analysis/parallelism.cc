@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/match.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
+
+using nccl::NameOf;
+using nccl::Operation;
+using nccl::OperationOf;
 
 constexpr CommunicationRole kRoles[] = {CommunicationRole::kSharded, CommunicationRole::kSharedState,
                                         CommunicationRole::kTensor,  CommunicationRole::kTensorSequence,
@@ -15,28 +19,28 @@ constexpr CommunicationRole kRoles[] = {CommunicationRole::kSharded, Communicati
 // What is called less often than once in two steps is no part of the training: a loss, a check, a start.
 constexpr double kLeastCalls = 0.5;
 
-bool IsTransfer(const std::string& op) {
-  return absl::StrContains(op, "Send") || absl::StrContains(op, "Recv");
-}
-
-bool Any(const std::vector<ExposedCalls>& calls, std::string_view op, int ranks, bool in_forward) {
+bool Any(const std::vector<ExposedCalls>& calls, Operation op, int ranks, bool in_forward) {
   return std::any_of(calls.begin(), calls.end(), [&](const ExposedCalls& c) {
-    return c.op == op && c.comm_ranks == ranks && c.in_forward == in_forward &&
+    return OperationOf(c.op) == op && c.comm_ranks == ranks && c.in_forward == in_forward &&
            c.calls_per_step >= kLeastCalls;
   });
 }
 
 // Without steps nobody knows what is called in forward.
 std::vector<std::string> PatternOfOperations(const std::vector<CollectiveReport>& collectives) {
-  std::map<std::string, double> share = BytesShareOf(collectives);
+  const std::map<std::string, double> share = BytesShareOf(collectives);
+  const auto of = [&share](Operation operation) {
+    const auto found = share.find(std::string(NameOf(operation)));
+    return found == share.end() ? 0.0 : found->second;
+  };
   std::set<std::string> reducing;
   for (const CollectiveReport& c : collectives) {
-    if (c.op == "AllReduce" && c.comm_ranks > 1) reducing.insert(c.comm);
+    if (OperationOf(c.op) == Operation::kAllReduce && c.comm_ranks > 1) reducing.insert(c.comm);
   }
   std::vector<std::string> out;
-  if (share["AllGather"] > 0 && share["ReduceScatter"] > 0.05)
+  if (of(Operation::kAllGather) > 0 && of(Operation::kReduceScatter) > 0.05)
     out.emplace_back("sharded data parallel (FSDP, ZeRO)");  // which stage shows only in steps
-  if (share["SendRecv"] > 0) out.push_back(PatternName(CommunicationRole::kPipeline));
+  if (of(Operation::kSendRecv) > 0) out.push_back(PatternName(CommunicationRole::kPipeline));
   if (reducing.size() > 1) {
     out.emplace_back("tensor or grouped data parallel");
   } else if (!reducing.empty() && out.empty()) {
@@ -49,16 +53,18 @@ std::vector<std::string> PatternOfOperations(const std::vector<CollectiveReport>
 
 CommunicationRole RoleOf(const ExposedCalls& of, const std::vector<ExposedCalls>& calls) {
   const int ranks = of.comm_ranks;
-  if (of.op == "Send" || of.op == "Recv") return CommunicationRole::kPipeline;
-  if (of.op == "AlltoAll") return CommunicationRole::kExpert;
-  if (of.op == "AllReduce") return of.in_forward ? CommunicationRole::kTensor : CommunicationRole::kData;
-  if (of.op != "AllGather" && of.op != "ReduceScatter") return CommunicationRole::kOther;
+  const Operation op = OperationOf(of.op);
+  if (nccl::IsTransfer(of.op)) return CommunicationRole::kPipeline;
+  if (op == Operation::kAlltoAll) return CommunicationRole::kExpert;
+  if (op == Operation::kAllReduce)
+    return of.in_forward ? CommunicationRole::kTensor : CommunicationRole::kData;
+  if (op != Operation::kAllGather && op != Operation::kReduceScatter) return CommunicationRole::kOther;
   // Gradients are scattered in backward; what is scattered in forward, too, is split along the sequence.
-  if (Any(calls, "ReduceScatter", ranks, true)) return CommunicationRole::kTensorSequence;
-  if (of.in_forward || Any(calls, "AllGather", ranks, true)) return CommunicationRole::kSharded;
-  if (Any(calls, "ReduceScatter", ranks, false) && Any(calls, "AllGather", ranks, false))
+  if (Any(calls, Operation::kReduceScatter, ranks, true)) return CommunicationRole::kTensorSequence;
+  if (of.in_forward || Any(calls, Operation::kAllGather, ranks, true)) return CommunicationRole::kSharded;
+  if (Any(calls, Operation::kReduceScatter, ranks, false) && Any(calls, Operation::kAllGather, ranks, false))
     return CommunicationRole::kSharedState;
-  return of.op == "ReduceScatter" ? CommunicationRole::kData : CommunicationRole::kOther;
+  return op == Operation::kReduceScatter ? CommunicationRole::kData : CommunicationRole::kOther;
 }
 
 std::string PatternName(CommunicationRole role) {
@@ -102,7 +108,8 @@ std::map<std::string, double> BytesShareOf(const std::vector<CollectiveReport>& 
   double all = 0;
   for (const CollectiveReport& c : collectives) {
     if (c.comm_ranks < 2) continue;
-    bytes[IsTransfer(c.op) ? "SendRecv" : c.op] += static_cast<double>(c.bytes);
+    bytes[nccl::CarriesTransfers(c.op) ? std::string(NameOf(Operation::kSendRecv)) : c.op] +=
+        static_cast<double>(c.bytes);
     all += static_cast<double>(c.bytes);
   }
   if (all <= 0) return {};

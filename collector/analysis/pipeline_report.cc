@@ -5,6 +5,7 @@
 
 #include "collector/analysis/call_timing.h"
 #include "collector/analysis/straggler_report.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 
@@ -22,8 +23,9 @@ std::optional<Pipeline> PipelineOf(const model::JobModel& job) {
     if (sends == 0 || steps.steps == 0) continue;
     for (const auto& series : process.collectives().series()) {
       const v1::Communicator* comm = process.FindCommunicator(series->comm);
-      const bool transfers = std::any_of(series->parts.begin(), series->parts.end(),
-                                         [&](const auto& part) { return process.String(part.op) == "Send"; });
+      const bool transfers = std::any_of(series->parts.begin(), series->parts.end(), [&](const auto& part) {
+        return nccl::IsSend(process.String(part.op));
+      });
       if (comm != nullptr && transfers) p.stages = std::max(p.stages, comm->ranks());
     }
     const CollectiveTime& own = collectives[i];

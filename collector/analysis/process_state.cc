@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {
@@ -23,7 +24,7 @@ bool Above(double value, double usual, double least, double excess) {
 }
 
 std::string Versus(const HostLoad* usual, double share) {
-  return usual == nullptr ? "" : absl::StrCat(" (the other ranks': ", Percent(share), ")");
+  return usual == nullptr ? "" : absl::StrCat(" (other ranks: ", Percent(share), ")");
 }
 
 std::string EndText(const Halt& halt) {
@@ -73,7 +74,8 @@ const Condition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now
 std::vector<Stop> StopsOf(const model::ProcessModel& process) {
   std::vector<Stop> stops;
   for (const Condition::Halt& halt : process.condition().halts()) {
-    if (halt.reason == Condition::Reason::kEnded || halt.until_ns - halt.since_ns < kLeastStopNs) continue;
+    if (halt.reason == Condition::Reason::kEnded || halt.until_ns - halt.since_ns < thresholds::kStopNs)
+      continue;
     stops.push_back({.halt = Describe(process, halt), .until_ns = process.Realtime(halt.until_ns)});
   }
   return stops;
@@ -189,12 +191,11 @@ std::string HaltAdvice(const Halt& halt, const std::string& who, uint32_t pid) {
              "batch system's suspend.";
     default:
       if (halt.out_of_memory) return "Give it more host memory, or use less: fewer data loader workers.";
-      return halt.signal == uint32_t{SIGKILL}
-                 ? absl::StrCat(
-                       "Somebody killed it, or the kernel did for want of memory: see dmesg and the "
-                       "batch system's log for pid ",
-                       pid, ".")
-                 : absl::StrCat("See ", who, "'s own log for the reason.");
+      return halt.signal == uint32_t{SIGKILL} ? absl::StrCat(
+                                                    "Someone killed it, or the kernel did when memory ran "
+                                                    "out: check dmesg and the batch system's log for pid ",
+                                                    pid, ".")
+                                              : absl::StrCat("See ", who, "'s own log for the reason.");
   }
 }
 
@@ -212,14 +213,14 @@ std::vector<std::string> HostLoadClauses(const HostLoad& load, const HostLoad* u
     clauses.push_back(absl::StrCat("its threads wait for a CPU ", Percent(load.waits_for_cpu), " of the time",
                                    Versus(usual, other.waits_for_cpu)));
   if (Above(load.major_faults_per_s, other.major_faults_per_s, kNoticedFaults, kNoticedFaults / 2)) {
-    clauses.push_back(absl::StrFormat("%s%.0f major page faults a second",
+    clauses.push_back(absl::StrFormat("%s%.0f major page faults per second",
                                       load.swapped_bytes > 0 ? "it is swapping: " : "",
                                       load.major_faults_per_s));
     if (load.swapped_bytes > 0)
       absl::StrAppend(&clauses.back(), ", ", Bytes(load.swapped_bytes), " swapped out");
   }
   if (Above(load.memory_stall, other.memory_stall, kNoticedShare, kNoticedExcess))
-    clauses.push_back(absl::StrCat("it waits for memory ", Percent(load.memory_stall), " of the time"));
+    clauses.push_back(absl::StrCat("it stalls on memory ", Percent(load.memory_stall), " of the time"));
   return clauses;
 }
 
@@ -232,7 +233,8 @@ std::string HostLoadAdvice(const HostLoad& load, const HostLoad* usual, const st
     return absl::StrCat("Find out what else runs on ", who,
                         "'s CPUs: its affinity, other ranks bound to the same cores, too many data loader "
                         "workers.");
-  return absl::StrCat("Check host memory around ", who, ": swap, the cgroup's limit, what else uses it.");
+  return absl::StrCat("Check host memory around ", who,
+                      ": swap, the cgroup's limit, and other processes that use it.");
 }
 
 }  // namespace gpuprobe::analysis

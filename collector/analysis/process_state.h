@@ -82,8 +82,6 @@ struct Stop {
   Halt halt;
   uint64_t until_ns = 0;  // as the clock said: the last observation that had it
 };
-// One that a single observation saw may have been a moment.
-inline constexpr uint64_t kLeastStopNs = 1'000'000'000;
 // The latest last, without the process's end.
 std::vector<Stop> StopsOf(const model::ProcessModel& process);
 // "stopped (SIGSTOP)"

@@ -5,14 +5,10 @@
 #include <span>
 #include <utility>
 
+#include "collector/analysis/thresholds.h"
+
 namespace gpuprobe::analysis {
 namespace {
-
-constexpr size_t kLeastShareOfRanks = 4;  // one of so many
-// Of the slower group's own time.
-constexpr double kLeastApart = 0.05;
-// Between the groups, against the widest within one.
-constexpr double kLeastRatio = 3;
 
 struct Own {
   const RankReport* rank = nullptr;
@@ -44,7 +40,8 @@ std::optional<RankGroups> RankGroupsOf(const Report& report) {
   for (const RankReport& rank : report.ranks) {
     if (rank.rank.has_value() && rank.step_means.steps > 0) all.push_back({&rank, OwnNs(rank)});
   }
-  const size_t least = std::max(kLeastInGroup, (all.size() + kLeastShareOfRanks - 1) / kLeastShareOfRanks);
+  const size_t least =
+      std::max(thresholds::kGroupRanks, (all.size() + thresholds::kGroupOneIn - 1) / thresholds::kGroupOneIn);
   if (all.size() != report.ranks.size() || all.size() < 2 * least) return std::nullopt;
   std::sort(all.begin(), all.end(), [](const Own& a, const Own& b) { return a.ns < b.ns; });
   size_t split = 0;
@@ -60,7 +57,9 @@ std::optional<RankGroups> RankGroupsOf(const Report& report) {
   const auto slower = std::span<const Own>(all).subspan(split);
   const double within_ns =
       std::max(faster.back().ns - faster.front().ns, slower.back().ns - slower.front().ns);
-  if (widest_ns < kLeastApart * slower.front().ns || widest_ns < kLeastRatio * within_ns) return std::nullopt;
+  if (widest_ns < thresholds::kGroupsApartShare * slower.front().ns ||
+      widest_ns < thresholds::kGroupsApartRatio * within_ns)
+    return std::nullopt;
   RankGroups groups{.slower = Ranks(slower), .faster = Ranks(faster)};
   groups.slower_ns = Mean(slower, OwnNs);
   groups.faster_ns = Mean(faster, OwnNs);
@@ -80,8 +79,8 @@ std::optional<RankGroups> RankGroupsOf(const Report& report) {
     groups.slower_part_ns = Mean(slower, get);
     groups.faster_part_ns = Mean(faster, get);
   }
-  // Half of the difference must be explained: else nothing tells what they do with the time.
-  if (most_ns < 0.5 * (groups.slower_ns - groups.faster_ns)) return std::nullopt;
+  if (most_ns < thresholds::kGroupsExplainedShare * (groups.slower_ns - groups.faster_ns))
+    return std::nullopt;
   const auto exposed = [](const RankReport& r) { return r.step_means.exposed_comm_ns; };
   groups.lost_ns = std::max(Mean(faster, exposed) - Mean(slower, exposed), 0.0);
   return groups;

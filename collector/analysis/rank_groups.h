@@ -26,9 +26,8 @@ struct RankGroups {
   double lost_ns = 0;
 };
 
-// nullopt: there are not two, both of kLeastInGroup ranks and a quarter of all at least, further apart than
+// nullopt: there are not two, both of kGroupRanks ranks and a quarter of all at least, further apart than
 // the ranks of each are from one another.
-inline constexpr size_t kLeastInGroup = 2;
 std::optional<RankGroups> RankGroupsOf(const Report& report);
 
 }  // namespace gpuprobe::analysis

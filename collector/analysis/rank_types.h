@@ -203,7 +203,7 @@ struct CommunicationReport {
   // Of the calls' time, that on communicators of which not every rank records here: what is taken for their
   // transfers contains the waiting for these.
   double unheard_share = 0;
-  // Of the waiting, what nothing hides: a step would be so much shorter if no rank were late.
+  // The exposed part of the waiting: how much shorter a step would be if no rank were late.
   double exposed_wait_ns() const { return exposed_ns - exposed_transfer_ns; }
   std::optional<double> link_peak;  // 1e9 bytes per second
   std::string link_peak_source;

@@ -107,7 +107,8 @@ struct Trust {
   v1::DetailLevel detail_level = v1::DETAIL_LEVEL_FULL;  // the least, of all processes, at the end
   uint64_t detail_reductions = 0;                        // to hold the overhead budget; summed
   uint64_t reduced_ns = 0;                               // the longest, of all processes
-  uint64_t yields = 0;                                   // to another tool; summed
+  bool cupti_taken = false;                              // all along, by another profiler, in some process
+  uint64_t yields = 0;                                   // by another profiler that was first; summed
   uint64_t yielded_ns = 0;                               // the longest, of all processes
   std::vector<const cupti::KnownDefect*> cupti_defects;  // of the CUPTI in use, that left something out
   std::vector<CutOff> cut_off;
@@ -459,7 +460,7 @@ struct Straggler {
   double cause_ns_per_step = 0;  // by which that part of its step exceeds the other ranks' median
   double work_ratio = 1;         // threads that it launched over the other ranks' median
   CausedWait caused;
-  // By which a step is longer for it: of the others' waiting, what nothing hides; at most what it caused.
+  // How much it lengthens a step: the exposed part of the others' waiting, at most what it caused.
   double lost_ns_per_step = 0;
   double throughput_loss = 0;  // 1 - step without it / step with it
   bool persistent = true;      // in most steps, or since `since_step`

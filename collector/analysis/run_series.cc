@@ -14,6 +14,7 @@
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
 #include "collector/model/whole_number.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -79,7 +80,7 @@ void FillFromReport(const model::JobModel& job, const Report& report, const std:
                     const std::string& op, uint64_t size, CollectiveSeries& out) {
   double entries = 0;
   for (const CollectiveReport& c : report.collectives) {
-    const bool pair = op == "SendRecv" && (c.op == "Send" || c.op == "Recv");
+    const bool pair = nccl::OperationOf(op) == nccl::Operation::kSendRecv && nccl::IsTransfer(c.op);
     if (c.comm != comm || c.size_bytes != size || (c.op != op && !pair) || c.steady.compared == 0) continue;
     entries += 1;
     out.wait_ns += c.steady.wait_ns;

@@ -5,16 +5,12 @@
 #include <map>
 
 #include "absl/strings/match.h"
+#include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/thresholds.h"
 
 namespace gpuprobe::analysis {
 namespace {
-
-// Half of a rank's kernel time must be comparable before anything is said about it.
-constexpr double kLeastShareCompared = 0.5;
-// Spread below which differences are the clock's and the scheduler's, as a share of the median.
-constexpr double kNoiseFloor = 0.01;
-constexpr double kMadToSigma = 1.4826;  // of a normal distribution
 
 struct KernelTime {
   uint64_t count = 0;
@@ -37,14 +33,6 @@ struct Pace {
 bool IsCommunication(const std::string& mangled) {
   return absl::StrContains(mangled, "ncclDevKernel") || absl::StrContains(mangled, "ncclSymkDevKernel") ||
          absl::StrContains(mangled, "ncclKernel");
-}
-
-double Median(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
-  if (values.size() % 2 == 1) return values[middle];
-  const double upper = values[middle];
-  return (upper + *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) / 2;
 }
 
 std::vector<RankKernels> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
@@ -129,7 +117,7 @@ Straggler Describe(const RankKernels& slow, const Pace& pace, const std::map<std
 
 std::vector<Straggler> SlowRanksOf(const model::JobModel& job, const std::vector<RankReport>& ranks) {
   const std::vector<RankKernels> compared = Collect(job, ranks);
-  if (compared.size() < kLeastRanksCompared) return {};
+  if (compared.size() < thresholds::kComparedRanks) return {};
   const std::map<std::string, double> common = CommonPace(compared);
   std::vector<double> slowdowns;
   slowdowns.reserve(compared.size());
@@ -138,13 +126,13 @@ std::vector<Straggler> SlowRanksOf(const model::JobModel& job, const std::vector
   std::vector<double> deviations;
   deviations.reserve(slowdowns.size());
   for (const double s : slowdowns) deviations.push_back(std::abs(s - middle));
-  const double spread = std::max(kMadToSigma * Median(deviations), kNoiseFloor * middle);
+  const double spread = std::max(kMadToSigma * Median(deviations), thresholds::kNoiseFloorShare * middle);
   std::vector<Straggler> out;
   for (const RankKernels& rank : compared) {
     const Pace pace = PaceOf(rank, common);
-    if (pace.actual_ns < kLeastShareCompared * static_cast<double>(rank.total_ns)) continue;
-    if (pace.slowdown() < kSlowdownThreshold * middle) continue;
-    if ((pace.slowdown() - middle) / spread < kRobustScoreThreshold) continue;
+    if (pace.actual_ns < thresholds::kComparedKernelTimeShare * static_cast<double>(rank.total_ns)) continue;
+    if (pace.slowdown() < thresholds::kSlowKernelRatio * middle) continue;
+    if ((pace.slowdown() - middle) / spread < thresholds::kRobustZScore) continue;
     out.push_back(Describe(rank, pace, common, compared));
   }
   std::stable_sort(out.begin(), out.end(),

@@ -13,15 +13,7 @@
 
 namespace gpuprobe::analysis {
 
-// Fewest ranks that can be told apart: of two, either may be the odd one.
-inline constexpr size_t kLeastRanksCompared = 3;
-// "Slower by 10 %" is the field's usual threshold for a straggler.
-inline constexpr double kSlowdownThreshold = 1.10;
-// Robust z-score (median and median absolute deviation): with n ranks an ordinary z-score cannot exceed
-// sqrt(n - 1).
-inline constexpr double kRobustScoreThreshold = 3.5;
-
-// Slowest first; empty when nobody stands out or fewer than kLeastRanksCompared ranks can be compared.
+// Slowest first; empty when nobody stands out or fewer than thresholds::kComparedRanks ranks can be compared.
 // `ranks` supplies labels, devices and waiting times.
 std::vector<Straggler> SlowRanksOf(const model::JobModel& job, const std::vector<RankReport>& ranks);
 

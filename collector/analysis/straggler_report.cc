@@ -7,24 +7,13 @@
 #include <utility>
 
 #include "collector/analysis/lateness.h"
+#include "collector/analysis/median.h"
 #include "collector/analysis/slow_ranks.h"
+#include "collector/analysis/thresholds.h"
 #include "collector/model/collective_kernels.h"
 
 namespace gpuprobe::analysis {
 namespace {
-
-constexpr double kMadToSigma = 1.4826;
-constexpr double kNoiseFloor = 0.01;  // of a step
-
-double Median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const size_t middle = values.size() / 2;
-  std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle] +
-          *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) /
-         2;
-}
 
 bool AnyLost(const model::JobModel& job) {
   return std::any_of(job.processes().begin(), job.processes().end(), [](const auto& process) {
@@ -179,16 +168,19 @@ double MedianOfOthers(const std::vector<Candidate>& all, const Candidate& but, G
 // By what it caused in all, where steps cannot be compared: in a pipeline, or where records were lost.
 bool StandsOutInAll(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
   const auto per_step = [](const Candidate& each) { return each.caused.per_step_ns; };
-  if (c.caused.per_step_ns < kLeastShare * step_ns) return false;
-  if (all.size() == 2) return c.caused.per_step_ns >= 3 * MedianOfOthers(all, c, per_step);
-  if (c.caused.steps_blamed * 2 < c.caused.steps) return false;
+  if (c.caused.per_step_ns < thresholds::kWaitedStepShare * step_ns) return false;
+  if (all.size() == 2)
+    return c.caused.per_step_ns >= thresholds::kWaitedOfTwoRatio * MedianOfOthers(all, c, per_step);
+  if (static_cast<double>(c.caused.steps_blamed) <
+      thresholds::kBlamedStepsShare * static_cast<double>(c.caused.steps))
+    return false;
   std::vector<double> values;
   values.reserve(all.size());
   for (const Candidate& each : all) values.push_back(per_step(each));
   const double middle = Median(values);
   for (double& v : values) v = std::abs(v - middle);
-  const double spread = std::max(kMadToSigma * Median(values), kNoiseFloor * step_ns);
-  return (c.caused.per_step_ns - middle) / spread >= kRobustScoreThreshold;
+  const double spread = std::max(kMadToSigma * Median(values), thresholds::kNoiseFloorShare * step_ns);
+  return (c.caused.per_step_ns - middle) / spread >= thresholds::kRobustZScore;
 }
 
 bool ComparedByStep(const Candidate& c) {
@@ -199,9 +191,10 @@ bool ComparedByStep(const Candidate& c) {
 // no chance, however few steps there are.
 bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns, bool slow_kernels) {
   if (!ComparedByStep(c)) return StandsOutInAll(all, c, step_ns);
-  const bool by_chance = c.lateness.by_chance && !(slow_kernels && c.lateness.share() >= kPersistentShare);
-  return !by_chance && c.lateness.longer_by_ns >= kLeastLonger * step_ns &&
-         c.lateness.lost_ns_per_step() >= kLeastLost * step_ns;
+  const bool by_chance =
+      c.lateness.by_chance && !(slow_kernels && c.lateness.share() >= thresholds::kPersistentStepsShare);
+  return !by_chance && c.lateness.longer_by_ns >= thresholds::kLateLongerStepShare * step_ns &&
+         c.lateness.lost_ns_per_step() >= thresholds::kLateCostStepShare * step_ns;
 }
 
 Excess ExcessOf(const std::vector<Candidate>& all, const Candidate& c) {
@@ -227,14 +220,14 @@ std::pair<Straggler::Cause, double> CauseOf(const std::vector<Candidate>& all, c
   }};
   auto [cause, most] = *std::max_element(parts.begin(), parts.end(),
                                          [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most < kLeastExplained * excess.late_ns) return {Straggler::Cause::kUnknown, 0};
+  if (most < thresholds::kExplainedDelayShare * excess.late_ns) return {Straggler::Cause::kUnknown, 0};
   if (cause == Straggler::Cause::kSlowKernels) {
     const double elsewhere_ns =
         MedianOfOthers(all, c, [](const Candidate& each) { return each.means.compute_ns; });
     const double work =
         c.threads / std::max(MedianOfOthers(all, c, [](const auto& e) { return e.threads; }), 1.0);
     const double time = c.means.compute_ns / std::max(elsewhere_ns, 1.0);
-    if (work - 1 > 0.5 * (time - 1)) cause = Straggler::Cause::kMoreWork;
+    if (work - 1 > thresholds::kMoreWorkShare * (time - 1)) cause = Straggler::Cause::kMoreWork;
   }
   return {cause, most};
 }
@@ -260,7 +253,8 @@ double BalancedPipelineNs(const std::vector<Candidate>& all, const Candidate& c,
 }
 
 bool TakesLongerInPipeline(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
-  return c.caused.pairs > 0 && CauseOf(all, c, ExcessOf(all, c)).second >= kLeastStageExcess * step_ns;
+  return c.caused.pairs > 0 &&
+         CauseOf(all, c, ExcessOf(all, c)).second >= thresholds::kSlowStageStepShare * step_ns;
 }
 
 // In a pipeline stages wait for their neighbours by design, and who waits for a slow one makes the next one
@@ -269,7 +263,7 @@ bool HoldsUpPipeline(const std::vector<Candidate>& all, const Candidate& c, doub
   const auto net = [](const Candidate& each) {
     return each.caused.pair_total_ns - each.caused.pair_waited_ns;
   };
-  if (net(c) <= 0 || c.caused.pair_per_step_ns < kLeastShare * step_ns) return false;
+  if (net(c) <= 0 || c.caused.pair_per_step_ns < thresholds::kWaitedStepShare * step_ns) return false;
   if (std::any_of(all.begin(), all.end(), [&](const Candidate& each) { return net(each) > net(c); }))
     return false;
   return TakesLongerInPipeline(all, c, step_ns);
@@ -347,7 +341,7 @@ void AddHostLoads(const std::vector<RankReport>& ranks, std::vector<Straggler>& 
 
 bool BlamedInMost(const Candidate& c) {
   return static_cast<double>(c.caused.steps_blamed) >=
-         kPersistentShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
+         thresholds::kPersistentStepsShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
 }
 
 }  // namespace
@@ -387,13 +381,13 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
       constexpr double kAboutThat = 2;
       const bool about_that = c.lateness.late_by_ns < kAboutThat * model::LateSteps::kLateShares[0] * step_ns;
       s.since_step = c.lateness.since_step;
-      s.persistent = c.lateness.share() >= kPersistentShare || (about_that && BlamedInMost(c)) ||
-                     c.lateness.since_step.has_value();
+      s.persistent = c.lateness.share() >= thresholds::kPersistentStepsShare ||
+                     (about_that && BlamedInMost(c)) || c.lateness.since_step.has_value();
       if (!s.persistent) s.stretch = c.lateness.stretch;
     } else {
       s.persistent = slow_stage || BlamedInMost(c);
     }
-    if (by_step && c.lateness.share() < kPersistentShare) {
+    if (by_step && c.lateness.share() < thresholds::kPersistentStepsShare) {
       std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c, c.when_late);
       s.cause_ns_per_step *= c.lateness.share();
     } else {
@@ -420,7 +414,7 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
           std::clamp(exposed_elsewhere_ns - c.means.exposed_comm_ns, 0.0, c.caused.per_step_ns);
     }
     // It is late, and the others wait for another one.
-    if (by_step && s.lost_ns_per_step < kLeastLost * step_ns) continue;
+    if (by_step && s.lost_ns_per_step < thresholds::kLateCostStepShare * step_ns) continue;
     if (detail != slow.end()) slow.erase(detail);
     s.throughput_loss = s.lost_ns_per_step / step_ns;
     const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });
@@ -439,7 +433,7 @@ std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vecto
       s.work_ratio =
           c->threads / std::max(MedianOfOthers(all, *c, [](const Candidate& e) { return e.threads; }), 1.0);
     }
-    if (s.work_ratio - 1 <= 0.5 * (s.slowdown - 1)) out.push_back(std::move(s));
+    if (s.work_ratio - 1 <= thresholds::kMoreWorkShare * (s.slowdown - 1)) out.push_back(std::move(s));
   }
   AddHostLoads(ranks, out);
   std::stable_sort(out.begin(), out.end(), [](const Straggler& a, const Straggler& b) {

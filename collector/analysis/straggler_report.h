@@ -4,12 +4,12 @@
 // to the rank that came last (rank_comparison.h). A rank stands out when it is late in more steps than chance
 // gives it (or its kernels are slower, which is no chance) and these steps are longer for it (lateness.h).
 // Where steps cannot be compared, because records were lost or in a pipeline: when each other rank waits at
-// least kLeastShare of a step for it and its robust z-score over the ranks is at least kRobustScoreThreshold;
+// least kWaitedStepShare of a step for it and its robust z-score over the ranks is at least kRobustZScore;
 // with two ranks, when it causes three times the other's waiting. Its lateness is explained by the part of
 // its step that exceeds the other ranks' median most: compute (slower kernels, or more work if it launches
 // more threads), idle because its host launches late, waiting for input, or copies. Without such a part it is
 // no finding. In a pipeline ranks wait for each other by design, and for whom the neighbour waits: a stage is
-// slow when it takes at least kLeastStageExcess of a step longer than the others, and of all makes others
+// slow when it takes at least kSlowStageStepShare of a step longer than the others, and of all makes others
 // wait most for what it waits itself.
 #pragma once
 
@@ -20,17 +20,6 @@
 #include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {
-
-// Of a step, which others wait for it, where steps cannot be compared.
-inline constexpr double kLeastShare = 0.035;
-// Of a step: by which those in which it is late are longer, and what that comes to over all steps.
-inline constexpr double kLeastLonger = 0.025;
-inline constexpr double kLeastLost = 0.005;
-inline constexpr double kPersistentShare = 0.6;  // of its steps
-// Of a step, by which a pipeline's stage takes longer than the other stages.
-inline constexpr double kLeastStageExcess = 0.05;
-// Of its lateness, that a part must explain.
-inline constexpr double kLeastExplained = 0.3;
 
 StepMeans StepMeansOf(const model::ProcessModel& process);
 CausedWait CausedWaitOf(const model::JobModel& job, size_t process);

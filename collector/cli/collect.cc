@@ -128,17 +128,18 @@ int Conclude(Recorder& recorder) {
   const std::string text =
       render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "");
   Print(text);
-  return written.ok() ? kDone
-                      : Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())),
-                             kFailed);
+  return written.ok()
+             ? kDone
+             : Fail(kName, absl::StrCat("could not save the report: ", std::string(written.message())),
+                    kFailed);
 }
 
 // Until a signal: the runs of all users, each reported when its last client has gone.
 int CollectForNode(const Options& options) {
   if (geteuid() != 0) {
     return Fail(kName,
-                "--node needs root: programs only trust a collector of their own user's or root's; run it as "
-                "root, or without --node for your own programs",
+                "--node needs root: programs trust only a collector run by their own user or by root; run it "
+                "as root, or drop --node to record your own programs",
                 kFailed);
   }
   const auto say = [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); };
@@ -226,36 +227,35 @@ int CollectOneRun(const Options& options) {
 }  // namespace
 
 int CollectMain(const Arguments& arguments) {
-  CLI::App app("Collects from every process of this user until SIGTERM or SIGINT, then reports",
+  CLI::App app("Records every process of this user until SIGTERM or SIGINT, then reports",
                "gpuprobe collect");
   Options options;
   app.add_option("--socket", options.socket, "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]")
       ->check(NotEmpty());
-  app.add_option(
-         "--out", options.out,
-         "run directory [gpuprobe-runs/<UTC time>-<name>]; with --node: where the users' directories are "
-         "[/var/log/gpuprobe]")
+  app.add_option("--out", options.out,
+                 "run directory [gpuprobe-runs/<UTC time>-<name>]; with --node: parent of the users' "
+                 "directories [/var/log/gpuprobe]")
       ->check(NotEmpty());
   app.add_flag("--node", options.node,
-               "serve every user of this node (as root); each run is its user's alone, in DIR/USER/");
+               "serve every user of this node (as root); each run belongs to its user alone, in DIR/USER/");
   options.keep.AddTo(app);
   app.add_option(
          "--user-disk", options.user_disk,
-         absl::StrCat("with --node: largest size of all runs of a user's that are kept; beyond it his "
-                      "new runs are refused [",
+         absl::StrCat("with --node: disk space for one user's runs; beyond it, new runs are refused [",
                       analysis::Bytes(node::kDefaultUserDisk), "]"))
       ->transform(Size(node::kSmallestRun, UINT64_MAX))
       ->option_text("SIZE");
-  app.add_option("--user-memory", options.user_memory,
-                 absl::StrCat("with --node: memory for recording a user's runs; beyond it they are ended and "
-                              "reported [",
-                              analysis::Bytes(node::kDefaultUserMemory), "]"))
+  app.add_option(
+         "--user-memory", options.user_memory,
+         absl::StrCat(
+             "with --node: memory for recording one user's runs; beyond it, they are ended and reported [",
+             analysis::Bytes(node::kDefaultUserMemory), "]"))
       ->transform(Size(uint64_t{64} << 20, uint64_t{1} << 50))
       ->option_text("SIZE");
   options.rank_options.AddTo(app);
   options.marker.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
-               "end by itself after the last client has gone, and print nothing");
+               "exit after the last client disconnects, and print nothing");
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.socket.empty())
     options.socket = options.node ? ingest::kNodeSocketPath : ingest::DefaultSocketPath();

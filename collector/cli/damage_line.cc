@@ -8,7 +8,7 @@ namespace gpuprobe::cli {
 std::string DamageLine(const store::Damage& damage) {
   if (damage.totals_whole) {
     return absl::StrFormat(
-        "%s is damaged after %.1f s (%s at byte %s); totals are whole, its further detail is not",
+        "%s is damaged after %.1f s (%s at byte %s); totals are complete, later detail is missing",
         damage.file, damage.after_s, damage.what, analysis::Count(damage.byte));
   }
   return absl::StrFormat("%s is damaged after %.1f s (%s at byte %s); everything before it is reported",

@@ -36,16 +36,15 @@ absl::StatusOr<analysis::Run> RunOf(const std::string& directory) {
 
 int DiffMain(const Arguments& arguments) {
   CLI::App app(
-      "Compares two recorded runs: which rank, kernel or collective changed, by how much, and whether that "
-      "is "
-      "more than chance",
+      "Compares two recorded runs: which rank, kernel or collective changed, by how much, and whether the "
+      "change is more than chance",
       "gpuprobe diff");
   std::string a;
   std::string b;
   bool json = false;
   app.add_option("A", a, "run directory: before")->required();
   app.add_option("B", b, "run directory: after")->required();
-  app.add_flag("--json", json, "for tools");
+  app.add_flag("--json", json, "print JSON for tools");
   if (const auto code = Parse(app, arguments)) return *code;
 
   const absl::StatusOr<analysis::Run> before = RunOf(a);

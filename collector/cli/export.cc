@@ -96,11 +96,11 @@ uint64_t DetailSinceNs(const store::RunFiles& run) {
 }  // namespace
 
 int ExportMain(const Arguments& arguments) {
-  CLI::App app("Prints every record of a run, one a line, log after log", "gpuprobe export");
+  CLI::App app("Prints every record of a run, one per line, log by log", "gpuprobe export");
   std::string directory;
   std::string format = "jsonl";
   app.add_option("DIR", directory, "run directory")->required();
-  app.add_option("--format", format, "jsonl: one JSON object a line")->check(OneOf({"jsonl"}));
+  app.add_option("--format", format, "jsonl: one JSON object per line")->check(OneOf({"jsonl"}));
   if (const auto code = Parse(app, arguments)) return *code;
   const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
   if (!run.ok()) return Fail(kName, run.status(), kFailed);
@@ -109,7 +109,7 @@ int ExportMain(const Arguments& arguments) {
     Fail(kName,
          absl::StrCat(directory, ": records exist from ",
                       absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", since, absl::UTCTimeZone()),
-                      " on; older ones were dropped to keep the run within its size (--keep)"),
+                      " on; older ones were dropped to stay within --keep"),
          kDone);
   }
   const std::span<const store::Segment> segments(run->segments);

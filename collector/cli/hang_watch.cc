@@ -21,11 +21,11 @@ constexpr uint64_t kAskAgain = 5;
 
 void RankOptions::AddTo(CLI::App& app) {
   app.add_option("--hang-after", seconds,
-                 "a collective that has waited for so long without a reason is reported as a hang [60]")
+                 "report a collective as hung after it has waited this long without explanation [60]")
       ->check(WholeNumber(1, 31'536'000))
       ->option_text("SECONDS");
   app.add_option("--link-peak", link_peak,
-                 "what the links between devices carry at most, GB/s [of known devices on one host: NVLink]")
+                 "peak bandwidth of the links between GPUs, GB/s [NVLink's, for known GPUs on one host]")
       ->check(AboveZero())
       ->option_text("GB/S");
 }
@@ -89,7 +89,7 @@ void HangWatch::SayDeaths(const model::JobModel& job, uint64_t now_ns) {
     const bool has_rank = id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE;
     say_(absl::StrCat("DEAD  ", has_rank ? absl::StrCat("Rank ", id.rank()) : absl::StrCat("Pid ", id.pid()),
                       " ", analysis::HaltText(*analysis::HaltOf(*process, now_ns)), "; ", alive,
-                      alive == 1 ? " other process goes on.\n" : " other processes go on.\n"));
+                      alive == 1 ? " other process keeps running.\n" : " other processes keep running.\n"));
   }
 }
 
@@ -119,7 +119,7 @@ bool HangWatch::EndOf(const Told& told, const model::JobModel& job, const std::v
       "HANG over: ",
       hang.replay.has_value() ? absl::StrCat("replay ", hang.replay->number, " of the CUDA graph with ") : "",
       hang.shape.op, " seq ", hang.seq, " on communicator ", analysis::ShortComm(hang.comm),
-      " went on after ", analysis::Duration(static_cast<double>(hang.waiting_ns)), " or a little more.\n"));
+      " continued after ", analysis::Duration(static_cast<double>(hang.waiting_ns)), " or slightly more.\n"));
   return true;
 }
 

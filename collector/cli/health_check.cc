@@ -59,27 +59,28 @@ std::optional<std::string> HealthCheck::Look(model::JobModel& job, bool at_end) 
   said_ = true;
   if (seen < steps_) {
     return absl::StrCat("gpuprobe: check: only ", seen, " of ", steps_,
-                        " steps after the warm-up were seen before the command ended\n");
+                        " steps after the warm-up were recorded before the command ended\n");
   }
   model::JobModel copy;
   if (absl::Status s = copy.LoadState(job.SaveState()); !s.ok())
-    return absl::StrCat("gpuprobe: check: not possible: ", std::string(s.message()), "\n");
+    return absl::StrCat("gpuprobe: check failed: ", std::string(s.message()), "\n");
   copy.Finish(/*goes_on=*/true);
   const analysis::Report report = analysis::BuildReport(copy, {});
   // Ranks that go on are not cut off.
   const auto about_the_end = [](const analysis::Finding& f) { return f.id == "rank-cut-off"; };
   const std::string more =
-      seen > steps_ ? absl::StrCat(" (", steps_, " were asked for; that many more were known at once)") : "";
+      seen > steps_ ? absl::StrCat(" (", steps_, " requested; more became known at once)") : "";
   std::string out = absl::StrCat("gpuprobe: check after ", seen, seen == 1 ? " step" : " steps", more, ": ",
                                  report.steps.has_value() ? Overview(report) : "no steps", "\n");
   bool wrong = false;
   for (const analysis::Finding& f : report.findings) {
     if (about_the_end(f) || f.severity == analysis::Severity::kInfo) continue;
     wrong = true;
-    absl::StrAppend(&out, "gpuprobe: check: ", f.severity == analysis::Severity::kError ? "BAD " : "look ",
+    absl::StrAppend(&out,
+                    "gpuprobe: check: ", f.severity == analysis::Severity::kError ? "error " : "warning ",
                     f.id, ": ", render::Printable(f.statement), "\n");
   }
-  if (!wrong) absl::StrAppend(&out, "gpuprobe: check: good: nothing stands out\n");
+  if (!wrong) absl::StrAppend(&out, "gpuprobe: check: ok, nothing stands out\n");
   return out;
 }
 

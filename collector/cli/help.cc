@@ -55,9 +55,8 @@ std::string EnvironmentMarkdown() {
 
 std::string HelpText() {
   std::string out =
-      "gpuprobe: profiles distributed GPU training without touching the program\n\n"
-      "  gpuprobe run -- torchrun --nproc-per-node 8 train.py\n\n"
-      "Subcommands (gpuprobe SUBCOMMAND --help says more):\n";
+      "gpuprobe: profiles distributed GPU training without changing the program\n\n  gpuprobe run -- "
+      "torchrun --nproc-per-node 8 train.py\n\nSubcommands (see gpuprobe SUBCOMMAND --help):\n";
   for (const Command& command : Commands())
     absl::StrAppendFormat(&out, "  %-10s %s\n", command.name, command.summary);
   absl::StrAppend(&out, "\n", EnvironmentText());
@@ -65,33 +64,33 @@ std::string HelpText() {
 }
 
 std::string FindingsText() {
-  std::string out = "Findings, each when:\n";
+  std::string out = "Findings, and when each is reported:\n";
   for (const analysis::FindingRule& rule : analysis::FindingRules())
     absl::StrAppendFormat(&out, "  %-24s %s\n", rule.id, rule.holds_when);
-  return out;
+  return absl::StrCat(out, analysis::HoldsUpText(), "\n");
 }
 
 // What one user may take of `collect --node`.
 std::string LimitsMarkdown() {
   const auto mib = [](uint64_t bytes) { return analysis::Bytes(bytes); };
   const std::pair<std::string, std::string> rows[] = {
-      {"before Hello, of each connection",
+      {"before Hello, per connection",
        absl::StrCat(mib(node::kHelloBytes), " and ", node::kHelloWait.count(), " s")},
-      {"connections at a time", absl::StrCat(node::kClientsOfUser)},
+      {"concurrent connections", absl::StrCat(node::kClientsOfUser)},
       {"one frame", mib(node::kFrameBytes)},
-      {"unfinished frames of all connections together", mib(node::kUnfinishedBytesOfUser)},
-      {"runs at a time",
-       absl::StrCat(node::kRunsOfUser, ", then one more each ", node::kRunEvery.count(), " s")},
-      {"processes of all runs at a time", absl::StrCat(node::kProcessesOfUser)},
-      {"runs and files that are kept", absl::StrCat(node::kKeptRunsOfUser, " and ", node::kKeptFilesOfUser)},
-      {"disk for the runs that are kept (`--user-disk`)", mib(node::kDefaultUserDisk)},
+      {"unfinished frames, all connections together", mib(node::kUnfinishedBytesOfUser)},
+      {"concurrent runs",
+       absl::StrCat(node::kRunsOfUser, ", then one more every ", node::kRunEvery.count(), " s")},
+      {"concurrent processes, all runs together", absl::StrCat(node::kProcessesOfUser)},
+      {"runs and files kept", absl::StrCat(node::kKeptRunsOfUser, " and ", node::kKeptFilesOfUser)},
+      {"disk for kept runs (`--user-disk`)", mib(node::kDefaultUserDisk)},
       {"disk for one run (`--keep`)",
        absl::StrCat(mib(KeepOption::kDefaultBytes), ", at most 1/", node::kShareOfRun,
                     " of what is left, at least ", mib(node::kSmallestRun))},
       {"memory (`--user-memory`)", mib(node::kDefaultUserMemory)},
-      {"users at a time, on the node", absl::StrCat(node::kUsers)},
+      {"concurrent users, on the node", absl::StrCat(node::kUsers)},
   };
-  std::string out = "| what one user may take | how much |\n|---|---|\n";
+  std::string out = "| resource | limit per user |\n|---|---|\n";
   for (const auto& [what, much] : rows) absl::StrAppend(&out, "| ", what, " | ", much, " |\n");
   return out;
 }
@@ -114,7 +113,7 @@ constexpr Topic kTopics[] = {
 }  // namespace
 
 int HelpMain(const Arguments& arguments) {
-  CLI::App app("What gpuprobe can do", "gpuprobe help");
+  CLI::App app("Shows help", "gpuprobe help");
   std::vector<std::string> names;
   for (const Topic& topic : kTopics) names.emplace_back(topic.name);
   const std::string topics = absl::StrJoin(names, ", ");
@@ -122,7 +121,7 @@ int HelpMain(const Arguments& arguments) {
   std::string topic;
   bool markdown = false;
   app.add_option("TOPIC", topic, absl::StrCat("a subcommand, or one of ", topics))->check(OneOf(names));
-  app.add_flag("--markdown", markdown, "the environment as a Markdown table");
+  app.add_flag("--markdown", markdown, "print the environment variables as a Markdown table");
   if (const auto code = Parse(app, arguments)) return *code;
   if (markdown && topic != "environment")
     return Fail("help", "--markdown is for help environment (see gpuprobe help --help)", kUsage);

@@ -42,7 +42,7 @@ void JobRecorder::Conclude(Recorder& recorder) {
   if (!recorder.heard_anything()) return recorder.RemoveIfEmpty();
   const analysis::Report report = recorder.Finish({});
   if (const absl::Status& written = recorder.report_written(); !written.ok()) {
-    say_(absl::StrCat(recorder.directory(), " has no report: ", written.message()));
+    say_(absl::StrCat("could not write the report of ", recorder.directory(), ": ", written.message()));
     return;
   }
   const auto ranks = report.conditions.ranks_heard;

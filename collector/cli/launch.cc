@@ -24,7 +24,7 @@ absl::StatusOr<std::string> FindLibrary() {
     if (fs::exists(candidate, error)) return candidate.string();
     absl::StrAppend(&looked, looked.empty() ? "" : ", ", candidate.parent_path().string());
   }
-  return absl::NotFoundError(absl::StrCat("libgpuprobe.so is not beside the program; looked in ", looked));
+  return absl::NotFoundError(absl::StrCat("libgpuprobe.so not found; looked in ", looked));
 }
 
 std::vector<std::pair<std::string, std::string>> ProbeEnvironment(const std::string& library,

@@ -13,7 +13,7 @@ namespace gpuprobe::cli {
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
 void StatusOption::AddTo(CLI::App& app) {
-  app.add_option("--status", seconds, "on a terminal, a line about the running job so often; 0: none [10]")
+  app.add_option("--status", seconds, "on a terminal, print a status line this often; 0: never [10]")
       ->check(WholeNumber(0, 86400))
       ->option_text("SECONDS");
 }

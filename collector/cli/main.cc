@@ -19,18 +19,18 @@ namespace gpuprobe::cli {
 
 std::span<const Command> Commands() {
   static constexpr Command kCommands[] = {
-      {"run", "run a command under the probe and report at its end", RunMain},
-      {"collect", "collect from every process of this user until stopped", CollectMain},
+      {"run", "run a command under the probe and report when it ends", RunMain},
+      {"collect", "record every process of this user until stopped", CollectMain},
       {"report", "report on a recorded run", ReportMain},
       {"diff", "compare two recorded runs", DiffMain},
-      {"top", "show a job while it is recorded", TopMain},
+      {"top", "show a job while it runs", TopMain},
       {"export", "print the records of a run", ExportMain},
-      {"simulate", "make the records of a job and feed them to a collector", SimulateMain},
+      {"simulate", "simulate a job and feed its records to a collector", SimulateMain},
       {"help",
-       "this help; help SUBCOMMAND; help environment: the GPUPROBE_* variables; help findings: what can be "
-       "concluded, and when",
+       "show this help; also: help SUBCOMMAND, help environment (GPUPROBE_* variables), help findings (what "
+       "is reported, and when)",
        HelpMain},
-      {"version", "the version of this program", VersionMain},
+      {"version", "print the version", VersionMain},
   };
   return kCommands;
 }
@@ -89,7 +89,7 @@ int RefuseCommand(const Arguments& arguments) {
   } else if (hint.empty() && IsProgram(first)) {
     hint = absl::StrCat("; did you mean gpuprobe run -- ", first, "?");
   } else if (hint.empty()) {
-    hint = absl::StrCat("; there are: ", absl::StrJoin(names, ", "));
+    hint = absl::StrCat("; available: ", absl::StrJoin(names, ", "));
   }
   std::fprintf(stderr, "gpuprobe: unknown %s \"%s\"%s (see gpuprobe --help)\n",
                option ? "option" : "subcommand", first.c_str(), hint.c_str());

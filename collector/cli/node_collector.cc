@@ -64,7 +64,7 @@ absl::StatusOr<int> OpenBase(const std::string& path) {
   if (fstat(fd, &st) == 0 && st.st_uid == geteuid() && fchmod(fd, 0755) == 0) return fd;
   close(fd);
   return absl::FailedPreconditionError(
-      absl::StrCat(path, " is not a directory of the collector's user; name another one with --out"));
+      absl::StrCat(path, " is not a directory owned by the collector's user; choose another one with --out"));
 }
 
 absl::Status Add(int epoll_fd, int fd) {
@@ -233,7 +233,7 @@ absl::StatusOr<int> Collector::OpenHome(const User& user) const {
 absl::StatusOr<Collector::Worker*> Collector::StartWorker(uid_t user, gid_t group) {
   if (const auto died = died_.find(user); died != died_.end()) {
     if (Clock::now() - died->second < kRestartWait)
-      return absl::UnavailableError("the collector's process for you has just ended; try again in a second");
+      return absl::UnavailableError("your collector process on this node just ended; try again in a second");
     died_.erase(died);
   }
   if (workers_.size() >= kUsers)
@@ -281,7 +281,7 @@ void Collector::Print(Worker& worker, std::string_view line) {
   worker.lines_left -= 1;
   const std::string text = Printable(line);
   std::string said = absl::StrCat(worker.user.name, absl::StrContains(text, '\n') ? ":\n" : ": ", text);
-  if (worker.lines_left_out > 0) absl::StrAppend(&said, " (", worker.lines_left_out, " more were left out)");
+  if (worker.lines_left_out > 0) absl::StrAppend(&said, " (", worker.lines_left_out, " more lines omitted)");
   worker.lines_left_out = 0;
   say_(said);
 }
@@ -299,8 +299,8 @@ void Collector::Reap() {
       died_[it->user.id] = Clock::now();
       if (died_.size() > kUsers) died_.erase(died_.begin());
       const int number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
-      say_(absl::StrCat("the process for ", it->user.name, " ended with ",
-                        WIFSIGNALED(status) ? "signal " : "status ", number, "; what it wrote is in ",
+      say_(absl::StrCat("the collector process for ", it->user.name, " ended with ",
+                        WIFSIGNALED(status) ? "signal " : "status ", number, "; its data is in ",
                         options_.directory, "/", it->user.name));
     }
     epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, it->channel.fd(), nullptr);

@@ -166,7 +166,7 @@ absl::Status Worker::TakeTurn() {
     return absl::ResourceExhaustedError(
         absl::StrCat("you have ", jobs_.runs(), " runs on this node already; end one of them"));
   }
-  if (turns_ < 1) return absl::ResourceExhaustedError("your runs on this node begin too fast; try again");
+  if (turns_ < 1) return absl::ResourceExhaustedError("your runs on this node start too fast; try again");
   turns_ -= 1;
   return absl::OkStatus();
 }
@@ -200,14 +200,15 @@ absl::StatusOr<JobRecorder::Place> Worker::FindPlace(const v1::Hello& hello) {
   if (absl::Status s = TakeTurn(); !s.ok()) return s;
   const Kept kept = LookAtKept();
   if (kept.runs >= kKeptRunsOfUser || kept.files >= kKeptFilesOfUser) {
-    return absl::ResourceExhaustedError(absl::StrCat(home_.path(), " holds ", kept.runs, " runs with ",
-                                                     kept.files, " files; remove some of them"));
+    return absl::ResourceExhaustedError(absl::StrCat(home_.path(), " already holds ", kept.runs,
+                                                     " runs with ", kept.files,
+                                                     " files; remove some of them"));
   }
   const uint64_t used = kept.bytes + jobs_.keep_bytes();
   const uint64_t left = quota_.disk_bytes - std::min(quota_.disk_bytes, used);
   if (left < kSmallestRun) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(home_.path(), " holds all that this node keeps for a user (",
+        absl::StrCat(home_.path(), " has reached this node's limit for one user (",
                      analysis::Bytes(quota_.disk_bytes), "); remove old runs"));
   }
   const std::string name =
@@ -225,8 +226,9 @@ void Worker::HoldMemory() {
   if (Clock::now() < next_look_) return;
   next_look_ = Clock::now() + milliseconds(20);  // a client can send some megabytes in that time
   if (ResidentBytes() <= quota_.memory_bytes) return;
-  server_->DropAll(absl::StrCat("your runs take more memory than this node gives a user (",
-                                analysis::Bytes(quota_.memory_bytes), "); they are reported up to here"));
+  server_->DropAll(absl::StrCat("your runs exceed this node's memory limit for one user (",
+                                analysis::Bytes(quota_.memory_bytes),
+                                "); they are reported up to this point"));
   jobs_.Finish();
   malloc_trim(0);
 }
@@ -293,7 +295,7 @@ int RunWorker(const User& user, int home, const std::string& path, Channel chann
   if (!KeepOnly(channel_fd, home)) return kFailed;
   Channel kept(channel_fd);
   if (!Become(user, quota)) {
-    kept.SendLine("its process could not become the user; nothing is recorded");
+    kept.SendLine("its process could not switch to the user; nothing is recorded");
     return kFailed;
   }
   Worker worker(user, store::Directory::Adopt(home, path), std::move(kept), quota, options);

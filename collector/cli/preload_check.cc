@@ -141,23 +141,21 @@ std::string PreloadLine(const PreloadFinding& finding) {
     case PreloadObstacle::kSanitizer:
       return absl::StrCat(
           finding.program, " is built with ", finding.detail,
-          ", whose runtime must be loaded first; the probe is not preloaded, CUDA loads it. NCCL "
-          "calls of libraries that are opened later may be missing, their kernels are not.");
+          ", whose runtime must be loaded first, so the probe is not preloaded; CUDA loads it. NCCL calls "
+          "from libraries opened later may be missing; their kernels are recorded.");
     case PreloadObstacle::kMusl:
-      return absl::StrCat(
-          finding.program,
-          " is built for musl, which cannot load the probe; it is not preloaded. What this program "
-          "starts is recorded if it uses CUDA.");
+      return absl::StrCat(finding.program,
+                          " is built for musl, which cannot load the probe, so it is not preloaded. Programs "
+                          "that it starts are recorded if they use CUDA.");
     case PreloadObstacle::kArchitecture:
       return absl::StrCat(
           finding.program,
-          " is built for another architecture; the probe is not preloaded and does not record it.");
+          " is built for another architecture, so the probe is not preloaded and does not record it.");
     case PreloadObstacle::kPrivileges:
-      return absl::StrCat(
-          finding.program,
-          " gains privileges when it starts (set-user-ID or capabilities), so the loader ignores the "
-          "preloaded probe; CUDA loads it. NCCL calls of libraries that are opened later may be "
-          "missing, their kernels are not.");
+      return absl::StrCat(finding.program,
+                          " gains privileges when it starts (set-user-ID or capabilities), so the loader "
+                          "ignores the preloaded probe; CUDA loads it. NCCL calls from libraries opened "
+                          "later may be missing; their kernels are recorded.");
   }
   return {};
 }

@@ -30,7 +30,7 @@ void RecordedStepsOption::AddTo(CLI::App& app) {
   app.add_option("--stop-step", stop, "record nothing from this step on")
       ->check(WholeNumber(1, kMost))
       ->option_text("N");
-  app.add_option("--every-steps", every, "record the first of so many steps only")
+  app.add_option("--every-steps", every, "record only the first of every N steps")
       ->check(WholeNumber(1, 1'000'000))
       ->option_text("N");
 }
@@ -40,9 +40,9 @@ absl::Status CheckProbeMarker(const model::StepMarker& marker) {
   if (marker.kind() == Kind::kNvtx || (marker.kind() == Kind::kCollective && marker.calls() > 0))
     return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("which steps are recorded is decided in the program, which sees ranges and calls: "
+      absl::StrCat("the probe selects the steps to record inside the program, from ranges and calls: use "
                    "--step-marker nvtx:NAME or ",
-                   "collective:OP/N (N calls of OP a step), got \"", marker.text(), "\""));
+                   "collective:OP/N (N calls of OP per step), got \"", marker.text(), "\""));
 }
 
 absl::StatusOr<std::vector<std::pair<std::string, std::string>>> RecordedStepsOption::Environment(

@@ -18,7 +18,7 @@ namespace gpuprobe::cli {
 void KeepOption::AddTo(CLI::App& app) {
   app.add_option(
          "--keep", bytes,
-         "largest size of a run's records, 16MiB or more; older detail is dropped, totals stay [2GiB]")
+         "maximum size of a run's records, 16MiB or more; older detail is dropped, totals stay [2GiB]")
       ->transform(Size(kSmallestBytes, UINT64_MAX))
       ->option_text("SIZE");
 }
@@ -35,11 +35,9 @@ void StepMarkerOption::AddTo(CLI::App& app) {
            marker = *parsed;
            text = given;
          },
-         "what a step is: nvtx:NAME (a range of this name), kernel:NAME (begins one), collective:OP (a "
-         "cluster "
-         "of such calls ends one) or collective:OP/N (N such calls). NAME is the whole name, a * in it "
-         "stands "
-         "for any text: nvtx:step, nvtx:step* [found out]")
+         "definition of a step: nvtx:NAME (a range with this name), kernel:NAME (this kernel begins one), "
+         "collective:OP (a cluster of such calls ends one) or collective:OP/N (N such calls). NAME must "
+         "match as a whole; * stands for any text: nvtx:step, nvtx:step* [detected]")
       ->option_text("MARKER");
 }
 
@@ -142,7 +140,7 @@ absl::Status Recorder::Resume(const std::function<void(const std::string& line)>
         absl::StrCat(directory(), " holds an unfinished run that was recorded ",
                      recorded.step_marker.empty() ? "without --step-marker"
                                                   : absl::StrCat("with --step-marker ", recorded.step_marker),
-                     "; use the same, or name another directory"));
+                     "; use the same marker, or choose another directory"));
   }
   if (marker.text.empty()) {
     marker.TakeFrom(directory());
@@ -156,7 +154,7 @@ absl::Status Recorder::Resume(const std::function<void(const std::string& line)>
   for (size_t i = 0; i < resumed->processes.size(); ++i) {
     if (resumed->processes[i] != nullptr) logs_[resumed->processes[i]] = recording_->log(i);
   }
-  say(absl::StrCat("going on with the run in ", directory(), ": ", job_.processes().size(),
+  say(absl::StrCat("resuming the run in ", directory(), ": ", job_.processes().size(),
                    job_.processes().size() == 1 ? " process is" : " processes are", " on record"));
   return absl::OkStatus();
 }

@@ -29,13 +29,13 @@ int ReportMain(const Arguments& arguments) {
   bool steps = false;
   bool ranks = false;
   app.add_option("DIR", directory, "run directory")->required();
-  app.add_flag("--json", json, "as report.json");
-  app.add_flag("--ranks", ranks,
-               "with --json: everything about every rank, also where that would make more than 1 MB")
+  app.add_flag("--json", json, "print report.json");
+  app.add_flag("--ranks", ranks, "with --json: include full detail for every rank, even beyond 1 MB")
       ->needs("--json");
-  app.add_flag("--steps", steps, "with --json: as --ranks, and the last 512 steps of each rank, one by one")
+  app.add_flag("--steps", steps,
+               "with --json: like --ranks, and include each of the last 512 steps of every rank")
       ->needs("--json");
-  app.add_flag("--html", html, "as one self-contained page")->excludes("--json");
+  app.add_flag("--html", html, "print one self-contained HTML page")->excludes("--json");
   RankOptions rank_options;
   rank_options.AddTo(app);
   StepMarkerOption marker;

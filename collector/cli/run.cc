@@ -59,7 +59,7 @@ absl::StatusOr<std::string> MakeSocketDirectory() {
     error = errno;
   }
   return absl::UnavailableError(
-      absl::StrCat("no place for a socket: ", bases.back(), ": ", std::strerror(error)));
+      absl::StrCat("cannot create a directory for the socket: ", bases.back(), ": ", std::strerror(error)));
 }
 
 struct RunOptions {
@@ -132,8 +132,8 @@ void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveD
 void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bool json) {
   if (!recorder.heard_anything()) {
     std::fprintf(stderr,
-                 "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none lived "
-                 "long enough to say so\n");
+                 "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none ran "
+                 "long enough to connect\n");
     return;
   }
   const analysis::Report report = recorder.Finish(command);
@@ -142,7 +142,7 @@ void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bo
   const std::string text = json ? render::JsonReportFiles(report).report : render::TextReport(report, page);
   std::fputs(text.c_str(), stderr);
   if (!written.ok())
-    Fail(kName, absl::StrCat("the report is not saved: ", std::string(written.message())), kFailed);
+    Fail(kName, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }
 
 // False, after a line that says why, for programs that do not start with a preloaded library.
@@ -213,7 +213,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
       }
     });
   });
-  if (!watched.ok()) spdlog::warn("signals are not passed on: {}", std::string(watched.message()));
+  if (!watched.ok()) spdlog::warn("signals are not forwarded: {}", std::string(watched.message()));
   HealthCheck check(options.check_steps);
   LiveDisplay display(options.status.seconds);
   Serve(**server, **recorder, check, display, child);
@@ -227,7 +227,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
 }  // namespace
 
 int RunMain(const Arguments& arguments) {
-  CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through",
+  CLI::App app("Runs a command under the probe; its streams, signals and exit code pass through unchanged",
                "gpuprobe run");
   RunOptions options;
   app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
@@ -237,18 +237,16 @@ int RunMain(const Arguments& arguments) {
   options.steps.AddTo(app);
   options.work.AddTo(app);
   options.status.AddTo(app);
-  app.add_option(
-         "--check", options.check_steps,
-         absl::StrCat("say what stands out, a line each, as soon as this many steps after the warm-up "
-                      "are known, and let the program go on; the warm-up is known after ",
-                      model::kFirstWarmupLook, " steps, and records come twice a second"))
+  app.add_option("--check", options.check_steps,
+                 absl::StrCat("print findings once this many steps after the warm-up are known, then keep "
+                              "running; the warm-up is known after ",
+                              model::kFirstWarmupLook, " steps, and records arrive twice per second"))
       ->check(WholeNumber(1, 1'000'000))
       ->option_text("STEPS");
-  app.add_flag("--json", options.json, "at the end report.json on stderr instead of the text");
-  app.add_flag(
-      "--no-preload", options.no_preload,
-      "let CUDA load the probe, never the dynamic loader: for commands that start sanitized programs, which "
-      "refuse a preloaded library (run sees that only of programs that stand in COMMAND)");
+  app.add_flag("--json", options.json, "at the end, print report.json on stderr instead of the text report");
+  app.add_flag("--no-preload", options.no_preload,
+               "let CUDA load the probe instead of preloading it: for commands that start sanitized "
+               "programs, which refuse preloaded libraries (detected only for programs named in COMMAND)");
   app.prefix_command();
   app.footer("  gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]");
   // Everything after "--" is the command's, whatever it looks like.

@@ -93,7 +93,8 @@ class OwnCollector {
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     const int error = posix_spawn(&collector->pid_, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
-    if (error != 0) return absl::UnavailableError(absl::StrCat("a collector: ", std::strerror(error)));
+    if (error != 0)
+      return absl::UnavailableError(absl::StrCat("cannot start a collector: ", std::strerror(error)));
     return collector;
   }
   ~OwnCollector() {
@@ -199,12 +200,13 @@ absl::Status Check(const simulate::TrainingJob& job) {
   if (job.layers % job.pipeline != 0)
     return absl::InvalidArgumentError(absl::StrCat("--layers must be a multiple of ", job.pipeline));
   if (job.data() < 2 && (job.sharded || job.zero > 0))
-    return absl::InvalidArgumentError("a job that shares weights or optimizer state needs 2 data ranks");
+    return absl::InvalidArgumentError(
+        "sharding weights or optimizer state needs at least 2 data-parallel ranks");
   const int last_slow = job.slow_rank + job.slow_ranks - 1;
   if (last_slow >= job.ranks || job.hang_rank >= job.ranks || job.other_ranks >= job.ranks)
-    return absl::InvalidArgumentError(absl::StrCat("this scenario needs ",
+    return absl::InvalidArgumentError(absl::StrCat("this scenario needs at least ",
                                                    1 + std::max({last_slow, job.hang_rank, job.other_ranks}),
-                                                   " ranks at least"));
+                                                   " ranks"));
   return absl::OkStatus();
 }
 
@@ -270,73 +272,74 @@ int Simulate(const simulate::Scenario& scenario, const Options& options) {
 }  // namespace
 
 int SimulateMain(const Arguments& arguments) {
-  CLI::App app("Makes the records of a simulated training job and feeds them to a real collector",
-               "gpuprobe simulate");
+  CLI::App app("Simulates a training job and feeds its records to a real collector", "gpuprobe simulate");
   Options options;
   const CLI::Range kFactor(0.001, 10'000.0);
   const CLI::Range kRate(0.001, 100'000.0);
   app.add_flag("--list", options.list, "list the scenarios");
-  app.add_option("--scenario", options.scenario, "what happens in the job");
-  app.add_option("--ranks", options.ranks, "ranks [of the scenario]")->check(WholeNumber(1, 16384));
-  app.add_option("--steps", options.steps, "training steps [of the scenario]")
+  app.add_option("--scenario", options.scenario, "name of the scenario (see --list)");
+  app.add_option("--ranks", options.ranks, "number of ranks [the scenario's]")->check(WholeNumber(1, 16384));
+  app.add_option("--steps", options.steps, "training steps [the scenario's]")
       ->check(WholeNumber(1, 10'000'000));
-  app.add_option("--layers", options.layers, "layers of the model [of the scenario]")
+  app.add_option("--layers", options.layers, "layers of the model [the scenario's]")
       ->check(WholeNumber(1, 10'000));
-  app.add_option("--ranks-per-host", options.ranks_per_host, "ranks on each host [of the scenario]")
+  app.add_option("--ranks-per-host", options.ranks_per_host, "ranks per host [the scenario's]")
       ->check(WholeNumber(1, 16384));
-  app.add_option("--work", options.work, "factor on what every kernel takes [1]")->check(kFactor);
-  app.add_option("--tensor", options.tensor, "ranks that share each layer [of the scenario]")
+  app.add_option("--work", options.work, "factor on the duration of every kernel [1]")->check(kFactor);
+  app.add_option("--tensor", options.tensor,
+                 "ranks that share each layer (tensor parallelism) [the scenario's]")
       ->check(WholeNumber(1, 16384));
-  app.add_option("--pipeline", options.pipeline, "stages of a pipeline [of the scenario]")
+  app.add_option("--pipeline", options.pipeline, "pipeline stages [the scenario's]")
       ->check(WholeNumber(1, 1024));
-  app.add_option("--microbatches", options.microbatches, "batches in a step [of the scenario]")
+  app.add_option("--microbatches", options.microbatches, "microbatches per step [the scenario's]")
       ->check(WholeNumber(1, 4096));
-  app.add_flag("--sharded", options.sharded, "weights and gradients are sharded as by FSDP");
-  app.add_flag("--graph", options.graph, "the step is a CUDA graph that is replayed");
-  app.add_flag("--nvtx", options.nvtx, "steps and phases are annotated with NVTX");
-  app.add_option("--noise", options.noise, "factor on how much kernels, launches and transfers vary [1]")
+  app.add_flag("--sharded", options.sharded, "shard weights and gradients as FSDP does");
+  app.add_flag("--graph", options.graph, "run the step as a replayed CUDA graph");
+  app.add_flag("--nvtx", options.nvtx, "annotate steps and phases with NVTX");
+  app.add_option("--noise", options.noise, "factor on the variation of kernels, launches and transfers [1]")
       ->check(kFactor);
-  app.add_option("--slow-rank", options.slow_rank, "the rank at fault [of the scenario]")
+  app.add_option("--slow-rank", options.slow_rank, "the rank at fault [the scenario's]")
       ->check(WholeNumber(0, 16383));
-  app.add_option("--slow-factor", options.slow_factor,
-                 "how many times as long that rank takes [of the scenario]")
+  app.add_option("--slow-factor", options.slow_factor, "slowdown factor of that rank [the scenario's]")
       ->check(kFactor);
-  app.add_option("--slow-from", options.slow_from, "share of the steps before that begins [of the scenario]")
+  app.add_option("--slow-from", options.slow_from,
+                 "fraction of the steps before the fault begins, 0 to 1 [the scenario's]")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--slow-every", options.slow_every,
-                 "of so many steps, --slow-for in a row are slow [of the scenario]")
+                 "period in steps, of which --slow-for in a row are slow [the scenario's]")
       ->check(WholeNumber(1, 10'000'000));
-  app.add_option("--slow-for", options.slow_for, "slow steps in a row [of the scenario]")
+  app.add_option("--slow-for", options.slow_for, "slow steps in a row [the scenario's]")
       ->check(WholeNumber(1, 10'000'000));
-  app.add_option("--leak", options.leak_mib, "MiB kept after each step [of the scenario]")
+  app.add_option("--leak", options.leak_mib, "MiB leaked per step [the scenario's]")
       ->check(WholeNumber(0, 65536));
-  app.add_option("--bucket", options.bucket_mib,
-                 "MiB of gradients that are reduced at once [of the scenario]")
+  app.add_option("--bucket", options.bucket_mib, "bucket size for reducing gradients, MiB [the scenario's]")
       ->check(WholeNumber(1, 65536));
-  app.add_option("--link", options.link, "GB/s between the ranks of a host [of the scenario]")->check(kRate);
-  app.add_option("--network", options.network, "GB/s of communicators over several hosts [as --link]")
+  app.add_option("--link", options.link, "bandwidth between ranks of a host, GB/s [the scenario's]")
+      ->check(kRate);
+  app.add_option("--network", options.network, "bandwidth of communicators that span hosts, GB/s [as --link]")
       ->check(kRate);
   app.add_option("--network-slowdown", options.network_slowdown,
-                 "how many times slower the network between hosts gets [1]")
+                 "slowdown factor of the network between hosts [1]")
       ->check(kFactor);
-  app.add_option("--network-from", options.network_from, "share of the steps before that begins [0]")
+  app.add_option("--network-from", options.network_from,
+                 "fraction of the steps before that slowdown begins [0]")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--network-host", options.network_host,
-                 "the only host whose network is slower, counted from 0 [all]")
+                 "the one host whose network slows down, counted from 0 [all]")
       ->check(WholeNumber(0, 16383));
-  app.add_option("--seed", options.seed, "of everything that varies [1]")->check(WholeNumber(0, UINT64_MAX));
+  app.add_option("--seed", options.seed, "random seed [1]")->check(WholeNumber(0, UINT64_MAX));
   app.add_option("--out", options.out, "run directory [gpuprobe-runs/<UTC time>-<name>]")->check(NotEmpty());
   app.add_option("--truth", options.truth,
-                 "folder for truth.json: what the report should say, from the schedule")
+                 "folder for truth.json: the expected report, computed from the schedule")
       ->check(NotEmpty());
-  app.add_option("--socket", options.socket, "of a collector that runs already [one of its own]")
+  app.add_option("--socket", options.socket, "socket of a running collector [starts its own]")
       ->excludes("--out");
   app.add_flag("--real-time", options.real_time,
-               "as slowly as the job would run [as fast as the collector reads]");
+               "run at the job's own pace [as fast as the collector reads]");
   options.keep.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.list) return List();
-  if (options.scenario.empty()) return Fail(kName, "--scenario is needed; --list lists them", kUsage);
+  if (options.scenario.empty()) return Fail(kName, "--scenario is required; --list shows them", kUsage);
   const absl::StatusOr<const simulate::Scenario*> scenario = simulate::FindScenario(options.scenario);
   if (!scenario.ok()) {
     std::vector<std::string> names;

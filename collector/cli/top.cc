@@ -70,28 +70,28 @@ absl::Status WhyNotLive(const std::string& directory) {
   const fs::file_time_type written = fs::last_write_time(fs::path(directory) / kLiveFile, error);
   if (error) {
     return absl::FailedPreconditionError(absl::StrCat(
-        directory, " is not being recorded (any more); see what was: gpuprobe report ", directory));
+        directory, " is not being recorded (any more); for its report: gpuprobe report ", directory));
   }
   const auto age =
       std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::now() - written);
   return absl::FailedPreconditionError(
       absl::StrCat(directory, ": its collector has written nothing for ", age.count(),
-                   " s, so it was killed or is stuck; see what was recorded: gpuprobe report ", directory));
+                   " s, so it was killed or is stuck; for what was recorded: gpuprobe report ", directory));
 }
 
 }  // namespace
 
 int TopMain(const Arguments& arguments) {
-  CLI::App app("Shows a job while it is recorded, a row a rank, again every second", "gpuprobe top");
+  CLI::App app("Shows a job while it runs, one row per rank, refreshed every second", "gpuprobe top");
   std::string directory;
   bool once = false;
-  app.add_option("DIR", directory, "its run directory [the one under gpuprobe-runs that is written to]")
+  app.add_option("DIR", directory, "run directory [the one under gpuprobe-runs that is being recorded]")
       ->check(NotEmpty());
-  app.add_flag("--once", once, "show it once and end");
+  app.add_flag("--once", once, "print the screen once and exit");
   if (const auto code = Parse(app, arguments)) return *code;
   if (directory.empty()) directory = NewestRun();
   if (directory.empty()) {
-    return Fail(kName, absl::StrCat("no run is being recorded under ", kRuns, "; name its directory"),
+    return Fail(kName, absl::StrCat("no run is being recorded under ", kRuns, "; name the run directory"),
                 kFailed);
   }
   const bool redraw = !once && isatty(STDOUT_FILENO) != 0;

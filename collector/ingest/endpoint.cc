@@ -57,7 +57,7 @@ absl::Status CheckDirectory(int fd, const std::string& directory, Audience audie
   const bool must_be_ours = called_after_us || audience == Audience::kNode;
   if ((must_be_ours && !ours) || (!ours && st.st_uid != 0 && (st.st_mode & S_IWGRP) == 0)) {
     return absl::FailedPreconditionError(absl::StrCat(directory, " belongs to another user (uid ", st.st_uid,
-                                                      "); name another one with --socket"));
+                                                      "); choose another one with --socket"));
   }
   if (called_after_us) {
     const mode_t mode = DirectoryMode(audience);
@@ -65,9 +65,9 @@ absl::Status CheckDirectory(int fd, const std::string& directory, Audience audie
     return absl::OkStatus();
   }
   if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        directory, " can be written by every user, who could exchange the socket; chmod o-w it, ",
-        "or name another one with --socket"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(directory, " can be written by every user, who could replace the socket; chmod o-w it, ",
+                     "or choose another one with --socket"));
   }
   return absl::OkStatus();
 }
@@ -88,7 +88,7 @@ absl::StatusOr<int> OpenDirectory(const std::string& directory, Audience audienc
   if (fd < 0) {
     if (errno == ENOENT)
       return absl::NotFoundError(absl::StrCat(directory,
-                                              ": no such directory; make it, or name another one "
+                                              ": no such directory; create it, or choose another one "
                                               "with --socket"));
     return errno == ENOTDIR || errno == ELOOP
                ? absl::FailedPreconditionError(absl::StrCat(directory, " is not a directory"))
@@ -122,7 +122,7 @@ absl::StatusOr<int> TakeLock(int directory, const std::string& name, const std::
     if (fstat(fd, &locked) != 0 || !S_ISREG(locked.st_mode) || locked.st_uid != geteuid()) {
       close(fd);
       return absl::FailedPreconditionError(
-          absl::StrCat(path, " was put there by another user; name another place with --socket"));
+          absl::StrCat(path, " was put there by another user; choose another place with --socket"));
     }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
       const int error = errno;
@@ -160,7 +160,7 @@ absl::Status Bind(int fd, const sockaddr_un& address, int directory, const std::
   if (fstatat(directory, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISSOCK(st.st_mode) ||
       st.st_uid != geteuid()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        address.sun_path, " was exchanged while it was being made; name another place with --socket"));
+        address.sun_path, " was replaced while it was being created; choose another place with --socket"));
   }
   if (listen(fd, kBacklog) != 0) return SystemError(address.sun_path, errno);
   return absl::OkStatus();

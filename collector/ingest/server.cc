@@ -192,7 +192,7 @@ void Server::DropSilent() {
     if (!waits) continue;
     Drop(found->second,
          absl::DeadlineExceededError(absl::StrCat(
-             "it did not say Hello within ",
+             "it did not send Hello within ",
              std::chrono::duration_cast<std::chrono::seconds>(limits_.hello_wait).count(), " s")),
          "");
   }
@@ -218,7 +218,7 @@ void Server::FreeHeld() {
     });
     Drop(most->second,
          absl::ResourceExhaustedError(absl::StrCat("its unfinished frame has ", most->second.held_bytes,
-                                                   " bytes, and too many clients have such")),
+                                                   " bytes, and too many clients have unfinished frames")),
          "");
   }
 }

@@ -1,7 +1,7 @@
 // Lets a few warnings through and counts the others, so that nobody can fill a log.
 //
 // Example: 5,000 clients send garbage within 10 s. Five lines say so at once, and the first line after the 10
-// s ends with "(4995 more were left out)".
+// s ends with "(4995 more omitted)".
 #pragma once
 
 #include <chrono>
@@ -30,7 +30,7 @@ class Warnings {
       return false;
     }
     ++passed_;
-    if (left_out_ > 0) absl::StrAppend(&text, " (", left_out_, " more were left out)");
+    if (left_out_ > 0) absl::StrAppend(&text, " (", left_out_, " more omitted)");
     left_out_ = 0;
     return true;
   }

@@ -40,7 +40,7 @@ class BlockSums {
     return out;
   }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   void Halve() {

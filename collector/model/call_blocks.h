@@ -21,7 +21,7 @@ class CallBlocks {
     uint32_t process = 0;  // index into JobModel::processes
     uint64_t end_ns = 0;
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   void Add(uint32_t process, uint64_t end_ns, uint64_t transfer_ns) {
@@ -38,7 +38,7 @@ class CallBlocks {
   const BlockSums<kMost>& transfer_ns() const { return transfer_ns_; }
   const std::vector<First>& first() const { return first_; }  // by block
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   uint64_t calls_ = 0;

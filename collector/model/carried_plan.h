@@ -20,7 +20,7 @@ struct CarriedPlan {
     return Hash::combine(std::move(hash), carried.plan, carried.copy);
   }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 }  // namespace gpuprobe::model

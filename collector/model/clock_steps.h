@@ -32,7 +32,7 @@ class ClockSteps {
     return length_ns;
   }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   static constexpr uint64_t kReadingErrorNs = 100'000;  // of the clocks' readings that tell by how much

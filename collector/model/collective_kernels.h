@@ -21,11 +21,6 @@ uint32_t OperationIdOfKernel(std::string_view name);  // 0: no kernel of NCCL's
 // The operation of an id from there; empty for any other id.
 const std::string& OperationOfId(uint32_t id);
 
-// Writes to another rank, or waits for what others wrote: no call of another rank's is matched with it.
-inline bool IsOneSided(std::string_view operation) {
-  return operation == "PutSignal" || operation == "Signal" || operation == "WaitSignal";
-}
-
 inline bool IsCollectiveKernel(std::string_view name) { return !OperationOfKernel(name).empty(); }
 
 }  // namespace gpuprobe::model

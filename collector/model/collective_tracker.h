@@ -39,7 +39,7 @@ struct CollectivePart {
   // As above, of the calls whose GPU time is known: what a bandwidth may be computed from.
   uint64_t timed_bytes = 0;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 // How NCCL ran calls of a series, where it told.
@@ -49,7 +49,7 @@ struct RanAs {
   uint32_t channels = 0;
   uint64_t calls = 0;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 struct CollectiveSeries {
@@ -79,7 +79,7 @@ struct CollectiveSeries {
   uint64_t compared_ranks_sum = 0;
   SteadyTransfers steady;  // of them, those after the warm-up
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 // A settled plan of collectives, as the job compares it across ranks.
@@ -96,8 +96,8 @@ struct SettledPlan {
   uint64_t bytes;
   // It was launched, and its kernel's record will not come: without times.
   bool lost;
-  // Of a send or receive by itself: the other rank of the communicator, and the how manieth it is in this
-  // direction between the two, which both count alike. 0: it is something else.
+  // For a send or receive by itself: its ordinal among those between the two ranks in this direction, which
+  // both sides count alike. 0 for anything else.
   uint64_t pair;
   int32_t peer;
   uint32_t op;  // StringDef, of its first call
@@ -153,7 +153,7 @@ class CollectiveTracker {
   // `goes_on`: calls whose kernels have not ended are left out.
   void Finish(bool goes_on = false);
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
   // What a plan that waits, or was captured, carries; all zero if it is not known (any more).
   struct Calls {

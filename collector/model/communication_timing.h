@@ -34,7 +34,7 @@ class CommunicationTiming {
     uint32_t calls = 0;  // of the plan; 0: not known
     uint64_t bytes = 0;  // count x element size, of all
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   // Sums over `steps` steps in which there was such a call.
   struct Call {
@@ -72,7 +72,7 @@ class CommunicationTiming {
   // Compute that was launched in forward, in all steps.
   uint64_t forward_compute_ns() const { return sums_.forward_compute_ns; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Sums {

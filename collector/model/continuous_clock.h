@@ -62,7 +62,7 @@ class ContinuousClock {
   uint64_t BackAt(uint64_t line_ns) const;
   uint64_t Realtime(uint64_t line_ns) const { return line_ns - BackAt(line_ns); }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Set {

@@ -58,7 +58,7 @@ class CorrelationRing {
     }
   }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
   size_t slots() const { return slots_.size(); }
   // The slot for this id, emptied if another one held it.
   Slot& Claim(uint64_t correlation);

@@ -62,7 +62,7 @@ class Distribution {
   uint64_t total() const { return total_; }
   Summary Summarize() const;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   static constexpr int kSubBits = 7;

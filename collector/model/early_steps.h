@@ -38,7 +38,7 @@ class EarlySteps {
     runs_ = {};
   }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Run {

@@ -53,7 +53,7 @@ class GraphNodePlans {
   }
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   using PlanSince = std::pair<CarriedPlan, uint64_t>;  // correlation

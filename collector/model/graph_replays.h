@@ -34,7 +34,7 @@ class GraphReplays {
     bool over = false;
     std::vector<bool> ended;  // by place in Graph::places; may be shorter
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   // Where the graph carries a plan. Ranks update their graphs at different times: by what was there first
   // they know the same place.
@@ -69,7 +69,7 @@ class GraphReplays {
   // Of graphs whose instantiation was not seen, or of more than kMaxGraphs.
   uint64_t unknown_launches() const { return unknown_launches_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   Graph* Find(uint32_t graph);

@@ -25,7 +25,7 @@ class HangVerdicts {
   // In the order in which they were first said.
   const std::deque<v1::HangVerdict>& all() const { return all_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   std::deque<v1::HangVerdict> all_;

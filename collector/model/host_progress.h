@@ -23,7 +23,7 @@ struct HostProgress {
     uint64_t plan = 0;
     uint64_t done_ns = 0;  // end of its kernel, 0: not known to have ended
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   LastCall last_call;
   uint64_t last_launch_ns = 0;
@@ -36,7 +36,7 @@ struct HostProgress {
   uint64_t blocked_since_ns = 0;
   uint64_t last_wait_end_ns = 0;  // when it last returned from such a call
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 }  // namespace gpuprobe::model

@@ -42,7 +42,7 @@ class IntervalUnion {
   uint64_t TotalNs() const;
   uint64_t clipped_ns() const { return clipped_ns_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
   bool empty() const { return merged_.empty() && tail_.empty() && forgotten_ns_ == 0; }
 
  private:

@@ -36,7 +36,7 @@ class IssuedCalls {
     int32_t root = -1;
     bool operator==(const Signature&) const = default;
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   struct Issue {
     int32_t comm_rank = 0;
@@ -86,7 +86,7 @@ class IssuedCalls {
   // Calls with more than one signature, also those that are over.
   std::vector<Mismatched> Mismatches() const;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   void DropFront(uint64_t hash, Communicator& comm);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "proto/nccl_operations.h"
+
 namespace gpuprobe::model {
 
 ProcessModel* JobModel::Find(const v1::Hello& hello) const {
@@ -74,7 +76,7 @@ void JobModel::OnPlan(uint32_t index, const SettledPlan& plan) {
   Key key{comm->hash(), plan.seq, plan.replay, 0};
   int32_t ranks = comm->ranks();
   if (plan.pair != 0) {
-    const bool sends = process.String(plan.op) == "Send";
+    const bool sends = nccl::IsSend(process.String(plan.op));
     const auto own = static_cast<uint32_t>(comm->rank());
     const auto peer = static_cast<uint32_t>(plan.peer);
     if (own == peer) return;

@@ -67,8 +67,8 @@ class JobModel {
     std::vector<RankComparison::Participant> participants;
     std::vector<uint32_t> lost;  // processes that took part, at times that are not known
   };
-  // Communicator hash, sequence, replay, 0. Of a send and its receive: the how manieth it is instead of the
-  // sequence, and the sender's rank in the communicator << 32 | the receiver's.
+  // Communicator hash, sequence, replay, 0. For a send and its receive: the ordinal of the transfer instead
+  // of the sequence, and the sender's rank in the communicator << 32 | the receiver's.
   using Key = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>;
 
   ProcessModel& AddProcess(const v1::Hello& hello);

@@ -33,7 +33,7 @@ class StepHistory {
     uint64_t first = 0;  // step; so the last
     uint64_t last = 0;
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   // Of the steps from `first` to `last`, with `count` of those that were noted.
   using Stretch = Span;
@@ -106,7 +106,7 @@ class LateSteps {
   // Whether it names no other processes.
   bool IsOf(size_t processes) const;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Told {

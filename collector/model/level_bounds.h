@@ -54,7 +54,7 @@ class LevelBounds {
   }
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Point {

@@ -21,7 +21,7 @@ class LevelHistory {
     uint64_t greatest = 0;
     uint64_t last = 0;  // level at its end
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   // The level is this from `time_ns` on. A time before the last one counts as the last one.
@@ -35,7 +35,7 @@ class LevelHistory {
   // Least and greatest level in [from_ns, to_ns), as exact as the buckets are; both 0 before the first level.
   Bucket Within(uint64_t from_ns, uint64_t to_ns) const;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   void Widen();

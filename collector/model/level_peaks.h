@@ -28,7 +28,7 @@ struct HostPhases {
   std::vector<std::pair<uint64_t, StepPhase>> changes;
   uint64_t last_launch_ns = 0;  // of it
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 class LevelPeaks {

@@ -25,7 +25,7 @@ class LongSteps {
     uint32_t process = 0;
     uint64_t late_by_ns = 0;
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   void Add(const Step& step);

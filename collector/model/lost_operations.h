@@ -53,7 +53,7 @@ class UsualStep {
                double variation, bool all) const;
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Point;

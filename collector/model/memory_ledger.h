@@ -95,7 +95,7 @@ class MemoryLedger {
   void Finish();
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
   const std::array<Kind, kKinds>& kinds() const { return kinds_; }
   const std::map<uint32_t, Device>& devices() const { return devices_; }

@@ -50,7 +50,7 @@ class MemoryLifetimes {
     uint64_t bytes = 0;
     BytesByLifetime parts{};
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   // What of one size, made in one phase after the first steps, is kept.
   struct Kept {

@@ -29,7 +29,7 @@ class MemoryPools {
     uint64_t trims = 0;
     bool destroyed = false;
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   void Add(const PoolLevelRecord& r) {
@@ -50,7 +50,7 @@ class MemoryPools {
   const std::map<uint32_t, Pool>& pools() const { return pools_; }
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   std::map<uint32_t, Pool> pools_;

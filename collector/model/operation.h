@@ -32,7 +32,7 @@ struct Operation {
   bool pageable = false;  // of a copy: its host side is
   bool launched = false;  // its launch was seen
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 }  // namespace gpuprobe::model

@@ -41,7 +41,7 @@ class OperationJoiner {
     // out.
     Distribution launch_delay_ns{kExactDelays};
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   // Which hear of the device time of their plans and ranges.
@@ -76,7 +76,7 @@ class OperationJoiner {
   // The latest launches, and whether anything of them has ended.
   const CorrelationRing& launches() const { return ring_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   // Device records of one batch whose launch has not arrived.

@@ -96,7 +96,7 @@ class OperationWindow {
   uint64_t late() const { return late_; }
   size_t held() const { return held_count_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Launch {

@@ -29,7 +29,7 @@ class PhaseRanges {
   void ForgetBefore(uint64_t time_ns);
   bool empty() const { return !named_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Range {

@@ -35,7 +35,7 @@ class ProcessCondition {
     uint32_t stop_signal = 0;  // kStopped; 0: not known
     std::string tracer;        // kTraced; empty: not known
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   struct Sums {
@@ -48,7 +48,7 @@ class ProcessCondition {
     uint64_t memory_stall_ns = 0;
     void Add(const Sums& other);
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   struct Recent {
     uint64_t time_ns = 0;
@@ -79,7 +79,7 @@ class ProcessCondition {
   double ShareOfState(char state, uint64_t time_ns) const;
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   Sums totals_;

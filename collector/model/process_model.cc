@@ -12,6 +12,7 @@
 #include "collector/model/graph_runs.h"
 #include "collector/model/recorded_steps.h"
 #include "collector/model/work_roles.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::model {
 
@@ -148,7 +149,7 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   for (const v1::StringDef& def : batch.strings()) {
     if (absl::Status s = MakeRoom(strings_, def.id(), "string"); !s.ok()) return s;
     strings_[def.id()] = def.value();
-    if (def.value() == "Send" || def.value() == "Recv" || IsOneSided(def.value())) {
+    if (nccl::IsTransfer(def.value()) || nccl::IsOneSided(def.value())) {
       if (point_to_point_.size() <= def.id()) point_to_point_.resize(def.id() + 1);
       point_to_point_[def.id()] = true;
     }
@@ -272,7 +273,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
                            .done_ns = 0};
     const bool point_to_point = r.op < point_to_point_.size() && point_to_point_[r.op];
     CollectiveRecord call = r;
-    if (point_to_point && IsOneSided(String(r.op))) call.peer = -1;  // which does nothing for it
+    if (point_to_point && nccl::IsOneSided(String(r.op))) call.peer = -1;  // which does nothing for it
     collectives_.AddCall(call, point_to_point);
   });
   if (!status.ok()) return status;

@@ -48,7 +48,7 @@ struct KernelTotals {
   uint32_t token = 0;  // coarse, of StepTracker
   Distribution time_ns{kExactLimit};
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 struct CopyTotals {
@@ -57,7 +57,7 @@ struct CopyTotals {
   uint64_t duration_ns = 0;  // sum, what bandwidth is computed from
   IntervalUnion busy;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 // Copies whose host side is pageable memory: they are staged, and the host waits for most of them.
@@ -66,14 +66,14 @@ struct PageableTotals {
   uint64_t bytes = 0;
   uint64_t duration_ns = 0;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 struct SyncTotals {
   uint64_t count = 0;
   uint64_t duration_ns = 0;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 struct DeviceTotals {
@@ -83,7 +83,7 @@ struct DeviceTotals {
   uint64_t kernels = 0;
   IntervalUnion busy{kBusyIntervals};  // kernels
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 struct LaunchGeometry {
@@ -91,7 +91,7 @@ struct LaunchGeometry {
   std::array<uint32_t, 3> block{};
   friend bool operator==(const LaunchGeometry&, const LaunchGeometry&) = default;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 enum class EndState : uint8_t { kConnected, kSaidBye, kSaidByeIncomplete, kCutOff };
@@ -109,7 +109,7 @@ struct AllocatorTotals {
   MemoryLifetimes tensors;
   uint64_t tensors_told = 0;  // handed out and taken back
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 // What a process tells the job, which compares it with others.
@@ -140,9 +140,13 @@ class ProcessModel {
   // of a process that goes on: collectives under way do not count.
   void Finish(bool goes_on = false);
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
   const v1::Hello& hello() const { return hello_; }
+  // From the start, or since another profiler left CUPTI to the probe.
+  bool has_gpu_times() const {
+    return hello_.timing_source() != v1::TIMING_SOURCE_NONE || totals_.self.yields() > 0;
+  }
   const v1::Identity& identity() const { return hello_.identity(); }
   const v1::Versions& versions() const { return versions_; }
   EndState end_state() const { return end_state_; }

@@ -25,7 +25,7 @@ class RangePaths {
   std::vector<uint32_t> Path(uint64_t range) const;
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
   bool full() const { return ranges_.size() >= limit_; }
   // Forgets everything that is not around a range that `for_each_needed` calls its argument with.

@@ -39,7 +39,7 @@ struct PhaseNode {
 
   void Merge(PhaseNode&& other);
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 class RangeTracker {
@@ -57,7 +57,7 @@ class RangeTracker {
   // children become roots.
   void Finish();
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
   const PhaseNode& root() const { return root_; }
   uint64_t closed() const { return closed_; }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/model/process_model.h"
 #include "collector/model/whole_number.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::model {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 // Steps are put to account between so many steps later: of StepTracker::kKept, which are remembered.
 constexpr uint64_t kLeastBehind = 128;
 constexpr uint64_t kMostBehind = 256;
-
-// No rank leaves these before every other one has contributed, nor much later; the root of a broadcast does.
-bool EndsTogether(std::string_view op) {
-  return op == "AllReduce" || op == "AllGather" || op == "ReduceScatter" || op == "AlltoAll";
-}
 
 }  // namespace
 
@@ -61,7 +57,9 @@ uint32_t RankComparison::TransfersOf(uint64_t hash, const ProcessModel& process,
     if (series.calls > 0)
       bytes_of_op[process.String(part.op)] += part.bytes * series.calls_per_plan / series.calls;
   }
-  if (pair) bytes_of_op = {{"SendRecv", bytes_of_op.empty() ? 0 : bytes_of_op.begin()->second}};
+  if (pair)
+    bytes_of_op = {{std::string(nccl::NameOf(nccl::Operation::kSendRecv)),
+                    bytes_of_op.empty() ? 0 : bytes_of_op.begin()->second}};
   std::string key = absl::StrCat(hash, ";", series.calls_per_plan);
   for (const auto& [op, bytes] : bytes_of_op) absl::StrAppend(&key, ";", op, ":", bytes);
   const auto [it, added] = transfers_by_key_.try_emplace(key, static_cast<uint32_t>(transfers_.size()));
@@ -100,8 +98,8 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
   const uint32_t transfers = TransfersOf(hash, *processes[last->process], *last->series, pair);
   if (transfers != kNoTransfers) {
     const auto& ops = transfers_[transfers].bytes_of_op;
-    if (pair ||
-        std::all_of(ops.begin(), ops.end(), [](const auto& part) { return EndsTogether(part.first); }))
+    if (pair || std::all_of(ops.begin(), ops.end(),
+                            [](const auto& part) { return nccl::FactsOf(part.first).ends_together; }))
       AddClocks(participants, pair);
   }
   if (!pair && alignment_.Wants(hash)) {

@@ -41,7 +41,7 @@ class ClockLink {
     uint64_t time_ns = 0;  // on the reference's clock
     int64_t ahead_ns = 0;
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   void Add(uint64_t reference_ns, int64_t ahead_ns);
@@ -161,7 +161,7 @@ class RankComparison {
   const StepSpread& spread() const { return spread_; }
   const LateSteps& late_steps() const { return late_steps_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   static constexpr size_t kMaxWhole = 65536;

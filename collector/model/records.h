@@ -110,7 +110,7 @@ struct AllocationRecord {
   uint64_t duration_ns;  // since it can have happened at the earliest
   bool by_nccl;          // made inside a call into NCCL
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 // A run of allocations and releases that have no records of their own.
@@ -176,7 +176,7 @@ struct AllocatorRefusalRecord {
   uint64_t reserved_bytes;
   uint64_t range;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 struct CollectiveRecord {

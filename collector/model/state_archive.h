@@ -1,9 +1,9 @@
 // The bytes of a model's state: a writer and a reader that visit the same members in the same order.
 //
-// Separate from the classes because a class names its members once (model_state.cc) and gets both directions.
-// The bytes are no interface: they are read back by the same state version only, under a checksum. The reader
-// believes nothing all the same: counts are bounded by the bytes that are left, and after the first error it
-// yields zeros.
+// Separate from the classes because a class names its members once (state_members.h) and gets both
+// directions. The bytes are no interface: they are read back by the same state version only, under a
+// checksum. The reader believes nothing all the same: counts are bounded by the bytes that are left, and
+// after the first error it yields zeros.
 #pragma once
 
 #include <array>
@@ -43,6 +43,11 @@ class StateWriter {
   std::string Take() { return std::exchange(bytes_, {}); }
   bool ok() const { return true; }
   void Require(bool) {}
+  // Members that are not saved: they follow from others, or whoever owns the object sets them.
+  template <typename... T>
+  void Rebuilt(const T&...) {}
+  // So many of the first members are references.
+  void BeginsWithReferences(int) {}
 
  private:
   void PutNumber(uint64_t value) {
@@ -143,6 +148,10 @@ class StateReader {
   void Require(bool condition) {
     if (!condition) Fail();
   }
+  template <typename... T>
+  void Rebuilt(const T&...) {}
+  // So many of the first members are references.
+  void BeginsWithReferences(int) {}
   bool ok() const { return ok_; }
   bool at_end() const { return rest_.empty(); }
 

@@ -34,7 +34,7 @@ class SteadyRuns {
   // Of RunAt.
   bool IsSteady(size_t run) const { return run == 0 ? from_ns_ == 0 : starts_ns_[run - 1] >= from_ns_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   std::vector<uint64_t> starts_ns_;

@@ -44,7 +44,7 @@ class SteadyTransfers {
 
   const Sums& sums() const { return sums_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   static void Count(const Call& call, Sums& sums);

@@ -39,7 +39,7 @@ class StepAlignment {
   // Whether it names no other processes.
   bool IsOf(size_t processes) const;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct Rank {

@@ -47,7 +47,7 @@ class StepBlocks {
   const Sums& steps() const { return steps_; }
   const Sums& Of(StepPart part) const { return parts_[static_cast<size_t>(part)]; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   Sums steps_;

@@ -47,7 +47,7 @@ struct StepDefinition {
            (collectives && operation.work == WorkClass::kCommunication);
   }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 // What an operation adds to the sums of a step: whatever their order, two steps of the same operations have

@@ -41,7 +41,7 @@ struct StepOperation {
   bool launched = false;
   bool same_launch = false;  // as the operation before: nodes of one graph
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 }  // namespace gpuprobe::model

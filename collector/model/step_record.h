@@ -49,7 +49,7 @@ struct StepRecord {
   bool warmup = false;        // much longer than later ones: in no statistics
   bool incomplete = false;    // records were lost in it: its parts are estimates, or may be wrong
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
   uint64_t total_ns() const { return end_ns - start_ns - static_cast<uint64_t>(clock_step_ns); }
   uint64_t overlapped_comm_ns() const { return comm_ns - exposed_comm_ns; }

@@ -32,7 +32,7 @@ class StepSpread {
   Means Summarize() const;
 
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
   struct Step {
     uint32_t ranks = 0;

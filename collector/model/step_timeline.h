@@ -17,7 +17,7 @@ struct BlockedInterval {
   uint64_t start_ns = 0;
   uint64_t end_ns = 0;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 struct StepWindow {

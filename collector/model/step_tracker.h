@@ -59,7 +59,7 @@ struct StepStatistics {
   void Add(const StepRecord& record, bool nvtx_phases_known);
   void Merge(const StepStatistics& other);
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 };
 
 class StepTracker {
@@ -125,7 +125,7 @@ class StepTracker {
   // 1) for n steps, times the share of their operations whose records came. 0 without steps.
   double confidence() const;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   struct StepRange {

@@ -29,7 +29,7 @@ class StepWork {
     uint64_t time_ns = 0;
     absl::uint128 squares = 0;  // of each step's time
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
 
   // So many, since they are kept for each kernel of each rank. Enough for a test with 30 degrees of freedom.
@@ -53,7 +53,7 @@ class StepWork {
   const Blocks& step_blocks() const { return step_blocks_; }
   const Blocks* BlocksOf(uint32_t token) const;
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   static constexpr uint32_t kNoPlace = 0;  // places count from 1

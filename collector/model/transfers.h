@@ -34,7 +34,7 @@ class Transfers {
     uint32_t element_bytes = 0;
     uint32_t datatype = 0;  // StringDef
     template <typename Archive>
-    void Visit(Archive& archive);  // model_state.cc
+    void Visit(Archive& archive);  // state_members.h
   };
   struct Peer {
     uint64_t issued = 0;
@@ -50,7 +50,7 @@ class Transfers {
 
   const std::map<Key, Peer>& peers() const { return peers_; }
   template <typename Archive>
-  void Visit(Archive& archive);  // model_state.cc
+  void Visit(Archive& archive);  // state_members.h
 
  private:
   std::map<Key, Peer> peers_;

@@ -157,17 +157,18 @@ Table CollectivesTable(const analysis::Report& report) {
     notes.push_back(absl::StrCat("parallelism: ", absl::StrJoin(report.communication.pattern, ", ")));
   if (roles.size() > kMaxRows) notes.push_back(absl::StrCat(roles.size() - kMaxRows, " more in report.json"));
   if (folded)
-    notes.emplace_back("x2: so many communicators of separate ranks, a range where they differ by 10 %");
+    notes.emplace_back(
+        "x2: two communicators with disjoint ranks; a range is shown where they differ by more than 10 %");
   if (compared && report.steps.has_value())
     notes.emplace_back(
-        peak ? "transfer / wait: a call's mean after the warm-up; of peak: the transfers' bus bandwidth, "
-               "without the waiting; all else is of all calls"
-             : "transfer / wait: a call's mean after the warm-up; all else is of all calls");
+        peak ? "transfer / wait: mean per call after the warm-up; of peak: bus bandwidth of the transfers, "
+               "excluding waits; other columns cover all calls"
+             : "transfer / wait: mean per call after the warm-up; other columns cover all calls");
   if (unheard)
-    notes.emplace_back("ranks: heard/all; where some were not, transfers contain the waiting for them");
+    notes.emplace_back("ranks: recorded/all; where some are missing, transfers include waiting for them");
   if (fused)
     notes.emplace_back(
-        "fused: several calls in one kernel, timed as one; size and bandwidth are those of all its calls");
+        "fused: several calls in one kernel, timed as one; size and bandwidth cover all its calls");
   for (const std::string& note : notes) absl::StrAppend(&t.note, t.note.empty() ? "" : "; ", note);
   return t;
 }

@@ -20,10 +20,10 @@ constexpr int kComparisonSchemaVersion = 3;
 constexpr size_t kMaxRows = 12;
 constexpr size_t kMaxMembers = 4;
 
-// A change as a person reads it: a percentage, or how many times as much.
+// A change as a person reads it: a percentage, or a factor ("12x").
 std::string Relative(double change) {
   constexpr double kTimes = 9;
-  return change >= kTimes ? absl::StrFormat("%.3g x", change + 1) : absl::StrFormat("%+.1f %%", change * 100);
+  return change >= kTimes ? absl::StrFormat("%.3gx", change + 1) : absl::StrFormat("%+.1f %%", change * 100);
 }
 
 std::string Change(double difference, double base) {
@@ -48,12 +48,12 @@ std::string Chance(double p) { return p < 0.001 ? "<0.001" : absl::StrFormat("%.
 std::string TestNote(const analysis::Comparison& c) {
   const analysis::ComparedPart& total = c.parts.front();
   std::string note =
-      c.paired ? absl::StrCat("t-test over steps of the same number, ",
-                              std::min(total.a.count, total.b.count), " pairs (their lengths go together)")
+      c.paired ? absl::StrCat("paired t-test over ", std::min(total.a.count, total.b.count),
+                              " pairs of steps with the same number (their lengths are correlated)")
                : absl::StrCat("Welch's t-test over ", total.a.count, " and ", total.b.count, " steps");
   if (c.block_steps > 1) absl::StrAppend(&note, " in blocks of ", c.block_steps);
-  absl::StrAppendFormat(&note, "; p adjusted for all %d comparisons (Holm), 5 %% for any false one",
-                        c.comparisons);
+  absl::StrAppendFormat(
+      &note, "; p adjusted for all %d comparisons (Holm; 5 %% chance of any false positive)", c.comparisons);
   return note;
 }
 
@@ -80,7 +80,7 @@ Table Parts(const analysis::Comparison& c) {
     t.rows.push_back(std::move(row));
   }
   if (!c.parts.empty() && c.parts.front().test.has_value()) {
-    t.note = absl::StrCat("mean over the ranks of each step; ", TestNote(c));
+    t.note = absl::StrCat("each step averaged over the ranks; ", TestNote(c));
   }
   return t;
 }
@@ -91,7 +91,7 @@ Table Ranks(const analysis::Comparison& c) {
           .columns = {"changed rank", "part", "A", "B", "change", "95 % interval", "p adjusted"},
           .left = {false, true, false, false, false, false, false},
           .rows = {},
-          .note = "of a step; beyond chance after Holm"};
+          .note = "per step; significant after Holm's adjustment"};
   for (size_t i = 0; i < std::min(c.ranks.size(), kMaxRows); ++i) {
     const analysis::ComparedRank& r = c.ranks[i];
     const auto [before, after] = analysis::Durations(r.a.mean, r.b.mean);
@@ -121,15 +121,16 @@ std::string ChangeOf(const analysis::ComparedWork& w) {
 }
 
 std::string WhatIsCounted(const analysis::Comparison& c) {
-  return c.per_step ? "of a rank and step, mean over the ranks; warm-up left out; beyond chance after Holm"
-                    : "of a rank and the whole run, its start included; beyond chance after Holm";
+  return c.per_step ? "per rank and step, averaged over the ranks; warm-up excluded; significant after "
+                      "Holm's adjustment"
+                    : "per rank over the whole run, including startup; significant after Holm's adjustment";
 }
 
 Table Kernels(const analysis::Comparison& c) {
   Table t{.id = "kernel",
           .title = "Changed kernels",
           .columns = {"changed kernel", c.per_step ? "calls/step A" : "calls A", "B", "call A", "B",
-                      c.per_step ? "change a step" : "change in all"},
+                      c.per_step ? "change per step" : "total change"},
           .left = {true, false, false, false, false, false},
           .rows = {},
           .note = WhatIsCounted(c)};
@@ -148,10 +149,10 @@ Table Collectives(const analysis::Comparison& c) {
   Table t{.id = "collective",
           .title = "Changed collectives",
           .columns = {"changed collective", c.per_step ? "calls/step A" : "calls A", "B", "transfer A", "B",
-                      "wait A", "B", c.per_step ? "transfers a step" : "transfers in all"},
+                      "wait A", "B", c.per_step ? "transfers per step" : "total transfers"},
           .left = {true, false, false, false, false, false, false, false},
           .rows = {},
-          .note = absl::StrCat("transfer: without waiting for late ranks, which is beside it; ",
+          .note = absl::StrCat("transfer: excludes waiting for late ranks, which is listed as wait; ",
                                WhatIsCounted(c))};
   for (size_t i = 0; i < std::min(c.collectives.size(), kMaxRows); ++i) {
     const analysis::ComparedWork& w = c.collectives[i];
@@ -169,7 +170,7 @@ Table Findings(const analysis::Comparison& c) {
           .columns = {"only in", "finding", ""},
           .left = {true, true, true},
           .rows = {},
-          .note = "what only one of the runs has"};
+          .note = "reported for only one of the runs"};
   constexpr size_t kWidth = 72;
   for (size_t i = 0; i < std::min(c.findings.size(), kMaxRows); ++i) {
     const analysis::ComparedFinding& f = c.findings[i];
@@ -261,8 +262,8 @@ std::string Changes(const analysis::Comparison& c) {
   if (!c.changes.empty())
     absl::StrAppend(&out, "\n",
                     Wrap("    ", "    ",
-                         "Two runs cannot tell a change of the program from one of the machine: if "
-                         "it matters, repeat both and compare equal runs, too."));
+                         "Two runs cannot distinguish a change in the program from one in the machine: if it "
+                         "matters, repeat both, and also compare identical runs."));
   return out;
 }
 

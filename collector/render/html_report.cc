@@ -102,7 +102,7 @@ std::vector<std::string> DeviceLines(const std::vector<analysis::DeviceCondition
   constexpr size_t kFew = 4;
   std::vector<std::string> lines;
   const auto what = [](const analysis::DeviceCondition& d) {
-    return absl::StrCat(d.name.empty() ? "not described" : d.name,
+    return absl::StrCat(d.name.empty() ? "unknown model" : d.name,
                         d.memory_bytes > 0 ? absl::StrCat(", ", Bytes(d.memory_bytes)) : "");
   };
   std::map<std::string, std::vector<const analysis::DeviceCondition*>> kinds;
@@ -115,7 +115,7 @@ std::vector<std::string> DeviceLines(const std::vector<analysis::DeviceCondition
   for (const auto& [kind, alike] : kinds) {
     std::set<std::string> hosts;
     for (const analysis::DeviceCondition* d : alike) hosts.insert(d->host);
-    std::string line = absl::StrCat(Count(alike.size()), " x ", kind);
+    std::string line = absl::StrCat(Count(alike.size()), "x ", kind);
     if (hosts.size() > 1 || alike.size() <= kFew)
       absl::StrAppend(&line, ", on ", Count(hosts.size()), hosts.size() == 1 ? " host" : " hosts");
     if (alike.size() <= kFew) {
@@ -153,18 +153,20 @@ std::string ConditionsHtml(const analysis::Report& report) {
   for (const auto& [reason, records] : t.lost) item("lost", absl::StrCat(reason, ": ", Count(records)));
   item("GPU times from", t.timing_source);
   for (const cupti::KnownDefect* defect : t.cupti_defects)
-    item("left out for CUPTI",
+    item("not recorded because of CUPTI",
          absl::StrCat(std::string(defect->left_out), " (", std::string(defect->defect), ")"));
-  item("own cost", absl::StrCat(CostText(t.cost), " of the processes' time"));
+  item("own cost",
+       absl::StrCat(CostText(t.cost), t.cost.own_fraction.has_value() ? " of the processes' time" : ""));
   if (t.cost.compared > 0) {
-    item("from launch to launch",
-         absl::StrCat(Duration(t.cost.with_recording_ns), " with kernels recorded, ",
-                      Duration(t.cost.without_recording_ns), " without; for that, ",
-                      Count(t.cost.unrecorded_launches), " kernels have no GPU times"));
+    item("time between launches",
+         absl::StrCat(Duration(t.cost.with_recording_ns), " with kernel recording, ",
+                      Duration(t.cost.without_recording_ns), " without; this comparison left ",
+                      Count(t.cost.unrecorded_launches), " kernels without GPU times"));
   }
   if (t.device_records_unattributed > 0) {
-    item("without launch",
-         absl::StrCat(Count(t.device_records_unattributed), " device records: in totals, in no phase"));
+    item("unattributed",
+         absl::StrCat(Count(t.device_records_unattributed),
+                      " GPU records without a known launch: counted in totals, not in phases"));
   }
   return out + "</dl></section>\n";
 }

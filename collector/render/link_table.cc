@@ -62,12 +62,13 @@ std::string HostsText(const analysis::CommunicatorReport& c) {
 }  // namespace
 
 Table LinksTable(const analysis::Report& report) {
-  Table t{.id = "links",
-          .title = "Links",
-          .columns = {"link", "comm", "ranks", "sizes", "latency", "a hop", "bandwidth", "off by", "tree"},
-          .left = {true, true, false, true, false, false, false, false, false},
-          .rows = {},
-          .note = ""};
+  Table t{
+      .id = "links",
+      .title = "Links",
+      .columns = {"link", "comm", "ranks", "sizes", "latency", "per hop", "bandwidth", "fit error", "tree"},
+      .left = {true, true, false, true, false, false, false, false, false},
+      .rows = {},
+      .note = ""};
   constexpr size_t kMaxRows = 6;
   bool tree = false;
   std::set<std::string> unseen;
@@ -98,30 +99,28 @@ Table LinksTable(const analysis::Report& report) {
          absl::StrCat(Percent(m.mean_relative_error), ", at most ", Percent(m.worst_relative_error)), trees});
   }
   t.note =
-      "transfers without the waiting, fitted: latency + bytes on the bus / bandwidth; off by: what sizes "
-      "stray from "
-      "that";
-  if (tree)
-    absl::StrAppend(&t.note, "; tree: what one would take instead of a ring, smallest / largest size");
+      "fit of transfers, excluding waits: latency + bus bytes / bandwidth; fit error: mean and largest over "
+      "the sizes";
+  if (tree) absl::StrAppend(&t.note, "; tree: estimated time compared with a ring, smallest / largest size");
   if (unseen.contains("latency"))
-    absl::StrAppend(&t.note, "; latency ?: no message is so small that it shows, it is where the line goes");
+    absl::StrAppend(&t.note, "; latency ?: extrapolated; no message is small enough to show it");
   if (unseen.contains("bandwidth"))
-    absl::StrAppend(&t.note,
-                    "; bandwidth ?: no message is so large that it shows, it is where the line goes");
+    absl::StrAppend(&t.note, "; bandwidth ?: extrapolated; no message is large enough to show it");
   if (told > t.rows.size())
-    absl::StrAppend(&t.note, "; communicators that are alike within 10 % are shown once");
+    absl::StrAppend(&t.note, "; communicators within 10 % of each other are shown once");
   if (report.link_models.size() > told)
     absl::StrAppend(&t.note, "; ", report.link_models.size() - told, " more in report.json");
   return t;
 }
 
 Table CommunicatorsTable(const analysis::Report& report) {
-  Table t{.id = "communicators",
-          .title = "Communicators",
-          .columns = {"communicator", "name", "ranks", "hosts", "made by", "calls", "bytes", "mostly run as"},
-          .left = {true, true, false, false, true, false, false, true},
-          .rows = {},
-          .note = "x4: so many that are alike; hosts: how many, and its ranks on each"};
+  Table t{
+      .id = "communicators",
+      .title = "Communicators",
+      .columns = {"communicator", "name", "ranks", "hosts", "created by", "calls", "bytes", "mostly run as"},
+      .left = {true, true, false, false, true, false, false, true},
+      .rows = {},
+      .note = "x4: four identical communicators; hosts: number of hosts x ranks on each"};
   constexpr size_t kMaxRows = 8;
   struct Alike {  // but for the hash
     std::string first;

@@ -37,7 +37,7 @@ std::string LiveIntroduction(const analysis::LiveStatus& status) {
                                           : absl::StrJoin(status.hosts, ", "));
   std::map<std::string, int> devices;
   for (const std::string& name : status.devices) ++devices[name];
-  for (const auto& [name, count] : devices) absl::StrAppend(&text, ", ", count, " x ", name);
+  for (const auto& [name, count] : devices) absl::StrAppend(&text, ", ", count, "x ", name);
   if (!status.cuda.empty()) absl::StrAppend(&text, ", CUDA ", status.cuda);
   if (!status.nccl.empty()) absl::StrAppend(&text, ", NCCL ", status.nccl);
   return Printable(text);
@@ -57,7 +57,7 @@ std::string LiveLine(const analysis::LiveStatus& status) {
       absl::StrAppend(&line, "   ", Name(slowest), " late by ", Duration(slowest.late_ns));
     }
   } else {
-    line = absl::StrCat("no whole step yet  ", Count(status.records), " records");
+    line = absl::StrCat("no complete step yet  ", Count(status.records), " records");
   }
   if (status.idle_ns > 0)
     absl::StrAppend(&line, "   no GPU work for ", Duration(static_cast<double>(status.idle_ns)));
@@ -78,7 +78,7 @@ std::string LiveScreen(const analysis::LiveStatus& status) {
     std::stable_sort(shown.begin(), shown.end(), [](const LiveRank* a, const LiveRank* b) {
       return std::pair(!a->trouble.empty(), a->late_ns) > std::pair(!b->trouble.empty(), b->late_ns);
     });
-    table.note = absl::StrCat("(the ", kLiveRanks, " that are late most, of ", shown.size(), " ranks)");
+    table.note = absl::StrCat("the ", kLiveRanks, " latest of ", shown.size(), " ranks");
     shown.resize(kLiveRanks);
   }
   table.columns = {"rank", "steps", "step",    "compute", "exposed",

@@ -15,7 +15,7 @@ using Lifetimes = analysis::MemoryLifetimesReport;
 
 std::string EvidenceOf(const Lifetimes::Holding& holding) {
   if (holding.evidence.empty()) return "-";
-  return holding.inferred ? holding.evidence : absl::StrCat("seen: ", holding.evidence);
+  return holding.inferred ? holding.evidence : absl::StrCat("observed: ", holding.evidence);
 }
 
 // "peaks by phase: forward 30.1 GiB, backward 34.6 GiB": the highest in any step.
@@ -24,7 +24,7 @@ std::string PhasePeaks(const std::optional<analysis::MemoryBySteps>& by_step) {
   std::vector<std::string> parts;
   for (const analysis::MemoryBySteps::Phase& phase : by_step->phases)
     parts.push_back(absl::StrCat(phase.name, " ", analysis::Bytes(phase.peak_bytes)));
-  return absl::StrCat("; peaks by phase of the host's timeline: ", absl::StrJoin(parts, ", "));
+  return absl::StrCat("; peaks by host phase: ", absl::StrJoin(parts, ", "));
 }
 
 }  // namespace

@@ -78,10 +78,9 @@ RankChoice ChooseRanks(const analysis::Report& report) {
   for (const size_t i : chosen) {
     if (choice.named.count(i) == 0) choice.shown.push_back(i);
   }
-  choice.note = absl::StrCat(
-      analysis::Count(ranks.size() - choice.shown.size()),
-      " more ranks in report.json; shown are those that findings name, the least and most busy, and the most "
-      "memory");
+  choice.note = absl::StrCat(analysis::Count(ranks.size() - choice.shown.size()),
+                             " more ranks in report.json; shown: ranks named in findings, the busiest, the "
+                             "least busy, and those with the most memory");
   return choice;
 }
 

@@ -50,18 +50,19 @@ std::string PhaseWords(const StepsReport& s) {
 
 std::string Note(const StepsReport& s) {
   std::string note = absl::StrCat(Count(s.count), s.count == 1 ? " step" : " steps");
-  if (s.warmup_count > 0) absl::StrAppend(&note, ", ", Count(s.warmup_count), " of warm-up left out");
+  if (s.warmup_count > 0)
+    absl::StrAppend(&note, ", ", Count(s.warmup_count),
+                    s.warmup_count == 1 ? " warm-up step" : " warm-up steps", " excluded");
   absl::StrAppend(&note, ", ", SourceWords(s.source), absl::StrFormat(", confidence %.2f", s.confidence));
   if (s.incomplete_count > 0) {
     const bool one = s.incomplete_count == 1;
     absl::StrAppend(&note, ", records lost in ", Count(s.incomplete_count), one ? " step" : " steps",
-                    " (over all ranks), which ", one ? "is" : "are", s.estimated ? " estimated" : " left out",
+                    " (over all ranks), which ", one ? "is" : "are", s.estimated ? " estimated" : " excluded",
                     ": mean +- ", Duration(s.errors->total_ns));
   }
   if (s.overlap_efficiency.has_value()) {
-    absl::StrAppend(&note, "; communication ", Duration(s.comm_ns.mean), ", of it ",
-                    Percent(*s.hidden_comm_share), " hidden, overlap efficiency ",
-                    Percent(*s.overlap_efficiency), " (ideal 100 %)");
+    absl::StrAppend(&note, "; communication ", Duration(s.comm_ns.mean), ", ", Percent(*s.hidden_comm_share),
+                    " of it hidden, overlap efficiency ", Percent(*s.overlap_efficiency), " (ideal 100 %)");
   }
   return absl::StrCat(note, "; ", PhaseWords(s));
 }
@@ -153,17 +154,17 @@ Table StepsTable(const analysis::Report& report) {
   row("  idle", s.idle_ns, &analysis::StepMeans::idle_ns);
   const std::string idle = IdleWords(s);
   t.note = absl::StrCat(idle.empty() ? "" : absl::StrCat("idle: ", idle, "; "),
-                        "std: of all steps; of ranks: of the ranks' means; ", Note(s));
+                        "std: over all steps; of ranks: over the ranks' means; ", Note(s));
   return t;
 }
 
 std::string UtilisationLine(const analysis::Report& report) {
   const analysis::UtilisationReport& u = report.utilisation;
   if (!u.asked) return "";
-  if (!u.mfu.has_value()) return absl::StrCat("MFU not known: ", u.missing, ".");
+  if (!u.mfu.has_value()) return absl::StrCat("MFU unknown: ", u.missing, ".");
   constexpr double kTera = 1e12;
   std::string line = absl::StrFormat(
-      "MFU %s: %.4g TFLOP a step (%s) in %s on %u x %.4g TFLOP/s, the %s peak of %s (%s)", Percent(*u.mfu),
+      "MFU %s: %.4g TFLOP per step (%s) in %s on %u x %.4g TFLOP/s, the %s peak of %s (%s)", Percent(*u.mfu),
       u.flops_per_step / kTera, u.formula, Duration(report.steps->time_ns.mean), u.devices,
       *u.peak_flops / kTera, u.type, report.conditions.devices.front().name, u.peak_source);
   if (u.hfu.has_value()) {

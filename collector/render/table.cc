@@ -38,7 +38,7 @@ std::string RankName(const Report& report, const analysis::RankReport& r) {
   return report.conditions.hosts.size() > 1 ? absl::StrCat(r.host, "/", r.label) : r.label;
 }
 
-// All kinds together on the device where that is most: which, when, and in which range if one kind is all.
+// The high-water mark of the device that used most memory: its kinds, when, and, if only one kind, its range.
 std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
   const auto most =
       std::max_element(r.device_memory.begin(), r.device_memory.end(),
@@ -80,7 +80,7 @@ std::string LargestPool(const Report& report) {
     }
   }
   if (largest == nullptr) return "";
-  return absl::StrFormat("largest memory pool: rank %s, device %d: held at most %s, in use at most %s",
+  return absl::StrFormat("largest memory pool: rank %s, device %d: reserved at most %s, used at most %s",
                          RankName(report, *whose), largest->device, Bytes(largest->reserved_high_water_bytes),
                          Bytes(largest->used_high_water_bytes));
 }
@@ -93,9 +93,8 @@ Table RankSteps(const Report& report) {
           .left = {true, false, false, false, false, false, false, false},
           .rows = {},
           .note =
-              "a step, mean; caused wait: how long each other rank waits in collectives for this one; clock: "
-              "ahead of the first rank's, and "
-              "by how much single collectives stray from that"};
+              "means per step; caused wait: how long each other rank waits in collectives for this one; "
+              "clock: lead over the first rank's clock, +- scatter of individual collectives"};
   const RankChoice choice = ChooseRanks(report);
   for (const size_t i : choice.shown) {
     const analysis::RankReport* r = &report.ranks[i];
@@ -143,16 +142,15 @@ Table Ranks(const Report& report) {
 }
 
 Table Phases(const Report& report) {
-  Table t{
-      .id = "phases",
-      .title = "Phases",
-      .columns = {"phase", "instances", "GPU mean", "std", "p50", "p95", "max", "host mean", "rank min",
-                  "rank max"},
-      .left = {true, false, false, false, false, false, false, false, false, false},
-      .rows = {},
-      .note =
-          "GPU: union of the work launched in a range, on whichever thread; rank min and max: of the ranks' "
-          "means"};
+  Table t{.id = "phases",
+          .title = "Phases",
+          .columns = {"phase", "instances", "GPU mean", "std", "p50", "p95", "max", "host mean", "rank min",
+                      "rank max"},
+          .left = {true, false, false, false, false, false, false, false, false, false},
+          .rows = {},
+          .note =
+              "GPU: union of the work launched in a range, on any thread; rank min and max: over the ranks' "
+              "means"};
   constexpr size_t kMaxRows = 24;
   std::map<std::string, std::pair<double, double>> spread;
   for (const analysis::RankReport& r : report.ranks) {
@@ -209,7 +207,7 @@ Table KernelClasses(const Report& report) {
           .columns = {"class", "calls", "total", "of kernel time", "mean"},
           .left = {true, false, false, false, false},
           .rows = {},
-          .note = "told from the kernels' names"};
+          .note = "inferred from kernel names"};
   const analysis::ComputeReport& c = report.compute;
   // One class is no breakdown: the program's kernels have names of their own.
   if (c.classes.size() < 2) return t;
@@ -220,18 +218,18 @@ Table KernelClasses(const Report& report) {
   }
   if (c.optimizer_traffic.has_value()) {
     const analysis::OptimizerTraffic& traffic = *c.optimizer_traffic;
-    absl::StrAppend(&t.note, "; the optimizer must move ", Bytes(traffic.bytes_per_step),
-                    " a step and takes ", Duration(traffic.time_ns_per_step), ": ",
+    absl::StrAppend(&t.note, "; the optimizer must move at least ", Bytes(traffic.bytes_per_step),
+                    " per step and takes ", Duration(traffic.time_ns_per_step), ": ",
                     analysis::Rate(traffic.gbytes_per_s));
     if (traffic.peak_gbytes_per_s.has_value())
       absl::StrAppend(&t.note, ", ", Percent(traffic.gbytes_per_s / *traffic.peak_gbytes_per_s),
-                      " of the memory's bandwidth");
-    absl::StrAppend(&t.note, " (estimated from what memory holds)");
+                      " of memory bandwidth");
+    absl::StrAppend(&t.note, " (estimated from memory contents)");
   }
   if (c.kernels > 0) {
     absl::StrAppend(
         &t.note, "; ", Percent(static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
-        " of the calls take less than ", Duration(static_cast<double>(model::ProcessModel::kShortKernelNs)));
+        " of calls take less than ", Duration(static_cast<double>(model::ProcessModel::kShortKernelNs)));
   }
   return t;
 }
@@ -261,12 +259,13 @@ std::string CostText(const analysis::OwnCost& cost) {
   constexpr double kNotWorthASpan = 0.0005;
   if (*cost.expected_most < kNotWorthASpan)
     return absl::StrCat(percent(*cost.own_fraction),
-                        " + CUPTI's part, estimated below 0.05 % (as on an H100)");
+                        " + CUPTI's part, estimated below 0.05 % (based on H100 figures)");
   const bool vague = cost.cupti_fraction.has_value() && cost.cupti_error > kTooVague;
-  return absl::StrCat(percent(*cost.own_fraction),
-                      absl::StrFormat(" + CUPTI's part, estimated at %.2g to %.2g %% (as on an H100%s)",
-                                      *cost.expected_least * 100, *cost.expected_most * 100,
-                                      vague ? "; too much else ran to measure it" : ""));
+  return absl::StrCat(
+      percent(*cost.own_fraction),
+      absl::StrFormat(" + CUPTI's part, estimated at %.2g to %.2g %% (based on H100 figures%s)",
+                      *cost.expected_least * 100, *cost.expected_most * 100,
+                      vague ? "; the machine was too busy to measure it" : ""));
 }
 
 std::string Headline(const Report& report) {
@@ -286,7 +285,7 @@ std::string Headline(const Report& report) {
                   t.lost_total == 0 ? "0 records lost" : absl::StrCat(Count(t.lost_total), " records LOST"));
   if (t.unrecorded_frames > 0) {
     absl::StrAppend(&line, ", ", Count(t.unrecorded_frames), t.unrecorded_frames == 1 ? " batch" : " batches",
-                    " NOT WRITTEN to disk (counted here, missing in the log)");
+                    " NOT WRITTEN to disk (counted here, missing from the log)");
   }
   return absl::StrCat(line, ", own cost ", CostText(t.cost));
 }
@@ -296,10 +295,10 @@ namespace {
 std::string StepsRecordedText(const analysis::StepsRecorded& steps) {
   std::string text =
       absl::StrCat("only ", Count(steps.recorded), " of ", Count(steps.begun), " steps recorded");
-  if (steps.every > 1) absl::StrAppend(&text, ", one of ", Count(steps.every));
+  if (steps.every > 1) absl::StrAppend(&text, ", one in ", Count(steps.every));
   if (steps.start > 0) absl::StrAppend(&text, ", from step ", Count(steps.start));
   if (steps.stop.has_value()) absl::StrAppend(&text, ", before step ", Count(*steps.stop));
-  return absl::StrCat(text, " (", steps.marker, "): counts and sums are of these");
+  return absl::StrCat(text, " (", steps.marker, "): counts and totals cover only these");
 }
 
 }  // namespace
@@ -312,12 +311,12 @@ std::string ConditionsLine(const Report& report) {
     if (!d.name.empty()) ++devices[d.name];
   }
   parts.reserve(devices.size() + 4);
-  for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, " x ", name));
+  for (const auto& [name, count] : devices) parts.push_back(absl::StrCat(count, "x ", name));
   if (!c.cuda_driver.empty()) parts.push_back(absl::StrCat("CUDA ", c.cuda_driver));
   if (!c.nccl.empty()) parts.push_back(absl::StrCat("NCCL ", c.nccl));
   if (report.trust.timing_source == "cupti_activity") parts.push_back("GPU times from CUPTI activity");
   if (report.trust.timing_source == "none") parts.push_back("no GPU times");
-  if (report.trust.timing_source == "mixed") parts.push_back("GPU times of some ranks only");
+  if (report.trust.timing_source == "mixed") parts.push_back("GPU times from some ranks only");
   if (c.steps_recorded.has_value()) parts.push_back(StepsRecordedText(*c.steps_recorded));
   return absl::StrJoin(parts, ", ");
 }

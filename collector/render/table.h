@@ -25,7 +25,7 @@ struct Table {
 // Only those that have rows, in the order of the report.
 std::vector<Table> TablesOf(const analysis::Report& report);
 
-// "0.14 % + CUPTI's part, estimated at 0.4 to 1.2 % (as on an H100)": what being profiled costs.
+// "0.14 % + CUPTI's part, estimated at 0.4 to 1.2 % (based on H100 figures)": what being profiled costs.
 std::string CostText(const analysis::OwnCost& cost);
 
 // "gpuprobe: 4 ranks on n1 in 12.3 s, 81,234 records, none lost, own cost 0.4 %"

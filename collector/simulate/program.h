@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collector/simulate/kernel_catalog.h"
+#include "proto/nccl_operations.h"
 
 namespace gpuprobe::simulate {
 
@@ -29,7 +30,16 @@ enum class Phase : uint8_t {
 enum class HostCause : uint8_t { kFramework, kInput, kSync };
 
 // Collective operations, in the order of their kernels in the catalog.
-enum class CollectiveOp : uint8_t { kAllReduce, kAllGather, kReduceScatter, kBroadcast, kSend, kRecv };
+// Those that training jobs use.
+enum class CollectiveOp : uint8_t {
+  kAllReduce = static_cast<uint8_t>(nccl::Operation::kAllReduce),
+  kAllGather = static_cast<uint8_t>(nccl::Operation::kAllGather),
+  kReduceScatter = static_cast<uint8_t>(nccl::Operation::kReduceScatter),
+  kBroadcast = static_cast<uint8_t>(nccl::Operation::kBroadcast),
+  kSend = static_cast<uint8_t>(nccl::Operation::kSend),
+  kRecv = static_cast<uint8_t>(nccl::Operation::kRecv),
+};
+constexpr std::string_view NameOf(CollectiveOp op) { return nccl::NameOf(static_cast<nccl::Operation>(op)); }
 
 enum class MemoryPlace : uint8_t { kPinned, kPageable, kDevice };
 

@@ -16,10 +16,6 @@ constexpr uint32_t kFirstPid = 10'000;
 constexpr uint32_t kElementBytes = 2;
 constexpr char kDatatype[] = "bfloat16";
 
-// In the order of CollectiveOp.
-constexpr std::array<std::string_view, 6> kOperations = {"AllReduce", "AllGather", "ReduceScatter",
-                                                         "Broadcast", "Send",      "Recv"};
-
 // As CUPTI numbers a program's streams: the default stream is 7, others follow.
 uint32_t WireStream(uint8_t stream) { return stream == 0 ? 7 : 13U + 4U * (stream - 1U); }
 
@@ -487,7 +483,7 @@ void RankStream::PutCalls(v1::Batch& batch) {
     for (const CallRow& row : calls_) {
       m->add_issue_delta(issue(description_.clock.Realtime(row.issue_ns)));
       m->add_host_duration(static_cast<uint64_t>(row.return_ns - row.issue_ns));
-      m->add_op(String(std::string(kOperations[static_cast<size_t>(row.op)])));
+      m->add_op(String(std::string(NameOf(row.op))));
       m->add_comm(row.comm + 1U);
       m->add_seq_delta(seq(row.seq));
       m->add_count(row.bytes / kElementBytes);

@@ -28,63 +28,62 @@ Scenario Make(std::string_view name, std::string_view summary, std::string_view 
 
 std::vector<Scenario> AllScenarios() {
   std::vector<Scenario> all;
-  all.push_back(Make("compute-bound", "kernels fill the step, communication is small and hidden", "healthy",
+  all.push_back(Make("compute-bound", "kernels fill the step; communication is small and hidden", "healthy",
                      {}, [](TrainingJob& job) {
                        job.work = 2;
                        job.tensors = true;
                      }));
-  all.push_back(Make("communication-bound",
-                     "4 GiB of gradients are reduced after backward, hidden by nothing",
+  all.push_back(Make("communication-bound", "4 GiB of gradients are reduced after backward, fully exposed",
                      "communication-bound", {"poor-overlap", "bucket-too-large"}, [](TrainingJob& job) {
                        job.tensors = true;
                        job.overlap = false;
                        job.layer_bytes = kGiB;
                        job.bucket_bytes = 200 * kMiB;
                      }));
-  all.push_back(Make("perfect-overlap", "as much communication as hides behind backward", "healthy", {},
-                     [](TrainingJob& job) {
-                       job.tensors = true;
-                       job.layer_bytes = 320 * kMiB;
-                       job.tail_ns = 2 * kMs;
-                     }));
+  all.push_back(
+      Make("perfect-overlap", "backward hides all communication", "healthy", {}, [](TrainingJob& job) {
+        job.tensors = true;
+        job.layer_bytes = 320 * kMiB;
+        job.tail_ns = 2 * kMs;
+      }));
   all.push_back(Make("partial-overlap", "79 % overlap efficiency: the first reduction comes late in backward",
                      "poor-overlap", {"communication-bound"}, [](TrainingJob& job) {
                        job.layer_bytes = 320 * kMiB;
                        job.overlap_from = 0.35;
                        job.tail_ns = 940 * kUs;
                      }));
-  all.push_back(Make("straggler-kernels", "the kernels of one rank take 1.3 x as long, always",
+  all.push_back(Make("straggler-kernels", "one rank's kernels run 1.3x slower throughout",
                      "straggler-slow-gpu", {"imbalance"}, [](TrainingJob& job) {
                        job.slow_by = SlowBy::kKernels;
                        job.slow_rank = 5;
                        job.slow_factor = 1.3;
                      }));
-  all.push_back(Make("straggler-launches", "the host of one rank launches late", "straggler-late-launch",
+  all.push_back(Make("straggler-launches", "one rank's host launches late", "straggler-late-launch",
                      {"imbalance", "launch-bound"}, [](TrainingJob& job) {
                        job.slow_by = SlowBy::kLaunches;
                        job.slow_rank = 2;
                        job.slow_factor = 60;
                      }));
-  all.push_back(Make("straggler-input", "the input of one rank comes late", "straggler-late-input",
+  all.push_back(Make("straggler-input", "one rank's input arrives late", "straggler-late-input",
                      {"imbalance", "input-bound"}, [](TrainingJob& job) {
                        job.slow_by = SlowBy::kInput;
                        job.slow_rank = 6;
                        job.slow_factor = 500;
                      }));
-  all.push_back(Make("straggler-work", "one rank has 1.35 x as much data a step", "straggler-more-work",
+  all.push_back(Make("straggler-work", "one rank has 1.35x as much data per step", "straggler-more-work",
                      {"imbalance"}, [](TrainingJob& job) {
                        job.slow_by = SlowBy::kMoreWork;
                        job.slow_rank = 3;
                        job.slow_factor = 1.35;
                      }));
-  all.push_back(Make("straggler-copies", "the copies of one rank are eight times as slow as the others'",
+  all.push_back(Make("straggler-copies", "one rank's copies run 8x slower than the others'",
                      "straggler-slow-copies", {"imbalance"}, [](TrainingJob& job) {
                        job.slow_by = SlowBy::kCopies;
                        job.slow_rank = 4;
                        job.slow_factor = 8;
                        job.batch_bytes = 48 * kMiB;
                      }));
-  all.push_back(Make("two-speeds", "the devices of half of the ranks are of another type, and 1.4 x as slow",
+  all.push_back(Make("two-speeds", "half of the ranks run on a different GPU type that is 1.4x slower",
                      "two-speeds", {"mixed-hardware"}, [](TrainingJob& job) {
                        job.slow_by = SlowBy::kKernels;
                        job.slow_rank = 4;
@@ -93,18 +92,18 @@ std::vector<Scenario> AllScenarios() {
                        job.other_ranks = 4;
                        job.other_device = "NVIDIA H100 PCIe";
                      }));
-  all.push_back(Make("mixed-hardware", "one rank has another type of device, which is as fast",
+  all.push_back(Make("mixed-hardware", "one rank has a different GPU type of the same speed",
                      "mixed-hardware", {}, [](TrainingJob& job) {
                        job.other_ranks = 1;
                        job.other_device = "NVIDIA H200";
                      }));
-  all.push_back(Make("mixed-versions", "three ranks were started with another NCCL", "mixed-hardware", {},
+  all.push_back(Make("mixed-versions", "three ranks run a different NCCL version", "mixed-hardware", {},
                      [](TrainingJob& job) {
                        job.other_ranks = 3;
                        job.other_nccl = 22703;
                      }));
   all.push_back(Make("low-mfu",
-                     "a fifth of the devices' peak, of 550 million parameters and 8,192 tokens a step (for "
+                     "a fifth of the GPUs' peak, with 550 million parameters and 8,192 tokens per step (for "
                      "report --params)",
                      "low-mfu", {}, [](TrainingJob& job) {
                        job.parameters = 550e6;
@@ -126,23 +125,23 @@ std::vector<Scenario> AllScenarios() {
                        job.slow_factor = 1.3;
                        job.slow_from = 0.75;
                      }));
-  all.push_back(Make("slow-network", "every link gives a thirtieth of what it could", "slow-network",
+  all.push_back(Make("slow-network", "every link delivers a thirtieth of its bandwidth", "slow-network",
                      {"communication-bound", "poor-overlap"},
                      [](TrainingJob& job) { job.link = {.alpha_ns = 30 * kUs, .beta_bytes_per_ns = 10}; }));
-  all.push_back(Make("input-bound", "every rank needs 60 ms a step to get its input", "input-bound", {},
+  all.push_back(Make("input-bound", "every rank waits 60 ms per step for its input", "input-bound", {},
                      [](TrainingJob& job) {
                        job.input_wait_ns = 60 * kMs;
                        job.host_noise = 0.005;
                      }));
-  all.push_back(Make("launch-bound", "1,500 kernels of 3 us a step, a launch takes 12 us", "launch-bound", {},
-                     [](TrainingJob& job) {
+  all.push_back(Make("launch-bound", "1,500 kernels of 3 us per step, each taking 12 us to launch",
+                     "launch-bound", {}, [](TrainingJob& job) {
                        job.tiny_kernels = 1'500;
                        job.launch_cost_ns = 12 * kUs;
                        job.host_noise = 0.005;
                        job.layer_bytes = 4 * kMiB;
                      }));
   all.push_back(Make("sync-in-loop",
-                     "the host waits for the device after every layer, and does something before it goes on",
+                     "the host synchronises with the GPU after every layer and works before it continues",
                      "sync-in-loop", {"launch-bound"}, [](TrainingJob& job) {
                        job.syncs = true;
                        job.sync_work_ns = 250 * kUs;
@@ -155,19 +154,19 @@ std::vector<Scenario> AllScenarios() {
                        job.pageable = true;
                        job.batch_bytes = 64 * kMiB;
                      }));
-  all.push_back(Make("tiny-buckets", "gradients are reduced in pieces of 1 MiB", "bucket-too-small",
+  all.push_back(Make("tiny-buckets", "gradients are reduced in 1 MiB buckets", "bucket-too-small",
                      {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
                        job.layer_bytes = 192 * kMiB;
                        job.first_bucket_bytes = 512 << 10;
                        job.bucket_bytes = kMiB;
                      }));
-  all.push_back(Make("huge-buckets", "one bucket holds all gradients: nothing can overlap",
+  all.push_back(Make("huge-buckets", "one bucket holds all gradients, so nothing can overlap",
                      "bucket-too-large", {"communication-bound", "poor-overlap"}, [](TrainingJob& job) {
                        job.layer_bytes = 512 * kMiB;
                        job.first_bucket_bytes = 4 * kGiB;
                        job.bucket_bytes = 4 * kGiB;
                      }));
-  all.push_back(Make("fsdp", "weights are gathered, gradients scattered, layer by layer", "healthy", {},
+  all.push_back(Make("fsdp", "weights are gathered and gradients scattered layer by layer", "healthy", {},
                      [](TrainingJob& job) {
                        job.tensors = true;
                        job.sharded = true;
@@ -175,23 +174,23 @@ std::vector<Scenario> AllScenarios() {
                        job.layer_bytes = 128 * kMiB;
                      }));
   all.push_back(
-      Make("zero-1", "the ranks share optimizer state", "healthy", {"poor-overlap"}, [](TrainingJob& job) {
+      Make("zero-1", "optimizer state is sharded", "healthy", {"poor-overlap"}, [](TrainingJob& job) {
         job.tensors = true;
         job.zero = 1;
         job.layer_bytes = 128 * kMiB;
       }));
-  all.push_back(Make("zero-2", "the ranks share optimizer state and gradients", "healthy", {"poor-overlap"},
+  all.push_back(Make("zero-2", "optimizer state and gradients are sharded", "healthy", {"poor-overlap"},
                      [](TrainingJob& job) {
                        job.tensors = true;
                        job.zero = 2;
                        job.layer_bytes = 128 * kMiB;
                      }));
-  all.push_back(Make("tensor-parallel", "4 ranks share every layer, 2 such groups", "communication-bound",
-                     {"poor-overlap"}, [](TrainingJob& job) {
+  all.push_back(Make("tensor-parallel", "2 groups of 4 ranks, each sharing every layer",
+                     "communication-bound", {"poor-overlap"}, [](TrainingJob& job) {
                        job.tensor = 4;
                        job.tensors = true;
                      }));
-  all.push_back(Make("pipeline", "4 stages, 8 microbatches, one forward one backward", "pipeline-bubble",
+  all.push_back(Make("pipeline", "4 stages, 8 microbatches, 1F1B schedule", "pipeline-bubble",
                      {"poor-overlap", "communication-bound"}, [](TrainingJob& job) {
                        job.ranks = 4;
                        job.pipeline = 4;
@@ -202,7 +201,7 @@ std::vector<Scenario> AllScenarios() {
                        job.host_noise = 0;
                      }));
   all.push_back(Make(
-      "pipeline-slow-stage", "4 stages of a pipeline, and the kernels of one take 1.5 x as long",
+      "pipeline-slow-stage", "a pipeline of 4 stages, one of which has kernels that run 1.5x slower",
       "straggler-slow-gpu", {"pipeline-bubble", "poor-overlap", "communication-bound"}, [](TrainingJob& job) {
         job.ranks = 4;
         job.pipeline = 4;
@@ -215,7 +214,7 @@ std::vector<Scenario> AllScenarios() {
       }));
   all.push_back(
       Make("pipeline-hosts",
-           "4 stages on two hosts whose clocks are apart; sequences, and so activations, of four lengths",
+           "4 stages on two hosts whose clocks differ, with sequences (and activations) of four lengths",
            "pipeline-bubble", {"poor-overlap", "communication-bound"}, [](TrainingJob& job) {
              job.ranks = 4;
              job.ranks_per_host = 2;
@@ -232,25 +231,24 @@ std::vector<Scenario> AllScenarios() {
                        job.pipeline = 2;
                        job.microbatches = 4;
                      }));
-  all.push_back(Make("accumulation", "gradients of 4 batches are added up before they are reduced", "healthy",
-                     {}, [](TrainingJob& job) { job.microbatches = 4; }));
-  all.push_back(Make("sequence-lengths",
-                     "the length of the sequences changes from step to step, alike on all ranks", "healthy",
-                     {}, [](TrainingJob& job) {
+  all.push_back(Make("accumulation", "gradients of 4 batches are accumulated before they are reduced",
+                     "healthy", {}, [](TrainingJob& job) { job.microbatches = 4; }));
+  all.push_back(Make("sequence-lengths", "sequence length changes from step to step, equally on all ranks",
+                     "healthy", {}, [](TrainingJob& job) {
                        job.steps = 60;
                        job.lengths = {1.0, 0.6, 1.4, 0.9, 1.2, 0.7, 1.1, 0.8, 1.3};
                      }));
-  all.push_back(Make("imbalance", "each rank has up to 40 % more or less to do, another share each step",
-                     "imbalance", {}, [](TrainingJob& job) {
+  all.push_back(Make("imbalance", "each rank's work varies by up to +-40 % from step to step", "imbalance",
+                     {}, [](TrainingJob& job) {
                        job.steps = 60;
                        job.length_spread = 0.4;
                      }));
   all.push_back(
-      Make("graph-replay", "the step is a CUDA graph that is replayed", "healthy", {}, [](TrainingJob& job) {
+      Make("graph-replay", "the step is a replayed CUDA graph", "healthy", {}, [](TrainingJob& job) {
         job.graph = true;
         job.queue_depth = 4;
       }));
-  all.push_back(Make("warm-up", "eight steps of autotuning, four times as long", "healthy",
+  all.push_back(Make("warm-up", "eight autotuning steps that take 4x as long", "healthy",
                      {"warmup-dominated"}, [](TrainingJob& job) {
                        job.steps = 60;
                        job.warmup_steps = 8;
@@ -262,16 +260,16 @@ std::vector<Scenario> AllScenarios() {
                        job.steps = 60;
                        job.evaluate_every = 15;
                      }));
-  all.push_back(Make("memory-leak", "64 MiB more are held after every step", "memory-leak",
-                     {"memory-pressure"}, [](TrainingJob& job) {
-                       job.leak_bytes = 64 * kMiB;
-                       job.tensors = true;
-                       job.allocates_every_step = true;
-                     }));
-  all.push_back(Make("fragmentation", "PyTorch's allocator holds 1.8 x what it has handed out",
+  all.push_back(
+      Make("memory-leak", "64 MiB leak per step", "memory-leak", {"memory-pressure"}, [](TrainingJob& job) {
+        job.leak_bytes = 64 * kMiB;
+        job.tensors = true;
+        job.allocates_every_step = true;
+      }));
+  all.push_back(Make("fragmentation", "PyTorch's allocator reserves 1.8x what it has allocated",
                      "fragmentation", {"memory-pressure"},
                      [](TrainingJob& job) { job.fragment_bytes = 30 * kGiB; }));
-  all.push_back(Make("out-of-memory", "rank 3 cannot allocate 2 GiB in step 20 and ends", "out-of-memory",
+  all.push_back(Make("out-of-memory", "rank 3 fails to allocate 2 GiB in step 20 and exits", "out-of-memory",
                      {"memory-pressure", "hang-missing-rank", "rank-cut-off", "capture-incomplete"},
                      [](TrainingJob& job) {
                        job.activation_bytes = 62 * kGiB;
@@ -284,7 +282,7 @@ std::vector<Scenario> AllScenarios() {
                        job.hang_rank = 5;
                        job.hang_step = 20;
                      }));
-  all.push_back(Make("hang-pipeline", "rank 1 of a pipeline's 4 stages stops before it sends in step 20",
+  all.push_back(Make("hang-pipeline", "rank 1 of a 4-stage pipeline stops before its send in step 20",
                      "hang-missing-rank", {"rank-cut-off", "pipeline-bubble", "poor-overlap"},
                      [](TrainingJob& job) {
                        job.ranks = 4;
@@ -306,45 +304,43 @@ std::vector<Scenario> AllScenarios() {
                        job.hang_rank = 6;
                        job.hang_step = 20;
                      }));
-  all.push_back(Make("hang-mismatch", "rank 2 reduces another size than the others in step 20",
+  all.push_back(Make("hang-mismatch", "rank 2 reduces a different size than the others in step 20",
                      "hang-mismatch", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kMismatch;
                        job.hang_rank = 2;
                        job.hang_step = 20;
                      }));
-  all.push_back(Make("hang-all-issued", "all ranks issue a reduction in step 20 and it does not end",
+  all.push_back(Make("hang-all-issued", "all ranks issue a reduction in step 20, but it does not finish",
                      "hang-all-issued", {"rank-cut-off"}, [](TrainingJob& job) {
                        job.hang = HangBy::kAllIssued;
                        job.hang_rank = 1;
                        job.hang_step = 20;
                      }));
-  all.push_back(Make("clock-stepped",
-                     "two hosts whose clocks are apart, and one is set 80 ms forward in step 20",
+  all.push_back(Make("clock-stepped", "two hosts whose clocks differ; one is set forward by 80 ms in step 20",
                      "clock-stepped", {}, [](TrainingJob& job) {
                        job.ranks_per_host = 4;
                        job.clock_step_ns = 80 * kMs;
                        job.clock_step_at = 20;
                      }));
-  all.push_back(Make("clock-set-back",
-                     "two hosts whose clocks are apart, and one is set 80 ms back in step 20",
+  all.push_back(Make("clock-set-back", "two hosts whose clocks differ; one is set back by 80 ms in step 20",
                      "clock-stepped", {}, [](TrainingJob& job) {
                        job.ranks_per_host = 4;
                        job.clock_step_ns = -80 * kMs;
                        job.clock_step_at = 20;
                      }));
-  all.push_back(Make("records-lost", "30 % of the device's records are lost", "records-lost",
+  all.push_back(Make("records-lost", "30 % of the GPU records are lost", "records-lost",
                      {"capture-incomplete"}, [](TrainingJob& job) {
                        job.steps = 80;
                        job.lost_share = 0.3;
                      }));
-  all.push_back(Make("healthy", "nothing is wrong; kernels, launches and the network vary as they do",
+  all.push_back(Make("healthy", "nothing is wrong; kernels, launches and the network vary as usual",
                      "healthy", {}, [](TrainingJob& job) {
                        job.kernel_noise = 0.03;
                        job.host_noise = 0.2;
                        job.call_noise = 0.03;
                      }));
-  all.push_back(Make("healthy-nvtx", "nothing is wrong, and steps and phases are annotated with NVTX",
-                     "healthy", {}, [](TrainingJob& job) {
+  all.push_back(Make("healthy-nvtx", "nothing is wrong; steps and phases are annotated with NVTX", "healthy",
+                     {}, [](TrainingJob& job) {
                        job.nvtx = true;
                        job.kernel_noise = 0.03;
                      }));
@@ -375,7 +371,7 @@ absl::StatusOr<const Scenario*> FindScenario(std::string_view name) {
     names.emplace_back(scenario.name);
   }
   return absl::NotFoundError(
-      absl::StrCat("no scenario \"", std::string(name), "\"; there are: ", absl::StrJoin(names, ", ")));
+      absl::StrCat("no scenario \"", std::string(name), "\"; available: ", absl::StrJoin(names, ", ")));
 }
 
 }  // namespace gpuprobe::simulate

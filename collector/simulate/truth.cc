@@ -11,9 +11,6 @@ namespace {
 // In the order of Phase.
 constexpr const char* kPhases[] = {"other",    "input",     "h2d",          "forward",
                                    "backward", "optimizer", "communication"};
-// In the order of CollectiveOp.
-constexpr const char* kOperations[] = {"AllReduce", "AllGather", "ReduceScatter",
-                                       "Broadcast", "Send",      "Recv"};
 
 constexpr size_t Index(Phase phase) { return static_cast<size_t>(phase); }
 
@@ -287,7 +284,7 @@ std::string Truth::Json(const Scenario& scenario, const Simulation& simulation) 
     out["collectives"].push_back(
         {{"comm", communicator.hash},
          {"kind", communicator.name},
-         {"op", kOperations[static_cast<size_t>(op)]},
+         {"op", std::string(NameOf(op))},
          {"argument_bytes", bytes},
          {"ranks", communicator.members.size()},
          {"calls", calls.calls},

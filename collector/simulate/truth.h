@@ -3,7 +3,7 @@
 //
 // Listens to the node, so it knows what no record tells: when a collective's last rank arrived, why a host
 // did not launch. Shares no code with the analysis. The definitions are those of the report
-// (collector/render/REPORT_JSON.md):
+// (docs/report-json.md):
 //   a step lasts, on the device's timeline, from the end of what was launched before its first launch to the
 //   end of what was launched until the next step's (or an evaluation's) first launch; compute, communication,
 //   copies: unions over streams, each without what stands before it; idle: the rest; idle until the launch of

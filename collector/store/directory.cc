@@ -56,9 +56,9 @@ absl::StatusOr<int> OpenMade(int parent, const std::string& name, const std::str
   struct stat st {};
   if (fstat(fd, &st) == 0 && st.st_uid == geteuid()) return fd;
   close(fd);
-  return absl::PermissionDeniedError(
-      absl::StrCat(path, " was exchanged while it was being made, or its file system keeps no owners; name ",
-                   "another directory with --out"));
+  return absl::PermissionDeniedError(absl::StrCat(
+      path, " was replaced while it was being created, or its file system has no owners; choose ",
+      "another directory with --out"));
 }
 
 // `parent`, made with what it needs.
@@ -93,7 +93,7 @@ absl::StatusOr<int> OpenExisting(int parent, const std::string& name, const std:
     struct stat st {};
     if (fstatat(parent, name.c_str(), &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode)) {
       return absl::FailedPreconditionError(
-          absl::StrCat(path, " is a symbolic link; name the directory that it leads to"));
+          absl::StrCat(path, " is a symbolic link; name its target directory"));
     }
     return SystemError(path, error);
   }
@@ -124,7 +124,7 @@ absl::StatusOr<MadeDirectory> MakeFree(int parent, const std::string& name, cons
     if (errno != EEXIST) break;
     free = absl::StrCat(name, "-", i);
   }
-  return absl::UnavailableError(absl::StrCat(path, " cannot be made: ", std::strerror(errno)));
+  return absl::UnavailableError(absl::StrCat(path, " cannot be created: ", std::strerror(errno)));
 }
 
 std::string Joined(const std::string& parent, const std::string& name) {
@@ -137,15 +137,15 @@ absl::Status CheckPlace(int fd, const std::string& path) {
   struct stat st {};
   if (fstat(fd, &st) != 0) return SystemError(path, errno);
   if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        path, " can be written by every user, who could exchange what is in it; chmod o-w it, or ",
-        "name another directory with --out"));
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " can be written by every user, who could replace its contents; chmod o-w it, or ",
+                     "choose another directory with --out"));
   }
   const uid_t us = geteuid();
   if (st.st_uid == us || st.st_uid == 0 || us == 0) return absl::OkStatus();
   if ((st.st_mode & S_IWGRP) != 0 && IsOurGroup(st.st_gid)) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(path, " belongs to another user (uid ", st.st_uid,
-                                                  "); name a directory of your own with --out"));
+                                                  "); choose a directory of your own with --out"));
 }
 
 absl::StatusOr<Directory> Directory::Make(const std::string& path) {
@@ -153,7 +153,7 @@ absl::StatusOr<Directory> Directory::Make(const std::string& path) {
   absl::StatusOr<int> parent = OpenParent(split.parent);
   if (!parent.ok())
     return absl::Status(parent.status().code(),
-                        absl::StrCat(path, " cannot be made: ", parent.status().message()));
+                        absl::StrCat(path, " cannot be created: ", parent.status().message()));
   const absl::Cleanup close_parent = [&] { close(*parent); };
   struct stat st {};
   const bool whole_path = split.name.empty() || split.name == "." || split.name == "..";
@@ -174,7 +174,7 @@ absl::StatusOr<Directory> Directory::Make(const std::string& path) {
       return Directory(*fd, path, true);
     }
     if (errno != EEXIST)
-      return absl::UnavailableError(absl::StrCat(path, " cannot be made: ", std::strerror(errno)));
+      return absl::UnavailableError(absl::StrCat(path, " cannot be created: ", std::strerror(errno)));
   }
   absl::StatusOr<int> fd = OpenExisting(*parent, name, path);
   if (!fd.ok()) return fd.status();
@@ -242,7 +242,7 @@ absl::Status Directory::Lock() const {
   // A file system that cannot lock directories cannot keep two collectors apart either.
   if (flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(path_, " is being recorded by another collector; name another directory"));
+      absl::StrCat(path_, " is being recorded by another collector; choose another directory"));
 }
 
 absl::Status Directory::WriteFile(const std::string& name, std::string_view content) const {

@@ -146,7 +146,7 @@ absl::StatusOr<Directory> PrepareRunDirectory(const std::string& path, bool* unf
   const bool may_go_on = unfinished != nullptr && !directory->Exists("report.json");
   if (unfinished != nullptr) *unfinished = holds_logs && may_go_on;
   if (holds_logs && !may_go_on) {
-    return absl::AlreadyExistsError(absl::StrCat(path, " already holds a run; name another directory"));
+    return absl::AlreadyExistsError(absl::StrCat(path, " already holds a run; choose another directory"));
   }
   return directory;
 }
@@ -158,8 +158,8 @@ absl::Status CheckDefaultRunDirectory() {
     const absl::Cleanup close_fd = [&] { close(fd); };
     const std::string name = absl::StrCat(fs::current_path().string(), "/", kDefaultParent);
     if (access(place, W_OK | X_OK) != 0) {
-      return absl::PermissionDeniedError(
-          absl::StrCat(name, " cannot be written: ", std::strerror(errno), "; name a directory with --out"));
+      return absl::PermissionDeniedError(absl::StrCat(name, " cannot be written: ", std::strerror(errno),
+                                                      "; choose a directory with --out"));
     }
     return CheckPlace(fd, place == kDefaultParent ? name : fs::current_path().string());
   }

@@ -80,7 +80,7 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path) {
   if (!fs::exists(path, error)) return absl::NotFoundError(absl::StrCat(path, ": no such directory"));
   if (!fs::is_directory(path, error)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " is not a run directory but a file; name the directory"));
+        absl::StrCat(path, " is a file, not a run directory; name the directory"));
   }
   std::vector<std::string> names;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
@@ -89,7 +89,7 @@ absl::StatusOr<RunFiles> ListRun(const std::string& path) {
   RunFiles files = Sort(path, names);
   if (files.segments.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is not a run directory: it holds no .gpr log; name one that gpuprobe run or collect made"));
+        path, " is not a run directory: it holds no .gpr log; name one created by gpuprobe run or collect"));
   }
   return files;
 }

@@ -8,27 +8,29 @@ import subprocess
 from collections import Counter, defaultdict
 
 FIGURES = [
-    ("first line", "ranks, records, records lost", "one `.jsonl` a rank; as many records as the log has, ranges apart; nothing is lost because every record of the log is in the run"),
-    ("first line", "own cost", "not from the node's log: the library measures it; `tests/e2e/test_own_cost.py` holds it against what a program's own clock says"),
-    ("finding 1", "rank 3, 1.30 x, the kernel's times, how much longer a step is", "`GPUSIM_SLOW` gives rank 3 that factor; the mean of each kernel on rank 3 over the other ranks' mean; the other "
-     "ranks' exposed communication less rank 3's"),
-    ("step", "p50, p95, p99, max of compute; p50 of total and exposed comm", "quantiles of the same"),
-    ("step", "total, compute, exposed comm, copy; std of compute and exposed comm; of ranks", "from one optimizer's last kernel to the next one's, without the first step and those after an evaluation: the "
-     "time; the union of the kernels that are not NCCL's; what NCCL's kernels add to that union, and what copies and fills add to both; over steps and ranks, and over the ranks' means"),
-    ("step", "communication, hidden, overlap efficiency", "the union of NCCL's kernels; the part of it that they do not add to compute; that part again, because compute takes longer than communication"),
-    ("step", "phases: forward, backward, optimizer", "the union of the kernels that belong to each, by their names"),
-    ("rank", "kernels, busy, h2d, d2h, memory peak", "kernels of the rank; the union of their times; bytes over time of its copies; the highest sum of what is allocated on the device"),
-    ("rank", "step, compute, exposed comm, caused wait, clock", "as for the steps, of one rank; of each AllReduce, the time from each rank's start to the last one's, booked to that rank, for each other rank and "
-     "step; there is one clock, so +0 ns"),
-    ("memory at its peak", "peaks by phase", "the demo allocates everything before its second step: the rank's peak"),
-    ("memory at its peak", "bytes by what they are", "the job's own line: so many MiB of weights, gradients, Adam's state and other data"),
-    ("phase", "instances, GPU mean, std, p50, p95, max, rank min and max", "what a rank launched, in the order of its launches, divided where its program opens and closes the ranges (`trainer.cc`); the union of each part"),
-    ("phase", "host mean", "not from the node's log, which has no ranges; `tests/e2e/test_random_ranges.py` holds ranges against what a program did"),
-    ("collective", "calls, size, time p50 and p95", "calls of one operation and size over all ranks; bytes of one kernel's calls; quantiles of those kernels' times"),
-    ("collective", "algbw, busbw, transfer / wait", "bytes over the mean time; 2 (n - 1) / n of it; from the last rank's start to the end, and from the rank's own start to the last one's"),
-    ("kernel", "calls, total, of kernel time, mean, p50, p95, p99", "kernels of one name over all ranks, and quantiles of their times; the ten names with most time"),
-    ("class", "calls, total, of kernel time, mean", "the same by class: the classes' names by hand in demo_figures.py"),
-    ("class", "what the optimizer must move", "Adam reads weights, gradients and two states, and writes all but the gradients: seven times the job's own figure for its weights; over the optimizer's time"),
+    ("first line", "ranks, records, records lost", "The node writes one `.jsonl` file per rank. Apart from ranges, the run has exactly the records of these files, so none is lost."),
+    ("first line", "own cost", "Not in the node's log: the library measures it. `tests/e2e/test_own_cost.py` compares it with the program's own clock."),
+    ("finding 1", "rank 3, 1.30x, the kernel's times, by how much it lengthens a step", "`GPUSIM_SLOW` gives rank 3 that factor. Each kernel's mean on rank 3 is divided by its mean on the other ranks. "
+     "A step is longer by the other ranks' exposed communication minus rank 3's."),
+    ("step", "total, compute, exposed comm, copy; std of compute and exposed comm; of ranks", "A step lasts from one optimizer's last kernel to the next one's; the first step and those after an evaluation are left out. "
+     "Compute is the union of all kernels that are not NCCL's, exposed comm is what NCCL's kernels add to that union, and copy what copies and fills add to both. "
+     "Means and deviations are over steps and ranks; `of ranks` is over the ranks' means."),
+    ("step", "p50, p95, p99, max of compute; p50 of total and exposed comm", "Quantiles of the same values."),
+    ("step", "communication, hidden, overlap efficiency", "Communication is the union of NCCL's kernels, and hidden the part of it that they do not add to compute. "
+     "The efficiency is that part again, because compute takes longer than communication."),
+    ("step", "phases: forward, backward, optimizer", "The union of each phase's kernels, told apart by name."),
+    ("rank", "kernels, busy, h2d, d2h, memory peak", "Kernels of the rank, the union of their times, bytes over time of its copies, and the highest sum of its device allocations."),
+    ("rank", "step, compute, exposed comm, caused wait, clock", "As for the steps, of one rank. In each AllReduce, the time from each rank's start to the last rank's start is booked to the last rank; "
+     "the mean is per other rank and step. There is one clock, so +0 ns."),
+    ("memory at its peak", "peaks by phase", "The demo allocates everything before its second step, so each phase has the rank's peak."),
+    ("memory at its peak", "bytes by category", "The job prints how many MiB its weights, gradients, Adam's state and other data take."),
+    ("phase", "instances, GPU mean, std, p50, p95, max, rank min and max", "What a rank launched, in launch order, is cut where its program opens and closes the ranges (`trainer.cc`). The time is the union of each part."),
+    ("phase", "host mean", "Not in the node's log, which has no ranges. `tests/e2e/test_random_ranges.py` compares ranges with what a program did."),
+    ("collective", "calls, size, time p50 and p95", "Calls of one operation and size over all ranks, bytes of one kernel's calls, and quantiles of those kernels' times."),
+    ("collective", "algbw, busbw, transfer / wait", "Bytes over the mean time, and 2 (n - 1) / n of that. Transfer is from the last rank's start to the end, and wait from a rank's own start to the last rank's."),
+    ("kernel", "calls, total, of kernel time, mean, p50, p95, p99", "Kernels of one name over all ranks and quantiles of their times, for the ten names with most time."),
+    ("class", "calls, total, of kernel time, mean", "The same by class; the classes are assigned by hand in demo_figures.py."),
+    ("class", "what the optimizer must move", "Adam reads weights, gradients and two states, and writes all but the gradients: seven times the job's own figure for its weights, divided by the optimizer's time."),
 ]
 CLASSES = {"Linear": "gemm", "nccl": "collective", "Adam": "optimizer", "Tanh": "elementwise", "FillUniform": "elementwise", "MseLoss": "reduction",
            "Checksum": "other"}
@@ -38,7 +40,7 @@ BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 
 def markdown():
-    lines = ["| table | figures | what they are, recomputed |", "|---|---|---|"]
+    lines = ["| table | figures | how they are recomputed |", "|---|---|---|"]
     return "\n".join(lines + [f"| {table} | {figures} | {explained} |" for table, figures, explained in FIGURES])
 
 

@@ -122,7 +122,7 @@ def straggler(name, scenario, cause, finding, sizes, repeats=None):
         since = not repeats and run.late_since()
         ids = ([finding] if share >= INTERMITTENT_BELOW or since else []) + (["straggler-intermittent"] if share <= PERSISTENT_ABOVE and not since else [])
         wrong = first_is(run, *ids)
-        culprit = re.match(r"Rank (\d+) ", run.problems()[0]["statement"]) if not wrong else None
+        culprit = re.match(r"The other .*? for rank (\d+)\b", run.problems()[0]["statement"]) if not wrong else None
         if wrong:
             return wrong
         if culprit is None or culprit.group(1) != value_of(arguments, "--slow-rank"):

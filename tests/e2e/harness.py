@@ -313,7 +313,7 @@ class EndToEndTest(unittest.TestCase):
         """Nothing is missing; that records came late to a collector without a processor is the machine's doing, and said in so many words."""
         for finding in report["findings"]:
             if finding["id"] == "capture-incomplete":
-                self.assertRegex(finding["evidence"], r"^\d+ records of the device came so late that [^;]*$")
+                self.assertRegex(finding["evidence"], r"^\d+ GPU records arrived too late to be placed in steps[^;]*$")
 
     def assert_no_loss(self, report):
         self.assertEqual({reason: count for reason, count in report["trust"]["lost"].items() if count}, {}, "records were lost")

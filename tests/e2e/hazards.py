@@ -60,10 +60,10 @@ DOCUMENT = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "host-sa
 
 INTRODUCTION = """# Host safety
 
-Nothing that happens to the probe may happen to the program. Each row is a situation that a test provokes for real: it compares the program's output, exit status and
-what it leaves behind with a run without the probe, and checks what the report or the screen says. {count} situations.
+Whatever goes wrong with the probe must not affect the program. Each row is a situation that a test provokes for real. The test compares the program's output, exit status and what it leaves behind
+with a run without the probe, and checks what the report or the screen says. "No difference" means that the program runs as it would without the probe. {count} situations.
 
-This file is generated from the tests; `python3 tests/e2e/hazards.py --write` renews it, and `tests/e2e/test_documentation.py` fails when it is out of date.
+This file is generated from the tests. `python3 tests/e2e/hazards.py --write` renews it, and `tests/e2e/test_documentation.py` fails if it is out of date.
 """
 
 # Where a row stands: its group by the test's file, or by file and class; in this order. Other tests come last, under the name of their class.
@@ -71,15 +71,15 @@ SUBJECTS = {
     "How a program ends": ["ways_to_end", "bad_situations.Ending"],
     "Processes and children": ["bad_situations.Processes", "plain_programs"],
     "Signals and process state": ["bad_situations.Signals"],
-    "Size": ["bad_situations.Size", "threads"],
+    "Scale": ["bad_situations.Size", "threads"],
     "Limits and sandboxes": ["bad_situations.Limits"],
-    "Environment, folders and users": ["bad_situations.Surroundings"],
+    "Environment, directories and users": ["bad_situations.Surroundings"],
     "The edges of the process": ["host_edges"],
     "Other tools in the same process": ["bad_situations.OtherTools", "foreign_plugin"],
-    "Programs that are built otherwise": ["built_otherwise"],
+    "Programs built in special ways": ["built_otherwise"],
     "`gpuprobe run` and the terminal": ["run", "terminal"],
-    "Settings, sockets and libraries that are wrong or missing": ["host_is_sacred", "versions"],
-    "Memory and queues run out": ["memory", "recording"],
+    "Wrong or missing settings, sockets and libraries": ["host_is_sacred", "versions"],
+    "Running out of memory and queues": ["memory", "recording"],
 }
 
 
@@ -100,7 +100,7 @@ def markdown():
     for subject, members in groups.items():
         if not members:
             continue
-        lines += [f"## {subject}", "| what goes wrong | what the program sees | what we count and report | test |", "|---|---|---|---|"]
+        lines += [f"## {subject}", "| what goes wrong | what the program sees | what is recorded and reported | test |", "|---|---|---|---|"]
         for row in members:
             cells = [text.replace("|", "\\|") for text in (row.situation, row.sees, row.counted)]
             lines.append(f"| {' | '.join(cells)} | `{row.file[len('test_'):-len('.py')]}`: `{row.test[len('test_'):]}` |")

@@ -113,7 +113,7 @@ class Parallelism(Simulated):
     def test_equal_stages_are_not_told_to_be_balanced(self):
         _, report, _ = self.simulate("grid")
         found = self.findings(report)
-        self.assertIn("More microbatches", found["pipeline-bubble"]["advice"])
+        self.assertIn("more microbatches", found["pipeline-bubble"]["advice"])
         self.assertIn("tensor parallelism", found["communication-bound"]["advice"])
         _, report, _ = self.simulate("pipeline-slow-stage")
         self.assertIn("Balance the stages", self.findings(report)["pipeline-bubble"]["advice"])
@@ -121,7 +121,7 @@ class Parallelism(Simulated):
     def test_calls_inside_the_layers_are_no_buckets(self):
         _, report, _ = self.simulate("tensor-parallel")
         found = self.findings(report)
-        self.assertIn("inside the layers", found["communication-bound"]["evidence"])
+        self.assertIn("inside layers", found["communication-bound"]["evidence"])
         self.assertIn("asynchronous tensor parallelism", found["communication-bound"]["advice"])
         for finding in found.values():
             self.assertNotRegex(finding["advice"], "DDP|bucket")
@@ -140,11 +140,11 @@ class Parallelism(Simulated):
         self.assertEqual(report["findings"][0]["id"], "slow-network")
         found = report["findings"][0]
         self.assertIn("between the 2 hosts", found["statement"])
-        self.assertIn("The network's peak is not known", found["evidence"])
+        self.assertIn("The network's peak is unknown", found["evidence"])
         self.assertIn("--link-peak", found["advice"])
         told = json.loads(self.run_well([GPUPROBE, "report", run, "--json", "--link-peak", "300"]).stdout)
         self.assertEqual(told["findings"][0]["id"], "slow-network")
-        self.assertNotIn("not known", told["findings"][0]["evidence"])
+        self.assertNotIn("unknown", told["findings"][0]["evidence"])
 
 
 class Screens(Simulated):
@@ -170,7 +170,7 @@ class Screens(Simulated):
         line = next(l for l in self.text(run, *asked).splitlines() if l.startswith(" MFU"))
         report = json.loads(self.text(run, *asked, "--json"))
         self.assertIn(f"MFU {report['utilisation']['mfu'] * 100:.1f} %", line)
-        self.assertIn("98.3 TFLOP a step", line)
+        self.assertIn("98.3 TFLOP per step", line)
         html = self.text(run, *asked, "--html")
         self.assertIn("HFU, with recomputed activations", html)
         self.assertIn("989", html)
@@ -184,7 +184,7 @@ class Screens(Simulated):
 
     def test_ranks_that_all_do_it_are_not_singled_out(self):
         _, report, _ = self.simulate("memory-leak")
-        self.assertRegex(self.findings(report, "memory-leak")["statement"], r"^Each of the 8 ranks holds 64\.0 MiB more after every step")
+        self.assertRegex(self.findings(report, "memory-leak")["statement"], r"^Each of the 8 ranks holds 64\.0 MiB more memory after every step")
 
     def test_lines_keep_numbers_with_their_units_and_spare_last_words(self):
         for scenario in ("fsdp", "grid", "tensor-parallel", "slow-network", "memory-leak", "hang-missing-rank"):
@@ -250,7 +250,7 @@ class Unheard(Simulated):
         self.assertFalse(report["hangs"][0]["culprit_known"])
         advice = report["findings"][0]["advice"]
         self.assertNotIn("No rank is missing", advice)
-        self.assertIn("Whether the 8 ranks that are not recorded here issued it is not known: look there first.", advice)
+        self.assertIn("It is unknown whether the 8 ranks that are not recorded here issued it: check there first.", advice)
 
 
 class Mistaken(Simulated):
@@ -258,8 +258,8 @@ class Mistaken(Simulated):
     def test_options_that_the_records_contradict_are_a_finding(self):
         run, _, _ = self.simulate("compute-bound")
         for options, words in ((("--step-marker", "nvtx:nothing"), "--step-marker nvtx:nothing marks no steps"),
-                               (("--params", "7e12", "--tokens-per-step", "1e6"), "cannot be: no device computes more than its peak"),
-                               (("--link-peak", "3"), "of --link-peak: it is more than 3.00 GB/s")):
+                               (("--params", "7e12", "--tokens-per-step", "1e6"), "is impossible: no GPU exceeds its peak"),
+                               (("--link-peak", "3"), "of --link-peak, so the peak is above 3.00 GB/s")):
             report = json.loads(self.run_well([GPUPROBE, "report", run, "--json", "--ranks", *options]).stdout)
             told = [f["statement"] for f in report["findings"] if f["id"] == "options-mistaken"]
             self.assertEqual(len(told), 1, report["findings"])

@@ -53,7 +53,7 @@ class CommandLine(harness.EndToEndTest):
         """Said, and the program goes on."""
         for loading in ("LD_PRELOAD", "CUDA_INJECTION64_PATH"):
             finished = self.run_well([harness.VECTOR_ADD], env={loading: harness.LIBRARY, "GPUPROBE_SOCKET": "/tmp/" + "x" * 200})
-            self.assertEqual(finished.stderr.count(b"GPUPROBE_SOCKET is longer"), 1, str(finished))
+            self.assertEqual(finished.stderr.count(b"GPUPROBE_SOCKET is too long"), 1, str(finished))
 
     def test_socket_that_cannot_be_bound(self):
         self.refused("collect", "--socket", "/dev/null/s.sock", "--out", self.path("out"), says="/dev/null", code=1)
@@ -170,7 +170,7 @@ class LogCutOffWhileItIsRead(harness.EndToEndTest):
         if finished.stderr:
             self.assertRegex(finished.stderr.decode(), r"is damaged after .* \((became shorter while it was read|cut off) at byte")
 
-    @hazard("a log is cut off while `gpuprobe export` reads it", sees="nothing: it has ended", counted="what came before is printed; one line names the file and where it ends")
+    @hazard("a log is cut off while `gpuprobe export` reads it", sees="not applicable: it has ended", counted="everything before the cut is printed; one line names the file and where it ends")
     def test_export(self):
         out, log = self.copy()
         read_end, write_end = os.pipe()
@@ -185,7 +185,7 @@ class LogCutOffWhileItIsRead(harness.EndToEndTest):
         self.assertIn(b"became shorter while it was read", errors)
         self.assertLess(rest.count(b"\n"), 60000)
 
-    @hazard("a log is cut off while `gpuprobe report` reads it", sees="nothing: it has ended", counted="what came before is reported; one line names the file and where it ends")
+    @hazard("a log is cut off while `gpuprobe report` reads it", sees="not applicable: it has ended", counted="everything before the cut is reported; one line names the file and where it ends")
     def test_report(self):
         for delay_ms in (8, 16, 24, 32, 48, 64):
             out, log = self.copy()

@@ -80,39 +80,39 @@ class BadSituations(harness.EndToEndTest):
 
 class Ending(BadSituations):
 
-    @hazard("exit handlers call CUDA, some registered before and some after CUDA was started", sees="its handlers run as without us",
+    @hazard("exit handlers call CUDA, some registered before and some after CUDA was started", sees="its handlers run as without the probe",
             counted="handlers from after CUDA's start are recorded; older ones run after our last flush")
     def test_exit_handlers(self):
         report = self.compare("exit-handlers:4", "print:main returns")
         self.assertGreaterEqual(self.kernels(report), 8)
         self.assertLessEqual(self.kernels(report), 12)
 
-    @hazard("a static destructor calls CUDA", sees="its destructor runs as without us", counted="everything from before the exit handlers is recorded")
+    @hazard("a static destructor calls CUDA", sees="its destructor runs as without the probe", counted="everything from before the exit handlers is recorded")
     def test_static_destructor(self):
         self.assertGreaterEqual(self.kernels(self.compare("static-destructor:4", "print:main returns")), 4)
 
-    @hazard("quick_exit, with a handler that calls CUDA", sees="its quick handlers run, status unchanged", counted="the rank is marked as cut off")
+    @hazard("quick_exit, with a handler that calls CUDA", sees="its quick_exit handlers run, status unchanged", counted="the rank is marked as cut off")
     def test_quick_exit(self):
         report = self.compare("quick-exit:4")
         if report is not None and report["ranks"]:
             self.assertTrue(report["ranks"][0]["cut_off"])
 
-    @hazard("another thread than main calls exit", sees="its own status", counted="everything is recorded")
+    @hazard("a thread other than main calls exit", sees="ends with its own status", counted="everything is recorded")
     def test_exit_from_a_thread(self):
         self.assert_kernels(self.compare("exit-from-thread:5"), 5)
 
-    @hazard("the main thread leaves by pthread_exit while others go on", sees="the others go on to the end", counted="everything is recorded")
+    @hazard("the main thread calls pthread_exit while others go on", sees="the others run to the end", counted="everything is recorded")
     def test_main_thread_leaves(self):
         self.assert_kernels(self.compare("main-thread-leaves:5"), 5)
 
-    @hazard("a program replaces itself by execve in the middle of recording", sees="the new program runs with the same pid",
-            counted="what the first delivered and all of the second are recorded")
+    @hazard("a program replaces itself with execve while it is recorded", sees="the new program runs with the same pid",
+            counted="what the first program delivered, and all of the second, is recorded")
     def test_exec_over(self):
         report = self.compare("work:3", "exec-over:4")
         self.assertGreaterEqual(max(rank["kernels"]["count"] for rank in report["ranks"]), 4)
 
-    @hazard("the program is stopped (SIGSTOP) until its collector has ended, and then goes on", sees="goes on to its own end",
-            counted="the report of what was delivered exists; the rank is marked as cut off")
+    @hazard("the program is stopped (SIGSTOP) until its collector has ended, then continued", sees="runs to its own end",
+            counted="what was delivered before is in the report; the rank is marked as cut off")
     def test_stopped_past_the_collectors_end(self):
         operations = ["work:3", f"touch:{self.path('ready')}", f"await:{self.path('go')}", "work:3", "print:done"]
         open(self.path("go"), "w", encoding="utf-8").close()
@@ -133,7 +133,7 @@ class Ending(BadSituations):
         self.assertTrue(os.path.isdir(collector.out))
 
     @hazard("the collector is stopped (SIGSTOP) past the program's exit", sees="ends after at most GPUPROBE_EXIT_WAIT_MS, status unchanged",
-            counted="what had been sent is in the report once the collector goes on")
+            counted="what was sent is in the report once the collector goes on")
     def test_collector_stopped_past_exit(self):
         plain = self.run_program([BAD_SITUATIONS, "work:5", "print:done"])
         collector = harness.Collector(self)
@@ -146,15 +146,15 @@ class Ending(BadSituations):
 
 class Processes(BadSituations):
 
-    @hazard("vfork and exec of a CUDA program", sees="parent and child as without us", counted="both are recorded, nothing lost")
+    @hazard("vfork and exec of a CUDA program", sees="parent and child run as without the probe", counted="both are recorded, nothing lost")
     def test_vfork_and_exec(self):
         self.assert_kernels(self.compare("work:2", "vfork-exec:3", "work:2"), 3, 4)
 
-    @hazard("a vforked child ends by _exit", sees="parent goes on", counted="the parent is recorded, nothing lost")
+    @hazard("a vforked child calls _exit", sees="parent goes on", counted="the parent is recorded, nothing lost")
     def test_vfork_and_exit(self):
         self.assert_kernels(self.compare("work:2", "vfork-exit", "work:2"), 4)
 
-    @hazard("posix_spawn of a CUDA program", sees="parent and child as without us", counted="both are recorded, nothing lost")
+    @hazard("posix_spawn of a CUDA program", sees="parent and child run as without the probe", counted="both are recorded, nothing lost")
     def test_posix_spawn(self):
         self.assert_kernels(self.compare("work:2", "spawn:3", "work:2"), 3, 4)
 
@@ -162,7 +162,7 @@ class Processes(BadSituations):
     def test_system_and_popen(self):
         self.assert_kernels(self.compare("work:2", "system", "work:2"), 4)
 
-    @hazard("a program makes itself a daemon, then uses CUDA", sees="the daemon does its work", counted="the daemon is recorded, nothing lost")
+    @hazard("a program daemonises itself, then uses CUDA", sees="the daemon does its work", counted="the daemon is recorded, nothing lost")
     def test_daemon(self):
         ready = self.path("daemon-done")
         for name, loading in {"plain": None, **LOADINGS}.items():
@@ -184,7 +184,7 @@ class Processes(BadSituations):
         self.assertEqual(len(report["ranks"]), 1)
         self.assert_no_loss(report)
 
-    @hazard("a program waits for any child (waitpid(-1))", sees="ECHILD: our collector is no child of its", counted="nothing to count")
+    @hazard("a program waits for any child (waitpid(-1))", sees="ECHILD: the collector is not its child", counted="nothing to report")
     def test_no_child_of_ours(self):
         plain = self.run_program([BAD_SITUATIONS, "no-child"])
         self.assertIn(b"No child processes", plain.stdout)
@@ -199,19 +199,19 @@ class Processes(BadSituations):
         self.assertEqual(len(report["ranks"]), 2, "the two workers")
         self.assert_no_loss(report)
 
-    @hazard("Python workers made by fork use CUDA", sees="workers' results unchanged", counted="each worker is a process of its own, nothing lost")
+    @hazard("Python workers made by fork use CUDA", sees="workers' results unchanged", counted="each worker is recorded as a process, nothing lost")
     def test_python_fork(self):
         self.python_processes("fork")
 
-    @hazard("Python workers made by spawn use CUDA", sees="workers' results unchanged", counted="each worker is a process of its own, nothing lost")
+    @hazard("Python workers made by spawn use CUDA", sees="workers' results unchanged", counted="each worker is recorded as a process, nothing lost")
     def test_python_spawn(self):
         self.python_processes("spawn")
 
-    @hazard("Python workers made by a fork server use CUDA", sees="workers' results unchanged", counted="each worker is a process of its own, nothing lost")
+    @hazard("Python workers made by a fork server use CUDA", sees="workers' results unchanged", counted="each worker is recorded as a process, nothing lost")
     def test_python_forkserver(self):
         self.python_processes("forkserver")
 
-    @hazard("the command of `gpuprobe run` leaves a process behind in the background", sees="run ends with the command's status; the process goes on",
+    @hazard("the command of `gpuprobe run` leaves a background process behind", sees="`gpuprobe run` ends with the command's status; the process goes on",
             counted="the report is written without waiting for it")
     def test_background_process(self):
         script = f"({CUDA_SCRIPT} kernels:2 print:left await:{self.path('go')} >/dev/null 2>&1 &) ; {CUDA_SCRIPT} kernels:3 return:4"
@@ -227,28 +227,28 @@ class Processes(BadSituations):
 class Signals(BadSituations):
 
     @hazard("two interval timers (SIGALRM, SIGPROF) interrupt the program every half millisecond, on an alternate stack",
-            sees="its handler runs on its own stack; nothing is interrupted for good", counted="everything is recorded, nothing lost")
+            sees="its handler runs on its own stack; every interrupted call continues", counted="everything is recorded, nothing lost")
     def test_timers(self):
         self.assert_kernels(self.compare("timers:200"), 200)
 
-    @hazard("the program handles every signal there is, and gets each many times", sees="every signal arrives, at its own handlers",
+    @hazard("the program handles every signal there is, and gets each many times", sees="every signal arrives at its own handlers",
             counted="everything is recorded, nothing lost")
     def test_every_signal(self):
         self.assert_kernels(self.compare("every-signal:3"), 4)
 
-    @hazard("the program depends on its process state: signals, umask, folder, locale, rounding, limits, timers, thread name",
-            sees="all of it unchanged by CUDA's start and work", counted="everything is recorded, nothing lost")
+    @hazard("the program depends on its process state: signals, umask, working directory, locale, rounding, limits, timers, thread name",
+            sees="all of it is unchanged while CUDA starts and works", counted="everything is recorded, nothing lost")
     def test_process_state(self):
         self.assert_kernels(self.compare("state:5"), 5)
 
-    @hazard("the program throws and catches exceptions between its CUDA calls", sees="each is caught where it was", counted="everything is recorded, nothing lost")
+    @hazard("the program throws and catches exceptions between its CUDA calls", sees="each is caught where it would be without the probe", counted="everything is recorded, nothing lost")
     def test_exceptions(self):
         self.assert_kernels(self.compare("exceptions:5"), 5)
 
 
 class Size(BadSituations):
 
-    @hazard("10,000 streams", sees="output and status unchanged", counted="a kernel of each is recorded, nothing lost")
+    @hazard("10,000 streams", sees="output and status unchanged", counted="a kernel of each stream is recorded, nothing lost")
     def test_streams(self):
         report = self.compare("streams:10000", loadings={"injection": LOADINGS["injection"]})
         self.assertEqual(self.kernels(report) + sum(report["trust"]["lost"].values()), 10000)
@@ -271,7 +271,7 @@ class Size(BadSituations):
 
 class Limits(BadSituations):
 
-    @hazard("few file descriptors are allowed (RLIMIT_NOFILE 32)", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    @hazard("only a few file descriptors are allowed (RLIMIT_NOFILE 32)", sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_few_descriptors(self):
         self.assert_kernels(self.compare("work:5", "print:done", launcher=limited((resource.RLIMIT_NOFILE, 32))), 5)
 
@@ -290,7 +290,7 @@ class Limits(BadSituations):
     def test_small_main_stack(self):
         self.assert_kernels(self.compare("work:5", "print:done", launcher=limited((resource.RLIMIT_STACK, 256 << 10))), 5)
 
-    @hazard("no core files are allowed (RLIMIT_CORE 0), and the program aborts", sees="dies by SIGABRT, as without us", counted="the rank is marked as cut off")
+    @hazard("no core files are allowed (RLIMIT_CORE 0), and the program aborts", sees="dies by SIGABRT, as without the probe", counted="the rank is marked as cut off")
     def test_abort_without_core(self):
         report = self.compare("kernels:3", "abort", program=CUDA_SCRIPT, launcher=limited((resource.RLIMIT_CORE, 0)))
         for rank in report["ranks"] if report else []:
@@ -301,7 +301,7 @@ class Limits(BadSituations):
         self.assert_kernels(self.compare("work:5", "print:done", launcher=limited((resource.RLIMIT_MEMLOCK, 0))), 5)
 
     @hazard("the program has used up all its file descriptors (EMFILE) when CUDA starts", sees="output and status unchanged",
-            counted="nothing can be sent; the run says that nothing was recorded")
+            counted="nothing can be sent; a line says that nothing was recorded")
     def test_no_descriptors_left(self):
         self.compare("no-descriptors:5", "print:done", launcher=limited((resource.RLIMIT_NOFILE, 64)), env={"GPUSIM_TRUTH": None})
 
@@ -310,11 +310,11 @@ class Limits(BadSituations):
         report = self.compare("no-sockets", "work:5", "print:done", env={"GPUPROBE_AUTOSTART": "0"})
         self.assertEqual(self.kernels(report), 0)
 
-    @hazard("a sandbox refuses sockets (seccomp) while the probe is recording", sees="output and status unchanged", counted="the open connection goes on: nothing lost")
+    @hazard("a sandbox refuses sockets (seccomp) while the probe is recording", sees="output and status unchanged", counted="the open connection stays in use, nothing lost")
     def test_sandbox_after_the_start(self):
         self.assert_kernels(self.compare("work:5", "no-sockets", "work:5", "print:done"), 10)
 
-    @hazard("the collector's files may not grow (RLIMIT_FSIZE)", sees="output and status unchanged", counted="the collector lives on to its end and says that records could not be written")
+    @hazard("the collector's files may not grow (RLIMIT_FSIZE)", sees="output and status unchanged", counted="the collector survives and reports that records could not be written")
     def test_collector_that_cannot_write(self):
         plain = self.run_program([BAD_SITUATIONS, "work:2000", "print:done"])
         socket_path = self.path("small.sock")
@@ -331,7 +331,7 @@ class Limits(BadSituations):
 
 class Surroundings(BadSituations):
 
-    @hazard("the environment is empty but for what finds the libraries", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    @hazard("the environment is empty except for the library paths", sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_empty_environment(self):
         plain = self.run_program(["/usr/bin/env", "-i", f"LD_LIBRARY_PATH={harness.SIM_LIB}", BAD_SITUATIONS, "work:5", "print:done"])
         collector = harness.Collector(self)
@@ -355,22 +355,22 @@ class Surroundings(BadSituations):
         self.assert_nothing_runs()
         self.assert_kernels(self.report(self.only_run_directory()), 5)
 
-    @hazard("the program clears its environment, then uses CUDA", sees="output and status unchanged", counted="a preloaded probe is not found by CUDA any more: nothing is recorded")
+    @hazard("the program clears its environment, then uses CUDA", sees="output and status unchanged", counted="CUDA no longer finds the preloaded probe: nothing is recorded")
     def test_cleared_before_cuda(self):
         self.compare("clear-environment", "work:5", "print:done")
 
-    @hazard("the program clears its environment in the middle of recording", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    @hazard("the program clears its environment while it is recorded", sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_cleared_while_recording(self):
         self.assert_kernels(self.compare("work:5", "clear-environment", "work:5", "print:done"), 10)
 
-    @hazard("the program changes its folder in the middle of recording", sees="output and status unchanged, nothing written there", counted="everything is recorded, nothing lost")
+    @hazard("the program changes its working directory while it is recorded", sees="output and status unchanged, nothing written there", counted="everything is recorded, nothing lost")
     def test_chdir(self):
         os.mkdir(self.path("elsewhere"))
         self.assert_kernels(self.compare("work:5", f"chdir:{self.path('elsewhere')}", "work:5", "print:done"), 10)
         self.assertEqual(os.listdir(self.path("elsewhere")), [])
 
-    @hazard("the program's folder is deleted before CUDA starts, and the probe has to start the collector", sees="output and status unchanged",
-            counted="the run directory goes to another place that the user owns")
+    @hazard("the working directory is deleted before CUDA starts, and the probe has to start the collector", sees="output and status unchanged",
+            counted="the run directory is created in another place that the user owns")
     def test_deleted_folder(self):
         doomed = self.path("doomed")
         for loading in (None, *LOADINGS.values()):
@@ -384,14 +384,14 @@ class Surroundings(BadSituations):
                 shutil.rmtree(self.path("out-of-the-way"))
 
     @needs_root
-    @hazard("the program moves into a chroot in the middle of recording", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    @hazard("the program enters a chroot while it is recorded", sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_chroot(self):
         os.mkdir(self.path("jail"))
         self.assert_kernels(self.compare("work:5", f"chroot:{self.path('jail')}", "work:5", "print:done"), 10)
         self.assertEqual(os.listdir(self.path("jail")), [])
 
     @needs_root
-    @hazard("the program moves into an empty chroot before CUDA starts", sees="output and status unchanged", counted="no collector is reached: nothing is recorded")
+    @hazard("the program enters an empty chroot before CUDA starts", sees="output and status unchanged", counted="no collector is reached: nothing is recorded")
     def test_chroot_before_cuda(self):
         os.mkdir(self.path("jail"))
         command = [BAD_SITUATIONS, f"chroot:{self.path('jail')}", "work:5", "print:done"]
@@ -401,7 +401,7 @@ class Surroundings(BadSituations):
             self.assertEqual(probed.outcome, plain.outcome)
 
     @needs_root
-    @hazard("the program moves into a chroot without /proc before CUDA starts, where the collector's socket and the libraries are",
+    @hazard("the program enters a chroot without /proc before CUDA starts; the collector's socket and the libraries are in it",
             sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_chroot_without_proc(self):
         jail = self.path("jail")
@@ -423,12 +423,12 @@ class Surroundings(BadSituations):
                 self.assert_kernels(self.report(self.path(name)), 5)
 
     @needs_root
-    @hazard("the program gives up root in the middle of recording", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    @hazard("the program gives up root while it is recorded", sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_other_user(self):
         self.assert_kernels(self.compare("work:5", f"set-user:{SOME_USER}", "work:5", "print:done"), 10)
 
     @needs_root
-    @hazard("a set-user-ID program under `gpuprobe run`", sees="runs with its own rights, the loader ignores our library", counted="one line says so")
+    @hazard("a set-user-ID program under `gpuprobe run`", sees="runs with its own rights; the loader ignores the probe", counted="one line says so")
     def test_set_user_id(self):
         program = self.path("setuid_program")
         shutil.copy(harness.PLAIN_PROGRAM, program)
@@ -440,7 +440,7 @@ class Surroundings(BadSituations):
         self.assertEqual((finished.returncode, finished.stdout), (plain.returncode, plain.stdout))
         self.assertIn(b"set-user-ID", finished.stderr)
 
-    @hazard("the program closes every descriptor from 3 up in the middle of recording", sees="output and status unchanged", counted="the rank is marked as cut off, or nothing is lost")
+    @hazard("the program closes every descriptor from 3 up while it is recorded", sees="output and status unchanged", counted="nothing is lost, or the rank is marked as cut off")
     def test_close_everything(self):
         report = self.compare("work:5", "close-all", "work:5", "print:done", env={"GPUSIM_TRUTH": None, "GPUPROBE_EXIT_WAIT_MS": "500"})
         if report is None or self.kernels(report) < 10:
@@ -464,7 +464,7 @@ class OtherTools(BadSituations):
         self.with_allocator("libtcmalloc_minimal.so.4")
 
     @unittest.skipUnless(shutil.which("valgrind"), "no valgrind")
-    @hazard("the program runs under valgrind's memcheck", sees="output and status unchanged, not one error more", counted="what is recorded is in the report, nothing lost")
+    @hazard("the program runs under valgrind's memcheck", sees="output and status unchanged, no additional errors", counted="everything recorded is in the report, nothing lost")
     def test_valgrind(self):
         launcher = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
         plain = self.run_program([*launcher, BAD_SITUATIONS, "work:3", "print:done"])
@@ -475,7 +475,7 @@ class OtherTools(BadSituations):
         self.assert_kernels(self.report(collector.out), 3)
 
     @unittest.skipUnless(shutil.which("gdb"), "no gdb")
-    @hazard("a debugger stops the program at a breakpoint and goes on", sees="stops where it should, then goes on to its end", counted="everything is recorded, nothing lost")
+    @hazard("a debugger stops the program at a breakpoint and goes on", sees="stops where it should, then runs to its end", counted="everything is recorded, nothing lost")
     def test_gdb(self):
         commands = ["-ex", "set debuginfod enabled off", "-ex", "set confirm off", "-ex", "break cudaDeviceSynchronize", "-ex", "run", "-ex", "delete", "-ex", "continue"]
         collector = harness.Collector(self)
@@ -491,7 +491,7 @@ class OtherTools(BadSituations):
         self.assert_kernels(self.report(collector.out), 3)
 
     @unittest.skipUnless(shutil.which("gdb"), "no gdb")
-    @hazard("a debugger attaches to the running program and detaches, three times", sees="goes on to its own end", counted="everything is recorded, nothing lost")
+    @hazard("a debugger attaches to the running program and detaches, three times", sees="runs to its own end", counted="everything is recorded, nothing lost")
     def test_gdb_attaches(self):
         command = [CUDA_SCRIPT, "kernels:5", f"touch:{self.path('begun')}", f"await:{self.path('go')}", "kernels:5", "print:done", "return:7"]
         for name, loading in LOADINGS.items():
@@ -522,7 +522,7 @@ class OtherTools(BadSituations):
         report = self.compare("work:5", "print:done", loadings={"two": {"LD_PRELOAD": LIBRARY, "CUDA_INJECTION64_PATH": other}})
         self.assertEqual(self.kernels(report), 5)
 
-    @hazard("`gpuprobe run` under `gpuprobe run`", sees="output and status unchanged", counted="the inner one records everything, the outer one says that nothing was recorded")
+    @hazard("`gpuprobe run` under `gpuprobe run`", sees="output and status unchanged", counted="the inner run records everything; the outer one says that nothing was recorded")
     def test_nested_runs(self):
         plain = self.run_program([CUDA_SCRIPT, "kernels:5", "print:done", "return:7"])
         finished = self.run_program([GPUPROBE, "run", "--out", self.path("outer"), "--", GPUPROBE, "run", "--out", self.path("inner"), "--",
@@ -532,7 +532,7 @@ class OtherTools(BadSituations):
         self.assertIn(b"nothing was recorded", finished.stderr)
         self.assertFalse(os.path.exists(self.path("outer")))
 
-    @hazard("the program opens and closes our library itself, twenty times", sees="output and status unchanged", counted="everything is recorded, nothing lost")
+    @hazard("the program opens and closes the probe's library itself, twenty times", sees="output and status unchanged", counted="everything is recorded, nothing lost")
     def test_opened_and_closed(self):
         self.assert_kernels(self.compare(f"open-and-close:{LIBRARY}", "print:done"), 2)
 

@@ -38,8 +38,8 @@ class BuiltOtherwise(harness.EndToEndTest):
         self.assertEqual(b"not preloaded" in finished.stderr, line, str(finished))
         self.assertEqual(self.copies(), 5)
 
-    @hazard("a program built with AddressSanitizer under `gpuprobe run`", sees="starts and ends as without us: only CUDA loads the probe",
-            counted="everything is recorded; one line says what is not preloaded, and why")
+    @hazard("a program built with AddressSanitizer under `gpuprobe run`", sees="starts and ends as without the probe: only CUDA loads it",
+            counted="everything is recorded; one line says that the probe is not preloaded, and why")
     def test_address_sanitizer(self):
         self.runs_and_is_recorded("address", line=True)
 
@@ -58,7 +58,7 @@ class BuiltOtherwise(harness.EndToEndTest):
         self.assertIn(b"ASan runtime does not come first", finished.stderr)
 
     @unittest.skipUnless(os.path.exists(sanitized("address")), "no AddressSanitizer")
-    @hazard("a launcher on the command line starts a program built with AddressSanitizer", sees="launcher and program start", counted="everything is recorded; one line says what is not preloaded")
+    @hazard("a launcher on the command line starts a program built with AddressSanitizer", sees="launcher and program start", counted="everything is recorded; one line says that the probe is not preloaded")
     def test_launcher_of_a_sanitized_program(self):
         finished = self.under_run("env", "A=1", "nice", "-n", "0", sanitized("address"), "5")
         self.assertEqual((finished.returncode, finished.stdout), (3, b"copied 5 times\n"), str(finished))
@@ -66,7 +66,7 @@ class BuiltOtherwise(harness.EndToEndTest):
         self.assertEqual(self.copies(), 5)
 
     @unittest.skipUnless(os.path.exists(sanitized("address")), "no AddressSanitizer")
-    @hazard("a script starts a program built with AddressSanitizer, which nobody can see from outside", sees="with --no-preload the program starts",
+    @hazard("a script starts a program built with AddressSanitizer, which cannot be seen from outside", sees="with --no-preload the program starts",
             counted="everything is recorded")
     def test_script_that_starts_a_sanitized_program(self):
         finished = self.under_run("/bin/sh", "-c", f"{sanitized('address')} 5", options=["--no-preload"])
@@ -75,7 +75,7 @@ class BuiltOtherwise(harness.EndToEndTest):
         self.assertEqual(self.copies(), 5)
 
     @unittest.skipUnless(shutil.which("musl-gcc"), "no musl-gcc: install musl-tools")
-    @hazard("a program built for musl, which cannot load our library, under `gpuprobe run`", sees="starts and ends as without us", counted="one line says that it is not preloaded")
+    @hazard("a program built for musl, which cannot load the probe, under `gpuprobe run`", sees="starts and ends as without the probe", counted="one line says that the probe is not preloaded")
     def test_musl(self):
         source, program = self.path("hello.c"), self.path("hello")
         with open(source, "w", encoding="utf-8") as file:
@@ -99,7 +99,7 @@ class BuiltOtherwise(harness.EndToEndTest):
         os.chmod(self.path(name), 0o755)
         return self.path(name)
 
-    @hazard("a program of another architecture under `gpuprobe run`", sees="what the kernel says of it, without a complaint of the loader's about our library", counted="one line says that it is not preloaded")
+    @hazard("a program of another architecture under `gpuprobe run`", sees="the kernel's own error, without a loader message about the probe", counted="one line says that the probe is not preloaded")
     def test_other_architecture(self):
         other = self.elf("other", 8)
         plain = self.run_program(["/usr/bin/env", other])
@@ -108,7 +108,7 @@ class BuiltOtherwise(harness.EndToEndTest):
         self.assertIn(b"another architecture", finished.stderr)
         self.assertNotIn(b"ld.so", finished.stderr)
 
-    @hazard("the command is a damaged ELF file", sees="what the kernel says of it", counted="no line, no crash of ours")
+    @hazard("the command is a damaged ELF file", sees="the kernel's own error", counted="no message and no crash of `gpuprobe`")
     def test_damaged_programs(self):
         interpreter = struct.pack("<IIQQQQQQ", 3, 4, 1 << 62, 0, 0, 1 << 62, 1 << 62, 1)
         dynamic = struct.pack("<IIQQQQQQ", 2, 4, 8, 0, 0, 1 << 63, 1 << 63, 1)

@@ -20,7 +20,7 @@ class CheckAndDiff(harness.EndToEndTest):
         _, said = self.train("checked", ["--check", "5"], {"GPUSIM_SLOW": "rank=2,factor=1.5"})
         lines = [line for line in said.splitlines() if line.startswith("gpuprobe: check")]
         self.assertTrue(lines and lines[0].startswith("gpuprobe: check after "), said)
-        self.assertTrue(any("straggler-slow-gpu: Rank 2 makes the other 3 wait" in line for line in lines), lines)
+        self.assertTrue(any("straggler-slow-gpu: The other 3 ranks wait for rank 2" in line for line in lines), lines)
         self.assertEqual(said.count("gpuprobe: check after "), 1)
 
     def test_check_says_when_there_were_too_few_steps(self):

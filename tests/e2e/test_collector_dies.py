@@ -63,7 +63,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertFalse(any(rank["cut_off"] for rank in report["ranks"]))
         return report
 
-    @hazard("the collector is killed and started again on the same directory", sees="nothing", counted="nothing is missing, nothing is doubled")
+    @hazard("the collector is killed and started again on the same directory", sees="no difference", counted="nothing is missing, nothing is there twice")
     def test_restarted_collector_goes_on_with_the_run(self):
         collector = Restarted(self)
         program = self.start(self.script(["kernels:30", "copies:5"], ["kernels:20"], ["kernels:10"]), env=self.probed(collector))
@@ -84,7 +84,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertEqual(report["ranks"][0]["kernels"]["count"], 60)
         self.assert_nothing_runs()
 
-    @hazard("the collector is killed and another one records elsewhere", sees="nothing", counted="the second run holds what the first one lacks, and says so")
+    @hazard("the collector is killed and another one records elsewhere", sees="no difference", counted="the second run has what the first one lacks, and says so")
     def test_collector_with_another_directory_records_the_rest(self):
         first = Restarted(self)
         program = self.start(self.script(["kernels:30"], ["kernels:20"]), env=self.probed(first))
@@ -107,7 +107,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertGreater(report["trust"]["recorded_elsewhere"], 0)
         self.assert_no_loss(report)
 
-    @hazard("the collector is killed and never started again", sees="nothing; exit takes at most about 0.2 s more", counted="what the collector wrote is in the run, marked as cut off")
+    @hazard("the collector is killed and never started again", sees="exit takes at most about 0.2 s longer", counted="what the collector wrote is in the run, and the rank is marked as cut off")
     def test_no_other_collector_comes(self):
         script = self.script(["kernels:30"], ["kernels:20"])
         for number in (0, 1):
@@ -161,7 +161,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertTrue(os.path.exists(os.path.join(collector.out, "report.json")))
         self.assert_complete(collector.out)
 
-    @hazard("an autostarted collector is killed", sees="nothing", counted="the program starts another one, which goes on with the run")
+    @hazard("an autostarted collector is killed", sees="no difference", counted="the program starts another one, which continues the run")
     def test_autostarted_collector_is_started_again(self):
         env = {"CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_FLUSH_MS": "20", **harness.PATIENT}
         program = self.start(self.script(["kernels:30"], ["kernels:20"]), env=env)
@@ -180,7 +180,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assert_nothing_runs()
         self.assert_complete(self.only_run_directory())
 
-    @hazard("the collector stands still (SIGSTOP) until the queue overflows", sees="nothing", counted="what the queue could not hold, by number of records")
+    @hazard("the collector is stopped (SIGSTOP) until the queue overflows", sees="no difference", counted="the records that the queue could not hold are counted as lost")
     def test_collector_that_stands_still_for_long(self):
         script = self.script(["kernels:100"], ["kernels:10000"] * 40, ["kernels:100"])
         for number in range(3):
@@ -210,7 +210,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertEqual(set(found["lost"]), {"send_queue_full"})
         self.assertEqual(found["records"] + found["lost"]["send_queue_full"], undisturbed["records"])
 
-    @hazard("the collector is killed while the program exits", sees="nothing; exit takes at most about 0.2 s more", counted="complete, or marked as cut off")
+    @hazard("the collector is killed while the program exits", sees="exit takes at most about 0.2 s longer", counted="the run is complete, or the rank is marked as cut off")
     def test_collector_killed_while_the_program_exits(self):
         chance = random.Random(SEED)
         for _ in range(6):
@@ -233,7 +233,7 @@ class CollectorDies(harness.EndToEndTest):
             self.assertTrue(rank["cut_off"] or rank["kernels"]["count"] == 500, rank)
 
     @hazard("the program is PID 1 of a container: its end kills the autostarted collector", sees="its exit waits until the report is written",
-            counted="everything: report.json is there")
+            counted="everything is recorded, and report.json is written")
     def test_program_that_is_the_first_process_of_its_namespace(self):
         if self.run_program(["unshare", "--pid", "--fork", "--kill-child", "true"]).returncode != 0:
             self.skipTest("PID namespaces are not permitted here")
@@ -247,7 +247,7 @@ class CollectorDies(harness.EndToEndTest):
         self.assertEqual(report["ranks"][0]["kernels"]["count"], 50)
         self.assertFalse(report["ranks"][0]["cut_off"])
 
-    @hazard("the disk is full", sees="nothing", counted="the first line says how many batches are not on disk; the report is printed all the same")
+    @hazard("the disk is full", sees="no difference", counted="the first line says how many batches are not on disk; the report is printed anyway")
     def test_disk_that_is_full(self):
         out = self.path("small")
         os.mkdir(out)
@@ -266,10 +266,10 @@ class CollectorDies(harness.EndToEndTest):
         self.assertEqual(ended.returncode, 1, str(ended))
         self.assertRegex(ended.stdout.splitlines()[0], rb"0 records lost, \d+ batch(es)? NOT WRITTEN")
         self.assertIn(b"ScriptKernel", ended.stdout)
-        self.assertIn(b"the report is not saved", ended.stderr)
+        self.assertIn(b"could not save the report", ended.stderr)
 
-    @hazard("the collector is killed at random, over and over, under four ranks", sees="nothing: same output, same exit code",
-            counted="records in the report and counted losses are what happened, exactly")
+    @hazard("the collector is killed at random, over and over, under four ranks", sees="output and status unchanged",
+            counted="records in the report plus counted losses equal what happened, exactly")
     def test_collector_killed_at_random_under_four_ranks(self):
         print(f"seed {SEED}, {KILLS} kills", flush=True)
         chance = random.Random(SEED)

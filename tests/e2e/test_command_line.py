@@ -82,7 +82,7 @@ class CommandLine(harness.EndToEndTest):
     def test_top_says_what_a_directory_is(self):
         self.refused("top", "nodir", says="nodir: no such directory", code=1)
         self.refused("top", self.cwd, says="is not a run directory", code=1)
-        self.refused("top", "/dev/null", says="not a run directory but a file", code=1)
+        self.refused("top", "/dev/null", says="is a file, not a run directory", code=1)
         run = self.simulated()
         self.refused("top", run, says=("not being recorded", f"gpuprobe report {run}"), code=1)
         # As a collector that was killed leaves it.
@@ -161,7 +161,7 @@ class Counts(harness.EndToEndTest):
         screen = wait_until(screen_of_all, "four ranks on the screen")
         program.signal(harness.signal.SIGTERM)
         program.wait()
-        self.assertIn("4 x Simulated GPU", screen)
+        self.assertIn("4x Simulated GPU", screen)
 
     def test_devices_of_two_hosts_with_the_same_ordinals_count_all(self):
         out = self.path("run")
@@ -202,7 +202,7 @@ class ManyRanks(harness.EndToEndTest):
             rows = re.findall(r"<tr([^>]*)><td class=\"l\">([^<]*)</td>", page[page.index(f'<section id="{table}">'):page.index("</section>", page.index(f'<section id="{table}">'))])
             self.assertIn("named", rows[0][0], "the rank that the finding names comes first, and is marked")
             self.assertTrue(rows[0][1].endswith(f"/{culprit}") or rows[0][1] == str(culprit), rows[0])
-        self.assertIn(f"{self.RANKS:,} x NVIDIA", page)
+        self.assertIn(f"{self.RANKS:,}x NVIDIA", page)
 
     def assertPartOf(self, part, whole):
         if isinstance(part, dict):
@@ -259,7 +259,7 @@ class Check(harness.EndToEndTest):
         said = re.search(r"check after (\d+) steps( \([^)]*\))?:", finished.stderr.decode())
         self.assertIsNotNone(said, str(finished))
         self.assertGreaterEqual(int(said[1]), 5)
-        self.assertEqual(said[2] is not None and "5 were asked for" in said[2], int(said[1]) > 5)
+        self.assertEqual(said[2] is not None and "5 requested" in said[2], int(said[1]) > 5)
 
     def test_the_help_says_what_is_counted(self):
         help_text = " ".join(self.run_well([GPUPROBE, "run", "--help"]).stdout.decode().split())

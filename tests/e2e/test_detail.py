@@ -1,5 +1,6 @@
 """How much is recorded changes while the program runs, for the overhead budget and for graphs as a whole, and the report says so. Another tool changes nothing."""
 import os
+import shutil
 from collections import defaultdict
 
 import harness
@@ -20,11 +21,15 @@ class Detail(harness.EndToEndTest):
 
     def test_a_tool_inside_the_program_gets_what_it_gets_without_us_and_so_do_we(self):
         """Each style of tool: its records and callbacks are the same, one by one, and ours are complete, with right times before, during and after."""
-        for style, rounds in (("new", 1), ("old", 1), ("dlsym", 1), ("finalizes", 1), ("old", 20)):
-            with self.subTest(style=style, rounds=rounds):
+        # A tool may bring a libcupti of its own, as Triton's does.
+        own_copy = self.path("libcupti-1f6c.so.13")
+        shutil.copy(os.path.join(harness.SIM_LIB, "libcupti.so.13"), own_copy)
+        for style, rounds, copy in (("new", 1, None), ("old", 1, None), ("dlsym", 1, None), ("dlsym", 3, own_copy), ("finalizes", 1, None), ("old", 20, None)):
+            with self.subTest(style=style, rounds=rounds, copy=copy):
                 command = [SECOND_TOOL, "guest", style, str(rounds)]
-                alone = self.run_well(command, devices=1)
-                finished, out = self.record(command)
+                alone = self.run_well(command, devices=1, env={"SECOND_TOOL_CUPTI": copy})
+                self.forget_truth()
+                finished, out = self.record(command, {"SECOND_TOOL_CUPTI": copy})
                 self.assertEqual(finished.stdout, alone.stdout)
                 self.assertIn(f"{0 if style == 'new' else 100 * rounds} callbacks, 0 buffers that are not the tool's, 0 wrong times", finished.stdout.decode())
                 self.assertEqual(finished.stdout.count(b"\nmemset "), 50 * rounds)
@@ -40,6 +45,45 @@ class Detail(harness.EndToEndTest):
                 self.assertLess(off, 50_000, "a tool's own clock is converted")
                 trust = self.report(out)["trust"]
                 self.assertEqual((trust["lost"], trust["yielded"]["times"]), ({}, 0))
+
+    def test_a_tool_that_was_first_and_leaves(self):
+        """Until it has left there are no GPU times, and the report says so; from then on everything is recorded, and the tool gets what it would get without us."""
+        for how in ("leaves", "stays"):
+            for version, joined in (("13.0.1", False), ("13.4.1", True)):
+                with self.subTest(how=how, version=version):
+                    command = [SECOND_TOOL, "first", how]
+                    env = {"GPUSIM_CUPTI_VERSION": version}
+                    alone = self.run_well(command, env=env)
+                    self.forget_truth()
+                    finished, out = self.record(command, env)
+                    self.assertEqual(finished.stdout, alone.stdout)
+                    self.assertIn(b"0 callbacks, 0 buffers that are not the tool's, 0 wrong times", finished.stdout)
+                    self.assertGreaterEqual(finished.stdout.count(b"\nmemset "), 50)
+                    happened = [record for record in self.truth() if record["kind"] == "memset"]
+                    captured = [record for record in self.export(out) if record["kind"] == "memset"]
+                    eager, replayed = 50 * 4, 50 * (3 + 4)
+                    before = 50 if how == "leaves" else 0  # what is in a buffer that both have a part of is ours, too
+                    self.assertEqual((len(happened), len(captured)), (eager + replayed, eager - before + replayed))
+                    exact = [field for field in truth.COMPARED["memset"] if field != "correlation"]
+                    later = sorted(happened, key=lambda record: record["start_ns"])[before:]
+                    self.assertEqual(truth.multiset_difference("memset", exact, later, captured), [])
+                    # CUPTI before 13.1 Update 1 numbers the work of graphs wrongly in a second session.
+                    unjoined = [record["stream"] for record in captured if record["correlation"] == 0]
+                    self.assertEqual((len(unjoined), len(set(unjoined))), (0, 0) if joined else (replayed, 1))
+                    report = self.report(out)
+                    trust = report["trust"]
+                    self.assertEqual((trust["lost"], trust["yielded"]["times"], trust["timing_source"]), ({}, 1, "cupti_activity"))
+                    self.assertTrue(0.5e9 < trust["yielded"]["ns"] < 4e9, trust["yielded"])
+                    evidence, = [finding["evidence"] for finding in report["findings"] if finding["id"] == "capture-incomplete"]
+                    self.assertIn("another profiler had CUPTI for the first", evidence)
+                    self.assertEqual("not matched with the launches" in evidence, not joined)
+
+    def test_a_tool_that_was_first_and_does_not_leave(self):
+        _, out = self.record([harness.VECTOR_ADD], {"GPUSIM_FAULT": "subscriber_taken"})
+        report = self.report(out)
+        self.assertEqual((report["trust"]["timing_source"], report["trust"]["yielded"]["times"]), ("none", 0))
+        evidence, = [finding["evidence"] for finding in report["findings"] if finding["id"] == "capture-incomplete"]
+        self.assertIn("another profiler has CUPTI", evidence)
 
     def test_over_the_budget_detail_is_shed(self):
         finished, out = self.record([SECOND_TOOL, "busy", "7"], {"GPUPROBE_OVERHEAD_BUDGET": "1", "GPUPROBE_FLUSH_MS": "100"})

@@ -58,8 +58,8 @@ class ForeignPlugin(harness.EndToEndTest):
         self.assertEqual(truth.multiset_difference("collective", fields, *at_once), [])
         self.assertEqual({record["source"] for record in at_once[1]}, {"plugin"})
 
-    @hazard("somebody else's NCCL profiler plugin is loaded, of any version", sees="the plugin gets exactly what it asked for",
-            counted="everything is recorded, too")
+    @hazard("another NCCL profiler plugin is loaded, of any version", sees="the plugin gets exactly what it asked for",
+            counted="everything is recorded as well")
     def test_every_version(self):
         for version in range(1, 7):
             self.check_static(version, EVERYTHING)

@@ -63,7 +63,7 @@ class Hangs(harness.EndToEndTest):
         self.assertEqual((rank["rank"], rank["state"], rank["launches_since"], rank["open_range"]), (ODD, "not_issued", 0, "eval"))
         self.assertEqual((rank["last_call"]["op"], rank["last_call"]["seq"], rank["last_call"]["comm"]), ("AllReduce", CALL - 1, hang["comm"]))
         self.assertGreaterEqual(rank["last_call"]["done_ago_ns"], AFTER_S * 10**9)
-        self.assertIn(f"Rank {ODD} did not: its last call was AllReduce seq {CALL - 1}, done", " ".join(said.split()))
+        self.assertIn(f"Rank {ODD} did not: its last call was AllReduce seq {CALL - 1}, finished", " ".join(said.split()))
         self.assertEqual(report["findings"][0]["id"], "hang-missing-rank")
 
     def test_all_issued_and_it_does_not_end(self):
@@ -227,7 +227,7 @@ class Hangs(harness.EndToEndTest):
         self.assertEqual((past["seq"], past["op"], past["over"], [r["rank"] for r in past["ranks"]]), (CALL, "AllReduce", True, [ODD]))
         self.assertGreaterEqual(past["until_ns"] - past["since_ns"], AFTER_S * 10**9)
         over, = (f for f in report["findings"] if f["id"] == "hang-over")
-        self.assertRegex(over["statement"], rf"^From \d\d:\d\d:\d\d UTC to \d\d:\d\d:\d\d UTC AllReduce seq {CALL} on communicator .* did not go on, for .* Rank {ODD} was waited for\.$")
+        self.assertRegex(over["statement"], rf"^AllReduce seq {CALL} on communicator .* hung for .*, from \d\d:\d\d:\d\d UTC to \d\d:\d\d:\d\d UTC, waiting for rank {ODD}\.$")
         replayed = json.loads(self.run_well([GPUPROBE, "report", self.out, "--json", "--hang-after", str(AFTER_S)]).stdout)
         self.assertEqual(replayed["past_hangs"], report["past_hangs"])
 

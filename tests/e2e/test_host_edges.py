@@ -33,29 +33,29 @@ class HostEdges(harness.EndToEndTest):
 
     # --- environment
 
-    @hazard("threads read the environment while CUDA starts", sees="every getenv works", counted="nothing is lost")
+    @hazard("threads read the environment while CUDA starts", sees="every getenv succeeds", counted="nothing is lost")
     def test_threads_that_read_the_environment(self):
         for turn in range(RUNS):
             # C libraries make room for two variables at a time: every other number of them makes the array move.
             self.in_all_ways(["readers:set"], {f"JOB_VARIABLE_{i}": "value" for i in range(10 + turn % 2)})
 
-    @hazard("threads set variables while CUDA starts", sees="each finds its last value", counted="nothing is lost")
+    @hazard("threads set variables while CUDA starts", sees="each thread finds the last value that it set", counted="nothing is lost")
     def test_threads_that_set_variables(self):
         # Not while ours are read by the C library: only one thread at a time may change them, and each does so under its lock.
         self.in_all_ways(["writers"], runs=2)
 
-    @hazard("the program starts with an empty environment", sees="nothing", counted="nothing is recorded, or everything")
+    @hazard("the program starts with an empty environment", sees="no difference", counted="everything is recorded, or nothing")
     def test_empty_environment(self):
         self.in_all_ways(["cleared", "start"])
 
     # --- descriptors
 
-    @hazard("the program closes every descriptor it does not know, and opens files", sees="no file of its own is closed",
-            counted="the connection is gone: the rest is lost and counted, or sent over a new one")
+    @hazard("the program closes every descriptor it does not know, and opens files", sees="none of its own files is closed",
+            counted="the connection is lost: the rest is counted as lost, or sent over a new one")
     def test_program_that_closes_all_descriptors(self):
         self.in_all_ways(["descriptors"], runs=RUNS)
 
-    @hazard("no descriptors are left (RLIMIT_NOFILE)", sees="nothing", counted="no collector is reached, and nothing is recorded")
+    @hazard("no descriptors are left (RLIMIT_NOFILE)", sees="no difference", counted="no collector is reached, and nothing is recorded")
     def test_no_descriptors_left(self):
         self.in_all_ways(["limit:nofile", "start", "exit:0"])
 
@@ -67,8 +67,8 @@ class HostEdges(harness.EndToEndTest):
                                  env=env, cwd=self.cwd, stdout=subprocess.PIPE, check=False, timeout=harness.LIMIT_S)
         return program
 
-    @hazard("standard error is closed, and a data file of the program's gets its number", sees="its file has its own bytes only",
-            counted="our line is not written")
+    @hazard("standard error is closed, and one of the program's data files gets its number", sees="its file contains only its own bytes",
+            counted="the probe's line is not written")
     def test_data_file_on_descriptor_2(self):
         for name, loading in LOADINGS.items():
             with self.subTest(loading=name):
@@ -79,8 +79,8 @@ class HostEdges(harness.EndToEndTest):
                     self.assertEqual(file.read(), b"data\n")
         self.assert_nothing_runs()
 
-    @hazard("standard error is closed, and an older file of the program's gets its number", sees="its file has its own bytes only",
-            counted="our line is not written")
+    @hazard("standard error is closed, and one of the program's older files gets its number", sees="its file contains only its own bytes",
+            counted="the probe's line is not written")
     def test_older_data_file_on_descriptor_2(self):
         for name, loading in LOADINGS.items():
             with self.subTest(loading=name):
@@ -93,11 +93,11 @@ class HostEdges(harness.EndToEndTest):
                     self.assertEqual(file.read(), b"data\nwas there before\n")
         self.assert_nothing_runs()
 
-    @hazard("nobody reads standard error any more", sees="no SIGPIPE of ours", counted="our line is not written")
+    @hazard("standard error is a pipe that nobody reads any more", sees="no SIGPIPE", counted="the probe's line is not written")
     def test_standard_error_is_a_broken_pipe(self):
         self.in_all_ways(["pipe:broken", "start", "exit:0"], {"GPUPROBE_NO_SUCH": "1", "GPUPROBE_VERBOSE": "1"}, commands=False)
 
-    @hazard("standard error is a pipe that is full", sees="CUDA starts at once", counted="our line is not written")
+    @hazard("standard error is a pipe that is full", sees="CUDA starts without delay", counted="the probe's line is not written")
     def test_standard_error_is_a_full_pipe(self):
         self.in_all_ways(["pipe:full", "start", "exit:0"], {"GPUPROBE_NO_SUCH": "1", "GPUPROBE_VERBOSE": "1"}, commands=False)
 
@@ -119,8 +119,8 @@ class HostEdges(harness.EndToEndTest):
 
     # --- children
 
-    @hazard("children are made by fork, _Fork, clone, vfork and posix_spawn", sees="they end at once, as without us",
-            counted="they are no processes of the job")
+    @hazard("children are made by fork, _Fork, clone, vfork and posix_spawn", sees="they end at once, as without the probe",
+            counted="they are not recorded as processes of the job")
     def test_children_of_all_kinds(self):
         for way in ("fork", "_Fork", "clone", "vm", "vfork", "spawn"):
             with self.subTest(way=way):
@@ -128,13 +128,13 @@ class HostEdges(harness.EndToEndTest):
 
     # --- small stacks and limits
 
-    @hazard("CUDA starts on a thread with a stack of 16 or 32 KiB", sees="the stack is enough, as it is without us", counted="everything")
+    @hazard("CUDA starts on a thread with a stack of 16 or 32 KiB", sees="the stack is large enough, as without the probe", counted="everything is recorded")
     def test_small_stacks(self):
         for kib in (32, 16):
             with self.subTest(kib=kib):
                 self.in_all_ways([f"stack:{kib}"])
 
-    @hazard("address space is limited (RLIMIT_AS)", sees="nothing", counted="smaller queues and rings, or a line that nothing is recorded")
+    @hazard("address space is limited (RLIMIT_AS)", sees="no difference", counted="queues and rings are smaller, or one line says that nothing is recorded")
     def test_limited_address_space(self):
         for mib in (400, 200, 100, 60, 20):
             with self.subTest(mib=mib):
@@ -146,14 +146,14 @@ class HostEdges(harness.EndToEndTest):
         self.assertEqual(collector.stop().returncode, 0)
         self.assertEqual(len(self.report(collector.out)["ranks"]), 1)
 
-    @hazard("no file may grow (RLIMIT_FSIZE), and standard error is a file", sees="no SIGXFSZ of ours", counted="our line is not written")
+    @hazard("no file may grow (RLIMIT_FSIZE), and standard error is a file", sees="no SIGXFSZ", counted="the probe's line is not written")
     def test_no_file_may_grow(self):
         for name, loading in LOADINGS.items():
             with self.subTest(loading=name):
                 self.run_well([HOST_EDGES, "limit:fsize", "cuda", "wait:50"],
                               env={**loading, "GPUPROBE_NO_SUCH": "1", "GPUPROBE_AUTOSTART": "0", "GPUSIM_TRUTH": None})
 
-    @hazard("no thread can be made (RLIMIT_NPROC)", sees="nothing", counted="nothing is recorded")
+    @hazard("no thread can be created (RLIMIT_NPROC)", sees="no difference", counted="nothing is recorded")
     def test_no_thread_can_be_made(self):
         if os.getuid() != 0:
             self.skipTest("only root can become somebody else")
@@ -179,8 +179,8 @@ class HostEdges(harness.EndToEndTest):
         self.assert_nothing_runs()
         return finished
 
-    @hazard("no more processes or threads than the program itself has (RLIMIT_NPROC)", sees="nothing, however few there are",
-            counted="with room for our thread and the collector everything; with less, nothing is recorded")
+    @hazard("only as many processes and threads are allowed as the program itself has (RLIMIT_NPROC)", sees="no difference, however few there are",
+            counted="with room for the probe's thread and the collector, everything is recorded; with less, nothing")
     def test_few_processes(self):
         if os.getuid() != 0:
             self.skipTest("only root can become somebody else, and the limit is not root's")
@@ -203,7 +203,7 @@ class HostEdges(harness.EndToEndTest):
                 shutil.rmtree(os.path.join(self.cwd, "gpuprobe-runs"))
 
     @hazard("the run directory is on a disk that fills up (ENOSPC)", sees="output and status unchanged",
-            counted="`gpuprobe run` says how many batches are not on disk and reports all; a later report has what is on disk")
+            counted="`gpuprobe run` reports everything and says how many batches are not on disk; a later report has what is on disk")
     def test_small_disk(self):
         out = self.path("small")
         os.mkdir(out)
@@ -226,7 +226,7 @@ class HostEdges(harness.EndToEndTest):
                 self.assertIn(json.loads(report)["ranks"][0]["kernels"]["count"], range(1, 60000))
                 self.assert_nothing_runs()
 
-    @hazard("the working directory is gone", sees="nothing", counted="the run directory is in /tmp")
+    @hazard("the working directory has been deleted", sees="no difference", counted="the run directory is in /tmp")
     def test_working_directory_is_gone(self):
         for loading in LOADINGS.values():
             os.makedirs(self.path("gone"), exist_ok=True)
@@ -234,7 +234,7 @@ class HostEdges(harness.EndToEndTest):
             self.assertEqual(finished.stderr, b"")
         self.assert_nothing_runs()
 
-    @hazard("a collector that was started never comes up", sees="exit is held up by a fifth of a second at most", counted="nothing is recorded")
+    @hazard("the collector that the probe started never comes up", sees="exit takes at most a fifth of a second longer", counted="nothing is recorded")
     def test_collector_that_never_comes_up(self):
         folder = self.path("broken", "lib")
         os.makedirs(folder)

@@ -24,7 +24,7 @@ class HostIsSacred(harness.EndToEndTest):
         self.assertEqual(os.listdir(self.cwd), [])
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
-    @hazard("no collector runs, and none may be started", sees="output and status unchanged, nothing written",
+    @hazard("no collector is running, and none may be started", sees="output and status unchanged, nothing written",
             counted="nothing is recorded")
     def test_no_collector_and_none_to_be_started(self):
         self.same_as_without({"GPUPROBE_AUTOSTART": "0"})
@@ -34,17 +34,17 @@ class HostIsSacred(harness.EndToEndTest):
     def test_socket_in_a_folder_that_is_not_there(self):
         self.same_as_without({"GPUPROBE_SOCKET": self.path("no-such-folder", "x.sock"), "GPUPROBE_AUTOSTART": "0"})
 
-    @hazard("GPUPROBE_SOCKET names a file that is no socket", sees="output and status unchanged, the file is left alone",
+    @hazard("GPUPROBE_SOCKET names a file that is not a socket", sees="output and status unchanged, the file is left alone",
             counted="nothing is recorded")
     def test_socket_that_is_a_file(self):
         with open(self.path("not-a-socket"), "w", encoding="utf-8") as file:
             file.write("text")
         self.same_as_without({"GPUPROBE_SOCKET": self.path("not-a-socket"), "GPUPROBE_AUTOSTART": "0"})
 
-    @hazard("GPUPROBE_SOCKET is longer than a socket's path may be", sees="output and status unchanged",
+    @hazard("GPUPROBE_SOCKET is too long for a socket path", sees="output and status unchanged",
             counted="one line says so; nothing is recorded")
     def test_socket_path_that_is_too_long(self):
-        self.says_one_line({"GPUPROBE_SOCKET": "/tmp/" + "x" * 300, "GPUPROBE_AUTOSTART": "0"}, b"GPUPROBE_SOCKET is longer")
+        self.says_one_line({"GPUPROBE_SOCKET": "/tmp/" + "x" * 300, "GPUPROBE_AUTOSTART": "0"}, b"GPUPROBE_SOCKET is too long")
 
     @hazard("the socket's owner never accepts", sees="no wait beyond GPUPROBE_EXIT_WAIT_MS, output and status unchanged",
             counted="nothing is recorded")
@@ -69,24 +69,24 @@ class HostIsSacred(harness.EndToEndTest):
                 self.assertEqual(len(probed.stderr.splitlines()), 1, str(probed))
                 self.assertIn(word, probed.stderr)
 
-    @hazard("settings have values that make no sense", sees="output and status unchanged",
+    @hazard("settings have unusable values", sees="output and status unchanged",
             counted="one line names each with its range; defaults are used")
     def test_settings_that_make_no_sense_are_said_in_one_line(self):
         self.says_one_line({"GPUPROBE_BUFFERS": "many", "GPUPROBE_QUEUE_MIB": "-5"}, b"GPUPROBE_BUFFERS=many is ignored: must be a whole number from 2 to 256; GPUPROBE_QUEUE_MIB=-5 is ignored")
 
-    @hazard("a variable GPUPROBE_... that does not exist is set", sees="output and status unchanged",
+    @hazard("an unknown GPUPROBE_... variable is set", sees="output and status unchanged",
             counted="one line names it")
     def test_unknown_setting_is_said_in_one_line(self):
         self.says_one_line({"GPUPROBE_NO_SUCH": "1"}, b"GPUPROBE_NO_SUCH")
 
     @hazard("there is no libcupti", sees="output and status unchanged",
-            counted="nothing of the GPU is recorded")
+            counted="no GPU work is recorded")
     def test_no_libcupti_on_the_node(self):
         """The toolkit's own libcupti, if the loader knows one, is then what the probe meets, on a driver that is not its own."""
         self.same_as_without({"GPUPROBE_AUTOSTART": "0"}, sim_lib=self.node_without_cupti())
 
     @hazard("libcupti is not a library", sees="output and status unchanged",
-            counted="nothing of the GPU is recorded")
+            counted="no GPU work is recorded")
     def test_libcupti_that_is_no_library(self):
         folder = self.node_without_cupti()
         for name in ("libcupti.so.13", "libcupti.so.12", "libcupti.so"):
@@ -94,8 +94,8 @@ class HostIsSacred(harness.EndToEndTest):
                 file.write(b"not an object file")
         self.same_as_without({"GPUPROBE_AUTOSTART": "0"}, sim_lib=folder)
 
-    @hazard("there is no usable libcupti, but a collector", sees="output and status unchanged",
-            counted="collectives and ranges are recorded, and no kernels")
+    @hazard("there is a collector, but no usable libcupti", sees="output and status unchanged",
+            counted="collectives and ranges are recorded, kernels are not")
     def test_no_libcupti_with_a_collector(self):
         """Collectives and ranges can still be recorded, and the report says that GPU activity was not."""
         folder = self.node_without_cupti()

@@ -69,7 +69,7 @@ class HostileServers(harness.EndToEndTest):
                 self.assertEqual(len(probed.stderr.splitlines()), 1 if says else 0, str(probed))
                 self.assertIn(says, probed.stderr)
 
-    @hazard("another user listens where the probe looks for a collector", sees="nothing", counted="not a byte is sent; nothing is recorded")
+    @hazard("another user listens where the probe looks for a collector", sees="no difference", counted="not a byte is sent; nothing is recorded")
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it listens as another user")
     def test_another_users_collector_gets_nothing(self):
         # Root trusts root only: the listener is a stranger to it.
@@ -85,7 +85,7 @@ class HostileServers(harness.EndToEndTest):
         self.same_as_without(listen, STRANGER)
         self.assertEqual(b"".join(received), b"")
 
-    @hazard("a collector sends garbage", sees="nothing", counted="recording ends")
+    @hazard("a collector sends garbage", sees="no difference", counted="recording ends")
     def test_garbage(self):
         self.same_as_without(lambda client, over: client.sendall(os.urandom(100_000)))
 
@@ -94,12 +94,12 @@ class HostileServers(harness.EndToEndTest):
         refusal = wire.delimited(wire.block(4, wire.block(1, "not today")))
         self.same_as_without(lambda client, over: client.sendall(refusal), says=b"refused: not today")
 
-    @hazard("a collector refuses with a text of a megabyte, or with control characters", sees="at most one line", counted="nothing is recorded")
+    @hazard("a collector refuses with a megabyte of text, or with control characters", sees="at most one line", counted="nothing is recorded")
     def test_a_refusal_without_end(self):
         refusal = wire.delimited(wire.block(4, wire.block(1, "x" * 1_000_000)))
         self.same_as_without(lambda client, over: client.sendall(refusal))
 
-    @hazard("a collector sends control messages without end", sees="nothing", counted="what it asks for is done at most as often as the probe flushes")
+    @hazard("a collector sends an endless stream of control messages", sees="no difference", counted="its requests are served at most as often as the probe flushes")
     def test_controls_without_end(self):
         controls = wire.delimited(wire.block(4, wire.number(2, 1))) + wire.delimited(wire.block(4, wire.number(3, 1)))
 
@@ -113,7 +113,7 @@ class HostileServers(harness.EndToEndTest):
     def test_one_that_reads_nothing(self):
         self.same_as_without(lambda client, over: over.wait(), limit=6.0)
 
-    @hazard("a collector closes every connection at once, with data unread", sees="nothing", counted="recording ends")
+    @hazard("a collector closes every connection immediately, with data unread", sees="no difference", counted="recording ends")
     def test_one_that_hangs_up(self):
         def hang_up(client, over):
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

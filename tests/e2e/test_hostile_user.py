@@ -89,7 +89,7 @@ class HostileUser(harness.EndToEndTest):
         return records
 
     @hazard("one user of a shared node attacks its collector: unfinished frames, huge Hellos, thousands of connections, runs without end",
-            sees="another user's program: nothing; the hostile one: refusals", counted="the other user's run is complete; memory, disk and descriptors stay bounded")
+            sees="another user's program sees no difference; the hostile one is refused", counted="the other user's run is complete; memory, disk and descriptors stay bounded")
     def test_another_users_run_is_complete_and_the_collector_comes_to_rest(self):
         quiet_descriptors, quiet_mib = self.descriptors(), self.memory_mib()
         here = os.path.dirname(os.path.abspath(__file__))
@@ -165,7 +165,7 @@ class HostileUser(harness.EndToEndTest):
         self.collector.signal(15)
         self.assertEqual(self.collector.wait().returncode, 0)
 
-    @hazard("a user's runs fill the disk that the operator gives him", sees="one line: refused, remove old runs", counted="finished runs stay; new ones are refused")
+    @hazard("a user's runs fill the disk space that the operator allows", sees="one line: refused, with the advice to remove old runs", counted="finished runs are kept; new ones are refused")
     def test_a_full_share_of_the_disk_refuses_new_runs_in_words(self):
         def record(name, read=lambda connection: wire.read_some(connection, 0.3)):
             with wire.connect_as(ATTACKER, self.socket) as connection:
@@ -177,7 +177,7 @@ class HostileUser(harness.EndToEndTest):
         with open(os.path.join(home, run, "more"), "wb") as file:
             os.posix_fallocate(file.fileno(), 0, (DISK_MIB - 8) << 20)
         wait_until(lambda: os.path.exists(os.path.join(home, run, "report.html")), "report")
-        self.assertRegex(record("two", wire.read_until_closed) or "", r"holds all that this node keeps for a user \(256 MiB\); remove old runs")
+        self.assertRegex(record("two", wire.read_until_closed) or "", r"has reached this node's limit for one user \(256 MiB\); remove old runs")
         self.assertEqual(os.listdir(home), [run], "nothing is deleted")
         os.unlink(os.path.join(home, run, "more"))
         self.assertIsNone(record("three"))

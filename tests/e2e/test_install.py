@@ -1,7 +1,9 @@
 """`cmake --install` makes a self-contained tree: it works from another place, with nothing of the build tree or of this machine's packages."""
 import os
+import re
 import shutil
 import subprocess
+import zlib
 
 import harness
 from harness import BUILD, PATIENT, SIM_LIB, SMALL_TRAINING
@@ -25,6 +27,36 @@ class Install(harness.EndToEndTest):
     def test_is_small(self):
         size = sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(self.tree) for name in names)
         self.assertLess(size, SIZE_LIMIT_BYTES)
+
+    def test_the_library_is_stripped_and_small(self):
+        """Each process of a job maps it: a large object that does not start as zeros belongs elsewhere."""
+        library = os.path.join(self.tree, "lib", "libgpuprobe.so")
+        listing = subprocess.run(["nm", "-C", "-S", "--size-sort", harness.LIBRARY], check=True, capture_output=True, text=True).stdout.splitlines()
+        largest = [line for line in listing if line.split()[2] not in "bB"][-5:]
+        self.assertLess(os.path.getsize(library), 1 << 20, largest)
+        for name in (library, os.path.join(self.tree, "bin", "gpuprobe")):
+            self.assertEqual(subprocess.run(["nm", name], capture_output=True, text=True).stdout, "", name)
+
+    def test_debug_information_is_a_component_of_its_own(self):
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", self.tree, "--component", "debug"], check=True, stdout=subprocess.DEVNULL)
+        for folder, name in (("bin", "gpuprobe"), ("lib", "libgpuprobe.so")):
+            debug = os.path.join(self.tree, folder, ".debug", name + ".debug")
+            with open(debug, "rb") as file:
+                checksum = zlib.crc32(file.read())
+            linked = subprocess.run(["objcopy", "--dump-section", ".gnu_debuglink=/dev/stdout", os.path.join(self.tree, folder, name), "/dev/null"], check=True,
+                                    capture_output=True).stdout
+            self.assertTrue(linked.startswith(name.encode() + b".debug\0"), linked)
+            self.assertEqual(int.from_bytes(linked[-4:], "little"), checksum)
+            sections = subprocess.run(["readelf", "-S", "-W", debug], check=True, capture_output=True, text=True).stdout
+            self.assertIn(".debug_info", sections)
+
+    def test_every_page_is_there(self):
+        pages = [os.path.join(folder, name) for folder, _, names in os.walk(self.tree) for name in names if name.endswith(".md")]
+        self.assertGreater(len(pages), 10)
+        for page in pages:
+            with open(page, encoding="utf-8") as file:
+                for target in re.findall(r"\]\(([^)#:]+)[^):]*\)", file.read()):
+                    self.assertTrue(os.path.exists(os.path.join(os.path.dirname(page), target)), f"{page}: {target}")
 
     def test_needs_only_the_libc(self):
         program = os.path.join(self.tree, "bin", "gpuprobe")

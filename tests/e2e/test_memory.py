@@ -85,13 +85,13 @@ class Memory(harness.EndToEndTest):
             self.assertEqual((event["capacity_bytes"], event["device_live_bytes"]), (gib, gib // 2 + gib // 8))
             self.assertEqual(event["free_at_most_bytes"], gib - gib // 2 - gib // 8)
         finding, = (f for f in report["findings"] if f["id"] == "out-of-memory")
-        self.assertEqual(finding["statement"], "Process %d ran out of memory: asked 1.0 GiB (array), 0.6 GiB live of 1.0 GiB, in range step/activations."
+        self.assertEqual(finding["statement"], "Process %d ran out of memory: requested 1.0 GiB (array) with 0.6 GiB of 1.0 GiB in use, in range step/activations."
                          % report["ranks"][0]["pid"])
         shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
-        self.assertIn("ran out of memory: asked", shown)
+        self.assertIn("ran out of memory: requested", shown)
 
     @hazard("every call that obtains memory is refused", sees="CUDA's own error",
-            counted="each refusal with what was asked for and what was free")
+            counted="each refusal is reported with what was asked for and what was free")
     def test_whatever_is_refused_is_told_with_what_was_there(self):
         """Every call that obtains memory, of both APIs, where there is too little: what was asked, what was live, what was free at most."""
         out = self.path("run-directory")
@@ -122,8 +122,8 @@ class Memory(harness.EndToEndTest):
         self.run_well([GPUPROBE, "run", "--out", out, "--", MEMORY_REFUSED, "host"], env={"GPUSIM_FAULT": "pinned_mib=1"})
         report = self.report(out)
         finding, = (f for f in report["findings"] if f["id"] == "out-of-memory")
-        self.assertEqual(finding["statement"], "Process %d ran out of page-locked host memory: asked 1.0 MiB, 0.2 MiB of it live." % report["ranks"][0]["pid"])
-        self.assertNotIn("Free", finding["evidence"])
+        self.assertEqual(finding["statement"], "Process %d ran out of pinned host memory: requested 1.0 MiB with 0.2 MiB in use." % report["ranks"][0]["pid"])
+        self.assertNotIn("was free", finding["evidence"])
         event, = report["ranks"][0]["out_of_memory"]
         self.assertEqual((event["memory"], event["asked_bytes"], event["live_bytes"], event["capacity_bytes"]), ("host_pinned", 1 << 20, {"host_pinned": 1 << 18}, None))
 
@@ -284,7 +284,7 @@ class Memory(harness.EndToEndTest):
         total, = report["ranks"][0]["device_memory"]
         self.assertEqual(total["high_water_bytes"], truth.high_water_marks(happened, "device")[-1])
 
-    @hazard("one allocation among many is refused", sees="CUDA's own error, then ends as without us",
+    @hazard("one allocation among many is refused", sees="CUDA's own error, then ends as without the probe",
             counted="memory levels stay exact")
     def test_one_allocation_of_many_is_refused(self):
         """Wherever the refusal falls, the program ends as it would, and the ledger holds."""

@@ -20,14 +20,14 @@ class MissingRecords(harness.EndToEndTest):
     def lost(self, report):
         return {reason: count for reason, count in report["trust"]["lost"].items() if count}
 
-    @hazard("CUPTI delivers no kernel records at all", sees="nothing", counted="every launch is a lost record (no_device_record); coverage falls; a finding says so")
+    @hazard("CUPTI delivers no kernel records at all", sees="no difference", counted="every launch is counted as lost (no_device_record), coverage falls, and a finding says so")
     def test_no_kernel_records_at_all(self):
         _, report = self.recorded([CUDA_SCRIPT, "kernels:40", "copies:5", "return:0"], GPUSIM_FAULT="no_kernel_records")
         self.assertEqual(self.lost(report), {"no_device_record": 40})
         self.assertLess(report["trust"]["coverage"], 0.8)
         self.assertIn("records-lost", [finding["id"] for finding in report["findings"]])
 
-    @hazard("CUPTI withholds some records and does not say so", sees="nothing", counted="exactly the launches without a record")
+    @hazard("CUPTI silently withholds some records", sees="no difference", counted="exactly the launches without a record are counted as lost")
     def test_some_records_are_withheld(self):
         _, report = self.recorded([CUDA_SCRIPT, "kernels:70", "copies:14", "return:0"], GPUSIM_FAULT="withheld_records=7")
         self.assertEqual(self.lost(report), {"no_device_record": 12})
@@ -36,8 +36,8 @@ class MissingRecords(harness.EndToEndTest):
         _, report = self.recorded([CUDA_SCRIPT, "kernels:70", "copies:14", "return:0"], GPUSIM_FAULT="drops=7")
         self.assertEqual(self.lost(report), {"cupti_dropped": 12})
 
-    @hazard("CUPTI gives back buffers with a record in them that it cannot read itself", sees="nothing",
-            counted="that record and each one behind it in the buffer (unknown_record): with what is recorded, all kernels")
+    @hazard("CUPTI returns buffers that contain a record which it cannot read itself", sees="no difference",
+            counted="that record and each one behind it in the buffer are counted as lost (unknown_record)")
     def test_damaged_buffers(self):
         for version in ("12.6", "13.0"):
             with self.subTest(version=version):
@@ -53,8 +53,8 @@ class MissingRecords(harness.EndToEndTest):
                 self.assertEqual(lost, {"unknown_record": happened - recorded})
                 self.forget_truth()
 
-    @hazard("CUPTI runs out of device buffers for the nodes of CUDA graphs, and gives wrong times", sees="nothing",
-            counted="each of those records (invalid_timestamp)")
+    @hazard("CUPTI runs out of device buffers for the nodes of CUDA graphs and delivers wrong times", sees="no difference",
+            counted="each of those records is counted as lost (invalid_timestamp)")
     def test_device_buffers_of_graphs_are_used_up(self):
         _, report = self.recorded([GRAPH_REPLAYS, "20", "70"], GPUSIM_FAULT="graph_buffers=500")
         replayed = Counter(record["graph_node"] for record in self.truth() if record["kind"] == "kernel" and record["graph_node"])

@@ -100,7 +100,7 @@ class NodeBounds(harness.EndToEndTest):
         reasons = [self.begin(f"again {i}") for i in range(RUNS)]
         for connection, _ in reasons:
             connection.close()
-        self.assertIn("your runs on this node begin too fast; try again", [why for _, why in reasons])
+        self.assertIn("your runs on this node start too fast; try again", [why for _, why in reasons])
         self.taken("other", BOB)
         self.is_taken_again("later")
 
@@ -119,7 +119,7 @@ class NodeBounds(harness.EndToEndTest):
         for i in range(KEPT_RUNS - 1):
             self.make_run(f"old-{i}")
         self.taken("the last")
-        self.assertRegex(self.refused("one more"), rf"/{ALICE} holds {KEPT_RUNS} runs with \d+ files; remove some of them")
+        self.assertRegex(self.refused("one more"), rf"/{ALICE} already holds {KEPT_RUNS} runs with \d+ files; remove some of them")
         os.rmdir(os.path.join(self.home, "old-0"))
         self.taken("one more")
 
@@ -134,7 +134,7 @@ class NodeBounds(harness.EndToEndTest):
         self.make_home()
         self.make_run("old", (str(i) for i in range(KEPT_FILES - 1)))
         self.taken("the last")
-        self.assertRegex(self.refused("one more"), rf"/{ALICE} holds 2 runs with 10\d{{4}} files; remove some of them")
+        self.assertRegex(self.refused("one more"), rf"/{ALICE} already holds 2 runs with 10\d{{4}} files; remove some of them")
         for i in range(10):  # of the last run there are a few by now
             os.unlink(os.path.join(self.home, "old", str(i)))
         self.taken("one more")
@@ -152,7 +152,7 @@ class NodeBounds(harness.EndToEndTest):
         self.assertGreater(left, 0)
         for i in range(left // ENTRY + 1):
             os.close(os.open(os.path.join(self.home, "old", str(i)), os.O_CREAT | os.O_WRONLY))
-        self.assertRegex(self.refused("too large"), r"holds all that this node keeps for a user \(256 MiB\); remove old runs")
+        self.assertRegex(self.refused("too large"), r"has reached this node's limit for one user \(256 MiB\); remove old runs")
         os.unlink(os.path.join(self.home, "old", "0"))
         self.taken("fits")
 
@@ -200,7 +200,7 @@ class NodeBounds(harness.EndToEndTest):
         else:
             self.fail("198 MiB of names were taken")
         self.assertGreater(sequence, 16)
-        wait_until(lambda: b"take more memory than this node gives a user (64.0 MiB); they are reported up to here" in self.collector.so_far(), "the line", limit=5)
+        wait_until(lambda: b"exceed this node's memory limit for one user (64.0 MiB); they are reported up to this point" in self.collector.so_far(), "the line", limit=5)
         wait_until(lambda: [name for name in os.listdir(self.home) if os.path.exists(os.path.join(self.home, name, "report.json"))], "report")
         self.assertTrue(self.is_open(other))
         self.is_taken_again("later")

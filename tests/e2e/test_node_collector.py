@@ -140,7 +140,7 @@ class NodeCollector(harness.EndToEndTest):
         self.assertEqual(collector.wait().returncode, 0)
         self.assertEqual(len(self.runs_of(ALICE)), 1)
 
-    @hazard("the user's part of the node's collector is killed", sees="nothing", counted="the others' runs go on; what was written stays, and his next program is recorded")
+    @hazard("the process that records for one user of a node is killed", sees="no difference", counted="other users' runs go on; what was written is kept, and the user's next program is recorded")
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as two users")
     def test_a_user_who_kills_his_process_harms_himself_only(self):
         collector = self.start_collector()
@@ -154,13 +154,13 @@ class NodeCollector(harness.EndToEndTest):
                 pass
             bob.sendall(wire.delimited(wire.bye()))
         wait_until(lambda: self.runs_of(BOB), "run of the other user")
-        self.assertIn(f"the process for {ALICE} ended with signal 9".encode(), collector.so_far())
+        self.assertIn(f"the collector process for {ALICE} ended with signal 9".encode(), collector.so_far())
         self.install_for_everybody()
         wait_until(lambda: self.finds_collector(ALICE), "a new process for him", limit=20)
         collector.signal(15)
         self.assertEqual(collector.wait().returncode, 0)
 
-    @hazard("a symbolic link stands where the node's collector keeps a user's runs", sees="one line: refused", counted="nothing is written, the operator's log says so")
+    @hazard("a symbolic link is planted where the node's collector keeps a user's runs", sees="one line: refused", counted="nothing is written, and the operator's log says so")
     @unittest.skipUnless(os.geteuid() == 0, "needs root: it acts as another user")
     def test_a_directory_that_somebody_else_put_there_is_not_written_into(self):
         collector = self.start_collector()
@@ -198,7 +198,7 @@ class NodeCollector(harness.EndToEndTest):
     def test_only_root_may_serve_a_node(self):
         refused = self.as_user(ALICE, [shutil.copy(GPUPROBE, self.path("gpuprobe-copy")), "collect", "--node", "--socket", self.path("x.sock")])
         self.assertEqual(refused.returncode, 1)
-        self.assertRegex(refused.stderr.decode(), r"^gpuprobe: collect: --node needs root: .*without --node.*\n$")
+        self.assertRegex(refused.stderr.decode(), r"^gpuprobe: collect: --node needs root: .*drop --node.*\n$")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from hazards import hazard
 
 class PlainPrograms(harness.EndToEndTest):
 
-    @hazard("a program that never uses CUDA is preloaded", sees="no thread, no socket, no CUDA library of ours",
-            counted="nothing to count")
+    @hazard("a program that never uses CUDA is preloaded", sees="no thread, socket or CUDA library is added",
+            counted="nothing to report")
     def test_preloaded_program_has_one_thread_and_no_socket(self):
         collector = harness.Collector(self)
         finished = self.run_well([PLAIN_PROGRAM], env={**collector.env(), "LD_PRELOAD": LIBRARY})
@@ -24,7 +24,7 @@ class PlainPrograms(harness.EndToEndTest):
         self.assertIn("libgpuprobe 0", finished.stdout.decode())
 
     @hazard("system programs inherit LD_PRELOAD", sees="output and status unchanged",
-            counted="nothing to count")
+            counted="nothing to report")
     def test_ls_prints_the_same(self):
         command = ["/bin/ls", "-l", "/usr"]
         plain = self.run_well(command)
@@ -34,7 +34,7 @@ class PlainPrograms(harness.EndToEndTest):
         self.assertEqual(os.listdir(self.cwd), [])
 
     @hazard("shells and Python inherit LD_PRELOAD", sees="output and status unchanged",
-            counted="nothing to count")
+            counted="nothing to report")
     def test_shells_and_python(self):
         for command in (["/bin/sh", "-c", "ls / | sort | head -n 3; exit 4"], [shutil.which("python3", path="/usr/bin:/bin") or "python3", "-c", "print(1)"]):
             plain = self.run_program(command)

@@ -132,7 +132,7 @@ class RealFaults(harness.EndToEndTest):
             # A host that is late for its device only where the loss is read is late now and then.
             now_and_then = kind in ("input", "launches") and job.arguments["read_every"] > 1
             self.assertIn(first["id"], (finding, "straggler-intermittent") if now_and_then else (finding,), told)
-            self.assertTrue(first["statement"].startswith(f"Rank {job.culprit} "), told)
+            self.assertRegex(first["statement"], rf"^The other .* for rank {job.culprit}\b", told)
             self.assertEqual(report["stragglers"][0]["cause"], cause, told)
             since = report["stragglers"][0]["since_step"]
             if since is not None:

@@ -96,8 +96,8 @@ class Recording(harness.EndToEndTest):
                 count += lines.read().count(b"\n")
         return count
 
-    @hazard("the device is far behind, and activity buffers are few", sees="never waits",
-            counted="what found no place is counted")
+    @hazard("the device is far behind, and there are only a few activity buffers", sees="never waits",
+            counted="records without room are counted as lost")
     def test_few_small_buffers_are_what_is_used(self):
         """A device that is far behind needs more than two buffers of 300 records; what found no place is counted, to half a record a buffer."""
         out = self.path("run-directory")
@@ -109,7 +109,7 @@ class Recording(harness.EndToEndTest):
         self.assertEqual(list(report["trust"]["lost"]), ["buffer_pool_empty"])
         self.assertAlmostEqual(report["trust"]["lost"]["buffer_pool_empty"], lost, delta=lost // 100 + 2)
 
-    @hazard("the collector stands still while the program goes on", sees="never waits; memory of ours stays below GPUPROBE_QUEUE_MIB",
+    @hazard("the collector is stopped while the program goes on", sees="never waits; the probe's memory stays below GPUPROBE_QUEUE_MIB",
             counted="what does not fit is dropped and counted")
     def test_the_queue_is_as_long_as_it_was_set(self):
         """While the collector stands still, what is more than a mebibyte is dropped and counted. More kernels than activity buffers hold: these alone would wait."""

@@ -21,7 +21,7 @@ class Run(harness.EndToEndTest):
                 finished = self.run_program([GPUPROBE, "run", "--out", self.path(f"out-{code}"), "--", CUDA_SCRIPT, "kernels:3", f"return:{code}"])
                 self.assertEqual(finished.returncode, code, str(finished))
 
-    @hazard("the command of `gpuprobe run` dies by a signal", sees="run ends by the same signal",
+    @hazard("the command of `gpuprobe run` dies by a signal", sees="`gpuprobe run` ends by the same signal",
             counted="what was recorded is reported")
     def test_death_by_a_signal(self):
         """As a shell says it, or by the same signal."""
@@ -31,7 +31,7 @@ class Run(harness.EndToEndTest):
                 self.assertIn(finished.returncode, (128 + number, -number), str(finished))
                 self.assert_nothing_runs()
 
-    @hazard("signals are sent to `gpuprobe run`", sees="each arrives at the command",
+    @hazard("signals are sent to `gpuprobe run`", sees="each one reaches the command",
             counted="what was recorded is reported")
     def test_signals_go_through(self):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -45,7 +45,7 @@ class Run(harness.EndToEndTest):
                 self.assertEqual((finished.returncode, finished.stdout), (33, b"caught\n"), str(finished))
                 self.assert_nothing_runs()
 
-    @hazard("the command reads binary data and writes to both streams", sees="every byte unchanged",
+    @hazard("the command reads binary data and writes to both streams", sees="every byte is unchanged",
             counted="the report goes to standard error, after the command's own output")
     def test_standard_streams_go_through(self):
         with tempfile.TemporaryFile() as file:
@@ -95,7 +95,7 @@ class Run(harness.EndToEndTest):
         finished = self.run_under_probe(self.path("text"))
         self.assertEqual(finished.returncode, 126, str(finished))
 
-    @hazard("the run directory cannot be made", sees="the program is not started",
+    @hazard("the run directory cannot be created", sees="the program is not started",
             counted="one line names the directory")
     def test_unwritable_out(self):
         finished = self.run_program([GPUPROBE, "run", "--out", "/dev/null/out", "--", VECTOR_ADD])

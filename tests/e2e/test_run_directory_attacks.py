@@ -66,8 +66,8 @@ class RunDirectoryAttacks(harness.EndToEndTest):
                 os.chown(os.path.join(self.home, name + suffix), VICTIM, VICTIM)
         return before
 
-    @hazard("another user exchanges the run directory for a symbolic link while it is recorded",
-            sees="nothing", counted="the run is complete in the directory that was opened; nothing is written anywhere else")
+    @hazard("another user replaces the run directory with a symbolic link during recording",
+            sees="no difference", counted="the run is complete in the directory that was opened; nothing is written elsewhere")
     def test_exchanged_while_it_is_recorded(self):
         before = self.precious_files()
         shared = self.folder_of(ATTACKER, "shared", 0o2770, PROJECT)
@@ -83,7 +83,7 @@ class RunDirectoryAttacks(harness.EndToEndTest):
         self.assertLessEqual({"report.json", "report.html", "settings.txt"}, set(os.listdir(os.path.join(shared, "moved"))))
 
     @hazard("symbolic links are planted in the run directory under the names of the collector's files",
-            sees="nothing", counted="they are replaced or avoided, never written through")
+            sees="no difference", counted="they are replaced or avoided, never written through")
     def test_links_planted_in_the_directory(self):
         before = self.precious_files()
         out = self.folder_of(VICTIM, "out", 0o2770, PROJECT)
@@ -98,7 +98,7 @@ class RunDirectoryAttacks(harness.EndToEndTest):
         self.assert_home_untouched(before)
         self.assertTrue(stat.S_ISREG(os.lstat(os.path.join(out, "report.json")).st_mode))
 
-    @hazard("the run directory's parent can be written by every user, or belongs to another one",
+    @hazard("the run directory's parent is writable by every user, or belongs to another user",
             sees="the command is refused before it starts, in one line with a remedy", counted="nothing is recorded")
     def test_places_that_somebody_else_controls_are_refused(self):
         for name, uid, mode in (("open", VICTIM, 0o777), ("theirs", ATTACKER, 0o1777)):
@@ -110,8 +110,8 @@ class RunDirectoryAttacks(harness.EndToEndTest):
                 self.assertRegex(refused.stderr.decode(), r"^gpuprobe: collect: .*--out\n$")
                 self.assertEqual(os.listdir(folder), [])
 
-    @hazard("a run directory from somebody else holds pipes and links instead of files",
-            sees="nothing", counted="what is not a regular file is named; reading never waits")
+    @hazard("a run directory from somebody else contains pipes and links instead of files",
+            sees="no difference", counted="files that are not regular are named; reading never waits")
     def test_a_hostile_run_directory_is_read_without_waiting(self):
         hostile = self.folder_of(0, "hostile", 0o755)
         for name in ("rank-0.gpr", "settings.txt", "live.txt", "totals-0002.gpt"):

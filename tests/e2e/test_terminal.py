@@ -147,7 +147,7 @@ class InATerminal(harness.EndToEndTest):
     def test_quit(self):
         self.key_ends_training(QUIT, signal.SIGQUIT)
 
-    @hazard("Ctrl-Z, then fg", sees="stops, goes on where it was and ends with its own status", counted="everything is recorded, nothing lost")
+    @hazard("Ctrl-Z, then fg", sees="stops, continues, and ends with its own status", counted="everything is recorded, nothing lost")
     def test_suspend_and_continue(self):
         terminal = self.terminal()
         ready, go = self.path("ready"), self.path("go")
@@ -170,8 +170,8 @@ class InATerminal(harness.EndToEndTest):
         self.assertEqual(report["ranks"][0]["kernels"]["count"], 10)
         self.assert_no_loss(report)
 
-    @hazard("the terminal is closed while the job runs", sees="every rank gets SIGHUP and ends, as without us",
-            counted="report.json is written although nobody can read the screen")
+    @hazard("the terminal is closed while the job runs", sees="every rank gets SIGHUP and ends, as without the probe",
+            counted="report.json is written")
     def test_hangup(self):
         terminal = self.terminal()
         self.training(terminal, probed=True)
@@ -180,7 +180,7 @@ class InATerminal(harness.EndToEndTest):
         self.assertTrue(os.path.exists(self.path("out", "report.json")))
         self.assertEqual(len(self.report(self.path("out"))["ranks"]), 2)
 
-    @hazard("the terminal changes its size again and again", sees="gets each SIGWINCH and goes on", counted="everything is recorded, nothing lost")
+    @hazard("the terminal is resized again and again", sees="gets each SIGWINCH and continues", counted="everything is recorded, nothing lost")
     def test_resize(self):
         terminal = self.terminal()
         go = self.path("go")

@@ -98,8 +98,8 @@ class KnownDefects(harness.EndToEndTest):
         for defect in report["trust"]["cupti_defects"]:
             self.assertIn(f"{defect['left_out']} ({defect['defect']} in CUPTI {report['conditions']['cupti']}: {defect['source']})", incomplete[0]["evidence"])
 
-    @hazard("CUPTI 13.0 crashes when a flush is forced", sees="nothing: none is forced",
-            counted="what had not finished at the exit is lost and counted; the report names the defect")
+    @hazard("CUPTI 13.0 crashes if a flush is forced", sees="no difference: no flush is forced",
+            counted="what had not finished at exit is counted as lost; the report names the defect")
     def test_no_flush_is_forced_in_130(self):
         command = [CUDA_SCRIPT, "kernels:100", "launch:200", "return:0"]
         _, forced = self.run_under("13.0.1", command, {"GPUSIM_KERNELS": ".*=20ms"})
@@ -109,7 +109,7 @@ class KnownDefects(harness.EndToEndTest):
         recorded = sum(record["kind"] == "kernel" for record in self.export(out))
         self.assertEqual(recorded + sum(report["trust"]["lost"].values()), 300)
 
-    @hazard("CUPTI 13.0 hangs where the recording of kernels is disabled", sees="nothing: it stays enabled",
+    @hazard("CUPTI 13.0 hangs if recording of kernels is disabled", sees="no difference: it stays enabled",
             counted="everything is recorded, nothing lost; the report names the defect")
     def test_kernels_stay_enabled_in_130(self):
         """To compare launches with and without recording is to disable them."""
@@ -128,7 +128,7 @@ class KnownDefects(harness.EndToEndTest):
         self.assertEqual(self.differences(happened, self.export(out)), [])
         self.assert_no_loss(report)
 
-    @hazard("CUDA graphs are to be recorded whole by a CUPTI that crashes then (before 12.6)", sees="nothing: they are recorded node by node",
+    @hazard("whole CUDA graphs are requested from a CUPTI that crashes on them (before 12.6)", sees="no difference: they are recorded node by node",
             counted="every node is recorded; the report names the defect")
     def test_graphs_are_recorded_node_by_node_before_126(self):
         command = [LAUNCH_RANKS, "2", CAPTURED_COLLECTIVES, "3"]

@@ -1,4 +1,4 @@
-// The table of settings is sound. That the README holds it is shown by tests/e2e/test_documentation.py.
+// The table of settings is sound. tests/e2e/test_documentation.py shows that docs/settings.md holds it.
 #include "proto/settings.h"
 
 #include <gmock/gmock.h>

@@ -45,7 +45,7 @@ TEST_P(FollowedAdvice, GainsWhatItPromises) {
   const std::optional<BucketAdvice>& advice = report.communication.bucket_advice;
   ASSERT_TRUE(advice.has_value());
   EXPECT_THAT(report.findings.front().advice, ::testing::HasSubstr("bucket_cap_mb (DDP) to "));
-  EXPECT_THAT(report.findings.front().advice, ::testing::HasSubstr("shorter"));
+  EXPECT_THAT(report.findings.front().advice, ::testing::HasSubstr("shortening the step by up to "));
 
   job.bucket_bytes = advice->bucket_bytes;
   job.first_bucket_bytes = uint64_t{1} << 20;

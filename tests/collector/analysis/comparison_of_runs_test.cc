@@ -184,12 +184,12 @@ TEST(ComparisonOfRuns, RunsOfDifferentLengthAndRanksSayWhatCannotBeCompared) {
   fewer.ranks = 4;
   const Comparison ranks = Compare(RunOf(Healthy(), 1), RunOf(fewer, 2));
   EXPECT_THAT(ranks.limits,
-              ElementsAre(HasSubstr("Ranks are not compared one by one: 8 have steps in A, 4 in B")));
+              ElementsAre(HasSubstr("Ranks are not compared individually: 8 have steps in A, 4 in B")));
   EXPECT_THAT(ranks.ranks, IsEmpty());
   TrainingJob other = Healthy();
   other.layers = 8;
   const Comparison model = Compare(RunOf(Healthy(), 1), RunOf(other, 2));
-  EXPECT_THAT(model.limits, ElementsAre(HasSubstr("the work of a step changed")));
+  EXPECT_THAT(model.limits, ElementsAre(HasSubstr("the work per step changed")));
 }
 
 }  // namespace

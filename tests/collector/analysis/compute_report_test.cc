@@ -120,7 +120,7 @@ TEST(Utilisation, SaysWhatItLacks) {
   work.flops_per_step = 1e12;
   EXPECT_THAT(UtilisationOf(work, Devices(1, "Simulated GPU"), 1).missing, HasSubstr("--peak-tflops"));
   EXPECT_THAT(UtilisationOf(work, Devices(1, "NVIDIA L4"), 0).missing, HasSubstr("no steps"));
-  EXPECT_THAT(UtilisationOf(work, Devices(0, ""), 1).missing, HasSubstr("no device"));
+  EXPECT_THAT(UtilisationOf(work, Devices(0, ""), 1).missing, HasSubstr("no GPU"));
   work.peak_tflops = 10;
   const UtilisationReport u = UtilisationOf(work, Devices(1, "Simulated GPU"), 1);
   EXPECT_DOUBLE_EQ(u.mfu.value_or(0), 0.1);

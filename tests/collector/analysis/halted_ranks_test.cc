@@ -227,7 +227,7 @@ TEST_F(HaltedRanksTest, WhatTheKernelSaysOfARankThatDoesNotIssueStandsInTheEvide
   Heartbeat(200 * kSecond);
   hangs = At(200 * kSecond);
   ASSERT_THAT(hangs, SizeIs(1));
-  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("it is busy on the host: it uses 1.0 CPUs"));
+  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("it is busy on the host, using 1.0 CPUs"));
   EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("its threads wait for a CPU 38.0 % of the time"));
 }
 
@@ -277,7 +277,7 @@ TEST(RankDiedTest, TheOneThatWasKilledBeforeTheLauncherEndedTheOthers) {
       {Signalled(SIGTERM, 5010 * kMs), Signalled(SIGKILL, 5 * kSecond), Signalled(SIGTERM, 5010 * kMs)});
   EXPECT_THAT(
       Died(report),
-      HasSubstr("Rank 1 was killed by SIGKILL at 22:13:25 UTC, 5.00 s after the start, while 2 other ranks"));
+      HasSubstr("Rank 1 was killed by SIGKILL at 22:13:25 UTC, 5.00 s into the run, while 2 other ranks"));
 }
 
 TEST(RankDiedTest, ExitCodesCrashesAndOutOfMemory) {

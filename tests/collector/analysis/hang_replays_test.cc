@@ -124,7 +124,7 @@ TEST_F(ReplaysTest, AllLaunchedAndTheCollectiveThatIsNotOverIsTold) {
   EXPECT_EQ(hangs[0].seq, 1u);
   EXPECT_EQ(hangs[0].replay->ended, 1u);
   EXPECT_THAT(hangs[0].ranks, SizeIs(kRanks));
-  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("1 of its 2 collectives on this communicator have ended"));
+  EXPECT_THAT(HangEvidence(hangs[0]), HasSubstr("1 of its 2 collectives on this communicator have finished"));
 }
 
 // All update their graphs after the first replay; rank 2 has updated its own, and does not launch it.

@@ -29,7 +29,7 @@ TEST(PoolFootprintFinding, APoolThatHoldsFarMoreThanItGivesOut) {
   const auto findings = FindingsOf(1024 * kMiB, 2048 * kMiB);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].statement,
-            "Rank 4's memory pool 2 on device 0 took 2.0 GiB of the device for 1.0 GiB of allocations.");
+            "Rank 4's memory pool 2 on device 0 reserved 2.0 GiB for 1.0 GiB of allocations.");
 }
 
 TEST(PoolFootprintFinding, NeitherASmallShareNorAFewGranulesAreWorthSaying) {
@@ -54,11 +54,11 @@ TEST(MemoryLeakFinding, SaysWhenTheDeviceIsFullAndIsUrgentWithinADay) {
     return findings.at(0);
   };
   EXPECT_EQ(leak().statement,
-            "Rank 4 holds 1.00 MiB more after every step: at that rate its device is full in 72,000 steps, "
-            "12 min.");
+            "Rank 4 holds 1.00 MiB more memory after every step; at that rate its GPU is full in 72,000 "
+            "steps (12 min).");
   EXPECT_TRUE(leak().ends_job);
   report.communication.step_ns = 2e9;
-  EXPECT_NE(leak().statement.find("40.0 h."), std::string::npos) << leak().statement;
+  EXPECT_NE(leak().statement.find("(40.0 h)."), std::string::npos) << leak().statement;
   EXPECT_FALSE(leak().ends_job);
 }
 

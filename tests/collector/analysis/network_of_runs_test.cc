@@ -48,7 +48,7 @@ TEST(NetworkOfRuns, SlowFromTheStartIsSlowAgainstTheReferenceDesign) {
     job.network_slowdown = std::uniform_real_distribution(12.0, 60.0)(random);
     const Report report = ReportOf(job, seed);
     ASSERT_EQ(report.findings.front().id, "slow-network") << job.network_slowdown << "\n" << Told(report);
-    EXPECT_THAT(report.findings.front().evidence, HasSubstr("peak is not known"));
+    EXPECT_THAT(report.findings.front().evidence, HasSubstr("peak is unknown"));
     EXPECT_THAT(report.findings.front().advice, HasSubstr("--link-peak"));
   }
 }
@@ -111,7 +111,7 @@ TEST(NetworkOfRuns, MuchTrafficOverAFastNetworkIsNotASlowNetwork) {
   job.work = 1;
   const Report report = ReportOf(job, 1);
   EXPECT_EQ(report.findings.front().id, "communication-bound") << Told(report);
-  EXPECT_THAT(report.findings.front().evidence, HasSubstr("is not known"));
+  EXPECT_THAT(report.findings.front().evidence, HasSubstr("is unknown"));
 }
 
 }  // namespace

@@ -251,7 +251,7 @@ TEST_F(HangWatchTest, ADeathIsSaidOnceAndOnlyWhileOthersGoOn) {
   watch_.Tick(job_, kStart + 2 * kSecond, 2 * kSecond);
   EXPECT_EQ(said_, "");  // the others may be ended with it
   watch_.Tick(job_, kStart + 4 * kSecond, 4 * kSecond);
-  EXPECT_EQ(said_, "DEAD  Rank 2 was killed by SIGKILL at 22:13:22 UTC; 2 other processes go on.\n");
+  EXPECT_EQ(said_, "DEAD  Rank 2 was killed by SIGKILL at 22:13:22 UTC; 2 other processes keep running.\n");
   watch_.Tick(job_, kStart + 6 * kSecond, 6 * kSecond);
   EXPECT_EQ(said_.size(), said_.find('\n') + 1);
   said_.clear();

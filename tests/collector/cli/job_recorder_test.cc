@@ -195,7 +195,7 @@ TEST_F(JobRecorderTest, AReportThatCannotBeWrittenIsSaid) {
   Leave(sink);
   recorder.Finish();
   ASSERT_EQ(said_.size(), 1u);
-  EXPECT_THAT(said_.front(), HasSubstr(directory + " has no report: "));
+  EXPECT_THAT(said_.front(), HasSubstr("could not write the report of " + directory + ": "));
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST_F(ServerTest, OfWhomSaysNothingItIsFreeAfterAWhile) {
   Client good(socket_);
   good.Send(Stream({HelloFrame(MakeHello(0)), BatchBuilder().Frame()}));
   EXPECT_TRUE(PollUntil([&] { return server_->dropped() == 2; }));
-  EXPECT_THAT(silent.ReadToEnd(), HasSubstr("did not say Hello"));
+  EXPECT_THAT(silent.ReadToEnd(), HasSubstr("did not send Hello"));
   EXPECT_EQ(server_->clients(), 1u);
   good.Send(Stream({BatchBuilder(2).Frame(), ByeFrame(2)}));
   EXPECT_TRUE(PollUntil([&] { return batches_[0] == 2; }));
@@ -246,7 +246,7 @@ TEST(Warnings, AFewAtOnceAndTheOthersAreCounted) {
   EXPECT_EQ(passed, 5);
   std::string text = "trouble";
   EXPECT_TRUE(warnings.Pass(text, now + Warnings::kPer));
-  EXPECT_EQ(text, "trouble (95 more were left out)");
+  EXPECT_EQ(text, "trouble (95 more omitted)");
 }
 
 TEST_F(ServerTest, DrainTakesWhatWasSentBeforeItIncludingClientsNotYetAccepted) {

@@ -185,13 +185,13 @@ TEST(TextReport, SaysTheUtilisationThatWasAskedForWhateverItIs) {
   const std::string text = TextReport(WithWork(0.49), "");
   EXPECT_THAT(
       text,
-      HasSubstr("MFU 49.0 %: 98.3 TFLOP a step (6 x parameters x tokens) in 200 ms on 1 x 989.4 TFLOP/s"));
+      HasSubstr("MFU 49.0 %: 98.3 TFLOP per step (6 x parameters x tokens) in 200 ms on 1 x 989.4 TFLOP/s"));
   EXPECT_THAT(text, HasSubstr("HFU, with recomputed activations, 65.3 %"));
   analysis::Report r = WithWork(0.49);
   r.utilisation.mfu.reset();
   r.utilisation.missing = "no steps were recognised";
   r.steps.reset();
-  EXPECT_THAT(TextReport(r, ""), HasSubstr("MFU not known: no steps were recognised."));
+  EXPECT_THAT(TextReport(r, ""), HasSubstr("MFU unknown: no steps were recognised."));
   r.utilisation.asked = false;
   EXPECT_THAT(TextReport(r, ""), Not(HasSubstr("MFU")));
 }
@@ -216,7 +216,7 @@ TEST(ComparisonText, WhatIsManyTimesAsMuchIsSaidSo) {
   part.test = analysis::Welch(part.a, part.b);
   part.significant = true;
   c.parts = {part};
-  EXPECT_THAT(ComparisonText(c, "a", "b"), HasSubstr("128 x"));
+  EXPECT_THAT(ComparisonText(c, "a", "b"), HasSubstr("128x"));
   EXPECT_THAT(ComparisonText(c, "a", "b"), Not(HasSubstr("12700")));
 }
 

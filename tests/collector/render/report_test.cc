@@ -204,8 +204,8 @@ TEST(Findings, WhatIsMissingIsSaid) {
   EXPECT_LT(*report.trust.coverage, 1.0);
   const std::string text = TextReport(report, "");
   EXPECT_THAT(text, HasSubstr("500 records LOST"));
-  EXPECT_THAT(text, HasSubstr("1 of 4 ranks were heard"));
-  EXPECT_THAT(text, HasSubstr("Not heard: ranks 0, 2-3"));
+  EXPECT_THAT(text, HasSubstr("1 of 4 ranks reported"));
+  EXPECT_THAT(text, HasSubstr("Missing: ranks 0, 2-3"));
 }
 
 TEST(TextReport, AnswersInOrderWithUnitsAndFitsTheScreen) {

@@ -4,7 +4,9 @@
 // usage: second_tool guest STYLE ROUNDS   memsets, then rounds of memsets under the tool and without it
 //            STYLE: new (buffers only), old (subscribes, has a clock of its own, buffers that are not
 //            zeroed), finalizes (subscribes, and ends CUPTI after each round), dlsym (old, finds CUPTI by
-//            dlsym)
+//            dlsym; SECOND_TOOL_CUPTI: the path of a copy of its own)
+//        second_tool first HOW        the tool is there before CUDA starts, and leaves while the program runs
+//            HOW: leaves (with everything that it enabled), stays (its subscription goes, its records do not)
 //        second_tool busy SECONDS     memsets, a CUDA graph and ranges, as fast as they go
 // guest prints each record and API callback that the tool saw, and what its calls returned.
 #include <cuda_runtime_api.h>
@@ -42,6 +44,7 @@ struct Cupti {
   decltype(&cuptiActivityEnable) enable = cuptiActivityEnable;
   decltype(&cuptiActivityDisable) disable = cuptiActivityDisable;
   decltype(&cuptiActivityFlushAll) flush = cuptiActivityFlushAll;
+  decltype(&cuptiActivityGetNextRecord) next_record = cuptiActivityGetNextRecord;
 };
 
 template <typename Function>
@@ -49,9 +52,13 @@ void Find(void* library, const char* name, Function* function) {
   *function = reinterpret_cast<Function>(dlsym(library, name));
 }
 
-Cupti FindCupti() {
+Cupti FindCupti(const char* path) {
   Cupti found;
-  void* library = dlopen("libcupti.so.13", RTLD_NOW);
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    std::fprintf(stderr, "second_tool: %s\n", dlerror());
+    std::exit(1);
+  }
   Find(library, "cuptiSubscribe", &found.subscribe);
   Find(library, "cuptiUnsubscribe", &found.unsubscribe);
   Find(library, "cuptiEnableCallback", &found.enable_callback);
@@ -61,9 +68,11 @@ Cupti FindCupti() {
   Find(library, "cuptiActivityEnable", &found.enable);
   Find(library, "cuptiActivityDisable", &found.disable);
   Find(library, "cuptiActivityFlushAll", &found.flush);
+  Find(library, "cuptiActivityGetNextRecord", &found.next_record);
   return found;
 }
 
+Cupti cupti;
 std::mutex mutex;
 std::set<uint8_t*> own;
 std::atomic<int> foreign{0};
@@ -102,7 +111,7 @@ void CUPTIAPI Completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t val
     return;
   }
   CUpti_Activity* record = nullptr;
-  while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+  while (cupti.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
       const auto* row = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
       wrong_times += row->start < round_began || row->end > RecordClock() || row->end < row->start;
@@ -132,11 +141,20 @@ void Work() {
 
 void Sleep(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
+void PrintSeen() {
+  const std::scoped_lock lock(mutex);
+  std::sort(seen.begin(), seen.end());
+  for (const auto& [correlation, record] : seen) std::printf("%s\n", record.c_str());
+  std::printf("%d callbacks, %d buffers that are not the tool's, %d wrong times\n", called.load(),
+              foreign.load(), wrong_times.load());
+}
+
 int Guest(const std::string& style, int rounds) {
   Work();
   Sleep(1500);  // the probe has looked for objects again by then
   Work();
-  const Cupti cupti = style == "dlsym" ? FindCupti() : Cupti{};
+  const char* const own_copy = std::getenv("SECOND_TOOL_CUPTI");
+  if (style == "dlsym") cupti = FindCupti(own_copy != nullptr ? own_copy : "libcupti.so.13");
   const bool subscribes = style != "new";
   CUpti_SubscriberHandle handle = nullptr;
   for (int round = 0; round < rounds; ++round) {
@@ -168,11 +186,7 @@ int Guest(const std::string& style, int rounds) {
     }
     Work();
   }
-  const std::scoped_lock lock(mutex);
-  std::sort(seen.begin(), seen.end());
-  for (const auto& [correlation, record] : seen) std::printf("%s\n", record.c_str());
-  std::printf("%d callbacks, %d buffers that are not the tool's, %d wrong times\n", called.load(),
-              foreign.load(), wrong_times.load());
+  PrintSeen();
   return 0;
 }
 
@@ -184,6 +198,42 @@ cudaGraphExec_t MakeGraph(cudaStream_t stream) {
   Check(cudaStreamEndCapture(stream, &graph));
   Check(cudaGraphInstantiate(&made, graph, 0));
   return made;
+}
+
+void StartRecording() {
+  round_began = RecordClock();
+  std::printf("register %d\n", cupti.register_callbacks(Requested, Completed));
+  std::printf("enable %d\n", cupti.enable(CUPTI_ACTIVITY_KIND_MEMSET));
+}
+
+void StopRecording() {
+  std::printf("flush %d\n", cupti.flush(1));
+  std::printf("disable %d\n", cupti.disable(CUPTI_ACTIVITY_KIND_MEMSET));
+}
+
+int First(bool stays) {
+  CUpti_SubscriberHandle handle = nullptr;
+  std::printf("subscribe %d\n", cupti.subscribe(&handle, Called, nullptr));
+  if (!stays) StartRecording();
+  Check(cudaMalloc(&memory, 4096));
+  cudaStream_t stream = nullptr;
+  Check(cudaStreamCreate(&stream));
+  Sleep(500);  // the probe has looked for objects by then
+  if (stays) StartRecording();
+  Work();
+  cudaGraphExec_t early = MakeGraph(stream);
+  if (!stays) StopRecording();
+  std::printf("unsubscribe %d\n", cupti.unsubscribe(handle));
+  Sleep(3000);
+  Work();
+  for (int i = 0; i < 3; ++i) Check(cudaGraphLaunch(early, stream));
+  cudaGraphExec_t late = MakeGraph(stream);
+  for (int i = 0; i < 4; ++i) Check(cudaGraphLaunch(late, stream));
+  Work();
+  if (stays) StopRecording();
+  Work();
+  PrintSeen();
+  return 0;
 }
 
 int Busy(int seconds) {
@@ -207,6 +257,7 @@ int Busy(int seconds) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
+  if (argc == 3 && std::strcmp(argv[1], "first") == 0) return First(std::strcmp(argv[2], "stays") == 0);
   Check(cudaMalloc(&memory, 4096));
   if (argc == 4 && std::strcmp(argv[1], "guest") == 0) return Guest(argv[2], std::atoi(argv[3]));
   return argc == 3 && std::strcmp(argv[1], "busy") == 0 ? Busy(std::atoi(argv[2])) : 2;

@@ -1,0 +1,212 @@
+// Every threshold that decides a finding, by subject. The rules and `gpuprobe help findings` both read it.
+//
+// Example: input-bound compares the median rank's wait for input with kInputStepShare of the mean step, and
+// the help text prints the same constant as "10 %".
+//
+// A name ends in its unit. Shares are fractions: StepShare of the step, RankShare of the ranks, and so on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuprobe::analysis::thresholds {
+
+// --- steps -------------------------------------------------------------------------------------------------
+
+// Fewer steps do not describe a job.
+inline constexpr uint64_t kSteadySteps = 5;
+// A tenth of the step is worth a change to the data loader.
+inline constexpr double kInputStepShare = 0.10;
+// A tenth of the step is worth CUDA graphs or fused kernels.
+inline constexpr double kLaunchStepShare = 0.10;
+// Synchronising calls are easy to remove, so less of the step is enough.
+inline constexpr double kSyncStepShare = 0.05;
+// Pinning memory is a one-line change.
+inline constexpr double kPageableStepShare = 0.01;
+// Well-tuned training reaches 35 % and more.
+inline constexpr double kLowMfuShare = 0.30;
+// Where half of the run is not training, its averages say little about training.
+inline constexpr double kWarmupRunShare = 0.5;
+
+// --- long steps --------------------------------------------------------------------------------------------
+
+// Fewer steps have no typical length.
+inline constexpr uint64_t kLongStepsCompared = 8;
+// A long step exceeds the median by this share of it, ...
+inline constexpr double kLongStepMedianShare = 0.25;
+// ... and by this many times what the shortest step falls below it: the run's ordinary spread.
+inline constexpr double kLongStepSpreadRatio = 3;
+// Where more of the steps are long, long is normal.
+inline constexpr double kLongStepsShare = 0.15;
+// Less is lost in the noise of a step's mean.
+inline constexpr double kLongStepsCostStepShare = 0.02;
+
+// --- memory ------------------------------------------------------------------------------------------------
+
+// A process that ends this soon after a failed allocation ended because of it.
+inline constexpr uint64_t kEndedByRefusalNs = 10'000'000'000;
+// Mann-Kendall z-score: chance gives one in 700 runs.
+inline constexpr double kLeakZScore = 3;
+// Caches and allocator granularity grow less than this share of the level.
+inline constexpr double kLeakLevelShare = 0.01;
+// Of the whole slope, in the last third of the run: a leak does not stop.
+inline constexpr double kLeakStillRisingSlopeShare = 0.25;
+// Fewer windows have no trend.
+inline constexpr size_t kLeakWindows = 8;
+// Ranks that grow at this share of the worst rank's rate grow alike.
+inline constexpr double kLeakAlikeShare = 0.9;
+// A device that is full sooner than this comes first in the report.
+inline constexpr double kLeakUrgentNs = 24 * 3600e9;
+// The context and loaded modules take a few percent, which the records do not show.
+inline constexpr double kMemoryLeftShare = 0.08;
+// Reserved to allocated: the field's usual threshold.
+inline constexpr double kFragmentedRatio = 1.5;
+// Less is the allocator's granularity.
+inline constexpr uint64_t kFragmentedBytes = uint64_t{256} << 20;
+// As for PyTorch's allocator.
+inline constexpr double kPoolRatio = 1.5;
+// Less is a few granules of the driver's.
+inline constexpr uint64_t kPoolBytes = uint64_t{256} << 20;
+
+// --- slow ranks --------------------------------------------------------------------------------------------
+
+// Of two ranks, either may be the odd one.
+inline constexpr size_t kComparedRanks = 3;
+// "Slower by 10 %" is the field's usual threshold for a straggler.
+inline constexpr double kSlowKernelRatio = 1.10;
+// Median and median absolute deviation: an ordinary z-score of n ranks cannot exceed sqrt(n - 1).
+inline constexpr double kRobustZScore = 3.5;
+// Nothing is said about a rank of whose kernel time less can be compared.
+inline constexpr double kComparedKernelTimeShare = 0.5;
+// Smaller differences, relative to the median, are the clock's and the scheduler's.
+inline constexpr double kNoiseFloorShare = 0.01;
+
+// --- stragglers --------------------------------------------------------------------------------------------
+
+// Chance alone makes a rank late this often per run, whatever the number of ranks and steps.
+inline constexpr double kLatePValue = 0.001;
+// By which the steps in which a rank is late are longer, ...
+inline constexpr double kLateLongerStepShare = 0.025;
+// ... and what that costs the average step.
+inline constexpr double kLateCostStepShare = 0.005;
+// A rank that is late in this share of its steps is persistently late.
+inline constexpr double kPersistentStepsShare = 0.6;
+// A rank that is late in more of its steps leaves too few others to compare them with.
+inline constexpr double kComparedLateStepsShare = 0.75;
+// Fewer on-time steps are no comparison.
+inline constexpr uint64_t kOnTimeSteps = 3;
+// A rank became late at a step if it has at least this many steps before it, ...
+inline constexpr uint64_t kStepsBeforeLate = 5;
+// ... and is late in at least this many since: fewer are a bad moment at the end.
+inline constexpr uint64_t kLateStepsSince = 6;
+// It is then late in this share of the steps since, ...
+inline constexpr double kLateSinceStepsShare = 0.6;
+// ... and in one of the last steps.
+inline constexpr uint64_t kLastSteps = 3;
+// A stretch of late steps holds this share of all of them.
+inline constexpr double kStretchLateStepsShare = 0.8;
+// Where steps cannot be compared (lost records, pipelines): what others wait for a rank.
+inline constexpr double kWaitedStepShare = 0.035;
+// In this share of its steps.
+inline constexpr double kBlamedStepsShare = 0.5;
+// Of two ranks, the one at fault causes this many times the other's waiting.
+inline constexpr double kWaitedOfTwoRatio = 3;
+// A pipeline's slow stage exceeds the other stages by this much.
+inline constexpr double kSlowStageStepShare = 0.05;
+// A part of the step explains a delay if it accounts for this share of it.
+inline constexpr double kExplainedDelayShare = 0.3;
+// Of its longer compute, the share beyond which more threads are more work, not slower work.
+inline constexpr double kMoreWorkShare = 0.5;
+
+// --- groups of ranks, and imbalance ------------------------------------------------------------------------
+
+// One rank alone is a straggler.
+inline constexpr size_t kGroupRanks = 2;
+// One in this many ranks: a smaller group consists of stragglers.
+inline constexpr size_t kGroupOneIn = 4;
+// Between the groups, of the slower group's own time.
+inline constexpr double kGroupsApartShare = 0.05;
+// Between the groups, relative to the widest gap within one.
+inline constexpr double kGroupsApartRatio = 3;
+// Of the difference between the groups, that one part of the step must explain.
+inline constexpr double kGroupsExplainedShare = 0.5;
+// A tenth of the step is worth balancing.
+inline constexpr double kImbalanceStepShare = 0.10;
+// Of the waiting: where stragglers explain this much of it, imbalance adds nothing.
+inline constexpr double kStragglersExplainShare = 0.5;
+// Of the waiting beyond an equal part: this much points to one rank.
+inline constexpr double kOneRankShare = 0.5;
+
+// --- communication -----------------------------------------------------------------------------------------
+
+// Less exposed communication is not worth a finding.
+inline constexpr double kExposedStepShare = 0.03;
+// Findings about bandwidth, one large bucket and unrecorded ranks need more: their evidence is indirect.
+inline constexpr double kIndirectExposedStepShare = 0.10;
+// With this much exposed, communication sets the pace.
+inline constexpr double kBoundStepShare = 0.20;
+// Of the calls' time, in calls with ranks that are not recorded: transfers can no longer be separated from
+// waiting.
+inline constexpr double kUnheardTimeShare = 0.1;
+// Overlap efficiency below this leaves something to gain.
+inline constexpr double kPoorOverlapShare = 0.85;
+// Of the link's peak, at large sizes: healthy links reach half and more.
+inline constexpr double kSlowLinkPeakShare = 0.25;
+// Of the maker's reference design, with one adapter per device: a host with a single adapter for eight
+// devices is not called slow.
+inline constexpr double kSlowReferenceShare = 0.125;
+// Smaller messages do not show the bandwidth.
+inline constexpr uint64_t kLargeMessageBytes = uint64_t{8} << 20;
+// Transfers on a shared network vary by some tens of percent; this factor is more than that.
+inline constexpr double kSlowedRatio = 2;
+// Blocks of calls on each side of a change: fewer may be a hiccup.
+inline constexpr size_t kSlowedBlocks = 3;
+// Of the calls, on their own side of the border between both levels.
+inline constexpr double kSlowedOnItsSideShare = 0.9;
+// A larger bucket cannot overlap what fills it.
+inline constexpr uint64_t kHugeBucketBytes = uint64_t{128} << 20;
+// Of the bytes reduced per step, in the largest bucket.
+inline constexpr double kHugeBucketBytesShare = 0.5;
+// Calls per step: fewer do not add up to much latency.
+inline constexpr double kTinyBucketCalls = 32;
+// Mean size of these calls: in smaller ones, latency dominates.
+inline constexpr uint64_t kTinyBucketBytes = uint64_t{4} << 20;
+// Of the transfer time, in these calls.
+inline constexpr double kTinyBucketTimeShare = 0.5;
+// A tenth of the step is worth another schedule.
+inline constexpr double kBubbleStepShare = 0.1;
+// A bubble this many times the ideal one comes from unequal stages.
+inline constexpr double kUnevenBubbleRatio = 1.3;
+
+// --- ends and stops of ranks -------------------------------------------------------------------------------
+
+// Ranks that one signal, or one launcher, ends together are gone within this time of each other.
+inline constexpr uint64_t kEndedTogetherNs = 2'000'000'000;
+// The collector looks for ends five times per second.
+inline constexpr uint64_t kSeenTogetherNs = 400'000'000;
+// A rank that dies this much later than a hang begins is a consequence of the hang.
+inline constexpr uint64_t kDeathAfterHangNs = 1'000'000'000;
+// A stop that a single observation saw may have been a moment.
+inline constexpr uint64_t kStopNs = 1'000'000'000;
+
+// --- capture -----------------------------------------------------------------------------------------------
+
+// A tenth of the processes' time distorts what is measured.
+inline constexpr double kCostlyTimeShare = 0.10;
+// The estimate for graph nodes is an upper bound, so more of it is needed.
+inline constexpr double kGraphNodesTimeShare = 0.25;
+// Of the nodes, without valid times: totals are then visibly low.
+inline constexpr double kInvalidNodesShare = 0.01;
+// One in this many records may be late: that is the noise of a busy machine.
+inline constexpr uint64_t kLateRecordsOneIn = 1000;
+// Above what slewing does to a clock between two batches.
+inline constexpr int64_t kClockStepNs = 1'000'000;
+
+// --- options -----------------------------------------------------------------------------------------------
+
+// No device exceeds its peak.
+inline constexpr double kMostMfuShare = 1;
+// In-network reduction carries a little more than the links do.
+inline constexpr double kMostLinkPeakShare = 1.1;
+
+}  // namespace gpuprobe::analysis::thresholds
