@@ -3,9 +3,9 @@
 // Separate from the trust figures because it adds up what was measured in three ways: our code by timing one
 // event in some; launches from entry to exit, likewise; and CUPTI's part of a launch by comparison with
 // moments in which kernels were not recorded, and by calling a function that does nothing
-// (injector/launch_cost.h, injector/cupti/callback_cost.h). A launch from entry to exit is no bound of
-// CUPTI's part: it works before the one and after the other. Not in it: what CUPTI does on threads of its
-// own. Stateless.
+// (injector/core/launch_cost.h, injector/capture/cupti/callback_cost.h). A launch from entry to exit is no
+// bound of CUPTI's part: it works before the one and after the other. Not in it: what CUPTI does on threads
+// of its own. Stateless.
 #pragma once
 
 #include <cstdint>

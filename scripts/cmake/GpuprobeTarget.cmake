@@ -1,6 +1,6 @@
 # What every target of ours is built with: warnings as errors, and the sanitizers of the preset.
 #
-# gpuprobe_target(TARGET)               apply to a library or program
+# gpuprobe_target(TARGET [WALLED])      apply to a library or program; one that is walled says itself which folders it can include from
 # gpuprobe_test(NAME SOURCES.. LIBS..)  a GoogleTest program, one ctest test per TEST, with a time limit; ASAN_OPTIONS for preset asan-ubsan
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
 # gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir)  libFuzzer under preset fuzz, else a replayer of its corpus as a test
@@ -21,7 +21,9 @@ function(gpuprobe_target target)
     # GCC 12 reports overlapping copies inside std::string at -O2 where there are none (GCC bug 105651).
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
     $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Werror>)
-  target_include_directories(${target} PRIVATE ${GPUPROBE_ROOT})
+  if(NOT "WALLED" IN_LIST ARGN)
+    target_include_directories(${target} PRIVATE ${GPUPROBE_ROOT})
+  endif()
   if(GPUPROBE_SANITIZE)
     target_compile_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
     target_link_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE})

@@ -113,7 +113,7 @@ class HardWay(harness.EndToEndTest):
 
 
     def test_a_group_that_is_larger_than_what_is_kept(self):
-        """What is kept of a group is bounded (kGroupCalls, injector/nccl/calls.h): the rest is counted as lost, and the numbers after it are right."""
+        """What is kept of a group is bounded (kGroupCalls, injector/capture/nccl/calls.h): the rest is counted as lost, and the numbers after it are right."""
         kept, calls = 4096, 5000
         for loading in ("LD_PRELOAD", "CUDA_INJECTION64_PATH", "run"):
             with self.subTest(loading=loading):

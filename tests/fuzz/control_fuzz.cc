@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "injector/stream/connection.h"
-#include "injector/stream/send_queue.h"
-#include "injector/stream/sender.h"
+#include "injector/probe/sender.h"
+#include "injector/send/connection.h"
+#include "injector/send/send_queue.h"
 #include "tests/fuzz/messages.h"
 
 namespace {

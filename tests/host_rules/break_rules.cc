@@ -20,7 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "injector/probe.h"
+#include "injector/probe/probe.h"
 
 extern "C" pid_t _Fork(void);
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "injector/lifecycle.h"
-#include "injector/stream/event_ring.h"
-#include "injector/stream/losses.h"
-#include "injector/thread_state.h"
+#include "injector/base/lifecycle.h"
+#include "injector/base/losses.h"
+#include "injector/core/event_ring.h"
+#include "injector/core/thread_state.h"
 
 namespace gpuprobe::injector {
 

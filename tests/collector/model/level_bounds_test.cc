@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "collector/model/memory_ledger.h"
-#include "injector/stream/small_run.h"
+#include "injector/core/small_run.h"
 
 namespace gpuprobe::model {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gpuprobe/v1/wire.pb.h"
-#include "injector/stream/send_queue.h"
+#include "injector/send/send_queue.h"
 
 namespace gpuprobe::injector::testing {
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "injector/cupti/function_table.h"
+#include "injector/capture/cupti/function_table.h"
 
 namespace gpuprobe::injector::testing {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <type_traits>
 
-#include "injector/nccl/plugin_abi.h"
+#include "injector/capture/nccl/plugin_abi.h"
 #include "tests/sim/nccl/group.h"
 #include "tests/sim/nccl/operations.h"
 

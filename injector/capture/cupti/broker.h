@@ -1,0 +1,85 @@
+// Another tool that uses CUPTI inside the program: torch.profiler and XLA's profiler, for two. It is our
+// guest.
+//
+// CUPTI has one subscriber, one pair of buffer callbacks and one clock for the whole process, and they are
+// ours. So the other tool's calls are led here, by patched relocations and by dlsym
+// (injector/capture/nccl/patching.cc), and it is given what it would have without us: a subscription (ours,
+// of which it gets the callbacks that it enables), activity kinds (the union of both is enabled) and buffers
+// of its own, into which the records of its kinds are copied as our buffers complete. Neither side misses
+// anything.
+//
+// Its clock is CUPTI's own from the moment that it registers one, for good: our times are then converted
+// back. A guest's cuptiFinalize ends the guest. GRAPH_TRACE is refused once the program has made a CUDA graph
+// (session.h says why). There is one guest at a time, as CUPTI has one subscriber.
+//
+// Thread: the guest's own for its calls; for callbacks and records whichever CUPTI picks, as it would be
+// without us. The guest's functions are called without a lock of ours and outside our guard. Allocation:
+// none. Failure: a tool with a newer CUPTI of its own, or one that is linked statically, is not served; its
+// subscription fails as it does beside any other profiler.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/capture/cupti/function_table.h"
+
+namespace gpuprobe::injector {
+
+// What the session tells the broker of itself.
+struct BrokerHost {
+  const CuptiApi* api = nullptr;
+  CUpti_SubscriberHandle subscriber = nullptr;
+  // Both of what must stay enabled for us.
+  bool (*needs_kind)(void* self, CUpti_ActivityKind kind) noexcept = nullptr;
+  bool (*needs_callback)(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept = nullptr;
+  // The program has made a CUDA graph.
+  bool (*graphs_made)() noexcept = nullptr;
+  void* self = nullptr;
+  uint32_t precautions = 0;  // proto/cupti_versions.h
+};
+
+// Another profiler has CUPTI. Its calls from now on go through us to CUPTI, and are remembered: if it leaves,
+// what it then still has enabled makes it our guest.
+void WatchForGuests(const CuptiApi* api) noexcept;
+// From now on guests are received. Before anything is patched.
+void ReceiveGuests(const BrokerHost& host) noexcept;
+// What comes from now on goes to CUPTI itself.
+void SendGuestsAway() noexcept;
+
+// What a slot of this name and value (null: not resolved yet) shall hold instead; null: leave it.
+void* BrokerReplacement(const char* symbol, const void* value) noexcept;
+// The same for an answer of dlsym. A tool that brings its own libcupti gets the functions of ours if ours is
+// as new or newer, because the driver serves one copy: each record starts with the older record's members.
+void* BrokerAnswer(void* handle, const char* symbol, const void* value) noexcept;
+
+// A callback that CUPTI made to us: the guest's, if it enabled it.
+void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept;
+
+// On the program's threads, in any callback: asks a guest that records for its first buffer.
+void GiveGuestABuffer() noexcept;
+
+// A buffer that completed, before anybody changes it: the guest gets copies of its records.
+void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t valid_bytes) noexcept;
+
+// The times of our kinds' records are CLOCK_REALTIME afterwards, whatever clock a guest gave CUPTI.
+void RestoreTimes(uint8_t* buffer, size_t valid_bytes) noexcept;
+// Now and then, so that a guest's clock can be converted at any time: a few microseconds.
+void ReadGuestClock() noexcept;
+
+// A tool is known whose buffers those may be that are not ours.
+bool GuestHasBuffers() noexcept;
+// Such a buffer goes back to it, with the records of its kinds only.
+void CompleteForGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
+                      size_t valid_bytes) noexcept;
+
+bool GuestNeedsKind(CUpti_ActivityKind kind) noexcept;
+// A guest has, or had, it enabled.
+bool IsGuestsKind(CUpti_ActivityKind kind) noexcept;
+// A guest records, or has callbacks.
+bool GuestIsActive() noexcept;
+// Records that it would have had.
+void NoteGuestDropped(size_t records) noexcept;
+
+void ForgetGuestsForTest() noexcept;
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,72 @@
+// The activity buffers that CUPTI fills: a bounded set, always zeroed when handed out.
+//
+// CUPTI keeps a buffer until it is full and everything in it has finished, on a busy device for as long as it
+// takes to fill: so buffers are given out no larger than what comes in half a second (Aim). And since
+// CUDA 13.0 it keeps one for each thread of the program, however little that launches: so half of the memory
+// is cut into pieces, which are handed out when the whole buffers are.
+//
+// Separate from the session so that exhaustion and foreign buffers can be tested without CUPTI. Thread: Take
+// on the application's thread (CUPTI asks there), Classify and GiveBack on the thread that completes.
+// Allocation: one mapping at Init; pages come when CUPTI writes them. Failure:
+// when no buffer is free, the discard buffer is handed out, because a null pointer crashes CUPTI before 12.9;
+// what is written there is lost and counted when it completes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/base/mapping.h"
+
+namespace gpuprobe::injector {
+
+class BufferPool {
+ public:
+  static constexpr uint32_t kMaxBuffers = 256;
+  static constexpr size_t kDiscardBytes = size_t{64} << 10;
+  static constexpr size_t kLeastBytes = size_t{16} << 10;  // 75 kernels
+  static constexpr size_t kPieceBytes = size_t{64} << 10;  // 300 kernel records; larger where there would be
+  static constexpr size_t kMaxPieces = 1024;               // more than this
+
+  enum class Owner { kPool, kDiscard, kForeign };
+
+  [[nodiscard]] bool Init(uint32_t buffers, size_t buffer_bytes) noexcept;
+
+  // How large whole buffers should be, from now on: the nearest size between kLeastBytes and the one given to
+  // Init.
+  void Aim(size_t bytes) noexcept;
+
+  // A zeroed buffer and its size, whole as long as there is one; never null after Init.
+  uint8_t* Take(size_t* bytes) noexcept;
+
+  // Whose buffer this is. Only a pool buffer may be parsed and given back.
+  Owner Classify(const uint8_t* buffer) const noexcept;
+
+  // Zeroes the first `used_bytes` and makes the buffer free again.
+  void GiveBack(uint8_t* buffer, size_t used_bytes) noexcept;
+
+  uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_relaxed); }
+  // More than half of them: what they hold should be brought in.
+  bool runs_short() const noexcept { return size_t{2} * outstanding() > count_; }
+  bool ever_taken() const noexcept { return ever_taken_.load(std::memory_order_relaxed); }
+
+ private:
+  size_t OffsetOf(size_t index) const noexcept {
+    return index < whole_ ? index * buffer_bytes_ : whole_ * buffer_bytes_ + (index - whole_) * piece_bytes_;
+  }
+  size_t BytesOf(size_t index) const noexcept { return index < whole_ ? buffer_bytes_ : piece_bytes_; }
+  // Of the buffer that starts there; count_ when none does.
+  size_t IndexOf(const uint8_t* buffer) const noexcept;
+
+  Mapping memory_;  // the whole buffers, the pieces, then the discard buffer
+  size_t count_ = 0;
+  size_t whole_ = 0;
+  size_t buffer_bytes_ = 0;
+  std::atomic<size_t> aim_bytes_{0};
+  size_t piece_bytes_ = 0;
+  std::atomic<uint32_t> outstanding_{0};
+  std::atomic<bool> ever_taken_{false};
+  std::atomic<bool> taken_[kMaxBuffers + kMaxPieces] = {};
+};
+
+}  // namespace gpuprobe::injector

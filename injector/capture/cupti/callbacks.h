@@ -1,0 +1,60 @@
+// Which of our functions CUPTI's API callbacks lead to: one table by domain, function id and site.
+//
+// Separate so that capture parts (launches, NCCL, memory) add their hooks without knowing the session, and
+// the session subscribes to exactly the functions that somebody wants. Thread: registration on the starting
+// thread, before the probe is live; dispatch on the application's thread, inside a guard. Allocation: none.
+// Failure: a full place in the table refuses the hook.
+#pragma once
+
+#include <cupti.h>
+
+#include "injector/core/thread_state.h"
+
+namespace gpuprobe::injector {
+
+// Called inside a guard, with the calling thread's state. `data` holds at least until it returns:
+// correlationId, symbolName (launches), functionParams (generated_cuda_meta.h,
+// generated_cuda_runtime_api_meta.h) and, at exit, functionReturnValue. Bound: 100 ns; no lock, allocation,
+// CUPTI or CUDA call.
+using ApiHook = void (*)(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept;
+
+inline constexpr uint32_t kMaxCallbackId = 1024;  // CUDA 13.0 has 800 driver functions
+inline constexpr int kHooksPerSite = 2;
+
+// Adds a hook for one function and site. `domain` is the driver's or the runtime's API. False when the id is
+// out of range or the place is taken kHooksPerSite times. Hooks of one place run in the order in which they
+// were added.
+bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site,
+                ApiHook hook) noexcept;
+// How many were refused.
+uint32_t RefusedApiHooks() noexcept;
+
+// True when some hook wants this function.
+bool WantsApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
+
+// Runs the hooks of one callback. The caller holds the guard.
+void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                 const CUpti_CallbackData& data) noexcept;
+
+// A kernel node of a CUDA graph was made (original_id 0), or was copied from another node when its graph was
+// cloned or instantiated. On the application's thread, inside a guard; the rules of ApiHook hold.
+struct GraphNodeHooks {
+  // Asked first, because a graph has thousands of nodes that concern nobody.
+  // `copies`: the node is one that copies, else a kernel's.
+  bool (*wants)(const ThreadState& thread, bool cloned, bool copies) noexcept = nullptr;
+  // `owner`: as GraphNodeEvent::owner.
+  void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
+                  bool copies) noexcept = nullptr;
+};
+// Before the session starts. Null functions: nobody wants to know.
+extern GraphNodeHooks graph_node_hooks;
+
+// Called when a stream was made or a module (a library's kernels) was loaded: what a library that has just
+// been opened does first. On the application's thread, inside a guard. Set before the session starts; null:
+// nobody wants to know.
+using NewLibraryHook = void (*)() noexcept;
+extern NewLibraryHook new_library_hook;
+
+void ClearApiHooksForTest() noexcept;
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,40 @@
+// The activity kinds that we record, and what each is recorded for.
+#pragma once
+
+#include <cupti.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/core/recording.h"
+
+namespace gpuprobe::injector {
+
+struct RecordedKind {
+  CUpti_ActivityKind kind;
+  uint32_t wanted_for;  // RecordKinds
+};
+inline constexpr RecordedKind kRecordedKinds[] = {
+    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, kRecordKernels},
+    {CUPTI_ACTIVITY_KIND_MEMCPY, kRecordCopies},
+    {CUPTI_ACTIVITY_KIND_MEMCPY2, kRecordCopies},
+    {CUPTI_ACTIVITY_KIND_MEMSET, kRecordMemsets},
+    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, kRecordSyncs},
+    {CUPTI_ACTIVITY_KIND_DEVICE, kRecordAll},
+    {CUPTI_ACTIVITY_KIND_MEMORY2, kRecordMemory},
+    {CUPTI_ACTIVITY_KIND_MEMORY_POOL, kRecordMemory},
+};
+
+// What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
+inline constexpr size_t kTypicalRecordBytes = 216;
+
+// Of a record in one of our buffers: it may be there because another tool enabled its kind (broker.h).
+inline bool IsRecorded(CUpti_ActivityKind kind) noexcept {
+  if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE) return (recording.kinds & kRecordGraphsWhole) != 0;
+  for (const RecordedKind& recorded : kRecordedKinds) {
+    if (recorded.kind == kind) return recording.Wants(recorded.wanted_for);
+  }
+  return false;
+}
+
+}  // namespace gpuprobe::injector

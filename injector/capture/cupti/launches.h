@@ -1,0 +1,25 @@
+// The driver functions that put work on a stream: a launch event at each entry ties the work's record to the
+// host's thread and range.
+//
+// Separate because it is a list. Runtime functions are not needed: a runtime launch is a driver launch with
+// the same correlation id. Thread: the application's, inside a guard. Allocation: none. Measured cost: see
+// tests/injector/launch_bench.cc.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/core/thread_state.h"
+
+namespace gpuprobe::injector {
+
+// Adds the hooks to the callback table; before the session chooses its callbacks.
+void AddLaunchHooks() noexcept;
+
+// A node was made for what the thread launches at the moment, if it launches something: the launch is
+// captured.
+void NoteCaptured(ThreadState& thread, uint64_t node) noexcept;
+
+// The last copy that a one-sided call of NCCL's launched was not captured: it is one of its plan.
+void TellLastCopy(ThreadState& thread) noexcept;
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,48 @@
+#include "injector/capture/cupti/main_thread_waits.h"
+
+#include <unistd.h>
+
+#include "injector/capture/cupti/callbacks.h"
+#include "injector/core/guard.h"
+#include "injector/core/host_state.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+// Not in headers before 13.0, whose runtime calls it.
+constexpr auto kCtxSynchronize_v2 = static_cast<CUpti_driver_api_trace_cbid>(800);
+
+constexpr CUpti_driver_api_trace_cbid kWaits[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,         kCtxSynchronize_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize,       CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz,
+};
+
+bool IsMainThread(const ThreadState& thread) noexcept {
+  static const auto kProcess = static_cast<uint32_t>(getpid());
+  return thread.tid == kProcess;
+}
+
+void OnWaitBegin(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+  if (!IsMainThread(thread)) return;
+  main_thread_waits_since_ns.store(NowNs(), std::memory_order_relaxed);
+  main_thread_waits_in.store(data.functionName, std::memory_order_release);
+}
+
+void OnWaitEnd(ThreadState& thread, const CUpti_CallbackData& /*data*/, CUpti_CallbackId /*cbid*/) noexcept {
+  if (!IsMainThread(thread)) return;
+  main_thread_waits_in.store(nullptr, std::memory_order_relaxed);
+  main_thread_waited_until_ns.store(NowNs(), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void AddWaitHooks() noexcept {
+  for (const auto cbid : kWaits) {
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnWaitBegin);
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnWaitEnd);
+  }
+}
+
+}  // namespace gpuprobe::injector

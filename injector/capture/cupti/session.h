@@ -1,0 +1,140 @@
+// Our subscription to CUPTI: what is enabled, where its buffers come from and go, when it is flushed.
+//
+// Separate from the decoder (records) and the callback table (functions). Thread: Start on the starting
+// thread, inside cuInit; Tick, Flush and Stop on the probe's own; the callbacks on whichever thread CUPTI
+// picks. Allocation: the buffer pool's mapping. Locking: CUPTI is never called with a lock of ours held.
+// Failure: Start says what is missing; the other parts go on without GPU times.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "injector/capture/cupti/buffer_pool.h"
+#include "injector/capture/cupti/decoder.h"
+#include "injector/capture/cupti/function_table.h"
+#include "injector/ledgers/stream.h"
+#include "proto/cupti_versions.h"
+
+namespace gpuprobe::injector {
+
+class CuptiSession {
+ public:
+  enum class StartResult {
+    kCapturing,
+    kNoCupti,        // no libcupti that could be bound
+    kOtherProfiler,  // somebody else is the one subscriber
+    kRefused,        // any other error, see LastCuptiError
+    kNoMemory,
+  };
+
+  explicit CuptiSession(Stream* stream) noexcept : decoder_(&api_, stream) {}
+
+  // With a table that was bound before (BindCupti, or a test's fake).
+  [[nodiscard]] StartResult Start(const CuptiApi& api, uint32_t buffers, size_t buffer_bytes) noexcept;
+
+  // What could not be set while the driver was starting, and one dump of device facts. Cheap when there is
+  // nothing to do. Once a second it looks whether a profiler that was first has left; then we capture.
+  void Tick() noexcept;
+  // How long that profiler had CUPTI since Start; 0 if there was none, or it still has it.
+  uint64_t yielded_ns() const noexcept { return yielded_ns_; }
+
+  // Brings in what is complete; `forced` also what is not, for the end of the process. Does nothing before
+  // CUPTI has asked for a buffer: the driver may still be inside cuInit.
+  void Flush(bool forced) noexcept;
+  // Brings in also what is complete and held back, because something in the same buffer still runs. The
+  // record of that is lost, and counted. Seen on an H100: its start and end are 0, and no other record of it
+  // comes later.
+  void FlushUnfinished() noexcept;
+
+  // How much of the device's work is recorded. Windows are open while `now_ns` says so.
+  void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
+
+  // For some milliseconds kernels are not recorded, to see what that costs (launch_cost.h). Refused once the
+  // program makes CUDA graphs: switching kinds around the capture of one has left kernel activity dead for
+  // the life of a process.
+  [[nodiscard]] bool PauseKernels() noexcept;
+  // False when a graph was begun meanwhile, or a guest came: kernels may then be missing, or recorded.
+  bool ResumeKernels() noexcept;
+  // The program makes a CUDA graph. On its thread, inside a callback, before the graph is begun.
+  static void OnGraph() noexcept;
+  static bool graphs_seen() noexcept;
+  // What CUPTI takes to call us around a driver function; 0: not known.
+  uint64_t CallbacksNs() const noexcept;
+  bool records_kernels() const noexcept {
+    return capturing() && kinds_enabled_.load(std::memory_order_relaxed);
+  }
+
+  // Spent in the completion of buffers.
+  uint64_t completion_ns() const noexcept { return completion_ns_.load(std::memory_order_relaxed); }
+
+  // Ends capture for good: kinds and callbacks off, subscription returned. Not at exit.
+  void Stop() noexcept;
+
+  bool capturing() const noexcept { return capturing_.load(std::memory_order_relaxed); }
+  // The driver is up: it finished cuInit, made a context, or was called. Not yet when CUPTI asks for a
+  // buffer: it does so for the devices' records, inside cuInit.
+  bool driver_is_up() const noexcept { return driver_up_.load(std::memory_order_acquire); }
+  const CuptiApi& api() const noexcept { return api_; }
+  // Those against defects of this CUPTI that what is recorded makes felt (proto/cupti_versions.h).
+  uint32_t felt_precautions() const noexcept { return felt_precautions_; }
+  const BufferPool& pool() const noexcept { return pool_; }
+
+ private:
+  void NoteContext(CUcontext context) const noexcept;
+  void NoteStreamIds(CUcontext context, CUstream stream) const noexcept;
+  static void NoteGraphNodeType(const CUpti_GraphData& graph) noexcept;
+  void NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept;
+  static void CUPTIAPI OnCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                                  const void* data);
+  static void CUPTIAPI OnBufferRequested(uint8_t** buffer, size_t* bytes, size_t* max_records);
+  static void CUPTIAPI OnBufferCompleted(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
+                                         size_t valid_bytes);
+
+  static void TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
+                           const void* data) noexcept;
+  // Subscribes, and enables everything.
+  StartResult Attach() noexcept;
+  void AttachOnceAlone(uint64_t now_ns) noexcept;
+  void DriverIsUp() noexcept;
+  static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;
+  static bool NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept;
+  void CompleteGuestsBuffer(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
+                            size_t valid_bytes) noexcept;
+  void Decode(uint8_t* buffer, size_t valid_bytes) noexcept;
+  // Looks up what this CUPTI must not be asked for, and gives up what was asked of us for it.
+  void TakePrecautions() noexcept;
+  bool Avoids(cupti::Precaution precaution) const noexcept { return (precautions_ & precaution) != 0; }
+  bool StaysEnabled(CUpti_ActivityKind kind) const noexcept;
+  void EnableKinds(bool enable) noexcept;
+  bool Check(CUptiResult result) noexcept;
+  void SetAttributes() noexcept;
+  void EnableCallbacks() noexcept;
+  // How large buffers are from here on follows from how much came.
+  void AimBuffers() noexcept;
+
+  CuptiApi api_;
+  Decoder decoder_;
+  BufferPool pool_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  uint32_t precautions_ = 0;
+  uint32_t felt_precautions_ = 0;
+  std::atomic<bool> capturing_{false};
+  std::atomic<bool> driver_up_{false};
+  std::atomic<bool> flush_called_{false};  // for want of buffers
+  std::atomic<bool> flushed_{false};       // at least once
+  std::atomic<uint64_t> completion_ns_{0};
+  std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
+  uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next
+  uint64_t half_second_bytes_ = 0;
+  std::atomic<bool> kinds_enabled_{false};
+  uint64_t detail_since_ns_ = 0;
+  // Of the probe's thread, after Start: another profiler has had CUPTI since then; 0: none.
+  uint64_t other_since_ns_ = 0;
+  uint64_t other_asked_ns_ = 0;
+  uint64_t yielded_ns_ = 0;
+  wire::DetailLevel detail_ = wire::DetailLevel::kDetailLevelFull;
+  bool attributes_set_ = false;
+  bool devices_asked_ = false;
+};
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,62 @@
+// Visits the resolved relocations of every loaded object and replaces what a policy wants replaced.
+//
+// Separate from the policy (patching.h) because this is the mechanism: the linker's list, read-only
+// relocation memory, atomic stores. Thread: any one at a time; it takes the dynamic linker's list lock, so
+// not from a callback that runs under a lock of the application. Allocation: none; reads /proc/self/maps when
+// a slot lies in memory that is read-only after relocation. Failure: a slot that cannot be written is left
+// and counted.
+//
+// An object that another thread is just loading is in the list before its relocations are done. Its read-only
+// part is still writable then, and the loader will take that right away at any moment, so such slots are
+// postponed to a later scan. Slots elsewhere are written at once; if the loader overwrites them, the next
+// scan finds them again.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/capture/loader/elf_object.h"
+
+namespace gpuprobe::injector::nccl {
+
+struct Slot {
+  void* value;         // what it holds
+  const char* symbol;  // what it was resolved from
+  uint32_t type;       // R_X86_64_JUMP_SLOT, GLOB_DAT or 64
+};
+
+// Decides about loaded objects and their slots: plain functions, because a virtual one would need the C++
+// run-time library. Called under the linker's lock: they must call nothing of dl*.
+struct RelocationPolicy {
+  // First for each object, in load order, before any slot is visited.
+  void (*see_object)(const ElfObject& object) noexcept;
+  // True: the object's slots are left alone.
+  bool (*skip)(const ElfObject& object) noexcept;
+  // What the slot shall hold; null: leave it.
+  void* (*replacement)(const ElfObject& object, const Slot& slot) noexcept;
+  // False for symbols that `replacement` need not be asked about: libraries have a million relocations.
+  bool (*concerns)(const char* symbol) noexcept;
+  // True for symbols whose slots are written when all others, of all objects, have been. Null: none.
+  bool (*comes_last)(const char* symbol) noexcept = nullptr;
+};
+
+struct ScanResult {
+  uint32_t patched = 0;
+  uint32_t postponed = 0;
+  uint32_t failed = 0;
+  uint64_t adds = 0;  // dlpi_adds: objects ever loaded
+  uint64_t subs = 0;  // dlpi_subs: objects ever unloaded
+};
+
+// Gives the linker's lock back every kLockedNs or after the object that is being scanned then, so that nobody
+// who opens or looks up anything waits for all of a scan. Objects that come or go meanwhile are found by the
+// next one: adds and subs are those at the start.
+inline constexpr uint64_t kLockedNs = 200'000;
+ScanResult ScanRelocations(const RelocationPolicy& policy) noexcept;
+
+// Calls visit for the object that `address` lies in, under the linker's lock.
+void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noexcept) noexcept;
+
+// dlpi_adds of now, by looking at the first object only.
+uint64_t LoadedObjectsEver() noexcept;
+
+}  // namespace gpuprobe::injector::nccl

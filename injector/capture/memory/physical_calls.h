@@ -1,0 +1,28 @@
+// Calls of the virtual memory API that make, keep and end physical memory, and those that bind it to
+// multicast objects and into sparse arrays, at their exit.
+//
+// Separate from the other allocations because no single call obtains or releases this memory for good: the
+// ledger counts (stream/physical_memory.h). Thread: the application's. Allocation: none.
+#pragma once
+
+#include <cupti.h>
+
+#include "injector/core/thread_state.h"
+
+namespace gpuprobe::injector::memory_calls {
+
+void CreatedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void ReleasedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void RetainedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void MappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void MappedIntoArrays(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void ImportedHandle(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+void MadeMulticastObject(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void BoundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void BoundAddress(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+void UnboundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
+#endif
+
+}  // namespace gpuprobe::injector::memory_calls

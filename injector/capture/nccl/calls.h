@@ -1,0 +1,154 @@
+// A batch of NCCL calls that are fused together, and the kernels seen while NCCL launched them.
+//
+// Outside a group a batch is one call and lives in the wrapper's frame; inside a group it comes from a fixed
+// pool at the first call and goes back after the outermost GroupEnd. Owned by one application thread.
+// Allocation: none. Failure: what does not fit is counted, not kept.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/capture/nccl/communicators.h"
+#include "injector/capture/nccl/entry_points.h"
+#include "injector/core/events.h"
+
+namespace gpuprobe::injector::nccl {
+
+// A call that was issued. Everything about its communicator is copied: the handle may be dead when the group
+// ends.
+struct PendingCall {
+  CollectiveEvent event;
+  uint64_t stream;     // CUstream, normalised (NormalStream)
+  uint64_t context;    // CUcontext that the communicator launches in, 0: not known
+  int32_t device;      // the communicator's, -1: not known
+  uint64_t on_device;  // Communicator.on_device
+  uint64_t order;      // the communicator's hash, as NCCL has it; 0: not known
+  void* handle;        // ncclComm_t, for looking the communicator up again; may be stale
+  int32_t ranks;       // 0: not known
+  bool told;           // NCCL told its plugin how it runs the call
+};
+
+// A kernel launch as the driver's callback tells it.
+struct KernelLaunch {
+  const char* name;  // mangled or plain, may be null
+  const void* stream;
+  const void* context;
+  uint32_t correlation;
+  // The kernel's arguments, one by one or in a buffer; not to be read if it takes none.
+  void* const* each = nullptr;
+  void* const* extra = nullptr;
+};
+
+// A kernel of NCCL's whose launch was entered on this thread inside an NCCL call. No member has a default, as
+// in PendingCall: thousands of them lie in memory that is to stay zero until it is used (calls.cc).
+struct SeenLaunch {
+  uint64_t stream;
+  uint64_t context;
+  uint32_t correlation;
+  uint16_t ops;         // bit per EntryPoint that this kernel can carry
+  uint16_t datatypes;   // bit per ncclDataType_t that it works on
+  uint64_t plan;        // AssignPlans' answer
+  uint32_t comm;        // AssignPlans' answer: Communicator.id
+  uint64_t graph_node;  // the kernel was captured into this node of a graph; 0: launched
+  int32_t device;       // of the context, -1: not known
+  // Where its communicator is on the device, which is its first argument since NCCL 2.19; 0: not known.
+  uint64_t on_device;
+};
+
+// The kernel is of another communicator for certain.
+inline bool IsOfAnother(uint64_t on_device, const SeenLaunch& launch) noexcept {
+  return on_device != 0 && launch.on_device != 0 && on_device != launch.on_device;
+}
+
+// Whether a kernel was launched where the call's communicator launches.
+enum class Place : uint8_t { kUnknown, kSame, kOther };
+inline Place PlaceOf(uint64_t context, int32_t device, const SeenLaunch& launch) noexcept {
+  if (context != 0 && launch.context != 0) return context == launch.context ? Place::kSame : Place::kOther;
+  if (device < 0 || launch.device < 0) return Place::kUnknown;
+  return device == launch.device ? Place::kSame : Place::kOther;
+}
+
+// A communicator whose handle NCCL may write only when the group ends.
+struct PendingInit {
+  void** newcomm;  // ncclComm_t*
+  uint64_t hash;
+  uint32_t parent;
+  int32_t rank;
+  int32_t ranks;
+  int32_t device;
+  EntryPoint made_by;
+};
+
+inline constexpr uint32_t kGroupCalls = 4096;  // an all-to-all over 1024 ranks is 2048 sends and receives
+inline constexpr uint32_t kGroupLaunches = 256;
+inline constexpr uint32_t kGroupInits = 64;
+inline constexpr uint32_t kGroupBeyond = 64;  // communicators times two counts
+inline constexpr uint32_t kSingleLaunches = 8;
+inline constexpr int kGroupBatches = 32;  // threads inside a group at the same time
+
+// A call that is counted and not kept.
+struct NumberedCall {
+  uint32_t comm = 0;  // Communicator.id, 0: none
+  void* handle = nullptr;
+  uint64_t seq = 0;
+  uint16_t op = 0;
+};
+
+// Of a group's calls for which there was no room, those that one of a communicator's counts numbers.
+struct CallsBeyond {
+  NumberedCall last;
+  uint64_t calls = 0;
+};
+
+struct CallBatch {
+  PendingCall* calls;
+  SeenLaunch* launches;
+  PendingInit* inits;
+  CallsBeyond* beyond;  // a single call has none
+  uint32_t call_capacity;
+  uint32_t launch_capacity;
+  uint32_t init_capacity;
+  uint32_t call_count;
+  uint32_t launch_count;
+  uint32_t init_count;
+  uint32_t beyond_count;
+  bool copies_captured = false;  // into a CUDA graph
+  bool torn = false;             // some of its calls may not have been seen (torn_groups.h)
+  uint64_t copies_plan = 0;      // of its one-sided calls, or of all; 0: none
+  bool copies_carry_all = false;
+};
+
+// A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
+struct SingleBatch {
+  CallBatch batch;
+  PendingCall call;
+  SeenLaunch launches[kSingleLaunches];
+
+  CallBatch* Reset() noexcept {
+    batch.calls = &call;
+    batch.launches = launches;
+    batch.inits = nullptr;
+    batch.beyond = nullptr;
+    batch.call_capacity = 1;
+    batch.launch_capacity = kSingleLaunches;
+    batch.init_capacity = 0;
+    batch.call_count = batch.launch_count = batch.init_count = batch.beyond_count = 0;
+    batch.copies_captured = batch.torn = batch.copies_carry_all = false;
+    batch.copies_plan = 0;
+    return &batch;
+  }
+};
+
+// Where the call's communicator launches, as far as that is known; `comm` may be null.
+void SetPlace(PendingCall& call, const Communicator* comm) noexcept;
+
+// An empty batch for a group, null when all are in use.
+CallBatch* ClaimGroupBatch() noexcept;
+void ReleaseGroupBatch(CallBatch* batch) noexcept;
+
+// The legacy default stream has two names.
+inline uint64_t NormalStream(const void* stream) noexcept {
+  const auto value = reinterpret_cast<uint64_t>(stream);
+  return value == 1 ? 0 : value;
+}
+
+}  // namespace gpuprobe::injector::nccl

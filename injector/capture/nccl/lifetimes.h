@@ -1,0 +1,32 @@
+// How communicators become known, are looked up by calls, and end: the registry's writers, and the events
+// about it.
+//
+// Separate from the scopes of calls because communicators have lives of their own. Thread: the application's,
+// inside the guard. Allocation: none. Failure: no place in the registry is counted as
+// LOSS_COMMUNICATOR_UNKNOWN for each call; what NCCL does not answer stays unknown.
+#pragma once
+
+#include "injector/capture/nccl/calls.h"
+#include "injector/capture/nccl/communicators.h"
+#include "injector/core/thread_state.h"
+
+namespace gpuprobe::injector::nccl {
+
+// The communicator of a call. One whose creation was not seen is entered now, without a hash; what is not
+// known of it is asked of NCCL through the functions of `way`. Null, and counted, when there is no place for
+// it.
+Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way) noexcept;
+
+// A communicator was made: reads the handle that NCCL wrote, enters and reports it. `ready`: NCCL may be
+// asked about it.
+void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept;
+
+// The event about a communicator as it is known now. `made_by`: where it has just been made.
+void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state,
+                        EntryPoint made_by = EntryPoint::kCount) noexcept;
+
+// True once a communicator was made through us that NCCL went on to make in the background: its kernels are
+// launched from threads of NCCL's own.
+bool MadeWithoutBlocking() noexcept;
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,107 @@
+#include "injector/capture/nccl/part.h"
+
+#include <cupti.h>
+
+#include "injector/capture/cupti/callbacks.h"
+#include "injector/capture/nccl/awaited.h"
+#include "injector/capture/nccl/entry_points.h"
+#include "injector/capture/nccl/kernel_launches.h"
+#include "injector/capture/nccl/patching.h"
+#include "injector/capture/nccl/plugin.h"
+#include "injector/capture/nccl/scopes.h"
+#include "injector/capture/nccl/short_names.h"
+#include "injector/capture/nccl/torn_groups.h"
+#include "injector/capture/nccl/unknown_functions.h"
+#include "injector/core/event_names.h"
+#include "injector/core/event_ring.h"
+#include "injector/core/recording.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+// The null stream of functions compiled for per-thread default streams is CU_STREAM_PER_THREAD.
+const void* StreamOf(CUstream stream, bool per_thread_default) noexcept {
+  return stream == nullptr && per_thread_default ? CU_STREAM_PER_THREAD : stream;
+}
+
+template <bool kPerThreadDefault>
+void OnLaunchKernel(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  if (data.functionParams == nullptr) return;
+  const auto* params = static_cast<const cuLaunchKernel_params*>(data.functionParams);
+  nccl::NoteLaunch(thread, {.name = data.symbolName,
+                            .stream = StreamOf(params->hStream, kPerThreadDefault),
+                            .context = data.context,
+                            .correlation = data.correlationId,
+                            .each = params->kernelParams,
+                            .extra = params->extra});
+}
+
+template <bool kPerThreadDefault>
+void OnLaunchKernelEx(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId) noexcept {
+  if (data.functionParams == nullptr) return;
+  const auto* params = static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
+  if (params->config == nullptr) return;
+  nccl::NoteLaunch(thread, {.name = data.symbolName,
+                            .stream = StreamOf(params->config->hStream, kPerThreadDefault),
+                            .context = data.context,
+                            .correlation = data.correlationId,
+                            .each = params->kernelParams,
+                            .extra = params->extra});
+}
+
+const char* CollectiveOp(uint16_t op) noexcept {
+  return op < nccl::kEntryPoints ? nccl::kEntryPointNames[op].data() : "";
+}
+
+const char* CollectiveDataType(uint8_t type) noexcept {
+  const std::string_view name = nccl::DataTypeName(type);
+  return name.empty() ? "" : name.data();
+}
+
+bool NcclIdentityOf(int32_t* rank, int32_t* world_size) noexcept {
+  nccl::NcclIdentity identity{};
+  if (!nccl::IdentityFromNccl(&identity)) return false;
+  *rank = identity.rank;
+  *world_size = identity.world_size;
+  return true;
+}
+
+void Start() noexcept {
+  event_names.collective_op = CollectiveOp;
+  event_names.collective_datatype = CollectiveDataType;
+  event_names.collective_how = nccl::NameOfNumber;
+  event_names.nccl_identity = NcclIdentityOf;
+  event_names.unknown_function = nccl::UnknownFunction;
+  event_names.other_unknown_functions = nccl::OtherUnknownFunctions;
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, CUPTI_API_ENTER,
+             OnLaunchKernel<false>);
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel_ptsz, CUPTI_API_ENTER,
+             OnLaunchKernel<true>);
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, CUPTI_API_ENTER,
+             OnLaunchKernelEx<false>);
+  AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
+             OnLaunchKernelEx<true>);
+  graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
+  new_library_hook = nccl::AskForScan;
+  // A plugin costs NCCL something, for what is not recorded.
+  if (recording.Wants(kRecordNccl)) nccl::OfferPlugin();
+  nccl::PatchLoadedObjects();
+}
+
+void Tick() noexcept {
+  nccl::PatchNewObjects();
+  nccl::ReportEndedGroups(CurrentThread());
+  nccl::LookAtAwaited(CurrentThread(), false);
+}
+
+void Finish() noexcept {
+  nccl::FlushHeld(CurrentThread());
+  nccl::LookAtAwaited(CurrentThread(), true);
+}
+
+}  // namespace
+
+const Part kNcclPart{"nccl", Start, Tick, Finish, nccl::PatchNewObjects};
+
+}  // namespace gpuprobe::injector

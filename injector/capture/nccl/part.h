@@ -1,0 +1,10 @@
+// The NCCL part, for the list of parts.
+#pragma once
+
+#include "injector/core/part.h"
+
+namespace gpuprobe::injector {
+
+extern const Part kNcclPart;
+
+}  // namespace gpuprobe::injector

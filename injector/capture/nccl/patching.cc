@@ -1,0 +1,151 @@
+#include "injector/capture/nccl/patching.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <ctime>
+#include <string_view>
+
+#include "injector/base/text.h"
+#include "injector/capture/cupti/broker.h"
+#include "injector/capture/loader/relocations.h"
+#include "injector/capture/nccl/entry_points.h"
+#include "injector/capture/nccl/providers.h"
+#include "injector/capture/nccl/thunks.h"
+#include "injector/capture/nccl/unknown_functions.h"
+#include "injector/core/event_ring.h"
+#include "injector/core/self_report.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+// These must not meet us in their inner workings. Nor must libnccl, which calls itself through one of its own
+// slots (ncclBroadcast from ncclBcast): of its slots only that of dlsym leads to us, by which it finds
+// profiler plugins. By the start of the file's name, versions and plugins included.
+constexpr std::string_view kNccl = "libnccl";
+constexpr std::string_view kSkipped[] = {"libcuda.so", "libcupti", "libc.so",    "ld-linux",
+                                         "linux-vdso", "libdl.so", "libpthread", "libgpuprobe.so"};
+
+// Scans after one that postponed slots; then the object is left alone (its memory is never made read-only).
+constexpr uint32_t kMaxRetries = 20;
+constexpr int kQuickRetries = 5;  // of these a millisecond apart
+
+// A scan repeats once after objects appeared: their lazily resolved slots may have been overwritten by the
+// loader meanwhile.
+constexpr uint32_t kScansAfterChange = 2;
+
+constinit std::atomic<bool> patching{false};
+constinit std::atomic<uint64_t> scanned_adds{0};
+constinit std::atomic<uint32_t> scans_left{0};
+constinit std::atomic<uint32_t> retries{0};
+constinit std::atomic<bool> postponed{false};  // by the last scan
+constinit std::atomic<bool> scan_asked{false};
+constinit std::atomic<uint32_t> late_patches{0};
+constinit std::atomic<bool> first_scan{true};
+
+// Before the slot is written: the first call through it must know.
+void* Lead(void* thunk) noexcept {
+  if (!first_scan.load(std::memory_order_relaxed) && late_patches.load(std::memory_order_relaxed) % 2 == 0)
+    late_patches.fetch_add(1, std::memory_order_release);
+  return thunk;
+}
+
+void SeeObject(const ElfObject& object) noexcept {
+  if (!IsOurself(object)) AddProvider(object);
+}
+
+bool Skip(const ElfObject& object) noexcept {
+  return std::any_of(std::begin(kSkipped), std::end(kSkipped),
+                     [&](std::string_view start) { return StartsWith(object.FileName(), start); });
+}
+
+void* Replacement(const ElfObject& object, const Slot& slot) noexcept {
+  if (slot.value == nullptr) return nullptr;
+  const bool unresolved =
+      slot.type == R_X86_64_JUMP_SLOT && object.Contains(reinterpret_cast<uintptr_t>(slot.value));
+  if (std::strcmp(slot.symbol, "dlsym") == 0) {
+    const bool known = unresolved || slot.value == reinterpret_cast<void*>(&dlsym);
+    return known ? reinterpret_cast<void*>(&gpuprobe_dlsym) : nullptr;
+  }
+  if (slot.symbol[0] == 'c') return BrokerReplacement(slot.symbol, unresolved ? nullptr : slot.value);
+  const EntryPoint entry_point = FindEntryPoint(slot.symbol);
+  if (entry_point == EntryPoint::kCount) NoteUnknownFunction(slot.symbol);
+  if (entry_point == EntryPoint::kCount || StartsWith(object.FileName(), kNccl)) return nullptr;
+  int way = ProviderOf(entry_point, slot.value);
+  if (way < 0 && unresolved) way = FirstProviderOf(entry_point);
+  if (way < 0 || RealAddress(way, entry_point) == nullptr) return nullptr;
+  void* thunk = Thunk(way, entry_point);
+  return thunk == slot.value ? nullptr : Lead(thunk);
+}
+
+bool Concerns(const char* symbol) noexcept {
+  return symbol[0] == 'n' || symbol[0] == 'p' || symbol[0] == 'd' ||
+         (symbol[0] == 'c' && symbol[1] == 'u' && symbol[2] == 'p');
+}
+
+// A group whose start is seen shall be seen to its end.
+bool ComesLast(const char* symbol) noexcept { return FindEntryPoint(symbol) == EntryPoint::kGroupStart; }
+
+constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns, ComesLast};
+
+}  // namespace
+
+uint32_t PatchLoadedObjects() noexcept {
+  if (patching.exchange(true, std::memory_order_acquire)) return 0;
+  const ScanResult result = ScanRelocations(kPolicy);
+  if (result.adds != scanned_adds.load(std::memory_order_relaxed)) {
+    scanned_adds.store(result.adds, std::memory_order_relaxed);
+    scans_left.store(kScansAfterChange, std::memory_order_relaxed);
+    retries.store(0, std::memory_order_relaxed);
+  }
+  const bool again = result.postponed > 0 && retries.fetch_add(1, std::memory_order_relaxed) < kMaxRetries;
+  if (again) scans_left.store(1, std::memory_order_relaxed);
+  postponed.store(again, std::memory_order_relaxed);
+  // Even when the last repetition is done: until then the loader may undo what was led to us.
+  if (late_patches.load(std::memory_order_relaxed) % 2 != 0 &&
+      scans_left.load(std::memory_order_relaxed) == 0)
+    late_patches.fetch_add(1, std::memory_order_release);
+  first_scan.store(false, std::memory_order_relaxed);
+  if (result.patched > 0) CountSelf(SelfCounter::kRelocationsPatched, result.patched);
+  patching.store(false, std::memory_order_release);
+  return result.patched;
+}
+
+void PatchNewObjects() noexcept {
+  scan_asked.store(false, std::memory_order_relaxed);
+  const uint32_t left = scans_left.load(std::memory_order_relaxed);
+  if (left == 0 && LoadedObjectsEver() == scanned_adds.load(std::memory_order_relaxed)) return;
+  if (left > 0) scans_left.store(left - 1, std::memory_order_relaxed);
+  PatchLoadedObjects();
+  // The loader is about to be done with it.
+  for (int i = 0; i < kQuickRetries && postponed.load(std::memory_order_relaxed); ++i) {
+    timespec pause{0, 1'000'000};
+    nanosleep(&pause, nullptr);
+    PatchLoadedObjects();
+  }
+}
+
+void AskForScan() noexcept {
+  if (!scan_asked.exchange(true, std::memory_order_relaxed)) WakeProbeThreadForALook();
+}
+
+void MeetProviderAt(const void* address) noexcept {
+  ForObjectAt(address, SeeObject);
+  AskForScan();
+}
+
+uint32_t LatePatches() noexcept { return late_patches.load(std::memory_order_relaxed); }
+
+void ResetPatchingForTest() noexcept {
+  ClearProvidersForTest();
+  scanned_adds.store(0);
+  scans_left.store(0);
+  retries.store(0);
+  postponed.store(false);
+  scan_asked.store(false);
+}
+
+}  // namespace gpuprobe::injector::nccl

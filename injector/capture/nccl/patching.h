@@ -1,0 +1,53 @@
+// Injection mode: leads the program's calls into NCCL, and its look-ups of NCCL by dlsym, to our wrappers by
+// patching relocations.
+//
+// What is patched: a slot that holds the address of an NCCL function of some loaded object (a provider:
+// libnccl, or a wrapper library of the program's), and a lazily bound slot of such a name that was not
+// resolved yet, which will go to the first provider in load order. What is left alone: our own slots, those
+// of libcuda, libcupti, the C library and the loader; all of libnccl's but dlsym's, by which it finds
+// profiler plugins (plugin_chain.h); slots that already lead to us; slots that hold something we do not know.
+// Thread: one at a time (a second one returns at once). Allocation: none. Failure: a call that is not patched
+// is not seen; nothing breaks.
+#pragma once
+
+#include <cstdint>
+
+namespace gpuprobe::injector::nccl {
+
+// Scans all objects and patches. From InitializeInjection. Returns how many slots were written.
+uint32_t PatchLoadedObjects() noexcept;
+
+// From the probe's thread, at every flush and when it was asked for: scans again if objects appeared since
+// the last scan, or if that one had to postpone something. Costs a look at the first object of the linker's
+// list otherwise. A scan takes 15 us over 10 small objects, 0.3 to 3.6 ms over a million relocations (six
+// libraries of 100 MB), in pieces between which the linker's lock is free.
+void PatchNewObjects() noexcept;
+
+// From an application thread, when a kernel of NCCL's was launched past us, or something was made that a
+// library which has just been opened needs before it can call NCCL (new_library_hook of
+// injector/capture/cupti/callbacks.h): wakes the probe's thread, once until it has looked. Until then the
+// object's calls are not seen by a wrapper: what NCCL tells its plugin, else the kernels' names, stand for
+// them; groups that are in progress meanwhile are put together from both (torn_groups.h).
+void AskForScan() noexcept;
+
+// Makes the copy of NCCL that `address` lies in known, if it is one: for a program that looks its functions
+// up by dlsym as soon as it has opened it. On the application's thread, inside its dlsym; walks the linker's
+// list, a few microseconds.
+void MeetProviderAt(const void* address) noexcept;
+
+// Bumped when a scan after the first one leads the first call to us, and when the last of its repetitions is
+// done: threads may be inside a group of NCCL's that began past us. Odd while calls are being led, or may be
+// led away again by the loader.
+uint32_t LatePatches() noexcept;
+
+// Forgets the providers. Slots stay as they are.
+void ResetPatchingForTest() noexcept;
+
+}  // namespace gpuprobe::injector::nccl
+
+extern "C" {
+
+// What patched `dlsym` slots hold. Passes everything but NCCL's names on by a jump, so that the real dlsym
+// sees the caller's return address, which is what RTLD_NEXT and RTLD_DEFAULT mean.
+void* gpuprobe_dlsym(void* handle, const char* name);  // NOLINT(readability-identifier-naming)
+}

@@ -1,0 +1,83 @@
+// NCCL calls as NCCL itself tells them to its profiler plugin: what reaches a statically linked NCCL, and
+// calls that were made past our wrappers.
+//
+// NCCL announces the calls of a plan on the thread that has just launched the plan's kernel, and a group
+// around them: calls belong to the last kernel of NCCL's that was launched on their thread. A call that a
+// wrapper sees too is the wrapper's; from the plugin it takes the communicator's hash, if its creation was
+// missed. A call past the wrappers on a communicator of theirs is recorded here under the wrappers'
+// communicator. A communicator that a wrapper meets late gets its hash only if every call before was told, so
+// that its calls' numbers are those of the other ranks. A replay of a captured plan is announced on a thread
+// of CUDA's that launched nothing: it is not recorded here, its kernels are known by their names.
+//
+// Thread: the application's, or one of NCCL's own, inside the guard. Allocation: none; a fixed pool of
+// communicators. Failure: more communicators than places, their calls are counted as
+// LOSS_COMMUNICATOR_UNKNOWN. NCCL always gets ncclSuccess.
+#pragma once
+
+#include <cstdint>
+
+#include "injector/capture/nccl/entry_points.h"
+#include "injector/core/thread_state.h"
+
+namespace gpuprobe::injector::nccl {
+
+inline constexpr uint32_t kPluginCommunicators = 1024;
+
+struct PluginCommunicator;
+
+// A call of the application's, told on its thread before anything is launched: version 5 on.
+struct PluginApiCall {
+  EntryPoint op;  // kCount: not known
+  uint8_t datatype;
+  int32_t root;
+  uint64_t count;
+  const void* stream;
+};
+
+// A call as one of the plugin's versions tells it.
+struct PluginCall {
+  EntryPoint op;  // kCount: not known
+  uint8_t datatype;
+  int32_t root;
+  int32_t peer;
+  uint64_t count;
+  uint64_t comm_hash;  // 0: told when the communicator was made
+  int32_t rank;
+  const char* algorithm = nullptr;  // "RING"; null: not told
+  const char* protocol = nullptr;   // "LL"
+  uint8_t channels = 0;
+};
+
+// A communicator is made. Null when the probe is off or has no place for it. `ranks` 0 and `rank` -1: not
+// told.
+PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t ranks) noexcept;
+void ClosePluginCommunicator(PluginCommunicator* comm) noexcept;
+
+void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept;
+// The calls of a plan have all been told.
+void EndPluginGroup() noexcept;
+
+// From version 5 on: a group, explicit or of a single call, has its first call; each of its calls; it has
+// ended on this thread, launched unless its communicators do not block. A group that begins past the wrappers
+// is recorded here to its end, also when it is captured.
+void BeginApiGroup() noexcept;
+void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept;
+void EndApiGroup() noexcept;
+
+// True when NCCL tells the application's calls as they are made: version 5 on.
+bool ApiIsTold() noexcept;
+
+// True when NCCL has been telling this process's plugin of its communicators.
+bool PluginIsTold() noexcept;
+
+// A kernel of NCCL's was launched on this thread outside of every intercepted call.
+void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept;
+
+// Puts this library into NCCL_PROFILER_PLUGIN, unless somebody chose a plugin: by NCCL's variables for
+// profiler or network plugins, or with a libnccl-profiler.so where the loader looks. At start, before NCCL
+// reads it.
+void OfferPlugin() noexcept;
+
+void ClearPluginForTest() noexcept;
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,26 @@
+// The objects of this process that define NCCL's functions, each with a way in of its own.
+//
+// Separate from patching.h because look-ups by dlsym ask it too, from application threads. Thread: Add inside
+// a dl_iterate_phdr callback, which the linker lets one thread be in at a time; the rest by any. Allocation:
+// none. Failure: beyond kMaxProviders copies a new one is not intercepted.
+#pragma once
+
+#include "injector/capture/loader/elf_object.h"
+#include "injector/capture/nccl/entry_points.h"
+#include "injector/capture/nccl/real_functions.h"
+
+namespace gpuprobe::injector::nccl {
+
+// Enters the object if it defines NCCL's calls: finds all its functions.
+void AddProvider(const ElfObject& object) noexcept;
+
+// The way whose provider has `entry_point` at `address`; -1 if none.
+int ProviderOf(EntryPoint entry_point, const void* address) noexcept;
+
+// The first of those that have the function, in load order; -1 if there is none. One that wraps some
+// functions of NCCL's lacks others.
+int FirstProviderOf(EntryPoint entry_point) noexcept;
+
+void ClearProvidersForTest() noexcept;
+
+}  // namespace gpuprobe::injector::nccl

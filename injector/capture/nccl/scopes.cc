@@ -1,0 +1,543 @@
+#include "injector/capture/nccl/scopes.h"
+
+#include <cuda.h>
+
+#include <cstring>
+#include <utility>
+
+#include "injector/base/losses.h"
+#include "injector/capture/cupti/context_devices.h"
+#include "injector/capture/cupti/launches.h"
+#include "injector/capture/nccl/awaited.h"
+#include "injector/capture/nccl/captured_nodes.h"
+#include "injector/capture/nccl/kernel_names.h"
+#include "injector/capture/nccl/lifetimes.h"
+#include "injector/capture/nccl/plans.h"
+#include "injector/capture/nccl/real_functions.h"
+#include "injector/capture/nccl/torn_groups.h"
+#include "injector/core/event_ring.h"
+#include "injector/core/guard.h"
+#include "injector/core/host_clock.h"
+#include "injector/core/step_gate.h"
+
+namespace gpuprobe::injector::nccl {
+
+namespace {
+
+bool Accepted(int32_t result) noexcept { return result == ncclSuccess || result == ncclInProgress; }
+
+// Of numbers that are each rank's own.
+bool CountsAsTransfer(EntryPoint op) noexcept { return IsPointToPoint(op) || nccl::IsOneSided(op); }
+
+std::atomic<uint64_t>& SequenceOf(Communicator& comm, EntryPoint op) noexcept {
+  return CountsAsTransfer(op) ? comm.transfers : comm.collectives;
+}
+
+// A call of the one communicator that the kernel can be of, which was not seen on the device before; null if
+// there are several, or it is one that was.
+const PendingCall* OnlyOneUnseen(const CallBatch& batch, const SeenLaunch& launch) noexcept {
+  const PendingCall* unseen = nullptr;
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    const PendingCall& call = batch.calls[i];
+    if (call.on_device == launch.on_device) return nullptr;
+    if (call.on_device != 0 || !Launches(call)) continue;
+    if (PlaceOf(call.context, call.device, launch) == Place::kOther) continue;
+    if (unseen != nullptr && unseen->event.comm != call.event.comm) return nullptr;
+    unseen = &call;
+  }
+  return unseen;
+}
+
+// Where communicators are on the device, of those whose kernels can be nobody else's.
+void LearnPlacesOnDevice(const CallBatch& batch) noexcept {
+  constexpr uint64_t kMaxLooks = 1 << 14;  // each launch is held against each call
+  if (uint64_t{batch.launch_count} * batch.call_count > kMaxLooks) return;
+  for (uint32_t i = 0; i < batch.launch_count; ++i) {
+    const SeenLaunch& launch = batch.launches[i];
+    const PendingCall* unseen = launch.on_device == 0 ? nullptr : OnlyOneUnseen(batch, launch);
+    Communicator* comm = unseen == nullptr || unseen->handle == nullptr ? nullptr : Find(unseen->handle);
+    if (comm != nullptr) comm->on_device.store(launch.on_device, std::memory_order_relaxed);
+  }
+}
+
+// A batch whose kernels all belong to one communicator tells where that one launches.
+void LearnFromLaunches(const CallBatch& batch) noexcept {
+  LearnPlacesOnDevice(batch);
+  if (batch.call_count == 0 || batch.launch_count == 0) return;
+  const PendingCall& first = batch.calls[0];
+  if (first.context != 0 || first.handle == nullptr) return;
+  for (uint32_t i = 1; i < batch.call_count; ++i) {
+    if (batch.calls[i].event.comm != first.event.comm) return;
+  }
+  Communicator* comm = Find(first.handle);
+  if (comm == nullptr) return;
+  comm->context.store(batch.launches[0].context, std::memory_order_relaxed);
+  Blocking unknown = Blocking::kUnknown;
+  comm->blocking.compare_exchange_strong(unknown, Blocking::kYes, std::memory_order_relaxed);
+}
+
+// Only compared, never followed: what NCCL keeps there is its own.
+uint64_t OnDevice(const KernelLaunch& kernel) noexcept {
+  if (!TakesCommunicator(kernel.name)) return 0;
+  const void* arguments = kernel.each != nullptr ? kernel.each[0] : nullptr;
+  for (void* const* entry = kernel.extra;
+       arguments == nullptr && entry != nullptr && *entry != CU_LAUNCH_PARAM_END; entry += 2) {
+    if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) arguments = entry[1];
+  }
+  uint64_t first = 0;
+  if (arguments != nullptr) std::memcpy(&first, arguments, sizeof first);
+  return first;
+}
+
+bool Blocks(const Communicator& comm) noexcept {
+  return comm.blocking.load(std::memory_order_relaxed) == Blocking::kYes;
+}
+
+bool MayLaunchLater(const CallBatch& batch) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    const Communicator* comm = Find(batch.calls[i].handle);
+    if (comm != nullptr && !Blocks(*comm)) return true;
+  }
+  return false;
+}
+
+void NoteNotBlocking(const PendingCall& call) noexcept {
+  Communicator* comm = Find(call.handle);
+  if (comm != nullptr) comm->blocking.store(Blocking::kNo, std::memory_order_relaxed);
+}
+
+// After the call: true when the batch is the caller's again. False when NCCL launches it later.
+bool TakenBack(Awaited** place, const CallBatch& batch) noexcept {
+  Awaited* awaited = *place;
+  *place = nullptr;
+  bool later = batch.launch_count == 0 && LaunchesSomething(batch);
+  for (uint32_t i = 0; later && i < batch.call_count; ++i) {
+    const Communicator* comm = Find(batch.calls[i].handle);
+    later = comm != nullptr && comm->blocking.load(std::memory_order_relaxed) == Blocking::kNo;
+  }
+  if (!later) return StopAwaiting(awaited) != nullptr;
+  LeaveAwaited(awaited);
+  return false;
+}
+
+// The calls of a batch that launched nothing may belong to a group that began past us. One that had nothing
+// to launch says nothing about that.
+bool HeldBack(ThreadState& thread, const CallBatch& batch) noexcept {
+  const bool may_be = thread.nccl_api_open || MayBeInTornGroup(thread);
+  if (!may_be) return false;
+  if (batch.launch_count == 0) return (HoldsCalls(thread) || LaunchesSomething(batch)) && Hold(thread, batch);
+  OutsideAllGroups(thread);
+  return false;
+}
+
+bool IsOneSided(const PendingCall& call) noexcept {
+  return nccl::IsOneSided(static_cast<EntryPoint>(call.event.op));
+}
+
+// The copies that NCCL launches from now on, on this thread, are those of one-sided calls.
+void BeginCopies(ThreadState& thread) noexcept {
+  thread.nccl_copies_plan = NewPlan();
+  thread.nccl_copies = 0;
+  thread.nccl_last_copy = 0;
+  thread.nccl_copies_captured = false;
+}
+
+// They are told as one plan, unless they are of several communicators: then nobody knows whose each is.
+void EndCopies(ThreadState& thread, CallBatch& batch, bool guarded) noexcept {
+  if (guarded) TellLastCopy(thread);
+  const uint64_t plan = thread.nccl_copies != 0 ? thread.nccl_copies_plan : 0;
+  thread.nccl_copies_plan = 0;
+  uint32_t comm = 0;
+  for (uint32_t i = 0; i < batch.call_count && plan != 0; ++i) {
+    const PendingCall& call = batch.calls[i];
+    if (!IsOneSided(call)) continue;
+    if (comm != 0 && call.event.comm != comm) return;
+    comm = call.event.comm;
+  }
+  batch.copies_plan = plan;
+  batch.copies_captured = thread.nccl_copies_captured;
+}
+
+// NCCL launched copies for the batch's calls and no kernel: from 2.28 on it can have the copy engines run
+// some of them. Nobody knows whose each copy is where they are of several communicators.
+void TellCopies(ThreadState& thread, CallBatch& batch) noexcept {
+  const uint32_t copies = std::exchange(thread.nccl_call_copy_count, 0);
+  if (copies == 0 || batch.launch_count != 0 || batch.copies_plan != 0 || MayBeInTornGroup(thread)) return;
+  const PendingCall* carried = nullptr;
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    const PendingCall& call = batch.calls[i];
+    if (!Launches(call)) continue;
+    if (carried != nullptr && carried->event.comm != call.event.comm) return;
+    carried = &call;
+  }
+  const Communicator* comm = carried == nullptr ? nullptr : Find(carried->handle);
+  if (comm == nullptr || !Blocks(*comm)) return;
+  batch.copies_plan = NewPlan();
+  batch.copies_carry_all = true;
+  for (uint32_t i = 0; i < copies; ++i)
+    Emit(thread, PlanLaunchEvent{batch.copies_plan, thread.nccl_call_copies[i], 0, 0, 0, 0});
+}
+
+bool AnyOneSided(const CallBatch& batch) noexcept {
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    if (IsOneSided(batch.calls[i])) return true;
+  }
+  return false;
+}
+
+// A kernel was launched in a call of a group that is open, or at an inner end: what was counted as the
+// group's start belongs to one that ended past us.
+void NoteLaunchInside(ThreadState& thread, CallBatch& batch, uint32_t launches_before) noexcept {
+  if (batch.launch_count == launches_before || batch.call_count == 0) return;
+  SingleBatch last;
+  CallBatch& alone = *last.Reset();
+  alone.calls[alone.call_count++] = batch.calls[--batch.call_count];
+  while (batch.launch_count > launches_before && alone.launch_count < alone.launch_capacity)
+    alone.launches[alone.launch_count++] = batch.launches[--batch.launch_count];
+  thread.nccl_batch = nullptr;
+  thread.nccl_group_depth = 0;
+  OutsideAllGroups(thread);
+  EmitBatch(thread, batch);
+  EmitBatch(thread, alone);
+  ReleaseGroupBatch(&batch);
+}
+
+}  // namespace
+
+// The last `calls` numbers up to this call's.
+void ReturnNumbers(const NumberedCall& last, uint64_t calls) noexcept {
+  Communicator* comm = calls == 0 ? nullptr : Find(last.handle);
+  if (comm == nullptr || comm->id.load(std::memory_order_relaxed) != last.comm) return;
+  uint64_t next = last.seq + 1;
+  SequenceOf(*comm, static_cast<EntryPoint>(last.op))
+      .compare_exchange_strong(next, next - calls, std::memory_order_relaxed);
+}
+
+void ReturnSequence(const PendingCall& call) noexcept {
+  ReturnNumbers({.comm = call.event.comm, .handle = call.handle, .seq = call.event.seq, .op = call.event.op},
+                1);
+}
+
+namespace {
+
+CallsBeyond* BeyondOf(CallBatch& batch, const NumberedCall& call) noexcept {
+  const auto op = static_cast<EntryPoint>(call.op);
+  for (uint32_t i = 0; i < batch.beyond_count; ++i) {
+    CallsBeyond& beyond = batch.beyond[i];
+    if (beyond.last.comm == call.comm &&
+        CountsAsTransfer(static_cast<EntryPoint>(beyond.last.op)) == CountsAsTransfer(op)) {
+      return &beyond;
+    }
+  }
+  return nullptr;
+}
+
+void NoteBeyond(CallBatch& batch, const NumberedCall& call) noexcept {
+  CallsBeyond* beyond = BeyondOf(batch, call);
+  if (beyond == nullptr) {
+    if (batch.beyond_count == kGroupBeyond) return;
+    beyond = &batch.beyond[batch.beyond_count++];
+    *beyond = {};
+  }
+  beyond->last = call;
+  ++beyond->calls;
+}
+
+// NCCL refused it.
+void TakeBackBeyond(CallBatch& batch, const NumberedCall& call) noexcept {
+  CallsBeyond* beyond = BeyondOf(batch, call);
+  if (beyond == nullptr || beyond->calls == 0) return;
+  --beyond->calls;
+  --beyond->last.seq;
+}
+
+void MarkCaptured(CallBatch& batch) noexcept {
+  for (uint32_t i = 0; i < batch.launch_count; ++i) {
+    const SeenLaunch& launch = batch.launches[i];
+    if (launch.graph_node == 0 || launch.plan == 0) continue;
+    for (uint32_t call = 0; call < batch.call_count; ++call) {
+      CollectiveEvent& event = batch.calls[call].event;
+      if (event.plan == launch.plan) event.captured = 1;
+    }
+  }
+}
+
+}  // namespace
+
+void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept {
+  if (batch.torn) LeaveUnseenKernels(batch);
+  AssignPlans(batch);
+  for (uint32_t i = 0; i < batch.call_count && batch.copies_plan != 0; ++i) {
+    const auto op = static_cast<EntryPoint>(batch.calls[i].event.op);
+    const bool copies = nccl::IsOneSided(op) && op != EntryPoint::kWaitSignal;
+    if (!copies && !(batch.copies_carry_all && Launches(batch.calls[i]))) continue;
+    batch.calls[i].event.plan = batch.copies_plan;
+    batch.calls[i].event.captured = batch.copies_captured ? 1 : 0;
+  }
+  LearnFromLaunches(batch);
+  MarkCaptured(batch);
+  for (uint32_t i = 0; i < batch.call_count; ++i) {
+    if (step_gate.watches_calls()) step_gate.Issued(OpName(batch.calls[i].event.op));
+    Emit(thread, batch.calls[i].event);
+  }
+  for (uint32_t i = 0; i < batch.launch_count; ++i) {
+    const SeenLaunch& launch = batch.launches[i];
+    if (launch.plan == 0) continue;
+    if (launch.graph_node != 0) RememberCaptured(launch.graph_node, {.plan = launch.plan, .copy = 0});
+    const uint32_t correlation = launch.graph_node != 0 ? 0 : launch.correlation;
+    Emit(thread, PlanLaunchEvent{launch.plan, correlation, 0, launch.graph_node, 0, 0});
+  }
+}
+
+bool Scope::Enter() noexcept {
+  ThreadState& thread = CurrentThread();
+  // The state that threads beyond the limit share has no thread id; nothing may be kept in it.
+  thread_ = thread.tid != 0 ? &thread : nullptr;
+  if (thread_ == nullptr || thread_->nccl_call_depth++ != 0) return false;
+  thread_->works_for_application = true;
+  threads_in_nccl.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void Scope::Leave() noexcept {
+  if (thread_ != nullptr && --thread_->nccl_call_depth == 0)
+    threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,
+                      const void* stream) noexcept {
+  call_ = nullptr;
+  beyond_ = {};
+  single_ = false;
+  awaited_ = nullptr;
+  if (!Enter()) return;
+  Guard guard;
+  if (!guard) return;
+  if (EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
+  Communicator* known = KnownCommunicator(*thread_, comm, origin_.way);
+  const bool blocks = known == nullptr || Blocks(*known);
+  if (!blocks) ResolveAwaited(*thread_, comm);
+  single_ = thread_->nccl_group_depth == 0;
+  if (single_) {
+    batch_ = blocks ? nullptr : ClaimGroupBatch();
+    if (batch_ == nullptr) batch_ = local_.Reset();
+    thread_->nccl_batch = batch_;
+  } else if (thread_->nccl_batch == nullptr) {
+    thread_->nccl_batch = ClaimGroupBatch();
+  }
+  CallBatch* batch = thread_->nccl_batch;
+  launches_before_ = batch == nullptr ? 0 : batch->launch_count;
+  // What is lost counts, too: the numbers after it are those of the other ranks.
+  const uint64_t seq =
+      known == nullptr ? 0 : SequenceOf(*known, origin_.entry_point).fetch_add(1, std::memory_order_relaxed);
+  if (batch == nullptr || batch->call_count == batch->call_capacity) {
+    CountLoss(wire::LossReason::kLossEventRingFull);
+    if (known == nullptr) return;
+    beyond_ = {.comm = known->id.load(std::memory_order_relaxed),
+               .handle = const_cast<void*>(comm),
+               .seq = seq,
+               .op = static_cast<uint16_t>(origin_.entry_point)};
+    if (batch != nullptr && !single_) NoteBeyond(*batch, beyond_);
+    return;
+  }
+  PendingCall& call = batch->calls[batch->call_count++];
+  const auto type = static_cast<uint8_t>(datatype);
+  call.event = {};
+  call.event.seq = seq;
+  call.event.count = count;
+  call.event.range_id = InnermostRange(*thread_);
+  call.event.comm = known == nullptr ? 0 : known->id.load(std::memory_order_relaxed);
+  call.event.root = root;
+  call.event.peer = peer;
+  // The old name of the same operation, in place.
+  const bool old_name = origin_.entry_point == EntryPoint::kBcast;
+  call.event.op = static_cast<uint16_t>(old_name ? EntryPoint::kBroadcast : origin_.entry_point);
+  call.event.datatype = type;
+  call.event.element_bytes = DataTypeBytes(type);
+  call.event.source =
+      static_cast<uint8_t>(origin_.way >= kFirstProviderWay ? wire::CallSource::kCallSourceRelocation
+                                                            : wire::CallSource::kCallSourceInterposed);
+  call.stream = NormalStream(stream);
+  SetPlace(call, known);
+  call.handle = known == nullptr ? nullptr : const_cast<void*>(comm);
+  call.ranks = known == nullptr ? 0 : known->ranks.load(std::memory_order_relaxed);
+  call.told = false;
+  call_ = &call;
+  if (single_) thread_->nccl_call_copy_count = 0;
+  if (single_ && nccl::IsOneSided(origin_.entry_point)) BeginCopies(*thread_);
+  if (single_ && batch_ != &local_.batch) awaited_ = Await(*thread_, batch_);
+  call.event.issue_ns = Stamp();
+}
+
+void CallScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (call_ == nullptr) {
+    if (single_ && thread_ != nullptr) thread_->nccl_batch = nullptr;
+    if (beyond_.comm != 0 && !Accepted(result)) {
+      if (!single_ && thread_->nccl_batch != nullptr) TakeBackBeyond(*thread_->nccl_batch, beyond_);
+      ReturnNumbers(beyond_, 1);
+    }
+    return;
+  }
+  call_->event.return_ns = Stamp();
+  call_->event.result = result;
+  if (!Accepted(result)) ReturnSequence(*call_);
+  if (!single_) {
+    CallBatch* batch = thread_->nccl_batch;
+    if (batch == nullptr || batch->launch_count == launches_before_) return;
+    if (const Guard guard; guard) NoteLaunchInside(*thread_, *batch, launches_before_);
+    return;
+  }
+  thread_->nccl_batch = nullptr;
+  Guard guard;
+  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch_, static_cast<bool>(guard));
+  if (guard && result == ncclInProgress) NoteNotBlocking(*call_);
+  if (guard) TellCopies(*thread_, *batch_);
+  if (awaited_ != nullptr && !TakenBack(&awaited_, *batch_)) return;
+  if (guard && !HeldBack(*thread_, *batch_)) EmitBatch(*thread_, *batch_);
+  if (batch_ != &local_.batch) ReleaseGroupBatch(batch_);
+}
+
+void GroupStartScope::Begin() noexcept {
+  ours_ = Enter();
+  if (!ours_ || !EndedPastUs(*thread_)) return;
+  if (const Guard guard; guard) ReportEndedGroup(*thread_);
+}
+
+void GroupStartScope::End(ncclResult_t result) noexcept {
+  Leave();
+  if (ours_ && result == ncclSuccess) ++thread_->nccl_group_depth;
+}
+
+void GroupEndScope::Begin() noexcept {
+  ours_ = Enter();
+  left_ = false;
+  awaited_ = nullptr;
+  if (!ours_) return;
+  thread_->nccl_call_copy_count = 0;
+  Guard guard;
+  if (guard && EndedPastUs(*thread_)) ReportEndedGroup(*thread_);
+  if (thread_->nccl_group_depth > 0) {
+    if (guard && (HoldsCalls(*thread_) || MayBeInTornGroup(*thread_))) JoinTornGroup(*thread_);
+    CallBatch* batch = thread_->nccl_batch;
+    const bool last = thread_->nccl_group_depth == 1 && batch != nullptr && batch->call_count != 0;
+    if (guard && last && MayLaunchLater(*batch)) awaited_ = Await(*thread_, batch);
+    if (last && AnyOneSided(*batch)) BeginCopies(*thread_);
+    return;
+  }
+  if (guard) thread_->nccl_batch = TakeTornGroup(*thread_);
+  if (thread_->nccl_batch != nullptr) {
+    thread_->nccl_group_depth = 1;
+    return;
+  }
+  Leave();
+  left_ = true;
+}
+
+// NCCL takes one level off whatever the result is, and abandons the group when the outermost level fails.
+void GroupEndScope::End(ncclResult_t result) noexcept {
+  if (left_) return;
+  Leave();
+  if (!ours_ || thread_->nccl_group_depth == 0) return;
+  CallBatch* batch = thread_->nccl_batch;
+  // NCCL launches at the outermost end: an end between was missed.
+  if (batch != nullptr && batch->launch_count != 0) thread_->nccl_group_depth = 1;
+  if (--thread_->nccl_group_depth > 0) return;
+  if (batch == nullptr) return;
+  thread_->nccl_batch = nullptr;
+  Guard guard;
+  if (thread_->nccl_copies_plan != 0) EndCopies(*thread_, *batch, static_cast<bool>(guard));
+  for (uint32_t i = 0; i < batch->call_count && !Accepted(result); ++i) {
+    if (batch->calls[i].event.result == ncclSuccess) batch->calls[i].event.result = result;
+  }
+  for (uint32_t i = 0; i < batch->call_count && guard && result == ncclInProgress; ++i)
+    NoteNotBlocking(batch->calls[i]);
+  if (guard) {
+    for (uint32_t i = 0; i < batch->init_count && Accepted(result); ++i) {
+      AddCommunicator(*thread_, batch->inits[i], origin_.way, result == ncclSuccess);
+    }
+  }
+  if (guard) TellCopies(*thread_, *batch);
+  if (awaited_ != nullptr && !TakenBack(&awaited_, *batch)) return;
+  if (guard && !HeldBack(*thread_, *batch)) EmitBatch(*thread_, *batch);
+  ReleaseGroupBatch(batch);
+}
+
+void GroupSimulateEndScope::End(ncclResult_t result) noexcept {
+  CallBatch* batch = thread_ == nullptr ? nullptr : thread_->nccl_batch;
+  if (ours_ && batch != nullptr && thread_->nccl_group_depth == 1) {
+    for (uint32_t i = 0; i < batch->beyond_count; ++i)
+      ReturnNumbers(batch->beyond[i].last, batch->beyond[i].calls);
+    for (uint32_t i = batch->call_count; i > 0; --i) ReturnSequence(batch->calls[i - 1]);
+    batch->call_count = 0;
+    batch->launch_count = 0;
+    batch->init_count = 0;
+    batch->beyond_count = 0;
+  }
+  GroupEndScope::End(result);
+}
+
+bool NoteKernelLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept {
+  CallBatch* batch = thread.nccl_batch;
+  if (batch == nullptr || thread.nccl_call_depth == 0) return false;
+  const SeenLaunch launch = SeenLaunchOf(kernel);
+  if (launch.ops == 0) return false;
+  if (batch->launch_count == batch->launch_capacity) {
+    CountLoss(wire::LossReason::kLossEventRingFull);
+    return true;
+  }
+  batch->launches[batch->launch_count++] = launch;
+  return true;
+}
+
+SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept {
+  const KernelTraits traits = ParseKernelName(kernel.name);
+  return {NormalStream(kernel.stream),
+          reinterpret_cast<uint64_t>(kernel.context),
+          kernel.correlation,
+          traits.ops,
+          traits.datatypes,
+          0,
+          0,
+          0,
+          DeviceOfContext(kernel.context),
+          OnDevice(kernel)};
+}
+
+bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept {
+  if (cloned) return AnyCaptured();
+  if (copies) return thread.nccl_copies_plan != 0;
+  return thread.nccl_call_depth != 0 ? thread.nccl_batch != nullptr : EndedPastUs(thread);
+}
+
+void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
+                   bool copies) noexcept {
+  if (original_id != 0) {
+    CapturedPlan carried = PlanOfCaptured(original_id);
+    if (carried.plan == 0) return;
+    if (thread.graph_copy_is_child) carried.copy = CopyOfCopy(carried.copy, thread.graph_copy);
+    RememberCaptured(id, carried);
+    Emit(thread, GraphNodeEvent{Stamp(), owner, id, original_id});
+    Emit(thread, PlanLaunchEvent{carried.plan, 0, thread.instantiating_graph, id, carried.copy, 0});
+    return;
+  }
+  if (copies) {
+    const uint64_t plan = thread.nccl_copies_plan;
+    thread.nccl_last_copy = 0;
+    thread.nccl_copies_captured = true;
+    ++thread.nccl_copies;
+    RememberCaptured(id, {.plan = plan, .copy = 0});
+    Emit(thread, GraphNodeEvent{Stamp(), owner, id, 0});
+    Emit(thread, PlanLaunchEvent{plan, 0, 0, id, 0, 0});
+    return;
+  }
+  const EndedGroup ended(thread);
+  const CallBatch* batch = thread.nccl_call_depth != 0 ? thread.nccl_batch : ended.batch();
+  if (batch == nullptr || batch->launch_count == 0) return;
+  SeenLaunch& launch = batch->launches[batch->launch_count - 1];
+  if (launch.graph_node != 0) return;
+  launch.graph_node = id;
+  Emit(thread, GraphNodeEvent{Stamp(), owner, id, 0});
+}
+
+}  // namespace gpuprobe::injector::nccl

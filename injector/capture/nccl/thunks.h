@@ -1,0 +1,17 @@
+// Addresses of the wrappers that patched relocations lead to: one set for each copy of NCCL in the process.
+//
+// Separate from patching.h so that only one file instantiates the wrappers. Any thread; constant data.
+#pragma once
+
+#include "injector/capture/nccl/entry_points.h"
+#include "injector/capture/nccl/real_functions.h"
+
+namespace gpuprobe::injector::nccl {
+
+// Null unless kFirstProviderWay <= way < kWays.
+void* Thunk(int way, EntryPoint entry_point) noexcept;
+
+// True when `address` is one of the thunks.
+bool IsThunk(const void* address) noexcept;
+
+}  // namespace gpuprobe::injector::nccl

@@ -1,0 +1,42 @@
+// What an NVTX call means: ranges pushed, popped, started and ended, and marks, as events and as the thread's
+// stack of open ranges.
+//
+// Separate from the handlers (handlers.cc), which only unpack NVTX's many spellings. Thread: the
+// application's. Allocation: none. Failure: while the probe is not live only the stack is kept, with id 0 for
+// what was not seen, so that later pops match; beyond kMaxRangeDepth a range has a depth and no record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "gpuprobe/v1/wire_tags.h"
+#include "injector/capture/nvtx/payload_abi.h"
+
+namespace gpuprobe::injector::nvtx {
+
+// One call's text and attributes. `text` may be as long as the program likes; it is cut.
+struct RangeText {
+  std::string_view text;
+  uint32_t category = 0;
+  uint32_t color = 0;  // ARGB
+  wire::PayloadKind payload_kind = wire::PayloadKind::kPayloadKindNone;
+  uint64_t payload = 0;
+  const abi::PayloadData* extended = nullptr;  // with it, in a layout that the program described
+  size_t extended_count = 0;
+};
+
+// Level of the new range in its domain's stack on this thread, from 0.
+int Push(void* domain, const RangeText& what) noexcept;
+// More of what comes with a range: `id` as Start gave it, or 0: the innermost of the domain on this thread.
+void AddPayloads(void* domain, uint64_t id, const abi::PayloadData* extended, size_t count) noexcept;
+
+// Level of the range that was popped; -1 when none was open in the domain, which is counted.
+int Pop(void* domain) noexcept;
+// Id for End; 0 while the probe is not live.
+uint64_t Start(void* domain, const RangeText& what) noexcept;
+// An id that no open range has is counted.
+void End(uint64_t id) noexcept;
+void Mark(void* domain, const RangeText& what) noexcept;
+
+}  // namespace gpuprobe::injector::nvtx

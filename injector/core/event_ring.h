@@ -1,0 +1,141 @@
+// One thread's queue of events towards the probe's own thread: a single-producer single-consumer ring of
+// bytes.
+//
+// Separate from what events mean (events.h) and from what becomes of them (event_drain.h). Thread: Push and
+// the claim on the owning application thread, everything that reads on the one consumer. Allocation: none;
+// all rings share one mapping that is made at start and whose pages the kernel provides when they are first
+// written. A ring whose thread has ended is the next new thread's at once, before it was drained: an event in
+// the ring says where the one thread's events end and the other's begin, so that a program may start threads
+// as fast as it likes. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL; more threads at
+// once than rings count LOSS_THREAD_SLOTS_FULL for each event, until some thread ends.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "injector/core/events.h"
+#include "injector/core/thread_state.h"
+
+namespace gpuprobe::injector {
+
+inline constexpr int kRingSlots = 512;
+inline constexpr size_t kRingBytes = size_t{1} << 20;  // 26,000 launches; the consumer is woken at half
+// Beyond these, rings are smaller: who has that many threads has little to say in each.
+inline constexpr int kLargeRings = 128;
+inline constexpr size_t kSmallRingBytes = size_t{1} << 17;
+
+// Precedes each event in the ring. Events start at multiples of 8.
+struct EventHeader {
+  uint32_t total_bytes;  // this header, the event, its text and padding; 0: the rest of the ring is unused,
+                         // go on at its start
+  uint16_t type;
+  uint16_t text_bytes;
+};
+static_assert(sizeof(EventHeader) == 8);
+
+class EventRing {
+ public:
+  enum class Slot : uint32_t { kFree, kClaiming, kOwned, kReleased };
+
+  // Producer. `event` is copied, then `text`, which is cut at kMaxNameBytes. False when there was no room.
+  bool Push(EventType type, const void* event, size_t event_bytes, std::string_view text) noexcept;
+  // The same where nothing is in the way: not the ring's end, nor half of it full. False: nothing was done.
+  template <typename Event>
+  bool PushFast(const Event& event, std::string_view text) noexcept {
+    if (text.size() > kMaxNameBytes) return false;
+    const size_t total = (sizeof(EventHeader) + sizeof(Event) + text.size() + 7) & ~size_t{7};
+    const uint64_t head = head_.load(std::memory_order_relaxed);
+    const uint64_t at = head & (bytes_ - 1);
+    if (at + total > bytes_ || head + total - known_tail_ > bytes_ / 2) return false;
+    const EventHeader header{static_cast<uint32_t>(total), static_cast<uint16_t>(Event::kType),
+                             static_cast<uint16_t>(text.size())};
+    char* out = data_ + at;
+    std::memcpy(out, &header, sizeof(header));
+    std::memcpy(out + sizeof(header), &event, sizeof(event));
+    if (!text.empty()) std::memcpy(out + sizeof(header) + sizeof(event), text.data(), text.size());
+    head_.store(head + total, std::memory_order_release);
+    return true;
+  }
+
+  // Consumer. The position behind what the producer has published so far, for Peek's `end`.
+  uint64_t PublishedEnd() const noexcept { return head_.load(std::memory_order_acquire); }
+  uint64_t ReadPosition() const noexcept { return tail_.load(std::memory_order_relaxed); }
+  // The event at `position` (updated past a wrap), null at `end`. The pointer is good until Consume passes
+  // it; the consumer may change the event until then.
+  EventHeader* Peek(uint64_t* position, uint64_t end) const noexcept;
+  // Gives the producer everything before `position` back.
+  void Consume(uint64_t position) noexcept { tail_.store(position, std::memory_order_release); }
+
+  Slot slot() const noexcept { return static_cast<Slot>(slot_.load(std::memory_order_acquire)); }
+  // Producer. ThreadDef.id: one for each life of the slot.
+  uint32_t thread_id() const noexcept { return thread_id_; }
+  size_t bytes() const noexcept { return bytes_; }
+
+ private:
+  friend EventRing* ClaimRing(uint32_t tid) noexcept;
+  friend void ReleaseRing(EventRing& ring) noexcept;
+  friend bool FreeRing(EventRing& ring) noexcept;
+  friend bool MapRings(size_t part) noexcept;
+
+  alignas(64) std::atomic<uint64_t> head_{0};  // producer's
+  uint64_t known_tail_ = 0;                    // producer's copy of tail_, refreshed when the ring looks full
+  char* data_ = nullptr;
+  uint64_t bytes_ = 0;  // a power of two
+  uint32_t thread_id_ = 0;
+  bool woke_ = false;  // producer asked for a drain since the ring was last below half
+  alignas(64) std::atomic<uint64_t> tail_{0};  // consumer's
+  std::atomic<uint32_t> slot_{0};
+};
+
+// Maps the memory of all rings once; false when the kernel refuses. Until then no ring can be claimed.
+// `part` is a power of two up to kSmallestRingPart: where address space is limited, rings are that much
+// shorter.
+inline constexpr size_t kSmallestRingPart = 32;  // 32 and 4 KiB, 5.5 MiB in all
+bool MapRings(size_t part = 1) noexcept;
+// Undoes MapRings as long as no thread has a ring.
+void UnmapRings() noexcept;
+
+// A free ring for the calling thread, or one whose thread has ended and which is not half full, or null.
+EventRing* ClaimRing(uint32_t tid) noexcept;
+
+// Producer's last act: what is in the ring is still drained, then the consumer frees the slot.
+void ReleaseRing(EventRing& ring) noexcept;
+
+// Consumer: the pages of a released ring that was drained go back to the kernel. False: it is somebody's
+// again.
+bool FreeRing(EventRing& ring) noexcept;
+
+// Counts rings that were given back: who was refused one tries again when this has changed.
+extern std::atomic<uint32_t> rings_given_back;
+
+// All slots, for the consumer.
+EventRing& RingAt(int slot) noexcept;
+
+// Bumped by producers whose ring passed half, and by whoever wants the probe's thread to act; it sleeps on
+// this word (futex). The low half counts calls for a flush, the high half calls for a look at new objects
+// (Part::look), which costs much less.
+extern std::atomic<uint32_t> wake_word;
+inline constexpr uint32_t kLookStep = 1u << 16;
+inline bool AsksForFlush(uint32_t now, uint32_t seen) noexcept { return (now ^ seen) % kLookStep != 0; }
+void WakeProbeThread() noexcept;
+void WakeProbeThreadForALook() noexcept;
+
+// Claims the thread's ring if it has none. Null when there is none to have.
+EventRing* RingOf(ThreadState& thread) noexcept;
+
+bool EmitBytes(ThreadState& thread, EventType type, const void* event, size_t event_bytes,
+               std::string_view text) noexcept;
+
+// What producers call, inside a guard: puts the event into the thread's ring. False, with the loss counted,
+// when it was dropped.
+template <typename Event>
+bool Emit(ThreadState& thread, const Event& event, std::string_view text = {}) noexcept {
+  static_assert(std::is_trivially_copyable_v<Event> && sizeof(Event) % 8 == 0);
+  if (thread.ring != nullptr && thread.ring->PushFast(event, text)) return true;
+  return EmitBytes(thread, Event::kType, &event, sizeof(Event), text);
+}
+
+}  // namespace gpuprobe::injector

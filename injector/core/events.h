@@ -1,0 +1,337 @@
+// What the application's threads report: small plain structs that go through a per-thread ring to the probe's
+// own thread.
+//
+// Separate from the batch schema because the two sides have different rules: a producer here may not
+// allocate, lock or block, so it writes handles and raw text; the consumer (ledgers/event_drain) interns
+// names, pairs opened with closed ranges, and fills columns. Thread: producers are application threads inside
+// the guard; times are stamps (host_clock.h) in the ring and nanoseconds of CLOCK_REALTIME once the consumer
+// has looked at them; the consumer is whoever holds the builder's lock. Failure: a full ring drops the event
+// and counts LOSS_EVENT_RING_FULL.
+#pragma once
+
+#include <cstdint>
+
+#include "gpuprobe/v1/wire_tags.h"
+
+namespace gpuprobe::injector {
+
+enum class EventType : uint16_t {
+  kLaunch = 1,
+  kRangeOpen,
+  kRangeClose,
+  kMark,
+  kAllocation,
+  kCollective,
+  kPlanLaunch,
+  kCommunicator,
+  kContextEnd,
+  kAllocatorLevel,
+  kAllocatorRefusal,
+  kTensor,
+  kThreadName,
+  kCategoryName,
+  kRangePayload,
+  kObjectName,
+  kGraphNode,
+  kGraphMemoryNode,
+  kGraphCall,
+  kPhysicalMemory,
+  kThreadBegins,
+  kLaunchTime,
+};
+
+// From here on the ring is another thread's: the one that had it before has ended.
+struct ThreadBeginsEvent {
+  static constexpr EventType kType = EventType::kThreadBegins;
+  uint32_t thread_id;  // ThreadDef.id
+  uint32_t tid;
+  char name[16];  // as it was then
+};
+
+// A launch of GPU work: kernel, copy, memset or graph. At API entry.
+struct LaunchEvent {
+  static constexpr EventType kType = EventType::kLaunch;
+  uint64_t time_ns;
+  uint64_t range_id;           // innermost open range of this thread, 0 if none
+  uint64_t fallback_range_id;  // of the main thread, when range_id is 0
+  uint32_t correlation;
+  uint32_t graph;            // as Launches.graph on the wire
+  uint64_t may_lack_record;  // as Launches.may_lack_record on the wire
+};
+
+// A kernel's launch has returned.
+struct LaunchTimeEvent {
+  static constexpr EventType kType = EventType::kLaunchTime;
+  uint64_t time_ns;
+  uint64_t entered_ns;
+  uint64_t weight;  // launches that it stands for
+};
+
+// Followed by `name_bytes` of text (cut at kMaxNameBytes), not terminated.
+struct RangeOpenEvent {
+  static constexpr EventType kType = EventType::kRangeOpen;
+  uint64_t time_ns;
+  uint64_t id;         // process-wide, from 1
+  uint64_t parent_id;  // enclosing range on this thread, 0 if none
+  uint64_t domain;     // opaque domain handle, 0 for the default; its name comes from the domain registry
+  uint32_t category;
+  uint16_t kind;  // wire::RangeKind
+  uint16_t name_bytes;
+  uint64_t payload;
+  uint32_t color;         // ARGB, 0: none
+  uint32_t payload_kind;  // wire::PayloadKind
+};
+
+struct RangeCloseEvent {
+  static constexpr EventType kType = EventType::kRangeClose;
+  uint64_t time_ns;
+  uint64_t id;
+};
+
+// A range of no length. Followed by its text.
+struct MarkEvent {
+  static constexpr EventType kType = EventType::kMark;
+  uint64_t time_ns;
+  uint64_t id;
+  uint64_t parent_id;
+  uint64_t domain;
+  uint32_t category;
+  uint16_t reserved;
+  uint16_t name_bytes;
+  uint64_t payload;
+  uint32_t color;
+  uint32_t payload_kind;
+};
+
+enum AllocationWhat : uint8_t {
+  kPhysical = 1,  // its address is a handle of the virtual memory API
+  kImported = 2,  // no memory of this process (another's, or a sparse array's): its release is expected
+};
+
+struct AllocationEvent {
+  static constexpr EventType kType = EventType::kAllocation;
+  uint64_t time_ns;
+  uint64_t address;
+  uint64_t bytes;  // of a free: filled in by the consumer's ledger
+  uint64_t range_id;
+  uint64_t began_ns;  // when the call was entered, 0 if that was not seen
+  uint64_t context;   // whose end releases the memory too; 0: none
+  int32_t device;     // -1: not known
+  uint8_t op;         // wire::AllocationOp
+  uint8_t memory;     // wire::MemoryKind
+  uint8_t failed;
+  uint8_t what;      // AllocationWhat
+  uint32_t by_nccl;  // 1: made inside a call into NCCL
+};
+
+// kImported, kObjectMade: a handle for what is no memory of this process, what was imported or a multicast
+// object. Bindings are those of memory to multicast objects and into sparse arrays.
+enum class PhysicalMemoryCall : uint8_t {
+  kRetained,
+  kReleased,
+  kMapped,
+  kUnmapped,
+  kImported,
+  kObjectMade,
+  kBound,
+  kUnbound
+};
+
+// What keeps or ends physical memory of the virtual memory API. Its making is an AllocationEvent.
+struct PhysicalMemoryEvent {
+  static constexpr EventType kType = EventType::kPhysicalMemory;
+  uint64_t time_ns;
+  uint64_t handle;   // of an unmapping: 0; of a binding: the multicast object or the array
+  uint64_t address;  // of mappings; of a binding: the memory's handle, or an address where it is mapped
+  uint64_t
+      bytes;  // of mappings; of a binding: where in the object (MixBits of what names a part of an array)
+  uint64_t range_id;
+  uint64_t began_ns;   // of what ends something: when the call was entered, 0 if that was not seen
+  int32_t device;      // of an unbinding
+  uint8_t call;        // PhysicalMemoryCall
+  uint8_t by_address;  // of a binding
+  uint8_t reserved[2];
+};
+
+// A context begins to end, and with it the memory that was allocated in it; 0: the call has returned in which
+// the thread told of one.
+struct ContextEndEvent {
+  static constexpr EventType kType = EventType::kContextEnd;
+  uint64_t time_ns;
+  uint64_t context;
+};
+
+// What PyTorch's allocator has handed out and holds on a device.
+struct AllocatorLevelEvent {
+  static constexpr EventType kType = EventType::kAllocatorLevel;
+  uint64_t time_ns;
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
+  uint64_t peak_allocated_bytes;
+  uint64_t peak_reserved_bytes;
+  int32_t device;
+  uint32_t reserved;
+};
+
+struct AllocatorRefusalEvent {
+  static constexpr EventType kType = EventType::kAllocatorRefusal;
+  uint64_t time_ns;
+  uint64_t asked_bytes;
+  uint64_t allocated_bytes;
+  uint64_t reserved_bytes;
+  uint64_t range_id;
+  int32_t device;
+  uint32_t reserved;
+};
+
+// PyTorch's allocator handed out or took back.
+struct TensorEvent {
+  static constexpr EventType kType = EventType::kTensor;
+  uint64_t time_ns;
+  uint64_t address;
+  int64_t bytes;  // negative: taken back
+  uint64_t range_id;
+  int32_t device;
+  uint32_t reserved;
+};
+
+// The program names one of its threads. Followed by the name, cut at kMaxNameBytes.
+struct ThreadNameEvent {
+  static constexpr EventType kType = EventType::kThreadName;
+  uint64_t time_ns;
+  uint32_t tid;
+  uint32_t reserved;
+};
+
+// The program names a category of its ranges. Followed by the name, cut at kMaxNameBytes.
+struct CategoryNameEvent {
+  static constexpr EventType kType = EventType::kCategoryName;
+  uint64_t time_ns;
+  uint64_t domain;  // as RangeOpenEvent::domain
+  uint32_t category;
+  uint32_t reserved;
+};
+
+// What the program passes with a range, in a layout that it described. Followed by the bytes.
+struct RangePayloadEvent {
+  static constexpr EventType kType = EventType::kRangePayload;
+  uint64_t time_ns;
+  uint64_t range_id;
+  uint32_t schema;  // EventNames::payload_field
+  uint32_t reserved;
+};
+
+// The program names a stream or a device. Followed by the name, cut at kMaxNameBytes.
+struct ObjectNameEvent {
+  static constexpr EventType kType = EventType::kObjectName;
+  uint64_t time_ns;
+  uint32_t context;  // CUPTI's id; of a stream
+  uint32_t id;       // CUPTI's id of the stream, or the device's ordinal
+  uint32_t kind;     // wire::NamedObject
+  uint32_t reserved;
+};
+
+struct CollectiveEvent {
+  static constexpr EventType kType = EventType::kCollective;
+  uint64_t issue_ns;
+  uint64_t return_ns;
+  uint64_t seq;
+  uint64_t count;
+  uint64_t plan;  // 0: none
+  uint64_t range_id;
+  uint32_t comm;     // Communicator.id
+  int32_t root;      // -1: none
+  int32_t peer;      // -1: none
+  int32_t result;    // ncclResult_t
+  uint16_t op;       // index into the NCCL entry-point table
+  uint8_t datatype;  // ncclDataType_t
+  uint8_t source;    // wire::CallSource
+  uint32_t element_bytes;
+  uint32_t thread;    // ThreadDef.id of the caller, 0: whose ring it is
+  uint8_t algorithm;  // EventNames::collective_how; 0: not told
+  uint8_t protocol;   // likewise
+  uint8_t channels;
+  uint8_t captured;  // into a CUDA graph, whose launches run it
+};
+
+// A kernel launched for a plan, or the node of a CUDA graph that will launch it.
+inline constexpr uint64_t kRefusedLaunch = UINT64_MAX;  // instead of a node: see Plans on the wire
+struct PlanLaunchEvent {
+  static constexpr EventType kType = EventType::kPlanLaunch;
+  uint64_t plan;
+  uint32_t correlation;  // 0: captured
+  uint32_t graph;        // as Plans.graph on the wire
+  uint64_t graph_node;   // 0: launched at once
+  uint32_t copy;         // as Plans.copy on the wire
+  uint32_t reserved;
+};
+
+// A node of a CUDA graph that carries an NCCL call was made or copied.
+struct GraphNodeEvent {
+  static constexpr EventType kType = EventType::kGraphNode;
+  uint64_t time_ns;
+  uint64_t owner;  // the graph's handle, or kCopiedBy and the correlation id of the call that copies it
+  uint64_t node;
+  uint64_t original;  // node that it was copied from, 0 if none
+};
+inline constexpr uint64_t kCopiedBy = uint64_t{1} << 63;
+
+// A node of a CUDA graph that allocates or releases was made.
+struct GraphMemoryNodeEvent {
+  static constexpr EventType kType = EventType::kGraphMemoryNode;
+  uint64_t time_ns;
+  uint64_t graph;
+  uint64_t address;
+  uint64_t bytes;
+  int32_t device;
+  uint8_t op;  // wire::AllocationOp
+  uint8_t reserved[3];
+};
+
+enum class GraphCall : uint8_t {
+  kInstantiated,
+  kUpdated,
+  kLaunched,
+  kGraphDestroyed,
+  kExecDestroyed,  // asked for: the handle may be given out again
+  kExecGone,       // what was asked for on this thread is done
+  kCloned,
+  kChildAdded,
+  kChildReplaced,
+};
+
+struct GraphCallEvent {
+  static constexpr EventType kType = EventType::kGraphCall;
+  uint64_t time_ns;
+  uint64_t graph;  // of an instantiation or an update: from which; a clone, a destroyed graph: it
+  uint64_t exec;
+  uint64_t node;   // handle: that holds a child graph which was added or, in an executable graph, replaced
+  uint64_t child;  // the graph that was moved there, 0: copied; or from which it was replaced
+  uint64_t range_id;
+  uint64_t context;
+  uint64_t began_ns;  // of a launch, and of an executable graph that is gone: when the call was entered, 0 if
+                      // that was not seen
+  uint32_t correlation;
+  uint32_t exec_number;  // NumberOfGraph, of what was updated
+  uint8_t call;          // GraphCall
+  uint8_t failed;        // a launch that was refused for want of memory
+  uint8_t reserved[6];
+};
+
+struct CommunicatorEvent {
+  static constexpr EventType kType = EventType::kCommunicator;
+  uint64_t time_ns;
+  uint64_t hash;  // 0: not known yet
+  uint32_t id;
+  uint32_t parent;
+  int32_t rank;    // -1: not known
+  int32_t ranks;   // 0: not known
+  int32_t device;  // -1: not known
+  uint8_t state;   // wire::CommunicatorState
+  uint8_t reserved;
+  uint16_t made_by;  // index into the NCCL entry-point table, plus 1; 0: not seen
+};
+
+inline constexpr uint16_t kMaxNameBytes = 256;
+
+}  // namespace gpuprobe::injector

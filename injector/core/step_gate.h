@@ -1,0 +1,148 @@
+// Recording by step: knows from the program's own marker in which step it is, and lets in only the work of
+// steps that shall be recorded.
+//
+// Separate from recording.h, whose window is known beforehand: here it opens and closes while the program
+// runs, and what the device did comes long after it was launched. So the launch decides: each notes under its
+// correlation id whether its step is recorded, and a device record is kept if its launch was. Of what is left
+// out, only the ends are kept that a recorded step begins with: of the device's work before it, and of the
+// host's last wait. CUPTI's kinds stay enabled, as recording.h says. The collector cannot do this: it learns
+// of steps when their records come, and counts steps by the very records that shall be left out.
+//
+// Thread: Init on the starting thread, before the probe is live; Opened, Closed, Issued and Launched on the
+// program's; KeepsWork and KeepsWait in the decoder; the rest on the probe's thread with the builder's lock.
+// Allocation: none; static tables that the kernel backs as they are used. Failure: a launch that is not in
+// the table (any more) is not recorded; of more than kWindows steps between two looks, the oldest are not
+// told.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "injector/base/settings.h"
+
+namespace gpuprobe::injector {
+
+// Which steps, and what tells where they begin.
+struct StepRule {
+  enum class Marker : uint8_t { kNone, kRange, kCalls };
+
+  Marker marker = Marker::kNone;
+  uint32_t calls = 1;  // of an operation: so many are a step
+  uint32_t text_bytes = 0;
+  char text[128] =
+      {};  // the range's name, stars included; or NCCL's name of the operation, without its prefix
+  uint64_t start = 0;
+  uint64_t stop = UINT64_MAX;
+  uint64_t every = 1;
+
+  std::string_view Text() const noexcept { return {text, text_bytes}; }
+  bool Records(uint64_t step) const noexcept {
+    return step >= start && step < stop && (step - start) % every == 0;
+  }
+  bool Matches(std::string_view range) const noexcept;
+};
+
+// "nvtx:NAME", where a * stands for any text (proto/name_pattern.h), or "collective:OP/N".
+// False when it is none of these.
+bool ParseStepMarker(std::string_view text, StepRule* rule) noexcept;
+
+// From GPUPROBE_STEP_MARKER, GPUPROBE_START_STEP, GPUPROBE_STOP_STEP and GPUPROBE_EVERY_STEPS; rejects what
+// cannot be used, steps without a marker included. Without steps to leave out the marker is kNone.
+StepRule ChooseSteps(Settings* settings) noexcept;
+
+// A recorded step that is over.
+struct RecordedStepRow {
+  uint64_t begin_ns, end_ns, index;
+  uint64_t earlier_end_ns, earlier_launch_ns, wait_start_ns, wait_end_ns;
+};
+
+class StepGate {
+ public:
+  static constexpr size_t kWindows = 1024;              // recorded steps that are remembered
+  static constexpr size_t kLaunches = size_t{1} << 20;  // correlation ids that are remembered
+
+  void Init(const StepRule& rule) noexcept;
+  // Everything is recorded otherwise, and nothing below may be asked.
+  bool in_use() const noexcept { return rule_.marker != StepRule::Marker::kNone; }
+  bool watches_ranges() const noexcept { return rule_.marker == StepRule::Marker::kRange; }
+  bool watches_calls() const noexcept { return rule_.marker == StepRule::Marker::kCalls; }
+  const StepRule& rule() const noexcept { return rule_; }
+
+  // A range: steps are those that one thread opens, the first that opened one. Costs a comparison of names.
+  void Opened(uint32_t tid, uint64_t id, std::string_view name) noexcept;
+  void Closed(uint64_t id) noexcept;
+  // NCCL calls of one operation have returned.
+  void Issued(std::string_view operation) noexcept;
+
+  // A launch, under the id that its records will have: whether it is recorded.
+  bool Launched(uint32_t correlation) noexcept;
+  bool IsRecorded(uint32_t correlation) const noexcept;
+
+  // Work of the device. False: its step is not recorded.
+  bool KeepsWork(uint32_t correlation, uint64_t end_ns) noexcept;
+  // A synchronising call of the host's.
+  bool KeepsWait(uint64_t start_ns, uint64_t end_ns) noexcept;
+
+  // Whether a moment, or something of a stretch of time, is in a recorded step. As far as times are final.
+  bool Holds(uint64_t time_ns) const noexcept;
+  bool Overlaps(uint64_t start_ns, uint64_t end_ns) const noexcept;
+
+  // Times of the marker that can be told now become final. After each reading of the host's clock.
+  void TellTimes() noexcept;
+  // Steps that are over, and were so at the last call already: the device's work before them has been heard
+  // of since. `final`: all, the one that is going on included.
+  void ReportSteps(bool final, void (*report)(void* to, const RecordedStepRow& step) noexcept,
+                   void* to) noexcept;
+  // When the latest launch was that is not recorded; 0: there was none.
+  uint64_t left_out_until_ns() const noexcept;
+  // Steps that began, recorded or not.
+  uint64_t steps_begun() const noexcept { return begun_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Window {
+    std::atomic<uint64_t> index;
+    std::atomic<uint64_t> begin_ns;  // near it at first, then final
+    std::atomic<uint64_t> end_ns;    // UINT64_MAX: still open
+    std::atomic<uint64_t> begin_stamp;
+    std::atomic<uint64_t> end_stamp;
+    std::atomic<uint64_t> earlier_launch_stamp;
+    std::atomic<uint32_t> first_correlation;  // 0: nothing was launched yet
+    // Written from when the window before was opened.
+    std::atomic<uint64_t> earlier_end_ns;
+    std::atomic<uint64_t> wait_start_ns;
+    std::atomic<uint64_t> wait_end_ns;
+  };
+
+  // In tables of their own, which are nothing but zeros in the library's file.
+  static Window windows[kWindows];
+  static uint8_t launches[kLaunches];  // read and written atomically
+
+  static Window& At(uint64_t number) noexcept { return windows[number % kWindows]; }
+  static uint64_t Oldest(uint64_t opened) noexcept { return opened < kWindows ? 0 : opened - kWindows + 1; }
+  void Begin() noexcept;
+  void End() noexcept;
+  // The first window before which something was for which `precedes(window)`; the next one if there is none.
+  template <typename Precedes>
+  Window& FirstAfter(Precedes precedes) noexcept;
+
+  StepRule rule_;
+  std::atomic<uint32_t> marker_tid_{0};
+  std::atomic<uint64_t> open_range_{0};  // of the step that is going on
+  std::atomic<uint64_t> calls_{0};
+  std::atomic<uint64_t> begun_{0};
+  std::atomic<uint64_t> opened_{0};  // windows
+  std::atomic<bool> open_{false};    // the last of them
+  std::atomic<uint64_t> earlier_launch_stamp_{0};
+  // Of the probe's thread.
+  uint64_t final_begins_ = 0;
+  uint64_t final_ends_ = 0;
+  uint64_t closed_before_ = 0;
+  uint64_t told_ = 0;
+};
+
+// The process's own.
+extern StepGate step_gate;
+
+}  // namespace gpuprobe::injector

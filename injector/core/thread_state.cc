@@ -1,0 +1,121 @@
+#include "injector/core/thread_state.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "injector/core/event_ring.h"
+
+namespace gpuprobe::injector {
+
+constinit std::atomic<uint64_t> main_thread_range{0};
+constinit std::atomic<int32_t> threads_in_nccl{0};
+constinit thread_local ThreadState* current_thread __attribute__((tls_model("initial-exec"))) = nullptr;
+
+namespace {
+
+// 3 MB of zero pages, of which a thread touches one.
+constinit ThreadState pool[kMaxThreads];
+constinit ThreadState refused;  // guard_depth is set before it is handed out
+constinit std::atomic<int> highest_used{0};
+
+pthread_key_t exit_key;
+constinit std::atomic<int> exit_key_state{0};  // 0: none, 1: being made, 2: there, 3: failed
+
+// The thread ends: its ring goes to the consumer, its state to the pool.
+void ReleaseThread(void* value) noexcept {
+  auto* state = static_cast<ThreadState*>(value);
+  current_thread = nullptr;
+  if (state->ring != nullptr) ReleaseRing(*state->ring);
+  if (state->nccl_call_depth > 0)
+    threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);  // it left by exiting
+  // A group that nobody ended: the probe's thread reports what was seen of it.
+  if (state->nccl_ended.load(std::memory_order_relaxed) == nullptr)
+    state->nccl_ended.store(state->nccl_held.exchange(nullptr), std::memory_order_release);
+  state->ring = nullptr;
+  state->in_use.store(false, std::memory_order_release);
+}
+
+bool ExitKeyReady() noexcept {
+  int state = exit_key_state.load(std::memory_order_acquire);
+  if (state >= 2) return state == 2;
+  if (state == 0 && exit_key_state.compare_exchange_strong(state, 1)) {
+    const bool made = pthread_key_create(&exit_key, ReleaseThread) == 0;
+    exit_key_state.store(made ? 2 : 3, std::memory_order_release);
+    return made;
+  }
+  // Another thread is making it, or made it meanwhile. A thread that misses it keeps its slot for the life of
+  // the process.
+  return exit_key_state.load(std::memory_order_acquire) == 2;
+}
+
+void Reset(ThreadState& state) noexcept {
+  state.guard_depth = 0;
+  state.ring_refused = false;
+  state.ring = nullptr;
+  state.tid = static_cast<uint32_t>(syscall(SYS_gettid));
+  state.range_depth = 0;
+  state.nccl_call_depth = 0;
+  state.works_for_application = false;
+  state.nccl_group_depth = 0;
+  state.nccl_batch = nullptr;
+  state.nccl_group_ended = false;
+  state.nccl_patches_seen = 0;
+  state.nccl_api_open = false;
+  state.nccl_api_group = false;
+  state.nccl_api_awaited = nullptr;
+  state.nccl_plugin_correlation = 0;
+  state.nccl_plugin_plan = 0;
+  state.nccl_plugin_told = false;
+  state.nccl_plugin_group = nullptr;
+  state.nccl_plugin_api_group = nullptr;
+  state.nccl_awaited = nullptr;
+  state.last_allocation_correlation = 0;
+  state.memory_call_began_ns = 0;
+  state.nccl_copies_plan = 0;
+  state.nccl_call_copy_count = 0;
+  state.last_launch_correlation = 0;
+  state.launch_weight = 0;
+  state.instantiating_graph = 0;
+  state.graph_copy = 0;
+  state.graph_copy_is_child = false;
+  state.graph_memory_graph = 0;
+  state.sample_start_ns = 0;
+}
+
+}  // namespace
+
+ThreadState& ClaimThreadState() noexcept {
+  for (int i = 0; i < kMaxThreads; ++i) {
+    ThreadState& state = pool[i];
+    if (state.in_use.load(std::memory_order_relaxed)) continue;
+    bool expected = false;
+    if (!state.in_use.compare_exchange_strong(expected, true, std::memory_order_acquire)) continue;
+    Reset(state);
+    int highest = highest_used.load(std::memory_order_relaxed);
+    while (highest < i + 1 && !highest_used.compare_exchange_weak(highest, i + 1)) {
+    }
+    current_thread = &state;
+    // Keys below 32 live in the thread's own block; a later one may make the C library allocate, once a
+    // thread.
+    if (ExitKeyReady()) pthread_setspecific(exit_key, &state);
+    return state;
+  }
+  refused.guard_depth = 1;
+  return refused;
+}
+
+int UsedThreads() noexcept { return highest_used.load(std::memory_order_relaxed); }
+ThreadState& ThreadAt(int index) noexcept { return pool[index]; }
+
+HostCost TotalHostCost() noexcept {
+  HostCost total;
+  ForEachThread([&total](const ThreadState& thread) noexcept {
+    total.events += thread.host_events.load(std::memory_order_relaxed);
+    total.sampled_ns += thread.host_sampled_ns.load(std::memory_order_relaxed);
+    total.judged_ns += thread.host_judged_ns.load(std::memory_order_relaxed);
+  });
+  return total;
+}
+
+}  // namespace gpuprobe::injector

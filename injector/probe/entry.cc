@@ -1,0 +1,21 @@
+// The symbols that the CUDA driver looks up, and what happens when the loader brings the library in. Nothing
+// else.
+#include "injector/probe/probe.h"
+
+extern "C" {
+
+// Called by the driver inside cuInit when CUDA_INJECTION64_PATH names this library. 1: fine (whatever became
+// of the probe).
+__attribute__((visibility("default"))) int InitializeInjection() noexcept {
+  gpuprobe::injector::StartProbe();
+  return 1;
+}
+}
+
+namespace {
+
+// Runs in every process that LD_PRELOAD brings the library into: two environment variables, no thread, no
+// file, no socket.
+__attribute__((constructor)) void OnLoad() noexcept { gpuprobe::injector::AnnounceLibrary(); }
+
+}  // namespace

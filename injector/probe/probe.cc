@@ -1,0 +1,307 @@
+#include "injector/probe/probe.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "injector/base/environment.h"
+#include "injector/base/lifecycle.h"
+#include "injector/base/roomy_stack.h"
+#include "injector/base/settings.h"
+#include "injector/capture/cupti/graph_calls.h"
+#include "injector/capture/cupti/launches.h"
+#include "injector/capture/cupti/main_thread_waits.h"
+#include "injector/core/event_ring.h"
+#include "injector/core/guard.h"
+#include "injector/core/host_clock.h"
+#include "injector/core/host_state.h"
+#include "injector/core/recording.h"
+#include "injector/core/self_report.h"
+#include "injector/core/standard_error.h"
+#include "injector/core/step_gate.h"
+#include "injector/probe/parts.h"
+#include "injector/probe/probe_thread.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+// Everything that lives while the probe does. Made in place and never destroyed: threads of CUPTI and of the
+// program may still come in while the process exits.
+struct Probe {
+  Settings settings;
+  Identity identity;
+  SocketPlaces places;
+  Connection connection;
+  Autostart autostart;
+  Stream stream;
+  CuptiSession session{&stream};
+  ProbeThread thread{&stream, &session, &connection, &autostart, &places, &identity};
+};
+
+constexpr size_t kShortestQueue = size_t{2} << 20;
+// CUPTI's library, our thread's stack, and something for the program itself: stacks of 8 MiB, or the
+// 64 MiB that malloc reserves for a thread.
+constexpr size_t kRoomForTheRest = size_t{64} << 20;
+constexpr size_t kSmallBufferBytes = size_t{256} << 10;  // where not even two of the usual ones can be had
+
+alignas(Probe) char probe_storage[sizeof(Probe)];
+Probe* probe = nullptr;
+
+// Where this library is; null when that is not known. The first call comes from the constructor.
+const char* LibraryPath() noexcept {
+  static constinit char path[PATH_MAX] = {};
+  if (path[0] != '\0') return path;
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&StartProbe), &info) == 0 || info.dli_fname == nullptr ||
+      realpath(info.dli_fname, path) == nullptr) {
+    path[0] = '\0';
+    return nullptr;
+  }
+  return path;
+}
+
+bool Disabled() noexcept {
+  const char* value = getenv("GPUPROBE_DISABLE");
+  return value != nullptr && std::strcmp(value, "1") == 0;
+}
+
+bool Preloaded() noexcept {
+  const char* value = getenv("LD_PRELOAD");
+  return value != nullptr && std::strstr(value, "libgpuprobe") != nullptr;
+}
+
+// "GPUPROBE_FLUSH_MS=5 is ignored: must be a whole number from 10 to 60000 ms".
+void AddRejected(const Settings::Rejected& rejected, TextBuffer<1024>* line) noexcept {
+  const settings::Setting& setting = settings::kSettings[rejected.index];
+  line->Add(setting.name).Add("=");
+  for (const char* c = rejected.value; *c != '\0'; ++c)
+    line->Add(static_cast<unsigned char>(*c) < 0x20 ? "?" : std::string_view(c, 1));
+  line->Add(rejected.cut ? "... is ignored: " : " is ignored: ");
+  if (rejected.remedy != nullptr) {
+    line->Add(rejected.remedy);
+    return;
+  }
+  line->Add("must be ");
+  if (setting.kind == settings::Kind::kText) {
+    line->Add(setting.form);
+  } else if (setting.kind == settings::Kind::kFlag) {
+    line->Add("0 or 1");
+  } else {
+    line->Add("a whole number from ").AddNumber(static_cast<uint64_t>(setting.minimum)).Add(" to ");
+    line->AddNumber(static_cast<uint64_t>(setting.maximum));
+    if (!setting.unit.empty()) line->Add(" ").Add(setting.unit);
+  }
+}
+
+// Lines about the environment: only what a person got wrong, and once in a job.
+void ReportSettings(const Settings& settings, const Identity& identity) noexcept {
+  CountSelf(SelfCounter::kSettingsRejected, static_cast<uint64_t>(settings.rejected()));
+  if (settings.unknown() > 0 && identity.local_rank <= 0) {
+    TextBuffer<512> line;
+    line.Add("unknown setting ").Add(settings.first_unknown());
+    const std::string_view nearest = settings::NearestName(settings.first_unknown());
+    if (!nearest.empty()) line.Add("; did you mean ").Add(nearest).Add("?");
+    if (settings.unknown() > 1)
+      line.Add(" (and ")
+          .AddNumber(static_cast<uint64_t>(settings.unknown() - 1))
+          .Add(" more; see gpuprobe help environment)");
+    SayLine(line.view());
+  }
+  if (settings.rejected() > 0 && identity.local_rank <= 0) {
+    TextBuffer<1024> line;
+    for (int i = 0; i < settings.rejected(); ++i) {
+      if (i > 0) line.Add("; ");
+      AddRejected(settings.rejected(i), &line);
+    }
+    SayLine(line.view());
+  }
+}
+
+// True when there is, or will be, somebody to send to.
+bool FindCollector(Probe& p) noexcept {
+  p.places = FindSocketPlaces(p.settings.Text(SettingIndex("GPUPROBE_SOCKET")), getenv("XDG_RUNTIME_DIR"),
+                              geteuid());
+  if (p.places.configured && p.places.count == 0) {
+    CountSelf(SelfCounter::kConnectFailures);
+    if (p.identity.local_rank <= 0)
+      SayLine("GPUPROBE_SOCKET is too long (limit 107 characters); nothing is recorded. Use a shorter path.");
+    return false;
+  }
+  p.autostart.FindDirectory(p.settings.Text(SettingIndex("GPUPROBE_OUT")), p.identity.executable);
+  if (p.connection.TryPlaces(p.places) >= 0) return true;
+  const bool may_start = p.settings.Flag(SettingIndex("GPUPROBE_AUTOSTART"));
+  const bool verbose = p.settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
+  bool silent = false;
+  const char* library = LibraryPath();
+  if (may_start && library != nullptr && p.autostart.Prepare(library, p.places, environ, &silent)) {
+    return true;
+  }
+  if (p.connection.busy()) return true;  // our thread tries again
+  CountSelf(SelfCounter::kConnectFailures);
+  TextBuffer<640> line;
+  line.Add("no collector at ").Add(p.places.count > 0 ? p.places.paths[0].view() : "the given socket");
+  if (!may_start) {
+    line.Add(", and autostart is off");
+  } else {
+    line.Add(", and none could be started (").Add(p.autostart.problem()).Add(")");
+  }
+  line.Add("; nothing is recorded. Start gpuprobe collect, or use gpuprobe run -- CMD.");
+  if (verbose || (may_start && !silent)) SayLine(line.view());
+  return false;
+}
+
+void SayWhatIsCaptured(const Probe& p, CuptiSession::StartResult result) noexcept {
+  TextBuffer<1536> line;
+  switch (result) {
+    case CuptiSession::StartResult::kCapturing:
+      line.Add("capturing GPU activity with CUPTI ").AddNumber(p.session.api().version);
+      line.Add(" (").Add(p.session.api().path).Add(")");
+      break;
+    case CuptiSession::StartResult::kNoCupti:
+      line.Add("GPU activity is not captured: libcupti was not found. Add it to the loader's path.");
+      break;
+    case CuptiSession::StartResult::kOtherProfiler:
+      line.Add("GPU activity is not captured: another profiler is using CUPTI. Run without it.");
+      break;
+    case CuptiSession::StartResult::kRefused:
+      line.Add("GPU activity is not captured: CUPTI refused with error ")
+          .AddNumber(static_cast<uint64_t>(LastCuptiError()));
+      break;
+    case CuptiSession::StartResult::kNoMemory:
+      line.Add("GPU activity is not captured: not enough memory for its buffers");
+      break;
+  }
+  SayLine(line.view());
+}
+
+CuptiSession::StartResult StartSession(Probe& p) noexcept {
+  CuptiApi api;
+  if (!BindCupti(&api)) return CuptiSession::StartResult::kNoCupti;
+  const size_t buffer_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
+                              << 10;
+  constexpr uint32_t kFewest = 2;
+  for (auto buffers = static_cast<uint32_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS")));;
+       buffers /= 2) {
+    const CuptiSession::StartResult result = p.session.Start(api, buffers, buffer_bytes);
+    if (result != CuptiSession::StartResult::kNoMemory) return result;
+    CountSelf(SelfCounter::kOwnAllocationFailures);
+    if (buffers / 2 < kFewest) break;
+  }
+  return p.session.Start(api, kFewest, kSmallBufferBytes);
+}
+
+// On the thread that calls exit(), after the handlers that were registered later than ours.
+void OnExit() noexcept {
+  if (probe != nullptr && InWatchedProcess()) probe->thread.Finish();
+}
+
+// What is still to come: CUPTI's buffers, its library, our thread's stack. Looked for and given back.
+bool HasRoomFor(size_t buffer_bytes) noexcept {
+  Mapping rest;
+  return rest.Map(buffer_bytes + kRoomForTheRest);
+}
+
+// Where address space is limited, everything is made smaller together; what then does not fit is counted.
+bool MapAll(Probe& p) noexcept {
+  const size_t queue_bytes = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_QUEUE_MIB"))) << 20;
+  const size_t all_buffers = static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFERS"))) *
+                                 static_cast<size_t>(p.settings.Number(SettingIndex("GPUPROBE_BUFFER_KIB")))
+                             << 10;
+  for (size_t part = 1; part <= kSmallestRingPart; part *= 2) {
+    const size_t queue_part = queue_bytes / part < kShortestQueue ? kShortestQueue : queue_bytes / part;
+    if (MapRings(part) && p.stream.Init(queue_part) && HasRoomFor(all_buffers / part)) return true;
+    UnmapRings();
+    CountSelf(SelfCounter::kOwnAllocationFailures);
+  }
+  return false;
+}
+
+// Everything up to the point from which nothing can fail any more but the thread.
+bool Assemble(Probe& p) noexcept {
+  p.settings.Read(environ);
+  FindIdentity(&p.identity);
+  recording = ChooseRecording(&p.settings, p.identity, NowNs());
+  step_gate.Init(ChooseSteps(&p.settings));
+  ReportSettings(p.settings, p.identity);
+  if (!recording.this_rank || !FindCollector(p)) return false;
+  if (MapAll(p) && WatchForks()) return true;
+  CountSelf(SelfCounter::kOwnAllocationFailures);
+  SayLine(
+      "this process has too little memory left (address-space limit?); nothing is recorded. Raise ulimit "
+      "-v.");
+  return false;
+}
+
+void SetNvtxInjection() noexcept {
+  const char* path = LibraryPath();
+  if (path != nullptr) PublishVariable("NVTX_INJECTION64_PATH", path);
+}
+
+// Once: the state is Starting.
+void StartOnce() noexcept {
+  auto* made = new (probe_storage) Probe;
+  if (!Assemble(*made)) {
+    made->connection.Close();
+    Transition(LifecycleState::kStarting, LifecycleState::kOff);
+    WriteLinesOnOwnThread();
+    return;
+  }
+  if (recording.Wants(kRecordNvtx) || step_gate.watches_ranges()) SetNvtxInjection();
+  StartParts();
+  if (recording.Wants(kRecordDeviceWork)) AddLaunchHooks();
+  if (recording.Wants(kRecordMemory | kRecordNccl)) AddGraphHooks();
+  AddWaitHooks();
+  const CuptiSession::StartResult result = StartSession(*made);
+  const bool verbose = made->settings.Flag(SettingIndex("GPUPROBE_VERBOSE"));
+  if (verbose || result == CuptiSession::StartResult::kNoMemory) SayWhatIsCaptured(*made, result);
+
+  ProbeThread::Options options;
+  options.flush_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_FLUSH_MS")));
+  options.exit_wait_ms = static_cast<int>(made->settings.Number(SettingIndex("GPUPROBE_EXIT_WAIT_MS")));
+  options.exit_wait_is_set = made->settings.IsSet(SettingIndex("GPUPROBE_EXIT_WAIT_MS"));
+  options.verbose = verbose;
+  options.budget_percent =
+      static_cast<uint32_t>(made->settings.Number(SettingIndex("GPUPROBE_OVERHEAD_BUDGET")));
+  options.compares_launches = made->settings.Flag(SettingIndex("GPUPROBE_COMPARE_LAUNCHES"));
+  const HelloFacts facts{
+      .has_gpu_times = result == CuptiSession::StartResult::kCapturing && recording.Wants(kRecordDeviceWork),
+      .loaded_by = Preloaded() ? wire::LoadedBy::kLoadedByPreload : wire::LoadedBy::kLoadedByCudaInjection,
+      .recording_ranks = recording.ranks,
+      .steps = step_gate.rule(),
+      .step_marker = made->settings.Text(SettingIndex("GPUPROBE_STEP_MARKER")),
+      .wanted_directory = made->autostart.directory()};
+  probe = made;
+  host_clock.Start();
+  Transition(LifecycleState::kStarting, LifecycleState::kLive);
+  if (!made->thread.Start(options, facts)) {
+    CountSelf(SelfCounter::kOwnAllocationFailures);
+    CloseLifecycle();
+    made->session.Stop();
+    made->connection.Close();
+    return;
+  }
+  atexit(OnExit);
+}
+
+}  // namespace
+
+void AnnounceLibrary() noexcept {
+  if (Disabled()) return;
+  RememberStandardError(LoadedAtStart());
+  const char* path = LibraryPath();
+  if (path == nullptr) return;
+  PublishVariable("CUDA_INJECTION64_PATH", path);
+  PublishVariable("NVTX_INJECTION64_PATH", path);
+}
+
+void StartProbe() noexcept {
+  if (Disabled() || !Transition(LifecycleState::kOff, LifecycleState::kStarting)) return;
+  RunWithRoom(StartOnce);
+}
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,520 @@
+#include "injector/probe/probe_thread.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <ctime>
+
+#include "injector/base/environment.h"
+#include "injector/base/futex.h"
+#include "injector/base/lifecycle.h"
+#include "injector/base/lock.h"
+#include "injector/base/losses.h"
+#include "injector/core/event_names.h"
+#include "injector/core/event_ring.h"
+#include "injector/core/guard.h"
+#include "injector/core/launch_cost.h"
+#include "injector/core/own_thread.h"
+#include "injector/core/recording.h"
+#include "injector/core/self_report.h"
+#include "injector/core/standard_error.h"
+#include "injector/core/step_gate.h"
+#include "injector/probe/parts.h"
+
+namespace gpuprobe::injector {
+
+namespace {
+
+constexpr size_t kLineBytes = size_t{2} * PATH_MAX;
+constexpr uint64_t kEventSettleNs =
+    1'000'000;  // an event is published at most about this long after its clock was read
+// Counters and the host's state go out this often although there is nothing else to say: a collector takes a
+// silence of 10 s for a process that is stopped.
+constexpr int64_t kReportEveryMs = 2000;
+constexpr int64_t kIdentitySettlesMs = 5000;
+constexpr int kPumpSliceMs = 20;       // longest wait for the socket before the rings are looked at again
+constexpr int kExitConnectMs = 200;    // longest wait at exit for a collector that is not there
+constexpr int64_t kPlaceWaitMs = 300;  // at exit, for the collector to say where it records
+constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending when CUPTI's flush hangs
+// After the collector has died: between two looks for another one.
+constexpr int64_t kFirstBackoffMs = 100;
+constexpr int64_t kLongestBackoffMs = 2000;
+constexpr int kMaxStarts = 3;  // of collectors by this process, in the place of one that died
+// At exit nobody waits longer for a collector that is not there, or that says nothing.
+constexpr int64_t kExitReconnectMs = 200;
+constexpr int kExitSilenceMs = 500;
+
+uint64_t MonotonicNs() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+int32_t AskVersion(const char* library, const char* function) noexcept {
+  void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == nullptr) return 0;
+  auto* ask = reinterpret_cast<int (*)(int*)>(dlsym(handle, function));
+  int version = 0;
+  const bool known = ask != nullptr && ask(&version) == 0;
+  dlclose(handle);
+  return known ? version : 0;
+}
+
+// Here, on a thread of our own, a line is written at once.
+void Say(std::string_view text) noexcept {
+  SayLine(text);
+  WriteLines();
+}
+
+}  // namespace
+
+bool ProbeThread::Start(const Options& options, const HelloFacts& facts) noexcept {
+  options_ = options;
+  facts_ = facts;
+  facts_.instance = NowNs() | 1;
+  governor_.Init(options.budget_percent, recording.kinds & kRecordGraphsWhole
+                                             ? wire::DetailLevel::kDetailLevelGraphs
+                                             : wire::DetailLevel::kDetailLevelFull);
+  // Who this is goes out before the program runs on, if a collector is there: a process that dies within a
+  // millisecond is then one that was cut off, not one that was never seen. The socket does not block.
+  greeted_ = connection_->open() && sender_.Greet(*identity_, facts_);
+  if (greeted_) sender_.SendGreeting();
+  return StartOwnThread(Main, this);
+}
+
+void* ProbeThread::Main(void* self) noexcept {
+  BecomeOwnThread();
+  auto* thread = static_cast<ProbeThread*>(self);
+  thread->thread_id_.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_relaxed);
+  thread->Run();
+  SetAndWake(thread->done_word_);
+  return nullptr;
+}
+
+void ProbeThread::Run() noexcept {
+  WriteLines();
+  if (!Connect()) {
+    GiveUp();
+    return;
+  }
+  Loop();
+}
+
+int64_t ProbeThread::ExitTimeLeftMs() const noexcept {
+  return finishing() ? finish_deadline_ms_.load(std::memory_order_relaxed) - MonotonicMs() : INT64_MAX;
+}
+
+// True when somebody called for a flush since the wake word was `seen`. A call for a look at new objects is
+// answered here, and updates it.
+bool ProbeThread::Called(uint32_t* seen) noexcept {
+  const uint32_t word = wake_word.load(std::memory_order_acquire);
+  if (AsksForFlush(word, *seen)) return true;
+  if (word != *seen) LookParts();
+  *seen = word;
+  return false;
+}
+
+// `seen` is the wake word from before the work: a wake that came during it ends the sleep at once.
+void ProbeThread::SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept {
+  while (!finishing() && !Called(&seen)) {
+    const int64_t left = deadline_ms - MonotonicMs();
+    if (left <= 0) return;
+    FutexWait(wake_word, seen, left);
+  }
+}
+
+// --- the collector
+// ---------------------------------------------------------------------------------------------------------
+
+bool ProbeThread::Connect() noexcept {
+  if (sender_.ended()) return false;
+  if (connection_->open()) return greeted_;
+  return ConnectToStarted() && sender_.Greet(*identity_, facts_);
+}
+
+// A program that ends is not kept for a collector that has not even come up, unless the user asked for that.
+bool ProbeThread::MayStillConnect() const noexcept {
+  if (!finishing()) return true;
+  const int64_t left = ExitTimeLeftMs();
+  return left > kByeReserveMs && (options_.exit_wait_is_set || options_.exit_wait_ms - left < kExitConnectMs);
+}
+
+bool ProbeThread::ConnectToStarted() noexcept {
+  const int64_t deadline = MonotonicMs() + options_.connect_wait_ms;
+  bool started = false;
+  while (MonotonicMs() < deadline && MayStillConnect()) {
+    // Who holds the lock looks once more before it starts one: the collector of whoever held it before may
+    // just have come up.
+    if (connection_->TryPlaces(*places_) >= 0) break;
+    if (!started && autostart_->prepared()) {
+      const Autostart::Result result = autostart_->TryStart();
+      if (result == Autostart::Result::kFailed) {
+        TextBuffer<512> line;
+        line.Add("no collector answers, and none could be started (").Add(autostart_->problem());
+        line.Add("); nothing is recorded. Start gpuprobe collect, or set GPUPROBE_AUTOSTART=0.");
+        Say(line.view());
+        return false;
+      }
+      started = result == Autostart::Result::kStarted;
+    }
+    RepairEnvironment();
+    LookParts();
+    timespec pause{0, 10'000'000};
+    nanosleep(&pause, nullptr);
+  }
+  autostart_->ReleaseLock();
+  if (!connection_->open()) {
+    CountSelf(SelfCounter::kConnectFailures);
+    if (started) {
+      TextBuffer<512> line;
+      line.Add("the autostarted collector does not answer at ").Add(autostart_->socket());
+      line.Add("; nothing is recorded. Start gpuprobe collect.");
+      Say(line.view());
+    }
+    return false;
+  }
+  awaits_place_ = started;
+  return true;
+}
+
+// The first process of a run says where it is, once the collector has said so.
+void ProbeThread::SayPlace() noexcept {
+  if (said_place_ || sender_.recording_to() == nullptr) return;
+  said_place_ = true;
+  const char* shown = autostart_->Shown(sender_.recording_to());
+  TextBuffer<kLineBytes> line;
+  line.Add("recording to ").Add(shown).Add("; read it with: gpuprobe report ").Add(shown);
+  Say(line.view());
+}
+
+// Why nothing is recorded any more.
+void ProbeThread::SayEnd() noexcept {
+  const bool refused = sender_.refusal()[0] != '\0';
+  if (!options_.verbose && !refused) return;
+  TextBuffer<640> line;
+  line.Add(refused ? "the collector refused: " : "lost the collector; recording stopped")
+      .Add(sender_.refusal());
+  Say(line.view());
+}
+
+// A program that is over before the collector has answered: whoever started it waits, being its first
+// process.
+void ProbeThread::AwaitPlace() noexcept {
+  const int64_t wait = ExitTimeLeftMs() < kPlaceWaitMs ? ExitTimeLeftMs() : kPlaceWaitMs;
+  const int64_t deadline = MonotonicMs() + wait;
+  for (;;) {
+    sender_.ListenForFlush();
+    SayPlace();
+    if (!awaits_place_ || said_place_ || sender_.ended() || sender_.broken() || MonotonicMs() >= deadline)
+      return;
+    timespec pause{0, 2'000'000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+// Nobody will read what is captured: let go of CUPTI, once the driver is up, and of everything else now.
+void ProbeThread::GiveUp() noexcept {
+  CloseLifecycle();
+  while (session_->capturing() && !session_->driver_is_up() && !finishing()) {
+    const uint32_t seen = wake_word.load(std::memory_order_acquire);
+    if (session_->driver_is_up()) break;
+    SleepUntil(MonotonicMs() + 60'000, seen);
+  }
+  if (!finishing()) session_->Stop();
+  {
+    const Lock lock(stream_->mutex);
+    stream_->drain.Drain(UINT64_MAX);
+  }
+  CountLoss(wire::LossReason::kLossNotConnected, stream_->queue.Clear());
+}
+
+// --- the work
+// --------------------------------------------------------------------------------------------------------------
+
+void ProbeThread::Loop() noexcept {
+  while (!finishing()) {
+    const uint32_t seen = wake_word.load(std::memory_order_acquire);
+    const int64_t next = MonotonicMs() + options_.flush_ms;
+    RepairEnvironment();
+    TickParts();
+    HoldBudget();
+    session_->Tick();
+    if (sender_.TakeUnfinished()) {
+      session_->FlushUnfinished();
+    } else {
+      session_->Flush(false);
+    }
+    RefreshVersions();
+    RefreshNcclIdentity(false);
+    Collect(false);
+    CompareLaunches();
+    if (sender_.broken()) TryAgain();
+    PumpUntil(next, seen);
+    const bool flush_now = sender_.ListenForFlush();
+    SayPlace();
+    if (sender_.ended()) {
+      SayEnd();
+      GiveUp();
+      return;
+    }
+    if (!flush_now) RestUntil(next, seen);
+  }
+  FinishParts();
+  HoldBudget();
+  FinalFlush();
+  RefreshVersions();
+  RefreshNcclIdentity(true);
+  Collect(true);
+  CloseLifecycle();
+  SayGoodbye();
+  AwaitPlace();
+  if (sender_.refusal()[0] != '\0') SayEnd();
+  autostart_->ReleaseLock();
+  connection_->Close();
+}
+
+// The collector must have everything before the process is gone: its end may be the collector's, too.
+void ProbeThread::SayGoodbye() noexcept {
+  const ByeFacts facts{
+      .reason = flush_complete_ ? wire::ByeReason::kByeReasonExit : wire::ByeReason::kByeReasonExitIncomplete,
+      .batches = stream_->builder.sequence(),
+      .records = stream_->builder.records_sealed(),
+      .ends_collector = getpid() == 1};
+  int64_t give_up_ms = MonotonicMs() + kExitReconnectMs;
+  while (!sender_.ended()) {
+    const auto left = static_cast<int>(ExitTimeLeftMs());
+    if (left <= 0) return;
+    if (sender_.broken()) {
+      if (MonotonicMs() >= give_up_ms) return;
+      next_try_ms_ = 0;
+      if (!TryAgain()) {
+        timespec pause{0, 10'000'000};
+        nanosleep(&pause, nullptr);
+      }
+      continue;
+    }
+    const bool said = sender_.SayBye(facts, left);
+    if (said) {
+      // Whoever has not even answered Hello yet is not there, or finds everything in the socket.
+      const int silence = facts.ends_collector ? left
+                          : sender_.welcomed() ? kExitSilenceMs
+                                               : static_cast<int>(kExitReconnectMs);
+      if (sender_.AwaitComplete(static_cast<int>(ExitTimeLeftMs()), silence)) return;
+    }
+    if (!sender_.broken()) return;
+    give_up_ms = MonotonicMs() + kExitReconnectMs;
+  }
+}
+
+// Looks for the collector that has come after one that died. True when the connection is there.
+bool ProbeThread::TryAgain() noexcept {
+  const int64_t now_ms = MonotonicMs();
+  if (now_ms < next_try_ms_) return false;
+  if (sender_.run_directory()[0] == '/') {
+    facts_.wanted_directory = sender_.run_directory();
+    facts_.resumes = true;
+  }
+  if (connection_->TryPlaces(*places_) >= 0 && sender_.Greet(*identity_, facts_)) {
+    autostart_->ReleaseLock();
+    next_try_ms_ = now_ms + kFirstBackoffMs;  // if it breaks at once
+    backoff_ms_ = 0;
+    return true;
+  }
+  if (backoff_ms_ > 0 && !finishing()) StartAnother();
+  backoff_ms_ = backoff_ms_ == 0                      ? kFirstBackoffMs
+                : 2 * backoff_ms_ < kLongestBackoffMs ? 2 * backoff_ms_
+                                                      : kLongestBackoffMs;
+  next_try_ms_ = now_ms + backoff_ms_;
+  if (backoff_ms_ == kLongestBackoffMs) autostart_->ReleaseLock();
+  return false;
+}
+
+// Only where one was started before, and never without end: a collector that keeps dying has its reason.
+void ProbeThread::StartAnother() noexcept {
+  if (!autostart_->prepared() || starts_ >= kMaxStarts) return;
+  const Autostart::Result result = autostart_->TryStart();
+  if (result != Autostart::Result::kByAnother) ++starts_;
+  if (result == Autostart::Result::kStarted) backoff_ms_ = 0;  // it will listen soon
+}
+
+// As SleepUntil, and looks for a collector when it is time for that.
+void ProbeThread::RestUntil(int64_t deadline_ms, uint32_t seen) noexcept {
+  while (sender_.broken() && next_try_ms_ < deadline_ms) {
+    SleepUntil(next_try_ms_, seen);
+    if (finishing() || AsksForFlush(wake_word.load(std::memory_order_acquire), seen) || TryAgain()) return;
+  }
+  SleepUntil(deadline_ms, seen);
+}
+
+// Sends in slices, so that a collector that reads slowly does not keep the rings from being drained when one
+// is half full.
+void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
+  bool sent = false;
+  while (!sent && !sender_.ended() && !sender_.broken()) {
+    const int64_t left = deadline_ms - MonotonicMs();
+    sent = sender_.Pump(left < kPumpSliceMs ? static_cast<int>(left > 0 ? left : 0) : kPumpSliceMs);
+    if (left <= 0 || finishing() || Called(&seen)) return;
+  }
+}
+
+void ProbeThread::Collect(bool final) noexcept {
+  timespec cpu{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+  SetBackgroundCpuNs(static_cast<uint64_t>(cpu.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(cpu.tv_nsec));
+  const Lock lock(stream_->mutex);
+  stream_->drain.Drain(final ? UINT64_MAX : NowNs() - kEventSettleNs);
+  if (step_gate.in_use())
+    step_gate.ReportSteps(
+        final,
+        [](void* builder, const RecordedStepRow& step) noexcept {
+          static_cast<BatchBuilder*>(builder)->AddRecordedStep(step);
+        },
+        &stream_->builder);
+  if (final) stream_->drain.CloseOpenRanges(NowNs());
+  const int64_t now_ms = MonotonicMs();
+  if (stream_->builder.HasContent() || final || now_ms - sealed_ms_ >= kReportEveryMs) {
+    stream_->drain.NoteHostState();
+    stream_->builder.Seal();
+    sealed_ms_ = now_ms;
+  }
+}
+
+// The last flush may hang in a driver that is being torn down: it gets a thread of its own, which is left
+// behind if it does.
+void ProbeThread::FinalFlush() noexcept {
+  const auto flush = [](void* self) noexcept -> void* {
+    BecomeOwnThread();
+    auto* thread = static_cast<ProbeThread*>(self);
+    thread->session_->Tick();  // a short program may end before the first one
+    thread->session_->Flush(false);
+    thread->session_->Tick();  // may ask for devices
+    if (thread->session_->pool().outstanding() != 0) thread->session_->Flush(true);
+    SetAndWake(thread->final_flush_word_);
+    return nullptr;
+  };
+  // What was parked before the capture ended is read all the same.
+  if (!session_->capturing()) return session_->Tick();
+  if (!session_->pool().ever_taken()) return;
+  const int64_t deadline = MonotonicMs() + ExitTimeLeftMs() - kByeReserveMs;
+  flush_complete_ = StartOwnThread(flush, this) && WaitForSet(final_flush_word_, deadline);
+}
+
+void ProbeThread::RefreshVersions() noexcept {
+  if (!session_->driver_is_up()) return;
+  const int32_t nccl = NcclVersion();
+  if (versions_known_ && versions_.nccl == nccl && versions_.cuda_runtime != 0) return;
+  VersionsRow now;
+  now.cupti = session_->api().version;
+  now.cupti_path = session_->api().path;
+  now.cupti_precautions = session_->felt_precautions();
+  now.nccl = nccl;
+  now.cuda_driver =
+      versions_known_ ? versions_.cuda_driver : AskVersion("libcuda.so.1", "cuDriverGetVersion");
+  for (const char* runtime : {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
+    if (now.cuda_runtime == 0) now.cuda_runtime = AskVersion(runtime, "cudaRuntimeGetVersion");
+  }
+  if (versions_known_ && now.nccl == versions_.nccl && now.cuda_runtime == versions_.cuda_runtime) return;
+  versions_ = now;
+  versions_known_ = true;
+  const Lock lock(stream_->mutex);
+  stream_->builder.DefineVersions(versions_);
+}
+
+// What the probe has cost decides how much of the device's work is recorded from now on.
+void ProbeThread::HoldBudget() noexcept {
+  const uint64_t now_ns = MonotonicNs();
+  uint64_t cost_ns = TotalHostCost().judged_ns * kHostCostSampling + session_->completion_ns();
+  {
+    const Lock lock(stream_->mutex);
+    launch_cost.SetRecorded(session_->records_kernels());
+    cost_ns += launch_cost.cupti_ns();
+  }
+  const wire::DetailLevel level = governor_.Judge(now_ns, cost_ns);
+  if (level == wire::DetailLevel::kDetailLevelOff) {
+    if (session_->capturing() && session_->driver_is_up()) session_->Stop();
+    Transition(LifecycleState::kLive, LifecycleState::kYielded);
+  } else {
+    session_->SetDetail(level, now_ns);
+  }
+  const uint64_t yielded_ns = session_->yielded_ns();
+  SetDetailReport({static_cast<int32_t>(level), governor_.reductions(), governor_.reduced_ns(),
+                   yielded_ns != 0 ? uint64_t{1} : uint64_t{0}, yielded_ns});
+}
+
+// Of a program that spends much of its time in launches: what they take with and without their kernels being
+// recorded, in turns. At most once, and not while only a part of the program is recorded.
+void ProbeThread::CompareLaunches() noexcept {
+  if (!options_.compares_launches || step_gate.in_use() || !recording.Wants(kRecordKernels) ||
+      !recording.Holds(NowNs()) || !session_->records_kernels())
+    return;
+  {
+    const Lock lock(stream_->mutex);
+    if (!launch_cost.WantsComparison(NowNs())) return;
+  }
+  LaunchCost::Turn turns[2 * LaunchCost::kTurns];
+  int count = 0;
+  timed_launches.store(kTimeAll, std::memory_order_relaxed);
+  for (int i = 0; i < 2 * LaunchCost::kTurns && !finishing(); ++i) {
+    LaunchCost::Turn& turn = turns[count];
+    turn.recorded = i % 2 == 0;
+    turn.begin_ns = NowNs();
+    if (!turn.recorded && !session_->PauseKernels()) break;
+    // In slices: a capture that begins meanwhile shall see kernels switched on again at once.
+    const timespec slice{0, 100'000};
+    while (NowNs() - turn.begin_ns < LaunchCost::kTurnNs && !finishing() && !session_->graphs_seen())
+      nanosleep(&slice, nullptr);
+    turn.whole = turn.recorded || session_->ResumeKernels();
+    turn.end_ns = NowNs();
+    ++count;
+    if (!turn.whole) break;
+  }
+  timed_launches.store(kTimeSome, std::memory_order_relaxed);
+  // Not while the process ends: the driver may be going.
+  const bool all = count == 2 * LaunchCost::kTurns && !finishing();
+  const uint64_t callbacks_ns = all ? session_->CallbacksNs() : 0;
+  const Lock lock(stream_->mutex);
+  launch_cost.Compare(turns, count, callbacks_ns);
+}
+
+// Hello is sent before there is a communicator: what the communicators say comes later, and only if nothing
+// else says who this is. A process may turn out to be several ranks: it is told when nothing has changed for
+// a while, and at the end.
+void ProbeThread::RefreshNcclIdentity(bool final) noexcept {
+  int32_t rank = -1;
+  int32_t world_size = 0;
+  if (identity_->rank_source != wire::RankSource::kRankSourceNone || event_names.nccl_identity == nullptr ||
+      !event_names.nccl_identity(&rank, &world_size) || world_size == nccl_world_size_) {
+    nccl_seen_size_ = 0;
+    return;
+  }
+  const int64_t now_ms = MonotonicMs();
+  if (nccl_seen_size_ != world_size) {
+    nccl_seen_size_ = world_size;
+    nccl_seen_ms_ = now_ms;
+  }
+  if (!final && now_ms - nccl_seen_ms_ < kIdentitySettlesMs) return;
+  nccl_world_size_ = world_size;
+  const Lock lock(stream_->mutex);
+  stream_->builder.DefineNcclIdentity(rank, world_size);
+}
+
+void ProbeThread::Finish() noexcept {
+  if (InForkedChild() || finish_requested_.load(std::memory_order_relaxed)) return;
+  const int64_t deadline = MonotonicMs() + options_.exit_wait_ms;
+  finish_deadline_ms_.store(deadline, std::memory_order_relaxed);
+  finish_requested_.store(true, std::memory_order_release);
+  WakeProbeThread();
+  if (WaitForSet(done_word_, deadline)) AwaitThreadsEnd(deadline);
+  CloseLifecycle();
+}
+
+// Leak checkers that run after the exit handlers read every thread's memory, and LeakSanitizer fails over a
+// thread that is just freeing its own.
+void ProbeThread::AwaitThreadsEnd(int64_t deadline_ms) noexcept {
+  const int thread = thread_id_.load(std::memory_order_relaxed);
+  const timespec moment{0, 50'000};
+  while (MonotonicMs() < deadline_ms && syscall(SYS_tgkill, getpid(), thread, 0) == 0)
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&done_word_), FUTEX_WAIT_PRIVATE, 1, &moment, nullptr, 0);
+}
+
+}  // namespace gpuprobe::injector

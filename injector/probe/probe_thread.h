@@ -1,0 +1,113 @@
+// The probe's own thread: it collects, encodes and sends while the program computes, and says goodbye when
+// the program ends.
+//
+// Separate from what it calls in turn: capture parts, CUPTI session, drain, builder, sender, autostart.
+// Thread: Start on the starting thread, Finish on the one that calls exit(), everything else on itself; all
+// signals are blocked there, and the guard keeps its own CUDA callbacks out. Allocation: its stack. Failure:
+// without a collector it closes the probe and ends.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "injector/capture/cupti/session.h"
+#include "injector/core/governor.h"
+#include "injector/core/identity.h"
+#include "injector/ledgers/stream.h"
+#include "injector/probe/sender.h"
+#include "injector/send/autostart.h"
+#include "injector/send/connection.h"
+
+namespace gpuprobe::injector {
+
+class ProbeThread {
+ public:
+  struct Options {
+    int flush_ms = 500;
+    int exit_wait_ms = 2000;
+    bool exit_wait_is_set = false;  // by the user
+    int connect_wait_ms = 10000;    // for a collector that was started
+    bool verbose = false;
+    uint32_t budget_percent = 0;  // 0: no limit
+    bool compares_launches = true;
+  };
+
+  // All of these outlive the thread. `connection` may be open already; otherwise `autostart` was prepared.
+  ProbeThread(Stream* stream, CuptiSession* session, Connection* connection, Autostart* autostart,
+              const SocketPlaces* places, const Identity* identity) noexcept
+      : stream_(stream),
+        session_(session),
+        connection_(connection),
+        autostart_(autostart),
+        places_(places),
+        identity_(identity),
+        sender_(&stream->queue, connection, &stream->builder.history()) {}
+
+  // False when the process cannot have another thread.
+  [[nodiscard]] bool Start(const Options& options, const HelloFacts& facts) noexcept;
+
+  // The process ends: waits until the last records are sent, at most exit_wait_ms; never joins.
+  void Finish() noexcept;
+
+ private:
+  static void* Main(void* self) noexcept;
+  void Run() noexcept;
+  void AwaitThreadsEnd(int64_t deadline_ms) noexcept;
+  bool Connect() noexcept;
+  bool ConnectToStarted() noexcept;
+  bool MayStillConnect() const noexcept;
+  void Loop() noexcept;
+  void SayGoodbye() noexcept;
+  bool TryAgain() noexcept;
+  void StartAnother() noexcept;
+  void RestUntil(int64_t deadline_ms, uint32_t seen) noexcept;
+  void Collect(bool final) noexcept;
+  void FinalFlush() noexcept;
+  void RefreshVersions() noexcept;
+  void RefreshNcclIdentity(bool final) noexcept;
+  void HoldBudget() noexcept;
+  void CompareLaunches() noexcept;
+  void GiveUp() noexcept;
+  void SayPlace() noexcept;
+  void SayEnd() noexcept;
+  void AwaitPlace() noexcept;
+  bool Called(uint32_t* seen) noexcept;
+  void SleepUntil(int64_t deadline_ms, uint32_t seen) noexcept;
+  void PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept;
+  bool finishing() const noexcept { return finish_requested_.load(std::memory_order_acquire); }
+  int64_t ExitTimeLeftMs() const noexcept;
+
+  Stream* stream_;
+  CuptiSession* session_;
+  Connection* connection_;
+  Autostart* autostart_;
+  const SocketPlaces* places_;
+  const Identity* identity_;
+  Sender sender_;
+  Options options_;
+  HelloFacts facts_;
+  VersionsRow versions_;
+  bool versions_known_ = false;
+  int64_t sealed_ms_ = 0;
+  Governor governor_;
+  int32_t nccl_world_size_ = 0;  // that was told last
+  int32_t nccl_seen_size_ = 0;   // that waits to be told
+  int64_t nccl_seen_ms_ = 0;     // since when
+  bool awaits_place_ = false;    // this process started the collector
+  bool said_place_ = false;
+  bool flush_complete_ = true;
+  bool greeted_ = false;     // Hello went out, or waits, on a connection that was open at the start
+  int64_t next_try_ms_ = 0;  // to reach a collector after the one that died
+  int64_t backoff_ms_ = 0;   // 0: the connection has not been missed yet
+  int starts_ = 0;           // of collectors in the place of one that died
+
+  std::atomic<bool> finish_requested_{false};
+  std::atomic<int64_t> finish_deadline_ms_{0};
+  std::atomic<uint32_t> done_word_{0};  // 1: the thread has ended its work (futex)
+  std::atomic<int> thread_id_{0};
+  std::atomic<uint32_t> final_flush_word_{0};  // 1: the helper's flush came back (futex)
+};
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,120 @@
+// Frames from the queue to the collector, and the collector's few words back.
+//
+// Batches are kept until the collector acknowledges them. When it dies, the sender is `broken()` until its
+// owner has connected again and calls Greet:
+//
+//   probe:     Hello(instance, first_sequence 31)              what is kept begins with batch 31
+//   collector: Welcome(last_sequence 33)                       31 to 33 were written before the other one
+//   died probe:     restated definitions, batch 34, 35, ...         nothing twice, nothing missing collector:
+//   acknowledged 35
+//
+// A collector that sends no Welcome never acknowledges: then batches are forgotten when they are sent.
+//
+// Thread: the probe's own. Allocation: none. Failure: a collector that refuses us or ends in order ends
+// sending for good; what waits is dropped and counted as LOSS_NOT_CONNECTED.
+#pragma once
+
+#include <climits>
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/base/text.h"
+#include "injector/core/identity.h"
+#include "injector/rows/definition_history.h"
+#include "injector/rows/frames.h"
+#include "injector/send/connection.h"
+#include "injector/send/send_queue.h"
+
+namespace gpuprobe::injector {
+
+class Sender {
+ public:
+  // A collector that does not answer Hello for so long will not acknowledge anything.
+  static constexpr int64_t kWelcomeWaitMs = 5000;
+  // The same after a reconnection, where nothing can be sent before it answers.
+  static constexpr int64_t kWelcomeBackWaitMs = 2000;
+
+  // `history` may be null: then nothing is restated.
+  Sender(SendQueue* queue, Connection* connection, DefinitionHistory* history = nullptr) noexcept
+      : queue_(queue), connection_(connection), history_(history) {}
+
+  // Queues Hello, which goes before everything else. Whenever the connection is new.
+  bool Greet(const Identity& identity, const HelloFacts& facts) noexcept;
+
+  // Sends of Hello what the socket takes at once. For the starting thread: takes no lock.
+  void SendGreeting() noexcept;
+
+  // Sends what waits, for at most `milliseconds`; 0: what the socket takes at once. True when nothing waits
+  // any more.
+  bool Pump(int milliseconds) noexcept;
+
+  // Sends Bye behind what waits. True when it went out in time.
+  bool SayBye(const ByeFacts& facts, int milliseconds) noexcept;
+  // After Bye: waits until the collector has everything on disk. False when it says nothing for `silence_ms`,
+  // when the time is over, or when the connection broke.
+  bool AwaitComplete(int milliseconds, int silence_ms) noexcept;
+
+  // Reads what the collector said. True when it asks for everything that is complete now.
+  bool ListenForFlush() noexcept;
+  // Since the last call it asked for what is held back because of something that still runs.
+  bool TakeUnfinished() noexcept {
+    const bool asked = unfinished_;
+    unfinished_ = false;
+    return asked;
+  }
+
+  // The run's directory, once the collector has asked for the user to be told; null: it has not.
+  const char* recording_to() const noexcept {
+    return recording_to_.empty() ? nullptr : recording_to_.c_str();
+  }
+
+  bool ended() const noexcept { return ended_; }
+  // The collector is gone without a word: connect again and call Greet.
+  bool broken() const noexcept { return broken_; }
+  // The collector answered the last Hello.
+  bool welcomed() const noexcept { return welcomed_; }
+  // What the collector said when it refused us, else empty.
+  const char* refusal() const noexcept { return refusal_.c_str(); }
+  // Where the collector records, as it said; empty: it did not.
+  const char* run_directory() const noexcept { return run_directory_.c_str(); }
+
+ private:
+  enum class Step { kSent, kAgain, kBroken, kIdle, kMustWait };
+  Step SendNext() noexcept;
+  Step SendSome(const char* data, size_t size, size_t* offset) noexcept;
+  bool MaySendBatches() noexcept;
+  bool IsSilentFor(int64_t milliseconds) const noexcept;
+  void Break() noexcept;
+  void End() noexcept;
+  bool TakeControl(const uint8_t* data, size_t size) noexcept;
+  void TakeWelcome(const uint8_t* data, size_t size) noexcept;
+
+  SendQueue* queue_;
+  Connection* connection_;
+  DefinitionHistory* history_;
+  bool ended_ = false;
+  bool broken_ = false;
+  bool unfinished_ = false;
+  bool first_ = true;  // no connection was lost
+  bool welcomed_ = false;
+  bool keeps_nothing_ = false;  // the collector does not acknowledge
+  bool complete_ = false;
+  bool said_ended_ = false;
+  bool lacks_definitions_ = false;  // the collector does not know us, and they cannot be restated
+  int64_t greeted_ms_ = 0;
+  int64_t heard_ms_ = 0;
+  char words_[12288];  // Hello, later Bye
+  size_t words_size_ = 0;
+  size_t words_sent_ = 0;
+  size_t frame_sent_ = 0;           // of the queue's front
+  const char* restated_ = nullptr;  // after a reconnection, goes before the batches
+  size_t restated_size_ = 0;
+  size_t restated_sent_ = 0;
+  uint8_t heard_[4096];
+  size_t heard_size_ = 0;
+  TextBuffer<512> refusal_;
+  TextBuffer<2049> run_directory_;
+  TextBuffer<PATH_MAX> recording_to_;
+};
+
+}  // namespace gpuprobe::injector

@@ -1,0 +1,98 @@
+// Texts and kernel sites as small numbers: an id is given out once and keeps its meaning for the life of the
+// process.
+//
+// Separate from the batch builder, which asks it for ids and sends what is new. When a table is full it is
+// forgotten and starts again with new ids, so that memory stays bounded and nothing is lost; the collector
+// then sees a second id with the same meaning. Thread: whoever holds the builder's lock. Allocation:
+// mappings, on growth. Failure: id 0 ("none"), when the kernel gives no memory.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "injector/base/flat_map.h"
+
+namespace gpuprobe::injector {
+
+struct Interned {
+  uint32_t id = 0;
+  bool is_new = false;  // to be defined on the wire
+};
+
+class StringInterner {
+ public:
+  [[nodiscard]] bool Init() noexcept;
+
+  Interned Intern(std::string_view text) noexcept;
+
+  // The same for a text that will be asked for again under the same pointer (kernel names). `epoch` is a
+  // number that changes whenever the pointer may have come to mean another text; within one epoch the text is
+  // compared once.
+  Interned InternPointer(const char* text, uint32_t epoch) noexcept;
+  // Fetches what InternPointer will look at.
+  void ExpectPointer(const char* text) const noexcept { __builtin_prefetch(cache_ + PlaceOf(text)); }
+
+  // Text of an id of the current generation, for tests. Empty if it is not known.
+  std::string_view TextForTest(uint32_t id) noexcept;
+
+ private:
+  struct Entry {
+    uint32_t offset;
+    uint32_t length;
+    uint32_t id;
+  };
+  struct CachedPointer {
+    const char* pointer;
+    uint32_t epoch;
+    uint32_t id;
+    uint32_t offset;
+  };
+  static constexpr size_t kCacheEntries = 16384;
+  static constexpr size_t kTextBytes = size_t{16} << 20;
+  static constexpr size_t kMaxTexts = 65536;
+
+  // The first of a pair of places.
+  static size_t PlaceOf(const char* text) noexcept {
+    return MixBits(reinterpret_cast<uintptr_t>(text)) & (kCacheEntries - 2);
+  }
+  const Entry* Lookup(std::string_view text, bool* is_new) noexcept;
+  void Forget() noexcept;
+
+  FlatMap<Entry> entries_{kMaxTexts};
+  Mapping text_;  // zero-terminated texts, then the pointer cache
+  size_t text_used_ = 0;
+  CachedPointer* cache_ = nullptr;
+  uint32_t next_id_ = 1;
+};
+
+// What wire.proto's KernelSite holds, without its id.
+struct SiteKey {
+  uint32_t name;
+  uint32_t device;
+  uint32_t context;
+  uint32_t stream;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t static_shared_bytes;
+  uint32_t dynamic_shared_bytes;
+  uint32_t registers_per_thread;
+
+  bool operator==(const SiteKey&) const = default;
+};
+
+class SiteInterner {
+ public:
+  Interned Intern(const SiteKey& key) noexcept;
+
+ private:
+  struct Entry {
+    SiteKey key;
+    uint32_t id;
+  };
+  static constexpr size_t kMaxSites = 65536;
+
+  FlatMap<Entry> entries_{kMaxSites};
+  uint32_t next_id_ = 1;
+};
+
+}  // namespace gpuprobe::injector

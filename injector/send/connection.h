@@ -1,0 +1,67 @@
+// The socket to the collector: where it is looked for, who may be at the other end, and how bytes go without
+// ever blocking.
+//
+// Separate from the sender, which decides what is sent and when. Thread: TryConnect on the starting thread
+// once, then everything on the probe's own. Allocation: none; one descriptor, out of the program's way
+// (own_descriptor.h). Failure: an enum; the process's signals and other descriptors are never touched.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/base/own_descriptor.h"
+#include "injector/base/text.h"
+
+namespace gpuprobe::injector {
+
+inline constexpr size_t kMaxSocketPath = 108;  // of sockaddr_un, with its zero
+using SocketPath = TextBuffer<kMaxSocketPath>;
+
+// The places where a collector may listen, in order. `configured` is GPUPROBE_SOCKET: when it is not empty,
+// it is the only one.
+struct SocketPlaces {
+  SocketPath paths[3];
+  int count = 0;
+  bool configured = false;
+};
+SocketPlaces FindSocketPlaces(const char* configured, const char* runtime_dir, uint32_t uid) noexcept;
+
+class Connection {
+ public:
+  enum class Result {
+    kOk,
+    kAgain,  // not now: the other end is slow, or has not sent anything
+    kClosed,
+  };
+
+  Connection() = default;
+  ~Connection() { Close(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Never blocks. False: nobody listens there, or it is not somebody that we trust (neither our own user nor
+  // root).
+  bool TryConnect(const char* path) noexcept;
+  // The first of `places` that answers; its index, or -1.
+  int TryPlaces(const SocketPlaces& places) noexcept;
+  // Somebody listens at one of them, and so many wait for him that there was no room in the queue: try again.
+  bool busy() const noexcept { return busy_; }
+  // Takes over a connected socket that has just been opened.
+  void Adopt(int fd) noexcept;
+  void Close() noexcept;
+  bool open() const noexcept { return socket_.open(); }
+
+  // Writes what the socket takes now; `sent` is how much that was. Never raises SIGPIPE.
+  Result Send(const char* data, size_t size, size_t* sent) noexcept;
+  // Reads what is there.
+  Result Receive(char* data, size_t capacity, size_t* received) noexcept;
+  // Waits until the socket takes bytes, or has some, at most `milliseconds`.
+  void WaitWritable(int milliseconds) const noexcept;
+  void WaitReadable(int milliseconds) const noexcept;
+
+ private:
+  OwnDescriptor socket_;
+  bool busy_ = false;
+};
+
+}  // namespace gpuprobe::injector

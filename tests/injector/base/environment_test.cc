@@ -1,0 +1,181 @@
+#include "injector/base/environment.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace gpuprobe::injector {
+namespace {
+
+// An environment of the test's own, so that its array can be written to as a C library would.
+class EnvironmentTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    before_ = environ;
+    ForgetPublicationsForTest();
+    Use({"FIRST=1", "SECOND=2", "THIRD=3"});
+  }
+  void TearDown() override {
+    ForgetPublicationsForTest();
+    environ = before_;
+  }
+  // The arrays stay, as those that a C library may free may not be looked at either way.
+  char** Use(const std::vector<const char*>& entries) {
+    auto* array = new std::vector<char*>;
+    for (const char* entry : entries) array->push_back(const_cast<char*>(entry));
+    array->push_back(nullptr);
+    array->push_back(nullptr);
+    environ = array->data();
+    return environ;
+  }
+  static std::string Get(const char* name) {
+    const char* value = getenv(name);
+    return value == nullptr ? "(none)" : value;
+  }
+
+  char** before_ = nullptr;
+};
+
+TEST_F(EnvironmentTest, AVariableIsAddedAndTheOldArrayStaysAsItWas) {
+  char** old_array = environ;
+  EXPECT_TRUE(PublishVariable("OURS", "value"));
+  EXPECT_EQ(Get("OURS"), "value");
+  EXPECT_EQ(Get("THIRD"), "3");
+  EXPECT_NE(environ, old_array);
+  EXPECT_STREQ(old_array[2], "THIRD=3");
+  EXPECT_EQ(old_array[3], nullptr);
+}
+
+TEST_F(EnvironmentTest, TheProgramsOwnValueIsLeftAlone) {
+  char** old_array = environ;
+  EXPECT_TRUE(PublishVariable("SECOND", "ours"));
+  EXPECT_EQ(Get("SECOND"), "2");
+  EXPECT_EQ(environ, old_array);
+}
+
+TEST_F(EnvironmentTest, AnEmptyEnvironmentGetsOne) {
+  environ = nullptr;
+  EXPECT_TRUE(PublishVariable("OURS", "value"));
+  EXPECT_EQ(Get("OURS"), "value");
+}
+
+TEST_F(EnvironmentTest, WhatIsStoredIntoTheOldArrayIsCarriedOver) {
+  char** old_array = environ;
+  ASSERT_TRUE(PublishVariable("OURS", "value"));
+  old_array[1] = const_cast<char*>("SECOND=later");
+  RepairEnvironment();
+  EXPECT_EQ(Get("SECOND"), "later");
+  EXPECT_EQ(Get("OURS"), "value");
+  EXPECT_EQ(Get("FIRST"), "1");
+}
+
+TEST_F(EnvironmentTest, WhatIsStoredIntoTheNewArrayWins) {
+  char** old_array = environ;
+  ASSERT_TRUE(PublishVariable("OURS", "value"));
+  old_array[1] = const_cast<char*>("SECOND=later");
+  environ[1] = const_cast<char*>("SECOND=last");
+  RepairEnvironment();
+  EXPECT_EQ(Get("SECOND"), "last");
+}
+
+TEST_F(EnvironmentTest, WhatIsTakenOutOfTheOldArrayGoesFromTheNewOne) {
+  char** old_array = environ;
+  ASSERT_TRUE(PublishVariable("OURS", "value"));
+  old_array[0] = old_array[1];
+  old_array[1] = old_array[2];
+  old_array[2] = nullptr;
+  RepairEnvironment();
+  EXPECT_EQ(Get("FIRST"), "(none)");
+  EXPECT_EQ(Get("SECOND"), "2");
+  EXPECT_EQ(Get("THIRD"), "3");
+  EXPECT_EQ(Get("OURS"), "value");
+}
+
+TEST_F(EnvironmentTest, WhatIsAddedToTheOldArrayIsAddedToTheNewOne) {
+  char** old_array = environ;
+  ASSERT_TRUE(PublishVariable("OURS", "value"));
+  old_array[3] = const_cast<char*>("FOURTH=4");
+  RepairEnvironment();
+  EXPECT_EQ(Get("FOURTH"), "4");
+  EXPECT_EQ(Get("OURS"), "value");
+}
+
+TEST_F(EnvironmentTest, AnArrayThatTheProgramMadeFromTheOldOneGetsTheVariableAgain) {
+  char** old_array = environ;
+  ASSERT_TRUE(PublishVariable("OURS", "value"));
+  // The same strings, as a C library would have it.
+  Use({old_array[0], old_array[1], old_array[2], "FOURTH=4"});
+  RepairEnvironment();
+  EXPECT_EQ(Get("OURS"), "value");
+  EXPECT_EQ(Get("FOURTH"), "4");
+}
+
+TEST_F(EnvironmentTest, AVariableThatTheProgramTakesOutStaysOut) {
+  ASSERT_TRUE(PublishVariable("OURS", "value"));
+  unsetenv("OURS");
+  RepairEnvironment();
+  EXPECT_EQ(Get("OURS"), "(none)");
+}
+
+TEST_F(EnvironmentTest, AnEnvironmentThatIsNewIsLeftAlone) {
+  ASSERT_TRUE(PublishVariable("OURS", "value"));
+  char** theirs = Use({"ONLY=this"});
+  RepairEnvironment();
+  EXPECT_EQ(environ, theirs);
+  environ = nullptr;
+  RepairEnvironment();
+  EXPECT_EQ(environ, nullptr);
+}
+
+TEST_F(EnvironmentTest, ManyVariablesFitAndAreAllKept) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 3000; ++i) texts.push_back("VARIABLE_" + std::to_string(i) + "=" + std::to_string(i));
+  std::vector<const char*> entries;
+  for (const std::string& text : texts) entries.push_back(text.c_str());
+  Use(entries);
+  EXPECT_TRUE(PublishVariable("OURS", "value"));
+  EXPECT_EQ(Get("VARIABLE_2999"), "2999");
+  EXPECT_EQ(Get("OURS"), "value");
+}
+
+TEST_F(EnvironmentTest, SettingVariablesMeanwhileLosesNone) {
+  constexpr int kThreads = 3;
+  for (int round = 0; round < 30; ++round) {
+    ForgetPublicationsForTest();
+    std::atomic<bool> stop{false};
+    std::string last[kThreads];
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        const std::string name = "PROGRAM_" + std::to_string(i);
+        for (int n = 0; !stop.load(); ++n) {
+          last[i] = std::to_string(n);
+          setenv((n % 7 == 0 ? name + "_" + std::to_string(round) : name).c_str(), last[i].c_str(), 1);
+          if (n % 7 == 0) setenv(name.c_str(), last[i].c_str(), 1);
+          if (n % 32 == 0) usleep(1);
+        }
+      });
+    }
+    usleep(300);
+    const std::string ours = "OURS_" + std::to_string(round);
+    ASSERT_TRUE(PublishVariable(ours.c_str(), "value"));
+    usleep(100);
+    RepairEnvironment();
+    stop = true;
+    for (std::thread& thread : threads) thread.join();
+    RepairEnvironment();
+    for (int i = 0; i < kThreads; ++i) {
+      if (last[i].empty()) continue;  // it had no turn
+      EXPECT_EQ(Get(("PROGRAM_" + std::to_string(i)).c_str()), last[i]);
+    }
+    EXPECT_EQ(Get(ours.c_str()), "value");
+  }
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

@@ -1,0 +1,384 @@
+// Another tool's use of CUPTI, as patched relocations lead it here, on a CUPTI that the test plays.
+#include "injector/capture/cupti/broker.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "injector/base/losses.h"
+#include "tests/injector/support/records.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+struct Played {
+  std::set<CUpti_ActivityKind> kinds;
+  std::set<std::pair<int, uint32_t>> callbacks;
+  std::vector<std::string> calls;
+  CUpti_TimestampCallbackFunc clock = nullptr;
+};
+Played* played = nullptr;
+
+CUpti_SubscriberHandle Ours() { return reinterpret_cast<CUpti_SubscriberHandle>(uintptr_t{0x77}); }
+
+CuptiApi Api() {
+  CuptiApi api = testing::DecodingApi();
+  api.Subscribe = [](CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*) {
+    played->calls.emplace_back("subscribe");
+    return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  };
+  api.Unsubscribe = [](CUpti_SubscriberHandle) {
+    played->calls.emplace_back("unsubscribe");
+    return CUPTI_SUCCESS;
+  };
+  api.EnableCallback = [](uint32_t enable, CUpti_SubscriberHandle subscriber, CUpti_CallbackDomain domain,
+                          CUpti_CallbackId cbid) {
+    EXPECT_EQ(subscriber, Ours());
+    if (cbid >= 900) return CUPTI_ERROR_INVALID_PARAMETER;
+    if (enable != 0) {
+      played->callbacks.insert({domain, cbid});
+    } else {
+      played->callbacks.erase({domain, cbid});
+    }
+    return CUPTI_SUCCESS;
+  };
+  api.EnableDomain = [](uint32_t, CUpti_SubscriberHandle, CUpti_CallbackDomain) { return CUPTI_SUCCESS; };
+  api.Finalize = [] {
+    played->calls.emplace_back("finalize");
+    return CUPTI_SUCCESS;
+  };
+  api.ActivityRegisterCallbacks = [](CUpti_BuffersCallbackRequestFunc, CUpti_BuffersCallbackCompleteFunc) {
+    played->calls.emplace_back("register");
+    return CUPTI_SUCCESS;
+  };
+  api.ActivityEnable = [](CUpti_ActivityKind kind) {
+    played->kinds.insert(kind);
+    return CUPTI_SUCCESS;
+  };
+  api.ActivityDisable = [](CUpti_ActivityKind kind) {
+    played->kinds.erase(kind);
+    return CUPTI_SUCCESS;
+  };
+  api.ActivitySetAttribute = [](CUpti_ActivityAttribute attribute, size_t*, void*) {
+    played->calls.push_back("attribute " + std::to_string(attribute));
+    return CUPTI_SUCCESS;
+  };
+  api.ActivityFlushAll = [](uint32_t) { return CUPTI_SUCCESS; };
+  api.ActivityGetNumDroppedRecords = [](CUcontext, uint32_t, size_t* dropped) {
+    *dropped = 0;
+    return CUPTI_SUCCESS;
+  };
+  api.ActivityRegisterTimestampCallback = [](CUpti_TimestampCallbackFunc function) {
+    played->clock = function;
+    return CUPTI_SUCCESS;
+  };
+  return api;
+}
+
+// The guest's side.
+constexpr size_t kGuestBytes = 4 * sizeof(CUpti_ActivityKernel10);
+std::map<uint8_t*, std::unique_ptr<uint8_t[]>> lent;  // that CUPTI has, as the guest sees it
+std::vector<uint32_t> received;                       // correlation ids
+int buffers = 0;
+int forwarded = 0;
+size_t max_records = 0;
+
+void CUPTIAPI GuestRequest(uint8_t** buffer, size_t* bytes, size_t* records) {
+  auto made = std::make_unique<uint8_t[]>(kGuestBytes);
+  *buffer = made.get();
+  lent[*buffer] = std::move(made);
+  std::memset(*buffer, 0xa5, kGuestBytes);
+  *bytes = kGuestBytes;
+  *records = max_records;
+  ++buffers;
+}
+void CUPTIAPI GuestComplete(CUcontext, uint32_t, uint8_t* buffer, size_t bytes, size_t valid) {
+  EXPECT_EQ(bytes, kGuestBytes);
+  CUpti_Activity* record = nullptr;
+  while (testing::FakeGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
+    if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+      received.push_back(reinterpret_cast<CUpti_ActivityKernel10*>(record)->correlationId);
+  }
+  EXPECT_EQ(lent.erase(buffer), 1u);
+}
+void CUPTIAPI GuestCallback(void* data, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {
+  EXPECT_EQ(data, &forwarded);
+  ++forwarded;
+}
+
+class Broker : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ForgetGuestsForTest();
+    ResetLossesForTest();
+    played = &played_;
+    received.clear();
+    lent.clear();
+    buffers = forwarded = 0;
+    max_records = 0;
+    api_ = Api();
+    ReceiveGuests({&api_, Ours(),
+                   [](void*, CUpti_ActivityKind kind) noexcept {
+                     return kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+                   },
+                   [](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
+                     return domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == 307;
+                   },
+                   []() noexcept { return graphs; }, nullptr});
+    played_.kinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
+    played_.callbacks = {{CUPTI_CB_DOMAIN_DRIVER_API, 307}};
+  }
+  void TearDown() override {
+    graphs = false;
+    ForgetGuestsForTest();
+  }
+
+  template <typename Function>
+  Function Guest(const char* name, Function real) {
+    void* replacement = BrokerReplacement(name, reinterpret_cast<const void*>(real));
+    EXPECT_NE(replacement, nullptr) << name;
+    return reinterpret_cast<Function>(replacement);
+  }
+  CUptiResult Enable(CUpti_ActivityKind kind) {
+    return Guest("cuptiActivityEnable", api_.ActivityEnable)(kind);
+  }
+  CUptiResult Disable(CUpti_ActivityKind kind) {
+    return Guest("cuptiActivityDisable", api_.ActivityDisable)(kind);
+  }
+  void Register() {
+    EXPECT_EQ(
+        Guest("cuptiActivityRegisterCallbacks", api_.ActivityRegisterCallbacks)(GuestRequest, GuestComplete),
+        CUPTI_SUCCESS);
+  }
+  void Flush() { EXPECT_EQ(Guest("cuptiActivityFlushAll", api_.ActivityFlushAll)(0), CUPTI_SUCCESS); }
+  static uint64_t Now() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+  }
+  // Kernels with these correlation ids, which ran now.
+  static testing::RecordBuffer Kernels(uint32_t first, uint32_t count) {
+    testing::RecordBuffer records;
+    for (uint32_t i = 0; i < count; ++i) {
+      CUpti_ActivityKernel10 kernel{};
+      kernel.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+      kernel.start = Now();
+      kernel.end = kernel.start + 100;
+      kernel.correlationId = first + i;
+      records.Add(kernel);
+    }
+    return records;
+  }
+  static void Feed(testing::RecordBuffer records) { FeedGuest(nullptr, 7, records.data(), records.size()); }
+
+  static inline bool graphs = false;
+  Played played_;
+  CuptiApi api_;
+};
+
+TEST_F(Broker, AGuestGetsCopiesOfItsKindsWhileTheyAreEnabledAndNothingElse) {
+  Register();
+  Feed(Kernels(1, 3));
+  EXPECT_EQ(Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+  auto late = Kernels(10, 2);  // recorded while it was enabled, completed after it was disabled
+  Feed(Kernels(20, 9));
+  EXPECT_EQ(received, (std::vector<uint32_t>{20, 21, 22, 23, 24, 25, 26, 27})) << "of full buffers only";
+  Flush();
+  EXPECT_EQ(received.size(), 9u);
+  EXPECT_EQ(Disable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL), CUPTI_SUCCESS);
+  Feed(std::move(late));
+  Feed(Kernels(30, 3));
+  Flush();
+  EXPECT_EQ(received.size(), 11u);
+  EXPECT_EQ(buffers, 4);
+  EXPECT_TRUE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) << "ours";
+  EXPECT_TRUE(played_.calls.empty()) << "CUPTI's buffer callbacks stay ours";
+  EXPECT_FALSE(GuestIsActive());
+}
+
+TEST_F(Broker, AGuestIsAskedForABufferBeforeThereIsARecord) {
+  Register();
+  GiveGuestABuffer();
+  EXPECT_EQ(buffers, 0) << "it records nothing";
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  GiveGuestABuffer();
+  GiveGuestABuffer();
+  EXPECT_EQ(buffers, 1);
+  Feed(Kernels(1, 2));
+  EXPECT_EQ(buffers, 1) << "and that is the one that is filled";
+  Flush();
+  EXPECT_EQ(received.size(), 2u);
+  GiveGuestABuffer();
+  EXPECT_EQ(buffers, 2);
+}
+
+TEST_F(Broker, AKindThatOnlyTheGuestHasIsEnabledAndDisabledForIt) {
+  Register();
+  EXPECT_EQ(Enable(CUPTI_ACTIVITY_KIND_RUNTIME), CUPTI_SUCCESS);
+  EXPECT_TRUE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_RUNTIME));
+  EXPECT_TRUE(GuestNeedsKind(CUPTI_ACTIVITY_KIND_RUNTIME));
+  EXPECT_EQ(Disable(CUPTI_ACTIVITY_KIND_RUNTIME), CUPTI_SUCCESS);
+  EXPECT_FALSE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_RUNTIME));
+  EXPECT_TRUE(IsGuestsKind(CUPTI_ACTIVITY_KIND_RUNTIME)) << "records of it may still come";
+}
+
+TEST_F(Broker, AGuestsLimitOfRecordsIsKept) {
+  max_records = 1;
+  Register();
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  Feed(Kernels(1, 3));
+  EXPECT_EQ(buffers, 3);
+  EXPECT_EQ(received, (std::vector<uint32_t>{1, 2}));
+}
+
+TEST_F(Broker, AnotherToolDoesNotGetTheBufferOfTheOneBefore) {
+  Register();
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  GiveGuestABuffer();
+  uint8_t* const first = lent.begin()->first;
+  static uint8_t* filled = nullptr;
+  static uint8_t own[kGuestBytes];
+  EXPECT_EQ(Guest("cuptiActivityRegisterCallbacks", api_.ActivityRegisterCallbacks)(
+                [](uint8_t** buffer, size_t* bytes, size_t* records) {
+                  *buffer = own;
+                  *bytes = kGuestBytes;
+                  *records = 0;
+                },
+                [](CUcontext, uint32_t, uint8_t* buffer, size_t, size_t) { filled = buffer; }),
+            CUPTI_SUCCESS);
+  Feed(Kernels(1, 1));
+  Flush();
+  EXPECT_EQ(filled, own);
+  EXPECT_NE(filled, first);
+}
+
+TEST_F(Broker, WhatAGuestHasNoRoomForIsCountedAsItsOwn) {
+  EXPECT_EQ(Guest("cuptiActivityRegisterCallbacks", api_.ActivityRegisterCallbacks)(
+                [](uint8_t** buffer, size_t*, size_t*) { *buffer = nullptr; }, GuestComplete),
+            CUPTI_SUCCESS);
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  Feed(Kernels(1, 3));
+  size_t dropped = 0;
+  EXPECT_EQ(
+      Guest("cuptiActivityGetNumDroppedRecords", api_.ActivityGetNumDroppedRecords)(nullptr, 0, &dropped),
+      CUPTI_SUCCESS);
+  EXPECT_EQ(dropped, 3u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossForeignBuffer), 0u) << "we have them";
+}
+
+TEST_F(Broker, AHandleFromBeforeWeLeftNeverReachesCupti) {
+  CUpti_SubscriberHandle handle = nullptr;
+  ASSERT_EQ(Guest("cuptiSubscribe", api_.Subscribe)(&handle, GuestCallback, &forwarded), CUPTI_SUCCESS);
+  SendGuestsAway();
+  EXPECT_EQ(Guest("cuptiUnsubscribe", api_.Unsubscribe)(handle), CUPTI_ERROR_INVALID_PARAMETER);
+  EXPECT_EQ(Guest("cuptiEnableCallback", api_.EnableCallback)(1, handle, CUPTI_CB_DOMAIN_RUNTIME_API, 20),
+            CUPTI_ERROR_INVALID_PARAMETER);
+  EXPECT_TRUE(played_.calls.empty());
+}
+
+TEST_F(Broker, AGuestSubscribesAndIsCalledForWhatItEnabled) {
+  CUpti_SubscriberHandle handle = nullptr;
+  const auto subscribe = Guest("cuptiSubscribe", api_.Subscribe);
+  ASSERT_EQ(subscribe(&handle, GuestCallback, &forwarded), CUPTI_SUCCESS);
+  CUpti_SubscriberHandle other = nullptr;
+  EXPECT_EQ(subscribe(&other, GuestCallback, &forwarded), CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  const auto enable = Guest("cuptiEnableCallback", api_.EnableCallback);
+  EXPECT_EQ(enable(1, handle, CUPTI_CB_DOMAIN_DRIVER_API, 307), CUPTI_SUCCESS);
+  EXPECT_EQ(enable(1, handle, CUPTI_CB_DOMAIN_RUNTIME_API, 20), CUPTI_SUCCESS);
+  EXPECT_EQ(enable(1, handle, CUPTI_CB_DOMAIN_RUNTIME_API, 950), CUPTI_ERROR_INVALID_PARAMETER);
+  ForwardToGuest(CUPTI_CB_DOMAIN_DRIVER_API, 307, nullptr);
+  ForwardToGuest(CUPTI_CB_DOMAIN_DRIVER_API, 308, nullptr);
+  ForwardToGuest(CUPTI_CB_DOMAIN_RUNTIME_API, 20, nullptr);
+  EXPECT_EQ(forwarded, 2);
+  EXPECT_EQ(Guest("cuptiEnableDomain", api_.EnableDomain)(1, handle, CUPTI_CB_DOMAIN_RESOURCE),
+            CUPTI_SUCCESS);
+  ForwardToGuest(CUPTI_CB_DOMAIN_RESOURCE, 3, nullptr);
+  EXPECT_EQ(forwarded, 3);
+  EXPECT_EQ(Guest("cuptiUnsubscribe", api_.Unsubscribe)(handle), CUPTI_SUCCESS);
+  ForwardToGuest(CUPTI_CB_DOMAIN_DRIVER_API, 307, nullptr);
+  EXPECT_EQ(forwarded, 3);
+  EXPECT_EQ(played_.callbacks, (std::set<std::pair<int, uint32_t>>{{CUPTI_CB_DOMAIN_DRIVER_API, 307}}))
+      << "ours";
+  EXPECT_TRUE(played_.calls.empty());
+  EXPECT_FALSE(GuestIsActive());
+  ASSERT_EQ(subscribe(&handle, GuestCallback, &forwarded), CUPTI_SUCCESS) << "again";
+}
+
+TEST_F(Broker, AGuestsFinalizeEndsTheGuest) {
+  CUpti_SubscriberHandle handle = nullptr;
+  ASSERT_EQ(Guest("cuptiSubscribe", api_.Subscribe)(&handle, GuestCallback, &forwarded), CUPTI_SUCCESS);
+  Register();
+  Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  Feed(Kernels(1, 1));
+  EXPECT_EQ(Guest("cuptiFinalize", api_.Finalize)(), CUPTI_SUCCESS);
+  EXPECT_EQ(received, (std::vector<uint32_t>{1}));
+  EXPECT_FALSE(GuestIsActive());
+  EXPECT_TRUE(played_.calls.empty()) << "CUPTI is still ours";
+  EXPECT_TRUE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
+}
+
+uint64_t Ticks() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec)) * 3;
+}
+
+TEST_F(Broker, TimesOfAGuestsClockAreConverted) {
+  ASSERT_EQ(Guest("cuptiActivityRegisterTimestampCallback", api_.ActivityRegisterTimestampCallback)(Ticks),
+            CUPTI_SUCCESS);
+  EXPECT_EQ(played_.clock, &Ticks);
+  timespec pause{0, 20'000'000};
+  nanosleep(&pause, nullptr);
+  auto records = Kernels(1, 2);
+  auto* kernels = reinterpret_cast<CUpti_ActivityKernel10*>(records.data());
+  const uint64_t real = kernels[0].start;
+  kernels[1].start = Ticks();
+  kernels[1].end = kernels[1].start + 3000;
+  const uint64_t after = Now();
+  RestoreTimes(records.data(), records.size());
+  EXPECT_EQ(kernels[0].start, real) << "from before: CUPTI's own clock";
+  EXPECT_NEAR(static_cast<double>(kernels[1].start), static_cast<double>(after), 20'000.0);
+  EXPECT_NEAR(static_cast<double>(kernels[1].end - kernels[1].start), 1000.0, 50.0);
+}
+
+TEST_F(Broker, WhatConcernsOurBuffersIsNotTheGuestsToSay) {
+  const auto set = Guest("cuptiActivitySetAttribute", api_.ActivitySetAttribute);
+  EXPECT_EQ(set(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, nullptr, nullptr), CUPTI_SUCCESS);
+  EXPECT_EQ(set(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, nullptr, nullptr), CUPTI_SUCCESS);
+  EXPECT_TRUE(played_.calls.empty());
+  EXPECT_EQ(set(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE, nullptr, nullptr), CUPTI_SUCCESS);
+  EXPECT_EQ(played_.calls.size(), 1u);
+}
+
+TEST_F(Broker, GraphTraceIsRefusedOnceThereAreGraphs) {
+  graphs = true;
+  EXPECT_EQ(Enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE), CUPTI_ERROR_NOT_COMPATIBLE);
+  EXPECT_FALSE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
+}
+
+TEST_F(Broker, WhenWeHaveLeftCallsGoToCupti) {
+  SendGuestsAway();
+  CUpti_SubscriberHandle handle = nullptr;
+  EXPECT_EQ(Guest("cuptiSubscribe", api_.Subscribe)(&handle, GuestCallback, nullptr),
+            CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  Register();
+  EXPECT_EQ(Guest("cuptiFinalize", api_.Finalize)(), CUPTI_SUCCESS);
+  EXPECT_EQ(played_.calls, (std::vector<std::string>{"subscribe", "register", "finalize"}));
+}
+
+TEST_F(Broker, OnlyTheBoundCopysFunctionsAreReplaced) {
+  const int another = 0;
+  EXPECT_EQ(BrokerReplacement("cuptiSubscribe", &another), nullptr) << "another libcupti's";
+  EXPECT_NE(BrokerReplacement("cuptiSubscribe", nullptr), nullptr);
+  EXPECT_EQ(BrokerReplacement("cuptiGetVersion", nullptr), nullptr);
+  EXPECT_EQ(BrokerReplacement("cudaFree", nullptr), nullptr);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

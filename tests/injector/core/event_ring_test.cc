@@ -1,0 +1,213 @@
+#include "injector/core/event_ring.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "injector/base/losses.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+class EventRingTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MapRings());
+    ResetLossesForTest();
+    ring_ = ClaimRing(static_cast<uint32_t>(gettid()));
+    ASSERT_NE(ring_, nullptr);
+    ring_->Consume(ring_->PublishedEnd());  // whose it is
+  }
+  void TearDown() override {
+    ring_->Consume(ring_->PublishedEnd());
+    ReleaseRing(*ring_);
+    EXPECT_TRUE(FreeRing(*ring_));
+  }
+
+  EventRing* ring_ = nullptr;
+};
+
+LaunchEvent Launch(uint32_t correlation) {
+  LaunchEvent event{};
+  event.correlation = correlation;
+  return event;
+}
+
+TEST_F(EventRingTest, EventsComeOutInOrderWithTheirText) {
+  const RangeOpenEvent open{.time_ns = 5,
+                            .id = 9,
+                            .parent_id = 0,
+                            .domain = 0,
+                            .category = 0,
+                            .kind = 0,
+                            .name_bytes = 7,
+                            .payload = 0,
+                            .color = 0,
+                            .payload_kind = 0};
+  ASSERT_TRUE(ring_->Push(EventType::kRangeOpen, &open, sizeof(open), "forward"));
+  const LaunchEvent launch = Launch(42);
+  ASSERT_TRUE(ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
+
+  const uint64_t end = ring_->PublishedEnd();
+  uint64_t position = ring_->ReadPosition();
+  const EventHeader* header = ring_->Peek(&position, end);
+  ASSERT_NE(header, nullptr);
+  EXPECT_EQ(header->type, static_cast<uint16_t>(EventType::kRangeOpen));
+  const auto* payload = reinterpret_cast<const char*>(header + 1);
+  EXPECT_EQ(std::string(payload + sizeof(RangeOpenEvent), header->text_bytes), "forward");
+  position += header->total_bytes;
+  header = ring_->Peek(&position, end);
+  ASSERT_NE(header, nullptr);
+  EXPECT_EQ(reinterpret_cast<const LaunchEvent*>(header + 1)->correlation, 42u);
+  position += header->total_bytes;
+  EXPECT_EQ(ring_->Peek(&position, end), nullptr);
+}
+
+TEST_F(EventRingTest, AFullRingRefusesAndTakesAgainAfterConsume) {
+  const LaunchEvent launch = Launch(1);
+  size_t pushed = 0;
+  while (ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {})) ++pushed;
+  // Where the ring ends, what is left may be too small for an event.
+  constexpr size_t kFits = kRingBytes / (sizeof(EventHeader) + sizeof(LaunchEvent));
+  EXPECT_GE(pushed, kFits - 1);
+  EXPECT_LE(pushed, kFits);
+  ring_->Consume(ring_->PublishedEnd());
+  EXPECT_TRUE(ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
+}
+
+TEST_F(EventRingTest, PassingHalfWakesTheConsumerOnce) {
+  const uint32_t before = wake_word.load();
+  const LaunchEvent launch = Launch(1);
+  while (ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {})) {
+  }
+  EXPECT_EQ(wake_word.load(), before + 1);
+}
+
+TEST_F(EventRingTest, LongNamesAreCutAndEveryEventSurvivesWrapping) {
+  const std::string name(1000, 'n');
+  const RangeOpenEvent open{};
+  uint64_t seen = 0;
+  for (int i = 0; i < 20000; ++i) {
+    ASSERT_TRUE(
+        ring_->Push(EventType::kRangeOpen, &open, sizeof(open), std::string_view(name.data(), i % 1000)));
+    const uint64_t end = ring_->PublishedEnd();
+    uint64_t position = ring_->ReadPosition();
+    while (const EventHeader* header = ring_->Peek(&position, end)) {
+      ASSERT_EQ(header->text_bytes, std::min(i % 1000, int{kMaxNameBytes}));
+      position += header->total_bytes;
+      ++seen;
+    }
+    ring_->Consume(position);
+  }
+  EXPECT_EQ(seen, 20000u);
+}
+
+TEST_F(EventRingTest, ProducerAndConsumerOnTwoThreadsAgree) {
+  constexpr uint32_t kEvents = 300000;
+  std::thread producer([this] {
+    for (uint32_t i = 0; i < kEvents;) {
+      const LaunchEvent launch = Launch(i);
+      if (ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {})) ++i;
+    }
+  });
+  uint32_t expected = 0;
+  while (expected < kEvents) {
+    const uint64_t end = ring_->PublishedEnd();
+    uint64_t position = ring_->ReadPosition();
+    while (const EventHeader* header = ring_->Peek(&position, end)) {
+      ASSERT_EQ(reinterpret_cast<const LaunchEvent*>(header + 1)->correlation, expected);
+      ++expected;
+      position += header->total_bytes;
+    }
+    ring_->Consume(position);
+  }
+  producer.join();
+}
+
+void Free(EventRing& ring) {
+  ring.Consume(ring.PublishedEnd());
+  EXPECT_TRUE(FreeRing(ring));
+}
+
+// The types of the events that are in the ring, a thread's beginning with its id.
+std::vector<uint64_t> Contents(const EventRing& ring) {
+  std::vector<uint64_t> contents;
+  uint64_t position = ring.ReadPosition();
+  while (const EventHeader* header = ring.Peek(&position, ring.PublishedEnd())) {
+    const auto* payload = header + 1;
+    if (static_cast<EventType>(header->type) == EventType::kThreadBegins) {
+      contents.push_back(1000 + reinterpret_cast<const ThreadBeginsEvent*>(payload)->tid);
+    } else {
+      contents.push_back(reinterpret_cast<const LaunchEvent*>(payload)->correlation);
+    }
+    position += header->total_bytes;
+  }
+  return contents;
+}
+
+TEST(EventRings, AThreadThatEndsLeavesItsEventsForTheConsumer) {
+  ASSERT_TRUE(MapRings());
+  EventRing* ring = nullptr;
+  std::thread([&ring] {
+    ASSERT_TRUE(Emit(CurrentThread(), Launch(7)));
+    ring = CurrentThread().ring;
+  }).join();
+  ASSERT_NE(ring, nullptr);
+  EXPECT_EQ(ring->slot(), EventRing::Slot::kReleased);
+  EXPECT_FALSE(FreeRing(*ring)) << "nobody has looked at them";
+  EXPECT_EQ(Contents(*ring).back(), 7u);
+  Free(*ring);
+  EXPECT_EQ(ring->slot(), EventRing::Slot::kFree);
+}
+
+TEST(EventRings, AThreadGoesOnInTheRingOfOneThatHasEnded) {
+  ASSERT_TRUE(MapRings());
+  EventRing* first = ClaimRing(1);
+  const LaunchEvent launch = Launch(7);
+  ASSERT_TRUE(first->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
+  const uint32_t id = first->thread_id();
+  ReleaseRing(*first);
+  EventRing* second = ClaimRing(2);
+  ASSERT_EQ(second, first);
+  EXPECT_NE(second->thread_id(), id);
+  EXPECT_FALSE(FreeRing(*first)) << "it is somebody's";
+  ASSERT_TRUE(second->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
+  EXPECT_EQ(Contents(*second), (std::vector<uint64_t>{1001, 7, 1002, 7}));
+  while (second->Push(EventType::kLaunch, &launch, sizeof(launch), {})) {
+  }
+  ReleaseRing(*second);
+  EventRing* third = ClaimRing(3);
+  EXPECT_NE(third, second) << "it is more than half full";
+  ReleaseRing(*third);
+  Free(*second);
+  Free(*third);
+}
+
+TEST(EventRings, MoreThreadsThanRingsCountEachEventUntilAThreadEnds) {
+  ASSERT_TRUE(MapRings());
+  ResetLossesForTest();
+  std::vector<EventRing*> all;
+  while (EventRing* ring = ClaimRing(1)) all.push_back(ring);
+  EXPECT_EQ(all.size(), static_cast<size_t>(kRingSlots));
+  EventRing* last = nullptr;
+  std::thread([&] {
+    EXPECT_FALSE(Emit(CurrentThread(), Launch(1)));
+    EXPECT_FALSE(Emit(CurrentThread(), Launch(2)));
+    ReleaseRing(*all[200]);
+    EXPECT_TRUE(Emit(CurrentThread(), Launch(3)));
+    last = CurrentThread().ring;
+  }).join();
+  EXPECT_EQ(LossCount(wire::LossReason::kLossThreadSlotsFull), 2u);
+  EXPECT_EQ(last, all[200]);
+  EXPECT_EQ(last->bytes(), kSmallRingBytes);
+  for (EventRing* ring : all) {
+    if (ring != last) ReleaseRing(*ring);
+    Free(*ring);
+  }
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

@@ -1,0 +1,125 @@
+#include "injector/core/guard.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "injector/base/lifecycle.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+class GuardTest : public ::testing::Test {
+ protected:
+  void SetUp() override { ResetLifecycleForTest(); }
+  void TearDown() override { ResetLifecycleForTest(); }
+  static void GoLive() {
+    ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
+    ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
+  }
+};
+
+TEST_F(GuardTest, NobodyEntersUnlessTheProbeIsLive) {
+  EXPECT_FALSE(Guard());
+  ASSERT_TRUE(Transition(LifecycleState::kOff, LifecycleState::kStarting));
+  EXPECT_FALSE(Guard());
+  ASSERT_TRUE(Transition(LifecycleState::kStarting, LifecycleState::kLive));
+  EXPECT_TRUE(Guard());
+  ASSERT_TRUE(Transition(LifecycleState::kLive, LifecycleState::kYielded));
+  EXPECT_FALSE(Guard());
+}
+
+TEST_F(GuardTest, AThreadInsideDoesNotEnterAgain) {
+  GoLive();
+  const Guard outer;
+  ASSERT_TRUE(outer);
+  EXPECT_FALSE(Guard());
+}
+
+TEST_F(GuardTest, LeavingLetsTheThreadInAgainAndThreadsAreIndependent) {
+  GoLive();
+  {
+    const Guard guard;
+    EXPECT_TRUE(guard);
+    std::thread([] { EXPECT_TRUE(Guard()); }).join();
+  }
+  EXPECT_TRUE(Guard());
+}
+
+TEST_F(GuardTest, TheProgramsErrnoSurvives) {
+  GoLive();
+  errno = EAGAIN;
+  {
+    const Guard guard;
+    ASSERT_TRUE(guard);
+    errno = ENOENT;
+  }
+  EXPECT_EQ(errno, EAGAIN);
+}
+
+TEST_F(GuardTest, EventsAreCountedAndSomeAreTimed) {
+  GoLive();
+  const HostCost before = TotalHostCost();
+  for (int i = 0; i < 1000; ++i) {
+    const Guard guard;
+    usleep(1);
+  }
+  const HostCost after = TotalHostCost();
+  EXPECT_EQ(after.events - before.events, 1000u);
+  EXPECT_GT(after.sampled_ns - before.sampled_ns, 15u * 1000u);
+}
+
+// Whatever way the child is made, fork handlers or not.
+TEST_F(GuardTest, AForkedChildIsDeadAndTheParentIsNot) {
+  ASSERT_TRUE(WatchForks());
+  GoLive();
+  const auto clone_child = [] {
+    return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+  };
+  const std::function<pid_t()> ways[] = {fork, _Fork, clone_child};
+  for (const auto& make : ways) {
+    const pid_t child = make();
+    if (child == 0) {
+      const bool revived = Transition(LifecycleState::kOff, LifecycleState::kStarting);
+      _exit(!Guard() && InForkedChild() && !InWatchedProcess() && !revived ? 0 : 1);
+    }
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(Guard());
+    EXPECT_FALSE(InForkedChild());
+    EXPECT_TRUE(InWatchedProcess());
+  }
+}
+
+TEST_F(GuardTest, AChildThatSharesOurMemoryDoesNothingAtExit) {
+  ASSERT_TRUE(WatchForks());
+  GoLive();
+  alignas(16) static char stack[65536];
+  const auto main = [](void*) { return InWatchedProcess() ? 1 : 0; };
+  const int child = clone(main, stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, nullptr);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(InWatchedProcess());
+  EXPECT_TRUE(Guard());
+}
+
+TEST_F(GuardTest, OnlyTheAllowedTransitionsHappen) {
+  EXPECT_FALSE(Transition(LifecycleState::kOff, LifecycleState::kLive));
+  EXPECT_FALSE(Transition(LifecycleState::kLive, LifecycleState::kClosed));
+  GoLive();
+  CloseLifecycle();
+  EXPECT_FALSE(Transition(LifecycleState::kClosed, LifecycleState::kStarting));
+  EXPECT_EQ(CurrentLifecycle(), LifecycleState::kClosed);
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector

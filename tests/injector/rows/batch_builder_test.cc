@@ -1,0 +1,316 @@
+#include "injector/rows/batch_builder.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <protozero/buffer_string.hpp>
+
+#include "injector/base/losses.h"
+#include "injector/core/guard.h"
+#include "tests/injector/support/frames.h"
+
+namespace gpuprobe::injector {
+namespace {
+
+using testing::Starts;
+using testing::TakeBatches;
+using testing::Undelta;
+
+class BatchBuilderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ResetLossesForTest();
+    Init(size_t{64} << 20);
+  }
+  void Init(size_t queue_bytes) {
+    queue_ = std::make_unique<SendQueue>();
+    builder_ = std::make_unique<BatchBuilder>();
+    ASSERT_TRUE(queue_->Init(queue_bytes));
+    ASSERT_TRUE(builder_->Init(queue_.get()));
+  }
+  v1::Batch SealOne() {
+    EXPECT_TRUE(builder_->Seal());
+    auto batches = TakeBatches(queue_.get());
+    EXPECT_EQ(batches.size(), 1u);
+    return batches.empty() ? v1::Batch() : batches[0];
+  }
+
+  std::unique_ptr<SendQueue> queue_;
+  std::unique_ptr<BatchBuilder> builder_;
+};
+
+TEST_F(BatchBuilderTest, KernelsComeBackAsTheyWentIn) {
+  const uint64_t now = NowNs();
+  const SiteKey key{.name = builder_->KernelName("_Z3addPfS_", 1),
+                    .device = 1,
+                    .context = 2,
+                    .stream = 7,
+                    .grid = {10, 20, 30},
+                    .block = {128, 2, 1},
+                    .static_shared_bytes = 48,
+                    .dynamic_shared_bytes = 1024,
+                    .registers_per_thread = 32};
+  const uint32_t site = builder_->Site(key);
+  builder_->AddKernel(now + 100, now + 350, site, 11, 0);
+  builder_->AddKernel(now - 5000, now - 4000, site, 9, 77);  // out of order
+  EXPECT_EQ(builder_->Site(key), site);
+
+  const v1::Batch batch = SealOne();
+  EXPECT_EQ(batch.sequence(), 1u);
+  EXPECT_GT(batch.clock().monotonic_ns(), 0u);
+  const v1::Kernels& kernels = batch.kernels();
+  EXPECT_EQ(Starts(batch.base_ns(), kernels.start_delta(), kernels.duration()),
+            (std::vector<uint64_t>{now + 100, now - 5000}));
+  EXPECT_EQ(kernels.duration(0), 250u);
+  EXPECT_EQ(kernels.duration(1), 1000u);
+  EXPECT_EQ(Undelta(kernels.correlation_delta(), 2), (std::vector<uint64_t>{11, 9}));
+  EXPECT_EQ(Undelta(kernels.graph_node_delta(), 2), (std::vector<uint64_t>{0, 77}));
+  ASSERT_EQ(batch.kernel_sites_size(), 1);
+  const v1::KernelSite& defined = batch.kernel_sites(0);
+  EXPECT_EQ(defined.id(), kernels.site(0));
+  EXPECT_EQ(testing::Text({batch}, defined.name()), "_Z3addPfS_");
+  EXPECT_EQ(defined.device(), 1u);
+  EXPECT_EQ(defined.context(), 2u);
+  EXPECT_EQ(defined.stream(), 7u);
+  EXPECT_EQ(defined.grid_z(), 30u);
+  EXPECT_EQ(defined.block_y(), 2u);
+  EXPECT_EQ(defined.static_shared_bytes(), 48u);
+  EXPECT_EQ(defined.dynamic_shared_bytes(), 1024u);
+  EXPECT_EQ(defined.registers_per_thread(), 32u);
+}
+
+TEST_F(BatchBuilderTest, CopiesMemsetsAndSyncsKeepEveryField) {
+  const uint64_t now = NowNs();
+  builder_->AddCopy({.start_ns = now,
+                     .end_ns = now + 5,
+                     .bytes = uint64_t{5} << 33,
+                     .graph_node = 3,
+                     .direction = wire::CopyDirection::kCopyDirectionP2p,
+                     .src_memory = wire::MemoryKind::kMemoryKindDevice,
+                     .dst_memory = wire::MemoryKind::kMemoryKindManaged,
+                     .device = 2,
+                     .context = 4,
+                     .stream = 6,
+                     .correlation = 8,
+                     .asynchronous = true,
+                     .peer_device_plus_one = 1});
+  builder_->AddMemset({.start_ns = now,
+                       .end_ns = now + 7,
+                       .bytes = 512,
+                       .graph_node = 9,
+                       .value = 0xff,
+                       .memory = wire::MemoryKind::kMemoryKindDevice,
+                       .device = 1,
+                       .context = 3,
+                       .stream = 5,
+                       .correlation = 10});
+  builder_->AddSync({.start_ns = now,
+                     .end_ns = now + 9,
+                     .what = wire::SyncKind::kSyncKindEvent,
+                     .context = 1,
+                     .stream = 2,
+                     .event = 3,
+                     .correlation = 4});
+  const v1::Batch batch = SealOne();
+  const v1::Copies& copies = batch.copies();
+  EXPECT_EQ(copies.bytes(0), uint64_t{5} << 33);
+  EXPECT_EQ(copies.direction(0), v1::COPY_DIRECTION_P2P);
+  EXPECT_EQ(copies.src_memory(0), v1::MEMORY_KIND_DEVICE);
+  EXPECT_EQ(copies.dst_memory(0), v1::MEMORY_KIND_MANAGED);
+  EXPECT_EQ(copies.device(0), 2u);
+  EXPECT_EQ(copies.context(0), 4u);
+  EXPECT_EQ(copies.stream(0), 6u);
+  EXPECT_EQ(copies.correlation_delta(0), 8);
+  EXPECT_EQ(copies.graph_node_delta(0), 3);
+  EXPECT_EQ(copies.asynchronous(0), 1u);
+  EXPECT_EQ(copies.peer_device(0), 1u);
+  EXPECT_EQ(batch.memsets().value(0), 0xffu);
+  EXPECT_EQ(batch.memsets().bytes(0), 512u);
+  EXPECT_EQ(batch.memsets().memory(0), v1::MEMORY_KIND_DEVICE);
+  EXPECT_EQ(batch.memsets().graph_node_delta(0), 9);
+  EXPECT_EQ(batch.syncs().what(0), v1::SYNC_KIND_EVENT);
+  EXPECT_EQ(batch.syncs().duration(0), 9u);
+  EXPECT_EQ(batch.syncs().event(0), 3u);
+}
+
+TEST_F(BatchBuilderTest, LaunchesAreGroupedByThreadAndEachGroupStartsAfresh) {
+  const uint64_t now = NowNs();
+  for (uint32_t i = 0; i < 3; ++i) builder_->AddLaunch(1, {now + i, 5, 0, 100 + i, 0, 0});
+  for (uint32_t i = 0; i < 2; ++i) builder_->AddLaunch(2, {now + 10 + i, 0, 5, 200 + i, 0, 0});
+  builder_->AddLaunch(1, {now + 50, 0, 0, 300, 0, 0});
+  const v1::Batch batch = SealOne();
+  ASSERT_EQ(batch.launches_size(), 3);
+  EXPECT_EQ(batch.launches(0).thread(), 1u);
+  EXPECT_EQ(Undelta(batch.launches(0).correlation_delta(), 3), (std::vector<uint64_t>{100, 101, 102}));
+  EXPECT_EQ(Undelta(batch.launches(0).range_delta(), 3), (std::vector<uint64_t>{5, 5, 5}));
+  EXPECT_TRUE(batch.launches(0).fallback_range_delta().empty());
+  EXPECT_EQ(batch.launches(1).thread(), 2u);
+  EXPECT_EQ(Undelta(batch.launches(1).fallback_range_delta(), 2), (std::vector<uint64_t>{5, 5}));
+  EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(batch.launches(1).time_delta(0)), now + 10);
+  EXPECT_EQ(batch.launches(2).thread(), 1u);
+  EXPECT_EQ(batch.launches(2).correlation_delta(0), 300);
+}
+
+TEST_F(BatchBuilderTest, RowsThatAreAllZeroAreStillCounted) {
+  AllocationEvent event{};
+  event.time_ns = 0;
+  builder_->AddAllocation(event, 0);
+  const v1::Batch batch = SealOne();
+  EXPECT_EQ(batch.allocations().time_delta_size(), 1);
+}
+
+TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
+  const uint64_t now = NowNs();
+  CollectiveEvent event{};
+  event.issue_ns = now;
+  event.return_ns = now + 1234;
+  event.seq = 48211;
+  event.count = 6553600;
+  event.plan = 17;
+  event.range_id = 4;
+  event.comm = 2;
+  event.root = -1;
+  event.peer = 3;
+  event.result = -5;
+  event.source = static_cast<uint8_t>(wire::CallSource::kCallSourceInterposed);
+  event.element_bytes = 4;
+  event.channels = 4;
+  builder_->AddCollective(event,
+                          {.op = builder_->String("AllReduce"),
+                           .datatype = builder_->String("float32"),
+                           .algorithm = builder_->String("RING"),
+                           .protocol = builder_->String("LL")},
+                          9);
+  builder_->AddPlanLaunch({17, 555, 0, 0, 0, 0});
+  builder_->DefineCommunicator(
+      {.time_ns = now,
+       .hash = 0xdeadbeefcafef00d,
+       .id = 2,
+       .parent = 1,
+       .rank = 3,
+       .ranks = 8,
+       .device = -1,
+       .state = static_cast<uint8_t>(wire::CommunicatorState::kCommunicatorStateAborted),
+       .reserved = 0,
+       .made_by = 0},
+      builder_->String("CommSplit"));
+  const v1::Batch batch = SealOne();
+  const v1::Collectives& calls = batch.collectives();
+  EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(calls.issue_delta(0)), now);
+  EXPECT_EQ(calls.host_duration(0), 1234u);
+  EXPECT_EQ(testing::Text({batch}, calls.op(0)), "AllReduce");
+  EXPECT_EQ(testing::Text({batch}, calls.datatype(0)), "float32");
+  EXPECT_EQ(calls.seq_delta(0), 48211);
+  EXPECT_EQ(calls.root(0), -1);
+  EXPECT_EQ(calls.peer(0), 3);
+  EXPECT_EQ(calls.plan_delta(0), 17);
+  EXPECT_EQ(calls.result(0), -5);
+  EXPECT_EQ(calls.thread(0), 9u);
+  EXPECT_EQ(calls.source(0), v1::CALL_SOURCE_INTERPOSED);
+  EXPECT_EQ(batch.plans().plan_delta(0), 17);
+  EXPECT_EQ(batch.plans().correlation_delta(0), 555);
+  ASSERT_EQ(batch.communicators_size(), 1);
+  EXPECT_EQ(batch.communicators(0).hash(), 0xdeadbeefcafef00d);
+  EXPECT_EQ(batch.communicators(0).device(), -1);
+  EXPECT_EQ(batch.communicators(0).state(), v1::COMMUNICATOR_STATE_ABORTED);
+}
+
+TEST_F(BatchBuilderTest, AFullTableSealsByItself) {
+  const uint64_t now = NowNs();
+  for (uint32_t i = 0; i < kMaxRows + 1; ++i) builder_->AddKernel(now + i, now + i + 1, 1, i, 0);
+  builder_->Seal();
+  const auto batches = TakeBatches(queue_.get());
+  ASSERT_EQ(batches.size(), 2u);
+  EXPECT_EQ(batches[0].kernels().duration_size(), static_cast<int>(kMaxRows));
+  EXPECT_EQ(batches[1].kernels().duration_size(), 1);
+  EXPECT_EQ(batches[1].sequence(), 2u);
+  EXPECT_EQ(batches[1].self().records(), kMaxRows + 1u);
+}
+
+TEST_F(BatchBuilderTest, MoreLaunchesThanRowsFromManyThreadsArriveAll) {
+  const uint64_t now = NowNs();
+  size_t sent = 0;
+  for (uint32_t i = 0; i < 3 * kMaxRows; ++i)
+    builder_->AddLaunch(1 + i % 7, {now + i, uint64_t{1} << 60, 0, i * 7919, 0, 0});
+  builder_->Seal();
+  for (const v1::Batch& batch : TakeBatches(queue_.get())) {
+    for (const v1::Launches& launches : batch.launches())
+      sent += static_cast<size_t>(launches.time_delta_size());
+  }
+  EXPECT_EQ(sent + LossCount(wire::LossReason::kLossSendQueueFull), size_t{3} * kMaxRows);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossSendQueueFull), 0u);
+}
+
+TEST_F(BatchBuilderTest, WhenTheQueueIsFullRecordsAreCountedAndDefinitionsComeLater) {
+  Init(8192);
+  const uint64_t now = NowNs();
+  const SyncRow sync{.start_ns = now,
+                     .end_ns = now + 1,
+                     .what = {},
+                     .context = 0,
+                     .stream = 0,
+                     .event = 0,
+                     .correlation = 1};
+  builder_->AddSync(sync);
+  ASSERT_TRUE(builder_->Seal());
+  EXPECT_EQ(TakeBatches(queue_.get()).size(), 1u);
+  ASSERT_NE(queue_->Reserve(4000), nullptr);  // the collector is slow
+  queue_->Commit(0, 4000, 0, 1);
+  const uint32_t late = builder_->String("late");
+  builder_->AddSync(sync);
+  builder_->AddSync(sync);
+  ASSERT_FALSE(builder_->Seal());
+  EXPECT_EQ(LossCount(wire::LossReason::kLossSendQueueFull), 2u);
+  queue_->Pop();
+  ASSERT_TRUE(builder_->Seal());
+  const auto batches = TakeBatches(queue_.get());
+  ASSERT_EQ(batches.size(), 1u);
+  EXPECT_EQ(batches[0].sequence(), 3u);
+  EXPECT_EQ(testing::Text(batches, late), "late");
+  ASSERT_EQ(batches[0].losses_size(), 1);
+  EXPECT_EQ(batches[0].losses(0).reason(), v1::LOSS_SEND_QUEUE_FULL);
+  EXPECT_EQ(batches[0].losses(0).records(), 2u);
+}
+
+TEST_F(BatchBuilderTest, DefinitionsOfDevicesThreadsAndVersions) {
+  DeviceRow device{};
+  device.ordinal = 3;
+  device.name = "NVIDIA H100";
+  for (int i = 0; i < 16; ++i) device.uuid[i] = static_cast<uint8_t>(i * 17);
+  device.memory_bytes = uint64_t{80} << 30;
+  device.compute_major = 9;
+  builder_->DefineDevice(device);
+  builder_->DefineThread(1, 4242, "pt_autograd_0", false);
+  builder_->DefineVersions({.cuda_driver = 13000,
+                            .cuda_runtime = 12080,
+                            .cupti = 28,
+                            .nccl = 22809,
+                            .cupti_path = "/x/libcupti.so.13"});
+  const v1::Batch batch = SealOne();
+  ASSERT_EQ(batch.devices_size(), 1);
+  EXPECT_EQ(batch.devices(0).uuid(), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+  EXPECT_EQ(batch.devices(0).ordinal(), 3u);
+  EXPECT_EQ(batch.threads(0).name(), "pt_autograd_0");
+  EXPECT_FALSE(batch.threads(0).main());
+  EXPECT_EQ(batch.versions().nccl(), 22809);
+  EXPECT_EQ(batch.versions().cupti_path(), "/x/libcupti.so.13");
+}
+
+TEST(Columns, VarintsOfEveryLengthAreThoseOfProtobuf) {
+  char memory[kColumnBytes];
+  Column column{memory, memory};
+  std::string expected;
+  for (int bit = 0; bit < 64; ++bit) {
+    for (const uint64_t value :
+         {uint64_t{1} << bit, (uint64_t{1} << bit) - 1, (uint64_t{1} << bit) | 0x55, ~uint64_t{0} >> bit}) {
+      column.Put(value);
+      protozero::add_varint_to_buffer(&expected, value);
+    }
+  }
+  EXPECT_EQ(std::string(column.begin, column.size()), expected);
+}
+
+TEST(LossReasons, TheCountersCoverTheSchema) { EXPECT_LT(v1::LossReason_MAX, kLossReasons); }
+
+}  // namespace
+}  // namespace gpuprobe::injector
