@@ -43,12 +43,12 @@ bool LeftOut() noexcept {
   return true;
 }
 
-// Not of a step that is recorded.
+// Belongs to a step that is not recorded.
 bool InOtherStep(uint32_t correlation, uint64_t end_ns) noexcept {
   return step_gate.in_use() && !step_gate.KeepsWork(correlation, end_ns) && LeftOut();
 }
 
-// Of work on the device.
+// For work on the device.
 bool Usable(uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept {
   return Usable(recording, start_ns, end_ns) && !InOtherStep(correlation, end_ns);
 }

@@ -69,7 +69,7 @@ struct Module {
 };
 
 inline constexpr uint16_t kPayloadModule = 2;
-// Of nvtxEventAttributes_t::payloadType: a list of PayloadData, as many as `reserved0` says.
+// A value of nvtxEventAttributes_t::payloadType: a list of `reserved0` PayloadData.
 inline constexpr int32_t kPayloadTypeExtended = static_cast<int32_t>(0xDFBD0009u);
 
 // Places in a segment's slots.

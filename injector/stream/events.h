@@ -137,7 +137,7 @@ enum class PhysicalMemoryCall : uint8_t {
   kUnbound
 };
 
-// What keeps or ends physical memory of the virtual memory API. Its making is an AllocationEvent.
+// A call that keeps or ends physical memory of the virtual memory API. Creating it is an AllocationEvent.
 struct PhysicalMemoryEvent {
   static constexpr EventType kType = EventType::kPhysicalMemory;
   uint64_t time_ns;
@@ -153,8 +153,8 @@ struct PhysicalMemoryEvent {
   uint8_t reserved[2];
 };
 
-// A context begins to end, and with it the memory that was allocated in it; 0: the call has returned in which
-// the thread told of one.
+// A context begins to end, and with it the memory that was allocated in it. Context 0: the call in which the
+// thread reported one has returned.
 struct ContextEndEvent {
   static constexpr EventType kType = EventType::kContextEnd;
   uint64_t time_ns;
