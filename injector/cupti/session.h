@@ -50,8 +50,8 @@ class CuptiSession {
   void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
 
   // Stops recording kernels for some milliseconds, to see what recording costs (launch_cost.h). Refused once
-  // the program makes CUDA graphs: switching kinds around a capture has left kernel activity dead for the life
-  // of a process.
+  // the program makes CUDA graphs: switching kinds around a capture has left kernel activity dead for the
+  // rest of the process.
   [[nodiscard]] bool PauseKernels() noexcept;
   // False when a graph was begun meanwhile, or a guest came: kernels may then be missing, or recorded.
   bool ResumeKernels() noexcept;

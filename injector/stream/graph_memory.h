@@ -1,8 +1,8 @@
 // Memory that CUDA graphs allocate: what each launch obtains, derived from the graph's allocation and release
 // nodes.
 //
-// Unlike other allocations, no call obtains it: a node names address and size when it is made, and each launch
-// of the graph allocates anew, without a callback. What is known, and reported:
+// Unlike other allocations, no call obtains it: a node names address and size when it is made, and each
+// launch of the graph allocates anew, without a callback. What is known, and reported:
 // - An allocation that the graph does not release itself is live from the launch until something releases its
 //   address: a call, or another graph's node.
 // - Allocations that the graph releases itself share addresses as far as their lives allow it (CUDA gives a
