@@ -1,4 +1,4 @@
-// The memory part as the backbone sees it. See injector/parts.h.
+// The memory part's interface to the backbone. See injector/parts.h.
 #pragma once
 
 #include "injector/parts.h"

@@ -1,4 +1,4 @@
-// The NVTX part as the backbone sees it. See injector/parts.h.
+// The NVTX part's interface to the backbone. See injector/parts.h.
 #pragma once
 
 #include "injector/parts.h"
