@@ -1,8 +1,8 @@
-// The capture parts (NCCL, NVTX, memory) as the backbone sees them: what to call when.
+// The interface between the backbone and the capture parts (NCCL, NVTX, memory): what to call when.
 //
-// Separate so that the backbone depends on no part and a part on nothing but the seams (events.h,
-// callbacks.h, guard.h). A part defines its Part in injector/<part>/part.h; parts.cc lists them. Failure: a
-// part that cannot start counts it and stays silent.
+// The backbone depends on no part, and a part only on the seams (events.h, callbacks.h, guard.h). A part
+// defines its Part in injector/<part>/part.h; parts.cc lists them. Failure: a part that cannot start counts
+// it and stays silent.
 #pragma once
 
 #include <cstddef>
