@@ -16,7 +16,7 @@ say "Tests"
 cd "$ROOT/build/release"
 status=0
 ctest -j 2 --output-on-failure --no-tests=error --output-junit tests.xml >tests.log 2>&1 || status=$?
-# Of a green run only the end is worth reading; of a red one, what failed.
+# Prints only the end of a green run, and what failed in a red one.
 if [ "$status" -eq 0 ]; then
   tail -n 15 tests.log
 else

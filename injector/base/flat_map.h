@@ -1,10 +1,9 @@
 // A hash table from a 64-bit key to a plain struct, open addressing, in its own mapping, doubling when three
 // quarters full.
 //
-// Separate because names, sites, open ranges and live allocations all need it, and the standard containers
-// need a run-time library and the program's allocator. Thread: one at a time. Allocation: mappings, on
-// growth. Failure: Insert returns null when the limit is reached or the kernel refuses; what is in the table
-// stays.
+// Used for names, sites, open ranges and live allocations, because the standard containers need a run-time
+// library and the program's allocator. Thread: one at a time. Allocation: mappings, on growth. Failure:
+// Insert returns null when the limit is reached or the kernel refuses; existing entries stay.
 #pragma once
 
 #include <cstddef>

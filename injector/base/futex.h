@@ -1,4 +1,4 @@
-// Waiting for a word of memory, with a limit: between threads of ours, and for them at exit.
+// Waits for a word of memory to change, with a time limit: between our own threads, and for them at exit.
 //
 // Thread: any. Allocation: none. Failure: the wait ends early or at its limit; the word says which.
 #pragma once

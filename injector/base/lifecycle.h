@@ -1,9 +1,8 @@
 // The probe's state, and the only place that changes it: Off -> Starting -> Live -> (Yielded -> Live) ->
 // Closed.
 //
-// Separate from what it starts (probe.h) so that the guard can look at it with one relaxed load and depend on
-// nothing else. Thread: any. Allocation: none. Failure: a transition that is not allowed is refused and
-// changes nothing.
+// The guard reads it with one relaxed load, and it depends on nothing else (probe.h does the starting).
+// Thread: any. Allocation: none. Failure: a transition that is not allowed is refused and changes nothing.
 #pragma once
 
 #include <atomic>

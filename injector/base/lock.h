@@ -1,7 +1,7 @@
 // A scoped pthread mutex: std::mutex without the run-time library that its errors need.
 //
-// Thread: never on an application thread that waits for us, but for the rare case that CUPTI completes a
-// buffer there. Nothing that is called under such a lock calls CUPTI, CUDA or the loader.
+// Thread: never on an application thread that waits for us, except in the rare case that CUPTI completes a
+// buffer there. Code under such a lock never calls CUPTI, CUDA or the loader.
 #pragma once
 
 #include <pthread.h>

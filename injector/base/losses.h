@@ -1,7 +1,7 @@
-// Records that are missing, counted by reason.
+// Counts missing records by reason.
 //
-// Separate because every part of the probe counts and only the batch builder reads. Thread: any, including
-// callbacks. Allocation: none; one relaxed atomic add.
+// Every part of the probe counts, only the batch builder reads. Thread: any, including callbacks. Allocation:
+// none; one relaxed atomic add.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Memory of our own, straight from the kernel: never from the program's allocator, which may be anybody's.
+// Memory of our own, straight from the kernel and never from the program's allocator, which may be anything.
 //
-// Separate because everything that the probe keeps lives in such mappings. Thread: any. Allocation: address
-// space; pages come when they are first written. Failure: null.
+// Everything that the probe keeps lives in such mappings. Thread: any. Allocation: address space; pages come
+// when they are first written. Failure: null.
 #pragma once
 
 #include <sys/mman.h>

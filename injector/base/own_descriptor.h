@@ -1,10 +1,10 @@
-// A descriptor of ours in somebody else's process: out of the program's way, and never taken for granted.
+// Our own descriptor in the program's process: out of the program's way, and checked before every use.
 //
-// The program numbers descriptors, too. It counts on the low ones (`close(0); open(..)`, select()), and it
-// may close everything that it does not know, ours included, and get the number back for a file of its own.
-// So ours is moved to 512 or above (as high as possible where the limit is lower), and it is ours only as
-// long as device and inode are those that it was opened with: looked up before every use, and before it is
-// closed. What remains is the instant between the look and the call.
+// The program relies on low descriptor numbers (`close(0); open(..)`, select()), and it may close every
+// descriptor that it does not know, including ours, and get the number back for a file of its own. So ours is
+// moved to 512 or above (as high as possible if the limit is lower), and counts as ours only as long as it
+// has the device and inode that it was opened with: checked before every use, and before it is closed. The
+// instant between the check and the call remains.
 //
 // Example: the program runs closefrom(3) and opens a checkpoint, which gets number 512. StillOurs() is false
 // from then on, Close() forgets the number, and the checkpoint stays open.

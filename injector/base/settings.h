@@ -1,8 +1,8 @@
 // The GPUPROBE_* environment of this process, read once.
 //
-// Separate from the table (proto/settings.h), which the collector shares. Thread: the starting thread reads,
-// any thread looks up. Allocation: none; texts are copied into fixed room. Failure: a bad value keeps the
-// default and is counted in `rejected`.
+// The table itself is proto/settings.h, which the collector shares. Thread: the starting thread reads, any
+// thread looks up. Allocation: none; texts are copied into fixed room. Failure: a bad value keeps the default
+// and is counted in `rejected`.
 #pragma once
 
 #include <cstddef>
@@ -28,18 +28,18 @@ class Settings {
   // Reads `environment` (as environ: "NAME=value", ended by null).
   void Read(const char* const* environment) noexcept;
 
-  // Of kNumber and kFlag. `set` says whether the environment gave a good value.
+  // Values of kNumber and kFlag settings. IsSet says whether the environment gave a good value.
   int64_t Number(size_t index) const noexcept { return numbers_[index]; }
   bool Flag(size_t index) const noexcept { return numbers_[index] != 0; }
-  // Of kText; empty when unset.
+  // Value of a kText setting; empty when unset.
   const char* Text(size_t index) const noexcept { return texts_[index]; }
   bool IsSet(size_t index) const noexcept { return set_[index]; }
 
-  // For whoever finds that a value means nothing: as if it had not been set, and counted. `remedy`: a literal
-  // that goes on after "NAME=VALUE is ignored: "; null: the value is not of the form that the table says.
+  // Treats a value as unset, and counts it, when its user finds it meaningless. `remedy`: a literal that
+  // continues "NAME=VALUE is ignored: "; null: the value does not have the form given in the table.
   void Reject(size_t index, const char* remedy = nullptr) noexcept;
 
-  // Values that could not be used, in the order in which that was found.
+  // Values that could not be used, in the order in which they were rejected.
   struct Rejected {
     size_t index = 0;
     const char* remedy = nullptr;

@@ -1,7 +1,7 @@
-// Text put together in a fixed buffer: paths and the lines that the probe may print.
+// Builds text in a fixed buffer: paths, and the lines that the probe may print.
 //
-// Separate because snprintf takes the locale's locks and std::string the program's allocator. Thread: any.
-// Allocation: none. Failure: text is cut.
+// snprintf takes the locale's locks, and std::string uses the program's allocator. Thread: any. Allocation:
+// none. Failure: text is cut.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,12 @@
-// The processor's time-stamp counter as CLOCK_REALTIME: piecewise linear between readings of both.
+// Converts the processor's time-stamp counter to CLOCK_REALTIME, piecewise linear between readings of both.
 //
-// Separate from who takes the readings (host_clock.h), so that clocks that step, slew and jump can be
-// tried. Thread: whoever holds the builder's lock. Allocation: none. Failure: a reading that does not go on
-// from those before it says so; what was read before stays as it was.
+// host_clock.h takes the readings, so that clocks that step, slew and jump can be tested here. Thread:
+// whoever holds the builder's lock. Allocation: none. Failure: Add rejects a reading that does not continue
+// the ones before it; what was read before stays as it was.
 //
-// Between two readings the times are interpolated, so that nothing is assumed about the counter's frequency
-// and errors do not add up: a time is wrong by what the nearest readings are, and by how much the clock was
-// slewed between them, which is measured as the difference to what was to be expected.
+// Times between two readings are interpolated, so that nothing is assumed about the counter's frequency and
+// errors do not add up: a time is off by the error of the nearest readings and by how much the clock was
+// slewed between them, which is measured as the difference from the expected value.
 #pragma once
 
 #include <cstddef>
@@ -28,13 +28,13 @@ class TickClock {
   // set meanwhile. A clock that was set has its new time from this reading on.
   bool Add(const Reading& reading) noexcept;
 
-  // Never decreasing, but for a clock that was set back. Ticks behind the last reading are extrapolated;
-  // those more than a second behind it cannot have come from this counter and get the reading's time.
+  // Never decreases, except when the clock was set back. Ticks after the last reading are extrapolated; those
+  // more than a second after it cannot have come from this counter and get the reading's time.
   uint64_t RealtimeNs(uint64_t ticks) const noexcept;
 
   bool empty() const noexcept { return count_ == 0; }
   const Reading& newest() const noexcept { return At(count_ - 1).reading; }
-  // Of any time since the start: at most so much from what CLOCK_REALTIME would have said.
+  // Largest possible difference from CLOCK_REALTIME of any time since the start.
   uint64_t max_error_ns() const noexcept { return max_error_ns_; }
 
   static constexpr uint64_t kMaxErrorNs = 1000;
@@ -44,7 +44,7 @@ class TickClock {
 
   struct Point {
     Reading reading;
-    // Of the stretch that ends here.
+    // For the stretch that ends here.
     double ns_per_tick;
     uint64_t end_ns;  // no time in it is later
   };

@@ -1,13 +1,13 @@
 // One thread's queue of events towards the probe's own thread: a single-producer single-consumer ring of
 // bytes.
 //
-// Separate from what events mean (events.h) and from what becomes of them (event_drain.h). Thread: Push and
-// the claim on the owning application thread, everything that reads on the one consumer. Allocation: none;
-// all rings share one mapping that is made at start and whose pages the kernel provides when they are first
-// written. A ring whose thread has ended is the next new thread's at once, before it was drained: an event in
-// the ring says where the one thread's events end and the other's begin, so that a program may start threads
-// as fast as it likes. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL; more threads at
-// once than rings count LOSS_THREAD_SLOTS_FULL for each event, until some thread ends.
+// events.h says what events mean, event_drain.h what becomes of them. Thread: Push and the claim on the
+// owning application thread, everything that reads on the one consumer. Allocation: none; all rings share one
+// mapping that is made at start, and the kernel provides its pages when they are first written. When a thread
+// ends, the next new thread gets its ring at once, even before it is drained: an event in the ring marks
+// where the one thread's events end and the other's begin, so that a program may start threads as fast as it
+// likes. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL; more threads at once than
+// rings count LOSS_THREAD_SLOTS_FULL for each event, until some thread ends.
 #pragma once
 
 #include <atomic>
@@ -123,7 +123,7 @@ inline bool AsksForFlush(uint32_t now, uint32_t seen) noexcept { return (now ^ s
 void WakeProbeThread() noexcept;
 void WakeProbeThreadForALook() noexcept;
 
-// Claims the thread's ring if it has none. Null when there is none to have.
+// Claims a ring for the thread if it has none. Null when none is free.
 EventRing* RingOf(ThreadState& thread) noexcept;
 
 bool EmitBytes(ThreadState& thread, EventType type, const void* event, size_t event_bytes,

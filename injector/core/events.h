@@ -1,12 +1,11 @@
-// What the application's threads report: small plain structs that go through a per-thread ring to the probe's
+// Events from the application's threads: small plain structs that go through a per-thread ring to the probe's
 // own thread.
 //
-// Separate from the batch schema because the two sides have different rules: a producer here may not
-// allocate, lock or block, so it writes handles and raw text; the consumer (ledgers/event_drain) interns
-// names, pairs opened with closed ranges, and fills columns. Thread: producers are application threads inside
-// the guard; times are stamps (host_clock.h) in the ring and nanoseconds of CLOCK_REALTIME once the consumer
-// has looked at them; the consumer is whoever holds the builder's lock. Failure: a full ring drops the event
-// and counts LOSS_EVENT_RING_FULL.
+// They differ from the batch schema because a producer may not allocate, lock or block: it writes handles and
+// raw text, and the consumer (ledgers/event_drain) interns names, pairs opened with closed ranges, and fills
+// columns. Thread: producers are application threads inside the guard; the consumer is whoever holds the
+// builder's lock. Times are stamps (host_clock.h) in the ring, and nanoseconds of CLOCK_REALTIME once the
+// consumer has converted them. Failure: a full ring drops the event and counts LOSS_EVENT_RING_FULL.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +39,7 @@ enum class EventType : uint16_t {
   kLaunchTime,
 };
 
-// From here on the ring is another thread's: the one that had it before has ended.
+// From here on the ring belongs to another thread: its previous owner has ended.
 struct ThreadBeginsEvent {
   static constexpr EventType kType = EventType::kThreadBegins;
   uint32_t thread_id;  // ThreadDef.id
@@ -137,7 +136,7 @@ enum class PhysicalMemoryCall : uint8_t {
   kUnbound
 };
 
-// What keeps or ends physical memory of the virtual memory API. Its making is an AllocationEvent.
+// A call that keeps or ends physical memory of the virtual memory API. Creating it is an AllocationEvent.
 struct PhysicalMemoryEvent {
   static constexpr EventType kType = EventType::kPhysicalMemory;
   uint64_t time_ns;
@@ -153,8 +152,8 @@ struct PhysicalMemoryEvent {
   uint8_t reserved[2];
 };
 
-// A context begins to end, and with it the memory that was allocated in it; 0: the call has returned in which
-// the thread told of one.
+// A context begins to end, and with it the memory that was allocated in it. Context 0: the call in which the
+// thread reported one has returned.
 struct ContextEndEvent {
   static constexpr EventType kType = EventType::kContextEnd;
   uint64_t time_ns;

@@ -1,11 +1,11 @@
-// Holds the budget: compares what the probe costs with what it may cost, and says how much to record.
+// Enforces the overhead budget: compares the probe's cost with its budget and chooses the level of detail.
 //
-// Separate from who carries it out (capture/cupti/session.h) so that the rule can be tested by itself. The cost is
-// the time of our code on the application's threads and in CUPTI's completion of buffers, over wall time. A
-// window over the budget sheds one level; kCalmWindows windows under a quarter of it give one back, and twice
-// as many each time that giving back was too early. kDetailLevelOff is for good: nothing is measured there.
-// kDetailLevelGraphs is no step of this: it cannot be taken once there are graphs (capture/cupti/session.cc).
-// Thread: the probe's own. Allocation: none.
+// The cost is the time of our code on the application's threads and in CUPTI's buffer completion, over wall
+// time. A window over the budget drops one level of detail. kCalmWindows windows under a quarter of the
+// budget restore one, and that number doubles each time a level was restored too early. kDetailLevelOff is
+// final: nothing is measured there. kDetailLevelGraphs is not among these levels: it cannot be chosen once
+// there are graphs (capture/cupti/session.cc). capture/cupti/session.h applies the level, so that the rule
+// can be tested by itself. Thread: the probe's own. Allocation: none.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class Governor {
   // `budget_percent` of wall time; 0: there is none. `least` is shed on request, and never given back.
   void Init(uint32_t budget_percent, wire::DetailLevel least, uint64_t window_ns = kWindowNs) noexcept;
 
-  // The level that shall hold now. `cost_ns` is what the probe has cost so far.
+  // The level to use from now on. `cost_ns` is what the probe has cost so far.
   wire::DetailLevel Judge(uint64_t now_ns, uint64_t cost_ns) noexcept;
 
   wire::DetailLevel level() const noexcept { return static_cast<wire::DetailLevel>(level_); }

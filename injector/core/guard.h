@@ -2,9 +2,9 @@
 //
 // Every exported function, callback and intercepted call opens a Guard and does its work only if the guard
 // let it in: the probe is live, this process is the one that started it (not a forked child), and the thread
-// is not already inside the probe. Code under a guard is noexcept, and errno is afterwards what it was.
-// Thread: any application thread. Allocation: none. Failure: not entering is the failure mode; the
-// application's own work goes on.
+// is not already inside the probe. Code under a guard is noexcept, and errno is preserved. Thread: any
+// application thread. Allocation: none. Failure: the guard does not let the caller in; the application's own
+// work goes on.
 #pragma once
 
 #include <cerrno>

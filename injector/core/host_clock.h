@@ -1,11 +1,10 @@
-// When an event of the application's threads was: noted in a way that costs 10 ns instead of 23, and made
-// into CLOCK_REALTIME, the clock of CUPTI's records, where the event is taken out of its ring.
+// Cheap timestamps for events of the application's threads: a stamp costs 10 ns instead of 23, and becomes
+// CLOCK_REALTIME, the clock of CUPTI's records, when the event is taken out of its ring.
 //
-// Separate from the events, which carry it, and from the arithmetic (tick_clock.h). Thread: Stamp on any;
-// starting on the starting thread; the rest on whoever holds the builder's lock. Allocation: none. Failure:
-// where the counter cannot be trusted (no invariant TSC, another clock source of the kernel's, a clock that
-// was set or slewed by more than a microsecond between two readings) the kernel's clock is asked for each
-// event, as long as that lasts.
+// tick_clock.h has the arithmetic. Thread: Stamp on any; starting on the starting thread; the rest on whoever
+// holds the builder's lock. Allocation: none. Failure: while the counter cannot be trusted (no invariant TSC,
+// another clock source in the kernel, a clock that was set or slewed by more than a microsecond between two
+// readings), every event reads the kernel's clock.
 #pragma once
 
 #include <atomic>

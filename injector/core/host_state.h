@@ -1,5 +1,5 @@
-// What the program's main thread waits in, and how much the process has read and written: for a collector
-// that must tell a hang from work.
+// Tracks what the program's main thread waits in, and how much the process has read and written, so that the
+// collector can tell a hang from work.
 //
 // Separate because it is a state, not a record: every batch carries the latest. Thread: main_thread_waits.h
 // writes on the application's threads; IoBytes on the probe's own. Allocation: none. Failure: 0, not known.

@@ -1,8 +1,8 @@
-// Who this process is: its rank, its launcher's name for the job, and what a report's conditions need.
+// Identifies this process: its rank, its launcher's name for the job, and what a report's conditions need.
 //
-// Separate because it only reads the environment and /proc, and the rules about which launcher wins want
-// their own tests. Thread: the starting thread. Allocation: none; texts are cut at their fields' size.
-// Failure: a field that cannot be found keeps its "not known" value.
+// It only reads the environment and /proc, so that the rules about which launcher wins have tests of their
+// own. Thread: the starting thread. Allocation: none; texts are cut at their fields' size. Failure: a field
+// that cannot be found keeps its "not known" value.
 #pragma once
 
 #include <cstddef>

@@ -1,15 +1,15 @@
-// What launching kernels costs the program, and how much of that is CUPTI's recording.
+// Measures what launching kernels costs the program, and how much of that is CUPTI's recording.
 //
-// Our own code is timed by the guard; what CUPTI does inside and around a launch to have the kernel recorded
-// is nobody's to time, but shows when the same program launches for a moment without it. So launches are
-// timed from entry to exit (one in kSampling), and of a program that spends much of its time in them the pace
-// is compared: kernels recorded, not recorded, in turns of a few milliseconds, once. The pace is the time
-// from one launch of a thread to its next where nothing comes between: what an eighth of them stay below. A
-// program that waits for its device at every launch pays nothing, and shows none; of one that waits now and
-// then this is the most that it can pay. The kernels of these moments have no GPU times; they are counted.
+// The guard times our own code. What CUPTI does inside and around a launch cannot be timed directly, but it
+// shows when the same program launches for a moment without it. So launches are timed from entry to exit (one
+// in kSampling), and if the program spends much of its time in them, we compare its pace once: kernels
+// recorded, not recorded, in turns of a few milliseconds. The pace is the time between consecutive launches
+// of a thread with nothing in between: the value that an eighth of the gaps stay below. A program that waits
+// for its device at every launch pays nothing, and none shows; for one that waits now and then this is an
+// upper bound. Kernels launched while recording is off have no GPU times; they are counted.
 //
-// Separate from who switches recording off (probe_thread.cc) so that the rule and the arithmetic can be
-// tested. Thread: whoever holds the builder's lock, but for PickLaunch. Allocation: none.
+// probe_thread.cc does the switching, so that the rule and the arithmetic can be tested here. Thread: whoever
+// holds the builder's lock, except PickLaunch. Allocation: none.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace gpuprobe::injector {
 
 class LaunchCost {
  public:
-  static constexpr uint32_t kSampling = 16;  // one launch in this many is timed; in the turns each is
+  static constexpr uint32_t kSampling = 16;  // one launch in this many is timed; during turns, every one
   // A launch that takes longer waits: for room in the stream's queue, or for its module to be loaded.
   static constexpr uint64_t kMaxLaunchNs = 20'000;
   static constexpr int kTurns = 6;  // of each kind
@@ -30,25 +30,25 @@ class LaunchCost {
     uint64_t begin_ns;
     uint64_t end_ns;
     bool recorded;
-    bool whole;  // else something ended it early, and its launches are not compared
+    bool whole;  // false: something ended it early, and its launches are not compared
   };
 
-  // A kernel's launch was entered then and took so long; it stands for `weight` launches. `since_last_ns`:
-  // since that thread entered the launch before it; 0: not known.
+  // Adds a timed kernel launch, which stands for `weight` launches. `since_last_ns`: time since that thread
+  // entered its previous launch; 0: not known.
   void Took(uint64_t entered_ns, uint64_t duration_ns, uint64_t since_last_ns, uint64_t weight) noexcept;
   // Whether kernels are recorded from here on, outside of the turns.
   void SetRecorded(bool recorded) noexcept { recorded_ = recorded; }
 
-  // Whether the comparison is worth its gap now: not yet made, and launches took a good part of the last
-  // kLookNs. `now_ns`: CLOCK_REALTIME.
+  // Whether the comparison is worth its recording gap now: it was not made yet, and launches took a good part
+  // of the last kLookNs. `now_ns`: CLOCK_REALTIME.
   bool WantsComparison(uint64_t now_ns) noexcept;
-  // How the turns were in the end; what was launched in them is told afterwards. Once.
+  // Sets the turns as they went, once; their launches are added afterwards (Took).
   // `callbacks_ns`: what CUPTI takes to call us around a launch; 0: not known.
   void Compare(const Turn* turns, int count, uint64_t callbacks_ns) noexcept;
 
-  // Of all kernels' launches, from entry to exit, each at most kMaxLaunchNs; estimated from the sample.
+  // Time in all kernel launches, from entry to exit, each at most kMaxLaunchNs; estimated from the sample.
   uint64_t launch_ns() const noexcept { return launch_ns_; }
-  uint64_t launches() const noexcept { return launches_; }                    // estimated likewise
+  uint64_t launches() const noexcept { return launches_; }                    // estimated, too
   uint64_t recorded_launches() const noexcept { return recorded_launches_; }  // of these
   struct Pace {
     uint64_t recorded_ns;
@@ -57,21 +57,21 @@ class LaunchCost {
   };
   // False: not known.
   [[nodiscard]] bool Compared(Pace* pace) const noexcept;
-  // What CUPTI added to launches since the comparison: a budget is not held against what was before it.
-  // 0: not known.
+  // What CUPTI has added to launches since the comparison; what came before it does not count against the
+  // budget. 0: not known.
   uint64_t cupti_ns() const noexcept;
   uint64_t callbacks_ns() const noexcept { return callbacks_ns_; }
-  // Launches that have no record for this.
+  // Launches whose records were given up for the comparison.
   uint64_t unrecorded_launches() const noexcept { return unrecorded_launches_; }
 
  private:
   static constexpr uint64_t kLookNs = 1'000'000'000;
   static constexpr uint64_t kWorthPercent = 5;  // of the time, in launches
   static constexpr size_t kKept = 256;          // of a turn
-  static constexpr size_t kUndisturbed = 8;     // one in so many gaps is shorter than the pace
+  static constexpr size_t kUndisturbed = 8;     // one gap in this many is shorter than the pace
   static constexpr uint32_t kFewest = 20;       // of a turn
   static constexpr int kFewestTurns = 4;        // of a kind
-  static constexpr uint64_t kEdgeNs = 50'000;   // of a turn, which is neither
+  static constexpr uint64_t kEdgeNs = 50'000;   // at a turn's edges, which belong to neither kind
 
   uint64_t launch_ns_ = 0;
   uint64_t launches_ = 0;

@@ -1,9 +1,9 @@
-// Threads of our own in somebody else's process.
+// Starts our own threads in the program's process.
 //
-// They are detached, named "gpuprobe", with a stack of their own size, and every signal is blocked there, so
-// that the program's handlers run on the program's threads and no signal that one of our calls raises
-// (SIGPIPE, SIGXFSZ) is ever delivered. Thread: any. Allocation: the C library's, for the stack. Failure:
-// false, where the process cannot have another thread.
+// They are detached, named "gpuprobe", have their own stack size, and block every signal, so that the
+// program's handlers run on the program's threads and no signal that one of our calls raises (SIGPIPE,
+// SIGXFSZ) is ever delivered. Thread: any. Allocation: the C library's, for the stack. Failure: false if the
+// process cannot have another thread.
 #pragma once
 
 namespace gpuprobe::injector {

@@ -1,7 +1,7 @@
 // A capture part (NCCL, NVTX, memory): what the probe calls when.
 //
-// A part defines its own in part.h of its folder; probe/parts.cc lists them. A part that cannot start counts it
-// and stays silent.
+// A part defines its own in part.h of its folder; probe/parts.cc lists them. A part that cannot start counts
+// it and stays silent.
 #pragma once
 
 namespace gpuprobe::injector {

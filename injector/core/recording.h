@@ -1,8 +1,8 @@
-// What is recorded: which kinds, on which ranks, from when until when.
+// Selects what is recorded: which kinds, on which ranks, in which window of time.
 //
-// Separate from the settings, which are text, and from those who ask: the session, the parts, the decoder and
-// the drain. Thread: chosen on the starting thread, before the probe is live; read by any afterwards.
-// Allocation: none. Failure: what cannot be read is rejected in the settings and everything is recorded.
+// Parsed once from the settings' text, for the session, the parts, the decoder and the drain. Thread: chosen
+// on the starting thread, before the probe is live; read by any afterwards. Allocation: none. Failure: a
+// setting that cannot be parsed is rejected, and everything is recorded.
 //
 // Records outside the window are dropped where they are decoded. CUPTI's kinds stay enabled: switching them
 // off and on around the capture of a CUDA graph has left kernel activity dead for the life of a process.

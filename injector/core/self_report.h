@@ -1,8 +1,7 @@
-// What went wrong without losing a record, and what the probe found out about itself: the counters behind
-// wire.proto's SelfReport.
+// The counters behind wire.proto's SelfReport: problems that lost no record, and facts about the probe.
 //
-// Separate from losses.h because none of these is a missing record. Thread: any, including callbacks.
-// Allocation: none; relaxed atomics.
+// Missing records are counted in losses.h. Thread: any, including callbacks. Allocation: none; relaxed
+// atomics.
 #pragma once
 
 #include <cstdint>

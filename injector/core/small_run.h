@@ -1,11 +1,11 @@
-// Allocations and releases that are too small for records of their own, added up until something else happens
+// Sums up allocations and releases that are too small for records of their own, until something else happens
 // to the level that they change.
 //
-// Separate from the drain because it is arithmetic: a run tells how far the level rose and where it ended,
-// and with that a high-water mark stays right to the byte. Where calls of several threads overlapped it tells
-// how much more may have been obtained at any one moment of the run, and how much less released. The moments
-// lie between the ends of calls; of those that kMoments calls ended ago the extremes are kept together, which
-// makes these bounds wider and never wrong. Thread: whoever drains. Allocation: none.
+// A run says how far the level rose and where it ended, so that a high-water mark stays right to the byte. If
+// calls of several threads overlapped, it also says how much more may have been obtained at any one moment of
+// the run, and how much less released. The moments lie between the ends of calls; those that are more than
+// kMoments calls old share their extremes, which makes these bounds wider but never wrong. Thread: whoever
+// drains. Allocation: none.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace gpuprobe::injector {
 
 class SmallRun {
  public:
-  // Of calls of one direction that began before another call, which ended earlier, was over.
+  // Calls of one direction that began before another call, which ended earlier, was over.
   struct Overlap {
     uint64_t bytes = 0;         // the most that were under way at one moment of the run
-    uint64_t before_bytes = 0;  // of those that began before the run, all
+    uint64_t before_bytes = 0;  // the sum of those that began before the run
     uint64_t since_ns = 0;      // when the first of these began
   };
 

@@ -61,7 +61,7 @@ bool IsSameFile(int fd, const struct stat& status) noexcept {
   return fstat(fd, &other) == 0 && other.st_dev == status.st_dev && other.st_ino == status.st_ino;
 }
 
-// Of a file that we first saw when the program had long run.
+// For a file that we first saw long after the program had started.
 bool WasThereBeforeTheProcess() noexcept {
   struct statx times {};
   const uint64_t start_ns = ProcessStartNs();

@@ -16,8 +16,8 @@ constinit uint8_t StepGate::launches[kLaunches] = {};
 
 namespace {
 
-// Of a launch under its correlation id: which of the ids that share its place it is, and whether it is
-// recorded.
+// A launch's entry in `launches`: which of the correlation ids that share the slot it has, and whether the
+// launch is recorded.
 constexpr uint8_t Mark(uint32_t correlation, bool recorded) noexcept {
   return static_cast<uint8_t>((correlation / StepGate::kLaunches) << 2 | 2 | (recorded ? 1 : 0));
 }
@@ -119,7 +119,7 @@ void StepGate::Init(const StepRule& rule) noexcept {
   At(0).earlier_end_ns.store(0);
   At(0).wait_start_ns.store(0);
   At(0).wait_end_ns.store(0);
-  // Of calls: the first step begins with the program.
+  // When steps are counted in calls, the first one begins with the program.
   if (watches_calls()) Begin();
 }
 

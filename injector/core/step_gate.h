@@ -1,18 +1,18 @@
-// Recording by step: knows from the program's own marker in which step it is, and lets in only the work of
-// steps that shall be recorded.
+// Records only selected steps: follows the program's own step marker and admits the work of the steps that
+// were asked for.
 //
-// Separate from recording.h, whose window is known beforehand: here it opens and closes while the program
-// runs, and what the device did comes long after it was launched. So the launch decides: each notes under its
-// correlation id whether its step is recorded, and a device record is kept if its launch was. Of what is left
-// out, only the ends are kept that a recorded step begins with: of the device's work before it, and of the
-// host's last wait. CUPTI's kinds stay enabled, as recording.h says. The collector cannot do this: it learns
-// of steps when their records come, and counts steps by the very records that shall be left out.
+// Unlike the window in recording.h, which is known beforehand, this one opens and closes while the program
+// runs, and device records arrive long after their launch. So the launch decides: each notes under its
+// correlation id whether its step is recorded, and a device record is kept if its launch was. From skipped
+// steps we keep only the end times that a recorded step starts from: those of the device's work before it and
+// of the host's last wait. CUPTI's kinds stay enabled, as recording.h says. The collector cannot do this: it
+// sees steps only once their records arrive, and counts steps by the very records that are to be skipped.
 //
 // Thread: Init on the starting thread, before the probe is live; Opened, Closed, Issued and Launched on the
 // program's; KeepsWork and KeepsWait in the decoder; the rest on the probe's thread with the builder's lock.
-// Allocation: none; static tables that the kernel backs as they are used. Failure: a launch that is not in
-// the table (any more) is not recorded; of more than kWindows steps between two looks, the oldest are not
-// told.
+// Allocation: none; static tables that the kernel backs as they are used. Failure: a launch that is not (or
+// no longer) in the table is not recorded; if more than kWindows steps pass between two looks, the oldest
+// are not reported.
 #pragma once
 
 #include <atomic>
@@ -24,12 +24,12 @@
 
 namespace gpuprobe::injector {
 
-// Which steps, and what tells where they begin.
+// Which steps to record, and what marks their beginning.
 struct StepRule {
   enum class Marker : uint8_t { kNone, kRange, kCalls };
 
   Marker marker = Marker::kNone;
-  uint32_t calls = 1;  // of an operation: so many are a step
+  uint32_t calls = 1;  // calls of the operation per step
   uint32_t text_bytes = 0;
   char text[128] =
       {};  // the range's name, stars included; or NCCL's name of the operation, without its prefix
@@ -64,19 +64,19 @@ class StepGate {
   static constexpr size_t kLaunches = size_t{1} << 20;  // correlation ids that are remembered
 
   void Init(const StepRule& rule) noexcept;
-  // Everything is recorded otherwise, and nothing below may be asked.
+  // False: everything is recorded, and nothing below may be called.
   bool in_use() const noexcept { return rule_.marker != StepRule::Marker::kNone; }
   bool watches_ranges() const noexcept { return rule_.marker == StepRule::Marker::kRange; }
   bool watches_calls() const noexcept { return rule_.marker == StepRule::Marker::kCalls; }
   const StepRule& rule() const noexcept { return rule_; }
 
-  // A range: steps are those that one thread opens, the first that opened one. Costs a comparison of names.
+  // A range. Only one thread's ranges are steps: the first that opened one. Costs a comparison of names.
   void Opened(uint32_t tid, uint64_t id, std::string_view name) noexcept;
   void Closed(uint64_t id) noexcept;
   // NCCL calls of one operation have returned.
   void Issued(std::string_view operation) noexcept;
 
-  // A launch, under the id that its records will have: whether it is recorded.
+  // Notes a launch under the id that its records will have. True: it is recorded.
   bool Launched(uint32_t correlation) noexcept;
   bool IsRecorded(uint32_t correlation) const noexcept;
 
@@ -85,17 +85,17 @@ class StepGate {
   // A synchronising call of the host's.
   bool KeepsWait(uint64_t start_ns, uint64_t end_ns) noexcept;
 
-  // Whether a moment, or something of a stretch of time, is in a recorded step. As far as times are final.
+  // Whether a moment, or any part of a stretch of time, is in a recorded step, as far as times are final.
   bool Holds(uint64_t time_ns) const noexcept;
   bool Overlaps(uint64_t start_ns, uint64_t end_ns) const noexcept;
 
-  // Times of the marker that can be told now become final. After each reading of the host's clock.
+  // Makes final the marker times that can be converted by now. Call after each reading of the host's clock.
   void TellTimes() noexcept;
-  // Steps that are over, and were so at the last call already: the device's work before them has been heard
-  // of since. `final`: all, the one that is going on included.
+  // Reports the steps that were already over at the last call: the device's work before them has been
+  // recorded since. `final`: reports all, including the current one.
   void ReportSteps(bool final, void (*report)(void* to, const RecordedStepRow& step) noexcept,
                    void* to) noexcept;
-  // When the latest launch was that is not recorded; 0: there was none.
+  // Time of the latest launch that was not recorded; 0: none.
   uint64_t left_out_until_ns() const noexcept;
   // Steps that began, recorded or not.
   uint64_t steps_begun() const noexcept { return begun_.load(std::memory_order_relaxed); }
@@ -115,7 +115,7 @@ class StepGate {
     std::atomic<uint64_t> wait_end_ns;
   };
 
-  // In tables of their own, which are nothing but zeros in the library's file.
+  // Static tables, all zeros so that they take no room in the library's file.
   static Window windows[kWindows];
   static uint8_t launches[kLaunches];  // read and written atomically
 
@@ -123,19 +123,19 @@ class StepGate {
   static uint64_t Oldest(uint64_t opened) noexcept { return opened < kWindows ? 0 : opened - kWindows + 1; }
   void Begin() noexcept;
   void End() noexcept;
-  // The first window before which something was for which `precedes(window)`; the next one if there is none.
+  // The first window that an event precedes, as `precedes(window)` says; the next to be opened if none.
   template <typename Precedes>
   Window& FirstAfter(Precedes precedes) noexcept;
 
   StepRule rule_;
   std::atomic<uint32_t> marker_tid_{0};
-  std::atomic<uint64_t> open_range_{0};  // of the step that is going on
+  std::atomic<uint64_t> open_range_{0};  // of the current step
   std::atomic<uint64_t> calls_{0};
   std::atomic<uint64_t> begun_{0};
   std::atomic<uint64_t> opened_{0};  // windows
   std::atomic<bool> open_{false};    // the last of them
   std::atomic<uint64_t> earlier_launch_stamp_{0};
-  // Of the probe's thread.
+  // Probe's thread only.
   uint64_t final_begins_ = 0;
   uint64_t final_ends_ = 0;
   uint64_t closed_before_ = 0;

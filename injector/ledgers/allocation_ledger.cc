@@ -105,7 +105,7 @@ void AllocationLedger::Allocated(const AllocationEvent& event, uint32_t thread) 
     const LiveMemory copy = *other;
     const bool ends = copy.ending_ns != 0;  // with its context: nobody will say so
     if (event.what != kPhysical && !ends) Owe(key);
-    if (copy.since_ns > event.time_ns) {  // this one was there before, and is told late
+    if (copy.since_ns > event.time_ns) {  // the event's memory came first, but is reported late
       if (event.what == kImported) return;
       Record(event, thread);
       return RecordRelease(memory, memory.since_ns, copy.since_ns, event.range_id, thread);
@@ -396,8 +396,8 @@ void AllocationLedger::GraphLaunched(const GraphCallEvent& event, uint32_t threa
   graph_memory_.Launched(
       event.exec, [&](const GraphMemory::Own& own) noexcept { GraphOwns(event, own, thread); },
       [&](uint64_t address, uint64_t bytes, int32_t device) noexcept {
-        // Of a graph that releases what is left of its last launch, it is still there. What else is there had
-        // the address before: its end has not been told yet.
+        // If the graph releases what its last launch left, that is still there. Anything else there had the
+        // address before, and its end has not been reported yet.
         const LiveMemory* there = live_.Find(KeyOf(address, 0));
         if (there != nullptr && there->memory == kGraph) return;
         allocation.op = static_cast<uint8_t>(wire::AllocationOp::kAllocationOpAlloc);

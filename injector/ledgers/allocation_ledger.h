@@ -1,15 +1,16 @@
-// What is allocated, from the calls that all threads report: which release belongs to which allocation.
+// Tracks what is allocated, and matches each release with its allocation, from the calls of all threads.
 //
-// Separate from the drain, which puts events into the order of their times, because that order is not enough:
-// an address is given out again before the thread that released it has said so, a second and a third time if
-// that thread is not let run, and a release may be told before the allocation that another thread made. What
-// decides is when a call was: an allocation is there when it returns, a release is asked for when its call
-// begins, and both stamps come from one clock. So a release that began before the allocation at its address
-// was there is the late word about one that was there before, whose end was recorded when its address was
-// given out again. A release of what is not known waits a second for its allocation. Thread: whoever drains.
-// Allocation: mappings, on growth. Failure: an allocation that finds no place is not recorded, so that no
-// level stays too high for want of its release, and LOSS_DEFINITIONS_FULL is counted; a release of unknown
-// memory is sent with 0 bytes and counted.
+// The drain orders events by time, but that is not enough: an address may be reused before the thread that
+// released it has reported that, even several times if that thread does not get to run, and a release may be
+// reported before the allocation that another thread made. So calls are matched by their times: an allocation
+// exists from its return, a release takes effect from its call's begin, and both stamps come from one clock.
+// A release that began before the allocation at its address existed is a late event for the previous one,
+// whose end was recorded when its address was reused. A release of unknown memory waits a second for its
+// allocation.
+//
+// Thread: whoever drains. Allocation: mappings, on growth. Failure: an allocation that finds no place is not
+// recorded, so that no level stays too high because its release is missing, and LOSS_DEFINITIONS_FULL is
+// counted; a release of unknown memory is sent with 0 bytes and counted.
 #pragma once
 
 #include <cstdint>

@@ -176,7 +176,8 @@ bool EventDrain::TellTimes(int slot, EventHeader* header, bool all) noexcept {
   return true;
 }
 
-// Of a call that another thread reports: the caller, if its ring is still its own, else that thread.
+// The thread of a call that another thread reports: the caller, if its ring is still its own, else the
+// reporting thread.
 uint32_t EventDrain::KnownThread(uint32_t thread_id, uint32_t otherwise) const noexcept {
   for (const Writer& writer : writers_) {
     if (writer.id == thread_id) return thread_id;

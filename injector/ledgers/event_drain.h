@@ -1,9 +1,9 @@
 // The consumer of all event rings: turns what application threads reported into rows of the batch builder.
 //
-// Separate from the rings, which know bytes, and from the builder, which knows columns: here texts become
-// ids, opened ranges meet their close. Which release belongs to which allocation is allocation_ledger.h's.
-// Thread: the probe's own, with the builder's lock. Allocation: mappings, when a table grows. Failure: a full
-// table drops the record and counts LOSS_DEFINITIONS_FULL.
+// The rings know only bytes, the builder only columns: here texts become ids, and opened ranges are matched
+// with their ends. allocation_ledger.h matches releases with allocations. Thread: the probe's own, with the
+// builder's lock. Allocation: mappings, when a table grows. Failure: a full table drops the record and counts
+// LOSS_DEFINITIONS_FULL.
 #pragma once
 
 #include <cstdint>

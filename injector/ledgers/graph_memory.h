@@ -1,15 +1,16 @@
-// Memory that CUDA graphs allocate: what a launch obtains, from the graph's allocation and release nodes.
+// Memory that CUDA graphs allocate: what each launch obtains, derived from the graph's allocation and release
+// nodes.
 //
-// Separate from the other allocations because no call obtains it: a node names address and size when it is
-// made, and each launch of the graph allocates anew, without a callback. What is known, and told:
+// Unlike other allocations, no call obtains it: a node names address and size when it is made, and each
+// launch of the graph allocates anew, without a callback. What is known, and reported:
 // - An allocation that the graph does not release itself is live from the launch until something releases its
 //   address: a call, or another graph's node.
 // - Allocations that the graph releases itself share addresses as far as their lives allow it (CUDA gives a
 //   later one the address of an earlier one). The union of their addresses is what the graph needs for
 //   itself, and what the driver keeps for it from the first launch until the executable graph is destroyed.
 // Not known: the granules that the driver rounds to, and which graphs share physical memory because they
-// never run at the same time; only cuDeviceGetGraphMemAttribute tells, which is not ours to call. Thread:
-// whoever drains. Allocation: mappings, on growth. Failure: nodes that find no place are not told of.
+// never run at the same time; only cuDeviceGetGraphMemAttribute knows, which we must not call. Thread:
+// whoever drains. Allocation: mappings, on growth. Failure: nodes that find no place are not reported.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ namespace gpuprobe::injector {
 class GraphMemory {
  public:
   static constexpr int32_t kMaxDevices = 64;
-  // Nodes of a graph, in the order in which they were made.
+  // Adds nodes of a graph, in the order in which they were made.
   void Allocates(uint64_t graph, uint64_t address, uint64_t bytes, int32_t device) noexcept;
   void Releases(uint64_t graph, uint64_t address) noexcept;
   // The child graph was moved into the graph, which has its nodes from now on.
@@ -30,7 +31,7 @@ class GraphMemory {
   void Instantiated(uint64_t graph, uint64_t exec) noexcept;
   void GraphEnded(uint64_t graph) noexcept;
 
-  // Of an executable graph's own needs on a device.
+  // An executable graph's own needs on one device.
   struct Own {
     uint64_t address;  // the lowest
     uint64_t bytes;    // that it needs for what it releases itself
@@ -53,7 +54,7 @@ class GraphMemory {
     });
   }
 
-  // What a launch that was refused asked for.
+  // The memory that a refused launch asked for.
   struct Asked {
     uint64_t bytes;
     int32_t device;

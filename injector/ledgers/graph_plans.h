@@ -1,13 +1,13 @@
-// Which nodes of which CUDA graph carry which plan of NCCL calls, for the case that an executable graph, or a
-// child graph in it, is updated from another graph: its nodes keep their ids and carry the other graph's
-// calls from then on.
+// Maps the nodes of each CUDA graph to the plans of NCCL calls they carry. It is needed when an executable
+// graph, or a child graph in it, is updated from another graph: its nodes keep their ids and carry the other
+// graph's calls from then on.
 //
-// Separate from capture/nccl/captured_nodes.h, which application threads ask while nodes are made: here nothing
-// hurries and nodes are known by their graph. CUDA pairs the nodes of the two graphs by the order in which
-// they were made; so does this class, with those that carry calls. Where their number differs, nothing is
-// known of what the nodes carry any more, and their kernels are known by name. The nodes of a child graph are
-// its parent's, in the place where it was added. Thread: whoever drains.
-// Allocation: mappings, on growth. Failure: what does not fit is not updated: its plan becomes unknown.
+// capture/nccl/captured_nodes.h serves application threads while nodes are made; here nothing is urgent, and
+// nodes are known by their graph. CUDA pairs the nodes of the two graphs by the order in which they were
+// made; this class does the same with those that carry calls. If their numbers differ, it is no longer known
+// what the nodes carry, and their kernels are known only by name. The nodes of a child graph count as its
+// parent's, in the place where it was added. Thread: whoever drains. Allocation: mappings, on growth.
+// Failure: nodes that do not fit are not updated; their plans become unknown.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ class GraphPlans {
   void Instantiated(uint64_t exec, uint64_t owner) noexcept;
   // The graph was cloned: the nodes that `owner` copied are its.
   void Cloned(uint64_t graph, uint64_t owner) noexcept { Adopt(graph, owner, kSomeChild); }
-  // `child_node`, handle of a node of the graph, holds the nodes of `owner`: of the call that copied them, or
-  // of the child graph, if it was moved.
+  // `child_node`, the handle of a node of the graph, holds the nodes of `owner`: the call that copied them,
+  // or the child graph, if it was moved.
   void ChildAdded(uint64_t graph, uint64_t child_node, uint64_t owner) noexcept {
     Adopt(graph, owner, child_node);
   }
@@ -43,7 +43,7 @@ class GraphPlans {
     if (const uint64_t* owner = execs_.Find(exec); owner != nullptr)
       Pair(Ordered(*owner, nodes_of_exec_), CountOf(*owner), graph, put);
   }
-  // Likewise, the child graph that `child_node` holds, from `child`.
+  // The same for the child graph that `child_node` holds, updated from `child`.
   template <typename Put>
   void ChildReplaced(uint64_t exec, uint64_t child_node, uint64_t child, Put put) noexcept {
     const uint64_t* owner = execs_.Find(exec);
@@ -58,7 +58,7 @@ class GraphPlans {
       return kept;
     };
     size_t held = keep(child_node);
-    // Of a graph that was cloned it is not known which of its nodes hold which: they may be any of these.
+    // In a cloned graph it is not known which child node holds which nodes: they may be any of these.
     const bool known = held != 0;
     if (!known) held = keep(kSomeChild);
     Pair(held, known ? held : held + 1, child, put);

@@ -1,16 +1,16 @@
-// Physical memory of the virtual memory API: how long each handle's memory lives.
+// Tracks how long each handle's physical memory lives in the virtual memory API.
 //
-// Memory made by cuMemCreate is there until the handle was released as often as it was obtained (create,
-// retain) and every mapping of it is gone, and every binding to a multicast object or into a sparse array:
-// the driver holds the memory for these as it does for mappings. Such an object has no memory; its bindings
-// end with it. What is imported may get the handle of memory that is there already, or one that another
-// thread is just giving back: which of the two it was, the word about that tells. Separate from the ledger
-// because it is plain counting. Handles and addresses are given out again, possibly before the thread that
-// gave them back says so: what comes late is known by when its call began, and belongs to what was there
-// before. What is not known was made before the probe was there; what was imported from another process is
-// followed for its bindings alone: neither is memory of this one that was counted. Thread: whoever drains.
-// Allocation: mappings, on growth. Failure: what finds no place is not followed, and LOSS_DEFINITIONS_FULL is
-// counted.
+// Memory from cuMemCreate lives until its handle was released as often as it was obtained (create, retain)
+// and every mapping is gone, as well as every binding to a multicast object or into a sparse array: the
+// driver holds the memory for these as it does for mappings. Such an object has no memory of its own; its
+// bindings end with it. An import may get the handle of existing memory, or one that another thread is just
+// releasing; the release event, when it comes, shows which.
+//
+// The driver reuses handles and addresses, possibly before the thread that released them has reported it. A
+// late event is recognised by when its call began, and belongs to the previous owner. Unknown memory was made
+// before the probe was there, and memory imported from another process is followed only for its bindings:
+// neither was counted for this process. Thread: whoever drains. Allocation: mappings, on growth. Failure:
+// what finds no place is not followed, and LOSS_DEFINITIONS_FULL is counted.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +26,15 @@ class PhysicalMemory {
   static constexpr size_t kMaxMappings = size_t{1} << 20;
   static constexpr size_t kMaxBindings = size_t{1} << 14;
 
-  // False: there is no place for it.
+  // False: no place is left for it.
   bool Created(uint64_t handle, uint64_t time_ns) noexcept;
   void Retained(uint64_t handle) noexcept;
-  // Of what was imported, and has no memory here. The driver may give the same handle as for memory that is
-  // known: one more reference.
+  // An imported handle, which has no memory here. The driver may return the handle of known memory: that is
+  // one more reference to it.
   void Imported(uint64_t handle, uint64_t time_ns) noexcept;
   // True when the memory is gone with it. `began_ns`: when the call was entered, 0 if that was not seen.
   bool Released(uint64_t handle, uint64_t began_ns) noexcept;
-  // Calls ended(handle) when a mapping ends with which the memory is gone.
+  // Calls ended(handle) when it replaces a mapping that was the last reference to its memory.
   template <typename OnEnded>
   void Mapped(uint64_t address, uint64_t bytes, uint64_t handle, uint64_t time_ns, OnEnded ended) noexcept {
     Handle* mapped = Live(handle);
@@ -61,7 +61,7 @@ class PhysicalMemory {
       const Mapping copy = *mapping;
       address += copy.bytes;
       if (copy.replaces && began_ns != 0 && began_ns < copy.since_ns) {
-        mapping->replaces = false;  // the late word about what was mapped there before
+        mapping->replaces = false;  // a late event for the previous mapping
         continue;
       }
       mappings_.Erase(address - copy.bytes);
@@ -69,8 +69,8 @@ class PhysicalMemory {
     }
   }
 
-  // The memory of a device is bound to a multicast object, or to a part of an array: instead of what was
-  // bound there.
+  // A device's memory is bound to a multicast object, or to a part of an array, and replaces what was bound
+  // there.
   template <typename OnEnded>
   void Bound(uint64_t object, int32_t device, uint64_t offset, uint64_t handle, uint64_t time_ns,
              OnEnded ended) noexcept {
@@ -88,7 +88,7 @@ class PhysicalMemory {
   void Unbound(uint64_t object, int32_t device, uint64_t offset, uint64_t began_ns, OnEnded ended) noexcept {
     const Binding* binding = bindings_.Find(BindingKey(object, device, offset));
     if (binding == nullptr) return;
-    if (began_ns != 0 && began_ns < binding->since_ns) return;  // the late word about what was bound before
+    if (began_ns != 0 && began_ns < binding->since_ns) return;  // a late event for the previous binding
     Drop(*binding, began_ns, ended);
   }
   // A handle or an array is gone, and with it what was bound to it. `began_ns`: of the call that ended it, 0
@@ -105,7 +105,7 @@ class PhysicalMemory {
       if (found) Drop(binding, began_ns, ended);
     }
   }
-  // Of the memory that is mapped there; 0: nothing that is known.
+  // Handle of the memory that is mapped there; 0: not known.
   uint64_t HandleAt(uint64_t address) noexcept;
 
  private:
@@ -113,17 +113,17 @@ class PhysicalMemory {
     uint64_t since_ns;
     uint32_t references;  // created and retained, less released
     uint32_t mappings;
-    uint32_t owed;  // releases that have not been told yet of memory that had this handle before
-    // Imported while it was there; what of the references and mappings came with that, or since.
+    uint32_t owed;  // releases still to be reported for memory that had this handle before
+    // References and mappings that came with, or since, an import while the memory was there.
     uint32_t since_import;
     uint64_t imported_ns;
   };
   struct Mapping {
     uint64_t bytes;
     uint64_t handle;
-    uint64_t handle_since_ns;  // of which of the memories that had this handle
+    uint64_t handle_since_ns;  // says which of the memories that had this handle
     uint64_t since_ns;
-    bool replaces;  // one whose end has not been told yet
+    bool replaces;  // a mapping whose end has not been reported yet
   };
 
   struct Binding {
@@ -149,8 +149,8 @@ class PhysicalMemory {
     ++*count;
     if (entry->imported_ns != 0) ++entry->since_import;
   }
-  // Of these three, true: the memory is gone. `began_ns`: as in Released; a mapping whose end was not seen
-  // ended at its begin at the earliest.
+  // These three return true when the memory is gone. `began_ns`: as in Released; a mapping whose end was not
+  // seen ended no earlier than it began.
   bool Unreferenced(const Mapping& mapping, uint64_t began_ns) noexcept;
   bool DropReference(uint64_t handle, Handle* entry, uint32_t* count, uint64_t began_ns) noexcept;
   bool EndIfUnused(uint64_t handle, const Handle& entry) noexcept;

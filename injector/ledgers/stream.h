@@ -1,8 +1,8 @@
 // Everything between a captured record and the socket, behind one lock: builder, drain and queue.
 //
-// Separate so that the decoder (CUPTI's thread) and the sender (ours) share one object with one rule: hold
-// `mutex` for builder and drain, and while holding it call nothing of CUPTI, CUDA or the loader. Allocation:
-// mappings at Init. Failure: Init says so and the probe stays Off.
+// The decoder (CUPTI's thread) and the sender (ours) share this object with one rule: hold `mutex` for
+// builder and drain, and while holding it never call CUPTI, CUDA or the loader. Allocation: mappings at Init.
+// Failure: Init says so and the probe stays Off.
 #pragma once
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
-// The probe as a whole: what is put together when CUDA starts, and taken apart when the process ends.
+// Assembles the probe when CUDA starts, and takes it down when the process ends.
 //
-// Separate from the parts so that each can be tested without the others. Thread: StartProbe on the thread
-// that initialises CUDA, with the driver's lock held; AnnounceLibrary in the loader. Allocation: StartProbe
-// maps memory, once. Failure: the probe stays Off and says so at most once.
+// Each part can be tested without the others. Thread: StartProbe on the thread that initialises CUDA, with
+// the driver's lock held; AnnounceLibrary in the loader. Allocation: StartProbe maps memory, once. Failure:
+// the probe stays Off and says so at most once.
 #pragma once
 
 namespace gpuprobe::injector {

@@ -441,8 +441,8 @@ void ProbeThread::HoldBudget() noexcept {
                    yielded_ns != 0 ? uint64_t{1} : uint64_t{0}, yielded_ns});
 }
 
-// Of a program that spends much of its time in launches: what they take with and without their kernels being
-// recorded, in turns. At most once, and not while only a part of the program is recorded.
+// If the program spends much of its time in launches, measures what they take with and without their kernels
+// being recorded, in turns. At most once, and not while only a part of the program is recorded.
 void ProbeThread::CompareLaunches() noexcept {
   if (!options_.compares_launches || step_gate.in_use() || !recording.Wants(kRecordKernels) ||
       !recording.Holds(NowNs()) || !session_->records_kernels())
@@ -459,7 +459,7 @@ void ProbeThread::CompareLaunches() noexcept {
     turn.recorded = i % 2 == 0;
     turn.begin_ns = NowNs();
     if (!turn.recorded && !session_->PauseKernels()) break;
-    // In slices: a capture that begins meanwhile shall see kernels switched on again at once.
+    // In slices, so that kernels are switched on again at once if a capture begins.
     const timespec slice{0, 100'000};
     while (NowNs() - turn.begin_ns < LaunchCost::kTurnNs && !finishing() && !session_->graphs_seen())
       nanosleep(&slice, nullptr);
@@ -476,9 +476,9 @@ void ProbeThread::CompareLaunches() noexcept {
   launch_cost.Compare(turns, count, callbacks_ns);
 }
 
-// Hello is sent before there is a communicator: what the communicators say comes later, and only if nothing
-// else says who this is. A process may turn out to be several ranks: it is told when nothing has changed for
-// a while, and at the end.
+// Hello is sent before any communicator exists, so the identity that communicators imply is reported later,
+// and only if nothing else gives the rank. A process may turn out to be several ranks, so we wait until
+// nothing has changed for a while, or for the end.
 void ProbeThread::RefreshNcclIdentity(bool final) noexcept {
   int32_t rank = -1;
   int32_t world_size = 0;

@@ -1,10 +1,10 @@
-// The probe's own thread: it collects, encodes and sends while the program computes, and says goodbye when
-// the program ends.
+// The probe's own thread: it collects, encodes and sends while the program computes, and sends Bye when the
+// program ends.
 //
-// Separate from what it calls in turn: capture parts, CUPTI session, drain, builder, sender, autostart.
-// Thread: Start on the starting thread, Finish on the one that calls exit(), everything else on itself; all
-// signals are blocked there, and the guard keeps its own CUDA callbacks out. Allocation: its stack. Failure:
-// without a collector it closes the probe and ends.
+// It calls the capture parts, the CUPTI session, drain, builder, sender and autostart in turn. Thread: Start
+// on the starting thread, Finish on the one that calls exit(), everything else on itself; all signals are
+// blocked there, and the guard keeps its own CUDA callbacks out. Allocation: its stack. Failure: without a
+// collector it closes the probe and ends.
 #pragma once
 
 #include <pthread.h>

@@ -1,17 +1,17 @@
-// Frames from the queue to the collector, and the collector's few words back.
+// Sends frames from the queue to the collector, and reads the collector's few replies.
 //
 // Batches are kept until the collector acknowledges them. When it dies, the sender is `broken()` until its
 // owner has connected again and calls Greet:
 //
-//   probe:     Hello(instance, first_sequence 31)              what is kept begins with batch 31
-//   collector: Welcome(last_sequence 33)                       31 to 33 were written before the other one
-//   died probe:     restated definitions, batch 34, 35, ...         nothing twice, nothing missing collector:
-//   acknowledged 35
+//   probe:     Hello(instance, first_sequence 31)          batches from 31 on are kept
+//   collector: Welcome(last_sequence 33)                   31 to 33 were written before the other one died
+//   probe:     restated definitions, batch 34, 35, ...     nothing twice, nothing missing
+//   collector: acknowledged 35
 //
-// A collector that sends no Welcome never acknowledges: then batches are forgotten when they are sent.
+// A collector that sends no Welcome never acknowledges; then batches are dropped once they are sent.
 //
-// Thread: the probe's own. Allocation: none. Failure: a collector that refuses us or ends in order ends
-// sending for good; what waits is dropped and counted as LOSS_NOT_CONNECTED.
+// Thread: the probe's own. Allocation: none. Failure: if the collector refuses us or exits cleanly, sending
+// ends for good; queued batches are dropped and counted as LOSS_NOT_CONNECTED.
 #pragma once
 
 #include <climits>
@@ -29,7 +29,7 @@ namespace gpuprobe::injector {
 
 class Sender {
  public:
-  // A collector that does not answer Hello for so long will not acknowledge anything.
+  // A collector that has not answered Hello after this time will not acknowledge anything.
   static constexpr int64_t kWelcomeWaitMs = 5000;
   // The same after a reconnection, where nothing can be sent before it answers.
   static constexpr int64_t kWelcomeBackWaitMs = 2000;

@@ -1,9 +1,9 @@
-// Records in, columnar Batch frames out: the encoder of wire.proto's Batch.
+// Encodes records into columnar Batch frames (wire.proto's Batch).
 //
-// Separate from where records come from (capture/cupti/decoder, ledgers/event_drain) and from where frames go
-// (send_queue). Thread: one at a time, under the lock of stream.h. Allocation: one mapping at Init; none for
-// a record. Failure: when the queue has no room, the records of the batch are dropped and counted
-// (LOSS_SEND_QUEUE_FULL), but its definitions stay and go with a later batch, because ids keep their meaning.
+// Records come from capture/cupti/decoder and ledgers/event_drain, frames go to send_queue. Thread: one at a
+// time, under the lock of stream.h. Allocation: one mapping at Init; none for a record. Failure: when the
+// queue has no room, the records of the batch are dropped and counted (LOSS_SEND_QUEUE_FULL), but its
+// definitions stay and go with a later batch, because ids keep their meaning.
 #pragma once
 
 #include <cstdint>
@@ -152,10 +152,11 @@ class BatchBuilder {
   // `from_correlation`: of a graph node that was updated, the first launch in which it carries the plan.
   void AddPlanLaunch(const PlanLaunchEvent& event, uint32_t from_correlation = 0) noexcept;
 
-  // What the next batches say about the host; no content of its own.
+  // The host state to send with the next batches; does not by itself make a batch worth sending.
   void SetHostState(const HostStateRow& state) noexcept { host_state_ = state; }
 
-  // One more record of a CUpti_ActivityKind that nobody decodes. Of many kinds, the last place has the rest.
+  // Counts a record of a CUpti_ActivityKind that nobody decodes. With too many kinds, the last place counts
+  // the rest.
   void CountUnknownKind(uint32_t kind) noexcept;
   // A copy that is too small for a record of its own.
   void CountSmallCopy(wire::CopyDirection direction, uint64_t bytes, uint64_t duration_ns) noexcept;

@@ -1,8 +1,8 @@
-// Columns of varints, and tables of them: what a columnar message is before it is sealed.
+// Columns of varints, and tables of them: a columnar message before it is sealed.
 //
-// Separate from the batch builder because every record kind is one such table. Thread: whoever holds the
-// builder's lock. Allocation: none; the builder carves all columns out of one mapping, large enough for the
-// most rows that a batch may have, so that writing a value checks nothing.
+// Every record kind is one such table. Thread: whoever holds the builder's lock. Allocation: none; the
+// builder carves all columns out of one mapping, large enough for the most rows that a batch may have, so
+// that writing a value needs no check.
 #pragma once
 
 #include <cstddef>

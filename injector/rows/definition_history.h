@@ -1,5 +1,5 @@
-// Every definition that went out so far (names, sites, threads, communicators ...), as one frame for a
-// collector that may not have heard them.
+// Every definition sent so far (names, sites, threads, communicators ...), as one frame for a collector that
+// may not have received them.
 //
 // Example: a collector dies after batch 40 and another one takes its place. Batch 41 refers to the kernel
 // name that batch 3 defined, so this frame goes before it.

@@ -1,7 +1,7 @@
 // The parts of the wire that are not a Batch's columns: frame prefixes, clock pairs, Hello and Bye.
 //
-// Separate because the sender needs them without a builder. Thread: any. Allocation: none; output is a
-// bounded buffer. Failure: WireBuffer::overflowed.
+// The sender needs them without a builder. Thread: any. Allocation: none; output is a bounded buffer.
+// Failure: WireBuffer::overflowed.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
-// Texts and kernel sites as small numbers: an id is given out once and keeps its meaning for the life of the
-// process.
+// Interns texts and kernel sites as small numbers: an id is assigned once and keeps its meaning for the life
+// of the process.
 //
-// Separate from the batch builder, which asks it for ids and sends what is new. When a table is full it is
-// forgotten and starts again with new ids, so that memory stays bounded and nothing is lost; the collector
-// then sees a second id with the same meaning. Thread: whoever holds the builder's lock. Allocation:
-// mappings, on growth. Failure: id 0 ("none"), when the kernel gives no memory.
+// The batch builder asks it for ids and sends new ones. A full table is cleared and starts again with new
+// ids, so that memory stays bounded and nothing is lost; the collector then sees a second id with the same
+// meaning. Thread: whoever holds the builder's lock. Allocation: mappings, on growth. Failure: id 0 ("none")
+// when the kernel gives no memory.
 #pragma once
 
 #include <cstdint>

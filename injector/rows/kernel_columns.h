@@ -1,8 +1,8 @@
-// Kernel records, a block at a time, into the columns of a Kernels message.
+// Encodes kernel records, a block at a time, into the columns of a Kernels message.
 //
-// Separate from the batch builder because kernels are nearly all of the traffic: their columns are written
-// one after the other from a block, not one record after the other, which halves the instructions. Thread:
-// whoever holds the builder's lock. Allocation: none. Failure: none; the columns have room for kMaxRows.
+// Kernels are nearly all of the traffic, so a block is written column by column instead of record by record,
+// which halves the instructions. Thread: whoever holds the builder's lock. Allocation: none. Failure: none;
+// the columns have room for kMaxRows.
 #pragma once
 
 #include <cstdint>

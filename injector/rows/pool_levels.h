@@ -1,12 +1,12 @@
 // Levels of the stream-ordered memory pools, from CUPTI's records, until a batch takes them.
 //
-// Separate from the allocations, which are what the program asked for: a pool holds more than it gives out,
-// and only the driver knows how much. CUPTI tells it with each allocation, release and trim (the driver's own
-// cuMemPoolGetAttribute is not called: on the program's threads it would run inside a callback, on ours it
-// could meet a pool that the program destroys at that moment). One row a pool and batch, however often it was
-// used: the peaks are exact, the levels those of the last operation. Records come in any order; the latest
-// time wins. Thread: whoever holds the builder's lock. Allocation: none. Failure: a pool for which there is
-// no place is counted as LOSS_DEFINITIONS_FULL, once.
+// Allocations are what the program asked for; a pool holds more than it gives out, and only the driver knows
+// how much. CUPTI reports it with each allocation, release and trim (we do not call the driver's own
+// cuMemPoolGetAttribute: on the program's threads it would run inside a callback, on ours it could meet a
+// pool that the program destroys at that moment). One row per pool and batch, however often it was used: the
+// peaks are exact, the levels those of the last operation. Records come in any order; the latest time wins.
+// Thread: whoever holds the builder's lock. Allocation: none. Failure: a pool for which there is no place is
+// counted as LOSS_DEFINITIONS_FULL, once.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace gpuprobe::injector {
 
 enum class PoolOperation : uint8_t { kUse, kCreate, kDestroy, kTrim };
 
-// One record of CUPTI's.
+// One CUPTI record.
 struct PoolSample {
   PoolOperation operation;
   uint64_t address;  // which pool
@@ -27,10 +27,10 @@ struct PoolSample {
   uint32_t device;
 };
 
-// What is told of a pool.
+// What is reported about a pool.
 struct PoolLevel {
   uint64_t address;
-  uint64_t since_ns;  // when it was made, 0: before anything was told
+  uint64_t since_ns;  // when it was made, 0: before the first report
   uint64_t time_ns;
   uint64_t used_bytes;
   uint64_t reserved_bytes;
@@ -43,7 +43,7 @@ struct PoolLevel {
   uint32_t pool;  // from 1; 0: a free place
   uint32_t device;
   bool destroyed;
-  bool changed;  // since it was last told
+  bool changed;  // since it was last reported
 };
 
 class PoolLevels {

@@ -1,7 +1,7 @@
-// Varints into a column: one value, and a block of values at once.
+// Writes varints into a column: one value, or a block of values at once.
 //
-// Separate because this is most of what encoding costs. Thread: any. Allocation: none. Failure: none; the
-// caller has ten bytes of room a value.
+// This is most of the cost of encoding. Thread: any. Allocation: none. Failure: none; the caller provides ten
+// bytes of room per value.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,9 @@
-// protozero, made usable in code without exceptions, and the bounded buffer that it writes to.
+// Makes protozero usable in code without exceptions, and provides the bounded buffer that it writes to.
 //
-// Separate because only this header may know the trick: protozero's reader throws and its writer's destructor
-// catches, which a translation unit without exceptions refuses. We use the writer alone, on a buffer that
-// cannot throw, so the keywords are compiled away around its headers. Thread: any, one writer at a time.
-// Allocation: none. Failure: what does not fit is not written and sets `overflowed`.
+// Only this header may know the trick: protozero's reader throws and its writer's destructor catches, which
+// does not compile without exceptions. We use only the writer, on a buffer that cannot throw, so the keywords
+// are compiled away around its headers. Thread: any, one writer at a time. Allocation: none. Failure: a field
+// that does not fit is not written and sets `overflowed`.
 #pragma once
 
 #include <algorithm>

@@ -1,10 +1,10 @@
-// Starts a collector when none answers, so that one environment variable is all that a person needs to set.
+// Starts a collector when none answers, so that users need to set only one environment variable.
 //
-// Separate because starting a process from inside somebody else's has rules of its own: the program must see
-// no child, no SIGCHLD, no open descriptor and no delay. So an intermediate process that ends at once starts
-// the collector, which nobody in the program is the parent of. One lock file for each socket lets one of many
-// ranks do it. Thread: Prepare on the starting thread (it reads the environment), TryStart on the probe's
-// own. Allocation: two small mappings. Failure: an enum, a counter, and the reason in `problem`.
+// The program must notice none of it: no child, no SIGCHLD, no open descriptor and no delay. So a short-lived
+// intermediate process starts the collector, whose parent is then nobody in the program. One lock file for
+// each socket lets one of many ranks do it. Thread: Prepare on the starting thread (it reads the
+// environment), TryStart on the probe's own. Allocation: two small mappings. Failure: an enum, a counter, and
+// the reason in `problem`.
 #pragma once
 
 #include <climits>

@@ -1,9 +1,9 @@
-// The socket to the collector: where it is looked for, who may be at the other end, and how bytes go without
-// ever blocking.
+// The socket to the collector: where to look for it, whom to trust at the other end, and sending that never
+// blocks.
 //
-// Separate from the sender, which decides what is sent and when. Thread: TryConnect on the starting thread
-// once, then everything on the probe's own. Allocation: none; one descriptor, out of the program's way
-// (own_descriptor.h). Failure: an enum; the process's signals and other descriptors are never touched.
+// The sender decides what is sent and when. Thread: TryConnect on the starting thread once, then everything
+// on the probe's own. Allocation: none; one descriptor, out of the program's way (own_descriptor.h). Failure:
+// an enum; the process's signals and other descriptors are never touched.
 #pragma once
 
 #include <cstddef>
@@ -44,7 +44,7 @@ class Connection {
   bool TryConnect(const char* path) noexcept;
   // The first of `places` that answers; its index, or -1.
   int TryPlaces(const SocketPlaces& places) noexcept;
-  // Somebody listens at one of them, and so many wait for him that there was no room in the queue: try again.
+  // A collector listens at one of them, but its queue of waiting connections is full: try again.
   bool busy() const noexcept { return busy_; }
   // Takes over a connected socket that has just been opened.
   void Adopt(int fd) noexcept;

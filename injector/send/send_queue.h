@@ -1,7 +1,7 @@
-// The bounded queue of encoded frames between whoever seals a batch and the sender: one ring of bytes.
+// A bounded queue of encoded frames, from whoever seals a batch to the sender: one ring of bytes.
 //
-// A frame that was sent stays until the collector has it on record, so that it can be sent again to the
-// collector that comes after one that died:
+// A sent frame stays until the collector has it on record, so that it can be sent again to the successor of a
+// collector that died:
 //
 //   released | sent, not acknowledged | to be sent | free
 //            ^ tail                   ^ next       ^ head
@@ -40,11 +40,11 @@ class SendQueue {
     uint64_t sequence = 0;
   };
   bool Front(Frame* frame) noexcept;
-  // The front was sent, and is kept.
+  // The front was sent and is kept.
   void Advance() noexcept;
-  // The front was sent, and nothing that was sent is kept.
+  // The front was sent, and sent frames are not kept.
   void Pop() noexcept;
-  // Frames up to this sequence are on record. Only of those that were sent, unless `unsent_too`.
+  // Frames up to this sequence are on record. Releases only those that were sent, unless `unsent_too`.
   void Release(uint64_t sequence, bool unsent_too = false) noexcept;
   // What was sent must be sent again.
   void Rewind() noexcept;
@@ -54,7 +54,7 @@ class SendQueue {
 
   size_t frames() const noexcept;  // sent or not
   size_t unsent() const noexcept;
-  // Of the frames that were released as on record: the latest one's number, and the records of all.
+  // The latest number, and all records, of the frames that were released as on record.
   // Without the lock: Hello is made on a thread that the application waits on.
   uint64_t released_sequence() const noexcept { return released_sequence_.load(std::memory_order_relaxed); }
   uint64_t released_records() const noexcept { return released_records_.load(std::memory_order_relaxed); }

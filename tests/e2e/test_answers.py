@@ -229,7 +229,7 @@ class Unheard(Simulated):
         self.assertLessEqual({"communication-bound", "poor-overlap", "slow-network", "bucket-too-large", "bucket-too-small"} & set(found), set())
         self.assertIn("ranks-missing", [f["id"] for f in report["findings"]])
         self.assertGreater(report["communication"]["unheard_share"], 0.9)
-        # What is called in a step does not depend on who is heard.
+        # The calls in a step do not depend on which ranks report.
         for key in ("calls_per_step", "bytes_per_step"):
             self.assertAlmostEqual(report["communication"]["buckets"][key], whole["communication"]["buckets"][key], delta=0.01 * whole["communication"]["buckets"][key])
         self.assertEqual([s["rank"] for s in report["stragglers"]], [])

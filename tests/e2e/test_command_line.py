@@ -242,7 +242,7 @@ class StepMarker(harness.EndToEndTest):
 
     def test_calls_are_counted_alike(self):
         self.assertEqual(self.steps_of("collective:allreduce/4")["count"], self.STEPS)
-        # Of the last step only the end is not seen: nothing begins the next.
+        # Only the end of the last step is not seen, because no next step begins.
         self.assertIn(self.steps_of("collective:allreduce/4", "--start-step", "4")["count"], (self.STEPS - 4, self.STEPS - 3))
 
     def test_regular_expressions_are_refused_with_what_to_write(self):

@@ -5,7 +5,7 @@ import harness
 import test_scenarios
 
 PARTS = {"time_ns": "total_ns", **{part: part for part in ("compute_ns", "comm_ns", "exposed_comm_ns", "copy_ns", "idle_ns")}}
-# Of 95 % intervals that are right; with those of one run going together, fewer may hold in a few dozen runs.
+# Share of 95 % intervals that must hold; those of one run are correlated, so fewer may in a few dozen runs.
 LEAST_COVERED = 0.9
 
 

@@ -89,7 +89,7 @@ class RealRecordings(harness.EndToEndTest):
         memory, = report["ranks"][0]["memory"]["pytorch"]
         self.assertEqual((memory["peak_allocated_bytes"], memory["peak_reserved_bytes"]), (305325568, 356515840))
         self.assertNotIn("pageable-copies", self.findings(report))
-        # Of the graph's two copies the profiler calls one a kernel.
+        # The profiler counts one of the graph's two copies as a kernel.
         self.assert_counts(run, kernels=141 - 1, copies=1 + 1)
 
     def assert_counts(self, run, kernels, copies):

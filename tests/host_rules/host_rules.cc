@@ -155,8 +155,8 @@ bool IsIn(const void* address, const char* library) {
          strstr(info.dli_fname, library) != nullptr;
 }
 
-// By the library that makes the thread. Of a std::thread that is known by the type of what it runs, whose
-// table the argument begins with.
+// Determined by the library that makes the thread. For a std::thread that library is known by the type of
+// what it runs: the argument begins with its vtable.
 Kind KindFor(const void* caller, const void* argument) {
   if (IsProbe(caller)) return Kind::kOwn;
   if (IsIn(caller, "libstdc++") && argument != nullptr) caller = *static_cast<const void* const*>(argument);

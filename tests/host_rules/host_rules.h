@@ -1,4 +1,4 @@
-// What the interposed calls of the rules library ask and note; host_rules.cc says what it is for.
+// Shared state and checks of the rules library's interposed calls; host_rules.cc explains its purpose.
 #pragma once
 
 #include <dlfcn.h>
@@ -18,12 +18,12 @@ namespace host_rules {
 
 enum class Kind { kApplication, kOwn, kWorker };
 
-// Of the thread: whose it is, and whether the probe has blocked its signals.
+// This thread's owner, and whether the probe has blocked its signals.
 extern thread_local Kind kind;
 extern thread_local bool blocked;
 
-// A call of the probe's in the program itself. A child that shares the memory until it executes something
-// else is not the program.
+// Whether the probe makes the call, in the program itself. A child that shares the memory until it execs is
+// not the program.
 bool IsProbe(const void* caller);
 
 // Writes the call down, once for each function and rule.

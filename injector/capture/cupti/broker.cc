@@ -300,7 +300,7 @@ bool VisitTimed(CUpti_Activity* record, Visit visit) noexcept {
   }
 }
 
-// Of kinds that both sides may have enabled.
+// For kinds that both sides may have enabled.
 bool ReadStamps(CUpti_Activity* record, Stamps* stamps) noexcept {
   return VisitTimed(record, [stamps](const auto& row) noexcept {
     if constexpr (requires { row.start; }) {

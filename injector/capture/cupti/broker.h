@@ -1,20 +1,19 @@
-// Another tool that uses CUPTI inside the program: torch.profiler and XLA's profiler, for two. It is our
-// guest.
+// Shares CUPTI with another tool inside the program, our guest: torch.profiler or XLA's profiler, say.
 //
 // CUPTI has one subscriber, one pair of buffer callbacks and one clock for the whole process, and they are
-// ours. So the other tool's calls are led here, by patched relocations and by dlsym
-// (injector/capture/nccl/patching.cc), and it is given what it would have without us: a subscription (ours,
-// of which it gets the callbacks that it enables), activity kinds (the union of both is enabled) and buffers
-// of its own, into which the records of its kinds are copied as our buffers complete. Neither side misses
+// ours. So we redirect the other tool's calls here, by patched relocations and by dlsym
+// (injector/capture/nccl/patching.cc), and give it what it would have without us: a subscription (ours, of
+// which it gets the callbacks that it enables), activity kinds (the union of both is enabled) and buffers of
+// its own, into which the records of its kinds are copied as our buffers complete. Neither side misses
 // anything.
 //
-// Its clock is CUPTI's own from the moment that it registers one, for good: our times are then converted
-// back. A guest's cuptiFinalize ends the guest. GRAPH_TRACE is refused once the program has made a CUDA graph
-// (session.h says why). There is one guest at a time, as CUPTI has one subscriber.
+// Once the guest registers a clock, CUPTI uses it for good, and our times are converted back. A guest's
+// cuptiFinalize ends the guest. GRAPH_TRACE is refused once the program has made a CUDA graph (session.h says
+// why). There is one guest at a time, as CUPTI has one subscriber.
 //
 // Thread: the guest's own for its calls; for callbacks and records whichever CUPTI picks, as it would be
-// without us. The guest's functions are called without a lock of ours and outside our guard. Allocation:
-// none. Failure: a tool with a newer CUPTI of its own, or one that is linked statically, is not served; its
+// without us. The guest's functions are called with no lock of ours held and outside our guard. Allocation:
+// none. Failure: a tool with a newer CUPTI of its own, or a statically linked one, is not served; its
 // subscription fails as it does beside any other profiler.
 #pragma once
 

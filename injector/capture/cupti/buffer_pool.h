@@ -1,15 +1,15 @@
 // The activity buffers that CUPTI fills: a bounded set, always zeroed when handed out.
 //
 // CUPTI keeps a buffer until it is full and everything in it has finished, on a busy device for as long as it
-// takes to fill: so buffers are given out no larger than what comes in half a second (Aim). And since
-// CUDA 13.0 it keeps one for each thread of the program, however little that launches: so half of the memory
-// is cut into pieces, which are handed out when the whole buffers are.
+// takes to fill. So buffers are no larger than what arrives in half a second (Aim). Since CUDA 13.0 it also
+// keeps one for each thread of the program, however little that thread launches. So half of the memory is cut
+// into pieces, which are handed out once all whole buffers are out.
 //
-// Separate from the session so that exhaustion and foreign buffers can be tested without CUPTI. Thread: Take
-// on the application's thread (CUPTI asks there), Classify and GiveBack on the thread that completes.
-// Allocation: one mapping at Init; pages come when CUPTI writes them. Failure:
-// when no buffer is free, the discard buffer is handed out, because a null pointer crashes CUPTI before 12.9;
-// what is written there is lost and counted when it completes.
+// Thread: Take on the application's thread (CUPTI asks there), Classify and GiveBack on the thread that
+// completes. Allocation: one mapping at Init; pages come when CUPTI writes them. Failure: when no buffer is
+// free, the discard buffer is handed out, because a null pointer crashes CUPTI before 12.9; what is written
+// there is lost and counted when it completes. It knows nothing of CUPTI, so that exhaustion and foreign
+// buffers can be tested without it.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@ class BufferPool {
 
   [[nodiscard]] bool Init(uint32_t buffers, size_t buffer_bytes) noexcept;
 
-  // How large whole buffers should be, from now on: the nearest size between kLeastBytes and the one given to
+  // Sets how large whole buffers are from now on: the nearest size between kLeastBytes and the one given to
   // Init.
   void Aim(size_t bytes) noexcept;
 
@@ -46,7 +46,7 @@ class BufferPool {
   void GiveBack(uint8_t* buffer, size_t used_bytes) noexcept;
 
   uint32_t outstanding() const noexcept { return outstanding_.load(std::memory_order_relaxed); }
-  // More than half of them: what they hold should be brought in.
+  // More than half are out: what they hold should be collected.
   bool runs_short() const noexcept { return size_t{2} * outstanding() > count_; }
   bool ever_taken() const noexcept { return ever_taken_.load(std::memory_order_relaxed); }
 
@@ -55,7 +55,7 @@ class BufferPool {
     return index < whole_ ? index * buffer_bytes_ : whole_ * buffer_bytes_ + (index - whole_) * piece_bytes_;
   }
   size_t BytesOf(size_t index) const noexcept { return index < whole_ ? buffer_bytes_ : piece_bytes_; }
-  // Of the buffer that starts there; count_ when none does.
+  // Index of the buffer that starts there; count_ when none does.
   size_t IndexOf(const uint8_t* buffer) const noexcept;
 
   Mapping memory_;  // the whole buffers, the pieces, then the discard buffer

@@ -20,7 +20,7 @@ uint64_t ThreadCpuNs() noexcept {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Of a call: the least of some runs, so that what comes between counts in none.
+// Time of one call: the least of several runs, so that interruptions do not count.
 uint64_t TimeOf(Function function) noexcept {
   constexpr int kRuns = 8;
   constexpr int kCalls = 64;

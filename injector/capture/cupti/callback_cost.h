@@ -1,8 +1,8 @@
-// What CUPTI takes to call us before and after a driver function.
+// Measures how long CUPTI takes to call us before and after a driver function.
 //
-// Separate from the session because it is a measurement: on a thread of ours, of a function that does next to
-// nothing, with and without our being called. Nothing of the program's is touched; its own calls of that
-// function lead to us meanwhile, and to nothing there. Thread: the probe's own. Allocation: none.
+// It times a function that does next to nothing, on our own thread, with and without the callback enabled.
+// The program is not affected: its own calls of that function also reach us meanwhile, but do nothing there.
+// Thread: the probe's own. Allocation: none.
 #pragma once
 
 #include <cstdint>

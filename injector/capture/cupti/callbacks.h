@@ -1,9 +1,9 @@
-// Which of our functions CUPTI's API callbacks lead to: one table by domain, function id and site.
+// Dispatches CUPTI's API callbacks to our hooks: one table by domain, function id and site.
 //
-// Separate so that capture parts (launches, NCCL, memory) add their hooks without knowing the session, and
-// the session subscribes to exactly the functions that somebody wants. Thread: registration on the starting
-// thread, before the probe is live; dispatch on the application's thread, inside a guard. Allocation: none.
-// Failure: a full place in the table refuses the hook.
+// Capture parts (launches, NCCL, memory) add their hooks without knowing the session, and the session
+// subscribes to exactly the functions that have hooks. Thread: registration on the starting thread, before
+// the probe is live; dispatch on the application's thread, inside a guard. Allocation: none. Failure: a full
+// place in the table refuses the hook.
 #pragma once
 
 #include <cupti.h>

@@ -1,8 +1,8 @@
-// Which device a CUDA context is on.
+// Maps each CUDA context to its device.
 //
-// Separate because callbacks name a context and records want a device, and asking the driver inside a
-// callback is out of the question. Thread: any. Allocation: none. Failure: beyond kMaxContexts, or for a
-// context that was never noted, the device is -1.
+// Callbacks name a context, records need a device, and the driver must not be asked inside a callback.
+// Thread: any. Allocation: none. Failure: beyond kMaxContexts, or for a context that was never noted, the
+// device is -1.
 #pragma once
 
 #include <cstdint>

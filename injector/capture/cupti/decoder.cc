@@ -43,12 +43,12 @@ bool LeftOut() noexcept {
   return true;
 }
 
-// Not of a step that is recorded.
+// Belongs to a step that is not recorded.
 bool InOtherStep(uint32_t correlation, uint64_t end_ns) noexcept {
   return step_gate.in_use() && !step_gate.KeepsWork(correlation, end_ns) && LeftOut();
 }
 
-// Of work on the device.
+// For work on the device.
 bool Usable(uint32_t correlation, uint64_t start_ns, uint64_t end_ns) noexcept {
   return Usable(recording, start_ns, end_ns) && !InOtherStep(correlation, end_ns);
 }
@@ -422,8 +422,8 @@ void Decoder::DecodeGraphRun(const CUpti_Activity* record) noexcept {
                                 .correlation = CorrelationOf(run.correlationId, run.graphId)});
 }
 
-// Allocations come from the driver's callbacks (memory/part.cc), which have the ranges around them: of these
-// records only the state of the pool is used. An imported pool's is its owner's.
+// Allocations come from the driver's callbacks (capture/memory/part.cc), which have the ranges around them:
+// of these records only the state of the pool is used. An imported pool's is its owner's.
 void Decoder::DecodeMemory(const CUpti_Activity* record) noexcept {
   const auto& memory = As<CUpti_ActivityMemory3>(record);
   if (memory.memoryPoolConfig.memoryPoolType != CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL) return;

@@ -1,13 +1,13 @@
-// CUPTI's activity records to rows of the batch builder.
+// Decodes CUPTI's activity records into rows of the batch builder.
 //
-// Separate from the session so that it can be fed buffers by a test or a benchmark. Thread: the one on which
-// CUPTI completes a buffer, and inside that callback, because the names in the records belong to CUPTI.
+// Tests and benchmarks can feed it buffers without a session. Thread: the one on which CUPTI completes a
+// buffer, inside that callback, because the names in the records belong to CUPTI.
 // Allocation: none for a record. Locking: records are gathered first, with no lock held
 // (cuptiActivityGetNextRecord is a CUPTI call), then decoded under the stream's lock. Failure: a record that
 // cannot be used is counted.
 //
 // Layouts: every newer record begins with the older one. We read each field through the oldest struct that
-// has it and gate later fields on CUPTI's version; the stride is CUPTI's business alone.
+// has it and gate later fields on CUPTI's version; only CUPTI knows the stride.
 #pragma once
 
 #include <atomic>

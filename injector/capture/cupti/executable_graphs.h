@@ -1,9 +1,9 @@
-// Numbers for executable CUDA graphs: which one a launch launches, and of which one a node is.
+// Numbers executable CUDA graphs, so that each launch and each node can name its graph.
 //
-// Separate because addresses of graphs come again as soon as one was destroyed, and their numbers do not:
-// what ranks did with the n-th graph can be compared. Thread: any application thread, inside the guard.
-// Allocation: none; 64 KB of zero pages. Failure: when a set of the table is full, the graph made first gives
-// way, and its launches are of a graph whose making was not seen.
+// A destroyed graph's address is reused at once, a number never is: ranks can be compared by what they did
+// with the n-th graph. Thread: any application thread, inside the guard. Allocation: none; 64 KB of zero
+// pages. Failure: when a set of the table is full, its oldest graph is evicted, and later launches of it
+// count as launches of an unknown graph.
 #pragma once
 
 #include <cstdint>

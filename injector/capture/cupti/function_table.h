@@ -1,6 +1,6 @@
 // The CUPTI functions that we use, bound at run time to the copy of libcupti that the process already has.
 //
-// Separate because the library must load, and do the rest of its work, where there is no CUPTI, and because
+// Bound at run time because the library must load, and do the rest of its work, without CUPTI, and because
 // tests put a fake here. Thread: the starting thread. Allocation: the loader's own. Failure: Bind returns
 // false; a single function that this CUPTI does not have stays null.
 #pragma once

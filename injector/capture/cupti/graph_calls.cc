@@ -109,7 +109,7 @@ void OnReplacedChild(ThreadState& thread, const CUpti_CallbackData& data, CUpti_
 }
 
 #if CUPTI_API_VERSION >= 20  // CUDA 12.2
-// Of cuGraphAddNode and its second version.
+// For cuGraphAddNode and cuGraphAddNode_v2.
 const CUgraphNodeParams* ParamsOfNode(const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
 #if CUPTI_API_VERSION >= 22
   if (cbid == CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2)

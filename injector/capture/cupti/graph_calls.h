@@ -1,10 +1,10 @@
-// The driver functions that copy graphs, put them into others, and make, update, launch and destroy
-// executable ones, as far as somebody has to know which graph an executable one came from: memory that graphs
-// allocate, and NCCL calls in graphs that are updated.
+// Hooks for the driver functions that copy and nest graphs, and make, update, launch and destroy executable
+// ones. They record which graph an executable one came from, for memory that graphs allocate and for NCCL
+// calls in graphs that are updated.
 //
-// Separate from launches.h, which ties work to its launch. Thread: the application's, inside a guard.
-// Allocation: none. Failure: an event that is lost leaves an executable graph unknown: what it allocates is
-// not told, and the kernels of NCCL's in it are known by name once it is updated.
+// launches.h ties work to its launch. Thread: the application's, inside a guard. Allocation: none. Failure: a
+// lost event leaves an executable graph unknown: its allocations are not reported, and its NCCL kernels are
+// known only by name once it is updated.
 #pragma once
 
 #include <atomic>

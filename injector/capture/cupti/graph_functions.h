@@ -1,8 +1,8 @@
-// The driver functions that make and update executable graphs and that put graphs into graphs, in all their
-// forms, and what their arguments have in common.
+// Lists the driver functions that make and update executable graphs and that nest graphs, in all their forms,
+// and what their arguments have in common.
 //
-// Separate because launches.h, executable_graphs.h and graph_calls.h each follow some of them: one list for
-// all. Thread, allocation, failure: constants.
+// One list for launches.h, executable_graphs.h and graph_calls.h, which each follow some of them. Thread,
+// allocation, failure: constants.
 #pragma once
 
 #include <cuda.h>

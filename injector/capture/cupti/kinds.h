@@ -1,4 +1,4 @@
-// The activity kinds that we record, and what each is recorded for.
+// The activity kinds that we enable, each with the record kinds that need it.
 #pragma once
 
 #include <cupti.h>
@@ -25,10 +25,10 @@ inline constexpr RecordedKind kRecordedKinds[] = {
     {CUPTI_ACTIVITY_KIND_MEMORY_POOL, kRecordMemory},
 };
 
-// What a kernel record takes in CUDA 13.0: the estimate for a buffer that may not be read.
+// Size of a kernel record in CUDA 13.0: the estimate for a buffer that may not be read.
 inline constexpr size_t kTypicalRecordBytes = 216;
 
-// Of a record in one of our buffers: it may be there because another tool enabled its kind (broker.h).
+// Whether we want a record found in one of our buffers; another tool may have enabled its kind (broker.h).
 inline bool IsRecorded(CUpti_ActivityKind kind) noexcept {
   if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE) return (recording.kinds & kRecordGraphsWhole) != 0;
   for (const RecordedKind& recorded : kRecordedKinds) {

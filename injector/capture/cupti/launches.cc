@@ -197,10 +197,10 @@ constexpr Amount kCopyAmounts[] = {
 };
 #undef GPUPROBE_AMOUNT
 
-// By function: where the amount is, plus one; 0: not known. Filled when the hooks are added.
+// By function: the amount's offset in the parameters plus one; 0: not known. Filled when the hooks are added.
 constinit uint8_t amount_offsets[kMaxCallbackId] = {};
 
-// Of a launch whose record nobody must miss. What a capture takes is only known where nodes are watched.
+// True for a launch that must have a record. What a capture takes is only known where nodes are watched.
 bool MustHaveRecord(const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
   if (graph_node_hooks.on_node == nullptr) return false;
   if (data.symbolName != nullptr) return recording.Wants(kRecordKernels);
@@ -235,7 +235,7 @@ void NoteLaunch(ThreadState& thread, const CUpti_CallbackData& data, uint32_t gr
                    .may_lack_record = may_lack_record ? uint64_t{1} : 0});
   if (data.symbolName != nullptr || thread.nccl_call_depth == 0) return;
   if (thread.nccl_copies_plan == 0) {
-    // Of more than there is room for, the last one: the call lasts from the first to the last.
+    // When room runs out, the last entry is overwritten: the call lasts from the first copy to the last.
     if (thread.nccl_call_copy_count < kCallCopies) ++thread.nccl_call_copy_count;
     thread.nccl_call_copies[thread.nccl_call_copy_count - 1] = data.correlationId;
     return;

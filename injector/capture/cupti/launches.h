@@ -1,9 +1,8 @@
-// The driver functions that put work on a stream: a launch event at each entry ties the work's record to the
-// host's thread and range.
+// Hooks for the driver functions that put work on a stream: a launch event at each entry ties the work's
+// record to the host's thread and range.
 //
-// Separate because it is a list. Runtime functions are not needed: a runtime launch is a driver launch with
-// the same correlation id. Thread: the application's, inside a guard. Allocation: none. Measured cost: see
-// tests/injector/launch_bench.cc.
+// Runtime functions are not needed: a runtime launch is a driver launch with the same correlation id. Thread:
+// the application's, inside a guard. Allocation: none. Measured cost: see tests/injector/launch_bench.cc.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ void AddLaunchHooks() noexcept;
 // captured.
 void NoteCaptured(ThreadState& thread, uint64_t node) noexcept;
 
-// The last copy that a one-sided call of NCCL's launched was not captured: it is one of its plan.
+// The last copy that a one-sided NCCL call launched was not captured, so it belongs to the call's plan.
 void TellLastCopy(ThreadState& thread) noexcept;
 
 }  // namespace gpuprobe::injector

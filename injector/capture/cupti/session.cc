@@ -284,7 +284,7 @@ void CuptiSession::NoteContext(CUcontext context) const noexcept {
     NoteContextDevice(context, static_cast<int32_t>(device));
 }
 
-// Once a stream, while it is being made: a name may be given to it later.
+// Once per stream, while it is being made: it may be named later.
 void CuptiSession::NoteStreamIds(CUcontext context, CUstream stream) const noexcept {
   if (api_.GetContextId == nullptr || api_.GetStreamIdEx == nullptr || context == nullptr) return;
   StreamIds ids;
@@ -301,8 +301,8 @@ void CuptiSession::NoteGraphNodeType(const CUpti_GraphData& graph) noexcept {
 }
 
 // CUPTI's own example asks for ids inside these callbacks.
-// Of child graphs CUPTI 13.0.1 tells copies that never run: the executable graph's own copies have ids that
-// are never told (docs/real-hardware.md). Calls in child graphs are then known by their kernels' names.
+// For child graphs CUPTI 13.0.1 reports copies that never run, and never reports the ids of the executable
+// graph's own copies (docs/real-hardware.md). Calls in child graphs are then known by their kernels' names.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
   const Guard guard;
   if (!guard) return;

@@ -1,9 +1,9 @@
 // Our subscription to CUPTI: what is enabled, where its buffers come from and go, when it is flushed.
 //
-// Separate from the decoder (records) and the callback table (functions). Thread: Start on the starting
-// thread, inside cuInit; Tick, Flush and Stop on the probe's own; the callbacks on whichever thread CUPTI
-// picks. Allocation: the buffer pool's mapping. Locking: CUPTI is never called with a lock of ours held.
-// Failure: Start says what is missing; the other parts go on without GPU times.
+// Records are the decoder's, functions the callback table's. Thread: Start on the starting thread, inside
+// cuInit; Tick, Flush and Stop on the probe's own; the callbacks on whichever thread CUPTI picks. Allocation:
+// the buffer pool's mapping. Locking: CUPTI is never called with a lock of ours held. Failure: Start says
+// what is missing; the other parts go on without GPU times.
 #pragma once
 
 #include <atomic>
@@ -29,29 +29,29 @@ class CuptiSession {
 
   explicit CuptiSession(Stream* stream) noexcept : decoder_(&api_, stream) {}
 
-  // With a table that was bound before (BindCupti, or a test's fake).
+  // Takes a table that is already bound (BindCupti, or a test's fake).
   [[nodiscard]] StartResult Start(const CuptiApi& api, uint32_t buffers, size_t buffer_bytes) noexcept;
 
-  // What could not be set while the driver was starting, and one dump of device facts. Cheap when there is
-  // nothing to do. Once a second it looks whether a profiler that was first has left; then we capture.
+  // Sets what could not be set while the driver was starting, and dumps device facts once. Cheap when there
+  // is nothing to do. Checks once a second whether a profiler that was there first has left; then we capture.
   void Tick() noexcept;
-  // How long that profiler had CUPTI since Start; 0 if there was none, or it still has it.
+  // How long that profiler held CUPTI since Start; 0 if there was none, or it still does.
   uint64_t yielded_ns() const noexcept { return yielded_ns_; }
 
-  // Brings in what is complete; `forced` also what is not, for the end of the process. Does nothing before
-  // CUPTI has asked for a buffer: the driver may still be inside cuInit.
+  // Collects complete records; with `forced` also incomplete ones, for the end of the process. Does nothing
+  // before CUPTI has asked for a buffer: the driver may still be inside cuInit.
   void Flush(bool forced) noexcept;
-  // Brings in also what is complete and held back, because something in the same buffer still runs. The
-  // record of that is lost, and counted. Seen on an H100: its start and end are 0, and no other record of it
-  // comes later.
+  // Also collects complete records that are held back because something in the same buffer still runs. The
+  // running one's record is lost, and counted. Seen on an H100: its start and end are 0, and no other record
+  // of it comes later.
   void FlushUnfinished() noexcept;
 
   // How much of the device's work is recorded. Windows are open while `now_ns` says so.
   void SetDetail(wire::DetailLevel level, uint64_t now_ns) noexcept;
 
-  // For some milliseconds kernels are not recorded, to see what that costs (launch_cost.h). Refused once the
-  // program makes CUDA graphs: switching kinds around the capture of one has left kernel activity dead for
-  // the life of a process.
+  // Stops recording kernels for some milliseconds, to see what recording costs (launch_cost.h). Refused once
+  // the program makes CUDA graphs: switching kinds around a capture has left kernel activity dead for the
+  // rest of the process.
   [[nodiscard]] bool PauseKernels() noexcept;
   // False when a graph was begun meanwhile, or a guest came: kernels may then be missing, or recorded.
   bool ResumeKernels() noexcept;
@@ -64,7 +64,7 @@ class CuptiSession {
     return capturing() && kinds_enabled_.load(std::memory_order_relaxed);
   }
 
-  // Spent in the completion of buffers.
+  // Time spent completing buffers.
   uint64_t completion_ns() const noexcept { return completion_ns_.load(std::memory_order_relaxed); }
 
   // Ends capture for good: kinds and callbacks off, subscription returned. Not at exit.
@@ -75,7 +75,7 @@ class CuptiSession {
   // buffer: it does so for the devices' records, inside cuInit.
   bool driver_is_up() const noexcept { return driver_up_.load(std::memory_order_acquire); }
   const CuptiApi& api() const noexcept { return api_; }
-  // Those against defects of this CUPTI that what is recorded makes felt (proto/cupti_versions.h).
+  // Precautions against this CUPTI's defects that affect what is recorded (proto/cupti_versions.h).
   uint32_t felt_precautions() const noexcept { return felt_precautions_; }
   const BufferPool& pool() const noexcept { return pool_; }
 
@@ -101,7 +101,7 @@ class CuptiSession {
   void CompleteGuestsBuffer(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
                             size_t valid_bytes) noexcept;
   void Decode(uint8_t* buffer, size_t valid_bytes) noexcept;
-  // Looks up what this CUPTI must not be asked for, and gives up what was asked of us for it.
+  // Looks up what this CUPTI must not be asked for, and turns off the settings that need it.
   void TakePrecautions() noexcept;
   bool Avoids(cupti::Precaution precaution) const noexcept { return (precautions_ & precaution) != 0; }
   bool StaysEnabled(CUpti_ActivityKind kind) const noexcept;
@@ -109,7 +109,7 @@ class CuptiSession {
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
   void EnableCallbacks() noexcept;
-  // How large buffers are from here on follows from how much came.
+  // Sizes buffers from here on by how much arrived.
   void AimBuffers() noexcept;
 
   CuptiApi api_;
@@ -120,15 +120,15 @@ class CuptiSession {
   uint32_t felt_precautions_ = 0;
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
-  std::atomic<bool> flush_called_{false};  // for want of buffers
+  std::atomic<bool> flush_called_{false};  // because buffers ran short
   std::atomic<bool> flushed_{false};       // at least once
   std::atomic<uint64_t> completion_ns_{0};
   std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
-  uint64_t aimed_ns_ = 0;                     // of the probe's thread, like the next
+  uint64_t aimed_ns_ = 0;                     // probe's thread only, like the next
   uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
   uint64_t detail_since_ns_ = 0;
-  // Of the probe's thread, after Start: another profiler has had CUPTI since then; 0: none.
+  // Since when another profiler has held CUPTI; 0: none. Probe's thread only, after Start.
   uint64_t other_since_ns_ = 0;
   uint64_t other_asked_ns_ = 0;
   uint64_t yielded_ns_ = 0;

@@ -1,11 +1,11 @@
-// Kernel sites by what lies in a kernel record: most records find theirs by one comparison of 54 bytes.
+// A cache from the fields of a kernel record to its site: most records hit with one comparison of 54 bytes.
 //
-// Separate from the decoder, which uses it, and from the site interner, which is right without it at three
-// times the cost. Thread: the one that has claimed it, no lock needed; claiming never waits. Allocation: one
-// mapping. Failure: without the mapping, or while another thread has the claim, there is no cache.
+// The site interner gives the same answers without it, at three times the cost. Thread: the one that has
+// claimed it, no lock needed; claiming never waits. Allocation: one mapping. Failure: without the mapping, or
+// while another thread has the claim, there is no cache.
 //
-// A record's name is a pointer of CUPTI's that may mean another text tomorrow. Within one buffer, an epoch,
-// it means one: a site whose epoch is not the buffer's has to be looked up again by its text.
+// A record's name is a CUPTI pointer that may later point to another text. Within one buffer (an epoch) it is
+// stable: a site from another epoch has to be looked up again by its text.
 #pragma once
 
 #include <cupti.h>

@@ -1,10 +1,10 @@
-// What CUPTI calls the streams of the program: for names that are given to their handles.
+// Maps the program's stream handles to CUPTI's stream numbers, so that streams can be named.
 //
-// Separate because records have CUPTI's numbers and the program has handles; and a handle may be asked for
-// only while the stream is there, and in a callback of CUPTI's. So each stream's number is noted while it is
-// made, and looked up here when it is named: on the program's thread no call into CUPTI is needed then.
-// Thread: any. Allocation: none. Failure: a stream that was made before CUPTI was there, the default streams,
-// and one whose place another took (beyond kMaxStreams) are not known.
+// Records carry CUPTI's numbers, the program has handles, and CUPTI can translate a handle only while the
+// stream exists, inside a CUPTI callback. So each stream's number is noted while it is made, and looked up
+// here when it is named: naming needs no call into CUPTI on the program's thread. Thread: any. Allocation:
+// none. Failure: a stream that was made before CUPTI was there, the default streams, and one whose place
+// another took (beyond kMaxStreams) are not known.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// A loaded object's dynamic section: its symbols by name, its relocations, and which of its memory is what.
+// Reads a loaded object's dynamic section: its symbols by name, its relocations, and its memory layout.
 //
-// Separate from the policy of what to patch (patching.h) because it is only ELF. Nothing here calls the
-// dynamic linker, so that it can be used inside a dl_iterate_phdr callback, under the linker's lock. Thread:
-// any; allocation: none. Failure: an object without what is needed has no symbols and no relocations.
+// This is only ELF; patching.h decides what to patch. Nothing here calls the dynamic linker, so that it can
+// be used inside a dl_iterate_phdr callback, under the linker's lock. Thread: any; allocation: none. Failure:
+// an object that lacks the tables has no symbols and no relocations.
 #pragma once
 
 #include <elf.h>

@@ -1,15 +1,14 @@
 // Visits the resolved relocations of every loaded object and replaces what a policy wants replaced.
 //
-// Separate from the policy (patching.h) because this is the mechanism: the linker's list, read-only
-// relocation memory, atomic stores. Thread: any one at a time; it takes the dynamic linker's list lock, so
-// not from a callback that runs under a lock of the application. Allocation: none; reads /proc/self/maps when
-// a slot lies in memory that is read-only after relocation. Failure: a slot that cannot be written is left
-// and counted.
+// This is the mechanism: the linker's list, read-only relocation memory, atomic stores; the policy is
+// patching.h's. Thread: any one at a time; it takes the dynamic linker's list lock, so not from a callback
+// that runs under an application's lock. Allocation: none; reads /proc/self/maps when a slot lies in memory
+// that is read-only after relocation. Failure: a slot that cannot be written is left and counted.
 //
 // An object that another thread is just loading is in the list before its relocations are done. Its read-only
-// part is still writable then, and the loader will take that right away at any moment, so such slots are
-// postponed to a later scan. Slots elsewhere are written at once; if the loader overwrites them, the next
-// scan finds them again.
+// part is still writable then, but the loader may protect it at any moment, so such slots are postponed to a
+// later scan. Slots elsewhere are written at once; if the loader overwrites them, the next scan finds them
+// again.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ struct RelocationPolicy {
   void (*see_object)(const ElfObject& object) noexcept;
   // True: the object's slots are left alone.
   bool (*skip)(const ElfObject& object) noexcept;
-  // What the slot shall hold; null: leave it.
+  // The slot's new value; null: leave it.
   void* (*replacement)(const ElfObject& object, const Slot& slot) noexcept;
   // False for symbols that `replacement` need not be asked about: libraries have a million relocations.
   bool (*concerns)(const char* symbol) noexcept;

@@ -1,8 +1,8 @@
-// How many bytes a CUDA array's elements take, from its descriptor: what was asked for, without the driver's
+// Computes the size of a CUDA array's elements from its descriptor: the bytes requested, without the driver's
 // padding.
 //
-// Separate because it is pure arithmetic on cuda.h's descriptors. Any thread, no allocation; a format that
-// this version does not know counts as one byte a channel.
+// Pure arithmetic on cuda.h's descriptors. Any thread, no allocation; a format that this version does not
+// know counts as one byte per channel.
 #pragma once
 
 #include <cuda.h>

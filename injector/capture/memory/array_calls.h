@@ -1,7 +1,7 @@
-// Calls that make CUDA arrays, of the driver and of the runtime, at their exit.
+// Hooks at the exit of driver and runtime calls that make CUDA arrays.
 //
-// Separate from the other allocations because each API describes an array's bytes in its own way. Thread: the
-// application's. Allocation: none.
+// Unlike other allocations, each API describes an array's bytes in its own way. Thread: the application's.
+// Allocation: none.
 #pragma once
 
 #include <cupti.h>

@@ -1,8 +1,8 @@
-// What recording a call that obtains or releases memory is made of: its arguments and result, and the event.
+// Helpers for recording a call that obtains or releases memory: its arguments, its result, and the event.
 //
-// Separate because linear memory and pools (part.cc), arrays and physical memory have files of their own.
-// Thread: the application's, inside CUPTI's callback at the call's exit. Allocation: none. Failure: an event
-// for which there is no room is counted by its ring.
+// Shared by linear memory and pools (part.cc), arrays and physical memory. Thread: the application's, inside
+// CUPTI's callback at the call's exit. Allocation: none. Failure: an event for which there is no room is
+// counted by its ring.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,7 +15,7 @@
 
 namespace gpuprobe::injector::memory_calls {
 
-// Of all that release: the address or handle itself.
+// The first argument of every releasing call: the address or handle itself.
 struct FreeArguments {
   uint64_t address;
 };

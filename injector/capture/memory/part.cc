@@ -59,7 +59,7 @@ SAME_START(cuMemHostRegister_v2_params, p, bytesize);
 SAME_START(cudaHostRegister_v4000_params, ptr, size);
 #undef SAME_START
 
-// Of cuMemAllocPitch and cudaMallocPitch.
+// The arguments of cuMemAllocPitch and cudaMallocPitch.
 struct PitchArguments {
   const uint64_t* address;
   const size_t* pitch;
@@ -69,7 +69,7 @@ struct PitchArguments {
 static_assert(offsetof(cuMemAllocPitch_v2_params, Height) == offsetof(PitchArguments, height));
 static_assert(offsetof(cudaMallocPitch_v3020_params, height) == offsetof(PitchArguments, height));
 
-// Memory of the current context, whose address the call left behind `address`.
+// Reports memory of the current context; the call stored its address in `*address`.
 void ReportInContext(ThreadState& thread, const CUpti_CallbackData& data, wire::MemoryKind kind,
                      const uint64_t* address, uint64_t bytes) noexcept {
   const bool known = Succeeded(data) && address != nullptr;

@@ -1,8 +1,8 @@
-// Calls of the virtual memory API that make, keep and end physical memory, and those that bind it to
-// multicast objects and into sparse arrays, at their exit.
+// Hooks at the exit of virtual memory API calls: those that make, keep and end physical memory, and those
+// that bind it to multicast objects and into sparse arrays.
 //
-// Separate from the other allocations because no single call obtains or releases this memory for good: the
-// ledger counts (stream/physical_memory.h). Thread: the application's. Allocation: none.
+// Unlike other allocations, no single call obtains or releases this memory for good: the ledger counts
+// references (ledgers/physical_memory.h). Thread: the application's. Allocation: none.
 #pragma once
 
 #include <cupti.h>

@@ -1,9 +1,8 @@
-// Where the memory of a stream-ordered pool is: on which device, or in the host; or that it is managed.
+// Maps each stream-ordered pool to the location of its memory: a device, the host, or managed.
 //
-// Separate because an allocation names its pool, which need not be one of the current context's device, and
-// asking the driver inside a callback is out of the question. Thread: any. Allocation: none. Failure: of a
-// pool for which there is no place, or that was made before the probe was there, nothing is known;
-// LOSS_DEFINITIONS_FULL is counted.
+// An allocation names its pool, which need not belong to the current context's device, and the driver must
+// not be asked inside a callback. Thread: any. Allocation: none. Failure: a pool for which there is no place,
+// or that was made before the probe was there, is unknown; LOSS_DEFINITIONS_FULL is counted.
 #pragma once
 
 #include <cstdint>

@@ -1,11 +1,11 @@
-// What PyTorch's caching allocator has handed out and what it holds, from the function by which it tells its
-// own profiler.
+// Tracks what PyTorch's caching allocator has handed out and what it holds, by intercepting the function
+// through which it reports to its own profiler.
 //
-// Driver calls show what PyTorch reserved; what it allocated is known to its allocator only, which calls
-// c10::reportMemoryUsageToProfiler on every malloc and free. Separate from the ledger because these are
-// levels, and what was handed out of memory that the ledger knows. Thread: Note... on the application's,
-// under the allocator's lock: a handful of relaxed stores and an event; the rest on the probe's. Allocation:
-// none. Failure: a build of PyTorch whose function has another signature is not seen; nothing breaks.
+// Driver calls show what PyTorch reserved; only its allocator knows what it allocated, and calls
+// c10::reportMemoryUsageToProfiler on every malloc and free. Unlike the ledger's records, these are levels,
+// of memory that the ledger already knows. Thread: Note... on the application's, under the allocator's lock:
+// a handful of relaxed stores and an event; the rest on the probe's. Allocation: none. Failure: a build of
+// PyTorch whose function has another signature is not seen; nothing breaks.
 #pragma once
 
 #include <cstdint>

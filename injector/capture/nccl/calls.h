@@ -1,8 +1,8 @@
-// A batch of NCCL calls that are fused together, and the kernels seen while NCCL launched them.
+// A batch of fused NCCL calls, and the kernels seen while NCCL launched them.
 //
 // Outside a group a batch is one call and lives in the wrapper's frame; inside a group it comes from a fixed
 // pool at the first call and goes back after the outermost GroupEnd. Owned by one application thread.
-// Allocation: none. Failure: what does not fit is counted, not kept.
+// Allocation: none. Failure: calls that do not fit are counted, not kept.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,10 @@ struct PendingCall {
   uint64_t order;      // the communicator's hash, as NCCL has it; 0: not known
   void* handle;        // ncclComm_t, for looking the communicator up again; may be stale
   int32_t ranks;       // 0: not known
-  bool told;           // NCCL told its plugin how it runs the call
+  bool told;           // NCCL has reported to its plugin how it runs the call
 };
 
-// A kernel launch as the driver's callback tells it.
+// A kernel launch as the driver's callback reports it.
 struct KernelLaunch {
   const char* name;  // mangled or plain, may be null
   const void* stream;
@@ -38,8 +38,8 @@ struct KernelLaunch {
   void* const* extra = nullptr;
 };
 
-// A kernel of NCCL's whose launch was entered on this thread inside an NCCL call. No member has a default, as
-// in PendingCall: thousands of them lie in memory that is to stay zero until it is used (calls.cc).
+// An NCCL kernel whose launch was entered on this thread inside an NCCL call. No member has a default, as in
+// PendingCall: thousands of them lie in memory that must stay zero until it is used (calls.cc).
 struct SeenLaunch {
   uint64_t stream;
   uint64_t context;
@@ -50,11 +50,11 @@ struct SeenLaunch {
   uint32_t comm;        // AssignPlans' answer: Communicator.id
   uint64_t graph_node;  // the kernel was captured into this node of a graph; 0: launched
   int32_t device;       // of the context, -1: not known
-  // Where its communicator is on the device, which is its first argument since NCCL 2.19; 0: not known.
+  // Device address of its communicator, the first argument since NCCL 2.19; 0: not known.
   uint64_t on_device;
 };
 
-// The kernel is of another communicator for certain.
+// The kernel certainly belongs to another communicator.
 inline bool IsOfAnother(uint64_t on_device, const SeenLaunch& launch) noexcept {
   return on_device != 0 && launch.on_device != 0 && on_device != launch.on_device;
 }
@@ -93,7 +93,7 @@ struct NumberedCall {
   uint16_t op = 0;
 };
 
-// Of a group's calls for which there was no room, those that one of a communicator's counts numbers.
+// A group's calls that found no room and are numbered by one of a communicator's two counts.
 struct CallsBeyond {
   NumberedCall last;
   uint64_t calls = 0;
@@ -113,7 +113,7 @@ struct CallBatch {
   uint32_t beyond_count;
   bool copies_captured = false;  // into a CUDA graph
   bool torn = false;             // some of its calls may not have been seen (torn_groups.h)
-  uint64_t copies_plan = 0;      // of its one-sided calls, or of all; 0: none
+  uint64_t copies_plan = 0;      // plan of the copies for its one-sided calls, or for all; 0: none
   bool copies_carry_all = false;
 };
 

@@ -1,11 +1,9 @@
-// Which nodes of CUDA graphs carry which plan: node id -> plan, and which copy of the child graph they are
-// of.
+// Maps the nodes of CUDA graphs to their plans: node id -> plan, and which copy of a child graph it is in.
 //
-// Separate from the batches because it outlives them: a graph is instantiated, copied and launched long after
-// its calls were captured. Thread: any application thread, inside the guard. Allocation: none; 384 KB of zero
-// pages. Failure: nothing removes a node, since a destroyed graph's ids never come back; when a set of the
-// table is full, the oldest of its nodes (ids ascend) gives way. A copy made of such a node later has no
-// plan: its kernels are known by their names only.
+// It outlives the batches: a graph is instantiated, copied and launched long after its calls were captured.
+// Thread: any application thread, inside the guard. Allocation: none; 384 KB of zero pages. Failure: nothing
+// removes a node, since a destroyed graph's ids never come back; when a set of the table is full, its oldest
+// node (ids ascend) is evicted. A later copy of such a node has no plan: its kernels are known only by name.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // The communicators of this process: handle -> id, hash, rank, sequence numbers.
 //
-// Separate from the hooks because it is one lock-free data structure: a fixed open-addressing table keyed by
-// NCCL's handle, which NCCL reuses after a communicator is destroyed. Thread: any application thread, inside
-// the guard. Allocation: none. Failure: when no place is free within the probe length, Register answers null
-// and the calls are counted as LOSS_COMMUNICATOR_UNKNOWN. Using a handle while another thread destroys it is
-// the application's error already; the probe then records stale numbers, never invalid memory.
+// A lock-free data structure: a fixed open-addressing table keyed by NCCL's handle, which NCCL reuses after a
+// communicator is destroyed. Thread: any application thread, inside the guard. Allocation: none. Failure:
+// when no place is free within the probe length, Register returns null and the calls are counted as
+// LOSS_COMMUNICATOR_UNKNOWN. Using a handle while another thread destroys it is an application error anyway;
+// the probe then records stale numbers, but never touches invalid memory.
 #pragma once
 
 #include <atomic>

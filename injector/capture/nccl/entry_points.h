@@ -1,7 +1,7 @@
 // Names and kinds of the NCCL functions of entry_points.inc, as constexpr data.
 //
-// Separate from the wrappers because everybody who speaks of an operation (events, encoder, scanner, tests)
-// needs only this. Any thread; no allocation; unknown input gives an empty name or kCount.
+// Everything that names an operation without wrapping it (events, encoder, scanner, tests) needs only this.
+// Any thread; no allocation; unknown input gives an empty name or kCount.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ inline constexpr const char* kProfilingSymbolNames[] = {
 #undef NCCL_ENTRY
 };
 
-// Name of an operation for the wire, empty if `op` is none of ours.
+// Name of an operation for the wire, empty if `op` is not one of ours.
 constexpr std::string_view OpName(uint16_t op) noexcept {
   return op < kEntryPoints ? kEntryPointNames[op] : std::string_view();
 }

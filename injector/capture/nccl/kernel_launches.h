@@ -1,11 +1,10 @@
-// Whose a kernel of NCCL's is, at its launch: where all ways of seeing a call meet.
+// Attributes an NCCL kernel at its launch, where all ways of seeing a call meet.
 //
-// Separate from the driver callbacks that lead here (part.cc) so that tests can be the driver. In this order:
-// the call of the application's that is being made on this thread; the group that ends past the wrappers here
-// (torn_groups.h); a call of a communicator that does not block (awaited.h); what NCCL will tell its plugin
-// (plugin.h). A kernel that is none of these is known by its name, in the collector. Thread: the
-// application's or NCCL's own, inside the guard. Allocation: none. Failure: what does not fit is counted
-// where it would have gone.
+// The candidates, in this order: the application's current call on this thread; a group whose end the
+// wrappers miss here (torn_groups.h); a call on a non-blocking communicator (awaited.h); what NCCL will
+// report to its plugin (plugin.h). A kernel that matches none is known in the collector by its name. The
+// driver callbacks are in part.cc, so that tests can play the driver. Thread: the application's or NCCL's
+// own, inside the guard. Allocation: none. Failure: what does not fit is counted where it would have gone.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What the name of an NCCL kernel says: which operations and which element types it can carry.
+// Parses the name of an NCCL kernel: which operations and which element types it can carry.
 //
-// Separate because it is pure and follows NCCL's naming, which changes with its versions:
+// A pure function of NCCL's naming, which changes with its versions:
 // ncclDevKernel_AllReduce_Sum_f32_RING_LL, ncclDevKernel_SendRecv, ncclDevKernel_Generic_1,
 // ncclSymkDevKernel_AllGather_..., ncclKernel_AllReduce_RING_LL_Sum_float. Any thread, no allocation.
 #pragma once
@@ -18,7 +18,7 @@ struct KernelTraits {
 inline constexpr uint16_t kAnyOp = 0xffff;
 inline constexpr uint16_t kAnyDataType = 0xffff;
 
-// True for the names of NCCL's kernels, by their start. Asked at every launch of the program's: a few
+// True for the names of NCCL's kernels, by their start. Called at every launch of the program: a few
 // instructions.
 inline bool IsNcclKernel(const char* name) noexcept {
   if (name == nullptr) return false;

@@ -1,9 +1,9 @@
-// How communicators become known, are looked up by calls, and end: the registry's writers, and the events
-// about it.
+// Follows communicators from creation to end: the functions that write the registry or look it up for a call,
+// and the events about it.
 //
-// Separate from the scopes of calls because communicators have lives of their own. Thread: the application's,
-// inside the guard. Allocation: none. Failure: no place in the registry is counted as
-// LOSS_COMMUNICATOR_UNKNOWN for each call; what NCCL does not answer stays unknown.
+// Communicators live longer than the scopes of calls. Thread: the application's, inside the guard.
+// Allocation: none. Failure: no place in the registry is counted as LOSS_COMMUNICATOR_UNKNOWN for each call;
+// what NCCL does not answer stays unknown.
 #pragma once
 
 #include "injector/capture/nccl/calls.h"
@@ -26,7 +26,7 @@ void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::Com
                         EntryPoint made_by = EntryPoint::kCount) noexcept;
 
 // True once a communicator was made through us that NCCL went on to make in the background: its kernels are
-// launched from threads of NCCL's own.
+// launched from NCCL's own threads.
 bool MadeWithoutBlocking() noexcept;
 
 }  // namespace gpuprobe::injector::nccl

@@ -12,7 +12,7 @@ namespace {
 
 constinit std::atomic<uint64_t> last_plan{0};
 
-constexpr uint32_t kStreams = 4;  // distinct streams of one communicator that are told apart
+constexpr uint32_t kStreams = 4;  // distinct streams that are tracked per communicator
 constexpr uint32_t kClasses = 8;  // distinct kinds of kernels of one communicator in one batch
 
 struct KernelClass {
@@ -114,8 +114,8 @@ class Batch {
     }
   }
 
-  // Of two that a kernel may be of: which NCCL launches for first. From 2.26 on in the order of their hashes,
-  // before in that of their first calls.
+  // Which of two candidates NCCL launches for first: from 2.26 on by the order of their hashes, before that
+  // by the order of their first calls.
   static bool ComesFirst(const CommPart& part, const CommPart& other) noexcept {
     constexpr int32_t kByHash = 22600;
     return NcclVersion() >= kByHash && part.order != 0 && other.order != 0 && part.order < other.order;

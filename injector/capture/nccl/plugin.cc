@@ -157,22 +157,22 @@ Communicator* WrappersOwn(const PluginCommunicator& comm) noexcept {
   return handle != nullptr ? Find(handle) : FindByHash(comm.hash, comm.rank, &comm);
 }
 
-// Whoever it belongs to, what the registry knows it by.
+// The registry's key for the communicator, whoever owns it.
 void* CommunicatorKey(PluginCommunicator& comm) noexcept {
   if (comm.owner.load(std::memory_order_relaxed) != Owner::kWrapper) return &comm;
   const Communicator* known = WrappersOwn(comm);
   return known == nullptr ? nullptr : PointerTo<void>(known->key.load(std::memory_order_relaxed));
 }
 
-// A call past the wrapper on its communicator. Of those that may be non-blocking the calls come on threads of
-// NCCL's own although the wrapper saw them.
+// For a call that bypassed the wrapper on its communicator. If that may be non-blocking, the result is null:
+// its calls arrive on NCCL's own threads although the wrapper saw them.
 Communicator* WrappersIfBlocking(const PluginCommunicator& comm) noexcept {
   Communicator* known = WrappersOwn(comm);
   if (known == nullptr || known->blocking.load(std::memory_order_relaxed) != Blocking::kYes) return nullptr;
   return known;
 }
 
-// NCCL may tell bytes where the application said elements.
+// NCCL may report bytes where the application passed elements.
 bool SameSize(const PendingCall& pending, const PluginCall& call) noexcept {
   return pending.event.count * pending.event.element_bytes == call.count * DataTypeBytes(call.datatype);
 }
@@ -192,13 +192,13 @@ bool TellHowIf(CallBatch& batch, const PluginCall& call, bool other_sizes) noexc
   return true;
 }
 
-// How NCCL runs a call that is waiting to be reported: the first that it can be.
+// Notes how NCCL runs a call that is waiting to be reported: the first pending one that matches.
 void TellHow(CallBatch& batch, const void* argument) noexcept {
   TellHowIf(batch, *static_cast<const PluginCall*>(argument), true);
 }
 
-// A call that no wrapper saw, of a group of which they saw some: it came before those, whose numbers give
-// way.
+// Adds a call that no wrapper saw to a group whose other calls they did see. It came before those, so their
+// numbers move up.
 void AddUnseen(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
                const PluginCall& call) noexcept {
   const bool ours = OursAlready(thread, comm);
@@ -241,10 +241,10 @@ void AddUnseen(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
   pending.ranks = known->ranks.load(std::memory_order_relaxed);
 }
 
-// A call among those that the wrappers saw of this launch, and of which of them it is.
+// Matches a call with those that the wrappers saw for this launch.
 void TellBatch(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
                const PluginCall& call) noexcept {
-  // What the application called is told as it calls it, from version 5 on: then nothing can be missing.
+  // From version 5 on NCCL reports the application's calls as they are made, so none can be missing.
   const bool may_lack = batch.inits != nullptr && !api_is_told.load(std::memory_order_relaxed) &&
                         (batch.torn || MayBeInTornGroup(thread));
   const bool found = TellHowIf(batch, call, !may_lack);
@@ -414,7 +414,7 @@ void BeginApiGroup() noexcept {
   if (HoldsCalls(thread)) OutsideAllGroups(thread);
   if (thread.nccl_group_depth != 0 || InsideInterceptedCall(thread)) return;
   thread.nccl_api_group = true;
-  ++thread.nccl_call_depth;  // what is called until its end is told here too
+  ++thread.nccl_call_depth;  // calls until its end are reported here, too
 }
 
 void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {

@@ -1,16 +1,16 @@
-// NCCL calls as NCCL itself tells them to its profiler plugin: what reaches a statically linked NCCL, and
-// calls that were made past our wrappers.
+// Records NCCL calls from NCCL's own reports to its profiler plugin: calls into a statically linked NCCL, and
+// others that bypass our wrappers.
 //
-// NCCL announces the calls of a plan on the thread that has just launched the plan's kernel, and a group
-// around them: calls belong to the last kernel of NCCL's that was launched on their thread. A call that a
-// wrapper sees too is the wrapper's; from the plugin it takes the communicator's hash, if its creation was
-// missed. A call past the wrappers on a communicator of theirs is recorded here under the wrappers'
-// communicator. A communicator that a wrapper meets late gets its hash only if every call before was told, so
-// that its calls' numbers are those of the other ranks. A replay of a captured plan is announced on a thread
-// of CUDA's that launched nothing: it is not recorded here, its kernels are known by their names.
+// NCCL announces the calls of a plan, inside a group, on the thread that has just launched the plan's kernel:
+// so they belong to the last NCCL kernel launched on that thread. If a wrapper sees a call as well, the
+// wrapper records it, and takes only the communicator's hash from the plugin if its creation was missed. A
+// call that bypasses the wrappers on one of their communicators is recorded here under that communicator. A
+// communicator that a wrapper meets late gets its hash only if every earlier call was reported, so that its
+// calls have the same numbers as on the other ranks. A replay of a captured plan is announced on a CUDA
+// thread that launched nothing: it is not recorded here, and its kernels are known by name.
 //
 // Thread: the application's, or one of NCCL's own, inside the guard. Allocation: none; a fixed pool of
-// communicators. Failure: more communicators than places, their calls are counted as
+// communicators. Failure: beyond these places, a communicator's calls are counted as
 // LOSS_COMMUNICATOR_UNKNOWN. NCCL always gets ncclSuccess.
 #pragma once
 
@@ -70,7 +70,7 @@ bool ApiIsTold() noexcept;
 // True when NCCL has been telling this process's plugin of its communicators.
 bool PluginIsTold() noexcept;
 
-// A kernel of NCCL's was launched on this thread outside of every intercepted call.
+// An NCCL kernel was launched on this thread outside of every intercepted call.
 void NotePluginLaunch(ThreadState& thread, uint32_t correlation) noexcept;
 
 // Puts this library into NCCL_PROFILER_PLUGIN, unless somebody chose a plugin: by NCCL's variables for

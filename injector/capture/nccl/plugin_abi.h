@@ -1,9 +1,9 @@
-// What NCCL and its profiler plugins exchange, of all six versions: events of groups, calls and launches.
+// NCCL's profiler plugin interface in all six versions: events of groups, calls and launches.
 //
-// Separate because these layouts are NCCL's and never change: version 1 came with NCCL 2.23.4, 2 with 2.24.3,
-// 3 with 2.26.2, 4 with 2.27.3, 5 with 2.28.3, 6 with 2.29.2. NCCL takes the highest version that it and the
-// plugin have, by the symbol ncclProfiler_v<N>. The proxy's events, which the probe does not ask for, have no
-// layout here: only their type, parent and rank are ever looked at.
+// These layouts are NCCL's and never change: version 1 came with NCCL 2.23.4, 2 with 2.24.3, 3 with 2.26.2,
+// 4 with 2.27.3, 5 with 2.28.3, 6 with 2.29.2. NCCL takes the highest version that it and the plugin have, by
+// the symbol ncclProfiler_v<N>. The proxy's events, which the probe does not ask for, have no layout here:
+// only their type, parent and rank are ever read.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ inline constexpr uint64_t kEventCollectiveApi = 1u << 9;
 inline constexpr uint64_t kEventPointToPointApi = 1u << 10;
 inline constexpr uint64_t kEventKernelLaunch = 1u << 11;
 
-// The events that NCCL tells a plugin which asked for `mask`: with each kind also those that it is a part of.
-// `nccl` is the newest version of the interface that this NCCL has. Of the kinds that are not named here each
-// is told if it was asked for.
+// The events that NCCL reports to a plugin that asked for `mask`: each kind, and those that enclose it.
+// `nccl` is the newest version of the interface that this NCCL has. A kind that is not named here is reported
+// if it was asked for.
 inline constexpr uint64_t kInsideCollectives =
     kEventProxyOp | kEventProxyStep | kEventKernelChannel | kEventNetPlugin;
 constexpr uint64_t ToldFor(uint64_t mask, int nccl) noexcept {
@@ -120,7 +120,7 @@ struct PointToPoint2 {
   int peer;
 };
 
-// From version 4 the communicator is told once, when it is made.
+// From version 4 on the communicator is reported once, when it is made.
 struct Collective4 {
   uint64_t sequence;
   const char* function;
@@ -143,7 +143,7 @@ struct PointToPoint4 {
   uint8_t channels;
 };
 
-// From version 5 a call's parent is the application's call, and its group is told beside it.
+// From version 5 on a call's parent is the application's call; its group is a separate member.
 struct Collective5 {
   uint64_t sequence;
   const char* function;

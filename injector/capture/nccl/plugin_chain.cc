@@ -211,7 +211,7 @@ struct Chain {
       known->ours = OpenPluginCommunicator(hash, rank, ranks);
       *context = known;
     }
-    // Communicators that are ours, too, go on being told of.
+    // NCCL keeps reporting our communicators, too.
     if (known == nullptr && mask->written.load(std::memory_order_relaxed) == 0) return result;
     mask->others.store(asked, std::memory_order_relaxed);
     mask->written.store(asked | kPluginMask, std::memory_order_relaxed);

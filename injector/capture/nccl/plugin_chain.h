@@ -1,15 +1,14 @@
-// Somebody else's profiler plugin, with ours around it: NCCL has room for one.
+// Wraps our profiler plugin around another one, because NCCL has room for only one.
 //
-// NCCL looks a plugin's table up by dlsym, through a relocation that patching.h leads to us. What it gets
-// instead of the other plugin's table is one of the same version whose functions tell both. The other plugin
-// sees the calls, contexts, handles and mask that it would see alone: events that NCCL tells only because we
-// asked for them are kept from it, by the rule that NCCL itself has (ToldFor of plugin_abi.h), and so are
-// handles of ours. A library that NCCL asks for a profiler and that has none (a network plugin) is answered
-// with our own tables.
+// NCCL looks up a plugin's table by dlsym, through a relocation that patching.h redirects to us. Instead of
+// the other plugin's table it gets one of the same version whose functions forward to both. The other plugin
+// sees the calls, contexts, handles and mask that it would see alone: events that NCCL reports only because
+// we asked for them are kept from it, by NCCL's own rule (ToldFor in plugin_abi.h), and so are our handles.
+// When NCCL asks a library that has no profiler (a network plugin) for one, it gets our own tables.
 //
 // Thread: any of NCCL's. Allocation: none of ours; a fixed pool of contexts. Failure: beyond
-// kPluginCommunicators communicators, or when two different plugins of one version are there, the other
-// plugin is left alone with NCCL.
+// kPluginCommunicators communicators, or with two different plugins of one version, NCCL talks to the other
+// plugin alone.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// A plugin event of any version, in the words of plugin.h: who is told what, and which kind of event it was.
+// Translates plugin events of any version into calls of plugin.h, and says which kind of event it was.
 //
-// Separate because two tables of functions lead here: our own (plugin_entry.cc) and the ones around somebody
-// else's plugin (plugin_chain.cc). Thread, allocation and failure: those of plugin.h.
+// Shared by two function tables: our own (plugin_entry.cc) and the ones around somebody else's plugin
+// (plugin_chain.cc). Thread, allocation and failure: as in plugin.h.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@
 
 namespace gpuprobe::injector::nccl {
 
-// The least that makes NCCL tell the calls, and from version 5 on also what the application called: no proxy
+// The smallest mask that makes NCCL report its calls, and from version 5 on also the application's: no proxy
 // events, and no kernel channels, which cost a proxy operation for each plan.
 inline constexpr int kPluginMask = static_cast<int>(nccl_plugin::kEventGroup | nccl_plugin::kEventCollective |
                                                     nccl_plugin::kEventPointToPoint);

@@ -1,8 +1,8 @@
-// The objects of this process that define NCCL's functions, each with a way in of its own.
+// The loaded objects that define NCCL's functions, each with its own set of wrappers ("way in").
 //
-// Separate from patching.h because look-ups by dlsym ask it too, from application threads. Thread: Add inside
-// a dl_iterate_phdr callback, which the linker lets one thread be in at a time; the rest by any. Allocation:
-// none. Failure: beyond kMaxProviders copies a new one is not intercepted.
+// Used by patching.h, and by look-ups through dlsym on application threads. Thread: Add inside a
+// dl_iterate_phdr callback, which the linker runs on one thread at a time; the rest by any. Allocation: none.
+// Failure: beyond kMaxProviders copies a new one is not intercepted.
 #pragma once
 
 #include "injector/capture/loader/elf_object.h"

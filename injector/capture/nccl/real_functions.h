@@ -1,8 +1,8 @@
-// Where NCCL's own functions are: one column for each way in which a call reaches us.
+// The addresses of NCCL's own functions: one column for each way in which a call reaches us.
 //
-// Separate because wrappers, hooks and the patcher all need the address behind a name and differ in how they
-// got it. Thread: any. Allocation: none of ours; the first call of each exported wrapper asks the dynamic
-// linker once. Failure: null, and the wrapper answers ncclSystemError.
+// Wrappers, hooks and the patcher all need the address behind a name, but differ in how they got it. Thread:
+// any. Allocation: none of ours; the first call of each exported wrapper asks the dynamic linker once.
+// Failure: null, and the wrapper returns ncclSystemError.
 #pragma once
 
 #include <atomic>

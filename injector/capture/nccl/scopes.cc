@@ -26,15 +26,15 @@ namespace {
 
 bool Accepted(int32_t result) noexcept { return result == ncclSuccess || result == ncclInProgress; }
 
-// Of numbers that are each rank's own.
+// Operations whose sequence numbers are each rank's own.
 bool CountsAsTransfer(EntryPoint op) noexcept { return IsPointToPoint(op) || nccl::IsOneSided(op); }
 
 std::atomic<uint64_t>& SequenceOf(Communicator& comm, EntryPoint op) noexcept {
   return CountsAsTransfer(op) ? comm.transfers : comm.collectives;
 }
 
-// A call of the one communicator that the kernel can be of, which was not seen on the device before; null if
-// there are several, or it is one that was.
+// A call of the only communicator that can have launched the kernel and was not seen on the device before;
+// null if there are several, or if the kernel's was seen before.
 const PendingCall* OnlyOneUnseen(const CallBatch& batch, const SeenLaunch& launch) noexcept {
   const PendingCall* unseen = nullptr;
   for (uint32_t i = 0; i < batch.call_count; ++i) {
@@ -134,7 +134,7 @@ bool IsOneSided(const PendingCall& call) noexcept {
   return nccl::IsOneSided(static_cast<EntryPoint>(call.event.op));
 }
 
-// The copies that NCCL launches from now on, on this thread, are those of one-sided calls.
+// The copies that NCCL launches on this thread from now on belong to one-sided calls.
 void BeginCopies(ThreadState& thread) noexcept {
   thread.nccl_copies_plan = NewPlan();
   thread.nccl_copies = 0;
@@ -142,7 +142,7 @@ void BeginCopies(ThreadState& thread) noexcept {
   thread.nccl_copies_captured = false;
 }
 
-// They are told as one plan, unless they are of several communicators: then nobody knows whose each is.
+// Reports the copies as one plan, unless several communicators are involved: then nobody knows whose each is.
 void EndCopies(ThreadState& thread, CallBatch& batch, bool guarded) noexcept {
   if (guarded) TellLastCopy(thread);
   const uint64_t plan = thread.nccl_copies != 0 ? thread.nccl_copies_plan : 0;
@@ -158,8 +158,8 @@ void EndCopies(ThreadState& thread, CallBatch& batch, bool guarded) noexcept {
   batch.copies_captured = thread.nccl_copies_captured;
 }
 
-// NCCL launched copies for the batch's calls and no kernel: from 2.28 on it can have the copy engines run
-// some of them. Nobody knows whose each copy is where they are of several communicators.
+// NCCL launched copies for the batch's calls and no kernel: from 2.28 on the copy engines can run some of
+// them. With several communicators nobody knows whose each copy is.
 void TellCopies(ThreadState& thread, CallBatch& batch) noexcept {
   const uint32_t copies = std::exchange(thread.nccl_call_copy_count, 0);
   if (copies == 0 || batch.launch_count != 0 || batch.copies_plan != 0 || MayBeInTornGroup(thread)) return;

@@ -1,11 +1,10 @@
-// What happens around a call into NCCL: one scope for each kind of entry point, opened before the real
-// function runs and closed with its result.
+// Our work around a call into NCCL: one scope for each kind of entry point, opened before the real function
+// runs and closed with its result.
 //
-// Separate from the wrappers (wrappers.h), which are generated and only forward. Scopes have no destructors:
-// nothing of ours is on the stack that an unwinder would have to run, and nothing of ours is held while NCCL
-// runs; the guard is entered and left on both sides. Thread: the application's. Allocation: none. Failure: a
-// scope that could not note its call does nothing at its end; NCCL's result is never looked at by the
-// wrapper.
+// The wrappers (wrappers.h) are generated and only forward. Scopes have no destructors: we leave nothing on
+// the stack that an unwinder would have to run, and hold nothing while NCCL runs; the guard is entered and
+// left on both sides. Thread: the application's. Allocation: none. Failure: a scope that could not note its
+// call does nothing at its end; the wrapper never looks at NCCL's result.
 #pragma once
 
 #include <cuda.h>
@@ -211,7 +210,7 @@ class AbortScope : public EndOfCommunicatorScope {
 // it is none of NCCL's inside a call of NCCL's that is seen. From the driver callback, inside the guard.
 bool NoteKernelLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept;
 
-// A kernel as it was launched; ops 0 if it is none of NCCL's.
+// A kernel as it was launched; ops 0 if it is not NCCL's.
 SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept;
 
 // The batch is complete: decides its plans and reports it. Inside the guard.

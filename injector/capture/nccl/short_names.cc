@@ -28,7 +28,7 @@ uint8_t NumberOfName(const char* name) noexcept {
       names[i].place.store(Place::kTaken, std::memory_order_release);
       return static_cast<uint8_t>(i);
     }
-    // Of one that is just being added nothing can be said: at worst the name has two numbers.
+    // A name that is just being added cannot be compared; at worst the same name gets two numbers.
     if (seen == Place::kTaken && std::strcmp(names[i].text, name) == 0) return static_cast<uint8_t>(i);
   }
   return 0;

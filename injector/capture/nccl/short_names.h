@@ -1,8 +1,8 @@
-// Numbers for the few names that NCCL has for its algorithms and protocols, so that an event carries a byte.
+// Numbers the few names that NCCL has for its algorithms and protocols, so that an event carries one byte.
 //
-// Separate because producers may not allocate and the names belong to NCCL. Thread: any. Allocation: none; a
-// fixed table to which unknown names are added. Failure: a name beyond the table's places, or longer than
-// kShortNameBytes, is number 0: none.
+// Producers may not allocate, and the names belong to NCCL. Thread: any. Allocation: none; a fixed table to
+// which unknown names are added. Failure: a name beyond the table's places, or longer than kShortNameBytes,
+// gets number 0: none.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
-// Addresses of the wrappers that patched relocations lead to: one set for each copy of NCCL in the process.
+// Addresses of the wrappers that patched relocations point to: one set for each copy of NCCL in the process.
 //
-// Separate from patching.h so that only one file instantiates the wrappers. Any thread; constant data.
+// Only one file instantiates the wrappers. Any thread; constant data.
 #pragma once
 
 #include "injector/capture/nccl/entry_points.h"

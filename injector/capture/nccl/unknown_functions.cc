@@ -11,8 +11,8 @@ namespace gpuprobe::injector::nccl {
 
 namespace {
 
-// By the start of the name without its prefix. What asks, what makes teams, windows and requirements of
-// device code, and what manages a communicator without moving anything on it.
+// Matched against the start of the name without its prefix: queries, functions that make teams, windows and
+// requirements of device code, and those that manage a communicator without moving any data.
 constexpr std::string_view kHarmless[] = {
     "Get",   "CommGet", "CommQuery", "CommSuspend", "CommResume", "CommMemStats", "RedOp", "ResetDebug",
     "Param", "Dev",     "WinGet",    "Team",        "Lsa",        "Gin",          "LLA2A", "Profiler",
@@ -21,7 +21,7 @@ constexpr std::string_view kHarmless[] = {
 // How NCCL names what it looks for in plugins: "ncclNetPlugin_v10".
 constexpr std::string_view kPlugin = "Plugin_v";
 
-constexpr uint32_t kImporters = 8;  // that are told apart; each has the name in its own table of strings
+constexpr uint32_t kImporters = 8;  // distinct ones; each has the name in its own string table
 
 enum class Place : uint8_t { kFree, kTaken, kNamed };
 

@@ -1,10 +1,10 @@
-// NCCL functions that the program imports or looks up and the table of entry points does not have.
+// NCCL functions that the program imports or looks up, but that are missing from our table of entry points.
 //
-// Separate because it is about what is not seen: calls of them cannot be counted, their importers can.
-// Thread: noted by whoever scans relocations and by any thread inside dlsym, read by the batch builder.
-// Allocation and locking: none; kUnknownFunctions places. Failure: beyond them, and of names that are too
-// long, only how many there are is kept, up to kOtherFunctions; of more than eight importers eight are
-// counted; two threads that note one name at the same moment may take two places.
+// Their calls are not seen and cannot be counted, but their importers can. Thread: noted by whoever scans
+// relocations and by any thread inside dlsym, read by the batch builder. Allocation and locking: none;
+// kUnknownFunctions places. Failure: functions beyond these, and those with too long names, are only counted,
+// up to kOtherFunctions; at most eight importers are counted; two threads that note one name at the same
+// moment may take two places.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // The wrappers around NCCL's functions, generated from entry_points.inc: real function, scope, result.
 //
-// A template over the way in, so that each copy of NCCL has wrappers that lead back to itself. Thread: the
+// A template over the way in, so that each copy of NCCL has wrappers that call that copy. Thread: the
 // application's. Allocation: none. Failure: without a real function behind it (a program that runs on NCCL
-// always has one) the answer is ncclSystemError.
+// always has one) the result is ncclSystemError.
 #pragma once
 
 #include "injector/capture/nccl/real_functions.h"

@@ -1,9 +1,9 @@
 // NVTX domains, registered strings and open start/end ranges: the handles that we give to the program.
 //
-// Separate from the handlers because these are bounded lock-free tables. Thread: any application thread;
-// names are read by the probe's own. Allocation: none: static tables. Failure: a full table gives a valid
-// handle that stands for "one more, without a name" and counts LOSS_DEFINITIONS_FULL; a range that found no
-// place gets an id that says so and is never reported as unknown.
+// Bounded lock-free tables. Thread: any application thread; names are read by the probe's own. Allocation:
+// none: static tables. Failure: a full table returns a valid handle that stands for "one more, without a
+// name" and counts LOSS_DEFINITIONS_FULL; a range that found no place gets an id that says so and is never
+// reported as unknown.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// NVTX's payload extension: how layouts are registered, and ranges that consist of payloads alone.
+// Handlers for NVTX's payload extension: registering layouts, and ranges that consist only of payloads.
 //
-// Separate from handlers.h because it is another binary interface: each copy of NVTX hands us its table of
-// slots once more, by another function. Thread: any, several times, before CUDA is up. Allocation: none.
-// Failure: a table of another kind or version is left alone, and its functions stay empty.
+// A binary interface of its own beside handlers.h: each copy of NVTX hands us another table of slots, by
+// another function. Thread: any, several times, before CUDA is up. Allocation: none. Failure: a table of
+// another kind or version is left alone, and its functions stay empty.
 #pragma once
 
 namespace gpuprobe::injector::nvtx {

@@ -1,9 +1,9 @@
-// The functions that NVTX calls instead of doing nothing, and how they get there.
+// The handlers that NVTX calls instead of doing nothing, and their installation.
 //
 // NVTX lives in every library that includes its headers; on its first call each copy opens
 // NVTX_INJECTION64_PATH and hands us its tables of function pointers, into which our handlers are written.
-// Separate from ranges.h because this is NVTX's binary interface only. Thread: any, several times, before
-// CUDA is up. Allocation: none. Failure: a table that is not there or too short leaves those calls empty.
+// This is only NVTX's binary interface; ranges.h gives the calls their meaning. Thread: any, several times,
+// before CUDA is up. Allocation: none. Failure: a missing or too short table leaves those calls empty.
 #pragma once
 
 #include <cstdint>

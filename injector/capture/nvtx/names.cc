@@ -30,8 +30,8 @@ struct EarlyName {
 constinit EarlyName early[kEarlyNames] = {};
 constinit std::atomic<uint32_t> waiting{0};
 
-// Names that came early are told on the probe's thread, after what the program's threads have done since
-// they are let in: as nanoseconds, this is before all of it, so that a rename is drained later.
+// Early names are reported on the probe's thread, after events that the program's threads have emitted since
+// the probe went live. This time, in ns, is before all of those, so that a rename is drained later.
 constexpr uint64_t kBeforeAllEvents = 1;
 
 void EmitName(ThreadState& thread, uint64_t time_ns, Named what, uint32_t number, uint64_t domain,

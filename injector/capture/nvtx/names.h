@@ -1,9 +1,9 @@
-// Names that the program gives: to its threads, categories of its ranges, streams and devices.
+// Names that the program gives to its threads, range categories, streams and devices.
 //
-// Separate from the ranges because they are given before CUDA is initialised as often as not: what comes
-// while the probe is not live yet waits in a table, and is told when it is. Thread: any application thread;
-// TellNames on the probe's own. Allocation: none; kEarlyNames places. Failure: more early names than places,
-// they are counted as LOSS_DEFINITIONS_FULL.
+// Unlike ranges, names are often given before CUDA is initialised: those that come before the probe is live
+// wait in a table, and are reported when it is. Thread: any application thread; TellNames on the probe's own.
+// Allocation: none; kEarlyNames places. Failure: early names beyond these places are counted as
+// LOSS_DEFINITIONS_FULL.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,11 @@ void NameThread(uint32_t tid, std::string_view name) noexcept;
 // `domain` as CreateDomain gives it; null: the default one.
 void NameCategory(const void* domain, uint32_t category, std::string_view name) noexcept;
 
-// A CUstream; one whose number is not known (cupti/stream_ids.h) stays without a name.
+// A CUstream; one whose number is not known (capture/cupti/stream_ids.h) stays without a name.
 void NameStream(const void* stream, std::string_view name) noexcept;
 void NameDevice(uint32_t ordinal, std::string_view name) noexcept;
 
-// Tells the names that came too early. Cheap when there are none.
+// Reports the names that came too early. Cheap when there are none.
 void TellNames() noexcept;
 
 void ForgetNamesForTest() noexcept;

@@ -1,9 +1,8 @@
-// NVTX's payload extension as a binary interface: what programs hand over, with the names and numbers of
-// NVTX 3.2.
+// The binary interface of NVTX's payload extension: the structs that programs pass, as in NVTX 3.2.
 //
-// Separate, and not taken from nvToolsExtPayload.h, because that header came after the CUDA toolkits up
-// to 12.x, while programs carry their own copy of NVTX: what is understood must not depend on what was built
-// with. tests/injector/capture/nvtx/payloads_test.cc holds it against the header. Nothing runs here.
+// Not taken from nvToolsExtPayload.h, because CUDA toolkits up to 12.x lack that header, while programs carry
+// their own copy of NVTX: what we understand must not depend on the toolkit we were built with.
+// tests/injector/capture/nvtx/payloads_test.cc compares it with the header. Nothing runs here.
 #pragma once
 
 #include <cstddef>
@@ -69,7 +68,7 @@ struct Module {
 };
 
 inline constexpr uint16_t kPayloadModule = 2;
-// Of nvtxEventAttributes_t::payloadType: a list of PayloadData, as many as `reserved0` says.
+// A value of nvtxEventAttributes_t::payloadType: a list of `reserved0` PayloadData.
 inline constexpr int32_t kPayloadTypeExtended = static_cast<int32_t>(0xDFBD0009u);
 
 // Places in a segment's slots.

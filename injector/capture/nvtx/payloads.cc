@@ -320,7 +320,7 @@ uint64_t RegisterSchema(const void* domain, const void* attributes) noexcept {
   Collector collected;
   const size_t pack = Has(a.field_mask, abi::kSchemaHasAlignment) ? a.pack_align : 0;
   Walker walker(index, pack);
-  // Of a union's members one is there, and which is not asked: none has a number that could be told.
+  // Only one of a union's members is valid, and we do not know which, so none is reported.
   const bool is_union = Has(a.field_mask, abi::kSchemaHasType) && a.type >= abi::kSchemaTypeUnion;
   for (size_t i = 0; i < a.entry_count && !is_union; ++i) walker.Take(a.entries[i], i == 0, &collected);
   uint32_t place = 0;

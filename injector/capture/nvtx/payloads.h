@@ -1,13 +1,13 @@
 // Extended payloads: the layouts that the program describes (NVTX's payload schemas), and the numbers in what
 // it passes with a range.
 //
-// Separate from ranges.h because a layout is registered once and read on another thread: on the program's
-// only bytes are copied, no more than the layout has and no more than the program says there are; the
-// probe's takes the numbers out of them. Of a layout only numbers at places that are known beforehand are
-// kept: integers, floating-point numbers, enumerations, and those of nested layouts; not what pointers lead
-// to, nor arrays, nor texts. Thread: registering and reading on any, taking apart on the probe's own.
-// Allocation: none; static tables. Failure: what finds no place, or lies beyond kMaxPayloadBytes, is counted
-// as LOSS_DEFINITIONS_FULL when it is registered; a payload of an unknown layout is ignored.
+// A layout is registered once and read on another thread: the program's thread only copies bytes, no more
+// than the layout has and no more than the program says there are; the probe's thread extracts the numbers.
+// A layout keeps only numbers at fixed offsets: integers, floating-point numbers, enumerations, and those of
+// nested layouts; not pointers' targets, arrays or texts. Thread: registering and reading on any, extracting
+// on the probe's own. Allocation: none; static tables. Failure: a field that finds no place, or lies beyond
+// kMaxPayloadBytes, is counted as LOSS_DEFINITIONS_FULL when it is registered; a payload of an unknown layout
+// is ignored.
 #pragma once
 
 #include <cstddef>

@@ -20,13 +20,13 @@ namespace {
 
 constinit std::atomic<uint64_t> last_id{0};
 
-// Of the process that loaded the library; a forked child is not let in by the guard.
+// Id of the process that loaded the library; the guard does not let a forked child in.
 const uint32_t kProcessId = static_cast<uint32_t>(getpid());
 
 uint64_t NewId() noexcept { return last_id.fetch_add(1, std::memory_order_relaxed) + 1; }
 
-// The "main training thread" is the process's main thread; ranges of others are found through their own
-// stacks only.
+// The "main training thread" is the process's main thread; other threads' ranges are found only through their
+// own stacks.
 void PublishMainThread(const ThreadState& thread) noexcept {
   if (thread.tid == kProcessId) main_thread_range.store(InnermostRange(thread), std::memory_order_relaxed);
 }

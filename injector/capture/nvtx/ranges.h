@@ -1,9 +1,8 @@
-// What an NVTX call means: ranges pushed, popped, started and ended, and marks, as events and as the thread's
-// stack of open ranges.
+// Turns NVTX calls into events and keeps the thread's stack of open ranges: push, pop, start, end, and marks.
 //
-// Separate from the handlers (handlers.cc), which only unpack NVTX's many spellings. Thread: the
-// application's. Allocation: none. Failure: while the probe is not live only the stack is kept, with id 0 for
-// what was not seen, so that later pops match; beyond kMaxRangeDepth a range has a depth and no record.
+// The handlers (handlers.cc) only unpack NVTX's many call forms. Thread: the application's. Allocation: none.
+// Failure: while the probe is not live only the stack is kept, with id 0 for unrecorded ranges, so that later
+// pops match; beyond kMaxRangeDepth a range has a depth but no record.
 #pragma once
 
 #include <cstddef>

@@ -133,7 +133,7 @@ TEST(ImbalanceFinding, SaysThatNobodyIsAtFaultOnlyWhereBlameIsSpread) {
   EXPECT_THAT(one[0].evidence, HasSubstr("It computes 2.00 ms longer per step"));
   EXPECT_THAT(one[0].advice, HasSubstr("Record more steps"));
 
-  // Of two ranks one causes at least half.
+  // With two ranks, one always causes at least half.
   Report two = Waiting({0.8, 1.2});
   two.ranks.resize(2);
   EXPECT_THAT(Of(Imbalance, two)[0].statement, HasSubstr("no single rank"));
@@ -204,7 +204,7 @@ TEST(DetailDroppedFinding, SaysFromWhenOnSingleRecordsExist) {
   EXPECT_THAT(found[0].advice, HasSubstr("--keep"));
 }
 
-// Of a step 3 ms of transfers are exposed.
+// A report in which 3 ms of transfers are exposed per step.
 Report Bound(std::vector<ExposedCalls> calls) {
   Report r = Steady();
   r.communication.compute_ns = 6e6;

@@ -48,8 +48,8 @@ class HangWatchTest : public analysis::HangsFixture {
       Send(rank, b, kSecond + 500 * kMs);
     }
   }
-  // Every rank is heard every half second, and the watch looks as often as the recorder's loop lets it. When
-  // something was first said, 0: nothing was.
+  // Every rank reports every half second, and the watch looks as often as the recorder's loop lets it.
+  // Returns when a hang was first reported, 0: never.
   template <typename OddRank>
   uint64_t Watch(uint64_t until_ns, OddRank odd_rank) {
     uint64_t said_ns = 0;
@@ -87,7 +87,7 @@ TEST_F(HangWatchTest, TheVerdictFallsWithinFiveSecondsOfTheDefaultLimit) {
 TEST_F(HangWatchTest, WhatWasToldStandsWhenTheJobIsKilledBeforeItsLastRecordsCome) {
   Begin();
   Watch(58 * kSecond, [](uint64_t, v1::Batch&) {});
-  // From here on only the odd rank is heard.
+  // From here on only the odd rank reports.
   for (uint64_t at_ns = 59 * kSecond; at_ns <= 63 * kSecond; at_ns += kSecond) {
     BatchBuilder b = HangsFixture::Begin(kOdd);
     Send(kOdd, b, at_ns);
@@ -144,7 +144,7 @@ TEST_F(HangWatchTest, WhatWentOnAfterAllIsToldWithItsTimes) {
   EXPECT_EQ(past[0].until_ns, kStart + 67 * kSecond);
 }
 
-// Whether it went on is told from the records where the collector did not live to say so.
+// If the collector died before it could say that the job went on, the records show it.
 TEST_F(HangWatchTest, WhatWentOnAfterItsCollectorDiedIsOver) {
   Begin();
   Watch(65 * kSecond, [](uint64_t, v1::Batch&) {});
@@ -207,7 +207,7 @@ TEST_F(HangWatchTest, AClockThatIsSetForwardIsNoHang) {
 
 TEST_F(HangWatchTest, AKernelThatRunsForFiftySecondsIsNoHang) {
   Begin();
-  // The odd rank waits for its kernel, of which nothing is heard until it ends; then it goes on.
+  // The odd rank waits for its kernel, which is not reported until it ends; then it goes on.
   const uint64_t correlation = ++correlation_[kOdd];
   EXPECT_EQ(Watch(70 * kSecond,
                   [&](uint64_t at_ns, v1::Batch& batch) {

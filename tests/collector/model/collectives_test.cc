@@ -312,7 +312,7 @@ TEST(CapturedCollectives, EachCopyInALaunchIsACallOfItsOwn) {
   }
 }
 
-// A send and its receive in a graph; one rank is far ahead when the other is heard.
+// A send and its receive in a graph; one rank is far ahead when the other's records arrive.
 TEST(CapturedCollectives, ReplaysOfASendAreComparedWithThoseOfItsReceive) {
   JobModel job;
   for (int rank = 0; rank < 2; ++rank) {

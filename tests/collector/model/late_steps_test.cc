@@ -7,7 +7,7 @@
 namespace gpuprobe::model {
 namespace {
 
-// Of 1000 ns, or 1300 with a late rank, which computes for so much longer while the others wait.
+// One rank's step: 1000 ns, or 1300 when late: the late rank computes 300 ns longer while the others wait.
 StepRecord Told(bool late_rank, bool late_step) {
   StepRecord r;
   r.end_ns = late_step ? 1300 : 1000;

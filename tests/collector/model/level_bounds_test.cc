@@ -199,7 +199,7 @@ TEST(LevelBounds, HoldWhereSmallCallsComeAsRuns) {
       const LevelBounds bounds = BoundsOfRuns(calls, smallest);
       EXPECT_LE(bounds.least_bytes(), exact.least_bytes()) << seed;
       EXPECT_GE(bounds.most_bytes(), exact.most_bytes()) << seed;
-      // Of a run the most that was under way, and of the calls that began in it and ended later all.
+      // Per run: the most that was under way at once, and all calls that began in it and ended later.
       const uint64_t most = threads == 1 ? 0 : 3 * static_cast<uint64_t>(threads) * 100;
       EXPECT_LE(bounds.ErrorOf(mark), most) << seed;
     }

@@ -64,7 +64,7 @@ TEST(MemoryLedger, TheMarkMayBeOffWhereCallsOverlapped) {
   ledger.ApplyUntil(500);
   EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1040u);
   EXPECT_EQ(error(), 10u);
-  // Of another kind: of this one's level nothing changes.
+  // Memory of another kind does not change this kind's level.
   AllocationRecord pinned = within(Event(430, 9, 7), 100);
   pinned.memory = v1::MEMORY_KIND_PINNED;
   ledger.Add(pinned);

@@ -111,7 +111,7 @@ TEST_F(OperationJoinerTest, WithoutAnyLaunchesRecordsStillLeaveInTheirOrder) {
   EXPECT_EQ(joiner_.totals().unattributed, 4u);
 }
 
-// Calls of communicators that do not block are told when NCCL has launched them, or later.
+// Calls on non-blocking communicators are reported when NCCL has launched them, or later.
 TEST_F(OperationJoinerTest, APlanMayBeToldAfterManyLaunches) {
   constexpr uint64_t kPlan = 9;
   constexpr uint32_t kCollective = 77;

@@ -133,7 +133,7 @@ TEST_F(RunLogTest, NamesAWrongChecksumAndItsPlace) {
   EXPECT_GT(read.damage->after_s, 0);
 }
 
-// Of many pages, so that the rest of a page does not hide that the file has an end.
+// A log of many pages, so that the rest of the last page does not hide the end of the file.
 class RunLogFileTest : public RunLogTest {
  protected:
   void SetUp() override {

@@ -54,7 +54,7 @@ class BatchBuilder {
   BatchBuilder& CapturedPlan(uint64_t plan, uint64_t graph_node, uint32_t graph = 0, uint32_t copy = 0,
                              uint64_t from_correlation = 0);
   BatchBuilder& CapturedLaunch(uint64_t correlation, uint64_t graph_node);
-  // Of an executable graph; not in one batch with Launch.
+  // Launch of an executable graph; not in one batch with Launch.
   BatchBuilder& GraphLaunch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint32_t graph);
 
   const v1::Batch& batch() const { return batch_; }

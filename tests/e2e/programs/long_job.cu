@@ -1,7 +1,6 @@
-// A job as long as it is told to be: a CUDA graph of ten kernels that is launched over and over, with an NVTX
-// range and an allocation around each hundredth launch. Says how much memory the process holds when a quarter
-// of it is over and at its end, in KiB (activity buffers and the queue come into use meanwhile, once):
-// `long_job REPLAYS`.
+// A job of configurable length: launches a CUDA graph of ten kernels over and over, with an NVTX range and an
+// allocation around each hundredth launch. Prints the process's memory in KiB after a quarter of the job and
+// at its end (activity buffers and the queue come into use meanwhile, once): `long_job REPLAYS`.
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>

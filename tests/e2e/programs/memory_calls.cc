@@ -193,7 +193,7 @@ uint64_t GraphMemory(cudaGraphMemAttributeType attribute) {
   return bytes;
 }
 
-// Of three allocations that are captured, one gets the address of another, and one outlives the launch.
+// Captures three allocations: one gets another's address, and one outlives the launch.
 void CapturedMemory(cudaStream_t stream) {
   void* first = nullptr;
   void* lasting = nullptr;

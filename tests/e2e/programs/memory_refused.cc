@@ -67,7 +67,7 @@ void RefusedDriver(size_t more) {
   }
 }
 
-// Of pools on the device, in the host and of managed memory, by all four calls.
+// Refused allocations from pools on the device, on the host and of managed memory, by all four calls.
 void RefusedPools(size_t more) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;

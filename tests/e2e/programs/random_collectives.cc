@@ -31,7 +31,7 @@ namespace random_collectives {
 namespace {
 
 constexpr size_t kNoiseBytes = 4096;
-// Of each stream, of the per-thread streams of branches, and of what is captured.
+// Noise buffers for each stream, for the branches' per-thread streams, and for captured work.
 constexpr int kCapturedNoise = kStreams + kPlainStreams;
 constexpr int kNoises = kCapturedNoise + 1;
 

@@ -169,7 +169,7 @@ void Array(Worker& worker) {
   });
 }
 
-// Of the current pool or a named one, on whichever device.
+// Uses the current pool or a named one, on any device.
 void Ordered(Worker& worker) {
   void* pointer = nullptr;
   const size_t bytes = worker.Bytes();
@@ -509,7 +509,7 @@ int main(int argc, char** argv) {
     others.emplace_back([&, i] { Work(*workers[i], threads, steps, &meet); });
   Work(*workers[0], threads, steps, &meet);
   for (std::thread& other : others) other.join();
-  // Of several threads each does what the others left it to do.
+  // With several threads, each one's work depends on what the others left, so there is no stable checksum.
   std::printf("%" PRIx64 "\n", threads == 1 ? workers[0]->checksum : 0);
   return 0;
 }

@@ -1,6 +1,6 @@
-// Ranks that work until they are told to stop: each step has a copy, kernels, an allocation, a range and an
+// Ranks that work until FILE appears: each step has a copy, kernels, an allocation, a range and an
 // all-reduce, and takes about 10 ms. `steady_ranks FILE`: the step after rank 0 has seen the file is the last
-// but one, so that every rank takes the same steps. Prints nothing that depends on how many these were.
+// but one, so that every rank takes the same steps. The output does not depend on their number.
 #include <cuda_runtime.h>
 #include <nccl.h>
 #include <nvtx3/nvToolsExt.h>

@@ -1,4 +1,4 @@
-// The comparison of launches with and without recording: when it is wanted, and what comes of it.
+// The comparison of launches with and without recording: when it is wanted, and its results.
 #include "injector/core/launch_cost.h"
 
 #include <gtest/gtest.h>
@@ -10,12 +10,12 @@ constexpr uint64_t kSecond = 1'000'000'000;
 
 class LaunchCostTest : public ::testing::Test {
  protected:
-  // Launches one after the other for so long, each `gap_ns` after the one before.
+  // Launches one after the other for `for_ns`, each `gap_ns` after the one before.
   void Launch(uint64_t for_ns, uint64_t gap_ns, uint64_t duration_ns) {
     for (const uint64_t end = now_ns_ + for_ns; now_ns_ + gap_ns < end; now_ns_ += gap_ns)
       cost_.Took(now_ns_ + gap_ns, duration_ns, gap_ns, 1);
   }
-  // Turns of which each launches at its own pace; the turns are told first, as the probe's thread does.
+  // Makes turns that each launch at their own pace; Compare comes first, as on the probe's thread.
   void Turns(uint64_t recorded_ns, uint64_t unrecorded_ns, uint64_t odd_turn_ns = 0) {
     LaunchCost::Turn turns[2 * LaunchCost::kTurns];
     uint64_t at_ns = now_ns_;

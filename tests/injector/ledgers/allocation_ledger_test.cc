@@ -172,8 +172,8 @@ TEST_F(AllocationLedgerTest, TheEndOfAContextTakesAsLongAsItsCall) {
   EXPECT_EQ(LossCount(wire::LossReason::kLossAllocationUnknown), 0u);
 }
 
-// The object's end is told when its handle is somebody else's: what was bound to it does not wait for the new
-// owner.
+// The object's end is reported only after its handle has a new owner: what was bound to it ends all the same,
+// and does not wait for that owner.
 TEST_F(AllocationLedgerTest, WhatIsBoundToAnObjectEndsWhenItsHandleIsTaken) {
   const auto physical = [&](PhysicalMemoryCall call, uint64_t time_ns, uint64_t handle, uint64_t memory,
                             uint64_t began_ns) {
@@ -397,8 +397,8 @@ TEST_F(AllocationLedgerTest, WhatFindsNoPlaceIsNotInTheLevel) {
   EXPECT_EQ(live, 0);
 }
 
-// Threads that are stopped anywhere in a call, and between the call and the word about it, for as long as the
-// machine likes: what is told is still each allocation and its own release.
+// Threads may be stopped anywhere in a call, or between the call and its event, for any length of time: each
+// allocation is still reported with its own release.
 TEST_F(AllocationLedgerTest, EveryReleaseFindsItsAllocationWhateverTheOrderInWhichTheyAreTold) {
   struct Told {
     uint64_t at_ns;

@@ -477,7 +477,7 @@ TEST_F(SmallAllocations, RunsTellHowFarTheLevelRoseBetweenLargeOnes) {
   Allocate(t + 4, 0x30, 100);  // large enough for a record
   Release(t + 5, 0x20);
   Allocate(t + 6, 0x40, 20, false, wire::MemoryKind::kMemoryKindPinned);  // another level
-  Allocate(t + 7, 0x50, 10, true);                                        // a refusal is told in any case
+  Allocate(t + 7, 0x50, 10, true);                                        // refusals are always reported
   Release(t + 8, 0x30);
   const v1::Batch batch = DrainAll();
   EXPECT_EQ(batch.allocations().time_delta_size(), 3);

@@ -26,7 +26,7 @@ inline bool IsSparse(const CUDA_ARRAY3D_DESCRIPTOR& shape) {
   return (shape.Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0;
 }
 size_t BytesOfElement(CUarray_format format, unsigned channels);
-// Of all levels; 0: that is no mipmapped array.
+// Bytes of all levels; 0: not a valid mipmapped array.
 size_t BytesOfMipmaps(const CUDA_ARRAY3D_DESCRIPTOR& shape, unsigned levels);
 
 // The box that a CUDA_MEMCPY3D describes.

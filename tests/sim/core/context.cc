@@ -27,7 +27,7 @@ struct Contexts {
   uint32_t next_uid = 1;
 };
 
-// Of the schedule's mutex; never destroyed.
+// Guarded by the schedule's mutex; never destroyed.
 Contexts& All() {
   static auto* contexts = new Contexts;
   return *contexts;

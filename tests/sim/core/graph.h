@@ -22,17 +22,17 @@ struct CUgraphNode_st {
   gpusim::Work work;
   CUevent event = nullptr;
   CUgraph child = nullptr;
-  bool enabled = true;    // of an executable graph: otherwise it does nothing
+  bool enabled = true;    // in an executable graph: false: the node does nothing
   bool captured = false;  // not added by hand
-  // Of a node that allocates or releases.
+  // For a node that allocates or releases.
   uint64_t memory_address = 0;
   uint64_t memory_bytes = 0;
   int memory_device = 0;
-  CUgraphNode original = nullptr;  // of a clone
-  CUgraphNode through = nullptr;   // of an executable graph: the outermost child graph's node that it is of
+  CUgraphNode original = nullptr;  // the node that this one was cloned from
+  CUgraphNode through = nullptr;   // in an executable graph: the outermost child graph node that holds it
 };
 
-// Of the application's, to be destroyed once no graph refers to it any more.
+// An application's object, destroyed once no graph refers to it any more.
 struct CUuserObject_st {
   void* object = nullptr;
   CUhostFn destroy = nullptr;

@@ -86,9 +86,9 @@ struct RendezvousLaunch {
 // the current context). Returns a CUresult.
 int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch);
 
-// Of a library whose kernels the node did not make, the real NCCL: whoever knows which calls a launch of one
-// carries fills `launch` (its name and shape are the launch's own) and returns true. `arguments`: what the
-// kernel gets.
+// For kernels that the node did not make, those of a real NCCL: a witness that knows which calls a launch
+// carries fills `launch` (its name and shape are the launch's own) and returns true. `arguments`: the
+// kernel's.
 using LaunchWitness = bool (*)(const char* kernel_name, const void* stream, const void* arguments,
                                RendezvousLaunch* launch);
 void SetLaunchWitness(LaunchWitness witness);

@@ -1,4 +1,4 @@
-// Stream-ordered memory pools: what allocations use, and what the pool holds for them of the device.
+// Stream-ordered memory pools: what allocations use, and what the pool holds of the device's memory for them.
 //
 // A pool grows by whole granules when an allocation does not fit, and gives granules back when the host waits
 // for the device and the pool holds more than its release threshold, when it is trimmed, and when it was
@@ -16,7 +16,7 @@
 
 namespace gpusim {
 
-// Of what kind a pool's memory is, and where.
+// The kind and location of a pool's memory.
 struct PoolPlace {
   CUmemAllocationType type = CU_MEM_ALLOCATION_TYPE_PINNED;
   CUmemLocationType location = CU_MEM_LOCATION_TYPE_DEVICE;

@@ -24,14 +24,14 @@ struct SharedMemory {
   static constexpr uint64_t kMark = 0x6d656d2d6d697367;
 };
 
-// Of an allocation of this class that begins at the address.
+// Shares the allocation of this class that begins at the address.
 CUresult Share(MemoryClass memory, uint64_t address, SharedMemory* shared);
 // Maps what another process shared. CUDA_ERROR_INVALID_VALUE if it is gone or never was.
 CUresult Map(const SharedMemory& shared, MemoryClass memory, uint64_t* address);
 // Maps a part of a file that somebody else made.
 CUresult MapFile(int file, uint64_t offset, uint64_t bytes, int device, MemoryClass memory,
                  uint64_t* address);
-// Takes a mapping away, and nothing but the mapping.
+// Removes only the mapping.
 CUresult Unmap(MemoryClass memory, uint64_t address);
 
 }  // namespace gpusim

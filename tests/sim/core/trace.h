@@ -24,7 +24,7 @@ class ApiScope {
   bool outermost_ = false;
 };
 
-// Of the API call that the thread is in; a fresh one outside any.
+// Correlation id of the thread's current API call; a fresh one outside any.
 uint32_t CurrentCorrelation();
 
 // While alive, a null stream means the thread's own default stream (the _ptsz and _ptds entry points).

@@ -301,7 +301,7 @@ DRIVER_API(cuGraphExecChildGraphNodeSetParams,
   return gpusim::ReplaceChild(hGraphExec, hNode, childGraph);
 }
 
-// Of the kinds of nodes, child graphs.
+// Supports only child graph nodes.
 DRIVER_API(cuGraphExecNodeSetParams,
            (CUgraphExec hGraphExec, CUgraphNode hNode, CUgraphNodeParams* nodeParams),
            (hGraphExec, hNode, nodeParams)) {

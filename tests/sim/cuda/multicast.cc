@@ -90,7 +90,7 @@ DRIVER_API(cuMulticastBindMem,
   return BindLocked(mcHandle, mcOffset, memHandle, size);
 }
 
-// Of the virtual memory API only: a pool's memory is not taken.
+// Accepts only memory of the virtual memory API, not a pool's.
 DRIVER_API(cuMulticastBindAddr,
            (CUmemGenericAllocationHandle mcHandle, size_t mcOffset, CUdeviceptr memptr, size_t size,
             unsigned long long flags),

@@ -255,7 +255,7 @@ DRIVER_API(cuGraphAddMemFreeNode,
                                &address, phGraphNode);
 }
 
-// Of the kinds of nodes, those that allocate and release, child graphs, and the one that does nothing.
+// Supports the node kinds that allocate or release memory, child graphs, and empty nodes.
 DRIVER_API(cuGraphAddNode_v2,
            (CUgraphNode * phGraphNode, CUgraph hGraph, const CUgraphNode* dependencies,
             const CUgraphEdgeData* dependencyData, size_t numDependencies, CUgraphNodeParams* nodeParams),

@@ -65,7 +65,7 @@ const Attribute* FindAttribute(int number) {
 // 13.0: from 13.0 on each thread has buffers of its own.
 constexpr uint32_t kPerThreadBuffersSince = 130000;
 
-// Of Defects::clock_zeroes_times and Defects::calls_slow_down.
+// For Defects::clock_zeroes_times and Defects::calls_slow_down.
 constexpr uint64_t kClockZeroesEvery = 8;
 constexpr std::chrono::microseconds kSlowdown(20);
 constexpr std::chrono::microseconds kMostSlowdown(5000);

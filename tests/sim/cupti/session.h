@@ -116,7 +116,7 @@ class Session {
   std::recursive_mutex api_mutex_;
 
   mutable std::mutex mutex_;
-  std::array<Subscriber, 2> subscribers_;  // handles alternate, so that a stale one is told from the current
+  std::array<Subscriber, 2> subscribers_;  // handles alternate, so that a stale one is recognised
   std::atomic<Subscriber*> current_{nullptr};
   size_t next_subscriber_ = 0;
   std::array<std::vector<std::atomic<bool>>, CUPTI_CB_DOMAIN_SIZE> callbacks_;

@@ -1,8 +1,7 @@
 // One rank's end of a communicator, and the ways to make one.
 //
-// Separate from the exported functions, which handle handles, and from the group, which decides what is
-// launched. Shared: kernels that wait for other ranks keep it alive after the application has destroyed its
-// handle.
+// The exported functions deal with handles, the group decides what is launched. Ownership is shared: kernels
+// that wait for other ranks keep it alive after the application has destroyed its handle.
 #pragma once
 
 #include <cuda.h>
@@ -21,11 +20,11 @@ namespace gpusim::nccl {
 
 // djb2a over the unique id.
 uint64_t HashUniqueId(const ncclUniqueId& id);
-// Of a communicator made from another: the parent's hash, how many were made from the parent before, and the
-// color.
+// The hash of a communicator made from another: from the parent's hash, the number of children that the
+// parent had before, and the color.
 uint64_t HashChild(uint64_t parent, uint32_t ordinal, int32_t color);
-// The communicators of ncclCommInitAll, which have no unique id that anybody sees: the process and how many
-// calls came before.
+// The hash of ncclCommInitAll's communicators, which have no visible unique id: from the process and the
+// number of earlier calls.
 uint64_t HashInitAll(uint32_t ordinal);
 
 ncclUniqueId NewUniqueId();

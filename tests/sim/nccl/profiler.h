@@ -1,11 +1,11 @@
-// NCCL's side of its profiler plugin: loads the library that NCCL_PROFILER_PLUGIN names and tells it of
-// communicators and calls, as the real library does.
+// NCCL's side of the profiler plugin interface: loads the library that NCCL_PROFILER_PLUGIN names and reports
+// communicators and calls to it, as the real library does.
 //
-// Separate from the communicators and plans, which call it at the points where the real library does. Which
-// events are told follows from the plugin's mask by the real library's rule (ToldFor of plugin_abi.h).
-// AlltoAll, Gather and Scatter are told as what the real library makes them of: sends and receives for each
-// peer. Of captured plans only the application's calls are told (the real library also tells each replay,
-// from a host function in the graph).
+// Communicators and plans call it at the points where the real library does. The plugin's mask selects the
+// events by the real library's rule (ToldFor in plugin_abi.h). AlltoAll, Gather and Scatter are reported as
+// the sends and receives, one for each peer, that the real library makes of them. For captured plans only the
+// application's calls are reported (the real library also reports each replay, from a host function in the
+// graph).
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ class ExecutableGraphsTest : public ::testing::Test {
     data.functionReturnValue = &result;
     DispatchApi(CurrentThread(), CUPTI_CB_DOMAIN_DRIVER_API, cbid, data);
   }
-  // Returns the number that nodes are told to be of meanwhile.
+  // Returns the graph number under which nodes are reported meanwhile.
   static uint32_t Instantiate(uintptr_t address, int result = 0) {
     auto executable = reinterpret_cast<CUgraphExec>(address);
     const cuGraphInstantiateWithFlags_params arguments{&executable, nullptr, 0};

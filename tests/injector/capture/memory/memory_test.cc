@@ -325,7 +325,7 @@ TEST_F(Memory, MemoryOfAPoolIsWhereThePoolIs) {
   }
   const auto seen = Seen();
   ASSERT_EQ(seen.size(), 5u);
-  const int32_t devices[] = {5, -1, 6, 7, 3};  // of a pool that nobody told of: the context's
+  const int32_t devices[] = {5, -1, 6, 7, 3};  // for an unknown pool: the context's
   for (size_t i = 0; i < seen.size(); ++i) {
     EXPECT_EQ(seen[i].device, devices[i]) << i;
     EXPECT_EQ(seen[i].memory,
@@ -433,7 +433,7 @@ TEST_F(Memory, WhatIsCapturedIsANodeAndNoAllocation) {
   CUdeviceptr address = 0x7000;
   {
     const Guard guard;
-    guard.thread().graph_memory_graph = 0x55;  // CUPTI told of the node that the call made
+    guard.thread().graph_memory_graph = 0x55;  // CUPTI reported the node that the call made
   }
   Driver(CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, cuMemAllocAsync_params{&address, 300, nullptr});
   RuntimeAround(CUPTI_RUNTIME_TRACE_CBID_cudaMallocAsync_v11020,

@@ -209,7 +209,7 @@ ncclResult_t ncclCommGrow(ncclComm_t parent, int ranks, const ncclUniqueId*, int
   return Make("CommGrow", comm, parent == nullptr ? rank : parent->rank, ranks,
               parent == nullptr ? 0 : parent->device);
 }
-// Of NCCL 2.29.
+// Functions new in NCCL 2.29.
 ncclResult_t ncclPutSignal(const void*, size_t, ncclDataType_t, int, ncclWindow_t, size_t, int, int,
                            unsigned int, ncclComm_t, cudaStream_t) {
   return Count("PutSignal");

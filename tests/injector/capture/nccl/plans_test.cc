@@ -67,7 +67,7 @@ TEST(Plans, AKernelSaysWhereItsCommunicatorIs) {
   both.Launch(kAllReduceKernel, 7).LaunchIsOf(0x200).Launch(kAllReduceKernel, 7).LaunchIsOf(0x100).Run();
   EXPECT_EQ(both.launches[0].comm, 2u);
   EXPECT_EQ(both.launches[1].comm, 1u);
-  // Of one it is not known: the other kernel is its.
+  // One communicator's address is not known: it gets the other kernel.
   Case one;
   one.Call(EntryPoint::kAllReduce, 1, 7).CallIsOf(0x100).Call(EntryPoint::kAllReduce, 2, 7);
   one.Launch(kAllReduceKernel, 7).LaunchIsOf(0x300).Launch(kAllReduceKernel, 7).LaunchIsOf(0x100).Run();

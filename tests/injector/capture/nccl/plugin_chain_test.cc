@@ -1,4 +1,4 @@
-// Somebody else's profiler plugin with ours around it: it is told what it would be told alone, and so are we.
+// Another profiler plugin with ours wrapped around it: each gets the events that it would get alone.
 #include "injector/capture/nccl/plugin_chain.h"
 
 #include <gtest/gtest.h>

@@ -152,7 +152,7 @@ TEST_F(Plugin, ACommunicatorThatAWrapperMeetsLaterIsKnownByThePlugin) {
 
 TEST_F(Plugin, ACommunicatorWithCallsThatNobodyCountedIsNotNamed) {
   PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
-  Launch(11);  // captured: nothing is told
+  Launch(11);  // captured: nothing is reported
   Launch(12);
   NotePluginCall(comm, kAllReduce);
   EndPluginGroup();

@@ -315,8 +315,8 @@ TEST_F(TornGroups, KernelsOfCallsThatNobodySawAreLeftToTheirNames) {
   EXPECT_EQ(launches[0].correlation, 6u);
 }
 
-// The least that NCCL makes of it: an all-to-all is told as sends and receives, which are no calls of the
-// application's.
+// NCCL reports an all-to-all as sends and receives, even the smallest one; they are not the application's
+// calls.
 TEST_F(TornGroups, SendsOfAnAllToAllAreNoCalls) {
   PluginCommunicator* plugin = OpenPluginCommunicator(0xabc, 1, 4);
   CallScope call(Origin{kFirstProviderWay, EntryPoint::kAlltoAll});
