@@ -123,8 +123,8 @@ struct AllocationEvent {
   uint32_t by_nccl;  // 1: made inside a call into NCCL
 };
 
-// kImported, kObjectMade: a handle for what is no memory of this process, what was imported or a multicast
-// object. Bindings are those of memory to multicast objects and into sparse arrays.
+// kImported, kObjectMade: a handle that is not this process's memory, because it was imported or is a
+// multicast object. Bindings tie memory to multicast objects and sparse arrays.
 enum class PhysicalMemoryCall : uint8_t {
   kRetained,
   kReleased,
