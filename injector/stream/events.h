@@ -247,8 +247,8 @@ struct CollectiveEvent {
   uint8_t source;    // wire::CallSource
   uint32_t element_bytes;
   uint32_t thread;    // ThreadDef.id of the caller, 0: whose ring it is
-  uint8_t algorithm;  // EventNames::collective_how; 0: not told
-  uint8_t protocol;   // likewise
+  uint8_t algorithm;  // EventNames::collective_how; 0: not known
+  uint8_t protocol;   // as algorithm
   uint8_t channels;
   uint8_t captured;  // into a CUDA graph, whose launches run it
 };
