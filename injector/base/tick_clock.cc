@@ -7,11 +7,11 @@ namespace gpuprobe::injector {
 
 namespace {
 
-// The frequency is taken over so much, or what there is: 100 ns of error are 0.4 ppm then, which is 0.2 us of
-// what is expected half a second later.
+// The frequency is measured over this time, or less if there is less: 100 ns of error are then 0.4 ppm, or
+// 0.2 us in the expected time half a second later.
 constexpr uint64_t kBaselineNs = 250'000'000;
-// A slewing daemon changes a clock by microseconds between two readings. This is a counter that was replaced
-// (the machine was suspended or moved), or a clock that nobody should have to follow.
+// A slewing daemon changes a clock by microseconds between two readings. A jump this large means that the
+// counter was replaced (the machine was suspended or moved), or that the clock is not worth following.
 constexpr double kJumpNs = 1e6;
 constexpr uint64_t kCannotBeNs = 1'000'000'000;
 constexpr double kFewestNsPerTick = 0.05;  // 20 GHz

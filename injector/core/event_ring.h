@@ -101,14 +101,14 @@ void UnmapRings() noexcept;
 // A free ring for the calling thread, or one whose thread has ended and which is not half full, or null.
 EventRing* ClaimRing(uint32_t tid) noexcept;
 
-// Producer's last act: what is in the ring is still drained, then the consumer frees the slot.
+// The producer's last call: the ring is still drained, then the consumer frees the slot.
 void ReleaseRing(EventRing& ring) noexcept;
 
-// Consumer: the pages of a released ring that was drained go back to the kernel. False: it is somebody's
-// again.
+// Consumer: returns the pages of a released, drained ring to the kernel. False: another thread has claimed
+// it.
 bool FreeRing(EventRing& ring) noexcept;
 
-// Counts rings that were given back: who was refused one tries again when this has changed.
+// Counts returned rings: a thread that was refused one tries again when this has changed.
 extern std::atomic<uint32_t> rings_given_back;
 
 // All slots, for the consumer.

@@ -123,8 +123,8 @@ struct AllocationEvent {
   uint32_t by_nccl;  // 1: made inside a call into NCCL
 };
 
-// kImported, kObjectMade: a handle for what is no memory of this process, what was imported or a multicast
-// object. Bindings are those of memory to multicast objects and into sparse arrays.
+// kImported, kObjectMade: a handle that is not this process's memory, because it was imported or is a
+// multicast object. Bindings tie memory to multicast objects and sparse arrays.
 enum class PhysicalMemoryCall : uint8_t {
   kRetained,
   kReleased,
@@ -247,8 +247,8 @@ struct CollectiveEvent {
   uint8_t source;    // wire::CallSource
   uint32_t element_bytes;
   uint32_t thread;    // ThreadDef.id of the caller, 0: whose ring it is
-  uint8_t algorithm;  // EventNames::collective_how; 0: not told
-  uint8_t protocol;   // likewise
+  uint8_t algorithm;  // EventNames::collective_how; 0: not known
+  uint8_t protocol;   // as algorithm
   uint8_t channels;
   uint8_t captured;  // into a CUDA graph, whose launches run it
 };

@@ -33,8 +33,8 @@ class HostClock {
   // Finds out whether stamps can be ticks.
   void Start() noexcept;
 
-  // Reads both clocks. `now`: also if it was done a moment ago. Stamps that were taken before can then be
-  // told as nanoseconds.
+  // Reads both clocks. `now`: even if they were read a moment ago. Earlier stamps can then be converted to
+  // nanoseconds.
   void Read(bool now) noexcept;
 
   bool in_use() const noexcept { return !ticks_.empty(); }

@@ -9,7 +9,7 @@ constinit std::atomic<uint32_t> timed_launches{kTimeSome};
 
 namespace {
 
-// One in `of` is smaller. Sorts what it is given.
+// The value that one in `of` values is smaller than. Reorders `values`.
 template <typename Value>
 Value Quantile(Value* values, size_t count, size_t of) noexcept {
   std::nth_element(values, values + count / of, values + count);
@@ -20,8 +20,8 @@ Value Middle(Value* values, size_t count) noexcept {
   return Quantile(values, count, 2);
 }
 
-// The middle of some values, and its standard error from how far they are from it in the middle: a turn in
-// which something else had the processor shall not decide. Sorts what it is given.
+// The median, and its standard error from the median distance to it, so that a turn in which something else
+// had the processor does not decide. Reorders `values`.
 double MiddleAndError(double* values, int count, double* middle) noexcept {
   *middle = Middle(values, static_cast<size_t>(count));
   double distances[LaunchCost::kTurns];

@@ -117,17 +117,15 @@ inline uint64_t InnermostRange(const ThreadState& state) noexcept {
   return state.range_ids[(state.range_depth < kMaxRangeDepth ? state.range_depth : kMaxRangeDepth) - 1];
 }
 
-// Innermost range of the process's main thread, which other threads' launches belong to when they have none
-// of their own.
+// Innermost range of the process's main thread; other threads' launches outside any range belong to it.
 extern std::atomic<uint64_t> main_thread_range;
 
-// Threads that are inside a function of NCCL's, which may wait for threads of NCCL's own.
+// Number of threads inside an NCCL function, which may wait for NCCL's own threads.
 extern std::atomic<int32_t> threads_in_nccl;
 
-// Whether NCCL allocates for itself what this thread allocates now: in a call of the application's, or on a
-// thread of its own that works for one. Such a thread has never called NCCL nor launched a kernel of anybody
-// else's; a thread of the application's that allocates before it has done either, while another one is in
-// NCCL, is taken for one.
+// Whether this thread now allocates on NCCL's behalf: inside an application's NCCL call, or on an NCCL thread
+// that works for one. An NCCL thread has never called NCCL nor launched anybody else's kernel; an application
+// thread that allocates before it has done either, while another one is in NCCL, is mistaken for one.
 inline bool AllocatesForNccl(const ThreadState& state) noexcept {
   return state.nccl_call_depth > 0 ||
          (!state.works_for_application && threads_in_nccl.load(std::memory_order_relaxed) > 0);

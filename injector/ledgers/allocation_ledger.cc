@@ -18,7 +18,7 @@ uint64_t KeyOf(uint64_t address, uint8_t what) noexcept {
   return what == kPhysical ? address ^ (uint64_t{1} << 63) : address;
 }
 
-// What a graph needs for itself is no address of its own: its addresses may be those of what outlives it.
+// A graph's own needs have no address of their own: their addresses may be those of memory that outlives it.
 uint64_t KeyOfOwn(uint64_t exec, int32_t device) noexcept {
   return (exec ^ (uint64_t{1} << 62)) + static_cast<uint64_t>(device);
 }
@@ -225,7 +225,7 @@ void AllocationLedger::EndContext(const EndingContext& ending, uint64_t time_ns,
   }
 }
 
-// A call that ends a context and has not been seen to return after so long is none that will be.
+// A call that ends a context and has not returned after this time will not be seen to return.
 void AllocationLedger::SettleContexts(uint64_t until_ns) noexcept {
   for (bool found = ending_contexts_.size() != 0; found;) {
     found = false;
@@ -254,7 +254,7 @@ void AllocationLedger::PhysicalEnded(uint64_t handle, const PhysicalMemoryEvent&
     return physical_.ObjectEnded(handle, event.began_ns,
                                  [&](uint64_t bound) noexcept { PhysicalEnded(bound, event, thread); });
   }
-  // A mapping that replaces another one is the late word about that one's end.
+  // A mapping that replaces another one is the late report of that one's end.
   RecordRelease(*memory, event.began_ns != 0 ? event.began_ns : memory->since_ns, event.time_ns,
                 event.range_id, thread);
   live_.Erase(key);

@@ -40,7 +40,7 @@ constexpr int kByeReserveMs = 300;     // of the exit wait, kept for sending whe
 constexpr int64_t kFirstBackoffMs = 100;
 constexpr int64_t kLongestBackoffMs = 2000;
 constexpr int kMaxStarts = 3;  // of collectors by this process, in the place of one that died
-// At exit nobody waits longer for a collector that is not there, or that says nothing.
+// Longest waits at exit, for a collector that is gone and for one that stays silent.
 constexpr int64_t kExitReconnectMs = 200;
 constexpr int kExitSilenceMs = 500;
 
@@ -104,8 +104,8 @@ int64_t ProbeThread::ExitTimeLeftMs() const noexcept {
   return finishing() ? finish_deadline_ms_.load(std::memory_order_relaxed) - MonotonicMs() : INT64_MAX;
 }
 
-// True when somebody called for a flush since the wake word was `seen`. A call for a look at new objects is
-// answered here, and updates it.
+// True when a flush was requested since the wake word was `seen`. A request to look at new objects is handled
+// here, and updates it.
 bool ProbeThread::Called(uint32_t* seen) noexcept {
   const uint32_t word = wake_word.load(std::memory_order_acquire);
   if (AsksForFlush(word, *seen)) return true;
@@ -212,7 +212,7 @@ void ProbeThread::AwaitPlace() noexcept {
   }
 }
 
-// Nobody will read what is captured: let go of CUPTI, once the driver is up, and of everything else now.
+// Nobody will read what is captured: releases CUPTI, once the driver is up, and everything else now.
 void ProbeThread::GiveUp() noexcept {
   CloseLifecycle();
   while (session_->capturing() && !session_->driver_is_up() && !finishing()) {
@@ -379,8 +379,8 @@ void ProbeThread::Collect(bool final) noexcept {
   }
 }
 
-// The last flush may hang in a driver that is being torn down: it gets a thread of its own, which is left
-// behind if it does.
+// The last flush may hang in a driver that is being torn down, so it runs on its own thread, which is
+// abandoned if it does.
 void ProbeThread::FinalFlush() noexcept {
   const auto flush = [](void* self) noexcept -> void* {
     BecomeOwnThread();

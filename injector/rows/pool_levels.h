@@ -64,7 +64,7 @@ class PoolLevels {
       put(pools_[i]);
     }
   }
-  // What was taken did not arrive: everything is to be told again.
+  // The levels taken did not arrive: reports everything again.
   void TellAgain() noexcept;
 
  private:

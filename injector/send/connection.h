@@ -39,8 +39,7 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  // Never blocks. False: nobody listens there, or it is not somebody that we trust (neither our own user nor
-  // root).
+  // Never blocks. False: nobody listens there, or the listener is not trusted (neither our user nor root).
   bool TryConnect(const char* path) noexcept;
   // The first of `places` that answers; its index, or -1.
   int TryPlaces(const SocketPlaces& places) noexcept;
@@ -53,7 +52,7 @@ class Connection {
 
   // Writes what the socket takes now; `sent` is how much that was. Never raises SIGPIPE.
   Result Send(const char* data, size_t size, size_t* sent) noexcept;
-  // Reads what is there.
+  // Reads the available bytes.
   Result Receive(char* data, size_t capacity, size_t* received) noexcept;
   // Waits until the socket takes bytes, or has some, at most `milliseconds`.
   void WaitWritable(int milliseconds) const noexcept;

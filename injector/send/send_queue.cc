@@ -96,7 +96,7 @@ void SendQueue::DropTail() noexcept {
   tail_ = next;
 }
 
-// Where what was written since the ring went around ends, below the tail.
+// End of what was written since the ring wrapped around, below the tail.
 uint64_t SendQueue::FrontEnd() const noexcept {
   const uint64_t reserved = reserved_bytes_ != 0 && reserved_at_ < tail_ ? reserved_at_ + reserved_bytes_ : 0;
   return std::max(reserved, head_ < tail_ ? head_ : 0);

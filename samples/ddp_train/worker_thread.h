@@ -1,5 +1,5 @@
-// A named thread that runs one function at a time while the caller waits: what PyTorch's autograd engine is
-// to the training loop.
+// A named thread that runs one function at a time while the caller waits, like PyTorch's autograd engine for
+// the training loop.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// The layouts in which the check's own CUPTI tools read records: those of CUDA 11.8, which every later CUPTI
-// extends at the end only.
+// The record layouts that the check's own CUPTI tools read: those of CUDA 11.8, which every later CUPTI only
+// extends at the end.
 #pragma once
 
 #include <cupti.h>

@@ -177,7 +177,7 @@ class Demo(harness.EndToEndTest):
     def check_loss(self, screen):
         """By how much a step is longer for the slow rank, and the kernel that is named for it."""
         longer, unit, share = re.search(rf"lengthens the step by {TIME} \(([\d.]+) %\)", screen).groups()
-        # A step in which the machine held up somebody else is none of its own.
+        # A step in which the machine held up another rank does not count as the slow rank's own.
         exposed = {rank: [step["exposed"] for step in steps] for rank, steps in self.figures.steps().items()}
         own = exposed.pop(LAST_RANK)
         true = median(median(others) - mine for *others, mine in zip(*exposed.values(), own))

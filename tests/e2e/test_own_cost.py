@@ -1,4 +1,4 @@
-"""What being recorded costs the program is told as the program pays it: our code, and what CUPTI adds to its launches."""
+"""The reported cost of recording is what the program pays: our code, and what CUPTI adds to its launches."""
 import os
 
 import harness

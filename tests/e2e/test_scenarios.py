@@ -665,7 +665,7 @@ class Scenarios(EndToEndTest):
         self.assertIn(f"rank {run.truth['slow']['rank']} in both", finding["evidence"])
 
     def test_live_and_from_the_log_the_report_is_the_same(self):
-        """Whatever is heard when: the live collector hears ranks side by side, the log is read in another order; and when single records are dropped."""
+        """In whatever order records arrive: the live collector reads ranks side by side, the log is read in another order; and when single records are dropped."""
         for name in names():
             for keep in ((), ("--keep", "16MiB", "--steps", "300")) if name in PIPELINES - HANGS else ((),):
                 with self.subTest(name, keep=keep):

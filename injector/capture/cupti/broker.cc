@@ -23,7 +23,8 @@ namespace {
 constexpr uint32_t kKinds = 256;  // CUDA 13.0 has 60
 constexpr uint32_t kDomains = 8;  // likewise 6
 
-// What of a kind the guest gets: what was launched after it enabled the kind and before it disabled it.
+// Which of a kind's records the guest gets: those launched after it enabled the kind and before it disabled
+// it.
 struct KindWindow {
   std::atomic<bool> enabled{false};
   std::atomic<bool> ever{false};
@@ -129,7 +130,7 @@ CUptiResult SetCallback(bool enable, CUpti_CallbackDomain domain, CUpti_Callback
   return result;
 }
 
-// Ids that CUPTI does not have are refused one by one, and are no error here.
+// CUPTI refuses unknown ids one by one; that is not an error here.
 CUptiResult SetDomain(bool enable, CUpti_CallbackDomain domain) noexcept {
   bool any = false;
   for (CUpti_CallbackId cbid = 1; cbid < kMaxCallbackId; ++cbid)
@@ -152,7 +153,7 @@ void EndSubscription() noexcept {
 // A forked child has neither CUPTI's threads nor, perhaps, our locks.
 bool Receiving() noexcept { return open.load(std::memory_order_acquire) && !InForkedChild(); }
 
-// The handle means nothing to CUPTI, also when nobody is received any more.
+// The handle means nothing to CUPTI, even when we no longer accept guests.
 bool IsGuest(CUpti_SubscriberHandle subscriber) noexcept { return subscriber == Handle(); }
 bool IsSubscribed() noexcept { return Receiving() && subscribed.load(std::memory_order_acquire); }
 
@@ -247,7 +248,7 @@ void HandOver() noexcept {
   }
 }
 
-// With room for a record of so many bytes; false when the guest has none to give.
+// Makes room for a record of `bytes`; false when the guest provides no buffer.
 bool MakeRoom(GuestBuffer* buffer, size_t bytes) noexcept {
   const bool full =
       buffer->data != nullptr && (buffer->used + bytes > buffer->bytes ||

@@ -42,10 +42,10 @@ struct BrokerHost {
 void WatchForGuests(const CuptiApi* api) noexcept;
 // From now on guests are received. Before anything is patched.
 void ReceiveGuests(const BrokerHost& host) noexcept;
-// What comes from now on goes to CUPTI itself.
+// From now on guests' calls go to CUPTI itself.
 void SendGuestsAway() noexcept;
 
-// What a slot of this name and value (null: not resolved yet) shall hold instead; null: leave it.
+// The replacement for a slot of this name and value (null: not resolved yet); null: leave it.
 void* BrokerReplacement(const char* symbol, const void* value) noexcept;
 // The same for an answer of dlsym. A tool that brings its own libcupti gets the functions of ours if ours is
 // as new or newer, because the driver serves one copy: each record starts with the older record's members.

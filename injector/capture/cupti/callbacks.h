@@ -39,19 +39,19 @@ void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_Callbac
 // A kernel node of a CUDA graph was made (original_id 0), or was copied from another node when its graph was
 // cloned or instantiated. On the application's thread, inside a guard; the rules of ApiHook hold.
 struct GraphNodeHooks {
-  // Asked first, because a graph has thousands of nodes that concern nobody.
+  // Called first, because most of a graph's thousands of nodes have no hook interested in them.
   // `copies`: the node is one that copies, else a kernel's.
   bool (*wants)(const ThreadState& thread, bool cloned, bool copies) noexcept = nullptr;
   // `owner`: as GraphNodeEvent::owner.
   void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
                   bool copies) noexcept = nullptr;
 };
-// Before the session starts. Null functions: nobody wants to know.
+// Set before the session starts. Null functions: no hook.
 extern GraphNodeHooks graph_node_hooks;
 
-// Called when a stream was made or a module (a library's kernels) was loaded: what a library that has just
-// been opened does first. On the application's thread, inside a guard. Set before the session starts; null:
-// nobody wants to know.
+// Called when a stream was made or a module (a library's kernels) was loaded, which is what a newly opened
+// library does first. On the application's thread, inside a guard. Set before the session starts; null: no
+// hook.
 using NewLibraryHook = void (*)() noexcept;
 extern NewLibraryHook new_library_hook;
 

@@ -30,7 +30,7 @@ bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
   return false;
 }
 
-// Also false, and counted, for what nobody asked to have recorded.
+// Also false, and counted, for records that were not asked for.
 bool Usable(const Recording& window, uint64_t start_ns, uint64_t end_ns) noexcept {
   if (!ValidTimes(start_ns, end_ns)) return false;
   if (window.Holds(start_ns)) return true;
@@ -161,8 +161,8 @@ void Decoder::DecodeBuffer(uint8_t* buffer, size_t valid_bytes) noexcept {
   if (sites != nullptr) sites->Release();
 }
 
-// Walking from record to record is a chain of loads that keeps the processor waiting: as much as possible is
-// done beside it, and without a branch that depends on the record.
+// Walking from record to record is a chain of loads that stalls the processor: as much work as possible is
+// done alongside it, and without a branch that depends on the record.
 bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites, uint16_t epoch,
                      CUpti_Activity** record, Chunk* chunk) noexcept {
   const auto next_record = api_->ActivityGetNextRecord;
@@ -226,8 +226,8 @@ void Decoder::Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
   if (Put(chunk, sites, epoch)) WakeProbeThread();
 }
 
-// True when a batch went out for want of room: the launches of its records are still in the rings, and should
-// follow soon.
+// True when a batch was sent because it was full: the launches of its records are still in the rings, and
+// should follow soon.
 bool Decoder::Put(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
   const Lock lock(stream_->mutex);
   const uint64_t sealed = stream_->builder.sequence();

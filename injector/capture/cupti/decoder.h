@@ -35,15 +35,15 @@ class Decoder {
   // From now on the correlation ids of work in CUDA graphs are wrong; such work is recorded without one.
   void DistrustGraphs() noexcept { trusts_graphs_.store(false, std::memory_order_relaxed); }
 
-  // True once a device record was seen, so that nobody needs to ask again.
+  // True once a device record was seen and need not be asked for again.
   bool devices_seen() const noexcept { return devices_seen_; }
 
  private:
-  // Records that were walked over and not yet decoded.
+  // Records that were gathered and not yet decoded.
   struct Chunk;
 
   uint32_t NextEpoch() noexcept;
-  // Up to a chunk of the records behind `*record`. False at the end of the buffer.
+  // Gathers up to a chunk of the records after `*record`. False at the end of the buffer.
   bool Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites, uint16_t epoch,
               CUpti_Activity** record, Chunk* chunk) noexcept;
   void Decode(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept;

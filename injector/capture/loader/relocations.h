@@ -46,13 +46,13 @@ struct ScanResult {
   uint64_t subs = 0;  // dlpi_subs: objects ever unloaded
 };
 
-// Gives the linker's lock back every kLockedNs or after the object that is being scanned then, so that nobody
-// who opens or looks up anything waits for all of a scan. Objects that come or go meanwhile are found by the
-// next one: adds and subs are those at the start.
+// Releases the linker's lock every kLockedNs, or after the object that is being scanned then, so that no
+// dlopen or dlsym waits for a whole scan. Objects that come or go meanwhile are found by the next one: adds
+// and subs are those at the start.
 inline constexpr uint64_t kLockedNs = 200'000;
 ScanResult ScanRelocations(const RelocationPolicy& policy) noexcept;
 
-// Calls visit for the object that `address` lies in, under the linker's lock.
+// Calls visit for the object that contains `address`, under the linker's lock.
 void ForObjectAt(const void* address, void (*visit)(const ElfObject& object) noexcept) noexcept;
 
 // dlpi_adds of now, by looking at the first object only.

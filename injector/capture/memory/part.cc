@@ -1,11 +1,10 @@
 // Allocations and releases, from CUPTI's API callbacks at exit.
 //
-// The driver's functions are the truth; a runtime function is looked at only in case its driver call made no
-// callback, which the correlation id that both share tells. An allocation that was refused for want of memory
-// is recorded with what was asked for; one that failed otherwise (a bad argument, a broken context) asked for
-// nothing. Registered host memory is page-locked memory like any other: it counts from register to
-// unregister.
-#include "injector/capture/memory/part.h"
+// The driver's functions are authoritative; a runtime function is used only if its driver call made no
+// callback, which their shared correlation id shows. An allocation that failed with out of memory is recorded
+// with the requested size; one that failed otherwise (a bad argument, a broken context) is not. Registered
+// host memory is page-locked memory like any other: it counts from register to unregister.
+#include "injector/core/part.h"
 
 #include <cupti.h>
 
@@ -296,9 +295,9 @@ void OnRuntime(ThreadState& thread, const CUpti_CallbackData& data, CUpti_Callba
   kRecord(thread, data);
 }
 
-// Memory is obtained or released somewhere between entry and exit: how far a level may be off where calls of
-// several threads overlap, the collector tells from both. And the driver may hand an address out again before
-// the thread that released it says so: when a release began tells which of the two it meant.
+// Memory is obtained or released somewhere between entry and exit: from both times the collector computes how
+// far a level may be off when calls of several threads overlap. And the driver may reuse an address before
+// the thread that released it has reported that: the release's begin shows which of the two it meant.
 void BeginCall(ThreadState& thread, const CUpti_CallbackData&, CUpti_CallbackId) noexcept {
   thread.memory_call_began_ns = Stamp();
 }

@@ -43,8 +43,8 @@ class Writer {
   CallBatch* batch_;
 };
 
-// Null when there is none, or somebody is noting something for too long. With `left`, the number of a call
-// that its caller has left: null, too, if the place has become another call's meanwhile.
+// Null when there is none, or when NCCL's thread holds it for too long. With `left`, the number of a call
+// that its caller has left: also null if the place belongs to another call by now.
 CallBatch* Take(Awaited& place, const uint64_t* left) noexcept {
   CallBatch* batch = place.batch.exchange(nullptr, std::memory_order_seq_cst);
   if (batch == nullptr) return nullptr;
@@ -172,8 +172,8 @@ void ResolveAwaited(ThreadState& thread, const void* handle) noexcept {
 
 namespace {
 
-// One thread of NCCL's launches all kernels of a group: it goes on with the batch that it is at, else begins
-// with the oldest that nobody has begun with, if that can be.
+// One NCCL thread launches all kernels of a group: it continues with its current batch, else starts on the
+// oldest untouched one that fits.
 Awaited* BatchOf(const ThreadState& thread, const SeenLaunch& launch) noexcept {
   Awaited* best = nullptr;
   int best_rank = 0;

@@ -52,7 +52,7 @@ CapturedPlan PlanOfCaptured(uint64_t node) noexcept {
   return {};
 }
 
-// Each pair its own, but for one in 2^32: a child graph may hold children that were copied before.
+// Unique for each pair, except for one in 2^32: a child graph may hold children that were copied before.
 uint32_t CopyOfCopy(uint32_t from, uint32_t call) noexcept {
   if (from == 0) return call;
   const auto mixed = static_cast<uint32_t>(((uint64_t{from} << 32 | call) * 0x9e37'79b9'7f4a'7c15u) >> 32);

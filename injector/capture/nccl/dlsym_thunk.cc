@@ -42,14 +42,14 @@ bool IsOurs(const void* address) noexcept {
          there.dli_fbase == here.dli_fbase;
 }
 
-// What the program would find without us, null if nothing. RTLD_NEXT sees what was linked at start only; of
-// what came later it cannot be told who may see it.
+// What the program would find without us, null if nothing. RTLD_NEXT sees only what was linked at start; for
+// objects opened later it is not known which callers may see them.
 const void* BehindOurs(const char* name) noexcept {
   const void* found = dlsym(RTLD_NEXT, name);
   return found != nullptr ? found : gpuprobe::injector::nccl::FindInLoadedObjects(name);
 }
 
-// The answer for a name that nobody but us has.
+// The answer for a name that only we define.
 constexpr uintptr_t kNobodyHasIt = 1;  // known to the assembly below
 
 }  // namespace

@@ -13,8 +13,8 @@ namespace gpuprobe::injector::nccl {
 
 namespace {
 
-// An object that came after the last scan may call NCCL past us. The probe's thread looks at once instead of
-// at its next turn; a few times only, because a program may have NCCL inside.
+// An object loaded after the last scan may call NCCL without our wrappers. The probe's thread looks at once
+// instead of at its next turn, but only a few times, because NCCL may be linked into the program.
 void SuspectNewObjects() noexcept {
   constexpr int kMaxSuspicions = 8;
   static constinit std::atomic<int> suspicions{0};

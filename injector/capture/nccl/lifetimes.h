@@ -17,7 +17,7 @@ namespace gpuprobe::injector::nccl {
 // it.
 Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way) noexcept;
 
-// A communicator was made: reads the handle that NCCL wrote, enters and reports it. `ready`: NCCL may be
+// A communicator was made: reads the handle that NCCL wrote, registers and reports it. `ready`: NCCL may be
 // asked about it.
 void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept;
 
@@ -25,7 +25,7 @@ void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool
 void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state,
                         EntryPoint made_by = EntryPoint::kCount) noexcept;
 
-// True once a communicator was made through us that NCCL went on to make in the background: its kernels are
+// True once a non-blocking communicator was made through us (NCCL goes on in the background): its kernels are
 // launched from NCCL's own threads.
 bool MadeWithoutBlocking() noexcept;
 

@@ -22,9 +22,9 @@ namespace gpuprobe::injector::nccl {
 
 namespace {
 
-// These must not meet us in their inner workings. Nor must libnccl, which calls itself through one of its own
-// slots (ncclBroadcast from ncclBcast): of its slots only that of dlsym leads to us, by which it finds
-// profiler plugins. By the start of the file's name, versions and plugins included.
+// Objects whose internal calls we must not intercept. The same goes for libnccl, which calls itself through
+// one of its own slots (ncclBroadcast from ncclBcast): we patch only its dlsym slot, through which it finds
+// profiler plugins. Matched by the start of the file's name, versions and plugins included.
 constexpr std::string_view kNccl = "libnccl";
 constexpr std::string_view kSkipped[] = {"libcuda.so", "libcupti", "libc.so",    "ld-linux",
                                          "linux-vdso", "libdl.so", "libpthread", "libgpuprobe.so"};
@@ -86,7 +86,7 @@ bool Concerns(const char* symbol) noexcept {
          (symbol[0] == 'c' && symbol[1] == 'u' && symbol[2] == 'p');
 }
 
-// A group whose start is seen shall be seen to its end.
+// GroupStart is patched last, so that a group whose start is seen is seen to its end.
 bool ComesLast(const char* symbol) noexcept { return FindEntryPoint(symbol) == EntryPoint::kGroupStart; }
 
 constexpr RelocationPolicy kPolicy{SeeObject, Skip, Replacement, Concerns, ComesLast};
@@ -104,7 +104,7 @@ uint32_t PatchLoadedObjects() noexcept {
   const bool again = result.postponed > 0 && retries.fetch_add(1, std::memory_order_relaxed) < kMaxRetries;
   if (again) scans_left.store(1, std::memory_order_relaxed);
   postponed.store(again, std::memory_order_relaxed);
-  // Even when the last repetition is done: until then the loader may undo what was led to us.
+  // Even when the last repetition is done: until then the loader may undo our patches.
   if (late_patches.load(std::memory_order_relaxed) % 2 != 0 &&
       scans_left.load(std::memory_order_relaxed) == 0)
     late_patches.fetch_add(1, std::memory_order_release);

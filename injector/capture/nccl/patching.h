@@ -22,21 +22,21 @@ uint32_t PatchLoadedObjects() noexcept;
 // libraries of 100 MB), in pieces between which the linker's lock is free.
 void PatchNewObjects() noexcept;
 
-// From an application thread, when a kernel of NCCL's was launched past us, or something was made that a
-// library which has just been opened needs before it can call NCCL (new_library_hook of
-// injector/capture/cupti/callbacks.h): wakes the probe's thread, once until it has looked. Until then the
-// object's calls are not seen by a wrapper: what NCCL tells its plugin, else the kernels' names, stand for
-// them; groups that are in progress meanwhile are put together from both (torn_groups.h).
+// From an application thread, when an NCCL kernel bypassed our wrappers, or something was made that a newly
+// opened library needs before it can call NCCL (new_library_hook of injector/capture/cupti/callbacks.h):
+// wakes the probe's thread, once until it has looked. Until then no wrapper sees the object's calls; NCCL's
+// reports to its plugin, else the kernels' names, stand in for them, and groups in progress are put together
+// from both (torn_groups.h).
 void AskForScan() noexcept;
 
-// Makes the copy of NCCL that `address` lies in known, if it is one: for a program that looks its functions
-// up by dlsym as soon as it has opened it. On the application's thread, inside its dlsym; walks the linker's
+// Registers the copy of NCCL that contains `address`, if it is one: for a program that looks up functions by
+// dlsym as soon as it has opened NCCL. On the application's thread, inside its dlsym; walks the linker's
 // list, a few microseconds.
 void MeetProviderAt(const void* address) noexcept;
 
-// Bumped when a scan after the first one leads the first call to us, and when the last of its repetitions is
-// done: threads may be inside a group of NCCL's that began past us. Odd while calls are being led, or may be
-// led away again by the loader.
+// Bumped when a scan after the first one patches its first call, and when the last of its repetitions is
+// done: threads may be inside an NCCL group whose start we missed. Odd while calls are being patched, or the
+// loader may still undo it.
 uint32_t LatePatches() noexcept;
 
 // Forgets the providers. Slots stay as they are.

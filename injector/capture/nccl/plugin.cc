@@ -45,14 +45,14 @@ namespace {
 constinit PluginCommunicator communicators[kPluginCommunicators] = {};
 constinit std::atomic<bool> any{false};
 
-// Kernels of NCCL's that were launched past the wrappers, and those whose calls NCCL told afterwards. It
-// tells none of a captured plan.
+// NCCL kernels that bypassed the wrappers, and those whose calls NCCL reported afterwards. It reports none of
+// a captured plan.
 constinit std::atomic<uint64_t> launches_past_us{0};
 constinit std::atomic<uint64_t> launches_told{0};
 constinit std::atomic<bool> api_is_told{false};
 
-// False when calls were made that nobody counted: then a communicator that is met late has numbers of its
-// own, which must not be compared with those of other ranks.
+// False when some calls were not counted: then a communicator that is met late has numbers of its own, which
+// must not be compared with those of other ranks.
 bool EveryCallIsCounted() noexcept {
   return api_is_told.load(std::memory_order_relaxed) ||
          launches_past_us.load(std::memory_order_relaxed) == launches_told.load(std::memory_order_relaxed);
@@ -435,12 +435,12 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   }
   void* key = PointerTo<void>(known->key.load(std::memory_order_relaxed));
   ResolveAwaited(thread, key);
-  // Past the wrappers: in a group of its own; in one whose start they saw; or in one of which they saw a
-  // call.
+  // The call bypassed the wrappers: in a group of its own, in one whose start they saw, or in one in which
+  // they saw a call.
   const bool open = thread.nccl_api_group || thread.nccl_group_depth != 0;
   if (open && thread.nccl_batch == nullptr) {
     thread.nccl_batch = ClaimGroupBatch();
-    // A thread of NCCL's may launch it before this one hears of its end.
+    // An NCCL thread may launch it before this thread gets the event of its end.
     if (thread.nccl_batch != nullptr && thread.nccl_api_group)
       thread.nccl_api_awaited = Await(thread, thread.nccl_batch);
   }
@@ -476,7 +476,7 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
 
 namespace {
 
-// The calls of a group that ended past the wrappers, if a thread of NCCL's launches them.
+// Awaits the calls of a group whose end the wrappers missed, if an NCCL thread launches them.
 bool AwaitEnded(ThreadState& thread) noexcept {
   CallBatch* batch = thread.nccl_ended.load(std::memory_order_relaxed);
   if (batch == nullptr || batch->launch_count != 0 || !LaunchesSomething(*batch)) return false;

@@ -25,7 +25,7 @@ inline constexpr uint32_t kPluginCommunicators = 1024;
 
 struct PluginCommunicator;
 
-// A call of the application's, told on its thread before anything is launched: version 5 on.
+// An application's call, reported on its thread before anything is launched: from version 5 on.
 struct PluginApiCall {
   EntryPoint op;  // kCount: not known
   uint8_t datatype;
@@ -34,40 +34,40 @@ struct PluginApiCall {
   const void* stream;
 };
 
-// A call as one of the plugin's versions tells it.
+// A call as one of the plugin's versions reports it.
 struct PluginCall {
   EntryPoint op;  // kCount: not known
   uint8_t datatype;
   int32_t root;
   int32_t peer;
   uint64_t count;
-  uint64_t comm_hash;  // 0: told when the communicator was made
+  uint64_t comm_hash;  // 0: reported when the communicator was made
   int32_t rank;
-  const char* algorithm = nullptr;  // "RING"; null: not told
+  const char* algorithm = nullptr;  // "RING"; null: not known
   const char* protocol = nullptr;   // "LL"
   uint8_t channels = 0;
 };
 
 // A communicator is made. Null when the probe is off or has no place for it. `ranks` 0 and `rank` -1: not
-// told.
+// known.
 PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t ranks) noexcept;
 void ClosePluginCommunicator(PluginCommunicator* comm) noexcept;
 
 void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept;
-// The calls of a plan have all been told.
+// All calls of a plan have been reported.
 void EndPluginGroup() noexcept;
 
-// From version 5 on: a group, explicit or of a single call, has its first call; each of its calls; it has
-// ended on this thread, launched unless its communicators do not block. A group that begins past the wrappers
-// is recorded here to its end, also when it is captured.
+// From version 5 on: the first call of a group, explicit or of a single call; each of its calls; its end on
+// this thread, launched unless its communicators are non-blocking. A group whose start the wrappers missed is
+// recorded here to its end, even when it is captured.
 void BeginApiGroup() noexcept;
 void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept;
 void EndApiGroup() noexcept;
 
-// True when NCCL tells the application's calls as they are made: version 5 on.
+// True when NCCL reports the application's calls as they are made: from version 5 on.
 bool ApiIsTold() noexcept;
 
-// True when NCCL has been telling this process's plugin of its communicators.
+// True when NCCL has been reporting its communicators to this process's plugin.
 bool PluginIsTold() noexcept;
 
 // An NCCL kernel was launched on this thread outside of every intercepted call.

@@ -17,8 +17,8 @@ void AddProvider(const ElfObject& object) noexcept;
 // The way whose provider has `entry_point` at `address`; -1 if none.
 int ProviderOf(EntryPoint entry_point, const void* address) noexcept;
 
-// The first of those that have the function, in load order; -1 if there is none. One that wraps some
-// functions of NCCL's lacks others.
+// The first provider, in load order, that has the function; -1 if there is none. One that wraps some NCCL
+// functions may lack others.
 int FirstProviderOf(EntryPoint entry_point) noexcept;
 
 void ClearProvidersForTest() noexcept;

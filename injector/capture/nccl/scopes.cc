@@ -48,7 +48,7 @@ const PendingCall* OnlyOneUnseen(const CallBatch& batch, const SeenLaunch& launc
   return unseen;
 }
 
-// Where communicators are on the device, of those whose kernels can be nobody else's.
+// Learns the device addresses of communicators from kernels that can belong to no other communicator.
 void LearnPlacesOnDevice(const CallBatch& batch) noexcept {
   constexpr uint64_t kMaxLooks = 1 << 14;  // each launch is held against each call
   if (uint64_t{batch.launch_count} * batch.call_count > kMaxLooks) return;
@@ -120,8 +120,8 @@ bool TakenBack(Awaited** place, const CallBatch& batch) noexcept {
   return false;
 }
 
-// The calls of a batch that launched nothing may belong to a group that began past us. One that had nothing
-// to launch says nothing about that.
+// The calls of a batch that launched nothing may belong to a group whose start we missed. A batch that had
+// nothing to launch is no evidence either way.
 bool HeldBack(ThreadState& thread, const CallBatch& batch) noexcept {
   const bool may_be = thread.nccl_api_open || MayBeInTornGroup(thread);
   if (!may_be) return false;
@@ -185,8 +185,8 @@ bool AnyOneSided(const CallBatch& batch) noexcept {
   return false;
 }
 
-// A kernel was launched in a call of a group that is open, or at an inner end: what was counted as the
-// group's start belongs to one that ended past us.
+// A kernel was launched in a call of an open group, or at an inner end: so the start that we counted belongs
+// to a group whose end we missed.
 void NoteLaunchInside(ThreadState& thread, CallBatch& batch, uint32_t launches_before) noexcept {
   if (batch.launch_count == launches_before || batch.call_count == 0) return;
   SingleBatch last;
@@ -327,7 +327,7 @@ void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer,
   }
   CallBatch* batch = thread_->nccl_batch;
   launches_before_ = batch == nullptr ? 0 : batch->launch_count;
-  // What is lost counts, too: the numbers after it are those of the other ranks.
+  // Lost calls count, too, so that later numbers match those of the other ranks.
   const uint64_t seq =
       known == nullptr ? 0 : SequenceOf(*known, origin_.entry_point).fetch_add(1, std::memory_order_relaxed);
   if (batch == nullptr || batch->call_count == batch->call_capacity) {

@@ -206,8 +206,8 @@ class AbortScope : public EndOfCommunicatorScope {
   explicit AbortScope(Origin origin) noexcept : EndOfCommunicatorScope(origin, true) {}
 };
 
-// A kernel launch was entered on this thread: noted if NCCL does it for a call of the application. False when
-// it is none of NCCL's inside a call of NCCL's that is seen. From the driver callback, inside the guard.
+// A kernel launch was entered on this thread: noted if NCCL makes it for a call of the application. False if
+// it is not an NCCL kernel inside an NCCL call that we see. From the driver callback, inside the guard.
 bool NoteKernelLaunch(ThreadState& thread, const KernelLaunch& kernel) noexcept;
 
 // A kernel as it was launched; ops 0 if it is not NCCL's.
@@ -216,12 +216,12 @@ SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept;
 // The batch is complete: decides its plans and reports it. Inside the guard.
 void EmitBatch(ThreadState& thread, CallBatch& batch) noexcept;
 
-// A call that NCCL refused, never made, or that is recorded otherwise, gives its number back, so that the
-// count stays that of the other ranks. The last of a batch first.
+// Returns the number of a call that NCCL refused, never made, or that is recorded elsewhere, so that the
+// count stays equal to the other ranks'. The last call of a batch comes first.
 void ReturnSequence(const PendingCall& call) noexcept;
 
-// Kernel nodes of CUDA graphs (GraphNodeHooks of injector/capture/cupti/callbacks.h): a kernel of NCCL's that
-// was captured instead of launched keeps its plan under its node's id, and so does every copy of the node.
+// Kernel nodes of CUDA graphs (GraphNodeHooks of injector/capture/cupti/callbacks.h): an NCCL kernel that was
+// captured instead of launched keeps its plan under its node's id, and so does every copy of the node.
 bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept;
 void NoteGraphNode(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
                    bool copies) noexcept;

@@ -63,7 +63,7 @@ Expected Expects(const CallBatch& batch) noexcept {
   return expected;
 }
 
-// The group has all its kernels: one more is of the next group, all of which went past us.
+// The group has all its kernels: one more belongs to the next group, which we missed entirely.
 bool IsComplete(const CallBatch& batch) noexcept {
   const Expected expected = Expects(batch);
   if (expected.told != 0) return expected.told == expected.calls;

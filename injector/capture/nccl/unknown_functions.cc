@@ -32,7 +32,7 @@ struct Function {
   char name[48];
 };
 
-// Empty: not a function of NCCL's by its name.
+// Empty: by its name not an NCCL function.
 std::string_view WithoutPrefix(const char* symbol) noexcept {
   std::string_view name(symbol);
   if (StartsWith(name, "p")) name.remove_prefix(1);

@@ -15,9 +15,8 @@ namespace gpuprobe::injector::nccl {
 inline constexpr size_t kUnknownFunctions = 16;
 inline constexpr size_t kOtherFunctions = 256;
 
-// True for the name of a function of NCCL's that is not in the table and may move data. False for what is
-// none of NCCL's, and for what says nothing about the device's work (error texts, configuration, custom
-// reductions).
+// True for the name of an NCCL function that is not in the table and may move data. False for functions of
+// others, and for those unrelated to the device's work (error texts, configuration, custom reductions).
 bool IsUnknownFunction(const char* symbol) noexcept;
 
 // `symbol` as an object imports it, or as it is looked up. Ignores what IsUnknownFunction denies.
@@ -26,7 +25,7 @@ void NoteUnknownFunction(const char* symbol) noexcept;
 // The name in this place, empty behind the last one, and how many objects import it.
 const char* UnknownFunction(size_t place, uint32_t* imports) noexcept;
 
-// How many further ones there are.
+// The number of further unknown functions.
 uint32_t OtherUnknownFunctions() noexcept;
 
 void ForgetUnknownFunctionsForTest() noexcept;

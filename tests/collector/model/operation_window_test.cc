@@ -184,7 +184,7 @@ TEST_F(OperationWindowTest, AtTheEndEverythingLeaves) {
   EXPECT_THAT(given_up_, ElementsAre(1));
 }
 
-// Thread 1 was heard up to launch 3, thread 2 up to launch 2.
+// Thread 1 has reported up to launch 3, thread 2 up to launch 2.
 TEST_F(OperationWindowTest, WhatWasStillToComeIsLeftOutOfWhatThereIs) {
   Launch(1, 10, 1);
   Launch(2, 20, 2);

@@ -75,7 +75,7 @@ std::string ReportOf(const model::JobModel& job) {
   return render::JsonReport(analysis::BuildReport(job, {}));
 }
 
-// A model that hears frames as the recorder feeds it.
+// Feeds frames to a model as the recorder does.
 class Listener {
  public:
   void Hear(model::JobModel& job, const Heard& heard) {

@@ -1,7 +1,7 @@
 // How a program reaches NCCL: by the symbols, by their other names (pnccl*), through a table that static
 // relocations fill, or by dlsym.
 //
-// Separate from the scenarios, which say NCCL(AllReduce)(...) and are compiled once for each way.
+// The scenarios say NCCL(AllReduce)(...) and are compiled once for each way.
 // HARD_WAY_TABLE, HARD_WAY_DLSYM and HARD_WAY_PROFILING_NAMES choose; without any the symbols are called.
 #pragma once
 

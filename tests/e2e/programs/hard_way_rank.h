@@ -1,7 +1,5 @@
-// What each rank of these programs has on its device, and what they do with answers that are errors: say them
-// and end.
-//
-// Separate because several programs of NCCL's ways share it.
+// Each rank's device objects, and error handling that prints the error and exits; shared by several programs
+// that reach NCCL in different ways.
 #pragma once
 
 #include <cuda_runtime_api.h>

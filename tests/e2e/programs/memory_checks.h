@@ -1,5 +1,5 @@
-// What the programs that obtain and release memory share: a call that must succeed, what must hold, and calls
-// by name.
+// Helpers for the programs that obtain and release memory: calls that must succeed, conditions that must
+// hold, and calls by name.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,6 +1,4 @@
-// The one kernel of random_collectives.cc.
-//
-// Separate because nvcc compiles it.
+// The only kernel of random_collectives.cc, in a file of its own because nvcc compiles it.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
-// What the two halves of the random program share: a worker that holds things, each of which knows how to let
-// go of itself.
+// Shared by the two halves of the random program: a worker that holds objects, each of which can release
+// itself.
 #pragma once
 
 #include <cuda.h>

@@ -1,9 +1,9 @@
 // A random but valid program of NCCL calls, as a list of steps that every rank walks through in the same
 // order.
 //
-// Separate from what carries it out (random_collectives.cu): the plan follows from the seed alone, so that
-// each thread, or each process, makes its own and all have the same. The order of the list is one in which
-// the work could be done one piece after the other: whatever stream each rank uses, nobody waits for ever.
+// random_collectives.cu carries it out. The plan depends only on the seed, so that each thread, or each
+// process, makes its own and all are equal. The work could be done one piece after the other in the list's
+// order: whatever stream each rank uses, no rank waits forever.
 #pragma once
 
 #include <cstddef>

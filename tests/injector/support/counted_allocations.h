@@ -1,8 +1,8 @@
-// Every allocation of the process by the C library's allocator, counted: what runs inside somebody else's
-// program must not use it for an event.
+// Counts the process's allocations by the C library's allocator, which our code in the program must not use
+// for an event.
 //
-// Separate because the counter has to be in front of the whole test program: link counted_allocations.cc into
-// it. Mappings are not counted: they are the probe's own memory, made at start and when a table grows.
+// The counter has to interpose on the whole test program: link counted_allocations.cc into it. Mappings are
+// not counted: they are the probe's own memory, made at start and when a table grows.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The seam between the simulated driver and the simulated CUPTI: what the one tells the other.
+// The seam between the simulated driver and the simulated CUPTI: what the driver reports to CUPTI.
 //
 // The core (inside libcuda.so.1) knows what happens; libcupti.so.13, which a process may or may not load,
 // turns it into callbacks and activity records. libcupti registers one table of functions when it is loaded;

@@ -1,12 +1,11 @@
 // Memory that graphs allocate: addresses when a node is made, memory when the graph is launched.
 //
-// As CUDA documents it. An allocation node has its address from the moment it is made; a node that comes
-// after the release of an earlier one, in order of dependency, is given that one's address again if it fits.
-// A launch obtains what the graph does not have yet. What the graph releases itself stays with the executable
-// graph, what it does not lives until somebody releases its address. What nobody has any more is kept for
-// other graphs, in granules, until the device's graph memory is trimmed. The truth's lines have memory
-// "graph": one for what an executable graph has for itself (its address is the lowest), and one for each
-// allocation that outlives a launch.
+// As CUDA documents it: an allocation node has its address from the moment it is made; a node that depends on
+// the release of an earlier one reuses that one's address if it fits. A launch obtains what the graph does
+// not have yet. Memory that the graph releases itself stays with the executable graph; other memory lives
+// until somebody releases its address. Unused memory is kept for other graphs, in granules, until the
+// device's graph memory is trimmed. The truth's lines have memory "graph": one for what an executable graph
+// has for itself (its address is the lowest), and one for each allocation that outlives a launch.
 #pragma once
 
 #include <cuda.h>

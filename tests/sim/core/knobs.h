@@ -1,8 +1,8 @@
 // The GPUSIM_* environment: what the simulated node claims to be and how long its work takes.
 //
-// Separate, so that every number that a test can choose has one place. Read once, at first use; a knob that
-// cannot be read ends the process with its name, because a test that runs with other numbers than it asked
-// for proves nothing.
+// Every number that a test can choose has its place here. Read once, at first use; a knob that cannot be
+// parsed ends the process with its name, because a test that runs with other numbers than it asked for proves
+// nothing.
 #pragma once
 
 #include <atomic>

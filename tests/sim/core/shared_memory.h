@@ -1,8 +1,8 @@
-// Memory that processes share: how one of them makes a piece of its own known, and how another one maps it.
+// Memory that processes share: how one process exports a piece of its own, and how another one maps it.
 //
-// All memory of the node is the process's own until it is exported: then it moves into a file without a name,
-// contents and all, that whoever may look at the process can open. What is mapped from such a file is real
-// memory, which both see; no ledger counts it twice: it is its exporter's.
+// All memory of the node is private to the process until it is exported: then it moves, contents and all,
+// into an unnamed file that anyone who may inspect the process can open. Memory mapped from such a file is
+// real and visible to both; it belongs to its exporter, so no ledger counts it twice.
 #pragma once
 
 #include <cuda.h>

@@ -78,7 +78,7 @@ class Line {
     Unsigned("correlation", activity.correlation);
     Unsigned("tid", activity.tid);
   }
-  // When the launch was made; of a call of NCCL's AppendCall says when that was.
+  // When the launch was made; for an NCCL call, AppendCall writes that time.
   void Launch(const Activity& activity) { Unsigned("issue_ns", activity.issue_ns); }
 
  private:

@@ -1,8 +1,8 @@
 // The truth log: what the node scheduled, one JSON object a line in GPUSIM_TRUTH/<pid>.jsonl.
 //
-// Separate from CUPTI's records on purpose: a report is held against this file, so nothing that a profiler
-// touches may shape it. A line is written with one write() when its work has ended, so that the file is
-// complete whatever way the process goes.
+// Independent of CUPTI's records on purpose: a report is checked against this file, so nothing that a
+// profiler touches may shape it. A line is written with one write() when its work has ended, so that the file
+// is complete whatever way the process goes.
 #pragma once
 
 #include <cstdint>

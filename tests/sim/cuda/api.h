@@ -1,11 +1,15 @@
-// How a driver function is written: one macro makes the exported symbol, its callbacks' parameter structure
-// and its correlation id.
+// Macros that define a driver function: the exported symbol, its callbacks' parameter structure and its
+// correlation id.
 //
-// DRIVER_API(name, (declaration), (arguments)) { body }            every function that needs the driver up
-// DRIVER_STREAM_API(name, suffix, (...), (...)) { body }           also exports the per-thread-default-stream
-// twin (_ptsz or _ptds) DRIVER_LAUNCH_API(name, suffix, symbol, (...), (...)) { body }   the twin too, and
-// the kernel's name for the callbacks Functions that CUPTI has no parameter structure for (cuCtxSynchronize,
-// cuProfilerStart) are written out with Traced().
+// DRIVER_API(name, (declaration), (arguments)) { body }
+//     every function that needs the driver up
+// DRIVER_STREAM_API(name, suffix, (...), (...)) { body }
+//     also exports the per-thread-default-stream twin (_ptsz or _ptds)
+// DRIVER_LAUNCH_API(name, suffix, symbol, (...), (...)) { body }
+//     the twin too, and the kernel's name for the callbacks
+//
+// Functions without a parameter structure in CUPTI (cuCtxSynchronize, cuProfilerStart) are written out with
+// Traced().
 #pragma once
 
 #include <cuda.h>

@@ -1,10 +1,12 @@
-// How a runtime function is written: see tests/sim/cuda/api.h. The runtime calls the driver's exported
+// Macros that define a runtime function: see tests/sim/cuda/api.h. The runtime calls the driver's exported
 // functions, so that their callbacks nest inside its own under one correlation id.
 //
-// RUNTIME_API(name, version, (declaration), (arguments)) { body }                             version: the
-// suffix of its CUPTI id RUNTIME_STREAM_API(name, version, suffix, suffix_version, (...), (...)) { body } and
-// its per-thread-default-stream twin RUNTIME_LAUNCH_API(name, version, suffix, suffix_version, symbol, (...),
-// (...)) { body }    and the kernel's name
+// RUNTIME_API(name, version, (declaration), (arguments)) { body }
+//     version: the suffix of its CUPTI id
+// RUNTIME_STREAM_API(name, version, suffix, suffix_version, (...), (...)) { body }
+//     also exports its per-thread-default-stream twin
+// RUNTIME_LAUNCH_API(name, version, suffix, suffix_version, symbol, (...), (...)) { body }
+//     the twin too, and the kernel's name
 #pragma once
 
 #include <cuda.h>

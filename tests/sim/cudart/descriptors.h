@@ -1,4 +1,4 @@
-// The runtime's descriptions of arrays, in the driver's terms.
+// Converts the runtime's array descriptions to the driver's.
 #pragma once
 
 #include <cuda.h>

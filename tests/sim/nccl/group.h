@@ -1,7 +1,6 @@
 // Group semantics: calls are collected per thread and launched, fused, when the outermost group ends.
 //
-// Separate from the exported functions, which make a Call and hand it over; a call outside of any group is a
-// group of one.
+// The exported functions make a Call and hand it over; a call outside of any group is a group of one.
 #pragma once
 
 #include <cuda.h>

@@ -1,7 +1,7 @@
 // Where the ranks' kernels wait for each other: the rendezvous of collectives and of point-to-point kernels.
 //
-// Separate from the group because these run on the driver's scheduler thread, under its lock: they read and
-// write the shared segment and never block.
+// These run on the driver's scheduler thread, under its lock: they read and write the shared segment and
+// never block.
 #pragma once
 
 #include <cstdint>

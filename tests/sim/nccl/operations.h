@@ -1,4 +1,4 @@
-// What each NCCL operation is called, how much it moves and which kernel runs it.
+// The name of each NCCL operation, how much it moves and which kernel runs it.
 //
 // One table for the truth log, the time model and the kernel names, so that they cannot disagree.
 #pragma once

@@ -1,8 +1,8 @@
 // The memory that the ranks of one communicator share: who is there, what they agree on, when they arrive.
 //
-// Separate from the communicator because it is the only state that other processes write: plain lock-free
-// words, valid at every instant, so that a rank may be killed anywhere. The name in /dev/shm lives only until
-// the last rank has joined; after that the memory goes with the last process that maps it, however that ends.
+// It is the only state that other processes write: plain lock-free words, valid at every instant, so that a
+// rank may be killed anywhere. The name in /dev/shm lives only until the last rank has joined; after that the
+// memory goes with the last process that maps it, however that process ends.
 #pragma once
 
 #include <atomic>

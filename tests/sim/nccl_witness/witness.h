@@ -1,9 +1,9 @@
-// What the node knows of a real NCCL's communicators and of the calls that its next kernel carries.
+// The node's knowledge of a real NCCL's communicators and of the calls that its next kernel carries.
 //
 // A real NCCL launches kernels like any program: the node sees a name and a buffer of arguments, and must not
 // depend on what a version keeps in it. So the public calls are watched on their way into the library: they
-// say who takes part, what is moved, and in which group, and the kernel that the library launches for a group
-// gets the meeting and the truth that the node's own NCCL would have given to it.
+// show who takes part, what is moved, and in which group. The kernel that the library launches for a group
+// gets the meeting and the truth that the node's own NCCL would have given it.
 #pragma once
 
 #include <nccl.h>

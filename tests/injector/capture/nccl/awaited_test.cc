@@ -1,5 +1,4 @@
-// Calls whose kernels a thread of NCCL's launches: they are reported once, with the kernels that came in
-// time.
+// Calls whose kernels an NCCL thread launches are reported once, with the kernels that came in time.
 #include "injector/capture/nccl/awaited.h"
 
 #include <gtest/gtest.h>

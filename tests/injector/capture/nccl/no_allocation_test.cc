@@ -134,8 +134,8 @@ TEST_F(NoAllocation, CallsThatAreCaptured) {
   capturing = false;
 }
 
-// What NCCL does for a group of an AllReduce and a Send past the wrappers: as it tells the call, as it
-// launches the kernel, as it tells the plan. False if something was refused.
+// NCCL's steps for a group of an AllReduce and a Send that bypass the wrappers: it reports the call, launches
+// the kernel, and reports the plan. False if something was refused.
 template <typename Descriptor, typename Profiler>
 bool TellPlugin(const Profiler& table, void* context) {
   namespace abi = nccl_plugin;

@@ -41,8 +41,8 @@ class Patching : public LiveProbe {
     return reinterpret_cast<Function>(dlsym(library, name));
   }
 
-  // The stand-in launches nothing; on a thread that may be inside a group that began past us such calls wait
-  // for what comes (torn_groups_test.cc).
+  // The stand-in launches nothing; on a thread that may be inside a group whose start we missed, such calls
+  // would be held (torn_groups_test.cc).
   static void Patch() {
     PatchLoadedObjects();
     CurrentThread().nccl_patches_seen = LatePatches();

@@ -216,7 +216,7 @@ class TornGroups : public LiveProbe {
   bool creation_seen_ = true;
 };
 
-// Every subset of a program's calls is the one that goes past the wrappers.
+// Lets every subset of a program's calls bypass the wrappers in turn.
 TEST_F(TornGroups, EachCallOnceWhateverPartOfAProgramIsSeen) {
   for (const std::string_view program : {"SCCECSCE", "SCSCECEC", "CSCESCE", "SZCECSCEC", "SCEZSCZE"}) {
     for (const Told told : {Told::kNothing, Told::kLaunches, Told::kCalls}) {
