@@ -4,7 +4,7 @@
 // callback, which their shared correlation id shows. An allocation that failed with out of memory is recorded
 // with the requested size; one that failed otherwise (a bad argument, a broken context) is not. Registered
 // host memory is page-locked memory like any other: it counts from register to unregister.
-#include "injector/core/part.h"
+#include "injector/capture/memory/part.h"
 
 #include <cupti.h>
 
