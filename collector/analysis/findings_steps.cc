@@ -61,9 +61,10 @@ void LaunchBound(const Report& report, std::vector<Finding>& out) {
   if (!EnoughSteps(report)) return;
   const double host_ns = MedianMean(report, &StepsReport::host_bound_ns);
   if (host_ns < thresholds::kLaunchStepShare * report.steps->time_ns.mean) return;
+  // Without kernels, as in a program that only copies, there is no launching that could be too slow.
+  if (KernelsPerStep(report) < 1) return;
   const ComputeReport& c = report.compute;
-  const double mean_ns =
-      c.kernels == 0 ? 0 : static_cast<double>(c.total_ns) / static_cast<double>(c.kernels);
+  const double mean_ns = static_cast<double>(c.total_ns) / static_cast<double>(c.kernels);
   out.push_back(
       {.statement = absl::StrFormat(
            "The host launches too slowly: the GPUs run out of work for %s per step (%s of the step).",
@@ -71,8 +72,7 @@ void LaunchBound(const Report& report, std::vector<Finding>& out) {
        .evidence = absl::StrFormat(
            "%.0f kernels per step and rank, %s each on average; %s of them are shorter than %s.",
            KernelsPerStep(report), Duration(mean_ns),
-           Percent(c.kernels == 0 ? 0
-                                  : static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
+           Percent(static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
            Duration(static_cast<double>(model::ProcessModel::kShortKernelNs))),
        .advice = "CUDA graphs or torch.compile launch many kernels at once; fused optimizers and larger "
                  "batches need fewer launches.",

@@ -328,10 +328,25 @@ TEST(LaunchBoundFinding, NeedsFiveStepsOfARankAndNotOfAll) {
     rank.steps.emplace();
     rank.steps->host_bound_ns.mean = 4e6;
   }
+  r.compute.kernels = 100 * r.steps->count * r.ranks.size();
   EXPECT_EQ(Of(LaunchBound, r).size(), 1u);
   r.steps->count = 2;
   r.steps->warmup_count = 0;
   r.steps->time_ns.count = 16;
+  EXPECT_TRUE(Of(LaunchBound, r).empty());
+}
+
+TEST(LaunchBoundFinding, IsNotSaidOfAProgramThatLaunchesNoKernels) {
+  Report r = Steady();
+  for (RankReport& rank : r.ranks) {
+    rank.steps.emplace();
+    rank.steps->host_bound_ns.mean = 4e6;
+  }
+  r.compute.kernels = r.steps->count * r.ranks.size();
+  EXPECT_EQ(Of(LaunchBound, r).size(), 1u) << "one kernel a step";
+  r.compute.kernels -= 1;
+  EXPECT_TRUE(Of(LaunchBound, r).empty());
+  r.compute.kernels = 0;
   EXPECT_TRUE(Of(LaunchBound, r).empty());
 }
 

@@ -17,6 +17,7 @@
 #include "injector/capture/cupti/executable_graphs.h"
 #include "injector/capture/cupti/graph_calls.h"
 #include "injector/capture/cupti/launches.h"
+#include "injector/capture/cupti/main_thread_waits.h"
 #include "injector/capture/memory/part.h"
 #include "injector/capture/memory/pytorch.h"
 #include "injector/capture/nvtx/domains.h"

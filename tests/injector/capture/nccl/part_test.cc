@@ -9,9 +9,11 @@
 #include "injector/capture/nccl/communicators.h"
 #include "injector/capture/nccl/real_functions.h"
 #include "injector/capture/nccl/scopes.h"
+#include "injector/core/event_names.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_state.h"
 #include "injector/core/recording.h"
+#include "injector/probe/parts.h"
 #include "tests/injector/live_probe.h"
 
 namespace gpuprobe::injector {
