@@ -1,14 +1,12 @@
 #include "collector/analysis/straggler_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <tuple>
 #include <utility>
 
 #include "collector/analysis/lateness.h"
-#include "collector/analysis/median.h"
 #include "collector/analysis/slow_ranks.h"
+#include "collector/analysis/straggler_verdict.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/model/collective_kernels.h"
 
@@ -60,16 +58,6 @@ void ScaleUp(const std::vector<model::RankComparison::Blame>& all, const model::
       1.96 * std::hypot(call_error_ns * calls, estimates) / static_cast<double>(wait.steps);
 }
 
-// By which parts of its steps exceed the other ranks': means over all its steps, or over those in which it
-// was late.
-struct Excess {
-  double late_ns = 0;  // to be explained
-  double compute_ns = 0;
-  double host_ns = 0;
-  double input_ns = 0;
-  double copy_ns = 0;
-};
-
 // Per step in which it was late.
 Excess ExcessWhenLate(const model::LateSteps::Level& level) {
   const auto late = static_cast<double>(level.late);
@@ -79,16 +67,6 @@ Excess ExcessWhenLate(const model::LateSteps::Level& level) {
           .input_ns = static_cast<double>(level.input_ns) / late,
           .copy_ns = static_cast<double>(level.copy_ns) / late};
 }
-
-struct Candidate {
-  const RankReport* rank = nullptr;
-  StepMeans means;
-  CausedWait caused;
-  Lateness lateness;
-  Excess when_late;
-  double threads = 0;       // launched in a step, without NCCL's
-  double last_call_ns = 0;  // how long the call takes it that starts last in a step
-};
 
 // Mean over its steps; 0 where no backward is known.
 double LastCallOf(const model::ProcessModel& process) {
@@ -105,8 +83,8 @@ double LastCallOf(const model::ProcessModel& process) {
   return time_ns;
 }
 
-// Of one step, on average. Of a job that goes on more was heard of one rank than of another: threads a call,
-// times calls a step.
+// Mean per step: threads per call times calls per step, because a job that still runs has reported more of
+// one rank than of another.
 double LaunchedThreads(const model::ProcessModel& process) {
   double threads = 0;
   double all_calls = 0;
@@ -126,147 +104,36 @@ double LaunchedThreads(const model::ProcessModel& process) {
   return threads / all_calls * calls / static_cast<double>(work.steps());
 }
 
-std::vector<Candidate> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+// The evidence of each rank that has steps, and its label beside it.
+struct Candidates {
+  std::vector<RankEvidence> evidence;
+  std::vector<const RankReport*> labels;
+};
+
+Candidates Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
   const std::vector<model::LateSteps::Rank> late_steps = job.comparison().late_steps().Summarize().ranks;
   const std::vector<Lateness> lateness = LatenessOf(late_steps);
-  std::vector<Candidate> out;
+  Candidates out;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     const model::ProcessModel& process = *job.processes()[i];
-    for (const RankReport& rank : ranks) {
-      if (!rank.rank.has_value() || rank.pid != process.identity().pid() ||
-          rank.host != process.identity().host())
-        continue;
-      Candidate c{.rank = &rank,
-                  .means = StepMeansOf(process),
-                  .caused = CausedWaitOf(job, i),
-                  .lateness = {},
-                  .when_late = {},
-                  .threads = LaunchedThreads(process),
-                  .last_call_ns = LastCallOf(process)};
-      if (i < lateness.size() && lateness[i].late > 0) {
-        c.lateness = lateness[i];
-        c.when_late = ExcessWhenLate(late_steps[i].levels[lateness[i].level]);
-      } else if (i < lateness.size()) {
-        c.lateness = lateness[i];
-      }
-      if (c.means.steps > 0) out.push_back(std::move(c));
-      break;
-    }
+    const auto label = std::find_if(ranks.begin(), ranks.end(), [&](const RankReport& rank) {
+      return rank.rank.has_value() && rank.pid == process.identity().pid() &&
+             rank.host == process.identity().host();
+    });
+    if (label == ranks.end()) continue;
+    RankEvidence evidence{.means = StepMeansOf(process),
+                          .caused = CausedWaitOf(job, i),
+                          .lateness = i < lateness.size() ? lateness[i] : Lateness{},
+                          .when_late = {},
+                          .threads = LaunchedThreads(process),
+                          .last_call_ns = LastCallOf(process)};
+    if (evidence.means.steps == 0) continue;
+    if (evidence.lateness.late > 0)
+      evidence.when_late = ExcessWhenLate(late_steps[i].levels[evidence.lateness.level]);
+    out.evidence.push_back(std::move(evidence));
+    out.labels.push_back(&*label);
   }
   return out;
-}
-
-template <typename Get>
-double MedianOfOthers(const std::vector<Candidate>& all, const Candidate& but, Get get) {
-  std::vector<double> values;
-  for (const Candidate& c : all) {
-    if (&c != &but) values.push_back(get(c));
-  }
-  return Median(std::move(values));
-}
-
-// By what it caused in all, where steps cannot be compared: in a pipeline, or where records were lost.
-bool StandsOutInAll(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
-  const auto per_step = [](const Candidate& each) { return each.caused.per_step_ns; };
-  if (c.caused.per_step_ns < thresholds::kWaitedStepShare * step_ns) return false;
-  if (all.size() == 2)
-    return c.caused.per_step_ns >= thresholds::kWaitedOfTwoRatio * MedianOfOthers(all, c, per_step);
-  if (static_cast<double>(c.caused.steps_blamed) <
-      thresholds::kBlamedStepsShare * static_cast<double>(c.caused.steps))
-    return false;
-  std::vector<double> values;
-  values.reserve(all.size());
-  for (const Candidate& each : all) values.push_back(per_step(each));
-  const double middle = Median(values);
-  for (double& v : values) v = std::abs(v - middle);
-  const double spread = std::max(kMadToSigma * Median(values), thresholds::kNoiseFloorShare * step_ns);
-  return (c.caused.per_step_ns - middle) / spread >= thresholds::kRobustZScore;
-}
-
-bool ComparedByStep(const Candidate& c) {
-  return c.caused.pairs == 0 && c.lateness.steps * 2 >= c.caused.steps && c.lateness.steps > 0;
-}
-
-// `slow_kernels`: its kernels are slower than elsewhere, which tells of each of them: that it is late then is
-// no chance, however few steps there are.
-bool StandsOut(const std::vector<Candidate>& all, const Candidate& c, double step_ns, bool slow_kernels) {
-  if (!ComparedByStep(c)) return StandsOutInAll(all, c, step_ns);
-  const bool by_chance =
-      c.lateness.by_chance && !(slow_kernels && c.lateness.share() >= thresholds::kPersistentStepsShare);
-  return !by_chance && c.lateness.longer_by_ns >= thresholds::kLateLongerStepShare * step_ns &&
-         c.lateness.lost_ns_per_step() >= thresholds::kLateCostStepShare * step_ns;
-}
-
-Excess ExcessOf(const std::vector<Candidate>& all, const Candidate& c) {
-  const auto extra = [&](auto get) { return get(c) - MedianOfOthers(all, c, get); };
-  // Of calls that overlap compute the others wait for it in several at a time: by step it is late once.
-  const double late_ns = ComparedByStep(c) && c.lateness.late > 0 ? c.lateness.late_by_ns * c.lateness.share()
-                                                                  : c.caused.per_step_ns;
-  return {.late_ns = late_ns,
-          .compute_ns = extra([](const Candidate& each) { return each.means.compute_ns; }),
-          .host_ns = extra([](const Candidate& e) { return e.means.host_bound_ns + e.means.sync_ns; }),
-          .input_ns = extra([](const Candidate& each) { return each.means.input_ns; }),
-          .copy_ns = extra([](const Candidate& each) { return each.means.copy_ns; })};
-}
-
-// What part of its step makes it late, and by how much.
-std::pair<Straggler::Cause, double> CauseOf(const std::vector<Candidate>& all, const Candidate& c,
-                                            const Excess& excess) {
-  const std::array<std::pair<Straggler::Cause, double>, 4> parts{{
-      {Straggler::Cause::kSlowKernels, excess.compute_ns},
-      {Straggler::Cause::kLateLaunch, excess.host_ns},
-      {Straggler::Cause::kLateInput, excess.input_ns},
-      {Straggler::Cause::kSlowCopies, excess.copy_ns},
-  }};
-  auto [cause, most] = *std::max_element(parts.begin(), parts.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most < thresholds::kExplainedDelayShare * excess.late_ns) return {Straggler::Cause::kUnknown, 0};
-  if (cause == Straggler::Cause::kSlowKernels) {
-    const double elsewhere_ns =
-        MedianOfOthers(all, c, [](const Candidate& each) { return each.means.compute_ns; });
-    const double work =
-        c.threads / std::max(MedianOfOthers(all, c, [](const auto& e) { return e.threads; }), 1.0);
-    const double time = c.means.compute_ns / std::max(elsewhere_ns, 1.0);
-    if (work - 1 > thresholds::kMoreWorkShare * (time - 1)) cause = Straggler::Cause::kMoreWork;
-  }
-  return {cause, most};
-}
-
-// A rank that launches late hides less of its own communication, too: launched in time, it would hide what
-// the others hide, but for the call that nothing follows.
-double ExposedByLateness(const std::vector<Candidate>& all, const Candidate& c) {
-  if (c.last_call_ns <= 0) return 0;
-  const double hidden_ns = MedianOfOthers(
-      all, c, [](const Candidate& each) { return each.means.comm_ns - each.means.exposed_comm_ns; });
-  const double in_time_ns = std::max(c.means.comm_ns - hidden_ns, c.last_call_ns);
-  return std::max(c.means.exposed_comm_ns - in_time_ns, 0.0);
-}
-
-// A step of a pipeline whose stages all compute for as long as the others do: one microbatch after the other,
-// and as often as there are more stages nothing; beside that what this rank's device does not compute anyway.
-double BalancedPipelineNs(const std::vector<Candidate>& all, const Candidate& c, const Pipeline& pipeline) {
-  const double others_ns =
-      MedianOfOthers(all, c, [](const Candidate& each) { return each.means.compute_ns; });
-  const double stages_before = std::max(pipeline.stages - 1, 0);
-  return others_ns * (1 + stages_before / std::max(pipeline.microbatches, 1)) + c.means.idle_ns +
-         c.means.copy_ns;
-}
-
-bool TakesLongerInPipeline(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
-  return c.caused.pairs > 0 &&
-         CauseOf(all, c, ExcessOf(all, c)).second >= thresholds::kSlowStageStepShare * step_ns;
-}
-
-// In a pipeline stages wait for their neighbours by design, and who waits for a slow one makes the next one
-// wait: the one that waits least for what it makes others wait, and takes longer than the other stages.
-bool HoldsUpPipeline(const std::vector<Candidate>& all, const Candidate& c, double step_ns) {
-  const auto net = [](const Candidate& each) {
-    return each.caused.pair_total_ns - each.caused.pair_waited_ns;
-  };
-  if (net(c) <= 0 || c.caused.pair_per_step_ns < thresholds::kWaitedStepShare * step_ns) return false;
-  if (std::any_of(all.begin(), all.end(), [&](const Candidate& each) { return net(each) > net(c); }))
-    return false;
-  return TakesLongerInPipeline(all, c, step_ns);
 }
 
 }  // namespace
@@ -339,9 +206,14 @@ void AddHostLoads(const std::vector<RankReport>& ranks, std::vector<Straggler>& 
   }
 }
 
-bool BlamedInMost(const Candidate& c) {
-  return static_cast<double>(c.caused.steps_blamed) >=
-         thresholds::kPersistentStepsShare * static_cast<double>(std::max<uint64_t>(c.caused.steps, 1));
+// Takes the slow rank of that number out of the list, if it is there.
+std::optional<Straggler> TakeRank(std::vector<Straggler>& slow, int rank) {
+  const auto found =
+      std::find_if(slow.begin(), slow.end(), [&](const Straggler& s) { return s.rank == rank; });
+  if (found == slow.end()) return std::nullopt;
+  Straggler taken = std::move(*found);
+  slow.erase(found);
+  return taken;
 }
 
 }  // namespace
@@ -349,89 +221,43 @@ bool BlamedInMost(const Candidate& c) {
 std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks,
                                     const std::optional<Pipeline>& pipeline) {
   std::vector<Straggler> slow = SlowRanksOf(job, ranks);
-  const std::vector<Candidate> all = Collect(job, ranks);
-  std::vector<double> totals;
-  totals.reserve(all.size());
-  for (const Candidate& c : all) totals.push_back(c.means.total_ns);
-  const double step_ns = Median(totals);
+  Candidates candidates = Collect(job, ranks);
+  const RankField field(std::move(candidates.evidence));
   std::vector<Straggler> out;
-  for (const Candidate& c : all) {
-    const auto detail =
-        std::find_if(slow.begin(), slow.end(), [&](const Straggler& s) { return s.rank == *c.rank->rank; });
-    const bool comparable = all.size() > 1 && step_ns > 0;
-    const bool stands_out = comparable && StandsOut(all, c, step_ns, detail != slow.end());
-    // One of several ranks of a stage makes the others of them wait, too.
-    const bool slow_stage = comparable && (stands_out ? TakesLongerInPipeline(all, c, step_ns)
-                                                      : HoldsUpPipeline(all, c, step_ns));
-    if (!stands_out && !slow_stage) continue;
-    Straggler s;
-    if (detail != slow.end()) s = *detail;
-    s.rank = *c.rank->rank;
-    s.host = c.rank->host;
-    s.device = c.rank->device;
-    s.caused = c.caused;
-    s.slow_stage = slow_stage;
-    const bool by_step = !slow_stage && ComparedByStep(c);
-    if (by_step) {
-      s.late_steps = c.lateness.late;
-      s.compared_steps = c.lateness.steps;
-      // Steps are late from a share of the step on, and a rank whose lateness is about that share crosses it
-      // by chance: if it is waited for in most steps, it is late in most, though few of them count as late. A
-      // rank that is late by far more is late only in the steps that count.
-      constexpr double kAboutThat = 2;
-      const bool about_that = c.lateness.late_by_ns < kAboutThat * model::LateSteps::kLateShares[0] * step_ns;
-      s.since_step = c.lateness.since_step;
-      s.persistent = c.lateness.share() >= thresholds::kPersistentStepsShare ||
-                     (about_that && BlamedInMost(c)) || c.lateness.since_step.has_value();
-      if (!s.persistent) s.stretch = c.lateness.stretch;
-    } else {
-      s.persistent = slow_stage || BlamedInMost(c);
-    }
-    if (by_step && c.lateness.share() < thresholds::kPersistentStepsShare) {
-      std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c, c.when_late);
-      s.cause_ns_per_step *= c.lateness.share();
-    } else {
-      std::tie(s.cause, s.cause_ns_per_step) = CauseOf(all, c, ExcessOf(all, c));
-    }
-    if (slow_stage) {
-      // A pipeline's step is longer by what its slowest stage takes longer for all microbatches, less what
-      // that takes from the time in which it stands still itself.
-      s.lost_ns_per_step = s.cause_ns_per_step;
-      if (pipeline.has_value()) {
-        s.lost_ns_per_step =
-            std::clamp(c.means.total_ns - BalancedPipelineNs(all, c, *pipeline), 0.0, s.cause_ns_per_step);
-      }
-    } else if (by_step) {
-      s.lost_ns_per_step = c.lateness.lost_ns_per_step();
-      if (s.persistent && s.cause == Straggler::Cause::kLateLaunch)
-        s.lost_ns_per_step += ExposedByLateness(all, c);
-      s.lost_ns_per_step = std::min(s.lost_ns_per_step, c.caused.per_step_ns);
-    } else {
-      // Steps are equally long everywhere: what exceeds in the straggler is exposed waiting in the others.
-      const double exposed_elsewhere_ns =
-          MedianOfOthers(all, c, [](const Candidate& e) { return e.means.exposed_comm_ns; });
-      s.lost_ns_per_step =
-          std::clamp(exposed_elsewhere_ns - c.means.exposed_comm_ns, 0.0, c.caused.per_step_ns);
-    }
-    // It is late, and the others wait for another one.
-    if (by_step && s.lost_ns_per_step < thresholds::kLateCostStepShare * step_ns) continue;
-    if (detail != slow.end()) slow.erase(detail);
-    s.throughput_loss = s.lost_ns_per_step / step_ns;
-    const double elsewhere = MedianOfOthers(all, c, [](const Candidate& e) { return e.means.compute_ns; });
-    if (s.slowdown == 0 && elsewhere > 0) s.slowdown = c.means.compute_ns / elsewhere;
-    s.work_ratio =
-        c.threads / std::max(MedianOfOthers(all, c, [](const Candidate& e) { return e.threads; }), 1.0);
+  for (size_t i = 0; i < field.ranks.size(); ++i) {
+    const RankEvidence& evidence = field.ranks[i];
+    const RankReport& label = *candidates.labels[i];
+    const bool slow_kernels =
+        std::any_of(slow.begin(), slow.end(), [&](const Straggler& s) { return s.rank == *label.rank; });
+    const std::optional<StragglerVerdict> verdict = Judge(field, evidence, slow_kernels, pipeline);
+    if (!verdict.has_value()) continue;
+    Straggler s = TakeRank(slow, *label.rank).value_or(Straggler{});
+    s.rank = *label.rank;
+    s.host = label.host;
+    s.device = label.device;
+    s.caused = evidence.caused;
+    s.slow_stage = verdict->slow_stage;
+    s.late_steps = verdict->late_steps;
+    s.compared_steps = verdict->compared_steps;
+    s.since_step = verdict->since_step;
+    s.stretch = verdict->stretch;
+    s.persistent = verdict->persistent;
+    s.cause = verdict->cause;
+    s.cause_ns_per_step = verdict->cause_ns_per_step;
+    s.lost_ns_per_step = verdict->lost_ns_per_step;
+    s.throughput_loss = s.lost_ns_per_step / field.step_ns;
+    if (s.slowdown == 0) s.slowdown = ComputeRatio(field, evidence).value_or(0);
+    s.work_ratio = WorkRatio(field, evidence);
     out.push_back(std::move(s));
   }
-  // Slower kernels for whom nobody waits, or of whom that is not known; more threads are more work, not
-  // slower.
+  // Ranks with slower kernels that nobody is known to wait for. More threads are more work, not slower work.
   for (Straggler& s : slow) {
-    const auto c = std::find_if(all.begin(), all.end(),
-                                [&](const Candidate& each) { return *each.rank->rank == s.rank; });
-    if (c != all.end()) {
-      s.caused = c->caused;
-      s.work_ratio =
-          c->threads / std::max(MedianOfOthers(all, *c, [](const Candidate& e) { return e.threads; }), 1.0);
+    const auto label = std::find_if(candidates.labels.begin(), candidates.labels.end(),
+                                    [&](const RankReport* each) { return *each->rank == s.rank; });
+    if (label != candidates.labels.end()) {
+      const RankEvidence& evidence = field.ranks[static_cast<size_t>(label - candidates.labels.begin())];
+      s.caused = evidence.caused;
+      s.work_ratio = WorkRatio(field, evidence);
     }
     if (s.work_ratio - 1 <= thresholds::kMoreWorkShare * (s.slowdown - 1)) out.push_back(std::move(s));
   }

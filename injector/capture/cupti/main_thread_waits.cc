@@ -11,10 +11,10 @@ namespace gpuprobe::injector {
 namespace {
 
 // Not in headers before 13.0, whose runtime calls it.
-constexpr auto kCtxSynchronize_v2 = static_cast<CUpti_driver_api_trace_cbid>(800);
+constexpr auto kCtxSynchronizeV2 = static_cast<CUpti_driver_api_trace_cbid>(800);
 
 constexpr CUpti_driver_api_trace_cbid kWaits[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,         kCtxSynchronize_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize,         kCtxSynchronizeV2,
     CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize,       CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize,
     CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz,
 };

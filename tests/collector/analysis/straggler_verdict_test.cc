@@ -1,0 +1,317 @@
+// Each judge on plain numbers: what just suffices for a verdict, and what just does not.
+#include "collector/analysis/straggler_verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr double kMs = 1e6;
+using Cause = Straggler::Cause;
+
+// Eight ranks with steps of 100 ms, of which 60 ms compute.
+std::vector<RankEvidence> EvenRanks(size_t count = 8) {
+  std::vector<RankEvidence> ranks(count);
+  for (RankEvidence& rank : ranks) {
+    rank.means = {.steps = 100,
+                  .total_ns = 100 * kMs,
+                  .compute_ns = 60 * kMs,
+                  .comm_ns = 20 * kMs,
+                  .exposed_comm_ns = 10 * kMs};
+    rank.caused.steps = 100;
+    rank.threads = 1e6;
+    rank.lateness.steps = 100;
+  }
+  return ranks;
+}
+
+// Late in 90 of 100 steps, by 12 ms, which are 10 ms longer; its kernels take 11 ms longer than elsewhere.
+void MakeLateByStep(RankEvidence& rank) {
+  rank.lateness.late = 90;
+  rank.lateness.by_chance = false;
+  rank.lateness.late_by_ns = 12 * kMs;
+  rank.lateness.longer_by_ns = 10 * kMs;
+  rank.means.compute_ns += 11 * kMs;
+  rank.caused.per_step_ns = 11 * kMs;
+  rank.caused.steps_blamed = 90;
+}
+
+struct Case {
+  std::string what;
+  std::function<void(std::vector<RankEvidence>&)> change;
+  bool verdict;
+};
+
+using Judged = std::function<std::optional<StragglerVerdict>(const RankField&, const RankEvidence&)>;
+
+void Check(const std::vector<Case>& cases, const std::vector<RankEvidence>& start, const Judged& judge) {
+  for (const Case& each : cases) {
+    std::vector<RankEvidence> ranks = start;
+    each.change(ranks);
+    const RankField field(ranks);
+    EXPECT_EQ(judge(field, field.ranks[3]).has_value(), each.verdict) << each.what;
+  }
+}
+
+TEST(JudgeByStep, NeedsLatenessThatIsNotChanceAndCosts) {
+  std::vector<RankEvidence> ranks = EvenRanks();
+  MakeLateByStep(ranks[3]);
+  const auto lateness = [](auto change) {
+    return [change](std::vector<RankEvidence>& all) { change(all[3].lateness); };
+  };
+  Check(
+      {
+          {"as it is", [](auto&) {}, true},
+          {"by chance", lateness([](Lateness& l) { l.by_chance = true; }), false},
+          {"steps 2.6 % longer", lateness([](Lateness& l) { l.longer_by_ns = 2.6 * kMs; }), true},
+          {"steps 2.4 % longer", lateness([](Lateness& l) { l.longer_by_ns = 2.4 * kMs; }), false},
+          {"6 of 100 steps cost 0.6 %", lateness([](Lateness& l) { l.late = 6; }), true},
+          {"4 of 100 steps cost 0.4 %", lateness([](Lateness& l) { l.late = 4; }), false},
+          {"the others wait 0.4 % for it",
+           [](std::vector<RankEvidence>& all) { all[3].caused.per_step_ns = 0.4 * kMs; }, false},
+          {"the others wait 0.6 % for it",
+           [](std::vector<RankEvidence>& all) { all[3].caused.per_step_ns = 0.6 * kMs; }, true},
+      },
+      ranks, [](const auto& field, const auto& rank) { return JudgeByStep(field, rank, false); });
+}
+
+TEST(JudgeByStep, TakesChanceForCertainWhereKernelsAreSlowerInMostSteps) {
+  std::vector<RankEvidence> ranks = EvenRanks();
+  MakeLateByStep(ranks[3]);
+  ranks[3].lateness.by_chance = true;
+  ranks[3].lateness.steps = 10;
+  for (const auto& [late, verdict] : {std::pair{6, true}, std::pair{5, false}}) {
+    ranks[3].lateness.late = static_cast<uint64_t>(late);
+    const RankField field(ranks);
+    EXPECT_EQ(JudgeByStep(field, field.ranks[3], true).has_value(), verdict) << late << " of 10 steps";
+    EXPECT_FALSE(JudgeByStep(field, field.ranks[3], false).has_value()) << late << " of 10 steps";
+  }
+}
+
+TEST(JudgeByStep, NamesThePartThatExplainsTheDelay) {
+  const struct {
+    std::string what;
+    std::function<void(RankEvidence&)> change;
+    Cause cause;
+  } cases[] = {
+      {"slower kernels", [](RankEvidence& r) { r.means.compute_ns += 11 * kMs; }, Cause::kSlowKernels},
+      {"as many more threads as time",
+       [](RankEvidence& r) {
+         r.means.compute_ns += 11 * kMs;
+         r.threads *= 71.0 / 60;
+       },
+       Cause::kMoreWork},
+      {"more threads, but less than half of the time",
+       [](RankEvidence& r) {
+         r.means.compute_ns += 12 * kMs;
+         r.threads *= 1.09;
+       },
+       Cause::kSlowKernels},
+      {"its host", [](RankEvidence& r) { r.means.host_bound_ns += 11 * kMs; }, Cause::kLateLaunch},
+      {"its host waits", [](RankEvidence& r) { r.means.sync_ns += 11 * kMs; }, Cause::kLateLaunch},
+      {"input", [](RankEvidence& r) { r.means.input_ns += 11 * kMs; }, Cause::kLateInput},
+      {"copies", [](RankEvidence& r) { r.means.copy_ns += 11 * kMs; }, Cause::kSlowCopies},
+      {"a third of the delay", [](RankEvidence& r) { r.means.copy_ns += 3.6 * kMs; }, Cause::kSlowCopies},
+      {"a quarter of the delay", [](RankEvidence& r) { r.means.copy_ns += 2.7 * kMs; }, Cause::kUnknown},
+      {"nothing", [](RankEvidence&) {}, Cause::kUnknown},
+  };
+  for (const auto& each : cases) {
+    std::vector<RankEvidence> ranks = EvenRanks();
+    MakeLateByStep(ranks[3]);
+    ranks[3].means.compute_ns = 60 * kMs;
+    each.change(ranks[3]);
+    const RankField field(ranks);
+    const auto verdict = JudgeByStep(field, field.ranks[3], false);
+    ASSERT_TRUE(verdict.has_value()) << each.what;
+    EXPECT_EQ(verdict->cause, each.cause) << each.what;
+  }
+}
+
+TEST(JudgeByStep, LosesWhatStepsAreLongerAndAtMostWhatTheOthersWait) {
+  std::vector<RankEvidence> ranks = EvenRanks();
+  MakeLateByStep(ranks[3]);
+  const RankField longer(ranks);
+  EXPECT_DOUBLE_EQ(JudgeByStep(longer, longer.ranks[3], false)->lost_ns_per_step, 9 * kMs);
+  ranks[3].caused.per_step_ns = 7 * kMs;
+  const RankField waited(ranks);
+  EXPECT_DOUBLE_EQ(JudgeByStep(waited, waited.ranks[3], false)->lost_ns_per_step, 7 * kMs);
+}
+
+TEST(JudgeByStep, JudgesARankThatIsLateNowAndThenByThoseSteps) {
+  std::vector<RankEvidence> ranks = EvenRanks();
+  MakeLateByStep(ranks[3]);
+  ranks[3].means.compute_ns = 60 * kMs;
+  ranks[3].lateness.late = 20;
+  ranks[3].lateness.late_by_ns = 40 * kMs;
+  ranks[3].lateness.longer_by_ns = 38 * kMs;
+  ranks[3].lateness.stretch = {40, 59};
+  ranks[3].caused.steps_blamed = 20;
+  ranks[3].when_late = {.late_ns = 40 * kMs, .input_ns = 39 * kMs};
+  const RankField field(ranks);
+  const auto verdict = JudgeByStep(field, field.ranks[3], false);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_FALSE(verdict->persistent);
+  EXPECT_EQ(verdict->stretch, std::pair(uint64_t{40}, uint64_t{59}));
+  EXPECT_EQ(verdict->cause, Cause::kLateInput);
+  EXPECT_DOUBLE_EQ(verdict->cause_ns_per_step, 39 * kMs * 0.2) << "over all steps";
+
+  // It is late since step 80, and so all along from there.
+  ranks[3].lateness.since_step = 80;
+  const RankField since(ranks);
+  const auto persistent = JudgeByStep(since, since.ranks[3], false);
+  EXPECT_TRUE(persistent->persistent);
+  EXPECT_EQ(persistent->since_step, 80u);
+  EXPECT_FALSE(persistent->stretch.has_value());
+}
+
+// What the others wait for rank 3, without steps to compare.
+std::vector<RankEvidence> Uncompared() {
+  std::vector<RankEvidence> ranks = EvenRanks();
+  for (RankEvidence& rank : ranks) {
+    rank.lateness = {};
+    rank.caused.per_step_ns = 0.5 * kMs;
+  }
+  ranks[3].caused.per_step_ns = 10 * kMs;
+  ranks[3].caused.steps_blamed = 90;
+  ranks[3].means.compute_ns += 10 * kMs;
+  ranks[3].means.exposed_comm_ns = 2 * kMs;
+  return ranks;
+}
+
+TEST(JudgeInTotal, NeedsARankThatStandsOutFromTheOthers) {
+  Check(
+      {
+          {"as it is", [](auto&) {}, true},
+          {"3.6 % of the step, the others nothing",
+           [](auto& all) {
+             for (RankEvidence& each : all) each.caused.per_step_ns = 0;
+             all[3].caused.per_step_ns = 3.6 * kMs;
+           },
+           true},
+          {"3.4 % of the step",
+           [](auto& all) {
+             for (RankEvidence& each : all) each.caused.per_step_ns = 0;
+             all[3].caused.per_step_ns = 3.4 * kMs;
+           },
+           false},
+          {"in half of the steps", [](auto& all) { all[3].caused.steps_blamed = 50; }, true},
+          {"in fewer", [](auto& all) { all[3].caused.steps_blamed = 49; }, false},
+          {"the others cause as much",
+           [](auto& all) {
+             for (RankEvidence& each : all) each.caused.per_step_ns = 9 * kMs;
+           },
+           false},
+          {"above the others by 3.6 % of the step, alike as they are",
+           [](auto& all) {
+             for (RankEvidence& each : all) each.caused.per_step_ns = 6.4 * kMs;
+             all[3].caused.per_step_ns = 10 * kMs;
+           },
+           true},
+          {"by 3.4 %",
+           [](auto& all) {
+             for (RankEvidence& each : all) each.caused.per_step_ns = 6.6 * kMs;
+             all[3].caused.per_step_ns = 10 * kMs;
+           },
+           false},
+      },
+      Uncompared(), [](const auto& field, const auto& rank) { return JudgeInTotal(field, rank); });
+}
+
+TEST(JudgeInTotal, OfTwoRanksTheOneThatCausesThreeTimesTheOthersWaiting) {
+  for (const auto& [other_ms, verdict] : {std::pair{3.3, true}, std::pair{3.4, false}}) {
+    std::vector<RankEvidence> ranks = Uncompared();
+    ranks = {ranks[3], ranks[0]};
+    ranks[1].caused.per_step_ns = other_ms * kMs;
+    const RankField field(ranks);
+    EXPECT_EQ(JudgeInTotal(field, field.ranks[0]).has_value(), verdict) << other_ms;
+  }
+}
+
+TEST(JudgeInTotal, LosesWhatTheOthersWaitExposed) {
+  const RankField field(Uncompared());
+  const auto verdict = JudgeInTotal(field, field.ranks[3]);
+  EXPECT_DOUBLE_EQ(verdict->lost_ns_per_step, 8 * kMs);
+  EXPECT_EQ(verdict->cause, Cause::kSlowKernels);
+  EXPECT_TRUE(verdict->persistent);
+}
+
+// Stage 3 of eight takes 12 ms longer, and the others wait for it in sends and receives.
+std::vector<RankEvidence> Stages() {
+  std::vector<RankEvidence> ranks = EvenRanks();
+  for (RankEvidence& rank : ranks) {
+    rank.lateness = {};
+    rank.caused.pairs = 800;
+    rank.caused.pair_total_ns = 500 * kMs;
+    rank.caused.pair_waited_ns = 600 * kMs;
+    rank.caused.pair_per_step_ns = 5 * kMs;
+  }
+  ranks[3].means.compute_ns += 12 * kMs;
+  ranks[3].caused.pair_total_ns = 1200 * kMs;
+  ranks[3].caused.pair_waited_ns = 100 * kMs;
+  ranks[3].caused.pair_per_step_ns = 12 * kMs;
+  return ranks;
+}
+
+TEST(JudgeInPipeline, TakesTheStageThatCausesMostBeyondItsOwnWaitingAndTakesLonger) {
+  Check(
+      {
+          {"as it is", [](auto&) {}, true},
+          {"no sends and receives", [](auto& all) { all[3].caused.pairs = 0; }, false},
+          {"takes 5.1 % longer", [](auto& all) { all[3].means.compute_ns = 65.1 * kMs; }, true},
+          {"takes 4.9 % longer", [](auto& all) { all[3].means.compute_ns = 64.9 * kMs; }, false},
+          {"its neighbour causes more", [](auto& all) { all[4].caused.pair_total_ns = 1800 * kMs; }, false},
+          {"its neighbour causes more, and waits more",
+           [](auto& all) {
+             all[4].caused.pair_total_ns = 1800 * kMs;
+             all[4].caused.pair_waited_ns = 1700 * kMs;
+           },
+           true},
+          {"it waits as long as it makes others wait",
+           [](auto& all) { all[3].caused.pair_waited_ns = 1200 * kMs; }, false},
+          {"they wait 3.4 % of the step", [](auto& all) { all[3].caused.pair_per_step_ns = 3.4 * kMs; },
+           false},
+      },
+      Stages(),
+      [](const auto& field, const auto& rank) { return JudgeInPipeline(field, rank, std::nullopt); });
+}
+
+TEST(JudgeInPipeline, LosesNoMoreThanABalancedPipelineWouldSave) {
+  const RankField field(Stages());
+  EXPECT_DOUBLE_EQ(JudgeInPipeline(field, field.ranks[3], std::nullopt)->lost_ns_per_step, 12 * kMs);
+  // Balanced, a step would take 60 ms for the microbatches and 3 / 8 of that for the stages before: 82.5 ms.
+  Pipeline pipeline;
+  pipeline.stages = 4;
+  pipeline.microbatches = 8;
+  std::vector<RankEvidence> ranks = Stages();
+  ranks[3].means.total_ns = 90 * kMs;
+  const RankField balanced(ranks);
+  EXPECT_DOUBLE_EQ(JudgeInPipeline(balanced, balanced.ranks[3], pipeline)->lost_ns_per_step, 7.5 * kMs);
+}
+
+TEST(Judge, PicksTheJudgeForTheEvidence) {
+  std::vector<RankEvidence> ranks = EvenRanks();
+  MakeLateByStep(ranks[3]);
+  const RankField by_step(ranks);
+  EXPECT_EQ(Judge(by_step, by_step.ranks[3], false, std::nullopt)->late_steps, 90u);
+  EXPECT_FALSE(Judge(by_step, by_step.ranks[2], false, std::nullopt).has_value());
+
+  const RankField stages(Stages());
+  EXPECT_TRUE(Judge(stages, stages.ranks[3], false, std::nullopt)->slow_stage);
+  EXPECT_FALSE(Judge(stages, stages.ranks[4], false, std::nullopt).has_value());
+
+  const RankField total(Uncompared());
+  EXPECT_EQ(Judge(total, total.ranks[3], false, std::nullopt)->compared_steps, 0u);
+
+  const RankField alone(std::vector<RankEvidence>{ranks[3]});
+  EXPECT_FALSE(Judge(alone, alone.ranks[0], true, std::nullopt).has_value()) << "nobody to compare with";
+  const RankField none(EvenRanks());
+  for (const RankEvidence& rank : none.ranks)
+    EXPECT_FALSE(Judge(none, rank, false, std::nullopt).has_value());
+}
+
+}  // namespace
+}  // namespace gpuprobe::analysis
