@@ -4,6 +4,7 @@
 #include "injector/base/lifecycle.h"
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/cupti/launches.h"
+#include "injector/capture/cupti/main_thread_waits.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_clock.h"

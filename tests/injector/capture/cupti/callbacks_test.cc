@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "injector/capture/cupti/main_thread_waits.h"
 #include "injector/core/host_state.h"
 
 namespace gpuprobe::injector {

@@ -6,6 +6,7 @@
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/cupti/graph_calls.h"
 #include "injector/capture/cupti/launches.h"
+#include "injector/capture/cupti/main_thread_waits.h"
 #include "injector/capture/nccl/communicators.h"
 #include "injector/capture/nccl/real_functions.h"
 #include "injector/capture/nccl/scopes.h"
