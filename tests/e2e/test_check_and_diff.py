@@ -4,7 +4,7 @@ import json
 import harness
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT
 
-TRAINING = ["--steps", "60", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03"]
+TRAINING = ["--steps", "120", "--layers", "4", "--width", "64", "--batch", "16", "--bucket-mib", "0.03"]
 STEADY = {"GPUSIM_KERNELS": "LinearBackward.*=400us;LinearForward=300us;.*=20us", **PATIENT}
 
 
