@@ -142,12 +142,13 @@ bool IsComparison(const Compared& c) {
   return c.test.has_value() && (c.a.mean != 0 || c.b.mean != 0 || c.a.std != 0 || c.b.std != 0);
 }
 
-// Adjusts all p-values together (Holm).
+// Adjusts all p-values together (Holm). Half of the error is for the first question, whether steps take
+// longer: the more kernels a job has, the less could be said about it otherwise.
 void Adjust(std::vector<double>& odd_chances, std::vector<ComparedRank>& ranks, Comparison& c) {
-  std::vector<double> chances;
+  std::vector<WeightedChance> chances;
   std::vector<double*> where;
   const auto add = [&](double p, double& adjusted) {
-    chances.push_back(p);
+    chances.push_back({.p_value = p});
     where.push_back(&adjusted);
   };
   for (ComparedPart& p : c.parts) {
@@ -161,6 +162,8 @@ void Adjust(std::vector<double>& odd_chances, std::vector<ComparedRank>& ranks, 
   for (auto* work : {&c.kernels, &c.collectives}) {
     for (ComparedWork& w : *work) add(w.p_value, w.adjusted_p);
   }
+  if (c.per_step && IsComparison(c.parts.front()) && chances.size() > 1)
+    chances.front().weight = static_cast<double>(chances.size() - 1);
   const std::vector<double> adjusted = HolmAdjusted(chances);
   for (size_t i = 0; i < where.size(); ++i) *where[i] = adjusted[i];
   c.comparisons = chances.size();

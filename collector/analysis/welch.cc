@@ -114,15 +114,19 @@ std::optional<WelchResult> Paired(const Sample& differences, const Sample& a, co
                   SpreadOf(a, b));
 }
 
-std::vector<double> HolmAdjusted(std::span<const double> p_values) {
-  std::vector<size_t> order(p_values.size());
+std::vector<double> HolmAdjusted(std::span<const WeightedChance> chances) {
+  std::vector<size_t> order(chances.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return p_values[x] < p_values[y]; });
-  std::vector<double> adjusted(p_values.size());
+  const auto relative = [&](size_t i) { return chances[i].p_value / chances[i].weight; };
+  std::sort(order.begin(), order.end(), [&](size_t x, size_t y) { return relative(x) < relative(y); });
+  double weights_left = 0;
+  for (const WeightedChance& each : chances) weights_left += each.weight;
+  std::vector<double> adjusted(chances.size());
   double least = 0;
-  for (size_t i = 0; i < order.size(); ++i) {
-    least = std::max(least, std::min(1.0, p_values[order[i]] * static_cast<double>(order.size() - i)));
-    adjusted[order[i]] = least;
+  for (const size_t i : order) {
+    least = std::max(least, std::min(1.0, relative(i) * weights_left));
+    weights_left -= chances[i].weight;
+    adjusted[i] = least;
   }
   return adjusted;
 }

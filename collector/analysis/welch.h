@@ -45,8 +45,13 @@ std::optional<WelchResult> Welch(const Sample& a, const Sample& b);
 // The same for the differences b - a of pairs; `a`, `b`: for the effect size.
 std::optional<WelchResult> Paired(const Sample& differences, const Sample& a, const Sample& b);
 
-// Each p-value as it has to be judged among all of them (S. Holm, Scandinavian Journal of Statistics 6,
-// 1979): the chance of even one false difference is at most L where those below L are taken for differences.
-std::vector<double> HolmAdjusted(std::span<const double> p_values);
+// Adjusts each p-value for all of them (S. Holm, Scandinavian Journal of Statistics 6, 1979): if those below
+// L are taken for differences, the chance of even one false difference is at most L. A comparison may use up
+// the share of L that its weight has of all weights.
+struct WeightedChance {
+  double p_value = 1;
+  double weight = 1;
+};
+std::vector<double> HolmAdjusted(std::span<const WeightedChance> chances);
 
 }  // namespace gpuprobe::analysis

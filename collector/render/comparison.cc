@@ -52,8 +52,10 @@ std::string TestNote(const analysis::Comparison& c) {
                               " pairs of steps with the same number (their lengths are correlated)")
                : absl::StrCat("Welch's t-test over ", total.a.count, " and ", total.b.count, " steps");
   if (c.block_steps > 1) absl::StrAppend(&note, " in blocks of ", c.block_steps);
-  absl::StrAppendFormat(
-      &note, "; p adjusted for all %d comparisons (Holm; 5 %% chance of any false positive)", c.comparisons);
+  absl::StrAppendFormat(&note,
+                        "; p adjusted for all %d comparisons (Holm, half of the weight on step time; 5 %% "
+                        "chance of any false positive)",
+                        c.comparisons);
   return note;
 }
 

@@ -80,9 +80,20 @@ TEST(Welch, IndependentValuesCountAsSuch) {
 }
 
 TEST(Holm, TheLeastIsJudgedAmongAllAndTheNextAmongTheRest) {
-  EXPECT_THAT(HolmAdjusted(std::vector{0.03, 0.001, 0.02}),
+  EXPECT_THAT(HolmAdjusted(std::vector<WeightedChance>{{0.03}, {0.001}, {0.02}}),
               ::testing::ElementsAre(::testing::DoubleEq(0.04), ::testing::DoubleEq(0.003),
                                      ::testing::DoubleEq(0.04)));
+}
+
+// Three comparisons, of which the first has half of the error: it costs it a factor of two, however many the
+// others are, and once it is a difference the others are judged among themselves.
+TEST(Holm, AComparisonHasTheShareOfTheErrorThatItsWeightHas) {
+  EXPECT_THAT(
+      HolmAdjusted(std::vector<WeightedChance>{{0.02, 2}, {0.015}, {0.6}}),
+      ::testing::ElementsAre(::testing::DoubleEq(0.04), ::testing::DoubleEq(0.04), ::testing::DoubleEq(0.6)));
+  EXPECT_THAT(HolmAdjusted(std::vector<WeightedChance>{{0.02, 2}, {0.001}, {0.6}}),
+              ::testing::ElementsAre(::testing::DoubleEq(0.03), ::testing::DoubleEq(0.004),
+                                     ::testing::DoubleEq(0.6)));
 }
 
 }  // namespace
