@@ -1,6 +1,6 @@
-// What CUPTI's releases are known to do wrong, and what the probe therefore leaves out: one table, which the
-// injector obeys and the report quotes. Plain constexpr data: no allocation, no dependency, usable inside the
-// profiled process.
+// Known faults of CUPTI's releases, and what the probe therefore leaves out: one table, which the injector
+// obeys and the report quotes. Plain constexpr data: no allocation, no dependency, usable inside the profiled
+// process.
 //
 // Example: under CUPTI 13.0 (cuptiGetVersion 130000) the injector never forces a flush. It sends the bit of
 // that precaution with its versions, and the report says what is missing for it, and why.
@@ -29,7 +29,7 @@ struct KnownDefect {
   std::string_view source;
 };
 
-// cuptiGetVersion does not tell the updates of one 12.x release apart: what an update mended is left out in
+// cuptiGetVersion does not distinguish the updates of one 12.x release: what an update fixed is left out in
 // all of that release.
 inline constexpr KnownDefect kKnownDefects[] = {
     {130000, 130001, kNoForcedFlush, "cuptiActivityFlushAll may crash",

@@ -86,7 +86,7 @@ inline constexpr OperationFacts kOperations[] = {
 inline constexpr OperationFacts kUnknownOperation = {Operation::kUnknown, "", "",    Meeting::kCollective,
                                                      Volume::kOnce,       0,  false, false};
 
-// By the function's name ("AllReduce"). Of a newer operation nothing is known.
+// By the function's name ("AllReduce"). A newer operation is kUnknownOperation.
 constexpr const OperationFacts& FactsOf(std::string_view name) noexcept {
   for (const OperationFacts& facts : kOperations) {
     if (facts.name == name) return facts;
@@ -122,7 +122,7 @@ constexpr bool CarriesTransfers(std::string_view name) noexcept {
          name.find(NameOf(Operation::kRecv)) != std::string_view::npos;
 }
 
-// What the other side of a transfer calls.
+// The call on the other side of a transfer.
 constexpr std::string_view Counterpart(std::string_view name) noexcept {
   return NameOf(IsSend(name) ? Operation::kRecv : Operation::kSend);
 }

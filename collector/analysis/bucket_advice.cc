@@ -15,7 +15,7 @@ constexpr uint64_t kSizes[] = {25 * kMiB, 50 * kMiB, 10 * kMiB, 100 * kMiB, 5 * 
 constexpr uint64_t kUsual = 25 * kMiB;
 constexpr uint64_t kFirstBucket = kMiB;
 constexpr double kTie = 0.01;                    // of backward: what is closer is the same
-constexpr uint64_t kBandwidthAlone = 64 * kMiB;  // a message of so much shows no latency to speak of
+constexpr uint64_t kBandwidthAlone = 64 * kMiB;  // in a message this large, latency is negligible
 
 const LinkModel* ModelOf(const Buckets& buckets, const std::vector<LinkModel>& models) {
   const auto found = std::find_if(models.begin(), models.end(), [&](const LinkModel& m) {

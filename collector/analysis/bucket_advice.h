@@ -2,12 +2,11 @@
 //
 // Separate from the findings because it is a small model of its own: gradients become ready evenly over
 // backward, a bucket is reduced when it is full and the one before it is done, and a reduction takes alpha +
-// n / beta by the fit over the job's own transfers. What is left of reductions when backward ends is exposed.
-// Where all buckets are alike there is no fit: a large one tells the bandwidth, and a small one tells
-// nothing. Pure.
+// n / beta by the fit over the job's own transfers. Reductions left when backward ends are exposed. Where all
+// buckets are alike there is no fit: a large one shows the bandwidth, and a small one shows nothing. Pure.
 //
-// It is the least that can be exposed: gradients that are ready late (of a large last layer, all at once) and
-// kernels that slow each other down are not in it. Held against simulated runs with the advised size
+// The result is a lower bound on exposure: it ignores gradients that are ready late (of a large last layer,
+// all at once) and kernels that slow each other down. Checked against simulated runs with the advised size
 // (tests/collector/analysis/bucket_advice_test.cc).
 #pragma once
 
@@ -25,7 +24,7 @@ struct GradientReduction {
   double alpha_ns = 0;
   double ns_per_byte = 0;  // of the message
 };
-// Of buckets of that size, the first of `first_bytes` as DDP makes it, in a step: what is not hidden.
+// Exposed communication per step with buckets of that size, the first one of `first_bytes` as DDP makes it.
 double ExposedOfBuckets(const GradientReduction& reduction, uint64_t first_bytes, uint64_t bucket_bytes);
 
 // Absent where too little is known: no backward, no other size, or calls that are not all-reduces.

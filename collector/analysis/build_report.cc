@@ -133,7 +133,7 @@ RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) 
   return r;
 }
 
-// What was asked for is the same on all ranks of a job, as its environment is.
+// Requested settings are the same on all ranks of a job, as its environment is.
 void FillStepsRecorded(const model::ProcessModel& process, Conditions& c) {
   if (!process.hello().has_recording_steps()) return;
   const v1::RecordingSteps& asked = process.hello().recording_steps();
@@ -256,8 +256,8 @@ bool MayBeDeviceRecords(int reason) {
          reason != v1::LOSS_COMMUNICATOR_UNKNOWN && reason != v1::LOSS_ALLOCATION_UNKNOWN;
 }
 
-// Launches whose records never came, for no reason that is counted already. Of a process that was cut off
-// nobody knows; where records were left out on request, or to hold the budget, launches rightly lack them.
+// Launches whose records never came, for no reason that is counted already. Not known for a process that was
+// cut off; where records were left out on request, or to hold the budget, launches rightly lack them.
 uint64_t LaunchesWithoutRecord(const model::ProcessModel& process) {
   const auto& totals = process.totals();
   const v1::SelfReport& self = totals.self;

@@ -1,6 +1,6 @@
 // Algorithm and bus bandwidth as nccl-tests defines them.
 //
-// Separate so that the table stands in one place. With `bytes` = count argument x element size and n ranks,
+// Separate so that the table is in one place. With `bytes` = count argument x element size and n ranks,
 // an operation moves size S and has the factor f; algbw = S / t, busbw = S x f / t. (NVIDIA, nccl-tests,
 // doc/PERFORMANCE.md)
 #pragma once

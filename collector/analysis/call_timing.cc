@@ -21,7 +21,7 @@ struct Known {
   uint64_t size_bytes = 0;
 };
 
-// What a call's token says; without operation or communicator if that was never heard.
+// Describes the call of a token; without operation or communicator if that was never reported.
 Known Describe(const model::ProcessModel& process, uint32_t token) {
   Known known;
   const auto& names = process.steps().communication().names();
@@ -38,7 +38,7 @@ Known Describe(const model::ProcessModel& process, uint32_t token) {
 }
 
 // Launched in forward usually, and before backward: a thread of its own that reduces gradients while backward
-// runs, and that no name tells from forward's, is not.
+// runs, and that no name distinguishes from forward's, is not.
 bool IsInForward(const model::CommunicationTiming::Call& call) {
   constexpr uint64_t kOneIn = 5;  // steps at least; one may be misjudged
   const bool before = call.backward_steps == 0 || call.after_backward_ns < 0;
@@ -134,7 +134,8 @@ std::vector<ForwardCommunication> ForwardCommunicationOf(const model::JobModel& 
 
 namespace {
 
-// Of one process, by operation, communicator's ranks and whether calls of this size are made in forward.
+// Calls of one process, by operation, communicator's ranks and whether calls of this size are made in
+// forward.
 struct ExposedSum {
   uint64_t calls = 0;
   uint64_t time_ns = 0;

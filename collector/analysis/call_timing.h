@@ -1,8 +1,8 @@
-// When in a step its collectives run, over all ranks: the order of the buckets, and what of forward is
+// When in a step its collectives run, over all ranks: the order of the buckets, and how much of forward is
 // communication.
 //
-// Separate from communication_report.h, which tells what all of it costs. Means over ranks and steps, of what
-// model::CommunicationTiming has heard. Pure.
+// Separate from communication_report.h, which says what all of it costs. Means over ranks and steps, from
+// model::CommunicationTiming. Pure.
 #pragma once
 
 #include <set>
@@ -30,14 +30,14 @@ std::set<CallSize> SizesInForward(const model::JobModel& job);
 // All calls of the steps, by what could hide them, most exposed time first.
 std::vector<ExposedCalls> ExposedCallsOf(const model::JobModel& job);
 
-// Of each process of the job, in a step: collectives without sends and receives, their waiting included.
+// Per process of the job and per step: collectives without sends and receives, their waiting included.
 struct CollectiveTime {
   double time_ns_per_step = 0;
   double exposed_ns_per_step = 0;
 };
 std::vector<CollectiveTime> CollectiveTimesOf(const model::JobModel& job);
 
-// Sends that the process issues in a step that was seen whole.
+// Sends that the process issues in a complete step.
 double SendsPerStep(const model::ProcessModel& process);
 
 }  // namespace gpuprobe::analysis

@@ -1,10 +1,10 @@
-// How far the ranks' clocks are apart, from the moments at which they left the same collectives.
+// Estimates how far the ranks' clocks are apart, from the moments at which they left the same collectives.
 //
-// Separate because everything that compares times of different ranks or hosts stands on it. All ranks leave
-// an all-reduce at nearly the same time; a robust line (Theil-Sen over medians) through these differences is
-// offset and drift. Where two ranks share no collective, their sends and receives do. Ranks that share no
-// collective with the reference are reached through ranks that do; ranks of one host have one clock. Steps of
-// a clock that the probe saw are taken out first. Pure.
+// Separate because everything that compares times of different ranks or hosts depends on it. All ranks leave
+// an all-reduce at nearly the same time; a robust line (Theil-Sen over medians) through these differences
+// gives offset and drift. Where two ranks share no collective, their sends and receives serve. Ranks that
+// share no collective with the reference are reached through ranks that do; ranks of one host have one clock.
+// Clock steps that the probe saw are taken out first. Pure.
 #pragma once
 
 #include "collector/analysis/rank_types.h"

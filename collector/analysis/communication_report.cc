@@ -22,8 +22,8 @@ struct LinkPeak {
 constexpr LinkPeak kLinkPeaks[] = {{"V100-SXM", 150}, {"A100-SXM", 300}, {"H100 80GB HBM3", 450},
                                    {"H100-SXM", 450}, {"H200", 450},     {"B200", 900}};
 
-// Of calls that reduce gradients: those of the operation and communicator that move most. What is called in
-// forward, too, reduces results of layers.
+// Buckets are the calls that reduce gradients: those of the operation and communicator that move most. Calls
+// that are also made in forward reduce results of layers.
 void FindBuckets(const Report& report, double steps, const std::set<CallSize>& in_forward,
                  CommunicationReport& out) {
   const auto reduces = [&](const CollectiveReport& c) {
@@ -41,7 +41,7 @@ void FindBuckets(const Report& report, double steps, const std::set<CallSize>& i
   std::tie(b.op, b.comm) = most->first;
   for (const CollectiveReport& c : report.collectives) {
     if (!reduces(c) || c.op != b.op || c.comm != b.comm || c.size_bytes == 0) continue;
-    // What is called less than once in two steps is no gradient: a loss, a norm, a start.
+    // A call made less than once in two steps does not carry gradients: a loss, a norm, a start.
     const double calls = static_cast<double>(c.calls) / c.heard_ranks / steps;
     if (calls < 0.5) continue;
     b.sizes.push_back({.size_bytes = c.size_bytes,
@@ -57,7 +57,7 @@ void FindBuckets(const Report& report, double steps, const std::set<CallSize>& i
   if (!b.sizes.empty()) out.buckets = std::move(b);
 }
 
-// Of all calls' time, that on communicators of which not every rank records here.
+// Share of all calls' time on communicators with ranks that do not record here.
 double UnheardShare(const Report& report) {
   double total_ns = 0;
   double unheard_ns = 0;
@@ -116,7 +116,7 @@ CommunicationReport CommunicationOf(const Report& report, const model::JobModel&
     // Each call's waiting was put down to one rank, as the mean over the others.
     out.waited_ns *= (weight - 1) / weight;
   }
-  // Who waits least may change from step to step.
+  // The rank that waits least may change from step to step.
   const model::StepSpread::Means least = job.comparison().spread().Summarize();
   if (least.steps > 0) {
     out.transfer_ns = std::min(out.transfer_ns, least.least_comm_ns);

@@ -1,8 +1,8 @@
-// What communication costs a step, and what could be done about it.
+// The cost of communication per step, and what could be done about it.
 //
-// Separate from collective_report.h, which tells calls: this tells steps. Waiting for a late rank is no
-// communication: of every rank's exposed communication the least one over the ranks is taken for the
-// transfers, since the rank that comes last waits for nobody. Pure.
+// Separate from collective_report.h, which is about calls: this is about steps. Waiting for a late rank is
+// not communication: the least exposed communication over the ranks counts as the transfers, since the rank
+// that comes last waits for nobody. Pure.
 #pragma once
 
 #include <optional>

@@ -18,16 +18,16 @@ namespace gpuprobe::analysis {
 
 struct CommunicatorReport {
   struct Operation {
-    uint64_t calls = 0;  // of all ranks that are heard
+    uint64_t calls = 0;  // of all ranks that report
     uint64_t bytes = 0;  // the messages', as the API counts them
   };
-  std::string comm;                          // 16 hex digits, "unknown" if nobody told its hash
+  std::string comm;                          // 16 hex digits, "unknown" if nobody reported its hash
   std::string name;                          // as the program named it; empty: it did not, or not known
   std::optional<int> ranks;                  // absent: not known
   int ranks_heard = 0;                       // that record here
   std::vector<int> members;                  // ranks of the job among them, ascending, at most kMaxMembers
-  std::map<std::string, int> ranks_of_host;  // of those that are heard
-  std::string ran_as;                 // "RING LL, 8 channels": most of its calls; empty: NCCL did not tell
+  std::map<std::string, int> ranks_of_host;  // of the ranks that report
+  std::string ran_as;                 // "RING LL, 8 channels": most of its calls; empty: NCCL did not say
   std::string parent;                 // as `comm`; empty: none, or not known
   std::string made_by;                // "CommSplit": NCCL's function; empty: not seen
   std::map<std::string, int> states;  // "created destroyed aborted revoked": how many ranks left it so

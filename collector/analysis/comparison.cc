@@ -19,7 +19,7 @@ namespace {
 struct Part {
   const char* name;
   model::StepPart part;
-  // What a rank does by itself. The rest follows from what others do, too.
+  // Parts that depend on the rank alone. The rest also depends on the others.
   bool own;
 };
 

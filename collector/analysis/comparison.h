@@ -1,5 +1,5 @@
-// Two runs held against each other: what became faster or slower, on which rank, in which kernel or
-// collective, and whether that is more than chance.
+// Compares two runs: what became faster or slower, on which rank, in which kernel or collective, and whether
+// that is more than chance.
 //
 // The unit is the step of the job (run_series.h). Each part of a step is compared as the mean over the ranks
 // and on each rank; a rank that changed is named, and so is one that changed more than the others.
@@ -9,8 +9,8 @@
 // the others' rises, and the step is 1.1 ms longer: these follow from it.
 //
 // Many quantities are compared at once, so each p-value is adjusted (Holm): in two runs that differ by
-// nothing but chance, the chance of even one false difference is kSignificance. What differs between runs but
-// not within one (another node, a warmer room) is not in it: two runs cannot tell that from a change.
+// nothing but chance, the chance of even one false difference is kSignificance. That excludes differences
+// between runs but not within one (another node, a warmer room): two runs cannot tell these from a change.
 #pragma once
 
 #include <optional>
@@ -25,14 +25,14 @@ namespace gpuprobe::analysis {
 
 // Level of significance, of all comparisons together.
 inline constexpr double kSignificance = 0.05;
-// A kernel, collective or rank is named when its difference is beyond chance and as much of its own time, and
-// of a step: below, nobody would act on it.
+// A kernel, collective or rank is named when its difference is beyond chance and at least this share of its
+// own time, and of a step: below, nobody would act on it.
 inline constexpr double kLeastOwnChange = 0.005;
 inline constexpr double kLeastStepChange = 0.001;
-// Of a step: below, a difference that is beyond chance is called small, however regular steps are.
+// Below this share of a step, a difference beyond chance is called small, however regular steps are.
 inline constexpr double kSmallChange = 0.01;
-// Steps of both runs are compared pair by pair where their lengths go together beyond this chance (as those
-// of a data set in the same order do), and there are so many.
+// Steps of both runs are compared pair by pair where their lengths correlate beyond this chance (as with a
+// data set in the same order), and there are this many pairs.
 inline constexpr double kPairedChance = 0.001;
 inline constexpr size_t kLeastPairs = 10;
 
@@ -65,7 +65,7 @@ struct ComparedWork {
     double calls = 0;
     double mean_ns = 0;  // of a call; of a collective the transfer, without waiting; 0 without calls
     std::optional<double> wait_ns;  // of a collective's call
-    // What is compared: of a kernel its time in each step, of a collective each transfer.
+    // The values compared: a kernel's time in each step, or a collective's single transfers.
     Sample sample;
   };
   std::string name;
@@ -104,7 +104,7 @@ struct Comparison {
   std::vector<ComparedWork> collectives;
   std::vector<ComparedCondition> conditions;
   std::vector<std::string> limits;  // what cannot be compared, and why; sentences
-  // What speaks against each run's numbers, and findings that only one of them has.
+  // Doubts about each run's numbers, and findings that only one of them has.
   std::vector<std::string> doubts_a;
   std::vector<std::string> doubts_b;
   std::vector<ComparedFinding> findings;

@@ -157,7 +157,7 @@ void ChangeFinder::AddRanks(const PartWords& part, const std::vector<const Compa
       before_ns += r->a.mean;
       after_ns += r->b.mean;
       c.change_ns += r->test->difference;
-      // Of the mean, at most as wide as the mean of the ranks' own.
+      // The mean's interval is at most as wide as the mean of the ranks' own.
       c.low_ns += r->test->low;
       c.high_ns += r->test->high;
       c.adjusted_p = std::min(c.adjusted_p, r->adjusted_p);

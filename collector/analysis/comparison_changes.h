@@ -1,4 +1,4 @@
-// What changed between two runs, in words: which rank, kernel, or collective, by how much, and what follows.
+// Words the changes between two runs: which rank, kernel, or collective, by how much, and what follows.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace gpuprobe::analysis {
 
 // `ranks`: all that were compared, part by part; empty where ranks cannot be compared. `c`: with parts,
-// kernels and collectives. `step_ns`: of the slower run.
+// kernels and collectives. `step_ns`: that of the slower run.
 std::vector<Change> ChangesOf(const Run& a, const Run& b, const Comparison& c,
                               const std::vector<ComparedRank>& ranks, double step_ns);
 

@@ -29,7 +29,7 @@ std::set<int> RanksOf(const RunSeries& run) {
   return ranks;
 }
 
-// Of A's kernels' time in a step, the share of kernels that B has, too.
+// Share of A's kernel time per step in kernels that B also has.
 double CommonShare(const RunSeries& a, const RunSeries& b) {
   double all = 0;
   double common = 0;

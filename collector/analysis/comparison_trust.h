@@ -1,6 +1,6 @@
-// What keeps two runs from being comparable, under which conditions each ran, and what was found in one of
-// them only. Numbers can look well although one run hung, lost records, or was cut off: these say how far to
-// trust them.
+// How far to trust a comparison of two runs: what keeps them from being comparable, under which conditions
+// each ran, and what was found in only one of them. Numbers can look fine although one run hung, lost
+// records, or was cut off.
 #pragma once
 
 #include <string>
@@ -23,10 +23,10 @@ std::vector<ComparedCondition> ConditionsOf(const Conditions& a, const Condition
 // Both have steps of the same ranks, so that each can be compared with itself.
 bool HaveSameRanks(const Run& a, const Run& b);
 
-// What cannot be compared, and why; sentences.
+// Sentences on what cannot be compared, and why.
 std::vector<std::string> LimitsOf(const Run& a, const Run& b);
 
-// Of a run: clauses that follow its name, "hung after 20 steps"; empty if nothing speaks against its numbers.
+// Clauses that follow a run's name, "hung after 20 steps"; empty if nothing speaks against its numbers.
 std::vector<std::string> DoubtsOf(const Report& report);
 
 struct ComparedFinding {
@@ -36,8 +36,8 @@ struct ComparedFinding {
   std::string statement;  // the first of this id
 };
 
-// By id, those of which one run has none; as the reports order them, A's first. That nothing stands out is
-// not listed.
+// Findings that only one run has, by id; as the reports order them, A's first. "Nothing stands out" is not
+// listed.
 std::vector<ComparedFinding> FindingsOfOne(const Report& a, const Report& b);
 
 }  // namespace gpuprobe::analysis

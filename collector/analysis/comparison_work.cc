@@ -50,7 +50,7 @@ void SetKernelSide(const Run& run, const std::string& name, Side& side) {
   side.mean_ns = side.calls > 0 ? side.sample.mean / side.calls : 0;
 }
 
-// Of the whole run.
+// Kernels over the whole run.
 std::map<std::string, Side> WholeKernels(const Report& report) {
   std::map<std::string, Side> out;
   for (const KernelReport& k : report.top_kernels) {
@@ -114,7 +114,7 @@ std::map<Key, Calls> CallsOf(const Run& run, bool by_members) {
     if (!by_members || communicators[c.name] == 1 || c.members.empty()) continue;
     Calls& single = out[{c.name, c.members}];
     single.Add(c);
-    // Of a member instead of a rank of the job.
+    // Per member instead of per rank of the job.
     single.calls *= RanksOf(run.report) / static_cast<double>(c.members.size());
   }
   return out;

@@ -1,4 +1,4 @@
-// Kernels and collectives of two runs, each against its like.
+// Kernels and collectives of two runs, each compared with its counterpart.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ std::vector<ComparedWork> CollectivesCompared(const Run& a, const Run& b, bool p
 // Where fewer than half of several communicators changed these stay, else the entry for all of them.
 void KeepChanged(double step_ns, std::vector<ComparedWork>& work);
 
-// Of two series, block by block if `paired`.
+// Compares two series, block by block if `paired`.
 struct SeriesTest {
   Sample a;
   Sample b;

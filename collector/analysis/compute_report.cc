@@ -37,7 +37,7 @@ struct Geometry {
   uint64_t calls = 0;
 };
 
-// Of each of the wanted kernels (mangled), its geometries with their calls.
+// Geometries, with their calls, of each of the wanted kernels (mangled).
 std::map<std::string, std::vector<Geometry>> GeometriesOf(
     const std::vector<const model::ProcessModel*>& processes, const std::set<std::string>& wanted) {
   std::map<std::string, std::vector<Geometry>> out;
@@ -98,7 +98,7 @@ void FillPageable(const model::JobModel& job, ComputeReport& c) {
   }
 }
 
-// Of all devices, if they agree.
+// The host link's peak of all devices, if they agree.
 std::optional<double> HostPeak(const model::JobModel& job) {
   std::optional<double> peak;
   for (const auto& process : job.processes()) {

@@ -1,5 +1,5 @@
-// What the devices computed: kernels by name and by class, short ones, copies through pageable memory, and
-// how much of the devices' peak the model's arithmetic used.
+// The devices' work: kernels by name and by class, short ones, copies through pageable memory, and how much
+// of the devices' peak the model's arithmetic used.
 //
 // Separate because it needs no timeline: sums over names, sizes and the number of steps.
 #pragma once

@@ -1,4 +1,4 @@
-// What devices can do at most, as their maker publishes it: the denominators of MFU and of copy efficiency.
+// Peak rates of devices, as published by the vendor: the denominators of MFU and of copy efficiency.
 //
 // Separate because it is a table with sources, and because a denominator must be looked up in one place.
 #pragma once

@@ -20,7 +20,7 @@ struct FindingRule {
   void (*find)(const Report& report, std::vector<Finding>& out);  // nullptr: from the other findings
 };
 
-// In the order in which findings stand that cost nothing measurable.
+// In the order in which findings without a measurable cost are listed.
 std::span<const FindingRule> FindingRules();
 
 // For people: what the conditions of stragglers mean by "holds up the others".
@@ -77,7 +77,7 @@ void MixedHardware(const Report& report, std::vector<Finding>& out);
 // For a report without a warning or an error.
 void Healthy(const Report& report, std::vector<Finding>& out);
 
-// Of reports that hear one host of several.
+// For reports to which only one of several hosts reported.
 inline constexpr char kTogether[] =
     "copy the rank-*.gpr files from all hosts' run directories into one directory, and run gpuprobe report "
     "on it.";

@@ -177,12 +177,12 @@ void CaptureIncomplete(const Report& report, std::vector<Finding>& out) {
   uint64_t untimed = 0;
   uint64_t calls = 0;
   for (const CollectiveReport& c : report.collectives) {
-    untimed += c.untimed_calls - c.unlaunched_calls;  // what rightly launches nothing lacks nothing
+    untimed += c.untimed_calls - c.unlaunched_calls;  // calls that rightly launch nothing lack nothing
     calls += c.calls;
   }
-  // Of these, some were made while kernels were not recorded, to compare.
+  // Some of these were made while kernels were not recorded, for comparison.
   if (untimed > t.cost.unrecorded_launches &&
-      report.hangs.empty()) {  // what hangs has no end, and so no time
+      report.hangs.empty()) {  // a hanging call has no end, and so no time
     why.push_back(absl::StrCat(Count(untimed), " of ", Count(calls),
                                " collective calls have no kernel and therefore no GPU time"));
   }

@@ -15,17 +15,17 @@
 namespace gpuprobe::analysis {
 namespace {
 
-// One cause, one finding: which of them explains the step's exposed transfers. What stages of a pipeline wait
-// for each other is a finding of its own.
+// One cause, one finding: which of them explains the step's exposed transfers. Waiting between the stages of
+// a pipeline is a finding of its own.
 enum class Explains { kNothing, kSlowNetwork, kHugeBucket, kTinyBuckets, kBound, kOverlap };
 
-// Of a rank and step, waiting for late ranks and for stages of a pipeline left out.
+// Per rank and step, without waiting for late ranks and for stages of a pipeline.
 struct Exposure {
   double step_ns = 0;
   double compute_ns = 0;
   double transfer_ns = 0;
   double exposed_ns = 0;
-  CommunicationRole role = CommunicationRole::kData;  // of what is exposed most
+  CommunicationRole role = CommunicationRole::kData;  // of the most exposed calls
 
   double share() const { return step_ns > 0 ? exposed_ns / step_ns : 0; }
   // (compute + comm - total) / (compute + comm - max(compute, comm)), with the time in which neither ran left
@@ -60,7 +60,7 @@ Exposure ExposureOf(const CommunicationReport& c) {
   return e;
 }
 
-// Best of the large sizes' bus bandwidth; of communicators over several hosts, or within one, if asked for.
+// Best bus bandwidth at large sizes; for communicators over several hosts, or within one, if asked for.
 std::optional<double> BestBandwidth(const Report& report, std::optional<bool> over_hosts = std::nullopt) {
   std::optional<double> best;
   for (const CollectiveReport& c : report.collectives) {
@@ -71,20 +71,20 @@ std::optional<double> BestBandwidth(const Report& report, std::optional<bool> ov
   return best;
 }
 
-// What the link's peak is held against: between hosts it is the network's.
+// The bandwidth to compare with the link's peak: between hosts, the network's.
 std::optional<double> JudgedBandwidth(const Report& report) {
   const std::optional<double> over =
       report.conditions.hosts.size() > 1 ? BestBandwidth(report, true) : std::nullopt;
   return over.has_value() ? over : BestBandwidth(report);
 }
 
-// Calls that what is known of buckets can help.
+// Calls that advice about buckets can help.
 bool ReducesGradients(CommunicationRole role) {
   return role == CommunicationRole::kData || role == CommunicationRole::kSharded ||
          role == CommunicationRole::kOther;
 }
 
-// What of the job's own transfers shows that the network is slow.
+// Evidence from the job's own transfers that the network is slow.
 bool NetworkSlowed(const Report& report) {
   const std::optional<NetworkReport>& n = report.communication.network;
   return n.has_value() && n->slow.has_value();
@@ -110,7 +110,7 @@ Explains WhatExplains(const Report& report) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
   if (e.step_ns <= 0 || e.share() < thresholds::kExposedStepShare) return Explains::kNothing;
-  // Then transfers and the waiting for others cannot be told apart.
+  // Then transfers cannot be separated from waiting for others.
   if (c.unheard_share >= thresholds::kUnheardTimeShare) return Explains::kNothing;
   // Unlike a peak, a change is no guess; and as it costs nothing before it begins, its share of the whole run
   // is small.
@@ -129,7 +129,7 @@ Explains WhatExplains(const Report& report) {
         b.transfer_ns_per_step >= thresholds::kTinyBucketTimeShare * e.transfer_ns)
       return Explains::kTinyBuckets;
   }
-  // What one late rank costs comes first: it stretches everything else.
+  // The cost of one late rank comes first: it stretches everything else.
   const bool late_rank =
       std::any_of(report.stragglers.begin(), report.stragglers.end(),
                   [&](const Straggler& s) { return s.caused.per_step_ns >= e.exposed_ns; });
@@ -158,7 +158,7 @@ std::string BucketText(const Buckets& b) {
   return absl::StrCat(b.op, " calls per step: ", absl::StrJoin(sizes, ", "), ".");
 }
 
-// What the best size would gain, where that is known, else `otherwise`.
+// The gain of the best size, where that is known, else `otherwise`.
 std::string BucketAdviceText(const CommunicationReport& c, const Exposure& e, const std::string& otherwise) {
   if (!c.bucket_advice.has_value() || c.bucket_advice->exposed_ns >= e.exposed_ns) return otherwise;
   const BucketAdvice& advice = *c.bucket_advice;
@@ -257,7 +257,7 @@ void PoorOverlap(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   const Exposure e = ExposureOf(c);
   const std::string in_layers = InLayersAdvice(e.role);
-  // What stands inside the layers has one remedy, and the other finding names it.
+  // Calls inside the layers have one remedy, and the other finding names it.
   const bool beside =
       why == Explains::kBound && e.efficiency() < thresholds::kPoorOverlapShare && in_layers.empty();
   if (why != Explains::kOverlap && !beside) return;
@@ -271,7 +271,7 @@ void PoorOverlap(const Report& report, std::vector<Finding>& out) {
        .advice = in_layers.empty() ? "Use a smaller first bucket; check that gradients become ready in "
                                      "bucket order and that nothing synchronises in between."
                                    : in_layers,
-       // What remains when the overlap is perfect is the other finding's.
+       // The part that remains with perfect overlap is the other finding's.
        .cost_ns_per_step = (e.exposed_ns - hidden_ideally) * (beside ? 0.99 : 1)});
 }
 
@@ -425,7 +425,7 @@ void PipelineBubble(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   if (!c.pipeline.has_value() || c.pipeline->bubble < thresholds::kBubbleStepShare) return;
   const Pipeline& p = *c.pipeline;
-  // What a slow stage costs, its own finding says.
+  // The cost of a slow stage is in its own finding.
   double cost_ns = p.bubble * c.step_ns;
   for (const Straggler& s : report.stragglers) cost_ns -= s.slow_stage ? s.cause_ns_per_step : 0;
   std::string evidence = absl::StrFormat(

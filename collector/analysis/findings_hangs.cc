@@ -42,7 +42,7 @@ bool Outlived(const RankReport& other, const RankReport& dead) {
   return other.end->signal != dead.end->signal || other.end->exit_code != dead.end->exit_code;
 }
 
-// A hang ends in timeouts and in people who kill the job: what died later is no cause.
+// A hang ends in timeouts and in people who kill the job: a later death is not the cause.
 bool FollowsHang(const Report& report, const RankReport& dead) {
   return std::any_of(report.hangs.begin(), report.hangs.end(), [&](const Hang& hang) {
     const bool for_it = std::any_of(hang.ranks.begin(), hang.ranks.end(), [&](const HangRank& r) {
@@ -60,8 +60,8 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
   for (const RankReport& r : report.ranks) {
     if (Died(r) && (first == nullptr || r.end->since_ns < first->end->since_ns)) first = &r;
   }
-  // Of deaths that one look of the collector finds, the order is not known; a launcher's SIGTERM follows
-  // another one's death.
+  // The order of deaths that one look of the collector finds is not known; a launcher's SIGTERM follows
+  // another process's death.
   for (const RankReport& r : report.ranks) {
     if (Died(r) && first->end->signal == uint32_t{SIGTERM} && !IsRequestToEnd(*r.end) &&
         r.end->since_ns < first->end->since_ns + thresholds::kSeenTogetherNs)

@@ -77,7 +77,7 @@ std::string Who(const std::vector<Step>& steps, size_t ranks) {
 void LongSteps(const Report& report, std::vector<Finding>& out) {
   if (!report.long_steps.has_value()) return;
   const LongStepsReport& all = *report.long_steps;
-  // What a straggler's finding says is not said twice.
+  // A straggler's finding is not repeated here.
   std::vector<Step> steps;
   double longer_ns = 0;
   for (const Step& step : all.steps) {

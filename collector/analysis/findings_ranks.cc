@@ -22,7 +22,7 @@ using Cause = Straggler::Cause;
 
 constexpr size_t kMostRanges = 8;  // in a list of ranks
 
-// By which a step is longer in which it is late.
+// How much longer a step is when the rank is late.
 double LongerWhenLate(const Straggler& s) {
   const bool by_step = s.late_steps > 0;
   const uint64_t late = by_step ? s.late_steps : s.caused.steps_blamed;
@@ -58,7 +58,7 @@ std::string Place(const Straggler& s) {
   return s.device.has_value() ? absl::StrCat("GPU ", *s.device, " on ", s.host) : s.host;
 }
 
-// What the kernel says of its host, if that is worse than elsewhere: a sentence; else empty.
+// A sentence on the load of its host, if that is worse than elsewhere; else empty.
 std::string HostText(const Straggler& s) {
   const std::vector<std::string> clauses = HostLoadClauses(s.load, &s.usual_load);
   return clauses.empty() ? "" : absl::StrCat(" On its host, ", absl::StrJoin(clauses, "; "), ".");
@@ -296,7 +296,7 @@ void Imbalance(const Report& report, std::vector<Finding>& out) {
   const CommunicationReport& c = report.communication;
   if (c.pipeline.has_value() || c.step_ns <= 0 || report.ranks.size() < 2) return;
   if (GroupsThatWait(report).has_value()) return;
-  // What single ranks are at fault for, their findings say.
+  // Waiting caused by single ranks belongs to their findings.
   const double waited_ns = c.exposed_wait_ns();
   double explained_ns = 0;
   for (const Straggler& s : report.stragglers) explained_ns += s.lost_ns_per_step;

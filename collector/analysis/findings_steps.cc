@@ -1,4 +1,5 @@
-// What keeps the device from computing, other than other ranks: input, launches, synchronisation, copies.
+// Findings about what keeps the device from computing, other than other ranks: input, launches,
+// synchronisation, copies.
 #include <algorithm>
 #include <vector>
 

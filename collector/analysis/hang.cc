@@ -37,7 +37,7 @@ bool IsBusyOnHost(const HangRank& r) {
   return !r.halt.has_value() && r.blocked_in.empty() && r.load.cpus >= kBusyCpus;
 }
 
-// What its host does in the meantime, as the kernel says.
+// The activity of its host in the meantime, according to the kernel.
 std::vector<std::string> HostDeeds(const HangRank& r) {
   if (r.halt.has_value()) return {};
   std::vector<std::string> deeds;
@@ -150,7 +150,7 @@ std::string WhereItIs(const Hang& hang) {
   return absl::StrCat(where, hang.comm_ranks, " ranks)");
 }
 
-// What one rank did, without its name.
+// A clause on what one rank did, without its name.
 std::string RankEvidence(const Hang& hang, const HangRank& r) {
   switch (r.state) {
     case HangRank::State::kNotIssued:

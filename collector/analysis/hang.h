@@ -1,4 +1,4 @@
-// A collective that does not come to its end, or that its ranks issued differently: plain data of the report.
+// A collective that does not finish, or that its ranks issued differently: plain data of the report.
 //
 // Separate from the search for them (hangs.h) so that rendering does not depend on the model.
 #pragma once
@@ -24,7 +24,7 @@ struct CallShape {
   int root = -1;         // -1: the operation has none
 };
 
-// What a rank did with a CUDA graph.
+// A rank's launches of a CUDA graph.
 struct HangRankReplays {
   uint64_t launches = 0;
   std::optional<uint64_t> last_launch_ago_ns;  // absent: it never launched it
@@ -50,7 +50,7 @@ struct HangRank {
   std::optional<uint64_t> last_done_ago_ns;  // absent: it is not known to have ended
   uint64_t launches_since = 0;               // after that call returned, at least
   std::optional<uint64_t> last_launch_ago_ns;
-  std::optional<uint64_t> silent_ns;  // it is connected, and nothing has come from it for so long
+  std::optional<uint64_t> silent_ns;  // connected, but it has sent nothing for this long
   std::string blocked_in;             // the call that its main thread waits in; empty: none, or not known
   std::string open_range;             // ranges open on its main thread, joined by '/'
   std::optional<HangRankReplays> replays;
@@ -58,7 +58,7 @@ struct HangRank {
   HostLoad load;             // while it was waited for
 };
 
-// Of a send or receive: who waits in it for whom.
+// A send or receive: who waits in it for whom.
 struct HangTransfer {
   std::optional<int> rank;  // that waits
   std::string label;
@@ -68,7 +68,7 @@ struct HangTransfer {
   int others_waiting = 0;   // further transfers that wait for the same peer
 };
 
-// Of collectives that a CUDA graph carries.
+// Collectives that a CUDA graph carries.
 struct HangReplay {
   uint64_t number = 0;       // of the graph's launches, from 1
   uint64_t collectives = 0;  // of the communicator, in the graph
@@ -99,7 +99,7 @@ struct Hang {
   bool over = false;  // a mismatch whose kernels ended all the same
   int issued = 0;     // ranks that issued it (in the majority's way)
   int not_heard = 0;  // ranks of the communicator that do not record here
-  // The ranks at fault, as far as that can be told; of kAllIssued all that wait, at most kMaxRanks.
+  // The ranks at fault, as far as that is known; for kAllIssued all that wait, at most kMaxRanks.
   static constexpr size_t kMaxRanks = 16;
   std::vector<HangRank> ranks;
   int ranks_left_out = 0;

@@ -1,4 +1,4 @@
-// Sends and receives in CUDA graphs whose other side's graph was not launched so often, or does not finish.
+// Sends and receives in CUDA graphs whose other side's graph was launched less often, or does not finish.
 //
 // The n-th send from one rank to another is the n-th receive there, also of those that were captured: the
 // graph that carries the one is matched with the graph that carries the other, launch by launch.
@@ -140,7 +140,7 @@ class Search {
     if (peer == IssuedCalls::kNoProcess || !HeardAllLaunches(Of(side.process))) return;
     const Key key = KeyOf(hash, side, !side.sends);
     const std::vector<Side>& others = SidesOf(peer, key);
-    // What was made executable twice is launched in turns, which nobody knows.
+    // A graph instantiated twice is launched in turns, in an unknown order.
     if (others.size() > 1 || SidesOf(side.process, KeyOf(hash, side, side.sends)).size() > 1) return;
     const Side* other = others.empty() ? nullptr : &others.front();
     if (other == nullptr && !CapturedButNotLaunched(peer, key)) return;
@@ -155,7 +155,7 @@ class Search {
     } else {
       const GraphReplays::Launch* its = LaunchOfNumber(*graph, number);
       const bool open = its != nullptr && !HasEnded(*its, other->place);
-      if (open && !side.sends) return;  // told by the one that sends
+      if (open && !side.sends) return;  // reported for the sender
       if (open)
         s.waiting.push_back({.process = peer,
                              .issue_ns = its->launch_ns,

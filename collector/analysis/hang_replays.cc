@@ -1,4 +1,4 @@
-// Launches of CUDA graphs whose collectives do not end: some ranks did not launch the graph so often, or all
+// Launches of CUDA graphs whose collectives do not end: some ranks launched the graph less often, or all
 // did.
 //
 // A graph is matched between ranks by the communicator and sequence number of the first collective captured
@@ -125,7 +125,7 @@ class Search {
     }
   }
 
-  // Every rank that is heard has the graph, and nothing of what they launched was lost.
+  // Whether every rank that reports has the graph, and none of their launches was lost.
   bool Complete(const Key& key, const IssuedCalls::Communicator& comm, std::vector<Side>& sides) const {
     std::set<uint32_t> known;
     for (const Side& side : sides) known.insert(side.process);
@@ -162,7 +162,7 @@ class Search {
       launched_by_all = std::min(launched_by_all, side.launches());
       over = std::max(over, OverOf(side));
     }
-    // What not all have launched is not over, whatever a thread has waited for.
+    // A replay that not all have launched is not over, whatever a thread has waited for.
     const uint64_t number = std::min(over, launched_by_all) + 1;
     HangSuspect s;
     for (const Side& side : sides) {
@@ -264,7 +264,7 @@ class Search {
   static void Join(std::vector<ReplaySuspect*>& together, std::vector<HangSuspect>& out) {
     const bool any_missing = std::any_of(together.begin(), together.end(),
                                          [](const ReplaySuspect* s) { return !s->suspect.missing.empty(); });
-    // What all ranks of a communicator do tells more than what two of them do.
+    // Evidence from all ranks of a communicator is stronger than from two of them.
     std::stable_sort(together.begin(), together.end(), [](const ReplaySuspect* a, const ReplaySuspect* b) {
       return std::tuple(b->suspect.transfer, a->suspect.waiting.size()) >
              std::tuple(a->suspect.transfer, b->suspect.waiting.size());

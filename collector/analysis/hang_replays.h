@@ -1,7 +1,6 @@
-// What collectives and transfers in launches of CUDA graphs have in common, when it is searched for those
-// that do not end.
+// Shared parts of the search for collectives and transfers in launches of CUDA graphs that do not finish.
 //
-// Separate because collectives are matched by communicator and sequence number over all its ranks, and sends
+// Separate because collectives are matched by communicator and sequence number over all its ranks, but sends
 // with their receives by their order between two (hang_replays.cc, hang_replay_transfers.cc). Pure.
 #pragma once
 
@@ -27,7 +26,7 @@ inline bool AnyEnded(const model::GraphReplays::Launch& launch) {
   return launch.over || std::find(launch.ended.begin(), launch.ended.end(), true) != launch.ended.end();
 }
 
-// Null: it is not remembered any more, or not launched so often.
+// Null: it is no longer remembered, or the graph was not launched that often.
 inline const model::GraphReplays::Launch* LaunchOfNumber(const model::GraphReplays::Graph& graph,
                                                          uint64_t number) {
   const auto at = std::find_if(graph.recent.begin(), graph.recent.end(),
@@ -47,14 +46,14 @@ uint64_t LastOver(const model::GraphReplays::Graph& graph, const Places& places)
   return over;
 }
 
-// Something of it waits since before that time.
+// Whether something of it has waited since before that time.
 bool IsOpen(const model::GraphReplays::Graph& graph, uint64_t until_ns);
 
-// What there is to say of a rank: how often it launched the graph, and when last.
+// Describes a rank: how often it launched the graph, and when last.
 void DescribeReplays(const model::GraphReplays::Graph* graph, uint64_t now_ns, HangRank& rank);
 
-// Of sends and receives in launches that wait since before `until_ns`: one for each that waits for a process
-// which did not launch its part so often, or for one that did.
+// Sends and receives in launches that have waited since before `until_ns`: one suspect for each that waits
+// for a process which launched its part less often, or for one that did not.
 std::vector<ReplaySuspect> TransfersInReplays(const model::JobModel& job, uint64_t until_ns);
 
 }  // namespace gpuprobe::analysis

@@ -85,7 +85,7 @@ class Pairs {
     }
   }
 
-  // The oldest of the side's transfers that can be what it waits in.
+  // The oldest of the side's transfers that it can be waiting in.
   void Classify(Side side, const std::deque<Transfers::Open>& all) {
     const uint32_t other = ProcessOf(side);
     if (other == IssuedCalls::kNoProcess) return;
@@ -120,7 +120,7 @@ class Pairs {
     return ranks[static_cast<size_t>(side.peer)].process;
   }
 
-  // What the peer did of the same pair and direction.
+  // The peer's transfers of the same pair and direction.
   const Transfers::Peer* Other(const Side& side, uint32_t index) const {
     const ProcessModel& other = *job_.processes()[index];
     const std::string_view wanted = nccl::Counterpart(side.op);

@@ -9,7 +9,7 @@
 namespace gpuprobe::analysis {
 namespace {
 
-// What a log may hold in place of a value of ours.
+// Values that a log may hold in place of ours.
 template <typename Enum>
 Enum Bounded(uint32_t value, Enum last) {
   return value <= static_cast<uint32_t>(last) ? static_cast<Enum>(value) : last;
@@ -192,7 +192,7 @@ bool WentOn(const model::ProcessModel& process, uint64_t seen_ns) {
   return std::max({p.last_call.issue_ns, p.last_launch_ns, p.last_wait_end_ns}) > seen_ns;
 }
 
-// How long it is known to have waited: while its ranks were heard or seen.
+// Extends the known waiting time to when its ranks last reported or were seen.
 void Prolong(const model::JobModel& job, Hang& hang) {
   for (const HangWaiter& waiter : hang.waiting) {
     const model::ProcessModel* process = Find(job, waiter);
@@ -205,7 +205,7 @@ void Prolong(const model::JobModel& job, Hang& hang) {
 }  // namespace
 
 std::string HangKey(const Hang& hang) {
-  // Which collective of a replay is told of may change while its records come.
+  // Which collective of a replay is reported may change while its records come.
   const std::string which = hang.replay.has_value()     ? absl::StrCat("replay ", hang.replay->number)
                             : hang.transfer.has_value() ? hang.transfer->label
                                                         : std::string();
@@ -323,7 +323,7 @@ std::vector<PastHang> TakeVerdicts(const model::JobModel& job, std::vector<Hang>
     Prolong(job, told);
     told_to_the_end.push_back(std::move(told));
   }
-  // What is left of the records may name another wait of the same ranks: the one that was told stands.
+  // The remaining records may name another wait of the same ranks: the one that was reported stands.
   for (Hang& told : told_to_the_end) {
     std::erase_if(hangs, [&](const Hang& h) {
       return h.kind != Hang::Kind::kMismatch && (HangKey(h) == HangKey(told) || ShareWaiting(h, told));

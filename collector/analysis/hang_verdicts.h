@@ -1,7 +1,7 @@
-// Hangs that were reported while the job ran: how they are written down, when they are over, and how they
-// stand in the report.
+// Hangs that were reported while the job ran: how they are written down, when they are over, and how the
+// report shows them.
 //
-// Separate from the search (hangs.h), which knows nothing of what was said before.
+// Separate from the search (hangs.h), which does not know what was reported before.
 #pragma once
 
 #include <cstdint>

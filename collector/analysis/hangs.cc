@@ -17,16 +17,16 @@ using model::HostProgress;
 using model::IssuedCalls;
 using model::ProcessModel;
 
-// Work launched before a collective excuses it for so many times the limit: longer than a kernel runs, and
+// Work launched before a collective excuses it for this many times the limit: longer than a kernel runs, and
 // its record may have been lost.
 constexpr uint64_t kExcuses = 5;
-// So long before the limit records that may be held back are asked for: what is said to a process is heard
-// within two seconds and a half (its batches are two seconds apart, and it flushes twice a second).
+// How long before the limit to ask for records that may be held back: a process hears a request within two
+// and a half seconds (its batches are two seconds apart, and it flushes twice a second).
 constexpr uint64_t kAskBeforeNs = 5'000'000'000;
-// Ranks of one call are heard within this time of each other.
+// The ranks of one call report it within this time of each other.
 constexpr uint64_t kHeardWithinNs = 3'000'000'000;
 
-// False only if it is known that nothing on the device came of the call: the rank does not wait in it.
+// False only if the call is known to have put nothing on the device: the rank does not wait in it.
 bool LaunchedSomething(const ProcessModel& process, const IssuedCalls::Issue& issue) {
   if (issue.plan == 0) return false;
   if (!process.collectives().LaunchedNothing(issue.plan)) return true;
@@ -83,7 +83,8 @@ class Search {
       for (const HangParty& party : suspects_[i].what.behind) NoteWait(party, i);
     }
     for (size_t i = 0; i < suspects_.size(); ++i) Judge(i);
-    // What waits for a rank that waits in another collective is told by that one. In a circle all are told.
+    // A wait for a rank that waits in another collective is reported as that collective. In a circle, all are
+    // reported.
     std::vector<Hang> hangs = std::move(mismatches_);
     const bool any_first = std::any_of(suspects_.begin(), suspects_.end(),
                                        [&](const Suspect& s) { return s.eligible && s.behind.empty(); });
@@ -113,8 +114,8 @@ class Search {
 
   const ProcessModel& Of(uint32_t process) const { return *job_.processes()[process]; }
 
-  // The call that the ranks wait in, as far as can be told: some have not issued it; or it launched nothing
-  // on some; or it is the first that is not known to be over.
+  // The call that the ranks wait in, as far as is known: some have not issued it; or it launched nothing on
+  // some; or it is the first that is not known to be over.
   const IssuedCalls::Call* WaitedFor(const IssuedCalls::Communicator& comm) const {
     uint64_t issued_by_all = UINT64_MAX;
     bool left_out = false;  // calls, on request, on a rank that issued as few as any
@@ -122,7 +123,7 @@ class Search {
       if (state.process == IssuedCalls::kNoProcess || state.next_seq > issued_by_all) continue;
       const bool leaves_out = Of(state.process).progress().last_left_out_ns != 0;
       left_out = leaves_out || (left_out && state.next_seq == issued_by_all);
-      // What has ended was issued by all, even if that will never be heard from a rank that is halted.
+      // A call that has ended was issued by all, even if a halted rank will never report it.
       issued_by_all = state.next_seq;
       if (FindHalt(Of(state.process), now_ns_) != nullptr)
         issued_by_all = std::max(issued_by_all, comm.finished);
@@ -191,7 +192,7 @@ class Search {
 
   void Judge(size_t index) {
     Suspect& s = suspects_[index];
-    // Ranks that are ended in the middle of a wait do not tell of its last two seconds; who saw them does.
+    // A rank killed in the middle of a wait does not report its last two seconds; the observations of it do.
     const uint64_t heard_ns = s.now_ns;
     for (const HangParty& party : s.what.waiting)
       s.now_ns = std::max(s.now_ns, Of(party.process).condition().last_ns());
@@ -292,7 +293,7 @@ class Search {
       if (IsGone(process, s.now_ns)) continue;
       if (AddBehind(index, missing, Before(missing, {}), s) && s.behind.empty()) return false;
     }
-    // A launch that comes late would have been heard of by now.
+    // A late launch would have been reported by now.
     return std::all_of(
         s.what.launched_nothing.begin(), s.what.launched_nothing.end(), [&](const HangParty& party) {
           return Since(std::min(NowOf(Of(party.process), now_ns_), s.now_ns), s.newest_ns) >= after_ns_;
@@ -310,7 +311,7 @@ class Search {
       if (process.progress().last_left_out_ns > s.since_ns) return false;
       const LaunchedBefore& launched = Before(party.process, party.launch);
       if (AddBehind(index, party.process, launched, s)) held_back.push_back(party.process);
-      // A group of transfers ends as a whole: those of it whose other side is missing tell it.
+      // A group of transfers ends as a whole: it is reported by those whose other side is missing.
       if (s.what.transfer) AddBehind(index, party.process, party.launch.plan, s);
       ready_ns = std::max({ready_ns, party.issue_ns, launched.end_ns});
       horizon_ns = std::min(horizon_ns, NowOf(process, now_ns_));
@@ -401,7 +402,7 @@ class Search {
         newest_ns = std::max(newest_ns, issue.issue_ns);
         oldest_ns = std::min(oldest_ns, issue.issue_ns);
       }
-      // With more ranks still to be heard the majority may be another.
+      // With more ranks still to report, the majority may be another.
       if (m.call.issues.size() < comm.heard && Since(now_ns_, newest_ns) < kHeardWithinNs) continue;
       mismatched_[m.hash] = mismatches_.size();
       mismatches_.push_back(DescribeMismatch(m, comm, oldest_ns));
@@ -454,7 +455,7 @@ std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t 
   Search search(job, now_ns, after_ns);
   std::vector<Hang> hangs = search.Run();
   if (held_back != nullptr) held_back->assign(search.held_back().begin(), search.held_back().end());
-  // In whatever order the ranks were heard.
+  // Independent of the order in which the ranks reported.
   const auto place = [](const HangRank& r) { return std::tuple(r.rank.value_or(INT32_MAX), r.host, r.pid); };
   for (Hang& hang : hangs) {
     std::sort(hang.ranks.begin(), hang.ranks.end(),

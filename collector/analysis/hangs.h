@@ -1,13 +1,13 @@
 // The search for collectives that hang, over what is known so far: live once a second, afterwards once.
 //
-// Separate from IssuedCalls, which keeps what was issued: this decides. Pure: the time is a parameter.
+// Separate from IssuedCalls, which records calls: this decides. Pure: the time is a parameter.
 //
-// A collective is suspected when a rank waits in it and nothing has explained that for `after_ns`. It is no
+// A collective is suspected when a rank has waited in it for `after_ns` without an explanation. It is not a
 // hang while a rank that has not issued it launches, computes, copies, or reads and writes (a checkpoint, an
 // evaluation), nor, for five times as long, while work that a waiting rank launched before it is not known to
-// have ended. None of that holds for a rank whose process cannot run, as the kernel says (stopped, frozen,
-// dead): what it launched last will never be recorded, so it is no excuse, and whether it issued the call is
-// not known. When others have waited for `after_ns` since then, it is to blame. A collective that
+// have ended. None of that holds for a rank whose process cannot run, according to the kernel (stopped,
+// frozen, dead): its last launches will never be recorded, so they are no excuse, and whether it issued the
+// call is not known. When others have waited for `after_ns` since then, it is to blame. A collective that
 // waits only because one of its ranks waits in another one is not reported beside that other one. Calls that
 // differ between ranks are reported at once.
 #pragma once
@@ -27,7 +27,7 @@ namespace gpuprobe::analysis {
 std::vector<Hang> HangsOf(const model::JobModel& job, uint64_t now_ns, uint64_t after_ns,
                           std::vector<uint32_t>* held_back = nullptr);
 
-// When the last thing was heard from any process; 0: nothing was.
+// When any process last reported anything; 0: never.
 uint64_t JobEndNs(const model::JobModel& job);
 
 }  // namespace gpuprobe::analysis

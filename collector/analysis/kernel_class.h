@@ -1,8 +1,8 @@
-// What kind of work a kernel does, told from its name.
+// Infers from a kernel's name what kind of work it does.
 //
-// Separate because it is one table of words that the libraries of the field use in their kernels' names
-// (cuBLAS, cuDNN, CUTLASS, PyTorch, Triton, FlashAttention, Apex, NCCL). A guess by name: kernels of a
-// program's own are mostly `other`.
+// Separate because it is one table of words that the field's libraries use in their kernels' names (cuBLAS,
+// cuDNN, CUTLASS, PyTorch, Triton, FlashAttention, Apex, NCCL). A guess by name: kernels of a program's own
+// are mostly `other`.
 #pragma once
 
 #include <cstdint>

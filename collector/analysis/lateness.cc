@@ -15,7 +15,7 @@ using model::LateSteps;
 // its lateness is about that level, and crosses it by chance.
 constexpr double kByFarLess = 0.5;
 
-// By which a step with it is longer, mean over the steps in which it was late.
+// How much longer it makes a step, as the mean over the steps in which it was late.
 double LongerBy(const LateSteps::Level& level, const Lateness& lateness) {
   const auto late = static_cast<double>(level.late);
   double longer_ns = lateness.late_by_ns;

@@ -1,12 +1,12 @@
-// Whether a rank is late more often than chance has it, and what a step is longer for it.
+// Whether a rank is late more often than by chance, and by how much that lengthens a step.
 //
-// Separate from straggler_report.h, which says why: this is statistics over the steps (late_steps.h). Under
+// Separate from straggler_report.h, which says why: this is statistics over the steps (late_steps.h). By
 // chance every rank is late as often as the others: the binomial distribution with the others' rate (at least
-// that of ranks of which one is late at a time) says how often that gives as many late steps as this rank
-// has, and there are as many ranks and levels that it could have been (Bonferroni). What happens more often
-// than that may still cost nothing: a rank whose host once fell behind stays behind in a job that hosts pace,
-// and no step is longer for it. So the steps in which it was late are held against those in which it was not,
-// and against what the others' hosts would have taken anyway.
+// the rate if one rank at a time is late) gives the probability of as many late steps as this rank has,
+// corrected for the number of ranks and levels that it could have been (Bonferroni). Lateness beyond chance
+// may still cost nothing: a rank whose host once fell behind stays behind in a job that hosts pace, and no
+// step gets longer. So the steps in which it was late are compared with those in which it was not, and with
+// the time that the others' hosts would have taken anyway.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ namespace gpuprobe::analysis {
 
 struct Lateness {
   uint64_t steps = 0;  // compared
-  uint64_t late = 0;   // of them, late
+  uint64_t late = 0;   // steps in which it was late
   size_t level = 0;    // by how much (LateSteps::kLateShares): the lowest at which it is not by chance
   bool by_chance = true;
   double late_by_ns = 0;    // mean over these steps: the others' exposed communication less its own

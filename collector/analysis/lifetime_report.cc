@@ -22,7 +22,7 @@ constexpr std::string_view kNames[model::kLifetimes] = {
 constexpr size_t kMostGrowth = 8;
 
 std::vector<MemoryLifetimesReport::Growth> GrowthOf(const model::MemoryLifetimes& lifetimes) {
-  // What is kept once in a while (an average of weights, a larger evaluation) is no growth by step.
+  // Allocations kept once in a while (an average of weights, a larger evaluation) are not growth per step.
   constexpr double kLeastShare = 0.5;
   constexpr uint64_t kLeastSteps = 5;
   std::vector<MemoryLifetimesReport::Growth> growth;

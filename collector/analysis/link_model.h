@@ -25,16 +25,16 @@ struct AlphaBeta {
   double alpha_ns = 0;
   double ns_per_byte = 0;
   // Standard errors: s2 (X' W X)^-1 of weighted least squares, with s2 the weighted squares of the residuals
-  // over the degrees of freedom. 0 with two points: nothing is left that could stray.
+  // over the degrees of freedom. 0 with two points, which leave no residuals.
   double alpha_error_ns = 0;
   double ns_per_byte_error = 0;
 };
 // Needs two different sizes at least; `points` with times above 0.
 AlphaBeta FitAlphaBeta(std::span<const TransferPoint> points);
 
-// Which part of the line the sizes show. At half_bandwidth_bytes latency and bytes take as long as each
-// other: smaller messages show the latency, larger ones the bandwidth; what no size shows is where the line
-// happens to go.
+// Which part of the line the sizes show. At half_bandwidth_bytes latency and transfer take equally long:
+// smaller messages show the latency, larger ones the bandwidth; where no size lies, the line is only
+// extrapolated.
 struct SizesSeen {
   std::optional<double> half_bandwidth_bytes;  // of a message; absent: the fit has no latency
   bool latency = false;
@@ -42,7 +42,7 @@ struct SizesSeen {
 };
 SizesSeen SizesSeenBy(const LinkModel& model);
 
-// Of everything with at least kLeastSizesFitted sizes; most calls first.
+// Models of everything with at least kLeastSizesFitted sizes; most calls first.
 std::vector<LinkModel> LinkModelsOf(const model::JobModel& job);
 
 }  // namespace gpuprobe::analysis

@@ -50,7 +50,7 @@ void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<s
   for (const auto& [reason, records] : process.totals().losses) status.lost += records;
 }
 
-// What keeps it from running; of a process that said goodbye nothing.
+// What keeps it from running; empty for a process that said goodbye.
 std::string TroubleOf(const model::ProcessModel& process, uint64_t now_ns) {
   const std::optional<Halt> halt = HaltOf(process, now_ns);
   if (!halt.has_value() || (halt->kind == Halt::Kind::kEnded && halt->exit_code == 0U)) return "";

@@ -1,7 +1,7 @@
-// How a job goes at this moment: what a person sees while it runs.
+// How a job is doing right now, for people to watch while it runs.
 //
-// Separate from the report, which is of the whole run and settled: this is of the steps since the last look,
-// and cheap enough for once a second. It remembers what it saw last, and nothing else. Pure.
+// Separate from the report, which covers the whole run and is settled: this covers the steps since the last
+// look, and is cheap enough for once a second. It remembers only what it saw last. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace gpuprobe::analysis {
 
-// Means of a step, over the steps since the last look (the last kLeastSteps, if fewer) of which the device's
-// records are there.
+// Means per step, over the steps since the last look (the last kLeastSteps, if fewer) whose device records
+// have come.
 struct LiveStep {
   double total_ns = 0;
   double compute_ns = 0;
@@ -37,7 +37,7 @@ struct LiveRank {
 
 struct LiveStatus {
   std::vector<std::string> hangs;  // a sentence each, of those that there are now
-  // Since when no process has begun or ended anything on a device; 0: they do.
+  // How long no process has begun or ended anything on a device; 0: they do.
   uint64_t idle_ns = 0;
   std::vector<LiveRank> ranks;  // by rank; processes without one last
   int world_size = 0;           // 0: not known
@@ -57,23 +57,23 @@ struct LiveStatus {
 class LiveWatch {
  public:
   static constexpr size_t kLeastSteps = 3;
-  // Of a step; below, nobody is called late.
+  // Share of a step below which nobody is called late.
   static constexpr double kLateShare = 0.01;
 
-  // Below, steps may simply be long.
+  // With less, steps may simply be long.
   static constexpr uint64_t kIdleNs = 5'000'000'000;
 
   // `now_ns` on the processes' clock.
   LiveStatus Look(const model::JobModel& job, uint64_t now_ns);
 
  private:
-  // Of a process, when it was last heard at a look before this one.
+  // A process's values when it last reported, as of an earlier look.
   struct Before {
     uint64_t steps = 0;
     uint64_t heard_ns = 0;
     uint64_t caused_ns = 0;
     uint64_t waited_ns = 0;
-    double late_share = 0;  // of the time from there until it was heard again
+    double late_share = 0;  // of the time from then until it reported again
     double waited_share = 0;
   };
   LiveRank LookAt(const model::JobModel& job, size_t index);

@@ -1,7 +1,7 @@
 // A few steps that take much longer than the others: which ones, and who was late in them.
 //
-// Separate from the stragglers, which are ranks that are late more often than chance has it: what happened in
-// two of twenty steps may be anybody's bad luck, and is worth knowing all the same.
+// Separate from the stragglers, which are ranks that are late more often than by chance: an event in two of
+// twenty steps may be anybody's bad luck, and is worth knowing all the same.
 #pragma once
 
 #include <cstdint>

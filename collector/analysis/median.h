@@ -1,4 +1,4 @@
-// Medians of a few values, and what makes their deviations comparable with a standard deviation.
+// Medians of a few values, and the factor that makes their deviations comparable with a standard deviation.
 //
 // Example: Median({1, 2, 9, 10}) is 5.5, the mean of both middle values; UpperMedian gives 9, a value that
 // occurred.

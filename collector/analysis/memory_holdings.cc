@@ -22,14 +22,14 @@ using Holding = MemoryLifetimesReport::Holding;
 // Allocators round sizes up (512 B in PyTorch), and a step more or less is counted: so much may two figures
 // for the same thing differ.
 constexpr double kAgree = 0.05;
-// What is reduced less than once in two steps is a loss or a norm, not gradients.
+// A reduction made less than once in two steps is a loss or a norm, not gradients.
 constexpr double kLeastCallsPerStep = 0.5;
 constexpr double kLeastAtPeak = 0.01;  // of gradients that come and go
 
 bool Agree(double a, double b) { return std::abs(a - b) <= kAgree * b; }
 
-// Of the weights' bytes: state of the weights' type; of float where gradients have half the size; and this
-// with a copy of the weights as float.
+// Optimizer state relative to the weights' bytes: in the weights' type; in float where gradients have half
+// the size; and the latter with a copy of the weights as float.
 struct StateSize {
   double of_weights;
   std::string_view evidence;
@@ -72,8 +72,9 @@ class Breakdown {
     Add(lifetime, Agree(left, bytes) ? Left(lifetime) : model::WholeNumber(bytes), what, std::move(evidence));
     return true;
   }
-  // Of both parts that were made in the first steps and kept: which of the two depends on where a program
-  // begins its optimizer, whose state is often allocated before its first kernel runs.
+  // Takes from both parts that were made in the first steps and kept: which of the two holds the state
+  // depends on where a program begins its optimizer, whose state is often allocated before its first kernel
+  // runs.
   bool TakeOfFirstSteps(double bytes, std::string_view what, const std::string& evidence) {
     if (Take("first_steps", bytes, what, evidence) || Take("first_steps_backward", bytes, what, evidence))
       return true;

@@ -1,4 +1,5 @@
-// What a rank's memory holds at its peak: weights, gradients, optimizer state, activations, NCCL's buffers.
+// The contents of a rank's memory at its peak: weights, gradients, optimizer state, activations, NCCL's
+// buffers.
 //
 // When an allocation was made and freed (model/memory_lifetimes.h) does not say what it is: a program may
 // allocate weights, optimizer state and its input before the first step. So a category is only named where a
@@ -18,13 +19,13 @@
 
 namespace gpuprobe::analysis {
 
-// The second facts, of one rank.
+// The second facts, for one rank.
 struct HoldingEvidence {
   // Bytes of all gradients of the weights that this rank has a part in. 0: not known.
   double gradient_bytes = 0;
   // Ranks that share the optimizer's state; 1: each keeps its own. With ReduceScatter and AllGather.
   int state_shards = 1;
-  int weight_shards = 1;                // likewise the weights (FSDP, ZeRO stage 3)
+  int weight_shards = 1;                // ranks that share the weights (FSDP, ZeRO stage 3)
   uint32_t gradient_element_bytes = 0;  // 0: several kinds
   std::string reduced_by;               // "AllReduce"
   std::string optimizer;                // as RankReport.optimizer
@@ -36,8 +37,8 @@ std::vector<MemoryLifetimesReport::Holding> HoldingsOf(const MemoryLifetimesRepo
 // "Adam" or "LAMB" where a kernel's name says so.
 std::string OptimizerNamed(std::string_view kernel);
 
-// Of a rank's collectives, those that reduce gradients: the operation that moves most and is not called in
-// forward, too.
+// Picks the rank's collectives that reduce gradients: the operation that moves most and is not also called in
+// forward.
 HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_forward);
 
 // For every rank and device of the report.

@@ -1,6 +1,6 @@
 // The memory part of a rank's report: high-water marks with what made them, and refused allocations.
 //
-// Separate because it is about one process's ledger and the names of its ranges only.
+// Separate because it only needs one process's ledger and the names of its ranges.
 #pragma once
 
 #include "collector/analysis/report.h"

@@ -1,4 +1,4 @@
-// How wire enums and mangled names are called in reports and exports.
+// Names of wire enums, and demangled names, for reports and exports.
 //
 // Separate because the report, the export and the truth log must agree on these words.
 #pragma once
@@ -14,7 +14,7 @@ namespace gpuprobe::analysis {
 
 // "h2d d2h d2d h2h p2p unknown"
 std::string_view DirectionName(v1::CopyDirection direction);
-// Of an allocation or a copy's side: "pageable pinned device managed pool array vmm unknown"
+// The memory of an allocation or a copy's side: "pageable pinned device managed pool array vmm unknown"
 std::string_view MemoryName(v1::MemoryKind kind);
 // "created destroyed aborted revoked unknown"
 std::string_view CommunicatorStateName(v1::CommunicatorState state);
@@ -22,13 +22,13 @@ std::string_view CommunicatorStateName(v1::CommunicatorState state);
 std::string_view SyncName(v1::SyncKind kind);
 // The enum's name in lower case without its prefix: "send_queue_full"
 std::string LossName(int reason);
-// Of a CUpti_ActivityKind: "overhead", or "kind_77" for one without a name here; "unreadable" for 0.
+// A CUpti_ActivityKind: "overhead", or "kind_77" for one without a name here; "unreadable" for 0.
 std::string ActivityKindName(uint32_t kind);
 // The function as a person would write it; the name itself if it is not mangled.
 std::string Demangle(std::string_view name);
 // 16 hex digits.
 std::string CommName(uint64_t hash);
-// Of these the first eight that tell communicators apart: hashes that count up from a small number would all
+// The first eight of these digits after leading zeros: hashes that count up from a small number would all
 // begin alike.
 std::string ShortComm(const std::string& comm);
 // 13000 -> "13.0", as cuDriverGetVersion counts; empty for 0.
@@ -36,8 +36,8 @@ std::string CudaVersionName(int version);
 // 22809 -> "2.28.9", as ncclGetVersion counts; empty for 0.
 std::string NcclVersionName(int version);
 
-// What tells a device from all others of a job: its host and its UUID; its ordinal where that is not known.
-// Several ranks may describe the same one.
+// Identifies a device within a job: its host and its UUID, or its ordinal where that is not known. Several
+// ranks may describe the same one.
 std::pair<std::string, std::string> DeviceKey(const std::string& host, uint32_t ordinal,
                                               const std::string& uuid);
 

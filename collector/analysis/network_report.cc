@@ -103,7 +103,7 @@ double ReferenceRate(const ReferenceNetwork& reference, const Link& link) {
   return reference.gbytes_per_s * std::clamp(of_host, 1, reference.adapters);
 }
 
-// Of the communicator that comes nearest to the reference design.
+// The rate of the communicator that comes nearest to the reference design.
 void FindRate(const std::vector<Link>& links, const Report& report, NetworkReport& out) {
   std::set<std::string> names;
   for (const DeviceCondition& d : report.conditions.devices) names.insert(d.name);
@@ -162,7 +162,7 @@ void FindChangeInTime(const model::JobModel& job, const std::vector<Link>& links
   out.slow->since_step = StepAt(job, most->times.first[most_change.place]);
 }
 
-// Of communicators that differ in nothing but their hosts, the slow ones against the fastest.
+// Among communicators that differ only in their hosts, compares the slow ones with the fastest.
 void FindSlowHosts(const std::vector<Link>& links, NetworkReport& out) {
   std::map<std::tuple<std::string, uint64_t, int, size_t>, std::vector<const Link*>> alike;
   for (const Link& link : links)
@@ -176,7 +176,7 @@ void FindSlowHosts(const std::vector<Link>& links, NetworkReport& out) {
     const auto least = [](const Link* x, const Link* y) { return x->level_ns < y->level_ns; };
     const double usual_ns = (*std::min_element(of.begin(), of.end(), least))->level_ns;
     const double most_ns = (*std::max_element(of.begin(), of.end(), least))->level_ns;
-    if (most_ns < thresholds::kSlowedRatio * usual_ns) continue;  // tells nobody apart
+    if (most_ns < thresholds::kSlowedRatio * usual_ns) continue;  // distinguishes nobody
     for (const Link* link : of) {
       if (link->level_ns < thresholds::kSlowedRatio * usual_ns) {
         fast_hosts.insert(link->hosts.begin(), link->hosts.end());

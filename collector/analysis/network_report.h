@@ -1,10 +1,10 @@
 // How fast the network between hosts is, and whether it became slow or is slow for some hosts, as far as the
-// job's own transfers show; of a job on one host, whether its links became slow.
+// job's own transfers show; for a job on one host, whether its links became slow.
 //
-// No table says what lies between two hosts, so a job over several hosts is held against itself: the same
+// No table says what lies between two hosts, so a job over several hosts is compared with itself: the same
 // transfer (operation, size, number of ranks) earlier and later in the run, and on other communicators. Only
-// where neither differs is the rate held against the maker's reference design, which is an assumption and
-// named as one.
+// where neither differs is the rate compared with the vendor's reference design, which is an assumption and
+// reported as one.
 //
 // Example: 128 ranks on 16 hosts, four stages. The gradients of stage 1, on hosts 4 to 7, take 11 ms, and 1
 // ms on the other three stages; transfers between stages are slow on hosts 1, 5, 9 and 13. Host 5 is in all

@@ -1,11 +1,10 @@
-// What being profiled costs the program: our code on its threads, and what CUPTI adds to its launches.
+// The cost of profiling to the program: our code on its threads, and CUPTI's share of its launches.
 //
-// Separate from the trust figures because it adds up what was measured in three ways: our code by timing one
-// event in some; launches from entry to exit, likewise; and CUPTI's part of a launch by comparison with
-// moments in which kernels were not recorded, and by calling a function that does nothing
-// (injector/core/launch_cost.h, injector/capture/cupti/callback_cost.h). A launch from entry to exit is no
-// bound of CUPTI's part: it works before the one and after the other. Not in it: what CUPTI does on threads
-// of its own. Stateless.
+// Separate from the trust figures because it adds up costs measured in three ways: our code, and launches
+// from entry to exit, by timing a sample of them; and CUPTI's part of a launch by comparison with moments in
+// which kernels were not recorded, and by calling a function that does nothing (injector/core/launch_cost.h,
+// injector/capture/cupti/callback_cost.h). A launch's time from entry to exit does not bound CUPTI's part,
+// which works before entry and after exit. CUPTI's work on threads of its own is not included. Stateless.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +23,10 @@ inline constexpr double kGraphNodeMostNs = 1'400;
 // Fractions are of the processes' time, summed over those that measured.
 struct OwnCost {
   std::optional<double> own_fraction;     // our code on the program's threads
-  uint32_t own_sampling = 0;              // one event in so many was timed
+  uint32_t own_sampling = 0;              // one event in this many was timed
   std::optional<double> launch_fraction;  // launches of kernels, from entry to exit
   uint64_t launches = 0;
-  // Where it was compared, as means of the processes that did; others are taken to be like them.
+  // Where it was compared: means over the processes that did; the others are assumed to be like them.
   std::optional<double> cupti_fraction;
   double with_recording_ns = 0;  // from one launch to the next
   double without_recording_ns = 0;
@@ -40,7 +39,7 @@ struct OwnCost {
   // from and to.
   std::optional<double> expected_least;
   std::optional<double> expected_most;
-  // Of that, of CUDA graphs: they are recorded node by node.
+  // The part of CUDA graphs, which are recorded node by node.
   uint64_t graph_nodes = 0;
   double graph_nodes_least = 0;
   double graph_nodes_most = 0;
@@ -52,7 +51,7 @@ struct OwnCost {
   }
 };
 
-// `durations_ns`: of the job's processes, in their order.
+// `durations_ns`: those of the job's processes, in order.
 OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> durations_ns);
 
 }  // namespace gpuprobe::analysis

@@ -16,7 +16,7 @@ constexpr CommunicationRole kRoles[] = {CommunicationRole::kSharded, Communicati
                                         CommunicationRole::kTensor,  CommunicationRole::kTensorSequence,
                                         CommunicationRole::kExpert,  CommunicationRole::kPipeline,
                                         CommunicationRole::kData};
-// What is called less often than once in two steps is no part of the training: a loss, a check, a start.
+// A call made less than once in two steps is not part of the training: a loss, a check, a start.
 constexpr double kLeastCalls = 0.5;
 
 bool Any(const std::vector<ExposedCalls>& calls, Operation op, int ranks, bool in_forward) {
@@ -26,7 +26,7 @@ bool Any(const std::vector<ExposedCalls>& calls, Operation op, int ranks, bool i
   });
 }
 
-// Without steps nobody knows what is called in forward.
+// Without steps, calls in forward are not known.
 std::vector<std::string> PatternOfOperations(const std::vector<CollectiveReport>& collectives) {
   const std::map<std::string, double> share = BytesShareOf(collectives);
   const auto of = [&share](Operation operation) {

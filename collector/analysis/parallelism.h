@@ -1,8 +1,8 @@
-// Which pattern of parallelism a job has, as its operations, their communicators and their places in the step
-// tell.
+// Infers a job's pattern of parallelism from its operations, their communicators and their places in the
+// step.
 //
-// Separate because findings and screens name it, and advice follows from it: calls inside the layers cannot
-// be helped by what helps the reduction of gradients. Pure.
+// Separate because findings and screens name it, and advice follows from it: remedies for the reduction of
+// gradients do not help calls inside the layers. Pure.
 #pragma once
 
 #include <map>
@@ -13,13 +13,13 @@
 
 namespace gpuprobe::analysis {
 
-// What calls are for.
+// The purpose of calls.
 enum class CommunicationRole : uint8_t {
   kData,            // gradients, in backward
   kSharded,         // weights that are gathered for each layer, and gradients that are scattered
   kSharedState,     // gradients that are scattered, and weights that are gathered when they are updated
   kTensor,          // results of layers that are split over ranks
-  kTensorSequence,  // so, with the sequence split between layers
+  kTensorSequence,  // as kTensor, with the sequence split between layers
   kExpert,          // tokens to experts
   kPipeline,        // from stage to stage
   kOther
@@ -28,7 +28,7 @@ enum class CommunicationRole : uint8_t {
 // `calls`: of all operations of the job, since gathers are for weights or for activations by what else there
 // is.
 CommunicationRole RoleOf(const ExposedCalls& of, const std::vector<ExposedCalls>& calls);
-// "data parallel (DDP)"; empty for what is no pattern.
+// "data parallel (DDP)"; empty if there is no pattern.
 std::string PatternName(CommunicationRole role);
 
 // Where steps are known, from the calls that they make; else from the operations alone.

@@ -22,8 +22,8 @@ struct NamedNode {
 
 void Overlay(const model::ProcessModel& process, const model::PhaseNode& from, NamedNode& into);
 
-// What libraries mark of their own work is no phase of the program's: what is within it belongs to the range
-// around it.
+// Ranges in which libraries mark their own work are not phases of the program: work within them belongs to
+// the range around it.
 void OverlayChildren(const model::ProcessModel& process, const model::PhaseNode& from, NamedNode& into) {
   for (const auto& [key, child] : from.children) {
     const auto& [domain, name] = key;

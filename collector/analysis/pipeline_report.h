@@ -1,4 +1,4 @@
-// Whether the job is a pipeline, and how much of a step its stages stand still.
+// Whether the job is a pipeline, and how much of a step is pipeline bubble.
 //
 // Separate from the rest of communication because in a pipeline waiting is the design: a stage waits for its
 // neighbours in sends and receives, and only for them. Pure.

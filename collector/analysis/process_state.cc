@@ -64,7 +64,7 @@ const Condition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now
       if (!well && now_ns - halt->since_ns >= kEndedWithTheJobNs) return &*halt;
       continue;
     }
-    // It was heard since, or the collector has not looked for long.
+    // It has reported since, or the collector has not looked for long.
     const bool over = heard_ns > halt->until_ns || now_ns > halt->until_ns + kFreshObservationNs;
     return over ? nullptr : &*halt;
   }

@@ -1,10 +1,9 @@
-// What the kernel said of a process, as verdicts use it: why it cannot run, and what its host costs it. Plain
-// data of the report, with its words; and how it is read off the model.
+// What the kernel reported about a process, as verdicts use it: why it cannot run, and what its host costs
+// it. Plain data of the report, with its words; and how it is derived from the model.
 //
 // Example: rank 3 got SIGSTOP, and the others wait in an AllReduce. Its halt reads "has been stopped
-// (SIGSTOP) since 18:02:11 UTC", and the hang is put down to it. Rank 5 is late in every step, and its
-// threads were ready to run and did not for 38 % of the time, the others' for 1 %: that is the reason why it
-// launches late.
+// (SIGSTOP) since 18:02:11 UTC", and the hang is attributed to it. Rank 5 is late in every step, and its
+// threads were ready but not running for 38 % of the time, the others' for 1 %: that is why it launches late.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +17,32 @@ namespace gpuprobe::analysis {
 
 // An observation is a second old, two when the host is busy; older, and the collector itself stood still.
 inline constexpr uint64_t kFreshObservationNs = 5'000'000'000;
-// What ends within this time of the job's end ended with it.
+// A process that ends within this time of the job's end ended with it.
 inline constexpr uint64_t kEndedWithTheJobNs = 1'000'000'000;
-// Of the time: what a busy but sufficient host costs stays well below.
+// Share of the time: the cost of a busy but sufficient host stays well below.
 inline constexpr double kNoticedShare = 0.10;
-// So much more than on the median of the other ranks makes a difference to a rank that is late: of a host
-// that is short of CPUs for everybody, no rank is the culprit.
+// This much above the median of the other ranks makes a difference to a late rank: where the host is short of
+// CPUs for everybody, no rank is the culprit.
 inline constexpr double kNoticedExcess = 0.05;
-// A second. A disk answers a hundred in 0.1 to 1 s of waiting.
+// Per second. A disk answers a hundred in 0.1 to 1 s of waiting.
 inline constexpr double kNoticedFaults = 100;
 // CPUs in use by a process that launches nothing: a loop on the host. The probe's thread takes 0.01.
 inline constexpr double kBusyCpus = 0.5;
-// Of the observations: processes pass through D whenever they read a file.
+// Share of the observations: processes pass through D whenever they read a file.
 inline constexpr double kStuckShare = 0.8;
 
-// No thread of it can run.
+// A state in which no thread of the process can run.
 struct Halt {
   enum class Kind { kStopped, kTraced, kFrozen, kEnded };
   Kind kind = Kind::kStopped;
   uint64_t since_ns = 0;                          // as the clock said
   std::optional<uint32_t> signal = std::nullopt;  // that stopped or ended it
   std::optional<uint32_t> exit_code = std::nullopt;
-  bool out_of_memory = false;  // kEnded: killed by the kernel for want of memory, as its cgroup counts
+  bool out_of_memory = false;  // kEnded: killed by the kernel, out of memory, as its cgroup counts
   std::string tracer = {};
 };
 
-// Of the time looked at.
+// Costs of the host, relative to the time looked at.
 struct HostLoad {
   double observed_s = 0;     // 0: nothing is known
   double cpus = 0;           // used, on average
@@ -61,11 +60,11 @@ struct HostLoad {
 // Each value the median of `loads`, of those that are known.
 HostLoad UsualLoad(const std::vector<HostLoad>& loads);
 
-// The halt that it is in at that time; nullptr: it can run, or nobody knows. Times on its line.
+// The process's halt at that time; nullptr: it can run, or nobody knows. Times on its line.
 const model::ProcessCondition::Halt* FindHalt(const model::ProcessModel& process, uint64_t now_ns);
 // Absent: it can run, or nobody knows. `now_ns`: on its line.
 std::optional<Halt> HaltOf(const model::ProcessModel& process, uint64_t now_ns);
-// Of the time since then; 0: all of it.
+// Over the time since then; 0: all of it.
 HostLoad HostLoadOf(const model::ProcessModel& process, uint64_t since_ns);
 
 // "stopped", "traced", "frozen", "ended"
@@ -88,10 +87,10 @@ std::vector<Stop> StopsOf(const model::ProcessModel& process);
 std::string StopText(const Halt& halt);
 std::string HaltAdvice(const Halt& halt, const std::string& who, uint32_t pid);
 
-// What is remarkable about it, a clause each: "its threads wait for a CPU 38 % of the time". `usual`, if not
-// null: what the other ranks have; what is no more than that is not remarkable.
+// Clauses on what is remarkable about it: "its threads wait for a CPU 38 % of the time". `usual`, if not
+// null: the other ranks' load; anything no higher than that is not remarkable.
 std::vector<std::string> HostLoadClauses(const HostLoad& load, const HostLoad* usual);
-// What to do about the first of them; empty: nothing is remarkable.
+// Advice on the first of these; empty: nothing is remarkable.
 std::string HostLoadAdvice(const HostLoad& load, const HostLoad* usual, const std::string& who);
 
 }  // namespace gpuprobe::analysis

@@ -1,8 +1,8 @@
-// Whether the ranks of a job are of two kinds, of which one waits for the other.
+// Whether the ranks of a job fall into two groups, one of which waits for the other.
 //
 // Separate from straggler_report.h, which looks for single ranks that differ from the rest: where about half
-// of them are slower there is no rest to differ from, and who is the odd one is a matter of taste. What is
-// said here follows from means over steps alone: of each rank the time in which it does not wait for others.
+// of them are slower there is no rest to differ from, and who is the odd one is a matter of taste. Decided by
+// means over steps alone: each rank's time in which it does not wait for others.
 #pragma once
 
 #include <optional>
@@ -22,7 +22,7 @@ struct RankGroups {
   const char* part = "";  // "compute" ...
   double slower_part_ns = 0;
   double faster_part_ns = 0;
-  // What the faster ones' communication is exposed for longer: they wait for the others.
+  // How much longer the faster ones' communication is exposed: they wait for the others.
   double lost_ns = 0;
 };
 

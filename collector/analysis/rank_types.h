@@ -1,4 +1,4 @@
-// What is known only by comparing ranks, as plain data of the report: links, clocks, waiting and who caused
+// What only a comparison of ranks shows, as plain data of the report: links, clocks, waiting and who caused
 // it.
 //
 // Separate from report.h because it is one subject with its own files (link_model, clock_alignment,
@@ -35,7 +35,7 @@ struct LinkModel {
   double r2 = 0;
   double mean_relative_error = 0;
   double worst_relative_error = 0;
-  // Of a ring: alpha for each of its steps.
+  // For a ring: alpha for each of its steps.
   std::optional<double> hop_alpha_ns;
   std::optional<double> hop_alpha_error_ns;
   std::vector<Size> sizes;  // ascending
@@ -47,7 +47,7 @@ struct ClockOffset {
   std::optional<int> rank;
   std::string host;
   int64_t offset_ns = 0;            // ahead of the reference at the beginning, steps taken out
-  std::optional<double> drift_ppm;  // gains so much; absent: too short to tell
+  std::optional<double> drift_ppm;  // positive: it gains; absent: the run is too short
   double residual_ns = 0;           // robust standard deviation about that line
   int64_t stepped_ns = 0;           // by how much it was set in all
   uint64_t samples = 0;
@@ -58,7 +58,7 @@ struct ClockReport {
   std::vector<ClockOffset> ranks;
 };
 
-// What a rank made others wait, and waited itself, in collectives.
+// How long a rank made others wait, and waited itself, in collectives.
 struct CausedWait {
   double total_ns = 0;     // sum over the others' waiting
   double mean_ns = 0;      // of each other rank in the call, over the run
@@ -71,9 +71,9 @@ struct CausedWait {
   uint64_t last_blamed_step = 0;
   // Where records were lost: share of its collectives that could be compared, from which all of the above is
   // scaled up, and half the width of the 95 % interval about per_step_ns. 1 and absent: nothing was lost; 0
-  // and absent: so much that nothing can be said.
+  // and absent: too much to say anything.
   double compared_share = 1;
-  // Of those that could not: share of its collectives in which who came last was told from the ranks that
+  // Among the others: share of its collectives in which the last arrival was inferred from the ranks that
   // were seen.
   double estimated_share = 0;
   std::optional<double> per_step_error_ns = std::nullopt;
@@ -163,8 +163,8 @@ struct ExposedCalls {
   int comm_ranks = 0;
   bool in_forward = false;         // tensor parallelism, or sharded weights
   double calls_per_step = 0;       // of a rank, mean over the ranks
-  double time_ns_per_step = 0;     // so; waiting included
-  double exposed_ns_per_step = 0;  // so
+  double time_ns_per_step = 0;     // waiting included; a mean like the calls
+  double exposed_ns_per_step = 0;  // part of this time
 };
 
 // Means over ranks and steps; all 0 without steps.
@@ -172,7 +172,7 @@ struct ExposedCalls {
 struct NetworkReport {
   int hosts = 0;
   std::optional<double> gbytes_per_s;  // bus bandwidth by what a byte takes, latency left out; the best
-  // What the maker's reference design around this device gives that communicator: an assumption.
+  // The rate of that communicator in the vendor's reference design for this device: an assumption.
   std::optional<double> reference_gbytes_per_s;
   std::string device;
   // The same transfer takes kSlowedFactor times as long: since a step, or where some hosts take part, or
@@ -184,7 +184,7 @@ struct NetworkReport {
     double usual_ns = 0;
     double slow_ns = 0;
     std::optional<uint64_t> since_step;
-    // On similar communicators without and with `hosts`; 0 where hosts could not be told apart.
+    // On similar communicators without and with `hosts`; 0 where hosts could not be distinguished.
     double elsewhere_ns = 0;
     double elsewhere_slow_ns = 0;
     std::vector<std::string> hosts;
@@ -199,16 +199,16 @@ struct CommunicationReport {
   double exposed_ns = 0;           // waiting included
   double waited_ns = 0;            // for ranks that came later
   double transfer_ns = 0;          // of the rank that waited least: about the transfers alone
-  double exposed_transfer_ns = 0;  // so
-  // Of the calls' time, that on communicators of which not every rank records here: what is taken for their
-  // transfers contains the waiting for these.
+  double exposed_transfer_ns = 0;  // the exposed part of these
+  // Share of the calls' time on communicators with ranks that do not record here: their apparent transfers
+  // include waiting for these.
   double unheard_share = 0;
   // The exposed part of the waiting: how much shorter a step would be if no rank were late.
   double exposed_wait_ns() const { return exposed_ns - exposed_transfer_ns; }
   std::optional<double> link_peak;  // 1e9 bytes per second
   std::string link_peak_source;
   std::optional<NetworkReport> network;
-  std::vector<std::string> pattern;           // of parallelism, as the operations tell
+  std::vector<std::string> pattern;           // of parallelism, inferred from the operations
   std::map<std::string, double> bytes_share;  // by operation
   std::optional<Buckets> buckets;
   std::optional<BucketAdvice> bucket_advice;

@@ -1,4 +1,4 @@
-// The answer in numbers: what every rendering (text, JSON, page) shows, computed once from the model.
+// The report as numbers: what every rendering (text, JSON, page) shows, computed once from the model.
 //
 // Separate from the model (running totals) and from rendering (words and layout). Times are nanoseconds,
 // sizes bytes, bandwidths 1e9 bytes per second. What could not be computed is absent (optional, or an empty
@@ -41,7 +41,7 @@ struct StepsRecorded {
   std::optional<uint64_t> stop;
   uint64_t every = 1;
   uint64_t begun = 0;     // steps of the rank that took most, recorded or not
-  uint64_t recorded = 0;  // of them
+  uint64_t recorded = 0;  // of these steps
 };
 
 // Several ranks computed on it.
@@ -80,7 +80,7 @@ struct CutOff {
 
 struct Trust {
   uint64_t records = 0;
-  std::map<std::string, uint64_t> lost;  // by reason; only what is not zero
+  std::map<std::string, uint64_t> lost;  // by reason; only nonzero counts
   uint64_t lost_total = 0;
   std::optional<double> coverage;  // records / (records + lost + outside_window + cost.unrecorded_launches)
   std::string timing_source;       // "cupti_activity", "none", "mixed"
@@ -91,7 +91,7 @@ struct Trust {
   uint64_t batches_missing = 0;
   uint64_t recorded_elsewhere = 0;  // earlier records of processes that another collector recorded first
   uint64_t device_records_unattributed = 0;  // their launch was not seen: in totals, in no phase
-  uint64_t device_records_late = 0;  // came when their launch had been given up: steps were told without them
+  uint64_t device_records_late = 0;  // came after their launch was given up: steps were computed without them
   uint64_t invalid_times = 0;
   uint64_t range_pops_without_push = 0;  // annotation calls without a partner: the program's mistakes
   uint64_t range_ends_without_start = 0;
@@ -124,18 +124,18 @@ struct CopyReport {
   uint64_t small = 0;       // of these, counted only (GPUPROBE_MIN_COPY_BYTES)
 };
 
-// Of the steps after the warm-up that were seen whole; of all ranks: means over the ranks that have steps.
+// Over the complete steps after the warm-up; for all ranks: means over the ranks that have steps.
 struct SteadyKernel {
   uint64_t steps = 0;  // of the rank with most
   double calls = 0;    // a step and rank
-  double time_ns = 0;  // so
+  double time_ns = 0;  // a step and rank
   double std_ns = 0;   // of a rank's time from step to step
 };
 
 // Calls that end after the warm-up; all of them where there are no steps.
 struct SteadyCalls {
   uint64_t steps = 0;         // of the rank with most; 0: no steps
-  uint64_t compared = 0;      // plans of all ranks, of those calls that more than one rank told of
+  uint64_t compared = 0;      // plans of all ranks, in calls that more than one rank reported
   double plans_per_step = 0;  // of a rank, mean over the ranks that have steps; without steps: in all
   double transfer_ns = 0;     // of a plan: the shortest duration over the ranks
   double transfer_std_ns = 0;
@@ -156,7 +156,7 @@ struct CollectiveReport {
   uint64_t unlaunched_calls = 0;  // of the untimed ones: had nothing to launch
   uint64_t bytes = 0;
   uint32_t element_bytes = 0;  // 0: several kinds
-  // How NCCL ran the calls, the most frequent first; empty where it did not tell.
+  // How NCCL ran the calls, the most frequent first; empty where it did not say.
   struct RanAs {
     std::string algorithm;  // "RING"
     std::string protocol;   // "LL"
@@ -169,11 +169,11 @@ struct CollectiveReport {
   std::optional<double> busbw;
   std::optional<double> peak_share;      // of the link's peak: of transfer_busbw, else of busbw
   std::optional<double> transfer_busbw;  // with the shortest duration over the ranks instead of the own one
-  std::optional<uint64_t> wait_ns;       // sum over calls; absent when no other rank was heard
+  std::optional<uint64_t> wait_ns;       // sum over calls; absent when no other rank reported
   std::optional<double> transfer_mean_ns;
   uint64_t compared_plans = 0;
   SteadyCalls steady;
-  std::vector<uint32_t> members;  // processes that told of it, by their place in the job
+  std::vector<uint32_t> members;  // processes that reported it, by their place in the job
   int heard_ranks = 0;            // of comm_ranks, that record here
   int hosts = 0;                  // of these
 };
@@ -197,12 +197,12 @@ struct MemoryReport {
   std::vector<Held> largest;  // live at the mark, largest first
 };
 
-// What of a device's memory is held across steps and what lives within one (memory_trend.h).
+// How much of a device's memory is held across steps and how much lives within one (memory_trend.h).
 struct MemoryTrend {
   uint64_t held_bytes = 0;                      // least level at the end: weights, optimizer, caches
   uint64_t within_step_bytes = 0;               // what a usual step adds to it: activations, gradients
   uint64_t peak_bytes = 0;                      // after the warm-up
-  std::optional<double> growth_bytes_per_step;  // of what is held; absent: it does not grow
+  std::optional<double> growth_bytes_per_step;  // of memory held across steps; absent: it does not grow
   std::optional<double> steps_until_full;       // at that rate; absent without growth or capacity
 };
 
@@ -232,9 +232,9 @@ struct MemoryLifetimesReport {
   };
   std::vector<Part> parts;  // largest first; they add up to peak_bytes
   uint64_t from_backward_bytes_per_step = 0;
-  // What these parts are, where there is evidence (memory_holdings.h).
+  // Categories of these parts, where there is evidence (memory_holdings.h).
   struct Holding {
-    std::string what;      // "weights"; of the rest: "other, allocated before the first step"
+    std::string what;      // "weights"; for the rest: "other, allocated before the first step"
     std::string lifetime;  // the part that it is, or is of
     uint64_t bytes = 0;
     std::string evidence;   // empty: none is needed
@@ -253,7 +253,8 @@ struct MemoryLifetimesReport {
   uint64_t not_followed = 0;
 };
 
-// What driver calls obtained on one device: without the context's, the modules' and the tools' own memory.
+// Memory that driver calls obtained on one device: without the context's, the modules' and the tools' own
+// memory.
 struct DeviceMemoryReport {
   uint32_t device = 0;
   std::optional<uint64_t> capacity_bytes;
@@ -267,7 +268,7 @@ struct DeviceMemoryReport {
   std::optional<MemoryLifetimesReport> lifetimes;
 };
 
-// PyTorch's caching allocator on one device: what tensors had, and what it held for them.
+// PyTorch's caching allocator on one device: the memory of tensors, and the memory it held for them.
 struct PytorchMemoryReport {
   uint32_t device = 0;
   uint64_t allocated_bytes = 0;  // at the end
@@ -278,8 +279,8 @@ struct PytorchMemoryReport {
   uint64_t refusals = 0;
   uint64_t last_refused_bytes = 0;
   std::string last_refused_path;
-  std::optional<MemoryTrend> trend;      // of what tensors have
-  std::optional<MemoryBySteps> by_step;  // so
+  std::optional<MemoryTrend> trend;      // of the tensors' bytes
+  std::optional<MemoryBySteps> by_step;  // of the tensors' bytes
   std::optional<MemoryLifetimesReport> lifetimes;
 };
 
@@ -299,14 +300,14 @@ struct PoolReport {
   bool destroyed = false;
 };
 
-// An allocation that was refused for want of memory.
+// An allocation that failed: out of memory.
 struct RefusalReport {
   uint64_t time_ns = 0;
   std::string memory;
   uint64_t asked_bytes = 0;
   uint32_t device = 0;
   std::string path;
-  std::map<std::string, uint64_t> live;  // bytes by kind: of the device, pinned ones of the process
+  std::map<std::string, uint64_t> live;  // bytes by kind: the device's, and the process's pinned ones
   uint64_t device_live_bytes = 0;        // resident on the device: all but pinned and managed
   std::optional<uint64_t> capacity_bytes;
   std::optional<uint64_t> free_at_most_bytes;  // capacity - device_live_bytes
@@ -348,7 +349,7 @@ struct PageableReport {
   double share = 0;                           // of the direction's bytes
   double gbytes_per_s = 0;                    // theirs
   std::optional<double> pinned_gbytes_per_s;  // of the direction's other copies
-  // Of those within steps after the warm-up, of each rank: the mean over the ranks.
+  // Within steps after the warm-up, per rank: means over the ranks.
   double copies_per_step = 0;
   double ns_per_step = 0;
 };
@@ -376,9 +377,9 @@ struct ComputeReport {
   std::optional<double> host_peak_gbytes_per_s;
 };
 
-// What a step computes, as a person tells it; for utilisation.
+// The arithmetic of a step, as the user states it; for utilisation.
 struct ModelWork {
-  double flops_per_step = 0;   // 0: not told
+  double flops_per_step = 0;   // 0: not given
   double parameters = 0;       // of a transformer, with tokens_per_step: 6 x parameters x tokens
   double tokens_per_step = 0;  // of the whole job
   std::optional<bool> recompute = std::nullopt;  // activations are recomputed: the forward pass runs twice
@@ -387,7 +388,7 @@ struct ModelWork {
 };
 
 struct UtilisationReport {
-  bool asked = false;  // any work was told
+  bool asked = false;  // any work was given
   double flops_per_step = 0;
   std::string formula;
   std::string type;
@@ -427,7 +428,7 @@ struct RankReport {
   std::map<std::string, MemoryReport> memory;  // device host_pinned managed pool always
   std::vector<DeviceMemoryReport> device_memory;
   std::vector<PytorchMemoryReport> pytorch_memory;
-  std::string optimizer;  // "Adam", told from the kernels' names; empty: none that is known
+  std::string optimizer;  // "Adam", inferred from the kernels' names; empty: none that is known
   std::vector<PoolReport> pools;
   std::vector<RefusalReport> out_of_memory;  // in order of time
   std::vector<CollectiveReport> collectives;
@@ -481,9 +482,9 @@ struct Finding {
   std::string statement;
   std::string evidence;
   std::string advice;
-  // What a step would be shorter without it; findings rank by it.
+  // How much shorter a step would be without it; findings rank by it.
   std::optional<double> cost_ns_per_step = std::nullopt;
-  bool ends_job = false;  // within a day, if it goes on: stands with what is wrong
+  bool ends_job = false;  // within a day, if it goes on: listed with the problems
   std::string id = {};    // this and the severity: from the table (finding_rules.h)
   Severity severity = Severity::kInfo;
 };
@@ -506,10 +507,10 @@ struct Report {
   std::vector<CommunicatorReport> communicators;  // in the order in which they were made
   std::vector<Hang> hangs;                        // longest first
   std::vector<Finding> findings;
-  std::vector<PastHang> past_hangs;  // in the order in which they were told
+  std::vector<PastHang> past_hangs;  // in the order in which they were reported
 };
 
-// What the model cannot know.
+// Inputs that the model cannot know.
 struct ReportInput {
   std::string collector_version;
   std::vector<std::string> damaged_logs;  // a sentence each

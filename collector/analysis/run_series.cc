@@ -59,7 +59,7 @@ void FillKernels(const model::ProcessModel& process, uint32_t shift, size_t behi
   for (const auto& kernel : process.kernels()) {
     const model::StepWork::Blocks* blocks = work.BlocksOf(kernel->token);
     const std::string name = Demangle(process.String(kernel->name));
-    // What communicates is compared as collectives.
+    // Communication is compared as collectives.
     if (blocks == nullptr || name.find("nccl") != std::string::npos) continue;
     Series series = MeansOf(blocks->At(std::max(shift, blocks->shift())), counts, behind);
     const auto [known, added] = rank.kernels.try_emplace(name, std::move(series));

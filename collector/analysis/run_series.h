@@ -1,9 +1,9 @@
-// What a comparison of two runs needs of each: how long the parts of a step, each kernel, and each kind of
-// collective took, block of steps by block of steps, for each rank.
+// The series of one run that a comparison needs: how long the parts of a step, each kernel, and each kind of
+// collective took, per block of steps and rank.
 //
 // The unit is the step of the job (up to model::StepBlocks::kMost of them; beyond, a block of consecutive
-// steps). Ranks wait for each other, so their times in one step are one observation and not many; and what
-// ranks always differ by is no noise, since a mean over the same ranks has none of it.
+// steps). Ranks wait for each other, so their times in one step are one observation and not many; and
+// constant differences between ranks are not noise, since a mean over the same ranks has none of it.
 #pragma once
 
 #include <array>
@@ -58,7 +58,7 @@ TimedTransfers TimedTransfersOf(const model::JobModel& job, const model::CallBlo
 // `report`: of the same job, with all kernels.
 RunSeries SeriesOf(const model::JobModel& job, const Report& report);
 
-// What two runs are compared by.
+// The series by which two runs are compared.
 struct Run {
   Report report;
   RunSeries series;

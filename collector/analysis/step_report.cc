@@ -60,7 +60,7 @@ StepErrors ErrorsOf(const StepsReport& r) {
                     .idle_ns = error(r.idle_ns),
                     .overlap_efficiency = std::nullopt};
   if (r.overlap_efficiency.has_value()) {
-    // Of a quotient; that its parts go together would only make it smaller.
+    // The error of a quotient; correlation between its parts would only make it smaller.
     const auto relative = [&](const model::Summary& seen) {
       return seen.mean > 0 ? error(seen) / seen.mean : 0;
     };

@@ -1,7 +1,7 @@
 // The steps of one process, or of all, as report entries.
 //
 // Separate from the rest of the report because steps have their own rules: the warm-up is left out, phases
-// may be inferred, and ranks are put together step by step.
+// may be inferred, and ranks are combined step by step.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace gpuprobe::analysis {
 
-// Where records were lost, statistics are over the steps that were seen whole: half the width of the 95 %
-// interval in which the mean over all steps is then, as long as it was chance that chose them.
+// Where records were lost, statistics are over the complete steps. These are half the widths of the 95 %
+// intervals for the mean over all steps, provided that losses hit steps at random.
 struct StepErrors {
   double total_ns = 0;
   double compute_ns = 0;
@@ -28,15 +28,15 @@ struct StepErrors {
   std::optional<double> overlap_efficiency;
 };
 
-// Statistics are over steps after the warm-up; of the job: over the steps of all ranks.
+// Statistics are over steps after the warm-up; for the job: over the steps of all ranks.
 struct StepsReport {
-  uint64_t count = 0;  // with the warm-up; of the job: of the rank with most
+  uint64_t count = 0;  // with the warm-up; for the job: of the rank with most
   uint64_t warmup_count = 0;
   uint64_t incomplete_count = 0;     // steps in which records were lost: in no statistics,
   bool estimated = false;            // unless there are too few others
   std::optional<StepErrors> errors;  // present where records were lost
   std::string source;                // "marker nvtx collectives kernels optimizer"
-  double confidence = 0;             // 0 to 1, StepTracker::confidence; of the job: the least of its ranks
+  double confidence = 0;             // 0 to 1, StepTracker::confidence; for the job: the least of its ranks
   model::Summary time_ns;
   model::Summary compute_ns;
   model::Summary comm_ns;
@@ -59,8 +59,8 @@ struct StepsReport {
   };
   std::vector<Phase> phases;
   std::string phase_source;  // "nvtx", "inferred", or "mixed"
-  // Of one process: what is to be added to the index of its last step, so that it is the other ranks' number
-  // of it (step_alignment.h); that was done to `records`.
+  // For one process: the offset from the index of its last step to the other ranks' number of it
+  // (step_alignment.h); already added in `records`.
   int64_t behind = 0;
   std::vector<model::StepRecord> records;  // of one process, on request: the last ones
 };

@@ -191,7 +191,7 @@ CausedWait CausedWaitOf(const model::JobModel& job, size_t process) {
 
 namespace {
 
-// What their hosts did to them, beside what those of the others did.
+// The load of their hosts, compared with that of the other ranks' hosts.
 void AddHostLoads(const std::vector<RankReport>& ranks, std::vector<Straggler>& stragglers) {
   for (Straggler& s : stragglers) {
     std::vector<HostLoad> others;

@@ -17,7 +17,7 @@ namespace gpuprobe::analysis {
 StepMeans StepMeansOf(const model::ProcessModel& process);
 CausedWait CausedWaitOf(const model::JobModel& job, size_t process);
 
-// Who costs most first. `ranks` supplies labels and devices.
+// The costliest first. `ranks` supplies labels and devices.
 std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks,
                                     const std::optional<Pipeline>& pipeline);
 

@@ -49,7 +49,7 @@ inline constexpr uint64_t kEndedByRefusalNs = 10'000'000'000;
 inline constexpr double kLeakZScore = 3;
 // Caches and allocator granularity grow less than this share of the level.
 inline constexpr double kLeakLevelShare = 0.01;
-// Of the whole slope, in the last third of the run: a leak does not stop.
+// Share of the whole slope that the last third of the run still shows: a leak does not stop.
 inline constexpr double kLeakStillRisingSlopeShare = 0.25;
 // Fewer windows have no trend.
 inline constexpr size_t kLeakWindows = 8;
@@ -70,24 +70,24 @@ inline constexpr uint64_t kPoolBytes = uint64_t{256} << 20;
 
 // --- slow ranks --------------------------------------------------------------------------------------------
 
-// Of two ranks, either may be the odd one.
+// With only two ranks, either may be the odd one.
 inline constexpr size_t kComparedRanks = 3;
 // "Slower by 10 %" is the field's usual threshold for a straggler.
 inline constexpr double kSlowKernelRatio = 1.10;
 // Median and median absolute deviation: an ordinary z-score of n ranks cannot exceed sqrt(n - 1).
 inline constexpr double kRobustZScore = 3.5;
-// Nothing is said about a rank of whose kernel time less can be compared.
+// A rank is not judged if less of its kernel time can be compared.
 inline constexpr double kComparedKernelTimeShare = 0.5;
-// Smaller differences, relative to the median, are the clock's and the scheduler's.
+// Smaller differences, relative to the median, come from the clock and the scheduler.
 inline constexpr double kNoiseFloorShare = 0.01;
 
 // --- stragglers --------------------------------------------------------------------------------------------
 
 // Chance alone makes a rank late this often per run, whatever the number of ranks and steps.
 inline constexpr double kLatePValue = 0.001;
-// By which the steps in which a rank is late are longer, ...
+// The steps in which a rank is late are longer by this share, ...
 inline constexpr double kLateLongerStepShare = 0.025;
-// ... and what that costs the average step.
+// ... and that costs the average step at least this share.
 inline constexpr double kLateCostStepShare = 0.005;
 // A rank that is late in this share of its steps is persistently late.
 inline constexpr double kPersistentStepsShare = 0.6;
@@ -105,17 +105,18 @@ inline constexpr double kLateSinceStepsShare = 0.6;
 inline constexpr uint64_t kLastSteps = 3;
 // A stretch of late steps holds this share of all of them.
 inline constexpr double kStretchLateStepsShare = 0.8;
-// Where steps cannot be compared (lost records, pipelines): what others wait for a rank.
+// Where steps cannot be compared (lost records, pipelines): the others wait this share of the step for a
+// rank, ...
 inline constexpr double kWaitedStepShare = 0.035;
-// In this share of its steps.
+// ... in this share of its steps.
 inline constexpr double kBlamedStepsShare = 0.5;
-// Of two ranks, the one at fault causes this many times the other's waiting.
+// With only two ranks, the one at fault causes this many times the other's waiting.
 inline constexpr double kWaitedOfTwoRatio = 3;
 // A pipeline's slow stage exceeds the other stages by this much.
 inline constexpr double kSlowStageStepShare = 0.05;
 // A part of the step explains a delay if it accounts for this share of it.
 inline constexpr double kExplainedDelayShare = 0.3;
-// Of its longer compute, the share beyond which more threads are more work, not slower work.
+// If more threads explain this share of a rank's longer compute, it has more work, not slower work.
 inline constexpr double kMoreWorkShare = 0.5;
 
 // --- groups of ranks, and imbalance ------------------------------------------------------------------------
@@ -124,17 +125,17 @@ inline constexpr double kMoreWorkShare = 0.5;
 inline constexpr size_t kGroupRanks = 2;
 // One in this many ranks: a smaller group consists of stragglers.
 inline constexpr size_t kGroupOneIn = 4;
-// Between the groups, of the slower group's own time.
+// Gap between the groups, as a share of the slower group's own time.
 inline constexpr double kGroupsApartShare = 0.05;
-// Between the groups, relative to the widest gap within one.
+// Gap between the groups, relative to the widest gap within one.
 inline constexpr double kGroupsApartRatio = 3;
-// Of the difference between the groups, that one part of the step must explain.
+// Share of the difference between the groups that one part of the step must explain.
 inline constexpr double kGroupsExplainedShare = 0.5;
 // A tenth of the step is worth balancing.
 inline constexpr double kImbalanceStepShare = 0.10;
-// Of the waiting: where stragglers explain this much of it, imbalance adds nothing.
+// Where stragglers explain this share of the waiting, imbalance adds nothing.
 inline constexpr double kStragglersExplainShare = 0.5;
-// Of the waiting beyond an equal part: this much points to one rank.
+// This share of the waiting beyond an equal part points to one rank.
 inline constexpr double kOneRankShare = 0.5;
 
 // --- communication -----------------------------------------------------------------------------------------
@@ -145,14 +146,14 @@ inline constexpr double kExposedStepShare = 0.03;
 inline constexpr double kIndirectExposedStepShare = 0.10;
 // With this much exposed, communication sets the pace.
 inline constexpr double kBoundStepShare = 0.20;
-// Of the calls' time, in calls with ranks that are not recorded: transfers can no longer be separated from
-// waiting.
+// With this share of the calls' time in calls with unrecorded ranks, transfers can no longer be separated
+// from waiting.
 inline constexpr double kUnheardTimeShare = 0.1;
 // Overlap efficiency below this leaves something to gain.
 inline constexpr double kPoorOverlapShare = 0.85;
-// Of the link's peak, at large sizes: healthy links reach half and more.
+// Share of the link's peak, at large sizes: healthy links reach half and more.
 inline constexpr double kSlowLinkPeakShare = 0.25;
-// Of the maker's reference design, with one adapter per device: a host with a single adapter for eight
+// Share of the vendor's reference design, with one adapter per device: a host with a single adapter for eight
 // devices is not called slow.
 inline constexpr double kSlowReferenceShare = 0.125;
 // Smaller messages do not show the bandwidth.
@@ -161,17 +162,17 @@ inline constexpr uint64_t kLargeMessageBytes = uint64_t{8} << 20;
 inline constexpr double kSlowedRatio = 2;
 // Blocks of calls on each side of a change: fewer may be a hiccup.
 inline constexpr size_t kSlowedBlocks = 3;
-// Of the calls, on their own side of the border between both levels.
+// Share of the calls that lie on their own side of the border between the two levels.
 inline constexpr double kSlowedOnItsSideShare = 0.9;
 // A larger bucket cannot overlap what fills it.
 inline constexpr uint64_t kHugeBucketBytes = uint64_t{128} << 20;
-// Of the bytes reduced per step, in the largest bucket.
+// The largest bucket's share of the bytes reduced per step.
 inline constexpr double kHugeBucketBytesShare = 0.5;
 // Calls per step: fewer do not add up to much latency.
 inline constexpr double kTinyBucketCalls = 32;
 // Mean size of these calls: in smaller ones, latency dominates.
 inline constexpr uint64_t kTinyBucketBytes = uint64_t{4} << 20;
-// Of the transfer time, in these calls.
+// Share of the transfer time in these calls.
 inline constexpr double kTinyBucketTimeShare = 0.5;
 // A tenth of the step is worth another schedule.
 inline constexpr double kBubbleStepShare = 0.1;
@@ -195,11 +196,11 @@ inline constexpr uint64_t kStopNs = 1'000'000'000;
 inline constexpr double kCostlyTimeShare = 0.10;
 // The estimate for graph nodes is an upper bound, so more of it is needed.
 inline constexpr double kGraphNodesTimeShare = 0.25;
-// Of the nodes, without valid times: totals are then visibly low.
+// Share of the nodes without valid times: totals are then visibly low.
 inline constexpr double kInvalidNodesShare = 0.01;
 // One in this many records may be late: that is the noise of a busy machine.
 inline constexpr uint64_t kLateRecordsOneIn = 1000;
-// Above what slewing does to a clock between two batches.
+// More than slewing moves a clock between two batches.
 inline constexpr int64_t kClockStepNs = 1'000'000;
 
 // --- options -----------------------------------------------------------------------------------------------

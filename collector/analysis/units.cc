@@ -28,7 +28,7 @@ std::string Count(uint64_t value) {
 }
 
 std::string Duration(double ns) {
-  // What would be rounded to 1000 is 1.00 of the next unit.
+  // A value that would round to 1000 is 1.00 of the next unit.
   constexpr double kNext = 0.9995;
   if (ns < kNext * 1e3) return absl::StrFormat("%.0f ns", ns);
   if (ns < kNext * 1e6) return absl::StrCat(Three(ns / 1e3), " us");
@@ -50,7 +50,7 @@ std::pair<std::string, std::string> Durations(double a_ns, double b_ns) {
   std::pair<std::string, std::string> texts{Duration(a_ns), Duration(b_ns)};
   const std::string unit = texts.first.substr(texts.first.rfind(' '));
   const double larger_ns = std::max(a_ns, b_ns);
-  // Three digits tell apart what differs by more.
+  // Three digits distinguish values that differ by more.
   constexpr double kAlike = 0.01;
   if (a_ns == b_ns || larger_ns - std::min(a_ns, b_ns) > kAlike * larger_ns ||
       texts.second.substr(texts.second.rfind(' ')) != unit)
@@ -72,7 +72,7 @@ std::string Bytes(uint64_t bytes) {
   const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   auto value = static_cast<double>(bytes);
   size_t unit = 0;
-  // Three digits: of the next unit, where it would take four.
+  // Three digits: in the next unit, where it would take four.
   constexpr double kNext = 999.5;
   while (value >= (unit == 0 ? 1024 : kNext) && unit + 1 < std::size(units)) {
     value /= 1024;
@@ -124,14 +124,14 @@ std::vector<std::string> KernelNames(const std::vector<std::string>& names, size
     for (size_t j = i; j < names.size(); ++j) {
       if (out[j] == same && std::find(alike.begin(), alike.end(), j) == alike.end()) alike.push_back(j);
     }
-    // What differs is shown after what they all begin with.
+    // The differing part is shown after the common beginning.
     size_t common = names[i].size();
     for (const size_t j : alike) {
       const auto end =
           std::mismatch(names[i].begin(), names[i].end(), names[j].begin(), names[j].end()).first;
       if (names[j] != names[i]) common = std::min(common, static_cast<size_t>(end - names[i].begin()));
     }
-    constexpr size_t kBefore = 4;  // of what they have in common
+    constexpr size_t kBefore = 4;  // of the common part
     const size_t head = width / 3;
     for (const size_t j : alike) {
       // From the function's own name on.

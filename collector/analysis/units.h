@@ -1,4 +1,4 @@
-// Numbers as people read them, with their unit.
+// Formats numbers for people, with their unit.
 #pragma once
 
 #include <cstdint>

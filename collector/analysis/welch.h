@@ -23,9 +23,10 @@ struct Sample {
   double degrees = 0;    // of freedom, of `std`; 0: count - 1
 };
 
-// Of values in the order of time. `effective`: count / tau, with the integrated autocorrelation time tau by
-// Geyer's initial monotone sequence ("Practical Markov chain Monte Carlo", Statistical Science 7, 1992),
-// raised by what the unknown mean hides of it; `std` likewise. Of fewer than kLeastCorrelated values, count.
+// `values` in time order. `effective`: count / tau, with the integrated autocorrelation time tau by Geyer's
+// initial monotone sequence ("Practical Markov chain Monte Carlo", Statistical Science 7, 1992), raised by
+// what the unknown mean hides of it; `std` is corrected in the same way. With fewer than kLeastCorrelated
+// values: count.
 inline constexpr size_t kLeastCorrelated = 8;
 Sample SampleOf(std::span<const double> values);
 

@@ -17,7 +17,7 @@ namespace gpuprobe::cli {
 namespace {
 
 std::string Got(const std::string& value) {
-  // What is long is no typing error: its beginning is enough to recognise it.
+  // A long value is not a typo: its beginning is enough to recognise it.
   constexpr size_t kShown = 40;
   return absl::StrCat(", got \"", value.substr(0, kShown), value.size() > kShown ? "..." : "", "\"");
 }

@@ -1,5 +1,4 @@
-// What the values of options are checked for, and the words for those that cannot be used: what is allowed,
-// then what was given.
+// Checks of option values, and the messages for invalid ones: what is allowed, then what was given.
 //
 // Separate because CLI11's own checks answer with the bounds of its types: "Value abc not in range", or the
 // largest double in 309 digits.

@@ -1,4 +1,4 @@
-// How damage to a log is said, the same by every subcommand that reads logs.
+// The message about damage to a log, the same for every subcommand that reads logs.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // Reads what the dynamic loader will do with a program: its interpreter and the libraries that it names.
 //
-// For files of strangers: every read is bounded, no count or offset of the file is believed without a limit.
+// Files are untrusted: every read is bounded, and every count or offset in the file is checked.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,7 @@
 // Many clients of one collector on one thread: a connection a rank, over the collector's Unix socket.
 //
-// Separate from what is sent. A send waits until the collector has taken it, as the probe's own thread would.
+// Separate from the content sent. A send waits until the collector has taken it, as the probe's own thread
+// would.
 #pragma once
 
 #include <chrono>

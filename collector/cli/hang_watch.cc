@@ -16,7 +16,7 @@
 namespace gpuprobe::cli {
 
 constexpr uint64_t kIntervalNs = 1'000'000'000;
-// Each time costs the records of what runs: not again for so many times the limit.
+// Each time costs the records of running work: not again for this many times the limit.
 constexpr uint64_t kAskAgain = 5;
 
 void RankOptions::AddTo(CLI::App& app) {
@@ -38,8 +38,7 @@ bool HangWatch::TakeRequest(const model::ProcessModel& process) {
 
 namespace {
 
-// Of a job whose records are of another day (gpuprobe simulate makes such), nothing can be said by today's
-// clock.
+// A job whose records are of another day (gpuprobe simulate makes such) cannot be judged by today's clock.
 bool IsOfAnotherDay(const model::JobModel& job, uint64_t now_ns) {
   constexpr uint64_t kDayNs = 86'400'000'000'000;
   uint64_t last_ns = 0;
@@ -96,7 +95,7 @@ void HangWatch::SayDeaths(const model::JobModel& job, uint64_t now_ns) {
 void HangWatch::Tell(const std::string& key, const analysis::Hang& hang, uint64_t now_ns) {
   const auto found = told_.find(key);
   const bool added = found == told_.end();
-  // Longer waiting is no news.
+  // Longer waiting is not news.
   if (added || !analysis::SameCulprits(found->second.hang, hang))
     write_(analysis::VerdictOf(hang, now_ns, /*until_ns=*/0));
   told_[key] = {.hang = hang, .seen_ns = now_ns};

@@ -1,7 +1,7 @@
-// Looks for hangs while a job runs, and says each once, and once that it is over.
+// Looks for hangs while a job runs, and reports each once, and once more when it is over.
 //
 // Separate from the recorder, which owns the model, and from the search (analysis/hangs.h), which is pure:
-// this is the memory of what was said. Used from the server's thread only.
+// this remembers what was reported. Used from the server's thread only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@
 
 namespace gpuprobe::cli {
 
-// --hang-after and --link-peak of the subcommands that record or report: what the analysis of ranks is told.
+// --hang-after and --link-peak of the subcommands that record or report: parameters for the analysis of
+// ranks.
 struct RankOptions {
   uint64_t seconds = analysis::kDefaultHangAfterNs / 1'000'000'000;
   std::optional<double> link_peak;  // 1e9 bytes per second
@@ -31,16 +32,16 @@ class HangWatch {
  public:
   using Say = std::function<void(const std::string& text)>;
   using Write = std::function<void(const v1::HangVerdict& verdict)>;
-  // `say` gets whole lines; `write`, what is to stand in the run's log.
+  // `say` gets whole lines; `write` gets verdicts for the run's log.
   HangWatch(uint64_t after_ns, Say say, Write write)
       : after_ns_(after_ns), say_(std::move(say)), write_(std::move(write)) {}
 
   // Looks when a second has passed since it last did; `now_ns` on CLOCK_REALTIME, `monotonic_ns` on
   // CLOCK_MONOTONIC.
   void Tick(const model::JobModel& job, uint64_t now_ns, uint64_t monotonic_ns);
-  // Of what hangs at the moment.
+  // The hangs at the moment.
   std::vector<std::string> Statements() const;
-  // Whether this process is to be asked for what it holds back; once for each time that a look wanted it.
+  // Whether to ask this process for the records it holds back; once for each look that wanted them.
   bool TakeRequest(const model::ProcessModel& process);
 
  private:

@@ -15,7 +15,7 @@ using analysis::Duration;
 
 constexpr std::chrono::seconds kOthersMayTake{3};
 
-// All ranks that the job has have told of work.
+// Whether all ranks of the job have reported work.
 bool AllHeard(const model::JobModel& job) {
   int heard = 0;
   int ranks = 0;
@@ -26,8 +26,8 @@ bool AllHeard(const model::JobModel& job) {
   return heard >= ranks;
 }
 
-// Steps after the warm-up that every rank has seen; 0 while some rank's warm-up is not decided, or only its
-// launches were heard of.
+// Steps after the warm-up that every rank has seen; 0 while some rank's warm-up is undecided, or only its
+// launches were reported.
 uint64_t StepsSeen(const model::JobModel& job) {
   uint64_t least = UINT64_MAX;
   for (const auto& process : job.processes()) {

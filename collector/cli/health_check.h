@@ -20,14 +20,14 @@ class HealthCheck {
   explicit HealthCheck(uint64_t steps) : steps_(steps), said_(steps == 0) {}
 
   // Call some times a second. The verdict, lines with their ends, when every rank has seen enough steps;
-  // once. Ranks that were not heard are waited for, but not for long: they may be on other hosts. Also when
-  // the command ends before that (`at_end`): then it says so.
+  // once. Waits for ranks that have not reported, but not for long: they may be on other hosts. Also when the
+  // command ends before that (`at_end`): then it says so.
   std::optional<std::string> Look(model::JobModel& job, bool at_end);
 
  private:
   uint64_t steps_;
   bool said_;
-  std::optional<std::chrono::steady_clock::time_point> enough_since_;  // of those that were heard
+  std::optional<std::chrono::steady_clock::time_point> enough_since_;  // from the ranks that reported
 };
 
 }  // namespace gpuprobe::cli

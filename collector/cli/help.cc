@@ -70,7 +70,7 @@ std::string FindingsText() {
   return absl::StrCat(out, analysis::HoldsUpText(), "\n");
 }
 
-// What one user may take of `collect --node`.
+// The limits for one user of `collect --node`.
 std::string LimitsMarkdown() {
   const auto mib = [](uint64_t bytes) { return analysis::Bytes(bytes); };
   const std::pair<std::string, std::string> rows[] = {

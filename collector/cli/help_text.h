@@ -1,4 +1,4 @@
-// What `gpuprobe --help` says, and the table of environment variables, both made from the tables that the
+// The text of `gpuprobe --help` and the table of environment variables, both made from the tables that the
 // code uses.
 #pragma once
 

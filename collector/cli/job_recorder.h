@@ -48,9 +48,9 @@ class JobRecorder {
   void Finish();
 
   size_t runs() const { return runs_.size(); }
-  // Of all runs at this time.
+  // Processes of all runs at this time.
   size_t processes() const;
-  // What all runs at this time may take on the disk.
+  // Disk space that all runs at this time may take.
   uint64_t keep_bytes() const;
   bool Records(const std::string& directory) const;
 

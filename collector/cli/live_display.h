@@ -1,4 +1,4 @@
-// What is said of a job while it runs: lines on a terminal, and the screen that `gpuprobe top` shows.
+// Shows a job while it runs: lines on a terminal, and the screen of `gpuprobe top`.
 //
 // Separate from the recorder, which owns the model. `run` shares its terminal with the program, whose output
 // must come through untouched: there whole lines are added now and then, nothing is moved or erased. Used
@@ -26,7 +26,7 @@ struct StatusOption {
 
 class LiveDisplay {
  public:
-  // `seconds`: 0 says nothing. Nothing is said either when standard error is no terminal.
+  // `seconds`: 0 says nothing. Also silent when standard error is not a terminal.
   explicit LiveDisplay(uint64_t seconds);
 
   // Says a line when it is time to, and an introduction before the first.

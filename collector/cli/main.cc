@@ -72,7 +72,7 @@ bool IsProgram(const std::string& word) {
   return false;
 }
 
-// The first argument is no subcommand: says what was probably meant.
+// The first argument is not a subcommand: suggests the one that was probably meant.
 int RefuseCommand(const Arguments& arguments) {
   const std::string& first = arguments.front();
   const bool option = first.starts_with("-");
@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   auto logger = spdlog::stderr_logger_st("gpuprobe");
   logger->set_pattern("gpuprobe: %v");
   spdlog::set_default_logger(logger);
-  // What does not parse is reported by whoever tried to parse it.
+  // Arguments that do not parse are reported by whoever tried to parse them.
   google::protobuf::SetLogHandler(nullptr);
   try {
     return gpuprobe::cli::Main({argv + 1, argv + argc});

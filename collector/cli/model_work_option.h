@@ -1,4 +1,4 @@
-// What a step computes, as options: for the utilisation of the devices.
+// Options that state the arithmetic of a step, for the utilisation of the devices.
 #pragma once
 
 #include "CLI/CLI.hpp"

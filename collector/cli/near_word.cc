@@ -35,7 +35,7 @@ std::string_view WithoutDashes(std::string_view word) {
 }  // namespace
 
 std::string NearWord(std::string_view word, const std::vector<std::string>& words) {
-  constexpr size_t kLongest = 64;  // beyond, it is no misspelt word
+  constexpr size_t kLongest = 64;  // longer text is not a typo
   const std::string given = absl::AsciiStrToLower(std::string(WithoutDashes(word)));
   if (given.empty() || given.size() > kLongest) return "";
   std::string nearest;

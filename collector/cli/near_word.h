@@ -1,4 +1,4 @@
-// What somebody who misspelt a word probably meant: "reprot" is "report", "--hang-afer" is "--hang-after".
+// Guesses the word behind a typo: "reprot" is "report", "--hang-afer" is "--hang-after".
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Between the node's collector and the process of one user: connections go one way, counts and lines the
-// other.
+// The channel between the node's collector and the process of one user: connections go one way, counts and
+// lines the other.
 //
 // A SOCK_SEQPACKET pair. The collector does not trust the other end: messages are bounded, and nothing is
 // waited for. Either end sees when the other one is gone.

@@ -75,7 +75,7 @@ absl::Status Add(int epoll_fd, int fd) {
   return SystemError("epoll_ctl");
 }
 
-// What a user's process says goes to the operator's terminal.
+// Lines from a user's process go to the operator's terminal.
 std::string Printable(std::string_view text) {
   std::string out;
   for (const char c : absl::StripSuffix(absl::string_view(text.data(), text.size()), "\n")) {

@@ -5,8 +5,8 @@
 //   program of bob   ──connect──►        "         ──descriptor──► process of bob   ──► DIR/bob/<run>/
 //
 // The collector asks the system who connects, and reads no byte of what they send. A user's process is
-// started when his first program connects and ends when his last run is reported. Used from one thread, and
-// without others, because it forks.
+// started when the user's first program connects and ends when the last run is reported. Used from one
+// thread, and without others, because it forks.
 #pragma once
 
 #include <sys/types.h>
@@ -66,7 +66,7 @@ class Collector {
     Clock::time_point lines_at = Clock::now();
     uint64_t lines_left_out = 0;
   };
-  // Of clients that were turned away.
+  // Warnings about clients that were turned away.
   struct Refusals {
     ingest::Warnings warnings;
     Clock::time_point last;

@@ -12,7 +12,7 @@
 
 namespace gpuprobe::cli::node {
 
-// What an operator lets one user take.
+// The resources that an operator grants one user.
 struct UserQuota {
   uint64_t disk_bytes;
   uint64_t memory_bytes;

@@ -12,7 +12,7 @@ namespace gpuprobe::cli {
 void Print(std::string_view text);
 // Whether everything so far could be written, as far as that is known.
 bool OutputWorks();
-// What was printed is handed on at once; false as above.
+// Flushes everything printed so far; false as above.
 bool FlushOutput();
 // `code`, or kFailed with a line on stderr if standard output could not be written.
 int FinishOutput(const std::string& command, int code);

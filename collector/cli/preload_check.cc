@@ -16,7 +16,7 @@
 namespace gpuprobe::cli {
 namespace {
 
-// Of scripts whose interpreter is a script; the kernel follows four.
+// Depth of scripts whose interpreter is a script; the kernel follows four.
 constexpr int kDeepestScript = 5;
 constexpr size_t kLongestScriptLine = 256;
 

@@ -1,11 +1,12 @@
 // Finds out, from the files that a command executes, whether a preloaded library would keep it from starting.
 //
-//   CheckPreload({"./train_asan"})            AddressSanitizer: its runtime refuses to come second
-//   CheckPreload({"mpirun", "-n", "4", "./train_asan"})   the same: arguments that are paths of programs
-//   count, too CheckPreload({"./script.sh"})             the script's interpreter; what the script starts
-//   cannot be seen
+// Examples:
+//   CheckPreload({"./train_asan"}): AddressSanitizer, whose runtime refuses to come second.
+//   CheckPreload({"mpirun", "-n", "4", "./train_asan"}): the same; paths of programs as arguments count.
+//   CheckPreload({"./script.sh"}): the script's interpreter; the programs that it starts cannot be seen.
 //
-// The files are untrusted: reads are bounded, and what cannot be understood is no obstacle.
+// The files are untrusted: reads are bounded, and anything that cannot be understood does not stand in the
+// way.
 #pragma once
 
 #include <optional>
@@ -29,7 +30,7 @@ struct PreloadFinding {
 
 std::optional<PreloadFinding> CheckPreload(const std::vector<std::string>& command);
 
-// One sentence that says what stands in the way and what is done about it, without a newline.
+// One sentence that names the obstacle and the remedy, without a newline.
 std::string PreloadLine(const PreloadFinding& finding);
 
 }  // namespace gpuprobe::cli

@@ -59,7 +59,7 @@ class Recorder::Sink : public ingest::FrameSink {
 
   absl::Status OnBatch(const v1::Batch& batch, std::string_view raw) override {
     if (process_.Knows(batch)) return absl::OkStatus();  // sent again after a lost connection
-    // What contradicts the schema is not recorded either: a log must replay.
+    // Frames that contradict the schema are not recorded either: a log must replay.
     if (absl::Status s = process_.Apply(batch); !s.ok()) return s;
     recorder_.Note(log_.AppendBatch(batch, raw, MonotonicNs()));
     recorder_.RotateIfDue();
@@ -176,7 +176,7 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
   store::RunRecording::Log*& log = logs_[&process];
   if (log != nullptr) {
     Note(log->AppendHello(raw, MonotonicNs()));
-    Note(log->Flush());  // the client goes on behind what was applied: that must be on record
+    Note(log->Flush());  // the client resumes after what was applied, so that must be on record
   } else {
     absl::StatusOr<store::RunRecording::Log*> opened = recording_->Open(hello, raw, MonotonicNs());
     if (!opened.ok()) return opened.status();

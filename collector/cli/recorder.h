@@ -1,4 +1,4 @@
-// From clients' frames to a run directory: applies every frame to the model and writes it to the process's
+// Records clients' frames in a run directory: applies every frame to the model and writes it to the process's
 // log.
 //
 // Separate from the subcommands because `collect` and `run` record the same way. Used from the server's
@@ -53,7 +53,7 @@ struct StepMarkerOption {
 class Recorder {
  public:
   // Where to record: `directory` is made at once and must be free; empty: a default name is made when the
-  // first process is heard. `keep_bytes`: see RunRecording.
+  // first process reports. `keep_bytes`: see RunRecording.
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes);
   // The same, and `directory` may hold an unfinished run whose collector is gone: Resume goes on with it.
   static absl::StatusOr<std::unique_ptr<Recorder>> CreateOrResume(const std::string& directory,
@@ -63,20 +63,19 @@ class Recorder {
   Recorder(store::Directory directory, uint64_t keep_bytes, bool unfinished)
       : directory_(std::move(directory)), unfinished_(unfinished), keep_bytes_(keep_bytes) {}
 
-  // Before the first process is heard.
+  // Call before the first process reports.
   void SetStepMarker(const StepMarkerOption& marker);
-  // After SetStepMarker, before the first process is heard: brings back what an unfinished run in the
-  // directory holds; `say`, in lines, what was done. InvalidArgument when it was recorded with another step
-  // marker.
+  // Call after SetStepMarker, before the first process reports: restores an unfinished run in the directory;
+  // `say`, in lines, what was done. InvalidArgument if it was recorded with another step marker.
   absl::Status Resume(const std::function<void(const std::string& line)>& say);
   absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Open(const v1::Hello& hello, std::string_view raw);
-  // The first process that is heard tells its user where the run is recorded.
+  // Lets the first process that reports tell its user where the run is recorded.
   void LetProcessTell() { may_tell_ = true; }
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
   void WatchForHangs(const RankOptions& options, HangWatch::Say say);
-  // What a step computes, for the report.
+  // The arithmetic of a step, for the report.
   void SetModelWork(const analysis::ModelWork& work) { work_ = work; }
-  // What HealthCheck::Look says of the job so far.
+  // HealthCheck::Look's verdict on the job so far.
   std::optional<std::string> Check(HealthCheck& check, bool at_end) { return check.Look(job_, at_end); }
   // Writes what has waited long enough, looks for hangs and at how the job goes; call a few times a second.
   void Tick();
@@ -90,7 +89,7 @@ class Recorder {
   analysis::Report Finish(const std::vector<std::string>& command_line);
   // Whether Finish could write both files, else which it could not, and why.
   const absl::Status& report_written() const { return report_written_; }
-  // report.json and report.html of what there is so far.
+  // Writes report.json and report.html of the run so far.
   absl::Status WriteReportSoFar();
 
   bool heard_anything() const { return !job_.processes().empty(); }
@@ -99,7 +98,7 @@ class Recorder {
   size_t clients() const { return clients_; }
   std::chrono::steady_clock::time_point last_left() const { return last_left_; }
   uint64_t keep_bytes() const { return keep_bytes_; }
-  // Where it records; empty: not known before the first process is heard.
+  // Where it records; empty: not known before the first process reports.
   std::string directory() const { return directory_.has_value() ? directory_->path() : ""; }
   // Removes a directory that Create made and nothing was recorded in.
   void RemoveIfEmpty();

@@ -37,7 +37,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr char kName[] = "run";
-// As env, timeout and nohup use them, so that our own failure is not taken for the command's.
+// As env, timeout and nohup use them, so that our own failure is not mistaken for the command's.
 constexpr int kOwnFailure = 125;
 constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;

@@ -77,7 +77,7 @@ int List() {
   return kDone;
 }
 
-// `gpuprobe collect` of our own, as another process, so that what it needs can be told from what we need.
+// Our own `gpuprobe collect` in another process, so that its resources can be distinguished from ours.
 class OwnCollector {
  public:
   static absl::StatusOr<std::unique_ptr<OwnCollector>> Start(const Options& options) {

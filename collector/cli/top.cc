@@ -62,7 +62,7 @@ std::string NewestRun() {
   return newest;
 }
 
-// Why there is no screen of it.
+// Why it has no screen.
 absl::Status WhyNotLive(const std::string& directory) {
   const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
   if (!run.ok()) return run.status();

@@ -1,4 +1,4 @@
-// What a recorder writes of itself, and its clocks: apart from main, so that tests link it.
+// A recorder's version and clocks: apart from main, so that tests link it.
 #include <ctime>
 
 #include "collector/cli/command.h"

@@ -1,4 +1,4 @@
-// Frames out of a byte stream: a varint length before each, nothing trusted.
+// Extracts frames from a byte stream: a varint length before each, nothing trusted.
 //
 // Separate from sockets so that it can be tested and fuzzed alone; the run log reads its chunks with it too.
 // A length above wire::kMaxFrameBytes or a varint that does not end is refused as soon as it is seen, before
@@ -21,8 +21,8 @@ class FrameDecoder {
   // Frames that claim more are refused; wire::kMaxFrameBytes at most, and at first.
   void SetLargestFrame(size_t bytes) { largest_frame_ = std::min(bytes, wire::kMaxFrameBytes); }
 
-  // The next whole frame (without its length), valid until the next call; empty optional state is told by
-  // `has_frame`.
+  // The next whole frame (without its length), valid until the next call; `has_frame` is false if there is
+  // none.
   struct Next {
     bool has_frame = false;
     std::string_view frame;
@@ -34,7 +34,7 @@ class FrameDecoder {
   size_t buffered() const { return buffer_.size() - position_; }
   // Memory that holds them, which may have been needed for more.
   size_t held() const { return buffer_.capacity(); }
-  // Gives back what it does not need.
+  // Releases memory that it does not need.
   void Shrink();
 
  private:

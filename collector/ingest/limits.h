@@ -1,4 +1,4 @@
-// What the clients of one server may take of it. The defaults are for a collector of one's own programs.
+// Limits on a server's clients. The defaults are for a collector of one's own programs.
 #pragma once
 
 #include <chrono>

@@ -277,7 +277,7 @@ void Server::End(int fd) {
   if (found == clients_.end()) return;
   epoll_ctl(epoll_fd_, EPOLL_CTL_DEL, fd, nullptr);
   held_bytes_ -= found->second.held_bytes;
-  clients_.erase(found);  // the session tells its sink
+  clients_.erase(found);  // the session notifies its sink
   close(fd);
 }
 

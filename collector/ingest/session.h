@@ -30,12 +30,12 @@ class FrameSink {
   // Before everything else: the connection, for those who want to know which process is at its other end. It
   // stays open until OnClosed returns.
   virtual void OnConnected(int /*socket*/) {}
-  // Highest sequence of a batch that the client need not keep any more; 0: none. Nothing: this sink does not
-  // say, and the client is never told.
+  // Highest sequence of a batch that the client need not keep any more; 0: none. nullopt: this sink does not
+  // know, and the client never gets one.
   virtual std::optional<uint64_t> OnRecord() { return std::nullopt; }
   // Where the records go, for the client to know; absolute, or empty.
   virtual std::string RunDirectory() { return ""; }
-  // Whether the client is to be told Control.flush_unfinished; asked after each batch.
+  // Whether to send the client Control.flush_unfinished; asked after each batch.
   virtual bool AsksForUnfinished() { return false; }
   // The run's directory, if this client is the one that tells the user; asked once, after Hello.
   virtual std::string TellsUser() { return ""; }
@@ -86,7 +86,7 @@ class Session {
   uint64_t acknowledged_ = 0;
 };
 
-// What a client is told when it will not be served, and when the collector ends in order.
+// The reply to a client that will not be served, and when the collector ends in order.
 void AppendRefusal(const std::string& reason, std::string& reply);
 void AppendEnded(std::string& reply);
 

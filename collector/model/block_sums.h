@@ -1,5 +1,5 @@
-// Sums of a series over blocks of consecutive values, in bounded memory: what is needed to compare the means
-// of two runs, however long they are.
+// Sums of a series over blocks of consecutive values, in bounded memory, for comparing the means of two runs
+// of any length.
 //
 // Value number n (a step's ordinal, a call's) is added to block n >> shift(). When a value does not fit in
 // kMost blocks, neighbouring blocks are merged and blocks become twice as long.

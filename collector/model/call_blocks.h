@@ -1,9 +1,9 @@
 // How long the transfers of one kind of collective took, over the whole run, as sums over blocks of
 // consecutive calls (block_sums.h).
 //
-// What is warm-up is known only later, and calls are not steps: each block remembers when its first call
-// ended on which process's clock, so that a reader can leave out blocks that begin before that process's
-// steps are steady. Memory: 3 x kMost numbers.
+// The warm-up is known only later, and calls are not steps: each block remembers when its first call ended,
+// and on which process's clock, so that a reader can leave out blocks that begin before that process's steps
+// are steady. Memory: 3 x kMost numbers.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
-// A plan of collectives as a node of a CUDA graph carries it: which one, and of which copy of the graph that
-// it was captured into.
+// A plan of collectives carried by a node of a CUDA graph: the plan, and the copy of the graph that it was
+// captured into.
 //
-// Separate because kernels, replays and hangs all go by both: a graph that was copied into another as a
-// child, twice, runs its plans twice in each launch.
+// Separate because kernels, replays and hangs all need both: a graph that was copied twice into another as a
+// child runs its plans twice in each launch.
 #pragma once
 
 #include <compare>

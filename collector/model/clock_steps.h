@@ -1,7 +1,7 @@
-// When a process's clock was set forward, and what that makes of a duration.
+// When a process's clock was set forward, so that durations can be corrected for it.
 //
 // Separate from the step tracker, which moves what it holds: this is for totals, which take each record as it
-// comes. A record that began before and ended after has a duration that contains the step. Memory: the last
+// comes. The duration of a record that began before and ended after contains the clock step. Memory: the last
 // kMax steps.
 #pragma once
 
@@ -20,8 +20,8 @@ class ClockSteps {
     if (steps_.size() == kMax) steps_.erase(steps_.begin());
     steps_.push_back({by_ns, from_ns, to_ns});
   }
-  // Of a record, without the steps in it. What lasts as long as a step that may be in it is taken to contain
-  // it.
+  // A record's duration without the clock steps in it. A record at least as long as a step that may be in it
+  // is taken to contain it.
   uint64_t Length(uint64_t start_ns, uint64_t end_ns) const {
     uint64_t length_ns = end_ns - start_ns;
     for (const Step& step : steps_) {
@@ -35,7 +35,7 @@ class ClockSteps {
   void Visit(Archive& archive);  // state_members.h
 
  private:
-  static constexpr uint64_t kReadingErrorNs = 100'000;  // of the clocks' readings that tell by how much
+  static constexpr uint64_t kReadingErrorNs = 100'000;  // in the clock readings that show by how much
   struct Step {
     uint64_t by_ns = 0;
     uint64_t from_ns = 0;

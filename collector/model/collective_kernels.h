@@ -1,4 +1,4 @@
-// Which kernels are NCCL's, and what they do, by their names.
+// Recognises NCCL's kernels, and their operations, by name.
 //
 // Separate because the model and the export must agree on it. Pure. NCCL's naming changes with its versions:
 // ncclDevKernel_AllReduce_Sum_f32_RING_LL, ncclDevKernel_SendRecv, ncclDevKernel_Generic_1,

@@ -218,7 +218,7 @@ void CollectiveTracker::SettleReplay(uint64_t number) {
   const auto found = captured_.find(number);
   if (found == captured_.end() || found->second.open.empty()) return;
   Captured& captured = found->second;
-  // Of the first launch, what ran first.
+  // The copy that ran first in the first launch.
   auto first = captured.open.begin();
   for (auto copy = first; copy != captured.open.end() && copy->first.first == first->first.first; ++copy) {
     if (copy->second.first < first->second.first) first = copy;
@@ -270,7 +270,7 @@ void CollectiveTracker::CountHow(const Call& call, CollectiveSeries& series) {
 
 void CollectiveTracker::SettlePlan(const Plan& plan, uint64_t replay) {
   CollectiveSeries& series = SeriesFor(plan);
-  // Of several kernels all must have been seen.
+  // If there are several kernels, all must have been seen.
   const bool timed = plan.end_ns > plan.start_ns && !plan.lost;
   const bool pair = plan.calls.size() == 1 && plan.calls.front().pair != 0;
   bool comparable = timed || plan.lost;

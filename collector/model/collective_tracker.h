@@ -42,7 +42,7 @@ struct CollectivePart {
   void Visit(Archive& archive);  // state_members.h
 };
 
-// How NCCL ran calls of a series, where it told.
+// How NCCL ran calls of a series, where it said so.
 struct RanAs {
   uint32_t algorithm = 0;  // StringDef
   uint32_t protocol = 0;   // StringDef
@@ -64,7 +64,7 @@ struct CollectiveSeries {
   bool mixed_elements = false;
   uint64_t failed_calls = 0;
   uint64_t untimed_calls = 0;  // launched nothing, or their kernel was not captured
-  // Of these, had nothing to launch: refused, without elements, or of a communicator of one rank.
+  // Untimed calls with nothing to launch: refused, without elements, or on a communicator of one rank.
   uint64_t unlaunched_calls = 0;
   std::vector<CollectivePart> parts;
   std::vector<RanAs> ran_as;
@@ -77,7 +77,7 @@ struct CollectiveSeries {
   uint64_t transfer_ns = 0;     // sum of the shortest ones
   uint64_t transfer_bytes = 0;  // of the compared plans
   uint64_t compared_ranks_sum = 0;
-  SteadyTransfers steady;  // of them, those after the warm-up
+  SteadyTransfers steady;  // the compared plans after the warm-up
   template <typename Archive>
   void Visit(Archive& archive);  // state_members.h
 };
@@ -87,7 +87,7 @@ struct SettledPlan {
   CollectiveSeries* series;
   uint32_t comm;
   uint64_t seq;     // of its first call
-  uint64_t replay;  // from 1: the n-th launch of what was captured; 0: launched at once
+  uint64_t replay;  // from 1: the n-th launch of the captured plan; 0: launched at once
   uint64_t start_ns;
   uint64_t end_ns;
   uint64_t issue_ns;     // of its first call; 0: replayed
@@ -103,7 +103,7 @@ struct SettledPlan {
   uint32_t op;  // StringDef, of its first call
 };
 
-// What the tracker tells its owner while records come.
+// What the tracker reports to its owner as records come.
 struct CollectiveEvents {
   // A call was issued; not yet known whether it was captured.
   std::function<void(const CollectiveRecord&)> issued = [](const CollectiveRecord&) {};
@@ -120,9 +120,9 @@ class CollectiveTracker {
   // More captured plans than a program has; beyond, their calls count as untimed.
   static constexpr size_t kMaxCaptured = 65536;
 
-  // A group's calls and launches are told in two batches at most.
+  // A group's calls and launches are spread over two batches at most.
   static constexpr uint64_t kSettleBatches = 2;
-  // Of plans that were settled without a launch, so many are remembered: the latest.
+  // How many of the plans that were settled without a launch are remembered: the latest.
   static constexpr size_t kMaxUnlaunched = 1024;
 
   explicit CollectiveTracker(CollectiveEvents events) : events_(std::move(events)) {}
@@ -131,7 +131,7 @@ class CollectiveTracker {
   void AddCall(const CollectiveRecord& record, bool point_to_point);
   // The plan was launched with this correlation id.
   void AddLaunch(uint64_t plan, uint64_t correlation);
-  // `last_word`: this kernel is not told of again.
+  // `last_word`: this kernel will not be reported again.
   void AddKernel(uint64_t plan, uint64_t start_ns, uint64_t end_ns, bool last_word);
   // The record of one of its kernels was lost.
   void AddLostKernel(uint64_t plan);
@@ -148,14 +148,14 @@ class CollectiveTracker {
   void EndGraphLaunch(uint64_t correlation) { replays_.Over(correlation); }
   // A kernel of NCCL's that no call explains: a record of its own, of an unknown communicator.
   void AddUnexplained(uint32_t op, uint64_t start_ns, uint64_t end_ns);
-  // A batch was applied: settles what was complete kSettleBatches ago.
+  // A batch was applied: settles plans that were complete kSettleBatches ago.
   void EndBatch();
   // `goes_on`: calls whose kernels have not ended are left out.
   void Finish(bool goes_on = false);
   template <typename Archive>
   void Visit(Archive& archive);  // state_members.h
 
-  // What a plan that waits, or was captured, carries; all zero if it is not known (any more).
+  // The calls of a plan that waits or was captured; all zero if it is not known (any more).
   struct Calls {
     uint32_t op = 0;  // of the first call
     uint32_t comm = 0;
@@ -179,7 +179,7 @@ class CollectiveTracker {
   void ForEachCaptured(Visitor&& visit) const {
     for (const auto& [plan, captured] : captured_) visit(plan);
   }
-  // The plan's calls came, and a launch that carries it did not, as far as was heard.
+  // The plan's calls were reported, but so far no launch that carries it.
   bool LaunchedNothing(uint64_t plan) const;
 
   const std::vector<std::unique_ptr<CollectiveSeries>>& series() const { return series_; }

@@ -1,10 +1,10 @@
-// When in a step its collectives run, call by call: how long after backward began, for how long, and how much
-// of that is hidden behind compute.
+// When in a step each of its collectives runs: how long after backward began, for how long, and how much of
+// that is hidden behind compute.
 //
-// Separate from the timeline, which tells how much of a step is communication: this tells which calls, in
-// which order. A call is known by its operation and communicator and by its place among these in the step, so
-// that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries, and those of EarlySteps while it
-// is not known which steps are warm-up. Not thread-safe: one owner.
+// Separate from the timeline, which shows how much of a step is communication: this shows which calls, in
+// which order. A call is identified by its operation and communicator and by its place among these in the
+// step, so that the n-th bucket of gradients is one entry. Memory: kMaxCalls entries, and those of EarlySteps
+// while it is not known which steps are warm-up. Not thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class CommunicationTiming {
   static constexpr size_t kMaxCalls = 512;
   static constexpr size_t kMaxNames = 4096;
 
-  // What a token of a collective's kernel stands for.
+  // The calls that a collective kernel's token stands for.
   struct Name {
     uint32_t op = 0;     // StringDef of the first call's operation
     uint32_t comm = 0;   // Communicator
@@ -46,7 +46,7 @@ class CommunicationTiming {
     // one.
     uint64_t backward_steps = 0;
     int64_t after_backward_ns = 0;
-    // Of those that were launched in forward.
+    // The calls that were launched in forward.
     uint64_t forward_steps = 0;
     uint64_t forward_ns = 0;
     uint64_t forward_hidden_ns = 0;
@@ -58,11 +58,11 @@ class CommunicationTiming {
 
   bool Knows(uint32_t token) const { return names_.contains(token); }
   void SetName(uint32_t token, const Name& name);
-  // A step of which everything was seen. `operations` as in StepWindow, the first `own` are the step's.
-  // `index`: of the step, while it is not known whether it is warm-up.
+  // Adds a complete step. `operations` as in StepWindow, the first `own` are the step's. `index`: of the
+  // step, while it is not known whether it is warm-up.
   void AddStep(std::span<const StepOperation> operations, size_t own, std::span<const StepPhase> phases,
                const StepRecord& record, std::optional<uint64_t> index);
-  // Of the steps that were added with an index, those from this one on are no warm-up.
+  // Steps that were added with this index or a later one are not warm-up.
   void KeepFrom(uint64_t index);
 
   // By (coarse token, place in the step from 0).

@@ -57,7 +57,7 @@ std::optional<uint64_t> DeviceBefore(const v1::Batch& batch, uint64_t least_ns) 
 }  // namespace
 
 uint64_t ContinuousClock::Tolerance() const {
-  constexpr uint64_t kDisorderNs = 50'000;  // of what is told in order
+  constexpr uint64_t kDisorderNs = 50'000;  // among records that are reported in order
   return std::min(by_ns_ / 2, kDisorderNs);
 }
 
@@ -72,7 +72,7 @@ void ContinuousClock::SetBack(const v1::Batch& batch, uint64_t by_ns, uint64_t s
   sealed_ns_ = sealed_ns - shift_before_ns;
   const std::vector<HostEvent> events = HostEvents(batch);
   // Where the host's time went back most. Where it was silent for longer than the clock was set back, its
-  // time goes on all the same: then the device's tells when that was.
+  // time goes on all the same: then the device's shows when that was.
   size_t first_after = events.size();
   uint64_t most_ns = Tolerance();
   for (size_t i = 1; i < events.size(); ++i) {
@@ -126,7 +126,7 @@ uint64_t ContinuousClock::Device(uint64_t stream, uint64_t correlation, uint64_t
   if (!streams_.contains(stream) && streams_.size() >= kMaxStreams) return before_ns;
   const auto [it, first] = streams_.try_emplace(stream);
   Stream& at = it->second;
-  // Streams run side by side: one that was not heard yet may have begun something before the others ended.
+  // Streams run side by side: one without records so far may have begun something before the others ended.
   const bool back = first ? before_ns + by_ns_ / 2 < device_until_ns_ : before_ns + Tolerance() < at.last_ns;
   if (at.after || back || correlation > first_after_) {
     if (back) first_after_ = std::min(first_after_, correlation);

@@ -1,12 +1,13 @@
-// A process's times on one line, although its clock was set back: what is after that is moved on by as much.
+// Maps a process's wall-clock times onto a monotonic timeline (the line): if the clock is set back by d,
+// later times are shifted forward by d.
 //
-// Separate from ClockSteps, which takes a clock that was set forward out of durations: forward leaves a gap,
-// in which nothing is. Back makes times come twice, so whatever compares two of them would be wrong; they are
-// put in order before anything reads them. Which side of it a record is on tells the order of events:
-// launches are numbered, a stream runs its operations one after the other, and the host's calls of one kind
-// are told in their order. A record that began before counts as before. Times leave the model through
-// Realtime. Memory: the last kMax times that it was set, and a place for each stream since the last one. Not
-// thread-safe: one owner.
+// Separate from ClockSteps, which takes a clock that was set forward out of durations: that only leaves a gap
+// in which nothing happens. Setting it back repeats times, so any comparison of two of them would be wrong;
+// they are put in order before anything reads them. The order of events shows on which side of the change a
+// record is: launches are numbered, a stream runs its operations one after the other, and the host's calls of
+// one kind are reported in order. A record that began before counts as before. Times leave the model through
+// Realtime. Memory: the last kMax changes, and a place for each stream since the last one. Not thread-safe:
+// one owner.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +22,9 @@ namespace gpuprobe::model {
 class ContinuousClock {
  public:
   static constexpr size_t kMax = 64;
-  static constexpr size_t kMaxStreams = 1024;  // beyond, the number of a launch alone tells
+  static constexpr size_t kMaxStreams = 1024;  // beyond, the number of a launch alone decides
 
-  // Of the host's records in one message of a batch.
+  // The host's records, each kind from one message of a batch.
   enum class Kind : uint8_t {
     kAllocation,
     kSmallAllocation,
@@ -38,12 +39,12 @@ class ContinuousClock {
 
   bool moved() const { return shift_ns_ != 0; }
   // The clock was set `by_ns` back before this batch was sealed, and after the one before, which was at
-  // `sealed_ns`. `device_until_ns`: latest end of what ran on the device. Both on the line.
+  // `sealed_ns`. `device_until_ns`: latest end of any work on the device. Both on the line.
   void SetBack(const v1::Batch& batch, uint64_t by_ns, uint64_t sealed_ns, uint64_t device_until_ns);
   // Before the host's records of every batch.
   void BeginBatch(const v1::Batch& batch, bool set_back);
 
-  // From the clock to the line; of records in their order in the batch.
+  // From the clock to the line, for records in their order in the batch.
   uint64_t Launch(uint64_t correlation, uint64_t time_ns) const {
     return time_ns + (After(correlation) ? shift_ns_ : shift_ns_ - by_ns_);
   }
@@ -52,7 +53,7 @@ class ContinuousClock {
   uint64_t Range(uint64_t id, uint64_t start_ns) const {
     return start_ns + (id > last_range_ ? shift_ns_ : shift_ns_ - by_ns_);
   }
-  // Of what is as late as the batch; of what is not later.
+  // For times as late as the batch; for times that are not later.
   uint64_t Now(uint64_t time_ns) const { return time_ns + shift_ns_; }
   uint64_t Before(uint64_t time_ns, uint64_t now_ns) const {
     return time_ns + (time_ns > now_ns ? shift_ns_ - by_ns_ : shift_ns_);
@@ -86,16 +87,16 @@ class ContinuousClock {
 
   std::vector<Set> sets_;
   uint64_t shift_ns_ = 0;  // in all
-  // Of the last time that it was set:
+  // The last time that it was set:
   uint64_t by_ns_ = 0;
   uint64_t last_launch_ = 0;  // before it
   uint64_t last_range_ = 0;   // that was opened before it
   uint64_t device_until_ns_ = 0;
-  uint64_t first_after_ = UINT64_MAX;  // launch of what ran first on the device after it
+  uint64_t first_after_ = UINT64_MAX;  // launch of the first work on the device after it
   std::map<uint64_t, Stream> streams_;
-  bool launch_unknown_ = false;  // no launch was told in that batch: the next one's are after it
+  bool launch_unknown_ = false;  // that batch reported no launch: the next one's are after it
   uint64_t sealed_ns_ = 0;       // the batch before, on the clock as it was
-  // Of the batch under way:
+  // The current batch:
   bool set_in_batch_ = false;
   std::map<uint64_t, Stream> host_;  // by kind and thread; times of the clock
 };

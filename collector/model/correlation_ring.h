@@ -1,5 +1,5 @@
-// From a device record's correlation id to the launch that made it: the range that was open there, and the
-// collective plan it carries.
+// Looks up a device record's launch by correlation id: the range that was open there, and the collective plan
+// that it carries.
 //
 // Separate because this lookup happens once per device record: a power-of-two array indexed by the id's low
 // bits instead of a hash map (ids of one process ascend, so that neighbours do not collide). It doubles while

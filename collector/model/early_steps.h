@@ -1,9 +1,9 @@
 // Sums over the first steps of a process, kept apart until it is known which of them are warm-up.
 //
-// Separate from what is summed: each topic that leaves the warm-up out keeps its sums in this way. A sum for
-// each step would be too much, and one for all could not be taken apart: steps in a row of about the same
-// length share one, because what is warm-up and what is not never are of one such run. Memory: kMaxRuns sums.
-// Not thread-safe: one owner.
+// Separate from what is summed: every topic that excludes the warm-up keeps its sums this way. A sum for each
+// step would take too much room, and one for all could not be taken apart. Consecutive steps of about the
+// same length share one, because such a run never mixes warm-up with steady steps. Memory: kMaxRuns sums. Not
+// thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 
 namespace gpuprobe::model {
 
-// Sums: default made, with `steps` and Add(const Sums& later), and Visit of the model's state.
+// Sums: default-constructible, with `steps` and Add(const Sums& later), and Visit of the model's state.
 template <typename Sums>
 class EarlySteps {
  public:
-  // Where a step of this length is added, the steps being told of in their order. The last run takes steps of
-  // whatever length once there are kMaxRuns.
+  // The sums to which a step of this length is added; steps come in order. Once there are kMaxRuns, the last
+  // run takes steps of any length.
   Sums& Of(uint64_t index, uint64_t length_ns) {
-    // Less than kWarmupFactor: who is longer than twice the usual step is not in a run with a usual one.
+    // Less than kWarmupFactor: a step longer than twice the usual one is never in a run with a usual one.
     constexpr double kSame = 1.5;
     const auto length = static_cast<double>(length_ns);
     const auto first = runs_.empty() ? 0.0 : static_cast<double>(runs_.back().first_ns);

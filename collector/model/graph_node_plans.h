@@ -1,9 +1,9 @@
 // Which nodes of CUDA graphs carry which plan of collectives, and since which launch.
 //
-// Separate because the live model and the exported records ask alike. A node keeps its id when its executable
-// graph is updated, and carries another plan in the launches after that: what a kernel belongs to depends on
-// the launch that it ran in. Memory: the last kMaxUpdates plans of a node; kernels come long before as many
-// updates have followed.
+// Separate because the live model and the exported records both need it. A node keeps its id when its
+// executable graph is updated, and carries another plan in later launches, so a kernel's plan depends on the
+// launch that it ran in. Memory: the last kMaxUpdates plans of a node; kernels are reported long before as
+// many updates have followed.
 #pragma once
 
 #include <cstddef>

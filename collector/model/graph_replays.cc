@@ -18,7 +18,7 @@ void GraphReplays::Carries(uint32_t graph, uint64_t node, CarriedPlan plan, uint
   const bool is_new = at == known->place_of.end();
   if (is_new && (plan.plan == 0 || known->place_of.size() >= kMaxNodes)) return;
   if (!is_new && (from_correlation == 0 || known->places[at->second].now == plan)) return;
-  // Another node of the same plan was told before.
+  // Another node of the same plan was reported before.
   const auto with = plan.plan == 0 ? known->place_with.end() : known->place_with.find(plan);
   if (with != known->place_with.end()) {
     known->place_of[node] = with->second;

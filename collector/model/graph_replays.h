@@ -1,8 +1,8 @@
-// Launches of executable CUDA graphs that carry collectives, and which of them are not known to be over.
+// Launches of executable CUDA graphs that carry collectives, and which of them may still be running.
 //
 // Separate from the tracker of calls, which times replays once their kernels have ended: a replay that hangs
-// has no kernels to tell of. Which captured plans a graph carries is told when it is instantiated, or else
-// learned from its kernels; an executable graph that is updated carries others in the same places. One
+// has no kernels to report. The captured plans that a graph carries are reported when it is instantiated, or
+// else learned from its kernels; updating an executable graph replaces the plans in the same places. One
 // executable graph runs its launches one after another, so anything that ran in one ends those before it.
 // Memory: the launches that are not over, bounded; beyond, the oldest is forgotten.
 #pragma once
@@ -36,13 +36,13 @@ class GraphReplays {
     template <typename Archive>
     void Visit(Archive& archive);  // state_members.h
   };
-  // Where the graph carries a plan. Ranks update their graphs at different times: by what was there first
-  // they know the same place.
+  // Where the graph carries a plan. Ranks update their graphs at different times, so a place is matched
+  // across ranks by the plan that was there first.
   struct Place {
     CarriedPlan first;
     CarriedPlan now;
     CarriedPlan before;
-    uint64_t since = 0;  // first launch, a correlation id, that carries what is there now
+    uint64_t since = 0;  // first launch, a correlation id, that carries `now`
     CarriedPlan In(const Launch& launch) const { return launch.correlation >= since ? now : before; }
     template <typename Archive>
     void Visit(Archive& archive);
@@ -62,11 +62,11 @@ class GraphReplays {
   void Launched(uint32_t graph, uint64_t correlation, uint64_t time_ns);
   // The node's kernel, of the plan, has ended in the launch with this correlation id.
   void Ended(uint64_t correlation, uint64_t node, CarriedPlan plan);
-  // All of that launch has.
+  // The whole launch with this correlation id has ended.
   void Over(uint64_t correlation);
 
   const std::map<uint32_t, Graph>& graphs() const { return graphs_; }
-  // Of graphs whose instantiation was not seen, or of more than kMaxGraphs.
+  // Launches of graphs whose instantiation was not seen, or that were beyond kMaxGraphs.
   uint64_t unknown_launches() const { return unknown_launches_; }
   template <typename Archive>
   void Visit(Archive& archive);  // state_members.h

@@ -1,6 +1,6 @@
-// Rows out of GraphRuns: launches of CUDA graphs as a whole.
+// Rows of GraphRuns: launches of CUDA graphs as a whole.
 //
-// Separate from records.h because they are there only where graphs' nodes are not.
+// Separate from records.h because they are recorded only where graphs' nodes are not.
 #pragma once
 
 #include "collector/model/records.h"

@@ -1,8 +1,8 @@
-// What was said of hangs while the job ran, as the collector that said it wrote it down.
+// Hangs that were reported while the job ran, as the collector wrote them down.
 //
-// Example: rank 3 does not issue AllReduce 48211, and the collector says so after a minute. Ten seconds later
-// somebody kills the job, and what the waiting ranks had not sent yet is lost. What is left of their records
-// would make a wait of 59 s and no hang; the verdict stands here, and the report shows it.
+// Example: rank 3 does not issue AllReduce 48211, and the collector reports it after a minute. Ten seconds
+// later somebody kills the job, and records that the waiting ranks had not sent yet are lost. The remaining
+// ones would show a wait of 59 s and no hang; the verdict is kept here, and the report shows it.
 //
 // Fed by the collector (cli/hang_watch.h) or by the log that it wrote. Times are on the model's line. Memory:
 // kMost verdicts.
@@ -20,7 +20,7 @@ class HangVerdicts {
   static constexpr size_t kMost = 64;
   static constexpr size_t kMaxBytes = size_t{64} << 10;  // of one; a log may hold anything
 
-  // Takes the place of what was said before under the same key.
+  // Replaces the earlier verdict under the same key.
   void Apply(const v1::HangVerdict& verdict);
   // In the order in which they were first said.
   const std::deque<v1::HangVerdict>& all() const { return all_; }

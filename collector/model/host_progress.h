@@ -1,5 +1,5 @@
-// The last sign of life of each kind that a process gave: what it did last, when it launched, what its host
-// does. Plain data of ProcessModel.
+// A process's last sign of life of each kind: its last call, its last launch, what its host is doing. Plain
+// data of ProcessModel.
 //
 // Separate because only the search for hangs reads it.
 #pragma once

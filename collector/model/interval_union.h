@@ -1,9 +1,9 @@
 // Length of the union of half-open time intervals that arrive in any order, in bounded memory.
 //
-// Separate because "busy" means this everywhere: of a device, of a copy direction, of the GPU work launched
-// in a range. Intervals that overlap or touch are merged; when more than `limit` disjoint ones are held, the
-// older half is summed up and forgotten. An interval that comes so late that it reaches into the forgotten
-// part is cut there, and what was cut is counted (clipped_ns): the sum may then be too small by that much.
+// Separate because "busy" means this everywhere: for a device, a copy direction, the GPU work launched in a
+// range. Intervals that overlap or touch are merged; when more than `limit` disjoint ones are held, the older
+// half is summed up and forgotten. An interval that comes so late that it reaches into the forgotten part is
+// cut there, and the part cut off is counted (clipped_ns): the sum may then be too small by that much.
 #pragma once
 
 #include <cstddef>
@@ -52,8 +52,8 @@ class IntervalUnion {
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  // What comes later than a few intervals waits in tail_; sorting them in groups of this size costs about 30
-  // ns each.
+  // Intervals that come late by more than a few wait in tail_; sorting them in groups of this size costs
+  // about 30 ns each.
   static constexpr size_t kTail = 1024;
 
   uint64_t Clip(uint64_t start_ns, uint64_t end_ns);

@@ -1,11 +1,11 @@
-// Collectives that were issued and are not known to be over, over all ranks, and calls that the ranks of a
+// Collectives of all ranks that were issued and may still be running, and calls that the ranks of a
 // communicator issued differently.
 //
 // Separate from JobModel, which compares collectives that are over: a call that hangs never is. A
 // communicator runs its collectives one after another, so a call is over as soon as any rank has finished it
-// or a later one; what is left open is what ranks issued since. A rank whose record of a call was lost is
-// taken to have issued it when it issued a later one. Memory: the calls between the slowest rank's and the
-// newest one, bounded.
+// or a later one; only calls issued since then are open. A rank whose record of a call was lost is assumed to
+// have issued it when it issued a later one. Memory: the calls between the slowest rank's and the newest one,
+// bounded.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ namespace gpuprobe::model {
 
 class IssuedCalls {
  public:
-  // Calls of one communicator that are kept, and of those how many that are over but were not heard from
-  // every rank; beyond, the oldest is forgotten.
+  // Calls of one communicator that are kept, and how many of these may be over without a report from every
+  // rank; beyond, the oldest is forgotten.
   static constexpr size_t kMaxCalls = 65536;
   static constexpr size_t kMaxOver = 1024;
   static constexpr size_t kMaxMismatched = 64;
   static constexpr int32_t kMaxRanks = 1 << 16;
   static constexpr uint32_t kNoProcess = UINT32_MAX;
 
-  // What every rank must say alike.
+  // Properties on which all ranks must agree.
   struct Signature {
     uint32_t op = 0;        // JobModel::Name
     uint32_t datatype = 0;  // JobModel::Name, 0: not known
@@ -55,7 +55,7 @@ class IssuedCalls {
     void Visit(Archive& archive);
   };
   struct RankState {
-    uint32_t process = kNoProcess;  // index into JobModel::processes; none: not heard
+    uint32_t process = kNoProcess;  // index into JobModel::processes; none: it has not reported
     uint64_t next_seq = 0;          // above the last one that it issued
     template <typename Archive>
     void Visit(Archive& archive);

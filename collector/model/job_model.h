@@ -1,5 +1,5 @@
-// All processes that a collector has heard, and what can only be known by comparing them: who waited for whom
-// in a collective.
+// All processes that report to a collector, and what only a comparison of them shows: who waited for whom in
+// a collective.
 //
 // Separate from ProcessModel because it is the only place where two processes meet. The ranks of one call are
 // matched by (communicator hash, sequence number, number of the replay). The shortest kernel among them is
@@ -27,19 +27,20 @@ namespace gpuprobe::model {
 
 class JobModel {
  public:
-  // Calls that were not heard from all of their ranks, and the ranks that were heard of them.
+  // Calls that some of their ranks have not reported yet, and the ranks that have reported them.
   static constexpr size_t kMaxWaitingCalls = 65536;
   static constexpr size_t kMaxWaitingRanks = size_t{1} << 20;
 
-  // Of every process that joins from now on.
+  // Applies to every process that joins from now on.
   void SetStepMarker(const StepMarker& marker) { step_marker_ = marker; }
   const StepMarker& step_marker() const { return step_marker_; }
-  // A process said hello. Returns the one that it is: the same pid and start time on the same host is the
-  // same process, unless another program image runs in it by now (Hello.instance).
+  // A process said hello. Returns its model: the same pid and start time on the same host is the same
+  // process, unless it runs another program image by now (Hello.instance).
   ProcessModel& Join(const v1::Hello& hello);
-  // The process that says this Hello; nullptr if it was not heard before.
+  // The process that sends this Hello; nullptr if it is new.
   ProcessModel* Find(const v1::Hello& hello) const;
-  // Settles everything, marks who never said goodbye, and compares what is left. `goes_on`: see ProcessModel.
+  // Settles everything, marks processes that never said goodbye, and compares what is left. `goes_on`: see
+  // ProcessModel.
   void Finish(bool goes_on = false);
 
   // Everything that is known so far, as bytes from which LoadState makes a model that goes on exactly like
@@ -47,16 +48,16 @@ class JobModel {
   std::string SaveState();
   // The same in parts, so that a thousand ranks' are never in memory at once.
   void SaveState(absl::FunctionRef<void(std::string_view)> part);
-  // Replaces what is known. DataLoss when these are no such bytes; the model is empty then.
+  // Replaces what is known. DataLoss if the bytes are not a saved state; the model is empty then.
   absl::Status LoadState(std::string_view bytes);
 
   const std::vector<std::unique_ptr<ProcessModel>>& processes() const { return processes_; }
-  // What was said of a hang while the job ran.
+  // Applies what was reported about a hang while the job ran.
   void ApplyVerdict(const v1::HangVerdict& verdict) { verdicts_.Apply(verdict); }
   const HangVerdicts& verdicts() const { return verdicts_; }
   const IssuedCalls& issued() const { return issued_; }
   const RankComparison& comparison() const { return comparison_; }
-  // Of operations and data types in `issued`: one id a name, whatever the processes call it.
+  // Name of an operation or data type in `issued`: one id per name, whatever the processes call it.
   const std::string& Name(uint32_t id) const { return names_[id]; }
 
  private:

@@ -1,14 +1,14 @@
-// In which steps which rank was late: its communication was exposed for less time than the others', which
-// waited for it.
+// Which rank was late in which steps: its communication was exposed for less time than that of the others,
+// which waited for it.
 //
-// Separate from RankComparison's blame, which says who made whom wait call by call: a rank that is late makes
-// others wait, but only a step that is longer for it has lost anything, and which steps these are tells a
+// Separate from RankComparison's blame, which says who made whom wait call by call: a late rank makes others
+// wait, but only a step that gets longer has lost anything, and the pattern of these steps distinguishes a
 // rank that is slow now and then, or since some time, from chance. Steps are compared as StepAlignment
-// numbers them. Memory: what the ranks told of a bounded number of steps, and an account for each rank.
-// What a step is longer for a rank is what the others' devices wait for it, where they have enough to do.
-// Where they run dry because of their own hosts, these set the pace, and would without that rank: of the
-// waiting only what it takes from their hosts counts, by which they got further ahead of their devices, or
-// for which they were blocked in synchronising calls.
+// numbers them. Memory: what the ranks reported of a bounded number of steps, and an account for each rank. A
+// late rank lengthens a step by the time that the others' devices wait for it, where these have enough work.
+// Where they run dry because of their own hosts, the hosts set the pace, and would without that rank. Then
+// only the waiting that takes time from their hosts counts: by how much they got further ahead of their
+// devices, or were blocked in synchronising calls.
 #pragma once
 
 #include <array>
@@ -23,19 +23,19 @@
 
 namespace gpuprobe::model {
 
-// When something happened in a growing number of steps: how often in each of a bounded number of spans.
+// Counts how often something happened over a growing number of steps, in a bounded number of spans.
 class StepHistory {
  public:
   static constexpr size_t kMaxSpans = 64;
 
   struct Span {
     uint64_t count = 0;
-    uint64_t first = 0;  // step; so the last
+    uint64_t first = 0;  // step, as is `last`
     uint64_t last = 0;
     template <typename Archive>
     void Visit(Archive& archive);  // state_members.h
   };
-  // Of the steps from `first` to `last`, with `count` of those that were noted.
+  // The steps from `first` to `last`, `count` of which were noted.
   using Stretch = Span;
 
   // In order.
@@ -54,11 +54,11 @@ class StepHistory {
 class LateSteps {
  public:
   static constexpr size_t kMaxOpen = 256;  // steps
-  // A step counts if so many ranks told of it, of those that tell of the most.
+  // A step counts if this share of the ranks reported it; all ranks: as many as reported any one step.
   static constexpr double kLeastRanks = 0.9;
   // A rank is late when the others' communication is exposed for longer than its own by this share of the
   // step (median of the others). There are several shares because ranks may be late by a little in turns,
-  // where hosts or the lengths of samples differ: who is late by far more is then found at a higher level.
+  // where hosts or the lengths of samples differ: a rank that is far later is then found at a higher level.
   static constexpr size_t kLevels = 3;
   static constexpr std::array<double, kLevels> kLateShares = {0.05, 0.12, 0.3};
   // Hosts set the pace where devices run dry because of them for this share of the step (median of the
@@ -72,12 +72,12 @@ class LateSteps {
     uint64_t others_late = 0;  // in which it was not, but another was
     uint64_t late_total_ns = 0;
     uint64_t late_by_ns = 0;  // the others' exposed communication less its own
-    int64_t compute_ns = 0;   // by which its own exceeds theirs; and so
+    int64_t compute_ns = 0;   // by how much its own exceeds theirs, as in the next three
     int64_t host_ns = 0;      // idle because of the host: late launches, synchronisation
     int64_t input_ns = 0;
     int64_t copy_ns = 0;
-    // By which these steps are longer for it, and in how many of them that is known: where hosts set the
-    // pace, not without the step after.
+    // By how much it lengthens these steps, and in how many of them that is known: where hosts set the pace,
+    // the step after is needed.
     uint64_t longer_by_ns = 0;
     uint64_t longer_known = 0;
     Distribution other_steps_ns{kExactLimit};  // lengths of the steps in which it was not late
@@ -87,7 +87,7 @@ class LateSteps {
   };
   struct Rank {
     uint64_t steps = 0;      // compared
-    uint64_t last_step = 0;  // of them
+    uint64_t last_step = 0;  // the last one compared
     std::array<Level, kLevels> levels;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -125,8 +125,8 @@ class LateSteps {
   using Steps = std::map<uint64_t, std::vector<Told>>;
   void Close(Steps::const_iterator step, Summary& summary) const;
   static uint64_t MedianLength(const std::vector<Told>& told);
-  // By which the host of each that told of it needed less than this step's time for what it did until the
-  // next one; empty if that is not known of all.
+  // For each rank that reported the step: by how much less than the step's time its host needed for its work
+  // until the next one. Empty if that is not known for all.
   static std::vector<int64_t> SpareOf(Steps::const_iterator step, Steps::const_iterator next);
 
   Steps open_;

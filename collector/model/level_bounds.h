@@ -1,13 +1,12 @@
-// Between what bounds the highest level of memory was, where calls that obtain and release overlap.
+// Lower and upper bound of the highest memory level, where calls that obtain and release overlap in time.
 //
-// Separate from the ledger, which takes each change to be made when its call returned: it was made somewhere
-// within the call, so that of calls of several threads at the same time nobody can say in which order. The
-// level was at most what it is with every allocation at its call's begin and every release at its end, and at
-// least what it is with allocations at their ends and releases at their begins: the highest points of these
-// two courses are the bounds. Where no calls overlap they are equal. Changes come in the order of their ends,
-// and one that comes late reaches back to where its call began; of both courses those points are kept that
-// can still decide. Beyond kMostPoints the oldest go, which makes the bounds wider and never wrong. Not
-// thread-safe: one owner.
+// Separate from the ledger, which takes each change to happen when its call returned. It happened somewhere
+// within the call, so the order of overlapping calls by several threads is unknown. The level was at most
+// what it is with every allocation at its call's begin and every release at its end, and at least what it is
+// with allocations at their ends and releases at their begins: the highest points of these two courses are
+// the bounds, equal where no calls overlap. Changes come in the order of their ends, and a late one reaches
+// back to where its call began, so both courses keep the points that can still decide. Beyond kMostPoints the
+// oldest are dropped, which makes the bounds wider and never wrong. Not thread-safe: one owner.
 #pragma once
 
 #include <algorithm>
@@ -37,13 +36,13 @@ class LevelBounds {
     LowerLower(began_ns, bytes);
   }
 
-  // Of many calls that come as one: since then so much more may have been there, or so much less, until
-  // Settled says that the last of them is over.
+  // Many calls reported as one: since then that much more, or less, may have been in use, until Settled says
+  // that the last of them is over.
   void Obtaining(uint64_t since_ns, uint64_t bytes) { RaiseUpper(since_ns, bytes); }
   void Releasing(uint64_t since_ns, uint64_t bytes) { LowerLower(since_ns, bytes); }
   void Settled(uint64_t time_ns, uint64_t level_bytes) { SetUpper(time_ns, level_bytes); }
 
-  // The highest level was at least, at most this.
+  // Lower and upper bound of the highest level.
   uint64_t least_bytes() const { return lower_.empty() ? 0 : lower_.back().bytes; }
   uint64_t most_bytes() const { return upper_.empty() ? 0 : std::max(gone_bytes_, upper_.front().bytes); }
   // How far it may be from `level_bytes`.
@@ -80,7 +79,7 @@ class LevelBounds {
     } while (first > 0 && upper_[first].since_ns > since_ns);
     MergeOlder(first);
   }
-  // Points before this one that are not higher say nothing any more.
+  // Earlier points that are no higher than this one are redundant.
   void MergeOlder(size_t i) {
     size_t from = i;
     while (from > 0 && upper_[from - 1].bytes <= upper_[i].bytes) --from;
@@ -88,7 +87,7 @@ class LevelBounds {
     upper_[i].since_ns = upper_[from].since_ns;
     upper_.erase(upper_.begin() + static_cast<ptrdiff_t>(from), upper_.begin() + static_cast<ptrdiff_t>(i));
   }
-  // Points that are not higher than one before them say nothing: what lowers that one lowers them, too.
+  // A point no higher than an earlier one is redundant: what lowers the earlier one lowers it, too.
   void LowerLower(uint64_t since_ns, uint64_t bytes) {
     size_t kept = lower_.size();
     while (kept > 0 && lower_[kept - 1].since_ns > since_ns) --kept;
@@ -100,10 +99,10 @@ class LevelBounds {
     lower_.resize(kept);
   }
 
-  // Of the upper course: how high it was at most since then, the less the later; the last one as it is now.
+  // The upper course: its maximum since each point, falling with time; the last one is the current level.
   std::vector<Point> upper_;
   uint64_t gone_bytes_ = 0;  // the highest of those that went
-  // Of the lower course: the levels that it reached then for the first time, the later the higher.
+  // The lower course: the levels that it reached for the first time at each point, rising with time.
   std::vector<Point> lower_;
 };
 

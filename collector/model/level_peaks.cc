@@ -19,7 +19,7 @@ uint64_t LevelPeaks::Highest(uint64_t from_ns, uint64_t to_ns) const {
 }
 
 void LevelPeaks::EndStep(const HostPhases& step) {
-  // What came before the oldest change that is kept is not known.
+  // The level before the oldest change that is kept is not known.
   if (changes_.empty() || changes_.front().first > step.begin_ns || step.changes.empty()) return;
   ByPhase by_phase;
   for (size_t i = 0; i < step.changes.size(); ++i) {

@@ -1,8 +1,8 @@
 // How high a level of memory was in each step, and in each of its phases.
 //
-// Separate from LevelHistory, which holds a whole run in a bounded number of buckets and so soon is coarser
+// Separate from LevelHistory, which holds a whole run in a bounded number of buckets and so is soon coarser
 // than a step: this keeps single changes, but only until the step in which they happened is over. Phases are
-// the host's, since that is where memory is obtained: from the launch of a phase's first kernel on. Memory:
+// the host's, from the launch of a phase's first kernel on, since the host obtains the memory. Memory:
 // kMaxChanges changes. Not thread-safe: one owner.
 #pragma once
 
@@ -24,7 +24,7 @@ struct HostPhases {
   uint64_t begin_ns = 0;  // its first launch
   uint64_t end_ns = 0;    // the next step's first launch, or its own last one
   // What is launched from then on, the first at begin_ns; later ones begin when the last launch before them
-  // is over, since memory is obtained for what is launched next.
+  // is over, since memory is obtained for the next launch.
   std::vector<std::pair<uint64_t, StepPhase>> changes;
   uint64_t last_launch_ns = 0;  // of it
   template <typename Archive>
@@ -47,7 +47,7 @@ class LevelPeaks {
   void Add(uint64_t time_ns, uint64_t level);
   // Everything that happened in the step is known. In order.
   void EndStep(const HostPhases& step);
-  // The peaks of a step, where they are known already; of phases that it did not have, none.
+  // The peaks of a step, where they are known already; none for phases that it did not have.
   using ByPhase = std::array<std::optional<uint64_t>, kStepPhases>;
   void AddStep(uint64_t highest, const ByPhase& by_phase);
 

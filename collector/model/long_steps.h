@@ -1,7 +1,7 @@
 // The longest steps of a job, and who was late in them.
 //
-// Separate from LateSteps, which tells it of every step and looks at each rank over all of them: a few steps
-// that take much longer than the others are worth knowing by number whether or not one rank is at fault.
+// Separate from LateSteps, which feeds it every step and looks at each rank over all of them: a few steps
+// that take much longer than the others are worth listing by number whether or not one rank is at fault.
 // Memory: kKept steps, and a distribution.
 #pragma once
 

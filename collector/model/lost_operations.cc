@@ -10,9 +10,9 @@
 namespace gpuprobe::model {
 namespace {
 
-// Of a step's operations, that must have a place in the usual one.
+// Least share of a step's operations that must have a place in the usual one.
 constexpr double kLeastAligned = 0.8;
-// Where nothing was seen after a gap its length is the usual one, about.
+// A gap with nothing seen after it has about the usual length.
 constexpr double kOpenEndVariation = 0.05;
 // Standard deviations that hold 95 of 100 errors.
 constexpr double kDeviations = 1.96;
@@ -25,7 +25,7 @@ bool Alike(const StepOperation& seen, const StepOperation& usual) {
 
 // Pairs of equal operations of two sequences in their order, as many as there are; what was not seen is equal
 // to anything. For each operation of the first its place in the second, kNone where it has none; empty: they
-// differ by too many to tell.
+// differ by too many.
 class Pairing {
  public:
   static constexpr size_t kNone = SIZE_MAX;
@@ -38,7 +38,7 @@ class Pairing {
   bool TooWide() const { return width_ > kMostWidth; }
 
   std::vector<size_t> Places() {
-    // Cost of what has no partner, by how far the second sequence is ahead of the first.
+    // Cost of operations without a partner, by how far the second sequence is ahead of the first.
     std::vector<uint32_t> cost(width_, kNever);
     std::vector<uint32_t> next(width_);
     steps_.assign((own_.size() + 1) * width_, Step::kNothing);
@@ -58,7 +58,7 @@ class Pairing {
   static constexpr uint32_t kNever = UINT32_MAX / 2;
   enum class Step : uint8_t { kNothing, kPair, kOwn, kUsual };
 
-  // Place in the second sequence, that is before what is not paired yet.
+  // Place in the second sequence, before everything that is not paired yet.
   int64_t At(size_t i, size_t d) const { return static_cast<int64_t>(i) + lowest_ + static_cast<int64_t>(d); }
   void Reach(size_t i, size_t d, const std::vector<uint32_t>& before, std::vector<uint32_t>& now) {
     const int64_t j = At(i, d);
@@ -70,7 +70,7 @@ class Pairing {
       now[d] = cost;
       step = by;
     };
-    // Of equal ones the one that lacks something as late as possible: what is lost may be the step's end.
+    // Ties go to the alignment whose missing operations come latest: the step's end may be what was lost.
     if (j > 0 && d > 0) take(now[d - 1] + 1, Step::kUsual);
     if (i > 0 && d + 1 < width_) take(before[d + 1] + 1, Step::kOwn);
     if (i > 0 && j > 0 && Alike(own_[i - 1], usual_[static_cast<size_t>(j - 1)]))
@@ -354,7 +354,7 @@ void UsualStep::RestoreRun(std::span<StepOperation> operations, std::span<Restor
     for (size_t i = 0; i < places[s].size() && lost > 0; ++i) {
       StepOperation& operation = operations[step.begin + i];
       if (Seen(operation)) continue;
-      // What the usual step does not have takes no time, and comes last.
+      // Operations that the usual step lacks take no time, and come last.
       const bool placed = places[s][i] != kNone;
       const double start_ns =
           step_ns + (placed ? static_cast<double>(operations_[places[s][i]].start_ns) : length_ns);

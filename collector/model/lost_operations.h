@@ -1,13 +1,13 @@
-// Stands in for operations whose records were lost: what they were, and about when they ran, from the usual
-// step.
+// Reconstructs operations whose records were lost, using a typical step as the template: what they were, and
+// about when they ran.
 //
-// Separate from the tracker, which only cuts steps: this knows one step that was seen whole, and moves it to
-// where others were. The launches of a step are known although the device's records are lost, so a step keeps
-// its place and its length in operations. Its times are read off the usual step's timeline, stretched so that
-// everything that was seen, before, in and after the gap, is where it was seen. What is restored so is never
-// exact: the error says by how much the gap is longer or shorter than usual, plus the usual variation; before
-// the first thing that was seen, how long after the launches that was. Where no step was seen whole, one is
-// put together from parts of several. Memory: two steps. Not thread-safe: one owner.
+// Separate from the tracker, which only cuts steps: this knows one complete step, and moves it to where
+// others were. The launches of a step are known although the device's records are lost, so a step keeps its
+// place and its length in operations. Its times are taken from the usual step's timeline, stretched so that
+// everything seen before, in and after the gap stays in place. Reconstructed times are never exact: the error
+// is the difference of the gap from its usual length, plus the usual variation; before the first operation
+// seen, it is that operation's delay after the launches. Where no step is complete, one is put together from
+// parts of several. Memory: two steps. Not thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -71,7 +71,7 @@ class UsualStep {
 
   std::vector<StepOperation> operations_;  // times from the step's start on
   uint64_t length_ns_ = 0;
-  std::vector<StepOperation> parts_;  // the same of what is being put together
+  std::vector<StepOperation> parts_;  // the same for the step being put together
   uint64_t parts_length_ns_ = 0;
 };
 

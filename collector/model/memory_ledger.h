@@ -1,5 +1,5 @@
-// Live bytes and high-water mark per kind of memory, from allocations and frees; what was live when the mark
-// was reached, and when an allocation was refused.
+// Live bytes and high-water mark per kind of memory, from allocations and frees; the bytes by kind when the
+// mark was reached, and when an allocation was refused.
 //
 // Separate because order matters here as nowhere else: events of different threads can arrive slightly out of
 // order, so they wait until nothing older can come (ApplyUntil) and are applied by time.
@@ -61,9 +61,9 @@ class MemoryLedger {
     uint64_t high_water_bytes = 0;
     uint64_t high_water_at_ns = 0;
     BytesByKind at_high_water{};
-    LevelBounds bounds;  // likewise
+    LevelBounds bounds;  // of live_bytes
     LevelHistory level;  // of live_bytes
-    LevelPeaks peaks;    // of them, too
+    LevelPeaks peaks;    // of live_bytes
     MemoryLifetimes lifetimes;
     template <typename Archive>
     void Visit(Archive& archive);
@@ -116,7 +116,7 @@ class MemoryLedger {
   }
 
  private:
-  // What small allocations did to a level at one moment.
+  // The effect of small allocations on a level at one moment.
   struct SmallStep {
     uint64_t time_ns;
     uint32_t kind;

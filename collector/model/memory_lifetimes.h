@@ -1,10 +1,10 @@
-// Allocations by how long they live: the step and phase in which each one was made, and those in which it was
+// Classes allocations by lifetime: the step and phase in which each one was made, and those in which it was
 // freed.
 //
-// Separate from the ledger, whose levels say how much was in use and not of what: weights, optimizer states,
-// gradients and activations differ in when they are made and freed, and in nothing else that a driver or an
-// allocator sees. A step's allocations are classed when the step after it is over: what is not freed by then
-// is kept. Memory: what happened since the last but one step, kMaxWaiting events; kMaxLive live allocations;
+// Separate from the ledger, whose levels say how much was in use, but not for what: weights, optimizer
+// states, gradients and activations differ in when they are made and freed, and in nothing else that a driver
+// or an allocator sees. A step's allocations are classed when the step after it is over: those not freed by
+// then are kept. Memory: the events since the last but one step, kMaxWaiting; kMaxLive live allocations;
 // kMaxSizes sizes. Not thread-safe: one owner.
 #pragma once
 
@@ -25,9 +25,9 @@ namespace gpuprobe::model {
 enum class Lifetime : uint8_t {
   kBeforeSteps,         // made before the first step
   kFirstSteps,          // made in one of the first steps, and kept
-  kFirstStepsBackward,  // so, in backward
+  kFirstStepsBackward,  // made in backward of one of the first steps, and kept
   kFromForward,         // made in forward; freed in a later phase, or by the end of the next step
-  kFromBackward,        // made in backward, so
+  kFromBackward,        // made in backward; freed in a later phase, or by the end of the next step
   kWithinPhase,         // made and freed in one phase
   kKept,                // made in a later step, and not freed by the end of the one after it
   kOther,               // made elsewhere in a step and freed by the end of the next one, or not followed
@@ -40,7 +40,7 @@ class MemoryLifetimes {
   static constexpr size_t kMaxWaiting = size_t{1} << 19;
   static constexpr size_t kMaxLive = size_t{1} << 19;
   static constexpr size_t kMaxSizes = 256;
-  static constexpr uint64_t kFirst = 3;  // steps in which what is kept for good is made
+  static constexpr uint64_t kFirst = 3;  // steps in which permanent allocations are made
 
   using BytesByLifetime = std::array<uint64_t, kLifetimes>;
   // The highest level in a step.
@@ -52,24 +52,24 @@ class MemoryLifetimes {
     template <typename Archive>
     void Visit(Archive& archive);  // state_members.h
   };
-  // What of one size, made in one phase after the first steps, is kept.
+  // Kept allocations of one size, made in one phase after the first steps.
   struct Kept {
     uint64_t allocations = 0;  // kept, and not freed since
-    uint64_t bytes = 0;        // of them
+    uint64_t bytes = 0;        // their sum
     uint64_t steps = 0;        // in which some were made
-    uint64_t last_step = 0;    // of them
+    uint64_t last_step = 0;    // the last of these
     template <typename Archive>
     void Visit(Archive& archive);
   };
   // Bytes; where there are too many sizes, the next power of two above. 0: more than there is room for.
   using Size = std::pair<uint64_t, StepPhase>;
 
-  // An allocation of that many bytes, or, where `release`, the end of one. A bit out of order is no harm.
+  // An allocation of that many bytes, or, if `release`, the end of one. Slight disorder does no harm.
   void Add(uint64_t time_ns, uint64_t address, uint64_t bytes, bool release, bool by_nccl = false);
   // Everything that happened in the step has been added. In order.
   void EndStep(const HostPhases& step);
 
-  // Steps whose allocations are classed, and of them those after the first ones.
+  // Steps whose allocations are classed, and the ones among these after the first steps.
   uint64_t steps() const { return classed_; }
   uint64_t later_steps() const { return classed_ > kFirst ? classed_ - kFirst : 0; }
   const Peak& peak() const { return peak_; }
@@ -80,11 +80,11 @@ class MemoryLifetimes {
     return later_steps() > 0 ? from_backward_bytes_ / later_steps() : 0;
   }
   uint64_t allocations() const { return allocations_; }      // that were made in steps
-  uint64_t unknown_frees() const { return unknown_frees_; }  // of what was not seen to be made
-  // Made where another one was live: that one's end was not seen.
+  uint64_t unknown_frees() const { return unknown_frees_; }  // of allocations that were not seen
+  // Allocations at an address that was still live: the earlier one's end was not seen.
   uint64_t missed_frees() const { return missed_frees_; }
-  uint64_t not_followed() const { return not_followed_; }  // for want of room
-  // Of what was live, in each classed step and its phases.
+  uint64_t not_followed() const { return not_followed_; }  // no room for them
+  // Peaks of live memory, in each classed step and its phases.
   const LevelPeaks& step_peaks() const { return step_peaks_; }
   template <typename Archive>
   void Visit(Archive& archive);
@@ -103,7 +103,7 @@ class MemoryLifetimes {
   struct Live {
     uint64_t bytes = 0;
     Lifetime lifetime = Lifetime::kOther;
-    Size size{0, StepPhase::kOther};  // of what is kept
+    Size size{0, StepPhase::kOther};  // if kept
     template <typename Archive>
     void Visit(Archive& archive);
   };

@@ -1,7 +1,7 @@
 // Stream-ordered memory pools of one process: what allocations use, and what each pool holds of its device.
 //
-// Separate from the ledger, which adds up what was asked for: these are the driver's own levels, sampled by
-// the probe with exact peaks. The latest row of a pool wins.
+// Separate from the ledger, which adds up requests: these are the driver's own levels, sampled by the probe
+// with exact peaks. The latest row of a pool wins.
 #pragma once
 
 #include <cstddef>

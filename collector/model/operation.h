@@ -1,7 +1,7 @@
-// One piece of device work joined with its launch: what every analysis of a step's time is made of.
+// One piece of device work joined with its launch: the unit of every analysis of a step's time.
 //
-// Separate from records.h, which is what the wire says: an operation is known only when two streams have met,
-// the device's record and the host's launch.
+// Separate from records.h, which mirrors the wire: an operation is known only when two streams have met, the
+// device's record and the host's launch.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Operation {
   uint64_t start_ns = 0;   // on the device
   uint64_t end_ns = 0;
   uint64_t range = 0;   // innermost range at the launch, 0: none
-  uint64_t bytes = 0;   // of a copy or memset; of a collective: count x element size of all its calls
+  uint64_t bytes = 0;   // of a copy or memset; for a collective: count x element size of all its calls
   uint64_t plan = 0;    // of a collective's kernel, 0 where it is not known
   uint32_t comm = 0;    // Communicator of this process, of the plan's first call, 0 where it is not known
   uint32_t op = 0;      // StringDef of the first call's operation, or of what the kernel's name says

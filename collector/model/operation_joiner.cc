@@ -156,14 +156,14 @@ void OperationJoiner::Explain(const Unexplained& work) {
   }
 }
 
-// Of what no call explains, a collective's kernel is counted by its name.
+// Counts a collective's kernel that no call explains by its name.
 void OperationJoiner::LeaveUnexplained(const Unexplained& work) {
   if (work.op != 0) collectives_.AddUnexplained(work.op, work.start_ns, work.end_ns);
 }
 
 namespace {
 
-// Its launch has not been told yet: what came with it waits with it.
+// Whether its launch has not been reported yet: the operation that came with it still waits.
 template <typename Waitings, typename Kernel>
 bool IsWaiting(const Waitings& waiting, const Kernel& kernel) {
   return std::any_of(waiting.begin(), waiting.end(), [&](const auto& of_batch) {
@@ -176,7 +176,7 @@ bool IsWaiting(const Waitings& waiting, const Kernel& kernel) {
 
 }  // namespace
 
-// Of a kernel in a graph, the launch must have been told: by then so was every update of the graph before it.
+// A kernel in a graph needs its launch reported first: by then every earlier update of the graph was, too.
 bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
   CorrelationRing::Slot* slot = ring_.Find(kernel.correlation);
   if (kernel.graph_node == 0) {
@@ -190,7 +190,8 @@ bool OperationJoiner::Explained(const Unexplained& kernel, bool last_word) {
   }
   if (!last_word && (slot == nullptr || !slot->launched)) return false;
   const CarriedPlan carried = node_plans_.PlanOf(kernel.graph_node, kernel.correlation);
-  // What it carries is told with its launch or in the batch after that: else the copy is the program's own.
+  // What it carries is reported with its launch or in the batch after that: else the copy is the program's
+  // own.
   if (carried.plan == 0) return kernel.op == 0 && batch_ > kernel.batch + 1;
   collectives_.AddReplayedKernel(carried, kernel.graph_node, kernel.correlation, kernel.start_ns,
                                  kernel.end_ns);

@@ -2,9 +2,9 @@
 //
 // Separate from ProcessModel, which counts records: here two streams meet, in any order and with gaps. A
 // device record that comes before its launch waits; one whose launch does not come although later ones do is
-// an operation without launch. Kernels of NCCL's are joined with the calls that they carry, by the plan
-// that was launched under their correlation id or captured as their graph node. Memory: the launches of the
-// last batches and what waits. Not thread-safe: one owner.
+// an operation without a launch. NCCL's kernels are joined with the calls that they carry, by the plan that
+// was launched under their correlation id or captured as their graph node. Memory: the launches of the last
+// batches and what waits. Not thread-safe: one owner.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ namespace gpuprobe::model {
 
 class OperationJoiner {
  public:
-  // A record's launch does not come any more when it waits for so many batches and launches were told that
-  // are later than the record, or for so many that they had been told.
+  // A record's launch is given up after kPatience batches if launches later than the record were reported, or
+  // after kLongPatience batches, by when they would have been.
   static constexpr uint32_t kPatience = 8;
   static constexpr uint32_t kLongPatience = 64;
   static constexpr size_t kMaxWaiting = 262144;  // device records
@@ -36,7 +36,7 @@ class OperationJoiner {
     uint64_t joined = 0;
     uint64_t unattributed = 0;    // device records whose launch was never seen
     uint64_t late = 0;            // that came too late for the order of launches
-    uint64_t without_record = 0;  // launches that must have one, and of which it did not come
+    uint64_t without_record = 0;  // launches that must have a record, but none came
     // From the launch's API entry to the kernel's start; kernels in graphs wait for one another and are left
     // out.
     Distribution launch_delay_ns{kExactDelays};
@@ -44,29 +44,29 @@ class OperationJoiner {
     void Visit(Archive& archive);  // state_members.h
   };
 
-  // Which hear of the device time of their plans and ranges.
+  // Both receive the device time of their plans and ranges.
   OperationJoiner(CollectiveTracker& collectives, RangeTracker& ranges)
       : collectives_(collectives), ranges_(ranges) {}
 
-  // What follows belongs to this batch; they are numbered from 1.
+  // The records that follow belong to this batch; batches are numbered from 1.
   void BeginBatch(uint32_t batch) { batch_ = batch; }
   void AddLaunch(const LaunchRecord& launch);
   void AddPlan(const PlanRecord& record);
   void Add(Operation& operation);
-  // A kernel of NCCL's, whose name says `op`: besides Add, where its calls are looked for.
+  // A kernel of NCCL's whose name says `op`; called besides Add. Looks for its calls.
   void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);
-  // It may be a one-sided call's: once its launch is told, so is what it carries.
+  // The copy may belong to a one-sided call: what it carries is known once its launch is reported.
   void AddCopyInGraph(const CopyRecord& copy);
   // `hand_on(operation)` is called in launch order, also by Finish and Flush.
   template <typename HandOn>
   void EndBatch(HandOn hand_on);
-  // No more launches will be told.
+  // No more launches will be reported.
   template <typename HandOn>
   void Flush(HandOn hand_on);
   // Nothing more will come.
   template <typename HandOn>
   void Finish(HandOn hand_on);
-  // What there is of a process that never said goodbye. See OperationWindow::FinishSoFar.
+  // For a process that never said goodbye: hands on what there is. See OperationWindow::FinishSoFar.
   template <typename HandOn>
   void FinishSoFar(bool goes_on, HandOn hand_on);
   // Which calls a collective's kernel carries, as far as that is known by now.
@@ -104,22 +104,22 @@ class OperationJoiner {
   bool TryJoin(Operation& operation);
   // Its record is there, or will never be needed.
   void Match(CorrelationRing::Slot& slot);
-  // Its launch will not be heard of any more.
+  // Its launch will not be reported any more.
   void Abandon(Operation& operation);
   void AbandonAll();
   void RetryWaiting();
-  // `last_word`: nothing more will be heard of its launch.
+  // `last_word`: nothing more will be reported about its launch.
   void Explain(const Unexplained& work);
   void LeaveUnexplained(const Unexplained& work);
   bool Explained(const Unexplained& kernel, bool last_word);
   void RetryUnexplained(bool last_word);
   bool WaitedEnough(uint32_t since_batch, uint64_t start_ns) const {
-    const bool told = told_until_ns_ == 0 || told_until_ns_ >= start_ns;  // 0: this process tells none
+    const bool told = told_until_ns_ == 0 || told_until_ns_ >= start_ns;  // 0: this process reports none
     return batch_ >= since_batch + (told ? kPatience : kLongPatience);
   }
   // The launch's record came, or the launch is forgotten.
   bool Matched(uint64_t correlation) const;
-  // A launch's record was lost: something stands for it in the order of launches.
+  // A launch's record was lost: a replacement takes its place in the order of launches.
   void GiveUp(uint64_t correlation);
 
   CollectiveTracker& collectives_;
@@ -129,8 +129,8 @@ class OperationJoiner {
   CorrelationRing ring_;
   std::deque<Waiting> waiting_;  // by batch
   size_t waiting_count_ = 0;
-  bool told_ = false;           // launches or plans, since those that wait were last looked at
-  uint64_t told_until_ns_ = 0;  // the latest launch that was told
+  bool told_ = false;           // launches or plans came since the waiting records were last looked at
+  uint64_t told_until_ns_ = 0;  // the latest launch that was reported
   OperationWindow window_;
   GraphNodePlans node_plans_;
   std::vector<Unexplained> unexplained_;

@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kWrap = uint64_t{1} << 31;
 // Launches whose room is worth keeping between batches.
 constexpr size_t kKeep = 512;
-// Of a thread: more than a batch has.
+// Free blocks kept by a thread: more than a batch has.
 constexpr size_t kMaxFreeBlocks = 512;
 
 template <typename T>

@@ -1,14 +1,14 @@
 // Puts a process's operations into the order in which they were launched, in bounded memory.
 //
-// Separate because records come in any order (a buffer a thread, a long kernel after many short ones) and
-// every analysis of steps reads them in one: that of correlation ids, which count API calls. An operation is
-// handed on when nothing can come before it any more: every launch before it has its record, and everything
-// launched so long ago has been told (launches come with the batch after them at the latest). A record whose
-// launch never comes holds the others up for kPatience batches. A launch whose record does not come is waited
-// for until records came of what was launched long after it: CUPTI keeps a whole buffer back as long as one
-// of its kernels has not finished, so that on a busy device a record comes many batches late, and those
+// Separate because records arrive in any order (one buffer per thread, a long kernel after many short ones),
+// while every analysis of steps reads them in the order of correlation ids, which count API calls. An
+// operation is handed on when nothing can come before it any more: every launch before it has its record, and
+// everything launched that long ago has been reported (launches come with the batch after them at the
+// latest). A record whose launch never comes holds the others up for kPatience batches. A launch without a
+// record is waited for until records arrive for much later launches: CUPTI holds back a whole buffer while
+// one of its kernels has not finished, so that on a busy device a record comes many batches late, and those
 // behind it with it. Then the launch is given up, and its owner may put an operation of its own in its place.
-// What comes later still is handed on at once, and counted (late).
+// A record that comes later still is handed on at once, and counted (late).
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace gpuprobe::model {
 class OperationWindow {
  public:
   static constexpr uint32_t kPatience = 8;  // batches, at least
-  // A launch is given up when a record came of one that its thread made so much later, or any thread so much.
+  // A launch is given up once a record arrived for one this much later, on its own thread or on any thread.
   static constexpr uint64_t kLaterOnThreadNs = 5'000'000'000;
   static constexpr uint64_t kLaterNs = 20'000'000'000;
   // Operations that wait; beyond, kPatience is enough, and beyond twice as many, patience has an end.
@@ -39,7 +39,7 @@ class OperationWindow {
   void AddLaunch(uint64_t correlation, uint64_t launch_ns, uint32_t thread, uint32_t batch) {
     launches_.push_back({correlation, launch_ns, thread, batch});
   }
-  // A record came of what this thread launched at this time.
+  // A record came for this thread's launch at this time.
   void Saw(uint32_t thread, uint64_t launch_ns) {
     if (launch_ns > latest_ns_) latest_ns_ = launch_ns;
     if (thread != seen_thread_ || seen_ns_ == nullptr) FindThread(thread);
@@ -53,7 +53,7 @@ class OperationWindow {
   }
 
   // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
-  // `give_up(correlation)`: its record will not come; may Add what stands for it.
+  // `give_up(correlation)`: its record will not come; may Add a replacement.
   // `oldest_orphan`: lowest correlation id of the records that wait for their launch, UINT64_MAX if none.
   // `hand_on(operation)` is called in launch order.
   template <typename Matched, typename GiveUp, typename HandOn>
@@ -73,9 +73,9 @@ class OperationWindow {
     launches_.clear();
     Release(UINT64_MAX, hand_on);
   }
-  // The same of a process that was not heard to the end: what was launched after a thread's last record was
-  // still to come. The order ends there, and what else came from behind is left out. `goes_on`: it may be
-  // heard again, and what is waited for is still to come.
+  // The same for a process that did not report to its end: records of launches after a thread's last record
+  // were still to come. The order ends there, and any later records are left out. `goes_on`: it may report
+  // again, and missing records are still to come.
   template <typename Matched, typename GiveUp, typename HandOn>
   void FinishSoFar(bool goes_on, Matched matched, GiveUp give_up, HandOn hand_on) {
     SortLaunches();
@@ -143,14 +143,14 @@ class OperationWindow {
   }
   Operation& At(uint32_t place) { return held_[place / kBlock]->operations[place % kBlock]; }
   void AddBlock();
-  // Of this thread.
+  // The calling thread's free blocks.
   static std::vector<std::unique_ptr<Block>>& FreeBlocks();
   void SortLaunches();
   bool WaitedEnough(const Launch& launch, uint32_t batch) const;
-  // Records came of what was launched long after it; of something that its thread launched after it.
+  // Records arrived for launches long after it; for a later launch of its own thread.
   bool SawMuchLater(const Launch& launch) const;
   bool SawLater(const Launch& launch) const;
-  // Launches before this one have been told; with what came without any.
+  // Launches before this one have been reported; with what came without any.
   uint64_t ToldBefore(uint32_t batch) const;
   void FindThread(uint32_t thread);
   // Places (for At) of the operations below `bound`, in launch order; valid until the next call on any window
@@ -167,7 +167,7 @@ class OperationWindow {
   uint64_t told_before_ = 0;  // the same at the end of the batch before
   uint64_t released_ = 0;     // highest correlation handed on
   uint64_t late_ = 0;
-  uint64_t latest_ns_ = 0;  // launch of what came, the latest
+  uint64_t latest_ns_ = 0;  // latest launch whose record came
   std::map<uint32_t, uint64_t> latest_of_thread_;
   uint32_t seen_thread_ = 0;  // the last one, and its entry there
   uint64_t* seen_ns_ = nullptr;

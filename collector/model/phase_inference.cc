@@ -56,7 +56,7 @@ void PhaseRanges::ForgetBefore(uint64_t time_ns) {
 
 std::vector<StepPhase> PhasesOf(std::span<const StepOperation> operations, size_t own,
                                 const PhaseRanges& ranges, bool& annotated) {
-  // What runs here and was launched after the step is the next one's beginning.
+  // Work that runs here but was launched after the step is the next one's beginning.
   std::vector<StepPhase> phases(operations.size(), StepPhase::kForward);
   annotated = false;
   if (!ranges.empty()) {

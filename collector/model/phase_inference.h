@@ -1,10 +1,10 @@
 // The phase of a step's operations: from annotated ranges where there are any, else inferred.
 //
 // Separate because its rules are about names and threads, not about time. Inferred: kernels of optimizers
-// (by name) are the optimizer; what PyTorch's autograd threads launch is backward, what the main thread
-// launches before the last of that is forward, what it launches after it belongs to the optimizer. Without
-// such threads, kernels of backward passes and losses (by name) tell where backward begins and an input copy
-// tells where forward does. Compute that nothing of this places is "other".
+// (by name) are the optimizer; work that PyTorch's autograd threads launch is backward, the main thread's
+// launches before the last of these are forward, those after it belong to the optimizer. Without such
+// threads, kernels of backward passes and losses (by name) show where backward begins, and an input copy
+// where forward does. Compute that none of these rules places is "other".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace gpuprobe::model {
 
-// Recent annotated ranges that say the phase of what was launched in them.
+// Recent annotated ranges that name the phase of the work launched in them.
 class PhaseRanges {
  public:
   static constexpr uint8_t kNone = 255;  // a range that names no phase
@@ -40,7 +40,7 @@ class PhaseRanges {
     void Visit(Archive& archive);
   };
   static constexpr size_t kMaxRanges = 65536;
-  // Ranges heard without one that names a phase: then there are none.
+  // After this many ranges without one that names a phase, there are none.
   static constexpr uint64_t kHopeless = 100'000;
 
   absl::flat_hash_map<uint64_t, Range> ranges_;

@@ -7,8 +7,8 @@ namespace {
 
 using Reason = ProcessCondition::Reason;
 
-// The kernel's letters; 'T' is stopped by a signal, 't' by a tracer. 'Z' is no end: a main thread may leave
-// its process to the others, and the observer knows which it is.
+// The kernel's letters; 'T' is stopped by a signal, 't' by a tracer. 'Z' is not the end: a main thread may
+// leave its process to the others, and the observer knows which it is.
 Reason ReasonOf(const v1::ProcessObservation& o) {
   if (o.has_end()) return Reason::kEnded;
   if (o.frozen()) return Reason::kFrozen;

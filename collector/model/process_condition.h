@@ -1,9 +1,9 @@
-// What the kernel said of a process, about once a second: whether it can run, how long it waited for a CPU,
-// how it ended.
+// What the kernel reports about a process, once a second or so: whether it can run, how long it waited for a
+// CPU, how it ended.
 //
 // Example: rank 3 gets SIGSTOP at 18:02:10.6. The observation of 18:02:11 has the state T and begins a halt,
 // those that follow extend it, and the one after SIGCONT, which has S, does not. When the job is killed at
-// 18:05 the last halt tells why it hung: rank 3 was stopped until 18:04:59. Totals go on over all of it.
+// 18:05 the last halt shows why it hung: rank 3 was stopped until 18:04:59. Totals go on throughout.
 //
 // Fed by the collector (observe/process_observer.h) or by the log that it wrote; what both say is the same.
 // Times are on the process's line. Memory: the last kMaxRecent observations, and kMaxHalts halts.
@@ -59,20 +59,20 @@ class ProcessCondition {
   };
 
   void Apply(const v1::ProcessObservation& observation, uint64_t time_ns);
-  // It is heard again.
+  // The process reports again.
   void Rejoin();
 
   // When it was observed last; 0: never.
   uint64_t last_ns() const { return last_ns_; }
   const std::deque<Halt>& halts() const { return halts_; }  // the latest last
   const v1::ProcessEnd& end() const { return end_; }        // of a halt that is kEnded
-  // Of the main thread at the last observation.
+  // The main thread at the last observation.
   char state() const { return state_; }
   const std::string& wait_channel() const { return wait_channel_; }
   const std::string& waits_for() const { return waits_for_; }
   uint32_t quota_millicpus() const { return quota_millicpus_; }
   uint64_t swapped_bytes() const { return swapped_bytes_; }
-  // Over the whole run, and over what is remembered of the time since then.
+  // Over the whole run, and over the remembered part of the time since then.
   const Sums& totals() const { return totals_; }
   Sums Since(uint64_t time_ns) const;
   // Share of the observations since then in which the main thread was in this state.

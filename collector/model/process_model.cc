@@ -46,7 +46,8 @@ uint64_t Mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 31);
 }
 
-// Whether launches may be among what was lost so; device records are missed by their launches.
+// Whether launches may be among the records lost for this reason; device records are missed by their
+// launches.
 bool MayBeLaunches(v1::LossReason reason) {
   return reason != v1::LOSS_BUFFER_POOL_EMPTY && reason != v1::LOSS_CUPTI_DROPPED &&
          reason != v1::LOSS_INVALID_TIMESTAMP && reason != v1::LOSS_FOREIGN_BUFFER &&
@@ -129,7 +130,7 @@ absl::Status ProcessModel::Apply(const v1::Batch& batch) {
   if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
   joiner_.EndBatch([this](Operation& operation) { OnOperation(operation); });
   collectives_.EndBatch();
-  // What happened before the previous batch was sealed has arrived by now.
+  // Everything from before the previous batch was sealed has arrived by now.
   const bool has_clock = batch.clock().realtime_ns() != 0;
   ledger_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
   EndSteps();
@@ -389,7 +390,7 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
     Join(operation);
   });
   if (!status.ok()) return status;
-  // A graph as a whole: the device was at work, with what is not known.
+  // A graph as a whole: the device was busy, but the kind of work is not known.
   status = ForEachGraphRun(batch, [this](GraphRunRecord r) {
     ++totals_.records;
     OnLine(uint64_t{r.stream} << 2 | 2, r.correlation, r.start_ns, r.end_ns);

@@ -1,4 +1,4 @@
-// What is known about one profiled process: its identity, names, and running totals over every record it
+// Everything known about one profiled process: its identity, names, and running totals over every record it
 // sent.
 //
 // Separate from the job because a process is decoded on its own; only collectives are compared across ranks.
@@ -78,7 +78,7 @@ struct SyncTotals {
 
 struct DeviceTotals {
   v1::Device info;  // ordinal only, if the process never described it
-  // What is launched in order overlaps little: few intervals are enough, for each of a thousand ranks.
+  // Work launched in order overlaps little: few intervals are enough, for each of a thousand ranks.
   static constexpr size_t kBusyIntervals = 2048;
   uint64_t kernels = 0;
   IntervalUnion busy{kBusyIntervals};  // kernels
@@ -112,7 +112,7 @@ struct AllocatorTotals {
   void Visit(Archive& archive);  // state_members.h
 };
 
-// What a process tells the job, which compares it with others.
+// What a process reports to the job, which compares processes.
 struct ProcessEvents {
   CollectiveEvents collectives;
   // Became known, or known in more detail.
@@ -123,7 +123,7 @@ class ProcessModel {
  public:
   ProcessModel(v1::Hello hello, ProcessEvents events);
   ~ProcessModel();
-  ProcessModel(const ProcessModel&) = delete;  // its parts tell it by address
+  ProcessModel(const ProcessModel&) = delete;  // its parts refer to it by address
   ProcessModel& operator=(const ProcessModel&) = delete;
 
   // Before anything else.
@@ -133,7 +133,7 @@ class ProcessModel {
   // InvalidArgument when the batch contradicts the schema; what came before in it may have been counted.
   absl::Status Apply(const v1::Batch& batch);
   void ApplyBye(const v1::Bye& bye);
-  // What the collector saw of it from outside.
+  // The collector's observations of it from outside.
   void ApplyObservation(const v1::ProcessObservation& observation);
   void MarkCutOff();
   // Settles what waits for more. Afterwards the totals are final. `goes_on`: they are what there is so far,
@@ -150,14 +150,14 @@ class ProcessModel {
   const v1::Identity& identity() const { return hello_.identity(); }
   const v1::Versions& versions() const { return versions_; }
   EndState end_state() const { return end_state_; }
-  // Of the batches that were applied.
+  // Sequence number of the last batch that was applied.
   uint64_t last_sequence() const { return last_sequence_; }
   // Whether this batch was applied before: a client that lost its connection sends again what was not
   // acknowledged.
   bool Knows(const v1::Batch& batch) const {
     return hello_.instance() != 0 && batch.sequence() != 0 && batch.sequence() <= last_sequence_;
   }
-  // Also of the operations that only kernels name (collective_kernels.h).
+  // Also resolves operations that only kernels name (collective_kernels.h).
   const std::string& String(uint32_t id) const;
 
   // A launch costs the host 2 to 5 us: below this the device is likely to run dry between kernels.
@@ -211,7 +211,7 @@ class ProcessModel {
   const std::map<uint32_t, AllocatorTotals>& allocator() const { return allocator_; }
   std::string HighWaterRange(size_t kind) const;
   // Names of the ranges around `range` and of itself, joined by '/'; empty for 0. "?" stands for a name that
-  // was not heard. Known for ranges in which memory was allocated or refused.
+  // was not reported. Known for ranges in which memory was allocated or refused.
   std::string RangePath(uint64_t range) const;
   const RangeTracker& ranges() const { return ranges_; }
   const CollectiveTracker& collectives() const { return collectives_; }
@@ -229,7 +229,7 @@ class ProcessModel {
   const StepTracker& steps() const { return steps_; }
   // nullptr if it was never described.
   const v1::Communicator* FindCommunicator(uint32_t id) const;
-  // By Communicator.id. `time_ns`: when it was first told.
+  // By Communicator.id. `time_ns`: when it was first reported.
   const absl::flat_hash_map<uint32_t, v1::Communicator>& communicators() const { return communicators_; }
 
  private:

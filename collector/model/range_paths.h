@@ -1,8 +1,8 @@
-// Names of the ranges around something that happened in one of them: "step/forward/attention".
+// Paths of the ranges around an event: "step/forward/attention".
 //
 // Separate from RangeTracker, which forgets an instance once its time is in the statistics: an allocation of
 // the first second may be named at the end of the job. Only watched ranges and those around them are kept; a
-// range must be watched before it closes, as whatever happens in it does. Not thread-safe: one owner.
+// range must be watched before it closes, like everything that happens in it. Not thread-safe: one owner.
 #pragma once
 
 #include <cstdint>

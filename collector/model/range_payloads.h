@@ -1,4 +1,4 @@
-// Rows out of RangePayloads: numbers that the program passed with its ranges in layouts of its own.
+// Rows of RangePayloads: numbers that the program passed with its ranges in layouts of its own.
 //
 // Separate from records.h because few programs have any.
 #pragma once

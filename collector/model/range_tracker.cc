@@ -115,8 +115,7 @@ void RangeTracker::Settle(uint64_t id) {
   }
   uint64_t parent_id = instance->parent;
   if (parent_id == 0 && !instance->main_thread) parent_id = EnclosingOnMainThread(*instance);
-  // A parent that is still open has not been heard of unless something ran directly in it: it gets its
-  // instance here.
+  // A parent that is still open is unknown unless something ran directly in it: it gets its instance here.
   Instance* parent = parent_id == 0 ? nullptr : &Get(parent_id);
 
   PhaseNode& node = Child(parent != nullptr ? parent->settled_children : root_, instance->name);

@@ -4,10 +4,10 @@
 // Separate because two streams meet here in any order: device records name the range that was open at their
 // launch, often before that range has closed and so before its name and parent are known. An instance waits
 // until enough later ones have closed, or until Finish, and is then settled, children before parents: its
-// statistics join the phase of its name under its parent, and its GPU intervals join the parent's. GPU time
-// of an instance is the length of the union of the intervals of the work launched in it, on whichever thread.
-// A range without parent on another thread than the main one belongs inside the main thread's range around it
-// (a backward pass runs on its own thread while the main thread waits in "backward").
+// statistics join the phase of its name under its parent, and its GPU intervals join the parent's. The GPU
+// time of an instance is the length of the union of the intervals of the work launched in it, on any thread.
+// A range without a parent on a thread other than the main one belongs inside the main thread's range around
+// it (a backward pass runs on its own thread while the main thread waits in "backward").
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 namespace gpuprobe::model {
 namespace {
 
-// Steps are put to account between so many steps later: of StepTracker::kKept, which are remembered.
+// Steps are accounted for between this many steps later: StepTracker remembers the last kKept.
 constexpr uint64_t kLeastBehind = 128;
 constexpr uint64_t kMostBehind = 256;
 
@@ -87,7 +87,7 @@ void RankComparison::Add(uint64_t hash, const std::vector<std::unique_ptr<Proces
   for (const Participant& p : participants) {
     const uint64_t duration = p.end_ns - p.start_ns;
     const uint64_t shortest = last == nullptr ? UINT64_MAX : last->end_ns - last->start_ns;
-    // Of those that came last together the same one always, in whatever order ranks are heard.
+    // Ties go to the lowest rank, so that the order in which ranks report makes no difference.
     if (duration < shortest || (duration == shortest && p.comm_rank < last->comm_rank)) last = &p;
     if (p.process >= blame_.size()) blame_.resize(p.process + 1);
     blame_[p.process].compared_ns = std::max(blame_[p.process].compared_ns, p.end_ns);
@@ -176,10 +176,10 @@ void RankComparison::AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>
 bool RankComparison::Estimate(Transfers& transfers, const std::vector<Participant>& participants,
                               const Participant& last, const std::vector<uint32_t>& lost, size_t absent) {
   // The usual transfer is the median of the calls of which everything was seen; while they are too few, the
-  // shortest kernel that any of these ranks ever had in such a call: of some it came last.
+  // shortest kernel that any of these ranks ever had in such a call: it came last in some.
   constexpr uint64_t kLeastWhole = 8;
   constexpr uint64_t kLeastCalls = 8;
-  // Of it, within which the shortest one of this call waited for nobody: as far as transfers vary.
+  // A shortest kernel within this factor of the usual one waited for nobody: transfers vary by as much.
   constexpr double kSame = 1.08;
   constexpr double kSameAsShortest = 1.15;
   const uint64_t whole = transfers.time_ns.count();
@@ -269,7 +269,7 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
   if (!all && !due) return;
   if (!steps.empty()) {
     const uint64_t known_ns = steps.back().end_ns;
-    // Not in order: those of different communicators are compared as their ranks tell of them.
+    // Not in order: calls on different communicators are compared as their ranks report them.
     std::erase_if(blame.pending, [&](const Blame::Pending& next) {
       if (next.end_ns > known_ns) return false;
       if (const auto step = process.steps().StepAt(next.end_ns == 0 ? 0 : next.end_ns - 1); step.has_value())
@@ -280,8 +280,8 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
                                    [&](const StepRecord& step) { return step.index < blame.next_step; });
     for (; at < steps.end(); ++at) {
       const StepRecord& step = *at;
-      // Plans are compared when every rank has told of them, some batches later, and nearly in order. What is
-      // warm-up is known after some steps.
+      // Plans are compared once every rank has reported them, some batches later, and nearly in order. Which
+      // steps are warm-up is known after some more.
       if (!all && (step.end_ns + step.total_ns() > blame.compared_ns ||
                    steps.back().index < step.index + kLeastBehind)) {
         break;

@@ -1,13 +1,13 @@
-// What the ranks of one collective tell about each other once it is over: who made whom wait, how long the
-// transfer took, and how far their clocks are apart.
+// Compares the ranks of each collective once it is over: who made whom wait, how long the transfer took, and
+// how far their clocks are apart.
 //
 // Separate from JobModel, which brings the ranks of a call together. All ranks leave a collective at nearly
 // the same time, so the shortest kernel is the transfer and belongs to the rank that came last; what the
 // others took longer is waiting, and that rank caused it. The same moment read from two clocks is a sample of
-// their distance. A send and its receive tell the same about two ranks. A call of which a rank's record was
-// lost is not compared: who came last, and how long the transfer took, might be that rank's to say. Memory: a
-// line of windows for each pair of clocks, statistics for each rank and each (communicator, operation, size),
-// and what happened in each rank's open steps.
+// their offset. A send and its receive show the same for two ranks. A call with a lost record is not
+// compared: the rank whose record it was may have come last. Memory: a line of windows for each pair of
+// clocks, statistics for each rank and each (communicator, operation, size), and what happened in each rank's
+// open steps.
 #pragma once
 
 #include <cstdint>
@@ -87,28 +87,28 @@ class RankComparison {
     uint32_t calls_per_plan = 1;
     Distribution time_ns{kExactLimit};
     CallBlocks blocks;      // of the same calls
-    uint64_t usual_ns = 0;  // the median of so many calls
+    uint64_t usual_ns = 0;  // the median of `usual_of` calls
     uint64_t usual_of = 0;
     template <typename Archive>
     void Visit(Archive& archive);
   };
-  // What one rank made the others wait, and waited itself.
+  // How long one rank made the others wait, and waited itself.
   struct Blame {
     static constexpr size_t kExactLimit = 512;
     uint64_t caused_ns = 0;       // sum over the ranks that waited
     uint64_t caused_mean_ns = 0;  // sum over calls of the mean over these ranks; without sends and receives
     absl::uint128 caused_squares = 0;  // of these means
     uint64_t compared = 0;             // collectives in which it took part
-    uint64_t skipped = 0;              // so, which were not compared because records of other ranks were lost
-    // So, of which it was estimated from the other ranks who came last; the variance of what it caused in
-    // them.
+    uint64_t skipped = 0;              // and those not compared because records of other ranks were lost
+    // Those in which the last arrival was estimated from the other ranks, and the variance of what it caused
+    // in them.
     uint64_t estimated = 0;
     absl::uint128 estimated_variance = 0;  // ns squared
     uint64_t waited_ns = 0;
     uint64_t last_arrivals = 0;
-    // By step of this rank, of the mean over the ranks that waited. Steps in which it caused nothing count.
+    // Per step of this rank: the mean over the ranks that waited. Includes steps in which it caused nothing.
     Distribution step_ns{kExactLimit};
-    // Of sends and receives alone: the sum over the ranks that waited; and what it waited in them itself.
+    // Sends and receives alone: the sum over the ranks that waited, and this rank's own waiting in them.
     uint64_t pairs = 0;  // that were compared
     uint64_t pair_caused_ns = 0;
     uint64_t pair_waited_ns = 0;
@@ -133,19 +133,19 @@ class RankComparison {
     std::map<uint64_t, uint64_t> open_pair_steps;
   };
 
-  // Who came last is known although the record of one rank in so many was lost.
+  // The last arrival is known even if the record of one rank in this many was lost.
   static constexpr size_t kRanksForOneLost = 64;
   // `participants`: at least two, of one call. `lost`: processes that took part, too, at unknown times.
-  // `absent`: ranks of which nothing was heard. `pair`: a send and its receive.
+  // `absent`: ranks that reported nothing. `pair`: a send and its receive.
   void Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
            const std::vector<Participant>& participants, const std::vector<uint32_t>& lost, size_t absent,
            bool pair);
-  // A call of which too little is known to say who came last.
+  // A call about which too little is known to say who came last.
   void Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost);
   // Puts what happened in steps that are complete by now to their account; `all`: whatever is left, too.
   void AccountSteps(const ProcessModel& process, uint32_t index, bool all);
 
-  // Looks at what is left, at the end.
+  // Aligns what is left, at the end.
   void AlignSteps(const std::vector<std::unique_ptr<ProcessModel>>& processes) {
     alignment_.Settle(processes, true);
   }
@@ -170,7 +170,7 @@ class RankComparison {
   void AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>& processes,
                   const std::vector<Participant>& participants, const Participant& last, bool pair);
   void AddClocks(const std::vector<Participant>& participants, bool pair);
-  // Of a call in which the records of some ranks were lost, from how long such a transfer usually takes.
+  // Compares a call in which the records of some ranks were lost, using the usual time of such a transfer.
   // False if that is not known.
   bool Estimate(Transfers& transfers, const std::vector<Participant>& participants, const Participant& last,
                 const std::vector<uint32_t>& lost, size_t absent);
@@ -180,8 +180,8 @@ class RankComparison {
   StepSpread spread_;
   LateSteps late_steps_;
   StepAlignment alignment_;
-  // Communicators of which all ranks are heard, if not always: who is absent in a call may have come last.
-  // Where some never are, the others are compared.
+  // Communicators all of whose ranks reported some call together: a rank absent from another call may have
+  // come last there. Where some ranks never report, the others are compared.
   absl::flat_hash_map<uint64_t, uint8_t> whole_;
   std::vector<Transfers> transfers_;
   std::map<std::string, uint32_t> transfers_by_key_;

@@ -1,6 +1,6 @@
-// Rows out of RecordedSteps: the steps of a program of which only some are recorded, as the probe saw them.
+// Rows of RecordedSteps: the steps of a program that is recorded only in part, as the probe saw them.
 //
-// Separate from records.h because they are there only where steps are left out.
+// Separate from records.h because they exist only where steps are left out.
 #pragma once
 
 #include "collector/model/records.h"
@@ -11,7 +11,7 @@ struct RecordedStep {
   uint64_t begin_ns;
   uint64_t end_ns;
   uint64_t index;
-  // Of what was left out before it; 0: nothing was seen.
+  // About the unrecorded time before it; 0: nothing was seen.
   uint64_t earlier_end_ns;     // of the device's work that was launched before it
   uint64_t earlier_launch_ns;  // the last one
   uint64_t wait_start_ns;      // of the host's last synchronising call

@@ -71,7 +71,7 @@ struct LaunchRecord {
   bool may_lack_record = true;  // as Launches.may_lack_record
 };
 
-// Which launch carried a plan; of a captured one, which node of a CUDA graph does.
+// Which launch carried a plan; for a captured one, which node of a CUDA graph does.
 struct PlanRecord {
   uint64_t plan;
   uint64_t correlation;       // 0: captured
@@ -124,7 +124,7 @@ struct SmallAllocationsRecord {
   uint64_t rise_bytes;
   int64_t change_bytes;
   uint64_t range;
-  // Of calls that began before another one was over.
+  // Calls that began before another one ended.
   struct Overlap {
     uint64_t bytes;         // the most at one time
     uint64_t before_bytes;  // of those that began before the run
@@ -200,7 +200,7 @@ struct CollectiveRecord {
   uint32_t channels;
 };
 
-// What the communicators say about who a process is, where its launcher said nothing.
+// A process's identity according to its communicators, where its launcher gave none.
 inline void AdoptNcclIdentity(const v1::NcclIdentity& from, v1::Identity& identity) {
   const bool open =
       identity.rank_source() == v1::RANK_SOURCE_NONE || identity.rank_source() == v1::RANK_SOURCE_NCCL;
@@ -696,8 +696,8 @@ absl::Status ForEachCollective(const v1::Batch& batch, Visitor&& visit) {
   return absl::OkStatus();
 }
 
-// visit(plan, correlation, graph_node, from_correlation): of a captured plan graph_node is set, else
-// correlation. `from_correlation`: of a node that was updated, the first graph launch that it holds for.
+// visit(plan, correlation, graph_node, from_correlation): for a captured plan graph_node is set, else
+// correlation. `from_correlation`: for an updated node, the first graph launch that it applies to.
 template <typename Visitor>
 absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
   const v1::Plans& m = batch.plans();
@@ -723,8 +723,8 @@ absl::Status ForEachPlan(const v1::Batch& batch, Visitor&& visit) {
   return absl::OkStatus();
 }
 
-// What is told later about a communicator replaces what was known, but for the time at which it was made; its
-// end may be told without repeating the rest.
+// A later report of a communicator replaces the earlier one, except for the time at which it was made; its
+// end may be reported without repeating the rest.
 inline void MergeCommunicator(const v1::Communicator& told, v1::Communicator& known) {
   const v1::Communicator before = known;
   known = told;

@@ -1,9 +1,9 @@
 // The bytes of a model's state: a writer and a reader that visit the same members in the same order.
 //
 // Separate from the classes because a class names its members once (state_members.h) and gets both
-// directions. The bytes are no interface: they are read back by the same state version only, under a
-// checksum. The reader believes nothing all the same: counts are bounded by the bytes that are left, and
-// after the first error it yields zeros.
+// directions. The bytes are not an interface: only the same state version reads them back, under a checksum.
+// The reader trusts nothing all the same: counts are bounded by the bytes that are left, and after the first
+// error it yields zeros.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ class StateWriter {
     (Put(values), ...);
   }
   size_t size() const { return bytes_.size(); }
-  // What was written since the last time.
+  // The bytes written since the last time.
   std::string Take() { return std::exchange(bytes_, {}); }
   bool ok() const { return true; }
   void Require(bool) {}
@@ -144,7 +144,7 @@ class StateReader {
   void operator()(T&... values) {
     (Get(values), ...);
   }
-  // What no writer of ours could have written.
+  // Bytes that no writer of ours could have written.
   void Require(bool condition) {
     if (!condition) Fail();
   }

@@ -1,9 +1,9 @@
-// From when on a process's steps are steady, as everything learns that keeps the warm-up out by times.
+// When a process's steps become steady, for everything that excludes the warm-up by time.
 //
-// Separate from StepTracker because what is compared across ranks is heard in another order than steps are,
-// and from SteadyTransfers, of which a process has many. What is warm-up is known late, so the first steps
-// are kept apart as runs of about one length, as in early_steps.h: what was told of before can be sorted by
-// them whenever it comes. Memory: kMaxRuns times. Not thread-safe: one owner.
+// Separate from StepTracker because calls compared across ranks come in another order than steps do, and from
+// SteadyTransfers, of which a process has many. The warm-up is known late, so the first steps are kept apart
+// as runs of about one length, as in early_steps.h: earlier calls can be sorted into them whenever they come.
+// Memory: kMaxRuns times. Not thread-safe: one owner.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@ class SteadyRuns {
   // The first steps, in order, until it is known which are warm-up. The last run takes steps of whatever
   // length once there are kMaxRuns.
   void Add(uint64_t start_ns, uint64_t end_ns, uint64_t length_ns);
-  // The step that begins then is the first after the warm-up; 0: there is none, or there are no steps. Steady
-  // is what comes after the start of the first run that begins then or later; what of a run with warm-up is
-  // steady is left out.
+  // The step that begins then is the first after the warm-up; 0: there is none, or there are no steps. All is
+  // steady from the start of the first run that begins then or later; the steady part of a run with warm-up
+  // is left out.
   void KeepFrom(uint64_t start_ns);
 
-  // nullopt: not known yet; else what ends later is steady.
+  // nullopt: not known yet; else everything that ends later is steady.
   std::optional<uint64_t> from_ns() const { return known_ ? std::optional(from_ns_) : std::nullopt; }
-  // To which run a time belongs, that is not later than this, is known.
+  // The runs of times up to this one are known.
   uint64_t until_ns() const { return until_ns_; }
-  // 0: before the first step; else the run which the time comes after the start of, from 1.
+  // 0: before the first step; else the last run that started before the time, from 1.
   size_t RunAt(uint64_t time_ns) const;
-  // Of RunAt.
+  // `run`: from RunAt.
   bool IsSteady(size_t run) const { return run == 0 ? from_ns_ == 0 : starts_ns_[run - 1] >= from_ns_; }
   template <typename Archive>
   void Visit(Archive& archive);  // state_members.h

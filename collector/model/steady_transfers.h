@@ -1,10 +1,11 @@
-// The transfers of a series of collectives, and the waiting for other ranks in it, without the start of the
-// run: what is called before the first step after the warm-up has ranks wait for each other's compilation.
+// Transfers of a series of collectives and the waiting in them, without the start of the run: in calls before
+// the first step after the warm-up, ranks wait for each other's compilation.
 //
-// Separate from the series' totals, which count every call: what is warm-up is known only once some steps are
-// over (steady_runs.h), and calls are compared before that, in an order that depends on who is heard when.
-// Each is put to the run of steps in which it ended, so that the outcome depends on neither. Memory: until
-// then, sums for each run, and the calls of steps that are not known yet, at most kMaxPending.
+// Separate from the series' totals, which count every call: the warm-up is known only once some steps are
+// over (steady_runs.h), and calls are compared before that, in an order that depends on when each rank
+// reports. Each call is assigned to the run of steps in which it ended, so that the outcome depends on
+// neither. Memory: until then, sums for each run, and the calls of steps that are not known yet, at most
+// kMaxPending.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ namespace gpuprobe::model {
 
 class SteadyTransfers {
  public:
-  // Beyond, calls count as of the last run that is known.
+  // Beyond, calls count towards the last known run.
   static constexpr size_t kMaxPending = 1024;
 
   struct Call {

@@ -1,10 +1,10 @@
-// Which steps of different ranks are the same one.
+// Matches the steps of different ranks.
 //
-// Separate because each rank counts its own steps: one that missed a step, or that was heard later than the
-// others, is behind from then on. Ranks of one collective are in the same step, whatever each of them calls
-// it: what the furthest of them counts is the number, and the others are that much behind. One call in kEvery
-// of a communicator is looked at, once the steps that it was in are complete. Memory: kMaxWaiting calls,
-// kMaxChanges for each rank. Not thread-safe: one owner.
+// Separate because each rank counts its own steps: one that missed a step, or began to report later than the
+// others, is behind from then on. Ranks of one collective are in the same step, whatever number each of them
+// gives it: the highest of these is the step's number, and the other ranks are behind by the difference. One
+// call in kEvery of a communicator is looked at, once the steps that it was in are complete. Memory:
+// kMaxWaiting calls, kMaxChanges for each rank. Not thread-safe: one owner.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ class StepAlignment {
   // Looks at the calls whose steps are complete; `all`: at all of them.
   void Settle(const std::vector<std::unique_ptr<ProcessModel>>& processes, bool all);
 
-  // What to add to the index of this step of the process, so that it is the same on all ranks.
+  // Offset to add to the index of this step of the process, so that it is the same on all ranks.
   int64_t Behind(uint32_t process, uint64_t index) const;
   // Whether it names no other processes.
   bool IsOf(size_t processes) const;

@@ -1,8 +1,7 @@
 // Where the time of a process's steps went, over the whole run, as sums over blocks of consecutive steps
 // (block_sums.h). `gpuprobe diff` compares two runs by them: up to kMost steps each step is a block.
 //
-// Only steps after the warm-up that were seen whole are in it. Memory: 11 x kMost sums. Not thread-safe: one
-// owner.
+// Contains only complete steps after the warm-up. Memory: 11 x kMost sums. Not thread-safe: one owner.
 #pragma once
 
 #include <array>
@@ -34,7 +33,7 @@ class StepBlocks {
   static constexpr size_t kMost = 128;
   using Sums = BlockSums<kMost>;
 
-  // `ordinal`: of the step, the warm-up counted.
+  // `ordinal`: of the step, counting the warm-up.
   void Add(uint64_t ordinal, const StepRecord& step) {
     const std::array<uint64_t, kStepParts> parts = {
         step.total_ns(), step.compute_ns,   step.exposed_comm_ns, step.overlapped_comm_ns(),

@@ -21,8 +21,8 @@ constexpr double kLengthTolerance = 0.25;
 // Operations between equal segments may be an evaluation; when more than this share of them occurs in no
 // segment, they are part of a larger step.
 constexpr double kMostNovelty = 0.5;
-// Fewest complete segments between anchors: of those that a name tells, of all others, and of any when no
-// more will come.
+// Fewest complete segments between anchors: for named ones, for all others, and for any when no more will
+// come.
 constexpr size_t kLeastNamed = 3;
 constexpr size_t kLeastUnnamed = 6;
 constexpr size_t kLeastAtEnd = 2;
@@ -48,7 +48,7 @@ struct Cut {
   Level level = Level::kLength;
   double coverage = 0;
   size_t usual = 0;      // segments that end with the usual one
-  double novelty = 0;    // share of what is between equal segments that occurs in none
+  double novelty = 0;    // share of operations between equal segments that occur in none
   size_t usual_end = 0;  // end of one usual segment
 };
 
@@ -78,7 +78,7 @@ class History {
   bool lossy_ = false;
 };
 
-// Of segments between `ends`: coverage at one level of equality.
+// Coverage of the segments between `ends`, at one level of equality.
 Cut MeasureEqual(const History& history, std::vector<size_t> ends, Level level) {
   Cut cut{.ends = std::move(ends), .level = level};
   std::map<std::pair<size_t, uint64_t>, std::pair<size_t, size_t>> kinds;  // -> operations, end of one
@@ -114,7 +114,7 @@ Cut MeasureEqual(const History& history, std::vector<size_t> ends, Level level) 
         novel += usual.contains(history.operations()[at].coarse) ? 0 : 1;
       }
     } else {
-      // What makes it longer may be in its middle.
+      // The extra operations may be in its middle.
       other += end - begin;
       between += end - begin > cut.operations ? end - begin - cut.operations : 0;
       for (size_t at = begin; at < end; ++at)
@@ -221,7 +221,7 @@ Cut MeasureLength(const History& history, std::vector<size_t> ends) {
   return cut;
 }
 
-// `named`: a name tells that the anchors belong to steps, so equal counts are enough.
+// `named`: a name shows that the anchors belong to steps, so equal counts are enough.
 Cut Measure(const History& history, const std::vector<size_t>& ends, bool named) {
   Cut cut = MeasureEqual(history, ends, Level::kFine);
   if (cut.coverage >= kLeastCoverage) return cut;
@@ -286,7 +286,8 @@ std::optional<Cut> BestClusters(const History& history, const std::vector<size_t
     Cut cut = Measure(history, ends, named);
     cut.gap = static_cast<uint32_t>(gap);
     if (cut.usual < least || !MayBeSteps(history, cut, named)) continue;
-    // Of about equally good ones the one with more steps: an evaluation makes gaps between groups of steps.
+    // Among about equally good cuts, the one with more steps: an evaluation makes gaps between groups of
+    // steps.
     constexpr double kEqual = 0.05;
     const bool better = !best.has_value() || cut.coverage > best->coverage + kEqual ||
                         (cut.coverage > best->coverage - kEqual &&
@@ -310,8 +311,8 @@ struct Found {
   Cut cut;
 };
 
-// Of candidates without a name that tells: the smallest period that leaves nothing novel out, and of those
-// that agree on it the one that holds most of the history.
+// Picks among candidates without a telling name: the smallest period that leaves nothing novel out, and where
+// several agree on it, the one that covers most of the history.
 std::optional<Found> BestUnnamed(const History& history, const std::vector<StepDefinition>& candidates,
                                  size_t least) {
   constexpr double kSamePeriod = 1.02;
@@ -382,7 +383,7 @@ std::optional<Found> ByRole(const History& history, uint8_t role, size_t least) 
 void LearnTail(const History& history, bool named, Found& found) {
   const auto operations = history.operations();
   const std::vector<size_t>& ends = found.cut.ends;
-  // What every segment has after its anchors' end, by place.
+  // The operations that every segment has after its anchors' end, by place.
   const size_t look = named ? std::max<size_t>(found.cut.operations / 4, 1) : found.cut.operations;
   std::vector<uint64_t> pause_ns(look, 0);
   std::vector<size_t> seen(look, 0);

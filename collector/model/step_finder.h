@@ -1,4 +1,4 @@
-// Finds out, from a stretch of a program's operations in launch order, what tells where its steps end.
+// Learns from a stretch of a program's operations, in launch order, how to recognise where its steps end.
 //
 // Separate from the tracker, which applies the answer as operations come: this looks at history only. Pure.
 //
@@ -7,8 +7,8 @@
 // user marked; kernels of optimizers (by name); collectives; every kernel. A candidate's occurrences cut the
 // history into segments. It is an anchor when most of the history is in segments that are equal (the same
 // multiset of operations; else the same without sizes and geometry; else about equally many), whatever is
-// between them (an evaluation) is made of what steps are made of, and no smaller period is. What comes
-// between the anchor and the next step's first operation is learned with it.
+// between them (an evaluation) consists of the same operations as steps, and no smaller period fits. What
+// comes between the anchor and the next step's first operation is learned with it.
 #pragma once
 
 #include <cstddef>
@@ -30,13 +30,13 @@ struct StepDefinition {
   uint32_t coarse = 0;
   bool collectives = false;  // or is any collective
   bool before = false;       // a step begins with the cluster instead of ending after it
-  // A cluster of anchors is over after more than so many other operations.
+  // A cluster of anchors is over after more than this many other operations.
   uint32_t gap = 0;
-  // Operations after the cluster that still belong to the step, and the coarse token of what begins the next
-  // one.
+  // Operations after the cluster that still belong to the step, and the coarse token of the one that begins
+  // the next one.
   uint32_t tail = 0;
   uint32_t head = 0;
-  // Of the usual step: how many operations, and sums over them that only a step of the same ones has.
+  // The usual step: its number of operations, and sums over them that only a step of the same ones has.
   uint32_t operations = 0;
   uint64_t fine_sum = 0;
   uint64_t coarse_sum = 0;
@@ -50,8 +50,8 @@ struct StepDefinition {
   void Visit(Archive& archive);  // state_members.h
 };
 
-// What an operation adds to the sums of a step: whatever their order, two steps of the same operations have
-// the same sums.
+// An operation's contribution to the sums of a step: whatever their order, two steps of the same operations
+// have the same sums.
 inline uint64_t TokenWeight(uint32_t token) {
   uint64_t x = token + 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -59,7 +59,7 @@ inline uint64_t TokenWeight(uint32_t token) {
   return x ^ (x >> 31);
 }
 
-// Nothing if the history does not tell (yet). `at_end`: no more will come, so less evidence must do.
+// nullopt if the history does not show it (yet). `at_end`: no more will come, so less evidence must do.
 // `marked`: the user's marker is on some operations; nothing else counts.
 std::optional<StepDefinition> FindStepDefinition(std::span<const StepOperation> history, bool at_end,
                                                  bool marked);

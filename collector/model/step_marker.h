@@ -1,4 +1,4 @@
-// What the user says marks a step: --step-marker nvtx:NAME | kernel:NAME | collective:OP | collective:OP/N.
+// The user's step marker: --step-marker nvtx:NAME | kernel:NAME | collective:OP | collective:OP/N.
 //
 // Separate because it comes from a command line and is matched where records are joined.
 #pragma once
@@ -21,10 +21,10 @@ class StepMarker {
 
   Kind kind() const { return kind_; }
   const std::string& text() const { return text_; }  // as it was given
-  // Of an operation: so many calls are a step; 0: a cluster of calls ends one.
+  // For a collective: calls per step; 0: a cluster of calls ends a step.
   uint64_t calls() const { return calls_; }
-  // A NAME (proto/name_pattern.h) is held against a range's name, and a kernel's as the compiler mangled it
-  // and as a person would write it. An operation is NCCL's name without its prefix, in any case.
+  // A NAME (proto/name_pattern.h) is matched against a range's name, or a kernel's, mangled and demangled. An
+  // operation is NCCL's name without its prefix, in any case.
   bool Matches(std::string_view name) const;
 
  private:

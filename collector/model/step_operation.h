@@ -1,11 +1,11 @@
-// An operation as the search for steps keeps it: small, because several steps of them wait.
+// An operation as the search for steps keeps it: small, because several steps' worth of them wait.
 #pragma once
 
 #include <cstdint>
 
 namespace gpuprobe::model {
 
-// What kind of work it occupies the device with.
+// The kind of work that occupies the device.
 // kUnseen: launched, and its record never came; it takes no time and has no token.
 enum class WorkClass : uint8_t {
   kCompute,
@@ -16,7 +16,7 @@ enum class WorkClass : uint8_t {
   kUnseen
 };
 
-// What its name, or the thread that launched it, says about its place in a step. Flags.
+// Its role in a step, by its name or the thread that launched it. Flags.
 enum WorkRole : uint8_t {
   kRoleOptimizer = 1,
   kRoleBackwardName = 2,    // dgrad, wgrad, ..._backward

@@ -13,12 +13,12 @@
 
 namespace gpuprobe::model {
 
-// Of an instant: the phase in which the compute that runs was launched; else communication; else the copy
-// that runs; else, idle, input wait or other.
+// The phase of an instant: that in which the running compute was launched; else communication; else the
+// running copy; else, when idle, input wait or other.
 enum class StepPhase : uint8_t { kInput, kH2d, kForward, kBackward, kOptimizer, kCommunication, kOther };
 inline constexpr size_t kStepPhases = 7;
 
-// What said where steps begin, in order of preference.
+// The source of step boundaries, in order of preference.
 enum class StepSource : uint8_t { kNone, kMarker, kNvtx, kCollectives, kKernels, kOptimizer };
 
 struct StepRecord {
@@ -30,20 +30,20 @@ struct StepRecord {
   uint64_t first_launch_ns = 0;  // host time of its first launch
   uint64_t compute_ns = 0;       // union of kernels (without NCCL's) and memsets
   uint64_t comm_ns = 0;          // union of NCCL's kernels
-  uint64_t exposed_comm_ns = 0;  // of it, without compute at the same time
+  uint64_t exposed_comm_ns = 0;  // the part without compute at the same time
   uint64_t copy_ns = 0;          // copies that neither covers
   uint64_t idle_ns = 0;          // nothing ran
-  // Idle: until the launch of what ended it,
+  // Idle: until the launch of the work that ended it,
   uint64_t host_bound_ns = 0;  // because the host came late with it
   uint64_t input_ns = 0;       // before the step's first launch or input copy: the host launched nothing
   uint64_t sync_ns = 0;        // the host was blocked in a synchronising call when the device ran dry
   // and from there on
   uint64_t launch_gap_ns = 0;  // launched, but not started
-  uint64_t unknown_ns = 0;     // the launch of what ended the idle was not seen
-  uint64_t blocked_ns = 0;     // in the step's time, the host was blocked in a synchronising call; of no sum
+  uint64_t unknown_ns = 0;     // the launch of the work that ended it was not seen
+  uint64_t blocked_ns = 0;     // the host was blocked in a synchronising call during the step; in no sum
   std::array<uint64_t, kStepPhases> phase_ns{};
   uint32_t operations = 0;
-  uint32_t lost = 0;  // of them: their records never came, and stand as in the usual step if it has them
+  uint32_t lost = 0;          // operations whose records never came; taken from the usual step if it has them
   int64_t clock_step_ns = 0;  // by which the clock was set in it: part of end - start, and of nothing else
   uint64_t error_ns = 0;      // by how much its start or end may be off for that; 0: both were seen
   bool warmup = false;        // much longer than later ones: in no statistics

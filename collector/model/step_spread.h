@@ -2,9 +2,9 @@
 // waited for nobody.
 //
 // Separate from RankComparison's blame, which says who made whom wait in each collective: that waiting may
-// hide behind compute, and then costs nothing. Steps are equally long on all ranks, so what a rank has more
-// of exposed communication than the one with the least is what the step lost to the others' being late.
-// Memory: a bounded number of steps that some ranks have not told of.
+// hide behind compute, and then costs nothing. Steps are equally long on all ranks, so the exposed
+// communication that a rank has beyond the rank with the least is time that the step lost to late ranks.
+// Memory: a bounded number of steps that some ranks have not reported.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@ namespace gpuprobe::model {
 class StepSpread {
  public:
   static constexpr size_t kMaxOpen = 256;  // steps
-  // A step counts if so many ranks told of it, of those that tell of the most.
+  // A step counts if this share of the ranks reported it; all ranks: as many as reported any one step.
   static constexpr double kLeastRanks = 0.9;
 
-  // Of one rank. `step`: as all ranks count.
+  // Adds one rank's step. `step`: its number on all ranks.
   void Add(uint64_t step, uint64_t comm_ns, uint64_t exposed_comm_ns);
 
-  // A step, mean over steps; zero where none could be compared.
+  // Per step, as means over steps; zero if none could be compared.
   struct Means {
     uint64_t steps = 0;
     double exposed_ns = 0;        // mean over ranks
-    double least_exposed_ns = 0;  // of the rank with the least
-    double least_comm_ns = 0;     // so
+    double least_exposed_ns = 0;  // of the rank with the least of it
+    double least_comm_ns = 0;     // of the rank with the least of it
   };
   Means Summarize() const;
 

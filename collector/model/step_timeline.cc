@@ -7,7 +7,7 @@
 namespace gpuprobe::model {
 namespace {
 
-// What can occupy the device at an instant, by precedence: the first that does gives the instant its phase.
+// Kinds of work at an instant, by precedence: the first one present gives the instant its phase.
 enum Layer : uint8_t {
   kForward,
   kBackward,

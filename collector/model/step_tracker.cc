@@ -14,9 +14,9 @@ namespace {
 // Ranges of one kind that make it the program's steps; one may be anything.
 constexpr size_t kLeastRanges = 3;
 constexpr size_t kLeastRangesAtEnd = 2;
-// Of the ranges that the user's marker names: all of one kind, whatever they are called.
+// The kind of all ranges that the user's marker names, whatever they are called.
 constexpr char kMarkedKind[] = "marked";
-// Of the steps that the probe tells, where it records only some.
+// The kind of the steps that the probe reports, where it records only some.
 constexpr char kRecordedKind[] = "recorded";
 
 // So many operations after the anchors are looked at for the next step's beginning.
@@ -29,7 +29,7 @@ uint64_t BeginLook(const StepDefinition& definition) {
 // long then. nullopt: no such gap.
 std::optional<uint64_t> FindClockStep(std::span<const StepOperation> operations, uint64_t begin_ns,
                                       uint64_t by_ns, uint64_t from_ns, uint64_t to_ns) {
-  constexpr uint64_t kReadingErrorNs = 100'000;  // of the clocks' readings that tell by how much
+  constexpr uint64_t kReadingErrorNs = 100'000;  // in the clock readings that show by how much
   std::vector<uint64_t> times{begin_ns};         // the work before ended then
   for (const StepOperation& o : operations) {
     for (const uint64_t time_ns : {o.launch_ns, o.start_ns, o.end_ns}) {
@@ -143,7 +143,7 @@ void StepTracker::Add(const StepOperation& operation) {
   if (open_.size() > kMaxOpen) {
     CompletePending(0, true);
     ForgetBefore(base_ + kMaxOpen / 2);
-    loss_ = true;  // a step that began in what was forgotten lacks it
+    loss_ = true;  // a step that began in the forgotten part lacks it
   }
 }
 
@@ -212,7 +212,7 @@ uint64_t StepTracker::BeginAfter(uint64_t position, uint64_t known) const {
   for (uint64_t at = next_launch(position); at < limit; ++at) {
     if (At(at).coarse == definition_->head && !At(at).same_launch) return at;
   }
-  // Of a step whose last operations, and the next one's first, were lost: by its length.
+  // If the step's last operations and the next one's first were lost, its length decides.
   const uint64_t steps = definition_->operations == 0
                              ? 0
                              : (usual - segment_ + definition_->operations / 2) / definition_->operations;
@@ -435,7 +435,7 @@ void StepTracker::LearnUsual(const Pending* before, const Pending& last) {
     usual_step_.Learn(operations, start_ns, end_ns);
     return;
   }
-  // What was launched last ends last, in the usual step.
+  // In the usual step, the last launch ends last.
   const auto seen = [](const StepOperation& o) { return o.work != WorkClass::kUnseen; };
   const bool begin_seen = last.begin > base_ ? seen(At(last.begin - 1)) : begin_error_ns_ == 0;
   if (usual && begin_seen && (before == nullptr || before->end_error_ns == 0) && seen(operations.back()))
@@ -488,7 +488,8 @@ void StepTracker::CompletePending(size_t but, bool must) {
 }
 
 void StepTracker::CompleteFirst() {
-  // What could not be restored never will be: its end is that of what was seen, which may be a whole gap off.
+  // Anything not restored by now never will be: the end is that of the work seen, which may be a whole gap
+  // off.
   if (std::exchange(pending_.front().left, 0) > 0) pending_.front().end_error_ns = UINT64_MAX;
   MeasureFirst();
   const Pending step = pending_.front();

@@ -34,8 +34,8 @@
 
 namespace gpuprobe::model {
 
-// Over all steps but those of the warm-up, and of these those that were seen whole; where they are too few,
-// over the kept ones that were restored, too (`estimated`).
+// Over the complete steps after the warm-up; where these are too few, also over the kept ones that were
+// restored (`estimated`).
 struct StepStatistics {
   static constexpr size_t kExactLimit = 512;
   Distribution total_ns{kExactLimit};
@@ -53,7 +53,7 @@ struct StepStatistics {
   std::array<Distribution, kStepPhases> phase_ns;
   uint64_t incomplete = 0;  // steps in which records were lost; not in the distributions
   bool estimated = false;
-  uint64_t nvtx_phases = 0;  // steps whose phases annotations say
+  uint64_t nvtx_phases = 0;  // steps whose phases come from annotations
 
   StepStatistics();
   void Add(const StepRecord& record, bool nvtx_phases_known);
@@ -77,7 +77,7 @@ class StepTracker {
   // `coarse`, `fine`: hashes of what makes two operations equal without, and with, geometry and size.
   Token TokenOf(uint64_t coarse, uint64_t fine);
 
-  // What the token of a collective's kernel stands for, once for each.
+  // Names the calls that a collective kernel's token stands for, once per token.
   bool KnowsCommunication(uint32_t token) const { return communication_.Knows(token); }
   void NameCommunication(uint32_t token, const CommunicationTiming::Name& name) {
     communication_.SetName(token, name);
@@ -92,7 +92,7 @@ class StepTracker {
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.
   void AddBlocked(uint64_t start_ns, uint64_t end_ns);
-  // A range closed. `name` may tell a step or a phase; `name_id` stands for it.
+  // A range closed. `name` may mark a step or a phase; `name_id` stands for it.
   void AddRange(uint64_t id, uint64_t parent, uint64_t start_ns, uint64_t end_ns, uint32_t name_id,
                 std::string_view name);
   // Records were lost. `launches`: even those of launches, which otherwise show what is missing; steps that
@@ -101,25 +101,25 @@ class StepTracker {
   // The clock of these times was set `by_ns` forward, at some time from `from_ns`, as it was, to `to_ns`, as
   // it is since.
   void NoteClockStep(uint64_t by_ns, uint64_t from_ns, uint64_t to_ns);
-  // Of the steps that were completed since the last call.
+  // Host phases of the steps that were completed since the last call.
   std::vector<HostPhases> TakeHostPhases() { return std::exchange(host_phases_, {}); }
   // Completes what can be completed.
   void Finish();
 
-  // Of the last kKept steps, oldest first.
+  // The last kKept steps, oldest first.
   const std::deque<StepRecord>& steps() const { return steps_; }
-  // Index of the step that this instant belongs to; of the steps in steps().
+  // Index of the step in steps() that this instant belongs to.
   std::optional<uint64_t> StepAt(uint64_t time_ns) const;
   uint64_t count() const { return counted_; }
   uint64_t warmup_count() const { return warmup_count_; }
   const StepStatistics& statistics() const { return statistics_; }
-  // Of the same steps.
+  // Over the same steps.
   const StepBlocks& blocks() const { return blocks_; }
   StepSource source() const { return source_; }
-  // Of the steps after the warm-up that were seen whole.
+  // Over the complete steps after the warm-up.
   const CommunicationTiming& communication() const { return communication_; }
   const StepWork& work() const { return work_; }
-  // When what is not warm-up began.
+  // When the steps after the warm-up began.
   const SteadyRuns& steady_runs() const { return steady_runs_; }
   // 0 to 1: the share of steps that are like the usual one (of annotated or marked ones: 1), times n / (n +
   // 1) for n steps, times the share of their operations whose records came. 0 without steps.
@@ -145,9 +145,9 @@ class StepTracker {
     uint64_t begin = 0;
     uint64_t end = 0;
     uint32_t lost = 0;          // operations without record
-    uint32_t left = 0;          // of them, those that may still be restored
-    uint64_t end_error_ns = 0;  // of what was restored
-    // Of the first one that waits, once nothing is left to be restored.
+    uint32_t left = 0;          // lost operations that may still be restored
+    uint64_t end_error_ns = 0;  // of the restored part
+    // Set for the first pending step, once nothing is left to be restored.
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;  // 0: not known yet
     uint64_t previous_launch_ns = 0;
@@ -169,7 +169,7 @@ class StepTracker {
   };
   static constexpr size_t kMaxClockSteps = 64;
   static constexpr size_t kMaxBlocked = 8192;
-  static constexpr size_t kMaxPending = 64;  // steps that wait for a usual one, or for what comes after a gap
+  static constexpr size_t kMaxPending = 64;   // steps that wait for a usual one, or for the end of a gap
   static constexpr uint64_t kLeastWhole = 3;  // steps from which statistics are made
   static constexpr size_t kMaxStepRanges = 1024;
 
@@ -179,19 +179,20 @@ class StepTracker {
   // Measures it, as if the clock had not been set in it.
   StepRecord Measure(const Pending& step, const std::vector<StepPhase>& phases) const;
   void NoteHostPhases(const Pending& step, const std::vector<StepPhase>& phases);
-  // All that wait but the last `but`, as far as their times are known; `must`: whatever is known.
+  // All pending steps but the last `but`, as far as their times are known; `must`: whatever is known.
   void CompletePending(size_t but, bool must);
-  // The times of the first one that waits.
+  // Sets the times of the first pending step.
   void MeasureFirst();
-  // Learns the usual step, and restores what was lost with it.
+  // Learns the usual step, and uses it to restore what was lost.
   void RestoreLost(bool all);
   void LearnUsual(const Pending* before, const Pending& last);
   // Steps from annotated ranges; all of them, or as far as later launches are known.
   void CutAtRanges(bool all);
   void ChooseRanges(size_t least);
-  // Looks for what tells where steps end, once there is enough history for another try.
+  // Looks for a definition of where steps end, once there is enough history for another try.
   void Search(bool at_end);
-  // Applies the definition to what it has not seen yet; all of it, or as far as clusters are surely over.
+  // Applies the definition to the operations not scanned yet; all of it, or as far as clusters are surely
+  // over.
   void Scan(bool all);
   // The step's anchors ended before `position`: where, up to `known`, the next step begins.
   uint64_t BeginAfter(uint64_t position, uint64_t known) const;
@@ -201,19 +202,19 @@ class StepTracker {
   // whose anchors were lost.
   void EndSegment(uint64_t end);
   void EndStep(uint64_t segment, uint64_t end);
-  // Of several steps up to `end`, whose anchors were lost; empty if it is one.
+  // Ends of the steps up to `end` if there are several whose anchors were lost; empty if it is one.
   std::vector<uint64_t> EndsOfLost(uint64_t segment, uint64_t end) const;
   uint64_t BeginOfStep(uint64_t segment, uint64_t end) const;
   bool IsUsual(uint64_t begin, uint64_t end) const;
-  // A step between anchors that were both seen is shorter than what was taken for one: there were several in
+  // A step between two anchors that were seen is shorter than the supposed usual one: there were several in
   // it.
   void ShortenUsual(uint64_t operations);
   const StepOperation& At(uint64_t position) const { return open_[static_cast<size_t>(position - base_)]; }
   uint64_t Next() const { return base_ + open_.size(); }
   void Record(const StepRecord& record, bool nvtx_phases);
-  // Puts it into the statistics. `ordinal`: of the step, the warm-up counted.
+  // Adds it to the statistics. `ordinal`: of the step, counting the warm-up.
   void Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases);
-  // Of the steps so far; what was counted is counted anew where the answer changed.
+  // Looks among the steps so far, and recounts them where the answer changed.
   void LookForWarmup();
   void EndWarmupSearch();
   void ForgetBefore(uint64_t position);
@@ -221,12 +222,12 @@ class StepTracker {
   uint64_t base_ = 0;                // position of open_.front()
   std::vector<StepOperation> open_;  // since the last step that is complete, in launch order
   uint64_t forgotten_until_ns_ = 0;  // latest end of the operations that are no longer in open_
-  uint64_t last_launch_ns_ = 0;      // of them
+  uint64_t last_launch_ns_ = 0;      // the latest launch of these
   std::deque<Pending> pending_;
   UsualStep usual_step_;          // once records were lost
   uint64_t begin_error_ns_ = 0;   // of where the next step begins
   uint64_t operations_ = 0;       // of all steps
-  uint64_t lost_operations_ = 0;  // of them
+  uint64_t lost_operations_ = 0;  // of all steps
   bool loss_ = false;             // since the last step
   bool lossy_ = false;            // ever
   StepMarker marker_;
@@ -240,7 +241,7 @@ class StepTracker {
   uint64_t segment_ = 0;               // position after the last step
   uint64_t cluster_end_ = 0;           // position after the last anchor since then, 0 if there was none
   uint64_t compared_ = 0;              // steps that were compared with the usual one
-  uint64_t usual_ = 0;                 // of them, like it
+  uint64_t usual_ = 0;                 // those that are like it
   std::deque<StepRange> step_ranges_;  // that were not used yet, as they closed
   std::string step_kind_;              // of the ranges that are steps, once chosen
 
@@ -254,7 +255,7 @@ class StepTracker {
   std::deque<StepRecord> steps_;
   uint64_t next_index_ = 0;
   uint64_t counted_ = 0;
-  // While what is warm-up may change: what the steps' records would be if they were none.
+  // While the warm-up may still change: the steps' values if they are not part of it.
   struct EarlyStep {
     bool nvtx_phases = false;
     uint64_t input_ns = 0;
@@ -267,7 +268,7 @@ class StepTracker {
   bool warmup_known_ = false;
   uint64_t warmup_count_ = 0;
   std::vector<EarlyStep> early_;
-  uint64_t early_counted_ = 0;  // of them, those that were looked at for statistics
+  uint64_t early_counted_ = 0;  // those already considered for statistics
   StepStatistics statistics_;
   StepBlocks blocks_;
   CommunicationTiming communication_;

@@ -1,9 +1,8 @@
-// What each kernel costs a step of one process: calls and time, over the steps after the warm-up that were
-// seen whole.
+// Calls and time of each kernel per step of one process, over the complete steps after the warm-up.
 //
-// Separate from the totals of kernels, which count every call of the run: two runs are compared by their
-// steps, without what starts them, and with the spread from step to step. For that each kernel's time is kept
-// over blocks of steps, too (block_sums.h). Memory: kMaxKernels x (kMaxBlocks + 5) numbers. Not thread-safe:
+// Separate from the kernels' totals, which count every call of the run: two runs are compared by their steps,
+// without their warm-up and with the spread from step to step. For the spread, each kernel's time is also
+// kept over blocks of steps (block_sums.h). Memory: kMaxKernels x (kMaxBlocks + 5) numbers. Not thread-safe:
 // one owner.
 #pragma once
 
@@ -23,7 +22,7 @@ class StepWork {
  public:
   static constexpr size_t kMaxKernels = 8192;  // later ones are not counted
 
-  // Over steps() steps, those without such a call among them.
+  // Over steps() steps, including those without such a call.
   struct Sum {
     uint64_t calls = 0;
     uint64_t time_ns = 0;
@@ -36,19 +35,19 @@ class StepWork {
   static constexpr size_t kMaxBlocks = 32;
   using Blocks = BlockSums<kMaxBlocks>;
 
-  // A step of which everything was seen: its operations and its length. `ordinal`: of the step, the warm-up
-  // counted; `early`: it is not known whether it is warm-up.
+  // Adds a complete step: its operations and its length. `ordinal`: of the step, counting the warm-up;
+  // `early`: it is not known yet whether it is warm-up.
   void AddStep(std::span<const StepOperation> own, uint64_t length_ns, uint64_t ordinal, bool early);
-  // Of the steps that were added with an index, those from this one on are no warm-up.
+  // Early steps from this index on are not warm-up.
   void KeepFrom(uint64_t index);
 
   uint64_t steps() const { return sums_.steps; }
   // Copies whose host side is pageable memory.
   Sum pageable_to_device() const { return sums_.pageable_to_device; }
   Sum pageable_from_device() const { return sums_.pageable_from_device; }
-  // Of the kernels with this coarse token.
+  // Calls and time of the kernels with this coarse token.
   Sum Of(uint32_t token) const;
-  // Over all steps, the warm-up among them: how many each block has, and a kernel's time in it; nullptr if it
+  // Over all steps, including the warm-up: how many each block has, and a kernel's time in it; nullptr if it
   // has none.
   const Blocks& step_blocks() const { return step_blocks_; }
   const Blocks* BlocksOf(uint32_t token) const;

@@ -1,5 +1,4 @@
-// Sends and receives that one process issued, by peer and direction, and which of them are not known to be
-// over.
+// Sends and receives that one process issued, by peer and direction, and which of them may still be running.
 //
 // Separate from the tracker of calls, which times them, and from IssuedCalls, which compares collectives: the
 // sequence number of a transfer says nothing about other ranks. What two ranks agree on is the order: the
@@ -45,7 +44,8 @@ class Transfers {
 
   void Issued(const CollectiveRecord& record);
   void Finished(const Key& key, uint64_t seq);
-  // It was captured into a CUDA graph: it is not issued before that is launched, which is not told here.
+  // It was captured into a CUDA graph: it is only issued when the graph is launched, which is not reported
+  // here.
   void Captured(const Key& key, uint64_t seq);
 
   const std::map<Key, Peer>& peers() const { return peers_; }

@@ -16,7 +16,7 @@ size_t WarmupLength(const std::deque<StepRecord>& steps) {
   std::nth_element(later.begin(), middle, later.end());
   const double limit_ns = kWarmupFactor * static_cast<double>(*middle);
   size_t length = 0;
-  // Ends before the later half does: half of that is no longer than its median.
+  // Ends before the later half does: half of that does not exceed its median.
   while (length < steps.size() && static_cast<double>(steps[length].total_ns()) > limit_ns) ++length;
   return length;
 }

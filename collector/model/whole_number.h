@@ -1,5 +1,5 @@
 // A double as a whole number: rounded towards zero, and held within the type where a plain conversion would
-// be undefined. Sums of what a peer sent can be anything.
+// be undefined. Sums of a peer's values can be anything.
 //
 // Example: WholeNumber(3.7) is 3, WholeNumber(-1) and WholeNumber(NaN) are 0, WholeNumber(1e30) is
 // UINT64_MAX.

@@ -1,7 +1,7 @@
-// What names say about the place of work in a training step: kernels of optimizers and of backward passes,
+// Infers the place of work in a training step from names: kernels of optimizers and of backward passes,
 // PyTorch's autograd threads, annotated ranges.
 //
-// Separate so that every list of names stands in one place. Pure. Matching ignores case.
+// Separate so that every list of names is in one place. Pure. Matching ignores case.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,10 @@ namespace gpuprobe::model {
 uint8_t RolesOfKernel(std::string_view name);
 // kRoleAutogradThread: PyTorch names the threads that run backward passes pt_autograd_<device>.
 uint8_t RolesOfThread(std::string_view name);
-// What of a range's name tells steps apart is left out: "ProfilerStep#17" and "ProfilerStep#18" are one kind.
+// Drops the part of a range's name that differs between steps: "ProfilerStep#17", "ProfilerStep#18" are one
+// kind.
 std::string KindOfRange(std::string_view name);
-// Of an NVTX domain: a library's, which marks its own work in it. Its ranges tell neither steps nor phases.
+// Whether a library marks its own work in this NVTX domain. Its ranges mark neither steps nor phases.
 bool IsLibraryDomain(std::string_view domain);
 // Ranges of this kind look like steps.
 bool LooksLikeStep(std::string_view kind);

@@ -8,7 +8,7 @@
 namespace gpuprobe::observe {
 namespace {
 
-// Folder of a group, if its hierarchy is mounted and the group is within what is mounted.
+// Folder of a group, if its hierarchy is mounted and the mount includes the group.
 std::string Folder(const std::map<std::string, CgroupMount>& mounts,
                    const std::map<std::string, std::string>& paths, const std::string& controller) {
   const auto mount = mounts.find(controller);

@@ -1,8 +1,8 @@
 // The control groups that a process is in: whether they are frozen, how much CPU they may use, whether they
 // lack memory. Both hierarchies, the unified one and that of single controllers.
 //
-// A quota may stand in a group above the process's own (a Kubernetes pod's), so the groups up to the root
-// are looked at. Which groups there are is found out by Open and kept: another move is seen by another Open.
+// A quota may be set on a group above the process's own (a Kubernetes pod's), so all groups up to the root
+// are read. Open finds out which groups there are; if the process moves later, only another Open sees it.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ using Fields = std::vector<std::string_view>;
 
 constexpr size_t kMostPids = 32;  // the kernel nests namespaces that deep
 
-// What lies between characters of `separators`; empty parts are left out.
+// Splits at characters of `separators`; empty parts are left out.
 Fields Parts(std::string_view text, std::string_view separators) {
   Fields parts;
   while (!text.empty()) {

@@ -1,7 +1,7 @@
-// Readers of the texts that the kernel gives under /proc and /sys/fs/cgroup. Pure.
+// Parsers for the kernel's text files under /proc and /sys/fs/cgroup. Pure.
 //
 // A process chooses its own name and its cgroup's path, so every field is looked for where nobody can put
-// another: "(a) R 1" is a name. What cannot be read is absent, never zero.
+// another: "(a) R 1" is a name. Unreadable values are absent, never zero.
 #pragma once
 
 #include <cstdint>

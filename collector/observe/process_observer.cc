@@ -20,7 +20,7 @@
 namespace gpuprobe::observe {
 namespace {
 
-// Of Linux 6.5 and 6.13; the headers that we build with may be older.
+// From Linux 6.5 and 6.13; the headers that we build with may be older.
 constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD
 struct PidfdInfo {
   uint64_t mask = 0;
@@ -70,7 +70,7 @@ const std::map<std::string, CgroupMount>& Mounts() {
   return *mounts;
 }
 
-// Whether /proc is of our namespace of pids, in which the kernel tells us those of others.
+// Whether /proc belongs to our pid namespace, in which the kernel gives us the pids of others.
 bool ProcIsOurs() {
   char link[32];
   const ssize_t n = readlink("/proc/self", link, sizeof(link));
@@ -203,7 +203,7 @@ void ProcessObserver::LookAtGroups(v1::ProcessObservation& observation) {
   const bool anew = looks_ % kChooseEvery == 0;
   if (anew) {
     Cgroups groups = Cgroups::Open(Mounts(), ParseCgroups(ReadSmallFile(folder_, "cgroup").value_or("")));
-    // Of other groups the counters begin elsewhere.
+    // The counters of other groups start from other values.
     if (!(groups == groups_)) {
       groups_ = std::move(groups);
       reading_ = groups_.Read();

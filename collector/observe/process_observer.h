@@ -1,11 +1,11 @@
 // Watches one process of this host from outside, through /proc, its control groups, and a descriptor that
-// says when it has ended.
+// signals its end.
 //
 // Example: a connection comes from pid 4711, and its Hello says "pid 12". /proc/4711/status has "NSpid: 4711
-// 12", so 4711 is that process, in a container; it is watched under our number. A program that only passes on
-// what others say (a relay, a simulator) has another pid than its Hello and is not watched: nothing is said
-// rather than something wrong. /proc/4711 is opened once, so that a later process of the same number is
-// never taken for it.
+// 12", so 4711 is that process, in a container; it is watched under our number. A program that only forwards
+// for others (a relay, a simulator) has another pid than its Hello and is not watched: better no report than
+// a wrong one. /proc/4711 is opened once, so that a later process of the same number is never mistaken for
+// it.
 //
 // A look costs about a dozen small files. Used from the collector's thread only.
 #pragma once

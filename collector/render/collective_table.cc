@@ -60,7 +60,7 @@ std::string TransferAndWait(const Role& role) {
   const std::string transfer = Spread(role, steady(&analysis::SteadyCalls::transfer_ns), Duration);
   if (transfer != "-")
     return absl::StrCat(transfer, " / ", Spread(role, steady(&analysis::SteadyCalls::wait_ns), Duration));
-  // Of calls that are only made before the first step after the warm-up.
+  // Calls that are only made before the first step after the warm-up.
   const std::string before = Spread(
       role, [](const CollectiveReport& c) { return c.transfer_mean_ns; }, Duration);
   return before == "-" ? before : before + " (start)";

@@ -37,14 +37,14 @@ std::string Interval(double low, double high) {
   return absl::StrFormat("%+.1f to %+.1f %%", low * 100, high * 100);
 }
 
-// What no table holds, for it has only so many rows.
+// The changes left out of a table, which has only so many rows.
 void NoteRest(size_t rows, Table& t) {
   if (rows > kMaxRows) absl::StrAppend(&t.note, "; ", rows - kMaxRows, " more with --json");
 }
 
 std::string Chance(double p) { return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p); }
 
-// What the numbers rest on.
+// The basis of the numbers.
 std::string TestNote(const analysis::Comparison& c) {
   const analysis::ComparedPart& total = c.parts.front();
   std::string note =

@@ -324,7 +324,7 @@ Json CommunicationJson(const analysis::Report& report) {
           {"alpha_beta", models}};
 }
 
-// The least and the most of what is heard.
+// The least and the most ranks per host among those that report.
 Json PerHost(const analysis::CommunicatorReport& c) {
   if (c.ranks_of_host.empty()) return nullptr;
   const auto [least, most] =

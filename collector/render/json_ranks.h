@@ -21,7 +21,7 @@ nlohmann::ordered_json CommunicationJson(const analysis::Report& report);
 nlohmann::ordered_json HaltJson(const std::optional<analysis::Halt>& halt);
 nlohmann::ordered_json StopsJson(const std::vector<analysis::Stop>& stops);
 nlohmann::ordered_json HostLoadJson(const analysis::HostLoad& load);
-// Of one rank: what it made others wait, and waited itself.
+// How long one rank made others wait, and waited itself.
 nlohmann::ordered_json CausedWaitJson(const analysis::CausedWait& caused);
 
 }  // namespace gpuprobe::render

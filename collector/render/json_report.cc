@@ -95,7 +95,7 @@ Json CostOf(const analysis::OwnCost& c) {
           {"unrecorded_launches", c.unrecorded_launches}};
 }
 
-// Of parts of the step: the standard deviation of the ranks' means.
+// The standard deviation of the ranks' means, for each part of the step.
 Json BetweenRanksJson(const analysis::Report& report) {
   using analysis::StepMeans;
   const auto of = [&](double StepMeans::*part) { return OrNull(analysis::BetweenRanks(report, part)); };
@@ -557,7 +557,7 @@ std::string JsonReport(const analysis::Report& report) {
 }
 
 JsonFiles JsonReportFiles(const analysis::Report& report) {
-  // Rank by rank: of a thousand, the values alone would take hundreds of megabytes.
+  // Rank by rank: for a thousand, the values alone would take hundreds of megabytes.
   constexpr size_t kIndent = 4;
   std::string ranks;
   for (const analysis::RankReport& r : report.ranks)

@@ -1,6 +1,6 @@
 // report.json: the public, versioned form of the report. Documented field by field in docs/report-json.md,
-// beside this file. Where all about every rank would make it larger than kReportBytes, it has of each rank
-// what tells which to look at, and everything else is in ranks.json beside it.
+// beside this file. If the details of every rank would make it larger than kReportBytes, it has only enough
+// of each rank to choose which to look at, and everything else is in ranks.json beside it.
 #pragma once
 
 #include <cstddef>

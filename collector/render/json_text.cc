@@ -35,7 +35,7 @@ std::string Lay(const Json& json, size_t indent, size_t line) {
     fits = fits && part.find('\n') == std::string::npos;
     parts.push_back(std::move(part));
   }
-  // A thousand members of a communicator are no reason for a thousand lines.
+  // A communicator's thousand members must not take a thousand lines.
   fits = fits && (indent + length <= line || IsListOfPlainValues(json));
   const std::string space(indent, ' ');
   std::string out(1, json.is_object() ? '{' : '[');

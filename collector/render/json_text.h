@@ -1,5 +1,5 @@
-// JSON as text, for people and for diff and grep: what fits stays on one line, so that a list of ranks is a
-// line a rank.
+// Formats JSON for people, diff and grep: values that fit stay on one line, so that a list of ranks has one
+// line per rank.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What is not known is null: values as every part of report.json writes them.
+// Values as every part of report.json writes them: unknown ones are null.
 #pragma once
 
 #include <optional>

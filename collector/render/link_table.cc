@@ -40,7 +40,7 @@ std::string TreeText(const LinkModel& m) {
   return absl::StrJoin(parts, " / ");
 }
 
-// What one row can stand for.
+// Communicators that share one row.
 bool Alike(const LinkModel& a, const LinkModel& b) {
   constexpr double kSame = 0.1;
   const auto near = [](double x, double y) { return std::abs(x - y) <= kSame * std::max(x, y); };

@@ -1,4 +1,4 @@
-// The communicators of a job and what their links were measured to do, as tables.
+// The communicators of a job and the measured performance of their links, as tables.
 #pragma once
 
 #include "collector/analysis/report.h"

@@ -1,6 +1,6 @@
-// What a person sees while a job runs: one line, or a screen with a row a rank.
+// The text shown while a job runs: one line, or a screen with one row per rank.
 //
-// Separate from the report's text because it is of the last moments, and changes every second.
+// Separate from the report's text because it covers the last moments, and changes every second.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace gpuprobe::render {
 std::string LiveIntroduction(const analysis::LiveStatus& status);
 // "step 118  412 ms  compute 61%  ...", without an end of line.
 std::string LiveLine(const analysis::LiveStatus& status);
-// Introduction, line, and a row a rank; of many ranks, those that are late most.
+// Introduction, line, and one row per rank; with many ranks, those that are late most.
 inline constexpr size_t kLiveRanks = 32;
 std::string LiveScreen(const analysis::LiveStatus& status);
 

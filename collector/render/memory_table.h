@@ -1,6 +1,6 @@
-// The table of what memory is held by, for the rank that holds most.
+// The table of what holds memory, for the rank that holds most.
 //
-// Separate from table.cc because of its words: lifetimes are measured, what lives so long is inferred.
+// Separate from table.cc because of its words: lifetimes are measured, categories are inferred from them.
 #pragma once
 
 #include "collector/analysis/report.h"

@@ -384,7 +384,7 @@ bool RecordLines::Unexplained(const model::KernelRecord& kernel) const {
                                 : node_plans_.PlanOf(kernel.graph_node, kernel.correlation).plan == 0;
 }
 
-// What the name of its kernel says of a collective that no call explains.
+// Describes a collective that no call explains, by its kernel's name.
 std::string RecordLines::UnexplainedLine(const model::KernelRecord& kernel,
                                          const v1::KernelSite& site) const {
   std::string line = Begin("collective");

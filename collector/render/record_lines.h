@@ -83,7 +83,7 @@ class RecordLines {
   absl::flat_hash_map<std::pair<uint32_t, uint32_t>, uint32_t> stream_names_;    // by context and stream
   absl::flat_hash_map<uint64_t, std::string> fields_;  // members of an object, by range
   absl::flat_hash_map<uint32_t, v1::Communicator> communicators_;
-  // What was written: a communicator is told of again when more is known of it, and in a log without its
+  // Written so far: a communicator is reported again when more is known about it, and in a log without its
   // beginning.
   absl::flat_hash_set<std::pair<uint32_t, v1::CommunicatorState>> told_communicators_;
   absl::flat_hash_map<uint64_t, uint64_t> plan_of_;  // by correlation
@@ -96,10 +96,10 @@ class RecordLines {
   std::deque<uint64_t> early_copies_order_;  // their correlations
   // A program may update its graphs at each step, and is read as a whole before anything is written.
   model::GraphNodePlans node_plans_{SIZE_MAX, SIZE_MAX};
-  // Of captured plans: a piece of work for each graph launch, by its correlation, and each copy.
+  // Captured plans: a piece of work for each graph launch, by its correlation, and each copy.
   absl::flat_hash_map<uint64_t, std::map<std::pair<uint64_t, uint32_t>, PlanWork>> replays_;
   std::vector<model::KernelRecord> replayed_kernels_;  // of collectives, until all plans are known
-  // Likewise copies, by the node; the latest ones before it is known whether their nodes carry anything.
+  // Replayed copies, by node; the latest ones, until it is known whether their nodes carry anything.
   static constexpr size_t kMaxEarlyReplays = 65536;
   std::vector<std::pair<uint64_t, PlanWork>> replayed_copies_;
   std::deque<std::pair<uint64_t, PlanWork>> early_replays_;

@@ -26,7 +26,7 @@ std::string SourceWords(const std::string& source) {
 std::string IdleWords(const StepsReport& s) {
   std::vector<std::string> parts;
   const auto part = [&](const char* name, const model::Summary& time) {
-    // What would be shown as nothing is not named.
+    // Parts that would be shown as nothing are not named.
     if (time.mean > 0.0005 * s.time_ns.mean) parts.push_back(absl::StrCat(name, " ", Duration(time.mean)));
   };
   part("host-bound", s.host_bound_ns);

@@ -67,7 +67,7 @@ std::string MemoryPeak(const Report& report, const analysis::RankReport& r) {
   return text + ")";
 }
 
-// The pool that took most of its device: what it held for what was in use.
+// The pool that took most of its device: memory held against memory in use.
 std::string LargestPool(const Report& report) {
   const analysis::PoolReport* largest = nullptr;
   const analysis::RankReport* whose = nullptr;
@@ -209,7 +209,7 @@ Table KernelClasses(const Report& report) {
           .rows = {},
           .note = "inferred from kernel names"};
   const analysis::ComputeReport& c = report.compute;
-  // One class is no breakdown: the program's kernels have names of their own.
+  // A single class is not a breakdown: the program's kernels have names of their own.
   if (c.classes.size() < 2) return t;
   for (const analysis::KernelClassReport& k : c.classes) {
     const auto total = static_cast<double>(k.total_ns);

@@ -1,4 +1,4 @@
-// The report's tables as rows of text: what is in them, once, for the terminal and for the page.
+// The report's tables as rows of text, defined once for the terminal and for the page.
 //
 // Separate from both so that the two cannot say different things.
 #pragma once

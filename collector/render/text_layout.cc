@@ -31,7 +31,7 @@ bool IsUnit(std::string_view word) {
          std::find(kUnits.begin(), kUnits.end(), word.substr(0, end + 1)) != kUnits.end();
 }
 
-// What stands on one line whatever happens: a number with its unit.
+// Words that are never split over lines: a number with its unit.
 std::vector<std::string> Pieces(const std::string& text) {
   std::vector<std::string> pieces;
   bool number = false;

@@ -15,7 +15,7 @@ std::string Findings(const analysis::Report& report) {
   std::string out;
   int number = 0;
   for (const analysis::Finding& f : report.findings) {
-    // What is merely worth knowing is not counted with what is wrong.
+    // Findings that are merely worth knowing are not counted as problems.
     const bool bare = f.severity == analysis::Severity::kInfo;
     absl::StrAppend(&out, Wrap(bare ? " -  " : absl::StrFormat("%2d  ", ++number), "    ", f.statement));
     if (!f.evidence.empty()) absl::StrAppend(&out, Wrap("    ", "    ", f.evidence));

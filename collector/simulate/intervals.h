@@ -1,8 +1,7 @@
-// Sets of points in time as sorted, disjoint, half-open intervals: the algebra that the truth of a simulation
-// stands on.
+// Sets of points in time as sorted, disjoint, half-open intervals: the algebra behind the truth of a
+// simulation.
 //
-// Separate from, and on purpose not the same code as, collector/model/interval_union.h: what is to be checked
-// cannot be the check.
+// Separate from collector/model/interval_union.h on purpose: code cannot be checked against itself.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a simulated rank does in one step, as a list of instructions: the host's calls in their order.
+// One step of a simulated rank as a list of instructions: the host's calls in order.
 //
 // Separate from the node that gives them times: a scenario writes programs, the node runs them against the
 // other ranks' programs. Times are nanoseconds. A rank has one host timeline; `Thread` says on which of its
@@ -14,7 +14,7 @@
 
 namespace gpuprobe::simulate {
 
-// What the work is for; the truth of a step's phases.
+// The purpose of the work; the truth of a step's phases.
 enum class Phase : uint8_t {
   kOther,
   kInput,
@@ -26,7 +26,7 @@ enum class Phase : uint8_t {
   kCount
 };
 
-// What keeps the host from launching; the truth of idle time.
+// Why the host does not launch; the truth of idle time.
 enum class HostCause : uint8_t { kFramework, kInput, kSync };
 
 // Collective operations, in the order of their kernels in the catalog.
@@ -55,7 +55,7 @@ struct Instruction {
     kSyncDevice,
     kHostWork,   // duration, cause
     kThread,     // id
-    kPushRange,  // id: of the simulation's range names
+    kPushRange,  // id: one of the simulation's range names
     kPopRange,
     kAllocate,          // address, bytes, id: v1::MemoryKind; failed: refused
     kFree,              // address, bytes, id
@@ -96,7 +96,7 @@ class Program {
   const std::vector<Instruction>& instructions() const { return instructions_; }
 
   void SetPhase(Phase phase) { phase_ = phase; }
-  // Kernels launched from here on work on so much data.
+  // Kernels launched from here on work on this much data.
   void SetGridPercent(uint16_t percent) { grid_percent_ = percent; }
   Instruction& Last() { return instructions_.back(); }
   Instruction& Add(Instruction::Op op) {

@@ -260,7 +260,7 @@ void RankStream::Describe(v1::Batch& batch) {
   new_sites_.clear();
 }
 
-// Hands on what is over and keeps the rest, in order.
+// Hands on everything that is over and keeps the rest, in order.
 template <typename Row, typename Put>
 void RankStream::TakeFinished(std::vector<Row>& rows, uint64_t until_ns, bool all, Put put) {
   size_t kept = 0;

@@ -96,7 +96,7 @@ class RankStream {
   void AllocatorRefusal(uint64_t asked, int64_t time_ns, uint64_t range);
   void Collective(const Instruction& call, uint32_t thread, uint64_t seq, uint64_t plan, int64_t issue_ns,
                   int64_t return_ns, uint64_t range);
-  // Of a plan that was captured into a graph: correlation 0.
+  // For a plan that was captured into a graph: correlation 0.
   void Plan(uint64_t plan, uint64_t correlation, uint64_t graph_node, uint32_t graph);
 
   // Somebody sets this rank's clock.

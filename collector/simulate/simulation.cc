@@ -89,7 +89,7 @@ uint64_t Simulation::records() const {
   return records;
 }
 
-// What happens to a rank without being in its program.
+// Events that happen to a rank without being in its program.
 void Simulation::Adjust(int step) {
   if (job_.clock_step_ns != 0 && step == job_.clock_step_at) {
     for (int rank = job_.ranks_per_host; rank < std::min(job_.ranks, 2 * job_.ranks_per_host); ++rank)

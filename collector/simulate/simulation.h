@@ -1,4 +1,4 @@
-// A simulated job from its first Hello to its last Bye: what `gpuprobe simulate` feeds to a collector, as a
+// A simulated job from its first Hello to its last Bye, as `gpuprobe simulate` feeds it to a collector: a
 // pure function of job and seed.
 //
 // No clock, no socket, no sleep: frames go to a sink in the order of virtual time, step by step. Memory: some
@@ -54,7 +54,7 @@ class Simulation {
  private:
   static constexpr int64_t kFlushNs = 500'000'000;  // as the injector's
   static constexpr int64_t kIdleReportNs = 5'000'000'000;
-  static constexpr int64_t kHungForNs = 90'000'000'000;  // a hung job is watched so long
+  static constexpr int64_t kHungForNs = 90'000'000'000;  // how long a hung job is watched
   static constexpr size_t kFullBatch = 12'000;           // records
 
   bool RunPrograms(int step);

@@ -21,7 +21,7 @@ constexpr uint8_t kSendBackward = 7;
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kFirstAddress = 0x7f00'0000'0000;
 constexpr int kActivationSegments = 8;
-// Tensors, by what they are.
+// Tensors, by kind.
 constexpr uint64_t kTensorAddress = 0x6000'0000'0000;
 constexpr uint64_t kTensorRegion = 0x0100'0000'0000;
 constexpr uint64_t kWorkspaceBytes = 16 * kMiB;

@@ -39,9 +39,9 @@ struct TrainingJob {
   bool overlap = true;      // gradients are reduced while backward goes on
   double overlap_from = 0;  // share of backward that must be over before the first reduction
   Link link{.alpha_ns = 3'000, .beta_bytes_per_ns = 350};  // as NVLink between eight H100
-  // Of communicators over several hosts; without one, `link`.
+  // For communicators over several hosts; without one, `link`.
   std::optional<Link> network;
-  double network_slowdown = 1;  // of them: alpha and beta are so many times worse ...
+  double network_slowdown = 1;  // alpha and beta of `network` are this many times worse ...
   double network_from = 0;      // ... after this share of all steps ...
   int network_host = -1;        // ... where this host takes part; -1: wherever
 
@@ -49,7 +49,7 @@ struct TrainingJob {
   bool pageable = false;
   int64_t input_wait_ns = 60'000;  // of the host, a step
   int64_t launch_cost_ns = 4'000;
-  int tiny_kernels = 0;      // instead of the layers: so many short kernels a step
+  int tiny_kernels = 0;      // instead of the layers: this many short kernels per step
   bool syncs = false;        // cudaDeviceSynchronize after every layer ...
   int64_t sync_work_ns = 0;  // ... and what the host does then, before it launches again
   int64_t tail_ns = 45'000;  // of the kernel that ends backward, after the last gradient is ready
@@ -72,9 +72,9 @@ struct TrainingJob {
 
   SlowBy slow_by = SlowBy::kNothing;
   int slow_rank = 0;
-  int slow_ranks = 1;  // so many from this one on
+  int slow_ranks = 1;  // how many, from this one on
   double slow_factor = 1;
-  int slow_every = 1;    // of so many steps ...
+  int slow_every = 1;    // of this many steps ...
   int slow_for = 1;      // ... this many in a row are slow
   double slow_from = 0;  // after this share of all steps
 
@@ -86,7 +86,7 @@ struct TrainingJob {
   uint64_t leak_bytes = 0;      // a step, of one rank or all
   uint64_t fragment_bytes = 0;  // reserved but not usable, growing to this
   int out_of_memory_step = -1;
-  bool tensors = false;               // PyTorch's allocator tells what it hands out
+  bool tensors = false;               // PyTorch's allocator reports single tensors
   bool allocates_every_step = false;  // cudaMalloc and cudaFree in the step itself
 
   HangBy hang = HangBy::kNothing;
@@ -96,7 +96,7 @@ struct TrainingJob {
   int other_ranks = 0;  // the last ones have another device, or another NCCL
   std::string other_device;
   uint32_t other_nccl = 0;
-  // What a step computes, as `gpuprobe report` is told.
+  // The work of a step, as passed to `gpuprobe report`.
   double parameters = 0;
   double tokens_per_step = 0;
 
@@ -105,7 +105,7 @@ struct TrainingJob {
   double lost_share = 0;
 
   int data() const { return ranks / tensor / pipeline; }
-  // Of a rank: what it keeps of the weights that it trains, as float, and Adam's state for them.
+  // Per rank: the part it keeps of the weights that it trains, as float, and Adam's state for them.
   uint64_t weight_bytes() const {
     const uint64_t whole = layer_bytes * static_cast<uint64_t>(layers / pipeline);
     return sharded ? whole / static_cast<uint64_t>(data()) : whole;
@@ -123,7 +123,7 @@ struct TrainingJob {
 const std::vector<std::string>& RangeNames();
 
 std::vector<NodeCommunicator> Communicators(const TrainingJob& job);
-// What links these ranks in a step; -1: before the first one.
+// The link between these ranks in a step; -1: before the first one.
 Link LinkOf(const TrainingJob& job, const std::vector<int>& members, int step);
 // Settings of a rank, without its communicators.
 RankSettings SettingsOf(const TrainingJob& job);
@@ -132,7 +132,7 @@ bool IsOther(const TrainingJob& job, int rank);
 // How many collective operations of which size a step has; sizes are those of the API's arguments.
 std::vector<uint64_t> Buckets(const TrainingJob& job);
 
-// What happens before the first step.
+// The instructions before the first step.
 void BuildSetup(const TrainingJob& job, Program& program);
 void BuildStep(const TrainingJob& job, int rank, int step, Program& program);
 // Between two steps; empty when there is no evaluation after this step.

@@ -1,7 +1,7 @@
-// What a simulated job's report should say, from its schedule: steps and where their time went, collectives,
+// The expected report of a simulated job, from its schedule: steps and where their time went, collectives,
 // who made whom wait.
 //
-// Listens to the node, so it knows what no record tells: when a collective's last rank arrived, why a host
+// Listens to the node, so it knows what no record shows: when a collective's last rank arrived, why a host
 // did not launch. Shares no code with the analysis. The definitions are those of the report
 // (docs/report-json.md):
 //   a step lasts, on the device's timeline, from the end of what was launched before its first launch to the
@@ -51,7 +51,7 @@ class Truth : public NodeObserver {
     int64_t launch_gap_ns = 0;
     std::array<int64_t, static_cast<size_t>(Phase::kCount)> phase_ns{};
   };
-  // Of one operation of one size on one communicator; in steps that are not of the warm-up.
+  // Calls of one operation of one size on one communicator, in steps after the warm-up.
   struct Calls {
     uint64_t calls = 0;
     int64_t transfer_ns = 0;  // from the last arrival, a call
@@ -86,7 +86,7 @@ class Truth : public NodeObserver {
     std::map<int, int64_t> blame;
     std::map<int, int64_t> waited;
   };
-  // Of the n-th collective on the data stream of a step that is not of the warm-up, summed over ranks.
+  // The n-th collective on the data stream of each step after the warm-up, summed over ranks.
   struct Place {
     uint64_t steps = 0;
     int64_t after_backward_ns = 0;  // its start, from backward's first kernel
@@ -108,7 +108,7 @@ class Truth : public NodeObserver {
   std::vector<Rank> ranks_;
   std::map<CallKey, Calls> calls_;
   std::vector<Place> places_;
-  // Of tensor parallelism: communication that is launched before backward, without compute at the same time.
+  // Tensor parallelism: communication that is launched before backward, without compute at the same time.
   int64_t forward_exposed_ns_ = 0;
   int64_t forward_compute_ns_ = 0;
 };

@@ -1,7 +1,7 @@
 // Runs the programs of all ranks of a job in virtual time and gives every launch, kernel, copy, collective
 // and wait its times.
 //
-// Separate from the programs (what is done), from the record streams (how it is told) and from the truth
+// Separate from the programs (what is done), from the record streams (how it is reported) and from the truth
 // (what follows from it). The rules are those of the simulated node of tests/sim: streams in order, copies at
 // the bus's rate, collectives that start when each rank's stream arrives and end together at alpha +
 // bytes/beta after the last arrival. Cost: linear in instructions; a rank that waits for another one is taken
@@ -72,7 +72,7 @@ struct FinishedCall {
   std::vector<std::pair<int, int64_t>> arrivals;  // rank and time, in order of being known
 };
 
-// What a truth listens to. All times are true times.
+// The events that a truth listens to. All times are true times.
 class NodeObserver {
  public:
   virtual ~NodeObserver() = default;
@@ -93,7 +93,7 @@ class VirtualNode {
 
   RankSettings& settings(int rank) { return ranks_[static_cast<size_t>(rank)].settings; }
   const RankSettings& settings(int rank) const { return ranks_[static_cast<size_t>(rank)].settings; }
-  // Of transfers whose last rank arrives from now on.
+  // Applies to transfers whose last rank arrives from now on.
   void SetLink(size_t communicator, const Link& link) { communicators_[communicator].link = link; }
   int64_t host_ns(int rank) const { return ranks_[static_cast<size_t>(rank)].host_ns; }
   // The latest end of anything so far.
@@ -129,7 +129,7 @@ class VirtualNode {
     bool done = false;
     bool stuck = false;  // never ends: its ranks do not agree, or the network lost it
   };
-  // Calls that meet: of a communicator, or of a directed pair of it.
+  // Calls that meet: those of a communicator, or of a directed pair in it.
   struct Meeting {
     std::deque<Call> calls;
     uint64_t first = 0;

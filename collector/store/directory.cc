@@ -85,7 +85,7 @@ absl::StatusOr<int> OpenParent(const std::string& path) {
   return made;
 }
 
-// What is there already.
+// The existing entry.
 absl::StatusOr<int> OpenExisting(int parent, const std::string& name, const std::string& path) {
   const int fd = openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) {

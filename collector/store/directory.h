@@ -51,7 +51,7 @@ class Directory {
   // Whether or not there was such a file.
   void Remove(const std::string& name) const;
   bool Exists(const std::string& name) const;
-  // 0 for what is not a regular file.
+  // 0 for anything but a regular file.
   uint64_t FileBytes(const std::string& name) const;
   absl::StatusOr<std::vector<std::string>> List() const;
 

@@ -19,9 +19,10 @@
 
 namespace gpuprobe::store {
 
-// gpuprobe-runs/<UTC yyyymmddThhmmssZ>-<name>, the name made of what a file name may hold. It may exist.
+// gpuprobe-runs/<UTC yyyymmddThhmmssZ>-<name>, the name reduced to characters allowed in file names. It may
+// exist.
 std::string DefaultRunDirectory(const std::string& name, uint64_t now_ns);
-// What to call a run after: the script or program that the process runs.
+// The name for a run: the script or program that the process runs.
 std::string RunName(const v1::Identity& identity);
 
 // Opens `path` to be recorded into: creates it, and refuses one that cannot be written, that others could

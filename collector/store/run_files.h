@@ -1,4 +1,4 @@
-// What the files of a run directory are called, and which there are.
+// Names of the files in a run directory, and which of them there are.
 //
 // Separate because the names are a contract between recording, replay and export: <log>.gpr is the first
 // segment of a process's log and <log>.NNNN.gpr the one of generation NNNN; totals-NNNN.gpt holds the totals

@@ -1,7 +1,7 @@
 // Reads a `.gpr` file frame by frame, up to its end or to the first damage, which it names.
 //
 // Separate from whoever replays: a chunk is handed out only after its checksum was right, so that everything
-// that was read is what was written. Nothing a file claims is believed: sizes are bounded before memory is
+// that was read is what was written. Nothing a file claims is trusted: sizes are bounded before memory is
 // taken.
 #pragma once
 
@@ -22,7 +22,7 @@ struct Damage {
   uint64_t byte = 0;   // of the file, where the unreadable chunk begins
   std::string what;    // "bad checksum", "cut off", ...
   double after_s = 0;  // of recorded time that could be read
-  // What is unreadable is in the totals all the same: a later generation began with them.
+  // The unreadable part is in the totals all the same: a later generation began with them.
   bool totals_whole = false;
 };
 

@@ -14,7 +14,7 @@
 namespace gpuprobe::store {
 namespace {
 
-// What compressing needs, once a thread: a context of zstd's has 450 KiB, and there is a log for every rank.
+// The compression state, one per thread: a zstd context takes 450 KiB, and there is a log for every rank.
 class Compressor {
  public:
   Compressor() : context_(ZSTD_createCCtx()) {
@@ -61,7 +61,7 @@ absl::StatusOr<std::unique_ptr<RunLogWriter>> RunLogWriter::Create(const Directo
   header->set_collector_version(std::string(version));
   header->set_created_ns(created_ns);
   // Age counts on the clock that Append is given, from 0: the first frame is written at once, so that a
-  // process is on disk as soon as it was heard.
+  // process is on disk as soon as it has reported.
   if (absl::Status s = writer->Append(frame.SerializeAsString(), 0); !s.ok()) return s;
   return writer;
 }

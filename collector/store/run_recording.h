@@ -25,7 +25,7 @@ namespace gpuprobe::store {
 
 class RunRecording {
  public:
-  // Of one process.
+  // The log of one process.
   class Log {
    public:
     // `raw`: the frame without its length. Status as of RunLogWriter::Append. `now_ns` as there.
@@ -81,7 +81,7 @@ class RunRecording {
   // In the order of Unfinished.logs, before any other is opened.
   Log* log(size_t index) const { return logs_[index].get(); }
 
-  // A process that was not heard before. Its log exists when this returns.
+  // Opens the log of a new process. It exists when this returns.
   absl::StatusOr<Log*> Open(const v1::Hello& hello, std::string_view raw, uint64_t now_ns);
 
   // Whether this generation is full.

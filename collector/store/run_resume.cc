@@ -11,7 +11,7 @@
 namespace gpuprobe::store {
 namespace {
 
-// What a collector that is killed while it writes leaves behind.
+// The remains of a collector that was killed while writing.
 bool IsUnfinishedChunk(const Damage& damage) {
   return damage.what == "cut off" || damage.what == "empty file";
 }

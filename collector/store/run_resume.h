@@ -1,7 +1,7 @@
-// Takes up a run whose collector died, where its logs end.
+// Resumes a run whose collector died, where its logs end.
 //
 // Example: rank-0.gpr holds batches 1 to 33 and half a chunk. The half chunk is cut off, the batches are
-// replayed, and the process learns that 33 is on record: it sends 34 and what follows, which is written
+// replayed, and the process learns that 33 is on record: it sends batches from 34 on, which are written
 // behind them.
 #pragma once
 

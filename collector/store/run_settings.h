@@ -1,7 +1,8 @@
-// What a run was recorded with and its report depends on: `settings.txt` in the run's directory, lines of
+// Settings of a recording that its report depends on: `settings.txt` in the run's directory, lines of
 // NAME=VALUE.
 //
-// Separate from the logs because it is not of a process. A run without it was recorded with no such setting.
+// Separate from the logs because it belongs to no process. A run without it was recorded without such
+// settings.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ struct RunSettings {
 
 // Writes nothing when there is nothing to say.
 absl::Status WriteRunSettings(const Directory& directory, const RunSettings& settings);
-// What is not known is ignored: it is of a newer release.
+// Unknown settings are ignored: they come from a newer release.
 RunSettings ReadRunSettings(const std::string& directory);
 
 }  // namespace gpuprobe::store
