@@ -5,11 +5,13 @@
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
 # gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir)  libFuzzer under preset fuzz, else a replayer of its corpus as a test
 
+# The cache is the same for every checkout: paths below the tree are hashed relative to the build folder, and debug information starts at the tree.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+  set(CMAKE_C_COMPILER_LAUNCHER ${_launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${_launcher})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${_launcher})
 endif()
 
 set(GPUPROBE_ROOT ${CMAKE_CURRENT_LIST_DIR}/../..)

@@ -302,7 +302,7 @@ class Memory(harness.EndToEndTest):
     def test_pytorch_allocator(self):
         """What tensors had and what was held for them, by both ways of loading."""
         program = os.path.join(BUILD, "tests", "e2e", "allocator")
-        libraries = f"{harness.SIM_LIB}:{os.path.join(BUILD, 'tests', 'injector', 'memory')}"
+        libraries = f"{harness.SIM_LIB}:{os.path.join(BUILD, 'tests', 'injector', 'capture', 'memory')}"
         for way in ("preload", "inject"):
             with self.subTest(way=way):
                 collector = harness.Collector(self)
