@@ -24,6 +24,7 @@ std::span<const Command> Commands() {
       {"report", "report on a recorded run", ReportMain},
       {"diff", "compare two recorded runs", DiffMain},
       {"top", "show a job while it runs", TopMain},
+      {"trace", "write a timeline of a run, for Perfetto or PyTorch's tools", TraceMain},
       {"export", "print the records of a run", ExportMain},
       {"simulate", "simulate a job and feed its records to a collector", SimulateMain},
       {"help",
