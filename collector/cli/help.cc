@@ -14,6 +14,7 @@
 #include "collector/cli/node_limits.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
+#include "collector/render/report_schema.h"
 #include "proto/settings.h"
 
 namespace gpuprobe::cli {
@@ -108,6 +109,7 @@ constexpr Topic kTopics[] = {
     {"environment", EnvironmentText},
     {"findings", FindingsText},
     {"limits", LimitsMarkdown},
+    {"report-schema", render::ReportSchema},
 };
 
 }  // namespace

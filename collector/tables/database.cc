@@ -34,7 +34,8 @@ absl::StatusOr<std::unique_ptr<Database>> Database::Create(const std::string& pa
   if (!path.empty() && std::filesystem::exists(path, error))
     return absl::AlreadyExistsError(absl::StrCat(path, " exists; choose another file"));
   sqlite3* handle = nullptr;
-  const int opened = sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
+  const int opened =
+      sqlite3_open_v2(path.c_str(), &handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
   std::unique_ptr<Database> database(new Database(handle));
   if (opened != SQLITE_OK) return absl::UnavailableError(absl::StrCat(path, ": ", sqlite3_errmsg(handle)));
   // The file is new and ours: if we are interrupted it is of no use anyway.
@@ -53,7 +54,8 @@ Database::~Database() {
 absl::Status Database::Trouble() const { return absl::UnavailableError(sqlite3_errmsg(handle_)); }
 
 void Database::Run(const std::string& sql) {
-  if (status_.ok() && sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) status_ = Trouble();
+  if (status_.ok() && sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
+    status_ = Trouble();
 }
 
 void Database::AddTable(const Table& table) {
@@ -130,7 +132,8 @@ void Database::Insert(std::string_view row) {
     }
     if (next == columns.size()) {
       const Column added{.name = std::string(field.key), .type = TypeOf(field.value)};
-      Run(absl::StrCat("ALTER TABLE ", Quoted(kind), " ADD COLUMN ", Quoted(added.name), " ", TypeName(added.type)));
+      Run(absl::StrCat("ALTER TABLE ", Quoted(kind), " ADD COLUMN ", Quoted(added.name), " ",
+                       TypeName(added.type)));
       columns.push_back(added);
       Prepare(target);
       return Insert(row);

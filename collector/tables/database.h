@@ -35,8 +35,8 @@ class Database {
   // Makes the views and indexes, and ends the transaction.
   absl::Status Finish();
 
-  // Calls `row` for the names of the result's columns and for each of its rows; nullptr is NULL. The statement must not change anything.
-  // InvalidArgument says what is wrong with it.
+  // Calls `row` for the names of the result's columns and for each of its rows; nullptr is NULL. The
+  // statement must not change anything. InvalidArgument says what is wrong with it.
   using Cells = std::vector<const char*>;
   absl::Status Query(const std::string& sql, const std::function<void(const Cells& cells)>& row);
 

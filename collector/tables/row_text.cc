@@ -32,7 +32,8 @@ bool SplitRow(std::string_view row, std::vector<Field>& fields) {
   row = row.substr(1, row.size() - 2);
   while (!row.empty()) {
     const size_t key_end = row.find('"', 1);
-    if (row.front() != '"' || key_end == std::string_view::npos || row.substr(key_end + 1, 1) != ":") return false;
+    if (row.front() != '"' || key_end == std::string_view::npos || row.substr(key_end + 1, 1) != ":")
+      return false;
     const std::string_view rest = row.substr(key_end + 2);
     const size_t value_end = ValueEnd(rest);
     fields.push_back({row.substr(1, key_end - 1), rest.substr(0, value_end)});

@@ -1,7 +1,8 @@
 // A record's row as the export prints it, one flat JSON object, taken apart into its fields.
 //
-// Tables are made from these rows, so that jsonl, CSV and SQLite have the same fields and nobody lists them twice. Only what the export
-// writes is understood: members without spaces between them, and nested values left as text.
+// Tables are made from these rows, so that jsonl, CSV and SQLite have the same fields and nobody lists them
+// twice. Only what the export writes is understood: members without spaces between them, and nested values
+// left as text.
 #pragma once
 
 #include <cstdint>

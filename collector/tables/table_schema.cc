@@ -90,8 +90,8 @@ v1::Batch FullBatch() {
 }
 
 Column* Find(Table& table, std::string_view name) {
-  const auto found =
-      std::find_if(table.columns.begin(), table.columns.end(), [&](const Column& c) { return c.name == name; });
+  const auto found = std::find_if(table.columns.begin(), table.columns.end(),
+                                  [&](const Column& c) { return c.name == name; });
   return found == table.columns.end() ? nullptr : &*found;
 }
 

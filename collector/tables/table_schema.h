@@ -1,7 +1,8 @@
 // The tables of a run: one for each kind of row that the export prints, with the same fields.
 //
-// Which kinds there are, and which fields each can have, is not listed here: one record of every kind, with all of its columns set, goes
-// through the export, and its rows are the schema. A new record kind is a new table.
+// Which kinds there are, and which fields each can have, is not listed here: one record of every kind, with
+// all of its columns set, goes through the export, and its rows are the schema. A new record kind is a new
+// table.
 #pragma once
 
 #include <string>

@@ -1,7 +1,9 @@
 #include "collector/timeline/process_clock.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "collector/model/records.h"
 #include "collector/model/whole_number.h"
 
 namespace gpuprobe::timeline {
@@ -14,6 +16,30 @@ int64_t OffsetOf(const v1::Batch& batch) {
   return static_cast<int64_t>(batch.clock().realtime_ns() - batch.clock().monotonic_ns());
 }
 
+// When the clock was set forward before this batch was sealed, after `from_ns`: nothing has times in between,
+// so it is the middle of the longest silence.
+uint64_t SilenceIn(const v1::Batch& batch, uint64_t from_ns) {
+  std::vector<uint64_t> times = {from_ns, batch.clock().realtime_ns()};
+  const auto note = [&](uint64_t time_ns) {
+    if (time_ns > from_ns && time_ns < batch.clock().realtime_ns()) times.push_back(time_ns);
+  };
+  // A batch whose columns are of different lengths is refused by those who read it next.
+  model::ForEachLaunch(batch, [&](const model::LaunchRecord& r) { note(r.time_ns); }).IgnoreError();
+  model::ForEachKernel(batch, [&](const model::KernelRecord& r) {
+    note(r.start_ns);
+    note(r.end_ns);
+  }).IgnoreError();
+  std::sort(times.begin(), times.end());
+  uint64_t middle_ns = from_ns;
+  uint64_t longest_ns = 0;
+  for (size_t i = 1; i < times.size(); ++i) {
+    if (times[i] - times[i - 1] <= longest_ns) continue;
+    longest_ns = times[i] - times[i - 1];
+    middle_ns = times[i - 1] + longest_ns / 2;
+  }
+  return middle_ns;
+}
+
 }  // namespace
 
 void ForwardSteps::Note(const v1::Batch& batch) {
@@ -22,7 +48,7 @@ void ForwardSteps::Note(const v1::Batch& batch) {
   if (step_ns <= -kClockStepNs) set_back_ns_ += static_cast<uint64_t>(-step_ns);
   if (step_ns >= kClockStepNs) {
     const auto by_ns = static_cast<uint64_t>(step_ns);
-    steps_.push_back({.from_ns = last_clock_ns_ + by_ns,
+    steps_.push_back({.from_ns = SilenceIn(batch, last_clock_ns_ - set_back_ns_) + set_back_ns_,
                       .total_ns = by_ns + (steps_.empty() ? 0 : steps_.back().total_ns)});
   }
   known_ = true;

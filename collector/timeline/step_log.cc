@@ -4,11 +4,25 @@
 
 namespace gpuprobe::timeline {
 
+namespace {
+
+// Brings `steps` up to date with the model's last ones, which may have been judged anew.
+void Renew(const model::StepTracker& tracker, std::vector<model::StepRecord>& steps) {
+  const auto& recent = tracker.steps();
+  if (recent.empty()) return;
+  while (!steps.empty() && steps.back().index >= recent.front().index) steps.pop_back();
+  steps.insert(steps.end(), recent.begin(), recent.end());
+}
+
+}  // namespace
+
 void StepLog::Watch(const model::ProcessModel& process) {
   const auto& recent = process.steps().steps();
   if (recent.empty()) return;
   std::vector<model::StepRecord>& steps = watched_[&process];
   if (!steps.empty() && steps.back().index >= recent.back().index) return;
+  // The model decides what the first steps were waiting for, and which are warm-up, when it has seen more.
+  if (recent.front().index == 0) return Renew(process.steps(), steps);
   const auto is_new = [&](const model::StepRecord& step) {
     return steps.empty() || step.index > steps.back().index;
   };
@@ -21,8 +35,8 @@ void StepLog::Finish(const model::JobModel& job) {
   steps_.assign(processes.size(), {});
   for (uint32_t i = 0; i < processes.size(); ++i) {
     const model::ProcessModel& process = *processes[i];
-    Watch(process);
     std::vector<model::StepRecord>& steps = steps_[i] = std::move(watched_[&process]);
+    Renew(process.steps(), steps);
     for (model::StepRecord& step : steps) {
       step.warmup = step.index < process.steps().warmup_count();
       step.index += static_cast<uint64_t>(job.comparison().alignment().Behind(i, step.index));

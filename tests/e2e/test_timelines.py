@@ -196,7 +196,7 @@ class Timelines(harness.EndToEndTest):
         run = self.simulate("healthy", "--ranks", "4", "--steps", "400", "--layers", "40")
         path = self.path("small.pftrace")
         finished = self.run_well([GPUPROBE, "trace", run, "-o", path, "--max-size", "1MiB"])
-        self.assertIn("limit of 1.0 MiB was reached", finished.stderr.decode())
+        self.assertIn("limit of 1.00 MiB was reached", finished.stderr.decode())
         self.assertLessEqual(os.path.getsize(path), 1 << 20)
         trace = perfetto.read(path)
         self.assertEqual({trace.process_of(s.track) for s in trace.slices}, {f"rank {rank}" for rank in range(4)}, "each has its share")
