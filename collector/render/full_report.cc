@@ -245,7 +245,104 @@ analysis::LinkModel FullLink() {
   return m;
 }
 
+std::optional<analysis::MemoryLifetimesReport> BareLifetimes() {
+  analysis::MemoryLifetimesReport l;
+  l.parts.resize(1);
+  l.holdings.resize(1);
+  l.growth.resize(1);
+  return l;
+}
+
+std::optional<analysis::MemoryBySteps> BareBySteps() {
+  analysis::MemoryBySteps by_step;
+  by_step.phases.resize(1);
+  return by_step;
+}
+
+analysis::RankReport BareRank() {
+  analysis::RankReport r;
+  r.memory[kAnyKey].largest.resize(1);
+  r.device_memory.resize(1);
+  r.device_memory[0].trend = analysis::MemoryTrend{};
+  r.device_memory[0].by_step = BareBySteps();
+  r.device_memory[0].lifetimes = BareLifetimes();
+  r.pytorch_memory.resize(1);
+  r.pytorch_memory[0].trend = analysis::MemoryTrend{};
+  r.pytorch_memory[0].by_step = BareBySteps();
+  r.pytorch_memory[0].lifetimes = BareLifetimes();
+  r.pools.resize(1);
+  r.out_of_memory.resize(1);
+  r.collectives.resize(1);
+  r.collectives[0].steady.compared = 1;
+  r.phases.resize(1);
+  r.top_kernels.resize(1);
+  r.steps = analysis::StepsReport{};
+  r.steps->errors = analysis::StepErrors{};
+  r.end = analysis::Halt{};
+  r.stops.resize(1);
+  r.host_load.observed_s = 1;
+  r.caused.pairs = 1;
+  return r;
+}
+
+analysis::Hang BareHang() {
+  analysis::Hang hang;
+  hang.transfer = analysis::HangTransfer{};
+  hang.replay = analysis::HangReplay{};
+  hang.ranks.resize(2);
+  hang.ranks[0].shape = analysis::CallShape{};
+  hang.ranks[0].last_op = kText;
+  hang.ranks[0].replays = analysis::HangRankReplays{};
+  hang.ranks[0].halt = analysis::Halt{};
+  hang.ranks[0].load.observed_s = 1;
+  hang.waiting.resize(1);
+  return hang;
+}
+
+analysis::CommunicationReport BareCommunication() {
+  analysis::CommunicationReport c;
+  c.network = analysis::NetworkReport{};
+  c.network->slow = analysis::NetworkReport::Slow{};
+  c.buckets = analysis::Buckets{};
+  c.buckets->sizes.resize(1);
+  c.buckets->order.resize(1);
+  c.forward.resize(1);
+  c.exposed.resize(1);
+  return c;
+}
+
 }  // namespace
+
+analysis::Report BareReport() {
+  analysis::Report report;
+  report.conditions.devices.resize(1);
+  report.conditions.steps_recorded = analysis::StepsRecorded{};
+  report.ranks = {BareRank()};
+  report.steps = analysis::StepsReport{};
+  report.steps->errors = analysis::StepErrors{};
+  report.collectives.resize(1);
+  report.collectives[0].steady.compared = 1;
+  report.phases.resize(1);
+  report.top_kernels.resize(1);
+  report.compute.optimizer_traffic = analysis::OptimizerTraffic{};
+  report.compute.pageable[kAnyKey] = {};
+  report.utilisation.asked = true;
+  report.stragglers.resize(1);
+  report.stragglers[0].caused.pairs = 1;
+  report.stragglers[0].load.observed_s = report.stragglers[0].usual_load.observed_s = 1;
+  report.long_steps = analysis::LongStepsReport{};
+  report.long_steps->steps.resize(1);
+  report.clock.ranks.resize(1);
+  report.link_models.resize(1);
+  report.link_models[0].sizes.resize(1);
+  report.communication = BareCommunication();
+  report.communicators.resize(1);
+  report.hangs = {BareHang()};
+  report.past_hangs.resize(1);
+  report.past_hangs[0].hang = BareHang();
+  report.findings.resize(1);
+  return report;
+}
 
 analysis::Report FullReport() {
   analysis::Report report;

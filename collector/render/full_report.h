@@ -1,6 +1,7 @@
-// A report in which everything is set that can be: the example from which report.json's schema is made.
+// Two reports that differ as much as reports can: the examples from which report.json's schema is made.
 //
-// A list has one entry, an optional value is there, and the key "*" stands for any key of a map.
+// In both, every list has an entry, and the key "*" stands for any key of a map. In the full one every
+// optional value of an entry is there, in the bare one none is.
 #pragma once
 
 #include "collector/analysis/report.h"
@@ -10,5 +11,6 @@ namespace gpuprobe::render {
 inline constexpr char kAnyKey[] = "*";
 
 analysis::Report FullReport();
+analysis::Report BareReport();
 
 }  // namespace gpuprobe::render

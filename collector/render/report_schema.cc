@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/render/full_report.h"
 #include "collector/render/json_report.h"
+#include "collector/render/json_text.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::render {
@@ -96,23 +97,6 @@ class Shape {
   std::unique_ptr<Shape> others_;
 };
 
-// A list that could have entries, and whose entries have nothing.
-analysis::Report EmptyEntries() {
-  analysis::Report report;
-  report.ranks.resize(1);
-  report.steps = analysis::StepsReport{};
-  report.collectives.resize(1);
-  report.top_kernels.resize(1);
-  report.stragglers.resize(1);
-  report.clock.ranks.resize(1);
-  report.link_models.resize(1);
-  report.communicators.resize(1);
-  report.hangs.resize(1);
-  report.past_hangs.resize(1);
-  report.findings.resize(1);
-  return report;
-}
-
 }  // namespace
 
 std::string ReportSchema() {
@@ -120,12 +104,12 @@ std::string ReportSchema() {
   many.ranks.resize(kManyRanks, many.ranks.front());
   Shape shape;
   for (const std::string& example :
-       {JsonReport(FullReport()), JsonReport(EmptyEntries()), JsonReport({}), JsonReportFiles(many).report})
+       {JsonReport(FullReport()), JsonReport(BareReport()), JsonReport({}), JsonReportFiles(many).report})
     shape.See(Json::parse(example));
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
                  {"title", absl::StrCat("gpuprobe report.json, schema_version ", kReportSchemaVersion)}};
   schema.update(shape.Schema());
-  return schema.dump(1) + "\n";
+  return JsonText(schema) + "\n";
 }
 
 }  // namespace gpuprobe::render

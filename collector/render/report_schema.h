@@ -9,7 +9,7 @@
 
 namespace gpuprobe::render {
 
-// JSON Schema 2020-12, one value a line.
+// JSON Schema 2020-12.
 std::string ReportSchema();
 
 }  // namespace gpuprobe::render

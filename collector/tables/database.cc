@@ -125,10 +125,11 @@ void Database::Insert(std::string_view row) {
   size_t next = 0;  // fields mostly come in the order of the columns
   for (size_t i = 1; i < fields_.size(); ++i) {
     const Field& field = fields_[i];
-    if (next >= columns.size() || columns[next].name != field.key) {
-      next = static_cast<size_t>(
-          std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.name == field.key; }) -
-          columns.begin());
+    if (next >= columns.size() || !IsSameColumn(columns[next].name, field.key)) {
+      next =
+          static_cast<size_t>(std::find_if(columns.begin(), columns.end(),
+                                           [&](const Column& c) { return IsSameColumn(c.name, field.key); }) -
+                              columns.begin());
     }
     if (next == columns.size()) {
       const Column added{.name = std::string(field.key), .type = TypeOf(field.value)};

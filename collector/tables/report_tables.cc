@@ -3,6 +3,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -12,11 +13,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Row = std::function<void(const std::string& row)>;
 
+// SQLite takes 2,000 columns. Reports have some hundred, unless a program's names make them more.
+constexpr size_t kMaxColumns = 1800;
+
 bool IsListOfObjects(const Json& value) {
   return value.is_array() && !value.empty() && value.front().is_object();
 }
 
-std::string Path(const std::string& path, const std::string& key) {
+// A name for a column: some keys are names that a program or a library chose.
+std::string Path(const std::string& path, std::string key) {
+  for (char& c : key) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
+  }
   return path.empty() ? key : absl::StrCat(path, "_", key);
 }
 
@@ -25,6 +33,7 @@ std::string Path(const std::string& path, const std::string& key) {
 void Flatten(const Json& object, const std::string& path, Json& row,
              std::vector<std::pair<std::string, const Json*>>& lists) {
   for (const auto& [key, value] : object.items()) {
+    if (row.size() >= kMaxColumns) return;
     const std::string name = Path(path, key);
     if (value.is_object()) {
       Flatten(value, name, row, lists);

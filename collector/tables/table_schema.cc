@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/match.h"
 #include "collector/render/record_lines.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
@@ -91,11 +91,15 @@ v1::Batch FullBatch() {
 
 Column* Find(Table& table, std::string_view name) {
   const auto found = std::find_if(table.columns.begin(), table.columns.end(),
-                                  [&](const Column& c) { return c.name == name; });
+                                  [&](const Column& c) { return IsSameColumn(c.name, name); });
   return found == table.columns.end() ? nullptr : &*found;
 }
 
 }  // namespace
+
+bool IsSameColumn(std::string_view a, std::string_view b) {
+  return absl::EqualsIgnoreCase(absl::string_view(a.data(), a.size()), absl::string_view(b.data(), b.size()));
+}
 
 void Widen(std::string_view row, std::vector<Table>& tables) {
   std::vector<Field> fields;

@@ -22,6 +22,9 @@ struct Table {
   std::vector<Column> columns;
 };
 
+// SQL does not distinguish upper case from lower.
+bool IsSameColumn(std::string_view a, std::string_view b);
+
 // Of records, in the order in which the export prints kinds.
 std::vector<Table> RecordTables();
 

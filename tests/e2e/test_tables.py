@@ -8,6 +8,7 @@ import sqlite3
 from collections import Counter, defaultdict
 
 import harness
+from documented import commands_of
 from harness import GPUPROBE, SOURCE
 
 SQL_DOC = os.path.join(SOURCE, "docs", "sql.md")
@@ -163,6 +164,15 @@ class Tables(harness.EndToEndTest):
         self.assertEqual(views, set(re.findall(r"^\| `(\w+)` \|.*\|$", text.partition("## Views")[2].partition("\n## ")[0], re.MULTILINE)))
         for view in views:
             self.assertTrue(database.execute(f"SELECT * FROM {view}").fetchall(), view)
+
+    def test_documented_commands_run(self):
+        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy-nvtx", "--ranks", "2", "--steps", "20", "--out", os.path.join(self.cwd, "my-run")])
+        commands = commands_of("sql.md")
+        self.assertGreaterEqual(len(commands), 7)
+        for arguments in commands:
+            with self.subTest(" ".join(arguments)):
+                finished = self.run_well([GPUPROBE, *arguments])
+                self.assertTrue(finished.stdout or "--out" in arguments)
 
 
 class Refusals(harness.EndToEndTest):

@@ -158,6 +158,18 @@ class Tools(harness.EndToEndTest):
                 self.assertAlmostEqual(hta[key] * 1000, ours, delta=0.005 * total, msg=f"{key} of rank {rank['rank']}")
 
 
+class Schema(harness.EndToEndTest):
+
+    def test_a_published_validator_accepts_a_report(self):
+        run = self.path("run")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--out", run])
+        script = ("import json, jsonschema, sys; schema = json.load(open(sys.argv[1])); jsonschema.Draft202012Validator.check_schema(schema); "
+                  "jsonschema.validate(json.load(open(sys.argv[2])), schema)")
+        finished = subprocess.run([PYTHON, "-c", script, os.path.join(SOURCE, "docs", "report.schema.json"), os.path.join(run, "report.json")],
+                                  capture_output=True, text=True, timeout=120)
+        self.assertEqual(finished.returncode, 0, finished.stderr)
+
+
 if __name__ == "__main__":
     if not os.path.exists(PYTHON):
         print(f"SKIPPED: there is no {PYTHON}; scripts/analysis-env.sh makes it", file=sys.stderr)

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 
 import harness
 import perfetto
+from documented import commands_of
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, PATIENT, SMALL_TRAINING, SOURCE
 
 REAL = os.path.join(SOURCE, "tests", "data", "real")
@@ -240,6 +241,53 @@ class Timelines(harness.EndToEndTest):
         folder = self.path(next(name for name in sorted(os.listdir(self.folder)) if name.startswith("chrome-")))
         with gzip.open(os.path.join(folder, "rank-1.json.gz"), "rt") as file:
             self.assertRegex(file.read(4096), r'"rank":\s+1')
+
+    def test_documented_commands_run(self):
+        """Those of docs/timelines.md, on a run that has what they ask for."""
+        self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--out", os.path.join(self.cwd, "my-run")])
+        commands = commands_of("timelines.md")
+        self.assertGreaterEqual(len(commands), 6)
+        for arguments in commands:
+            with self.subTest(" ".join(arguments)):
+                self.run_well([GPUPROBE, *arguments])
+                self.assertTrue(os.path.exists(os.path.join(self.cwd, arguments[arguments.index("-o") + 1])))
+
+
+class Refusals(harness.EndToEndTest):
+
+    def refused(self, *arguments, says, code=2):
+        finished = self.run_program([GPUPROBE, "trace", *arguments])
+        self.assertEqual((finished.returncode, finished.stdout), (code, b""), str(finished))
+        self.assertIn(says, finished.stderr.decode())
+
+    def test_what_is_refused(self):
+        run, out = self.path("run"), self.path("out.pftrace")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy", "--out", run, "--ranks", "2", "--steps", "8"])
+        self.refused(run, says="--out")
+        self.refused(run, "-o", out, "--format", "json", says='got "json"')
+        self.refused(run, "-o", out, "--steps", "9:3", says='got "9:3"')
+        self.refused(run, "-o", out, "--ranks", "a", says='got "a"')
+        self.refused(run, "-o", out, "--max-size", "1", says="--max-size")
+        self.refused(run, "-o", out, "--steps", "1:2", "--around", "healthy", says="--around")
+        self.refused(run, "-o", out, "--steps", "100:110", says="this run has steps 0 to 7", code=1)
+        self.refused(run, "-o", out, "--ranks", "2", says="no rank 2", code=1)
+        self.refused(run, "-o", out, "--around", "memory-leak", says='no finding "memory-leak"; it has: healthy', code=1)
+        self.assertFalse(os.path.exists(out), "nothing is written where nothing was asked for rightly")
+        self.refused(run, "-o", "/dev/null/x", says="/dev/null/x", code=1)
+        self.refused(run, "-o", "/dev/null/x", "--format", "chrome", says="/dev/null/x", code=1)
+        self.refused(run, "-o", "/dev/full", says="No space left on device", code=1)
+        self.refused(self.cwd, "-o", out, says="not a run directory", code=1)
+
+    def test_damage_costs_what_comes_after_it(self):
+        run, out = self.path("run"), self.path("out.pftrace")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy", "--out", run, "--ranks", "2", "--steps", "40"])
+        log = os.path.join(run, "rank-1.gpr")
+        os.truncate(log, os.path.getsize(log) * 2 // 3)
+        finished = self.run_well([GPUPROBE, "trace", run, "-o", out])
+        self.assertIn("rank-1.gpr is damaged", finished.stderr.decode().replace(": ", " "))
+        trace = perfetto.read(out)
+        kernels = Counter(trace.process_of(s.track) for s in trace.slices if s.category == "kernel")
+        self.assertTrue(0 < kernels["rank 1"] < kernels["rank 0"], kernels)
 
 
 if __name__ == "__main__":

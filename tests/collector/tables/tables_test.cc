@@ -51,10 +51,12 @@ TEST(TableSchema, HasEveryKindOfRowWithAllItsFields) {
     }
     EXPECT_THAT(columns, IsSupersetOf({"rank", "pid"})) << table.name;
     EXPECT_EQ(std::count(columns.begin(), columns.end(), "kind"), 0);
-    if (table.name == "collective")
+    if (table.name == "collective") {
       EXPECT_THAT(columns, IsSupersetOf({"captured", "replay", "result", "protocol", "start_ns"}));
-    if (table.name == "range")
+    }
+    if (table.name == "range") {
       EXPECT_THAT(columns, IsSupersetOf({"fields", "payload", "color", "category_name", "unclosed"}));
+    }
   }
 }
 
