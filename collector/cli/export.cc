@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "collector/cli/checks.h"
