@@ -13,6 +13,7 @@ PACKAGES=(
   protobuf-compiler libprotobuf-dev libprotoc-dev libprotozero-dev   # wire and file schema
   libabsl-dev libzstd-dev zstd libcli11-dev libspdlog-dev libfmt-dev # collector
   nlohmann-json3-dev libboost-math-dev                               # reports, statistics
+  zlib1g-dev libsqlite3-dev                                          # timelines, tables
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
   python3 python3-venv openmpi-bin                                    # end-to-end tests
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts

@@ -15,7 +15,9 @@ std::span<const Command> Commands() {
       {"report", "report on a recorded run", ReportMain},
       {"diff", "compare two recorded runs", DiffMain},
       {"top", "show a job while it runs", TopMain},
-      {"export", "print the records of a run", ExportMain},
+      {"trace", "write a timeline of a run, for Perfetto or PyTorch's tools", TraceMain},
+      {"export", "write the records or tables of a run, for other tools", ExportMain},
+      {"query", "answer a question about a run in SQL", QueryMain},
       {"simulate", "simulate a job and feed its records to a collector", SimulateMain},
       {"help",
        "show this help; also: help SUBCOMMAND, help environment (GPUPROBE_* variables), help findings (what "

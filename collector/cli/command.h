@@ -38,6 +38,8 @@ int ReportMain(const Arguments& arguments);
 int DiffMain(const Arguments& arguments);
 int TopMain(const Arguments& arguments);
 int ExportMain(const Arguments& arguments);
+int QueryMain(const Arguments& arguments);
+int TraceMain(const Arguments& arguments);
 int SimulateMain(const Arguments& arguments);
 int HelpMain(const Arguments& arguments);
 int VersionMain(const Arguments& arguments);

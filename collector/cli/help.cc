@@ -16,6 +16,7 @@
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/shared_options.h"
+#include "collector/render/report_schema.h"
 #include "proto/settings.h"
 
 namespace gpuprobe::cli {
@@ -118,6 +119,7 @@ constexpr Topic kTopics[] = {
     {"environment", EnvironmentText},
     {"findings", FindingsText},
     {"limits", LimitsMarkdown},
+    {"report-schema", render::ReportSchema},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
 #include "collector/render/live_text.h"
+#include "collector/render/summary_json.h"
 #include "collector/store/run_directory.h"
 
 namespace gpuprobe::cli {
@@ -276,6 +277,7 @@ absl::Status Recorder::WriteReport(const analysis::Report& report) const {
   } else {
     status.Update(directory_->WriteFile(render::kRanksFile, json.ranks));
   }
+  status.Update(directory_->WriteFile(render::kSummaryFile, render::SummaryJson(report)));
   status.Update(directory_->WriteFile(render::kReportFile, json.report));
   return status;
 }

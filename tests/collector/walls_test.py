@@ -21,7 +21,9 @@ ROOMS = {
     "analysis": {"model"},
     "store": {"framing", "model"},
     "render": {"analysis", "model"},
-    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render"},
+    "timeline": {"analysis", "model"},
+    "tables": {"analysis", "model", "render"},
+    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render", "timeline", "tables"},
 }
 
 
