@@ -15,7 +15,7 @@ PACKAGES=(
   nlohmann-json3-dev libboost-math-dev                               # reports, statistics
   zlib1g-dev libsqlite3-dev                                          # timelines, tables
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
-  python3 openmpi-bin                                                # end-to-end tests
+  python3 python3-venv openmpi-bin                                    # end-to-end tests
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts
   clang-14 clang-format-14 clang-tidy-14                             # fuzzers, lint
 )

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collector/analysis/hang_evidence.h"
+#include "collector/analysis/hang_suspect.h"
 #include "collector/model/graph_replays.h"
 
 namespace gpuprobe::analysis {

@@ -10,8 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace gpuprobe::cli {
 

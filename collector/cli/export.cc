@@ -1,5 +1,6 @@
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"

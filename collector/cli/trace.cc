@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/clock_alignment.h"
@@ -19,6 +20,7 @@
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/shared_options.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
 #include "collector/timeline/chrome_trace.h"

@@ -113,7 +113,7 @@ std::optional<analysis::MemoryLifetimesReport> FullLifetimes() {
 
 void FillMemory(analysis::RankReport& r) {
   analysis::MemoryReport kind;
-  kind.high_water_at_ns = 1;
+  kind.high_water_bytes = kind.high_water_at_ns = 1;
   kind.high_water_range = kind.high_water_path = kText;
   kind.largest = {{.bytes = 1, .path = kText}};
   r.memory = {{kAnyKey, kind}};
@@ -341,6 +341,31 @@ analysis::Report BareReport() {
   report.past_hangs.resize(1);
   report.past_hangs[0].hang = BareHang();
   report.findings.resize(1);
+  return report;
+}
+
+analysis::Report SparseReport() {
+  analysis::RankReport rank;
+  rank.memory[kAnyKey] = {};
+  rank.device_memory.resize(1);
+  rank.pytorch_memory.resize(1);
+  rank.pools.resize(1);
+  rank.out_of_memory.resize(1);
+  rank.collectives.resize(1);
+  rank.top_kernels.resize(1);
+  rank.steps = analysis::StepsReport{};
+  analysis::Hang hang;
+  hang.ranks.resize(1);
+  analysis::Report report;
+  report.ranks = {rank, {}};
+  report.steps = analysis::StepsReport{};
+  report.collectives.resize(1);
+  report.top_kernels.resize(1);
+  report.stragglers.resize(1);
+  report.communication.network = analysis::NetworkReport{};
+  report.hangs = {hang};
+  report.past_hangs.resize(1);
+  report.past_hangs[0].hang = hang;
   return report;
 }
 

@@ -1,7 +1,8 @@
-// Two reports that differ as much as reports can: the examples from which report.json's schema is made.
+// Reports that differ as much as reports can: the examples from which report.json's schema is made.
 //
-// In both, every list has an entry, and the key "*" stands for any key of a map. In the full one every
-// optional value of an entry is there, in the bare one none is.
+// In each, lists have an entry, and the key "*" stands for any key of a map. In the full one every optional
+// value is there; in the bare one optional objects are there, and nothing that is optional in them; in the
+// sparse one optional objects of entries are not there.
 #pragma once
 
 #include "collector/analysis/report.h"
@@ -12,5 +13,6 @@ inline constexpr char kAnyKey[] = "*";
 
 analysis::Report FullReport();
 analysis::Report BareReport();
+analysis::Report SparseReport();
 
 }  // namespace gpuprobe::render

@@ -104,7 +104,8 @@ std::string ReportSchema() {
   many.ranks.resize(kManyRanks, many.ranks.front());
   Shape shape;
   for (const std::string& example :
-       {JsonReport(FullReport()), JsonReport(BareReport()), JsonReport({}), JsonReportFiles(many).report})
+       {JsonReport(FullReport()), JsonReport(BareReport()), JsonReport(SparseReport()), JsonReport({}),
+        JsonReportFiles(many).report})
     shape.See(Json::parse(example));
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
                  {"title", absl::StrCat("gpuprobe report.json, schema_version ", kReportSchemaVersion)}};
