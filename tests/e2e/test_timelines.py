@@ -280,7 +280,7 @@ class Refusals(harness.EndToEndTest):
 
     def test_damage_costs_what_comes_after_it(self):
         run, out = self.path("run"), self.path("out.pftrace")
-        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy", "--out", run, "--ranks", "2", "--steps", "400", "--layers", "40"])
+        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy", "--out", run, "--ranks", "2", "--steps", "200"])
         log = os.path.join(run, "rank-1.gpr")
         os.truncate(log, os.path.getsize(log) * 2 // 3)
         finished = self.run_well([GPUPROBE, "trace", run, "-o", out])
