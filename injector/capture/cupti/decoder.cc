@@ -188,7 +188,8 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
   while (rows < Chunk::kRecords && other_count < Chunk::kRecords) {
     const CUptiResult result = next_record(buffer, valid_bytes, record);
     if (result != CUPTI_SUCCESS) {
-      if (result == CUPTI_ERROR_INVALID_KIND) CountDamaged(buffer, valid_bytes, *record);
+      // INVALID_KIND since 12.4 Update 1, UNKNOWN before.
+      if (result != CUPTI_ERROR_MAX_LIMIT_REACHED) CountDamaged(buffer, valid_bytes, *record);
       more = false;
       break;
     }

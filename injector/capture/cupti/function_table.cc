@@ -115,6 +115,10 @@ bool BindCupti(CuptiApi* api) noexcept {
 #define GPUPROBE_BIND(name) api->name = reinterpret_cast<decltype(api->name)>(dlsym(handle, "cupti" #name));
   GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_BIND)
 #undef GPUPROBE_BIND
+#define GPUPROBE_BIND(name, parameters) \
+  api->name = reinterpret_cast<decltype(api->name)>(dlsym(handle, "cupti" #name));
+  GPUPROBE_CUPTI_V2_FUNCTIONS(GPUPROBE_BIND)
+#undef GPUPROBE_BIND
   link_map* map = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && map->l_name != nullptr) {
     const size_t length = strnlen(map->l_name, sizeof(api->path) - 1);

@@ -64,7 +64,8 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   pool_.Aim(kFirstBufferBytes);
   decoder_.Init();
   TakePrecautions();
-  const StartResult result = Attach();
+  // Graphs as a whole would have to be the choice of all subscribers, made before the first of them comes.
+  const StartResult result = Attach(/*beside_others=*/!recording.Wants(kRecordGraphsWhole));
   if (result != StartResult::kOtherProfiler) return result;
   Check(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
   other_since_ns_ = other_asked_ns_ = MonotonicNs();
@@ -72,10 +73,14 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   return result;
 }
 
-CuptiSession::StartResult CuptiSession::Attach() noexcept {
-  const CUptiResult subscribed = api_.Subscribe(&subscriber_, OnCallback, this);
-  if (subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return StartResult::kOtherProfiler;
-  if (!Check(subscribed)) return StartResult::kRefused;
+CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
+  const CuptiApi bound = api_;
+  beside_others = beside_others && SubscribeBesideOthers(&api_, &subscriber_, OnCallback, this);
+  if (!beside_others) {
+    const CUptiResult subscribed = SubscribeAlone(api_, &subscriber_, OnCallback, this);
+    if (subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return StartResult::kOtherProfiler;
+    if (!Check(subscribed)) return StartResult::kRefused;
+  }
   active_session.store(this, std::memory_order_release);
   SetAttributes();
   bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
@@ -89,7 +94,15 @@ CuptiSession::StartResult CuptiSession::Attach() noexcept {
   kinds_enabled_.store(enabled, std::memory_order_relaxed);
   if ((recording.kinds & kRecordGraphsWhole) != 0)
     Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
-  ReceiveGuests({&api_, subscriber_, NeedsKind, NeedsCallback, graphs_seen, this, precautions_});
+  ReceiveGuests({.api = &api_,
+                 .bound = bound,
+                 .subscriber = subscriber_,
+                 .others_allowed = beside_others,
+                 .needs_kind = NeedsKind,
+                 .needs_callback = NeedsCallback,
+                 .graphs_made = graphs_seen,
+                 .self = this,
+                 .precautions = precautions_});
   EnableCallbacks();
   capturing_.store(enabled, std::memory_order_release);
   return enabled ? StartResult::kCapturing : StartResult::kRefused;
@@ -101,7 +114,8 @@ void CuptiSession::AttachOnceAlone(uint64_t now_ns) noexcept {
   if (now_ns - other_asked_ns_ < kAskAgainNs) return;
   other_asked_ns_ = now_ns;
   OnGraph();
-  const StartResult result = Attach();
+  // Who was here alone uses the old functions, and may come back with them.
+  const StartResult result = Attach(/*beside_others=*/false);
   if (result == StartResult::kOtherProfiler) return;
   if (Avoids(cupti::kGraphWorkUnjoined)) {
     felt_precautions_ |= cupti::kGraphWorkUnjoined;

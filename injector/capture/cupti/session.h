@@ -92,8 +92,9 @@ class CuptiSession {
 
   static void TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                            const void* data) noexcept;
-  // Subscribes, and enables everything.
-  StartResult Attach() noexcept;
+  // Subscribes, and enables everything. With `beside_others` other subscribers are welcome, where CUPTI has
+  // several (many_subscribers.h).
+  StartResult Attach(bool beside_others) noexcept;
   void AttachOnceAlone(uint64_t now_ns) noexcept;
   void DriverIsUp() noexcept;
   static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;

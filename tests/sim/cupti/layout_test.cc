@@ -15,7 +15,8 @@ namespace gpusim::cupti {
 namespace {
 
 constexpr uint32_t kNewest = 130001;
-constexpr uint32_t kVersions[] = {18, 19, 20, 21, 22, 23, 24, 26, 27, 28, 130000, kNewest, 130401};
+constexpr uint32_t kVersions[] = {18, 19,     20,     21,     22,     23,     24,     26,
+                                  27, 28,     130000, kNewest, 130100, 130200, 130300, 130401, 130500};
 
 Activity Kernel() {
   Activity activity;
@@ -273,6 +274,10 @@ TEST(LayoutTest, OlderVersionsHaveTheirOwnSizes) {
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_MEMCPY, 24), sizeof(CUpti_ActivityMemcpy5));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_OVERHEAD, 19), sizeof(CUpti_ActivityOverhead));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 19), sizeof(CUpti_ActivityGraphTrace));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 21), sizeof(CUpti_ActivityGraphTrace2));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_EVENT, 28), 24U);
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_EVENT, kNewest), 0U) << "13.0 has no events";
+  EXPECT_EQ(ReportedVersion(VersionNumber("12.0")), 18U) << "as the real one, not as its header says";
 }
 
 // Records that are cut at the older size are only right if the newer structure begins with the older one.
