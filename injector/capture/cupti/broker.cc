@@ -188,8 +188,7 @@ CUptiResult RefuseCompany(v2::SubscriberParams* parameters) noexcept {
 CUptiResult CUPTIAPI SubscribeV2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
                                  void* user_data, v2::SubscriberParams* parameters) {
   if (!Receiving()) return host.api->Subscribe_v2(subscriber, function, user_data, parameters);
-  if (host.others_allowed)
-    return AdmitSubscriber(host.bound, subscriber, function, user_data, parameters);
+  if (host.others_allowed) return AdmitSubscriber(host.bound, subscriber, function, user_data, parameters);
   if (WantsCompany(parameters)) return RefuseCompany(parameters);
   return Subscribe(subscriber, function, user_data);
 }
@@ -198,7 +197,8 @@ CUptiResult CUPTIAPI SubscribeV2(CUpti_SubscriberHandle* subscriber, CUpti_Callb
 // both kinds of functions are used.
 template <auto Function>
 struct ForSubscriptions;
-template <typename... Arguments, CUptiResult(CUPTIAPI* CuptiApi::*Function)(CUpti_SubscriberHandle, Arguments...)>
+template <typename... Arguments,
+          CUptiResult (CUPTIAPI* CuptiApi::*Function)(CUpti_SubscriberHandle, Arguments...)>
 struct ForSubscriptions<Function> {
   static CUptiResult CUPTIAPI Call(CUpti_SubscriberHandle subscriber, Arguments... arguments) {
     if (IsGuest(subscriber)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
@@ -596,7 +596,7 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept {
   GPUPROBE_INSTEAD(SetThreadIdType, host.api->SetThreadIdType)
   GPUPROBE_INSTEAD(GetThreadIdType, host.api->GetThreadIdType)
 #undef GPUPROBE_INSTEAD
-#define GPUPROBE_INSTEAD(api_name) \
+#define GPUPROBE_INSTEAD(api_name)       \
   if (std::strcmp(name, #api_name) == 0) \
     return Instead(value, host.bound.api_name, &ForSubscriptions<&CuptiApi::api_name>::Call);
   GPUPROBE_INSTEAD(ActivityEnable_v2)

@@ -87,6 +87,13 @@ void* LoadForDriver(const LoadedPaths& paths) noexcept {
   return nullptr;
 }
 
+// From 13.3 on CUPTI answers nothing before it has found a driver, not even its version. What it exports
+// bounds the version from below, which errs on the side of care.
+uint32_t LeastVersion(const CuptiApi& api) noexcept {
+  if (api.ActivityGetNextRecord_v2 != nullptr) return 130300;
+  return api.ActivityEnable_v2 != nullptr ? 130200 : 0;
+}
+
 }  // namespace
 
 // 520 came with 11.8, 525 with 12.0, 580 with 13.0.
@@ -125,7 +132,9 @@ bool BindCupti(CuptiApi* api) noexcept {
     std::memcpy(api->path, map->l_name, length);
     api->path[length] = '\0';
   }
-  if (api->GetVersion == nullptr || api->GetVersion(&api->version) != CUPTI_SUCCESS) return false;
+  if (api->GetVersion == nullptr) return false;
+  if (api->GetVersion(&api->version) != CUPTI_SUCCESS) api->version = LeastVersion(*api);
+  if (api->version == 0) return false;
   return api->Subscribe != nullptr && api->EnableCallback != nullptr &&
          api->ActivityRegisterCallbacks != nullptr && api->ActivityEnable != nullptr &&
          api->ActivityFlushAll != nullptr && api->ActivityGetNextRecord != nullptr;

@@ -111,8 +111,12 @@ void ActOnSubscription(CuptiApi* api) noexcept {
 bool SubscribeBesideOthers(CuptiApi* api, CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
                            void* data) noexcept {
   if (api->version < kManySubscribers || !HasAllFunctions(*api)) return false;
-  v2::SubscriberParams params{
-      .bytes = sizeof(params), .name = kName, .old_name = nullptr, .old_name_bytes = 0, .allow_others = 1, .padding = {}};
+  v2::SubscriberParams params{.bytes = sizeof(params),
+                              .name = kName,
+                              .old_name = nullptr,
+                              .old_name_bytes = 0,
+                              .allow_others = 1,
+                              .padding = {}};
   if (api->Subscribe_v2(subscriber, callback, data, &params) != CUPTI_SUCCESS) return false;
   real = *api;
   ours.store(*subscriber, std::memory_order_release);

@@ -1,10 +1,10 @@
 // Subscribes to CUPTI beside other tools: from CUPTI 13.4 on several subscribers may coexist.
 //
-// NVIDIA's rules: all of them use the functions that take a subscription (_v2), each has its own kinds, buffers
-// and clock, and the first one must allow others. It needs driver 610 or newer. A subscriber of the old
-// functions excludes all others, so such a tool stays our guest (broker.h), on our subscription. CUPTI has
-// this since 13.3; there it could crash when two subscribers switched kinds at once (mended in 13.3 Update 1),
-// and has no _v2 form for what guests may ask for: a clock, a type of thread ids. Hence 13.4.
+// NVIDIA's rules: all of them use the functions that take a subscription (_v2), each has its own kinds,
+// buffers and clock, and the first one must allow others. It needs driver 610 or newer. A subscriber of the
+// old functions excludes all others, so such a tool stays our guest (broker.h), on our subscription. CUPTI
+// has this since 13.3; there it could crash when two subscribers switched kinds at once (mended in 13.3
+// Update 1), and has no _v2 form for what guests may ask for: a clock, a type of thread ids. Hence 13.4.
 //
 // BesideOthers turns a table's old functions into ones that act on our subscription. So whoever calls CUPTI
 // through the table, such as the decoder, the session and the broker, need not know.
@@ -45,20 +45,18 @@ inline constexpr auto kAttributeClock = static_cast<CUpti_ActivityAttribute>(22)
 }  // namespace v2
 
 // One row for each function that newer releases have: X(name without "cupti", parameters).
-#define GPUPROBE_CUPTI_V2_FUNCTIONS(X)                                                                     \
-  X(Subscribe_v2, (CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*, v2::SubscriberParams*))             \
-  X(ActivityEnable_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void*))                                \
-  X(ActivityDisable_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void*))                               \
-  X(ActivityEnableAndDump_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void*))                         \
-  X(ActivityRegisterCallbacks_v2, (CUpti_SubscriberHandle, v2::RequestFunction, v2::CompleteFunction))     \
-  X(ActivitySetAttribute_v2, (CUpti_SubscriberHandle, CUpti_ActivityAttribute, size_t*, void*))            \
-  X(ActivityGetAttribute_v2, (CUpti_SubscriberHandle, CUpti_ActivityAttribute, size_t*, void*))            \
-  X(ActivityGetNextRecord_v2, (CUpti_SubscriberHandle, uint8_t*, size_t, CUpti_Activity**))                \
-  X(ActivityGetNumDroppedRecords_v2, (CUpti_SubscriberHandle, CUcontext, uint32_t, size_t*))               \
-  X(ActivityPushExternalCorrelationId_v2,                                                                  \
-    (CUpti_SubscriberHandle, CUpti_ExternalCorrelationKind, uint64_t))                                     \
-  X(ActivityPopExternalCorrelationId_v2,                                                                   \
-    (CUpti_SubscriberHandle, CUpti_ExternalCorrelationKind, uint64_t*))                                    \
+#define GPUPROBE_CUPTI_V2_FUNCTIONS(X)                                                                       \
+  X(Subscribe_v2, (CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*, v2::SubscriberParams*))               \
+  X(ActivityEnable_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void*))                                  \
+  X(ActivityDisable_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void*))                                 \
+  X(ActivityEnableAndDump_v2, (CUpti_SubscriberHandle, CUpti_ActivityKind, void*))                           \
+  X(ActivityRegisterCallbacks_v2, (CUpti_SubscriberHandle, v2::RequestFunction, v2::CompleteFunction))       \
+  X(ActivitySetAttribute_v2, (CUpti_SubscriberHandle, CUpti_ActivityAttribute, size_t*, void*))              \
+  X(ActivityGetAttribute_v2, (CUpti_SubscriberHandle, CUpti_ActivityAttribute, size_t*, void*))              \
+  X(ActivityGetNextRecord_v2, (CUpti_SubscriberHandle, uint8_t*, size_t, CUpti_Activity**))                  \
+  X(ActivityGetNumDroppedRecords_v2, (CUpti_SubscriberHandle, CUcontext, uint32_t, size_t*))                 \
+  X(ActivityPushExternalCorrelationId_v2, (CUpti_SubscriberHandle, CUpti_ExternalCorrelationKind, uint64_t)) \
+  X(ActivityPopExternalCorrelationId_v2, (CUpti_SubscriberHandle, CUpti_ExternalCorrelationKind, uint64_t*)) \
   X(GetTimestamp_v2, (CUpti_SubscriberHandle, uint64_t*))
 
 // Names us, and allows others; the table's old functions then act on the subscription. False when this CUPTI

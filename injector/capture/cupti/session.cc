@@ -27,6 +27,8 @@ constinit std::atomic<CuptiSession*> active_session{nullptr};
 
 constinit std::atomic<bool> graphs_made{false};
 
+// CUPTI may be given no buffer (buffer_pool.h): 12.9.
+constexpr uint32_t kTakesNoForAnAnswer = 27;
 constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before anything is known of how much comes
 constexpr uint64_t kAskAgainNs = 1'000'000'000;         // whether another profiler has left
 constexpr uint64_t kBufferNs = 500'000'000;             // what a buffer should hold
@@ -62,6 +64,7 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   api_ = api;
   if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
   pool_.Aim(kFirstBufferBytes);
+  if (api_.version >= kTakesNoForAnAnswer) pool_.MayDecline();
   decoder_.Init();
   TakePrecautions();
   // Graphs as a whole would have to be the choice of all subscribers, made before the first of them comes.
@@ -316,7 +319,8 @@ void CuptiSession::NoteGraphNodeType(const CUpti_GraphData& graph) noexcept {
 
 // CUPTI's own example asks for ids inside these callbacks.
 // For child graphs CUPTI 13.0.1 reports copies that never run, and never reports the ids of the executable
-// graph's own copies (docs/real-hardware.md). Calls in child graphs are then known by their kernels' names.
+// graph's own copies (docs/real-hardware.md). Calls in child graphs are then known by their records' sources
+// (node_sources.h), before 13.4 by their kernels' names.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
   const Guard guard;
   if (!guard) return;
@@ -396,6 +400,7 @@ void CUPTIAPI CuptiSession::OnBufferRequested(uint8_t** buffer, size_t* bytes, s
   *max_records = 0;  // as many as fit
   CuptiSession* session = active_session.load(std::memory_order_acquire);
   *buffer = session->pool_.Take(bytes);
+  if (*buffer == nullptr) session->declined_.store(true, std::memory_order_relaxed);
   // Many threads launch, or end: the buffers of those that have ended come back with a flush.
   if (session->pool_.runs_short() && !InForkedChild() &&
       !session->flush_called_.exchange(true, std::memory_order_relaxed)) {
@@ -448,13 +453,18 @@ void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream
   FeedGuest(context, stream_id, buffer, valid_bytes);
   RestoreTimes(buffer, valid_bytes);
   session->Decode(buffer, valid_bytes);
-  if (session->api_.ActivityGetNumDroppedRecords == nullptr) return;
+  session->CountDropped(context, stream_id);
+}
+
+void CuptiSession::CountDropped(CUcontext context, uint32_t stream_id) noexcept {
   size_t dropped = 0;
-  if (session->api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) == CUPTI_SUCCESS &&
-      dropped != 0) {
-    CountLoss(wire::LossReason::kLossCuptiDropped, dropped);
-    NoteGuestDropped(dropped);
-  }
+  if (api_.ActivityGetNumDroppedRecords == nullptr ||
+      api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) != CUPTI_SUCCESS || dropped == 0)
+    return;
+  CountLoss(declined_.exchange(false, std::memory_order_relaxed) ? wire::LossReason::kLossBufferPoolEmpty
+                                                                 : wire::LossReason::kLossCuptiDropped,
+            dropped);
+  NoteGuestDropped(dropped);
 }
 
 }  // namespace gpuprobe::injector

@@ -1,9 +1,10 @@
-// Prints what the probe and the simulated node assume of CUPTI's releases, one fact a line; test_real_cupti.py
-// holds it against each release's headers and library.
+// Prints what the probe and the simulated node assume of CUPTI's releases, one fact a line;
+// test_real_cupti.py holds it against each release's headers and library.
 //
 //   size RELEASE NUMBER KIND BYTES     a record of the simulated node, where it knows the kind
 //   field KIND FIELD OFFSET BYTES      what the decoder and the broker read
 //   constant NAME VALUE                what the probe passes or compares
+//   since RELEASE EXPRESSION VALUE     the same of newer releases, which these headers need not know
 //   callback DOMAIN ID NAME            functions that the probe asks for
 //   bound NAME                         functions that the probe takes if they are there
 #include <cupti.h>
@@ -17,10 +18,13 @@
 #include "injector/capture/cupti/graph_calls.h"
 #include "injector/capture/cupti/launches.h"
 #include "injector/capture/cupti/main_thread_waits.h"
+#include "injector/capture/cupti/many_subscribers.h"
+#include "injector/capture/cupti/node_sources.h"
 #include "injector/core/recording.h"
 #include "injector/probe/parts.h"
 #include "tests/sim/cupti/layout.h"
 #include "tests/sim/cupti/names.h"
+#include "tests/sim/cupti/v2.h"
 #include "tests/sim/cupti/versions.h"
 
 namespace {
@@ -44,7 +48,7 @@ void PrintSizes() {
   }
 }
 
-#define FIELD(kind, record, name)                                                     \
+#define FIELD(kind, record, name)                                                           \
   std::printf("field %d " #name " %zu %zu\n", kind, offsetof(CUpti_Activity##record, name), \
               sizeof(CUpti_Activity##record::name))
 
@@ -205,6 +209,25 @@ void PrintConstants() {
 }
 #undef CONSTANT
 
+void PrintNewer() {
+  const auto since = [](const char* release, const char* expression, auto value) {
+    std::printf("since %s %s %lld\n", release, expression, static_cast<long long>(value));
+  };
+  since("13.0", "offsetof(CUpti_SubscriberParams,subscriberName)", offsetof(inj::v2::SubscriberParams, name));
+  since("13.0", "offsetof(CUpti_SubscriberParams,oldSubscriberName)",
+        offsetof(inj::v2::SubscriberParams, old_name));
+  since("13.0", "offsetof(CUpti_SubscriberParams,oldSubscriberSize)",
+        offsetof(inj::v2::SubscriberParams, old_name_bytes));
+  since("13.2", "offsetof(CUpti_SubscriberParams,allowMultipleSubscribers)",
+        offsetof(inj::v2::SubscriberParams, allow_others));
+  since("13.2", "sizeof(CUpti_SubscriberParams)", sizeof(inj::v2::SubscriberParams));
+  since("13.3", "CUPTI_ACTIVITY_ATTR_MULTIPLE_SUBSCRIBER_STATE", sim::kManySubscribersState);
+  since("13.4", "CUPTI_ACTIVITY_ATTR_THREAD_ID_TYPE", inj::v2::kAttributeThreadIdType);
+  since("13.4", "CUPTI_ACTIVITY_ATTR_TIMESTAMP_CALLBACK", inj::v2::kAttributeClock);
+  since("13.4", "offsetof(CUpti_ActivityKernel13,sourceGraphNodeId)", inj::NodeSources::kInKernel);
+  since("13.4", "offsetof(CUpti_ActivityMemcpy7,sourceGraphNodeId)", inj::NodeSources::kInCopy);
+}
+
 void PrintCallbacks() {
   inj::recording.kinds = UINT32_MAX;
   inj::StartParts();
@@ -227,6 +250,7 @@ int main() {
   PrintCopyFields();
   PrintOtherFields();
   PrintConstants();
+  PrintNewer();
   PrintCallbacks();
 #define GPUPROBE_PRINT(name) std::printf("bound cupti" #name "\n");
   GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_PRINT)

@@ -187,7 +187,9 @@ void PrintSeen() {
               foreign.load(), wrong_times.load());
 }
 
-void RequestedV2(uint8_t** buffer, size_t* bytes, size_t* records, void*) { Requested(buffer, bytes, records); }
+void RequestedV2(uint8_t** buffer, size_t* bytes, size_t* records, void*) {
+  Requested(buffer, bytes, records);
+}
 void CompletedV2(uint8_t* buffer, size_t bytes, size_t valid, void*) {
   Completed(nullptr, 0, buffer, bytes, valid);
 }
@@ -204,7 +206,8 @@ CUpti_SubscriberHandle SubscribeBesideOthers() {
 void Round(const std::string& style, bool subscribes) {
   CUpti_SubscriberHandle handle = nullptr;
   if (style == "many") handle = subscription = SubscribeBesideOthers();
-  if (subscribes && handle == nullptr) std::printf("subscribe %d\n", cupti.subscribe(&handle, Called, nullptr));
+  if (subscribes && handle == nullptr)
+    std::printf("subscribe %d\n", cupti.subscribe(&handle, Called, nullptr));
   if (subscribes) {
     std::printf("callback %d\n", cupti.enable_callback(1, handle, CUPTI_CB_DOMAIN_RUNTIME_API,
                                                        CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020));

@@ -162,6 +162,24 @@ Record Cut(const T& record, uint32_t api_version) {
   return bytes;
 }
 
+// [documented] cupti_activity.h (13.4), CUpti_ActivityKernel13: the node of the graph, or of the child graph
+// in it, that this node was instantiated or last updated from. Copies and fills have it, too, but for copies
+// between devices.
+struct SourcePlace {
+  size_t graph;
+  size_t node;
+};
+constexpr SourcePlace kKernelSource{232, 240};
+constexpr SourcePlace kCopySource{96, 104};
+constexpr SourcePlace kSetSource{88, 96};
+
+Record WithSource(Record record, SourcePlace place, const Activity& activity, uint32_t api_version) {
+  if (api_version < kCuda134) return record;
+  std::memcpy(record.data() + place.graph, &activity.graph_source, sizeof(activity.graph_source));
+  std::memcpy(record.data() + place.node, &activity.graph_node_source, sizeof(activity.graph_node_source));
+  return record;
+}
+
 template <typename T>
 T Zeroed() {
   T record;
@@ -198,7 +216,7 @@ Record KernelRecord(const Activity& activity, uint32_t kind, uint32_t api_versio
   record.graphId = activity.graph;
   record.channelID = kInvalidChannel;
   record.channelType = CUPTI_CHANNEL_TYPE_COMPUTE;
-  return Cut(record, api_version);
+  return WithSource(Cut(record, api_version), kKernelSource, activity, api_version);
 }
 
 Record CopyRecord(const Activity& activity, uint32_t api_version) {
@@ -219,7 +237,7 @@ Record CopyRecord(const Activity& activity, uint32_t api_version) {
   record.graphId = activity.graph;
   record.channelType = CUPTI_CHANNEL_TYPE_ASYNC_MEMCPY;
   record.copyCount = 1;
-  return Cut(record, api_version);
+  return WithSource(Cut(record, api_version), kCopySource, activity, api_version);
 }
 
 Record PeerCopyRecord(const Activity& activity, uint32_t api_version) {
@@ -262,7 +280,7 @@ Record SetRecord(const Activity& activity, uint32_t api_version) {
   record.graphNodeId = activity.graph_node;
   record.graphId = activity.graph;
   record.channelType = CUPTI_CHANNEL_TYPE_COMPUTE;
-  return Cut(record, api_version);
+  return WithSource(Cut(record, api_version), kSetSource, activity, api_version);
 }
 
 Record SyncRecord(const Activity& activity, uint32_t api_version) {

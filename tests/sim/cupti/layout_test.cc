@@ -15,8 +15,8 @@ namespace gpusim::cupti {
 namespace {
 
 constexpr uint32_t kNewest = 130001;
-constexpr uint32_t kVersions[] = {18, 19,     20,     21,     22,     23,     24,     26,
-                                  27, 28,     130000, kNewest, 130100, 130200, 130300, 130401, 130500};
+constexpr uint32_t kVersions[] = {18, 19,     20,      21,     22,     23,     24,     26,    27,
+                                  28, 130000, kNewest, 130100, 130200, 130300, 130401, 130500};
 
 Activity Kernel() {
   Activity activity;

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -95,14 +95,15 @@ Session& TheSession() {
 // asks the same. Otherwise one subscriber: a second one gets error 39 and, through the newer function, the
 // first one's name.
 // [observed] H100, CUPTI 13.0.1: error 39 for a second subscriber.
-// [assumed] A refused cuptiSubscribe_v2 leaves cuptiSubscribe as it was. Probe: it asks for company first, then
-// alone. Fallback: none; there would be no GPU times from CUPTI 13.4 on with a driver before 610.
+// [assumed] A refused cuptiSubscribe_v2 leaves cuptiSubscribe as it was. Probe: it asks for company first,
+// then alone. Fallback: none; there would be no GPU times from CUPTI 13.4 on with a driver before 610.
 CUptiResult Session::Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* userdata,
                                SubscriberParams* params) {
   if (handle == nullptr || (params != nullptr && params->bytes < offsetof(SubscriberParams, allow_others))) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
-  const bool asks_for_many = params != nullptr && params->bytes >= sizeof(*params) && params->allow_others != 0;
+  const bool asks_for_many =
+      params != nullptr && params->bytes >= sizeof(*params) && params->allow_others != 0;
   const std::scoped_lock lock(mutex_);
   Subscriber* incumbent = current_.load();
   const bool somebody = incumbent != nullptr || company_.size() != 0;

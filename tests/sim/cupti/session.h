@@ -1,5 +1,5 @@
-// The state behind the CUPTI functions: the first subscriber, what it enabled, the attributes, and its buffers.
-// Others, where CUPTI has several, are in company.h.
+// The state behind the CUPTI functions: the first subscriber, what it enabled, the attributes, and its
+// buffers. Others, where CUPTI has several, are in company.h.
 //
 // Separate from the exported functions, which only check their arguments, and from the hooks, through which
 // the driver reports. One object a process, never destroyed: worker and application threads may still use it

@@ -86,9 +86,9 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityDisable_v2(CUpti_SubscriberHandle s
   return Return(SetKind(subscriber, kind, false));
 }
 
-GPUSIM_CUPTI_EXPORT CUptiResult
-cuptiActivityRegisterCallbacks_v2(CUpti_SubscriberHandle subscriber, CUpti_BuffersCallbackRequestFunc_v2 request,
-                                  CUpti_BuffersCallbackCompleteFunc_v2 complete) {
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterCallbacks_v2(
+    CUpti_SubscriberHandle subscriber, CUpti_BuffersCallbackRequestFunc_v2 request,
+    CUpti_BuffersCallbackCompleteFunc_v2 complete) {
   const ApiLock lock;
   OtherSubscriber* other = Other(subscriber);
   if (request == nullptr || complete == nullptr || (other == nullptr && !IsFirst(subscriber)))
@@ -133,8 +133,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords_v2(CUpti_Subsc
   return CUPTI_SUCCESS;
 }
 
-// [documented] cupti_activity.h (13.5), cuptiActivityGetNextRecord_v2: needs a subscription. Here one that has
-// ended will do, as its last buffers may come late.
+// [documented] cupti_activity.h (13.5), cuptiActivityGetNextRecord_v2: needs a subscription. Here one that
+// has ended will do, as its last buffers may come late.
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord_v2(CUpti_SubscriberHandle subscriber,
                                                               uint8_t* buffer, size_t valid_size,
                                                               CUpti_Activity** record) {

@@ -23,6 +23,10 @@ struct SubscriberParams {
 using RequestV2 = void(CUPTIAPI*)(uint8_t** buffer, size_t* size, size_t* max_records, void* info);
 using CompleteV2 = void(CUPTIAPI*)(uint8_t* buffer, size_t size, size_t valid_size, void* info);
 
-enum AttributeV2 : int { kManySubscribersState = 12, kThreadIdTypeOfSubscriber = 21, kClockOfSubscriber = 22 };
+enum AttributeV2 : int {
+  kManySubscribersState = 12,
+  kThreadIdTypeOfSubscriber = 21,
+  kClockOfSubscriber = 22
+};
 
 }  // namespace gpusim::cupti

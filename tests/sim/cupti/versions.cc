@@ -50,9 +50,9 @@ std::string VersionNames() {
 
 Defects DefectsOf(uint32_t version) {
   Defects defects;
-  // [assumed] A declined buffer request crashes CUPTI before 12.9, and drops records since. Probe: the
-  // discard buffer, which is handed out instead of NULL. Fallback: it is handed out in every version, so
-  // neither answer hurts.
+  // [assumed] A declined buffer request crashes CUPTI before 12.9. (The headers of all releases say that it
+  // may be declined.) Probe: it declines from 12.9 on, and hands out one more buffer before. Fallback:
+  // GPUPROBE_BUFFERS, so that no request need be declined.
   defects.crashes_on_null = version < kCuda129;
   // [documented] CUPTI 13.0 Update 1, resolved issues: cuptiActivityFlushAll may crash in 13.0.
   // [assumed] In 13.0 a flush crashes only if it is forced, and then every time. Probe: it never forces a

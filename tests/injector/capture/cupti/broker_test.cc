@@ -137,12 +137,14 @@ class Broker : public ::testing::Test {
                    .bound = api_,
                    .subscriber = Ours(),
                    .others_allowed = others_allowed,
-                   .needs_kind = [](void*, CUpti_ActivityKind kind) noexcept {
-                     return kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
-                   },
-                   .needs_callback = [](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
-                     return domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == 307;
-                   },
+                   .needs_kind =
+                       [](void*, CUpti_ActivityKind kind) noexcept {
+                         return kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+                       },
+                   .needs_callback =
+                       [](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
+                         return domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == 307;
+                       },
                    .graphs_made = []() noexcept { return graphs; },
                    .self = nullptr});
   }
