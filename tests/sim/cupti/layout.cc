@@ -36,8 +36,8 @@ struct Layout {
   size_t bytes;    // 0: the kind is gone
 };
 
-// [observed] CUPTI 11.8 to 13.1 Update 1 without a GPU, by walking: the size of every kind of record, and
-// the release in which it changed. From 13.2 on the library answers nothing without a driver.
+// [observed] CUPTI 13.1.1 and all before it down to 11.8, without a GPU: the size of every kind of record,
+// and the release in which it changed. From 13.2 on the library answers nothing without a driver.
 // [documented] cupti_activity.h of 13.2 to 13.5: the sizes there. Each newer structure begins with the older
 // one, but for NVLINK's in 13.2.
 // Sizes that the headers of 13.0 do not know are numbers; e2e.real_cupti holds all of them against each
@@ -474,10 +474,10 @@ Record GraphTraceRecord(const GraphRun& run, uint32_t api_version) {
 
 // [documented] cupti_activity.h, cuptiActivityGetNextRecord: INVALID_KIND for a record that is incomplete or
 // invalid, MAX_LIMIT_REACHED at the end.
-// [observed] CUPTI 11.8 to 13.1 Update 1 without a GPU, on buffers made by hand: the error comes on every
-// further call, and the record pointer stays where it was. Up to 12.4 it is UNKNOWN, from 12.4 Update 1 on
-// INVALID_KIND (the two have one number; the node takes the newer). A record that the valid bytes cut off is
-// the end, not an error.
+// [observed] CUPTI 13.1.1 and all before it down to 11.8, without a GPU: on buffers made by hand, the error
+// comes on every further call, and the record pointer stays where it was. Up to 12.4 it is UNKNOWN, from 12.4
+// Update 1 on INVALID_KIND (the two have one number; the node takes the newer). A record that the valid bytes
+// cut off is the end, not an error.
 CUptiResult NextRecord(uint8_t* buffer, size_t valid_size, CUpti_Activity** record, uint32_t api_version) {
   uint8_t* next = buffer;
   if (*record != nullptr) {

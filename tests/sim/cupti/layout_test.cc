@@ -215,6 +215,19 @@ TEST(LayoutTest, KernelFieldsAreWhereTheHeaderSaysInEveryVersion) {
   }
 }
 
+TEST(LayoutTest, From134OnRecordsNameTheNodeThatTheirsWasMadeFrom) {
+  Activity copy = Copy(ActivityKind::kMemcpy);
+  Activity kernel = Kernel();
+  copy.graph_node_source = kernel.graph_node_source = 0x700000002;
+  const Record of_kernel = ActivityRecord(kernel, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, 130400);
+  const Record of_copy = ActivityRecord(copy, 0, 1, 130400);
+  ASSERT_EQ(of_kernel.size(), 248U);
+  ASSERT_EQ(of_copy.size(), 112U);
+  EXPECT_EQ(*reinterpret_cast<const uint64_t*>(of_kernel.data() + 240), 0x700000002U);
+  EXPECT_EQ(*reinterpret_cast<const uint64_t*>(of_copy.data() + 104), 0x700000002U);
+  EXPECT_EQ(ActivityRecord(kernel, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, 130300).size(), 232U);
+}
+
 TEST(LayoutTest, CopyFieldsAreWhereTheHeaderSaysInEveryVersion) {
   for (const uint32_t version : kVersions) {
     const Record bytes = ActivityRecord(Copy(ActivityKind::kMemcpy), 0, 1, version);
