@@ -135,7 +135,7 @@ class ChildGraphs(NcclWays):
         self.assert_no_loss(self.report(out))
         by_name = [record for record in captured if record["kind"] == "collective" and record["source"] == "kernel_name"]
         self.assertGreater(len(by_name), 0)
-        self.assertEqual({record["comm"] for record in by_name}, {""})
+        self.assertEqual({record["comm"] for record in by_name}, {"unknown"})
         known = [record for record in captured if record["kind"] == "collective" and record["source"] != "kernel_name" and "start_ns" in record]
         exact = ("pid", "rank", "start_ns", "end_ns", "correlation", "op", "comm", "count")
         wrong = [line for line in truth.multiset_difference("collective", exact, happened, known) if "did not happen" in line]
