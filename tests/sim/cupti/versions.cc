@@ -8,9 +8,9 @@ struct Version {
   uint32_t number;
 };
 
-// [observed] CUPTI 13.1.1 and all before it down to 11.8, without a GPU: what cuptiGetVersion
-// answers; 11.8, 12.0 and 12.1 say 18 alike, although cupti_version.h gives 12.0 the number 19. [documented]
-// CUPTI_API_VERSION in cupti_version.h of 13.2 to 13.5: the numbers of these.
+// [observed] CUPTI 13.1.1 and all before it down to 11.8, without a GPU: what cuptiGetVersion answers; 11.8,
+// 12.0 and 12.1 say 18 alike, although cupti_version.h gives 12.0 the number 19.
+// [documented] cupti_version.h of 13.2 to 13.5, CUPTI_API_VERSION: the numbers of these.
 constexpr Version kVersions[] = {
     {"11.8", 18},       {"12.0", 19},       {"12.1", 19},       {"12.2", 20},       {"12.3", 21},
     {"12.4", 22},       {"12.5", 23},       {"12.6", 24},       {"12.8", 26},       {"12.9", 27},
