@@ -48,7 +48,7 @@ struct CuptiApi {
 #define GPUPROBE_DECLARE(name) decltype(&cupti##name) name = nullptr;
   GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_DECLARE)
 #undef GPUPROBE_DECLARE
-#define GPUPROBE_DECLARE(name, parameters) CUptiResult(CUPTIAPI* name) parameters = nullptr;
+#define GPUPROBE_DECLARE(name, parameters) CUptiResult(CUPTIAPI* name) parameters = nullptr;  // NOLINT
   GPUPROBE_CUPTI_V2_FUNCTIONS(GPUPROBE_DECLARE)
 #undef GPUPROBE_DECLARE
 

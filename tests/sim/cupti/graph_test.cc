@@ -288,9 +288,8 @@ TEST(GraphRecordTest, KernelsOfChildGraphsRunUnderIdsThatWereNeverReported) {
     EXPECT_NE(kernel.graphNodeId, first);
     EXPECT_EQ(clones.originals.count(kernel.graphNodeId), 0U);
   }
-  const auto of_first =
-      std::count_if(clones.originals.begin(), clones.originals.end(),
-                    [&](const auto& clone) { return clones.First(clone.first) == first; });
+  const auto of_first = std::count_if(clones.originals.begin(), clones.originals.end(),
+                                      [&](const auto& clone) { return clones.First(clone.first) == first; });
   EXPECT_EQ(of_first, 5) << "in the middle, twice at the top, and twice more while it was instantiated";
   for (CUgraph graph : {child, middle, top}) EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
   EXPECT_EQ(cuGraphExecDestroy(exec), CUDA_SUCCESS);
