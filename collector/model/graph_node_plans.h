@@ -6,6 +6,7 @@
 // many updates have followed.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -29,12 +30,16 @@ class GraphNodePlans {
     if (plans_.size() >= max_nodes_ && !plans_.contains(node)) return;
     const auto [it, added] = plans_.try_emplace(node, plan, from_correlation);
     if (added) return;
+    PlanSince newest{plan, from_correlation};
     if (from_correlation != 0) {
+      // Told late: launches in between may have been told before.
+      if (from_correlation < it->second.second) std::swap(newest, it->second);
       auto& before = updated_[node];
-      before.push_back(it->second);
+      const auto older = [](const PlanSince& a, const PlanSince& b) { return a.second < b.second; };
+      before.insert(std::upper_bound(before.begin(), before.end(), it->second, older), it->second);
       if (before.size() > max_updates_) before.pop_front();
     }
-    it->second = {plan, from_correlation};
+    it->second = newest;
   }
 
   // In any launch.

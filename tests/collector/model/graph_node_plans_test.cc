@@ -20,6 +20,19 @@ TEST(GraphNodePlans, ALaunchHasThePlanThatItsNodeCarriedThen) {
   EXPECT_EQ(plans.PlanOf(8, 1000).plan, 0u);
 }
 
+TEST(GraphNodePlans, WhatANodeCarriedMayBeToldInAnyOrder) {
+  GraphNodePlans plans;
+  plans.Set(7, {300, 0}, 70);
+  plans.Set(7, {100, 0}, 20);
+  plans.Set(7, {200, 0}, 50);
+  plans.Set(7, {300, 0}, 65);
+  EXPECT_EQ(plans.PlanOf(7, 19).plan, 0u);
+  EXPECT_EQ(plans.PlanOf(7, 20).plan, 100u);
+  EXPECT_EQ(plans.PlanOf(7, 64).plan, 200u);
+  EXPECT_EQ(plans.PlanOf(7, 65).plan, 300u);
+  EXPECT_EQ(plans.PlanOf(7, 70).plan, 300u);
+}
+
 TEST(GraphNodePlans, OnlyTheLastUpdatesAreKept) {
   GraphNodePlans plans(2, 3);
   for (uint64_t i = 0; i < 100; ++i) plans.Set(7, {1000 + i, 0}, i);
