@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "collector/analysis/rank_types.h"
+#include "collector/analysis/report/communication.h"
 #include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {

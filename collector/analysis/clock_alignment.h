@@ -7,7 +7,7 @@
 // Clock steps that the probe saw are taken out first. Pure.
 #pragma once
 
-#include "collector/analysis/rank_types.h"
+#include "collector/analysis/report/clocks.h"
 #include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {

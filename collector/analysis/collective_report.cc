@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/names.h"
+#include "collector/model/job_model.h"
 #include "collector/model/whole_number.h"
 
 namespace gpuprobe::analysis {

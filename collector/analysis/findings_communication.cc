@@ -8,6 +8,7 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/parallelism.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 #include "collector/model/whole_number.h"

@@ -5,8 +5,9 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/memory.h"
 #include "collector/model/memory_lifetimes.h"
 
 namespace gpuprobe::analysis {

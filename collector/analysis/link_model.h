@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "collector/analysis/rank_types.h"
+#include "collector/analysis/report/links.h"
 #include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {

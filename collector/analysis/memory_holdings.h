@@ -15,9 +15,12 @@
 #include <vector>
 
 #include "collector/analysis/call_timing.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/memory.h"
 
 namespace gpuprobe::analysis {
+
+struct RankReport;
+struct Report;
 
 // The second facts, for one rank.
 struct HoldingEvidence {

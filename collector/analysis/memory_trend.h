@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/memory.h"
 #include "collector/model/level_history.h"
 
 namespace gpuprobe::analysis {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "collector/model/job_model.h"
 #include "collector/model/work_roles.h"
 
 namespace gpuprobe::analysis {

@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "collector/analysis/rank_types.h"
+#include "collector/analysis/report/communication.h"
 #include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {

@@ -9,6 +9,7 @@
 #include "collector/analysis/straggler_verdict.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/model/collective_kernels.h"
+#include "collector/model/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/comparison.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "CLI/CLI.hpp"
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/utilisation.h"
 
 namespace gpuprobe::cli {
 

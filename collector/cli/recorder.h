@@ -16,8 +16,8 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/live_status.h"
-#include "collector/analysis/report.h"
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/health_check.h"
 #include "collector/ingest/session.h"

@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/health_check.h"

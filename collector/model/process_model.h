@@ -22,6 +22,7 @@
 #include "collector/model/distribution.h"
 #include "collector/model/host_progress.h"
 #include "collector/model/interval_union.h"
+#include "collector/model/launch_geometry.h"
 #include "collector/model/level_history.h"
 #include "collector/model/level_peaks.h"
 #include "collector/model/memory_ledger.h"
@@ -82,14 +83,6 @@ struct DeviceTotals {
   static constexpr size_t kBusyIntervals = 2048;
   uint64_t kernels = 0;
   IntervalUnion busy{kBusyIntervals};  // kernels
-  template <typename Archive>
-  void Visit(Archive& archive);  // state_members.h
-};
-
-struct LaunchGeometry {
-  std::array<uint32_t, 3> grid{};
-  std::array<uint32_t, 3> block{};
-  friend bool operator==(const LaunchGeometry&, const LaunchGeometry&) = default;
   template <typename Archive>
   void Visit(Archive& archive);  // state_members.h
 };

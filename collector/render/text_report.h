@@ -3,7 +3,10 @@
 
 #include <string>
 
-#include "collector/analysis/report.h"
+namespace gpuprobe::analysis {
+struct Hang;
+struct Report;
+}  // namespace gpuprobe::analysis
 
 namespace gpuprobe::render {
 

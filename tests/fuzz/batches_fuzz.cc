@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "collector/model/job_model.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "collector/framing/frame_decoder.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job_model.h"

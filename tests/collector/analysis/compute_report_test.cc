@@ -1,4 +1,5 @@
 // Kernels by name and class, pageable copies, and utilisation, from a rank whose sums are known.
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/compute_report.h"
 
 #include <gmock/gmock.h>

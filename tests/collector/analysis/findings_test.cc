@@ -10,6 +10,7 @@
 
 #include "absl/strings/ascii.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/model/late_steps.h"
 

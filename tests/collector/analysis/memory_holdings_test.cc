@@ -1,4 +1,7 @@
 #include "collector/analysis/memory_holdings.h"
+#include "collector/analysis/report/collectives.h"
+#include "collector/analysis/report/memory.h"
+#include "collector/analysis/report/ranks.h"
 
 #include <gtest/gtest.h>
 

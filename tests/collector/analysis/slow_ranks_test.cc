@@ -1,4 +1,5 @@
 // Which ranks are called slow, and which are not.
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/slow_ranks.h"
 
 #include <gmock/gmock.h>
@@ -6,7 +7,6 @@
 
 #include <vector>
 
-#include "collector/analysis/report.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::analysis {

@@ -1,4 +1,6 @@
 // Each judge on plain numbers: what just suffices for a verdict, and what just does not.
+#include "collector/analysis/report/communication.h"
+#include "collector/analysis/report/stragglers.h"
 #include "collector/analysis/straggler_verdict.h"
 
 #include <gtest/gtest.h>

@@ -4,6 +4,7 @@
 
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/collective_report.h"
+#include "collector/analysis/report/collectives.h"
 #include "collector/model/collective_kernels.h"
 #include "collector/model/job_model.h"
 #include "tests/collector/testing/batch_builder.h"

@@ -1,3 +1,4 @@
+#include "collector/analysis/report.h"
 #include "collector/render/rank_choice.h"
 
 #include <gmock/gmock.h>

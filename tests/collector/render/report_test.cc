@@ -1,11 +1,11 @@
 // The report as every rendering shows it, from a synthetic job.
-#include "collector/analysis/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
 #include "collector/render/html_report.h"

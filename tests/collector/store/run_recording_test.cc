@@ -1,3 +1,4 @@
+#include "collector/analysis/build_report.h"
 #include "collector/store/run_recording.h"
 
 #include <gmock/gmock.h>
@@ -9,7 +10,6 @@
 #include <map>
 #include <random>
 
-#include "collector/analysis/report.h"
 #include "collector/render/json_report.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"

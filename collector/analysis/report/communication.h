@@ -1,8 +1,4 @@
-// What only a comparison of ranks shows, as plain data of the report: links, clocks, waiting and who caused
-// it.
-//
-// Separate from report.h because it is one subject with its own files (link_model, clock_alignment,
-// straggler_report, communication_report).
+// The cost of communication per step, what it consists of, and what could be done about it.
 #pragma once
 
 #include <cstdint>
@@ -12,93 +8,6 @@
 #include <vector>
 
 namespace gpuprobe::analysis {
-
-// T(n) = alpha + n / beta, fitted over the sizes of one operation on one communicator. n is what the link
-// moves (bus bytes, bus_bandwidth.h), so that beta is the link's bandwidth and comparable between operations.
-struct LinkModel {
-  struct Size {
-    uint64_t size_bytes = 0;  // S as nccl-tests counts it
-    double bus_bytes = 0;
-    uint64_t calls = 0;
-    double measured_ns = 0;  // median of the transfers
-    double predicted_ns = 0;
-    std::optional<double> tree_ns;  // what a tree would take, by the same link; of AllReduce
-  };
-  std::string op;
-  std::string comm;
-  int comm_ranks = 0;
-  double alpha_ns = 0;
-  double beta_gbytes_per_s = 0;
-  // Standard errors, from what the sizes stray from the line.
-  double alpha_error_ns = 0;
-  double beta_error_gbytes_per_s = 0;
-  double r2 = 0;
-  double mean_relative_error = 0;
-  double worst_relative_error = 0;
-  // For a ring: alpha for each of its steps.
-  std::optional<double> hop_alpha_ns;
-  std::optional<double> hop_alpha_error_ns;
-  std::vector<Size> sizes;  // ascending
-};
-
-// One rank's clock against the reference rank's.
-struct ClockOffset {
-  std::string label;
-  std::optional<int> rank;
-  std::string host;
-  int64_t offset_ns = 0;            // ahead of the reference at the beginning, steps taken out
-  std::optional<double> drift_ppm;  // positive: it gains; absent: the run is too short
-  double residual_ns = 0;           // robust standard deviation about that line
-  int64_t stepped_ns = 0;           // by how much it was set in all
-  uint64_t samples = 0;
-};
-
-struct ClockReport {
-  std::string reference;  // label of the rank, empty: nothing could be aligned
-  std::vector<ClockOffset> ranks;
-};
-
-// How long a rank made others wait, and waited itself, in collectives.
-struct CausedWait {
-  double total_ns = 0;     // sum over the others' waiting
-  double mean_ns = 0;      // of each other rank in the call, over the run
-  double per_step_ns = 0;  // of each other rank
-  double waited_ns = 0;    // its own
-  uint64_t last_arrivals = 0;
-  uint64_t steps = 0;         // compared
-  uint64_t steps_blamed = 0;  // in which each other rank waited 5 % of the step for it
-  uint64_t first_blamed_step = 0;
-  uint64_t last_blamed_step = 0;
-  // Where records were lost: share of its collectives that could be compared, from which all of the above is
-  // scaled up, and half the width of the 95 % interval about per_step_ns. 1 and absent: nothing was lost; 0
-  // and absent: too much to say anything.
-  double compared_share = 1;
-  // Among the others: share of its collectives in which the last arrival was inferred from the ranks that
-  // were seen.
-  double estimated_share = 0;
-  std::optional<double> per_step_error_ns = std::nullopt;
-  // In sends and receives alone, where a rank waits for its neighbour: sums over the ranks that waited.
-  uint64_t pairs = 0;  // compared
-  double pair_total_ns = 0;
-  double pair_per_step_ns = 0;
-  double pair_waited_ns = 0;  // its own
-};
-
-// Means over a rank's steps, warm-up left out.
-struct StepMeans {
-  uint64_t steps = 0;
-  double total_ns = 0;
-  double compute_ns = 0;
-  double comm_ns = 0;
-  double exposed_comm_ns = 0;
-  double copy_ns = 0;
-  double idle_ns = 0;
-  double host_bound_ns = 0;
-  double input_ns = 0;
-  double sync_ns = 0;
-  double launch_gap_ns = 0;
-  double h2d_ns = 0;
-};
 
 // A call at its place in the step, of one operation and communicator; means over ranks and steps.
 struct CallTiming {
@@ -167,7 +76,6 @@ struct ExposedCalls {
   double exposed_ns_per_step = 0;  // part of this time
 };
 
-// Means over ranks and steps; all 0 without steps.
 // The network between hosts, as the job's own transfers show it (network_report.h).
 struct NetworkReport {
   int hosts = 0;
@@ -192,6 +100,7 @@ struct NetworkReport {
   std::optional<Slow> slow;
 };
 
+// Means over ranks and steps; all 0 without steps.
 struct CommunicationReport {
   double step_ns = 0;
   double compute_ns = 0;
