@@ -9,7 +9,7 @@
 #include "collector/analysis/hang.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/report/utilisation.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "collector/analysis/report/communication.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

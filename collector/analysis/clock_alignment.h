@@ -8,7 +8,7 @@
 #pragma once
 
 #include "collector/analysis/report/clocks.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

@@ -11,7 +11,7 @@
 #include "collector/analysis/kernel_class.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -11,7 +11,7 @@
 #include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
-#include "collector/model/process_model.h"
+#include "collector/model/process/process_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

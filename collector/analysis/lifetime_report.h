@@ -8,7 +8,7 @@
 #include <string>
 
 #include "collector/analysis/report/memory.h"
-#include "collector/model/memory_lifetimes.h"
+#include "collector/model/memory/memory_lifetimes.h"
 
 namespace gpuprobe::analysis {
 

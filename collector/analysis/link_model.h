@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collector/analysis/report/links.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

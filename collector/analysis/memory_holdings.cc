@@ -12,7 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {

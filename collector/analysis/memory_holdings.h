@@ -1,7 +1,7 @@
 // The contents of a rank's memory at its peak: weights, gradients, optimizer state, activations, NCCL's
 // buffers.
 //
-// When an allocation was made and freed (model/memory_lifetimes.h) does not say what it is: a program may
+// When an allocation was made and freed (model/memory/memory_lifetimes.h) does not say what it is: a program may
 // allocate weights, optimizer state and its input before the first step. So a category is only named where a
 // second fact agrees. Example: 51.5 MiB are allocated before the first step. AllReduce reduces 12 MiB a step
 // in backward, so there are 12 MiB of gradients and as much of weights; an Adam kernel runs in every step,

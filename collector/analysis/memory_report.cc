@@ -8,7 +8,7 @@
 #include "collector/analysis/report/memory.h"
 #include "collector/analysis/report/ranks.h"
 #include "collector/analysis/step_report.h"
-#include "collector/model/process_model.h"
+#include "collector/model/process/process_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collector/analysis/report/memory.h"
-#include "collector/model/level_history.h"
+#include "collector/model/memory/level_history.h"
 
 namespace gpuprobe::analysis {
 

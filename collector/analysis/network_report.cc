@@ -14,7 +14,7 @@
 #include "collector/analysis/report.h"
 #include "collector/analysis/run_series.h"
 #include "collector/analysis/thresholds.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

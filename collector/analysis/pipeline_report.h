@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "collector/analysis/report/communication.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

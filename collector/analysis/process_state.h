@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/model/process_condition.h"
+#include "collector/model/process/process_condition.h"
 
 namespace gpuprobe::model {
 class ProcessModel;

@@ -9,7 +9,7 @@
 #include "collector/analysis/names.h"
 #include "collector/analysis/report/collectives.h"
 #include "collector/analysis/thresholds.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

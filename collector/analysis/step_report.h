@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "collector/analysis/report/steps.h"
-#include "collector/model/step_record.h"
+#include "collector/model/steps/step_record.h"
 
 namespace gpuprobe::model {
 class JobModel;

@@ -14,7 +14,7 @@
 
 #include "CLI/CLI.hpp"
 #include "collector/analysis/hang.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::cli {
 

@@ -12,7 +12,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "collector/model/step_marker.h"
+#include "collector/model/steps/step_marker.h"
 
 namespace gpuprobe::cli {
 

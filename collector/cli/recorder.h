@@ -21,7 +21,7 @@
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/health_check.h"
 #include "collector/ingest/session.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/observe/process_observer.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_recording.h"

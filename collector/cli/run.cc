@@ -26,7 +26,7 @@
 #include "collector/cli/recorder.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
-#include "collector/model/warmup.h"
+#include "collector/model/steps/warmup.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "spdlog/spdlog.h"

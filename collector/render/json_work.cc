@@ -1,6 +1,6 @@
 #include "collector/render/json_work.h"
 
-#include "collector/model/process_model.h"
+#include "collector/model/process/process_model.h"
 #include "collector/render/json_values.h"
 #include "collector/render/steps.h"
 

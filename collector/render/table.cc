@@ -13,7 +13,7 @@
 #include "collector/analysis/names.h"
 #include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
-#include "collector/model/process_model.h"
+#include "collector/model/process/process_model.h"
 #include "collector/render/collective_table.h"
 #include "collector/render/link_table.h"
 #include "collector/render/memory_table.h"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "collector/analysis/build_report.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "tests/fuzz/messages.h"

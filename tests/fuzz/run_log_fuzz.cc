@@ -4,7 +4,7 @@
 #include <string>
 
 #include "collector/analysis/build_report.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
 #include "collector/render/record_lines.h"

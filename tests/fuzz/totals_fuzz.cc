@@ -7,7 +7,7 @@
 #include <string>
 
 #include "collector/analysis/build_report.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/render/json_report.h"
 #include "tests/fuzz/messages.h"
 

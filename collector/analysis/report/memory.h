@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/model/distribution.h"
+#include "collector/model/statistics/distribution.h"
 
 namespace gpuprobe::analysis {
 

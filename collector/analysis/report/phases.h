@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "collector/model/distribution.h"
+#include "collector/model/statistics/distribution.h"
 
 namespace gpuprobe::analysis {
 

@@ -14,7 +14,7 @@
 #include "collector/analysis/report/steps.h"
 #include "collector/analysis/report/waiting.h"
 #include "collector/analysis/report/work.h"
-#include "collector/model/distribution.h"
+#include "collector/model/statistics/distribution.h"
 
 namespace gpuprobe::analysis {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "collector/model/distribution.h"
-#include "collector/model/step_record.h"
+#include "collector/model/statistics/distribution.h"
+#include "collector/model/steps/step_record.h"
 
 namespace gpuprobe::analysis {
 
