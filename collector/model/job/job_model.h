@@ -2,8 +2,8 @@
 // a collective.
 //
 // The only place where two processes meet. The plans of several ranks that are one call are matched
-// (call_matcher.h) and compared (rank_comparison.h); calls that ranks issue and that do not end are kept for the
-// search for hangs.
+// (call_matcher.h) and compared (rank_comparison.h); calls that ranks issue and that do not end are kept for
+// the search for hangs.
 #pragma once
 
 #include <cstdint>
