@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "collector/model/statistics/distribution.h"
 #include "collector/model/operations/launch_geometry.h"
+#include "collector/model/statistics/distribution.h"
 
 namespace gpuprobe::analysis {
 

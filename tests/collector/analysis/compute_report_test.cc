@@ -1,10 +1,10 @@
 // Kernels by name and class, pageable copies, and utilisation, from a rank whose sums are known.
-#include "collector/analysis/build_report.h"
 #include "collector/analysis/compute_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collector/analysis/build_report.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::analysis {

@@ -1,11 +1,12 @@
 #include "collector/analysis/memory_holdings.h"
-#include "collector/analysis/report/collectives.h"
-#include "collector/analysis/report/memory.h"
-#include "collector/analysis/report/ranks.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
+
+#include "collector/analysis/report/collectives.h"
+#include "collector/analysis/report/memory.h"
+#include "collector/analysis/report/ranks.h"
 
 namespace gpuprobe::analysis {
 namespace {

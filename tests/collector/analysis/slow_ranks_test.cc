@@ -1,5 +1,4 @@
 // Which ranks are called slow, and which are not.
-#include "collector/analysis/build_report.h"
 #include "collector/analysis/slow_ranks.h"
 
 #include <gmock/gmock.h>
@@ -7,6 +6,7 @@
 
 #include <vector>
 
+#include "collector/analysis/build_report.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::analysis {

@@ -1,6 +1,4 @@
 // Each judge on plain numbers: what just suffices for a verdict, and what just does not.
-#include "collector/analysis/report/communication.h"
-#include "collector/analysis/report/stragglers.h"
 #include "collector/analysis/straggler_verdict.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +6,9 @@
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "collector/analysis/report/communication.h"
+#include "collector/analysis/report/stragglers.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -1,8 +1,9 @@
-#include "collector/analysis/report.h"
 #include "collector/render/rank_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "collector/analysis/report.h"
 
 namespace gpuprobe::render {
 namespace {

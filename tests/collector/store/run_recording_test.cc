@@ -1,4 +1,3 @@
-#include "collector/analysis/build_report.h"
 #include "collector/store/run_recording.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +9,7 @@
 #include <map>
 #include <random>
 
+#include "collector/analysis/build_report.h"
 #include "collector/render/json_report.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"

@@ -1,10 +1,11 @@
 // Calls, plans and kernels joined within a process, and compared across ranks.
+#include "collector/analysis/report/collectives.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/collective_report.h"
-#include "collector/analysis/report/collectives.h"
 #include "collector/model/calls/collective_kernels.h"
 #include "collector/model/job/job_model.h"
 #include "tests/collector/testing/batch_builder.h"
