@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/median.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -11,8 +11,8 @@
 #include <map>
 #include <vector>
 
-#include "collector/analysis/rank_types.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/clocks.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

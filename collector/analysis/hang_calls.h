@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "collector/analysis/hang.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "collector/analysis/hang_suspect.h"
-#include "collector/model/graph_replays.h"
+#include "collector/model/calls/graph_replays.h"
 
 namespace gpuprobe::analysis {
 

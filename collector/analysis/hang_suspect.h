@@ -12,7 +12,7 @@
 
 #include "collector/analysis/hang.h"
 #include "collector/analysis/hang_evidence.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

@@ -9,6 +9,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"

@@ -4,6 +4,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/comparison.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "collector/analysis/hang.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/render/text_layout.h"
 
 namespace gpuprobe::cli {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "collector/model/step_marker.h"
+#include "collector/model/steps/step_marker.h"
 
 namespace CLI {
 class App;

@@ -15,13 +15,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/live_status.h"
-#include "collector/analysis/report.h"
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/health_check.h"
 #include "collector/cli/shared_options.h"
 #include "collector/ingest/session.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/observe/process_observer.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_recording.h"

@@ -6,6 +6,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/analysis/build_report.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/hang_watch.h"

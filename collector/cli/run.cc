@@ -15,6 +15,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/health_check.h"
@@ -28,7 +29,7 @@
 #include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
 #include "collector/log/log.h"
-#include "collector/model/warmup.h"
+#include "collector/model/steps/warmup.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 

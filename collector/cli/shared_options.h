@@ -7,7 +7,7 @@
 
 #include "collector/analysis/hang.h"
 #include "collector/analysis/report.h"
-#include "collector/model/step_marker.h"
+#include "collector/model/steps/step_marker.h"
 
 namespace CLI {
 class App;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/analysis/report/conditions.h"
 #include "collector/analysis/units.h"
 #include "collector/render/text_layout.h"
 #include "nlohmann/json.hpp"

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/analysis/report.h"
 #include "collector/render/steps.h"
 #include "collector/render/table.h"
 #include "collector/render/text_layout.h"

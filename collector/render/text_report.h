@@ -3,8 +3,12 @@
 
 #include <string>
 
-#include "collector/analysis/report.h"
 #include "collector/render/text_layout.h"
+
+namespace gpuprobe::analysis {
+struct Hang;
+struct Report;
+}  // namespace gpuprobe::analysis
 
 namespace gpuprobe::render {
 

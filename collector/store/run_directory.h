@@ -13,7 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_log_reader.h"
 #include "gpuprobe/v1/wire.pb.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "collector/model/step_record.h"
+#include "collector/model/steps/step_record.h"
 
 namespace gpuprobe::tables {
 

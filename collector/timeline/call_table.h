@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "collector/model/graph_node_plans.h"
+#include "collector/model/calls/graph_node_plans.h"
 #include "collector/model/records.h"
 
 namespace gpuprobe::timeline {

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
-#include "collector/model/collective_kernels.h"
+#include "collector/model/calls/collective_kernels.h"
 #include "collector/model/records.h"
 #include "collector/timeline/utf8.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/timeline/events.h"
 #include "collector/timeline/process_timeline.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "collector/model/records.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::timeline {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collector/analysis/clock_alignment.h"
-#include "collector/model/continuous_clock.h"
+#include "collector/model/clock/continuous_clock.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::timeline {

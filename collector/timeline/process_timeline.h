@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "collector/model/graph_runs.h"
 #include "collector/model/records.h"
-#include "collector/model/step_record.h"
+#include "collector/model/steps/step_record.h"
 #include "collector/timeline/call_table.h"
 #include "collector/timeline/definitions.h"
 #include "collector/timeline/events.h"

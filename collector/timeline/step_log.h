@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
-#include "collector/model/job_model.h"
-#include "collector/model/step_record.h"
+#include "collector/model/job/job_model.h"
+#include "collector/model/steps/step_record.h"
 
 namespace gpuprobe::timeline {
 

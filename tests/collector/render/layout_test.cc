@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/render/collective_table.h"
 #include "collector/render/comparison.h"

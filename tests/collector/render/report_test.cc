@@ -1,5 +1,4 @@
 // The report as every rendering shows it, from a synthetic job.
-#include "collector/analysis/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_split.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
 #include "collector/render/html_report.h"
