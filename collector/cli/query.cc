@@ -71,7 +71,7 @@ std::string JsonLine(const Row& names, const tables::Database::Cells& cells) {
 absl::Status PrintResult(tables::Database& database, const std::string& sql, const std::string& format) {
   std::vector<Row> rows;  // for a table, whose widths depend on all of them
   Row names;
-  const absl::Status status = database.Query(sql, [&](const tables::Database::Cells& cells) {
+  absl::Status status = database.Query(sql, [&](const tables::Database::Cells& cells) {
     Row row;
     for (const char* cell : cells) row.emplace_back(cell == nullptr ? "" : cell);
     if (names.empty()) {

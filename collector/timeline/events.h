@@ -5,11 +5,11 @@
 // of records. Times are nanoseconds on the reference rank's clock.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -49,7 +49,9 @@ struct TrackKey {
   uint32_t id = 0;
   uint32_t stream = 0;
   uint32_t lane = 0;  // above 0: for slices that would overlap others
-  auto operator<=>(const TrackKey&) const = default;
+  friend bool operator<(const TrackKey& a, const TrackKey& b) {
+    return std::tie(a.kind, a.id, a.stream, a.lane) < std::tie(b.kind, b.id, b.stream, b.lane);
+  }
 };
 
 using Value = std::variant<uint64_t, int64_t, double, std::string_view>;
@@ -105,7 +107,9 @@ struct Counter {
   CounterKind kind = CounterKind::kMemory;
   uint32_t device = 0;
   uint32_t part = 0;  // the kind of memory, the pool, or which of a pair of levels
-  auto operator<=>(const Counter&) const = default;
+  friend bool operator<(const Counter& a, const Counter& b) {
+    return std::tie(a.kind, a.device, a.part) < std::tie(b.kind, b.device, b.part);
+  }
 };
 
 // Receives one process's events. Tracks and counters are described before their first event.
