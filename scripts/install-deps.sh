@@ -13,6 +13,7 @@ PACKAGES=(
   protobuf-compiler libprotobuf-dev libprotoc-dev libprotozero-dev   # wire and file schema
   libabsl-dev libzstd-dev zstd libcli11-dev libspdlog-dev libfmt-dev # collector
   nlohmann-json3-dev libboost-math-dev                               # reports, statistics
+  esbuild node-d3 node-typescript chromium                           # report.html and its tests
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
   python3 openmpi-bin                                                # end-to-end tests
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts

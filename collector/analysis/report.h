@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collector/analysis/communicator_report.h"
+#include "collector/analysis/finding_subject.h"
 #include "collector/analysis/hang.h"
 #include "collector/analysis/long_steps.h"
 #include "collector/analysis/own_cost.h"
@@ -485,6 +486,7 @@ struct Finding {
   // How much shorter a step would be without it; findings rank by it.
   std::optional<double> cost_ns_per_step = std::nullopt;
   bool ends_job = false;  // within a day, if it goes on: listed with the problems
+  FindingSubject about = {};
   std::string id = {};    // this and the severity: from the table (finding_rules.h)
   Severity severity = Severity::kInfo;
 };

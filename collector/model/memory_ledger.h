@@ -49,6 +49,7 @@ class MemoryLedger {
     uint64_t high_water_range = 0;  // innermost range that was open then, 0 if none
     std::vector<Held> largest;      // live then, largest first
     LevelBounds bounds;             // of the mark, where calls overlapped
+    LevelHistory level;             // of live_bytes
     template <typename Archive>
     void Visit(Archive& archive);
   };

@@ -25,6 +25,7 @@
 #include "collector/model/distribution.h"
 #include "collector/model/late_steps.h"
 #include "collector/model/step_alignment.h"
+#include "collector/model/step_series.h"
 #include "collector/model/step_spread.h"
 
 namespace gpuprobe::model {
@@ -116,6 +117,7 @@ class RankComparison {
     uint64_t steps_blamed = 0;
     uint64_t first_blamed = 0;  // index of the step
     uint64_t last_blamed = 0;
+    CausedSeries caused_by_step;  // by index of the step; without sends and receives, with the warm-up
     template <typename Archive>
     void Visit(Archive& archive);
 

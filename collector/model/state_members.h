@@ -40,6 +40,26 @@ void StepBlocks::Visit(Archive& archive) {
   archive(steps_, parts_);
 }
 
+template <typename Column>
+template <typename Archive>
+void StepColumns<Column>::Visit(Archive& archive) {
+  constexpr uint32_t kMaxShift = 63;
+  archive(first_, shift_, columns_);
+  archive.Require(shift_ <= kMaxShift && columns_.size() <= kMost);
+  if (!archive.ok()) *this = StepColumns();
+}
+
+template <typename Archive>
+void StepColumn::Visit(Archive& archive) {
+  archive(steps, incomplete, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns, longest_ns,
+          longest_step, longest_start_ns);
+}
+
+template <typename Archive>
+void CausedColumn::Visit(Archive& archive) {
+  archive(caused_ns);
+}
+
 template <typename Archive>
 void CallBlocks::First::Visit(Archive& archive) {
   archive(process, end_ns);
@@ -114,7 +134,7 @@ void LevelBounds::Visit(Archive& archive) {
 template <typename Archive>
 void MemoryLedger::Kind::Visit(Archive& archive) {
   archive(allocations, frees, small, failed, largest_failed_bytes, last_failed_ns, live_bytes,
-          high_water_bytes, high_water_at_ns, high_water_range, largest, bounds);
+          high_water_bytes, high_water_at_ns, high_water_range, largest, bounds, level);
 }
 
 template <typename Archive>
@@ -670,7 +690,7 @@ void StepTracker::Visit(Archive& archive) {
   archive(base_, open_, forgotten_until_ns_, last_launch_ns_, pending_, loss_, source_, step_ranges_,
           step_kind_, range_names_, blocked_, clock_steps_, host_phases_, phase_ranges_, steps_, next_index_,
           counted_, some_, warmup_known_, warmup_count_, early_, early_counted_, statistics_, blocks_,
-          communication_, work_, steady_runs_, tokens_);
+          series_, communication_, work_, steady_runs_, tokens_);
   archive.Rebuilt(definition_, marker_);
   if constexpr (Archive::kReads) {
     for (size_t i = 0; i < pending_.size(); ++i) {
@@ -847,7 +867,7 @@ void RankComparison::Blame::Visit(Archive& archive) {
   archive(caused_ns, caused_mean_ns, caused_squares, compared, skipped, estimated, estimated_variance,
           waited_ns, last_arrivals, step_ns, pairs, pair_caused_ns, pair_waited_ns, pair_step_ns,
           steps_blamed, first_blamed, last_blamed, pending, next_step, compared_ns, open_steps,
-          open_pair_steps);
+          open_pair_steps, caused_by_step);
 }
 
 template <typename Archive>

@@ -611,6 +611,7 @@ void StepTracker::Record(const StepRecord& record, bool nvtx_phases) {
   steps_.push_back(record);
   if (!some_) steps_.back().index = next_index_++;
   ++counted_;
+  series_.At(steps_.back().index).Add(steps_.back());
   if (steps_.size() > kKept) steps_.pop_front();
   if (warmup_known_) {
     Count(counted_ - 1, steps_.back(), nvtx_phases);

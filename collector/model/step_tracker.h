@@ -29,6 +29,7 @@
 #include "collector/model/step_marker.h"
 #include "collector/model/step_operation.h"
 #include "collector/model/step_record.h"
+#include "collector/model/step_series.h"
 #include "collector/model/step_timeline.h"
 #include "collector/model/step_work.h"
 
@@ -115,6 +116,8 @@ class StepTracker {
   const StepStatistics& statistics() const { return statistics_; }
   // Over the same steps.
   const StepBlocks& blocks() const { return blocks_; }
+  // All steps.
+  const StepSeries& series() const { return series_; }
   StepSource source() const { return source_; }
   // Over the complete steps after the warm-up.
   const CommunicationTiming& communication() const { return communication_; }
@@ -271,6 +274,7 @@ class StepTracker {
   uint64_t early_counted_ = 0;  // those already considered for statistics
   StepStatistics statistics_;
   StepBlocks blocks_;
+  StepSeries series_;
   CommunicationTiming communication_;
   StepWork work_;
   SteadyRuns steady_runs_;
