@@ -56,7 +56,7 @@ function draw(data: Data, row: number, width: number): SVGSVGElement {
   if (device && device.high_water_at_ns) {
     const at = x(Math.max(0, device.high_water_at_ns - data.report.conditions.start_ns));
     root.append(s('circle', {cx: at, cy: y(device.high_water_bytes), r: 4, class: 'late'}),
-                text(Math.min(at + 7, width - 110), Math.max(y(device.high_water_bytes) - 6, 10), `high-water mark ${bytes(device.high_water_bytes)}`));
+                text(at > width / 2 ? at - 7 : at + 7, Math.max(y(device.high_water_bytes) - 6, 10), `high-water mark ${bytes(device.high_water_bytes)}`, at > width / 2 ? 'end' : 'start'));
   }
   return root;
 }

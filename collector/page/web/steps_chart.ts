@@ -37,10 +37,14 @@ export function stackOf(grid: StepGrid, row: number | null): Record<Part, number
 }
 
 // By column: the row that the others waited for longest, and the share of its step; share 0 if for none.
-export function latest(grid: StepGrid): {row: number; share: number}[] {
+export function latest(grid: StepGrid, warmup: number): {row: number; share: number}[] {
   const out: {row: number; share: number}[] = [];
   for (let column = 0; column < grid.columns; ++column) {
     let best = {row: -1, share: 0};
+    if (column * grid.stepsPerColumn < warmup) {
+      out.push(best);
+      continue;
+    }
     for (let row = 0; row < grid.rows; ++row) {
       const i = grid.at(row, column);
       const share = grid.caused[i] / grid.total[i];
@@ -82,7 +86,7 @@ class StepsChart {
   constructor(private readonly data: Data, private readonly store: Store, controls: HTMLElement, body: HTMLElement) {
     this.grid = data.grid!;
     this.view = [0, this.grid.columns - 1];
-    this.late = latest(this.grid);
+    this.late = latest(this.grid, data.report.steps?.warmup_count ?? 0);
     const ranks: [string, string][] = data.report.ranks.map((_, row) => [String(row), `${data.rankName(row)} only`]);
     const typed = (): void => this.choose(this.grid.columnOf(Number(this.from.value)), this.grid.columnOf(Number(this.to.value)));
     this.from.addEventListener('change', typed);
@@ -219,7 +223,7 @@ class StepsChart {
   private axis(x: any, width: number): SVGElement[] {
     return x.ticks(Math.max(2, Math.floor(width / 110))).filter(Number.isInteger).map((column: number) =>
       text(x(column), kTop + kHeight + kLane + 12, column === this.view[0] ? this.grid.name(column) : String(this.grid.stepOf(column)),
-           column === this.view[0] ? 'start' : 'middle'));
+           column === this.view[0] ? 'start' : x(column) > width - 24 ? 'end' : 'middle'));
   }
 
   private addBrush(root: SVGSVGElement, x: any, width: number): void {

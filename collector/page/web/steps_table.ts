@@ -1,7 +1,7 @@
 // The statistics of steps, as the text report prints them.
 import {Data, kPartClass, kParts, kPartWords, Summary} from './data';
 import {h, section} from './dom';
-import {duration, percent} from './units';
+import {duration, percent, plural} from './units';
 
 const kColumns: [string, keyof Summary][] = [['mean', 'mean'], ['p50', 'p50'], ['p95', 'p95'], ['p99', 'p99'], ['max', 'max']];
 
@@ -16,14 +16,14 @@ export function stepsTable(data: Data): HTMLElement | null {
                    .map(([key, summary]) => `${key.replace(/_ns$/, '').replace('host_bound', 'host-bound').replace('launch_gap', 'launch gaps')} ${duration(summary.mean)}`);
   const phases = steps.phases.filter(phase => phase.time_ns.mean > 0).map(phase => `${phase.name} ${duration(phase.time_ns.mean)}`);
   const facts = [
-    `${steps.count} steps`, steps.warmup_count > 0 ? `${steps.warmup_count} warm-up steps excluded` : '',
+    plural(steps.count, 'step'), steps.warmup_count > 0 ? `${plural(steps.warmup_count, 'warm-up step')} excluded` : '',
     `boundaries from ${steps.source}, confidence ${steps.confidence.toFixed(2)}`,
     steps.incomplete_count > 0 ? `records lost in ${steps.incomplete_count} of them, which are ${steps.estimated ? 'estimated' : 'excluded'}` : '',
     idle.length > 0 ? `idle: ${idle.join(', ')}` : '',
     steps.overlap_efficiency !== null ? `overlap efficiency ${percent(steps.overlap_efficiency)}` : '',
     phases.length > 0 ? `phases (${steps.phases[0].source}): ${phases.join(', ')}` : ''];
   const {root, body} = section('step-times', 'Where a step goes');
-  body.append(h('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': 'Statistics of steps'},
+  body.append(h('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': 'Where a step goes: table'},
              h('table', {id: 'step-statistics'},
                h('thead', {}, h('tr', {}, h('th', {scope: 'col'}, 'per step'), ...kColumns.map(([words]) => h('th', {scope: 'col'}, words)),
                                 h('th', {scope: 'col'}, 'of step'))),

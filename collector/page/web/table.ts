@@ -38,7 +38,7 @@ class Table<Row> {
   constructor(private readonly options: TableOptions<Row>) {
     this.sort = options.sort ?? null;
     const head = h('tr', {}, ...options.columns.map((column, i) => this.head(column, i)));
-    const wide = h('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': options.label},
+    const wide = h('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': `${options.label}: table`},
                    h('table', {id: options.id}, h('thead', {}, head), this.body));
     this.root = h('div', {}, options.search ? this.searchBox(options.search) : null, wide, this.more);
     this.fill();
