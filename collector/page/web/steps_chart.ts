@@ -75,6 +75,7 @@ function barPaths(stack: Record<Part, number>[], first: number, last: number, x:
 class StepsChart {
   private view: [number, number];  // columns shown
   private row: number | null = null;
+  private moving = false;  // the page moves the brush, not a person
   private readonly grid: StepGrid;
   private readonly late: {row: number; share: number}[];
   private readonly plot = h('div', {class: 'plot', tabindex: 0, role: 'group', 'aria-label':
@@ -232,7 +233,7 @@ class StepsChart {
     root.append(layer);
     const brush = brushX().extent([[kLeft, kTop], [width - 2, kTop + kHeight]]).on('end', () => {
       const {selection, sourceEvent} = d3event;
-      if (!sourceEvent) return;
+      if (!sourceEvent || this.moving) return;
       if (selection === null) {
         const column = columnAt(sourceEvent.clientX - root.getBoundingClientRect().left);
         this.choose(column, column);
@@ -243,8 +244,11 @@ class StepsChart {
     const group: any = d3select(layer);
     group.call(brush);
     const columns = this.store.value.columns;
-    if (columns !== null && columns[1] >= this.view[0] && columns[0] <= this.view[1])
+    if (columns !== null && columns[1] >= this.view[0] && columns[0] <= this.view[1]) {
+      this.moving = true;
       group.call(brush.move, [x(Math.max(columns[0], this.view[0])), x(Math.min(columns[1], this.view[1]) + 1)]);
+      this.moving = false;
+    }
     root.addEventListener('mousemove', event => {
       const at = event.clientX - root.getBoundingClientRect().left;
       if (at < kLeft) return hideTooltip();
