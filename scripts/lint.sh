@@ -42,7 +42,7 @@ printf '%s\n' "${sources[@]}" | xargs -P "$JOBS" -n 32 "$(tool clang-format)" --
 
 BUILD_DIR=${BUILD_DIR:-$ROOT/build/release}
 [ -e "$BUILD_DIR/compile_commands.json" ] || cmake --preset release >/dev/null
-mapfile -t units < <(python3 scripts/python/translation_units.py "$BUILD_DIR/compile_commands.json" "$ROOT")
+mapfile -t units < <(python3 scripts/python/translation_units.py "$BUILD_DIR/compile_commands.json" "$ROOT" "$BUILD_DIR/lint")
 if [ "$what" = --changed ]; then
   base=$(changed_since)
   if [ -z "$base" ]; then
@@ -62,4 +62,4 @@ if [ "$what" = --changed ]; then
   fi
 fi
 say "clang-tidy over ${#units[@]} translation units"
-printf '%s\n' "${units[@]}" | xargs -P "$JOBS" -n 4 "$(tool clang-tidy)" -p "$BUILD_DIR" --quiet --extra-arg=-Wno-unknown-warning-option
+printf '%s\n' "${units[@]}" | xargs -P "$JOBS" -n 4 "$(tool clang-tidy)" -p "$BUILD_DIR/lint" --quiet --extra-arg=-Wno-unknown-warning-option

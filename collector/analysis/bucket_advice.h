@@ -14,7 +14,8 @@
 #include <optional>
 #include <vector>
 
-#include "collector/analysis/rank_types.h"
+#include "collector/analysis/report/communication.h"
+#include "collector/analysis/report/links.h"
 
 namespace gpuprobe::analysis {
 

@@ -1,3 +1,5 @@
+#include "collector/analysis/build_report.h"
+
 #include <algorithm>
 #include <set>
 
@@ -10,6 +12,7 @@
 #include "collector/analysis/communication_report.h"
 #include "collector/analysis/communicator_report.h"
 #include "collector/analysis/compute_report.h"
+#include "collector/analysis/finding_rules.h"
 #include "collector/analysis/hang_verdicts.h"
 #include "collector/analysis/hangs.h"
 #include "collector/analysis/link_model.h"
@@ -17,7 +20,7 @@
 #include "collector/analysis/memory_report.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/phase_report.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/step_report.h"
 #include "collector/analysis/straggler_report.h"
 #include "collector/analysis/units.h"
 

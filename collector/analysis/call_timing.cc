@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/names.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {

@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "collector/analysis/rank_types.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/communication.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

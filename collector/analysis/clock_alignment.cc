@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/median.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -50,28 +50,37 @@ ClockLine FitClock(const std::vector<model::ClockLink::Window>& windows, uint64_
   return line;
 }
 
-ClockReport ClockReportOf(const model::JobModel& job) {
-  ClockReport report;
+namespace {
+
+struct Reachable {
+  uint32_t reference = 0;
+  uint64_t origin_ns = 0;
+  std::vector<Reached> processes;  // the reference first; empty: nothing could be aligned
+};
+
+int RankOf(const model::JobModel& job, uint32_t index) {
+  const v1::Identity& id = job.processes()[index]->identity();
+  return id.rank_source() != v1::RANK_SOURCE_NONE && id.rank() >= 0 ? id.rank() : INT32_MAX;
+}
+
+Reachable ReachFromReference(const model::JobModel& job) {
+  Reachable result;
   const auto& processes = job.processes();
   // Sends and receives where nothing better is known of two ranks.
   std::map<std::pair<uint32_t, uint32_t>, const model::ClockLink*> links;
   for (const auto* known : {&job.comparison().clocks(), &job.comparison().pair_clocks()}) {
     for (const auto& [pair, link] : *known) links.try_emplace(pair, &link);
   }
-  if (links.empty()) return report;
+  if (links.empty()) return result;
   uint64_t origin_ns = UINT64_MAX;
   std::map<uint32_t, std::vector<uint32_t>> neighbours;
   for (const auto& [pair, link] : links) {
     neighbours[pair.first].push_back(pair.second);
     neighbours[pair.second].push_back(pair.first);
   }
-  const auto rank_of = [&](uint32_t index) {
-    const v1::Identity& id = processes[index]->identity();
-    return id.rank_source() != v1::RANK_SOURCE_NONE && id.rank() >= 0 ? id.rank() : INT32_MAX;
-  };
   uint32_t reference = neighbours.begin()->first;
   for (const auto& [index, list] : neighbours) {
-    if (rank_of(index) < rank_of(reference)) reference = index;
+    if (RankOf(job, index) < RankOf(job, reference)) reference = index;
   }
   for (const auto& [pair, link] : links) origin_ns = std::min(origin_ns, link->Windows().front().time_ns);
 
@@ -101,13 +110,33 @@ ClockReport ClockReportOf(const model::JobModel& job) {
                          .samples = link.samples()});
     }
   }
+  result.reference = reference;
+  result.origin_ns = origin_ns;
+  result.processes = std::move(reached);
+  return result;
+}
+
+}  // namespace
+
+ClockLines ClockLinesOf(const model::JobModel& job) {
+  const Reachable reachable = ReachFromReference(job);
+  ClockLines lines{.origin_ns = reachable.origin_ns, .lines = {}};
+  for (const Reached& r : reachable.processes) lines.lines[r.process] = r.line;
+  return lines;
+}
+
+ClockReport ClockReportOf(const model::JobModel& job) {
+  ClockReport report;
+  const auto& processes = job.processes();
+  Reachable reachable = ReachFromReference(job);
+  std::vector<Reached>& reached = reachable.processes;
   std::stable_sort(reached.begin(), reached.end(), [&](const Reached& a, const Reached& b) {
-    return rank_of(a.process) < rank_of(b.process);
+    return RankOf(job, a.process) < RankOf(job, b.process);
   });
   for (const Reached& r : reached) {
     const v1::Identity& id = processes[r.process]->identity();
     ClockOffset offset;
-    if (rank_of(r.process) != INT32_MAX) offset.rank = rank_of(r.process);
+    if (RankOf(job, r.process) != INT32_MAX) offset.rank = RankOf(job, r.process);
     offset.label = offset.rank.has_value() ? absl::StrCat(*offset.rank) : absl::StrCat("pid ", id.pid());
     offset.host = id.host();
     offset.offset_ns = model::SignedWholeNumber(std::round(r.line.ahead_ns));
@@ -116,7 +145,7 @@ ClockReport ClockReportOf(const model::JobModel& job) {
     offset.stepped_ns = processes[r.process]->ClockShift(UINT64_MAX) -
                         static_cast<int64_t>(processes[r.process]->SetBackAt(UINT64_MAX));
     offset.samples = r.samples;
-    if (r.process == reference) report.reference = offset.label;
+    if (r.process == reachable.reference) report.reference = offset.label;
     report.ranks.push_back(std::move(offset));
   }
   return report;

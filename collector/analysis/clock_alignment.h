@@ -7,8 +7,12 @@
 // Clock steps that the probe saw are taken out first. Pure.
 #pragma once
 
-#include "collector/analysis/rank_types.h"
-#include "collector/model/job_model.h"
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "collector/analysis/report/clocks.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 
@@ -19,6 +23,15 @@ struct ClockLine {
 };
 // `windows` must not be empty. Without a span to speak of the drift is 0.
 ClockLine FitClock(const std::vector<model::ClockLink::Window>& windows, uint64_t origin_ns);
+
+// The lines of the processes whose clocks could be aligned, by their place in the job. A time of such a
+// process, forward steps of its clock taken out, is `ahead_ns + drift * (time - origin_ns)` later than the
+// reference rank's clock said.
+struct ClockLines {
+  uint64_t origin_ns = 0;
+  std::map<uint32_t, ClockLine> lines;
+};
+ClockLines ClockLinesOf(const model::JobModel& job);
 
 ClockReport ClockReportOf(const model::JobModel& job);
 

@@ -10,7 +10,8 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/bus_bandwidth.h"
 #include "collector/analysis/names.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/job/job_model.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -5,8 +5,12 @@
 
 #include <vector>
 
-#include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/collectives.h"
+
+namespace gpuprobe::model {
+class JobModel;
+class ProcessModel;
+}  // namespace gpuprobe::model
 
 namespace gpuprobe::analysis {
 

@@ -8,6 +8,7 @@
 #include "collector/analysis/network_report.h"
 #include "collector/analysis/parallelism.h"
 #include "collector/analysis/pipeline_report.h"
+#include "collector/analysis/report.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {

@@ -8,9 +8,15 @@
 #include <optional>
 #include <string_view>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/communication.h"
+
+namespace gpuprobe::model {
+class JobModel;
+}
 
 namespace gpuprobe::analysis {
+
+struct Report;
 
 // 1e9 bytes per second that the links between the devices of one host carry in one direction, as published;
 // nullopt: not known.

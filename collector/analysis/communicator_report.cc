@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -6,10 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/conditions.h"
+#include "collector/analysis/report/findings.h"
 #include "collector/analysis/run_series.h"
 
 namespace gpuprobe::analysis {
+
+struct Report;
 
 struct ComparedCondition {
   std::string what;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "collector/analysis/report.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -10,6 +10,8 @@
 #include "collector/analysis/device_peaks.h"
 #include "collector/analysis/kernel_class.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/report.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

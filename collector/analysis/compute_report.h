@@ -4,12 +4,22 @@
 // Separate because it needs no timeline: sums over names, sizes and the number of steps.
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <vector>
 
-#include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/conditions.h"
+#include "collector/analysis/report/utilisation.h"
+#include "collector/analysis/report/work.h"
+
+namespace gpuprobe::model {
+class JobModel;
+class ProcessModel;
+}  // namespace gpuprobe::model
 
 namespace gpuprobe::analysis {
+
+struct Report;
 
 inline constexpr size_t kTopKernels = 20;
 // The `limit` kernels with most total time, with their share, class and most used launch geometry.

@@ -20,6 +20,9 @@ struct FindingRule {
   void (*find)(const Report& report, std::vector<Finding>& out);  // nullptr: from the other findings
 };
 
+// The findings that the rest of the report proves, worst first.
+std::vector<Finding> FindingsOf(const Report& report);
+
 // In the order in which findings without a measurable cost are listed.
 std::span<const FindingRule> FindingRules();
 

@@ -4,8 +4,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
-#include "collector/model/late_steps.h"
+#include "collector/model/job/late_steps.h"
 
 namespace gpuprobe::analysis {
 namespace {

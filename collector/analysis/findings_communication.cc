@@ -8,9 +8,10 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/parallelism.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::analysis {

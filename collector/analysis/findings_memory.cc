@@ -7,9 +7,10 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/lifetime_report.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -12,6 +12,7 @@
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/median.h"
 #include "collector/analysis/rank_groups.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
 

@@ -8,8 +8,10 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/median.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
+#include "collector/model/process/process_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

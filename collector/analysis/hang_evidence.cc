@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/thresholds.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -31,12 +32,13 @@ uint64_t LastHeardNs(const ProcessModel& process) {
 }
 
 bool IsGone(const ProcessModel& process, uint64_t now_ns) {
-  return Ended(process) && Since(now_ns, LastHeardNs(process)) > kSilentNs;
+  return Ended(process) && Since(now_ns, LastHeardNs(process)) > thresholds::kHangSilentNs;
 }
 
 uint64_t NowOf(const ProcessModel& process, uint64_t now_ns) {
   const uint64_t heard_ns = LastHeardNs(process);
-  return Ended(process) || Since(now_ns, heard_ns) > kSilentNs ? now_ns : std::min(now_ns, heard_ns);
+  return Ended(process) || Since(now_ns, heard_ns) > thresholds::kHangSilentNs ? now_ns
+                                                                               : std::min(now_ns, heard_ns);
 }
 
 bool HeardAllLaunches(const ProcessModel& process) {
@@ -110,7 +112,7 @@ HangRank DescribeRank(const ProcessModel& process, HangRank::State state, uint64
   if (p.last_launch_ns != 0) r.last_launch_ago_ns = Since(now_ns, p.last_launch_ns);
   r.halt = HaltOf(process, now_ns);
   const uint64_t silent_ns = Since(now_ns, LastHeardNs(process));
-  if (!Ended(process) && silent_ns > kSilentNs) r.silent_ns = silent_ns;
+  if (!Ended(process) && silent_ns > thresholds::kHangSilentNs) r.silent_ns = silent_ns;
   if (p.blocked_in != 0) r.blocked_in = process.String(p.blocked_in);
   r.open_range = absl::StrJoin(p.open_ranges, "/", [&](std::string* out, uint32_t name) {
     absl::StrAppend(out, process.String(name));

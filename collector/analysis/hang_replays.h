@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "collector/analysis/hang_evidence.h"
-#include "collector/model/graph_replays.h"
+#include "collector/analysis/hang_suspect.h"
+#include "collector/model/calls/graph_replays.h"
 
 namespace gpuprobe::analysis {
 

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/hang_evidence.h"
+#include "collector/analysis/hang_suspect.h"
 #include "collector/analysis/names.h"
 #include "proto/nccl_operations.h"
 

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "collector/analysis/hang.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

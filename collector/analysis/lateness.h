@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "collector/model/late_steps.h"
+#include "collector/model/job/late_steps.h"
 
 namespace gpuprobe::analysis {
 

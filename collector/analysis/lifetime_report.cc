@@ -7,8 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/step_report.h"
 #include "collector/analysis/units.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -5,9 +5,10 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
-#include "collector/analysis/report.h"
-#include "collector/model/memory_lifetimes.h"
+#include "collector/analysis/report/memory.h"
+#include "collector/model/memory/memory_lifetimes.h"
 
 namespace gpuprobe::analysis {
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "collector/analysis/rank_types.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/links.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

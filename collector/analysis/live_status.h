@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

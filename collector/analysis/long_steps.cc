@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collector/analysis/thresholds.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

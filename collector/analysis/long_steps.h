@@ -8,7 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "collector/model/job_model.h"
+namespace gpuprobe::model {
+class JobModel;
+}
 
 namespace gpuprobe::analysis {
 

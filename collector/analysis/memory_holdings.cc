@@ -10,8 +10,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::analysis {

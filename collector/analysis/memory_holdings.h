@@ -1,12 +1,12 @@
 // The contents of a rank's memory at its peak: weights, gradients, optimizer state, activations, NCCL's
 // buffers.
 //
-// When an allocation was made and freed (model/memory_lifetimes.h) does not say what it is: a program may
-// allocate weights, optimizer state and its input before the first step. So a category is only named where a
-// second fact agrees. Example: 51.5 MiB are allocated before the first step. AllReduce reduces 12 MiB a step
-// in backward, so there are 12 MiB of gradients and as much of weights; an Adam kernel runs in every step,
-// and Adam keeps two values for each weight, so 24 MiB are its state. The other 3.5 MiB are "other, allocated
-// before the first step". Nothing is named that the part cannot hold. Pure.
+// When an allocation was made and freed (model/memory/memory_lifetimes.h) does not say what it is: a program
+// may allocate weights, optimizer state and its input before the first step. So a category is only named
+// where a second fact agrees. Example: 51.5 MiB are allocated before the first step. AllReduce reduces 12 MiB
+// a step in backward, so there are 12 MiB of gradients and as much of weights; an Adam kernel runs in every
+// step, and Adam keeps two values for each weight, so 24 MiB are its state. The other 3.5 MiB are "other,
+// allocated before the first step". Nothing is named that the part cannot hold. Pure.
 #pragma once
 
 #include <set>
@@ -15,9 +15,12 @@
 #include <vector>
 
 #include "collector/analysis/call_timing.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/memory.h"
 
 namespace gpuprobe::analysis {
+
+struct RankReport;
+struct Report;
 
 // The second facts, for one rank.
 struct HoldingEvidence {

@@ -5,6 +5,10 @@
 #include "collector/analysis/lifetime_report.h"
 #include "collector/analysis/memory_trend.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/report/memory.h"
+#include "collector/analysis/report/ranks.h"
+#include "collector/analysis/step_report.h"
+#include "collector/model/process/process_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

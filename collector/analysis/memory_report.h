@@ -3,10 +3,13 @@
 // Separate because it only needs one process's ledger and the names of its ranges.
 #pragma once
 
-#include "collector/analysis/report.h"
-#include "collector/model/process_model.h"
+namespace gpuprobe::model {
+class ProcessModel;
+}
 
 namespace gpuprobe::analysis {
+
+struct RankReport;
 
 void FillMemory(const model::ProcessModel& process, RankReport& rank);
 

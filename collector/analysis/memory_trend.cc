@@ -6,7 +6,7 @@
 
 #include "collector/analysis/median.h"
 #include "collector/analysis/thresholds.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "collector/analysis/report.h"
-#include "collector/model/level_history.h"
+#include "collector/analysis/report/memory.h"
+#include "collector/model/memory/level_history.h"
 
 namespace gpuprobe::analysis {
 

@@ -11,9 +11,10 @@
 #include "collector/analysis/link_model.h"
 #include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/run_series.h"
 #include "collector/analysis/thresholds.h"
-#include "collector/model/whole_number.h"
+#include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
 namespace {

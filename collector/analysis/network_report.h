@@ -17,11 +17,15 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/analysis/rank_types.h"
-#include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/communication.h"
+
+namespace gpuprobe::model {
+class JobModel;
+}
 
 namespace gpuprobe::analysis {
+
+struct Report;
 
 // nullopt where no communicator spans several hosts, and links within one host did not become slow.
 std::optional<NetworkReport> NetworkOf(const Report& report, const model::JobModel& job);

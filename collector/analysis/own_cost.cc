@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "collector/model/job/job_model.h"
+
 namespace gpuprobe::analysis {
 
 OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> durations_ns) {

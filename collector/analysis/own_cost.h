@@ -11,7 +11,9 @@
 #include <optional>
 #include <span>
 
-#include "collector/model/job_model.h"
+namespace gpuprobe::model {
+class JobModel;
+}
 
 namespace gpuprobe::analysis {
 

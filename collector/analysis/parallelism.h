@@ -5,11 +5,13 @@
 // gradients do not help calls inside the layers. Pure.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/collectives.h"
+#include "collector/analysis/report/communication.h"
 
 namespace gpuprobe::analysis {
 

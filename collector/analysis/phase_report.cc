@@ -6,7 +6,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "collector/model/work_roles.h"
+#include "collector/model/job/job_model.h"
+#include "collector/model/steps/work_roles.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "collector/analysis/call_timing.h"
+#include "collector/analysis/report/steps.h"
 #include "collector/analysis/straggler_report.h"
 #include "proto/nccl_operations.h"
 

@@ -6,8 +6,8 @@
 
 #include <optional>
 
-#include "collector/analysis/rank_types.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/communication.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 

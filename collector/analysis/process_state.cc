@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/analysis/units.h"
+#include "collector/model/process/process_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -11,7 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "collector/model/process_model.h"
+#include "collector/model/process/process_condition.h"
+
+namespace gpuprobe::model {
+class ProcessModel;
+}
 
 namespace gpuprobe::analysis {
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 
 namespace gpuprobe::analysis {

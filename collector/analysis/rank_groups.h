@@ -8,9 +8,9 @@
 #include <optional>
 #include <vector>
 
-#include "collector/analysis/report.h"
-
 namespace gpuprobe::analysis {
+
+struct Report;
 
 struct RankGroups {
   std::vector<int> slower;  // ranks, ascending

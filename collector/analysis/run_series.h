@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
-#include "collector/model/step_blocks.h"
+#include "collector/model/job/job_model.h"
+#include "collector/model/steps/step_blocks.h"
 
 namespace gpuprobe::analysis {
 

@@ -7,7 +7,9 @@
 #include "absl/strings/match.h"
 #include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/report/collectives.h"
 #include "collector/analysis/thresholds.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

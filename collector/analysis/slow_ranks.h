@@ -8,8 +8,12 @@
 
 #include <vector>
 
-#include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/ranks.h"
+#include "collector/analysis/report/stragglers.h"
+
+namespace gpuprobe::model {
+class JobModel;
+}
 
 namespace gpuprobe::analysis {
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "collector/analysis/report.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -8,7 +8,8 @@
 #include "collector/analysis/slow_ranks.h"
 #include "collector/analysis/straggler_verdict.h"
 #include "collector/analysis/thresholds.h"
-#include "collector/model/collective_kernels.h"
+#include "collector/model/calls/collective_kernels.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -6,11 +6,20 @@
 // listed, too.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <vector>
 
-#include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/report/communication.h"
+#include "collector/analysis/report/ranks.h"
+#include "collector/analysis/report/steps.h"
+#include "collector/analysis/report/stragglers.h"
+#include "collector/analysis/report/waiting.h"
+
+namespace gpuprobe::model {
+class JobModel;
+class ProcessModel;
+}  // namespace gpuprobe::model
 
 namespace gpuprobe::analysis {
 

@@ -7,7 +7,7 @@
 
 #include "collector/analysis/median.h"
 #include "collector/analysis/thresholds.h"
-#include "collector/model/late_steps.h"
+#include "collector/model/job/late_steps.h"
 
 namespace gpuprobe::analysis {
 namespace {

@@ -22,7 +22,10 @@
 #include <vector>
 
 #include "collector/analysis/lateness.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/communication.h"
+#include "collector/analysis/report/steps.h"
+#include "collector/analysis/report/stragglers.h"
+#include "collector/analysis/report/waiting.h"
 
 namespace gpuprobe::analysis {
 

@@ -185,6 +185,16 @@ inline constexpr double kUnevenBubbleRatio = 1.3;
 inline constexpr uint64_t kEndedTogetherNs = 2'000'000'000;
 // The collector looks for ends five times per second.
 inline constexpr uint64_t kSeenTogetherNs = 400'000'000;
+// Work launched before a collective excuses it for this many times the limit: longer than a kernel runs, and
+// its record may have been lost.
+inline constexpr uint64_t kHangExcuses = 5;
+// How long before the limit to ask for records that may be held back: a process hears a request within two
+// and a half seconds (its batches are two seconds apart, and it flushes twice a second).
+inline constexpr uint64_t kHangAskBeforeNs = 5'000'000'000;
+// The ranks of one call report it within this time of each other.
+inline constexpr uint64_t kHangHeardWithinNs = 3'000'000'000;
+// A connected process sends something every two seconds, whatever it does.
+inline constexpr uint64_t kHangSilentNs = 10'000'000'000;
 // A rank that dies this much later than a hang begins is a consequence of the hang.
 inline constexpr uint64_t kDeathAfterHangNs = 1'000'000'000;
 // A stop that a single observation saw may have been a moment.

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
@@ -16,6 +18,8 @@
 #include "collector/cli/node_limits.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/screen.h"
+#include "collector/cli/shared_options.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/endpoint.h"
 #include "collector/ingest/server.h"
@@ -126,7 +130,8 @@ int Conclude(Recorder& recorder) {
   const analysis::Report report = recorder.Finish({});
   const absl::Status& written = recorder.report_written();
   const std::string text =
-      render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "");
+      render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "",
+                         render::Layout(ScreenOf(STDOUT_FILENO, /*no_color=*/false)));
   Print(text);
   return written.ok()
              ? kDone

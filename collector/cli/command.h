@@ -10,8 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace gpuprobe::cli {
 
@@ -35,6 +38,8 @@ int ReportMain(const Arguments& arguments);
 int DiffMain(const Arguments& arguments);
 int TopMain(const Arguments& arguments);
 int ExportMain(const Arguments& arguments);
+int QueryMain(const Arguments& arguments);
+int TraceMain(const Arguments& arguments);
 int SimulateMain(const Arguments& arguments);
 int HelpMain(const Arguments& arguments);
 int VersionMain(const Arguments& arguments);

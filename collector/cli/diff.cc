@@ -1,12 +1,17 @@
-#include <cstdio>
+#include <unistd.h>
+
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/comparison.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/screen.h"
+#include "collector/cli/shared_options.h"
 #include "collector/render/comparison.h"
 #include "collector/store/run_directory.h"
 
@@ -45,6 +50,8 @@ int DiffMain(const Arguments& arguments) {
   app.add_option("A", a, "run directory: before")->required();
   app.add_option("B", b, "run directory: after")->required();
   app.add_flag("--json", json, "print JSON for tools");
+  ColorOption color;
+  color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
   const absl::StatusOr<analysis::Run> before = RunOf(a);
@@ -53,7 +60,9 @@ int DiffMain(const Arguments& arguments) {
   if (!after.ok()) return Fail(kName, after.status(), kFailed);
   const analysis::Comparison comparison = analysis::Compare(*before, *after);
   const std::string text =
-      json ? render::ComparisonJson(comparison, a, b) : render::ComparisonText(comparison, a, b);
+      json
+          ? render::ComparisonJson(comparison, a, b)
+          : render::ComparisonText(comparison, a, b, render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
   Print(text);
   return kDone;
 }

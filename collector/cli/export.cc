@@ -1,126 +1,82 @@
-#include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <memory>
-#include <optional>
-#include <span>
+#include <string>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
-#include "collector/cli/damage_line.h"
 #include "collector/cli/output.h"
-#include "collector/render/record_lines.h"
-#include "collector/store/run_files.h"
-#include "collector/store/run_log_reader.h"
+#include "collector/cli/record_rows.h"
+#include "collector/cli/run_tables.h"
+#include "collector/tables/csv_files.h"
+#include "collector/tables/database.h"
 
 namespace gpuprobe::cli {
 namespace {
 
 constexpr char kName[] = "export";
 
-// Calls `visit` for every readable frame; the damage at the end, if any. A visitor's error ends the log as
-// damage.
-template <typename Visit>
-std::optional<store::Damage> ForEachFrame(const std::string& name, const store::MappedFile& file,
-                                          Visit&& visit) {
-  store::RunLogReader reader(name, file);
-  v1::Frame frame;
-  std::string_view raw;
-  while (reader.Next(frame, raw)) {
-    if (absl::Status s = visit(frame); !s.ok()) return reader.DamageHere(std::string(s.message()));
-  }
-  return reader.damage();
+struct Options {
+  std::string directory;
+  std::string format = "jsonl";
+  std::string out;
+  StepMarkerOption marker;
+};
+
+absl::Status ExportLines(const Options& options) {
+  return ForEachRecordRow(kName, options.directory, OutputWorks, [](const std::string& row) {
+    Print(row);
+    Print("\n");
+  });
 }
 
-std::string FileName(const store::Segment& segment) {
-  return std::filesystem::path(segment.path).filename().string();
+absl::Status ExportSteps(const Options& options) {
+  ReplayedRun run;
+  absl::Status status = ReplayWithSteps(kName, options.directory, options.marker, run);
+  if (status.ok()) PrintStepTimings(run);
+  return status;
 }
 
-void PrintLine(const std::string& line) {
-  Print(line);
-  Print("\n");
+absl::Status ExportDatabase(const Options& options) {
+  absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create(options.out);
+  if (!database.ok()) return database.status();
+  return FillTables(kName, options.directory, options.marker, **database);
 }
 
-// The segments of one process: their definitions and plans are one.
-absl::Status ExportLog(const std::string& directory, std::span<const store::Segment> segments) {
-  std::vector<std::unique_ptr<store::MappedFile>> files;
-  std::vector<uint64_t> good_batches;
-  render::RecordLines lines;
-  for (const store::Segment& segment : segments) {
-    absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
-    if (!file.ok()) return file.status();
-    files.push_back(*std::move(file));
-    uint64_t good = 0;
-    const std::optional<store::Damage> damage =
-        ForEachFrame(FileName(segment), *files.back(), [&](const v1::Frame& frame) {
-          if (frame.has_hello()) lines.LearnHello(frame.hello());
-          if (!frame.has_batch()) return absl::OkStatus();
-          absl::Status status = lines.Learn(frame.batch());
-          if (status.ok()) ++good;
-          return status;
-        });
-    good_batches.push_back(good);
-    if (damage.has_value()) Fail(kName, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
-  }
-  for (size_t i = 0; i < files.size(); ++i) {
-    uint64_t batches = 0;
-    const std::optional<store::Damage> damage =
-        ForEachFrame(FileName(segments[i]), *files[i], [&](const v1::Frame& frame) {
-          if (frame.has_batch() && batches++ < good_batches[i]) return lines.Write(frame.batch(), PrintLine);
-          return absl::OkStatus();
-        });
-    // It was whole a moment ago.
-    if (damage.has_value() && batches < good_batches[i])
-      Fail(kName, absl::StrCat(directory, ": ", DamageLine(*damage)), kFailed);
-  }
-  return absl::OkStatus();
-}
-
-// When the oldest generation that is left began.
-uint64_t DetailSinceNs(const store::RunFiles& run) {
-  uint64_t since = UINT64_MAX;
-  for (const store::Segment& segment : run.segments) {
-    if (segment.generation != run.FirstGeneration()) continue;
-    const absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
-    if (!file.ok()) continue;
-    store::RunLogReader reader(FileName(segment), **file);
-    v1::Frame frame;
-    std::string_view raw;
-    if (reader.Next(frame, raw)) since = std::min(since, reader.created_ns());
-  }
-  return since;
+absl::Status ExportCsv(const Options& options) {
+  tables::CsvFiles files(options.out);
+  return FillTables(kName, options.directory, options.marker, files);
 }
 
 }  // namespace
 
 int ExportMain(const Arguments& arguments) {
-  CLI::App app("Prints every record of a run, one per line, log by log", "gpuprobe export");
-  std::string directory;
-  std::string format = "jsonl";
-  app.add_option("DIR", directory, "run directory")->required();
-  app.add_option("--format", format, "jsonl: one JSON object per line")->check(OneOf({"jsonl"}));
+  CLI::App app("Writes a run for other tools: its records, or tables of records, steps and the report",
+               "gpuprobe export");
+  Options options;
+  app.add_option("DIR", options.directory, "run directory")->required();
+  app.add_option(
+         "--format", options.format,
+         "jsonl: every record as a JSON object, one per line; steps: seconds of each step and phase, one per "
+         "line; sqlite: a database (docs/sql.md); csv: a folder of tables")
+      ->check(OneOf({"jsonl", "steps", "sqlite", "csv"}));
+  app.add_option("-o,--out", options.out, "file (sqlite) or folder (csv) to write; the others are printed")
+      ->check(NotEmpty());
+  options.marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
-  if (!run.ok()) return Fail(kName, run.status(), kFailed);
-  if (run->FirstGeneration() > 1) {
-    const absl::Time since = absl::FromUnixNanos(static_cast<int64_t>(DetailSinceNs(*run)));
-    Fail(kName,
-         absl::StrCat(directory, ": records exist from ",
-                      absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", since, absl::UTCTimeZone()),
-                      " on; older ones were dropped to stay within --keep"),
-         kDone);
+  options.marker.TakeFrom(options.directory);
+  const bool printed = options.format == "jsonl" || options.format == "steps";
+  if (printed != options.out.empty()) {
+    return Fail(kName,
+                printed
+                    ? absl::StrCat("--out: --format ", options.format, " is printed; redirect it into a file")
+                    : absl::StrCat("--format ", options.format, " needs --out"),
+                kUsage);
   }
-  const std::span<const store::Segment> segments(run->segments);
-  for (size_t at = 0; at < segments.size() && OutputWorks();) {
-    size_t end = at + 1;
-    while (end < segments.size() && segments[end].log == segments[at].log) ++end;
-    if (absl::Status s = ExportLog(directory, segments.subspan(at, end - at)); !s.ok())
-      return Fail(kName, s, kFailed);
-    at = end;
-  }
-  return kDone;
+  const absl::Status status = options.format == "jsonl"    ? ExportLines(options)
+                              : options.format == "steps"  ? ExportSteps(options)
+                              : options.format == "sqlite" ? ExportDatabase(options)
+                                                           : ExportCsv(options);
+  return status.ok() ? kDone : Fail(kName, status, kFailed);
 }
 
 }  // namespace gpuprobe::cli

@@ -19,17 +19,6 @@ constexpr uint64_t kIntervalNs = 1'000'000'000;
 // Each time costs the records of running work: not again for this many times the limit.
 constexpr uint64_t kAskAgain = 5;
 
-void RankOptions::AddTo(CLI::App& app) {
-  app.add_option("--hang-after", seconds,
-                 "report a collective as hung after it has waited this long without explanation [60]")
-      ->check(WholeNumber(1, 31'536'000))
-      ->option_text("SECONDS");
-  app.add_option("--link-peak", link_peak,
-                 "peak bandwidth of the links between GPUs, GB/s [NVLink's, for known GPUs on one host]")
-      ->check(AboveZero())
-      ->option_text("GB/S");
-}
-
 bool HangWatch::TakeRequest(const model::ProcessModel& process) {
   const auto found = requests_.find(&process);
   if (found == requests_.end() || found->second.taken) return false;
@@ -99,7 +88,7 @@ void HangWatch::Tell(const std::string& key, const analysis::Hang& hang, uint64_
   if (added || !analysis::SameCulprits(found->second.hang, hang))
     write_(analysis::VerdictOf(hang, now_ns, /*until_ns=*/0));
   told_[key] = {.hang = hang, .seen_ns = now_ns};
-  if (added) say_(render::HangBlock(hang));
+  if (added) say_(render::HangBlock(hang, layout_));
 }
 
 bool HangWatch::EndOf(const Told& told, const model::JobModel& job, const std::vector<analysis::Hang>& hangs,

@@ -12,29 +12,19 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "collector/analysis/hang.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
+#include "collector/render/text_layout.h"
 
 namespace gpuprobe::cli {
-
-// --hang-after and --link-peak of the subcommands that record or report: parameters for the analysis of
-// ranks.
-struct RankOptions {
-  uint64_t seconds = analysis::kDefaultHangAfterNs / 1'000'000'000;
-  std::optional<double> link_peak;  // 1e9 bytes per second
-
-  void AddTo(CLI::App& app);
-  uint64_t after_ns() const { return seconds * 1'000'000'000; }
-};
 
 class HangWatch {
  public:
   using Say = std::function<void(const std::string& text)>;
   using Write = std::function<void(const v1::HangVerdict& verdict)>;
   // `say` gets whole lines; `write` gets verdicts for the run's log.
-  HangWatch(uint64_t after_ns, Say say, Write write)
-      : after_ns_(after_ns), say_(std::move(say)), write_(std::move(write)) {}
+  HangWatch(uint64_t after_ns, Say say, Write write, render::Layout layout = render::Layout())
+      : after_ns_(after_ns), say_(std::move(say)), write_(std::move(write)), layout_(layout) {}
 
   // Looks when a second has passed since it last did; `now_ns` on CLOCK_REALTIME, `monotonic_ns` on
   // CLOCK_MONOTONIC.
@@ -60,6 +50,7 @@ class HangWatch {
   uint64_t after_ns_;
   Say say_;
   Write write_;
+  render::Layout layout_;
   // Whether the clock was set forward: what was issued before then seems to have waited for as much longer,
   // so nothing new is said until all of the limit has passed since.
   bool SetForward(uint64_t now_ns, uint64_t monotonic_ns);

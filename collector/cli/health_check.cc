@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/units.h"
 #include "collector/render/text_layout.h"
 

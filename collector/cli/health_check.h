@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::cli {
 

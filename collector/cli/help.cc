@@ -2,6 +2,7 @@
 #include <string>
 #include <utility>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +15,8 @@
 #include "collector/cli/node_limits.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/shared_options.h"
+#include "collector/render/report_schema.h"
 #include "proto/settings.h"
 
 namespace gpuprobe::cli {
@@ -53,9 +56,17 @@ std::string EnvironmentMarkdown() {
   return out;
 }
 
+std::string ShortHelpText() {
+  return "gpuprobe profiles distributed GPU training without changing the program.\n\n"
+         "  gpuprobe run -- torchrun train.py    run a job, and say what is wrong with it at the end\n"
+         "  gpuprobe top                         watch the job while it runs\n"
+         "  gpuprobe report DIR                  show the report of a recorded job again\n\n"
+         "gpuprobe --help lists everything else.\n";
+}
+
 std::string HelpText() {
   std::string out =
-      "gpuprobe: profiles distributed GPU training without changing the program\n\n  gpuprobe run -- "
+      "gpuprobe profiles distributed GPU training without changing the program.\n\n  gpuprobe run -- "
       "torchrun --nproc-per-node 8 train.py\n\nSubcommands (see gpuprobe SUBCOMMAND --help):\n";
   for (const Command& command : Commands())
     absl::StrAppendFormat(&out, "  %-10s %s\n", command.name, command.summary);
@@ -108,6 +119,7 @@ constexpr Topic kTopics[] = {
     {"environment", EnvironmentText},
     {"findings", FindingsText},
     {"limits", LimitsMarkdown},
+    {"report-schema", render::ReportSchema},
 };
 
 }  // namespace

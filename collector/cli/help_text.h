@@ -6,6 +6,8 @@
 
 namespace gpuprobe::cli {
 
+// The few commands that people need: what `gpuprobe` alone says.
+std::string ShortHelpText();
 std::string HelpText();
 // proto/settings.h as text for a terminal, or as rows of a Markdown table.
 std::string EnvironmentText();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/cli/command.h"
 
 namespace gpuprobe::cli {

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/shared_options.h"
 #include "collector/ingest/session.h"
 
 namespace gpuprobe::cli {

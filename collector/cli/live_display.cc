@@ -12,14 +12,8 @@ namespace gpuprobe::cli {
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
-void StatusOption::AddTo(CLI::App& app) {
-  app.add_option("--status", seconds, "on a terminal, print a status line this often; 0: never [10]")
-      ->check(WholeNumber(0, 86400))
-      ->option_text("SECONDS");
-}
-
-LiveDisplay::LiveDisplay(uint64_t seconds)
-    : interval_ns_(isatty(STDERR_FILENO) != 0 ? seconds * kSecondNs : 0) {}
+LiveDisplay::LiveDisplay(uint64_t seconds, const render::Screen& screen)
+    : screen_(screen), interval_ns_(isatty(STDERR_FILENO) != 0 ? seconds * kSecondNs : 0) {}
 
 void LiveDisplay::Tick(const analysis::LiveStatus& status, uint64_t monotonic_ns) {
   if (interval_ns_ == 0 || status.ranks.empty()) return;
@@ -29,7 +23,7 @@ void LiveDisplay::Tick(const analysis::LiveStatus& status, uint64_t monotonic_ns
   std::string text;
   if (!introduced_) absl::StrAppend(&text, "gpuprobe: ", render::LiveIntroduction(status), "\n");
   introduced_ = true;
-  absl::StrAppend(&text, "gpuprobe: ", render::LiveLine(status), "\n");
+  absl::StrAppend(&text, "gpuprobe: ", render::LiveLine(status, screen_), "\n");
   // In one piece: the program writes to the same terminal.
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);

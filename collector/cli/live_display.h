@@ -8,31 +8,24 @@
 #include <cstdint>
 #include <string>
 
-#include "CLI/CLI.hpp"
 #include "collector/analysis/live_status.h"
+#include "collector/render/text_layout.h"
 
 namespace gpuprobe::cli {
 
 // The file in the run's directory that `gpuprobe top` reads; there while the run is recorded.
 inline constexpr char kLiveFile[] = "live.txt";
 
-// --status of `run`.
-struct StatusOption {
-  static constexpr uint64_t kDefaultSeconds = 10;
-  uint64_t seconds = kDefaultSeconds;  // between lines; 0: none
-
-  void AddTo(CLI::App& app);
-};
-
 class LiveDisplay {
  public:
   // `seconds`: 0 says nothing. Also silent when standard error is not a terminal.
-  explicit LiveDisplay(uint64_t seconds);
+  LiveDisplay(uint64_t seconds, const render::Screen& screen);
 
   // Says a line when it is time to, and an introduction before the first.
   void Tick(const analysis::LiveStatus& status, uint64_t monotonic_ns);
 
  private:
+  render::Screen screen_;
   uint64_t interval_ns_;
   uint64_t next_ns_ = 0;
   bool introduced_ = false;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -12,44 +13,8 @@
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "google/protobuf/stubs/logging.h"
-#include "spdlog/sinks/stdout_sinks.h"
-#include "spdlog/spdlog.h"
 
 namespace gpuprobe::cli {
-
-std::span<const Command> Commands() {
-  static constexpr Command kCommands[] = {
-      {"run", "run a command under the probe and report when it ends", RunMain},
-      {"collect", "record every process of this user until stopped", CollectMain},
-      {"report", "report on a recorded run", ReportMain},
-      {"diff", "compare two recorded runs", DiffMain},
-      {"top", "show a job while it runs", TopMain},
-      {"export", "print the records of a run", ExportMain},
-      {"simulate", "simulate a job and feed its records to a collector", SimulateMain},
-      {"help",
-       "show this help; also: help SUBCOMMAND, help environment (GPUPROBE_* variables), help findings (what "
-       "is reported, and when)",
-       HelpMain},
-      {"version", "print the version", VersionMain},
-  };
-  return kCommands;
-}
-
-int Fail(const std::string& command, const std::string& what, int code) {
-  std::fprintf(stderr, "gpuprobe: %s: %s\n", command.c_str(), what.c_str());
-  return code;
-}
-
-int Fail(const std::string& command, const absl::Status& status, int code) {
-  return Fail(command, std::string(status.message()), code);
-}
-
-int VersionMain(const Arguments& arguments) {
-  CLI::App app("Prints the version of this program", "gpuprobe version");
-  if (const auto code = Parse(app, arguments)) return *code;
-  Print(absl::StrCat("gpuprobe ", Version(), "\n"));
-  return kDone;
-}
 
 namespace {
 
@@ -112,7 +77,7 @@ int Dispatch(const Arguments& arguments) {
 int Main(const Arguments& arguments) {
   HoldStandardStreams();
   if (arguments.empty()) {
-    std::fputs(HelpText().c_str(), stderr);
+    std::fputs(ShortHelpText().c_str(), stderr);
     return kUsage;
   }
   return FinishOutput(arguments.front(), Dispatch(arguments));
@@ -123,9 +88,6 @@ int Main(const Arguments& arguments) {
 }  // namespace gpuprobe::cli
 
 int main(int argc, char** argv) {
-  auto logger = spdlog::stderr_logger_st("gpuprobe");
-  logger->set_pattern("gpuprobe: %v");
-  spdlog::set_default_logger(logger);
   // Arguments that do not parse are reported by whoever tried to parse them.
   google::protobuf::SetLogHandler(nullptr);
   try {

@@ -22,9 +22,8 @@
 #include "collector/cli/node_limits.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
+#include "collector/log/log.h"
 #include "collector/store/run_directory.h"
-#include "spdlog/sinks/base_sink.h"
-#include "spdlog/spdlog.h"
 
 namespace gpuprobe::cli::node {
 namespace {
@@ -92,18 +91,6 @@ uint64_t ResidentBytes() {
   }
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
-
-class LineSink : public spdlog::sinks::base_sink<std::mutex> {
- public:
-  explicit LineSink(const Channel& channel) : channel_(channel) {}
-
- private:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    channel_.SendLine({message.payload.data(), message.payload.size()});
-  }
-  void flush_() override {}
-  const Channel& channel_;
-};
 
 struct Kept {
   size_t runs = 0;
@@ -256,7 +243,7 @@ absl::Status Worker::Serve() {
        .unfinished_bytes = kUnfinishedBytesOfUser});
   if (!server.ok()) return server.status();
   server_ = *std::move(server);
-  spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::make_shared<LineSink>(channel_)));
+  log::Redirect([this](std::string_view line) { channel_.SendLine(line); });
   bool stop = false;
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return signals.status();

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"

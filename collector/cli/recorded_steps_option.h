@@ -10,9 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "collector/model/step_marker.h"
+#include "collector/model/steps/step_marker.h"
+
+namespace CLI {
+class App;
+}
 
 namespace gpuprobe::cli {
 

@@ -4,52 +4,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/build_report.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
+#include "collector/log/log.h"
 #include "collector/page/page.h"
 #include "collector/render/json_report.h"
 #include "collector/render/live_text.h"
+#include "collector/render/summary_json.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
-#include "spdlog/spdlog.h"
 
 namespace gpuprobe::cli {
-
-void KeepOption::AddTo(CLI::App& app) {
-  app.add_option(
-         "--keep", bytes,
-         "maximum size of a run's records, 16MiB or more; older detail is dropped, totals stay [2GiB]")
-      ->transform(Size(kSmallestBytes, UINT64_MAX))
-      ->option_text("SIZE");
-}
-
-void StepMarkerOption::AddTo(CLI::App& app) {
-  app.add_option_function<std::string>(
-         "--step-marker",
-         [this](const std::string& given) {
-           const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(given);
-           if (!parsed.ok())
-             throw CLI::ValidationError("--step-marker", std::string(parsed.status().message()));
-           if (given.find('\n') != std::string::npos)
-             throw CLI::ValidationError("--step-marker", "must be one line");
-           marker = *parsed;
-           text = given;
-         },
-         "definition of a step: nvtx:NAME (a range with this name), kernel:NAME (this kernel begins one), "
-         "collective:OP (a cluster of such calls ends one) or collective:OP/N (N such calls). NAME must "
-         "match as a whole; * stands for any text: nvtx:step, nvtx:step* [detected]")
-      ->option_text("MARKER");
-}
-
-void StepMarkerOption::TakeFrom(const std::string& run_directory) {
-  if (!text.empty()) return;
-  const std::string recorded = store::ReadRunSettings(run_directory).step_marker;
-  const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(recorded);
-  if (recorded.empty() || !parsed.ok()) return;
-  marker = *parsed;
-  text = recorded;
-}
 
 class Recorder::Sink : public ingest::FrameSink {
  public:
@@ -191,14 +158,14 @@ void Recorder::RotateIfDue() {
   const auto state = [this](absl::FunctionRef<void(std::string_view)> part) { job_.SaveState(part); };
   if (absl::Status s = recording_->Rotate(state, NowNs()); !s.ok() && !said_rotation_trouble_) {
     said_rotation_trouble_ = true;
-    spdlog::warn("the run may grow beyond --keep: {}", std::string(s.message()));
+    log::Warn(absl::StrCat("the run may grow beyond --keep: ", s.message()));
   }
 }
 
 void Recorder::Note(const absl::Status& status) {
   if (status.ok() || said_disk_trouble_) return;
   said_disk_trouble_ = true;
-  spdlog::warn("records are no longer written: {}; they are still counted", std::string(status.message()));
+  log::Warn(absl::StrCat("records are no longer written: ", status.message(), "; they are still counted"));
 }
 
 void Recorder::SetStepMarker(const StepMarkerOption& marker) {
@@ -206,10 +173,11 @@ void Recorder::SetStepMarker(const StepMarkerOption& marker) {
   settings_.step_marker = marker.text;
 }
 
-void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say) {
+void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say, render::Layout layout) {
   rank_options_ = options;
-  hang_watch_ = std::make_unique<HangWatch>(options.after_ns(), std::move(say),
-                                            [this](const v1::HangVerdict& verdict) { NoteVerdict(verdict); });
+  hang_watch_ = std::make_unique<HangWatch>(
+      options.after_ns(), std::move(say), [this](const v1::HangVerdict& verdict) { NoteVerdict(verdict); },
+      layout);
 }
 
 void Recorder::NoteVerdict(const v1::HangVerdict& verdict) {
@@ -313,6 +281,7 @@ absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::R
   } else {
     status.Update(directory_->WriteFile(render::kRanksFile, json.ranks));
   }
+  status.Update(directory_->WriteFile(render::kSummaryFile, render::SummaryJson(report)));
   status.Update(directory_->WriteFile(render::kReportFile, json.report));
   return status;
 }

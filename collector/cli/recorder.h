@@ -14,14 +14,14 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/live_status.h"
-#include "collector/analysis/report.h"
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/health_check.h"
+#include "collector/cli/shared_options.h"
 #include "collector/ingest/session.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/observe/process_observer.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_recording.h"
@@ -29,26 +29,6 @@
 #include "collector/store/run_settings.h"
 
 namespace gpuprobe::cli {
-
-// --keep of the subcommands that record.
-struct KeepOption {
-  static constexpr uint64_t kDefaultBytes = uint64_t{2} << 30;
-  static constexpr uint64_t kSmallestBytes = uint64_t{16} << 20;  // below, totals would crowd out the detail
-
-  uint64_t bytes = kDefaultBytes;
-
-  void AddTo(CLI::App& app);
-};
-
-// --step-marker of the subcommands that record or report.
-struct StepMarkerOption {
-  model::StepMarker marker;
-  std::string text;  // as it was given; empty: it was not
-
-  void AddTo(CLI::App& app);
-  // Where it was not given: what the run in this directory was recorded with.
-  void TakeFrom(const std::string& run_directory);
-};
 
 class Recorder {
  public:
@@ -72,7 +52,8 @@ class Recorder {
   // Lets the first process that reports tell its user where the run is recorded.
   void LetProcessTell() { may_tell_ = true; }
   // From when on a collective that waits is a hang, and what links carry; `say`: hangs, while the job runs.
-  void WatchForHangs(const RankOptions& options, HangWatch::Say say);
+  void WatchForHangs(const RankOptions& options, HangWatch::Say say,
+                     render::Layout layout = render::Layout());
   // The arithmetic of a step, for the report.
   void SetModelWork(const analysis::ModelWork& work) { work_ = work; }
   // HealthCheck::Look's verdict on the job so far.

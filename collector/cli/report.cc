@@ -1,14 +1,19 @@
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/analysis/build_report.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/hang_watch.h"
-#include "collector/cli/model_work_option.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/screen.h"
+#include "collector/cli/shared_options.h"
 #include "collector/page/page.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
@@ -49,6 +54,8 @@ int ReportMain(const Arguments& arguments) {
   marker.AddTo(app);
   ModelWorkOption work;
   work.AddTo(app);
+  ColorOption color;
+  color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
   marker.TakeFrom(directory);
@@ -70,10 +77,11 @@ int ReportMain(const Arguments& arguments) {
   const analysis::Report report = analysis::BuildReport(job, input);
   const std::string page_path = directory + "/report.html";
   const bool whole = ranks || steps;
-  const std::string text = json
-                               ? (whole ? render::JsonReport(report) : render::JsonReportFiles(report).report)
-                           : html ? HtmlPage(job, report, directory)
-                                  : render::TextReport(report, std::filesystem::exists(page_path) ? page_path : "");
+  const std::string text =
+      json   ? (whole ? render::JsonReport(report) : render::JsonReportFiles(report).report)
+      : html ? HtmlPage(job, report, directory)
+             : render::TextReport(report, std::filesystem::exists(page_path) ? page_path : "",
+                                  render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
   Print(text);
   return kDone;
 }

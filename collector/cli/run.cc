@@ -12,23 +12,26 @@
 #include <optional>
 #include <string>
 
+#include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/health_check.h"
 #include "collector/cli/launch.h"
 #include "collector/cli/live_display.h"
-#include "collector/cli/model_work_option.h"
 #include "collector/cli/preload_check.h"
 #include "collector/cli/recorded_steps_option.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/screen.h"
+#include "collector/cli/shared_options.h"
 #include "collector/cli/signals.h"
 #include "collector/ingest/server.h"
-#include "collector/model/warmup.h"
+#include "collector/log/log.h"
+#include "collector/model/steps/warmup.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
-#include "spdlog/spdlog.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -71,8 +74,10 @@ struct RunOptions {
   std::vector<std::pair<std::string, std::string>> environment;  // for the command, besides the probe's own
   ModelWorkOption work;
   StatusOption status;
+  ColorOption color;
   uint64_t check_steps = 0;
   bool json = false;
+  bool quiet = false;
   bool no_preload = false;
 };
 
@@ -129,7 +134,7 @@ void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveD
   Say(recorder.Check(check, true));
 }
 
-void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bool json) {
+void PrintReport(Recorder& recorder, const std::vector<std::string>& command, const RunOptions& options) {
   if (!recorder.heard_anything()) {
     std::fprintf(stderr,
                  "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none ran "
@@ -139,8 +144,10 @@ void PrintReport(Recorder& recorder, const std::vector<std::string>& command, bo
   const analysis::Report report = recorder.Finish(command);
   const absl::Status& written = recorder.report_written();
   const std::string page = written.ok() ? recorder.directory() + "/report.html" : "";
-  const std::string text = json ? render::JsonReportFiles(report).report : render::TextReport(report, page);
-  std::fputs(text.c_str(), stderr);
+  const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
+  const std::string text =
+      options.json ? render::JsonReportFiles(report).report : render::TextReport(report, page, layout);
+  if (!options.quiet) std::fputs(text.c_str(), stderr);
   if (!written.ok())
     Fail(kName, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
 }
@@ -176,8 +183,9 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
               int* end_signal) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
-  (*recorder)->WatchForHangs(options.rank_options,
-                             [](const std::string& text) { std::fputs(text.c_str(), stderr); });
+  (*recorder)->WatchForHangs(
+      options.rank_options, [](const std::string& text) { std::fputs(text.c_str(), stderr); },
+      render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
   (*recorder)->SetStepMarker(options.marker);
   (*recorder)->SetModelWork(options.work.work);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
@@ -213,13 +221,14 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
       }
     });
   });
-  if (!watched.ok()) spdlog::warn("signals are not forwarded: {}", std::string(watched.message()));
+  if (!watched.ok()) log::Warn(absl::StrCat("signals are not forwarded: ", watched.message()));
   HealthCheck check(options.check_steps);
-  LiveDisplay display(options.status.seconds);
+  LiveDisplay display(options.quiet ? 0 : options.status.seconds,
+                      ScreenOf(STDERR_FILENO, options.color.no_color));
   Serve(**server, **recorder, check, display, child);
   (*server)->SayEnded();
   server->reset();
-  PrintReport(**recorder, command, options.json);
+  PrintReport(**recorder, command, options);
   *end_signal = child.end_signal;
   return child.exit_code;
 }
@@ -237,6 +246,7 @@ int RunMain(const Arguments& arguments) {
   options.steps.AddTo(app);
   options.work.AddTo(app);
   options.status.AddTo(app);
+  options.color.AddTo(app);
   app.add_option("--check", options.check_steps,
                  absl::StrCat("print findings once this many steps after the warm-up are known, then keep "
                               "running; the warm-up is known after ",
@@ -244,6 +254,8 @@ int RunMain(const Arguments& arguments) {
       ->check(WholeNumber(1, 1'000'000))
       ->option_text("STEPS");
   app.add_flag("--json", options.json, "at the end, print report.json on stderr instead of the text report");
+  app.add_flag("--quiet", options.quiet,
+               "print hangs and errors only; the report is written to the run directory all the same");
   app.add_flag("--no-preload", options.no_preload,
                "let CUDA load the probe instead of preloading it: for commands that start sanitized "
                "programs, which refuse preloaded libraries (detected only for programs named in COMMAND)");

@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "CLI/CLI.hpp"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -22,6 +23,7 @@
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
+#include "collector/cli/shared_options.h"
 #include "collector/simulate/scenarios.h"
 #include "collector/simulate/simulation.h"
 #include "collector/simulate/truth.h"

@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "spdlog/spdlog.h"
+#include "collector/log/log.h"
 
 namespace gpuprobe::ingest {
 namespace {
@@ -224,7 +224,7 @@ void Server::FreeHeld() {
 }
 
 void Server::Warn(std::string text) {
-  if (warnings_.Pass(text)) spdlog::warn("{}", text);
+  if (warnings_.Pass(text)) log::Warn(text);
 }
 
 void Server::Serve(int fd, bool hung_up) {

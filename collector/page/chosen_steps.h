@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/page/step_grid.h"
 
 namespace gpuprobe::page {

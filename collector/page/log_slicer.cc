@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/units.h"
-#include "collector/model/collective_kernels.h"
+#include "collector/model/calls/collective_kernels.h"
 #include "collector/model/records.h"
 
 namespace gpuprobe::page {

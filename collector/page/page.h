@@ -5,7 +5,7 @@
 #include <string>
 
 #include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/store/run_files.h"
 
 namespace gpuprobe::page {

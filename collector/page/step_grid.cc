@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collector/model/step_series.h"
+#include "collector/model/steps/step_series.h"
 
 namespace gpuprobe::page {
 namespace {

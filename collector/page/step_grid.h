@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe::page {
 

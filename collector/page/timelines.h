@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/page/chosen_steps.h"
 #include "collector/page/slices.h"
 #include "collector/page/step_grid.h"

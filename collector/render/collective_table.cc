@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::render {

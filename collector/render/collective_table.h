@@ -6,8 +6,12 @@
 
 #include <vector>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/collectives.h"
 #include "collector/render/table.h"
+
+namespace gpuprobe::analysis {
+struct Report;
+}
 
 namespace gpuprobe::render {
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/analysis/report/conditions.h"
 #include "collector/analysis/units.h"
 #include "collector/render/text_layout.h"
 #include "nlohmann/json.hpp"
@@ -253,31 +254,33 @@ Json WorkOf(const std::vector<analysis::ComparedWork>& work, bool waits) {
   return out;
 }
 
-std::string Changes(const analysis::Comparison& c) {
+std::string Changes(const analysis::Comparison& c, const Layout& layout) {
   std::string out;
   for (size_t i = 0; i < c.changes.size(); ++i) {
     const analysis::Change& change = c.changes[i];
-    absl::StrAppend(&out, "\n", Wrap(absl::StrFormat("%2d  ", i + 1), "    ", change.statement));
-    if (!change.evidence.empty()) absl::StrAppend(&out, Wrap("    ", "    ", change.evidence));
+    absl::StrAppend(&out, "\n", layout.Wrap(absl::StrFormat("%2d  ", i + 1), "    ", change.statement));
+    if (!change.evidence.empty()) absl::StrAppend(&out, layout.Wrap("    ", "    ", change.evidence));
   }
   // Whatever the test says of these two runs, it has not seen a third.
   if (!c.changes.empty())
-    absl::StrAppend(&out, "\n",
-                    Wrap("    ", "    ",
-                         "Two runs cannot distinguish a change in the program from one in the machine: if it "
-                         "matters, repeat both, and also compare identical runs."));
+    absl::StrAppend(
+        &out, "\n",
+        layout.Wrap("    ", "    ",
+                    "Two runs cannot distinguish a change in the program from one in the machine: if it "
+                    "matters, repeat both, and also compare identical runs."));
   return out;
 }
 
 }  // namespace
 
-std::string ComparisonText(const analysis::Comparison& c, const std::string& a, const std::string& b) {
+std::string ComparisonText(const analysis::Comparison& c, const std::string& a, const std::string& b,
+                           const Layout& layout) {
   std::string out = absl::StrCat("gpuprobe: A is ", a, "\n          B is ", b, "\n\n");
-  absl::StrAppend(&out, Wrap(" ", " ", c.verdict));
-  for (const std::string& limit : c.limits) absl::StrAppend(&out, Wrap(" ", " ", limit));
-  absl::StrAppend(&out, Changes(c));
+  absl::StrAppend(&out, layout.Wrap(" ", " ", c.verdict));
+  for (const std::string& limit : c.limits) absl::StrAppend(&out, layout.Wrap(" ", " ", limit));
+  absl::StrAppend(&out, Changes(c, layout));
   for (const Table& table : {Parts(c), Ranks(c), Kernels(c), Collectives(c), Findings(c)}) {
-    if (!table.rows.empty()) absl::StrAppend(&out, "\n", Lay(table));
+    if (!table.rows.empty()) absl::StrAppend(&out, "\n", layout.Lay(table));
   }
   if (!c.conditions.empty()) {
     Table t{.id = "conditions",
@@ -291,7 +294,7 @@ std::string ComparisonText(const analysis::Comparison& c, const std::string& a, 
       t.rows.push_back(
           {condition.what, analysis::Shorten(condition.a, kWidth), analysis::Shorten(condition.b, kWidth)});
     }
-    absl::StrAppend(&out, "\n", Lay(t));
+    absl::StrAppend(&out, "\n", layout.Lay(t));
   }
   return out;
 }

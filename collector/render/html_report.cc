@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/render/steps.h"
 #include "collector/render/table.h"

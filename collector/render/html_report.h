@@ -3,7 +3,9 @@
 
 #include <string>
 
-#include "collector/analysis/report.h"
+namespace gpuprobe::analysis {
+struct Report;
+}
 
 namespace gpuprobe::render {
 

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <string>
 
-#include "collector/analysis/report.h"
+namespace gpuprobe::analysis {
+struct Report;
+}
 
 namespace gpuprobe::render {
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/link_model.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::render {
@@ -61,7 +62,7 @@ std::string HostsText(const analysis::CommunicatorReport& c) {
 
 }  // namespace
 
-Table LinksTable(const analysis::Report& report) {
+Table LinksTable(const std::vector<LinkModel>& links) {
   Table t{
       .id = "links",
       .title = "Links",
@@ -73,9 +74,9 @@ Table LinksTable(const analysis::Report& report) {
   bool tree = false;
   std::set<std::string> unseen;
   size_t told = 0;
-  for (const LinkModel& m : report.link_models) {
+  for (const LinkModel& m : links) {
     const LinkModel* like = nullptr;  // shown already
-    for (const LinkModel& other : report.link_models) {
+    for (const LinkModel& other : links) {
       if (&other == &m) break;
       if (Alike(other, m)) like = &other;
     }
@@ -108,8 +109,7 @@ Table LinksTable(const analysis::Report& report) {
     absl::StrAppend(&t.note, "; bandwidth ?: extrapolated; no message is large enough to show it");
   if (told > t.rows.size())
     absl::StrAppend(&t.note, "; communicators within 10 % of each other are shown once");
-  if (report.link_models.size() > told)
-    absl::StrAppend(&t.note, "; ", report.link_models.size() - told, " more in report.json");
+  if (links.size() > told) absl::StrAppend(&t.note, "; ", links.size() - told, " more in report.json");
   return t;
 }
 

@@ -24,6 +24,22 @@ std::string Share(double part, double whole) {
   return whole > 0 ? absl::StrFormat("%.0f%%", 100 * part / whole) : "-";
 }
 
+// "[############=====...]": compute, exposed communication, idle; copies are ':'. A part below half a
+// character is left out.
+std::string Bar(const LiveStep& s, size_t width) {
+  const std::pair<double, char> parts[] = {
+      {s.compute_ns, '#'}, {s.exposed_comm_ns, '='}, {s.copy_ns, ':'}, {s.idle_ns, '.'}};
+  std::string bar;
+  double sum_ns = 0;
+  for (const auto& [part_ns, mark] : parts) {
+    sum_ns += part_ns;
+    const double end = s.total_ns > 0 ? std::min(sum_ns / s.total_ns, 1.0) : 0;
+    bar.resize(std::max(bar.size(), static_cast<size_t>(end * static_cast<double>(width) + 0.5)), mark);
+  }
+  bar.resize(width, '.');
+  return absl::StrCat("[", bar, "]");
+}
+
 std::string Name(const LiveRank& r) { return r.rank.has_value() ? absl::StrCat("rank ", r.label) : r.label; }
 
 }  // namespace
@@ -43,12 +59,14 @@ std::string LiveIntroduction(const analysis::LiveStatus& status) {
   return Printable(text);
 }
 
-std::string LiveLine(const analysis::LiveStatus& status) {
+std::string LiveLine(const analysis::LiveStatus& status, const Screen& screen) {
+  constexpr size_t kBar = 24;
   std::string line;
   if (status.step.has_value()) {
     const LiveStep& s = *status.step;
     line =
-        absl::StrCat("step ", Count(status.steps), "  ", Duration(s.total_ns), "  compute ",
+        absl::StrCat("step ", Count(status.steps), "  ", Duration(s.total_ns), "  ",
+                     screen.width > Screen::kReadable ? Bar(s, kBar) + "  " : "", "compute ",
                      Share(s.compute_ns, s.total_ns), "  exposed comm ", Share(s.exposed_comm_ns, s.total_ns),
                      "  copy ", Share(s.copy_ns, s.total_ns), "  idle ", Share(s.idle_ns, s.total_ns));
     if (status.ranks.size() > 1) absl::StrAppend(&line, "  wait ", Share(status.wait_share, 1));
@@ -99,10 +117,11 @@ std::string LiveScreen(const analysis::LiveStatus& status) {
                           known ? Duration(r->waited_ns) : "-", Bytes(r->memory_bytes)});
     if (any_trouble) table.rows.back().push_back(r->trouble);
   }
+  const Layout layout;
   std::string hangs;
-  for (const std::string& hang : status.hangs) absl::StrAppend(&hangs, Wrap("HANG  ", "      ", hang));
+  for (const std::string& hang : status.hangs) absl::StrAppend(&hangs, layout.Wrap("HANG  ", "      ", hang));
   return absl::StrCat("gpuprobe: ", LiveIntroduction(status), "\n", LiveLine(status), "\n", hangs, "\n",
-                      Lay(table));
+                      layout.Lay(table));
 }
 
 }  // namespace gpuprobe::render

@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/lifetime_report.h"
+#include "collector/analysis/report/memory.h"
+#include "collector/analysis/report/ranks.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::render {
@@ -29,7 +31,7 @@ std::string PhasePeaks(const std::optional<analysis::MemoryBySteps>& by_step) {
 
 }  // namespace
 
-Table MemoryTable(const analysis::Report& report) {
+Table MemoryTable(const std::vector<analysis::RankReport>& ranks) {
   Table t{.id = "memory-lifetimes",
           .title = "Memory at its peak",
           .columns = {"memory at its peak", "bytes", "share", "inferred from"},
@@ -50,11 +52,11 @@ Table MemoryTable(const analysis::Report& report) {
     by_step = &steps;
     tensors = pytorch;
   };
-  for (const analysis::RankReport& r : report.ranks) {
+  for (const analysis::RankReport& r : ranks) {
     for (const analysis::PytorchMemoryReport& p : r.pytorch_memory) consider(r, p.lifetimes, p.by_step, true);
   }
   if (most == nullptr) {
-    for (const analysis::RankReport& r : report.ranks) {
+    for (const analysis::RankReport& r : ranks) {
       for (const analysis::DeviceMemoryReport& d : r.device_memory)
         consider(r, d.lifetimes, d.by_step, false);
     }

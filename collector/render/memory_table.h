@@ -3,12 +3,17 @@
 // Separate from table.cc because of its words: lifetimes are measured, categories are inferred from them.
 #pragma once
 
-#include "collector/analysis/report.h"
+#include <vector>
+
 #include "collector/render/table.h"
+
+namespace gpuprobe::analysis {
+struct RankReport;
+}
 
 namespace gpuprobe::render {
 
 // Without rows where lifetimes are not known.
-Table MemoryTable(const analysis::Report& report);
+Table MemoryTable(const std::vector<analysis::RankReport>& ranks);
 
 }  // namespace gpuprobe::render

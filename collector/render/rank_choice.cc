@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::render {

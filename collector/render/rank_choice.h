@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "collector/analysis/report.h"
+namespace gpuprobe::analysis {
+struct Report;
+}
 
 namespace gpuprobe::render {
 

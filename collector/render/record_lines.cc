@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
-#include "collector/model/collective_kernels.h"
+#include "collector/model/calls/collective_kernels.h"
 #include "collector/model/graph_runs.h"
 #include "collector/model/range_payloads.h"
 #include "collector/model/records.h"

@@ -25,7 +25,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "collector/model/graph_node_plans.h"
+#include "collector/model/calls/graph_node_plans.h"
 #include "collector/model/records.h"
 #include "gpuprobe/v1/wire.pb.h"
 

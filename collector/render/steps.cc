@@ -3,6 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/report.h"
+#include "collector/analysis/step_report.h"
 #include "collector/analysis/units.h"
 
 namespace gpuprobe::render {

@@ -3,11 +3,16 @@
 // Separate from table.cc and json_report.cc, which lay out everything else.
 #pragma once
 
+#include <optional>
 #include <string>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/report/steps.h"
 #include "collector/render/table.h"
 #include "nlohmann/json.hpp"
+
+namespace gpuprobe::analysis {
+struct Report;
+}
 
 namespace gpuprobe::render {
 

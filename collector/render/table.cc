@@ -11,7 +11,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
+#include "collector/model/process/process_model.h"
 #include "collector/render/collective_table.h"
 #include "collector/render/link_table.h"
 #include "collector/render/memory_table.h"
@@ -237,11 +239,16 @@ Table KernelClasses(const Report& report) {
 }  // namespace
 
 std::vector<Table> TablesOf(const Report& report) {
-  std::vector<Table> tables{StepsTable(report), Ranks(report),
-                            RankSteps(report),  MemoryTable(report),
-                            Phases(report),     CollectivesTable(report),
-                            LinksTable(report), CommunicatorsTable(report),
-                            Kernels(report),    KernelClasses(report)};
+  std::vector<Table> tables{StepsTable(report),
+                            Ranks(report),
+                            RankSteps(report),
+                            MemoryTable(report.ranks),
+                            Phases(report),
+                            CollectivesTable(report),
+                            LinksTable(report.link_models),
+                            CommunicatorsTable(report),
+                            Kernels(report),
+                            KernelClasses(report)};
   std::erase_if(tables, [](const Table& t) { return t.rows.empty(); });
   return tables;
 }

@@ -8,7 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "collector/analysis/report.h"
+namespace gpuprobe::analysis {
+struct OwnCost;
+struct Report;
+}  // namespace gpuprobe::analysis
 
 namespace gpuprobe::render {
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -14,7 +15,10 @@
 namespace gpuprobe::render {
 namespace {
 
-constexpr size_t kWidth = 118;
+// Text cells are not shortened further.
+constexpr size_t kShortestText = 16;
+constexpr char kCut[] = "...";
+constexpr size_t kCutWidth = sizeof(kCut) - 1;
 
 bool IsNumber(std::string_view word) {
   const size_t digit = word.find_first_not_of("+-(~");
@@ -72,6 +76,85 @@ bool IsObeyed(uint32_t code) {
          (code >= 0x2066 && code <= 0x2069);
 }
 
+// A table's cells, printable, and how wide each column is.
+struct Cells {
+  std::vector<std::vector<std::string>> lines;  // the header first
+  std::vector<size_t> widths;
+};
+
+Cells CellsOf(const Table& table) {
+  Cells cells{.lines = {table.columns}, .widths = {}};
+  cells.lines.insert(cells.lines.end(), table.rows.begin(), table.rows.end());
+  cells.widths.assign(table.columns.size(), 0);
+  for (auto& line : cells.lines) {
+    for (size_t i = 0; i < line.size(); ++i) {
+      line[i] = Printable(line[i]);
+      cells.widths[i] = std::max(cells.widths[i], line[i].size());
+    }
+  }
+  return cells;
+}
+
+// Columns are two blanks apart, and the first is one from the edge.
+size_t WidthOf(const std::vector<size_t>& widths, const std::vector<size_t>& columns) {
+  size_t width = 1;
+  for (const size_t column : columns) width += widths[column] + 2;
+  return width - 2;
+}
+
+// "ncclDevKernel_AllReduce_Sum_f32_RING_LL" -> "ncclDevKer...RING_LL"
+std::string Shortened(const std::string& text, size_t width) {
+  if (text.size() <= width) return text;
+  const size_t head = (width - kCutWidth + 1) / 2;
+  const size_t tail = width - kCutWidth - head;
+  return Printable(absl::StrCat(text.substr(0, head), kCut, text.substr(text.size() - tail)));
+}
+
+void ShortenColumn(size_t column, size_t width, Cells& cells) {
+  width = std::max(width, kShortestText);
+  if (cells.widths[column] <= width) return;
+  cells.widths[column] = width;
+  for (auto& line : cells.lines) line[column] = Shortened(line[column], width);
+}
+
+// Where not all columns fit side by side: leaves half of the screen to the first one, and lets each other one
+// fit beside it.
+void Shorten(const Table& table, size_t most, Cells& cells) {
+  std::vector<size_t> all(cells.widths.size());
+  std::iota(all.begin(), all.end(), size_t{0});
+  if (all.empty() || WidthOf(cells.widths, all) <= most) return;
+  if (table.left[0]) ShortenColumn(0, most / 2, cells);
+  for (size_t i = 1; i < all.size(); ++i) {
+    if (table.left[i]) ShortenColumn(i, most - std::min(most, WidthOf(cells.widths, {0}) + 2), cells);
+  }
+}
+
+// Which columns stand side by side: all, or parts that each begin with the first column.
+std::vector<std::vector<size_t>> PartsOf(const std::vector<size_t>& widths, size_t most) {
+  std::vector<std::vector<size_t>> parts = {{0}};
+  for (size_t i = 1; i < widths.size(); ++i) {
+    parts.back().push_back(i);
+    if (parts.back().size() > 2 && WidthOf(widths, parts.back()) > most) {
+      parts.back().pop_back();
+      parts.push_back({0, i});
+    }
+  }
+  return parts;
+}
+
+std::string LineOf(const Table& table, const Cells& cells, size_t number,
+                   const std::vector<size_t>& columns) {
+  std::string text;
+  for (const size_t column : columns) {
+    const std::string& cell = cells.lines[number][column];
+    const std::string pad(cells.widths[column] - cell.size(), ' ');
+    absl::StrAppend(&text, text.empty() ? " " : "  ", table.left[column] ? "" : pad, cell,
+                    table.left[column] ? pad : "");
+  }
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 std::string Printable(std::string_view text) {
@@ -91,14 +174,16 @@ std::string Printable(std::string_view text) {
   return out;
 }
 
-std::string Wrap(const std::string& lead, const std::string& indent, const std::string& text) {
+std::string Layout::Wrap(const std::string& lead, const std::string& indent, const std::string& text,
+                         Emphasis emphasis) const {
+  const size_t width = std::min(screen_.width, Screen::kReadable);
   struct Line {
     size_t width = 0;
     std::vector<std::string> pieces;
   };
   std::vector<Line> lines{{.width = lead.size(), .pieces = {}}};
   for (std::string& piece : Pieces(Printable(text))) {
-    if (!lines.back().pieces.empty() && lines.back().width + 1 + piece.size() > kWidth)
+    if (!lines.back().pieces.empty() && lines.back().width + 1 + piece.size() > width)
       lines.push_back({.width = indent.size(), .pieces = {}});
     Line& line = lines.back();
     line.width += (line.pieces.empty() ? 0 : 1) + piece.size();
@@ -108,41 +193,41 @@ std::string Wrap(const std::string& lead, const std::string& indent, const std::
   if (lines.size() > 1 && lines.back().pieces.size() == 1) {
     Line& last = lines.back();
     Line& before = lines[lines.size() - 2];
-    if (before.pieces.size() > 2 && last.width + 1 + before.pieces.back().size() <= kWidth) {
+    if (before.pieces.size() > 2 && last.width + 1 + before.pieces.back().size() <= width) {
       last.pieces.insert(last.pieces.begin(), std::move(before.pieces.back()));
       before.pieces.pop_back();
     }
   }
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i)
-    absl::StrAppend(&out, i == 0 ? lead : indent, absl::StrJoin(lines[i].pieces, " "), "\n");
+    absl::StrAppend(&out, i == 0 ? lead : indent, In(emphasis, absl::StrJoin(lines[i].pieces, " ")), "\n");
   return out;
 }
 
-std::string Lay(const Table& table) {
-  std::vector<size_t> widths;
-  for (const std::string& column : table.columns) widths.push_back(column.size());
-  std::vector<std::vector<std::string>> rows = table.rows;
-  for (auto& row : rows) {
-    for (size_t i = 0; i < row.size(); ++i) {
-      row[i] = Printable(row[i]);
-      widths[i] = std::max(widths[i], row[i].size());
+std::string Layout::Lay(const Table& table) const {
+  Cells cells = CellsOf(table);
+  Shorten(table, screen_.width, cells);
+  std::string out;
+  for (const std::vector<size_t>& columns : PartsOf(cells.widths, screen_.width)) {
+    for (size_t i = 0; i < cells.lines.size(); ++i) {
+      const bool marked = i > 0 && table.marked.contains(i - 1);
+      const Emphasis emphasis = i == 0 ? Emphasis::kQuiet : marked ? Emphasis::kStrong : Emphasis::kNone;
+      absl::StrAppend(&out, In(emphasis, LineOf(table, cells, i, columns)), "\n");
     }
   }
-  const auto line = [&](const std::vector<std::string>& cells) {
-    std::string text;
-    for (size_t i = 0; i < cells.size(); ++i) {
-      const std::string pad(widths[i] - cells[i].size(), ' ');
-      absl::StrAppend(&text, i == 0 ? " " : "  ", table.left[i] ? "" : pad, cells[i],
-                      table.left[i] ? pad : "");
-    }
-    while (!text.empty() && text.back() == ' ') text.pop_back();
-    return text + "\n";
-  };
-  std::string out = line(table.columns);
-  for (const auto& row : rows) absl::StrAppend(&out, line(row));
-  if (!table.note.empty()) absl::StrAppend(&out, Wrap("   (", "    ", table.note + ")"));
+  if (!table.note.empty()) absl::StrAppend(&out, Wrap("   (", "    ", table.note + ")", Emphasis::kQuiet));
   return out;
+}
+
+std::string Layout::FirstLine(const std::string& indent, const std::string& text) const {
+  return screen_.is_terminal ? Wrap("", indent, text) : Printable(text) + "\n";
+}
+
+std::string Layout::In(Emphasis emphasis, std::string_view text) const {
+  constexpr std::array<std::string_view, 5> kCodes = {"", "1", "1;31", "1;33", "2"};
+  const std::string_view code = kCodes[static_cast<size_t>(emphasis)];
+  if (!screen_.colors || code.empty() || text.empty()) return std::string(text);
+  return absl::StrCat("\x1b[", std::string(code), "m", std::string(text), "\x1b[0m");
 }
 
 }  // namespace gpuprobe::render

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "collector/analysis/report.h"
 #include "collector/render/steps.h"
 #include "collector/render/table.h"
 #include "collector/render/text_layout.h"
@@ -11,39 +12,46 @@
 namespace gpuprobe::render {
 namespace {
 
-std::string Findings(const analysis::Report& report) {
+Emphasis EmphasisOf(analysis::Severity severity) {
+  if (severity == analysis::Severity::kInfo) return Emphasis::kNone;
+  return severity == analysis::Severity::kError ? Emphasis::kError : Emphasis::kWarning;
+}
+
+std::string Findings(const analysis::Report& report, const Layout& layout) {
   std::string out;
   int number = 0;
   for (const analysis::Finding& f : report.findings) {
     // Findings that are merely worth knowing are not counted as problems.
     const bool bare = f.severity == analysis::Severity::kInfo;
-    absl::StrAppend(&out, Wrap(bare ? " -  " : absl::StrFormat("%2d  ", ++number), "    ", f.statement));
-    if (!f.evidence.empty()) absl::StrAppend(&out, Wrap("    ", "    ", f.evidence));
+    absl::StrAppend(&out, layout.Wrap(bare ? " -  " : absl::StrFormat("%2d  ", ++number), "    ", f.statement,
+                                      EmphasisOf(f.severity)));
+    if (!f.evidence.empty()) absl::StrAppend(&out, layout.Wrap("    ", "    ", f.evidence));
     if (!f.advice.empty())
-      absl::StrAppend(&out, Wrap("    > ", "      ", absl::StrCat(f.advice, " [", f.id, "]")));
+      absl::StrAppend(&out, layout.Wrap("    > ", "      ", absl::StrCat(f.advice, " [", f.id, "]")));
   }
   return out;
 }
 
 }  // namespace
 
-std::string HangBlock(const analysis::Hang& hang) {
-  return absl::StrCat(Wrap("HANG  ", "      ", analysis::HangStatement(hang)),
-                      Wrap("      ", "      ", analysis::HangEvidence(hang)),
-                      Wrap("      > ", "        ", analysis::HangAdvice(hang)));
+std::string HangBlock(const analysis::Hang& hang, const Layout& layout) {
+  return absl::StrCat(layout.Wrap(layout.In(Emphasis::kError, "HANG") + "  ", "      ",
+                                  analysis::HangStatement(hang), Emphasis::kError),
+                      layout.Wrap("      ", "      ", analysis::HangEvidence(hang)),
+                      layout.Wrap("      > ", "        ", analysis::HangAdvice(hang)));
 }
 
-std::string TextReport(const analysis::Report& report, const std::string& page) {
-  std::string out = Printable(Headline(report)) + "\n";
+std::string TextReport(const analysis::Report& report, const std::string& page, const Layout& layout) {
+  std::string out = layout.FirstLine("          ", Headline(report));
   const std::string conditions = ConditionsLine(report);
-  if (!conditions.empty()) absl::StrAppend(&out, Wrap("          ", "          ", conditions));
-  absl::StrAppend(&out, "\n", Findings(report));
+  if (!conditions.empty()) absl::StrAppend(&out, layout.Wrap("          ", "          ", conditions));
+  absl::StrAppend(&out, "\n", Findings(report, layout));
   const std::string utilisation = UtilisationLine(report);
-  const std::string line = utilisation.empty() ? "" : Wrap(" ", "   ", utilisation);
+  const std::string line = utilisation.empty() ? "" : layout.Wrap(" ", "   ", utilisation);
   // Below the steps, where there are any.
   if (!line.empty() && !report.steps.has_value()) absl::StrAppend(&out, "\n", line);
   for (const Table& table : TablesOf(report)) {
-    absl::StrAppend(&out, "\n", Lay(table), table.id == kStepsTable ? line : "");
+    absl::StrAppend(&out, "\n", layout.Lay(table), table.id == kStepsTable ? line : "");
   }
   if (!page.empty()) absl::StrAppend(&out, "\n page: ", Printable(page), "\n");
   return out;

@@ -1,7 +1,8 @@
 // Sets of points in time as sorted, disjoint, half-open intervals: the algebra behind the truth of a
 // simulation.
 //
-// Separate from collector/model/interval_union.h on purpose: code cannot be checked against itself.
+// Separate from collector/model/statistics/interval_union.h on purpose: code cannot be checked against
+// itself.
 #pragma once
 
 #include <algorithm>

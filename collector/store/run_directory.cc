@@ -51,7 +51,7 @@ struct Source {
 };
 
 // One frame of `source` into the model. A batch that contradicts the schema ends the source as damage does.
-void Step(Source& source, model::JobModel& job, Replayed& replayed) {
+void Step(Source& source, model::JobModel& job, Replayed& replayed, BatchWatcher watch) {
   std::vector<Damage>& damages = replayed.damages;
   v1::Frame frame;
   std::string_view raw;
@@ -67,7 +67,9 @@ void Step(Source& source, model::JobModel& job, Replayed& replayed) {
     if (absl::Status s = source.process->Apply(frame.batch()); !s.ok()) {
       source.done = true;
       damages.push_back(source.reader->DamageHere(std::string(s.message())));
+      return;
     }
+    watch(*source.process, frame.batch());
   } else if (frame.has_bye() && source.process != nullptr) {
     source.process->ApplyBye(frame.bye());
   } else if (frame.has_process_observation() && source.process != nullptr) {
@@ -88,7 +90,7 @@ absl::StatusOr<Source> OpenSource(const Segment& segment) {
 }
 
 // The logs of one generation, by the time of their batches.
-void Interleave(std::vector<Source>& sources, model::JobModel& job, Replayed& replayed) {
+void Interleave(std::vector<Source>& sources, model::JobModel& job, Replayed& replayed, BatchWatcher watch) {
   while (true) {
     Source* earliest = nullptr;
     for (Source& source : sources) {
@@ -97,7 +99,7 @@ void Interleave(std::vector<Source>& sources, model::JobModel& job, Replayed& re
       }
     }
     if (earliest == nullptr) return;
-    Step(*earliest, job, replayed);
+    Step(*earliest, job, replayed, watch);
   }
 }
 
@@ -116,6 +118,47 @@ void ReadOnly(Source& source, const model::JobModel& job, Replayed& replayed) {
 absl::Status LoadTotals(const std::string& path, model::JobModel& job) {
   const absl::StatusOr<std::string> state = ReadTotals(path);
   return state.ok() ? job.LoadState(*state) : state.status();
+}
+
+absl::StatusOr<Replayed> ReplayWatched(const std::string& path, model::JobModel& job, BatchWatcher watch) {
+  absl::StatusOr<RunFiles> files = ListRun(path);
+  if (!files.ok()) return files.status();
+  Replayed replayed;
+  const uint32_t first = files->FirstGeneration();
+  uint32_t from = 0;
+  for (auto it = files->totals.rbegin(); it != files->totals.rend() && from == 0; ++it) {
+    const absl::Status loaded = LoadTotals(it->second, job);
+    if (loaded.ok()) {
+      from = it->first;
+    } else {
+      replayed.damages.push_back({.file = fs::path(it->second).filename().string(),
+                                  .what = std::string(loaded.message()),
+                                  .totals_whole = first == 1});
+    }
+  }
+  std::map<uint32_t, std::vector<Source>> generations;
+  for (const Segment& segment : files->segments) {
+    absl::StatusOr<Source> source = OpenSource(segment);
+    if (!source.ok()) return source.status();
+    generations[segment.generation].push_back(*std::move(source));
+  }
+  for (auto& [generation, sources] : generations) {
+    const size_t before = replayed.damages.size();
+    if (generation < from) {
+      for (Source& source : sources) ReadOnly(source, job, replayed);
+    } else {
+      Interleave(sources, job, replayed, watch);
+    }
+    for (size_t i = before; i < replayed.damages.size(); ++i)
+      replayed.damages[i].totals_whole = generation < from;
+    for (const Source& source : sources) {
+      const uint64_t began_ns = source.reader->created_ns();
+      uint64_t& first_ns = replayed.began_ns[generation];
+      if (began_ns != 0 && (first_ns == 0 || began_ns < first_ns)) first_ns = began_ns;
+    }
+    if (generation == first && first != 1) replayed.detail_since_ns = replayed.began_ns[generation];
+  }
+  return replayed;
 }
 
 }  // namespace
@@ -189,45 +232,14 @@ absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job) {
   return replayed;
 }
 
-absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job) {
-  absl::StatusOr<RunFiles> files = ListRun(path);
-  if (!files.ok()) return files.status();
-  Replayed replayed;
-  const uint32_t first = files->FirstGeneration();
-  uint32_t from = 0;
-  for (auto it = files->totals.rbegin(); it != files->totals.rend() && from == 0; ++it) {
-    const absl::Status loaded = LoadTotals(it->second, job);
-    if (loaded.ok()) {
-      from = it->first;
-    } else {
-      replayed.damages.push_back({.file = fs::path(it->second).filename().string(),
-                                  .what = std::string(loaded.message()),
-                                  .totals_whole = first == 1});
-    }
-  }
-  std::map<uint32_t, std::vector<Source>> generations;
-  for (const Segment& segment : files->segments) {
-    absl::StatusOr<Source> source = OpenSource(segment);
-    if (!source.ok()) return source.status();
-    generations[segment.generation].push_back(*std::move(source));
-  }
-  for (auto& [generation, sources] : generations) {
-    const size_t before = replayed.damages.size();
-    if (generation < from) {
-      for (Source& source : sources) ReadOnly(source, job, replayed);
-    } else {
-      Interleave(sources, job, replayed);
-    }
-    for (size_t i = before; i < replayed.damages.size(); ++i)
-      replayed.damages[i].totals_whole = generation < from;
-    for (const Source& source : sources) {
-      const uint64_t began_ns = source.reader->created_ns();
-      uint64_t& first_ns = replayed.began_ns[generation];
-      if (began_ns != 0 && (first_ns == 0 || began_ns < first_ns)) first_ns = began_ns;
-    }
-    if (generation == first && first != 1) replayed.detail_since_ns = replayed.began_ns[generation];
-  }
+absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch) {
+  absl::StatusOr<Replayed> replayed = ReplayWatched(path, job, watch);
+  if (replayed.ok()) job.Finish();
   return replayed;
+}
+
+absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job) {
+  return ReplayWatched(path, job, [](const model::ProcessModel&, const v1::Batch&) {});
 }
 
 }  // namespace gpuprobe::store

@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/store/directory.h"
 #include "collector/store/run_log_reader.h"
 #include "gpuprobe/v1/wire.pb.h"
@@ -49,6 +50,9 @@ struct Replayed {
 // was recorded after them, else from every log. NotFound or FailedPrecondition when `path` is not a run
 // directory.
 absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job);
+// Sees every batch right after its process has applied it.
+using BatchWatcher = absl::FunctionRef<void(const model::ProcessModel& process, const v1::Batch& batch)>;
+absl::StatusOr<Replayed> Replay(const std::string& path, model::JobModel& job, BatchWatcher watch);
 
 // The same without settling it: processes may go on.
 absl::StatusOr<Replayed> ReplaySoFar(const std::string& path, model::JobModel& job);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/store/run_recording.h"
 
 namespace gpuprobe::store {

@@ -220,12 +220,13 @@ def two_ranks(checker, program, arguments, loading):
 
 
 def child_graphs(checker):
-    """A captured AllReduce that a graph holds twice: whether CUPTI tells which nodes of the executable graph were made of it."""
+    """A captured AllReduce that a graph holds twice. Before 13.4 CUPTI does not say which nodes of the executable graph were made of it: its replays are known by their kernels."""
     rounds = 3
     run = checker.record(ranks_command(checker, "nccl_calls", ["--child-graphs", f"--rounds={rounds}", "--count=4096"]), {"DDP_SHARE_DEVICE": "1"})
     calls = [call for call in run.of_kind("collective") if not call.get("captured")]
     replays = [call for call in calls if call.get("replay")]
-    checker.expect("calls in replays", len(replays), 2 * 2 * rounds)
-    checker.expect("calls known by their kernel only", sum(call["source"] == "kernel_name" for call in calls), 0)
+    followed = int(run.report["conditions"]["cupti"]) >= 130400
+    checker.expect("calls in replays", len(replays), 2 * 2 * rounds if followed else 0)
+    checker.expect("calls known by their kernel only", sum(call["source"] == "kernel_name" for call in calls), 0 if followed else 2 * 2 * rounds)
     checker.expect_nothing_lost(run)
-    checker.fact("nodes_of_child_graphs_are_told_as_clones", len(replays) == 2 * 2 * rounds)
+    checker.fact("calls_in_child_graphs_are_followed", len(replays) == 2 * 2 * rounds)

@@ -1,14 +1,16 @@
 # What every target of ours is built with: warnings as errors, and the sanitizers of the preset.
 #
 # gpuprobe_target(TARGET [WALLED])      apply to a library or program; one that is walled says itself which folders it can include from
-# gpuprobe_test(NAME SOURCES.. LIBS..)  a GoogleTest program, one ctest test per TEST, with a time limit; ASAN_OPTIONS for preset asan-ubsan
+# gpuprobe_precompile(TARGET HEADERS..)  headers that most sources of a target include: compiled once
+# gpuprobe_test(NAME SOURCES.. LIBS.. [PRECOMPILED HEADERS])  a GoogleTest program, one ctest test per TEST, with a time limit; ASAN_OPTIONS for preset asan-ubsan
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
 # gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir)  libFuzzer under preset fuzz, else a replayer of its corpus as a test
 
 # The cache is the same for every checkout: paths below the tree are hashed relative to the build folder, and debug information starts at the tree.
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE_PROGRAM})
+  set(_launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE_PROGRAM})
   set(CMAKE_C_COMPILER_LAUNCHER ${_launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${_launcher})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${_launcher})
@@ -16,6 +18,14 @@ endif()
 
 set(GPUPROBE_ROOT ${CMAKE_CURRENT_LIST_DIR}/../..)
 cmake_path(NORMAL_PATH GPUPROBE_ROOT)
+
+# The sanitizers of the preset. gpuprobe_target applies them; a program that nvcc links asks for them itself.
+function(gpuprobe_sanitize target)
+  if(GPUPROBE_SANITIZE)
+    target_compile_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_link_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE})
+  endif()
+endfunction()
 
 function(gpuprobe_target target)
   target_compile_options(${target} PRIVATE
@@ -26,17 +36,50 @@ function(gpuprobe_target target)
   if(NOT "WALLED" IN_LIST ARGN)
     target_include_directories(${target} PRIVATE ${GPUPROBE_ROOT})
   endif()
-  if(GPUPROBE_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-    target_link_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE})
-  endif()
+  gpuprobe_sanitize(${target})
   if(GPUPROBE_BUILD_FUZZERS)  # libFuzzer follows what each input reaches
     target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()
 
+# A source still includes what it uses: presets other than `release` and `bench` compile without precompiled headers, and so does clang-tidy.
+function(gpuprobe_precompile target)
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  _gpuprobe_precompiled_options(${target})
+endfunction()
+
+# -fpch-preprocess is for ccache. GCC 12 forgets that headers which it precompiled are the system's, and warns about std::string in them; presets
+# without precompiled headers check our own arrays.
+function(_gpuprobe_precompiled_options target)
+  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    target_compile_options(${target} PRIVATE $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-fpch-preprocess;-Wno-array-bounds;-Wno-stringop-overflow>)
+  endif()
+endfunction()
+
+# What every test program is compiled with. Not optimised: compiling tests takes longer than running them.
+function(_gpuprobe_test_target target)
+  gpuprobe_target(${target})
+  if(NOT GPUPROBE_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
+# gpuprobe_test_headers(NAME LIBS.. HEADERS..): precompiled headers for tests that link these libraries; see gpuprobe_test's PRECOMPILED.
+function(gpuprobe_test_headers name)
+  cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
+  if(NOT GPUPROBE_BUILD_TESTS)
+    return()
+  endif()
+  find_package(GTest REQUIRED)
+  file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc CONTENT "int main() {}\n")
+  add_executable(${name} ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)  # a program, since what is compiled for a library has other options
+  _gpuprobe_test_target(${name})
+  target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest)
+  gpuprobe_precompile(${name} ${ARG_HEADERS})
+endfunction()
+
 function(gpuprobe_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;ASAN_OPTIONS" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;ASAN_OPTIONS;PRECOMPILED" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT GPUPROBE_BUILD_TESTS)
     return()
   endif()
@@ -46,8 +89,12 @@ function(gpuprobe_test name)
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_executable(${name} ${ARG_SOURCES})
-  gpuprobe_target(${name})
+  _gpuprobe_test_target(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
+  if(ARG_PRECOMPILED)
+    target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
+    _gpuprobe_precompiled_options(${name})
+  endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}" ENVIRONMENT "ASAN_OPTIONS=${ARG_ASAN_OPTIONS}")
 endfunction()

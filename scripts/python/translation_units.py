@@ -1,12 +1,22 @@
 """The sources that clang-tidy can check, one a line: what the build compiles, without generated sources and CUDA files.
 
-translation_units.py COMPILE_COMMANDS ROOT
+translation_units.py COMPILE_COMMANDS ROOT OUT
+
+Also writes OUT/compile_commands.json, the same commands without precompiled headers: clang cannot read GCC's, and a source must include what
+it uses.
 """
 import json
 import os
+import re
 import sys
 
-commands, root = sys.argv[1], sys.argv[2] + os.sep
+commands, root, out = sys.argv[1], sys.argv[2] + os.sep, sys.argv[3]
 with open(commands, encoding="utf-8") as file:
-    names = {os.path.normpath(os.path.join(entry["directory"], entry["file"])) for entry in json.load(file)}
+    entries = json.load(file)
+for entry in entries:
+    entry["command"] = re.sub(r" -(Winvalid-pch|fpch-preprocess|include \S*cmake_pch\.hxx)(?= )", "", entry["command"])
+os.makedirs(out, exist_ok=True)
+with open(os.path.join(out, "compile_commands.json"), "w", encoding="utf-8") as file:
+    json.dump(entries, file)
+names = {os.path.normpath(os.path.join(entry["directory"], entry["file"])) for entry in entries}
 print("\n".join(sorted(name for name in names if name.startswith(root) and not name.startswith(root + "build") and name.endswith((".cc", ".c")))))

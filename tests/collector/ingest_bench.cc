@@ -4,7 +4,7 @@
 
 #include "collector/framing/frame_decoder.h"
 #include "collector/ingest/session.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/store/run_log_writer.h"
 #include "tests/collector/testing/batch_builder.h"
 #include "tests/collector/testing/temp_dir.h"

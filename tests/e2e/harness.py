@@ -27,6 +27,8 @@ SOURCE = os.environ.get("GPUPROBE_SOURCE_DIR") or os.path.dirname(os.path.dirnam
 GPUPROBE = os.path.join(BUILD, "collector", "gpuprobe")
 LIBRARY = os.path.join(BUILD, "injector", "libgpuprobe.so")
 SIM_LIB = os.path.join(BUILD, "tests", "sim", "lib")
+# The library and the programs are built with a sanitizer.
+SANITIZED = bool(os.environ.get("GPUPROBE_TEST_SANITIZED"))
 # A folder with a real libnccl.so.2, built against the shared CUDA runtime; tests that want one skip without it.
 REAL_NCCL = os.environ.get("GPUPROBE_TEST_NCCL")
 WITNESS = os.path.join(BUILD, "tests", "sim", "lib_nccl_witness", "libgpusim_nccl_witness.so")

@@ -32,7 +32,7 @@ class CommandLine(harness.EndToEndTest):
         version = self.run_well([GPUPROBE, "--version"]).stdout
         for arguments in (("-V",), ("version",)):
             self.assertEqual(self.run_well([GPUPROBE, *arguments]).stdout, version)
-        for command in ("run", "collect", "report", "diff", "top", "export", "simulate", "version"):
+        for command in ("run", "collect", "report", "diff", "top", "trace", "export", "query", "simulate", "version"):
             with self.subTest(command):
                 shown = self.run_well([GPUPROBE, "help", command])
                 self.assertEqual(shown.stdout, self.run_well([GPUPROBE, command, "--help"]).stdout)

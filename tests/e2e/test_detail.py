@@ -19,49 +19,71 @@ class Detail(harness.EndToEndTest):
         self.assert_nothing_runs()
         return finished, collector.out
 
+    def check_guest(self, style, rounds, copy=None, env=None, same_answers=True):
+        """The tool's records and callbacks are those of a run without the probe, one by one, and ours are complete, with right times before, during and after."""
+        command = [SECOND_TOOL, "guest", style, str(rounds)]
+        env = {"SECOND_TOOL_CUPTI": copy, **(env or {})}
+        alone = self.run_well(command, devices=1, env=env)
+        self.forget_truth()
+        finished, out = self.record(command, env)
+        what_it_saw = finished.stdout if same_answers else finished.stdout[finished.stdout.index(b"memset "):]
+        self.assertTrue(alone.stdout.endswith(what_it_saw) if not same_answers else alone.stdout == what_it_saw)
+        self.assertIn(f"{0 if style == 'new' else 100 * rounds} callbacks, 0 buffers that are not the tool's, 0 wrong times", finished.stdout.decode())
+        self.assertEqual(finished.stdout.count(b"\nmemset "), 50 * rounds)
+        export = self.export(out)
+        pid, = {record["pid"] for record in export}
+        happened = [record for record in self.truth() if record["kind"] == "memset" and record["pid"] == pid]
+        self.assertEqual(len(happened), 100 + 100 * rounds)
+        captured = [record for record in export if record["kind"] == "memset"]
+        exact = [field for field in truth.COMPARED["memset"] if not (style in ("old", "dlsym") and field in ("start_ns", "end_ns"))]
+        self.assertEqual(truth.multiset_difference("memset", exact, happened, captured), [])
+        starts = {record["correlation"]: record["start_ns"] for record in happened}
+        off = max(abs(record["start_ns"] - starts[record["correlation"]]) for record in captured)
+        self.assertLess(off, 50_000, "a tool's own clock is converted")
+        trust = self.report(out)["trust"]
+        self.assertEqual((trust["lost"], trust["yielded"]["times"]), ({}, 0))
+        return finished
+
     def test_a_tool_inside_the_program_gets_what_it_gets_without_us_and_so_do_we(self):
-        """Each style of tool: its records and callbacks are the same, one by one, and ours are complete, with right times before, during and after."""
+        """Each style of tool, twenty times on and off."""
         # A tool may bring a libcupti of its own, as Triton's does.
         own_copy = self.path("libcupti-1f6c.so.13")
         shutil.copy(os.path.join(harness.SIM_LIB, "libcupti.so.13"), own_copy)
-        for style, rounds, copy in (("new", 1, None), ("old", 1, None), ("dlsym", 1, None), ("dlsym", 3, own_copy), ("finalizes", 1, None), ("old", 20, None)):
-            with self.subTest(style=style, rounds=rounds, copy=copy):
-                command = [SECOND_TOOL, "guest", style, str(rounds)]
-                alone = self.run_well(command, devices=1, env={"SECOND_TOOL_CUPTI": copy})
-                self.forget_truth()
-                finished, out = self.record(command, {"SECOND_TOOL_CUPTI": copy})
-                self.assertEqual(finished.stdout, alone.stdout)
-                self.assertIn(f"{0 if style == 'new' else 100 * rounds} callbacks, 0 buffers that are not the tool's, 0 wrong times", finished.stdout.decode())
-                self.assertEqual(finished.stdout.count(b"\nmemset "), 50 * rounds)
-                export = self.export(out)
-                pid, = {record["pid"] for record in export}
-                happened = [record for record in self.truth() if record["kind"] == "memset" and record["pid"] == pid]
-                self.assertEqual(len(happened), 100 + 100 * rounds)
-                captured = [record for record in export if record["kind"] == "memset"]
-                exact = [field for field in truth.COMPARED["memset"] if not (style in ("old", "dlsym") and field in ("start_ns", "end_ns"))]
-                self.assertEqual(truth.multiset_difference("memset", exact, happened, captured), [])
-                starts = {record["correlation"]: record["start_ns"] for record in happened}
-                off = max(abs(record["start_ns"] - starts[record["correlation"]]) for record in captured)
-                self.assertLess(off, 50_000, "a tool's own clock is converted")
-                trust = self.report(out)["trust"]
-                self.assertEqual((trust["lost"], trust["yielded"]["times"]), ({}, 0))
+        for style, copy in (("new", None), ("old", None), ("dlsym", None), ("dlsym", own_copy), ("finalizes", None)):
+            for version in ("13.0.1", "13.4.1"):  # the probe has the one subscription; it is one of several
+                with self.subTest(style=style, copy=copy, version=version):
+                    self.check_guest(style, 20, copy, {"GPUSIM_CUPTI_VERSION": version})
+
+    def test_a_tool_that_subscribes_beside_others(self):
+        """CUPTI has several subscribers from 13.4 on: such a tool has one of its own, and CUPTI answers all its calls as it would without us."""
+        finished = self.check_guest("many", 20, env={"GPUSIM_CUPTI_VERSION": "13.4.1"})
+        self.assertEqual(finished.stdout.count(b"subscribe beside others 0\n"), 20)
+
+    def test_a_tool_that_wants_to_subscribe_beside_others_and_cannot(self):
+        """With an older CUPTI, or an older driver, it is refused, as CUPTI refuses it, and is our guest when it asks in the old way."""
+        for env, same_answers in (({"GPUSIM_CUPTI_VERSION": "13.0.1"}, True), ({"GPUSIM_CUPTI_VERSION": "13.3.1"}, False),
+                                  ({"GPUSIM_CUPTI_VERSION": "13.4.1", "GPUSIM_FAULT": "one_subscriber"}, True)):
+            with self.subTest(env=env):
+                finished = self.check_guest("many", 3, env=env, same_answers=same_answers)
+                self.assertEqual(finished.stdout.count(b"subscribe beside others 39\nsubscribe 0\n"), 3)
 
     def test_a_tool_that_was_first_and_leaves(self):
         """Until it has left there are no GPU times, and the report says so; from then on everything is recorded, and the tool gets what it would get without us."""
         for how in ("leaves", "stays"):
             for version, joined in (("13.0.1", False), ("13.4.1", True)):
                 with self.subTest(how=how, version=version):
-                    command = [SECOND_TOOL, "first", how]
+                    rounds = 20
+                    command = [SECOND_TOOL, "first", how, str(rounds)]
                     env = {"GPUSIM_CUPTI_VERSION": version}
                     alone = self.run_well(command, env=env)
                     self.forget_truth()
                     finished, out = self.record(command, env)
                     self.assertEqual(finished.stdout, alone.stdout)
-                    self.assertIn(b"0 callbacks, 0 buffers that are not the tool's, 0 wrong times", finished.stdout)
-                    self.assertGreaterEqual(finished.stdout.count(b"\nmemset "), 50)
+                    self.assertIn(f"\n{100 * rounds} callbacks, 0 buffers that are not the tool's, 0 wrong times".encode(), finished.stdout)
+                    self.assertGreaterEqual(finished.stdout.count(b"\nmemset "), 50 + 50 * rounds)
                     happened = [record for record in self.truth() if record["kind"] == "memset"]
                     captured = [record for record in self.export(out) if record["kind"] == "memset"]
-                    eager, replayed = 50 * 4, 50 * (3 + 4)
+                    eager, replayed = 50 * 4 + 100 * rounds, 50 * (3 + 4)
                     before = 50 if how == "leaves" else 0  # what is in a buffer that both have a part of is ours, too
                     self.assertEqual((len(happened), len(captured)), (eager + replayed, eager - before + replayed))
                     exact = [field for field in truth.COMPARED["memset"] if field != "correlation"]

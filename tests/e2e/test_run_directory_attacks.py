@@ -11,7 +11,7 @@ from harness import GPUPROBE, wait_until
 from hazards import hazard
 
 VICTIM, ATTACKER, PROJECT = 12346, 12345, 4711
-FILES = ("report.json", "ranks.json", "report.html", "live.txt", "settings.txt", "rank-0.gpr")
+FILES = ("report.json", "ranks.json", "summary.json", "report.html", "live.txt", "settings.txt", "rank-0.gpr")
 
 
 class RunDirectoryAttacks(harness.EndToEndTest):

@@ -9,7 +9,7 @@ from harness import CAPTURED_COLLECTIVES, CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUN
 from hazards import hazard
 
 # What cuptiGetVersion says in these releases: those with layouts of their own, and the newest.
-VERSIONS = {"11.8": "18", "12.0": "19", "12.4": "22", "12.6": "24", "12.9": "27", "13.0": "130001", "13.4.1": "130401"}
+VERSIONS = {"11.8": "18", "12.0": "18", "12.4": "22", "12.6": "24", "12.9": "27", "13.0": "130001", "13.2": "130200", "13.5": "130500"}
 EAGER_LAUNCHES = os.path.join(harness.BUILD, "tests", "e2e", "eager_launches")
 
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/build_report.h"
+#include "collector/model/job/job_model.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "tests/fuzz/messages.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "collector/ingest/session.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 
 namespace gpuprobe {
 namespace {

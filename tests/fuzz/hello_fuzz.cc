@@ -8,10 +8,10 @@
 #include <memory>
 #include <string>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "collector/framing/frame_decoder.h"
 #include "collector/ingest/session.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"

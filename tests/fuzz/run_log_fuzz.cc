@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "collector/analysis/report.h"
-#include "collector/model/job_model.h"
+#include "collector/analysis/build_report.h"
+#include "collector/model/job/job_model.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
 #include "collector/render/record_lines.h"

@@ -67,7 +67,7 @@ class Walls(unittest.TestCase):
     def test_the_collector_and_the_tests_are_out_of_reach(self):
         for layer in LAYERS:
             with self.subTest(layer=layer):
-                self.refused(layer, "collector/model/process_model.h")
+                self.refused(layer, "collector/model/process/process_model.h")
                 self.refused(layer, "tests/injector/support/frames.h")
 
     def refused(self, layer, header):

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <ctime>
@@ -169,11 +170,41 @@ CUptiResult CUPTIAPI Subscribe(CUpti_SubscriberHandle* subscriber, CUpti_Callbac
   return CUPTI_SUCCESS;
 }
 
+bool WantsCompany(const v2::SubscriberParams* parameters) noexcept {
+  return parameters != nullptr && parameters->bytes > v2::kParamsWithoutOthers &&
+         parameters->allow_others != 0;
+}
+
+CUptiResult RefuseCompany(v2::SubscriberParams* parameters) noexcept {
+  static constexpr char kUs[] = "CUPTI for gpuprobe";
+  if (parameters->old_name != nullptr && parameters->old_name_bytes != 0) {
+    const size_t length = std::min(sizeof(kUs) - 1, parameters->old_name_bytes - 1);
+    std::memcpy(parameters->old_name, kUs, length);
+    parameters->old_name[length] = '\0';
+  }
+  return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+}
+
 CUptiResult CUPTIAPI SubscribeV2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc function,
-                                 void* user_data, CUpti_SubscriberParams* parameters) {
+                                 void* user_data, v2::SubscriberParams* parameters) {
   if (!Receiving()) return host.api->Subscribe_v2(subscriber, function, user_data, parameters);
+  if (host.others_allowed) return AdmitSubscriber(host.bound, subscriber, function, user_data, parameters);
+  if (WantsCompany(parameters)) return RefuseCompany(parameters);
   return Subscribe(subscriber, function, user_data);
 }
+
+// A guest's handle means nothing to CUPTI's functions for subscriptions, which it answers as CUPTI does where
+// both kinds of functions are used.
+template <auto Function>
+struct ForSubscriptions;
+template <typename... Arguments,
+          CUptiResult (CUPTIAPI* CuptiApi::*Function)(CUpti_SubscriberHandle, Arguments...)>
+struct ForSubscriptions<Function> {
+  static CUptiResult CUPTIAPI Call(CUpti_SubscriberHandle subscriber, Arguments... arguments) {
+    if (IsGuest(subscriber)) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    return (host.bound.*Function)(subscriber, arguments...);
+  }
+};
 
 CUptiResult CUPTIAPI Unsubscribe(CUpti_SubscriberHandle subscriber) {
   if (!IsGuest(subscriber)) return host.api->Unsubscribe(subscriber);
@@ -507,7 +538,7 @@ void RestoreRecord(CUpti_Activity* record, uint64_t now_ns) noexcept {
 template <typename Function>
 void* Instead(const void* value, Function real, Function ours) noexcept {
   const bool same = value == nullptr || value == reinterpret_cast<const void*>(real);
-  return real != nullptr && same ? reinterpret_cast<void*>(ours) : nullptr;
+  return real != nullptr && ours != real && same ? reinterpret_cast<void*>(ours) : nullptr;
 }
 
 // Another copy of libcupti, of our version or an older one.
@@ -523,7 +554,10 @@ bool IsServedCopy(void* handle, const void* function) noexcept {
 
 }  // namespace
 
-void WatchForGuests(const CuptiApi* api) noexcept { host.api = api; }
+void WatchForGuests(const CuptiApi* api) noexcept {
+  host.api = api;
+  host.bound = *api;
+}
 
 void ReceiveGuests(const BrokerHost& session) noexcept {
   host = session;
@@ -536,7 +570,7 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept {
   if (host.api == nullptr || std::strncmp(symbol, "cupti", 5) != 0) return nullptr;
   const char* name = symbol + 5;
 #define GPUPROBE_INSTEAD(api_name, ours) \
-  if (std::strcmp(name, #api_name) == 0) return Instead(value, host.api->api_name, ours);
+  if (std::strcmp(name, #api_name) == 0) return Instead(value, host.bound.api_name, ours);
   GPUPROBE_INSTEAD(Subscribe, Subscribe)
   GPUPROBE_INSTEAD(Subscribe_v2, SubscribeV2)
   GPUPROBE_INSTEAD(Unsubscribe, Unsubscribe)
@@ -552,6 +586,30 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept {
   GPUPROBE_INSTEAD(ActivitySetAttribute, SetAttribute)
   GPUPROBE_INSTEAD(ActivityRegisterTimestampCallback, RegisterClock)
   GPUPROBE_INSTEAD(Finalize, Finalize)
+  // On our subscription, if CUPTI has several.
+  GPUPROBE_INSTEAD(ActivityGetNextRecord, host.api->ActivityGetNextRecord)
+  GPUPROBE_INSTEAD(ActivityEnableAndDump, host.api->ActivityEnableAndDump)
+  GPUPROBE_INSTEAD(ActivityGetAttribute, host.api->ActivityGetAttribute)
+  GPUPROBE_INSTEAD(ActivityPushExternalCorrelationId, host.api->ActivityPushExternalCorrelationId)
+  GPUPROBE_INSTEAD(ActivityPopExternalCorrelationId, host.api->ActivityPopExternalCorrelationId)
+  GPUPROBE_INSTEAD(GetTimestamp, host.api->GetTimestamp)
+  GPUPROBE_INSTEAD(SetThreadIdType, host.api->SetThreadIdType)
+  GPUPROBE_INSTEAD(GetThreadIdType, host.api->GetThreadIdType)
+#undef GPUPROBE_INSTEAD
+#define GPUPROBE_INSTEAD(api_name)       \
+  if (std::strcmp(name, #api_name) == 0) \
+    return Instead(value, host.bound.api_name, &ForSubscriptions<&CuptiApi::api_name>::Call);
+  GPUPROBE_INSTEAD(ActivityEnable_v2)
+  GPUPROBE_INSTEAD(ActivityDisable_v2)
+  GPUPROBE_INSTEAD(ActivityEnableAndDump_v2)
+  GPUPROBE_INSTEAD(ActivityRegisterCallbacks_v2)
+  GPUPROBE_INSTEAD(ActivitySetAttribute_v2)
+  GPUPROBE_INSTEAD(ActivityGetAttribute_v2)
+  GPUPROBE_INSTEAD(ActivityGetNextRecord_v2)
+  GPUPROBE_INSTEAD(ActivityGetNumDroppedRecords_v2)
+  GPUPROBE_INSTEAD(ActivityPushExternalCorrelationId_v2)
+  GPUPROBE_INSTEAD(ActivityPopExternalCorrelationId_v2)
+  GPUPROBE_INSTEAD(GetTimestamp_v2)
 #undef GPUPROBE_INSTEAD
   return nullptr;
 }

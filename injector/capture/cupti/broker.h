@@ -11,6 +11,11 @@
 // cuptiFinalize ends the guest. GRAPH_TRACE is refused once the program has made a CUDA graph (session.h says
 // why). There is one guest at a time, as CUPTI has one subscriber.
 //
+// From CUPTI 13.4 on there may be several (many_subscribers.h). Then a tool that subscribes with
+// cuptiSubscribe_v2 gets a subscription of its own from CUPTI, and only the others are our guests. With an
+// older CUPTI or driver, a tool that wants company gets the answer that it would get beside any other tool,
+// and may then ask as a tool of the old kind does.
+//
 // Thread: the guest's own for its calls; for callbacks and records whichever CUPTI picks, as it would be
 // without us. The guest's functions are called with no lock of ours held and outside our guard. Allocation:
 // none. Failure: a tool with a newer CUPTI of its own, or a statically linked one, is not served; its
@@ -26,8 +31,10 @@ namespace gpuprobe::injector {
 
 // What the session tells the broker of itself.
 struct BrokerHost {
-  const CuptiApi* api = nullptr;
+  const CuptiApi* api = nullptr;  // acts on our subscription
+  CuptiApi bound;                 // CUPTI's own functions
   CUpti_SubscriberHandle subscriber = nullptr;
+  bool others_allowed = false;  // CUPTI has several subscribers (many_subscribers.h)
   // Both of what must stay enabled for us.
   bool (*needs_kind)(void* self, CUpti_ActivityKind kind) noexcept = nullptr;
   bool (*needs_callback)(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept = nullptr;

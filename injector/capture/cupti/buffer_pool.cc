@@ -32,6 +32,10 @@ uint8_t* BufferPool::Take(size_t* bytes) noexcept {
     *bytes = i < whole_ ? aim_bytes_.load(std::memory_order_relaxed) : piece_bytes_;
     return base + OffsetOf(i);
   }
+  if (may_decline_.load(std::memory_order_relaxed)) {
+    *bytes = 0;
+    return nullptr;
+  }
   *bytes = kDiscardBytes;
   return base + OffsetOf(count_);
 }

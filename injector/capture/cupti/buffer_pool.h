@@ -7,9 +7,10 @@
 //
 // Thread: Take on the application's thread (CUPTI asks there), Classify and GiveBack on the thread that
 // completes. Allocation: one mapping at Init; pages come when CUPTI writes them. Failure: when no buffer is
-// free, the discard buffer is handed out, because a null pointer crashes CUPTI before 12.9; what is written
-// there is lost and counted when it completes. It knows nothing of CUPTI, so that exhaustion and foreign
-// buffers can be tested without it.
+// free, the request is declined, and CUPTI counts what it drops. Before 12.9 that is said to crash CUPTI, so
+// the discard buffer is handed out instead, perhaps several times at once; what is written there is lost and
+// counted when it completes. It knows nothing of CUPTI, so that exhaustion and foreign buffers can be tested
+// without it.
 #pragma once
 
 #include <atomic>
@@ -36,7 +37,10 @@ class BufferPool {
   // Init.
   void Aim(size_t bytes) noexcept;
 
-  // A zeroed buffer and its size, whole as long as there is one; never null after Init.
+  // Null instead of the discard buffer, from now on.
+  void MayDecline() noexcept { may_decline_.store(true, std::memory_order_relaxed); }
+
+  // A zeroed buffer and its size, whole as long as there is one.
   uint8_t* Take(size_t* bytes) noexcept;
 
   // Whose buffer this is. Only a pool buffer may be parsed and given back.
@@ -66,6 +70,7 @@ class BufferPool {
   size_t piece_bytes_ = 0;
   std::atomic<uint32_t> outstanding_{0};
   std::atomic<bool> ever_taken_{false};
+  std::atomic<bool> may_decline_{false};
   std::atomic<bool> taken_[kMaxBuffers + kMaxPieces] = {};
 };
 

@@ -45,6 +45,8 @@ struct GraphNodeHooks {
   // `owner`: as GraphNodeEvent::owner.
   void (*on_node)(ThreadState& thread, uint64_t id, uint64_t original_id, uint64_t owner,
                   bool copies) noexcept = nullptr;
+  // On any thread, inside no guard: the plan that a node carries; false, and 0, if none is known.
+  bool (*carried)(uint64_t node, uint64_t* plan, uint32_t* copy) noexcept = nullptr;
 };
 // Set before the session starts. Null functions: no hook.
 extern GraphNodeHooks graph_node_hooks;

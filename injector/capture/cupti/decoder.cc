@@ -188,7 +188,8 @@ bool Decoder::Gather(uint8_t* buffer, size_t valid_bytes, const SiteCache* sites
   while (rows < Chunk::kRecords && other_count < Chunk::kRecords) {
     const CUptiResult result = next_record(buffer, valid_bytes, record);
     if (result != CUPTI_SUCCESS) {
-      if (result == CUPTI_ERROR_INVALID_KIND) CountDamaged(buffer, valid_bytes, *record);
+      // INVALID_KIND since 12.4 Update 1, UNKNOWN before.
+      if (result != CUPTI_ERROR_MAX_LIMIT_REACHED) CountDamaged(buffer, valid_bytes, *record);
       more = false;
       break;
     }
@@ -236,6 +237,13 @@ bool Decoder::Put(Chunk* chunk, SiteCache* sites, uint32_t epoch) noexcept {
   for (uint32_t i = 0; i < chunk->unknown_count; ++i) {
     const uint32_t row = chunk->unknown[i];
     chunk->kernels.site[row] = LookUpSite(*chunk->kernel_records[row], sites, epoch);
+  }
+  if (chunk->kernels.graph_any != 0 && HasNodeSources()) {
+    for (uint32_t i = 0; i < chunk->kernels.rows; ++i) {
+      if (const uint64_t node = chunk->kernels.graph_node[i]; node != 0)
+        sources_.Note(chunk->kernel_records[i], NodeSources::kInKernel, node, chunk->kernels.correlation[i],
+                      &stream_->builder);
+    }
   }
   stream_->builder.AddKernels(chunk->kernels);
   for (uint32_t i = 0; i < chunk->other_count; ++i) DecodeOther(chunk->others[i]);
@@ -297,7 +305,10 @@ void Decoder::CountDamaged(uint8_t* buffer, size_t valid_bytes, const CUpti_Acti
   stream_->builder.CountUnknownKind(0);
 }
 
-void Decoder::Init() noexcept { static_cast<void>(sites_.Init()); }
+void Decoder::Init() noexcept {
+  static_cast<void>(sites_.Init());
+  if (HasNodeSources()) sources_.Init();
+}
 
 uint32_t Decoder::InternSite(const CUpti_ActivityKernel4& kernel, uint32_t name_id) noexcept {
   return stream_->builder.Site(
@@ -336,6 +347,8 @@ void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
     return;
   }
   const uint64_t node = HasGraphNodes() ? As<CUpti_ActivityMemcpy3>(record).graphNodeId : 0;
+  if (node != 0 && HasNodeSources())
+    sources_.Note(record, NodeSources::kInCopy, node, copy.correlationId, &stream_->builder);
   stream_->builder.AddCopy({.start_ns = copy.start,
                             .end_ns = copy.end,
                             .bytes = copy.bytes,

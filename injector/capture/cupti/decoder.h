@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "injector/capture/cupti/function_table.h"
+#include "injector/capture/cupti/node_sources.h"
 #include "injector/capture/cupti/site_cache.h"
 #include "injector/ledgers/stream.h"
 
@@ -61,6 +62,7 @@ class Decoder {
   void DecodeMemory(const CUpti_Activity* record) noexcept;
   void DecodePool(const CUpti_Activity* record) noexcept;
   bool HasGraphNodes() const noexcept;
+  bool HasNodeSources() const noexcept { return api_->version >= NodeSources::kSinceVersion; }
   uint32_t CorrelationOf(uint32_t correlation, uint64_t graph_node) const noexcept {
     return graph_node == 0 || trusts_graphs_.load(std::memory_order_relaxed) ? correlation : 0;
   }
@@ -69,6 +71,7 @@ class Decoder {
   Stream* stream_;
   uint32_t epoch_ = 0;  // one for each buffer: a name's pointer means one text within it; under the lock
   SiteCache sites_;
+  NodeSources sources_;
   bool devices_seen_ = false;
   std::atomic<bool> trusts_graphs_{true};
 };

@@ -87,6 +87,13 @@ void* LoadForDriver(const LoadedPaths& paths) noexcept {
   return nullptr;
 }
 
+// From 13.3 on CUPTI answers nothing before it has found a driver, not even its version. What it exports
+// bounds the version from below, which errs on the side of care.
+uint32_t LeastVersion(const CuptiApi& api) noexcept {
+  if (api.ActivityGetNextRecord_v2 != nullptr) return 130300;
+  return api.ActivityEnable_v2 != nullptr ? 130200 : 0;
+}
+
 }  // namespace
 
 // 520 came with 11.8, 525 with 12.0, 580 with 13.0.
@@ -115,13 +122,19 @@ bool BindCupti(CuptiApi* api) noexcept {
 #define GPUPROBE_BIND(name) api->name = reinterpret_cast<decltype(api->name)>(dlsym(handle, "cupti" #name));
   GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_BIND)
 #undef GPUPROBE_BIND
+#define GPUPROBE_BIND(name, parameters) \
+  api->name = reinterpret_cast<decltype(api->name)>(dlsym(handle, "cupti" #name));
+  GPUPROBE_CUPTI_V2_FUNCTIONS(GPUPROBE_BIND)
+#undef GPUPROBE_BIND
   link_map* map = nullptr;
   if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map != nullptr && map->l_name != nullptr) {
     const size_t length = strnlen(map->l_name, sizeof(api->path) - 1);
     std::memcpy(api->path, map->l_name, length);
     api->path[length] = '\0';
   }
-  if (api->GetVersion == nullptr || api->GetVersion(&api->version) != CUPTI_SUCCESS) return false;
+  if (api->GetVersion == nullptr) return false;
+  if (api->GetVersion(&api->version) != CUPTI_SUCCESS) api->version = LeastVersion(*api);
+  if (api->version == 0) return false;
   return api->Subscribe != nullptr && api->EnableCallback != nullptr &&
          api->ActivityRegisterCallbacks != nullptr && api->ActivityEnable != nullptr &&
          api->ActivityFlushAll != nullptr && api->ActivityGetNextRecord != nullptr;

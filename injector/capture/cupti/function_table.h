@@ -9,20 +9,27 @@
 
 #include <cstdint>
 
+#include "injector/capture/cupti/many_subscribers.h"
+
 namespace gpuprobe::injector {
 
-// One row for each function: X(name without the prefix "cupti").
+// One row for each function that every release has: X(name without the prefix "cupti").
 #define GPUPROBE_CUPTI_FUNCTIONS(X)    \
   X(GetVersion)                        \
+  X(GetTimestamp)                      \
+  X(SetThreadIdType)                   \
+  X(GetThreadIdType)                   \
   X(Subscribe)                         \
   X(Unsubscribe)                       \
   X(EnableCallback)                    \
-  X(Subscribe_v2)                      \
   X(EnableDomain)                      \
   X(EnableAllDomains)                  \
   X(GetCallbackState)                  \
   X(Finalize)                          \
   X(ActivityRegisterTimestampCallback) \
+  X(ActivityPushExternalCorrelationId) \
+  X(ActivityPopExternalCorrelationId)  \
+  X(ActivityGetAttribute)              \
   X(ActivityRegisterCallbacks)         \
   X(ActivityEnable)                    \
   X(ActivityEnableAndDump)             \
@@ -41,8 +48,11 @@ struct CuptiApi {
 #define GPUPROBE_DECLARE(name) decltype(&cupti##name) name = nullptr;
   GPUPROBE_CUPTI_FUNCTIONS(GPUPROBE_DECLARE)
 #undef GPUPROBE_DECLARE
+#define GPUPROBE_DECLARE(name, parameters) CUptiResult(CUPTIAPI* name) parameters = nullptr;  // NOLINT
+  GPUPROBE_CUPTI_V2_FUNCTIONS(GPUPROBE_DECLARE)
+#undef GPUPROBE_DECLARE
 
-  uint32_t version = 0;  // cuptiGetVersion's answer: 18 is CUDA 11.8, 27 is 12.9, then 130000 and up
+  uint32_t version = 0;  // cuptiGetVersion's answer: 18 is CUDA 11.8 to 12.1, 27 is 12.9, then 130000 and up
   char path[1024] = {};  // the copy that we are bound to
   void* library = nullptr;
 };

@@ -15,10 +15,10 @@ constinit std::atomic<bool> any_graph_memory{false};
 namespace {
 
 // Functions that put a graph into another, maybe: cuGraphAddNode does so with nodes of one type.
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+#if CUDA_VERSION >= 12020
 constexpr CUpti_CallbackId kNodeAdditions[] = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode,
-#if CUPTI_API_VERSION >= 22  // CUDA 12.3
+#if CUDA_VERSION >= 12030
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2,
 #endif
 };
@@ -108,10 +108,10 @@ void OnReplacedChild(ThreadState& thread, const CUpti_CallbackData& data, CUpti_
   ReplacedChild(thread, data, arguments->hGraphExec, arguments->hNode, arguments->childGraph);
 }
 
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+#if CUDA_VERSION >= 12020
 // For cuGraphAddNode and cuGraphAddNode_v2.
 const CUgraphNodeParams* ParamsOfNode(const CUpti_CallbackData& data, CUpti_CallbackId cbid) noexcept {
-#if CUPTI_API_VERSION >= 22
+#if CUDA_VERSION >= 12030
   if (cbid == CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2)
     return static_cast<const cuGraphAddNode_v2_params*>(data.functionParams)->nodeParams;
 #endif
@@ -215,7 +215,7 @@ void AddGraphHooks() noexcept {
   for (const CUpti_CallbackId cbid : kGraphUpdates) AddApiHook(kDriver, cbid, CUPTI_API_EXIT, OnUpdated);
   AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecChildGraphNodeSetParams, CUPTI_API_EXIT,
              OnReplacedChild);
-#if CUPTI_API_VERSION >= 20
+#if CUDA_VERSION >= 12020
   for (const CUpti_CallbackId cbid : kNodeAdditions) copies(cbid, OnCopyingChild, OnAddedNode);
   AddApiHook(kDriver, CUPTI_DRIVER_TRACE_CBID_cuGraphExecNodeSetParams, CUPTI_API_EXIT, OnSetNode);
 #endif

@@ -38,7 +38,7 @@ GPUPROBE_SAME_PLACE(cuGraphExecUpdate_params, hGraph, UpdateArguments, graph);
 GPUPROBE_SAME_PLACE(cuGraphAddChildGraphNode_params, phGraphNode, AddNodeArguments, node);
 GPUPROBE_SAME_PLACE(cuGraphAddChildGraphNode_params, hGraph, AddNodeArguments, graph);
 static_assert(offsetof(cuGraphLaunch_params, hGraph) == offsetof(cuGraphLaunch_ptsz_params, hGraphExec));
-#if CUPTI_API_VERSION >= 19  // CUDA 12.0
+#if CUDA_VERSION >= 12000
 GPUPROBE_SAME_PLACE(cuGraphInstantiateWithParams_params, phGraphExec, InstantiateArguments, exec);
 GPUPROBE_SAME_PLACE(cuGraphInstantiateWithParams_params, hGraph, InstantiateArguments, graph);
 GPUPROBE_SAME_PLACE(cuGraphInstantiateWithParams_ptsz_params, phGraphExec, InstantiateArguments, exec);
@@ -52,7 +52,7 @@ inline constexpr CUpti_CallbackId kGraphInstantiations[] = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate,
     CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiate_v2,
     CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags,
-#if CUPTI_API_VERSION >= 19
+#if CUDA_VERSION >= 12000
     CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams,
     CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithParams_ptsz,
 #endif
@@ -60,7 +60,7 @@ inline constexpr CUpti_CallbackId kGraphInstantiations[] = {
 
 inline constexpr CUpti_CallbackId kGraphUpdates[] = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
-#if CUPTI_API_VERSION >= 19
+#if CUDA_VERSION >= 12000
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2,
 #endif
 };

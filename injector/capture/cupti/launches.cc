@@ -127,13 +127,13 @@ constexpr CUpti_driver_api_trace_cbid kLaunches[] = {
     CUPTI_DRIVER_TRACE_CBID_cuLaunchCooperativeKernelMultiDevice,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
     CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz,
-#if CUPTI_API_VERSION >= 26  // CUDA 12.8
+#if CUDA_VERSION >= 12080
     CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync,
     CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync,
     CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync_ptsz,
 #endif
-#if CUPTI_API_VERSION >= 130000
+#if CUDA_VERSION >= 13000
     CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync_v2,
     CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync_v2_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DBatchAsync_v2,
@@ -152,14 +152,14 @@ constexpr CUpti_driver_api_trace_cbid kNoLaunches[] = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddChildGraphNode,
     CUPTI_DRIVER_TRACE_CBID_cuGraphClone,
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate,
-#if CUPTI_API_VERSION >= 19  // CUDA 12.0
+#if CUDA_VERSION >= 12000
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddKernelNode_v2,
     CUPTI_DRIVER_TRACE_CBID_cuGraphExecUpdate_v2,
 #endif
-#if CUPTI_API_VERSION >= 21  // CUDA 12.2
+#if CUDA_VERSION >= 12020
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode,
 #endif
-#if CUPTI_API_VERSION >= 22  // CUDA 12.3
+#if CUDA_VERSION >= 12030
     CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph,
     CUPTI_DRIVER_TRACE_CBID_cuStreamBeginCaptureToGraph_ptsz,
     CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2,

@@ -27,6 +27,8 @@ constinit std::atomic<CuptiSession*> active_session{nullptr};
 
 constinit std::atomic<bool> graphs_made{false};
 
+// CUPTI may be given no buffer (buffer_pool.h): 12.9.
+constexpr uint32_t kTakesNoForAnAnswer = 27;
 constexpr size_t kFirstBufferBytes = size_t{64} << 10;  // before anything is known of how much comes
 constexpr uint64_t kAskAgainNs = 1'000'000'000;         // whether another profiler has left
 constexpr uint64_t kBufferNs = 500'000'000;             // what a buffer should hold
@@ -62,9 +64,11 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   api_ = api;
   if (!pool_.Init(buffers, buffer_bytes)) return StartResult::kNoMemory;
   pool_.Aim(kFirstBufferBytes);
+  if (api_.version >= kTakesNoForAnAnswer) pool_.MayDecline();
   decoder_.Init();
   TakePrecautions();
-  const StartResult result = Attach();
+  // Graphs as a whole would have to be the choice of all subscribers, made before the first of them comes.
+  const StartResult result = Attach(/*beside_others=*/!recording.Wants(kRecordGraphsWhole));
   if (result != StartResult::kOtherProfiler) return result;
   Check(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
   other_since_ns_ = other_asked_ns_ = MonotonicNs();
@@ -72,10 +76,14 @@ CuptiSession::StartResult CuptiSession::Start(const CuptiApi& api, uint32_t buff
   return result;
 }
 
-CuptiSession::StartResult CuptiSession::Attach() noexcept {
-  const CUptiResult subscribed = api_.Subscribe(&subscriber_, OnCallback, this);
-  if (subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return StartResult::kOtherProfiler;
-  if (!Check(subscribed)) return StartResult::kRefused;
+CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
+  const CuptiApi bound = api_;
+  beside_others = beside_others && SubscribeBesideOthers(&api_, &subscriber_, OnCallback, this);
+  if (!beside_others) {
+    const CUptiResult subscribed = SubscribeAlone(api_, &subscriber_, OnCallback, this);
+    if (subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return StartResult::kOtherProfiler;
+    if (!Check(subscribed)) return StartResult::kRefused;
+  }
   active_session.store(this, std::memory_order_release);
   SetAttributes();
   bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
@@ -89,7 +97,15 @@ CuptiSession::StartResult CuptiSession::Attach() noexcept {
   kinds_enabled_.store(enabled, std::memory_order_relaxed);
   if ((recording.kinds & kRecordGraphsWhole) != 0)
     Check(api_.ActivityEnable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
-  ReceiveGuests({&api_, subscriber_, NeedsKind, NeedsCallback, graphs_seen, this, precautions_});
+  ReceiveGuests({.api = &api_,
+                 .bound = bound,
+                 .subscriber = subscriber_,
+                 .others_allowed = beside_others,
+                 .needs_kind = NeedsKind,
+                 .needs_callback = NeedsCallback,
+                 .graphs_made = graphs_seen,
+                 .self = this,
+                 .precautions = precautions_});
   EnableCallbacks();
   capturing_.store(enabled, std::memory_order_release);
   return enabled ? StartResult::kCapturing : StartResult::kRefused;
@@ -101,7 +117,8 @@ void CuptiSession::AttachOnceAlone(uint64_t now_ns) noexcept {
   if (now_ns - other_asked_ns_ < kAskAgainNs) return;
   other_asked_ns_ = now_ns;
   OnGraph();
-  const StartResult result = Attach();
+  // Who was here alone uses the old functions, and may come back with them.
+  const StartResult result = Attach(/*beside_others=*/false);
   if (result == StartResult::kOtherProfiler) return;
   if (Avoids(cupti::kGraphWorkUnjoined)) {
     felt_precautions_ |= cupti::kGraphWorkUnjoined;
@@ -302,7 +319,8 @@ void CuptiSession::NoteGraphNodeType(const CUpti_GraphData& graph) noexcept {
 
 // CUPTI's own example asks for ids inside these callbacks.
 // For child graphs CUPTI 13.0.1 reports copies that never run, and never reports the ids of the executable
-// graph's own copies (docs/real-hardware.md). Calls in child graphs are then known by their kernels' names.
+// graph's own copies (docs/real-hardware.md). Calls in child graphs are then known by their records' sources
+// (node_sources.h), before 13.4 by their kernels' names.
 void CuptiSession::NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept {
   const Guard guard;
   if (!guard) return;
@@ -382,6 +400,7 @@ void CUPTIAPI CuptiSession::OnBufferRequested(uint8_t** buffer, size_t* bytes, s
   *max_records = 0;  // as many as fit
   CuptiSession* session = active_session.load(std::memory_order_acquire);
   *buffer = session->pool_.Take(bytes);
+  if (*buffer == nullptr) session->declined_.store(true, std::memory_order_relaxed);
   // Many threads launch, or end: the buffers of those that have ended come back with a flush.
   if (session->pool_.runs_short() && !InForkedChild() &&
       !session->flush_called_.exchange(true, std::memory_order_relaxed)) {
@@ -434,13 +453,18 @@ void CUPTIAPI CuptiSession::OnBufferCompleted(CUcontext context, uint32_t stream
   FeedGuest(context, stream_id, buffer, valid_bytes);
   RestoreTimes(buffer, valid_bytes);
   session->Decode(buffer, valid_bytes);
-  if (session->api_.ActivityGetNumDroppedRecords == nullptr) return;
+  session->CountDropped(context, stream_id);
+}
+
+void CuptiSession::CountDropped(CUcontext context, uint32_t stream_id) noexcept {
   size_t dropped = 0;
-  if (session->api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) == CUPTI_SUCCESS &&
-      dropped != 0) {
-    CountLoss(wire::LossReason::kLossCuptiDropped, dropped);
-    NoteGuestDropped(dropped);
-  }
+  if (api_.ActivityGetNumDroppedRecords == nullptr ||
+      api_.ActivityGetNumDroppedRecords(context, stream_id, &dropped) != CUPTI_SUCCESS || dropped == 0)
+    return;
+  CountLoss(declined_.exchange(false, std::memory_order_relaxed) ? wire::LossReason::kLossBufferPoolEmpty
+                                                                 : wire::LossReason::kLossCuptiDropped,
+            dropped);
+  NoteGuestDropped(dropped);
 }
 
 }  // namespace gpuprobe::injector

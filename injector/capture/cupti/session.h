@@ -92,8 +92,9 @@ class CuptiSession {
 
   static void TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                            const void* data) noexcept;
-  // Subscribes, and enables everything.
-  StartResult Attach() noexcept;
+  // Subscribes, and enables everything. With `beside_others` other subscribers are welcome, where CUPTI has
+  // several (many_subscribers.h).
+  StartResult Attach(bool beside_others) noexcept;
   void AttachOnceAlone(uint64_t now_ns) noexcept;
   void DriverIsUp() noexcept;
   static bool NeedsKind(void* self, CUpti_ActivityKind kind) noexcept;
@@ -101,6 +102,8 @@ class CuptiSession {
   void CompleteGuestsBuffer(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
                             size_t valid_bytes) noexcept;
   void Decode(uint8_t* buffer, size_t valid_bytes) noexcept;
+  // Records that CUPTI had no buffer for.
+  void CountDropped(CUcontext context, uint32_t stream_id) noexcept;
   // Looks up what this CUPTI must not be asked for, and turns off the settings that need it.
   void TakePrecautions() noexcept;
   bool Avoids(cupti::Precaution precaution) const noexcept { return (precautions_ & precaution) != 0; }
@@ -120,6 +123,7 @@ class CuptiSession {
   uint32_t felt_precautions_ = 0;
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
+  std::atomic<bool> declined_{false};      // a buffer, since records were last counted as dropped
   std::atomic<bool> flush_called_{false};  // because buffers ran short
   std::atomic<bool> flushed_{false};       // at least once
   std::atomic<uint64_t> completion_ns_{0};

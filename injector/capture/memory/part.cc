@@ -226,7 +226,7 @@ void GotPool(ThreadState&, const CUpti_CallbackData& data) noexcept {
     NotePool(*arguments.pool_out, {PoolMemory::kDevice, arguments.dev});
 }
 
-#if CUPTI_API_VERSION >= 130000
+#if CUDA_VERSION >= 13000
 void GotPoolAt(ThreadState&, const CUpti_CallbackData& data) noexcept {
   const auto& arguments = ArgumentsOf<cuMemGetDefaultMemPool_params>(data);
   if (Succeeded(data) && arguments.pool_out != nullptr && arguments.location != nullptr)
@@ -252,7 +252,7 @@ void AddedReleaseNode(ThreadState& thread, const CUpti_CallbackData& data) noexc
 }
 
 // cuGraphAddNode and its second version.
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+#if CUDA_VERSION >= 12020
 template <typename Arguments>
 void AddedNode(ThreadState& thread, const CUpti_CallbackData& data) noexcept {
   CapturedInto(thread);
@@ -336,7 +336,7 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate, OnDriver<CreatedPool>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetDefaultMemPool, OnDriver<GotPool>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuDeviceGetMemPool, OnDriver<GotPool>, false},
-#if CUPTI_API_VERSION >= 130000
+#if CUDA_VERSION >= 13000
     {CUPTI_DRIVER_TRACE_CBID_cuMemGetDefaultMemPool, OnDriver<GotPoolAt>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMemGetMemPool, OnDriver<GotPoolAt>, false},
 #endif
@@ -344,7 +344,7 @@ constexpr Hook kDriverHooks[] = {
     {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedBuffer, OnDriver<Imported>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuExternalMemoryGetMappedMipmappedArray, OnDriver<Imported>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMemImportFromShareableHandle, OnDriver<memory_calls::ImportedHandle>, false},
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+#if CUDA_VERSION >= 12020
     {CUPTI_DRIVER_TRACE_CBID_cuMulticastCreate, OnDriver<memory_calls::MadeMulticastObject>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindMem, OnDriver<memory_calls::BoundMemory>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuMulticastBindAddr, OnDriver<memory_calls::BoundAddress>, false},
@@ -352,10 +352,10 @@ constexpr Hook kDriverHooks[] = {
 #endif
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode, OnDriver<AddedAllocationNode>, false},
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode, OnDriver<AddedReleaseNode>, false},
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+#if CUDA_VERSION >= 12020
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode, OnDriver<AddedNode<cuGraphAddNode_params>>, false},
 #endif
-#if CUPTI_API_VERSION >= 21  // CUDA 12.3
+#if CUDA_VERSION >= 12030
     {CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2, OnDriver<AddedNode<cuGraphAddNode_v2_params>>, false},
 #endif
     {CUPTI_DRIVER_TRACE_CBID_cuMemCreate, OnDriver<memory_calls::CreatedPhysical>},

@@ -121,7 +121,7 @@ void ImportedHandle(ThreadState& thread, const CUpti_CallbackData& data) noexcep
   ReportHandle(thread, data, PhysicalMemoryCall::kImported);
 }
 
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+#if CUDA_VERSION >= 12020
 static_assert(offsetof(cuMulticastCreate_params, mcHandle) == 0);
 
 void MadeMulticastObject(ThreadState& thread, const CUpti_CallbackData& data) noexcept {

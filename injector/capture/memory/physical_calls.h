@@ -18,7 +18,7 @@ void MappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcep
 void UnmappedPhysical(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void MappedIntoArrays(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void ImportedHandle(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
-#if CUPTI_API_VERSION >= 20  // CUDA 12.2
+#if CUDA_VERSION >= 12020
 void MadeMulticastObject(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void BoundMemory(ThreadState& thread, const CUpti_CallbackData& data) noexcept;
 void BoundAddress(ThreadState& thread, const CUpti_CallbackData& data) noexcept;

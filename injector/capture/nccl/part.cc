@@ -4,6 +4,7 @@
 
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/nccl/awaited.h"
+#include "injector/capture/nccl/captured_nodes.h"
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/capture/nccl/kernel_launches.h"
 #include "injector/capture/nccl/patching.h"
@@ -67,6 +68,13 @@ bool NcclIdentityOf(int32_t* rank, int32_t* world_size) noexcept {
   return true;
 }
 
+bool Carried(uint64_t node, uint64_t* plan, uint32_t* copy) noexcept {
+  const nccl::CapturedPlan carried = nccl::PlanOfCaptured(node);
+  *plan = carried.plan;
+  *copy = carried.copy;
+  return carried.plan != 0;
+}
+
 void Start() noexcept {
   event_names.collective_op = CollectiveOp;
   event_names.collective_datatype = CollectiveDataType;
@@ -82,7 +90,7 @@ void Start() noexcept {
              OnLaunchKernelEx<false>);
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz, CUPTI_API_ENTER,
              OnLaunchKernelEx<true>);
-  graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode};
+  graph_node_hooks = {nccl::WantsGraphNode, nccl::NoteGraphNode, Carried};
   new_library_hook = nccl::AskForScan;
   // A plugin costs NCCL something, for what is not recorded.
   if (recording.Wants(kRecordNccl)) nccl::OfferPlugin();

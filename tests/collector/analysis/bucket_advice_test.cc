@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "collector/simulate/scenarios.h"
 #include "tests/collector/testing/simulated_run.h"
 

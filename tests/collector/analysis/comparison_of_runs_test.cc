@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/comparison.h"
 #include "collector/simulate/scenarios.h"
 #include "tests/collector/testing/simulated_run.h"

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
 
 namespace gpuprobe::analysis {
 namespace {

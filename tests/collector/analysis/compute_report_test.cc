@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collector/analysis/build_report.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::analysis {

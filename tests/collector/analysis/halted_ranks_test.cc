@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/report.h"
 #include "tests/collector/analysis/hangs_fixture.h"
 
 namespace gpuprobe::analysis {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "collector/analysis/finding_rules.h"
+#include "collector/analysis/report.h"
 
 namespace gpuprobe::analysis {
 namespace {

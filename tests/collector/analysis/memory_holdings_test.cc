@@ -4,6 +4,10 @@
 
 #include <map>
 
+#include "collector/analysis/report/collectives.h"
+#include "collector/analysis/report/memory.h"
+#include "collector/analysis/report/ranks.h"
+
 namespace gpuprobe::analysis {
 namespace {
 

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "collector/analysis/report/memory.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::analysis {

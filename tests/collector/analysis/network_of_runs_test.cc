@@ -6,7 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "collector/simulate/scenarios.h"
 #include "tests/collector/testing/simulated_run.h"
 

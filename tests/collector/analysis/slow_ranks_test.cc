@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::analysis {

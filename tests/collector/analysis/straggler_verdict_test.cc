@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "collector/analysis/report/communication.h"
+#include "collector/analysis/report/stragglers.h"
+
 namespace gpuprobe::analysis {
 namespace {
 

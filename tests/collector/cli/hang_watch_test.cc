@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "collector/analysis/hang_verdicts.h"
+#include "collector/cli/shared_options.h"
 #include "tests/collector/analysis/hangs_fixture.h"
 
 namespace gpuprobe::cli {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_split.h"
+#include "collector/analysis/report.h"
 #include "collector/analysis/units.h"
 #include "collector/render/collective_table.h"
 #include "collector/render/comparison.h"
@@ -29,11 +30,11 @@ TEST(Wrap, KeepsNumbersWithTheirUnit) {
   // The width is 118: "12.5" would be the last that fits.
   for (const std::string unit : {"ms", "%", "GiB.", "GB/s,", "x"}) {
     const std::string text = std::string(110, 'a') + " is 12.5 " + unit + " of it all";
-    const auto lines = Lines(Wrap("", "", text));
+    const auto lines = Lines(Layout().Wrap("", "", text));
     ASSERT_EQ(lines.size(), 2u);
     EXPECT_THAT(lines[1], ::testing::StartsWith("12.5 " + unit));
   }
-  const auto lines = Lines(Wrap("", "", std::string(112, 'a') + " 12.5 ranks of them"));
+  const auto lines = Lines(Layout().Wrap("", "", std::string(112, 'a') + " 12.5 ranks of them"));
   EXPECT_EQ(lines[0], std::string(112, 'a') + " 12.5") << "ranks are no unit";
 }
 
@@ -70,18 +71,82 @@ TEST(Lay, NamesOfAProgramCannotBreakATable) {
                     .left = {true},
                     .rows = {{"evil\n\x1b[2Jname"}},
                     .note = ""};
-  EXPECT_EQ(Lay(table), " kernel\n evil??[2Jname\n");
+  EXPECT_EQ(Layout().Lay(table), " kernel\n evil??[2Jname\n");
+}
+
+// Without what a terminal takes as a change of colour.
+std::string WithoutColors(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = text.find('m', i);
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+Table WideTable() {
+  return {.id = "kernels",
+          .title = "Kernels",
+          .columns = {"kernel", "calls", "total", "mean"},
+          .left = {true, false, false, false},
+          .rows = {{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", "1,440", "1.70 s", "2.36 ms"},
+                   {"AdamStep", "2,880", "124 ms", "43.0 us"}},
+          .note = "means over all ranks"};
+}
+
+TEST(Lay, ContinuesBelowWithTheColumnsThatDoNotFit) {
+  const Layout layout(Screen{.width = 44, .colors = false});
+  EXPECT_THAT(Lines(layout.Lay(WideTable())),
+              ElementsAre(" kernel                  calls   total", " ncclDevKer...2_RING_LL  1,440  1.70 s",
+                          " AdamStep                2,880  124 ms", " kernel                     mean",
+                          " ncclDevKer...2_RING_LL  2.36 ms", " AdamStep                43.0 us",
+                          "   (means over all ranks)"));
+}
+
+TEST(Lay, ShortensTextThatDoesNotFitBesideTheFirstColumn) {
+  Table table = WideTable();
+  table.columns = {"what", "inferred from"};
+  table.left = {true, true};
+  table.rows = {{"weights", "as large as the gradients, 448 MiB in all"}};
+  const Layout layout(Screen{.width = 40, .colors = false});
+  EXPECT_THAT(Lines(layout.Lay(table)),
+              ElementsAre(" what     inferred from", " weights  as large as th...48 MiB in all",
+                          "   (means over all ranks)"));
+}
+
+TEST(Layout, ColoursAddNothingToTheText) {
+  Table table = WideTable();
+  table.marked = {1};
+  for (const size_t width : {60, 100}) {
+    const Layout plain(Screen{.width = width, .colors = false});
+    const Layout colored(Screen{.width = width, .colors = true});
+    EXPECT_EQ(WithoutColors(colored.Lay(table)), plain.Lay(table));
+    EXPECT_THAT(colored.Lay(table), HasSubstr("\x1b[1m"));
+    const std::string text = std::string(100, 'a') + " is wrapped";
+    EXPECT_EQ(WithoutColors(colored.Wrap("1 ", "  ", text, Emphasis::kError)), plain.Wrap("1 ", "  ", text));
+    EXPECT_THAT(plain.Wrap("1 ", "  ", text, Emphasis::kError), Not(HasSubstr("\x1b")));
+  }
+}
+
+TEST(Layout, SentencesStayReadableOnAWideScreen) {
+  const Layout layout(Screen{.width = 300, .colors = false});
+  for (const std::string& line :
+       Lines(layout.Wrap("", "", std::string(80, 'a') + " " + std::string(60, 'b') + " c")))
+    EXPECT_LE(line.size(), Screen::kReadable);
 }
 
 TEST(Wrap, LeavesNoWordAloneOnTheLastLine) {
-  const auto lines = Lines(Wrap("> ", "  ", std::string(100, 'a') + " before the last-word-of-it"));
+  const auto lines = Lines(Layout().Wrap("> ", "  ", std::string(100, 'a') + " before the last-word-of-it"));
   EXPECT_THAT(lines, ElementsAre("> " + std::string(100, 'a') + " before", "  the last-word-of-it"));
 }
 
 TEST(Wrap, ShortTextIsOneLineAndLongWordsStayWhole) {
-  EXPECT_EQ(Wrap(" 1  ", "    ", "Nothing."), " 1  Nothing.\n");
+  EXPECT_EQ(Layout().Wrap(" 1  ", "    ", "Nothing."), " 1  Nothing.\n");
   const std::string word(200, 'w');
-  EXPECT_THAT(Lines(Wrap("", "", "a " + word)), ElementsAre("a", word));
+  EXPECT_THAT(Lines(Layout().Wrap("", "", "a " + word)), ElementsAre("a", word));
 }
 
 TEST(Units, RoundUpToTheNextUnit) {

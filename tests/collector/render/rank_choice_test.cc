@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "collector/analysis/report.h"
+
 namespace gpuprobe::render {
 namespace {
 

@@ -1,11 +1,12 @@
 // The report as every rendering shows it, from a synthetic job.
-#include "collector/analysis/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
 
+#include "absl/strings/str_split.h"
+#include "collector/analysis/build_report.h"
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/units.h"
 #include "collector/render/html_report.h"
@@ -225,6 +226,19 @@ TEST(TextReport, AnswersInOrderWithUnitsAndFitsTheScreen) {
     const size_t end = text.find('\n', begin);
     EXPECT_LE(end - begin, 120u) << text.substr(begin, end - begin);
     begin = end + 1;
+  }
+}
+
+TEST(TextReport, FitsAnyTerminalFromSixtyColumns) {
+  const analysis::Report report = TrainingReport();
+  for (const size_t width : {60, 80, 100, 160}) {
+    const Layout layout(Screen{.width = width, .colors = false, .is_terminal = true});
+    const std::string text = TextReport(report, "", layout);
+    const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+    for (const std::string& line : lines) EXPECT_LE(line.size(), width) << line;
+    // Nothing is lost by the width: each column's header is there.
+    for (const char* wanted : {"memory peak", "caused wait", "busbw", "of kernel time", "GPU mean"})
+      EXPECT_THAT(text, HasSubstr(wanted)) << width;
   }
 }
 

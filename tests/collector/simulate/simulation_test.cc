@@ -8,7 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "collector/framing/frame_decoder.h"
 #include "collector/ingest/session.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/simulate/scenarios.h"
 
 namespace gpuprobe::simulate {

@@ -9,7 +9,7 @@
 #include <map>
 #include <random>
 
-#include "collector/analysis/report.h"
+#include "collector/analysis/build_report.h"
 #include "collector/render/json_report.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"

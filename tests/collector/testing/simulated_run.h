@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "collector/framing/frame_decoder.h"
-#include "collector/model/job_model.h"
+#include "collector/model/job/job_model.h"
 #include "collector/simulate/simulation.h"
 
 namespace gpuprobe::testing {

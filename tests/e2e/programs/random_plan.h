@@ -1,7 +1,7 @@
 // A random but valid program of NCCL calls, as a list of steps that every rank walks through in the same
 // order.
 //
-// random_collectives.cu carries it out. The plan depends only on the seed, so that each thread, or each
+// random_collectives.cc carries it out. The plan depends only on the seed, so that each thread, or each
 // process, makes its own and all are equal. The work could be done one piece after the other in the list's
 // order: whatever stream each rank uses, no rank waits forever.
 #pragma once

@@ -4,8 +4,10 @@
 // usage: second_tool guest STYLE ROUNDS   memsets, then rounds of memsets under the tool and without it
 //            STYLE: new (buffers only), old (subscribes, has a clock of its own, buffers that are not
 //            zeroed), finalizes (subscribes, and ends CUPTI after each round), dlsym (old, finds CUPTI by
-//            dlsym; SECOND_TOOL_CUPTI: the path of a copy of its own)
-//        second_tool first HOW        the tool is there before CUDA starts, and leaves while the program runs
+//            dlsym; SECOND_TOOL_CUPTI: the path of a copy of its own), many (asks for a subscription beside
+//            others, and uses the functions for subscriptions; if it is refused, as old without a clock)
+//        second_tool first HOW ROUNDS  the tool is there before CUDA starts, leaves while the program runs,
+//            and comes back for some rounds
 //            HOW: leaves (with everything that it enabled), stays (its subscription goes, its records do not)
 //        second_tool busy SECONDS     memsets, a CUDA graph and ranges, as fast as they go
 // guest prints each record and API callback that the tool saw, and what its calls returned.
@@ -72,7 +74,39 @@ Cupti FindCupti(const char* path) {
   return found;
 }
 
+// The functions for subscriptions, of which this toolkit's headers may know nothing.
+struct SubscriberParams {
+  size_t bytes;
+  const char* name;
+  char* old_name;
+  size_t old_name_bytes;
+  uint8_t allow_others;
+  uint8_t padding[7];
+};
+using RequestV2 = void (*)(uint8_t**, size_t*, size_t*, void*);
+using CompleteV2 = void (*)(uint8_t*, size_t, size_t, void*);
+struct CuptiV2 {
+  CUptiResult (*subscribe)(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*, SubscriberParams*) = nullptr;
+  CUptiResult (*register_callbacks)(CUpti_SubscriberHandle, RequestV2, CompleteV2) = nullptr;
+  CUptiResult (*enable)(CUpti_SubscriberHandle, CUpti_ActivityKind, void*) = nullptr;
+  CUptiResult (*disable)(CUpti_SubscriberHandle, CUpti_ActivityKind, void*) = nullptr;
+  CUptiResult (*next_record)(CUpti_SubscriberHandle, uint8_t*, size_t, CUpti_Activity**) = nullptr;
+};
+
+CuptiV2 FindCuptiV2() {
+  CuptiV2 found;
+  void* library = dlopen("libcupti.so.13", RTLD_NOW | RTLD_LOCAL);
+  Find(library, "cuptiSubscribe_v2", &found.subscribe);
+  Find(library, "cuptiActivityRegisterCallbacks_v2", &found.register_callbacks);
+  Find(library, "cuptiActivityEnable_v2", &found.enable);
+  Find(library, "cuptiActivityDisable_v2", &found.disable);
+  Find(library, "cuptiActivityGetNextRecord_v2", &found.next_record);
+  return found;
+}
+
 Cupti cupti;
+CuptiV2 v2;
+CUpti_SubscriberHandle subscription = nullptr;  // beside others
 std::mutex mutex;
 std::set<uint8_t*> own;
 std::atomic<int> foreign{0};
@@ -111,7 +145,11 @@ void CUPTIAPI Completed(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t val
     return;
   }
   CUpti_Activity* record = nullptr;
-  while (cupti.next_record(buffer, valid, &record) == CUPTI_SUCCESS) {
+  const auto next = [&] {
+    return subscription != nullptr ? v2.next_record(subscription, buffer, valid, &record)
+                                   : cupti.next_record(buffer, valid, &record);
+  };
+  while (next() == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
       const auto* row = reinterpret_cast<const CUpti_ActivityMemset4*>(record);
       wrong_times += row->start < round_began || row->end > RecordClock() || row->end < row->start;
@@ -149,42 +187,69 @@ void PrintSeen() {
               foreign.load(), wrong_times.load());
 }
 
+void RequestedV2(uint8_t** buffer, size_t* bytes, size_t* records, void*) {
+  Requested(buffer, bytes, records);
+}
+void CompletedV2(uint8_t* buffer, size_t bytes, size_t valid, void*) {
+  Completed(nullptr, 0, buffer, bytes, valid);
+}
+
+CUpti_SubscriberHandle SubscribeBesideOthers() {
+  char old_name[64] = {};
+  SubscriberParams params{sizeof(params), "second_tool", old_name, sizeof(old_name), 1, {}};
+  CUpti_SubscriberHandle handle = nullptr;
+  std::printf("subscribe beside others %d\n", v2.subscribe(&handle, Called, nullptr, &params));
+  return handle;
+}
+
+// One time on and off.
+void Round(const std::string& style, bool subscribes) {
+  CUpti_SubscriberHandle handle = nullptr;
+  if (style == "many") handle = subscription = SubscribeBesideOthers();
+  if (subscribes && handle == nullptr)
+    std::printf("subscribe %d\n", cupti.subscribe(&handle, Called, nullptr));
+  if (subscribes) {
+    std::printf("callback %d\n", cupti.enable_callback(1, handle, CUPTI_CB_DOMAIN_RUNTIME_API,
+                                                       CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020));
+  }
+  round_began = RecordClock();
+  const bool many = subscription != nullptr;
+  std::printf("register %d\n", many ? v2.register_callbacks(subscription, RequestedV2, CompletedV2)
+                                    : cupti.register_callbacks(Requested, Completed));
+  std::printf("enable %d\n", many ? v2.enable(subscription, CUPTI_ACTIVITY_KIND_MEMSET, nullptr)
+                                  : cupti.enable(CUPTI_ACTIVITY_KIND_MEMSET));
+  Work();
+  {
+    // Some tools flush only then.
+    const std::scoped_lock lock(mutex);
+    std::printf("was asked for a buffer: %d\n", own.empty() ? 0 : 1);
+  }
+  std::printf("flush %d\n", cupti.flush(0));
+  std::printf("disable %d\n", many ? v2.disable(subscription, CUPTI_ACTIVITY_KIND_MEMSET, nullptr)
+                                   : cupti.disable(CUPTI_ACTIVITY_KIND_MEMSET));
+  std::printf("flush %d\n", cupti.flush(1));
+  if (style == "finalizes") {
+    std::printf("finalize %d\n", cupti.finalize());
+  } else if (subscribes) {
+    std::printf("unsubscribe %d\n", cupti.unsubscribe(handle));
+  }
+  subscription = nullptr;
+  Work();
+}
+
 int Guest(const std::string& style, int rounds) {
   Work();
   Sleep(1500);  // the probe has looked for objects again by then
   Work();
   const char* const own_copy = std::getenv("SECOND_TOOL_CUPTI");
   if (style == "dlsym") cupti = FindCupti(own_copy != nullptr ? own_copy : "libcupti.so.13");
-  const bool subscribes = style != "new";
-  CUpti_SubscriberHandle handle = nullptr;
+  if (style == "many") v2 = FindCuptiV2();
   for (int round = 0; round < rounds; ++round) {
-    if (subscribes) {
-      std::printf("subscribe %d\n", cupti.subscribe(&handle, Called, nullptr));
-      std::printf("callback %d\n", cupti.enable_callback(1, handle, CUPTI_CB_DOMAIN_RUNTIME_API,
-                                                         CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020));
-    }
     if (round == 0 && (style == "old" || style == "dlsym")) {
       std::printf("clock %d\n", cupti.register_clock(Ticks));
       has_clock = true;
     }
-    round_began = RecordClock();
-    std::printf("register %d\n", cupti.register_callbacks(Requested, Completed));
-    std::printf("enable %d\n", cupti.enable(CUPTI_ACTIVITY_KIND_MEMSET));
-    Work();
-    {
-      // Some tools flush only then.
-      const std::scoped_lock lock(mutex);
-      std::printf("was asked for a buffer: %d\n", own.empty() ? 0 : 1);
-    }
-    std::printf("flush %d\n", cupti.flush(0));
-    std::printf("disable %d\n", cupti.disable(CUPTI_ACTIVITY_KIND_MEMSET));
-    std::printf("flush %d\n", cupti.flush(1));
-    if (style == "finalizes") {
-      std::printf("finalize %d\n", cupti.finalize());
-    } else if (subscribes) {
-      std::printf("unsubscribe %d\n", cupti.unsubscribe(handle));
-    }
-    Work();
+    Round(style, style != "new");
   }
   PrintSeen();
   return 0;
@@ -211,7 +276,7 @@ void StopRecording() {
   std::printf("disable %d\n", cupti.disable(CUPTI_ACTIVITY_KIND_MEMSET));
 }
 
-int First(bool stays) {
+int First(bool stays, int rounds) {
   CUpti_SubscriberHandle handle = nullptr;
   std::printf("subscribe %d\n", cupti.subscribe(&handle, Called, nullptr));
   if (!stays) StartRecording();
@@ -232,6 +297,7 @@ int First(bool stays) {
   Work();
   if (stays) StopRecording();
   Work();
+  for (int round = 0; round < rounds; ++round) Round("first", true);
   PrintSeen();
   return 0;
 }
@@ -257,7 +323,8 @@ int Busy(int seconds) {
 
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
-  if (argc == 3 && std::strcmp(argv[1], "first") == 0) return First(std::strcmp(argv[2], "stays") == 0);
+  if (argc == 4 && std::strcmp(argv[1], "first") == 0)
+    return First(std::strcmp(argv[2], "stays") == 0, std::atoi(argv[3]));
   Check(cudaMalloc(&memory, 4096));
   if (argc == 4 && std::strcmp(argv[1], "guest") == 0) return Guest(argv[2], std::atoi(argv[3]));
   return argc == 3 && std::strcmp(argv[1], "busy") == 0 ? Busy(std::atoi(argv[2])) : 2;

@@ -42,6 +42,8 @@ struct Activity {
   uint32_t tid = 0;       // the thread that issued it
   uint64_t issue_ns = 0;  // and when, inside of its call
   uint64_t graph_node = 0;
+  uint64_t graph_node_source = 0;  // the node that this one was instantiated or last updated from
+  uint32_t graph_source = 0;       // and its graph
   uint32_t graph = 0;
   uint32_t graph_parts = 0;  // activities of this launch of the graph
   // kernel

@@ -44,6 +44,8 @@ CUgraphNode CopyNodeLocked(CUgraphNode node, CUgraph into, const NodeMap& copies
   copy->memory_device = node->memory_device;
   copy->enabled = node->enabled;
   copy->original = node;
+  copy->source_id = node->id;
+  copy->source_graph = node->graph->id;
   return copy;
 }
 
@@ -139,6 +141,19 @@ void NotifyClones(CUgraph copy, CUgraph original) {
   }
 }
 
+// As CUPTI 13.0.1 on an H100: nodes of child graphs are reported as copies in graphs of their own, which are
+// dissolved, and run under the executable graph's next numbers, which are not reported.
+void NotifyInstantiation(CUgraph executable, CUgraph original, CUgraph unopened) {
+  NotifyGraph(ResourceEvent::kGraphCloned, executable, original, nullptr);
+  for (const auto& node : executable->nodes) {
+    if (node->through == nullptr)
+      NotifyGraph(ResourceEvent::kGraphNodeCloned, executable, node->original->graph, node.get());
+  }
+  for (const auto& node : unopened->nodes) {
+    if (node->child != nullptr) NotifyClones(node->child, node->original->child);
+  }
+}
+
 bool AllocatesLocked(const CUgraph_st& graph) {
   return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
     return node->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || node->type == CU_GRAPH_NODE_TYPE_MEM_FREE ||
@@ -168,6 +183,8 @@ CUgraphNode CopyInLocked(CUgraphExec exec, CUgraphNode original) {
 void TakeWork(CUgraphNode_st& node, const CUgraphNode_st& from) {
   node.work = from.work;
   node.event = from.event;
+  node.source_id = from.source_id;
+  node.source_graph = from.source_graph;
 }
 
 }  // namespace
@@ -309,6 +326,7 @@ CUgraphNode FindInCloneLocked(CUgraph clone, CUgraphNode original) {
 CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec) {
   if (exec == nullptr) return CUDA_ERROR_INVALID_VALUE;
   auto* created = new CUgraphExec_st;
+  CUgraph unopened = nullptr;
   {
     const Locked locked;
     if (!IsLive(graph) || graph->owner != nullptr) {
@@ -318,9 +336,18 @@ CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec)
     created->flags = flags;
     created->graph = NewGraph();
     CopyNodesLocked(graph, created->graph, true, {});
+    for (const auto& node : created->graph->nodes) {
+      if (node->through != nullptr) node->id = next_node_id.fetch_add(1);
+    }
+    unopened = NewGraph();
+    CopyNodesLocked(graph, unopened, false, {});
     All().execs.insert(created);
   }
-  NotifyClones(created->graph, graph);
+  NotifyInstantiation(created->graph, graph, unopened);
+  {
+    const Locked locked;
+    DropGraph(unopened);
+  }
   NotifyGraph(ResourceEvent::kGraphExecCreated, created->graph, graph, nullptr);
   *exec = created;
   return CUDA_SUCCESS;
@@ -415,6 +442,8 @@ OpPtr NodeOpLocked(const CUgraphNode_st& node, const CUstream_st& stream, const 
   activity.graph = graph.id;
   activity.graph_parts = parts;
   activity.graph_node = node.id;
+  activity.graph_node_source = node.source_id;
+  activity.graph_source = node.source_graph;
   // Enqueued with the launch, however long the loop over the nodes takes: `begin` says when.
   if (op->work.rendezvous == nullptr) return op;
   op->meeting = op->work.rendezvous->factory(op->work.rendezvous->state.get());

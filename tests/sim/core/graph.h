@@ -1,7 +1,8 @@
 // Graphs: nodes, capture, instantiation, and the launch that turns nodes into operations.
 //
-// An executable graph is a flattened copy: child graphs are opened, every node gets an id of its own (CUPTI
-// reports these), and each launch issues one operation a node under the launch's correlation id.
+// An executable graph is a flattened copy: child graphs are opened, every node gets an id of its own, and
+// each launch issues one operation a node under the launch's correlation id. Of the nodes of child graphs
+// CUPTI is told copies that never run.
 #pragma once
 
 #include <cuda.h>
@@ -29,7 +30,9 @@ struct CUgraphNode_st {
   uint64_t memory_bytes = 0;
   int memory_device = 0;
   CUgraphNode original = nullptr;  // the node that this one was cloned from
-  CUgraphNode through = nullptr;   // in an executable graph: the outermost child graph node that holds it
+  uint64_t source_id = 0;          // of the node that it was copied or last updated from, and of its graph
+  uint32_t source_graph = 0;
+  CUgraphNode through = nullptr;  // in an executable graph: the outermost child graph node that holds it
 };
 
 // An application's object, destroyed once no graph refers to it any more.

@@ -25,16 +25,30 @@ BufferCallbacks Wrapped(CUpti_BuffersCallbackRequestFunc request,
   return callbacks;
 }
 
+// [documented] CUPTI's guide, "Multiple subscribers": functions without a subscription answer error 39 where
+// those with one are used.
+// [assumed] That holds while a subscriber is here that allows others, for all activity functions but the
+// flush. Probe: it uses none of them then. Fallback: none is needed.
+bool Excluded() { return TheSession().ManyAllowed(); }
+constexpr CUptiResult kExcluded = CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+
+}  // namespace
+
+bool HasKind(CUpti_ActivityKind kind) {
+  const auto number = static_cast<uint32_t>(kind);
+  return number < kKindLimit && RecordSize(number, TheSession().GetKnobs().api_version) != 0;
+}
+
 // Kinds of this release that the node can write; the other known ones are accepted and stay silent, as on a
 // machine where nothing of them happens.
 // [documented] cupti_activity.h, cuptiActivityEnable: INVALID_KIND for a kind that is not supported,
 // NOT_COMPATIBLE for one that cannot be enabled beside those that are.
-CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
+CUptiResult SetKindOfFirst(CUpti_ActivityKind kind, bool enable) {
   const auto number = static_cast<uint32_t>(kind);
   if (TheSession().GetKnobs().unusable) {
     return CUPTI_ERROR_UNKNOWN;
   }
-  if (number >= kKindLimit || RecordSize(number, TheSession().GetKnobs().api_version) == 0) {
+  if (!HasKind(kind)) {
     return CUPTI_ERROR_INVALID_KIND;
   }
   if (enable && kind == CUPTI_ACTIVITY_KIND_KERNEL &&
@@ -49,16 +63,39 @@ CUptiResult SetKind(CUpti_ActivityKind kind, bool enable) {
 // driver is up. Subscribing and enabling kinds work.
 bool NeedsDriver() { return TheSession().GetKnobs().unusable || !DriverIsUp(); }
 
-}  // namespace
+CUptiResult PushExternalId(CUpti_ExternalCorrelationKind kind, uint64_t id) {
+  if (kind <= CUPTI_EXTERNAL_CORRELATION_KIND_INVALID || kind >= CUPTI_EXTERNAL_CORRELATION_KIND_SIZE) {
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  }
+  TheSession().ExternalIds()[static_cast<uint32_t>(kind)].push_back(id);
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult PopExternalId(CUpti_ExternalCorrelationKind kind, uint64_t* last_id) {
+  if (kind <= CUPTI_EXTERNAL_CORRELATION_KIND_INVALID || kind >= CUPTI_EXTERNAL_CORRELATION_KIND_SIZE) {
+    return CUPTI_ERROR_INVALID_PARAMETER;
+  }
+  std::vector<uint64_t>& ids = TheSession().ExternalIds()[static_cast<uint32_t>(kind)];
+  if (ids.empty()) {
+    return CUPTI_ERROR_QUEUE_EMPTY;
+  }
+  if (last_id != nullptr) {
+    *last_id = ids.back();
+  }
+  ids.pop_back();
+  return CUPTI_SUCCESS;
+}
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
   const ApiLock lock;
-  return Return(SetKind(kind, true));
+  if (Excluded()) return Return(kExcluded);
+  return Return(SetKindOfFirst(kind, true));
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableAndDump(CUpti_ActivityKind kind) {
   const ApiLock lock;
-  const CUptiResult result = SetKind(kind, true);
+  if (Excluded()) return Return(kExcluded);
+  const CUptiResult result = SetKindOfFirst(kind, true);
   if (result == CUPTI_SUCCESS) {
     TheSession().Dump(static_cast<uint32_t>(kind));
   }
@@ -67,7 +104,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableAndDump(CUpti_ActivityKind ki
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
   const ApiLock lock;
-  return Return(SetKind(kind, false));
+  if (Excluded()) return Return(kExcluded);
+  return Return(SetKindOfFirst(kind, false));
 }
 
 // The node has one kind of context; a kind that is set for one is set for all.
@@ -81,12 +119,14 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityDisableContext(CUcontext context, C
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable) {
   const ApiLock lock;
+  if (Excluded()) return Return(kExcluded);
   TheSession().SetApiFilter(CUPTI_CB_DOMAIN_DRIVER_API, cbid, enable != 0);
   return CUPTI_SUCCESS;
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId cbid, uint8_t enable) {
   const ApiLock lock;
+  if (Excluded()) return Return(kExcluded);
   TheSession().SetApiFilter(CUPTI_CB_DOMAIN_RUNTIME_API, cbid, enable != 0);
   return CUPTI_SUCCESS;
 }
@@ -100,6 +140,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableHWTrace(uint8_t) {
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
                                                                CUpti_BuffersCallbackCompleteFunc complete) {
   const ApiLock lock;
+  if (Excluded()) return Return(kExcluded);
   if (request == nullptr || complete == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
@@ -126,6 +167,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityFlushPeriod(uint32_t) {
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, size_t* dropped) {
   const ApiLock lock;
+  if (Excluded()) return Return(kExcluded);
   if (dropped == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
@@ -135,6 +177,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uin
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size_t valid_size,
                                                            CUpti_Activity** record) {
+  if (Excluded()) return Return(kExcluded);
   if (buffer == nullptr || record == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
@@ -144,17 +187,20 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetNextRecord(uint8_t* buffer, size
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size,
                                                           void* value) {
   const ApiLock lock;
+  if (Excluded()) return Return(kExcluded);
   return Return(NeedsDriver() ? CUPTI_ERROR_UNKNOWN : TheSession().SetAttribute(attribute, size, value));
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size,
                                                           void* value) {
   const ApiLock lock;
+  if (Excluded()) return Return(kExcluded);
   return Return(NeedsDriver() ? CUPTI_ERROR_UNKNOWN : TheSession().GetAttribute(attribute, size, value));
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
   const ApiLock lock;
+  if (Excluded()) return Return(kExcluded);
   if (NeedsDriver()) {
     return Return(CUPTI_ERROR_UNKNOWN);
   }
@@ -166,6 +212,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiSetThreadIdType(CUpti_ActivityThreadIdType 
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetThreadIdType(CUpti_ActivityThreadIdType* type) {
+  if (Excluded()) return Return(kExcluded);
   if (NeedsDriver()) {
     return Return(CUPTI_ERROR_UNKNOWN);
   }
@@ -178,31 +225,19 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetThreadIdType(CUpti_ActivityThreadIdType*
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityPushExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
                                                                        uint64_t id) {
-  if (kind <= CUPTI_EXTERNAL_CORRELATION_KIND_INVALID || kind >= CUPTI_EXTERNAL_CORRELATION_KIND_SIZE) {
-    return Return(CUPTI_ERROR_INVALID_PARAMETER);
-  }
-  TheSession().ExternalIds()[static_cast<uint32_t>(kind)].push_back(id);
-  return CUPTI_SUCCESS;
+  if (Excluded()) return Return(kExcluded);
+  return Return(PushExternalId(kind, id));
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelationKind kind,
                                                                       uint64_t* last_id) {
-  if (kind <= CUPTI_EXTERNAL_CORRELATION_KIND_INVALID || kind >= CUPTI_EXTERNAL_CORRELATION_KIND_SIZE) {
-    return Return(CUPTI_ERROR_INVALID_PARAMETER);
-  }
-  std::vector<uint64_t>& ids = TheSession().ExternalIds()[static_cast<uint32_t>(kind)];
-  if (ids.empty()) {
-    return Return(CUPTI_ERROR_QUEUE_EMPTY);
-  }
-  if (last_id != nullptr) {
-    *last_id = ids.back();
-  }
-  ids.pop_back();
-  return CUPTI_SUCCESS;
+  if (Excluded()) return Return(kExcluded);
+  return Return(PopExternalId(kind, last_id));
 }
 
 // [observed] CUPTI 13.0.1 without a GPU: within 2 us of CLOCK_REALTIME.
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
+  if (Excluded()) return Return(kExcluded);
   if (timestamp == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
@@ -211,6 +246,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetTimestamp(uint64_t* timestamp) {
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc function) {
+  if (Excluded()) return Return(kExcluded);
   return Return(TheSession().RegisterClock(function));
 }
 

@@ -104,8 +104,8 @@ Buffers::BufferPtr Buffers::FindAnyOpen(size_t size) {
 }
 
 // Calls the tool without the lock.
-// [documented] cupti_activity.h, CUpti_BuffersCallbackRequestFunc: a tool may decline, and records are then
-// dropped (see Defects::crashes_on_null).
+// [documented] cupti_activity.h (11.8 to 13.5), CUpti_BuffersCallbackRequestFunc: a tool may decline, and
+// records are then dropped (see Defects::crashes_on_null).
 Buffers::BufferPtr Buffers::RequestBuffer(std::unique_lock<std::mutex>& lock) {
   const BufferCallbacks callbacks = callbacks_;
   if (!callbacks.request) {

@@ -14,7 +14,12 @@ constexpr CUpti_CallbackDomain kDomains[] = {CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_C
                                              CUPTI_CB_DOMAIN_RESOURCE,   CUPTI_CB_DOMAIN_SYNCHRONIZE,
                                              CUPTI_CB_DOMAIN_NVTX,       CUPTI_CB_DOMAIN_STATE};
 
-bool IsMine(CUpti_SubscriberHandle subscriber) { return TheSession().IsCurrent(subscriber); }
+// `cbid` -1: all of the domain. False if there is no such subscriber, domain or id.
+bool SetCallback(CUpti_SubscriberHandle subscriber, bool enable, int domain, int64_t cbid) {
+  if (OtherSubscriber* other = TheSession().GetCompany().Find(subscriber); other != nullptr)
+    return other->SetCallback(enable, domain, cbid);
+  return TheSession().IsCurrent(subscriber) && TheSession().SetCallback(enable, domain, cbid);
+}
 
 }  // namespace
 
@@ -37,7 +42,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscr
   if (TheSession().GetKnobs().unusable) {
     return Return(CUPTI_ERROR_UNKNOWN);
   }
-  return Return(TheSession().Subscribe(subscriber, callback, userdata, params));
+  return Return(
+      TheSession().Subscribe(subscriber, callback, userdata, reinterpret_cast<SubscriberParams*>(params)));
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
@@ -48,17 +54,21 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscrib
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetCallbackState(uint32_t* enable, CUpti_SubscriberHandle subscriber,
                                                       CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
   const ApiLock lock;
-  if (enable == nullptr || !IsMine(subscriber) || cbid >= CallbackCount(domain)) {
+  const OtherSubscriber* other = TheSession().GetCompany().Find(subscriber);
+  if (enable == nullptr || (other == nullptr && !TheSession().IsCurrent(subscriber)) ||
+      cbid >= CallbackCount(domain)) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  *enable = TheSession().CallbackEnabled(domain, cbid) ? 1 : 0;
+  const bool enabled =
+      other != nullptr ? other->Listens(domain, cbid) : TheSession().CallbackEnabled(domain, cbid);
+  *enable = enabled ? 1 : 0;
   return CUPTI_SUCCESS;
 }
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                                     CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
   const ApiLock lock;
-  if (!IsMine(subscriber) || !TheSession().SetCallback(enable != 0, domain, cbid)) {
+  if (!SetCallback(subscriber, enable != 0, domain, cbid)) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
   return CUPTI_SUCCESS;
@@ -67,7 +77,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_Subsc
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                                   CUpti_CallbackDomain domain) {
   const ApiLock lock;
-  if (!IsMine(subscriber) || !TheSession().SetCallback(enable != 0, domain, -1)) {
+  if (!SetCallback(subscriber, enable != 0, domain, -1)) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
   return CUPTI_SUCCESS;
@@ -75,11 +85,8 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_Subscri
 
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHandle subscriber) {
   const ApiLock lock;
-  if (!IsMine(subscriber)) {
-    return Return(CUPTI_ERROR_INVALID_PARAMETER);
-  }
   for (const CUpti_CallbackDomain domain : kDomains) {
-    TheSession().SetCallback(enable != 0, domain, -1);
+    if (!SetCallback(subscriber, enable != 0, domain, -1)) return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
   return CUPTI_SUCCESS;
 }
@@ -108,7 +115,7 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
   if (version == nullptr) {
     return Return(CUPTI_ERROR_INVALID_PARAMETER);
   }
-  *version = TheSession().GetKnobs().api_version;
+  *version = ReportedVersion(TheSession().GetKnobs().api_version);
   return CUPTI_SUCCESS;
 }
 

@@ -25,15 +25,15 @@ DriverCall KindOf(const ApiCall& call) {
 }
 
 bool WantsApi(int domain, uint32_t cbid) {
-  const Session& session = TheSession();
-  if (session.CallbackEnabled(domain, cbid)) {
+  Session& session = TheSession();
+  if (session.SomebodyListens(domain, cbid)) {
     return true;
   }
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API &&
-      session.CallbackEnabled(CUPTI_CB_DOMAIN_SYNCHRONIZE, CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED)) {
+      session.SomebodyListens(CUPTI_CB_DOMAIN_SYNCHRONIZE, CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED)) {
     return true;
   }
-  return session.AnyKindEnabled() || session.ApiRecordWanted(domain, cbid);
+  return session.SomebodyRecords() || session.ApiRecordWanted(domain, cbid);
 }
 
 CUpti_CallbackData DataOf(ApiCall* call, CUpti_ApiCallbackSite site) {
@@ -66,7 +66,7 @@ Record IncompleteKernel(const ApiCall& call) {
 void ApiEnter(ApiCall* call) {
   Session& session = TheSession();
   current_correlation = call->correlation;
-  if (session.CallbackEnabled(call->domain, call->cbid)) {
+  if (session.SomebodyListens(call->domain, call->cbid)) {
     const CUpti_CallbackData data = DataOf(call, CUPTI_API_ENTER);
     session.Call(static_cast<CUpti_CallbackDomain>(call->domain), call->cbid, &data);
   }
@@ -87,7 +87,7 @@ void SynchronizeCallback(const ApiCall& call, DriverCall kind) {
   Session& session = TheSession();
   const uint32_t cbid = kind == DriverCall::kStreamSynchronize ? CUPTI_CBID_SYNCHRONIZE_STREAM_SYNCHRONIZED
                                                                : CUPTI_CBID_SYNCHRONIZE_CONTEXT_SYNCHRONIZED;
-  if (!session.CallbackEnabled(CUPTI_CB_DOMAIN_SYNCHRONIZE, cbid)) {
+  if (!session.SomebodyListens(CUPTI_CB_DOMAIN_SYNCHRONIZE, cbid)) {
     return;
   }
   CUpti_SynchronizeData data{};
@@ -121,7 +121,7 @@ void ApiExit(ApiCall* call) {
   if (kind == DriverCall::kStreamSynchronize || kind == DriverCall::kContextSynchronize) {
     SynchronizeCallback(*call, kind);
   }
-  if (session.CallbackEnabled(call->domain, call->cbid)) {
+  if (session.SomebodyListens(call->domain, call->cbid)) {
     const CUpti_CallbackData data = DataOf(call, CUPTI_API_EXIT);
     session.Call(static_cast<CUpti_CallbackDomain>(call->domain), call->cbid, &data);
   }
@@ -131,6 +131,7 @@ void ApiExit(ApiCall* call) {
     }
     reserved_launch = 0;
   }
+  if (kind != DriverCall::kOther) session.GetCompany().EnsureBuffers();
   if (!session.GetBuffers().Registered()) {
     return;
   }
@@ -174,7 +175,7 @@ bool IsGraphEvent(ResourceEvent event) {
 
 void CallResource(const Resource& resource, uint32_t cbid) {
   Session& session = TheSession();
-  if (!session.CallbackEnabled(CUPTI_CB_DOMAIN_RESOURCE, cbid)) {
+  if (!session.SomebodyListens(CUPTI_CB_DOMAIN_RESOURCE, cbid)) {
     return;
   }
   CUpti_ResourceData data{};
@@ -265,6 +266,7 @@ void OnResource(const Resource& resource) {
 
 void OnActivity(const Activity& activity) {
   Session& session = TheSession();
+  session.GetCompany().Finished(activity);
   if (session.AnyKindEnabled()) {
     session.Finished(activity);
   } else {

@@ -10,6 +10,8 @@ namespace {
 bool SetFault(std::string_view name, uint64_t n, Knobs* knobs) {
   if (name == "subscriber_taken") {
     knobs->subscriber_taken = true;
+  } else if (name == "one_subscriber") {
+    knobs->one_subscriber = true;
   } else if (name == "unusable") {
     knobs->unusable = true;
   } else if (name == "zero_timestamps") {

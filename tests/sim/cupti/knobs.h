@@ -14,6 +14,7 @@ struct Knobs {
   uint32_t api_version = kDefaultVersion;  // what cuptiGetVersion says; selects layouts and defects
   Defects defects = DefectsOf(kDefaultVersion);
   bool subscriber_taken = false;     // subscribing answers 39: "another tool" holds CUPTI
+  bool one_subscriber = false;       // the driver is before 610: CUPTI does not have several subscribers
   bool unusable = false;             // every call that needs the driver answers 999
   uint64_t zero_timestamps = 0;      // every n-th kernel record has no times; 0: never
   uint64_t backward_timestamps = 0;  // every n-th kernel record ends before it starts

@@ -13,18 +13,138 @@
 namespace gpusim::cupti {
 namespace {
 
-// [documented] cupti_activity.h and cupti_activity_deprecated.h (13.0), and the release notes: where a
-// structure was replaced, by cuptiGetVersion's number.
-// [observed] CUPTI 13.0.1 without a GPU: the sizes of all kinds of records.
-// [assumed] From 13.1 on records are as in 13.0: their headers are not at hand, and the new structures
-// (Kernel11 and 12, Context4, Device6) are known by name only. Probe: it reads the oldest structure that has
-// a field, and walks with CUPTI's own function. Fallback: none is needed as long as newer structures begin
-// with the older ones.
-constexpr uint32_t kCuda120 = 19;      // Kernel9
-constexpr uint32_t kCuda124 = 22;      // Overhead3, Context2, GraphTrace2
-constexpr uint32_t kCuda126 = 24;      // Memory4, Context3, Device5
-constexpr uint32_t kCuda128 = 26;      // Memcpy6, Synchronization2
-constexpr uint32_t kCuda130 = 130000;  // Kernel10
+// Releases in which a structure was replaced, by the numbers of versions.h.
+constexpr uint32_t kCuda120 = 19;
+constexpr uint32_t kCuda122 = 20;
+constexpr uint32_t kCuda123 = 21;
+constexpr uint32_t kCuda124 = 22;
+constexpr uint32_t kCuda125 = 23;
+constexpr uint32_t kCuda126 = 24;
+constexpr uint32_t kCuda128 = 26;
+constexpr uint32_t kCuda129 = 27;
+constexpr uint32_t kCuda130 = 130000;
+constexpr uint32_t kCuda131 = 130100;
+constexpr uint32_t kCuda132 = 130200;
+constexpr uint32_t kCuda132Update1 = 130201;
+constexpr uint32_t kCuda133 = 130300;
+constexpr uint32_t kCuda134 = 130400;
+constexpr uint32_t kCuda135 = 130500;
+
+struct Layout {
+  uint32_t kind;
+  uint32_t since;  // the release
+  size_t bytes;    // 0: the kind is gone
+};
+
+// [observed] CUPTI 13.1.1 and all before it down to 11.8, without a GPU: the size of every kind of record,
+// and the release in which it changed. From 13.2 on the library answers nothing without a driver.
+// [documented] cupti_activity.h of 13.2 to 13.5: the sizes there. Each newer structure begins with the older
+// one, but for NVLINK's in 13.2.
+// Sizes that the headers of 13.0 do not know are numbers; e2e.real_cupti holds all of them against each
+// release. Rows of a kind are in the order of the releases.
+constexpr Layout kLayouts[] = {
+    {CUPTI_ACTIVITY_KIND_MEMCPY, 0, sizeof(CUpti_ActivityMemcpy5)},
+    {CUPTI_ACTIVITY_KIND_MEMCPY, kCuda128, sizeof(CUpti_ActivityMemcpy6)},
+    {CUPTI_ACTIVITY_KIND_MEMCPY, kCuda134, 112},
+    {CUPTI_ACTIVITY_KIND_MEMSET, 0, sizeof(CUpti_ActivityMemset4)},
+    {CUPTI_ACTIVITY_KIND_MEMSET, kCuda134, 104},
+    {CUPTI_ACTIVITY_KIND_KERNEL, 0, sizeof(CUpti_ActivityKernel8)},
+    {CUPTI_ACTIVITY_KIND_KERNEL, kCuda120, sizeof(CUpti_ActivityKernel9)},
+    {CUPTI_ACTIVITY_KIND_KERNEL, kCuda130, sizeof(CUpti_ActivityKernel10)},
+    {CUPTI_ACTIVITY_KIND_KERNEL, kCuda131, 224},
+    {CUPTI_ACTIVITY_KIND_KERNEL, kCuda133, 232},
+    {CUPTI_ACTIVITY_KIND_KERNEL, kCuda134, 248},
+    {CUPTI_ACTIVITY_KIND_DRIVER, 0, sizeof(CUpti_ActivityAPI)},
+    {CUPTI_ACTIVITY_KIND_RUNTIME, 0, sizeof(CUpti_ActivityAPI)},
+    {CUPTI_ACTIVITY_KIND_EVENT, 0, 24},
+    {CUPTI_ACTIVITY_KIND_EVENT, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_METRIC, 0, 24},
+    {CUPTI_ACTIVITY_KIND_METRIC, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_DEVICE, 0, sizeof(CUpti_ActivityDevice4)},
+    {CUPTI_ACTIVITY_KIND_DEVICE, kCuda122, sizeof(CUpti_ActivityDevice5)},
+    {CUPTI_ACTIVITY_KIND_DEVICE, kCuda132, 192},
+    {CUPTI_ACTIVITY_KIND_CONTEXT, 0, sizeof(CUpti_ActivityContext)},
+    {CUPTI_ACTIVITY_KIND_CONTEXT, kCuda124, sizeof(CUpti_ActivityContext2)},
+    {CUPTI_ACTIVITY_KIND_CONTEXT, kCuda125, sizeof(CUpti_ActivityContext3)},
+    {CUPTI_ACTIVITY_KIND_CONTEXT, kCuda131, 40},
+    {CUPTI_ACTIVITY_KIND_NAME, 0, sizeof(CUpti_ActivityName)},
+    {CUPTI_ACTIVITY_KIND_MARKER, 0, sizeof(CUpti_ActivityMarker2)},
+    {CUPTI_ACTIVITY_KIND_MARKER_DATA, 0, sizeof(CUpti_ActivityMarkerData)},
+    {CUPTI_ACTIVITY_KIND_MARKER_DATA, kCuda130, sizeof(CUpti_ActivityMarkerData2)},
+    {CUPTI_ACTIVITY_KIND_SOURCE_LOCATOR, 0, 24},
+    {CUPTI_ACTIVITY_KIND_SOURCE_LOCATOR, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_GLOBAL_ACCESS, 0, 56},
+    {CUPTI_ACTIVITY_KIND_GLOBAL_ACCESS, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_BRANCH, 0, 40},
+    {CUPTI_ACTIVITY_KIND_BRANCH, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_OVERHEAD, 0, sizeof(CUpti_ActivityOverhead)},
+    {CUPTI_ACTIVITY_KIND_OVERHEAD, kCuda123, sizeof(CUpti_ActivityOverhead2)},
+    {CUPTI_ACTIVITY_KIND_OVERHEAD, kCuda124, sizeof(CUpti_ActivityOverhead3)},
+    {CUPTI_ACTIVITY_KIND_CDP_KERNEL, 0, sizeof(CUpti_ActivityCdpKernel)},
+    {CUPTI_ACTIVITY_KIND_PREEMPTION, 0, sizeof(CUpti_ActivityPreemption)},
+    {CUPTI_ACTIVITY_KIND_ENVIRONMENT, 0, sizeof(CUpti_ActivityEnvironment)},
+    {CUPTI_ACTIVITY_KIND_EVENT_INSTANCE, 0, 32},
+    {CUPTI_ACTIVITY_KIND_EVENT_INSTANCE, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_MEMCPY2, 0, sizeof(CUpti_ActivityMemcpyPtoP4)},
+    {CUPTI_ACTIVITY_KIND_METRIC_INSTANCE, 0, 32},
+    {CUPTI_ACTIVITY_KIND_METRIC_INSTANCE, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_INSTRUCTION_EXECUTION, 0, 48},
+    {CUPTI_ACTIVITY_KIND_INSTRUCTION_EXECUTION, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER, 0, sizeof(CUpti_ActivityUnifiedMemoryCounter2)},
+    {CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER, kCuda128, sizeof(CUpti_ActivityUnifiedMemoryCounter3)},
+    {CUPTI_ACTIVITY_KIND_FUNCTION, 0, sizeof(CUpti_ActivityFunction)},
+    {CUPTI_ACTIVITY_KIND_MODULE, 0, sizeof(CUpti_ActivityModule)},
+    {CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE, 0, sizeof(CUpti_ActivityDeviceAttribute)},
+    {CUPTI_ACTIVITY_KIND_SHARED_ACCESS, 0, 56},
+    {CUPTI_ACTIVITY_KIND_SHARED_ACCESS, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_PC_SAMPLING, 0, 40},
+    {CUPTI_ACTIVITY_KIND_PC_SAMPLING, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_PC_SAMPLING_RECORD_INFO, 0, 32},
+    {CUPTI_ACTIVITY_KIND_PC_SAMPLING_RECORD_INFO, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_INSTRUCTION_CORRELATION, 0, 24},
+    {CUPTI_ACTIVITY_KIND_INSTRUCTION_CORRELATION, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_OPENACC_DATA, 0, sizeof(CUpti_ActivityOpenAccData)},
+    {CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH, 0, sizeof(CUpti_ActivityOpenAccLaunch)},
+    {CUPTI_ACTIVITY_KIND_OPENACC_OTHER, 0, sizeof(CUpti_ActivityOpenAccOther)},
+    {CUPTI_ACTIVITY_KIND_CUDA_EVENT, 0, sizeof(CUpti_ActivityCudaEvent)},
+    {CUPTI_ACTIVITY_KIND_CUDA_EVENT, kCuda128, sizeof(CUpti_ActivityCudaEvent2)},
+    {CUPTI_ACTIVITY_KIND_CUDA_EVENT, kCuda135, 80},
+    {CUPTI_ACTIVITY_KIND_STREAM, 0, sizeof(CUpti_ActivityStream)},
+    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, 0, sizeof(CUpti_ActivitySynchronization)},
+    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, kCuda128, sizeof(CUpti_ActivitySynchronization2)},
+    {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, 0, sizeof(CUpti_ActivityExternalCorrelation)},
+    {CUPTI_ACTIVITY_KIND_NVLINK, 0, sizeof(CUpti_ActivityNvLink4)},
+    {CUPTI_ACTIVITY_KIND_NVLINK, kCuda132, 88},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_EVENT, 0, 32},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_EVENT, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_EVENT_INSTANCE, 0, 32},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_EVENT_INSTANCE, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_METRIC, 0, 32},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_METRIC, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_METRIC_INSTANCE, 0, 32},
+    {CUPTI_ACTIVITY_KIND_INSTANTANEOUS_METRIC_INSTANCE, kCuda130, 0},
+    {CUPTI_ACTIVITY_KIND_MEMORY, 0, sizeof(CUpti_ActivityMemory)},
+    {CUPTI_ACTIVITY_KIND_PCIE, 0, sizeof(CUpti_ActivityPcie)},
+    {CUPTI_ACTIVITY_KIND_OPENMP, 0, sizeof(CUpti_ActivityOpenMp)},
+    {CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API, 0, sizeof(CUpti_ActivityAPI)},
+    {CUPTI_ACTIVITY_KIND_MEMORY2, 0, sizeof(CUpti_ActivityMemory3)},
+    {CUPTI_ACTIVITY_KIND_MEMORY2, kCuda126, sizeof(CUpti_ActivityMemory4)},
+    {CUPTI_ACTIVITY_KIND_MEMORY_POOL, 0, sizeof(CUpti_ActivityMemoryPool2)},
+    {CUPTI_ACTIVITY_KIND_MEMORY_POOL, kCuda130, sizeof(CUpti_ActivityMemoryPool3)},
+    {CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 0, sizeof(CUpti_ActivityGraphTrace)},
+    {CUPTI_ACTIVITY_KIND_GRAPH_TRACE, kCuda123, sizeof(CUpti_ActivityGraphTrace2)},
+    {CUPTI_ACTIVITY_KIND_JIT, 0, sizeof(CUpti_ActivityJit)},
+    {CUPTI_ACTIVITY_KIND_JIT, kCuda124, sizeof(CUpti_ActivityJit2)},
+    {53, kCuda128, 56},   // DEVICE_GRAPH_TRACE
+    {54, kCuda128, 64},   // MEM_DECOMPRESS
+    {55, kCuda129, 32},   // CONFIDENTIAL_COMPUTE_ROTATION
+    {56, kCuda131, 56},   // GRAPH_HOST_NODE
+    {57, kCuda131, 24},   // COMPUTE_ENGINE_CTX_SWITCH
+    {58, kCuda131, 48},   // HOST_LAUNCH
+    {59, kCuda132, 152},  // GREEN_CONTEXT
+    {59, kCuda132Update1, 168},
+    {59, kCuda134, 304},
+};
 
 constexpr uint32_t kInvalidChannel = 0;
 
@@ -42,25 +162,29 @@ Record Cut(const T& record, uint32_t api_version) {
   return bytes;
 }
 
+// [documented] cupti_activity.h (13.4), CUpti_ActivityKernel13: the node of the graph, or of the child graph
+// in it, that this node was instantiated or last updated from. Copies and fills have it, too, but for copies
+// between devices.
+struct SourcePlace {
+  size_t graph;
+  size_t node;
+};
+constexpr SourcePlace kKernelSource{232, 240};
+constexpr SourcePlace kCopySource{96, 104};
+constexpr SourcePlace kSetSource{88, 96};
+
+Record WithSource(Record record, SourcePlace place, const Activity& activity, uint32_t api_version) {
+  if (api_version < kCuda134) return record;
+  std::memcpy(record.data() + place.graph, &activity.graph_source, sizeof(activity.graph_source));
+  std::memcpy(record.data() + place.node, &activity.graph_node_source, sizeof(activity.graph_node_source));
+  return record;
+}
+
 template <typename T>
 T Zeroed() {
   T record;
   std::memset(&record, blank, sizeof(record));
   return record;
-}
-
-size_t KernelSize(uint32_t version) {
-  if (version >= kCuda130) {
-    return sizeof(CUpti_ActivityKernel10);
-  }
-  return version >= kCuda120 ? sizeof(CUpti_ActivityKernel9) : sizeof(CUpti_ActivityKernel8);
-}
-
-size_t ContextSize(uint32_t version) {
-  if (version >= kCuda126) {
-    return sizeof(CUpti_ActivityContext3);
-  }
-  return version >= kCuda124 ? sizeof(CUpti_ActivityContext2) : sizeof(CUpti_ActivityContext);
 }
 
 Record KernelRecord(const Activity& activity, uint32_t kind, uint32_t api_version) {
@@ -92,7 +216,7 @@ Record KernelRecord(const Activity& activity, uint32_t kind, uint32_t api_versio
   record.graphId = activity.graph;
   record.channelID = kInvalidChannel;
   record.channelType = CUPTI_CHANNEL_TYPE_COMPUTE;
-  return Cut(record, api_version);
+  return WithSource(Cut(record, api_version), kKernelSource, activity, api_version);
 }
 
 Record CopyRecord(const Activity& activity, uint32_t api_version) {
@@ -113,7 +237,7 @@ Record CopyRecord(const Activity& activity, uint32_t api_version) {
   record.graphId = activity.graph;
   record.channelType = CUPTI_CHANNEL_TYPE_ASYNC_MEMCPY;
   record.copyCount = 1;
-  return Cut(record, api_version);
+  return WithSource(Cut(record, api_version), kCopySource, activity, api_version);
 }
 
 Record PeerCopyRecord(const Activity& activity, uint32_t api_version) {
@@ -156,7 +280,7 @@ Record SetRecord(const Activity& activity, uint32_t api_version) {
   record.graphNodeId = activity.graph_node;
   record.graphId = activity.graph;
   record.channelType = CUPTI_CHANNEL_TYPE_COMPUTE;
-  return Cut(record, api_version);
+  return WithSource(Cut(record, api_version), kSetSource, activity, api_version);
 }
 
 Record SyncRecord(const Activity& activity, uint32_t api_version) {
@@ -222,87 +346,14 @@ Record PoolRecord(const Activity& activity, uint32_t pid, uint32_t api_version) 
 }  // namespace
 
 size_t RecordSize(uint32_t kind, uint32_t api_version) {
-  switch (kind) {
-    case CUPTI_ACTIVITY_KIND_MEMCPY:
-      return api_version >= kCuda128 ? sizeof(CUpti_ActivityMemcpy6) : sizeof(CUpti_ActivityMemcpy5);
-    case CUPTI_ACTIVITY_KIND_MEMCPY2:
-      return sizeof(CUpti_ActivityMemcpyPtoP4);
-    case CUPTI_ACTIVITY_KIND_MEMSET:
-      return sizeof(CUpti_ActivityMemset4);
-    case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      return KernelSize(api_version);
-    case CUPTI_ACTIVITY_KIND_DRIVER:
-    case CUPTI_ACTIVITY_KIND_RUNTIME:
-    case CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API:
-      return sizeof(CUpti_ActivityAPI);
-    case CUPTI_ACTIVITY_KIND_DEVICE:
-      return api_version >= kCuda126 ? sizeof(CUpti_ActivityDevice5) : sizeof(CUpti_ActivityDevice4);
-    case CUPTI_ACTIVITY_KIND_CONTEXT:
-      return ContextSize(api_version);
-    case CUPTI_ACTIVITY_KIND_STREAM:
-      return sizeof(CUpti_ActivityStream);
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      return api_version >= kCuda128 ? sizeof(CUpti_ActivitySynchronization2)
-                                     : sizeof(CUpti_ActivitySynchronization);
-    case CUPTI_ACTIVITY_KIND_MEMORY:
-      return sizeof(CUpti_ActivityMemory);
-    case CUPTI_ACTIVITY_KIND_MEMORY2:
-      return api_version >= kCuda126 ? sizeof(CUpti_ActivityMemory4) : sizeof(CUpti_ActivityMemory3);
-    case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
-      return api_version >= kCuda130 ? sizeof(CUpti_ActivityMemoryPool3) : sizeof(CUpti_ActivityMemoryPool2);
-    case CUPTI_ACTIVITY_KIND_OVERHEAD:
-      return api_version >= kCuda124 ? sizeof(CUpti_ActivityOverhead3) : sizeof(CUpti_ActivityOverhead);
-    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
-      return api_version >= kCuda124 ? sizeof(CUpti_ActivityGraphTrace2) : sizeof(CUpti_ActivityGraphTrace);
-    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
-      return sizeof(CUpti_ActivityExternalCorrelation);
-    case CUPTI_ACTIVITY_KIND_NAME:
-      return sizeof(CUpti_ActivityName);
-    case CUPTI_ACTIVITY_KIND_MARKER:
-      return sizeof(CUpti_ActivityMarker2);
-    case CUPTI_ACTIVITY_KIND_MARKER_DATA:
-      return api_version >= kCuda130 ? sizeof(CUpti_ActivityMarkerData2) : sizeof(CUpti_ActivityMarkerData);
-    case CUPTI_ACTIVITY_KIND_CUDA_EVENT:
-      return api_version >= kCuda128 ? sizeof(CUpti_ActivityCudaEvent2) : sizeof(CUpti_ActivityCudaEvent);
-    case CUPTI_ACTIVITY_KIND_FUNCTION:
-      return sizeof(CUpti_ActivityFunction);
-    case CUPTI_ACTIVITY_KIND_MODULE:
-      return sizeof(CUpti_ActivityModule);
-    case CUPTI_ACTIVITY_KIND_CDP_KERNEL:
-      return sizeof(CUpti_ActivityCdpKernel);
-    case CUPTI_ACTIVITY_KIND_PREEMPTION:
-      return sizeof(CUpti_ActivityPreemption);
-    case CUPTI_ACTIVITY_KIND_ENVIRONMENT:
-      return sizeof(CUpti_ActivityEnvironment);
-    case CUPTI_ACTIVITY_KIND_UNIFIED_MEMORY_COUNTER:
-      return api_version >= kCuda128 ? sizeof(CUpti_ActivityUnifiedMemoryCounter3)
-                                     : sizeof(CUpti_ActivityUnifiedMemoryCounter2);
-    case CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE:
-      return sizeof(CUpti_ActivityDeviceAttribute);
-    case CUPTI_ACTIVITY_KIND_OPENACC_DATA:
-      return sizeof(CUpti_ActivityOpenAccData);
-    case CUPTI_ACTIVITY_KIND_OPENACC_LAUNCH:
-      return sizeof(CUpti_ActivityOpenAccLaunch);
-    case CUPTI_ACTIVITY_KIND_OPENACC_OTHER:
-      return sizeof(CUpti_ActivityOpenAccOther);
-    case CUPTI_ACTIVITY_KIND_NVLINK:
-      return sizeof(CUpti_ActivityNvLink4);
-    case CUPTI_ACTIVITY_KIND_PCIE:
-      return sizeof(CUpti_ActivityPcie);
-    case CUPTI_ACTIVITY_KIND_OPENMP:
-      return sizeof(CUpti_ActivityOpenMp);
-    case CUPTI_ACTIVITY_KIND_JIT:
-      return api_version >= kCuda124 ? sizeof(CUpti_ActivityJit2) : sizeof(CUpti_ActivityJit);
-    case CUPTI_ACTIVITY_KIND_DEVICE_GRAPH_TRACE:
-      return sizeof(CUpti_ActivityDeviceGraphTrace);
-    case CUPTI_ACTIVITY_KIND_MEM_DECOMPRESS:
-      return sizeof(CUpti_ActivityMemDecompress);
-    case CUPTI_ACTIVITY_KIND_CONFIDENTIAL_COMPUTE_ROTATION:
-      return sizeof(CUpti_ActivityConfidentialComputeRotation);
-    default:
-      return 0;
+  size_t bytes = 0;
+  if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) kind = CUPTI_ACTIVITY_KIND_KERNEL;
+  for (const Layout& layout : kLayouts) {
+    if (layout.kind != kind) continue;
+    if (layout.since > api_version) break;
+    bytes = layout.bytes;
   }
+  return bytes;
 }
 
 Record ActivityRecord(const Activity& activity, uint32_t kernel_kind, uint32_t pid, uint32_t api_version) {
@@ -423,8 +474,10 @@ Record GraphTraceRecord(const GraphRun& run, uint32_t api_version) {
 
 // [documented] cupti_activity.h, cuptiActivityGetNextRecord: INVALID_KIND for a record that is incomplete or
 // invalid, MAX_LIMIT_REACHED at the end.
-// [observed] CUPTI 13.0.1 without a GPU, on buffers made by hand: INVALID_KIND comes on every further call,
-// and the record pointer stays where it was. A record that the valid bytes cut off is the end, not an error.
+// [observed] CUPTI 13.1.1 and all before it down to 11.8, without a GPU: on buffers made by hand, the error
+// comes on every further call, and the record pointer stays where it was. Up to 12.4 it is UNKNOWN, from 12.4
+// Update 1 on INVALID_KIND (the two have one number; the node takes the newer). A record that the valid bytes
+// cut off is the end, not an error.
 CUptiResult NextRecord(uint8_t* buffer, size_t valid_size, CUpti_Activity** record, uint32_t api_version) {
   uint8_t* next = buffer;
   if (*record != nullptr) {
@@ -434,7 +487,7 @@ CUptiResult NextRecord(uint8_t* buffer, size_t valid_size, CUpti_Activity** reco
   if (next + sizeof(CUpti_Activity) > buffer + valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
   const size_t size =
       RecordSize(static_cast<uint32_t>(reinterpret_cast<CUpti_Activity*>(next)->kind), api_version);
-  if (size == 0) return CUPTI_ERROR_INVALID_KIND;
+  if (size == 0) return api_version < kCuda124 ? CUPTI_ERROR_UNKNOWN : CUPTI_ERROR_INVALID_KIND;
   if (next + size > buffer + valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
   *record = reinterpret_cast<CUpti_Activity*>(next);
   return CUPTI_SUCCESS;

@@ -15,7 +15,8 @@ namespace gpusim::cupti {
 namespace {
 
 constexpr uint32_t kNewest = 130001;
-constexpr uint32_t kVersions[] = {18, 19, 20, 21, 22, 23, 24, 26, 27, 28, 130000, kNewest, 130401};
+constexpr uint32_t kVersions[] = {18, 19,     20,      21,     22,     23,     24,     26,    27,
+                                  28, 130000, kNewest, 130100, 130200, 130300, 130401, 130500};
 
 Activity Kernel() {
   Activity activity;
@@ -214,6 +215,19 @@ TEST(LayoutTest, KernelFieldsAreWhereTheHeaderSaysInEveryVersion) {
   }
 }
 
+TEST(LayoutTest, From134OnRecordsNameTheNodeThatTheirsWasMadeFrom) {
+  Activity copy = Copy(ActivityKind::kMemcpy);
+  Activity kernel = Kernel();
+  copy.graph_node_source = kernel.graph_node_source = 0x700000002;
+  const Record of_kernel = ActivityRecord(kernel, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, 130400);
+  const Record of_copy = ActivityRecord(copy, 0, 1, 130400);
+  ASSERT_EQ(of_kernel.size(), 248U);
+  ASSERT_EQ(of_copy.size(), 112U);
+  EXPECT_EQ(*reinterpret_cast<const uint64_t*>(of_kernel.data() + 240), 0x700000002U);
+  EXPECT_EQ(*reinterpret_cast<const uint64_t*>(of_copy.data() + 104), 0x700000002U);
+  EXPECT_EQ(ActivityRecord(kernel, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1, 130300).size(), 232U);
+}
+
 TEST(LayoutTest, CopyFieldsAreWhereTheHeaderSaysInEveryVersion) {
   for (const uint32_t version : kVersions) {
     const Record bytes = ActivityRecord(Copy(ActivityKind::kMemcpy), 0, 1, version);
@@ -273,6 +287,10 @@ TEST(LayoutTest, OlderVersionsHaveTheirOwnSizes) {
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_MEMCPY, 24), sizeof(CUpti_ActivityMemcpy5));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_OVERHEAD, 19), sizeof(CUpti_ActivityOverhead));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 19), sizeof(CUpti_ActivityGraphTrace));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 21), sizeof(CUpti_ActivityGraphTrace2));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_EVENT, 28), 24U);
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_EVENT, kNewest), 0U) << "13.0 has no events";
+  EXPECT_EQ(ReportedVersion(VersionNumber("12.0")), 18U) << "as the real one, not as its header says";
 }
 
 // Records that are cut at the older size are only right if the newer structure begins with the older one.

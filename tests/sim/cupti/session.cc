@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -64,6 +65,7 @@ const Attribute* FindAttribute(int number) {
 // [documented] cupti_activity.h, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, and the release notes of
 // 13.0: from 13.0 on each thread has buffers of its own.
 constexpr uint32_t kPerThreadBuffersSince = 130000;
+constexpr uint32_t kManySubscribersSince = 130300;
 
 // For Defects::clock_zeroes_times and Defects::calls_slow_down.
 constexpr uint64_t kClockZeroesEvery = 8;
@@ -88,44 +90,61 @@ Session& TheSession() {
   return *kSession;
 }
 
+// [documented] CUPTI's guide, "Multiple subscribers", and cupti_callbacks.h, cuptiSubscribe_v2: from 13.3 on,
+// with driver 610 or newer, if the first one allowed others with allowMultipleSubscribers and each later one
+// asks the same. Otherwise one subscriber: a second one gets error 39 and, through the newer function, the
+// first one's name.
+// [observed] H100, CUPTI 13.0.1: error 39 for a second subscriber.
+// [assumed] A refused cuptiSubscribe_v2 leaves cuptiSubscribe as it was. Probe: it asks for company first,
+// then alone. Fallback: none; there would be no GPU times from CUPTI 13.4 on with a driver before 610.
 CUptiResult Session::Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* userdata,
-                               CUpti_SubscriberParams* params) {
-  if (handle == nullptr) {
+                               SubscriberParams* params) {
+  if (handle == nullptr || (params != nullptr && params->bytes < offsetof(SubscriberParams, allow_others))) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
+  const bool asks_for_many =
+      params != nullptr && params->bytes >= sizeof(*params) && params->allow_others != 0;
   const std::scoped_lock lock(mutex_);
   Subscriber* incumbent = current_.load();
-  // [documented] cupti_callbacks.h, cuptiSubscribe_v2: one subscriber, a second one gets error 39 and,
-  // through the newer function, the first one's name.
-  // [observed] H100, CUPTI 13.0.1: error 39 for a second subscriber.
-  if (knobs_.subscriber_taken || incumbent != nullptr) {
-    if (params != nullptr && params->oldSubscriberName != nullptr && params->oldSubscriberSize > 0) {
+  const bool somebody = incumbent != nullptr || company_.size() != 0;
+  const bool refused = asks_for_many && (knobs_.api_version < kManySubscribersSince || knobs_.one_subscriber);
+  if (knobs_.subscriber_taken || refused || (somebody && !(asks_for_many && many_allowed_))) {
+    if (params != nullptr && params->old_name != nullptr && params->old_name_bytes > 0) {
       const std::string name = incumbent != nullptr ? incumbent->name : kIncumbent;
-      const size_t length = std::min(name.size(), params->oldSubscriberSize - 1);
-      std::memcpy(params->oldSubscriberName, name.data(), length);
-      params->oldSubscriberName[length] = '\0';
+      const size_t length = std::min(name.size(), params->old_name_bytes - 1);
+      std::memcpy(params->old_name, name.data(), length);
+      params->old_name[length] = '\0';
     }
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  }
+  if (incumbent != nullptr) {
+    *handle = reinterpret_cast<CUpti_SubscriberHandle>(company_.Join(callback, userdata, knobs_.api_version));
+    return CUPTI_SUCCESS;
   }
   // [assumed] The driver has one subscriber, whichever copy of libcupti in the process it comes from. Probe:
   // a tool with a copy of its own is served by the probe's copy. Fallback: if each copy could have a
   // subscriber, the tool would get the same.
-  if (!ClaimDriver()) {
+  if (!somebody && !ClaimDriver()) {
     return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
   }
   Subscriber& subscriber = subscribers_[next_subscriber_++ % subscribers_.size()];
   subscriber.name = "CUPTI";
-  if (params != nullptr && params->subscriberName != nullptr) {
-    subscriber.name += std::string(" for ") + params->subscriberName;
+  if (params != nullptr && params->name != nullptr) {
+    subscriber.name += std::string(" for ") + params->name;
   }
   subscriber.userdata = userdata;
   subscriber.callback = callback;
+  many_allowed_ = asks_for_many;
   current_ = &subscriber;
   *handle = reinterpret_cast<CUpti_SubscriberHandle>(&subscriber);
   return CUPTI_SUCCESS;
 }
 
 CUptiResult Session::Unsubscribe(CUpti_SubscriberHandle handle) {
+  if (OtherSubscriber* other = company_.Find(handle); other != nullptr) {
+    company_.Leave(other);
+    return CUPTI_SUCCESS;
+  }
   if (!IsCurrent(handle)) {
     return CUPTI_ERROR_INVALID_PARAMETER;
   }
@@ -136,8 +155,9 @@ CUptiResult Session::Unsubscribe(CUpti_SubscriberHandle handle) {
 void Session::UnsubscribeCurrent() {
   const std::scoped_lock lock(mutex_);
   session_ended_ = true;
-  if (current_.exchange(nullptr) != nullptr) {
+  if (current_.exchange(nullptr) != nullptr && company_.size() == 0) {
     cupti_claimed = false;
+    many_allowed_ = false;
   }
   for (auto& domain : callbacks_) {
     for (auto& enabled : domain) {
@@ -167,8 +187,9 @@ bool Session::SetCallback(bool enable, int domain, int64_t cbid) {
 }
 
 void Session::Call(CUpti_CallbackDomain domain, uint32_t cbid, const void* data) {
+  company_.Call(domain, cbid, data);
   Subscriber* subscriber = current_.load(std::memory_order_acquire);
-  if (subscriber == nullptr) {
+  if (subscriber == nullptr || !CallbackEnabled(domain, cbid)) {
     return;
   }
   const CUpti_CallbackFunc callback = subscriber->callback;
@@ -476,7 +497,7 @@ CUptiResult Session::Flush(bool forced) {
   while (knobs_.hang_flush) {
     pause();
   }
-  if (!buffers_.Registered()) {
+  if (!buffers_.Registered() && company_.size() == 0) {
     return CUPTI_ERROR_INVALID_OPERATION;
   }
   if (forced && knobs_.defects.forced_flush_crashes) Crash("a flush is forced in 13.0");
@@ -490,7 +511,9 @@ CUptiResult Session::Flush(bool forced) {
     buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), ThreadId(), start_ns, NowNs(),
                                    knobs_.api_version));
   }
+  // [documented] cupti_activity.h (13.5), cuptiActivityFlushAll: the buffers of all subscribers.
   buffers_.Flush(forced);
+  company_.Flush(forced);
   return CUPTI_SUCCESS;
 }
 

@@ -1,4 +1,5 @@
-// The state behind the CUPTI functions: the one subscriber, what is enabled, the attributes, and the buffers.
+// The state behind the CUPTI functions: the first subscriber, what it enabled, the attributes, and its
+// buffers. Others, where CUPTI has several, are in company.h.
 //
 // Separate from the exported functions, which only check their arguments, and from the hooks, through which
 // the driver reports. One object a process, never destroyed: worker and application threads may still use it
@@ -18,7 +19,9 @@
 #include <vector>
 
 #include "tests/sim/cupti/buffers.h"
+#include "tests/sim/cupti/company.h"
 #include "tests/sim/cupti/knobs.h"
+#include "tests/sim/cupti/v2.h"
 
 namespace gpusim::cupti {
 
@@ -43,17 +46,25 @@ class Session {
 
   // Callbacks.
   CUptiResult Subscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* userdata,
-                        CUpti_SubscriberParams* params);
+                        SubscriberParams* params);
   CUptiResult Unsubscribe(CUpti_SubscriberHandle handle);
   void UnsubscribeCurrent();
+  // Of the first subscriber; the others are in the company.
   bool IsCurrent(CUpti_SubscriberHandle handle) const;
+  Company& GetCompany() { return company_; }
+  // A subscriber is here that allows others.
+  bool ManyAllowed() const { return many_allowed_.load(std::memory_order_relaxed); }
   // False if there is no such domain or id. `cbid` -1: all of the domain.
   bool SetCallback(bool enable, int domain, int64_t cbid);
   bool CallbackEnabled(int domain, uint32_t cbid) const {
     return domain > 0 && domain < CUPTI_CB_DOMAIN_SIZE && cbid < callbacks_[domain].size() &&
            callbacks_[domain][cbid].load(std::memory_order_relaxed);
   }
-  // Calls the subscriber; the CUDA calls that it makes are not traced.
+  // Whether a subscriber has it enabled.
+  bool SomebodyListens(int domain, uint32_t cbid) {
+    return CallbackEnabled(domain, cbid) || company_.Listens(domain, cbid);
+  }
+  // Calls those that listen; the CUDA calls that they make are not traced.
   void Call(CUpti_CallbackDomain domain, uint32_t cbid, const void* data);
 
   // Activity kinds.
@@ -61,6 +72,7 @@ class Session {
   bool KindEnabled(uint32_t kind) const {
     return kind < kKindLimit && kinds_[kind].load(std::memory_order_relaxed);
   }
+  bool SomebodyRecords() { return AnyKindEnabled() || company_.AnyKindEnabled(); }
   bool AnyKindEnabled() const { return kinds_enabled_.load(std::memory_order_relaxed) > 0; }
   // CONCURRENT_KERNEL or KERNEL, 0 if neither is enabled.
   uint32_t KernelKind() const;
@@ -113,6 +125,8 @@ class Session {
 
   const Knobs& knobs_;
   Buffers buffers_;
+  Company company_;
+  std::atomic<bool> many_allowed_{false};
   std::recursive_mutex api_mutex_;
 
   mutable std::mutex mutex_;

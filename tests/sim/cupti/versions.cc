@@ -8,18 +8,19 @@ struct Version {
   uint32_t number;
 };
 
-// [documented] cupti_version.h (13.0): the numbers up to 13.0 Update 1, and the form of those from 13.0 on.
-// [assumed] From 13.1 on, the number's last two digits are the update: 13.1 Update 1 says 130101, and
-// 13.4 Update 1 says 130401. Probe: nothing today; a precaution against a defect that such an update mended
-// would end at the number (proto/cupti_versions.h). Fallback: a number that is too high only keeps a
-// precaution for longer. Settled by: gpu-check step "CUPTI trace".
+// [observed] CUPTI 13.1.1 and all before it down to 11.8, without a GPU: what cuptiGetVersion answers; 11.8,
+// 12.0 and 12.1 say 18 alike, although cupti_version.h gives 12.0 the number 19.
+// [documented] cupti_version.h of 13.2 to 13.5, CUPTI_API_VERSION: the numbers of these.
 constexpr Version kVersions[] = {
-    {"11.8", 18},       {"12.0", 19},     {"12.2", 20},       {"12.3", 21},       {"12.4", 22},
-    {"12.5", 23},       {"12.6", 24},     {"12.8", 26},       {"12.9", 27},       {"12.9.1", 28},
-    {"13.0.0", 130000}, {"13.0", 130001}, {"13.0.1", 130001}, {"13.1", 130100},   {"13.1.1", 130101},
-    {"13.2", 130200},   {"13.3", 130300}, {"13.4", 130400},   {"13.4.1", 130401},
+    {"11.8", 18},       {"12.0", 19},       {"12.1", 19},       {"12.2", 20},       {"12.3", 21},
+    {"12.4", 22},       {"12.5", 23},       {"12.6", 24},       {"12.8", 26},       {"12.9", 27},
+    {"12.9.1", 28},     {"13.0.0", 130000}, {"13.0", 130001},   {"13.0.1", 130001}, {"13.1", 130100},
+    {"13.1.1", 130101}, {"13.2", 130200},   {"13.2.1", 130201}, {"13.2.2", 130202}, {"13.3", 130300},
+    {"13.3.1", 130301}, {"13.4", 130400},   {"13.4.1", 130401}, {"13.5", 130500},
 };
 
+constexpr uint32_t kCuda118 = 18;
+constexpr uint32_t kCuda120 = 19;
 constexpr uint32_t kCuda126 = 24;
 constexpr uint32_t kCuda128 = 26;
 constexpr uint32_t kCuda129 = 27;
@@ -37,6 +38,8 @@ uint32_t VersionNumber(std::string_view name) {
   return 0;
 }
 
+uint32_t ReportedVersion(uint32_t version) { return version == kCuda120 ? kCuda118 : version; }
+
 std::string VersionNames() {
   std::string names;
   for (const Version& version : kVersions) {
@@ -47,9 +50,9 @@ std::string VersionNames() {
 
 Defects DefectsOf(uint32_t version) {
   Defects defects;
-  // [assumed] A declined buffer request crashes CUPTI before 12.9, and drops records since. Probe: the
-  // discard buffer, which is handed out instead of NULL. Fallback: it is handed out in every version, so
-  // neither answer hurts.
+  // [assumed] A declined buffer request crashes CUPTI before 12.9. (The headers of all releases say that it
+  // may be declined.) Probe: it declines from 12.9 on, and hands out one more buffer before. Fallback:
+  // GPUPROBE_BUFFERS, so that no request need be declined.
   defects.crashes_on_null = version < kCuda129;
   // [documented] CUPTI 13.0 Update 1, resolved issues: cuptiActivityFlushAll may crash in 13.0.
   // [assumed] In 13.0 a flush crashes only if it is forced, and then every time. Probe: it never forces a

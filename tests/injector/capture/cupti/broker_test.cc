@@ -123,20 +123,30 @@ class Broker : public ::testing::Test {
     buffers = forwarded = 0;
     max_records = 0;
     api_ = Api();
-    ReceiveGuests({&api_, Ours(),
-                   [](void*, CUpti_ActivityKind kind) noexcept {
-                     return kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
-                   },
-                   [](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
-                     return domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == 307;
-                   },
-                   []() noexcept { return graphs; }, nullptr});
+    Receive(/*others_allowed=*/false);
     played_.kinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
     played_.callbacks = {{CUPTI_CB_DOMAIN_DRIVER_API, 307}};
   }
   void TearDown() override {
     graphs = false;
     ForgetGuestsForTest();
+  }
+
+  void Receive(bool others_allowed) {
+    ReceiveGuests({.api = &api_,
+                   .bound = api_,
+                   .subscriber = Ours(),
+                   .others_allowed = others_allowed,
+                   .needs_kind =
+                       [](void*, CUpti_ActivityKind kind) noexcept {
+                         return kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL;
+                       },
+                   .needs_callback =
+                       [](CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
+                         return domain == CUPTI_CB_DOMAIN_DRIVER_API && cbid == 307;
+                       },
+                   .graphs_made = []() noexcept { return graphs; },
+                   .self = nullptr});
   }
 
   template <typename Function>
@@ -378,6 +388,69 @@ TEST_F(Broker, OnlyTheBoundCopysFunctionsAreReplaced) {
   EXPECT_NE(BrokerReplacement("cuptiSubscribe", nullptr), nullptr);
   EXPECT_EQ(BrokerReplacement("cuptiGetVersion", nullptr), nullptr);
   EXPECT_EQ(BrokerReplacement("cudaFree", nullptr), nullptr);
+}
+
+// -- where CUPTI has several subscribers
+
+v2::SubscriberParams asked_of_cupti;
+
+CuptiApi ApiOfMany() {
+  CuptiApi api = Api();
+  api.Subscribe_v2 = [](CUpti_SubscriberHandle* handle, CUpti_CallbackFunc, void*,
+                        v2::SubscriberParams* params) {
+    asked_of_cupti = *params;
+    *handle = reinterpret_cast<CUpti_SubscriberHandle>(&asked_of_cupti);
+    return CUPTI_SUCCESS;
+  };
+  api.ActivityEnable_v2 = [](CUpti_SubscriberHandle handle, CUpti_ActivityKind kind, void*) {
+    EXPECT_EQ(handle, reinterpret_cast<CUpti_SubscriberHandle>(&asked_of_cupti)) << "unknown to CUPTI";
+    played->kinds.insert(kind);
+    return CUPTI_SUCCESS;
+  };
+  return api;
+}
+
+TEST_F(Broker, AToolThatWantsCompanyIsRefusedByNameWhereThereIsNone) {
+  api_ = ApiOfMany();
+  Receive(/*others_allowed=*/false);
+  char old_name[16] = "";
+  v2::SubscriberParams params{sizeof(params), "theirs", old_name, sizeof(old_name), 1, {}};
+  CUpti_SubscriberHandle handle = nullptr;
+  const auto subscribe = Guest("cuptiSubscribe_v2", api_.Subscribe_v2);
+  EXPECT_EQ(subscribe(&handle, GuestCallback, &forwarded, &params),
+            CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  EXPECT_STREQ(old_name, "CUPTI for gpupr");
+}
+
+TEST_F(Broker, AGuestsHandleNeverReachesCuptisFunctionsForSubscriptions) {
+  api_ = ApiOfMany();
+  Receive(/*others_allowed=*/false);
+  v2::SubscriberParams params{sizeof(params), "theirs", nullptr, 0, 0, {}};
+  CUpti_SubscriberHandle handle = nullptr;
+  const auto subscribe = Guest("cuptiSubscribe_v2", api_.Subscribe_v2);
+  ASSERT_EQ(subscribe(&handle, GuestCallback, &forwarded, &params), CUPTI_SUCCESS);
+  const auto enable = Guest("cuptiActivityEnable_v2", api_.ActivityEnable_v2);
+  EXPECT_EQ(enable(handle, CUPTI_ACTIVITY_KIND_MEMSET, nullptr),
+            CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  EXPECT_EQ(played_.kinds.count(CUPTI_ACTIVITY_KIND_MEMSET), 0u);
+}
+
+TEST_F(Broker, WhereThereIsCompanyAToolGetsASubscriptionOfItsOwn) {
+  api_ = ApiOfMany();
+  Receive(/*others_allowed=*/true);
+  const auto subscribe = Guest("cuptiSubscribe_v2", api_.Subscribe_v2);
+  const auto enable = Guest("cuptiActivityEnable_v2", api_.ActivityEnable_v2);
+  CUpti_SubscriberHandle handle = nullptr;
+  // One of CUPTI 13.0's time, which knows of no others.
+  v2::SubscriberParams params{v2::kParamsWithoutOthers, "theirs", nullptr, 0, 0, {}};
+  ASSERT_EQ(subscribe(&handle, GuestCallback, &forwarded, &params), CUPTI_SUCCESS);
+  EXPECT_STREQ(asked_of_cupti.name, "theirs");
+  EXPECT_EQ(asked_of_cupti.allow_others, 1);
+  EXPECT_EQ(asked_of_cupti.bytes, sizeof(v2::SubscriberParams));
+  EXPECT_EQ(enable(handle, CUPTI_ACTIVITY_KIND_MEMSET, nullptr), CUPTI_SUCCESS);
+  EXPECT_EQ(played_.kinds.count(CUPTI_ACTIVITY_KIND_MEMSET), 1u);
+  ASSERT_EQ(subscribe(&handle, GuestCallback, &forwarded, nullptr), CUPTI_SUCCESS);
+  EXPECT_EQ(asked_of_cupti.allow_others, 1);
 }
 
 }  // namespace

@@ -226,8 +226,23 @@ TEST_F(SessionTest, ACompletedBufferBecomesRecordsAndIsUsedAgain) {
   EXPECT_EQ(session_->pool().outstanding(), 0u);
 }
 
-TEST_F(SessionTest, AnExhaustedPoolCountsWhatItCouldNotKeep) {
+TEST_F(SessionTest, AnExhaustedPoolDeclinesAndCountsWhatWasDropped) {
   ASSERT_EQ(Start(1), CuptiSession::StartResult::kCapturing);
+  size_t bytes = 0;
+  uint8_t* buffer = Request(&bytes);
+  EXPECT_EQ(Request(&bytes), nullptr);
+  EXPECT_EQ(bytes, 0u);
+  fake_.dropped = 17;
+  fake_.complete(nullptr, 0, buffer, 65536, Fill(buffer, 10));
+  EXPECT_EQ(Kernels(), 10u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossBufferPoolEmpty), 17u);
+  EXPECT_EQ(LossCount(wire::LossReason::kLossCuptiDropped), 0u);
+}
+
+TEST_F(SessionTest, BeforeCupti129AnExhaustedPoolCountsWhatItCouldNotKeep) {
+  CuptiApi api = FakeApi();
+  api.version = 26;
+  ASSERT_EQ(session_->Start(api, 1, 65536), CuptiSession::StartResult::kCapturing);
   size_t bytes = 0;
   Request(&bytes);
   uint8_t* discard = Request(&bytes);

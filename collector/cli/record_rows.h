@@ -1,0 +1,18 @@
+// Every record of a run as a row, log by log: what export, query and the tables are made of.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace gpuprobe::cli {
+
+using EmitRow = std::function<void(const std::string& row)>;  // without end of line
+
+// Reads the logs while `go_on()`. `command` reports on stderr what is damaged, and from when on there are
+// records.
+absl::Status ForEachRecordRow(const char* command, const std::string& directory,
+                              const std::function<bool()>& go_on, const EmitRow& emit);
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,92 @@
+#include "collector/cli/run_tables.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "collector/analysis/report.h"
+#include "collector/cli/command.h"
+#include "collector/cli/damage_line.h"
+#include "collector/cli/output.h"
+#include "collector/render/json_report.h"
+#include "collector/store/run_directory.h"
+#include "collector/tables/csv_files.h"
+#include "collector/tables/database.h"
+#include "collector/tables/report_tables.h"
+#include "collector/tables/step_rows.h"
+#include "collector/tables/table_schema.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+// Calls visit(owner, step) for each step of each process, times as the clock said.
+template <typename Visit>
+void ForEachStep(const ReplayedRun& run, const Visit& visit) {
+  const auto& processes = run.job.processes();
+  for (uint32_t i = 0; i < processes.size(); ++i) {
+    const v1::Identity& id = processes[i]->identity();
+    const bool ranked = id.rank_source() != v1::RANK_SOURCE_NONE && id.rank() >= 0;
+    const tables::StepOwner owner{
+        .rank = ranked ? id.rank() : -1, .pid = id.pid(), .world_size = id.world_size()};
+    for (model::StepRecord step : run.steps.Of(i)) {
+      const uint64_t back_ns = processes[i]->SetBackAt(step.end_ns);
+      step.clock_step_ns -= static_cast<int64_t>(back_ns - processes[i]->SetBackAt(step.start_ns));
+      step.start_ns = processes[i]->Realtime(step.start_ns);
+      step.end_ns -= back_ns;
+      visit(owner, step);
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status ReplayWithSteps(const char* command, const std::string& directory,
+                             const StepMarkerOption& marker, ReplayedRun& run) {
+  run.job.SetStepMarker(marker.marker);
+  const absl::StatusOr<store::Replayed> replayed =
+      store::Replay(directory, run.job,
+                    [&](const model::ProcessModel& process, const v1::Batch&) { run.steps.Watch(process); });
+  if (!replayed.ok()) return replayed.status();
+  for (const store::Damage& damage : replayed->damages)
+    Fail(command, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+  run.steps.Finish(run.job);
+  return absl::OkStatus();
+}
+
+void PrintStepTimings(const ReplayedRun& run) {
+  ForEachStep(run, [](const tables::StepOwner& owner, const model::StepRecord& step) {
+    if (OutputWorks()) Print(tables::StepTimingLines(owner, step));
+  });
+}
+
+void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit) {
+  ForEachStep(run, [&](const tables::StepOwner& owner, const model::StepRecord& step) {
+    emit(tables::StepRow(owner, step));
+  });
+  analysis::ReportInput input;
+  input.collector_version = Version();
+  tables::ReportRows(render::JsonReport(analysis::BuildReport(run.job, input)), emit);
+}
+
+template <typename Target>
+absl::Status FillTables(const char* command, const std::string& directory, const StepMarkerOption& marker,
+                        Target& target) {
+  // The report first: it names damage, and what is no run directory ends here.
+  auto run = std::make_unique<ReplayedRun>();
+  if (absl::Status s = ReplayWithSteps(command, directory, marker, *run); !s.ok()) return s;
+  std::vector<tables::Table> known = tables::RecordTables();
+  tables::Widen(tables::StepRow({}, {}), known);
+  ForEachReportRow(*run, [&](const std::string& row) { tables::Widen(row, known); });
+  for (const tables::Table& table : known) target.AddTable(table);
+  ForEachReportRow(*run, [&](const std::string& row) { target.Insert(row); });
+  run.reset();
+  if (absl::Status s = ForEachRecordRow(
+          command, directory, [] { return true; }, [&](const std::string& row) { target.Insert(row); });
+      !s.ok())
+    return s;
+  return target.Finish();
+}
+
+template absl::Status FillTables(const char*, const std::string&, const StepMarkerOption&, tables::Database&);
+template absl::Status FillTables(const char*, const std::string&, const StepMarkerOption&, tables::CsvFiles&);
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,33 @@
+// The tables of a run, in whatever form: its records, its steps, and its report.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "collector/cli/record_rows.h"
+#include "collector/cli/recorder.h"
+#include "collector/timeline/step_log.h"
+
+namespace gpuprobe::cli {
+
+// A run that was replayed for its steps.
+struct ReplayedRun {
+  model::JobModel job;
+  timeline::StepLog steps;
+};
+absl::Status ReplayWithSteps(const char* command, const std::string& directory,
+                             const StepMarkerOption& marker, ReplayedRun& run);
+
+// One line for each step and phase of each rank (tables/step_rows.h).
+void PrintStepTimings(const ReplayedRun& run);
+
+// Rows of all tables but those of records, which ForEachRecordRow gives: `step`, `report`, `report_*`.
+void ForEachReportRow(const ReplayedRun& run, const EmitRow& emit);
+
+// Puts all tables into `Target`, a Database or CsvFiles.
+template <typename Target>
+absl::Status FillTables(const char* command, const std::string& directory, const StepMarkerOption& marker,
+                        Target& target);
+
+}  // namespace gpuprobe::cli

@@ -1,0 +1,91 @@
+#include "collector/cli/shared_options.h"
+
+#include "CLI/CLI.hpp"
+#include "collector/cli/checks.h"
+#include "collector/store/run_settings.h"
+
+namespace gpuprobe::cli {
+
+void KeepOption::AddTo(CLI::App& app) {
+  app.add_option(
+         "--keep", bytes,
+         "maximum size of a run's records, 16MiB or more; older detail is dropped, totals stay [2GiB]")
+      ->transform(Size(kSmallestBytes, UINT64_MAX))
+      ->option_text("SIZE");
+}
+
+void StepMarkerOption::AddTo(CLI::App& app) {
+  app.add_option_function<std::string>(
+         "--step-marker",
+         [this](const std::string& given) {
+           const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(given);
+           if (!parsed.ok())
+             throw CLI::ValidationError("--step-marker", std::string(parsed.status().message()));
+           if (given.find('\n') != std::string::npos)
+             throw CLI::ValidationError("--step-marker", "must be one line");
+           marker = *parsed;
+           text = given;
+         },
+         "definition of a step: nvtx:NAME (a range with this name), kernel:NAME (this kernel begins one), "
+         "collective:OP (a cluster of such calls ends one) or collective:OP/N (N such calls). NAME must "
+         "match as a whole; * stands for any text: nvtx:step, nvtx:step* [detected]")
+      ->option_text("MARKER");
+}
+
+void StepMarkerOption::TakeFrom(const std::string& run_directory) {
+  if (!text.empty()) return;
+  const std::string recorded = store::ReadRunSettings(run_directory).step_marker;
+  const absl::StatusOr<model::StepMarker> parsed = model::StepMarker::Parse(recorded);
+  if (recorded.empty() || !parsed.ok()) return;
+  marker = *parsed;
+  text = recorded;
+}
+
+void RankOptions::AddTo(CLI::App& app) {
+  app.add_option("--hang-after", seconds,
+                 "report a collective as hung after it has waited this long without explanation [60]")
+      ->check(WholeNumber(1, 31'536'000))
+      ->option_text("SECONDS");
+  app.add_option("--link-peak", link_peak,
+                 "peak bandwidth of the links between GPUs, GB/s [NVLink's, for known GPUs on one host]")
+      ->check(AboveZero())
+      ->option_text("GB/S");
+}
+
+void ModelWorkOption::AddTo(CLI::App& app) {
+  app.add_option("--model-flops-per-step", work.flops_per_step,
+                 "floating-point operations per step of the whole job, for MFU")
+      ->check(AboveZero());
+  CLI::Option* parameters =
+      app.add_option(
+             "--params", work.parameters,
+             "parameters of a transformer; with --tokens-per-step, a step takes 6 x parameters x tokens")
+          ->check(AboveZero());
+  CLI::Option* tokens = app.add_option("--tokens-per-step", work.tokens_per_step,
+                                       "tokens per step of the whole job (batch x sequence x replicas)")
+                            ->check(AboveZero());
+  parameters->needs(tokens);
+  tokens->needs(parameters);
+  app.add_option("--flops-type", work.type,
+                 "data type whose peak is the reference: bf16, fp16, tf32, fp32, fp8 [bf16]")
+      ->check(OneOf({"bf16", "fp16", "tf32", "fp32", "fp8"}));
+  app.add_option("--peak-tflops", work.peak_tflops, "peak of one GPU, if gpuprobe does not know it")
+      ->check(AboveZero());
+  app.add_option_function<std::string>(
+         "--recompute", [this](const std::string& value) { work.recompute = value == "full"; },
+         "recomputation of activations: none, full (for HFU)")
+      ->check(OneOf({"none", "full"}));
+}
+
+void ColorOption::AddTo(CLI::App& app) {
+  app.add_flag("--no-color", no_color,
+               "no colors, not even on a terminal; so does the environment variable NO_COLOR");
+}
+
+void StatusOption::AddTo(CLI::App& app) {
+  app.add_option("--status", seconds, "on a terminal, print a status line this often; 0: never [10]")
+      ->check(WholeNumber(0, 86400))
+      ->option_text("SECONDS");
+}
+
+}  // namespace gpuprobe::cli

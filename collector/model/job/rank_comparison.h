@@ -1,0 +1,226 @@
+// Compares the ranks of each collective once it is over: who made whom wait, how long the transfer took, and
+// how far their clocks are apart.
+//
+// Separate from JobModel, which brings the ranks of a call together. All ranks leave a collective at nearly
+// the same time, so the shortest kernel is the transfer and belongs to the rank that came last; what the
+// others took longer is waiting, and that rank caused it. The same moment read from two clocks is a sample of
+// their offset. A send and its receive show the same for two ranks. A call with a lost record is not
+// compared: the rank whose record it was may have come last. Memory: a line of windows for each pair of
+// clocks, statistics for each rank and each (communicator, operation, size), and what happened in each rank's
+// open steps.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/numeric/int128.h"
+#include "collector/model/calls/call_blocks.h"
+#include "collector/model/calls/collective_tracker.h"
+#include "collector/model/job/late_steps.h"
+#include "collector/model/job/step_alignment.h"
+#include "collector/model/job/step_spread.h"
+#include "collector/model/state/members.h"
+#include "collector/model/statistics/distribution.h"
+#include "collector/model/steps/step_series.h"
+
+namespace gpuprobe::model {
+
+class ProcessModel;
+
+// How far one clock is ahead of another, over time: medians over windows that grow with the run.
+class ClockLink {
+ public:
+  static constexpr size_t kMaxWindows = 64;
+  static constexpr size_t kSamples = 15;  // of a window
+
+  struct Window {
+    uint64_t time_ns = 0;  // on the reference's clock
+    int64_t ahead_ns = 0;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, time_ns, ahead_ns);
+    }
+  };
+
+  void Add(uint64_t reference_ns, int64_t ahead_ns);
+  // With what the open window has so far.
+  std::vector<Window> Windows() const;
+  uint64_t samples() const { return samples_; }
+
+ private:
+  Window Median() const;
+
+  std::vector<Window> windows_;
+  uint64_t length_ns_ = 0;  // least length of a window
+  uint64_t begin_ns_ = 0;   // of the open one
+  std::vector<int64_t> open_;
+  uint64_t samples_ = 0;
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, windows_, length_ns_, begin_ns_, open_, samples_);
+    archive.Require(windows_.size() < kMaxWindows && open_.size() <= kSamples);
+  }
+};
+
+class RankComparison {
+ public:
+  static constexpr size_t kMaxTransfers = 16384;
+  static constexpr size_t kMaxPending = 16384;
+  // A rank is blamed for a step when each other rank waited this share of the step for it.
+  static constexpr double kBlamedShare = 0.05;
+
+  // One rank's part in a collective that is over.
+  struct Participant {
+    uint32_t process = 0;  // index into JobModel::processes
+    int32_t comm_rank = 0;
+    uint64_t start_ns = 0;
+    uint64_t end_ns = 0;
+    int64_t clock_shift_ns = 0;  // by how much its clock was stepped before
+    uint64_t bytes = 0;
+    CollectiveSeries* series = nullptr;
+  };
+  // The time that the link took, for one communicator, operation and size.
+  struct Transfers {
+    static constexpr size_t kExactLimit = 256;
+    uint64_t hash = 0;
+    int32_t ranks = 0;                            // 2 for sends and receives between any two
+    std::map<std::string, uint64_t> bytes_of_op;  // of one plan, count x element size by operation
+    uint32_t calls_per_plan = 1;
+    Distribution time_ns{kExactLimit};
+    CallBlocks blocks;      // of the same calls
+    uint64_t usual_ns = 0;  // the median of `usual_of` calls
+    uint64_t usual_of = 0;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, hash, ranks, bytes_of_op, calls_per_plan, time_ns, blocks, usual_ns, usual_of);
+    }
+  };
+  // How long one rank made the others wait, and waited itself.
+  struct Blame {
+    static constexpr size_t kExactLimit = 512;
+    uint64_t caused_ns = 0;       // sum over the ranks that waited
+    uint64_t caused_mean_ns = 0;  // sum over calls of the mean over these ranks; without sends and receives
+    absl::uint128 caused_squares = 0;  // of these means
+    uint64_t compared = 0;             // collectives in which it took part
+    uint64_t skipped = 0;              // and those not compared because records of other ranks were lost
+    // Those in which the last arrival was estimated from the other ranks, and the variance of what it caused
+    // in them.
+    uint64_t estimated = 0;
+    absl::uint128 estimated_variance = 0;  // ns squared
+    uint64_t waited_ns = 0;
+    uint64_t last_arrivals = 0;
+    // Per step of this rank: the mean over the ranks that waited. Includes steps in which it caused nothing.
+    Distribution step_ns{kExactLimit};
+    // Sends and receives alone: the sum over the ranks that waited, and this rank's own waiting in them.
+    uint64_t pairs = 0;  // that were compared
+    uint64_t pair_caused_ns = 0;
+    uint64_t pair_waited_ns = 0;
+    Distribution pair_step_ns{kExactLimit};
+    uint64_t steps_blamed = 0;
+    uint64_t first_blamed = 0;  // index of the step
+    uint64_t last_blamed = 0;
+    CausedSeries caused_by_step;  // by index of the step; without sends and receives, with the warm-up
+
+    struct Pending {
+      uint64_t end_ns = 0;
+      uint64_t mean_ns = 0;
+      bool pair = false;
+
+      template <typename Archive>
+      void Visit(Archive& archive) {
+        archive.Members(this, end_ns, mean_ns, pair);
+      }
+    };
+    std::deque<Pending> pending;  // of steps that are not complete
+    uint64_t next_step = 0;       // first one that is not in step_ns
+    uint64_t compared_ns = 0;     // how far its collectives have been compared
+    std::map<uint64_t, uint64_t> open_steps;
+    std::map<uint64_t, uint64_t> open_pair_steps;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, caused_ns, caused_mean_ns, caused_squares, compared, skipped, estimated,
+                      estimated_variance, waited_ns, last_arrivals, step_ns, pairs, pair_caused_ns,
+                      pair_waited_ns, pair_step_ns, steps_blamed, first_blamed, last_blamed, caused_by_step, pending,
+                      next_step, compared_ns, open_steps, open_pair_steps);
+    }
+  };
+
+  // The last arrival is known even if the record of one rank in this many was lost.
+  static constexpr size_t kRanksForOneLost = 64;
+  // `participants`: at least two, of one call. `lost`: processes that took part, too, at unknown times.
+  // `absent`: ranks that reported nothing. `pair`: a send and its receive.
+  void Add(uint64_t hash, const std::vector<std::unique_ptr<ProcessModel>>& processes,
+           const std::vector<Participant>& participants, const std::vector<uint32_t>& lost, size_t absent,
+           bool pair);
+  // A call about which too little is known to say who came last.
+  void Skip(const std::vector<Participant>& participants, const std::vector<uint32_t>& lost);
+  // Puts what happened in steps that are complete by now to their account; `all`: whatever is left, too.
+  void AccountSteps(const ProcessModel& process, uint32_t index, bool all);
+
+  // Aligns what is left, at the end.
+  void AlignSteps(const std::vector<std::unique_ptr<ProcessModel>>& processes) {
+    alignment_.Settle(processes, true);
+  }
+
+  // By process; empty where a process was in no comparison.
+  const std::vector<Blame>& blame() const { return blame_; }
+  const std::vector<Transfers>& transfers() const { return transfers_; }
+  const StepAlignment& alignment() const { return alignment_; }
+  // By (reference, process), indexes of processes.
+  const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& clocks() const { return clocks_; }
+  // From sends and receives, which end less exactly together.
+  const std::map<std::pair<uint32_t, uint32_t>, ClockLink>& pair_clocks() const { return pair_clocks_; }
+  const StepSpread& spread() const { return spread_; }
+  const LateSteps& late_steps() const { return late_steps_; }
+
+ private:
+  static constexpr size_t kMaxWhole = 65536;
+  static constexpr uint32_t kNoTransfers = UINT32_MAX;
+  uint32_t TransfersOf(uint64_t hash, const ProcessModel& process, const CollectiveSeries& series, bool pair);
+  void AddWaiting(const std::vector<std::unique_ptr<ProcessModel>>& processes,
+                  const std::vector<Participant>& participants, const Participant& last, bool pair);
+  void AddClocks(const std::vector<Participant>& participants, bool pair);
+  // Compares a call in which the records of some ranks were lost, using the usual time of such a transfer.
+  // False if that is not known.
+  bool Estimate(Transfers& transfers, const std::vector<Participant>& participants, const Participant& last,
+                const std::vector<uint32_t>& lost, size_t absent);
+  void Cause(uint32_t process, uint64_t end_ns, double mean_ns, double others, double variance);
+
+  std::vector<Blame> blame_;
+  StepSpread spread_;
+  LateSteps late_steps_;
+  StepAlignment alignment_;
+  // Communicators all of whose ranks reported some call together: a rank absent from another call may have
+  // come last there. Where some ranks never report, the others are compared.
+  absl::flat_hash_map<uint64_t, uint8_t> whole_;
+  std::vector<Transfers> transfers_;
+  std::map<std::string, uint32_t> transfers_by_key_;
+  // Not part of the state: found again by key.
+  absl::flat_hash_map<const CollectiveSeries*, uint32_t> transfers_by_series_;
+  std::map<std::pair<uint32_t, uint32_t>, ClockLink> clocks_;
+  std::map<std::pair<uint32_t, uint32_t>, ClockLink> pair_clocks_;
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, Rebuilt(transfers_by_series_), blame_, spread_, late_steps_, alignment_, whole_,
+                    transfers_, transfers_by_key_, clocks_, pair_clocks_);
+    if constexpr (Archive::kReads) {
+      transfers_by_series_.clear();
+      for (const auto& [key, index] : transfers_by_key_) archive.Require(index < transfers_.size());
+    }
+  }
+};
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,192 @@
+// Joins device records with the launches that made them, and hands them on as operations in launch order.
+//
+// Separate from ProcessModel, which counts records: here two streams meet, in any order and with gaps. A
+// device record that comes before its launch waits; one whose launch does not come although later ones do is
+// an operation without a launch. NCCL's kernels are joined with the calls that they carry, by the plan that
+// was launched under their correlation id or captured as their graph node. Memory: the launches of the last
+// batches and what waits. Not thread-safe: one owner.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "collector/model/calls/collective_tracker.h"
+#include "collector/model/calls/graph_node_plans.h"
+#include "collector/model/operations/correlation_ring.h"
+#include "collector/model/operations/operation.h"
+#include "collector/model/operations/operation_window.h"
+#include "collector/model/ranges/range_tracker.h"
+#include "collector/model/records.h"
+#include "collector/model/state/members.h"
+#include "collector/model/statistics/distribution.h"
+
+namespace gpuprobe::model {
+
+class OperationJoiner {
+ public:
+  // A record's launch is given up after kPatience batches if launches later than the record were reported, or
+  // after kLongPatience batches, by when they would have been.
+  static constexpr uint32_t kPatience = 8;
+  static constexpr uint32_t kLongPatience = 64;
+  static constexpr size_t kMaxWaiting = 262144;  // device records
+  static constexpr size_t kExactDelays = 1024;
+
+  struct Totals {
+    uint64_t joined = 0;
+    uint64_t unattributed = 0;    // device records whose launch was never seen
+    uint64_t late = 0;            // that came too late for the order of launches
+    uint64_t without_record = 0;  // launches that must have a record, but none came
+    // From the launch's API entry to the kernel's start; kernels in graphs wait for one another and are left
+    // out.
+    Distribution launch_delay_ns{kExactDelays};
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, joined, unattributed, late, without_record, launch_delay_ns);
+    }
+  };
+
+  // Both receive the device time of their plans and ranges.
+  OperationJoiner(CollectiveTracker& collectives, RangeTracker& ranges)
+      : collectives_(collectives), ranges_(ranges) {}
+
+  // The records that follow belong to this batch; batches are numbered from 1.
+  void BeginBatch(uint32_t batch) { batch_ = batch; }
+  void AddLaunch(const LaunchRecord& launch);
+  void AddPlan(const PlanRecord& record);
+  void Add(Operation& operation);
+  // A kernel of NCCL's whose name says `op`; called besides Add. Looks for its calls.
+  void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);
+  // The copy may belong to a one-sided call: what it carries is known once its launch is reported.
+  void AddCopyInGraph(const CopyRecord& copy);
+  // `hand_on(operation)` is called in launch order, also by Finish and Flush.
+  template <typename HandOn>
+  void EndBatch(HandOn hand_on);
+  // No more launches will be reported.
+  template <typename HandOn>
+  void Flush(HandOn hand_on);
+  // Nothing more will come.
+  template <typename HandOn>
+  void Finish(HandOn hand_on);
+  // For a process that never said goodbye: hands on what there is. See OperationWindow::FinishSoFar.
+  template <typename HandOn>
+  void FinishSoFar(bool goes_on, HandOn hand_on);
+  // Which calls a collective's kernel carries, as far as that is known by now.
+  void DescribeCollective(Operation& operation) const;
+
+  const Totals& totals() const { return totals_; }
+  // The latest launches, and whether anything of them has ended.
+  const CorrelationRing& launches() const { return ring_; }
+
+ private:
+  // Device records of one batch whose launch has not arrived.
+  struct Waiting {
+    uint32_t batch = 0;
+    uint64_t lowest = UINT64_MAX;  // correlation
+    uint64_t latest_start_ns = 0;
+    std::vector<Operation> operations;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, batch, lowest, latest_start_ns, operations);
+    }
+  };
+  // A kernel of NCCL's that no plan names yet: the plan may come with one of the next batches. Then it is a
+  // record of its own.
+  struct Unexplained {
+    uint64_t correlation;
+    uint64_t graph_node;
+    uint64_t start_ns;
+    uint64_t end_ns;
+    uint32_t op;
+    uint32_t batch;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, correlation, graph_node, start_ns, end_ns, op, batch);
+    }
+  };
+
+  bool TryJoin(Operation& operation);
+  // Its record is there, or will never be needed.
+  void Match(CorrelationRing::Slot& slot);
+  // Its launch will not be reported any more.
+  void Abandon(Operation& operation);
+  void AbandonAll();
+  void RetryWaiting();
+  // `last_word`: nothing more will be reported about its launch.
+  void Explain(const Unexplained& work);
+  void LeaveUnexplained(const Unexplained& work);
+  bool Explained(const Unexplained& kernel, bool last_word);
+  void RetryUnexplained(bool last_word);
+  bool WaitedEnough(uint32_t since_batch, uint64_t start_ns) const {
+    const bool told = told_until_ns_ == 0 || told_until_ns_ >= start_ns;  // 0: this process reports none
+    return batch_ >= since_batch + (told ? kPatience : kLongPatience);
+  }
+  // The launch's record came, or the launch is forgotten.
+  bool Matched(uint64_t correlation) const;
+  // A launch's record was lost: a replacement takes its place in the order of launches.
+  void GiveUp(uint64_t correlation);
+
+  CollectiveTracker& collectives_;
+  RangeTracker& ranges_;
+  Totals totals_;
+  uint32_t batch_ = 0;
+  CorrelationRing ring_;
+  std::deque<Waiting> waiting_;  // by batch
+  size_t waiting_count_ = 0;
+  bool told_ = false;           // launches or plans came since the waiting records were last looked at
+  uint64_t told_until_ns_ = 0;  // the latest launch that was reported
+  OperationWindow window_;
+  GraphNodePlans node_plans_;
+  std::vector<Unexplained> unexplained_;
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, Rebuilt(collectives_, ranges_, waiting_count_), totals_, batch_, ring_, waiting_,
+                    window_, node_plans_, unexplained_, told_until_ns_, told_);
+    waiting_count_ = 0;
+    for (const Waiting& waiting : waiting_) waiting_count_ += waiting.operations.size();
+  }
+};
+
+template <typename HandOn>
+void OperationJoiner::EndBatch(HandOn hand_on) {
+  RetryWaiting();
+  RetryUnexplained(false);
+  uint64_t oldest = UINT64_MAX;
+  for (const Waiting& waiting : waiting_) oldest = std::min(oldest, waiting.lowest);
+  window_.EndBatch(
+      batch_, oldest, [this](uint64_t correlation) { return Matched(correlation); },
+      [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
+  totals_.late = window_.late();
+}
+
+template <typename HandOn>
+void OperationJoiner::Flush(HandOn hand_on) {
+  window_.Finish([this](uint64_t correlation) { return Matched(correlation); },
+                 [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
+  totals_.late = window_.late();
+}
+
+template <typename HandOn>
+void OperationJoiner::Finish(HandOn hand_on) {
+  AbandonAll();
+  Flush(hand_on);
+  RetryUnexplained(true);
+}
+
+template <typename HandOn>
+void OperationJoiner::FinishSoFar(bool goes_on, HandOn hand_on) {
+  AbandonAll();
+  window_.FinishSoFar(
+      goes_on, [this](uint64_t correlation) { return Matched(correlation); },
+      [this](uint64_t correlation) { GiveUp(correlation); }, hand_on);
+  totals_.late = window_.late();
+  RetryUnexplained(true);
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,195 @@
+// Puts a process's operations into the order in which they were launched, in bounded memory.
+//
+// Separate because records arrive in any order (one buffer per thread, a long kernel after many short ones),
+// while every analysis of steps reads them in the order of correlation ids, which count API calls. An
+// operation is handed on when nothing can come before it any more: every launch before it has its record, and
+// everything launched that long ago has been reported (launches come with the batch after them at the
+// latest). A record whose launch never comes holds the others up for kPatience batches. A launch without a
+// record is waited for until records arrive for much later launches: CUPTI holds back a whole buffer while
+// one of its kernels has not finished, so that on a busy device a record comes many batches late, and those
+// behind it with it. Then the launch is given up, and its owner may put an operation of its own in its place.
+// A record that comes later still is handed on at once, and counted (late).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "collector/model/operations/operation.h"
+#include "collector/model/state/members.h"
+
+namespace gpuprobe::model {
+
+class OperationWindow {
+ public:
+  static constexpr uint32_t kPatience = 8;  // batches, at least
+  // A launch is given up once a record arrived for one this much later, on its own thread or on any thread.
+  static constexpr uint64_t kLaterOnThreadNs = 5'000'000'000;
+  static constexpr uint64_t kLaterNs = 20'000'000'000;
+  // Operations that wait; beyond, kPatience is enough, and beyond twice as many, patience has an end.
+  static constexpr size_t kMaxHeld = 32768;
+  static constexpr size_t kMaxLaunches = 65536;  // launches without record; beyond, the oldest are given up
+  static constexpr size_t kMaxThreads = 1024;    // beyond, and for others, only kLaterNs counts
+
+  void AddLaunch(uint64_t correlation, uint64_t launch_ns, uint32_t thread, uint32_t batch) {
+    launches_.push_back({correlation, launch_ns, thread, batch});
+  }
+  // A record came for this thread's launch at this time.
+  void Saw(uint32_t thread, uint64_t launch_ns) {
+    if (launch_ns > latest_ns_) latest_ns_ = launch_ns;
+    if (thread != seen_thread_ || seen_ns_ == nullptr) FindThread(thread);
+    if (seen_ns_ != nullptr && launch_ns > *seen_ns_) *seen_ns_ = launch_ns;
+  }
+  void Add(const Operation& operation) {
+    if (held_.empty() || held_.back()->count == kBlock) AddBlock();
+    Block& block = *held_.back();
+    block.operations[block.count++] = operation;
+    ++held_count_;
+  }
+
+  // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
+  // `give_up(correlation)`: its record will not come; may Add a replacement.
+  // `oldest_orphan`: lowest correlation id of the records that wait for their launch, UINT64_MAX if none.
+  // `hand_on(operation)` is called in launch order.
+  template <typename Matched, typename GiveUp, typename HandOn>
+  void EndBatch(uint32_t batch, uint64_t oldest_orphan, Matched matched, GiveUp give_up, HandOn hand_on) {
+    uint64_t bound = std::min(OldestOpenLaunch(batch, matched, give_up), oldest_orphan);
+    bound = std::min(bound, ToldBefore(batch));
+    told_before_ = told_;
+    Release(held_count_ > 2 * kMaxHeld ? UINT64_MAX : bound, hand_on);
+  }
+  // Everything that is left.
+  template <typename Matched, typename GiveUp, typename HandOn>
+  void Finish(Matched matched, GiveUp give_up, HandOn hand_on) {
+    SortLaunches();
+    for (const Launch& launch : launches_) {
+      if (!matched(launch.correlation)) give_up(launch.correlation);
+    }
+    launches_.clear();
+    Release(UINT64_MAX, hand_on);
+  }
+  // The same for a process that did not report to its end: records of launches after a thread's last record
+  // were still to come. The order ends there, and any later records are left out. `goes_on`: it may report
+  // again, and missing records are still to come.
+  template <typename Matched, typename GiveUp, typename HandOn>
+  void FinishSoFar(bool goes_on, Matched matched, GiveUp give_up, HandOn hand_on) {
+    SortLaunches();
+    uint64_t cut = UINT64_MAX;
+    for (const Launch& launch : launches_) {
+      if (matched(launch.correlation)) continue;
+      if (goes_on ? !SawMuchLater(launch) : !SawLater(launch)) {
+        cut = launch.correlation;
+        break;
+      }
+      give_up(launch.correlation);
+    }
+    launches_.clear();
+    Release(cut, hand_on);
+    ForgetBefore(UINT64_MAX);
+  }
+
+  uint64_t late() const { return late_; }
+  size_t held() const { return held_count_; }
+
+ private:
+  struct Launch {
+    uint64_t correlation;
+    uint64_t launch_ns;
+    uint32_t thread;
+    uint32_t batch;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, correlation, launch_ns, thread, batch);
+    }
+  };
+  // Blocks go from window to window: a thousand ranks keep what waits and little more, and nothing is moved.
+  static constexpr uint32_t kBlock = 128;
+  struct Block {
+    uint32_t count = 0;
+    std::array<Operation, kBlock> operations;
+  };
+  template <typename Matched, typename GiveUp>
+  uint64_t OldestOpenLaunch(uint32_t batch, Matched matched, GiveUp give_up) {
+    SortLaunches();
+    size_t first = 0;
+    const size_t excess = launches_.size() > kMaxLaunches ? launches_.size() - kMaxLaunches : 0;
+    for (; first < launches_.size(); ++first) {
+      const Launch& launch = launches_[first];
+      if (matched(launch.correlation)) continue;
+      if (first >= excess && !WaitedEnough(launch, batch)) break;
+      give_up(launch.correlation);
+    }
+    launches_.erase(launches_.begin(), launches_.begin() + static_cast<ptrdiff_t>(first));
+    sorted_ = launches_.size();
+    return launches_.empty() ? UINT64_MAX : launches_.front().correlation;
+  }
+  template <typename HandOn>
+  void Release(uint64_t bound, HandOn hand_on) {
+    for (const uint32_t place : OrderBefore(bound)) {
+      Operation& operation = At(place);
+      if (operation.correlation < released_) {
+        ++late_;
+      } else {
+        released_ = operation.correlation;
+      }
+      hand_on(operation);
+    }
+    ForgetBefore(bound);
+  }
+  Operation& At(uint32_t place) { return held_[place / kBlock]->operations[place % kBlock]; }
+  void AddBlock();
+  // The calling thread's free blocks.
+  static std::vector<std::unique_ptr<Block>>& FreeBlocks();
+  void SortLaunches();
+  bool WaitedEnough(const Launch& launch, uint32_t batch) const;
+  // Records arrived for launches long after it; for a later launch of its own thread.
+  bool SawMuchLater(const Launch& launch) const;
+  bool SawLater(const Launch& launch) const;
+  // Launches before this one have been reported; with what came without any.
+  uint64_t ToldBefore(uint32_t batch) const;
+  void FindThread(uint32_t thread);
+  // Places (for At) of the operations below `bound`, in launch order; valid until the next call on any window
+  // of this thread.
+  std::span<const uint32_t> OrderBefore(uint64_t bound);
+  bool OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order);
+  void ForgetBefore(uint64_t bound);
+
+  std::vector<std::unique_ptr<Block>> held_;  // as they came; no block is empty
+  size_t held_count_ = 0;
+  std::vector<Launch> launches_;  // those before sorted_ by correlation
+  size_t sorted_ = 0;
+  uint64_t told_ = 0;         // highest correlation of a launch
+  uint64_t told_before_ = 0;  // the same at the end of the batch before
+  uint64_t released_ = 0;     // highest correlation handed on
+  uint64_t late_ = 0;
+  uint64_t latest_ns_ = 0;  // latest launch whose record came
+  std::map<uint32_t, uint64_t> latest_of_thread_;
+  uint32_t seen_thread_ = 0;  // the last one, and its entry there
+  uint64_t* seen_ns_ = nullptr;
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    std::vector<Operation> held;
+    for (const std::unique_ptr<Block>& block : held_) {
+      held.insert(held.end(), block->operations.begin(), block->operations.begin() + block->count);
+    }
+    archive(held);
+    archive.Members(this, Rebuilt(held_, held_count_, seen_thread_, seen_ns_), launches_, sorted_, told_,
+                    told_before_, released_, late_, latest_ns_, latest_of_thread_);
+    if constexpr (Archive::kReads) {
+      held_.clear();
+      held_count_ = 0;
+      for (const Operation& operation : held) Add(operation);
+    }
+  }
+};
+
+}  // namespace gpuprobe::model

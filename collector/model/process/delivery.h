@@ -1,0 +1,56 @@
+// What of a process's batches arrived: gaps in their numbers, records that were sent and never came, losses
+// that it reports, and how it ended.
+#pragma once
+
+#include <cstdint>
+
+#include "collector/model/process/process_totals.h"
+#include "collector/model/state/members.h"
+#include "collector/model/steps/step_tracker.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::model {
+
+enum class EndState : uint8_t { kConnected, kSaidBye, kSaidByeIncomplete, kCutOff };
+
+class Delivery {
+ public:
+  Delivery(const v1::Hello& hello, ProcessTotals& totals, StepTracker& steps);
+
+  void BeginBatch(const v1::Batch& batch);
+  // `counted`: the process counts what a batch holds, which older releases do not.
+  void EndBatch(const v1::Batch& batch, bool counted);
+  void OnBye(const v1::Bye& bye, bool counted);
+  // It came back.
+  void OnRejoin() { end_state_ = EndState::kConnected; }
+  void MarkCutOff() {
+    if (end_state_ == EndState::kConnected) end_state_ = EndState::kCutOff;
+  }
+
+  EndState end_state() const { return end_state_; }
+  bool said_bye() const {
+    return end_state_ == EndState::kSaidBye || end_state_ == EndState::kSaidByeIncomplete;
+  }
+  // Sequence number of the last batch that was applied.
+  uint64_t last_sequence() const { return last_sequence_; }
+
+ private:
+  template <typename Losses>
+  void OnLosses(const Losses& losses);
+  // The process has sent `sent` records in all, `here` of them in the batch at hand.
+  void CountMissing(uint64_t sent, uint64_t here, bool counted);
+
+  ProcessTotals& totals_;
+  StepTracker& steps_;
+  EndState end_state_ = EndState::kConnected;
+  uint64_t last_sequence_ = 0;
+  uint64_t records_sent_ = 0;  // by the process, with the last batch
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, Rebuilt(totals_, steps_), end_state_, last_sequence_, records_sent_);
+  }
+};
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,323 @@
+#include "collector/model/process/process_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collector/model/clock/continuous_clock.h"
+#include "collector/model/graph_runs.h"
+#include "collector/model/recorded_steps.h"
+#include "collector/model/steps/work_roles.h"
+#include "proto/nccl_operations.h"
+
+namespace gpuprobe::model {
+
+using Kind = ContinuousClock::Kind;
+
+ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
+    : events_(std::move(events)),
+      hello_(std::move(hello)),
+      delivery_(hello_, totals_, steps_),
+      collectives_(
+          {.issued = events_.collectives.issued,
+           .finished = [this](uint32_t comm, uint64_t seq, uint64_t end_ns) { Finished(comm, seq, end_ns); },
+           .settled = events_.collectives.settled}) {
+  if (hello_.has_recording_steps()) steps_.RecordsSome();
+}
+
+void ProcessModel::Finished(uint32_t comm, uint64_t seq, uint64_t end_ns) {
+  progress_.OnFinished(comm, seq, end_ns);
+  events_.collectives.finished(comm, seq, end_ns);
+}
+
+void ProcessModel::SetStepMarker(const StepMarker& marker) {
+  steps_.SetMarker(marker);
+  devices_.SetMarker(marker);
+  step_operations_.SetMarker(marker);
+}
+
+void ProcessModel::Rejoin(const v1::Hello& hello) {
+  hello_ = hello;
+  delivery_.OnRejoin();
+  condition_.Rejoin();
+}
+
+absl::Status ProcessModel::Apply(const v1::Batch& batch) {
+  if (batch.restated()) return ApplyDefinitions(batch);
+  delivery_.BeginBatch(batch);
+  joiner_.BeginBatch(static_cast<uint32_t>(totals_.batches));
+  if (absl::Status s = ApplyDefinitions(batch); !s.ok()) return s;
+  clock_.BeginBatch(batch, progress_.last_device_end_ns);
+  if (absl::Status s = ApplyHostRecords(batch); !s.ok()) return s;
+  clock_.BeginDeviceRecords(batch);
+  if (absl::Status s = ApplyDeviceRecords(batch); !s.ok()) return s;
+  EndBatch(batch);
+  return absl::OkStatus();
+}
+
+void ProcessModel::EndBatch(const v1::Batch& batch) {
+  joiner_.EndBatch([this](Operation& operation) { OnOperation(operation); });
+  collectives_.EndBatch();
+  // Everything from before the previous batch was sealed has arrived by now.
+  const bool has_clock = batch.clock().realtime_ns() != 0;
+  memory_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
+  EndSteps();
+  memory_.ResolveRanges(ranges_);
+  progress_.OnBatch(batch, clock_.line(), totals_.self.records_outside_window());
+  delivery_.EndBatch(batch, hello_.instance() != 0);
+  const ProcessClock::Forward forward = clock_.EndBatch(batch);
+  if (forward.by_ns != 0) steps_.NoteClockStep(forward.by_ns, forward.from_ns, forward.to_ns);
+}
+
+absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
+  for (const v1::StringDef& def : batch.strings()) {
+    if (absl::Status s = names_.On(def); !s.ok()) return s;
+  }
+  for (const v1::ThreadDef& def : batch.threads()) {
+    if (absl::Status s = names_.On(def); !s.ok()) return s;
+  }
+  for (const v1::KernelSite& def : batch.kernel_sites()) {
+    if (absl::Status s = devices_.On(def, steps_); !s.ok()) return s;
+  }
+  for (const v1::Device& device : batch.devices()) devices_.On(device);
+  if (batch.has_versions()) versions_ = batch.versions();
+  if (batch.has_nccl_identity()) AdoptNcclIdentity(batch.nccl_identity(), *hello_.mutable_identity());
+  for (const v1::Communicator& comm : batch.communicators()) events_.communicator(names_.On(comm));
+  return absl::OkStatus();
+}
+
+template <typename Of, typename... Times>
+void ProcessModel::OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others) {
+  if (!clock_.line().moved()) [[likely]]
+    return;
+  const uint64_t by_ns = clock_.line().Host(kind, thread, latest_ns) - latest_ns;
+  latest_ns += by_ns;
+  ((*others += *others == 0 ? 0 : by_ns), ...);
+}
+
+void ProcessModel::OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns) {
+  if (!clock_.line().moved()) [[likely]]
+    return;
+  const uint64_t line_ns = clock_.line().Device(stream, correlation, start_ns, end_ns);
+  end_ns += line_ns - start_ns;
+  start_ns = line_ns;
+}
+
+absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
+  absl::Status status = ForEachLaunch(batch, [this](LaunchRecord r) {
+    if (clock_.line().moved()) r.time_ns = clock_.line().Launch(r.correlation, r.time_ns);
+    On(r);
+  });
+  if (!status.ok()) return status;
+  status = ForEachPlan(batch, [this](const PlanRecord& r) { On(r); });
+  if (!status.ok()) return status;
+  // Before the ranges: the one in which it happened may close in the same batch.
+  if (status = ApplyMemoryRecords(batch); !status.ok()) return status;
+  if (status = ApplyAllocatorRecords(batch); !status.ok()) return status;
+  status = ForEachRange(batch, [this](RangeRecord r) {
+    if (clock_.line().moved()) {
+      const uint64_t start_ns = clock_.line().Range(r.id, r.start_ns);
+      r.end_ns += start_ns - r.start_ns;
+      r.start_ns = start_ns;
+    }
+    On(r);
+  });
+  if (!status.ok()) return status;
+  status = ForEachCollective(batch, [this](CollectiveRecord r) {
+    OnLine(Kind::kCall, r.thread, r.issue_ns, &r.return_ns);
+    On(r);
+  });
+  if (!status.ok()) return status;
+  status = ForEachRecordedStep(batch, [this](RecordedStep r) {
+    OnLine(Kind::kStep, 0, r.end_ns, &r.begin_ns, &r.earlier_end_ns, &r.earlier_launch_ns, &r.wait_start_ns,
+           &r.wait_end_ns);
+    steps_.AddRecorded(r);
+  });
+  if (!status.ok()) return status;
+  return ForEachSync(batch, [this](SyncRecord r) {
+    OnLine(Kind::kSync, 0, r.end_ns, &r.start_ns);
+    On(r);
+  });
+}
+
+absl::Status ProcessModel::ApplyMemoryRecords(const v1::Batch& batch) {
+  absl::Status status = ForEachAllocation(batch, [this](AllocationRecord r) {
+    OnLine(Kind::kAllocation, r.thread, r.time_ns);
+    ++totals_.records;
+    OnMemory(r, r.time_ns, r.time_ns);
+  });
+  if (!status.ok()) return status;
+  status = ForEachSmallAllocations(batch, [this](SmallAllocationsRecord r) {
+    OnLine(Kind::kSmallAllocation, 0, r.end_ns, &r.highest_ns);
+    OnMemory(r, r.highest_ns, r.end_ns);
+  });
+  if (!status.ok()) return status;
+  return ForEachPoolLevel(batch, [this](PoolLevelRecord r) {
+    OnLine(Kind::kPool, 0, r.time_ns, &r.peak_used_at_ns, &r.peak_reserved_at_ns);
+    memory_.On(r);
+  });
+}
+
+absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
+  absl::Status status = ForEachAllocatorLevel(batch, [this](AllocatorLevelRecord r) {
+    OnLine(Kind::kLevel, 0, r.time_ns);
+    ++totals_.records;
+    OnMemory(r, r.time_ns, r.time_ns);
+  });
+  if (!status.ok()) return status;
+  status = ForEachTensor(batch, [this](TensorRecord r) {
+    OnLine(Kind::kTensor, 0, r.time_ns);
+    ++totals_.records;
+    OnMemory(r, r.time_ns, r.time_ns);
+  });
+  if (!status.ok()) return status;
+  return ForEachAllocatorRefusal(batch, [this](AllocatorRefusalRecord r) {
+    OnLine(Kind::kRefusal, 0, r.time_ns);
+    ++totals_.records;
+    OnMemory(r, r.time_ns, r.time_ns);
+  });
+}
+
+absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
+  absl::Status bad_site;
+  absl::Status status = ForEachKernel(batch, [&](KernelRecord r) {
+    ++totals_.records;
+    if (!devices_.KnowsSite(r.site)) [[unlikely]] {
+      bad_site = absl::InvalidArgumentError(absl::StrCat("kernel site ", r.site, " was not defined"));
+      return;
+    }
+    OnLine(uint64_t{devices_.StreamOf(r.site)} << 2, r.correlation, r.start_ns, r.end_ns);
+    if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
+  });
+  if (!status.ok()) return status;
+  if (!bad_site.ok()) return bad_site;
+  status = ForEachCopy(batch, [this](CopyRecord r) {
+    ++totals_.records;
+    OnLine(uint64_t{r.stream} << 2 | 1, r.correlation, r.start_ns, r.end_ns);
+    if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
+  });
+  if (!status.ok()) return status;
+  status = ForEachGraphRun(batch, [this](GraphRunRecord r) {
+    ++totals_.records;
+    OnLine(uint64_t{r.stream} << 2 | 2, r.correlation, r.start_ns, r.end_ns);
+    if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
+  });
+  if (!status.ok()) return status;
+  return ForEachMemset(batch, [this](MemsetRecord r) {
+    ++totals_.records;
+    OnLine(uint64_t{r.stream} << 2 | 3, r.correlation, r.start_ns, r.end_ns);
+    if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
+  });
+}
+
+void ProcessModel::On(const LaunchRecord& r) {
+  ++totals_.records;
+  ++totals_.launches;
+  progress_.On(r);
+  joiner_.AddLaunch(r);
+  if (r.graph != 0) collectives_.AddGraphLaunch(r);
+}
+
+void ProcessModel::On(const PlanRecord& r) {
+  joiner_.AddPlan(r);
+  if (r.graph != 0 && r.graph_node != 0) collectives_.AddToGraph(r);
+}
+
+template <typename Record>
+void ProcessModel::OnMemory(const Record& r, uint64_t start_ns, uint64_t end_ns) {
+  totals_.Observe(start_ns, end_ns);
+  memory_.On(r);
+}
+
+void ProcessModel::On(const RangeRecord& r) {
+  ++totals_.records;
+  if (r.unclosed) ++totals_.ranges_unclosed;
+  if (r.kind == v1::RANGE_KIND_MARK) ++totals_.marks;
+  totals_.Observe(r.start_ns, r.end_ns);
+  memory_.On(r);
+  ranges_.Close(r, names_.IsMainThread(r.thread));
+  if (r.kind != v1::RANGE_KIND_MARK && r.id != 0 && r.start_ns <= r.end_ns && !r.unclosed) {
+    const bool named = names_.Knows(r.name) && !IsLibraryDomain(String(r.domain));
+    steps_.AddRange(r.id, r.parent, r.start_ns, r.end_ns, named ? r.name : 0, named ? String(r.name) : "");
+  }
+}
+
+void ProcessModel::On(const CollectiveRecord& r) {
+  ++totals_.records;
+  totals_.Observe(r.issue_ns, r.return_ns);
+  progress_.On(r);
+  const bool point_to_point = names_.IsPointToPoint(r.op);
+  CollectiveRecord call = r;
+  if (point_to_point && nccl::IsOneSided(String(r.op))) call.peer = -1;  // which does nothing for it
+  collectives_.AddCall(call, point_to_point);
+}
+
+void ProcessModel::On(const SyncRecord& r) {
+  ++totals_.records;
+  if (!totals_.Observe(r.start_ns, r.end_ns)) return;
+  const auto what = static_cast<size_t>(r.what);
+  SyncTotals& totals = totals_.syncs[what < totals_.syncs.size() ? what : 0];
+  ++totals.count;
+  totals.duration_ns += r.end_ns - r.start_ns;
+  if (r.what != v1::SYNC_KIND_STREAM_WAIT_EVENT) steps_.AddBlocked(r.start_ns, r.end_ns);
+}
+
+void ProcessModel::On(const KernelRecord& r) {
+  Operation operation = devices_.On(r);
+  if (operation.op != 0) joiner_.AddCollectiveKernel(r, operation.op);
+  Join(operation);
+}
+
+void ProcessModel::On(const CopyRecord& r) {
+  if (r.graph_node != 0) joiner_.AddCopyInGraph(r);
+  Join(devices_.On(r));
+}
+
+void ProcessModel::On(const GraphRunRecord& r) {
+  devices_.On(r);
+  collectives_.EndGraphLaunch(r.correlation);
+}
+
+void ProcessModel::On(const MemsetRecord& r) { Join(devices_.On(r)); }
+
+void ProcessModel::Join(Operation operation) {
+  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, operation.end_ns);
+  joiner_.Add(operation);
+}
+
+void ProcessModel::OnOperation(Operation& operation) {
+  joiner_.DescribeCollective(operation);  // its calls may have come after its kernel
+  devices_.OnInOrder(operation);
+  steps_.Add(step_operations_.Of(operation));
+}
+
+void ProcessModel::EndSteps() {
+  for (const HostPhases& step : steps_.TakeHostPhases()) memory_.OnStep(step);
+}
+
+void ProcessModel::ApplyBye(const v1::Bye& bye) {
+  delivery_.OnBye(bye, hello_.instance() != 0);
+  // Nothing that waits will come any more, and other ranks may go on for long.
+  joiner_.Flush([this](Operation& operation) { OnOperation(operation); });
+}
+
+void ProcessModel::ApplyObservation(const v1::ProcessObservation& observation) {
+  condition_.Apply(observation, clock_.Now(observation.clock().realtime_ns()));
+}
+
+void ProcessModel::Finish(bool goes_on) {
+  const auto hand_on = [this](Operation& operation) { OnOperation(operation); };
+  if (delivery_.said_bye()) {
+    joiner_.Finish(hand_on);
+  } else {
+    joiner_.FinishSoFar(goes_on, hand_on);
+  }
+  steps_.Finish();
+  memory_.Finish();
+  EndSteps();
+  memory_.ResolveRanges(ranges_);
+  ranges_.Finish();
+  collectives_.Finish(goes_on);
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,185 @@
+// Everything known about one profiled process: its identity, names, and running totals over every record it
+// sent.
+//
+// Reads batches and hands each row to the topics that keep something of it: memory/process_memory.h,
+// operations/device_work.h, operations/operation_joiner.h, ranges/range_tracker.h,
+// calls/collective_tracker.h, steps/step_tracker.h. Memory is bounded by the number of distinct names,
+// kernels, ranges and sizes, not by the length of the run. Not thread-safe: one owner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "collector/model/calls/collective_tracker.h"
+#include "collector/model/memory/memory_ledger.h"
+#include "collector/model/memory/process_memory.h"
+#include "collector/model/operations/device_work.h"
+#include "collector/model/operations/operation.h"
+#include "collector/model/operations/operation_joiner.h"
+#include "collector/model/process/delivery.h"
+#include "collector/model/process/host_progress.h"
+#include "collector/model/process/process_clock.h"
+#include "collector/model/process/process_condition.h"
+#include "collector/model/process/process_names.h"
+#include "collector/model/process/process_totals.h"
+#include "collector/model/ranges/range_tracker.h"
+#include "collector/model/records.h"
+#include "collector/model/state/members.h"
+#include "collector/model/steps/step_marker.h"
+#include "collector/model/steps/step_operations.h"
+#include "collector/model/steps/step_tracker.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::model {
+
+// What a process reports to the job, which compares processes.
+struct ProcessEvents {
+  CollectiveEvents collectives;
+  // Became known, or known in more detail.
+  std::function<void(const v1::Communicator&)> communicator = [](const v1::Communicator&) {};
+};
+
+class ProcessModel {
+ public:
+  ProcessModel(v1::Hello hello, ProcessEvents events);
+  ProcessModel(const ProcessModel&) = delete;  // its parts refer to each other by address
+  ProcessModel& operator=(const ProcessModel&) = delete;
+
+  // Before anything else.
+  void SetStepMarker(const StepMarker& marker);
+  // A later Hello of the same process (it came back after a lost connection).
+  void Rejoin(const v1::Hello& hello);
+  // InvalidArgument when the batch contradicts the schema; what came before in it may have been counted.
+  absl::Status Apply(const v1::Batch& batch);
+  void ApplyBye(const v1::Bye& bye);
+  // The collector's observations of it from outside.
+  void ApplyObservation(const v1::ProcessObservation& observation);
+  void MarkCutOff() { delivery_.MarkCutOff(); }
+  // Settles what waits for more. Afterwards the totals are final. `goes_on`: they are what there is so far,
+  // of a process that goes on: collectives under way do not count.
+  void Finish(bool goes_on = false);
+
+  const v1::Hello& hello() const { return hello_; }
+  // From the start, or since another profiler left CUPTI to the probe.
+  bool has_gpu_times() const {
+    return hello_.timing_source() != v1::TIMING_SOURCE_NONE || totals_.self.yields() > 0;
+  }
+  const v1::Identity& identity() const { return hello_.identity(); }
+  const v1::Versions& versions() const { return versions_; }
+  EndState end_state() const { return delivery_.end_state(); }
+  // Sequence number of the last batch that was applied.
+  uint64_t last_sequence() const { return delivery_.last_sequence(); }
+  // Whether this batch was applied before: a client that lost its connection sends again what was not
+  // acknowledged.
+  bool Knows(const v1::Batch& batch) const {
+    return hello_.instance() != 0 && batch.sequence() != 0 && batch.sequence() <= last_sequence();
+  }
+  // Also resolves operations that only kernels name (collective_kernels.h).
+  const std::string& String(uint32_t id) const { return names_.String(id); }
+
+  static constexpr uint64_t kShortKernelNs = ProcessTotals::kShortKernelNs;
+  using Totals = ProcessTotals;
+  const Totals& totals() const { return totals_; }
+  const std::vector<std::unique_ptr<KernelTotals>>& kernels() const { return devices_.kernels(); }
+  // See DeviceWork.
+  template <typename Visitor>
+  void ForEachSite(Visitor visit) const {
+    devices_.ForEachSite(visit);
+  }
+  const std::map<uint32_t, DeviceTotals>& devices() const { return devices_.devices(); }
+  const std::array<MemoryLedger::Kind, MemoryLedger::kKinds>& memory() const { return ledger().kinds(); }
+  const MemoryLedger& ledger() const { return memory_.ledger(); }
+  const std::map<uint32_t, AllocatorTotals>& allocator() const { return memory_.allocator(); }
+  std::string HighWaterRange(size_t kind) const { return memory_.HighWaterRange(kind); }
+  // Names of the ranges around `range` and of itself, joined by '/'; empty for 0. "?" stands for a name that
+  // was not reported. Known for ranges in which memory was allocated or refused.
+  std::string RangePath(uint64_t range) const { return memory_.RangePath(range); }
+  const RangeTracker& ranges() const { return ranges_; }
+  const CollectiveTracker& collectives() const { return collectives_; }
+  const HostProgress& progress() const { return progress_; }
+  const ProcessCondition& condition() const { return condition_; }
+  // Times of the model are on one line, although the clock may have been set back: by how much it was behind
+  // the line then, and what it said.
+  uint64_t SetBackAt(uint64_t time_ns) const { return clock_.SetBackAt(time_ns); }
+  uint64_t Realtime(uint64_t time_ns) const { return time_ns == 0 ? 0 : time_ns - SetBackAt(time_ns); }
+  // By how much its clock had been stepped forward when the records of this batch, from 0, were taken.
+  int64_t ClockShift(uint64_t batch) const { return clock_.ShiftIn(batch); }
+  // The latest launches, and whether anything of them has ended.
+  const CorrelationRing& launches() const { return joiner_.launches(); }
+  const OperationJoiner::Totals& joins() const { return joiner_.totals(); }
+  const StepTracker& steps() const { return steps_; }
+  // nullptr if it was never described.
+  const v1::Communicator* FindCommunicator(uint32_t id) const { return names_.FindCommunicator(id); }
+  // By Communicator.id. `time_ns`: when it was first reported.
+  const absl::flat_hash_map<uint32_t, v1::Communicator>& communicators() const {
+    return names_.communicators();
+  }
+
+ private:
+  absl::Status ApplyDefinitions(const v1::Batch& batch);
+  absl::Status ApplyHostRecords(const v1::Batch& batch);
+  absl::Status ApplyMemoryRecords(const v1::Batch& batch);
+  absl::Status ApplyAllocatorRecords(const v1::Batch& batch);
+  absl::Status ApplyDeviceRecords(const v1::Batch& batch);
+  void EndBatch(const v1::Batch& batch);
+  // Puts times of the clock on the line: of the host's records in their order, the latest first; of the
+  // device's.
+  template <typename Of, typename... Times>
+  void OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others);
+  void OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns);
+
+  // Rows with their times on the line.
+  void On(const LaunchRecord& r);
+  void On(const PlanRecord& r);
+  void On(const RangeRecord& r);
+  void On(const CollectiveRecord& r);
+  void On(const SyncRecord& r);
+  void On(const KernelRecord& r);
+  void On(const CopyRecord& r);
+  void On(const GraphRunRecord& r);
+  void On(const MemsetRecord& r);
+  // A row of the memory, which is at one time.
+  template <typename Record>
+  void OnMemory(const Record& r, uint64_t start_ns, uint64_t end_ns);
+
+  void Join(Operation operation);
+  // Everything that reads operations in launch order gets them here.
+  void OnOperation(Operation& operation);
+  void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
+  // Hands steps that are over to those who account by step.
+  void EndSteps();
+
+  ProcessEvents events_;
+  v1::Hello hello_;
+  v1::Versions versions_;
+  Totals totals_;
+  HostProgress progress_;
+  ProcessCondition condition_;
+  ProcessNames names_;
+  ProcessClock clock_{totals_};
+  StepTracker steps_;
+  Delivery delivery_;
+  DeviceWork devices_{names_, clock_, totals_};
+  StepOperations step_operations_{names_, devices_, steps_};
+  RangeTracker ranges_;
+  CollectiveTracker collectives_;
+  OperationJoiner joiner_{collectives_, ranges_};
+  ProcessMemory memory_{names_};
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    // The names come first: others look theirs up when they are loaded.
+    archive.Members(this, Rebuilt(events_, hello_), versions_, totals_, progress_, condition_, names_, clock_,
+                    steps_, delivery_, devices_, step_operations_, ranges_, collectives_, joiner_, memory_);
+  }
+};
+
+}  // namespace gpuprobe::model

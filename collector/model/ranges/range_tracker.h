@@ -1,0 +1,129 @@
+// GPU time and host time per annotated range: a tree of phases, built from range records and the GPU work
+// launched inside them.
+//
+// Separate because two streams meet here in any order: device records name the range that was open at their
+// launch, often before that range has closed and so before its name and parent are known. An instance waits
+// until enough later ones have closed, or until Finish, and is then settled, children before parents: its
+// statistics join the phase of its name under its parent, and its GPU intervals join the parent's. The GPU
+// time of an instance is the length of the union of the intervals of the work launched in it, on any thread.
+// A range without a parent on a thread other than the main one belongs inside the main thread's range around
+// it (a backward pass runs on its own thread while the main thread waits in "backward").
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <queue>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "collector/model/records.h"
+#include "collector/model/state/members.h"
+#include "collector/model/statistics/distribution.h"
+#include "collector/model/statistics/interval_union.h"
+
+namespace gpuprobe::model {
+
+// Phases of one name under one parent phase.
+struct PhaseNode {
+  // A phase has one sample an instance; a bounded tree of thousands of phases must stay small.
+  static constexpr size_t kExactLimit = 8192;
+  Distribution gpu_ns{kExactLimit};
+  Distribution host_ns{kExactLimit};
+  uint64_t unclosed = 0;
+  uint64_t gpu_records = 0;  // launched directly in it
+  uint64_t first_start_ns = UINT64_MAX;
+  using Key = std::pair<uint32_t, uint32_t>;  // StringDefs of domain and name
+  std::map<Key, std::unique_ptr<PhaseNode>> children;
+
+  void Merge(PhaseNode&& other);
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, gpu_ns, host_ns, unclosed, gpu_records, first_start_ns, children);
+  }
+};
+
+class RangeTracker {
+ public:
+  // Bounds: closed instances that wait for late device records; distinct phases; instances that never closed.
+  static constexpr size_t kMaxWaiting = 32768;
+  static constexpr size_t kMaxPhases = 4096;
+  static constexpr size_t kMaxOpen = 65536;
+
+  // A device record was launched with `range` open.
+  void AddGpuWork(uint64_t range, uint64_t start_ns, uint64_t end_ns);
+  // A range closed. `main_thread`: it was opened on the process's main thread.
+  void Close(const RangeRecord& record, bool main_thread);
+  // Settles everything. Instances that never closed have no name: their GPU work is in unnamed_gpu_ns, their
+  // children become roots.
+  void Finish();
+
+  const PhaseNode& root() const { return root_; }
+  uint64_t closed() const { return closed_; }
+  uint64_t unnamed_gpu_ns() const { return unnamed_gpu_ns_; }
+  // The name of an instance that has closed or is waiting, {0, 0} if it is not known (any more).
+  PhaseNode::Key NameOf(uint64_t id) const;
+
+ private:
+  struct Instance {
+    uint64_t parent = 0;
+    uint64_t start_ns = 0;
+    uint64_t end_ns = 0;
+    PhaseNode::Key name{0, 0};
+    bool closed = false;
+    bool unclosed = false;
+    bool main_thread = false;
+    uint64_t gpu_records = 0;
+    IntervalUnion gpu{kIntervals};
+    PhaseNode settled_children;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, parent, start_ns, end_ns, name, closed, unclosed, main_thread, gpu_records, gpu,
+                      settled_children);
+    }
+  };
+  static constexpr size_t kIntervals = 8192;
+
+  Instance& Get(uint64_t id);
+  void Settle(uint64_t id);
+  uint64_t EnclosingOnMainThread(const Instance& instance) const;
+  PhaseNode& Child(PhaseNode& parent, PhaseNode::Key key);
+  void DropOldestOpen();
+
+  PhaseNode root_;
+  size_t phases_ = 0;
+  uint64_t closed_ = 0;
+  uint64_t unnamed_gpu_ns_ = 0;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<Instance>> live_;
+  // (end, ~start, ~id) of the closed ones: the earliest end first; at equal ends the inner one, which started
+  // later, first.
+  using Waiting = std::tuple<uint64_t, uint64_t, uint64_t>;
+  std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;
+  // Closed ranges of the main thread by start, for EnclosingOnMainThread.
+  std::multimap<uint64_t, uint64_t> main_by_start_;
+  uint64_t last_id_ = 0;
+  Instance* last_ = nullptr;
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, Rebuilt(waiting_, last_, last_id_), root_, phases_, closed_, unnamed_gpu_ns_, live_,
+                    main_by_start_);
+    std::vector<Waiting> waiting;
+    if constexpr (!Archive::kReads) {
+      for (auto copy = waiting_; !copy.empty(); copy.pop()) waiting.push_back(copy.top());
+    }
+    archive(waiting);
+    if constexpr (Archive::kReads) {
+      waiting_ = decltype(waiting_)(std::greater<>(), std::move(waiting));
+      last_ = nullptr;
+      last_id_ = 0;
+    }
+  }
+};
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,89 @@
+// Length of the union of half-open time intervals that arrive in any order, in bounded memory.
+//
+// Separate because "busy" means this everywhere: for a device, a copy direction, the GPU work launched in a
+// range. Intervals that overlap or touch are merged; when more than `limit` disjoint ones are held, the older
+// half is summed up and forgotten. An interval that comes so late that it reaches into the forgotten part is
+// cut there, and the part cut off is counted (clipped_ns): the sum may then be too small by that much.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "collector/model/state/members.h"
+
+namespace gpuprobe::model {
+
+class IntervalUnion {
+ public:
+  static constexpr size_t kDefaultLimit = 8192;
+
+  explicit IntervalUnion(size_t limit = kDefaultLimit) : limit_(limit) {}
+
+  // Empty and reversed intervals are ignored.
+  void Add(uint64_t start_ns, uint64_t end_ns) {
+    if (start_ns < frontier_ns_) start_ns = Clip(start_ns, end_ns);
+    if (end_ns <= start_ns) return;
+    if (tail_.empty() && (merged_.empty() || start_ns >= merged_.back().start_ns)) {
+      if (!merged_.empty() && start_ns <= merged_.back().end_ns) {
+        if (end_ns > merged_.back().end_ns) merged_.back().end_ns = end_ns;
+        return;
+      }
+      if (merged_.size() >= limit_) Forget();
+      merged_.push_back({start_ns, end_ns});
+      return;
+    }
+    if (tail_.empty() && AddNearEnd(start_ns, end_ns)) return;
+    tail_.push_back({start_ns, end_ns});
+    if (tail_.size() >= kTail) Compact();
+  }
+  // Everything that `other` covers. What it has already forgotten is added as a sum: exact if it is disjoint
+  // from ours.
+  void Merge(const IntervalUnion& other);
+
+  uint64_t TotalNs() const;
+  uint64_t clipped_ns() const { return clipped_ns_; }
+  bool empty() const { return merged_.empty() && tail_.empty() && forgotten_ns_ == 0; }
+
+ private:
+  struct Interval {
+    uint64_t start_ns;
+    uint64_t end_ns;
+
+    template <typename Archive>
+    void Visit(Archive& archive) {
+      archive.Members(this, start_ns, end_ns);
+    }
+  };
+  // Intervals that come late by more than a few wait in tail_; sorting them in groups of this size costs
+  // about 30 ns each.
+  static constexpr size_t kTail = 1024;
+
+  uint64_t Clip(uint64_t start_ns, uint64_t end_ns);
+  // False if it begins before the last few merged intervals.
+  bool AddNearEnd(uint64_t start_ns, uint64_t end_ns);
+  void Compact();
+  void Forget();
+
+  size_t limit_;
+  std::vector<Interval> merged_;  // sorted, disjoint, not touching
+  std::vector<Interval> tail_;    // as they came
+  uint64_t frontier_ns_ = 0;      // nothing before it can change
+  uint64_t forgotten_ns_ = 0;
+  uint64_t clipped_ns_ = 0;
+
+  friend StateAccess;
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    // Rebuilt: the owner's.
+    archive.Members(this, Rebuilt(limit_), merged_, tail_, frontier_ns_, forgotten_ns_, clipped_ns_);
+    archive.Require(tail_.size() <= kTail);
+    for (size_t i = 0; i < merged_.size(); ++i) {
+      archive.Require(merged_[i].start_ns < merged_[i].end_ns &&
+                      (i == 0 || merged_[i - 1].end_ns < merged_[i].start_ns));
+      if (!archive.ok()) return merged_.clear();
+    }
+  }
+};
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,97 @@
+#include "collector/model/steps/completed_steps.h"
+
+#include <algorithm>
+
+namespace gpuprobe::model {
+
+void CompletedSteps::Add(const StepRecord& record, const Content& content) {
+  if (!record.incomplete) {
+    const std::optional<uint64_t> early = warmup_known_ ? std::nullopt : std::optional(counted_);
+    communication_.AddStep(content.operations, content.own, content.phases, record, early);
+    work_.AddStep(content.operations.first(content.own), record.total_ns(), counted_, early.has_value());
+  }
+  steps_.push_back(record);
+  ++counted_;
+  series_.At(record.index).Add(record);
+  if (steps_.size() > kKept) steps_.pop_front();
+  if (warmup_known_) {
+    Count(counted_ - 1, steps_.back(), content.annotated);
+    return;
+  }
+  steady_runs_.Add(record.start_ns, record.end_ns, record.total_ns());
+  early_.push_back({.nvtx_phases = content.annotated,
+                    .input_ns = record.input_ns,
+                    .host_bound_ns = record.host_bound_ns,
+                    .input_phase_ns = record.phase_ns[static_cast<size_t>(StepPhase::kInput)],
+                    .other_phase_ns = record.phase_ns[static_cast<size_t>(StepPhase::kOther)]});
+  if (early_.size() >= kFirstWarmupLook) LookForWarmup();
+  if (early_.size() >= kWarmupLook) EndWarmupSearch();
+}
+
+void CompletedSteps::Count(uint64_t ordinal, const StepRecord& record, bool nvtx_phases) {
+  if (record.incomplete) {
+    ++statistics_.incomplete;
+  } else {
+    statistics_.Add(record, nvtx_phases);
+    blocks_.Add(ordinal, record);
+  }
+}
+
+void CompletedSteps::LookForWarmup() {
+  // Only the first steps of all are here: none has left the ring yet.
+  const size_t length = WarmupLength(steps_);
+  if (length != warmup_count_ || early_counted_ == 0) {
+    warmup_count_ = length;
+    early_counted_ = length;
+    statistics_ = StepStatistics();
+    blocks_ = StepBlocks();
+    for (size_t i = 0; i < steps_.size(); ++i) {
+      StepRecord& step = steps_[i];
+      const EarlyStep& early = early_[i];
+      step.warmup = i < length;
+      // A host that is silent then compiles; it does not wait for input.
+      step.input_ns = step.warmup ? 0 : early.input_ns;
+      step.host_bound_ns = early.host_bound_ns + early.input_ns - step.input_ns;
+      uint64_t& input_ns = step.phase_ns[static_cast<size_t>(StepPhase::kInput)];
+      input_ns = step.warmup ? 0 : early.input_phase_ns;
+      step.phase_ns[static_cast<size_t>(StepPhase::kOther)] =
+          early.other_phase_ns + early.input_phase_ns - input_ns;
+    }
+  }
+  for (; early_counted_ < steps_.size(); ++early_counted_)
+    Count(early_counted_, steps_[early_counted_], early_[early_counted_].nvtx_phases);
+}
+
+void CompletedSteps::EndWarmupSearch() {
+  communication_.KeepFrom(warmup_count_);
+  work_.KeepFrom(warmup_count_);
+  steady_runs_.KeepFrom(warmup_count_ < steps_.size() ? steps_[warmup_count_].start_ns : 0);
+  early_ = {};
+  warmup_known_ = true;
+}
+
+void CompletedSteps::Finish() {
+  if (!warmup_known_ && !steps_.empty()) {
+    LookForWarmup();
+    EndWarmupSearch();
+  }
+  if (statistics_.total_ns.count() >= kLeastWhole) return;
+  statistics_.estimated = statistics_.incomplete > 0;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const StepRecord& step = steps_[i];
+    if (!step.incomplete || step.warmup) continue;
+    statistics_.Add(step, statistics_.nvtx_phases > 0);
+    blocks_.Add(counted_ - steps_.size() + i, step);
+  }
+}
+
+std::optional<uint64_t> CompletedSteps::StepAt(uint64_t time_ns) const {
+  const auto after =
+      std::upper_bound(steps_.begin(), steps_.end(), time_ns,
+                       [](uint64_t time, const StepRecord& step) { return time < step.start_ns; });
+  if (after == steps_.begin()) return std::nullopt;
+  const StepRecord& step = *std::prev(after);
+  return time_ns < step.end_ns ? std::optional(step.index) : std::nullopt;
+}
+
+}  // namespace gpuprobe::model

@@ -1,0 +1,98 @@
+#include "collector/model/steps/work_roles.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+#include "collector/model/steps/step_operation.h"
+
+namespace gpuprobe::model {
+namespace {
+
+// multi_tensor_apply: PyTorch's foreach optimizers and apex.
+constexpr std::string_view kOptimizerNames[] = {
+    "multi_tensor_apply", "multitensorapply", "adam", "sgd", "optimizer", "lamb_", "adagrad", "rmsprop",
+    "adafactor"};
+constexpr std::string_view kBackwardNames[] = {"backward", "bwd",        "dgrad",
+                                               "wgrad",    "grad_input", "gradinput"};
+constexpr std::string_view kLossNames[] = {"cross_entropy", "crossentropy", "nll_loss", "nllloss",
+                                           "mse_loss",      "mseloss",      "_loss"};
+constexpr std::string_view kStepKinds[] = {"step",
+                                           "trainstep",
+                                           "trainingstep",
+                                           "trainingiteration",
+                                           "trainiteration",
+                                           "iteration",
+                                           "iter",
+                                           "trainiter",
+                                           "profilerstep",
+                                           "globalstep",
+                                           "minibatch",
+                                           "trainbatch",
+                                           "runtrainingbatch",
+                                           "batch",
+                                           "runtrainingstep",
+                                           "trainonebatch",
+                                           "trainloopstep",
+                                           "trainingloopstep",
+                                           "optimizationstep"};
+
+std::string Lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+template <size_t n>
+bool ContainsAny(const std::string& text, const std::string_view (&words)[n]) {
+  return std::any_of(std::begin(words), std::end(words),
+                     [&](std::string_view word) { return text.find(word) != std::string::npos; });
+}
+
+}  // namespace
+
+uint8_t RolesOfKernel(std::string_view name) {
+  const std::string lower = Lower(name);
+  uint8_t roles = 0;
+  if (ContainsAny(lower, kOptimizerNames)) roles |= kRoleOptimizer;
+  if (ContainsAny(lower, kBackwardNames)) roles |= kRoleBackwardName;
+  if (ContainsAny(lower, kLossNames)) roles |= kRoleLossName;
+  return roles;
+}
+
+uint8_t RolesOfThread(std::string_view name) {
+  return name.starts_with("pt_autograd") ? static_cast<uint8_t>(kRoleAutogradThread) : uint8_t{0};
+}
+
+std::string KindOfRange(std::string_view name) {
+  std::string kind;
+  for (const char c : name) {
+    const auto letter = static_cast<unsigned char>(c);
+    if (std::isalpha(letter) != 0) kind.push_back(static_cast<char>(std::tolower(letter)));
+  }
+  return kind;
+}
+
+bool IsLibraryDomain(std::string_view domain) {
+  // As the libraries name them: communication, primitives, XLA's compiler, and the CUDA libraries.
+  static constexpr std::string_view kDomains[] = {
+      "NCCL",     "CCCL",     "TSL",      "cuBLAS", "cuBLASLt", "cuDNN",   "cuFFT",
+      "cuSPARSE", "cuSOLVER", "cuTENSOR", "cuRAND", "nvJPEG",   "NVSHMEM", "TensorRT",
+      "libcudf",  "librmm",   "CUDA",     "nvComp", "nvtx-mpi", "cuFile",  "CUTLASS"};
+  return std::find(std::begin(kDomains), std::end(kDomains), domain) != std::end(kDomains);
+}
+
+bool LooksLikeStep(std::string_view kind) {
+  return std::find(std::begin(kStepKinds), std::end(kStepKinds), kind) != std::end(kStepKinds);
+}
+
+std::optional<StepPhase> PhaseOfRange(std::string_view kind) {
+  const auto has = [kind](std::string_view word) { return kind.find(word) != std::string_view::npos; };
+  if (has("optim")) return StepPhase::kOptimizer;
+  if (has("backward") || has("bwd")) return StepPhase::kBackward;
+  if (has("forward") || has("fwd")) return StepPhase::kForward;
+  return std::nullopt;
+}
+
+}  // namespace gpuprobe::model

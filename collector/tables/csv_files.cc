@@ -1,0 +1,72 @@
+#include "collector/tables/csv_files.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+
+namespace gpuprobe::tables {
+
+std::string CsvLine(const std::vector<std::string>& cells) {
+  std::string line;
+  for (const std::string& cell : cells) {
+    if (&cell != &cells.front()) line.push_back(',');
+    if (cell.find_first_of(",\"\r\n") == std::string::npos) {
+      line += cell;
+    } else {
+      absl::StrAppend(&line, "\"", absl::StrReplaceAll(cell, {{"\"", "\"\""}}), "\"");
+    }
+  }
+  line += "\r\n";
+  return line;
+}
+
+CsvFiles::CsvFiles(std::string folder) : folder_(std::move(folder)) {
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (error) status_ = absl::UnavailableError(absl::StrCat(folder_, ": ", error.message()));
+}
+
+void CsvFiles::Write(File& file, const std::vector<std::string>& cells) {
+  const std::string line = CsvLine(cells);
+  if (std::fwrite(line.data(), 1, line.size(), file.file.get()) != line.size())
+    status_ = absl::UnavailableError(absl::StrCat(folder_, ": ", std::strerror(errno)));
+}
+
+void CsvFiles::Insert(std::string_view row) {
+  if (!status_.ok() || !SplitRow(row, fields_) || fields_.empty()) return;
+  const std::string kind = TextOf(fields_.front().value);
+  File& file = files_[kind];
+  const std::vector<Column>& columns = file.table.columns;
+  std::vector<std::string> cells(columns.size());
+  if (file.file == nullptr) {
+    const std::string path = absl::StrCat(folder_, "/", kind, ".csv");
+    file.file.reset(std::fopen(path.c_str(), "wb"));
+    if (file.file == nullptr) {
+      status_ = absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+      return;
+    }
+    std::transform(columns.begin(), columns.end(), cells.begin(), [](const Column& c) { return c.name; });
+    Write(file, cells);
+    std::fill(cells.begin(), cells.end(), "");
+  }
+  for (const Field& field : fields_) {
+    const auto column =
+        std::find_if(columns.begin(), columns.end(), [&](const Column& c) { return c.name == field.key; });
+    if (column != columns.end()) cells[static_cast<size_t>(column - columns.begin())] = TextOf(field.value);
+  }
+  Write(file, cells);
+}
+
+absl::Status CsvFiles::Finish() {
+  for (auto& [name, file] : files_) {
+    if (file.file != nullptr && std::fflush(file.file.get()) != 0 && status_.ok())
+      status_ = absl::UnavailableError(absl::StrCat(folder_, ": ", std::strerror(errno)));
+  }
+  return status_;
+}
+
+}  // namespace gpuprobe::tables

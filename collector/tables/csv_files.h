@@ -1,0 +1,46 @@
+// A run's tables as CSV files in a folder, one for each table (RFC 4180; what a row lacks is empty).
+#pragma once
+
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "collector/tables/row_text.h"
+#include "collector/tables/table_schema.h"
+
+namespace gpuprobe::tables {
+
+// One row of CSV, with its end.
+std::string CsvLine(const std::vector<std::string>& cells);
+
+class CsvFiles {
+ public:
+  // Makes the folder. Tables that get no row make no file.
+  explicit CsvFiles(std::string folder);
+
+  void AddTable(const Table& table) { files_[table.name].table = table; }
+  // Fields that the table does not have are left out.
+  void Insert(std::string_view row);
+  absl::Status Finish();
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  struct File {
+    Table table;
+    std::unique_ptr<std::FILE, Close> file;
+  };
+  void Write(File& file, const std::vector<std::string>& cells);
+
+  std::string folder_;
+  std::map<std::string, File, std::less<>> files_;
+  std::vector<Field> fields_;
+  absl::Status status_;
+};
+
+}  // namespace gpuprobe::tables

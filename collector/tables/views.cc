@@ -1,0 +1,47 @@
+#include "collector/tables/views.h"
+
+namespace gpuprobe::tables {
+
+std::span<const View> Views() {
+  static constexpr View kViews[] = {
+      {"kernel_totals", "which kernels take the time",
+       "SELECT name, count(*) AS calls, sum(end_ns - start_ns) AS total_ns, avg(end_ns - start_ns) AS "
+       "mean_ns, "
+       "min(end_ns - start_ns) AS min_ns, max(end_ns - start_ns) AS max_ns FROM kernel GROUP BY name"},
+      {"kernel_by_rank", "which rank runs a kernel slower than the others",
+       "SELECT name, rank, count(*) AS calls, sum(end_ns - start_ns) AS total_ns, avg(end_ns - start_ns) AS "
+       "mean_ns "
+       "FROM kernel GROUP BY name, rank"},
+      {"collective_totals", "which collectives take the time, by operation, communicator and size",
+       "SELECT op, comm, bytes, count(*) AS calls, sum(end_ns - start_ns) AS total_ns, "
+       "avg(end_ns - start_ns) AS mean_ns FROM collective WHERE captured IS NULL GROUP BY op, comm, bytes"},
+      {"collective_by_call", "who came last to a collective: one row for each call, over its ranks",
+       "SELECT comm, seq, replay, op, bytes, count(*) AS ranks, min(end_ns - start_ns) AS transfer_ns, "
+       "max(end_ns - start_ns) - min(end_ns - start_ns) AS longest_wait_ns FROM collective "
+       "WHERE start_ns IS NOT NULL AND comm <> 'unknown' GROUP BY comm, seq, replay, op, bytes"},
+      {"copy_totals", "how much is copied, in which direction, how fast",
+       "SELECT rank, direction, count(*) AS copies, sum(bytes) AS bytes, sum(end_ns - start_ns) AS total_ns, "
+       "1.0 * sum(bytes) / nullif(sum(end_ns - start_ns), 0) AS gbytes_per_s FROM memcpy GROUP BY rank, "
+       "direction"},
+      {"launch_delays", "how long work waits between its launch and its start",
+       "SELECT kernel.rank AS rank, kernel.name AS name, launch.time_ns AS launch_ns, kernel.start_ns AS "
+       "start_ns, "
+       "kernel.start_ns - launch.time_ns AS delay_ns FROM kernel JOIN launch ON launch.rank = kernel.rank "
+       "AND launch.pid = kernel.pid AND launch.correlation = kernel.correlation"},
+      {"step_times", "how long each step takes, over the ranks",
+       "SELECT step, count(*) AS ranks, avg(total_ns) AS mean_ns, min(total_ns) AS min_ns, max(total_ns) AS "
+       "max_ns, "
+       "avg(compute_ns) AS compute_ns, avg(exposed_comm_ns) AS exposed_comm_ns, avg(copy_ns) AS copy_ns, "
+       "avg(idle_ns) AS idle_ns FROM step GROUP BY step"},
+  };
+  return kViews;
+}
+
+std::span<const char* const> Indexes() {
+  static constexpr const char* kIndexes[] = {
+      "CREATE INDEX launch_correlation ON launch (correlation)",
+  };
+  return kIndexes;
+}
+
+}  // namespace gpuprobe::tables

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Packs what `cmake --install` makes: a .deb, a tarball and a Python wheel, in build/packages or the folder of --out. The same commit gives the same
+# bytes: names are sorted, times are the commit's, owners are root.
+#
+# package.sh [--build DIR] [--out DIR]     --build: a tree that is built already (build/release is built if it is not named)
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=common.sh
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+build=
+out=$ROOT/build/packages
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --build | --out) [ $# -ge 2 ] || die "$1 needs a folder" ;;
+    *) die "unknown option $1 (there are --build DIR and --out DIR)" ;;
+  esac
+  [ "$1" = --build ] && build=$2 || out=$2
+  shift 2
+done
+for tool in dpkg-deb objdump python3; do
+  command -v "$tool" >/dev/null || die "no $tool: run scripts/install-deps.sh"
+done
+if [ -z "$build" ]; then
+  build=$ROOT/build/release
+  build_preset release
+fi
+[ -e "$build/CMakeCache.txt" ] || die "$build is not a build tree"
+
+version=$(sed -n 's/^CMAKE_PROJECT_VERSION:STATIC=//p' "$build/CMakeCache.txt")
+SOURCE_DATE_EPOCH=$(git -C "$ROOT" log -1 --format=%ct 2>/dev/null || echo 315532800)
+export SOURCE_DATE_EPOCH
+umask 022
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$out"
+
+tree=$work/gpuprobe
+cmake --install "$build" --prefix "$tree" >/dev/null
+# What the bundled libraries' authors ask for.
+mkdir -p "$tree/licenses"
+for library in "$tree"/lib/*.so.*; do
+  [ -L "$library" ] && continue
+  package=$(dpkg-query -S "*/$(basename "$library")" 2>/dev/null | head -n 1 | cut -d: -f1)
+  if [ -n "$package" ] && [ -e "/usr/share/doc/$package/copyright" ]; then
+    cp -L "/usr/share/doc/$package/copyright" "$tree/licenses/$package"
+  fi
+done
+find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+
+# The newest version of the C library that a file needs: where it is older, the packages do not start.
+glibc=$(find "$tree" -type f \( -path '*/lib/*' -o -path '*/bin/*' \) -exec objdump -T {} + 2>/dev/null |
+  grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1)
+
+tarball=$out/gpuprobe-$version-linux-x86_64.tar.gz
+tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$work" -cf - gpuprobe | gzip -n -9 >"$tarball"
+
+deb=$work/deb
+mkdir -p "$deb/DEBIAN" "$deb/usr/lib" "$deb/usr/bin" "$deb/usr/share/doc/gpuprobe"
+cp -a "$tree" "$deb/usr/lib/gpuprobe"
+ln -s ../lib/gpuprobe/bin/gpuprobe "$deb/usr/bin/gpuprobe"
+mv "$deb/usr/lib/gpuprobe/LICENSE" "$deb/usr/share/doc/gpuprobe/copyright"
+cat >"$deb/DEBIAN/control" <<EOF
+Package: gpuprobe
+Version: $version
+Architecture: amd64
+Maintainer: The gpuprobe authors <gpuprobe@localhost>
+Installed-Size: $(du -sk --exclude=DEBIAN "$deb" | cut -f1)
+Depends: libc6 (>= $glibc)
+Section: devel
+Priority: optional
+Description: profiles distributed GPU training without changing the program
+ gpuprobe records every kernel, copy, allocation, NVTX range and NCCL call of
+ a training job, and says where each rank's time went, which rank the others
+ wait for, and what to do about it.
+EOF
+dpkg-deb --root-owner-group -Zxz --build "$deb" "$out/gpuprobe_${version}_amd64.deb" >/dev/null
+
+python3 "$ROOT/scripts/python/make_wheel.py" "$tree" "$version" "$glibc" "$out"
+
+say "Packages of gpuprobe $version, for glibc $glibc and newer"
+ls -l --block-size=K "$out" | awk 'NR > 1 { print $5, $9 }'

@@ -1,0 +1,84 @@
+"""What people see on terminals of any width, on ones that know no colours, and where there is no terminal at all."""
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+
+import harness
+from harness import CUDA_SCRIPT, GPUPROBE, SOURCE
+
+RECORDING = os.path.join(SOURCE, "tests", "data", "real", "torch_ddp")
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Screens(harness.EndToEndTest):
+
+    def on_terminal(self, command, columns, terminal="xterm-256color", **variables):
+        """Runs the command with all streams on a terminal of this width. Returns what stood on it."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        env = self.env({"TERM": terminal, **variables})
+        with subprocess.Popen(command, env=env, cwd=self.cwd, stdin=slave, stdout=slave, stderr=slave, start_new_session=True) as process:
+            os.close(slave)
+            shown = b""
+            while True:
+                try:
+                    data = os.read(master, 65536)
+                except OSError:  # the last program that had the terminal has ended
+                    break
+                if not data:
+                    break
+                shown += data
+            self.assertEqual(process.wait(harness.LIMIT_S), 0, shown.decode())
+        os.close(master)
+        return shown.decode().replace("\r\n", "\n")
+
+    def piped(self, command, **variables):
+        return self.run_well(command, env=variables).stdout.decode()
+
+    def test_every_line_fits(self):
+        for columns in (60, 80, 100, 160):
+            for name, command in (("report", [GPUPROBE, "report", RECORDING]), ("diff", [GPUPROBE, "diff", RECORDING, RECORDING])):
+                with self.subTest(columns=columns, name=name):
+                    lines = COLOR.sub("", self.on_terminal(command, columns)).splitlines()
+                    self.assertGreater(len(lines), 10)
+                    # A path is never cut, so that it can be copied.
+                    self.assertEqual([line for line in lines if len(line) > columns and RECORDING not in line], [])
+
+    def test_colours_are_for_terminals_that_know_them_and_people_who_want_them(self):
+        command = [GPUPROBE, "report", RECORDING]
+        colored = self.on_terminal(command, 118)
+        self.assertRegex(colored, COLOR)
+        plain = self.on_terminal(command, 118, terminal="dumb")
+        self.assertEqual(COLOR.sub("", colored), plain, "colours add nothing to the text")
+        self.assertEqual(self.on_terminal(command, 118, NO_COLOR="1"), plain)
+        self.assertEqual(self.on_terminal([*command, "--no-color"], 118), plain)
+        self.assertNotRegex(self.piped(command, TERM="xterm-256color"), COLOR)
+        self.assertNotRegex(self.piped(command, TERM="xterm-256color"), r"[^\x00-\x7f]", "a report is ASCII, so LANG=C shows it")
+
+    def test_without_a_terminal_the_first_line_is_one_line(self):
+        first = self.piped([GPUPROBE, "report", RECORDING]).splitlines()[0]
+        self.assertRegex(first, r"^gpuprobe: 1 rank on .* 0 records lost, own cost ")
+
+    def test_the_worst_finding_is_in_its_colour(self):
+        self.assertRegex(self.on_terminal([GPUPROBE, "report", RECORDING], 118), r" 1  \x1b\[1;3[13]m")
+
+    def test_quiet_says_nothing_and_writes_the_report(self):
+        out = self.path("out")
+        shown = self.on_terminal([GPUPROBE, "run", "--quiet", "--status", "1", "--out", out, "--", CUDA_SCRIPT, "kernels:5"], 100)
+        self.assertNotIn("gpuprobe", shown)
+        self.assertEqual(self.report(out)["ranks"][0]["kernels"]["count"], 5)
+
+    def test_alone_it_says_the_few_commands_that_people_need(self):
+        finished = self.run_program([GPUPROBE])
+        self.assertEqual((finished.returncode, finished.stdout), (2, b""))
+        lines = finished.stderr.decode().splitlines()
+        self.assertEqual([line.split()[:2] for line in lines if line.startswith("  gpuprobe ")], [["gpuprobe", "run"], ["gpuprobe", "top"], ["gpuprobe", "report"]])
+        self.assertLess(len(lines), 10)
+
+
+if __name__ == "__main__":
+    harness.main()

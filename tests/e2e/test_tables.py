@@ -1,0 +1,204 @@
+"""Tables of a run: `gpuprobe export --format sqlite|csv|steps` and `gpuprobe query` hold what the export's lines and report.json hold."""
+import csv
+import io
+import json
+import os
+import re
+import sqlite3
+from collections import Counter, defaultdict
+
+import harness
+from documented import commands_of
+from harness import GPUPROBE, SOURCE
+
+SQL_DOC = os.path.join(SOURCE, "docs", "sql.md")
+
+
+def flat(value):
+    """A member of an exported row as a table holds it."""
+    if isinstance(value, bool):
+        return int(value)
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, (list, dict)) else value
+
+
+class Tables(harness.EndToEndTest):
+
+    def simulate(self, scenario="healthy-nvtx", *arguments, ranks=4):
+        out = self.path(f"{scenario}-{len(os.listdir(self.folder))}")
+        self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--out", out, "--ranks", str(ranks), "--steps", "20", *arguments])
+        return out
+
+    def database(self, run):
+        path = self.path(f"run-{len(os.listdir(self.folder))}.sqlite")
+        self.run_well([GPUPROBE, "export", run, "--format", "sqlite", "--out", path])
+        connection = sqlite3.connect(path)
+        connection.row_factory = sqlite3.Row
+        self.addCleanup(connection.close)
+        return connection
+
+    def query(self, run, sql, form="jsonl"):
+        out = self.run_well([GPUPROBE, "query", run, sql, "--format", form]).stdout.decode()
+        return [json.loads(line) for line in out.splitlines()] if form == "jsonl" else out
+
+    def rows_by_kind(self, run):
+        rows = defaultdict(list)
+        for row in self.export(run):
+            rows[row.pop("kind")].append(row)
+        return rows
+
+    def test_database_has_every_exported_row(self):
+        run = self.simulate()
+        database = self.database(run)
+        rows = self.rows_by_kind(run)
+        self.assertLessEqual({"kernel", "memcpy", "collective", "launch", "range", "alloc"}, rows.keys())
+        for kind, exported in rows.items():
+            with self.subTest(kind=kind):
+                stored = Counter(tuple((key, value) for key, value in sorted(dict(row).items()) if value is not None)
+                                 for row in database.execute(f'SELECT * FROM "{kind}"'))
+                self.assertEqual(stored, Counter(tuple(sorted((key, flat(value)) for key, value in row.items())) for row in exported))
+
+    def test_csv_has_the_same_rows(self):
+        run = self.simulate()
+        folder = self.path("csv")
+        self.run_well([GPUPROBE, "export", run, "--format", "csv", "--out", folder])
+        for kind, exported in self.rows_by_kind(run).items():
+            with open(os.path.join(folder, kind + ".csv"), newline="", encoding="utf-8") as file:
+                stored = Counter(tuple(sorted((key, value) for key, value in row.items() if value)) for row in csv.DictReader(file))
+            expected = Counter(tuple(sorted((key, "true" if value is True else str(flat(value))) for key, value in row.items() if value not in ("", None)))
+                               for row in exported)
+            self.assertEqual(stored, expected, kind)
+
+    def test_totals_equal_the_report(self):
+        run = self.simulate()
+        database = self.database(run)
+        report = self.report(run)
+        for rank in report["ranks"]:
+            count, total = database.execute("SELECT count(*), sum(end_ns - start_ns) FROM kernel WHERE rank = ?", (rank["rank"],)).fetchone()
+            self.assertEqual((count, total), (rank["kernels"]["count"], rank["kernels"]["total_ns"]))
+            for direction, copies in rank["copies"].items():
+                if copies["small"] == 0:
+                    found = database.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM memcpy WHERE rank = ? AND direction = ?",
+                                             (rank["rank"], direction)).fetchone()
+                    self.assertEqual(tuple(found), (copies["count"], copies["bytes"]))
+        for kernel in report["top_kernels"]:
+            row = database.execute("SELECT time_ns_count, time_ns_total, share FROM report_top_kernels WHERE name = ?", (kernel["name"],)).fetchone()
+            self.assertEqual(tuple(row), (kernel["time_ns"]["count"], kernel["time_ns"]["total"], kernel["share"]))
+        calls = sum(c["calls"] for c in report["collectives"])
+        self.assertEqual(database.execute("SELECT count(*) FROM collective WHERE captured IS NULL").fetchone()[0], calls)
+        self.assertEqual(database.execute("SELECT steps_time_ns_mean FROM report").fetchone()[0], report["steps"]["time_ns"]["mean"])
+        self.assertEqual([row["id"] for row in database.execute("SELECT id FROM report_findings")], [f["id"] for f in report["findings"]])
+        counted = database.execute("SELECT count(*) FROM step GROUP BY rank").fetchall()
+        self.assertEqual([row[0] for row in counted], [rank["steps"]["count"] for rank in report["ranks"]])
+        mean = database.execute("SELECT avg(total_ns) FROM step WHERE NOT warmup").fetchone()[0]
+        self.assertAlmostEqual(mean, report["steps"]["time_ns"]["mean"], delta=1)
+
+    def test_tables_exist_even_without_rows(self):
+        """A query that works for one run works for every run."""
+        run = self.simulate("healthy", ranks=1)
+        names = {row["name"]: row["columns"].split(", ") for row in map(json.loads, self.run_well(
+            [GPUPROBE, "query", run, "--schema", "--format", "jsonl"]).stdout.decode().splitlines())}
+        for table in ("kernel", "memcpy", "memset", "graph_run", "sync", "alloc", "free", "small_allocations", "pool", "tensor", "tensor_free",
+                      "range", "launch", "communicator", "collective", "step", "report", "report_findings"):
+            self.assertIn(table, names)
+        self.assertLessEqual({"captured", "replay", "algorithm", "result", "start_ns"}, set(names["collective"]))
+        self.assertLessEqual({"stream_name", "device_name", "graph_node", "grid"}, set(names["kernel"]))
+        self.assertLessEqual({"fields", "payload", "category_name", "unclosed"}, set(names["range"]))
+
+    def test_step_timings(self):
+        run = self.simulate()
+        lines = [json.loads(line) for line in self.run_well([GPUPROBE, "export", run, "--format", "steps"]).stdout.decode().splitlines()]
+        finished = self.run_well([GPUPROBE, "report", run, "--json", "--steps"])
+        records = {(rank["rank"], step["index"]): step for rank in json.loads(finished.stdout)["ranks"] for step in rank["steps"]["records"]}
+        seconds = defaultdict(dict)
+        for line in lines:
+            self.assertEqual(list(line), ["step", "phase", "seconds", "rank", "world_size"])
+            self.assertEqual(line["world_size"], 4)
+            seconds[line["rank"], line["step"]][line["phase"]] = line["seconds"]
+        self.assertEqual(seconds.keys(), records.keys())
+        for key, record in records.items():
+            self.assertAlmostEqual(seconds[key].pop("step") * 1e9, record["end_ns"] - record["start_ns"], delta=1)
+            self.assertEqual({phase: round(value * 1e9) for phase, value in seconds[key].items()}, record["phases"])
+
+    def test_summary_is_flat_and_equals_the_report(self):
+        run = self.simulate()
+        with open(os.path.join(run, "summary.json"), encoding="utf-8") as file:
+            summary = json.load(file)
+        report = self.report(run)
+        self.assertGreaterEqual(len(summary), 24)
+        self.assertTrue(all(key.startswith("gpuprobe/") and isinstance(value, (int, float)) for key, value in summary.items()), summary)
+        for name, value in (("step_seconds_mean", report["steps"]["time_ns"]["mean"] / 1e9), ("steps", report["steps"]["count"]),
+                            ("exposed_communication_seconds_per_step", report["steps"]["exposed_comm_ns"]["mean"] / 1e9),
+                            ("kernels", sum(rank["kernels"]["count"] for rank in report["ranks"])),
+                            ("records", report["trust"]["records"]), ("coverage", report["trust"]["coverage"]),
+                            ("warnings", sum(f["severity"] == "warning" for f in report["findings"])),
+                            ("device_memory_peak_bytes", max(d["high_water_bytes"] for r in report["ranks"] for d in r["device_memory"]))):
+            self.assertAlmostEqual(summary["gpuprobe/" + name], value, places=12, msg=name)
+
+    def test_query_prints_tables_csv_and_lines(self):
+        run = self.simulate()
+        sql = "SELECT rank, count(*) AS kernels, NULL AS none, 'a,\"b' AS text FROM kernel GROUP BY rank"
+        lines = self.query(run, sql)
+        self.assertEqual([list(line) for line in lines], [["rank", "kernels", "none", "text"]] * 4)
+        self.assertEqual([line["rank"] for line in lines], [0, 1, 2, 3])
+        self.assertEqual(lines[0]["none"], None)
+        rows = list(csv.reader(io.StringIO(self.query(run, sql, "csv"), newline="")))
+        self.assertEqual(rows[0], ["rank", "kernels", "none", "text"])
+        self.assertEqual(rows[1], ["0", str(lines[0]["kernels"]), "", 'a,"b'])
+        table = self.query(run, sql, "table").splitlines()
+        self.assertEqual(len(table), 5)
+        self.assertRegex(table[0], r"^rank +kernels +none +text$")
+
+    def test_documented_queries_run(self):
+        """Each example of docs/sql.md gives an answer."""
+        run = self.simulate("straggler-kernels", "--slow-rank", "2", "--nvtx")
+        with open(SQL_DOC, encoding="utf-8") as file:
+            text = file.read()
+        queries = re.findall(r"^```sql\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        self.assertGreaterEqual(len(queries), 8)
+        database = self.database(run)
+        for sql in queries:
+            with self.subTest(sql=sql):
+                self.assertTrue(database.execute(sql).fetchall())
+                self.assertTrue(self.query(run, sql))
+        views = {row[0] for row in database.execute("SELECT name FROM sqlite_schema WHERE type = 'view'")}
+        self.assertEqual(views, set(re.findall(r"^\| `(\w+)` \|.*\|$", text.partition("## Views")[2].partition("\n## ")[0], re.MULTILINE)))
+        for view in views:
+            self.assertTrue(database.execute(f"SELECT * FROM {view}").fetchall(), view)
+
+    def test_documented_commands_run(self):
+        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy-nvtx", "--ranks", "2", "--steps", "20", "--out", os.path.join(self.cwd, "my-run")])
+        commands = commands_of("sql.md")
+        self.assertGreaterEqual(len(commands), 7)
+        for arguments in commands:
+            with self.subTest(" ".join(arguments)):
+                finished = self.run_well([GPUPROBE, *arguments])
+                self.assertTrue(finished.stdout or "--out" in arguments)
+
+
+class Refusals(harness.EndToEndTest):
+
+    def refused(self, *arguments, says, code):
+        finished = self.run_program([GPUPROBE, *arguments])
+        self.assertEqual((finished.returncode, finished.stdout), (code, b""), str(finished))
+        self.assertIn(says, finished.stderr.decode())
+
+    def test_what_is_refused(self):
+        run = self.path("run")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "healthy", "--out", run, "--ranks", "2", "--steps", "5"])
+        self.refused("query", run, says="needs a SELECT", code=2)
+        self.refused("query", run, "SELECT a FROM nowhere", says="no such table: nowhere", code=1)
+        self.refused("query", run, "SELECT 1; SELECT 2", says="one statement at a time", code=1)
+        self.refused("query", run, "DELETE FROM kernel", says="readonly", code=1)
+        self.refused("export", run, "--format", "sqlite", says="needs --out", code=2)
+        self.refused("export", run, "--format", "jsonl", "--out", "x", says="is printed", code=2)
+        self.refused("export", self.cwd, "--format", "sqlite", "--out", self.path("a.sqlite"), says="not a run directory", code=1)
+        taken = self.path("taken.sqlite")
+        with open(taken, "w", encoding="utf-8") as file:
+            file.write("somebody's")
+        self.refused("export", run, "--format", "sqlite", "--out", taken, says="exists", code=1)
+        self.refused("export", run, "--format", "sqlite", "--out", "/dev/null/x", says="/dev/null/x", code=1)
+        self.refused("export", run, "--format", "csv", "--out", "/dev/null/x", says="/dev/null/x", code=1)
+
+
+if __name__ == "__main__":
+    harness.main()
