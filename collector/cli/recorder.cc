@@ -273,8 +273,8 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
 // report.json comes last: a run that has it is finished.
 absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::Report& report) const {
   const absl::StatusOr<store::RunFiles> files = store::ListRun(*directory_);
-  absl::Status status = directory_->WriteFile(
-      "report.html", page::Page(job, report, files.ok() ? *files : store::RunFiles{}));
+  absl::Status status =
+      directory_->WriteFile("report.html", page::Page(job, report, files.ok() ? *files : store::RunFiles{}));
   const render::JsonFiles json = render::JsonReportFiles(report);
   if (json.ranks.empty()) {
     directory_->Remove(render::kRanksFile);

@@ -96,7 +96,8 @@ class Chooser {
     if (waited.empty()) return std::nullopt;
     // Above the median: where a rank is late now and then, most steps show little.
     constexpr double kQuantile = 0.75;
-    const auto usual = waited.begin() + static_cast<ptrdiff_t>(kQuantile * static_cast<double>(waited.size()));
+    const auto usual =
+        waited.begin() + static_cast<ptrdiff_t>(kQuantile * static_cast<double>(waited.size()));
     std::nth_element(waited.begin(), usual, waited.end());
     return usual->second;
   }

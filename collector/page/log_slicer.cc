@@ -30,9 +30,8 @@ LogSlicer::LogSlicer(std::vector<Window> windows, NameTable& names)
 absl::Status LogSlicer::Apply(const v1::Batch& batch) {
   LearnDefinitions(batch);
   const uint64_t now_ns = batch.clock().realtime_ns();
-  done_ = now_ns != 0 && std::all_of(windows_.begin(), windows_.end(), [&](const Window& window) {
-            return now_ns > window.end_ns + kLateNs;
-          });
+  done_ = now_ns != 0 && std::all_of(windows_.begin(), windows_.end(),
+                                     [&](const Window& window) { return now_ns > window.end_ns + kLateNs; });
   absl::Status status = LearnCalls(batch);
   // Before the first window there is nothing to cut.
   const bool early = now_ns != 0 && std::all_of(windows_.begin(), windows_.end(), [&](const Window& window) {
@@ -48,7 +47,7 @@ void LogSlicer::LearnDefinitions(const v1::Batch& batch) {
   if (strings_.size() + sites_.size() > kMostDefinitions) return;
   for (const v1::StringDef& def : batch.strings()) strings_[def.id()] = def.value();
   for (const v1::ThreadDef& def : batch.threads()) {
-    threads_[def.id()] = def.main()                 ? "main thread"
+    threads_[def.id()] = def.main()                  ? "main thread"
                          : !def.given_name().empty() ? def.given_name()
                          : !def.name().empty()       ? def.name()
                                                      : absl::StrCat("thread ", def.tid());
@@ -79,11 +78,10 @@ bool LogSlicer::Near(uint64_t time_ns) const {
 
 std::string LogSlicer::CallName(uint32_t op, uint64_t bytes, uint32_t comm) const {
   const auto hash = communicators_.find(comm);
-  return absl::StrCat(
-      Text(op), " ", analysis::Bytes(bytes),
-      hash == communicators_.end()
-          ? ""
-          : absl::StrCat(" on ", analysis::ShortComm(analysis::CommName(hash->second))));
+  return absl::StrCat(Text(op), " ", analysis::Bytes(bytes),
+                      hash == communicators_.end()
+                          ? ""
+                          : absl::StrCat(" on ", analysis::ShortComm(analysis::CommName(hash->second))));
 }
 
 absl::Status LogSlicer::LearnCalls(const v1::Batch& batch) {

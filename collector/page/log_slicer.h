@@ -23,7 +23,8 @@ class LogSlicer {
  public:
   static constexpr size_t kMostSlices = 200'000;     // of a window, as they are read
   static constexpr size_t kMostJoinedSlices = 2500;  // of a window, in the page
-  static constexpr uint64_t kLateNs = 10'000'000'000;  // by how much records may come later than they happened
+  static constexpr uint64_t kLateNs =
+      10'000'000'000;  // by how much records may come later than they happened
 
   struct Window {
     uint64_t start_ns = 0;  // on the process's clock
@@ -69,10 +70,10 @@ class LogSlicer {
   absl::flat_hash_map<uint32_t, std::string> strings_;
   absl::flat_hash_map<uint32_t, Site> sites_;
   absl::flat_hash_map<uint32_t, std::string> threads_;
-  absl::flat_hash_map<uint32_t, uint64_t> communicators_;  // hash
+  absl::flat_hash_map<uint32_t, uint64_t> communicators_;           // hash
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> stream_names_;  // by context and stream
-  absl::flat_hash_map<uint64_t, Call> calls_;        // by plan, of calls near a window
-  absl::flat_hash_map<uint64_t, uint64_t> plan_of_;  // by correlation, of these
+  absl::flat_hash_map<uint64_t, Call> calls_;                       // by plan, of calls near a window
+  absl::flat_hash_map<uint64_t, uint64_t> plan_of_;                 // by correlation, of these
 };
 
 }  // namespace gpuprobe::page

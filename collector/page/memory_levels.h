@@ -16,10 +16,10 @@ struct MemoryLevels {
   static constexpr size_t kMostPoints = 512;
 
   size_t process = 0;
-  std::string kind;              // "device", "host_pinned" ..., "tensors" for PyTorch's allocator
+  std::string kind;                // "device", "host_pinned" ..., "tensors" for PyTorch's allocator
   std::optional<uint32_t> device;  // of "tensors"
-  uint64_t start_ns = 0;         // on the process's clock
-  uint64_t width_ns = 0;         // of the time that each value stands for
+  uint64_t start_ns = 0;           // on the process's clock
+  uint64_t width_ns = 0;           // of the time that each value stands for
   std::vector<uint64_t> greatest_bytes;
 };
 

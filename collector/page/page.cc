@@ -27,7 +27,8 @@ std::string Page(const model::JobModel& job, const analysis::Report& report, con
       "'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\"><title>gpuprobe report</title><style>",
       std::string(kStyle), "</style></head><body>\n<noscript>", render::PlainReport(report), "</noscript>\n",
       Embedded("report-data", render::JsonReportFiles(report).report),
-      Embedded("page-data", PageData(job, report, files)), "<script>", std::string(kProgram), "</script>\n</body></html>\n");
+      Embedded("page-data", PageData(job, report, files)), "<script>", std::string(kProgram),
+      "</script>\n</body></html>\n");
 }
 
 }  // namespace gpuprobe::page

@@ -134,7 +134,8 @@ class Document {
 
   static Json SlicesJson(const RankSlices& slices, uint64_t start_ns) {
     Json tracks = Json::array();
-    for (const Track& track : slices.tracks) tracks.push_back({{"name", track.name}, {"ranges", track.ranges}});
+    for (const Track& track : slices.tracks)
+      tracks.push_back({{"name", track.name}, {"ranges", track.ranges}});
     Json columns = {{"track", Json::array()}, {"start_ns", Json::array()}, {"length_ns", Json::array()},
                     {"name", Json::array()},  {"kind", Json::array()},     {"count", Json::array()},
                     {"seq", Json::array()}};

@@ -51,8 +51,8 @@ struct RankSlices {
 // Joins neighbours on a track that are too short to be told apart, until at most `most` slices are left.
 // Slices of at least a thousandth of `span_ns` stay as they are if there is room.
 //
-// Example: of 4,000 kernels of 5 us in a step of 400 ms, those without a gap of 400 us between them become one
-// slice with count 4,000.
+// Example: of 4,000 kernels of 5 us in a step of 400 ms, those without a gap of 400 us between them become
+// one slice with count 4,000.
 void JoinShort(uint64_t span_ns, size_t most, std::vector<Slice>& slices);
 
 }  // namespace gpuprobe::page

@@ -18,7 +18,7 @@ struct Finding {
   std::optional<double> cost_ns_per_step = std::nullopt;
   bool ends_job = false;  // within a day, if it goes on: listed with the problems
   FindingSubject about = {};
-  std::string id = {};    // this and the severity: from the table (finding_rules.h)
+  std::string id = {};  // this and the severity: from the table (finding_rules.h)
   Severity severity = Severity::kInfo;
 };
 

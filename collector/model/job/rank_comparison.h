@@ -151,8 +151,8 @@ class RankComparison {
     void Visit(Archive& archive) {
       archive.Members(this, caused_ns, caused_mean_ns, caused_squares, compared, skipped, estimated,
                       estimated_variance, waited_ns, last_arrivals, step_ns, pairs, pair_caused_ns,
-                      pair_waited_ns, pair_step_ns, steps_blamed, first_blamed, last_blamed, caused_by_step, pending,
-                      next_step, compared_ns, open_steps, open_pair_steps);
+                      pair_waited_ns, pair_step_ns, steps_blamed, first_blamed, last_blamed, caused_by_step,
+                      pending, next_step, compared_ns, open_steps, open_pair_steps);
     }
   };
 

@@ -58,7 +58,8 @@ class MemoryLedger {
     template <typename Archive>
     void Visit(Archive& archive) {
       archive.Members(this, allocations, frees, small, failed, largest_failed_bytes, last_failed_ns,
-                      live_bytes, high_water_bytes, high_water_at_ns, high_water_range, largest, bounds, level);
+                      live_bytes, high_water_bytes, high_water_at_ns, high_water_range, largest, bounds,
+                      level);
     }
   };
   using BytesByKind = std::array<uint64_t, kKinds>;

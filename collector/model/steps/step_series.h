@@ -41,6 +41,7 @@ class StepColumns {
   // A column holds 2^shift() steps.
   uint32_t shift() const { return shift_; }
   const std::vector<Column>& columns() const { return columns_; }
+
  private:
   void Halve() {
     const size_t joined = (columns_.size() + 1) / 2;
@@ -108,8 +109,8 @@ struct StepColumn {
 
   template <typename Archive>
   void Visit(Archive& archive) {
-    archive.Members(this, steps, incomplete, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns, longest_ns,
-                    longest_step, longest_start_ns);
+    archive.Members(this, steps, incomplete, total_ns, compute_ns, exposed_comm_ns, copy_ns, idle_ns,
+                    longest_ns, longest_step, longest_start_ns);
   }
 };
 
