@@ -11,11 +11,21 @@
 namespace gpuprobe::analysis {
 namespace {
 
+FindingSubject About(const Hang& hang) {
+  FindingSubject about;
+  for (const HangRank& r : hang.ranks) {
+    if (r.rank.has_value()) about.ranks.push_back(*r.rank);
+  }
+  return about;
+}
+
 void HangsOfKind(const Report& report, Hang::Kind kind, std::vector<Finding>& out) {
   for (const Hang& hang : report.hangs) {
     if (hang.kind != kind) continue;
-    out.push_back(
-        {.statement = HangStatement(hang), .evidence = HangEvidence(hang), .advice = HangAdvice(hang)});
+    out.push_back({.statement = HangStatement(hang),
+                   .evidence = HangEvidence(hang),
+                   .advice = HangAdvice(hang),
+                   .about = About(hang)});
   }
 }
 
@@ -82,6 +92,7 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
                                 outlived == 1 ? " other rank was running." : " other ranks were running."),
       .evidence = absl::StrCat("It was pid ", first->pid, " on ", first->host, "."),
       .advice = HaltAdvice(*first->end, who, first->pid)};
+  if (first->rank.has_value()) f.about.ranks = {*first->rank};
   if (!first->rank.has_value()) f.statement.replace(0, 1, "P");
   if (first->cut_off)
     f.evidence += " It could not flush, so up to two seconds of its last records are missing.";
@@ -116,6 +127,7 @@ void RankStopped(const Report& report, std::vector<Finding>& out) {
       .evidence = "None of its threads could run, and ranks that waited for it were blocked.",
       .advice =
           "Find out what stopped it: a shell's job control, a debugger, or a scheduler that suspends jobs."};
+  if (longest->rank.has_value()) f.about.ranks = {*longest->rank};
   if (ranks == report.ranks.size() && ranks > 1) {
     absl::StrAppend(&f.evidence, " The same happened to every rank.");
   } else if (ranks > 1) {
@@ -135,7 +147,8 @@ void HangOver(const Report& report, std::vector<Finding>& out) {
     if (stopped) continue;
     out.push_back({.statement = PastHangStatement(past),
                    .evidence = absl::StrCat("During the hang: ", HangEvidence(past.hang)),
-                   .advice = HangAdvice(past.hang)});
+                   .advice = HangAdvice(past.hang),
+                   .about = About(past.hang)});
   }
 }
 

@@ -80,10 +80,12 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
   const LongStepsReport& all = *report.long_steps;
   // A straggler's finding is not repeated here.
   std::vector<Step> steps;
+  FindingSubject about;
   double longer_ns = 0;
   for (const Step& step : all.steps) {
     if (IsStraggler(report, step)) continue;
     steps.push_back(step);
+    about.steps.push_back(step.step);
     longer_ns += step.time_ns - all.usual_ns;
   }
   if (steps.empty()) return;
@@ -97,7 +99,8 @@ void LongSteps(const Report& report, std::vector<Finding>& out) {
        .evidence = Who(steps, report.ranks.size()),
        .advice = "Check what happens in these steps: checkpoints, evaluation, garbage collection, storage; "
                  "gpuprobe export prints their records. A longer run shows whether it is chance or a rank.",
-       .cost_ns_per_step = cost_ns});
+       .cost_ns_per_step = cost_ns,
+       .about = about});
 }
 
 }  // namespace gpuprobe::analysis

@@ -25,6 +25,10 @@ std::string WhoOf(const RankReport& r) {
   return r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid);
 }
 
+FindingSubject About(const RankReport& r) {
+  return {.ranks = r.rank.has_value() ? std::vector<int>{*r.rank} : std::vector<int>{}};
+}
+
 // Whether the process ended over its last refusal: it was over soon, and no step was completed since.
 bool EndedOverIt(const RankReport& r) {
   const uint64_t refused_ns = r.out_of_memory.back().time_ns;
@@ -135,13 +139,17 @@ Growth WorstGrowth(const Report& report) {
 
 void OutOfMemory(const Report& report, std::vector<Finding>& out) {
   for (const RankReport& r : report.ranks) {
-    if (!r.out_of_memory.empty() && EndedOverIt(r)) out.push_back(Refused(r));
+    if (r.out_of_memory.empty() || !EndedOverIt(r)) continue;
+    out.push_back(Refused(r));
+    out.back().about = About(r);
   }
 }
 
 void AllocationFailed(const Report& report, std::vector<Finding>& out) {
   for (const RankReport& r : report.ranks) {
-    if (!r.out_of_memory.empty() && !EndedOverIt(r)) out.push_back(Refused(r));
+    if (r.out_of_memory.empty() || EndedOverIt(r)) continue;
+    out.push_back(Refused(r));
+    out.back().about = About(r);
   }
 }
 
@@ -171,7 +179,8 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
            Gib(worst.trend->held_bytes), Gib(worst.trend->within_step_bytes)),
        .advice = "Look for objects kept from step to step: losses that still hold their graph (use .item() "
                  "or .detach()), growing lists, unbounded caches.",
-       .ends_job = soon});
+       .ends_job = soon,
+       .about = About(*worst.rank)});
 }
 
 void MemoryPressure(const Report& report, std::vector<Finding>& out) {
@@ -205,7 +214,8 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
                  .evidence = "High-water mark of driver allocations; the context, loaded modules and the "
                              "probe's own buffers come on top.",
                  .advice = "A little more activation memory or fragmentation would end this job: leave more "
-                           "headroom, or recompute activations."});
+                           "headroom, or recompute activations.",
+                 .about = About(*whose)});
 }
 
 void Fragmentation(const Report& report, std::vector<Finding>& out) {
@@ -233,7 +243,8 @@ void Fragmentation(const Report& report, std::vector<Finding>& out) {
                                    Gib(worst->peak_reserved_bytes), Gib(worst->peak_allocated_bytes),
                                    Gib(worst->fragmentation_bytes.value_or(0))),
        .advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; check whether tensor sizes change "
-                 "from step to step."});
+                 "from step to step.",
+       .about = About(*whose)});
 }
 
 void PoolFootprint(const Report& report, std::vector<Finding>& out) {
@@ -263,7 +274,8 @@ void PoolFootprint(const Report& report, std::vector<Finding>& out) {
            Gib(worst->reserved_bytes), Gib(worst->used_bytes), Gib(worst->release_threshold_bytes)),
        .advice = "Memory freed on one stream cannot be reused on another until the streams synchronise: "
                  "allocate and free on the same stream, or make the other stream wait for the free. A lower "
-                 "release threshold, or cudaMemPoolTrimTo at a quiet moment, returns the rest."});
+                 "release threshold, or cudaMemPoolTrimTo at a quiet moment, returns the rest.",
+       .about = About(*whose)});
 }
 
 }  // namespace gpuprobe::analysis

@@ -132,6 +132,7 @@ void OfCause(const Report& report, Cause cause, std::vector<Finding>& out) {
     // Slower kernels are worth knowing although nobody waits; a late rank that nobody waits for is not late.
     if (!waited_for && (cause != Cause::kSlowKernels || s.extra_ns <= 0)) continue;
     Finding f{.statement = Who(report, s), .evidence = Why(s), .advice = Advice(s)};
+    f.about = {.ranks = {s.rank}, .first_step = s.since_step};
     if (waited_for) {
       f.cost_ns_per_step = s.since_step.has_value() ? LongerWhenLate(s) : s.lost_ns_per_step;
       if (s.since_step.has_value())
@@ -252,6 +253,11 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
                                  ? absl::StrFormat("from step %d to step %d (in %d of %d steps overall)",
                                                    s.stretch->first, s.stretch->second, late, steps)
                                  : absl::StrFormat("intermittently (in %d of %d steps)", late, steps);
+    FindingSubject about{.ranks = {s.rank}};
+    if (s.stretch.has_value()) {
+      about.first_step = s.stretch->first;
+      about.last_step = s.stretch->second;
+    }
     out.push_back(
         {.statement = absl::StrFormat("The other ranks wait for rank %d %s; this lengthens these steps by "
                                       "%s, and the average step by %s (%s).",
@@ -265,7 +271,8 @@ void StragglerIntermittent(const Report& report, std::vector<Finding>& out) {
                                   " per step for it on average. ", Why(s)),
          .advice = absl::StrCat(Advice(s),
                                 " Intermittent delays are often caused by another process or by throttling."),
-         .cost_ns_per_step = s.lost_ns_per_step});
+         .cost_ns_per_step = s.lost_ns_per_step,
+         .about = about});
   }
 }
 
@@ -290,7 +297,8 @@ void TwoSpeeds(const Report& report, std::vector<Finding>& out) {
        .evidence = evidence,
        .advice = "Find out what the slower ranks have in common (GPU type, host, power limit, data), or give "
                  "them less work.",
-       .cost_ns_per_step = groups->lost_ns});
+       .cost_ns_per_step = groups->lost_ns,
+       .about = {.ranks = groups->slower}});
 }
 
 void Imbalance(const Report& report, std::vector<Finding>& out) {

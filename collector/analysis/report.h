@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "collector/analysis/communicator_report.h"
+#include "collector/analysis/finding_subject.h"
 #include "collector/analysis/hang.h"
 #include "collector/analysis/long_steps.h"
 #include "collector/analysis/report/clocks.h"

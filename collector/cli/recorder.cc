@@ -9,11 +9,12 @@
 #include "collector/cli/command.h"
 #include "collector/cli/live_display.h"
 #include "collector/log/log.h"
-#include "collector/render/html_report.h"
+#include "collector/page/page.h"
 #include "collector/render/json_report.h"
 #include "collector/render/live_text.h"
 #include "collector/render/summary_json.h"
 #include "collector/store/run_directory.h"
+#include "collector/store/run_files.h"
 
 namespace gpuprobe::cli {
 
@@ -253,7 +254,7 @@ analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) 
   directory_->Remove(kLiveFile);
   job_.Finish();
   analysis::Report report = analysis::BuildReport(job_, input);
-  report_written_ = WriteReport(report);
+  report_written_ = WriteReport(job_, report);
   return report;
 }
 
@@ -270,8 +271,10 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
 }
 
 // report.json comes last: a run that has it is finished.
-absl::Status Recorder::WriteReport(const analysis::Report& report) const {
-  absl::Status status = directory_->WriteFile("report.html", render::HtmlReport(report));
+absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::Report& report) const {
+  const absl::StatusOr<store::RunFiles> files = store::ListRun(*directory_);
+  absl::Status status =
+      directory_->WriteFile("report.html", page::Page(job, report, files.ok() ? *files : store::RunFiles{}));
   const render::JsonFiles json = render::JsonReportFiles(report);
   if (json.ranks.empty()) {
     directory_->Remove(render::kRanksFile);
@@ -288,7 +291,7 @@ absl::Status Recorder::WriteReportSoFar() {
   copy.SetStepMarker(job_.step_marker());
   if (absl::Status s = copy.LoadState(job_.SaveState()); !s.ok()) return s;
   copy.Finish();
-  return WriteReport(analysis::BuildReport(copy, InputFor({})));
+  return WriteReport(copy, analysis::BuildReport(copy, InputFor({})));
 }
 
 void Recorder::RemoveIfEmpty() {

@@ -90,7 +90,7 @@ class Recorder {
   static absl::StatusOr<std::unique_ptr<Recorder>> Create(const std::string& directory, uint64_t keep_bytes,
                                                           bool may_resume);
   analysis::ReportInput InputFor(const std::vector<std::string>& command_line) const;
-  absl::Status WriteReport(const analysis::Report& report) const;
+  absl::Status WriteReport(const model::JobModel& job, const analysis::Report& report) const;
   void Note(const absl::Status& status);
   void RotateIfDue();
   void LookIfDue();

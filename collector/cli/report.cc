@@ -14,15 +14,22 @@
 #include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
-#include "collector/render/html_report.h"
+#include "collector/page/page.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "collector/store/run_directory.h"
+#include "collector/store/run_files.h"
 
 namespace gpuprobe::cli {
 namespace {
 
 constexpr char kName[] = "report";
+
+std::string HtmlPage(const model::JobModel& job, const analysis::Report& report,
+                     const std::string& directory) {
+  const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
+  return page::Page(job, report, files.ok() ? *files : store::RunFiles{});
+}
 
 }  // namespace
 
@@ -68,12 +75,12 @@ int ReportMain(const Arguments& arguments) {
     Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
   }
   const analysis::Report report = analysis::BuildReport(job, input);
-  const std::string page = directory + "/report.html";
+  const std::string page_path = directory + "/report.html";
   const bool whole = ranks || steps;
   const std::string text =
       json   ? (whole ? render::JsonReport(report) : render::JsonReportFiles(report).report)
-      : html ? render::HtmlReport(report)
-             : render::TextReport(report, std::filesystem::exists(page) ? page : "",
+      : html ? HtmlPage(job, report, directory)
+             : render::TextReport(report, std::filesystem::exists(page_path) ? page_path : "",
                                   render::Layout(ScreenOf(STDOUT_FILENO, color.no_color)));
   Print(text);
   return kDone;

@@ -175,11 +175,15 @@ std::string ConditionsHtml(const analysis::Report& report) {
 }  // namespace
 
 std::string HtmlReport(const analysis::Report& report) {
-  std::string out = absl::StrCat(
+  return absl::StrCat(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
       "content=\"width=device-width,initial-scale=1\"><title>gpuprobe report</title><style>",
-      kStyle, "</style></head><body>\n<h1>", Escape(Headline(report)), "</h1><p class=\"soft\">",
-      Escape(ConditionsLine(report)), "</p>\n");
+      kStyle, "</style></head><body>\n", PlainReport(report), "</body></html>\n");
+}
+
+std::string PlainReport(const analysis::Report& report) {
+  std::string out = absl::StrCat("<h1>", Escape(Headline(report)), "</h1><p class=\"soft\">",
+                                 Escape(ConditionsLine(report)), "</p>\n");
   for (const analysis::Finding& f : report.findings) absl::StrAppend(&out, FindingHtml(f));
   const std::string utilisation = UtilisationLine(report);
   const std::string line =
@@ -188,8 +192,7 @@ std::string HtmlReport(const analysis::Report& report) {
   if (!report.steps.has_value()) absl::StrAppend(&out, line);
   for (const Table& table : TablesOf(report))
     absl::StrAppend(&out, TableHtml(table), table.id == kStepsTable ? line : "");
-  absl::StrAppend(&out, ConditionsHtml(report), "</body></html>\n");
-  return out;
+  return out + ConditionsHtml(report);
 }
 
 }  // namespace gpuprobe::render

@@ -115,6 +115,13 @@ Json BriefRankOf(const analysis::RankReport& r) {
           {"steps", steps}};
 }
 
+Json SubjectOf(const analysis::FindingSubject& about) {
+  return {{"ranks", about.ranks},
+          {"first_step", OrNull(about.first_step)},
+          {"last_step", OrNull(about.last_step)},
+          {"steps", about.steps}};
+}
+
 Json FindingsOf(const std::vector<analysis::Finding>& all) {
   Json findings = Json::array();
   for (const analysis::Finding& f : all) {
@@ -123,7 +130,8 @@ Json FindingsOf(const std::vector<analysis::Finding>& all) {
                         {"statement", f.statement},
                         {"evidence", f.evidence},
                         {"advice", f.advice},
-                        {"cost_ns_per_step", OrNull(f.cost_ns_per_step)}});
+                        {"cost_ns_per_step", OrNull(f.cost_ns_per_step)},
+                        {"about", SubjectOf(f.about)}});
   }
   return findings;
 }

@@ -23,7 +23,8 @@ ROOMS = {
     "render": {"analysis", "model"},
     "timeline": {"analysis", "model"},
     "tables": {"analysis", "model", "render"},
-    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render", "timeline", "tables"},
+    "page": {"framing", "analysis", "model", "store", "render"},
+    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render", "timeline", "tables", "page"},
 }
 
 

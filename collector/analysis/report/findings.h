@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "collector/analysis/finding_subject.h"
+
 namespace gpuprobe::analysis {
 
 enum class Severity { kInfo, kWarning, kError };
@@ -15,7 +17,8 @@ struct Finding {
   // How much shorter a step would be without it; findings rank by it.
   std::optional<double> cost_ns_per_step = std::nullopt;
   bool ends_job = false;  // within a day, if it goes on: listed with the problems
-  std::string id = {};    // this and the severity: from the table (finding_rules.h)
+  FindingSubject about = {};
+  std::string id = {};  // this and the severity: from the table (finding_rules.h)
   Severity severity = Severity::kInfo;
 };
 

@@ -7,7 +7,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what a Visit saves.
-constexpr uint32_t kStateVersion = 30;
+constexpr uint32_t kStateVersion = 31;
 
 }  // namespace
 

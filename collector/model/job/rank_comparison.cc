@@ -294,6 +294,7 @@ void RankComparison::AccountSteps(const ProcessModel& process, uint32_t index, b
       const uint64_t caused_in_pairs = pairs == blame.open_pair_steps.end() ? 0 : pairs->second;
       blame.open_pair_steps.erase(blame.open_pair_steps.begin(),
                                   blame.open_pair_steps.upper_bound(step.index));
+      blame.caused_by_step.At(step.index).caused_ns += caused;
       if (step.warmup) continue;
       blame.step_ns.Add(caused);
       if (blame.pairs > 0) blame.pair_step_ns.Add(caused_in_pairs);

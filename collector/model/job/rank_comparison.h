@@ -27,6 +27,7 @@
 #include "collector/model/job/step_spread.h"
 #include "collector/model/state/members.h"
 #include "collector/model/statistics/distribution.h"
+#include "collector/model/steps/step_series.h"
 
 namespace gpuprobe::model {
 
@@ -128,6 +129,7 @@ class RankComparison {
     uint64_t steps_blamed = 0;
     uint64_t first_blamed = 0;  // index of the step
     uint64_t last_blamed = 0;
+    CausedSeries caused_by_step;  // by index of the step; without sends and receives, with the warm-up
 
     struct Pending {
       uint64_t end_ns = 0;
@@ -149,8 +151,8 @@ class RankComparison {
     void Visit(Archive& archive) {
       archive.Members(this, caused_ns, caused_mean_ns, caused_squares, compared, skipped, estimated,
                       estimated_variance, waited_ns, last_arrivals, step_ns, pairs, pair_caused_ns,
-                      pair_waited_ns, pair_step_ns, steps_blamed, first_blamed, last_blamed, pending,
-                      next_step, compared_ns, open_steps, open_pair_steps);
+                      pair_waited_ns, pair_step_ns, steps_blamed, first_blamed, last_blamed, caused_by_step,
+                      pending, next_step, compared_ns, open_steps, open_pair_steps);
     }
   };
 

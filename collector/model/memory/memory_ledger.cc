@@ -142,6 +142,7 @@ void MemoryLedger::Raise(size_t index, uint32_t ordinal, uint64_t bytes, const M
   Kind& kind = kinds_[index];
   kind.live_bytes += bytes;
   kind.bounds.Raised(moment.began_ns, time_ns, bytes, kind.live_bytes, moment.released_bytes);
+  kind.level.Add(time_ns, kind.live_bytes);
   if (kind.live_bytes > kind.high_water_bytes) {
     kind.high_water_bytes = kind.live_bytes;
     kind.high_water_at_ns = time_ns;
@@ -196,6 +197,7 @@ void MemoryLedger::Lower(size_t index, uint32_t ordinal, uint64_t bytes, const M
   Kind& kind = kinds_[index];
   kind.live_bytes -= std::min(kind.live_bytes, bytes);
   kind.bounds.Lowered(moment.began_ns, time_ns, bytes, kind.live_bytes);
+  kind.level.Add(time_ns, kind.live_bytes);
   if (!IsOnDevice(index)) return;
   Device& device = devices_[ordinal];
   device.live[index] -= std::min(device.live[index], bytes);

@@ -53,11 +53,13 @@ class MemoryLedger {
     uint64_t high_water_range = 0;  // innermost range that was open then, 0 if none
     std::vector<Held> largest;      // live then, largest first
     LevelBounds bounds;             // of the mark, where calls overlapped
+    LevelHistory level;             // of live_bytes
 
     template <typename Archive>
     void Visit(Archive& archive) {
       archive.Members(this, allocations, frees, small, failed, largest_failed_bytes, last_failed_ns,
-                      live_bytes, high_water_bytes, high_water_at_ns, high_water_range, largest, bounds);
+                      live_bytes, high_water_bytes, high_water_at_ns, high_water_range, largest, bounds,
+                      level);
     }
   };
   using BytesByKind = std::array<uint64_t, kKinds>;

@@ -12,6 +12,7 @@ void CompletedSteps::Add(const StepRecord& record, const Content& content) {
   }
   steps_.push_back(record);
   ++counted_;
+  series_.At(record.index).Add(record);
   if (steps_.size() > kKept) steps_.pop_front();
   if (warmup_known_) {
     Count(counted_ - 1, steps_.back(), content.annotated);

@@ -18,6 +18,7 @@
 #include "collector/model/steps/step_blocks.h"
 #include "collector/model/steps/step_operation.h"
 #include "collector/model/steps/step_record.h"
+#include "collector/model/steps/step_series.h"
 #include "collector/model/steps/step_statistics.h"
 #include "collector/model/steps/step_work.h"
 #include "collector/model/steps/warmup.h"
@@ -49,6 +50,8 @@ class CompletedSteps {
   const StepStatistics& statistics() const { return statistics_; }
   // Over the same steps.
   const StepBlocks& blocks() const { return blocks_; }
+  // All steps.
+  const StepSeries& series() const { return series_; }
   // Over the complete steps after the warm-up.
   const CommunicationTiming& communication() const { return communication_; }
   CommunicationTiming& communication() { return communication_; }
@@ -84,6 +87,7 @@ class CompletedSteps {
   uint64_t early_counted_ = 0;  // those already considered for statistics
   StepStatistics statistics_;
   StepBlocks blocks_;
+  StepSeries series_;
   CommunicationTiming communication_;
   StepWork work_;
   SteadyRuns steady_runs_;
@@ -92,7 +96,7 @@ class CompletedSteps {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, steps_, counted_, warmup_known_, warmup_count_, early_, early_counted_, statistics_,
-                    blocks_, communication_, work_, steady_runs_);
+                    blocks_, series_, communication_, work_, steady_runs_);
     archive.Require(warmup_known_ || (steps_.size() == early_.size() && early_.size() < kWarmupLook &&
                                       warmup_count_ <= early_counted_ && early_counted_ <= early_.size()));
   }

@@ -80,6 +80,8 @@ class StepTracker {
   uint64_t warmup_count() const { return completed_.warmup_count(); }
   const StepStatistics& statistics() const { return completed_.statistics(); }
   const StepBlocks& blocks() const { return completed_.blocks(); }
+  // All steps, as columns.
+  const StepSeries& series() const { return completed_.series(); }
   const CommunicationTiming& communication() const { return completed_.communication(); }
   const StepWork& work() const { return completed_.work(); }
   const SteadyRuns& steady_runs() const { return completed_.steady_runs(); }

@@ -1,0 +1,37 @@
+// Which steps report.html shows as timelines, and of which ranks: the slowest step, the median one, and one
+// that shows what each finding says.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "collector/analysis/report.h"
+#include "collector/model/job/job_model.h"
+#include "collector/page/step_grid.h"
+
+namespace gpuprobe::page {
+
+inline constexpr size_t kMostTimelines = 8;
+inline constexpr size_t kMostTimelineRanks = 16;
+
+struct ChosenStep {
+  size_t column = 0;  // of the grid: its longest step
+  bool slowest = false;
+  bool median = false;
+  std::vector<size_t> findings;  // by their place in the report
+};
+
+// By column. The warm-up is never the slowest step: it is a warning of its own.
+std::vector<ChosenStep> ChooseSteps(const model::JobModel& job, const analysis::Report& report,
+                                    const StepGrid& grid);
+
+// Processes, ascending: all, or those that findings name and the ones around them in step time.
+std::vector<size_t> ChooseProcesses(const model::JobModel& job, const analysis::Report& report,
+                                    const StepGrid& grid);
+
+// The process of this rank.
+std::optional<size_t> ProcessOf(const model::JobModel& job, int rank);
+
+}  // namespace gpuprobe::page

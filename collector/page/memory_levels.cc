@@ -1,0 +1,53 @@
+#include "collector/page/memory_levels.h"
+
+#include <algorithm>
+
+#include "collector/analysis/names.h"
+
+namespace gpuprobe::page {
+namespace {
+
+MemoryLevels LevelsOf(const model::LevelHistory& level, size_t process) {
+  MemoryLevels out;
+  out.process = process;
+  out.start_ns = level.start_ns();
+  out.width_ns = level.width_ns();
+  size_t each = 1;
+  while (level.buckets().size() > each * MemoryLevels::kMostPoints) each *= 2;
+  out.width_ns *= each;
+  for (size_t i = 0; i < level.buckets().size(); ++i) {
+    const uint64_t greatest = level.buckets()[i].greatest;
+    if (i % each == 0) {
+      out.greatest_bytes.push_back(greatest);
+    } else {
+      out.greatest_bytes.back() = std::max(out.greatest_bytes.back(), greatest);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<MemoryLevels> MemoryLevelsOf(const model::JobModel& job, const std::vector<size_t>& processes) {
+  std::vector<MemoryLevels> all;
+  for (const size_t process : processes) {
+    const model::ProcessModel& p = *job.processes()[process];
+    for (size_t kind = 0; kind < p.memory().size(); ++kind) {
+      const model::MemoryLedger::Kind& memory = p.memory()[kind];
+      if (memory.high_water_bytes == 0 || memory.level.empty()) continue;
+      all.push_back(LevelsOf(memory.level, process));
+      all.back().kind = kind == v1::MEMORY_KIND_PINNED
+                            ? "host_pinned"
+                            : std::string(analysis::MemoryName(static_cast<v1::MemoryKind>(kind)));
+    }
+    for (const auto& [device, allocator] : p.allocator()) {
+      if (allocator.peak_allocated_bytes == 0 || allocator.allocated.empty()) continue;
+      all.push_back(LevelsOf(allocator.allocated, process));
+      all.back().kind = "tensors";
+      all.back().device = device;
+    }
+  }
+  return all;
+}
+
+}  // namespace gpuprobe::page

@@ -1,0 +1,34 @@
+#include "collector/page/page.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "collector/page/assets.h"
+#include "collector/page/page_data.h"
+#include "collector/render/html_report.h"
+#include "collector/render/json_report.h"
+
+namespace gpuprobe::page {
+namespace {
+
+// As the content of a script element: nothing in it can end the element or begin a comment.
+std::string Embedded(const char* id, const std::string& json) {
+  return absl::StrCat("<script type=\"application/json\" id=\"", id, "\">",
+                      absl::StrReplaceAll(json, {{"<", "\\u003c"}}), "</script>\n");
+}
+
+}  // namespace
+
+std::string Page(const model::JobModel& job, const analysis::Report& report, const store::RunFiles& files) {
+  if (kProgram.empty()) return render::HtmlReport(report);
+  return absl::StrCat(
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src "
+      "'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\"><title>gpuprobe report</title><style>",
+      std::string(kStyle), "</style></head><body>\n<noscript>", render::PlainReport(report), "</noscript>\n",
+      Embedded("report-data", render::JsonReportFiles(report).report),
+      Embedded("page-data", PageData(job, report, files)), "<script>", std::string(kProgram),
+      "</script>\n</body></html>\n");
+}
+
+}  // namespace gpuprobe::page

@@ -1,0 +1,17 @@
+// report.html: one file that needs nothing else. It holds the page's program and styles, report.json, and the
+// series of page_data.h, and makes no request to anywhere. Without scripts it shows the report's tables.
+#pragma once
+
+#include <string>
+
+#include "collector/analysis/report.h"
+#include "collector/model/job/job_model.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::page {
+
+// `files`: of the run, whose logs the timelines are taken from. In a build without the page's program
+// (esbuild, node-d3): the tables alone.
+std::string Page(const model::JobModel& job, const analysis::Report& report, const store::RunFiles& files);
+
+}  // namespace gpuprobe::page

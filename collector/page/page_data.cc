@@ -1,0 +1,182 @@
+#include "collector/page/page_data.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "collector/page/chosen_steps.h"
+#include "collector/page/memory_levels.h"
+#include "collector/page/packed_cells.h"
+#include "collector/page/step_grid.h"
+#include "collector/page/timelines.h"
+#include "nlohmann/json.hpp"
+
+namespace gpuprobe::page {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kSchemaVersion = 1;
+
+// The process of each of the report's ranks.
+std::vector<size_t> ProcessesOf(const model::JobModel& job, const analysis::Report& report) {
+  std::vector<size_t> processes;
+  std::set<size_t> taken;
+  for (const analysis::RankReport& rank : report.ranks) {
+    size_t process = 0;
+    for (; process < job.processes().size(); ++process) {
+      const v1::Identity& identity = job.processes()[process]->identity();
+      if (identity.pid() == rank.pid && identity.host() == rank.host && !taken.contains(process)) break;
+    }
+    taken.insert(process);
+    processes.push_back(process);
+  }
+  return processes;
+}
+
+// Builds the document; `row` numbers are places in report.json's ranks[].
+class Document {
+ public:
+  Document(const model::JobModel& job, const analysis::Report& report)
+      : job_(job), report_(report), processes_(ProcessesOf(job, report)), grid_(StepGridOf(job)) {}
+
+  std::string Text(const store::RunFiles& files) const {
+    Json json = {{"schema_version", kSchemaVersion}, {"steps", Steps()}};
+    const Timelines timelines = TimelinesOf(job_, report_, grid_, files);
+    json["names"] = timelines.names.names();
+    json["timelines"] = Json::array();
+    for (const Timeline& timeline : timelines.steps) json["timelines"].push_back(TimelineJson(timeline));
+    json["memory"] = Memory();
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+ private:
+  Json Steps() const {
+    if (grid_.columns == 0) return nullptr;
+    struct Value {
+      const char* name;
+      float StepCell::*member;
+    };
+    static constexpr Value kValues[] = {{"total_ns", &StepCell::total_ns},
+                                        {"compute_ns", &StepCell::compute_ns},
+                                        {"exposed_comm_ns", &StepCell::exposed_comm_ns},
+                                        {"copy_ns", &StepCell::copy_ns},
+                                        {"caused_wait_ns", &StepCell::caused_wait_ns}};
+    Json cells = Json::object();
+    for (const Value& value : kValues) cells[value.name] = Cells(value.member);
+    std::set<size_t> incomplete;
+    for (const size_t process : processes_) {
+      if (process >= grid_.rows.size()) continue;
+      for (size_t column = 0; column < grid_.rows[process].size(); ++column) {
+        if (grid_.rows[process][column].incomplete > 0) incomplete.insert(column);
+      }
+    }
+    return {{"first_step", grid_.first_step},
+            {"steps_per_column", grid_.steps_per_column},
+            {"columns", grid_.columns},
+            {"rows", processes_.size()},
+            {"cells", cells},
+            {"incomplete_columns", incomplete}};
+  }
+
+  std::string Cells(float StepCell::*member) const {
+    std::vector<uint16_t> packed;
+    packed.reserve(processes_.size() * grid_.columns);
+    for (const size_t process : processes_) {
+      const bool empty = process >= grid_.rows.size() || grid_.rows[process].empty();
+      for (size_t column = 0; column < grid_.columns; ++column) {
+        const StepCell cell = empty ? StepCell{} : grid_.rows[process][column];
+        packed.push_back(cell.steps == 0 ? kNoCell : PackCell(cell.*member));
+      }
+    }
+    return PackCells(packed);
+  }
+
+  // nullopt: a process that is none of the report's ranks.
+  std::optional<size_t> RowOf(size_t process) const {
+    const auto found = std::find(processes_.begin(), processes_.end(), process);
+    if (found == processes_.end()) return std::nullopt;
+    return static_cast<size_t>(found - processes_.begin());
+  }
+
+  Json TimelineJson(const Timeline& timeline) const {
+    std::vector<std::pair<size_t, const RankTimeline*>> rows;
+    for (const RankTimeline& rank : timeline.ranks) {
+      if (const std::optional<size_t> row = RowOf(rank.process); row.has_value())
+        rows.emplace_back(*row, &rank);
+    }
+    std::sort(rows.begin(), rows.end());
+    Json ranks = Json::array();
+    for (const auto& [row, rank] : rows) {
+      Json entry = SlicesJson(rank->slices, timeline.start_ns);
+      entry["row"] = row;
+      const bool known = rank->end_ns != 0;
+      entry["step_start_ns"] = known ? Json(Since(rank->start_ns, timeline.start_ns)) : Json(nullptr);
+      entry["step_end_ns"] = known ? Json(Since(rank->end_ns, timeline.start_ns)) : Json(nullptr);
+      ranks.push_back(std::move(entry));
+    }
+    return {{"step", timeline.step},
+            {"column", timeline.chosen.column},
+            {"slowest", timeline.chosen.slowest},
+            {"median", timeline.chosen.median},
+            {"findings", timeline.chosen.findings},
+            {"start_ns", timeline.start_ns},
+            {"length_ns", timeline.end_ns - timeline.start_ns},
+            {"ranks", std::move(ranks)}};
+  }
+
+  static int64_t Since(uint64_t time_ns, uint64_t start_ns) {
+    return static_cast<int64_t>(time_ns - start_ns);
+  }
+
+  static Json SlicesJson(const RankSlices& slices, uint64_t start_ns) {
+    Json tracks = Json::array();
+    for (const Track& track : slices.tracks)
+      tracks.push_back({{"name", track.name}, {"ranges", track.ranges}});
+    Json columns = {{"track", Json::array()}, {"start_ns", Json::array()}, {"length_ns", Json::array()},
+                    {"name", Json::array()},  {"kind", Json::array()},     {"count", Json::array()},
+                    {"seq", Json::array()}};
+    for (const Slice& slice : slices.slices) {
+      columns["track"].push_back(slice.track);
+      columns["start_ns"].push_back(Since(slice.start_ns, start_ns));
+      columns["length_ns"].push_back(slice.end_ns - slice.start_ns);
+      columns["name"].push_back(slice.name);
+      columns["kind"].push_back(static_cast<int>(slice.kind));
+      columns["count"].push_back(slice.count);
+      columns["seq"].push_back(slice.seq);
+    }
+    return {{"tracks", std::move(tracks)}, {"slices", std::move(columns)}};
+  }
+
+  Json Memory() const {
+    Json out = Json::array();
+    for (const MemoryLevels& levels : MemoryLevelsOf(job_, ChooseProcesses(job_, report_, grid_))) {
+      const std::optional<size_t> row = RowOf(levels.process);
+      if (!row.has_value()) continue;
+      out.push_back({{"row", *row},
+                     {"kind", levels.kind},
+                     {"device", levels.device.has_value() ? Json(*levels.device) : Json(nullptr)},
+                     {"start_ns", Since(levels.start_ns, report_.conditions.start_ns)},
+                     {"width_ns", levels.width_ns},
+                     {"greatest_bytes", levels.greatest_bytes}});
+    }
+    return out;
+  }
+
+  const model::JobModel& job_;
+  const analysis::Report& report_;
+  std::vector<size_t> processes_;
+  StepGrid grid_;
+};
+
+}  // namespace
+
+std::string PageData(const model::JobModel& job, const analysis::Report& report,
+                     const store::RunFiles& files) {
+  return Document(job, report).Text(files);
+}
+
+}  // namespace gpuprobe::page

@@ -1,0 +1,17 @@
+// The series that report.html draws besides report.json: every rank's steps, timelines of a few steps, and
+// memory over time. docs/page-data.md describes the document.
+#pragma once
+
+#include <string>
+
+#include "collector/analysis/report.h"
+#include "collector/model/job/job_model.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::page {
+
+// `files`: of the run, for the timelines.
+std::string PageData(const model::JobModel& job, const analysis::Report& report,
+                     const store::RunFiles& files);
+
+}  // namespace gpuprobe::page

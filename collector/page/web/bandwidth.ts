@@ -1,0 +1,103 @@
+// Message size against bus bandwidth: what the collectives reached, the fitted line T = alpha + n / beta, and
+// the peak of the link.
+import {scaleLinear, scaleLog} from 'd3-scale';
+import {line} from 'd3-shape';
+import {bottomAxis, leftAxis} from './chart';
+import {Collective, Data, LinkModel} from './data';
+import {h, responsive, s, section, select, text} from './dom';
+import {bytes, count, duration, plural, rate, shortComm} from './units';
+
+const kHeight = 200;
+const kLeft = 58;
+
+interface Group { key: string; words: string; calls: Collective[]; model: LinkModel | null }
+
+function groupsOf(data: Data): Group[] {
+  const groups = new Map<string, Group>();
+  for (const call of data.report.collectives) {
+    if (!call.size_bytes || (call.busbw_gbytes_per_s === null && !call.transfer_busbw_gbytes_per_s)) continue;
+    const key = `${call.op} ${call.comm}`;
+    if (!groups.has(key)) {
+      const model = (data.report.communication.alpha_beta as LinkModel[]).find(m => m.op === call.op && m.comm === call.comm) ?? null;
+      groups.set(key, {key, words: `${call.op} on ${call.comm_name ?? shortComm(call.comm)}, ${plural(call.comm_ranks ?? 0, 'rank')}`, calls: [], model});
+    }
+    groups.get(key)!.calls.push(call);
+  }
+  const time = (group: Group): number => group.calls.reduce((sum, call) => sum + call.time_ns.total, 0);
+  return [...groups.values()].sort((a, b) => time(b) - time(a)).slice(0, 64);
+}
+
+// Bus bandwidth of the fitted line: bus bytes are a fixed multiple of the size, which the fit itself shows.
+function fitted(model: LinkModel): (size: number) => number {
+  const seen = model.sizes.filter(size => size.predicted_ns > model.alpha_ns && size.size_bytes > 0);
+  const last = seen[seen.length - 1];
+  const factor = last ? (last.predicted_ns - model.alpha_ns) * model.beta_gbytes_per_s / last.size_bytes : 1;
+  return size => factor * size / (model.alpha_ns + factor * size / model.beta_gbytes_per_s);
+}
+
+function draw(data: Data, group: Group, width: number): SVGSVGElement {
+  const peak: number | null = data.report.communication.link_peak_gbytes_per_s;
+  const reference: number | null = peak === null ? data.report.communication.network?.reference_gbytes_per_s ?? null : null;
+  const limit = peak ?? reference;
+  const sizes = group.calls.map(call => call.size_bytes!);
+  const least = Math.min(...sizes) / 4;
+  const most = Math.max(...sizes) * 4;
+  const best = Math.max(limit ?? 0, ...group.calls.flatMap(call => [call.busbw_gbytes_per_s ?? 0, call.transfer_busbw_gbytes_per_s ?? 0]));
+  const x = scaleLog([least, most], [kLeft, width - 8]);
+  const y = scaleLinear([0, best * 1.1 || 1], [kHeight, 10]);
+  const powers: number[] = [];
+  for (let power = 2 ** Math.ceil(Math.log2(least)); power <= most; power *= width < 420 ? 16 : 4) powers.push(power);
+  const root = s('svg', {width, height: kHeight + 22, role: 'img', 'aria-label':
+      `${group.words}: ${group.calls.map(call => `${bytes(call.size_bytes!)} reach ${rate(call.transfer_busbw_gbytes_per_s ?? call.busbw_gbytes_per_s ?? 0)}`).join(', ')}`},
+                 ...leftAxis(y, kLeft, width, value => rate(value)), ...bottomAxis(powers, x, kHeight + 17, bytes));
+  if (limit !== null) {
+    root.append(s('line', {x1: kLeft, x2: width, y1: y(limit), y2: y(limit), class: 'limit'}),
+                text(width - 4, y(limit) - 4, `${peak !== null ? 'link peak' : 'reference design (assumed)'} ${rate(limit)}`, 'end'));
+  }
+  if (group.model !== null) {
+    const of = fitted(group.model);
+    const points = Array.from({length: 65}, (_, i) => least * (most / least) ** (i / 64));
+    root.append(s('path', {d: line<number>().x(size => x(size)).y(size => y(of(size)))(points), class: 'fit'}));
+  }
+  for (const call of group.calls) {
+    const title = `${bytes(call.size_bytes!)}, ${plural(call.calls, 'call')}`;
+    const calls = 3 + Math.min(4, Math.log10(call.calls + 1));
+    if (call.busbw_gbytes_per_s !== null) {
+      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(call.busbw_gbytes_per_s), r: calls, class: 'with-wait'},
+                    s('title', {}, `${title}: ${rate(call.busbw_gbytes_per_s)} with waiting`)));
+    }
+    if (call.transfer_busbw_gbytes_per_s) {
+      root.append(s('circle', {cx: x(call.size_bytes!), cy: y(call.transfer_busbw_gbytes_per_s), r: calls, class: 'comm'},
+                    s('title', {}, `${title}: ${rate(call.transfer_busbw_gbytes_per_s)} without waiting`)));
+    }
+  }
+  return root;
+}
+
+function facts(data: Data, group: Group): string {
+  const calls = `${count(group.calls.reduce((sum, call) => sum + call.calls, 0))} calls of ${plural(group.calls.length, 'size')}`;
+  const peak = data.report.communication.link_peak_gbytes_per_s;
+  const limit = peak !== null ? `; link peak ${rate(peak)} (${data.report.communication.link_peak_source})` : '; the peak of the link is not known: --link-peak gives it';
+  const m = group.model;
+  if (m === null) return `${calls}; too few sizes for a fitted line${limit}.`;
+  return `${calls}; fitted: α ${duration(m.alpha_ns)} ± ${duration(m.alpha_error_ns)}, β ${rate(m.beta_gbytes_per_s)} ± ${rate(m.beta_error_gbytes_per_s)}, R² ${m.r2.toFixed(3)}${limit}.`;
+}
+
+export function bandwidth(data: Data): HTMLElement | null {
+  const groups = groupsOf(data);
+  if (groups.length === 0) return null;
+  const {root, controls, body} = section('bandwidth', 'Bus bandwidth by message size');
+  let chosen = groups[0];
+  const note = h('p', {class: 'note'}, facts(data, chosen));
+  const plot = h('div', {class: 'plot'});
+  controls.append(select('Collective', groups.map((group): [string, string] => [group.key, group.words]), chosen.key, key => {
+    chosen = groups.find(group => group.key === key)!;
+    note.textContent = facts(data, chosen);
+    redraw();
+  }));
+  body.append(h('p', {class: 'legend'}, h('span', {}, h('i', {class: 'comm dot'}), 'transfer, without waiting'),
+                h('span', {}, h('i', {class: 'ring'}), 'with waiting for late ranks'),
+                chosen.model !== null ? h('span', {}, h('i', {class: 'dash'}), 'fitted line') : null), plot, note);
+  const redraw = responsive(plot, width => plot.replaceChildren(draw(data, chosen, width)));
+  return root;
+}

@@ -1,0 +1,168 @@
+// The two documents inside the page: report.json (docs/report-json.md) and the series (docs/page-data.md).
+
+export interface Summary {
+  count: number; total: number; mean: number; std: number; min: number; p50: number; p95: number; p99: number; max: number;
+}
+export interface Steps {
+  count: number; warmup_count: number; incomplete_count: number; estimated: boolean; source: string; confidence: number;
+  time_ns: Summary; compute_ns: Summary; comm_ns: Summary; exposed_comm_ns: Summary; overlapped_comm_ns: Summary;
+  copy_ns: Summary; idle_ns: Summary;
+  idle: Record<string, Summary>;
+  overlap_efficiency: number | null; hidden_comm_share: number | null;
+  phases: {name: string; source: string; time_ns: Summary}[];
+}
+export interface Finding {
+  id: string; severity: 'info' | 'warning' | 'error'; statement: string; evidence: string; advice: string;
+  cost_ns_per_step: number | null;
+  about: {ranks: number[]; first_step: number | null; last_step: number | null; steps: number[]};
+}
+export interface MemoryBySteps {
+  step_peak_bytes: Summary;
+  phases: {name: string; steps: number; mean_peak_bytes: number; peak_bytes: number}[];
+}
+export interface Rank {
+  rank: number | null; host: string; pid: number; device: number | null; cut_off: boolean;
+  start_ns?: number; duration_ns?: number;
+  kernels: {count: number; busy_ns: number};
+  wait: {caused_per_step_ns: number | null; waited_ns: number};
+  steps: (Partial<Omit<Steps, 'time_ns' | 'compute_ns' | 'exposed_comm_ns' | 'copy_ns' | 'idle_ns'>> & {
+    count: number; time_ns: {mean: number}; compute_ns: {mean: number}; exposed_comm_ns: {mean: number};
+    copy_ns: {mean: number}; idle_ns: {mean: number}}) | null;
+  memory: Record<string, any>;
+  device_memory?: {
+    device: number; capacity_bytes: number | null; high_water_bytes: number; high_water_at_ns: number | null;
+    by_step: MemoryBySteps | null;
+    lifetimes: Lifetimes | null;
+    trend: any}[];
+}
+export interface Lifetimes { why_not: string | null; peak_bytes: number; holdings: {what: string; bytes: number; inferred: boolean}[] }
+export interface Collective {
+  op: string; comm: string; comm_name: string | null; comm_ranks: number | null; calls: number; size_bytes: number | null;
+  calls_per_plan?: number; time_ns: Summary; algbw_gbytes_per_s: number | null; busbw_gbytes_per_s: number | null;
+  transfer_busbw_gbytes_per_s?: number | null; peak_share?: number | null; [key: string]: any;
+}
+export interface LinkModel {
+  op: string; comm: string; comm_ranks: number; alpha_ns: number; alpha_error_ns: number; beta_gbytes_per_s: number;
+  beta_error_gbytes_per_s: number; r2: number;
+  sizes: {size_bytes: number; calls: number; measured_ns: number; predicted_ns: number}[];
+}
+export interface Kernel {
+  name: string; class: string; share: number; time_ns: Summary; grid: number[]; block: number[]; geometries: number;
+  steady: {calls_per_step: number; time_ns_per_step: number} | null;
+}
+export interface Report {
+  schema_version: number; conditions: any; trust: any; steps: Steps | null; ranks_in: string | null; ranks: Rank[];
+  collectives: Collective[]; phases: any[]; top_kernels: Kernel[]; compute: any; utilisation: any; stragglers: any[];
+  long_steps: {steps: {step: number; time_ns: number; last_rank: number | null}[]; usual_ns: number} | null;
+  communication: any; communicators: any[]; hangs: any[]; past_hangs: any[]; findings: Finding[]; clock: any;
+}
+
+interface RawPageData {
+  steps: null | {first_step: number; steps_per_column: number; columns: number; rows: number;
+                 cells: Record<string, string>; incomplete_columns: number[]};
+  names: string[];
+  timelines: Timeline[];
+  memory: MemoryLevels[];
+  kernels?: Kernel[];
+}
+export interface Timeline {
+  step: number; column: number; slowest: boolean; median: boolean; findings: number[]; start_ns: number; length_ns: number;
+  ranks: {row: number; step_start_ns: number | null; step_end_ns: number | null;
+          tracks: {name: string; ranges: boolean}[];
+          slices: {track: number[]; start_ns: number[]; length_ns: number[]; name: number[]; kind: number[];
+                   count: number[]; seq: number[]}}[];
+}
+export interface MemoryLevels {
+  row: number; kind: string; device: number | null; start_ns: number; width_ns: number; greatest_bytes: number[];
+}
+
+export const kParts = ['compute_ns', 'exposed_comm_ns', 'copy_ns', 'idle_ns'] as const;
+export type Part = typeof kParts[number];
+export const kPartWords: Record<Part, string> = {
+  compute_ns: 'compute', exposed_comm_ns: 'exposed communication', copy_ns: 'copies', idle_ns: 'idle'};
+export const kPartClass: Record<Part, string> = {
+  compute_ns: 'compute', exposed_comm_ns: 'comm', copy_ns: 'copy', idle_ns: 'idle'};
+
+// Ranks x columns of steps. NaN: the rank has none there.
+export class StepGrid {
+  readonly total: Float32Array;
+  readonly compute: Float32Array;
+  readonly exposed: Float32Array;
+  readonly copy: Float32Array;
+  readonly caused: Float32Array;
+  readonly first: number;
+  readonly stepsPerColumn: number;
+  readonly columns: number;
+  readonly rows: number;
+  readonly incomplete: Set<number>;
+
+  constructor(raw: NonNullable<RawPageData['steps']>) {
+    this.first = raw.first_step;
+    this.stepsPerColumn = raw.steps_per_column;
+    this.columns = raw.columns;
+    this.rows = raw.rows;
+    this.incomplete = new Set(raw.incomplete_columns);
+    this.total = unpack(raw.cells.total_ns);
+    this.compute = unpack(raw.cells.compute_ns);
+    this.exposed = unpack(raw.cells.exposed_comm_ns);
+    this.copy = unpack(raw.cells.copy_ns);
+    this.caused = unpack(raw.cells.caused_wait_ns);
+  }
+  at(row: number, column: number): number { return row * this.columns + column; }
+  columnOf(step: number): number {
+    return Math.max(0, Math.min(this.columns - 1, Math.floor((step - this.first) / this.stepsPerColumn)));
+  }
+  stepOf(column: number): number { return this.first + column * this.stepsPerColumn; }
+  // "step 41", "steps 40 to 43"
+  name(column: number): string {
+    const step = this.stepOf(column);
+    return this.stepsPerColumn === 1 ? `step ${step}` : `steps ${step} to ${step + this.stepsPerColumn - 1}`;
+  }
+  part(part: Part, row: number, column: number): number {
+    const i = this.at(row, column);
+    switch (part) {
+      case 'compute_ns': return this.compute[i];
+      case 'exposed_comm_ns': return this.exposed[i];
+      case 'copy_ns': return this.copy[i];
+      default: return Math.max(0, this.total[i] - this.compute[i] - this.exposed[i] - this.copy[i]);
+    }
+  }
+}
+
+// The packing of collector/page/packed_cells.h.
+function unpack(base64: string): Float32Array {
+  const bytes = atob(base64);
+  const cells = new Float32Array(bytes.length / 2);
+  for (let i = 0; i < cells.length; ++i) {
+    const cell = bytes.charCodeAt(2 * i) | bytes.charCodeAt(2 * i + 1) << 8;
+    const e = cell >> 11;
+    const mantissa = cell & 2047;
+    cells[i] = cell === 65535 ? NaN : e === 0 ? mantissa : (2048 + mantissa) * 2 ** (e - 1);
+  }
+  return cells;
+}
+
+export interface Data {
+  report: Report; grid: StepGrid | null; names: string[]; timelines: Timeline[]; memory: MemoryLevels[]; kernels: Kernel[];
+  rankName(row: number): string;  // "rank 5", "pid 4711"
+  shortName(row: number): string;  // "5"
+  place(row: number): string;  // "n1, GPU 5"
+  rowOfRank(rank: number): number;  // -1: not heard
+}
+
+function parse(id: string): any { return JSON.parse(document.getElementById(id)!.textContent!); }
+
+export function load(): Data {
+  const report: Report = parse('report-data');
+  const raw: RawPageData = parse('page-data');
+  const rows = new Map<number, number>();
+  report.ranks.forEach((rank, row) => { if (rank.rank !== null && !rows.has(rank.rank)) rows.set(rank.rank, row); });
+  return {
+    report, names: raw.names, timelines: raw.timelines, memory: raw.memory, kernels: raw.kernels ?? report.top_kernels,
+    grid: raw.steps === null ? null : new StepGrid(raw.steps),
+    rankName: row => report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}`,
+    shortName: row => String(report.ranks[row].rank ?? report.ranks[row].pid),
+    place: row => report.ranks[row].host + (report.ranks[row].device === null ? '' : `, GPU ${report.ranks[row].device}`),
+    rowOfRank: rank => rows.get(rank) ?? -1,
+  };
+}

@@ -1,0 +1,60 @@
+// The findings, worst first, each with the picture that shows it. Choosing one selects its ranks and steps in
+// all charts.
+import {append, h} from './dom';
+import {Data, Finding} from './data';
+import {pictureOf} from './pictures';
+import {Store} from './selection';
+import {announce} from './tooltip';
+
+const kMarks: Record<Finding['severity'], string> = {error: '✖', warning: '▲', info: '●'};
+
+function select(data: Data, store: Store, index: number): void {
+  const {about} = data.report.findings[index];
+  const rows = about.ranks.map(rank => data.rowOfRank(rank)).filter(row => row >= 0);
+  let columns: [number, number] | null = null;
+  const grid = data.grid;
+  if (grid !== null && (about.first_step !== null || about.last_step !== null)) {
+    columns = [grid.columnOf(about.first_step ?? grid.first),
+               grid.columnOf(about.last_step ?? grid.stepOf(grid.columns - 1))];
+  }
+  const timeline = data.timelines.findIndex(t => t.findings.includes(index));
+  store.set({finding: index, ranks: new Set(rows), columns, ...(timeline >= 0 ? {timeline} : {})});
+}
+
+function card(data: Data, store: Store, index: number): HTMLElement {
+  const finding = data.report.findings[index];
+  const problem = finding.severity !== 'info';
+  const choose = h('button', {type: 'button', class: 'choose', 'aria-pressed': 'false'}, finding.statement);
+  const picture = pictureOf(data, finding);
+  const kind = finding.id === 'healthy' ? 'fine' : finding.severity;
+  const root = h('article', {class: `finding ${kind}`, 'data-id': finding.id},
+                 h('span', {class: 'mark', 'aria-hidden': 'true'}, finding.id === 'healthy' ? '✓' : kMarks[finding.severity]),
+                 h('div', {class: 'words'},
+                   h('h3', {}, choose),
+                   finding.evidence ? h('p', {}, finding.evidence) : null,
+                   finding.advice ? h('p', {class: 'advice'}, '→ ', finding.advice) : null,
+                   h('p', {class: 'id'}, problem ? `${finding.severity}: ` : '', h('code', {}, finding.id))),
+                 picture ? h('div', {class: 'picture'}, picture) : null);
+  choose.addEventListener('click', () => {
+    if (store.value.finding === index) {
+      store.set({finding: null, ranks: new Set(), columns: null});
+      announce('Selection cleared');
+      return;
+    }
+    select(data, store, index);
+    announce('Selected in all charts below');
+    document.getElementById('steps')?.scrollIntoView({behavior: matchMedia('(prefers-reduced-motion: reduce)').matches ? 'auto' : 'smooth'});
+  });
+  store.follow(({finding: chosen}) => {
+    choose.setAttribute('aria-pressed', String(chosen === index));
+    root.classList.toggle('selected', chosen === index);
+  });
+  return root;
+}
+
+export function findings(data: Data, store: Store): HTMLElement {
+  const root = h('section', {id: 'findings', 'aria-labelledby': 'findings-title'},
+                 h('h2', {id: 'findings-title', class: 'unseen'}, 'Findings'));
+  append(root, data.report.findings.map((_, index) => card(data, store, index)));
+  return root;
+}

@@ -1,0 +1,116 @@
+// Memory over the run on one rank: what driver calls obtained, by kind, what PyTorch's tensors used of it,
+// the high-water mark and the device's capacity.
+import {scaleLinear} from 'd3-scale';
+import {area, curveStepAfter} from 'd3-shape';
+import {bottomAxis, leftAxis} from './chart';
+import {Data, Lifetimes, MemoryBySteps, MemoryLevels} from './data';
+import {h, responsive, s, section, select, text} from './dom';
+import {Store} from './selection';
+import {bytes, duration} from './units';
+
+const kHeight = 200;
+const kLeft = 66;
+const kDeviceKinds = ['device', 'pool', 'vmm', 'array', 'graph', 'managed'];
+
+// Level of a kind at a time, before its first change 0.
+function levelAt(levels: MemoryLevels, ns: number): number {
+  const i = Math.floor((ns - levels.start_ns) / levels.width_ns);
+  return i < 0 ? 0 : levels.greatest_bytes[Math.min(i, levels.greatest_bytes.length - 1)];
+}
+
+function draw(data: Data, row: number, width: number): SVGSVGElement {
+  const all = data.memory.filter(levels => levels.row === row);
+  const stacked = kDeviceKinds.map(kind => all.find(levels => levels.kind === kind)).filter((levels): levels is MemoryLevels => levels !== undefined);
+  const lines = all.filter(levels => !kDeviceKinds.includes(levels.kind));
+  const end = Math.max(data.report.conditions.duration_ns, ...all.map(levels => levels.start_ns + levels.width_ns * levels.greatest_bytes.length));
+  const points = Array.from({length: Math.min(600, Math.max(2, width - kLeft))}, (_, i, ) => i);
+  const times = points.map(i => i / (points.length - 1) * end);
+  const device = data.report.ranks[row].device_memory?.[0];
+  const capacity = device?.capacity_bytes ?? null;
+  const sums = times.map(() => 0);
+  const peak = Math.max(...times.map(ns => stacked.reduce((sum, levels) => sum + levelAt(levels, ns), 0)), device?.high_water_bytes ?? 0,
+                        ...lines.flatMap(levels => levels.greatest_bytes));
+  // A small job on a large device: the capacity would press everything to the ground.
+  const showCapacity = capacity !== null && capacity < 8 * peak;
+  const x = scaleLinear([0, end], [kLeft, width - 4]);
+  const y = scaleLinear([0, (showCapacity ? Math.max(capacity!, peak) : peak) * 1.08 || 1], [kHeight, 8]);
+  const gib = 2 ** Math.floor(Math.log2(Math.max(y.domain()[1] / 4, 1)));
+  const ticks = Array.from({length: Math.floor(y.domain()[1] / gib) + 1}, (_, i) => i * gib).filter((_, i, list) => list.length < 8 || i % 2 === 0);
+  const words = all.map(levels => `${levels.kind} at most ${bytes(Math.max(...levels.greatest_bytes))}`).join(', ');
+  const root = s('svg', {width, height: kHeight + 22, role: 'img', 'aria-label': `Memory of ${data.rankName(row)} over the run: ${words}`},
+                 ...leftAxis(Object.assign((value: number) => y(value), {ticks: () => ticks}), kLeft, width, bytes),
+                 ...bottomAxis(x.ticks(4), x, kHeight + 17, duration));
+  for (const levels of stacked) {
+    const base = [...sums];
+    times.forEach((ns, i) => { sums[i] += levelAt(levels, ns); });
+    root.append(s('path', {class: `memory area kind-${levels.kind}`, d: area<number>().x(i => x(times[i])).y0(i => y(base[i])).y1(i => y(sums[i])).curve(curveStepAfter)(points)}));
+  }
+  for (const levels of lines) {
+    root.append(s('path', {class: `memory-line ${levels.kind === 'tensors' ? 'tensors' : 'pinned'}`,
+                           d: `M${times.map((ns, i) => `${i > 0 ? `H${x(ns).toFixed(1)}V` : `${x(ns).toFixed(1)} `}${y(levelAt(levels, ns)).toFixed(1)}`).join('')}`}));
+  }
+  if (showCapacity) {
+    root.append(s('line', {x1: kLeft, x2: width, y1: y(capacity!), y2: y(capacity!), class: 'limit'}),
+                text(width - 4, y(capacity!) - 4, `capacity ${bytes(capacity!)}`, 'end'));
+  }
+  if (device && device.high_water_at_ns) {
+    const at = x(Math.max(0, device.high_water_at_ns - data.report.conditions.start_ns));
+    root.append(s('circle', {cx: at, cy: y(device.high_water_bytes), r: 4, class: 'late'}),
+                text(at > width / 2 ? at - 7 : at + 7, Math.max(y(device.high_water_bytes) - 6, 10), `high-water mark ${bytes(device.high_water_bytes)}`, at > width / 2 ? 'end' : 'start'));
+  }
+  return root;
+}
+
+function legend(data: Data, row: number): HTMLElement {
+  const kinds = data.memory.filter(levels => levels.row === row).map(levels => levels.kind);
+  const words: Record<string, string> = {tensors: "PyTorch's tensors (line)", host_pinned: 'pinned host memory (line)'};
+  const css = (kind: string): string => kind === 'tensors' ? 'tensors-key' : kind === 'host_pinned' ? 'pinned-key' : `memory kind-${kind}`;
+  return h('p', {class: 'legend'}, ...[...new Set(kinds)].map(kind => h('span', {}, h('i', {class: css(kind)}), words[kind] ?? kind)));
+}
+
+// Peaks by phase, and what the highest level was made of.
+function details(data: Data, row: number): HTMLElement {
+  const rank = data.report.ranks[row];
+  const source = rank.memory?.pytorch?.[0] ?? rank.device_memory?.[0];
+  const bySteps: MemoryBySteps | null = source?.by_step ?? null;
+  const lifetimes: Lifetimes | null = source?.lifetimes ?? null;
+  const device = rank.device_memory?.[0];
+  const out: (string | null)[] = [];
+  if (device) {
+    out.push(`High-water mark ${bytes(device.high_water_bytes)}${device.capacity_bytes ? ` of ${bytes(device.capacity_bytes)}` : ''} obtained by driver calls.`);
+  }
+  if (bySteps && bySteps.phases.length > 0)
+    out.push(`Highest level by phase: ${bySteps.phases.map(phase => `${phase.name} ${bytes(phase.peak_bytes)}`).join(', ')}.`);
+  if (lifetimes && !lifetimes.why_not && lifetimes.holdings.length > 0)
+    out.push(`At the highest level within a step: ${lifetimes.holdings.map(part => `${part.what} ${bytes(part.bytes)}${part.inferred ? ' (inferred)' : ''}`).join(', ')}.`);
+  if (source?.trend?.growth_bytes_per_step) out.push(`It grows by ${bytes(Math.round(source.trend.growth_bytes_per_step))} a step.`);
+  return h('p', {class: 'note'}, out.filter(words => words !== null).join(' '));
+}
+
+export function memory(data: Data, store: Store): HTMLElement | null {
+  const rows = [...new Set(data.memory.map(levels => levels.row))];
+  if (rows.length === 0) return null;
+  const {root, controls, body} = section('memory', 'Memory over the run');
+  const peak = (row: number): number => data.report.ranks[row].device_memory?.[0]?.high_water_bytes ?? 0;
+  let chosen = rows.reduce((best, row) => peak(row) > peak(best) ? row : best, rows[0]);
+  const plot = h('div', {class: 'plot'});
+  const around = h('div', {});
+  const show = (row: number): void => {
+    chosen = row;
+    around.replaceChildren(legend(data, row), plot, details(data, row));
+    redraw();
+  };
+  const choice = select('Rank', rows.map((row): [string, string] => [String(row), `${data.rankName(row)} (${data.place(row)})`]), String(chosen),
+                        value => show(Number(value)));
+  const redraw = responsive(plot, width => plot.replaceChildren(draw(data, chosen, width)));
+  controls.append(choice);
+  body.append(around);
+  show(chosen);
+  store.follow(({ranks}, changed) => {
+    const row = [...ranks][0];
+    if (!changed.has('ranks') || ranks.size !== 1 || !rows.includes(row)) return;
+    choice.querySelector('select')!.value = String(row);
+    show(row);
+  });
+  return root;
+}

@@ -1,0 +1,262 @@
+// The small picture beside each finding: one table says which finding gets which.
+import {Data, Finding, kPartClass, kParts, kPartWords, MemoryLevels} from './data';
+import {rect, s, text} from './dom';
+import {bytes, duration, percent, rate} from './units';
+
+const kWidth = 260;
+type Picture = (data: Data, finding: Finding) => SVGSVGElement | null;
+
+function svg(height: number, label: string, ...children: (SVGElement | null)[]): SVGSVGElement {
+  return s('svg', {viewBox: `0 0 ${kWidth} ${height}`, width: kWidth, height, role: 'img', 'aria-label': label}, ...children);
+}
+
+interface Bar { label: string; value: number; words: string; css: string }
+
+// Horizontal bars to one scale, each with its label before and its value behind.
+function bars(label: string, all: Bar[], labelWidth = 34): SVGSVGElement | null {
+  if (all.length === 0) return null;
+  const room = kWidth - labelWidth - 62;
+  const most = Math.max(...all.map(bar => bar.value), 1e-12);
+  const children: SVGElement[] = [];
+  all.forEach((bar, i) => {
+    const y = 2 + i * 15;
+    const width = bar.value / most * room;
+    children.push(text(labelWidth - 6, y + 10, bar.label, 'end'), rect(labelWidth, y + 1, Math.max(width, 1), 11, bar.css),
+                  text(labelWidth + width + 5, y + 10, bar.words));
+  });
+  return svg(4 + all.length * 15, `${label}: ${all.map(bar => `${bar.label} ${bar.words}`).join(', ')}`, ...children);
+}
+
+// The ranks with most of a value, and the named ones whatever they have, in the order of ranks.
+function rankBars(data: Data, finding: Finding, label: string, of: (row: number) => number | null, css: string): SVGSVGElement | null {
+  const named = new Set(finding.about.ranks.map(rank => data.rowOfRank(rank)));
+  const rows = data.report.ranks.map((_, row) => row).filter(row => of(row) !== null);
+  if (rows.length < 2) return null;
+  const order = [...rows].sort((a, b) => Number(named.has(b)) - Number(named.has(a)) || of(b)! - of(a)!);
+  const shown = order.slice(0, 8).sort((a, b) => a - b);
+  return bars(label, shown.map(row => ({
+    label: data.shortName(row), value: of(row)!, words: duration(of(row)!), css: named.has(row) ? 'late' : css})));
+}
+
+const causedWait: Picture = (data, finding) => {
+  const order = rankBars(data, finding, 'Wait caused per step, by rank', row => data.report.ranks[row].wait.caused_per_step_ns, 'quiet');
+  return order;
+};
+
+const computeByRank: Picture = (data, finding) =>
+    rankBars(data, finding, 'Compute per step, by rank', row => data.report.ranks[row].steps?.compute_ns.mean ?? null, 'compute');
+
+// The mean step, with one part of it pointed out.
+function stepBar(data: Data, part: string | null, detail: [string, number][] = []): SVGSVGElement | null {
+  const steps = data.report.steps;
+  if (!steps) return null;
+  const scale = kWidth / steps.time_ns.mean;
+  const children: SVGElement[] = [];
+  let x = 0;
+  for (const key of kParts) {
+    const width = steps[key].mean * scale;
+    children.push(rect(x, 16, width, 22, kPartClass[key] + (part !== null && key !== part ? ' faded' : ''),
+                       `${kPartWords[key]} ${duration(steps[key].mean)}`));
+    if (key === part || (part === null && width > 80))
+      children.push(text(Math.min(Math.max(x + width / 2, 40), kWidth - 40), 11, `${kPartWords[key].replace('communication', 'comm')} ${percent(steps[key].mean / steps.time_ns.mean)}`, 'middle'));
+    x += width;
+  }
+  const most = Math.max(...detail.map(([, ns]) => ns), 1);
+  detail.forEach(([name, ns], i) => {
+    const y = 48 + i * 15;
+    children.push(text(86, y + 9, name, 'end'), rect(92, y, Math.max(ns / most * 104, 1), 11, i === 0 ? 'late' : 'quiet'),
+                  text(98 + ns / most * 104, y + 9, duration(ns)));
+  });
+  const words = kParts.map(key => `${kPartWords[key]} ${duration(steps[key].mean)}`).join(', ');
+  return svg(42 + detail.length * 15, `A mean step of ${duration(steps.time_ns.mean)}: ${words}`, ...children);
+}
+
+const kIdleWords: Record<string, string> = {host_bound_ns: 'host-bound', input_ns: 'input', sync_ns: 'sync', launch_gap_ns: 'launch gaps'};
+
+function idleBecause(first: string): Picture {
+  return data => {
+    const idle = data.report.steps?.idle ?? {};
+    const detail = Object.entries(kIdleWords).filter(([key]) => idle[key] && idle[key].mean > 0)
+                       .sort(([a], [b]) => Number(b === first) - Number(a === first) || idle[b].mean - idle[a].mean)
+                       .map(([key, words]): [string, number] => [words, idle[key].mean]);
+    return stepBar(data, 'idle_ns', detail);
+  };
+}
+
+const exposed: Picture = data => {
+  const steps = data.report.steps;
+  if (!steps) return null;
+  return stepBar(data, 'exposed_comm_ns',
+                 [['exposed', steps.exposed_comm_ns.mean], ['hidden', steps.overlapped_comm_ns.mean]]);
+};
+
+const buckets: Picture = data => {
+  const sizes: any[] = data.report.communication.buckets?.sizes ?? [];
+  return bars('Buckets by size, transfer time', sizes.slice(0, 6).map((size, i) => ({
+    label: bytes(size.size_bytes), value: size.transfer_ns, words: `${duration(size.transfer_ns)} x${size.calls_per_step.toFixed(0)}`,
+    css: i === 0 ? 'late' : 'comm'})), 70);
+};
+
+const network: Picture = data => {
+  const c = data.report.communication;
+  const slow = c.network?.slow;
+  if (slow) {
+    return bars(`${slow.op} of ${bytes(slow.size_bytes)}`,
+                [{label: 'usual', value: slow.usual_ns, words: duration(slow.usual_ns), css: 'comm'},
+                 {label: 'now', value: slow.slow_ns, words: duration(slow.slow_ns), css: 'late'}], 44);
+  }
+  const best = Math.max(0, ...data.report.collectives.map(call => call.transfer_busbw_gbytes_per_s ?? call.busbw_gbytes_per_s ?? 0));
+  const limit = c.link_peak_gbytes_per_s ?? c.network?.reference_gbytes_per_s;
+  if (!limit) return exposed(data, data.report.findings[0]);
+  return bars('Bus bandwidth', [{label: 'best', value: best, words: rate(best), css: 'late'},
+                                {label: 'link', value: limit, words: rate(limit), css: 'quiet'}], 40);
+};
+
+const bubble: Picture = data => {
+  const p = data.report.communication.pipeline;
+  if (!p) return null;
+  return bars('Pipeline bubble', [{label: 'bubble', value: p.bubble, words: percent(p.bubble), css: 'late'},
+                                  {label: 'least', value: p.least_bubble, words: percent(p.least_bubble), css: 'quiet'}], 48);
+};
+
+// The levels of a rank as one line, with the capacity of its device.
+function sparkline(levels: MemoryLevels, capacity: number | null, label: string): SVGSVGElement {
+  const height = 74;
+  const values = levels.greatest_bytes;
+  const top = Math.max(capacity ?? 0, ...values) * 1.05 || 1;
+  const y = (value: number): number => height - value / top * (height - 4);
+  const x = (i: number): number => i / values.length * kWidth;
+  let path = `M0 ${height}`;
+  values.forEach((value, i) => { path += `L${x(i).toFixed(1)} ${y(value).toFixed(1)}L${x(i + 1).toFixed(1)} ${y(value).toFixed(1)}`; });
+  const peak = values.indexOf(Math.max(...values));
+  const peakX = Math.min(Math.max(x(peak), 30), kWidth - 30);
+  return svg(height + 14, label, s('path', {d: `${path}L${kWidth} ${height}Z`, class: 'memory area'}),
+             capacity ? s('line', {x1: 0, x2: kWidth, y1: y(capacity), y2: y(capacity), class: 'limit'}) : null,
+             s('circle', {cx: x(peak), cy: y(values[peak]), r: 3, class: 'late'}),
+             text(peakX, height + 11, `peak ${bytes(values[peak])}${capacity ? ` of ${bytes(capacity)}` : ''}`, 'middle'));
+}
+
+const memory: Picture = (data, finding) => {
+  const row = finding.about.ranks.length > 0 ? data.rowOfRank(finding.about.ranks[0]) : 0;
+  const of = (kind: string): MemoryLevels | undefined => data.memory.find(levels => levels.row === row && levels.kind === kind);
+  const levels = of('tensors') ?? of('device') ?? data.memory.find(other => other.row === row);
+  if (!levels || levels.greatest_bytes.length < 2) return null;
+  const capacity = data.report.ranks[row].device_memory?.[0]?.capacity_bytes ?? null;
+  return sparkline(levels, levels.kind === 'host_pinned' ? null : capacity, `Memory of ${data.rankName(row)} over the run`);
+};
+
+const reserved: Picture = (data, finding) => {
+  const row = data.rowOfRank(finding.about.ranks[0] ?? 0);
+  const p = row >= 0 ? data.report.ranks[row].memory?.pytorch?.[0] : null;
+  if (!p) return memory(data, finding);
+  return bars('Peaks', [{label: 'reserved', value: p.peak_reserved_bytes, words: bytes(p.peak_reserved_bytes), css: 'late'},
+                        {label: 'tensors', value: p.peak_allocated_bytes, words: bytes(p.peak_allocated_bytes), css: 'copy'}], 56);
+};
+
+// Step time over the run, with single steps or the warm-up pointed out.
+const stepTimes: Picture = (data, finding) => {
+  const grid = data.grid;
+  if (!grid) return null;
+  const height = 70;
+  const values = columnMeans(data);
+  const marked = new Set(finding.about.steps.map(step => grid.columnOf(step)));
+  const warmup = finding.id === 'warmup-dominated' ? data.report.steps?.warmup_count ?? 0 : 0;
+  const top = Math.max(...values.filter(value => !Number.isNaN(value)), 1);
+  const width = kWidth / grid.columns;
+  const path: Record<string, string> = {quiet: '', late: ''};
+  values.forEach((value, column) => {
+    if (Number.isNaN(value)) return;
+    const tall = value / top * height;
+    const late = marked.has(column) || column * grid.stepsPerColumn < warmup;
+    const wide = late ? Math.max(width, 2) : width;
+    path[late ? 'late' : 'quiet'] += `M${(column * width).toFixed(2)} ${height}v${(-tall).toFixed(1)}h${(wide * 0.9).toFixed(2)}v${tall.toFixed(1)}z`;
+  });
+  const label = `Step time over the run; longest ${duration(top)}`;
+  return svg(height + 14, label, s('path', {d: path.quiet, class: 'quiet'}), s('path', {d: path.late, class: 'late'}),
+             text(0, height + 11, grid.name(0)), text(kWidth, height + 11, `longest ${duration(top)}`, 'end'));
+};
+
+export function columnMeans(data: Data): number[] {
+  const grid = data.grid!;
+  const out: number[] = [];
+  for (let column = 0; column < grid.columns; ++column) {
+    let sum = 0;
+    let n = 0;
+    for (let row = 0; row < grid.rows; ++row) {
+      const value = grid.total[grid.at(row, column)];
+      if (!Number.isNaN(value)) { sum += value; ++n; }
+    }
+    out.push(n > 0 ? sum / n : NaN);
+  }
+  return out;
+}
+
+// One square for each rank: those at fault stand out.
+const rankSquares: Picture = (data, finding) => {
+  const total = data.report.ranks.length;
+  const size = total <= 32 ? 26 : total <= 128 ? 15 : 7;
+  const each = Math.floor(kWidth / size);
+  const named = new Set(finding.about.ranks.map(rank => data.rowOfRank(rank)));
+  const children: SVGElement[] = [];
+  for (let row = 0; row < total; ++row) {
+    const x = row % each * size;
+    const y = Math.floor(row / each) * size;
+    children.push(rect(x + 1, y + 1, size - 2, size - 2, named.has(row) ? 'late' : 'quiet', data.rankName(row)));
+    if (size === 26) children.push(text(x + size / 2, y + 17, data.shortName(row), 'middle', named.has(row) ? 'on-late' : ''));
+  }
+  const names = finding.about.ranks.join(', ');
+  return svg(Math.ceil(total / each) * size, names ? `Ranks at fault: ${names}, of ${total}` : `${total} ranks`, ...children);
+};
+
+// From when to when each rank ran.
+const lifelines: Picture = (data, finding) => {
+  const c = data.report.conditions;
+  const named = new Set(finding.about.ranks.map(rank => data.rowOfRank(rank)));
+  const rows = data.report.ranks.map((_, row) => row).filter(row => data.report.ranks[row].duration_ns !== undefined)
+                   .sort((a, b) => Number(named.has(b)) - Number(named.has(a)) || a - b).slice(0, 8).sort((a, b) => a - b);
+  if (rows.length === 0) return null;
+  const scale = (kWidth - 30) / Math.max(c.duration_ns, 1);
+  const children: SVGElement[] = [];
+  rows.forEach((row, i) => {
+    const rank = data.report.ranks[row];
+    const x = 28 + (rank.start_ns! - c.start_ns) * scale;
+    const width = rank.duration_ns! * scale;
+    children.push(text(22, 12 + i * 15, data.shortName(row), 'end'), rect(x, 4 + i * 15, width, 9, named.has(row) || rank.cut_off ? 'late' : 'quiet',
+                  `${data.rankName(row)} ran for ${duration(rank.duration_ns!)}`));
+  });
+  return svg(rows.length * 15 + 4, 'From when to when each rank ran', ...children);
+};
+
+const coverage: Picture = data => {
+  const t = data.report.trust;
+  const share: number = t.coverage ?? 1;
+  return svg(40, `${percent(share)} of the records came`, rect(0, 14, kWidth, 18, 'late'), rect(0, 14, kWidth * share, 18, 'quiet'),
+             text(0, 10, `${percent(share)} of the records came`));
+};
+
+const overhead: Picture = data => {
+  const share: number = data.report.trust.overhead_fraction ?? 0;
+  return bars('Profiling', [{label: 'program', value: 1, words: '', css: 'quiet'},
+                            {label: 'profiling', value: share, words: percent(share), css: 'late'}], 58);
+};
+
+const kPictures: Record<string, Picture> = {
+  'out-of-memory': memory, 'allocation-failed': memory, 'memory-leak': memory, 'memory-pressure': memory,
+  'fragmentation': reserved, 'pool-footprint': memory,
+  'rank-died': lifelines, 'rank-stopped': lifelines, 'rank-cut-off': lifelines,
+  'hang-mismatch': rankSquares, 'hang-missing-rank': rankSquares, 'hang-all-issued': rankSquares, 'hang-over': rankSquares,
+  'shared-device': rankSquares, 'ranks-missing': rankSquares,
+  'straggler-slow-gpu': causedWait, 'straggler-more-work': causedWait, 'straggler-late-launch': causedWait,
+  'straggler-late-input': causedWait, 'straggler-slow-copies': causedWait, 'straggler-unexplained': causedWait,
+  'straggler-intermittent': causedWait, 'imbalance': causedWait, 'two-speeds': computeByRank,
+  'slow-network': network, 'bucket-too-large': buckets, 'bucket-too-small': buckets, 'communication-unheard': exposed,
+  'communication-bound': exposed, 'poor-overlap': exposed, 'pipeline-bubble': bubble,
+  'input-bound': idleBecause('input_ns'), 'launch-bound': idleBecause('host_bound_ns'), 'sync-in-loop': idleBecause('sync_ns'),
+  'pageable-copies': data => stepBar(data, 'copy_ns'), 'low-mfu': data => stepBar(data, 'compute_ns'),
+  'healthy': data => stepBar(data, null), 'long-steps': stepTimes, 'warmup-dominated': stepTimes,
+  'records-lost': coverage, 'capture-incomplete': coverage, 'costly-capture': overhead,
+};
+
+export function pictureOf(data: Data, finding: Finding): SVGSVGElement | null {
+  return kPictures[finding.id]?.(data, finding) ?? null;
+}

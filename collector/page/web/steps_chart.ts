@@ -1,0 +1,268 @@
+// Step time over the run, stacked by where it went: all ranks' mean, or one rank. Dragging selects steps, a
+// click selects one, and late steps are marked above the bars.
+import {brushX} from 'd3-brush';
+import {scaleLinear} from 'd3-scale';
+import {event as d3event, select as d3select} from 'd3-selection';
+import {Data, kPartClass, kParts, kPartWords, Part, StepGrid} from './data';
+import {button, h, responsive, s, section, select, text} from './dom';
+import {Store} from './selection';
+import {announce, hideTooltip, showTooltip} from './tooltip';
+import {duration, percent} from './units';
+
+const kHeight = 150;
+const kTop = 22;  // for marks
+const kLane = 9;  // of late ranks, below the bars
+const kAxis = 18;
+const kLeft = 52;
+const kMostUsual = 2;  // times the median step: longer ones are cut off
+const kBlamedShare = 0.05;  // of the step: a rank that the others wait for as long is late
+
+// By column: the parts of the mean step of all ranks, or of one; NaN where there is none.
+export function stackOf(grid: StepGrid, row: number | null): Record<Part, number>[] {
+  const out: Record<Part, number>[] = [];
+  for (let column = 0; column < grid.columns; ++column) {
+    const sums: Record<Part, number> = {compute_ns: 0, exposed_comm_ns: 0, copy_ns: 0, idle_ns: 0};
+    let n = 0;
+    const from = row ?? 0;
+    const to = row === null ? grid.rows : row + 1;
+    for (let r = from; r < to; ++r) {
+      if (Number.isNaN(grid.total[grid.at(r, column)])) continue;
+      ++n;
+      for (const part of kParts) sums[part] += grid.part(part, r, column);
+    }
+    for (const part of kParts) sums[part] = n > 0 ? sums[part] / n : NaN;
+    out.push(sums);
+  }
+  return out;
+}
+
+// By column: the row that the others waited for longest, and the share of its step; share 0 if for none.
+export function latest(grid: StepGrid, warmup: number): {row: number; share: number}[] {
+  const out: {row: number; share: number}[] = [];
+  for (let column = 0; column < grid.columns; ++column) {
+    let best = {row: -1, share: 0};
+    if (column * grid.stepsPerColumn < warmup) {
+      out.push(best);
+      continue;
+    }
+    for (let row = 0; row < grid.rows; ++row) {
+      const i = grid.at(row, column);
+      const share = grid.caused[i] / grid.total[i];
+      if (share >= kBlamedShare && share > best.share) best = {row, share};
+    }
+    out.push(best);
+  }
+  return out;
+}
+
+function barPaths(stack: Record<Part, number>[], first: number, last: number, x: (column: number) => number,
+                  y: (ns: number) => number): SVGElement[] {
+  const paths: Record<Part, string> = {compute_ns: '', exposed_comm_ns: '', copy_ns: '', idle_ns: ''};
+  for (let column = first; column <= last; ++column) {
+    let sum = 0;
+    const left = x(column);
+    const width = Math.max(x(column + 1) - left - (x(1) - x(0) > 4 ? 0.8 : 0), 0.4);
+    for (const part of kParts) {
+      const value = stack[column][part];
+      if (!(value > 0)) continue;
+      paths[part] += `M${left.toFixed(2)} ${y(sum).toFixed(2)}H${(left + width).toFixed(2)}V${y(sum + value).toFixed(2)}H${left.toFixed(2)}Z`;
+      sum += value;
+    }
+  }
+  return kParts.map(part => s('path', {d: paths[part], class: kPartClass[part]}));
+}
+
+class StepsChart {
+  private view: [number, number];  // columns shown
+  private row: number | null = null;
+  private moving = false;  // the page moves the brush, not a person
+  private readonly grid: StepGrid;
+  private readonly late: {row: number; share: number}[];
+  private readonly plot = h('div', {class: 'plot', tabindex: 0, role: 'group', 'aria-label':
+      'Steps. Arrow keys move the cursor, Enter selects the step, Escape selects all.'});
+  private readonly from = h('input', {type: 'number', 'aria-label': 'First step selected'});
+  private readonly to = h('input', {type: 'number', 'aria-label': 'Last step selected'});
+  private readonly redraw: () => void;
+
+  constructor(private readonly data: Data, private readonly store: Store, controls: HTMLElement, body: HTMLElement) {
+    this.grid = data.grid!;
+    this.view = [0, this.grid.columns - 1];
+    this.late = latest(this.grid, data.report.steps?.warmup_count ?? 0);
+    const ranks: [string, string][] = data.report.ranks.map((_, row) => [String(row), `${data.rankName(row)} only`]);
+    const typed = (): void => this.choose(this.grid.columnOf(Number(this.from.value)), this.grid.columnOf(Number(this.to.value)));
+    this.from.addEventListener('change', typed);
+    this.to.addEventListener('change', typed);
+    controls.append(
+        select('Show', [['all', 'mean of all ranks'], ...ranks], 'all', value => {
+          this.row = value === 'all' ? null : Number(value);
+          this.redraw();
+        }),
+        h('span', {class: 'range'}, 'steps ', this.from, ' to ', this.to),
+        button('Zoom in', () => this.zoom(this.store.value.columns), 'Show only the selected steps'),
+        button('All steps', () => { this.store.set({columns: null}); this.zoom(null); }));
+    body.append(this.legend(), this.plot);
+    this.redraw = responsive(this.plot, width => this.draw(width));
+    this.plot.addEventListener('keydown', event => this.press(event));
+    store.follow((_, changed) => { if (['columns', 'cursor', 'ranks'].some(key => changed.has(key as never))) this.redraw(); });
+  }
+
+  private legend(): HTMLElement {
+    const steps = this.data.report.steps;
+    return h('p', {class: 'legend'},
+             ...kParts.map(part => h('span', {}, h('i', {class: kPartClass[part]}), `${kPartWords[part]} `,
+                                     steps ? h('b', {'data-path': `steps.${part}.mean`, 'data-unit': 'ns'}, duration(steps[part].mean)) : null)),
+             h('span', {}, h('i', {class: 'late'}), 'the others wait for a late rank'));
+  }
+
+  private zoom(columns: [number, number] | null): void {
+    this.view = columns ?? [0, this.grid.columns - 1];
+    this.redraw();
+  }
+  private choose(first: number, last: number): void {
+    this.store.set({columns: [Math.min(first, last), Math.max(first, last)]});
+  }
+
+  private press(event: KeyboardEvent): void {
+    const step = event.shiftKey ? 10 : 1;
+    const by: Record<string, number> = {ArrowLeft: -step, ArrowRight: step, Home: -this.grid.columns, End: this.grid.columns};
+    const cursor = this.store.value.cursor ?? {row: 0, column: this.view[0]};
+    if (event.key in by) {
+      const column = Math.max(this.view[0], Math.min(this.view[1], cursor.column + by[event.key]));
+      this.store.set({cursor: {...cursor, column}});
+      announce(this.words(column).join('; '));
+    } else if (event.key === 'Enter') {
+      this.choose(cursor.column, cursor.column);
+    } else if (event.key === 'Escape') {
+      this.store.set({columns: null});
+    } else {
+      return;
+    }
+    event.preventDefault();
+  }
+
+  private words(column: number): string[] {
+    const stack = stackOf(this.grid, this.row)[column];
+    const total = kParts.reduce((sum, part) => sum + stack[part], 0);
+    const who = this.row === null ? 'mean of all ranks' : this.data.rankName(this.row);
+    const lines = [`${this.grid.name(column)}: ${duration(total)}`, who];
+    for (const part of kParts) lines.push(`${kPartWords[part]} ${duration(stack[part])}, ${percent(stack[part] / total)}`);
+    const late = this.late[column];
+    if (late.share > 0) lines.push(`${this.data.rankName(late.row)} late: the others waited ${percent(late.share)} of the step`);
+    if (column * this.grid.stepsPerColumn < (this.data.report.steps?.warmup_count ?? 0)) lines.push('warm-up: in no statistics');
+    if (this.grid.incomplete.has(column)) lines.push('records were lost here: estimated');
+    return lines;
+  }
+
+  private draw(width: number): void {
+    const stack = stackOf(this.grid, this.row);
+    const [first, last] = this.view;
+    const x = scaleLinear([first, last + 1], [kLeft, width - 2]);
+    // A warm-up step may be a hundred times as long: it is cut off, and says so.
+    const totals = stack.slice(first, last + 1).map(parts => kParts.reduce((sum, part) => sum + parts[part], 0)).filter(ns => ns > 0);
+    const sorted = [...totals].sort((a, b) => a - b);
+    const usual = sorted[Math.floor(sorted.length / 2)] ?? 1;
+    const top = Math.min(sorted[sorted.length - 1] ?? 1, kMostUsual * usual) * 1.02;
+    const y = scaleLinear([0, top], [kTop + kHeight, kTop]).clamp(true);
+    const root = s('svg', {width, height: kTop + kHeight + kLane + kAxis, role: 'img',
+                           'aria-label': `Time of ${this.grid.columns * this.grid.stepsPerColumn} steps, stacked by compute, exposed communication, copies and idle`});
+    for (const tick of y.ticks(4)) {
+      root.append(s('line', {x1: kLeft, x2: width, y1: y(tick), y2: y(tick), class: 'gridline'}),
+                  text(kLeft - 6, y(tick) + 4, duration(tick), 'end'));
+    }
+    root.append(...barPaths(stack, first, last, c => x(c), ns => y(ns)), ...this.marks(x, stack, top), ...this.axis(x, width));
+    root.append(...this.laneOf(x));
+    this.addBrush(root, x, width);
+    this.plot.replaceChildren(root);
+    const columns = this.store.value.columns ?? [0, this.grid.columns - 1];
+    this.from.value = String(this.grid.stepOf(columns[0]));
+    this.to.value = String(this.grid.stepOf(columns[1]) + this.grid.stepsPerColumn - 1);
+  }
+
+  // One tick for each column in which the others wait for a rank.
+  private laneOf(x: (column: number) => number): SVGElement[] {
+    let path = '';
+    for (let column = this.view[0]; column <= this.view[1]; ++column) {
+      if (this.late[column].share > 0)
+        path += `M${x(column).toFixed(2)} ${kTop + kHeight + 3}h${Math.max(x(column + 1) - x(column), 1).toFixed(2)}v5h${-Math.max(x(column + 1) - x(column), 1).toFixed(2)}z`;
+    }
+    return [s('path', {d: path, class: 'late'})];
+  }
+
+  private marks(x: (column: number) => number, stack: Record<Part, number>[], top: number): SVGElement[] {
+    const out: SVGElement[] = [];
+    const inView = (column: number): boolean => column >= this.view[0] && column <= this.view[1];
+    for (const long of this.data.report.long_steps?.steps ?? []) {
+      const column = this.grid.columnOf(long.step);
+      if (!inView(column)) continue;
+      const at = x(column + 0.5);
+      out.push(s('path', {d: `M${at - 4} 12h8l-4 7z`, class: 'late'}, s('title', {}, `step ${long.step} took ${duration(long.time_ns)}`)));
+    }
+    this.data.report.findings.forEach(finding => {
+      const since = finding.about.first_step;
+      if (since === null || !inView(this.grid.columnOf(since))) return;
+      const at = x(this.grid.columnOf(since));
+      const who = finding.about.ranks.length === 1 ? `rank ${finding.about.ranks[0]} late` : 'late';
+      out.push(s('line', {x1: at, x2: at, y1: 4, y2: kTop + kHeight, class: 'mark-line'}));
+      const right = at > x(this.view[1]) - 150;
+      out.push(text(right ? at - 5 : at + 5, 12, `${who} from step ${since}`, right ? 'end' : 'start', 'late-words'));
+    });
+    const cut = stack.findIndex((parts, column) => inView(column) && kParts.reduce((sum, part) => sum + parts[part], 0) > top);
+    if (cut >= 0) {
+      const total = kParts.reduce((sum, part) => sum + stack[cut][part], 0);
+      const at = x(cut + 1);
+      const right = at > x(this.view[1]) - 150;
+      out.push(text(right ? x(cut) - 3 : at + 3, kTop + 10, `${this.grid.name(cut)}: ${duration(total)}, cut off`, right ? 'end' : 'start'));
+    }
+    const cursor = this.store.value.cursor;
+    if (cursor !== null && inView(cursor.column)) {
+      const at = x(cursor.column + 0.5);
+      out.push(s('line', {x1: at, x2: at, y1: kTop, y2: kTop + kHeight + kLane, class: 'cursor'}));
+    }
+    return out;
+  }
+
+  private axis(x: any, width: number): SVGElement[] {
+    return x.ticks(Math.max(2, Math.floor(width / 110))).filter(Number.isInteger).map((column: number) =>
+      text(x(column), kTop + kHeight + kLane + 12, column === this.view[0] ? this.grid.name(column) : String(this.grid.stepOf(column)),
+           column === this.view[0] ? 'start' : x(column) > width - 24 ? 'end' : 'middle'));
+  }
+
+  private addBrush(root: SVGSVGElement, x: any, width: number): void {
+    const columnAt = (at: number): number => Math.max(this.view[0], Math.min(this.view[1], Math.floor(x.invert(at))));
+    const layer = s('g', {class: 'brush'});
+    root.append(layer);
+    const brush = brushX().extent([[kLeft, kTop], [width - 2, kTop + kHeight]]).on('end', () => {
+      const {selection, sourceEvent} = d3event;
+      if (!sourceEvent || this.moving) return;
+      if (selection === null) {
+        const column = columnAt(sourceEvent.clientX - root.getBoundingClientRect().left);
+        this.choose(column, column);
+        return;
+      }
+      this.choose(columnAt(selection[0]), columnAt(selection[1] - 0.01));
+    });
+    const group: any = d3select(layer);
+    group.call(brush);
+    const columns = this.store.value.columns;
+    if (columns !== null && columns[1] >= this.view[0] && columns[0] <= this.view[1]) {
+      this.moving = true;
+      group.call(brush.move, [x(Math.max(columns[0], this.view[0])), x(Math.min(columns[1], this.view[1]) + 1)]);
+      this.moving = false;
+    }
+    root.addEventListener('mousemove', event => {
+      const at = event.clientX - root.getBoundingClientRect().left;
+      if (at < kLeft) return hideTooltip();
+      showTooltip(event.clientX, event.clientY, this.words(columnAt(at)));
+    });
+    root.addEventListener('mouseleave', hideTooltip);
+  }
+}
+
+export function stepsChart(data: Data, store: Store): HTMLElement | null {
+  if (data.grid === null) return null;
+  const {root, controls, body} = section('steps', 'Steps', 'Drag over the bars to select steps; all charts follow.');
+  new StepsChart(data, store, controls, body);
+  if (data.grid.stepsPerColumn > 1)
+    body.append(h('p', {class: 'note'}, `Each bar is the mean of ${data.grid.stepsPerColumn} steps: the run has more steps than the page keeps apart.`));
+  return root;
+}

@@ -1,0 +1,105 @@
+// A table that sorts by any column, searches, and shows the first rows of many.
+import {button, h} from './dom';
+import {count} from './units';
+
+export interface Column<Row> {
+  title: string;
+  text: (row: Row) => string | Node;
+  number?: (row: Row) => number | null;  // sorts by it; without: by the text, and left-aligned
+  wide?: boolean;  // may wrap
+  path?: (row: Row, index: number) => string;  // of the number in report.json
+  unit?: string;
+}
+
+export interface TableOptions<Row> {
+  id: string;
+  label: string;
+  rows: Row[];
+  columns: Column<Row>[];
+  sort?: number;  // column, largest first; none: as given
+  most?: number;  // rows shown at first
+  search?: string;  // label of the search box; none: no box
+  matches?: (row: Row, words: string) => boolean;
+  mark?: (row: Row) => boolean;  // rows that stand out
+  choose?: (row: Row) => void;
+  chooseWords?: (row: Row) => string;
+}
+
+class Table<Row> {
+  readonly root: HTMLElement;
+  private readonly body = h('tbody');
+  private readonly more = h('p', {class: 'note'});
+  private readonly heads: HTMLElement[] = [];
+  private sort: number | null;
+  private down = true;
+  private words = '';
+  private all = false;
+
+  constructor(private readonly options: TableOptions<Row>) {
+    this.sort = options.sort ?? null;
+    const head = h('tr', {}, ...options.columns.map((column, i) => this.head(column, i)));
+    const wide = h('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': `${options.label}: table`},
+                   h('table', {id: options.id}, h('thead', {}, head), this.body));
+    this.root = h('div', {}, options.search ? this.searchBox(options.search) : null, wide, this.more);
+    this.fill();
+  }
+
+  private head(column: Column<Row>, i: number): HTMLElement {
+    const cell = h('th', {scope: 'col', class: column.number ? 'number' : 'text', 'aria-sort': 'none'},
+                   button(column.title, () => {
+                     this.down = this.sort === i ? !this.down : column.number !== undefined;
+                     this.sort = i;
+                     this.fill();
+                   }));
+    this.heads.push(cell);
+    return cell;
+  }
+
+  private searchBox(label: string): HTMLElement {
+    const box = h('input', {type: 'search', oninput: () => {
+      this.words = box.value.toLowerCase();
+      this.fill();
+    }});
+    return h('label', {class: 'search'}, h('span', {}, label), box);
+  }
+
+  private key(row: Row): number | string {
+    const column = this.options.columns[this.sort!];
+    if (column.number) return column.number(row) ?? -Infinity;
+    const words = column.text(row);
+    return typeof words === 'string' ? words : words.textContent ?? '';
+  }
+
+  private fill(): void {
+    const {options} = this;
+    const matches = options.matches ?? (() => true);
+    let rows = options.rows.map((row, index) => ({row, index})).filter(({row}) => this.words === '' || matches(row, this.words));
+    if (this.sort !== null) {
+      const direction = this.down ? -1 : 1;
+      rows = rows.map(entry => ({entry, key: this.key(entry.row)}))
+                 .sort((a, b) => direction * (typeof a.key === 'number' && typeof b.key === 'number' ? a.key - b.key : String(a.key).localeCompare(String(b.key))))
+                 .map(({entry}) => entry);
+    }
+    this.heads.forEach((cell, i) => cell.setAttribute('aria-sort', this.sort !== i ? 'none' : this.down ? 'descending' : 'ascending'));
+    const most = this.all ? rows.length : options.most ?? 50;
+    this.body.replaceChildren(...rows.slice(0, most).map(({row, index}) => this.line(row, index)));
+    this.more.replaceChildren(rows.length > most
+        ? button(`Show all ${count(rows.length)} rows`, () => { this.all = true; this.fill(); }) : rows.length === 0 ? 'Nothing matches.' : '');
+  }
+
+  private line(row: Row, index: number): HTMLElement {
+    const {options} = this;
+    const cells = options.columns.map((column, i) => {
+      const content = column.text(row);
+      const css = `${column.number ? 'number' : 'text'}${column.wide ? ' wrap' : ''}`;
+      if (i === 0) {
+        return h('th', {scope: 'row', class: css},
+                 options.choose ? button(options.chooseWords!(row), () => options.choose!(row)) : content);
+      }
+      return h('td', {class: css, 'data-path': column.path?.(row, index) ?? null, 'data-unit': column.unit ?? null}, content);
+    });
+    return h('tr', {class: options.mark?.(row) ? 'marked' : null}, ...cells);
+  }
+}
+
+export function table<Row>(options: TableOptions<Row>): HTMLElement { return new Table(options).root; }

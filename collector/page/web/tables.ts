@@ -1,0 +1,103 @@
+// The tables: ranks, collectives, phases, communicators.
+import {Collective, Data, kPartClass, kParts, kPartWords, Rank} from './data';
+import {h, section} from './dom';
+import {Store} from './selection';
+import {Column, table} from './table';
+import {bytes, count, duration, percent, rate, shortComm} from './units';
+
+function peakOf(rank: Rank): number {
+  return Math.max(0, ...Object.values(rank.memory).map((kind: any) => kind?.high_water_bytes ?? 0));
+}
+
+function stepBar(rank: Rank, longest: number): HTMLElement {
+  const steps = rank.steps!;
+  return h('span', {class: 'share-bar small', role: 'img', style: `width:${(steps.time_ns.mean / longest * 120).toFixed(1)}px`,
+                    'aria-label': kParts.map(part => `${kPartWords[part]} ${duration(steps[part].mean)}`).join(', ')},
+           ...kParts.map(part => h('i', {class: kPartClass[part], style: `flex-grow:${steps[part].mean}`, title: `${kPartWords[part]} ${duration(steps[part].mean)}`})));
+}
+
+export function ranks(data: Data, store: Store): HTMLElement {
+  const {root, body} = section('ranks', 'Ranks', 'Choose a rank to select it in all charts.');
+  const rows = data.report.ranks.map((rank, row) => ({rank, row}));
+  type Row = typeof rows[number];
+  const longest = Math.max(1, ...rows.map(({rank}) => rank.steps?.time_ns.mean ?? 0));
+  const named = new Set(data.report.findings.filter(finding => finding.severity !== 'info').flatMap(finding => finding.about.ranks));
+  const part = (key: 'time_ns' | typeof kParts[number], title: string): Column<Row> => ({
+    title, number: ({rank}) => rank.steps?.[key].mean ?? null, text: ({rank}) => rank.steps ? duration(rank.steps[key].mean) : '-',
+    path: ({row}) => `ranks.${row}.steps.${key}.mean`, unit: 'ns'});
+  body.append(table<Row>({
+    id: 'rank-table', label: 'Ranks', rows, most: 32, sort: rows.length > 32 ? 8 : undefined,
+    search: rows.length > 16 ? 'Rank or host' : undefined,
+    matches: ({rank, row}, words) => data.rankName(row).includes(words) || rank.host.toLowerCase().includes(words),
+    mark: ({rank}) => rank.rank !== null && named.has(rank.rank),
+    choose: ({row}) => store.set({ranks: new Set([row])}), chooseWords: ({row}) => data.rankName(row),
+    columns: [
+      {title: 'rank', number: ({row}) => row, text: ({row}) => data.rankName(row)},
+      {title: 'where', text: ({row}) => data.place(row)},
+      {title: 'step', text: ({rank}) => rank.steps ? stepBar(rank, longest) : '-'},
+      part('time_ns', 'total'), part('compute_ns', 'compute'), part('exposed_comm_ns', 'exposed'), part('copy_ns', 'copies'), part('idle_ns', 'idle'),
+      {title: 'wait caused', number: ({rank}) => rank.wait.caused_per_step_ns, text: ({rank}) => rank.wait.caused_per_step_ns === null ? '-' : duration(rank.wait.caused_per_step_ns),
+       path: ({row}) => `ranks.${row}.wait.caused_per_step_ns`, unit: 'ns'},
+      {title: 'kernels', number: ({rank}) => rank.kernels.count, text: ({rank}) => count(rank.kernels.count), path: ({row}) => `ranks.${row}.kernels.count`, unit: 'count'},
+      {title: 'busy', number: ({rank}) => rank.kernels.busy_ns, text: ({rank}) => duration(rank.kernels.busy_ns), path: ({row}) => `ranks.${row}.kernels.busy_ns`, unit: 'ns'},
+      {title: 'peak memory', number: ({rank}) => peakOf(rank), text: ({rank}) => bytes(peakOf(rank))}]}));
+  return root;
+}
+
+export function collectives(data: Data): HTMLElement | null {
+  const rows = data.report.collectives.map((call, index) => ({call, index}));
+  if (rows.length === 0) return null;
+  type Row = typeof rows[number];
+  const {root, body} = section('collectives', 'Collectives');
+  const number = (title: string, of: (call: Collective) => number | null | undefined, words: (value: number) => string, path?: string, unit?: string): Column<Row> => ({
+    title, number: ({call}) => of(call) ?? null, text: ({call}) => of(call) === null || of(call) === undefined ? '-' : words(of(call)!),
+    path: path ? ({index}) => `collectives.${index}.${path}` : undefined, unit});
+  body.append(table<Row>({
+    id: 'collective-table', label: 'Collectives', rows, most: 16, search: rows.length > 8 ? 'Operation or communicator' : undefined,
+    matches: ({call}, words) => `${call.op} ${call.comm} ${call.comm_name ?? ''}`.toLowerCase().includes(words),
+    columns: [
+      {title: 'operation', text: ({call}) => call.fused ? `${call.op} x${call.calls_per_plan} fused` : call.op},
+      {title: 'communicator', text: ({call}) => call.comm_name ? `${call.comm_name} (${shortComm(call.comm)})` : shortComm(call.comm)},
+      number('ranks', call => call.comm_ranks, count), number('calls', call => call.calls, count, 'calls', 'count'),
+      number('size', call => call.size_bytes, bytes, 'size_bytes', 'bytes'),
+      number('time p50', call => call.time_ns.count > 0 ? call.time_ns.p50 : null, duration, 'time_ns.p50', 'ns'),
+      number('p95', call => call.time_ns.count > 0 ? call.time_ns.p95 : null, duration, 'time_ns.p95', 'ns'),
+      number('transfer', call => call.steady?.transfer_ns ?? call.transfer_mean_ns, duration),
+      number('wait', call => call.steady?.wait_ns, duration),
+      number('algbw', call => call.algbw_gbytes_per_s, rate, 'algbw_gbytes_per_s', 'rate'),
+      number('busbw', call => call.busbw_gbytes_per_s, rate, 'busbw_gbytes_per_s', 'rate'),
+      number('of peak', call => call.peak_share, percent, 'peak_share', 'share')]}));
+  return root;
+}
+
+export function phases(data: Data): HTMLElement | null {
+  const rows = data.report.phases;
+  if (rows.length === 0) return null;
+  const {root, body} = section('phases', 'Annotated ranges');
+  const time = (title: string, of: (phase: any) => number): Column<any> => ({title, number: of, text: phase => duration(of(phase))});
+  body.append(table<any>({
+    id: 'phase-table', label: 'Annotated ranges', rows, most: 16, search: rows.length > 8 ? 'Search' : undefined,
+    matches: (phase, words) => phase.path.toLowerCase().includes(words),
+    columns: [{title: 'range', text: phase => phase.path, wide: true}, {title: 'instances', number: phase => phase.host_time_ns.count, text: phase => count(phase.host_time_ns.count)},
+              time('GPU mean', phase => phase.time_ns.mean), time('p50', phase => phase.time_ns.p50), time('p95', phase => phase.time_ns.p95),
+              time('max', phase => phase.time_ns.max), time('host mean', phase => phase.host_time_ns.mean)]}));
+  return root;
+}
+
+export function communicators(data: Data): HTMLElement | null {
+  const rows = data.report.communicators;
+  if (rows.length === 0) return null;
+  const {root, body} = section('communicators', 'Communicators');
+  const hosts = (c: any): string => c.hosts === 0 ? '-' : c.ranks_per_host && c.ranks_per_host[0] !== c.ranks_per_host[1] ? `${c.hosts} (${c.ranks_per_host[0]} to ${c.ranks_per_host[1]} ranks each)` : String(c.hosts);
+  body.append(table<any>({
+    id: 'communicator-table', label: 'Communicators', rows, most: 16, search: rows.length > 16 ? 'Search' : undefined,
+    matches: (c, words) => `${c.comm} ${c.name ?? ''} ${Object.keys(c.operations).join(' ')}`.toLowerCase().includes(words),
+    columns: [{title: 'communicator', text: c => c.name ? `${c.name} (${shortComm(c.comm)})` : shortComm(c.comm)},
+              {title: 'ranks', number: c => c.ranks, text: c => c.ranks === null ? '?' : c.ranks_heard < c.ranks ? `${c.ranks_heard} of ${c.ranks}` : String(c.ranks)},
+              {title: 'hosts', number: c => c.hosts, text: hosts},
+              {title: 'members', text: c => c.members.length > 12 ? `${c.members.slice(0, 12).join(', ')} ...` : c.members.join(', ') || '-'},
+              {title: 'made by', text: c => c.made_by ?? '-'}, {title: 'ran as', text: c => c.ran_as ?? '-'},
+              {title: 'calls', number: c => c.calls, text: c => count(c.calls)}, {title: 'bytes', number: c => c.bytes, text: c => bytes(c.bytes)},
+              {title: 'operations', text: c => Object.entries(c.operations).map(([op, sum]: [string, any]) => `${op} ${count(sum.calls)}`).join(', ') || '-', wide: true}]}));
+  return root;
+}

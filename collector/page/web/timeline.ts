@@ -1,0 +1,65 @@
+// One step on all ranks: which step, what it shows, and the longest operations as a table for those who
+// cannot see the picture.
+import {Data, Timeline} from './data';
+import {button, h, section, select} from './dom';
+import {Store} from './selection';
+import {table} from './table';
+import {TimelineView} from './timeline_view';
+import {duration} from './units';
+
+const kKindWords = ['compute', 'communication', 'copy', 'range'];
+
+export function timelineName(data: Data, timeline: Timeline): string {
+  const why: string[] = [];
+  if (timeline.slowest) why.push('slowest');
+  if (timeline.median) why.push('median');
+  const numbers = timeline.findings.filter(i => data.report.findings[i].severity !== 'info').map(i => i + 1);
+  if (numbers.length > 0) why.push(`finding ${numbers.join(', ')}`);
+  return `step ${timeline.step}${why.length > 0 ? ` (${why.join('; ')})` : ''}, ${duration(timeline.length_ns)}`;
+}
+
+function longest(data: Data, timeline: Timeline): HTMLElement {
+  const rows: {rank: string; name: string; kind: string; length: number; start: number}[] = [];
+  for (const rank of timeline.ranks) {
+    const {slices} = rank;
+    const order = slices.length_ns.map((_, i) => i).filter(i => slices.kind[i] !== 3)
+                      .sort((a, b) => slices.length_ns[b] - slices.length_ns[a]).slice(0, 10);
+    for (const i of order) {
+      rows.push({rank: data.rankName(rank.row), name: data.names[slices.name[i]] + (slices.count[i] > 1 ? ` and ${slices.count[i] - 1} more` : ''),
+                 kind: kKindWords[slices.kind[i]], length: slices.length_ns[i], start: slices.start_ns[i]});
+    }
+  }
+  return table({
+    id: 'longest', label: 'Longest operations of the step', rows, sort: 3, most: 20,
+    columns: [{title: 'rank', text: row => row.rank}, {title: 'operation', text: row => row.name, wide: true},
+              {title: 'kind', text: row => row.kind},
+              {title: 'time', number: row => row.length, text: row => duration(row.length)},
+              {title: 'starts after', number: row => row.start, text: row => (row.start < 0 ? '-' : '') + duration(Math.abs(row.start))}]});
+}
+
+export function timeline(data: Data, store: Store): HTMLElement | null {
+  if (data.timelines.length === 0) return null;
+  const {root, controls, body} = section('timeline', 'One step on all ranks', 'Streams as tracks, ranges above them. Drag to pan, Ctrl and wheel to zoom.');
+  const view = new TimelineView(data, store);
+  const names: [string, string][] = data.timelines.map((t, i) => [String(i), timelineName(data, t)]);
+  const choice = select('Step', names, '0', value => store.set({timeline: Number(value)}));
+  controls.append(choice, button('+', () => view.zoomBy(2), 'Zoom in'), button('−', () => view.zoomBy(0.5), 'Zoom out'),
+                  button('Whole step', () => view.reset()));
+  const list = h('div', {});
+  const details = h('details', {ontoggle: () => fillList()}, h('summary', {}, 'Longest operations as a table'), list);
+  const fillList = (): void => {
+    if (details.open) list.replaceChildren(longest(data, data.timelines[store.value.timeline]));
+  };
+  const shown = data.timelines[0].ranks.length;
+  body.append(view.legend(), view.frame,
+              shown < data.report.ranks.length ? h('p', {class: 'note'}, `${shown} of ${data.report.ranks.length} ranks: those that findings name, their neighbours, and a sample of the others.`) : '',
+              details);
+  store.follow((selection, changed) => {
+    if (!changed.has('timeline')) return;
+    choice.querySelector('select')!.value = String(selection.timeline);
+    fillList();
+  });
+  const median = data.timelines.findIndex(t => t.findings.length > 0);
+  store.set({timeline: median >= 0 ? median : 0});
+  return root;
+}

@@ -1,0 +1,211 @@
+// The canvas of a timeline: ranks below each other, each with its tracks, zoomed and panned along time.
+import {scaleLinear} from 'd3-scale';
+import {event as d3event, select as d3select} from 'd3-selection';
+import {zoom, zoomIdentity} from 'd3-zoom';
+import {Colour, colour} from './colours';
+import {Data, Timeline} from './data';
+import {h, responsive} from './dom';
+import {Store} from './selection';
+import {announce, hideTooltip, showTooltip} from './tooltip';
+import {duration, percent} from './units';
+
+const kKinds: {words: string; colour: Colour}[] = [
+  {words: 'compute', colour: 'compute'}, {words: 'communication', colour: 'comm'}, {words: 'copy', colour: 'copy'}, {words: 'range', colour: 'range'}];
+const kLeft = 64;
+const kAxis = 20;
+const kGap = 7;  // between ranks
+const kMostTracks = 6;
+
+interface Lane { rank: number; track: number; y: number; height: number }  // rank: place in timeline.ranks
+
+export class TimelineView {
+  readonly frame = h('div', {class: 'plot', tabindex: 0, role: 'group', 'aria-label':
+      'Timeline. Left and right arrows pan, plus and minus zoom, 0 shows the whole step, up and down read the ranks.'});
+  private readonly canvas = h('canvas', {role: 'img'});
+  private readonly redraw: () => void;
+  private readonly behaviour = zoom().scaleExtent([1, 2000]).filter(() => d3event.type !== 'wheel' || d3event.ctrlKey || d3event.metaKey)
+      .on('zoom', () => { this.transform = d3event.transform; this.redraw(); });
+  private transform = zoomIdentity;
+  private width = 0;
+  private lanes: Lane[] = [];
+  private reading = -1;
+
+  constructor(private readonly data: Data, private readonly store: Store) {
+    this.frame.append(this.canvas);
+    this.redraw = responsive(this.frame, width => this.draw(width));
+    d3select(this.canvas).call(this.behaviour);
+    this.canvas.addEventListener('mousemove', event => this.point(event));
+    this.canvas.addEventListener('mouseleave', hideTooltip);
+    this.frame.addEventListener('keydown', event => this.press(event));
+    store.follow((_, changed) => {
+      if (changed.has('timeline')) this.reset();
+      if (changed.has('ranks')) this.redraw();
+    });
+  }
+
+  legend(): HTMLElement {
+    return h('p', {class: 'legend'}, ...kKinds.map(kind => h('span', {}, h('i', {class: kind.colour}), kind.words)),
+             h('span', {}, h('i', {class: 'idle'}), 'nothing runs'));
+  }
+  zoomBy(k: number): void { d3select(this.canvas).call(this.behaviour.scaleBy, k); }
+  reset(): void { d3select(this.canvas).call(this.behaviour.transform, zoomIdentity); this.redraw(); }
+
+  private timeline(): Timeline { return this.data.timelines[this.store.value.timeline]; }
+
+  private layOut(timeline: Timeline): number {
+    this.lanes = [];
+    let y = 2;
+    const many = timeline.ranks.length > 8;
+    timeline.ranks.forEach((rank, i) => {
+      const tracks = rank.tracks.slice(0, kMostTracks);
+      if (tracks.length === 0) this.lanes.push({rank: i, track: -1, y, height: 12});
+      tracks.forEach((track, t) => {
+        const height = track.ranges ? 11 : many ? 9 : 13;
+        this.lanes.push({rank: i, track: t, y, height});
+        y += height + 1;
+      });
+      y += tracks.length === 0 ? 13 + kGap : kGap;
+    });
+    return y;
+  }
+
+  private time(): any {
+    const timeline = this.timeline();
+    const margin = timeline.length_ns / 50;
+    return this.transform.rescaleX(scaleLinear([-margin, timeline.length_ns + margin], [kLeft, this.width]));
+  }
+
+  private draw(width: number): void {
+    const timeline = this.timeline();
+    this.width = width;
+    this.behaviour.extent([[kLeft, 0], [width, 1]]).translateExtent([[kLeft, 0], [width, 1]]);
+    const height = this.layOut(timeline);
+    const ratio = devicePixelRatio || 1;
+    this.canvas.width = width * ratio;
+    this.canvas.height = (height + kAxis) * ratio;
+    this.canvas.style.width = `${width}px`;
+    this.canvas.style.height = `${height + kAxis}px`;
+    this.canvas.setAttribute('aria-label', `Timeline of step ${timeline.step} on ${timeline.ranks.length} ranks, ${duration(timeline.length_ns)}`);
+    const context = this.canvas.getContext('2d')!;
+    context.scale(ratio, ratio);
+    const x = this.time();
+    context.save();
+    context.beginPath();
+    context.rect(kLeft, 0, width - kLeft, height);
+    context.clip();
+    for (const lane of this.lanes) this.drawLane(context, lane, x);
+    context.restore();
+    this.drawLabels(context);
+    this.drawAxis(context, x, height);
+  }
+
+  private drawLane(context: CanvasRenderingContext2D, lane: Lane, x: (ns: number) => number): void {
+    const rank = this.timeline().ranks[lane.rank];
+    context.fillStyle = colour('panel');
+    context.fillRect(kLeft, lane.y, this.width - kLeft, lane.height);
+    if (lane.track < 0) return;
+    const ranges = rank.tracks[lane.track].ranges;
+    if (!ranges && rank.step_start_ns !== null) {
+      context.fillStyle = colour('idle');
+      context.fillRect(x(rank.step_start_ns), lane.y, x(rank.step_end_ns!) - x(rank.step_start_ns), lane.height);
+    }
+    const {slices} = rank;
+    context.font = '10px system-ui, sans-serif';
+    context.textBaseline = 'middle';
+    context.textAlign = 'left';
+    for (let i = 0; i < slices.track.length; ++i) {
+      if (slices.track[i] !== lane.track) continue;
+      const left = x(slices.start_ns[i]);
+      const right = x(slices.start_ns[i] + slices.length_ns[i]);
+      if (right < kLeft || left > this.width) continue;
+      const wide = Math.max(right - left - (right - left > 3 ? 0.6 : 0), 0.5);
+      context.fillStyle = colour(kKinds[slices.kind[i]].colour);
+      context.fillRect(left, lane.y, wide, lane.height);
+      const visible = Math.min(right, this.width) - Math.max(left, kLeft);
+      if (visible > 46 && lane.height >= 11) this.label(context, Math.max(left, kLeft) + 3, lane, visible - 6, i, ranges);
+    }
+  }
+
+  private label(context: CanvasRenderingContext2D, x: number, lane: Lane, room: number, i: number, ranges: boolean): void {
+    const {slices} = this.timeline().ranks[lane.rank];
+    const most = Math.floor(room / 5.6);
+    const name = this.short(this.data.names[slices.name[i]]);
+    context.fillStyle = colour(ranges ? 'ink' : 'paper');
+    context.fillText(name.length > most ? `${name.slice(0, most - 1)}…` : name, x, lane.y + lane.height / 2 + 0.5);
+  }
+
+  // A kernel's name without its parameters and namespaces.
+  private short(name: string): string {
+    return name.replace(/^void /, '').replace(/[(<].*$/, '').replace(/^.*::/, '') || name;
+  }
+
+  private drawLabels(context: CanvasRenderingContext2D): void {
+    const timeline = this.timeline();
+    context.textBaseline = 'middle';
+    context.textAlign = 'right';
+    timeline.ranks.forEach((rank, i) => {
+      const lanes = this.lanes.filter(lane => lane.rank === i);
+      const middle = (lanes[0].y + lanes[lanes.length - 1].y + lanes[lanes.length - 1].height) / 2;
+      const chosen = this.store.value.ranks.has(rank.row);
+      context.fillStyle = colour(chosen ? 'late' : 'soft');
+      context.font = `${chosen ? 'bold ' : ''}11px system-ui, sans-serif`;
+      context.fillText(`${chosen ? '▸ ' : ''}${this.data.rankName(rank.row)}`, kLeft - 6, middle);
+    });
+  }
+
+  private drawAxis(context: CanvasRenderingContext2D, x: any, height: number): void {
+    context.fillStyle = colour('soft');
+    context.font = '11px system-ui, sans-serif';
+    context.textBaseline = 'top';
+    for (const tick of x.ticks(Math.max(2, Math.floor(this.width / 120)))) {
+      if (x(tick) < kLeft) continue;
+      context.textAlign = x(tick) > this.width - 30 ? 'right' : 'center';
+      context.fillText(tick === 0 ? '0' : `${tick < 0 ? '-' : ''}${duration(Math.abs(tick))}`, x(tick), height + 3);
+    }
+  }
+
+  private point(event: MouseEvent): void {
+    const box = this.canvas.getBoundingClientRect();
+    const y = event.clientY - box.top;
+    const lane = this.lanes.find(other => y >= other.y && y <= other.y + other.height);
+    const x = this.time();
+    const ns = x.invert(event.clientX - box.left);
+    if (lane === undefined || lane.track < 0 || event.clientX - box.left < kLeft) return hideTooltip();
+    const rank = this.timeline().ranks[lane.rank];
+    const {slices} = rank;
+    const slack = 2 * (x.invert(1) - x.invert(0));
+    let best = -1;
+    for (let i = 0; i < slices.track.length; ++i) {
+      if (slices.track[i] === lane.track && ns >= slices.start_ns[i] - slack && ns <= slices.start_ns[i] + slices.length_ns[i] + slack) best = i;
+    }
+    const where = `${this.data.rankName(rank.row)}, ${rank.tracks[lane.track].name}`;
+    if (best < 0) return showTooltip(event.clientX, event.clientY, ['idle', where]);
+    const joined = slices.count[best] > 1 ? [`${slices.count[best]} operations, most of it ${this.data.names[slices.name[best]]}`] : [this.data.names[slices.name[best]]];
+    showTooltip(event.clientX, event.clientY, [
+      ...joined, `${kKinds[slices.kind[best]].words}, ${duration(slices.length_ns[best])}, from ${duration(Math.max(0, slices.start_ns[best]))} on`,
+      ...(slices.seq[best] > 0 ? [`call #${slices.seq[best]} of its communicator`] : []), where]);
+  }
+
+  private press(event: KeyboardEvent): void {
+    const pan = 0.2 * (this.width - kLeft) / this.transform.k;
+    const keys: Record<string, () => void> = {
+      '+': () => this.zoomBy(2), '=': () => this.zoomBy(2), '-': () => this.zoomBy(0.5), '0': () => this.reset(),
+      ArrowLeft: () => { d3select(this.canvas).call(this.behaviour.translateBy, pan, 0); },
+      ArrowRight: () => { d3select(this.canvas).call(this.behaviour.translateBy, -pan, 0); },
+      ArrowUp: () => this.read(-1), ArrowDown: () => this.read(1)};
+    if (!(event.key in keys)) return;
+    keys[event.key]();
+    event.preventDefault();
+  }
+
+  // Says what a rank did in the step.
+  private read(by: number): void {
+    const timeline = this.timeline();
+    this.reading = Math.max(0, Math.min(timeline.ranks.length - 1, this.reading + by));
+    const rank = timeline.ranks[this.reading];
+    const busy = [0, 0, 0];
+    rank.slices.length_ns.forEach((ns, i) => { if (rank.slices.kind[i] < 3) busy[rank.slices.kind[i]] += ns; });
+    const words = busy.map((ns, kind) => `${kKinds[kind].words} ${duration(ns)}, ${percent(ns / timeline.length_ns)}`);
+    announce(`${this.data.rankName(rank.row)}: ${words.join('; ')}`);
+  }
+}

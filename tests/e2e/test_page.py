@@ -1,0 +1,219 @@
+"""report.html in the distribution's Chromium: every control, keyboard, themes, a narrow screen, accessibility, and its numbers against report.json.
+
+It needs Chromium and the environment of scripts/browser-env.sh, and is skipped without them.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SKIPPED = 77
+SOURCE = os.environ.get("GPUPROBE_SOURCE_DIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("GPUPROBE_BUILD_DIR") or sys.exit("GPUPROBE_BUILD_DIR is not set: run this through ctest")
+GPUPROBE = os.path.join(BUILD, "collector", "gpuprobe")
+
+try:
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    if os.environ.get("GPUPROBE_IN_BROWSER_ENV"):
+        sys.exit("the browser environment lacks Playwright")
+    found = subprocess.run([os.path.join(SOURCE, "scripts", "browser-env.sh"), "--check"], capture_output=True, text=True)
+    if found.returncode != 0:
+        print("SKIPPED:", found.stderr.strip())
+        sys.exit(SKIPPED)
+    os.environ["GPUPROBE_IN_BROWSER_ENV"] = "1"
+    os.execv(found.stdout.strip(), [found.stdout.strip(), "-B", *sys.argv])
+
+CHROMIUM = shutil.which("chromium")
+if CHROMIUM is None:
+    print("SKIPPED: no chromium: run scripts/install-deps.sh")
+    sys.exit(SKIPPED)
+
+
+def duration(ns):
+    """As collector/analysis/units.cc writes it."""
+    for unit, size in (("ns", 1), ("us", 1e3), ("ms", 1e6), ("s", 1e9)):
+        if ns < 0.9995 * size * 1000 or unit == "s":
+            value = ns / size
+            return f"{value:.0f} ns" if unit == "ns" else f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}" if value >= 10 else f"{value:.2f} {unit}"
+    raise AssertionError
+
+
+def at_path(document, path):
+    for part in path.split("."):
+        document = document[int(part)] if isinstance(document, list) else document[part]
+    return document
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="gpuprobe-page-")
+        cls.playwright = sync_playwright().start()
+        cls.browser = cls.playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        cls.late = cls.record("straggler-late", "--ranks", "8", "--steps", "120", "--slow-from", "0.3", "--nvtx")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+        cls.playwright.stop()
+        cls.folder.cleanup()
+
+    @classmethod
+    def record(cls, scenario, *options):
+        out = os.path.join(cls.folder.name, f"{scenario}{len(os.listdir(cls.folder.name))}")
+        subprocess.run([GPUPROBE, "simulate", "--scenario", scenario, "--out", out, *options], check=True, capture_output=True, timeout=120)
+        return out
+
+    def open(self, run, width=1360, height=1000, scheme="light"):
+        context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.addCleanup(context.close)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        self.troubles = []
+        page.on("console", lambda message: self.troubles.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("request", lambda request: self.troubles.append("request: " + request.url) if not request.url.startswith("file:") else None)
+        page.goto("file://" + os.path.join(run, "report.html"))
+        page.wait_for_selector("html[data-ready=true]")
+        return page
+
+    def check(self, page):
+        self.assertEqual(self.troubles, [], "the page complains, or asks somebody for something")
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        self.assertLessEqual(wide, 0, "the page scrolls sideways")
+
+    def accessible(self, page):
+        found = Axe().run(page).response["violations"]
+        self.assertEqual([(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found], [])
+
+    def test_says_what_is_wrong_and_selects_the_proof(self):
+        page = self.open(self.late)
+        with open(os.path.join(self.late, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        first = report["findings"][0]
+        self.assertEqual(page.locator(".finding .choose").first.inner_text(), first["statement"])
+        self.assertEqual(page.locator(".finding .picture svg .late").count() > 0, True, "the picture shows who is late")
+        page.locator(".finding .choose").first.click()
+        chosen = page.locator("header .chosen").inner_text()
+        self.assertIn(f"rank {first['about']['ranks'][0]}", chosen)
+        self.assertIn(f"steps {first['about']['first_step']} to", chosen)
+        self.assertIn("finding 1", page.evaluate("document.querySelector('#timeline select').selectedOptions[0].textContent"))
+        page.get_by_role("button", name="Clear the selection").click()
+        self.assertTrue(page.locator("header .chosen").is_hidden())
+        self.check(page)
+
+    def test_its_numbers_are_those_of_report_json(self):
+        page = self.open(self.late)
+        with open(os.path.join(self.late, "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        shown = page.evaluate("[...document.querySelectorAll('[data-path]')].map(e => [e.dataset.path, e.dataset.unit, e.textContent])")
+        self.assertGreater(len(shown), 80)
+        compared = 0
+        for path, unit, words in shown:
+            value = at_path(report, path)
+            if value is None:
+                self.assertEqual(words, "-", path)
+            elif unit == "ns":
+                self.assertEqual(words, duration(value), path)
+                compared += 1
+            elif unit == "count":
+                self.assertEqual(words, f"{value:,}", path)
+        self.assertGreater(compared, 60)
+        # The chart's cells are the steps that report.json counts.
+        grid = page.evaluate("""() => {
+          const raw = JSON.parse(document.getElementById('page-data').textContent).steps;
+          return [raw.columns * raw.steps_per_column, raw.rows];
+        }""")
+        self.assertEqual(grid, [120, 8])
+
+    def test_every_control_works(self):
+        page = self.open(self.late)
+        for count in (2, 1):
+            for box in page.locator("select:visible").all():
+                for value in box.locator("option").evaluate_all("options => options.map(o => o.value)")[:4 * count]:
+                    box.select_option(value)
+        for i in range(page.locator("button:visible").count()):
+            button = page.locator("button:visible").nth(i)
+            if button.count() == 1:
+                button.click()
+        for summary in page.locator("summary").all():
+            summary.click()
+        page.wait_for_selector("#longest tbody tr:nth-child(6)")
+        page.locator("#kernels select").select_option("all")
+        page.locator("#kernels input[type=search]").fill("flash")
+        names = page.locator("#kernel-table tbody th").all_inner_texts()
+        self.assertTrue(names and all("flash" in name for name in names), names)
+        page.locator("#kernels input[type=search]").fill("")
+        page.locator("#kernel-table thead button", has_text="calls").click()
+        calls = [int(words.replace(",", "")) for words in page.locator("#kernel-table tbody td:nth-child(5)").all_inner_texts()]
+        self.assertEqual(calls, sorted(calls, reverse=True))
+        page.locator("#steps").evaluate("element => element.scrollIntoView({behavior: 'instant'})")
+        box = page.locator("#steps svg").bounding_box()
+        page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 80)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 0.6, box["y"] + 80, steps=4)
+        page.mouse.up()
+        self.assertIn("steps ", page.locator("header .chosen").inner_text())
+        page.locator("#ranks-by-steps").evaluate("element => element.scrollIntoView({behavior: 'instant'})")
+        heat = page.locator("#ranks-by-steps canvas").bounding_box()
+        page.mouse.click(heat["x"] + heat["width"] * 0.5, heat["y"] + 20)
+        self.assertIn("rank ", page.locator("header .chosen").inner_text())
+        page.locator("#timeline canvas").hover()
+        self.check(page)
+
+    def test_the_keyboard_is_enough(self):
+        page = self.open(self.late)
+        page.locator(".finding .choose").first.focus()
+        page.keyboard.press("Enter")
+        self.assertEqual(page.locator(".finding .choose").first.get_attribute("aria-pressed"), "true")
+        for section, keys, said in (("#steps", ["ArrowRight", "ArrowRight", "Enter", "Escape"], "step"),
+                                    ("#ranks-by-steps", ["ArrowDown", "ArrowRight", "Enter"], "rank 1"),
+                                    ("#timeline", ["+", "ArrowRight", "-", "0", "ArrowDown"], "rank 0")):
+            page.locator(f"{section} .plot").focus()
+            for key in keys:
+                page.keyboard.press(key)
+            self.assertIn(said, page.locator("[role=status]").inner_text())
+        reached = set()
+        page.evaluate("document.activeElement.blur(); window.scrollTo(0, 0)")
+        for _ in range(160):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("document.activeElement.closest('section, header')?.id || document.activeElement.closest('header')?.tagName || ''"))
+        self.assertLessEqual({"HEADER", "findings", "steps", "ranks-by-steps", "timeline", "kernels", "ranks"}, reached)
+        self.check(page)
+
+    def test_is_accessible_and_fits_in_both_themes_and_on_a_phone(self):
+        for width, scheme in ((1360, "light"), (1360, "dark"), (360, "light"), (360, "dark")):
+            with self.subTest(width=width, scheme=scheme):
+                page = self.open(self.late, width=width, scheme=scheme)
+                self.assertTrue(page.locator("#trust").is_visible())
+                self.accessible(page)
+                self.check(page)
+
+    def test_other_runs_show_their_findings(self):
+        for scenario in ("memory-leak", "hang-missing-rank", "out-of-memory", "partial-overlap", "records-lost", "evaluation", "healthy"):
+            with self.subTest(scenario=scenario):
+                page = self.open(self.record(scenario))
+                self.assertGreater(page.locator(".finding").count(), 0)
+                for choose in page.locator(".finding .choose").all():
+                    choose.click()
+                self.check(page)
+
+    def test_opens_soon(self):
+        for ranks, steps in ((8, 1000), (64, 250)):
+            run = self.record("straggler-late", "--ranks", str(ranks), "--steps", str(steps))
+            size = os.path.getsize(os.path.join(run, "report.html"))
+            began = time.monotonic()
+            page = self.open(run)
+            print(f"{ranks} ranks x {steps} steps: {size / 1e6:.1f} MB, opened in {time.monotonic() - began:.2f} s")
+            self.assertLess(size, 5e6)
+            self.check(page)
+
+
+if __name__ == "__main__":
+    unittest.main()
