@@ -395,13 +395,12 @@ analysis::Report FullReport() {
   report.communicators = {FullCommunicator()};
   report.hangs = {FullHang()};
   report.past_hangs = {{.hang = FullHang()}};
-  report.findings = {
-      {.statement = kText,
-       .evidence = kText,
-       .advice = kText,
-       .cost_ns_per_step = 0.5,
-       .about = {.ranks = {1}, .first_step = 1, .last_step = 1, .steps = {1}},
-       .id = kText}};
+  report.findings = {{.statement = kText,
+                      .evidence = kText,
+                      .advice = kText,
+                      .cost_ns_per_step = 0.5,
+                      .about = {.ranks = {1}, .first_step = 1, .last_step = 1, .steps = {1}},
+                      .id = kText}};
   return report;
 }
 
