@@ -5,7 +5,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what state_members.h or this file visits.
-constexpr uint32_t kStateVersion = 29;
+constexpr uint32_t kStateVersion = 30;
 
 }  // namespace
 

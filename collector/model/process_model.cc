@@ -9,14 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "collector/model/collective_kernels.h"
 #include "collector/model/continuous_clock.h"
-#include "collector/model/graph_runs.h"
-#include "collector/model/recorded_steps.h"
+#include "collector/model/row_clock.h"
 #include "collector/model/work_roles.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::model {
-
-using Kind = ContinuousClock::Kind;
 
 namespace {
 
@@ -197,18 +194,25 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   return absl::OkStatus();
 }
 
-template <typename Of, typename... Times>
-void ProcessModel::OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others) {
-  if (!line_->moved()) [[likely]]
-    return;
-  const uint64_t by_ns = line_->Host(kind, thread, latest_ns) - latest_ns;
-  latest_ns += by_ns;
-  ((*others += *others == 0 ? 0 : by_ns), ...);
+template <typename Record>
+uint32_t ProcessModel::StreamOf(const Record& r) const {
+  if constexpr (requires { r.stream; }) return r.stream;
+  if constexpr (requires { r.site; }) return r.site < sites_.size() ? sites_[r.site].stream : 0;
+  return 0;
+}
+
+// The one place where times of records become times of the model.
+template <typename Record, typename Visitor>
+absl::Status ProcessModel::Read(const v1::Batch& batch, const Visitor& visit) {
+  return ForEachRow<Record>(batch, [&](Record r) {
+    if (line_->moved()) [[unlikely]]
+      MoveToLine(*line_, StreamOf(r), r);
+    visit(r);
+  });
 }
 
 absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
-  absl::Status status = ForEachLaunch(batch, [this](LaunchRecord r) {
-    if (line_->moved()) r.time_ns = line_->Launch(r.correlation, r.time_ns);
+  absl::Status status = Read<LaunchRecord>(batch, [this](const LaunchRecord& r) {
     ++totals_.records;
     ++totals_.launches;
     progress_.last_launch_ns = std::max(progress_.last_launch_ns, r.time_ns);
@@ -216,39 +220,29 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     if (r.graph != 0) collectives_.AddGraphLaunch(r);
   });
   if (!status.ok()) return status;
-  status = ForEachPlan(batch, [this](const PlanRecord& r) {
+  status = Read<PlanRecord>(batch, [this](const PlanRecord& r) {
     joiner_.AddPlan(r);
     if (r.graph != 0 && r.graph_node != 0) collectives_.AddToGraph(r);
   });
   if (!status.ok()) return status;
   // Before the ranges: the one in which it happened may close in the same batch.
-  status = ForEachAllocation(batch, [this](AllocationRecord r) {
-    OnLine(Kind::kAllocation, r.thread, r.time_ns);
+  status = Read<AllocationRecord>(batch, [this](const AllocationRecord& r) {
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     range_paths_.Watch(r.range);
     ledger_.Add(r);
   });
   if (!status.ok()) return status;
-  status = ForEachSmallAllocations(batch, [this](SmallAllocationsRecord r) {
-    OnLine(Kind::kSmallAllocation, 0, r.end_ns, &r.highest_ns);
+  status = Read<SmallAllocationsRecord>(batch, [this](const SmallAllocationsRecord& r) {
     Observe(r.highest_ns, r.end_ns);
     range_paths_.Watch(r.range);
     ledger_.AddSmall(r);
   });
   if (!status.ok()) return status;
-  status = ForEachPoolLevel(batch, [this](PoolLevelRecord r) {
-    OnLine(Kind::kPool, 0, r.time_ns, &r.peak_used_at_ns, &r.peak_reserved_at_ns);
-    ledger_.AddPoolLevel(r);
-  });
+  status = Read<PoolLevelRecord>(batch, [this](const PoolLevelRecord& r) { ledger_.AddPoolLevel(r); });
   if (!status.ok()) return status;
   if (status = ApplyAllocatorRecords(batch); !status.ok()) return status;
-  status = ForEachRange(batch, [this](RangeRecord r) {
-    if (line_->moved()) {
-      const uint64_t start_ns = line_->Range(r.id, r.start_ns);
-      r.end_ns += start_ns - r.start_ns;
-      r.start_ns = start_ns;
-    }
+  status = Read<RangeRecord>(batch, [this](const RangeRecord& r) {
     ++totals_.records;
     if (r.unclosed) ++totals_.ranges_unclosed;
     if (r.kind == v1::RANGE_KIND_MARK) ++totals_.marks;
@@ -261,8 +255,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     }
   });
   if (!status.ok()) return status;
-  status = ForEachCollective(batch, [this](CollectiveRecord r) {
-    OnLine(Kind::kCall, r.thread, r.issue_ns, &r.return_ns);
+  status = Read<CollectiveRecord>(batch, [this](const CollectiveRecord& r) {
     ++totals_.records;
     Observe(r.issue_ns, r.return_ns);
     progress_.last_call = {.issue_ns = r.issue_ns,
@@ -278,14 +271,18 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
     collectives_.AddCall(call, point_to_point);
   });
   if (!status.ok()) return status;
-  status = ForEachRecordedStep(batch, [this](RecordedStep r) {
-    OnLine(Kind::kStep, 0, r.end_ns, &r.begin_ns, &r.earlier_end_ns, &r.earlier_launch_ns, &r.wait_start_ns,
-           &r.wait_end_ns);
-    steps_.AddRecorded(r);
+  status = Read<RecordedStepRecord>(batch, [this](const RecordedStepRecord& r) { steps_.AddRecorded(r); });
+  if (!status.ok()) return status;
+  // Not among the program's records: neither counted, nor part of the time that the run takes.
+  status = Read<OverheadRecord>(batch, [this](const OverheadRecord& r) {
+    if (r.end_ns < r.start_ns) return;
+    const auto what = static_cast<size_t>(r.what);
+    OverheadTotals& totals = totals_.overheads[what < totals_.overheads.size() ? what : 0];
+    ++totals.count;
+    totals.duration_ns += r.end_ns - r.start_ns;
   });
   if (!status.ok()) return status;
-  return ForEachSync(batch, [this](SyncRecord r) {
-    OnLine(Kind::kSync, 0, r.end_ns, &r.start_ns);
+  return Read<SyncRecord>(batch, [this](const SyncRecord& r) {
     ++totals_.records;
     if (!Observe(r.start_ns, r.end_ns)) return;
     const auto what = static_cast<size_t>(r.what);
@@ -297,8 +294,7 @@ absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
 }
 
 absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
-  absl::Status status = ForEachAllocatorLevel(batch, [this](AllocatorLevelRecord r) {
-    OnLine(Kind::kLevel, 0, r.time_ns);
+  absl::Status status = Read<AllocatorLevelRecord>(batch, [this](const AllocatorLevelRecord& r) {
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     AllocatorTotals& totals = allocator_[r.device];
@@ -310,17 +306,15 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
     totals.peak_reserved_bytes = std::max(totals.peak_reserved_bytes, r.peak_reserved_bytes);
   });
   if (!status.ok()) return status;
-  status = ForEachTensor(batch, [this](TensorRecord r) {
-    OnLine(Kind::kTensor, 0, r.time_ns);
+  status = Read<TensorRecord>(batch, [this](const TensorRecord& r) {
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     AllocatorTotals& totals = allocator_[r.device];
     ++totals.tensors_told;
-    totals.tensors.Add(r.time_ns, r.address, r.bytes, r.release);
+    totals.tensors.Add(r.time_ns, r.address, Magnitude(r.change_bytes), r.change_bytes < 0);
   });
   if (!status.ok()) return status;
-  return ForEachAllocatorRefusal(batch, [this](AllocatorRefusalRecord r) {
-    OnLine(Kind::kRefusal, 0, r.time_ns);
+  return Read<AllocatorRefusalRecord>(batch, [this](const AllocatorRefusalRecord& r) {
     ++totals_.records;
     Observe(r.time_ns, r.time_ns);
     range_paths_.Watch(r.range);
@@ -332,14 +326,13 @@ absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
 
 absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   absl::Status bad_site;
-  absl::Status status = ForEachKernel(batch, [&](KernelRecord r) {
+  absl::Status status = Read<KernelRecord>(batch, [&](const KernelRecord& r) {
     ++totals_.records;
     if (r.site >= sites_.size() || sites_[r.site].kernel == nullptr) [[unlikely]] {
       bad_site = absl::InvalidArgumentError(absl::StrCat("kernel site ", r.site, " was not defined"));
       return;
     }
     Site& site = sites_[r.site];
-    OnLine(uint64_t{site.stream} << 2, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     ++totals_.kernels;
     ++site.calls;
@@ -364,9 +357,8 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   });
   if (!status.ok()) return status;
   if (!bad_site.ok()) return bad_site;
-  status = ForEachCopy(batch, [this](CopyRecord r) {
+  status = Read<CopyRecord>(batch, [this](const CopyRecord& r) {
     ++totals_.records;
-    OnLine(uint64_t{r.stream} << 2 | 1, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     const auto direction = static_cast<size_t>(r.direction);
     CopyTotals& totals = totals_.copies[direction < totals_.copies.size() ? direction : 0];
@@ -391,17 +383,15 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   });
   if (!status.ok()) return status;
   // A graph as a whole: the device was busy, but the kind of work is not known.
-  status = ForEachGraphRun(batch, [this](GraphRunRecord r) {
+  status = Read<GraphRunRecord>(batch, [this](const GraphRunRecord& r) {
     ++totals_.records;
-    OnLine(uint64_t{r.stream} << 2 | 2, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     DeviceFor(r.device).busy.Add(r.start_ns, r.end_ns);
     collectives_.EndGraphLaunch(r.correlation);
   });
   if (!status.ok()) return status;
-  return ForEachMemset(batch, [this](MemsetRecord r) {
+  return Read<MemsetRecord>(batch, [this](const MemsetRecord& r) {
     ++totals_.records;
-    OnLine(uint64_t{r.stream} << 2 | 3, r.correlation, r.start_ns, r.end_ns);
     if (!Observe(r.start_ns, r.end_ns)) return;
     ++totals_.memsets;
     totals_.memset_bytes += r.bytes;
@@ -414,14 +404,6 @@ absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
                         .kind = OperationKind::kMemset};
     Join(operation);
   });
-}
-
-void ProcessModel::OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns) {
-  if (!line_->moved()) [[likely]]
-    return;
-  const uint64_t line_ns = line_->Device(stream, correlation, start_ns, end_ns);
-  end_ns += line_ns - start_ns;
-  start_ns = line_ns;
 }
 
 void ProcessModel::Join(Operation& operation) {

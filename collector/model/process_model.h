@@ -76,6 +76,13 @@ struct SyncTotals {
   void Visit(Archive& archive);  // state_members.h
 };
 
+struct OverheadTotals {
+  uint64_t count = 0;
+  uint64_t duration_ns = 0;
+  template <typename Archive>
+  void Visit(Archive& archive);  // state_members.h
+};
+
 struct DeviceTotals {
   v1::Device info;  // ordinal only, if the process never described it
   // Work launched in order overlaps little: few intervals are enough, for each of a thousand ranks.
@@ -188,6 +195,7 @@ class ProcessModel {
     int64_t clock_step_ns = 0;         // largest change of REALTIME against MONOTONIC
     std::array<CopyTotals, 6> copies;  // by v1::CopyDirection
     std::array<SyncTotals, 5> syncs;   // by v1::SyncKind
+    std::array<OverheadTotals, v1::OverheadKind_ARRAYSIZE> overheads;  // by v1::OverheadKind
     PageableTotals pageable_h2d;
     PageableTotals pageable_d2h;
     std::map<int, uint64_t> losses;  // by v1::LossReason, cumulative as the process says
@@ -261,11 +269,11 @@ class ProcessModel {
   void ApplyHostState(const v1::Batch& batch);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
   bool Observe(uint64_t start_ns, uint64_t end_ns);
-  // Puts times of the clock on the line: of the host's records in their order, the latest first; of the
-  // device's.
-  template <typename Of, typename... Times>
-  void OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others);
-  void OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns);
+  // Hands each row of a batch to visit(record), its times on the line.
+  template <typename Record, typename Visitor>
+  absl::Status Read(const v1::Batch& batch, const Visitor& visit);
+  template <typename Record>
+  uint32_t StreamOf(const Record& r) const;
   void Join(Operation& operation);
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);

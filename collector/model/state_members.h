@@ -188,19 +188,9 @@ void RangePaths::Visit(Archive& archive) {
 }
 
 template <typename Archive>
-void AllocatorRefusalRecord::Visit(Archive& archive) {
-  archive(time_ns, device, asked_bytes, allocated_bytes, reserved_bytes, range);
-}
-
-template <typename Archive>
 void AllocatorTotals::Visit(Archive& archive) {
   archive(allocated_bytes, reserved_bytes, peak_allocated_bytes, peak_reserved_bytes, refusals, last_refusal,
           allocated, peaks, tensors, tensors_told);
-}
-
-template <typename Archive>
-void AllocationRecord::Visit(Archive& archive) {
-  archive(time_ns, op, memory, address, bytes, device, failed, thread, range, duration_ns, by_nccl);
 }
 
 template <typename Archive>
@@ -436,6 +426,11 @@ void SyncTotals::Visit(Archive& archive) {
 }
 
 template <typename Archive>
+void OverheadTotals::Visit(Archive& archive) {
+  archive(count, duration_ns);
+}
+
+template <typename Archive>
 void PageableTotals::Visit(Archive& archive) {
   archive(count, bytes, duration_ns);
 }
@@ -455,7 +450,7 @@ void ProcessModel::Totals::Visit(Archive& archive) {
   archive(records, batches, batches_missing, records_missing, records_elsewhere, wire_bytes, kernels,
           graph_kernels, short_kernels, short_kernel_ns, reversed_times, launches, marks, ranges_unclosed,
           memsets, memset_bytes, memset_ns, first_ns, last_ns, last_clock_ns, clock_step_ns, copies, syncs,
-          pageable_h2d, pageable_d2h, losses, self);
+          overheads, pageable_h2d, pageable_d2h, losses, self);
 }
 
 template <typename Archive>

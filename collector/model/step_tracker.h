@@ -22,7 +22,7 @@
 #include "collector/model/level_peaks.h"
 #include "collector/model/lost_operations.h"
 #include "collector/model/phase_inference.h"
-#include "collector/model/recorded_steps.h"
+#include "collector/model/records.h"
 #include "collector/model/steady_runs.h"
 #include "collector/model/step_blocks.h"
 #include "collector/model/step_finder.h"
@@ -87,7 +87,7 @@ class StepTracker {
   void SetMarker(const StepMarker& marker);
   // The probe says which steps there are, because it records only some: nothing else counts.
   void RecordsSome();
-  void AddRecorded(const RecordedStep& step);
+  void AddRecorded(const RecordedStepRecord& step);
   // In launch order.
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.
@@ -132,7 +132,7 @@ class StepTracker {
     uint64_t start_ns;
     uint64_t end_ns;
     std::string kind;
-    // Where only some are recorded, as RecordedStep.
+    // Where only some are recorded, as RecordedStepRecord.
     uint64_t index = 0;
     uint64_t earlier_end_ns = 0;
     uint64_t earlier_launch_ns = 0;

@@ -1,6 +1,7 @@
 #include "collector/render/json_report.h"
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/names.h"
 #include "collector/render/json_ranks.h"
 #include "collector/render/json_text.h"
 #include "collector/render/json_values.h"
@@ -80,6 +81,10 @@ const char* DetailName(v1::DetailLevel level) {
 
 Json CostOf(const analysis::OwnCost& c) {
   const bool compared = c.compared > 0;
+  Json overheads = Json::array();
+  for (const analysis::OwnCost::Overhead& o : c.overheads)
+    overheads.push_back(
+        {{"what", analysis::OverheadName(o.what)}, {"count", o.count}, {"total_ns", o.duration_ns}});
   return {{"own_fraction", OrNull(c.own_fraction)},
           {"own_sampling", c.own_sampling},
           {"launches", c.launches},
@@ -92,7 +97,9 @@ Json CostOf(const analysis::OwnCost& c) {
           {"without_recording_ns", compared ? Json(c.without_recording_ns) : Json(nullptr)},
           {"callbacks_ns", compared ? Json(c.callbacks_ns) : Json(nullptr)},
           {"compared_processes", c.compared},
-          {"unrecorded_launches", c.unrecorded_launches}};
+          {"unrecorded_launches", c.unrecorded_launches},
+          {"cupti_overhead_fraction", OrNull(c.cupti_overhead_fraction)},
+          {"overheads", overheads}};
 }
 
 // The standard deviation of the ranks' means, for each part of the step.

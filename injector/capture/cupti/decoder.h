@@ -60,6 +60,7 @@ class Decoder {
   void DecodeGraphRun(const CUpti_Activity* record) noexcept;
   void DecodeMemory(const CUpti_Activity* record) noexcept;
   void DecodePool(const CUpti_Activity* record) noexcept;
+  void DecodeOverhead(const CUpti_Activity* record) noexcept;
   bool HasGraphNodes() const noexcept;
   uint32_t CorrelationOf(uint32_t correlation, uint64_t graph_node) const noexcept {
     return graph_node == 0 || trusts_graphs_.load(std::memory_order_relaxed) ? correlation : 0;

@@ -182,8 +182,9 @@ bool CuptiSession::StaysEnabled(CUpti_ActivityKind kind) const noexcept {
 
 void CuptiSession::EnableKinds(bool enable) noexcept {
   if (kinds_enabled_.exchange(enable, std::memory_order_acq_rel) == enable) return;
-  for (const auto& [kind, wanted_for] : kRecordedKinds) {
-    if (!recording.Wants(wanted_for) || (!enable && (StaysEnabled(kind) || GuestNeedsKind(kind)))) continue;
+  for (const RecordedKind& recorded : kRecordedKinds) {
+    const CUpti_ActivityKind kind = recorded.kind;
+    if (!IsRecorded(kind) || (!enable && (StaysEnabled(kind) || GuestNeedsKind(kind)))) continue;
     Check(enable ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
   }
 }

@@ -21,6 +21,7 @@ namespace {
 // a field, and walks with CUPTI's own function. Fallback: none is needed as long as newer structures begin
 // with the older ones.
 constexpr uint32_t kCuda120 = 19;      // Kernel9
+constexpr uint32_t kCuda122 = 20;      // Overhead2
 constexpr uint32_t kCuda124 = 22;      // Overhead3, Context2, GraphTrace2
 constexpr uint32_t kCuda126 = 24;      // Memory4, Context3, Device5
 constexpr uint32_t kCuda128 = 26;      // Memcpy6, Synchronization2
@@ -61,6 +62,13 @@ size_t ContextSize(uint32_t version) {
     return sizeof(CUpti_ActivityContext3);
   }
   return version >= kCuda124 ? sizeof(CUpti_ActivityContext2) : sizeof(CUpti_ActivityContext);
+}
+
+size_t OverheadSize(uint32_t version) {
+  if (version >= kCuda124) {
+    return sizeof(CUpti_ActivityOverhead3);
+  }
+  return version >= kCuda122 ? sizeof(CUpti_ActivityOverhead2) : sizeof(CUpti_ActivityOverhead);
 }
 
 Record KernelRecord(const Activity& activity, uint32_t kind, uint32_t api_version) {
@@ -252,7 +260,7 @@ size_t RecordSize(uint32_t kind, uint32_t api_version) {
     case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
       return api_version >= kCuda130 ? sizeof(CUpti_ActivityMemoryPool3) : sizeof(CUpti_ActivityMemoryPool2);
     case CUPTI_ACTIVITY_KIND_OVERHEAD:
-      return api_version >= kCuda124 ? sizeof(CUpti_ActivityOverhead3) : sizeof(CUpti_ActivityOverhead);
+      return OverheadSize(api_version);
     case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
       return api_version >= kCuda124 ? sizeof(CUpti_ActivityGraphTrace2) : sizeof(CUpti_ActivityGraphTrace);
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
@@ -394,16 +402,25 @@ Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority,
   return Cut(record, kCuda130);
 }
 
-Record OverheadRecord(uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t api_version) {
+// [documented] cupti_activity.h, CUpti_ActivityOverhead3: the correlation id is that of the call that had the
+// overhead, and 0 for flushes. Details are there for a full command buffer only, which the node never has.
+Record OverheadRecord(const OverheadSpan& span, uint32_t pid, uint32_t tid, uint32_t api_version) {
   auto record = Zeroed<CUpti_ActivityOverhead3>();
   record.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
-  record.overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
+  record.overheadKind = static_cast<CUpti_ActivityOverheadKind>(span.what);
   record.objectKind = CUPTI_ACTIVITY_OBJECT_THREAD;
   record.objectId.pt.processId = pid;
   record.objectId.pt.threadId = tid;
-  record.start = start_ns;
-  record.end = end_ns;
+  record.start = span.start_ns;
+  record.end = span.end_ns;
+  record.correlationId = span.correlation;
   return Cut(record, api_version);
+}
+
+Record EmptyRecord(uint32_t kind, uint32_t api_version) {
+  Record bytes(RecordSize(kind, api_version));
+  reinterpret_cast<CUpti_Activity*>(bytes.data())->kind = static_cast<CUpti_ActivityKind>(kind);
+  return bytes;
 }
 
 Record GraphTraceRecord(const GraphRun& run, uint32_t api_version) {
