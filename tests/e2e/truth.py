@@ -16,6 +16,7 @@ KINDS = ("kernel", "memcpy", "memset", "sync", "overhead", "collective")
 NOT_COMPARED = {"device_name", "stream_name", "source", "issue_ns", "plan", "result", "algorithm", "protocol", "channels", "captured"}
 COMPARED = {kind: ("pid", "rank", *(field for field in LINES[kind] if field not in NOT_COMPARED)) for kind in KINDS}
 COMPARED["collective"] += ("refused",)  # with_refusals
+COMPARED["sync"] = tuple(field for field in COMPARED["sync"] if field != "stream")  # a wait for an event has none; the node logs where the event was
 ALLOCATION = ("kind", *(field for field in LINES["alloc"] if field not in ("time_ns", "by_nccl")))  # compared by their order
 
 
