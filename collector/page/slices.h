@@ -48,7 +48,7 @@ struct RankSlices {
   std::vector<Slice> slices;  // by track, then by start
 };
 
-// Joins neighbours on a track that are too short to be told apart, until at most `most` slices are left.
+// Joins neighbours on a track that are too short to be seen apart, until at most `most` slices are left.
 // Slices of at least a thousandth of `span_ns` stay as they are if there is room.
 //
 // Example: of 4,000 kernels of 5 us in a step of 400 ms, those without a gap of 400 us between them become

@@ -33,7 +33,7 @@ class RandomCollectives(harness.EndToEndTest):
         return finished, collector.out
 
     def check(self, mode, seed, way, env):
-        env = {"GPUSIM_CUPTI_VERSION": "13.4.1", **env}  # before, nodes of child graphs cannot be told apart
+        env = {"GPUSIM_CUPTI_VERSION": "13.4.1", **env}  # before, nodes of child graphs cannot be distinguished
         command = [PROGRAM, str(seed), mode, str(RANKS), str(STEPS)]
         alone = self.said(self.run_well(command, env=env, devices=RANKS))
         self.assertEqual(len(alone[1]), RANKS)

@@ -6,10 +6,10 @@
 // has this since 13.3; there it could crash when two subscribers switched kinds at once (mended in 13.3
 // Update 1), and has no _v2 form for what guests may ask for: a clock, a type of thread ids. Hence 13.4.
 //
-// BesideOthers turns a table's old functions into ones that act on our subscription. So whoever calls CUPTI
-// through the table, such as the decoder, the session and the broker, need not know.
+// SubscribeBesideOthers turns a table's old functions into ones that act on our subscription. So whoever
+// calls CUPTI through the table, such as the decoder, the session and the broker, need not know.
 //
-// Thread: as the functions replaced. Allocation: none. Failure: kOthersNotAllowed, and everything is as with
+// Thread: as the functions replaced. Allocation: none. Failure: it returns false, and everything is as with
 // an older CUPTI.
 #pragma once
 

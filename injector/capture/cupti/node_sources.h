@@ -6,10 +6,10 @@
 // as node 27; records of node 31 with the source 27 are that call's.
 //
 // Thread: whoever decodes, under the stream's lock. Allocation: one mapping at Init; pages come with records
-// of graphs. Records of one node may come in any order: what a node carries is told from the oldest launch on
-// that has shown it, and told again if an older one turns up. Failure: without it, and before 13.4, such
-// kernels are known by their names only. When two nodes want one place, the older one is forgotten, and told
-// again when its next record comes.
+// of graphs. Records of one node may come in any order: what a node carries is reported from the oldest
+// launch on that has shown it, and reported again if an older one turns up. Failure: without it, and
+// before 13.4, such kernels are known by their names only. When two nodes want one place, the older one is
+// forgotten, and reported again when its next record comes.
 #pragma once
 
 #include <cstddef>
