@@ -16,7 +16,7 @@ PACKAGES=(
   esbuild node-d3 node-typescript chromium                           # report.html and its tests
   zlib1g-dev libsqlite3-dev                                          # timelines, tables
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
-  python3 python3-venv openmpi-bin                                    # end-to-end tests
+  python3 python3-venv openmpi-bin tmux zsh groff-base                # end-to-end tests
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts
   clang-14 clang-format-14 clang-tidy-14                             # fuzzers, lint
 )

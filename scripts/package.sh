@@ -58,6 +58,12 @@ deb=$work/deb
 mkdir -p "$deb/DEBIAN" "$deb/usr/lib" "$deb/usr/bin" "$deb/usr/share/doc/gpuprobe"
 cp -a "$tree" "$deb/usr/lib/gpuprobe"
 ln -s ../lib/gpuprobe/bin/gpuprobe "$deb/usr/bin/gpuprobe"
+# Where man and the shells look.
+mv "$deb"/usr/lib/gpuprobe/share/{man,bash-completion} "$deb/usr/share/"
+mkdir -p "$deb/usr/share/zsh/vendor-completions"
+mv "$deb"/usr/lib/gpuprobe/share/zsh/site-functions/_gpuprobe "$deb/usr/share/zsh/vendor-completions/"
+rm -r "$deb/usr/lib/gpuprobe/share/zsh"
+gzip -n -9 "$deb"/usr/share/man/man1/*.1
 mv "$deb/usr/lib/gpuprobe/LICENSE" "$deb/usr/share/doc/gpuprobe/copyright"
 cat >"$deb/DEBIAN/control" <<EOF
 Package: gpuprobe

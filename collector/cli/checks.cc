@@ -11,11 +11,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "collector/analysis/units.h"
 #include "collector/cli/near_word.h"
 
 namespace gpuprobe::cli {
 namespace {
+
+// The name of a validator is nowhere shown: it remembers the words.
+const std::string kOneOf = "one of ";
 
 std::string Got(const std::string& value) {
   // A long value is not a typo: its beginning is enough to recognise it.
@@ -89,6 +93,7 @@ CLI::Validator Size(uint64_t least, uint64_t most) {
 
 CLI::Validator OneOf(std::vector<std::string> words) {
   const std::string listed = absl::StrJoin(words, ", ");
+  const std::string name = absl::StrCat(kOneOf, absl::StrJoin(words, " "));
   return CLI::Validator(
       [words = std::move(words), listed](const std::string& value) {
         if (std::find(words.begin(), words.end(), value) != words.end()) return std::string();
@@ -96,7 +101,17 @@ CLI::Validator OneOf(std::vector<std::string> words) {
                    ? absl::StrCat("must be ", listed, Got(value))
                    : absl::StrCat("must be one of ", listed, Got(value), DidYouMean(value, words));
       },
-      "");
+      "", name);
+}
+
+std::vector<std::string> WordsOf(CLI::Option& option) {
+  try {
+    const std::string& name = option.get_validator(0)->get_name();
+    if (!name.starts_with(kOneOf)) return {};
+    return std::vector<std::string>(absl::StrSplit(name.substr(kOneOf.size()), ' ', absl::SkipEmpty()));
+  } catch (const CLI::OptionNotFound&) {  // it has no validator, and there is no other way to ask
+    return {};
+  }
 }
 
 CLI::Validator NotEmpty() {

@@ -20,6 +20,8 @@ CLI::Validator WholeNumber(uint64_t least, uint64_t most);
 CLI::Validator Size(uint64_t least, uint64_t most);
 // One of these words.
 CLI::Validator OneOf(std::vector<std::string> words);
+// The words that OneOf allows this option; empty: it takes others too.
+std::vector<std::string> WordsOf(CLI::Option& option);
 // Any text but the empty one.
 CLI::Validator NotEmpty();
 

@@ -235,7 +235,9 @@ int CollectMain(const Arguments& arguments) {
   CLI::App app("Records every process of this user until SIGTERM or SIGINT, then reports",
                "gpuprobe collect");
   Options options;
-  app.add_option("--socket", options.socket, "Unix socket to listen on [" + ingest::DefaultSocketPath() + "]")
+  app.add_option("--socket", options.socket,
+                 "Unix socket to listen on [$GPUPROBE_SOCKET; else $XDG_RUNTIME_DIR/gpuprobe/collector.sock; "
+                 "else /tmp/gpuprobe-$UID/collector.sock]")
       ->check(NotEmpty());
   app.add_option("--out", options.out,
                  "run directory [gpuprobe-runs/<UTC time>-<name>]; with --node: parent of the users' "

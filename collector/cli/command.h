@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ int VersionMain(const Arguments& arguments);
 // Parses, and says what is wrong in one line on stderr or prints the help on stdout; then the exit code to
 // end with.
 std::optional<int> Parse(CLI::App& app, const Arguments& arguments);
+// Shows the parser of every subcommand to `view`; none of them runs. For completions and manual pages.
+void ViewParsers(const std::function<void(const Command& command, CLI::App& app)>& view);
 // Says which of the arguments that `app` did not take is unknown, and what was probably meant. kUsage.
 int RefuseArgument(const CLI::App& app, const std::vector<std::string>& remaining);
 

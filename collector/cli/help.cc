@@ -11,6 +11,7 @@
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
+#include "collector/cli/command_line.h"
 #include "collector/cli/help_text.h"
 #include "collector/cli/node_limits.h"
 #include "collector/cli/output.h"
@@ -116,11 +117,24 @@ struct Topic {
 };
 
 constexpr Topic kTopics[] = {
-    {"environment", EnvironmentText},
-    {"findings", FindingsText},
-    {"limits", LimitsMarkdown},
-    {"report-schema", render::ReportSchema},
+    {"environment", EnvironmentText},    {"findings", FindingsText},
+    {"limits", LimitsMarkdown},          {"report-schema", render::ReportSchema},
+    {"completion-bash", BashCompletion}, {"completion-zsh", ZshCompletion},
 };
+
+// gpuprobe(1), or that of a subcommand.
+int PrintManPage(const std::string& topic) {
+  if (topic.empty()) {
+    Print(ManPage());
+    return kDone;
+  }
+  for (const CommandDescription& command : DescribeCommands()) {
+    if (topic != command.name) continue;
+    Print(ManPageOf(command));
+    return kDone;
+  }
+  return Fail("help", "--man is for subcommands (see gpuprobe help --help)", kUsage);
+}
 
 }  // namespace
 
@@ -132,9 +146,13 @@ int HelpMain(const Arguments& arguments) {
   for (const Command& command : Commands()) names.emplace_back(command.name);
   std::string topic;
   bool markdown = false;
+  bool man = false;
   app.add_option("TOPIC", topic, absl::StrCat("a subcommand, or one of ", topics))->check(OneOf(names));
   app.add_flag("--markdown", markdown, "print the environment variables as a Markdown table");
+  app.add_flag("--man", man, "print a subcommand's manual page, or that of gpuprobe itself, for man(1)")
+      ->excludes("--markdown");
   if (const auto code = Parse(app, arguments)) return *code;
+  if (man) return PrintManPage(topic);
   if (markdown && topic != "environment")
     return Fail("help", "--markdown is for help environment (see gpuprobe help --help)", kUsage);
   for (const Command& command : Commands()) {

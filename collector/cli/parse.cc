@@ -1,6 +1,7 @@
 // The command line of one subcommand: parsed by CLI11, refused in our words.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
@@ -11,6 +12,9 @@
 
 namespace gpuprobe::cli {
 namespace {
+
+// Who sees the parsers instead of their being used; null: nobody.
+const std::function<void(CLI::App&)>* viewer = nullptr;
 
 std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
@@ -50,7 +54,20 @@ int RefuseArgument(const CLI::App& app, const std::vector<std::string>& remainin
   return Refuse(app, absl::StrCat("unknown option ", name, DidYouMean(name, OptionNames(app))));
 }
 
+void ViewParsers(const std::function<void(const Command&, CLI::App&)>& view) {
+  for (const Command& command : Commands()) {
+    const std::function<void(CLI::App&)> view_this = [&](CLI::App& app) { view(command, app); };
+    viewer = &view_this;
+    command.main({});
+    viewer = nullptr;
+  }
+}
+
 std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
+  if (viewer != nullptr) {
+    (*viewer)(app);
+    return kDone;
+  }
   app.get_formatter()->column_width(30);
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());

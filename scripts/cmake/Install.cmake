@@ -1,6 +1,7 @@
 # `cmake --install build/release` makes build/dist, a tree that works when it is copied elsewhere:
 #   bin/gpuprobe            finds lib/libgpuprobe.so beside itself, and its shared libraries by $ORIGIN/../lib
 #   lib/                    the injector, and every shared library that the program needs and the libc does not bring
+#   share/                  manual pages, and completions for bash and zsh
 #   samples/                programs to run under the probe
 #   README.md, docs/        with every page that they link to
 # Both binaries are stripped. `cmake --install build/release --component debug` puts their debug information into bin/.debug and
@@ -22,6 +23,25 @@ if(TARGET gpuprobe_program)
     endif()
     foreach(_library IN LISTS _libraries)
       file(INSTALL "${_library}" DESTINATION "${CMAKE_INSTALL_PREFIX}/lib" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN)
+    endforeach()
+  ]])
+endif()
+
+# Manual pages and completions are what the program itself says.
+if(TARGET gpuprobe_program)
+  install(CODE [[
+    function(gpuprobe_help file)
+      execute_process(COMMAND "${GPUPROBE_PROGRAM}" help ${ARGN} OUTPUT_VARIABLE _text COMMAND_ERROR_IS_FATAL ANY)
+      file(WRITE "${CMAKE_INSTALL_PREFIX}/share/${file}" "${_text}")
+      set(_text "${_text}" PARENT_SCOPE)
+    endfunction()
+    gpuprobe_help(bash-completion/completions/gpuprobe completion-bash)
+    gpuprobe_help(zsh/site-functions/_gpuprobe completion-zsh)
+    gpuprobe_help(man/man1/gpuprobe.1 --man)
+    string(REGEX MATCHALL "BR gpuprobe..[a-z]+" _pages "${_text}")
+    foreach(_page IN LISTS _pages)
+      string(REGEX REPLACE "BR gpuprobe.." "" _page "${_page}")
+      gpuprobe_help(man/man1/gpuprobe-${_page}.1 ${_page} --man)
     endforeach()
   ]])
 endif()

@@ -19,6 +19,7 @@ def main():
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tree", "bin", "gpuprobe")
     os.execv(program, ["gpuprobe", *sys.argv[1:]])
 '''
+SHARED = ("share/man/", "share/bash-completion/", "share/zsh/")
 
 
 def main():
@@ -50,8 +51,11 @@ def main():
                 if not os.path.islink(source) and any(os.path.islink(os.path.join(folder, other)) and os.path.realpath(os.path.join(folder, other)) == target
                                                       for other in names):
                     continue  # stored under its link's name
+                place = os.path.relpath(source, tree)
+                # Manual pages and completions go where an environment keeps them.
+                shared = place.startswith(SHARED)
                 with open(target, "rb") as file:
-                    add(os.path.join("gpuprobe", "tree", os.path.relpath(source, tree)), file.read(), stat.S_IMODE(os.stat(target).st_mode))
+                    add(os.path.join(f"gpuprobe-{version}.data/data" if shared else "gpuprobe/tree", place), file.read(), stat.S_IMODE(os.stat(target).st_mode))
         add(f"{info}/METADATA", "\n".join((
             "Metadata-Version: 2.1", "Name: gpuprobe", f"Version: {version}", "Summary: Profiles distributed GPU training without changing the program",
             "License: Apache-2.0", "Requires-Python: >=3.7", "")).encode())
