@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/process_state.h"
 
@@ -50,6 +51,23 @@ void Describe(const model::ProcessModel& process, LiveStatus& status, std::set<s
   for (const auto& [reason, records] : process.totals().losses) status.lost += records;
 }
 
+uint64_t Since(uint64_t now_ns, uint64_t then_ns) { return now_ns - std::min(now_ns, then_ns); }
+
+// What its host does: where its main thread is, and how far its collectives are.
+void DescribeHost(const model::ProcessModel& process, uint64_t now_ns, LiveRank& r) {
+  const model::HostProgress& p = process.progress();
+  if (p.blocked_in != 0) {
+    r.blocked_in = process.String(p.blocked_in);
+    r.blocked_ns = Since(now_ns, p.blocked_since_ns);
+  }
+  r.range = absl::StrJoin(p.open_ranges, "/", [&](std::string* out, uint32_t name) {
+    absl::StrAppend(out, process.String(name));
+  });
+  if (p.last_call.issue_ns == 0) return;
+  r.last_call = absl::StrCat(process.String(p.last_call.op), " seq ", p.last_call.seq);
+  r.last_call_ago_ns = Since(now_ns, p.last_call.issue_ns);
+}
+
 // What keeps it from running; empty for a process that said goodbye.
 std::string TroubleOf(const model::ProcessModel& process, uint64_t now_ns) {
   const std::optional<Halt> halt = HaltOf(process, now_ns);
@@ -66,6 +84,7 @@ LiveRank LiveWatch::LookAt(const model::JobModel& job, size_t index) {
   if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) r.rank = id.rank();
   r.label = r.rank.has_value() ? absl::StrCat(*r.rank) : absl::StrCat("pid ", id.pid());
   r.host = id.host();
+  r.pid = static_cast<int>(id.pid());
   r.memory_bytes = MemoryOf(process);
   r.steps = process.steps().count();
   const auto& kept = process.steps().steps();
@@ -114,6 +133,7 @@ LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
     Describe(*job.processes()[i], status, hosts, devices);
     status.ranks.push_back(LookAt(job, i));
     status.ranks.back().trouble = TroubleOf(*job.processes()[i], now_ns);
+    DescribeHost(*job.processes()[i], now_ns, status.ranks.back());
     const model::HostProgress& progress = job.processes()[i]->progress();
     last_ns = std::max({last_ns, progress.last_launch_ns, progress.last_device_end_ns});
   }

@@ -27,11 +27,17 @@ struct LiveRank {
   std::optional<int> rank;
   std::string label;  // "5", or "pid 4711"
   std::string host;
+  int pid = 0;
   uint64_t steps = 0;  // since the start
   std::optional<LiveStep> step;
   double late_ns = 0;    // that the mean of the others waited for it, a step
   double waited_ns = 0;  // that it waited for others, a step
   uint64_t memory_bytes = 0;
+  std::string blocked_in;  // the call that its main thread waits in; empty: none
+  uint64_t blocked_ns = 0;
+  std::string range;      // the main thread's open NVTX ranges, "step/forward"
+  std::string last_call;  // the collective issued last, "AllReduce seq 482"; empty: none was
+  uint64_t last_call_ago_ns = 0;
   std::string trouble;  // "stopped (SIGSTOP) since 18:02:11 UTC"; empty: none is known
 };
 

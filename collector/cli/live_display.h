@@ -14,7 +14,7 @@
 namespace gpuprobe::cli {
 
 // The file in the run's directory that `gpuprobe top` reads; there while the run is recorded.
-inline constexpr char kLiveFile[] = "live.txt";
+inline constexpr char kLiveFile[] = "live.json";
 
 class LiveDisplay {
  public:

@@ -11,7 +11,7 @@
 #include "collector/log/log.h"
 #include "collector/page/page.h"
 #include "collector/render/json_report.h"
-#include "collector/render/live_text.h"
+#include "collector/render/live_json.h"
 #include "collector/render/summary_json.h"
 #include "collector/store/run_directory.h"
 #include "collector/store/run_files.h"
@@ -239,7 +239,7 @@ void Recorder::LookIfDue() {
   status_ = live_watch_.Look(job_, NowNs());
   if (hang_watch_ != nullptr) status_.hangs = hang_watch_->Statements();
   // Where it cannot be written the logs cannot either, and that is said.
-  directory_->WriteFile(kLiveFile, render::LiveScreen(status_)).IgnoreError();
+  directory_->WriteFile(kLiveFile, render::LiveJson(status_)).IgnoreError();
 }
 
 analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) {

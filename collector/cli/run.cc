@@ -165,20 +165,6 @@ int ExecFailure(const std::vector<std::string>& command, int error) {
   return error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable;
 }
 
-// Ends this process by the signal that ended the command, so that a shell or script around us acts as it
-// would have without us.
-void EndBySignal(int signal) {
-  std::fflush(nullptr);
-  const rlimit no_core{0, 0};
-  setrlimit(RLIMIT_CORE, &no_core);
-  std::signal(signal, SIG_DFL);
-  sigset_t only;
-  sigemptyset(&only);
-  sigaddset(&only, signal);
-  raise(signal);
-  sigprocmask(SIG_UNBLOCK, &only, nullptr);
-}
-
 int Supervise(const std::vector<std::string>& command, const std::string& library, const RunOptions& options,
               int* end_signal) {
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);

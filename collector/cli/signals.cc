@@ -1,8 +1,10 @@
 #include "collector/cli/signals.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -33,6 +35,18 @@ SignalFd::~SignalFd() {
 void SignalFd::ReadAll(const std::function<void(const signalfd_siginfo&)>& handle) const {
   signalfd_siginfo info{};
   while (read(fd_, &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) handle(info);
+}
+
+void EndBySignal(int signal) {
+  std::fflush(nullptr);
+  const rlimit no_core{0, 0};
+  setrlimit(RLIMIT_CORE, &no_core);
+  std::signal(signal, SIG_DFL);
+  sigset_t only;
+  sigemptyset(&only);
+  sigaddset(&only, signal);
+  raise(signal);
+  sigprocmask(SIG_UNBLOCK, &only, nullptr);
 }
 
 }  // namespace gpuprobe::cli

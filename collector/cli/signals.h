@@ -29,4 +29,8 @@ class SignalFd {
   sigset_t previous_;
 };
 
+// Ends this process by a signal, without a core dump: so that a shell or script around us acts as it would if
+// the signal had ended the command that we ran, or as the signal's sender meant it.
+void EndBySignal(int signal);
+
 }  // namespace gpuprobe::cli

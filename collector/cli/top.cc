@@ -1,19 +1,30 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <deque>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
+#include "collector/cli/keyboard.h"
 #include "collector/cli/live_display.h"
 #include "collector/cli/output.h"
+#include "collector/cli/screen.h"
+#include "collector/cli/shared_options.h"
+#include "collector/cli/signals.h"
+#include "collector/render/live_json.h"
+#include "collector/render/live_text.h"
 #include "collector/store/mapped_file.h"
 #include "collector/store/run_files.h"
 
@@ -25,9 +36,10 @@ namespace fs = std::filesystem;
 constexpr char kName[] = "top";
 constexpr char kRuns[] = "gpuprobe-runs";
 constexpr std::chrono::milliseconds kRefresh{1000};
-// A collector writes every second. One that was killed leaves its last screen behind.
+// A collector writes every second. One that was killed leaves its last state behind.
 constexpr std::chrono::seconds kStale{30};
-constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr size_t kMostBytes = size_t{16} << 20;
+constexpr size_t kMostMoments = 60;  // of the past, a rank
 
 bool IsLive(const fs::path& directory) {
   std::error_code error;
@@ -35,17 +47,11 @@ bool IsLive(const fs::path& directory) {
   return !error && fs::file_time_type::clock::now() - written < kStale;
 }
 
-std::optional<std::string> ReadScreen(const std::string& directory) {
-  if (!IsLive(directory)) return std::nullopt;
-  const absl::StatusOr<std::unique_ptr<store::MappedFile>> file =
+absl::StatusOr<std::string> ReadLiveFile(const std::string& directory) {
+  absl::StatusOr<std::unique_ptr<store::MappedFile>> file =
       store::MappedFile::Open(fs::path(directory) / kLiveFile);
-  if (!file.ok()) return std::nullopt;
-  // Whoever sent the directory may have written anything: no control characters reach the terminal.
-  std::string text;
-  for (const char c : (*file)->Read(0, kMostBytes)) {
-    if (c == '\n' || static_cast<unsigned char>(c) >= 0x20) text.push_back(c);
-  }
-  return text;
+  if (!file.ok()) return file.status();
+  return (*file)->Read(0, kMostBytes);
 }
 
 // The run under gpuprobe-runs/ that was written last, of those that are being recorded.
@@ -63,7 +69,7 @@ std::string NewestRun() {
   return newest;
 }
 
-// Why it has no screen.
+// Why there is nothing to show.
 absl::Status WhyNotLive(const std::string& directory) {
   const absl::StatusOr<store::RunFiles> run = store::ListRun(directory);
   if (!run.ok()) return run.status();
@@ -80,32 +86,232 @@ absl::Status WhyNotLive(const std::string& directory) {
                    " s, so it was killed or is stuck; for what was recorded: gpuprobe report ", directory));
 }
 
+// What the user looks at, and how the ranks did at the last looks.
+class View {
+ public:
+  explicit View(render::LiveOrder order) : order_(order) {}
+
+  void Take(analysis::LiveStatus status, uint64_t now_ns) {
+    status_ = std::move(status);
+    for (const analysis::LiveRank& r : status_.ranks) {
+      std::deque<std::pair<uint64_t, analysis::LiveRank>>& past = past_[IdentityOf(r)];
+      past.emplace_front(now_ns, r);
+      if (past.size() > kMostMoments) past.pop_back();
+    }
+    selected_ = std::min(selected_, status_.ranks.empty() ? 0 : status_.ranks.size() - 1);
+  }
+
+  // Shows this rank alone; false if it is not there.
+  bool OpenRank(int rank) {
+    for (const analysis::LiveRank& r : status_.ranks) {
+      if (r.rank == rank) opened_ = IdentityOf(r);
+    }
+    return opened_.has_value();
+  }
+
+  bool Press(Key key, size_t page) {
+    const size_t last = status_.ranks.empty() ? 0 : status_.ranks.size() - 1;
+    switch (key) {
+      case Key::kQuit:
+        return false;
+      case Key::kNone:
+        break;
+      case Key::kUp:
+        selected_ -= std::min<size_t>(selected_, 1);
+        break;
+      case Key::kDown:
+        selected_ = std::min(selected_ + 1, last);
+        break;
+      case Key::kPageUp:
+        selected_ -= std::min(selected_, page);
+        break;
+      case Key::kPageDown:
+        selected_ = std::min(selected_ + page, last);
+        break;
+      case Key::kEnter:
+        Open();
+        break;
+      case Key::kBack:
+        opened_.reset();
+        break;
+      case Key::kSort: {
+        const size_t next = (static_cast<size_t>(order_) + 1) % std::size(render::kLiveOrders);
+        order_ = render::kLiveOrders[next].second;
+        selected_ = 0;
+        break;
+      }
+    }
+    return true;
+  }
+
+  // For a terminal of so many rows; without `rows`, the whole screen at once.
+  std::string Text(const render::Screen& screen, std::optional<size_t> rows) const {
+    if (opened_.has_value()) {
+      if (const std::optional<size_t> rank = Find(*opened_))
+        return render::LiveRankScreen(status_, *rank, PastOf(*opened_), screen);
+    }
+    render::LiveView view;
+    view.order = order_;
+    if (rows.has_value() && !status_.ranks.empty()) {
+      view.rows = *rows;
+      view.first = selected_ / *rows * *rows;
+      view.selected = render::OrderOf(status_, order_)[selected_];
+    }
+    return render::LiveScreen(status_, view, screen);
+  }
+
+  std::string Help() const {
+    if (opened_.has_value()) return "esc: all ranks   q: quit";
+    return absl::StrCat("up, down: select   enter: this rank   s: sort (by ",
+                        render::kLiveOrders[static_cast<size_t>(order_)].first, ")   q: quit");
+  }
+
+ private:
+  // Processes come and go, so that an index is good for one look only.
+  using Identity = std::pair<std::string, std::string>;
+  static Identity IdentityOf(const analysis::LiveRank& rank) { return {rank.host, rank.label}; }
+
+  void Open() {
+    if (!status_.ranks.empty())
+      opened_ = IdentityOf(status_.ranks[render::OrderOf(status_, order_)[selected_]]);
+  }
+
+  std::optional<size_t> Find(const Identity& identity) const {
+    for (size_t i = 0; i < status_.ranks.size(); ++i) {
+      if (IdentityOf(status_.ranks[i]) == identity) return i;
+    }
+    return std::nullopt;
+  }
+
+  std::vector<render::LiveMoment> PastOf(const Identity& identity) const {
+    std::vector<render::LiveMoment> past;
+    const auto found = past_.find(identity);
+    if (found == past_.end()) return past;
+    const uint64_t now_ns = found->second.front().first;
+    for (const auto& [then_ns, rank] : found->second)
+      past.push_back({.ago_ns = now_ns - then_ns, .rank = rank});
+    return past;
+  }
+
+  render::LiveOrder order_;
+  size_t selected_ = 0;             // into the order
+  std::optional<Identity> opened_;  // shown alone
+  analysis::LiveStatus status_;
+  std::map<Identity, std::deque<std::pair<uint64_t, analysis::LiveRank>>> past_;
+};
+
+struct Options {
+  std::string directory;
+  bool once = false;
+  bool json = false;
+  std::string sort = "rank";
+  std::optional<int> rank;
+  ColorOption color;
+};
+
+// Reads what is new. False: the run is over.
+absl::StatusOr<bool> Look(const std::string& directory, View& view) {
+  if (!IsLive(directory)) return false;
+  const absl::StatusOr<std::string> text = ReadLiveFile(directory);
+  if (!text.ok()) return false;
+  absl::StatusOr<analysis::LiveStatus> status = render::ParseLiveJson(*text);
+  if (!status.ok())
+    return absl::DataLossError(absl::StrCat(directory, "/", kLiveFile, ": ", status.status().message()));
+  view.Take(*std::move(status), MonotonicNs());
+  return true;
+}
+
+std::string Over(const std::string& directory) {
+  return absl::StrCat("the run is over: gpuprobe report ", directory, "\n");
+}
+
+// One screen after the other, for what is no terminal or a dumb one.
+int PrintScreens(const Options& options, View& view) {
+  while (true) {
+    Print(view.Text(ScreenOf(STDOUT_FILENO, options.color.no_color), std::nullopt));
+    if (!FlushOutput() || options.once) return kDone;
+    Print("\n");
+    std::this_thread::sleep_for(kRefresh);
+    const absl::StatusOr<bool> live = Look(options.directory, view);
+    if (!live.ok()) return Fail(kName, live.status(), kFailed);
+    if (!*live) break;
+  }
+  Print(Over(options.directory));
+  return kDone;
+}
+
+// What a screen needs beside the ranks' rows: three lines of head, an empty line, the columns, two of help.
+constexpr size_t kOtherRows = 9;
+
+int Watch(const Options& options, View& view, std::unique_ptr<Keyboard> keyboard) {
+  auto next = std::chrono::steady_clock::now() + kRefresh;
+  while (true) {
+    const render::Screen screen = ScreenOf(STDOUT_FILENO, options.color.no_color);
+    const size_t rows = Keyboard::Rows();
+    const size_t page = std::max<size_t>(rows, kOtherRows + 1) - kOtherRows;
+    keyboard->Show(absl::StrCat(view.Text(screen, page), "\n",
+                                render::Layout(screen).In(render::Emphasis::kQuiet, view.Help())));
+    if (!OutputWorks()) return kDone;
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(next - std::chrono::steady_clock::now());
+    if (!view.Press(keyboard->Await(std::max(left, std::chrono::milliseconds(0))), page)) break;
+    if (std::chrono::steady_clock::now() < next) continue;
+    next = std::chrono::steady_clock::now() + kRefresh;
+    const absl::StatusOr<bool> live = Look(options.directory, view);
+    if (live.ok() && *live) continue;
+    keyboard.reset();
+    if (!live.ok()) return Fail(kName, live.status(), kFailed);
+    Print(Over(options.directory));
+    return kDone;
+  }
+  const int signal = keyboard->end_signal();
+  keyboard.reset();
+  if (signal != 0) EndBySignal(signal);
+  return kDone;
+}
+
 }  // namespace
 
 int TopMain(const Arguments& arguments) {
   CLI::App app("Shows a job while it runs, one row per rank, refreshed every second", "gpuprobe top");
-  std::string directory;
-  bool once = false;
-  app.add_option("DIR", directory, "run directory [the one under gpuprobe-runs that is being recorded]")
+  Options options;
+  std::vector<std::string> orders;
+  for (const auto& [name, order] : render::kLiveOrders) orders.emplace_back(name);
+  app.add_option("DIR", options.directory,
+                 "run directory [the one under gpuprobe-runs that is being recorded]")
       ->check(NotEmpty());
-  app.add_flag("--once", once, "print the screen once and exit");
+  app.add_flag("--once", options.once, "print the screen once and exit");
+  app.add_option("--sort", options.sort,
+                 "order of the ranks: rank, or late, step, waited or memory, largest first [rank]")
+      ->check(OneOf(orders));
+  app.add_option("--rank", options.rank, "only this rank: what it does now, and its last minute")
+      ->check(WholeNumber(0, INT32_MAX))
+      ->option_text("N");
+  app.add_flag("--json", options.json, "with --once: print JSON for tools")->needs("--once");
+  options.color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  if (directory.empty()) directory = NewestRun();
-  if (directory.empty()) {
+  if (options.directory.empty()) options.directory = NewestRun();
+  if (options.directory.empty()) {
     return Fail(kName, absl::StrCat("no run is being recorded under ", kRuns, "; name the run directory"),
                 kFailed);
   }
-  const bool redraw = !once && isatty(STDOUT_FILENO) != 0;
-  std::optional<std::string> screen = ReadScreen(directory);
-  if (!screen.has_value()) return Fail(kName, WhyNotLive(directory), kFailed);
-  while (screen.has_value()) {
-    Print(absl::StrCat(redraw ? "\x1b[H\x1b[J" : "", *screen));
-    if (!FlushOutput() || once) return kDone;
-    std::this_thread::sleep_for(kRefresh);
-    screen = ReadScreen(directory);
+  const size_t order =
+      static_cast<size_t>(std::find(orders.begin(), orders.end(), options.sort) - orders.begin());
+  View view(render::kLiveOrders[order].second);
+  const absl::StatusOr<bool> live = Look(options.directory, view);
+  if (!live.ok()) return Fail(kName, live.status(), kFailed);
+  if (!*live) return Fail(kName, WhyNotLive(options.directory), kFailed);
+  if (options.rank.has_value() && !view.OpenRank(*options.rank))
+    return Fail(kName, absl::StrCat("there is no rank ", *options.rank, " in ", options.directory), kFailed);
+  if (options.json) {
+    const absl::StatusOr<std::string> text = ReadLiveFile(options.directory);
+    if (!text.ok()) return Fail(kName, text.status(), kFailed);
+    Print(*text);
+    return kDone;
   }
-  Print(absl::StrCat("the run is over: gpuprobe report ", directory, "\n"));
-  return kDone;
+  std::unique_ptr<Keyboard> keyboard = options.once ? nullptr : Keyboard::Open();
+  if (keyboard == nullptr) return PrintScreens(options, view);
+  return Watch(options, view, std::move(keyboard));
 }
 
 }  // namespace gpuprobe::cli

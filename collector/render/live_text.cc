@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,27 @@ std::string Bar(const LiveStep& s, size_t width) {
   }
   bar.resize(width, '.');
   return absl::StrCat("[", bar, "]");
+}
+
+// The cells of its step and memory, in the order of the tables' columns.
+void AppendStep(const LiveRank& r, std::vector<std::string>& cells) {
+  const LiveStep s = r.step.value_or(LiveStep{});
+  const bool known = r.step.has_value();
+  cells.insert(
+      cells.end(),
+      {Count(r.steps), known ? Duration(s.total_ns) : "-", Share(s.compute_ns, s.total_ns),
+       Share(s.exposed_comm_ns, s.total_ns), Share(s.copy_ns, s.total_ns), Share(s.idle_ns, s.total_ns),
+       known ? Duration(r.late_ns) : "-", known ? Duration(r.waited_ns) : "-", Bytes(r.memory_bytes)});
+}
+
+// What every screen begins with: the job, its step, and what hangs.
+std::string Head(const analysis::LiveStatus& status, const Screen& screen) {
+  const Layout layout(screen);
+  std::string out = absl::StrCat(layout.FirstLine("  ", absl::StrCat("gpuprobe: ", LiveIntroduction(status))),
+                                 layout.FirstLine("  ", LiveLine(status, screen)));
+  for (const std::string& hang : status.hangs)
+    out += layout.Wrap(layout.In(Emphasis::kError, "HANG") + "  ", "      ", hang, Emphasis::kError);
+  return out;
 }
 
 std::string Name(const LiveRank& r) { return r.rank.has_value() ? absl::StrCat("rank ", r.label) : r.label; }
@@ -88,40 +110,97 @@ std::string LiveLine(const analysis::LiveStatus& status, const Screen& screen) {
   return Printable(absl::StrCat(line, "   lost ", Count(status.lost)));
 }
 
-std::string LiveScreen(const analysis::LiveStatus& status) {
-  std::vector<const LiveRank*> shown;
-  for (const LiveRank& r : status.ranks) shown.push_back(&r);
+std::vector<size_t> OrderOf(const analysis::LiveStatus& status, LiveOrder order) {
+  std::vector<size_t> indexes(status.ranks.size());
+  std::iota(indexes.begin(), indexes.end(), size_t{0});
+  const auto worth = [&](size_t i) -> double {
+    const LiveRank& r = status.ranks[i];
+    switch (order) {
+      case LiveOrder::kRank:
+        return 0;  // they come in this order
+      case LiveOrder::kLate:
+        return r.late_ns;
+      case LiveOrder::kStep:
+        return r.step.has_value() ? r.step->total_ns : 0;
+      case LiveOrder::kWaited:
+        return r.waited_ns;
+      case LiveOrder::kMemory:
+        return static_cast<double>(r.memory_bytes);
+    }
+    return 0;
+  };
+  std::stable_sort(indexes.begin(), indexes.end(), [&](size_t a, size_t b) { return worth(a) > worth(b); });
+  return indexes;
+}
+
+std::string LiveScreen(const analysis::LiveStatus& status, const LiveView& view, const Screen& screen) {
+  std::vector<size_t> shown = OrderOf(status, view.order);
   Table table;
-  if (shown.size() > kLiveRanks) {
-    std::stable_sort(shown.begin(), shown.end(), [](const LiveRank* a, const LiveRank* b) {
-      return std::pair(!a->trouble.empty(), a->late_ns) > std::pair(!b->trouble.empty(), b->late_ns);
+  if (shown.size() > view.rows && view.order == LiveOrder::kRank && !view.selected.has_value()) {
+    std::stable_sort(shown.begin(), shown.end(), [&](size_t left, size_t right) {
+      const LiveRank& a = status.ranks[left];
+      const LiveRank& b = status.ranks[right];
+      return std::pair(!a.trouble.empty(), a.late_ns) > std::pair(!b.trouble.empty(), b.late_ns);
     });
-    table.note = absl::StrCat("the ", kLiveRanks, " latest of ", shown.size(), " ranks");
-    shown.resize(kLiveRanks);
+    table.note = absl::StrCat("the ", view.rows, " latest of ", shown.size(), " ranks");
+  } else if (shown.size() > view.rows) {
+    table.note = absl::StrCat(view.rows, " of ", shown.size(), " ranks, from the ", view.first + 1, ". on");
   }
+  shown.erase(shown.begin(), shown.begin() + static_cast<ptrdiff_t>(std::min(view.first, shown.size())));
+  shown.resize(std::min(shown.size(), view.rows));
   table.columns = {"rank", "steps", "step",    "compute", "exposed",
                    "copy", "idle",  "late by", "waited",  "memory"};
   table.left.assign(table.columns.size(), false);
   table.left[0] = true;
   const bool any_trouble =
-      std::any_of(shown.begin(), shown.end(), [](const LiveRank* r) { return !r->trouble.empty(); });
+      std::any_of(shown.begin(), shown.end(), [&](size_t i) { return !status.ranks[i].trouble.empty(); });
   if (any_trouble) table.columns.emplace_back("trouble");
   table.left.resize(table.columns.size(), true);
-  for (const LiveRank* r : shown) {
-    const LiveStep s = r->step.value_or(LiveStep{});
-    const bool known = r->step.has_value();
-    table.rows.push_back({absl::StrCat(r->host, "/", r->label), Count(r->steps),
-                          known ? Duration(s.total_ns) : "-", Share(s.compute_ns, s.total_ns),
-                          Share(s.exposed_comm_ns, s.total_ns), Share(s.copy_ns, s.total_ns),
-                          Share(s.idle_ns, s.total_ns), known ? Duration(r->late_ns) : "-",
-                          known ? Duration(r->waited_ns) : "-", Bytes(r->memory_bytes)});
-    if (any_trouble) table.rows.back().push_back(r->trouble);
+  for (const size_t i : shown) {
+    const LiveRank& r = status.ranks[i];
+    const bool selected = view.selected == i;
+    if (selected) table.marked.insert(table.rows.size());
+    table.rows.push_back({absl::StrCat(!view.selected.has_value() ? ""
+                                       : selected                 ? "> "
+                                                                  : "  ",
+                                       r.host, "/", r.label)});
+    AppendStep(r, table.rows.back());
+    if (any_trouble) table.rows.back().push_back(r.trouble);
   }
-  const Layout layout;
-  std::string hangs;
-  for (const std::string& hang : status.hangs) absl::StrAppend(&hangs, layout.Wrap("HANG  ", "      ", hang));
-  return absl::StrCat("gpuprobe: ", LiveIntroduction(status), "\n", LiveLine(status), "\n", hangs, "\n",
-                      layout.Lay(table));
+  return absl::StrCat(Head(status, screen), "\n", Layout(screen).Lay(table));
+}
+
+std::string LiveRankScreen(const analysis::LiveStatus& status, size_t rank,
+                           const std::vector<LiveMoment>& past, const Screen& screen) {
+  const LiveRank& r = status.ranks[rank];
+  const Layout layout(screen);
+  std::string out = Head(status, screen);
+  absl::StrAppend(
+      &out, "\n",
+      layout.Wrap("", "  ", absl::StrCat(Name(r), " on ", r.host, ", process ", r.pid), Emphasis::kStrong));
+  if (!r.trouble.empty()) out += layout.Wrap("  ", "  ", r.trouble, Emphasis::kError);
+  const std::string where = r.range.empty() ? "" : absl::StrCat(" in range ", r.range);
+  if (!r.blocked_in.empty()) {
+    out += layout.Wrap("  ", "  ",
+                       absl::StrCat("its main thread has waited in ", r.blocked_in, " for ",
+                                    Duration(static_cast<double>(r.blocked_ns)), where));
+  } else if (!where.empty()) {
+    out += layout.Wrap("  ", "  ", absl::StrCat("its main thread is", where));
+  }
+  if (!r.last_call.empty()) {
+    out += layout.Wrap("  ", "  ",
+                       absl::StrCat("its last call of a collective was ", r.last_call, ", ",
+                                    Duration(static_cast<double>(r.last_call_ago_ns)), " ago"));
+  }
+  Table table;
+  table.columns = {"before", "steps", "step",    "compute", "exposed",
+                   "copy",   "idle",  "late by", "waited",  "memory"};
+  table.left.assign(table.columns.size(), false);
+  for (const LiveMoment& moment : past) {
+    table.rows.push_back({moment.ago_ns == 0 ? "now" : Duration(static_cast<double>(moment.ago_ns))});
+    AppendStep(moment.rank, table.rows.back());
+  }
+  return absl::StrCat(out, "\n", layout.Lay(table));
 }
 
 }  // namespace gpuprobe::render

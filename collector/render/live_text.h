@@ -1,9 +1,14 @@
-// The text shown while a job runs: one line, or a screen with one row per rank.
+// The text shown while a job runs: one line, a screen with one row per rank, or a screen of one rank.
 //
 // Separate from the report's text because it covers the last moments, and changes every second.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "collector/analysis/live_status.h"
 #include "collector/render/text_layout.h"
@@ -14,8 +19,38 @@ namespace gpuprobe::render {
 std::string LiveIntroduction(const analysis::LiveStatus& status);
 // "step 118  412 ms  compute 61%  ...", without an end of line.
 std::string LiveLine(const analysis::LiveStatus& status, const Screen& screen = {});
-// Introduction, line, and one row per rank; with many ranks, those that are late most.
+
+// Orders of the ranks' table; by kRank or by what is worst first.
+enum class LiveOrder { kRank, kLate, kStep, kWaited, kMemory };
+inline constexpr std::pair<const char*, LiveOrder> kLiveOrders[] = {{"rank", LiveOrder::kRank},
+                                                                    {"late", LiveOrder::kLate},
+                                                                    {"step", LiveOrder::kStep},
+                                                                    {"waited", LiveOrder::kWaited},
+                                                                    {"memory", LiveOrder::kMemory}};
+// Indexes into status.ranks.
+std::vector<size_t> OrderOf(const analysis::LiveStatus& status, LiveOrder order);
+
 inline constexpr size_t kLiveRanks = 32;
-std::string LiveScreen(const analysis::LiveStatus& status);
+
+struct LiveView {
+  LiveOrder order = LiveOrder::kRank;
+  size_t first = 0;                // of the ordered ranks, the first shown
+  size_t rows = kLiveRanks;        // shown at most
+  std::optional<size_t> selected;  // into status.ranks
+};
+
+// Introduction, line, hangs, and one row per rank; with more ranks than rows and the order of ranks, those
+// that are in trouble or late most.
+std::string LiveScreen(const analysis::LiveStatus& status, const LiveView& view = {},
+                       const Screen& screen = {});
+
+// What a rank did at an earlier look.
+struct LiveMoment {
+  uint64_t ago_ns = 0;
+  analysis::LiveRank rank;
+};
+// The same for one rank: what it does, and how it did before, the latest first.
+std::string LiveRankScreen(const analysis::LiveStatus& status, size_t rank,
+                           const std::vector<LiveMoment>& past, const Screen& screen = {});
 
 }  // namespace gpuprobe::render

@@ -86,9 +86,9 @@ class CommandLine(harness.EndToEndTest):
         run = self.simulated()
         self.refused("top", run, says=("not being recorded", f"gpuprobe report {run}"), code=1)
         # As a collector that was killed leaves it.
-        with open(os.path.join(run, "live.txt"), "w", encoding="utf-8"):
+        with open(os.path.join(run, "live.json"), "w", encoding="utf-8"):
             pass
-        os.utime(os.path.join(run, "live.txt"), (0, 0))
+        os.utime(os.path.join(run, "live.json"), (0, 0))
         self.refused("top", run, says="has written nothing for", code=1)
 
     def test_a_socket_does_not_make_its_folder(self):

@@ -75,9 +75,7 @@ class Frozen(harness.EndToEndTest):
         return wait_until(lambda: next((pid for pid in all_pids() if self.is_rank(pid, rank)), None), f"rank {rank}")
 
     def screen(self):
-        with contextlib.suppress(OSError), open(os.path.join(self.out, "live.txt"), encoding="utf-8") as file:
-            return file.read()
-        return ""
+        return self.run_program([GPUPROBE, "top", "--once", self.out]).stdout.decode()
 
     def train(self):
         """Starts training that does not end, and returns it when steps are counted on every rank."""

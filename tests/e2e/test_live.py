@@ -1,8 +1,14 @@
 """What is seen of a job while it runs: lines on a terminal, which leave the program's output alone, and `gpuprobe top`."""
+import fcntl
+import json
 import os
 import re
+import select
 import signal
+import struct
 import subprocess
+import termios
+import time
 
 import harness
 from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, wait_until
@@ -14,6 +20,7 @@ NODE = {"GPUSIM_KERNELS": "Linear=4ms", "GPUSIM_SLOW": f"rank={SLOW},factor=2", 
         "GPUPROBE_BUFFER_KIB": "64"}
 LINE = (r"gpuprobe: step (\d[\d,]*)  ([\d.]+) ms  compute (\d+)%  exposed comm (\d+)%  copy (\d+)%  idle (\d+)%  wait (\d+)%"
         rf"   rank {SLOW} late by ([\d.]+) ms   memory [\d.]+ \w+   lost 0")
+ROW = r"^ *\S+/(\d) +(\d+) +([\d.]+) ms"
 
 
 class Live(harness.EndToEndTest):
@@ -85,7 +92,7 @@ class Live(harness.EndToEndTest):
         with open(self.path("stderr"), "w+b") as stderr:
             program = self.begin("--status", "1", stderr=stderr)
             screen = wait_until(lambda: "late by" in (said := self.top(self.out).stdout.decode()) and f"rank {SLOW} late by" in said and said, "screen")
-            rows = re.findall(r"^ *\S+/(\d) +(\d+) +([\d.]+) ms", screen, re.MULTILINE)
+            rows = re.findall(ROW, screen, re.MULTILINE)
             self.assertEqual([rank for rank, steps, total in rows], ["0", "1"], screen)
             self.stop(program)
             stderr.seek(0)
@@ -96,6 +103,61 @@ class Live(harness.EndToEndTest):
         self.assertIn(b"is not being recorded", over.stderr)
         nothing = self.top()
         self.assertEqual((nothing.returncode, nothing.stderr.count(b"\n")), (1, 1))
+
+    def test_keys(self):
+        with open(self.path("stderr"), "w+b") as stderr:
+            program = self.begin("--status", "0", stderr=stderr)
+        wait_until(lambda: f"rank {SLOW} late by" in self.top(self.out).stdout.decode(), "steps")
+        alone = self.top(self.out, "--rank", str(SLOW)).stdout.decode()
+        self.assertRegex(alone, rf"(?m)^rank {SLOW} on \S+, process \d+$")
+        self.assertIn("its last call of a collective was AllReduce", alone)
+        self.assertEqual([rank for rank, _, _ in re.findall(ROW, self.top(self.out, "--sort", "late").stdout.decode(), re.MULTILINE)], [str(SLOW), "0"])
+        self.assertEqual(len(json.loads(self.top(self.out, "--json").stdout)["ranks"]), 2)
+        self.assertRegex(self.run_program([GPUPROBE, "top", "--rank", "7", self.out]).stderr.decode(), r"^gpuprobe: top: there is no rank 7 in ")
+
+        for ending in ("key", "signal", "over"):
+            with self.subTest(ending):
+                master, slave = os.openpty()
+                fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 100, 0, 0))
+                before = termios.tcgetattr(slave)
+                top = subprocess.Popen([GPUPROBE, "top", self.out], env=self.env({"TERM": "xterm"}), cwd=self.cwd, stdin=slave, stdout=slave, stderr=slave,
+                                       start_new_session=True)
+                self.addCleanup(top.kill)
+                seen = ""
+
+                def shows(pattern, keys=b""):
+                    nonlocal seen
+                    seen = ""
+                    os.write(master, keys)
+                    deadline = time.monotonic() + harness.LIMIT_S
+                    while not re.search(pattern, seen):
+                        self.assertTrue(select.select([master], [], [], max(0, deadline - time.monotonic()))[0], f"no {pattern!r} in {seen!r}")
+                        seen += os.read(master, 65536).decode()
+
+                shows(r"> \S+/0 ")
+                self.assertIn("\x1b[?1049h", seen)
+                shows(rf"> \S+/{SLOW} ", b"\x1b[B")
+                shows(rf"rank {SLOW} on ", b"\r")
+                shows(r"(?s)  now .* 1\.\d\d s ")
+                shows(r"by rank", b"\x1b")
+                shows(rf"(?s)> \S+/{SLOW} .*by late", b"s")
+                if ending == "key":
+                    os.write(master, b"q")
+                    self.assertEqual(top.wait(harness.LIMIT_S), 0)
+                elif ending == "signal":
+                    top.send_signal(signal.SIGTERM)
+                    self.assertEqual(top.wait(harness.LIMIT_S), -signal.SIGTERM)
+                else:
+                    program.send_signal(signal.SIGTERM)
+                    shows("the run is over: gpuprobe report ")
+                    self.assertEqual(top.wait(harness.LIMIT_S), 0)
+                if ending != "over":
+                    shows(re.escape("\x1b[?25h\x1b[?1049l"))
+                self.assertEqual(termios.tcgetattr(slave), before)
+                os.close(master)
+                os.close(slave)
+        program.wait(harness.LIMIT_S)
+        self.assert_nothing_runs()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from harness import GPUPROBE, wait_until
 from hazards import hazard
 
 VICTIM, ATTACKER, PROJECT = 12346, 12345, 4711
-FILES = ("report.json", "ranks.json", "summary.json", "report.html", "live.txt", "settings.txt", "rank-0.gpr")
+FILES = ("report.json", "ranks.json", "summary.json", "report.html", "live.json", "settings.txt", "rank-0.gpr")
 
 
 class RunDirectoryAttacks(harness.EndToEndTest):
@@ -114,7 +114,7 @@ class RunDirectoryAttacks(harness.EndToEndTest):
             sees="no difference", counted="files that are not regular are named; reading never waits")
     def test_a_hostile_run_directory_is_read_without_waiting(self):
         hostile = self.folder_of(0, "hostile", 0o755)
-        for name in ("rank-0.gpr", "settings.txt", "live.txt", "totals-0002.gpt"):
+        for name in ("rank-0.gpr", "settings.txt", "live.json", "totals-0002.gpt"):
             os.mkfifo(os.path.join(hostile, name))
         for command in (["report", hostile], ["export", hostile], ["top", hostile, "--once"], ["diff", hostile, hostile]):
             with self.subTest(command[0]):
