@@ -13,7 +13,7 @@ PACKAGES=(
   protobuf-compiler libprotobuf-dev libprotoc-dev libprotozero-dev   # wire and file schema
   libabsl-dev libzstd-dev zstd libcli11-dev libspdlog-dev libfmt-dev # collector
   nlohmann-json3-dev libboost-math-dev                               # reports, statistics
-  esbuild node-d3 node-typescript chromium                           # report.html and its tests
+  esbuild node-d3 node-typescript chromium pngquant                  # report.html, its tests, and pictures of it
   zlib1g-dev libsqlite3-dev                                          # timelines, tables
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
   python3 python3-venv openmpi-bin tmux zsh groff-base                # end-to-end tests

@@ -71,7 +71,7 @@ if(TARGET gpuprobe)
   gpuprobe_split_debug(gpuprobe ${CMAKE_INSTALL_LIBDIR})
 endif()
 install(FILES LICENSE README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md DESTINATION .)
-install(DIRECTORY docs DESTINATION . FILES_MATCHING PATTERN "*.md" PATTERN "*.json")
+install(DIRECTORY docs DESTINATION . FILES_MATCHING PATTERN "*.md" PATTERN "*.json" PATTERN "*.png")
 install(FILES samples/report.png DESTINATION samples)
 
 set(CPACK_GENERATOR TGZ)

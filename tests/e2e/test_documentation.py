@@ -1,9 +1,12 @@
 """The documents say what the program says."""
 import os
 import re
+import shutil
 import sys
 
 import demo_figures
+import documented
+import finding_pages
 import harness
 import hazards
 from harness import GPUPROBE, SOURCE
@@ -12,8 +15,11 @@ sys.path.append(os.path.join(SOURCE, "tests", "sim", "cupti"))
 import behaviours
 
 
-PAGES = sorted(name for name in os.listdir(os.path.join(SOURCE, "docs")) if name.endswith(".md"))
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/report-json.md", *(f"docs/{name}" for name in PAGES)]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *documented.pages()]
+# Every page of the tree: the simulated node and the recordings have some, too.
+EVERY_PAGE = [*DOCUMENTS, *documented.pages("tests"), *documented.pages("samples"), *documented.pages("scripts")]
+PICTURE_LIMIT_BYTES = 60_000
+PICTURES_LIMIT_BYTES = 2_500_000
 
 
 def text_of(document):
@@ -69,7 +75,7 @@ class Documentation(harness.EndToEndTest):
                     self.assertTrue(any(os.path.exists(os.path.join(SOURCE, name)) for name in matching))
 
     def test_links_between_documents_lead_somewhere(self):
-        for document in DOCUMENTS:
+        for document in EVERY_PAGE:
             folder = os.path.dirname(document)
             for target in re.findall(r"\]\(([^)]+)\)", re.sub(r"```.*?```", "", text_of(document), flags=re.DOTALL)):
                 if target.startswith("https:"):
@@ -78,8 +84,62 @@ class Documentation(harness.EndToEndTest):
                 page = os.path.normpath(os.path.join(folder, path)) if path else document
                 with self.subTest(document=document, target=target):
                     self.assertTrue(os.path.exists(os.path.join(SOURCE, page)))
-                    if anchor:
+                    if anchor and page.endswith(".md"):
                         self.assertIn(anchor, anchors_of(text_of(page)))
+
+    def test_every_page_is_in_the_table_of_contents(self):
+        contents = text_of("docs/README.md")
+        for page in documented.pages():
+            if os.path.dirname(page) == "docs" and page != "docs/README.md":
+                self.assertIn(f"]({os.path.basename(page)})", contents, page)
+        self.assertIn("(findings/README.md)", contents)
+
+    def test_pictures_are_small_and_shown(self):
+        folder = os.path.join(SOURCE, "docs", "pictures")
+        shown = {os.path.basename(name) for page in DOCUMENTS for name in re.findall(r"\]\(([^)]*pictures/[^)]+)\)", text_of(page))}
+        self.assertEqual(shown, set(os.listdir(folder)), "scripts/pictures.sh makes them")
+        sizes = {name: os.path.getsize(os.path.join(folder, name)) for name in shown}
+        sizes["report.png"] = os.path.getsize(os.path.join(SOURCE, "samples", "report.png"))
+        self.assertLess(max(sizes.values()), PICTURE_LIMIT_BYTES, sizes)
+        self.assertLess(sum(sizes.values()), PICTURES_LIMIT_BYTES)
+
+
+class FindingPages(harness.EndToEndTest):
+
+    def test_each_finding_has_a_page_that_says_when_it_is_reported(self):
+        conditions, holds_up = finding_pages.conditions()
+        pages = {name[:-len(".md")] for name in os.listdir(finding_pages.FOLDER) if name != "README.md"}
+        self.assertEqual(pages, set(conditions))
+        for finding, condition in conditions.items():
+            with self.subTest(finding=finding):
+                page = finding_pages.text_of(finding)
+                self.assertEqual(finding_pages.condition_on(page), condition, "renew it: python3 tests/e2e/finding_pages.py --write")
+                self.assertRegex(page, r"\A# .+\n")
+                self.assertLessEqual(len(page.splitlines()), 60)
+                for heading in ("## What it means", "## Easily confused with"):
+                    self.assertIn(f"\n{heading}\n", page)
+                self.assertRegex(page, r"\n## (Likely causes, and what|What) to do\n")
+        self.assertIn(f"> {holds_up}\n", text_of("docs/findings/README.md"))
+
+    def test_the_index_lists_each_finding_once(self):
+        listed = re.findall(r"^\| \[([a-z-]+)\]\(\1\.md\) \|", text_of("docs/findings/README.md"), re.MULTILINE)
+        self.assertEqual(sorted(listed), sorted(finding_pages.conditions()[0]))
+
+    def test_screens_are_what_their_commands_print(self):
+        for finding in finding_pages.conditions()[0]:
+            commands, shown = finding_pages.screen_on(finding_pages.text_of(finding))
+            with self.subTest(finding=finding):
+                self.assertEqual(not commands, finding in finding_pages.WITHOUT_SCREEN)
+                if not commands:
+                    continue
+                self.assertEqual(finding_pages.lines_about(finding, "\n\n" + shown), shown)
+                if finding in finding_pages.RECORDED_ONCE:
+                    continue
+                cwd = self.path(finding)
+                os.mkdir(cwd)
+                printed = finding_pages.run_screen(finding_pages.text_of(finding), cwd)
+                self.assertEqual(finding_pages.lines_about(finding, printed), shown, "renew it: python3 tests/e2e/finding_pages.py --write")
+                shutil.rmtree(cwd)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,7 @@ function stepBar(data: Data, part: string | null, detail: [string, number][] = [
                   text(98 + ns / most * 104, y + 9, duration(ns)));
   });
   const words = kParts.map(key => `${kPartWords[key]} ${duration(steps[key].mean)}`).join(', ');
-  return svg(42 + detail.length * 15, `A mean step of ${duration(steps.time_ns.mean)}: ${words}`, ...children);
+  return svg(detail.length > 0 ? 52 + detail.length * 15 : 42, `A mean step of ${duration(steps.time_ns.mean)}: ${words}`, ...children);
 }
 
 const kIdleWords: Record<string, string> = {host_bound_ns: 'host-bound', input_ns: 'input', sync_ns: 'sync', launch_gap_ns: 'launch gaps'};
@@ -129,11 +129,12 @@ function sparkline(levels: MemoryLevels, capacity: number | null, label: string)
   let path = `M0 ${height}`;
   values.forEach((value, i) => { path += `L${x(i).toFixed(1)} ${y(value).toFixed(1)}L${x(i + 1).toFixed(1)} ${y(value).toFixed(1)}`; });
   const peak = values.indexOf(Math.max(...values));
-  const peakX = Math.min(Math.max(x(peak), 30), kWidth - 30);
+  const anchor = x(peak) < kWidth / 3 ? 'start' : x(peak) > kWidth * 2 / 3 ? 'end' : 'middle';
+  const peakX = anchor === 'start' ? 0 : anchor === 'end' ? kWidth : x(peak);
   return svg(height + 14, label, s('path', {d: `${path}L${kWidth} ${height}Z`, class: 'memory area'}),
              capacity ? s('line', {x1: 0, x2: kWidth, y1: y(capacity), y2: y(capacity), class: 'limit'}) : null,
              s('circle', {cx: x(peak), cy: y(values[peak]), r: 3, class: 'late'}),
-             text(peakX, height + 11, `peak ${bytes(values[peak])}${capacity ? ` of ${bytes(capacity)}` : ''}`, 'middle'));
+             text(peakX, height + 11, `peak ${bytes(values[peak])}${capacity ? ` of ${bytes(capacity)}` : ''}`, anchor));
 }
 
 const memory: Picture = (data, finding) => {
