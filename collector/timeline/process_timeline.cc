@@ -142,9 +142,8 @@ absl::Status ProcessTimeline::AddMemoryRecords(const v1::Batch& batch) {
   const auto hold = [this](const auto& r) { Hold(r.time_ns, r.time_ns, ++order_, r); };
   absl::Status status = Read<model::AllocationRecord>(batch, hold);
   if (!status.ok()) return status;
-  status = Read<model::SmallAllocationsRecord>(batch, [this](const model::SmallAllocationsRecord& r) {
-    Hold(r.highest_ns, r.end_ns, ++order_, r);
-  });
+  status = Read<model::SmallAllocationsRecord>(
+      batch, [this](const model::SmallAllocationsRecord& r) { Hold(r.highest_ns, r.end_ns, ++order_, r); });
   if (!status.ok()) return status;
   status = Read<model::AllocatorLevelRecord>(batch, hold);
   if (!status.ok()) return status;

@@ -18,7 +18,8 @@ void JobModel::VisitNames(Archive& archive) {
                   comparison_.late_steps().IsOf(processes_.size()));
   for (const auto* clocks : {&comparison_.clocks(), &comparison_.pair_clocks()}) {
     for (const auto& [pair, link] : *clocks)
-      archive.Require(pair.first < processes_.size() && pair.second < processes_.size());
+      archive.Require(pair.first < processes_.size() && pair.second < processes_.size() &&
+                      !link.Windows().empty());
   }
   if constexpr (Archive::kReads) {
     archive.Require(!names_.empty());

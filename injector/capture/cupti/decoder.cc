@@ -490,9 +490,9 @@ void Decoder::DecodePool(const CUpti_Activity* record) noexcept {
 void Decoder::DecodeOverhead(const CUpti_Activity* record) noexcept {
   const auto& overhead = As<CUpti_ActivityOverhead>(record);
   const bool has_call = api_->version >= kVersionWithOverheadCalls;
-  // cupti_activity.h from 12.4 to 13.5: "Client is responsible for freeing this memory using the free function".
-  // All of these releases take malloc and free from the C library, as we do. Only a full command buffer has
-  // details, and kept, they would grow with every launch that waits for room.
+  // cupti_activity.h from 12.4 to 13.5: "Client is responsible for freeing this memory using the free
+  // function". All of these releases take malloc and free from the C library, as we do. Only a full command
+  // buffer has details, and kept, they would grow with every launch that waits for room.
   if (api_->version >= kVersionWithOverheadDetails &&
       overhead.overheadKind == CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL) {
     std::free(As<CUpti_ActivityOverhead3>(record).overheadData);

@@ -198,8 +198,8 @@ bool CuptiSession::StaysEnabled(CUpti_ActivityKind kind) const noexcept {
          (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && Avoids(cupti::kKernelsStayEnabled));
 }
 
-// Details of overheads are freed by whoever reads the record (Decoder::DecodeOverhead). The headers do not say
-// who that is where several subscribers get it, so then it is not recorded.
+// Details of overheads are freed by whoever reads the record (Decoder::DecodeOverhead). The headers do not
+// say who that is where several subscribers get it, so then it is not recorded.
 bool CuptiSession::Records(CUpti_ActivityKind kind) const noexcept {
   return IsRecorded(kind) && (kind != CUPTI_ACTIVITY_KIND_OVERHEAD || !beside_others_);
 }
