@@ -83,6 +83,12 @@ std::string_view SyncName(v1::SyncKind kind) {
   }
 }
 
+std::string OverheadName(v1::OverheadKind kind) {
+  const std::string name = v1::OverheadKind_Name(kind);
+  if (name.empty()) return "unknown";  // a newer minor version's
+  return absl::AsciiStrToLower(absl::StripPrefix(absl::string_view(name), "OVERHEAD_KIND_"));
+}
+
 std::string LossName(int reason) {
   const std::string name = v1::LossReason_Name(static_cast<v1::LossReason>(reason));
   if (name.empty()) return absl::StrCat("reason_", reason);  // a newer minor version's

@@ -20,6 +20,8 @@ std::string_view MemoryName(v1::MemoryKind kind);
 std::string_view CommunicatorStateName(v1::CommunicatorState state);
 // "stream device event stream_wait_event unknown"
 std::string_view SyncName(v1::SyncKind kind);
+// "buffer_flush"
+std::string OverheadName(v1::OverheadKind kind);
 // The enum's name in lower case without its prefix: "send_queue_full"
 std::string LossName(int reason);
 // A CUpti_ActivityKind: "overhead", or "kind_77" for one without a name here; "unreadable" for 0.

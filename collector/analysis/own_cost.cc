@@ -7,8 +7,40 @@
 
 namespace gpuprobe::analysis {
 
+namespace {
+
+bool IsCuptis(v1::OverheadKind what) {
+  return what == v1::OVERHEAD_KIND_BUFFER_FLUSH || what == v1::OVERHEAD_KIND_INSTRUMENTATION ||
+         what == v1::OVERHEAD_KIND_RESOURCE || what == v1::OVERHEAD_KIND_BUFFER_REQUEST ||
+         what == v1::OVERHEAD_KIND_MANAGED_MEMORY;
+}
+
+void AddOverheads(const model::JobModel& job, std::span<const uint64_t> durations_ns, OwnCost& cost) {
+  uint64_t cuptis_ns = 0;
+  uint64_t life_ns = 0;
+  for (const uint64_t duration_ns : durations_ns) life_ns += duration_ns;
+  for (int i = 0; i < v1::OverheadKind_ARRAYSIZE; ++i) {
+    OwnCost::Overhead sum{.what = static_cast<v1::OverheadKind>(i)};
+    for (const auto& process : job.processes()) {
+      const model::OverheadTotals& totals = process->totals().overheads[static_cast<size_t>(i)];
+      sum.count += totals.count;
+      sum.duration_ns += totals.duration_ns;
+    }
+    if (sum.count == 0) continue;
+    if (IsCuptis(sum.what)) cuptis_ns += sum.duration_ns;
+    cost.overheads.push_back(sum);
+  }
+  std::stable_sort(cost.overheads.begin(), cost.overheads.end(),
+                   [](const auto& a, const auto& b) { return a.duration_ns > b.duration_ns; });
+  if (!cost.overheads.empty() && life_ns > 0)
+    cost.cupti_overhead_fraction = static_cast<double>(cuptis_ns) / static_cast<double>(life_ns);
+}
+
+}  // namespace
+
 OwnCost OwnCostOf(const model::JobModel& job, std::span<const uint64_t> durations_ns) {
   OwnCost cost;
+  AddOverheads(job, durations_ns, cost);
   uint64_t own_ns = 0;
   uint64_t own_of_ns = 0;
   uint64_t launch_ns = 0;

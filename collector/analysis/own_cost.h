@@ -4,12 +4,14 @@
 // from entry to exit, by timing a sample of them; and CUPTI's part of a launch by comparison with moments in
 // which kernels were not recorded, and by calling a function that does nothing (injector/core/launch_cost.h,
 // injector/capture/cupti/callback_cost.h). A launch's time from entry to exit does not bound CUPTI's part,
-// which works before entry and after exit. CUPTI's work on threads of its own is not included. Stateless.
+// which works before entry and after exit. CUPTI's work on threads of its own is not included; what CUPTI
+// reports of it is listed apart (overheads). Stateless.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace gpuprobe::model {
 class JobModel;
@@ -45,6 +47,16 @@ struct OwnCost {
   uint64_t graph_nodes = 0;
   double graph_nodes_least = 0;
   double graph_nodes_most = 0;
+
+  // What CUPTI itself says that it and the driver took time for, on any thread; the longest first.
+  struct Overhead {
+    v1::OverheadKind what = v1::OVERHEAD_KIND_UNKNOWN;
+    uint64_t count = 0;
+    uint64_t duration_ns = 0;
+  };
+  std::vector<Overhead> overheads;
+  // The part that is CUPTI's, and so would not be there without profiling.
+  std::optional<double> cupti_overhead_fraction;
 
   // What is known of it.
   std::optional<double> Total() const {

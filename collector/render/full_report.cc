@@ -51,8 +51,10 @@ analysis::Trust FullTrust() {
   t.cut_off = {{.who = kText}};
   t.exit_incomplete = t.damaged_logs = {kText};
   t.cost.compared = 1;
-  for (std::optional<double>* share : {&t.cost.own_fraction, &t.cost.launch_fraction, &t.cost.cupti_fraction,
-                                       &t.cost.expected_least, &t.cost.expected_most})
+  t.cost.overheads = {{.what = v1::OVERHEAD_KIND_BUFFER_FLUSH}};
+  for (std::optional<double>* share :
+       {&t.cost.own_fraction, &t.cost.launch_fraction, &t.cost.cupti_fraction, &t.cost.expected_least,
+        &t.cost.expected_most, &t.cost.cupti_overhead_fraction})
     *share = 0.5;
   return t;
 }

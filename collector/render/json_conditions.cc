@@ -1,5 +1,6 @@
 #include "collector/render/json_conditions.h"
 
+#include "collector/analysis/names.h"
 #include "collector/render/json_values.h"
 
 namespace gpuprobe::render {
@@ -30,6 +31,10 @@ const char* DetailName(v1::DetailLevel level) {
 
 Json CostOf(const analysis::OwnCost& c) {
   const bool compared = c.compared > 0;
+  Json overheads = Json::array();
+  for (const analysis::OwnCost::Overhead& o : c.overheads)
+    overheads.push_back(
+        {{"what", analysis::OverheadName(o.what)}, {"count", o.count}, {"total_ns", o.duration_ns}});
   return {{"own_fraction", OrNull(c.own_fraction)},
           {"own_sampling", c.own_sampling},
           {"launches", c.launches},
@@ -42,7 +47,9 @@ Json CostOf(const analysis::OwnCost& c) {
           {"without_recording_ns", compared ? Json(c.without_recording_ns) : Json(nullptr)},
           {"callbacks_ns", compared ? Json(c.callbacks_ns) : Json(nullptr)},
           {"compared_processes", c.compared},
-          {"unrecorded_launches", c.unrecorded_launches}};
+          {"unrecorded_launches", c.unrecorded_launches},
+          {"cupti_overhead_fraction", OrNull(c.cupti_overhead_fraction)},
+          {"overheads", overheads}};
 }
 
 }  // namespace

@@ -6,111 +6,123 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/names.h"
 #include "collector/model/calls/collective_kernels.h"
-#include "collector/model/graph_runs.h"
-#include "collector/model/range_payloads.h"
 #include "collector/model/records.h"
+#include "gpuprobe/v1/wire_lines.h"
 #include "nlohmann/json.hpp"
 
 namespace gpuprobe::render {
+
 namespace {
 
-constexpr size_t kMaxStringId = size_t{1} << 22;
-
-std::string Quote(const std::string& text) {
-  using Json = nlohmann::json;
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-template <typename T>
-void Number(std::string& line, const char* key, T value) {
-  absl::StrAppend(&line, ",\"", key, "\":", value);
-}
-
-void Word(std::string& line, const char* key, std::string_view word) {
-  absl::StrAppend(&line, ",\"", key, "\":\"", std::string(word), "\"");
-}
-
-void Triple(std::string& line, const char* key, uint32_t x, uint32_t y, uint32_t z) {
-  absl::StrAppend(&line, ",\"", key, "\":[", x, ",", y, ",", z, "]");
-}
-
-template <typename Record>
-void DeviceFields(std::string& line, uint32_t device, uint32_t stream, const Record& r) {
-  absl::StrAppend(&line, ",\"device\":", device, ",\"stream\":", stream, ",\"start_ns\":", r.start_ns,
-                  ",\"end_ns\":", r.end_ns);
-  Number(line, "correlation", r.correlation);
-}
-
-const char* SourceName(v1::CallSource source) {
-  switch (source) {
-    case v1::CALL_SOURCE_INTERPOSED:
-      return "interposed";
-    case v1::CALL_SOURCE_RELOCATION:
-      return "relocation";
-    case v1::CALL_SOURCE_PLUGIN:
-      return "plugin";
-    case v1::CALL_SOURCE_NVTX:
-      return "nvtx";
-    case v1::CALL_SOURCE_KERNEL_NAME:
-      return "kernel_name";
-    default:
-      return "unknown";
-  }
-}
+constexpr size_t kMaxSiteId = size_t{1} << 22;
 
 // Empty for a kind that has no number.
-std::string NumberOf(v1::PayloadKind kind, uint64_t value) {
+Json NumberOf(v1::PayloadKind kind, uint64_t value) {
   switch (kind) {
     case v1::PAYLOAD_KIND_UINT64:
-      return absl::StrCat(value);
+      return {absl::StrCat(value)};
     case v1::PAYLOAD_KIND_INT64:
-      return absl::StrCat(static_cast<int64_t>(value));
+      return {absl::StrCat(static_cast<int64_t>(value))};
     case v1::PAYLOAD_KIND_DOUBLE:
-      return nlohmann::json(std::bit_cast<double>(value)).dump();
+      return {nlohmann::json(std::bit_cast<double>(value)).dump()};
     default:
-      return "";
+      return {};
   }
 }
 
-void AppendPayload(std::string& line, const model::RangeRecord& range) {
-  const std::string number = NumberOf(range.payload_kind, range.payload);
-  if (!number.empty()) Number(line, "payload", number);
-}
+Json Triple(uint32_t x, uint32_t y, uint32_t z) { return {absl::StrCat("[", x, ",", y, ",", z, "]")}; }
+
+// Records with the fields of their lines that have to be found out. Some take the place of an id of the same
+// name.
+template <typename Record>
+struct OnDevice : Record {
+  Json device_name{};
+  Json stream_name{};
+};
+
+struct KernelLine : OnDevice<model::KernelRecord> {
+  uint32_t device = 0;
+  uint32_t stream = 0;
+  Json name{};
+  Json grid{};
+  Json block{};
+};
+
+struct SmallAllocationsLine : model::SmallAllocationsRecord {
+  uint64_t time_ns = 0;
+};
+
+struct PoolLine : model::PoolLevelRecord {
+  bool destroyed = false;
+};
+
+struct TensorLine : model::TensorRecord {
+  uint64_t bytes = 0;
+};
+
+struct RangeLine : model::RangeRecord {
+  uint32_t tid = 0;
+  Json range{};
+  Json category_name{};
+  Json payload{};
+  Json fields{};
+};
+
+struct LaunchLine : model::LaunchRecord {
+  uint32_t tid = 0;
+  Json thread{};
+};
 
 }  // namespace
 
-std::string RecordLines::Begin(const char* kind) const {
-  return absl::StrCat("{\"kind\":\"", kind, "\",\"rank\":", identity_.rank(), ",\"pid\":", identity_.pid());
+// The device, stream and times are those of the kernels that its plan launched, if there are any.
+struct RecordLines::CollectiveLine : model::CollectiveRecord {
+  std::optional<uint32_t> device{};
+  std::optional<uint32_t> stream{};
+  std::optional<uint64_t> start_ns{};
+  std::optional<uint64_t> end_ns{};
+  std::optional<uint64_t> correlation{};
+  Json comm{};
+  int32_t comm_rank = 0;
+  int32_t comm_ranks = 0;
+  uint64_t bytes = 0;
+  bool captured = false;
+  uint64_t replay = 0;
+};
+
+template <typename Record, typename Fields>
+std::string RecordLines::LineFor(const Fields& fields, const char* kind) const {
+  Line line(kind, identity_, strings_);
+  LineOf<Record>::Put(fields, line);
+  return std::move(line).End();
 }
 
-const std::string& RecordLines::Quoted(uint32_t string) const {
-  static const std::string kEmpty = "\"\"";
-  return string < strings_.size() && !strings_[string].empty() ? strings_[string] : kEmpty;
+template <typename Record, typename Fields>
+std::string RecordLines::LineFor(const Fields& fields) const {
+  return LineFor<Record>(fields, LineOf<Record>::kKind);
 }
 
-void RecordLines::AppendNames(std::string& line, uint32_t device, uint32_t context, uint32_t stream) const {
+template <typename Fields>
+void RecordLines::FindNames(uint32_t device, uint32_t context, uint32_t stream, Fields& fields) const {
   if (const auto name = device_names_.find(device); name != device_names_.end())
-    absl::StrAppend(&line, ",\"device_name\":", Quoted(name->second));
+    fields.device_name = {strings_.Quoted(name->second)};
   if (const auto name = stream_names_.find({context, stream}); name != stream_names_.end())
-    absl::StrAppend(&line, ",\"stream_name\":", Quoted(name->second));
+    fields.stream_name = {strings_.Quoted(name->second)};
 }
 
 void RecordLines::LearnDefinitions(const v1::Batch& batch) {
-  for (const v1::StringDef& def : batch.strings()) {
-    if (def.id() >= kMaxStringId) continue;
-    if (def.id() >= strings_.size()) strings_.resize(def.id() + 1);
-    strings_[def.id()] = Quote(def.value());
-  }
+  for (const v1::StringDef& def : batch.strings()) strings_.Define(def.id(), def.value());
   for (const v1::KernelSite& site : batch.kernel_sites()) {
     sites_[site.id()] = site;
-    if (site.id() >= kMaxStringId) continue;
+    if (site.id() >= kMaxSiteId) continue;
     if (site.id() >= collective_sites_.size()) collective_sites_.resize(site.id() + 1);
-    const std::string_view name = Quoted(site.name());
+    const std::string_view name = strings_.Quoted(site.name());
     collective_sites_[site.id()] = model::IsCollectiveKernel(name.substr(1));
   }
   for (const v1::ThreadDef& thread : batch.threads()) {
     thread_ids_[thread.id()] = thread.tid();
-    thread_names_[thread.id()] = Quote(thread.given_name().empty() ? thread.name() : thread.given_name());
+    thread_names_[thread.id()] =
+        QuotedText(thread.given_name().empty() ? thread.name() : thread.given_name()).text;
   }
   for (const v1::RangeCategory& category : batch.range_categories())
     category_names_[{category.domain(), category.category()}] = category.name();
@@ -219,11 +231,11 @@ absl::Status RecordLines::Learn(const v1::Batch& batch) {
     if (r.plan != 0 || r.correlation == 0) LearnPlan(r);
   });
   if (!status.ok()) return status;
-  status = model::ForEachRangePayload(batch, [this](const model::RangePayload& r) {
-    const std::string number = NumberOf(r.kind, r.value);
+  status = model::ForEachRangePayload(batch, [this](const model::RangePayloadRecord& r) {
+    const std::string number = NumberOf(r.kind, r.value).text;
     if (number.empty()) return;
     std::string& fields = fields_[r.range];
-    absl::StrAppend(&fields, fields.empty() ? "" : ",", Quoted(r.field), ":", number);
+    absl::StrAppend(&fields, fields.empty() ? "" : ",", strings_.Quoted(r.field), ":", number);
   });
   if (!status.ok()) return status;
   if (!replays_.empty()) {
@@ -239,8 +251,11 @@ absl::Status RecordLines::Learn(const v1::Batch& batch) {
 absl::Status RecordLines::Write(const v1::Batch& batch, const Emit& emit) {
   ResolveReplays();
   WriteDeviceRecords(batch, emit);
-  WriteGraphRuns(batch, emit);
-  WriteHostRecords(batch, emit);
+  WriteAsTheyAre<model::SyncRecord>(batch, emit);
+  WriteAsTheyAre<model::OverheadRecord>(batch, emit);
+  WriteMemory(batch, emit);
+  WriteRanges(batch, emit);
+  WriteLaunches(batch, emit);
   WriteCommunicators(batch, emit);
   WriteCollectives(batch, emit);
   return absl::OkStatus();
@@ -250,131 +265,73 @@ void RecordLines::WriteDeviceRecords(const v1::Batch& batch, const Emit& emit) {
   // Columns were checked by Learn; a batch that failed there is never written.
   model::ForEachKernel(batch, [&](const model::KernelRecord& r) {
     const v1::KernelSite& site = sites_[r.site];
-    std::string line = Begin("kernel");
-    DeviceFields(line, site.device(), site.stream(), r);
-    AppendNames(line, site.device(), site.context(), site.stream());
-    absl::StrAppend(&line, ",\"name\":", Quoted(site.name()));
-    Number(line, "graph_node", r.graph_node);
-    Triple(line, "grid", site.grid_x(), site.grid_y(), site.grid_z());
-    Triple(line, "block", site.block_x(), site.block_y(), site.block_z());
-    emit(line + "}");
+    KernelLine line{{r}};
+    line.device = site.device();
+    line.stream = site.stream();
+    line.name = {strings_.Quoted(site.name())};
+    line.grid = Triple(site.grid_x(), site.grid_y(), site.grid_z());
+    line.block = Triple(site.block_x(), site.block_y(), site.block_z());
+    FindNames(site.device(), site.context(), site.stream(), line);
+    emit(LineFor<model::KernelRecord>(line));
     if (Unexplained(r)) emit(UnexplainedLine(r, site));
   }).IgnoreError();
-  model::ForEachCopy(batch, [&](const model::CopyRecord& r) {
-    std::string line = Begin("memcpy");
-    DeviceFields(line, r.device, r.stream, r);
-    AppendNames(line, r.device, r.context, r.stream);
-    Word(line, "direction", analysis::DirectionName(r.direction));
-    Number(line, "bytes", r.bytes);
-    Word(line, "src_memory", analysis::MemoryName(r.src_memory));
-    Word(line, "dst_memory", analysis::MemoryName(r.dst_memory));
-    if (r.graph_node != 0) Number(line, "graph_node", r.graph_node);
-    if (r.peer_device >= 0) Number(line, "peer_device", r.peer_device);
-    emit(line + "}");
-  }).IgnoreError();
-  model::ForEachMemset(batch, [&](const model::MemsetRecord& r) {
-    std::string line = Begin("memset");
-    DeviceFields(line, r.device, r.stream, r);
-    AppendNames(line, r.device, r.context, r.stream);
-    Number(line, "bytes", r.bytes);
-    emit(line + "}");
+  WriteOnDevice<model::CopyRecord>(batch, emit);
+  WriteOnDevice<model::MemsetRecord>(batch, emit);
+  WriteOnDevice<model::GraphRunRecord>(batch, emit);
+}
+
+template <typename Record>
+void RecordLines::WriteOnDevice(const v1::Batch& batch, const Emit& emit) const {
+  model::ForEachRow<Record>(batch, [&](const Record& r) {
+    OnDevice<Record> line{r};
+    FindNames(r.device, r.context, r.stream, line);
+    emit(LineFor<Record>(line));
   }).IgnoreError();
 }
 
-void RecordLines::WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const {
-  model::ForEachGraphRun(batch, [&](const model::GraphRunRecord& r) {
-    std::string line = Begin("graph_run");
-    DeviceFields(line, r.device, r.stream, r);
-    AppendNames(line, r.device, r.context, r.stream);
-    Number(line, "graph", r.graph);
-    emit(line + "}");
-  }).IgnoreError();
+template <typename Record>
+void RecordLines::WriteAsTheyAre(const v1::Batch& batch, const Emit& emit) const {
+  model::ForEachRow<Record>(batch, [&](const Record& r) { emit(LineFor<Record>(r)); }).IgnoreError();
 }
 
-void RecordLines::WritePools(const v1::Batch& batch, const Emit& emit) const {
-  model::ForEachSmallAllocations(batch, [&](const model::SmallAllocationsRecord& r) {
-    std::string line = Begin("small_allocations");
-    Number(line, "device", r.device);
-    Word(line, "memory", analysis::MemoryName(r.memory));
-    Number(line, "time_ns", r.end_ns);
-    Number(line, "allocations", r.allocations);
-    Number(line, "frees", r.frees);
-    Number(line, "rise_bytes", r.rise_bytes);
-    Number(line, "change_bytes", r.change_bytes);
-    emit(line + "}");
-  }).IgnoreError();
-  model::ForEachPoolLevel(batch, [&](const model::PoolLevelRecord& r) {
-    std::string line = Begin("pool");
-    Number(line, "device", r.device);
-    Number(line, "pool", r.pool);
-    Number(line, "time_ns", r.time_ns);
-    Number(line, "used_bytes", r.used_bytes);
-    Number(line, "reserved_bytes", r.reserved_bytes);
-    Number(line, "peak_used_bytes", r.peak_used_bytes);
-    Number(line, "peak_reserved_bytes", r.peak_reserved_bytes);
-    if (r.state == v1::POOL_STATE_DESTROYED) absl::StrAppend(&line, ",\"destroyed\":true");
-    emit(line + "}");
-  }).IgnoreError();
-}
-
-void RecordLines::WriteHostRecords(const v1::Batch& batch, const Emit& emit) {
-  model::ForEachSync(batch, [&](const model::SyncRecord& r) {
-    std::string line = Begin("sync");
-    absl::StrAppend(&line, ",\"stream\":", r.stream, ",\"start_ns\":", r.start_ns, ",\"end_ns\":", r.end_ns);
-    Number(line, "correlation", r.correlation);
-    Word(line, "what", analysis::SyncName(r.what));
-    emit(line + "}");
-  }).IgnoreError();
+void RecordLines::WriteMemory(const v1::Batch& batch, const Emit& emit) const {
   model::ForEachAllocation(batch, [&](const model::AllocationRecord& r) {
-    std::string line = Begin(r.op == v1::ALLOCATION_OP_FREE ? "free" : "alloc");
-    Number(line, "device", r.device);
-    Word(line, "memory", analysis::MemoryName(r.memory));
-    Number(line, "bytes", r.bytes);
-    Number(line, "address", r.address);
-    Number(line, "time_ns", r.time_ns);
-    if (r.failed) absl::StrAppend(&line, ",\"failed\":true");
-    if (r.by_nccl) absl::StrAppend(&line, ",\"by_nccl\":true");
-    emit(line + "}");
+    emit(r.op == v1::ALLOCATION_OP_FREE ? LineFor<model::AllocationRecord>(r, "free")
+                                        : LineFor<model::AllocationRecord>(r));
   }).IgnoreError();
   model::ForEachTensor(batch, [&](const model::TensorRecord& r) {
-    std::string line = Begin(r.release ? "tensor_free" : "tensor");
-    Number(line, "device", r.device);
-    Number(line, "bytes", r.bytes);
-    Number(line, "address", r.address);
-    Number(line, "time_ns", r.time_ns);
-    emit(line + "}");
+    const TensorLine line{r, model::Magnitude(r.change_bytes)};
+    emit(r.change_bytes < 0 ? LineFor<model::TensorRecord>(line, "tensor_free")
+                            : LineFor<model::TensorRecord>(line));
   }).IgnoreError();
-  WritePools(batch, emit);
+  model::ForEachSmallAllocations(batch, [&](const model::SmallAllocationsRecord& r) {
+    emit(LineFor<model::SmallAllocationsRecord>(SmallAllocationsLine{r, r.end_ns}));
+  }).IgnoreError();
+  model::ForEachPoolLevel(batch, [&](const model::PoolLevelRecord& r) {
+    emit(LineFor<model::PoolLevelRecord>(PoolLine{r, r.state == v1::POOL_STATE_DESTROYED}));
+  }).IgnoreError();
+}
+
+void RecordLines::WriteRanges(const v1::Batch& batch, const Emit& emit) {
   model::ForEachRange(batch, [&](const model::RangeRecord& r) {
-    std::string line = Begin("range");
-    Number(line, "start_ns", r.start_ns);
-    Number(line, "end_ns", r.end_ns);
-    absl::StrAppend(&line, ",\"name\":", Quoted(r.name), ",\"domain\":", Quoted(r.domain));
-    Number(line, "id", r.id);
-    Number(line, "parent", r.parent);
-    Number(line, "tid", thread_ids_[r.thread]);
+    RangeLine line{r};
+    line.tid = thread_ids_[r.thread];
     const bool push_pop = r.kind == v1::RANGE_KIND_PUSH_POP;
-    Word(line, "range", push_pop ? "push_pop" : r.kind == v1::RANGE_KIND_MARK ? "mark" : "start_end");
-    if (r.category != 0) Number(line, "category", r.category);
+    line.range = {push_pop ? "\"push_pop\"" : r.kind == v1::RANGE_KIND_MARK ? "\"mark\"" : "\"start_end\""};
     if (const auto name = category_names_.find({r.domain, r.category}); name != category_names_.end())
-      absl::StrAppend(&line, ",\"category_name\":", Quoted(name->second));
-    if (r.color != 0) Number(line, "color", r.color);
-    AppendPayload(line, r);
+      line.category_name = {strings_.Quoted(name->second)};
+    line.payload = NumberOf(r.payload_kind, r.payload);
     if (const auto fields = fields_.find(r.id); fields != fields_.end())
-      absl::StrAppend(&line, ",\"fields\":{", fields->second, "}");
-    if (r.unclosed) absl::StrAppend(&line, ",\"unclosed\":true");
-    emit(line + "}");
+      line.fields = {absl::StrCat("{", fields->second, "}")};
+    emit(LineFor<model::RangeRecord>(line));
   }).IgnoreError();
+}
+
+void RecordLines::WriteLaunches(const v1::Batch& batch, const Emit& emit) {
   model::ForEachLaunch(batch, [&](const model::LaunchRecord& r) {
-    std::string line = Begin("launch");
-    Number(line, "time_ns", r.time_ns);
-    Number(line, "correlation", r.correlation);
-    Number(line, "tid", thread_ids_[r.thread]);
     const auto name = thread_names_.find(r.thread);
-    absl::StrAppend(&line, ",\"thread\":", name == thread_names_.end() ? "\"\"" : name->second);
-    Number(line, "range", r.range);
-    if (r.fallback_range != 0) Number(line, "fallback_range", r.fallback_range);
-    emit(line + "}");
+    const Json thread{name == thread_names_.end() ? "\"\"" : name->second};
+    emit(LineFor<model::LaunchRecord>(LaunchLine{r, thread_ids_[r.thread], thread}));
   }).IgnoreError();
 }
 
@@ -387,39 +344,34 @@ bool RecordLines::Unexplained(const model::KernelRecord& kernel) const {
 // Describes a collective that no call explains, by its kernel's name.
 std::string RecordLines::UnexplainedLine(const model::KernelRecord& kernel,
                                          const v1::KernelSite& site) const {
-  std::string line = Begin("collective");
-  DeviceFields(line, site.device(), site.stream(), kernel);
-  Word(line, "op", model::OperationOfKernel(std::string_view(Quoted(site.name())).substr(1)));
-  Word(line, "comm", "unknown");
-  Number(line, "plan", 0);
-  Word(line, "source", "kernel_name");
-  return line + "}";
+  Line line("collective", identity_, strings_);
+  line.Put("device", site.device());
+  line.Put("stream", site.stream());
+  line.Put("start_ns", kernel.start_ns);
+  line.Put("end_ns", kernel.end_ns);
+  line.Put("correlation", kernel.correlation);
+  line.Word("op", model::OperationOfKernel(std::string_view(strings_.Quoted(site.name())).substr(1)));
+  line.Word("comm", "unknown");
+  line.Put("plan", 0);
+  line.Put("source", v1::CALL_SOURCE_KERNEL_NAME);
+  return std::move(line).End();
 }
 
-std::string RecordLines::CollectiveLine(const model::CollectiveRecord& call, const PlanWork* work,
-                                        uint64_t issue_ns) {
-  std::string line = Begin("collective");
-  if (work != nullptr) DeviceFields(line, work->device, work->stream, *work);
-  const v1::Communicator& comm = communicators_[call.comm];
-  absl::StrAppend(&line, ",\"op\":", Quoted(call.op));
-  Word(line, "comm", analysis::CommName(comm.hash()));
-  Number(line, "seq", call.seq);
-  Number(line, "comm_rank", comm.rank());
-  Number(line, "comm_ranks", comm.ranks());
-  Number(line, "count", call.count);
-  absl::StrAppend(&line, ",\"datatype\":", Quoted(call.datatype));
-  Number(line, "bytes", call.count * call.element_bytes);
-  Number(line, "root", call.root);
-  Number(line, "peer", call.peer);
-  Number(line, "issue_ns", issue_ns);
-  Number(line, "plan", call.plan);
-  Word(line, "source", SourceName(call.source));
-  if (call.result != 0) Number(line, "result", call.result);
-  if (call.algorithm != 0 || call.protocol != 0) {
-    absl::StrAppend(&line, ",\"algorithm\":", Quoted(call.algorithm));
-    absl::StrAppend(&line, ",\"protocol\":", Quoted(call.protocol));
-    Number(line, "channels", call.channels);
+RecordLines::CollectiveLine RecordLines::LineOfCall(const model::CollectiveRecord& call,
+                                                    const PlanWork* work) {
+  CollectiveLine line{call};
+  if (work != nullptr) {
+    line.device = work->device;
+    line.stream = work->stream;
+    line.start_ns = work->start_ns;
+    line.end_ns = work->end_ns;
+    line.correlation = work->correlation;
   }
+  const v1::Communicator& comm = communicators_[call.comm];
+  line.comm = QuotedText(analysis::CommName(comm.hash()));
+  line.comm_rank = comm.rank();
+  line.comm_ranks = comm.ranks();
+  line.bytes = call.count * call.element_bytes;
   return line;
 }
 
@@ -427,43 +379,48 @@ void RecordLines::WriteCommunicators(const v1::Batch& batch, const Emit& emit) {
   for (const v1::Communicator& told : batch.communicators()) {
     if (!told_communicators_.insert({told.id(), told.state()}).second) continue;
     const v1::Communicator& comm = communicators_[told.id()];
-    std::string line = Begin("communicator");
-    Word(line, "comm", analysis::CommName(comm.hash()));
+    Line line("communicator", identity_, strings_);
+    line.Word("comm", analysis::CommName(comm.hash()));
     const auto parent = communicators_.find(comm.parent());
-    if (parent != communicators_.end()) Word(line, "parent", analysis::CommName(parent->second.hash()));
-    if (comm.name() != 0) absl::StrAppend(&line, ",\"comm_name\":", Quoted(comm.name()));
-    Number(line, "comm_rank", comm.rank());
-    Number(line, "comm_ranks", comm.ranks());
-    Number(line, "device", comm.device());
-    Word(line, "state", analysis::CommunicatorStateName(told.state()));
-    Number(line, "time_ns", told.time_ns());
-    emit(line + "}");
+    if (parent != communicators_.end()) line.Word("parent", analysis::CommName(parent->second.hash()));
+    if (comm.name() != 0) line.PutString("comm_name", comm.name());
+    line.Put("comm_rank", comm.rank());
+    line.Put("comm_ranks", comm.ranks());
+    line.Put("device", comm.device());
+    line.Word("state", analysis::CommunicatorStateName(told.state()));
+    line.Put("time_ns", told.time_ns());
+    emit(std::move(line).End());
   }
 }
 
 void RecordLines::WriteCollectives(const v1::Batch& batch, const Emit& emit) {
   model::ForEachCollective(batch, [&](const model::CollectiveRecord& r) {
     const auto replays = replays_.find(r.plan);
-    if (replays == replays_.end()) {
-      const auto plan = r.plan == 0 ? plans_.end() : plans_.find(r.plan);
-      emit(CollectiveLine(r, plan == plans_.end() ? nullptr : &plan->second, r.issue_ns) + "}");
-      return;
-    }
-    emit(CollectiveLine(r, nullptr, r.issue_ns) + ",\"captured\":true}");
-    uint64_t number = 0;
-    // The copies of one launch in the order in which they ran.
-    std::vector<std::pair<uint64_t, const PlanWork*>> ran;
-    for (const auto& [of, work] : replays->second) ran.emplace_back(of.first, &work);
-    std::sort(ran.begin(), ran.end(), [](const auto& a, const auto& b) {
-      return std::tie(a.first, a.second->start_ns) < std::tie(b.first, b.second->start_ns);
-    });
-    for (const auto& [correlation, work] : ran) {
-      const auto launch = launch_ns_.find(correlation);
-      std::string line = CollectiveLine(r, work, launch == launch_ns_.end() ? 0 : launch->second);
-      Number(line, "replay", ++number);
-      emit(line + "}");
-    }
+    if (replays != replays_.end()) return WriteReplays(r, replays->second, emit);
+    const auto plan = r.plan == 0 ? plans_.end() : plans_.find(r.plan);
+    emit(LineFor<model::CollectiveRecord>(LineOfCall(r, plan == plans_.end() ? nullptr : &plan->second)));
   }).IgnoreError();
+}
+
+void RecordLines::WriteReplays(const model::CollectiveRecord& call, const Replays& replays,
+                               const Emit& emit) {
+  CollectiveLine captured = LineOfCall(call, nullptr);
+  captured.captured = true;
+  emit(LineFor<model::CollectiveRecord>(captured));
+  // The copies of one launch in the order in which they ran.
+  std::vector<std::pair<uint64_t, const PlanWork*>> ran;
+  for (const auto& [of, work] : replays) ran.emplace_back(of.first, &work);
+  std::sort(ran.begin(), ran.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.first, a.second->start_ns) < std::tie(b.first, b.second->start_ns);
+  });
+  uint64_t number = 0;
+  for (const auto& [correlation, work] : ran) {
+    const auto launch = launch_ns_.find(correlation);
+    CollectiveLine line = LineOfCall(call, work);
+    line.issue_ns = launch == launch_ns_.end() ? 0 : launch->second;
+    line.replay = ++number;
+    emit(LineFor<model::CollectiveRecord>(line));
+  }
 }
 
 }  // namespace gpuprobe::render

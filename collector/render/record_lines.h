@@ -27,6 +27,7 @@
 #include "absl/status/status.h"
 #include "collector/model/calls/graph_node_plans.h"
 #include "collector/model/records.h"
+#include "collector/render/record_line.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::render {
@@ -49,6 +50,8 @@ class RecordLines {
     uint32_t device = 0;
     uint32_t stream = 0;
   };
+  using Replays = std::map<std::pair<uint64_t, uint32_t>, PlanWork>;
+  struct CollectiveLine;
 
   void LearnDefinitions(const v1::Batch& batch);
   void LearnPlan(const model::PlanRecord& record);
@@ -58,22 +61,31 @@ class RecordLines {
   void NoteWork(const model::KernelRecord& kernel, PlanWork& work) const;
   void KeepEarliestReplay();
   void ResolveReplays();
+  template <typename Record, typename Fields>
+  std::string LineFor(const Fields& fields, const char* kind) const;
+  template <typename Record, typename Fields>
+  std::string LineFor(const Fields& fields) const;
+  // The names that the program gave to the device and the stream, if any.
+  template <typename Fields>
+  void FindNames(uint32_t device, uint32_t context, uint32_t stream, Fields& fields) const;
+  // Records of one kind, of work on the device; whose fields are all that their lines have.
+  template <typename Record>
+  void WriteOnDevice(const v1::Batch& batch, const Emit& emit) const;
+  template <typename Record>
+  void WriteAsTheyAre(const v1::Batch& batch, const Emit& emit) const;
   void WriteDeviceRecords(const v1::Batch& batch, const Emit& emit);
-  void WriteGraphRuns(const v1::Batch& batch, const Emit& emit) const;
-  void WritePools(const v1::Batch& batch, const Emit& emit) const;
-  void WriteHostRecords(const v1::Batch& batch, const Emit& emit);
+  void WriteMemory(const v1::Batch& batch, const Emit& emit) const;
+  void WriteRanges(const v1::Batch& batch, const Emit& emit);
+  void WriteLaunches(const v1::Batch& batch, const Emit& emit);
   void WriteCommunicators(const v1::Batch& batch, const Emit& emit);
   void WriteCollectives(const v1::Batch& batch, const Emit& emit);
+  void WriteReplays(const model::CollectiveRecord& call, const Replays& replays, const Emit& emit);
   bool Unexplained(const model::KernelRecord& kernel) const;
   std::string UnexplainedLine(const model::KernelRecord& kernel, const v1::KernelSite& site) const;
-  std::string CollectiveLine(const model::CollectiveRecord& call, const PlanWork* work, uint64_t issue_ns);
-  std::string Begin(const char* kind) const;
-  // Adds the names that the program gave to the device and the stream, if any.
-  void AppendNames(std::string& line, uint32_t device, uint32_t context, uint32_t stream) const;
-  const std::string& Quoted(uint32_t string) const;
+  CollectiveLine LineOfCall(const model::CollectiveRecord& call, const PlanWork* work);
 
   v1::Identity identity_;
-  std::vector<std::string> strings_;  // quoted
+  QuotedStrings strings_;
   absl::flat_hash_map<uint32_t, v1::KernelSite> sites_;
   std::vector<bool> collective_sites_;  // kernels of NCCL's, by KernelSite
   absl::flat_hash_map<uint32_t, uint32_t> thread_ids_;
@@ -97,7 +109,7 @@ class RecordLines {
   // A program may update its graphs at each step, and is read as a whole before anything is written.
   model::GraphNodePlans node_plans_{SIZE_MAX, SIZE_MAX};
   // Captured plans: a piece of work for each graph launch, by its correlation, and each copy.
-  absl::flat_hash_map<uint64_t, std::map<std::pair<uint64_t, uint32_t>, PlanWork>> replays_;
+  absl::flat_hash_map<uint64_t, Replays> replays_;
   std::vector<model::KernelRecord> replayed_kernels_;  // of collectives, until all plans are known
   // Replayed copies, by node; the latest ones, until it is known whether their nodes carry anything.
   static constexpr size_t kMaxEarlyReplays = 65536;

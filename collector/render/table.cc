@@ -253,7 +253,19 @@ std::vector<Table> TablesOf(const Report& report) {
   return tables;
 }
 
-std::string CostText(const analysis::OwnCost& cost) {
+namespace {
+
+// What CUPTI reports of its own work, most of which is not on the program's threads, if it is much.
+std::string OverheadText(const analysis::OwnCost& cost) {
+  constexpr double kWorthSaying = 0.01;
+  if (cost.cupti_overhead_fraction.value_or(0) < kWorthSaying) return "";
+  std::string name = analysis::OverheadName(cost.overheads.front().what);
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return absl::StrFormat("; CUPTI reports %.2g %% for its own work, on any thread (most overhead: %s)",
+                         *cost.cupti_overhead_fraction * 100, name);
+}
+
+std::string MeasuredCostText(const analysis::OwnCost& cost) {
   if (!cost.own_fraction.has_value()) return "not measured";
   const auto percent = [](double fraction) { return absl::StrFormat("%.2g %%", fraction * 100); };
   constexpr double kTooVague = 0.2;
@@ -273,6 +285,12 @@ std::string CostText(const analysis::OwnCost& cost) {
       absl::StrFormat(" + CUPTI's part, estimated at %.2g to %.2g %% (based on H100 figures%s)",
                       *cost.expected_least * 100, *cost.expected_most * 100,
                       vague ? "; the machine was too busy to measure it" : ""));
+}
+
+}  // namespace
+
+std::string CostText(const analysis::OwnCost& cost) {
+  return absl::StrCat(MeasuredCostText(cost), OverheadText(cost));
 }
 
 std::string Headline(const Report& report) {

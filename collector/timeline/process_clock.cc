@@ -75,13 +75,6 @@ void ProcessClock::BeginBatch(const v1::Batch& batch, uint64_t device_until_ns) 
   last_clock_ns_ = continuous_.Now(batch.clock().realtime_ns());
 }
 
-void ProcessClock::Device(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns) {
-  if (!continuous_.moved()) return;
-  const uint64_t by_ns = continuous_.Device(stream, correlation, start_ns, end_ns) - start_ns;
-  start_ns += by_ns;
-  end_ns += by_ns;
-}
-
 uint64_t ProcessClock::Align(uint64_t line_ns) const {
   if (!forward_.empty()) line_ns -= forward_.Before(line_ns);
   if (line_.ahead_ns == 0 && line_.drift == 0) return line_ns;

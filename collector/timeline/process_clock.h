@@ -11,6 +11,7 @@
 
 #include "collector/analysis/clock_alignment.h"
 #include "collector/model/clock/continuous_clock.h"
+#include "collector/model/clock/row_clock.h"
 #include "gpuprobe/v1/wire.pb.h"
 
 namespace gpuprobe::timeline {
@@ -43,20 +44,19 @@ class ProcessClock {
   // Before the records of each batch. `device_until_ns`: latest end of any work on the device, on the line.
   void BeginBatch(const v1::Batch& batch, uint64_t device_until_ns);
 
-  // From the process's clock to its line; records in their order in the batch.
-  uint64_t Launch(uint64_t correlation, uint64_t time_ns) const {
-    return continuous_.moved() ? continuous_.Launch(correlation, time_ns) : time_ns;
-  }
-  void Device(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns);
-  uint64_t Host(model::ContinuousClock::Kind kind, uint32_t thread, uint64_t time_ns) {
-    return continuous_.moved() ? continuous_.Host(kind, thread, time_ns) : time_ns;
-  }
-  uint64_t Range(uint64_t id, uint64_t start_ns) const {
-    return continuous_.moved() ? continuous_.Range(id, start_ns) : start_ns;
+  // From the process's clock to its line; records in their order in the batch. `stream`: of a record of the
+  // device's, where it ran.
+  template <typename Record>
+  void MoveToLine(uint32_t stream, Record& record) {
+    if (continuous_.moved()) model::MoveToLine(continuous_, stream, record);
   }
 
   // From the process's line, on which steps and findings are, too, to the reference rank's clock.
   uint64_t Align(uint64_t line_ns) const;
+  template <typename Record>
+  void AlignTimes(Record& record) const {
+    model::MapTimes(record, [this](uint64_t line_ns) { return Align(line_ns); });
+  }
 
  private:
   analysis::ClockLine line_;

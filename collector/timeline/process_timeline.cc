@@ -10,8 +10,6 @@
 namespace gpuprobe::timeline {
 namespace {
 
-using Kind = model::ContinuousClock::Kind;
-
 constexpr char kLaunchKernel[] = "cudaLaunchKernel";
 constexpr char kLaunchGraph[] = "cudaGraphLaunch";
 
@@ -97,18 +95,26 @@ void ProcessTimeline::Hold(uint64_t start_ns, uint64_t end_ns, uint64_t order, c
   }
 }
 
+template <typename Record, typename Visitor>
+absl::Status ProcessTimeline::Read(const v1::Batch& batch, const Visitor& visit) {
+  return model::ForEachRow<Record>(batch, [&](Record r) {
+    clock_.MoveToLine(0, r);
+    clock_.AlignTimes(r);
+    visit(r);
+  });
+}
+
 template <typename T>
-void ProcessTimeline::HoldWork(uint64_t stream, T record) {
-  clock_.Device(stream, record.correlation, record.start_ns, record.end_ns);
+void ProcessTimeline::HoldWork(uint32_t stream, T record) {
+  clock_.MoveToLine(stream, record);
   device_until_ns_ = std::max(device_until_ns_, record.end_ns);
-  record.start_ns = clock_.Align(record.start_ns);
-  record.end_ns = clock_.Align(record.end_ns);
+  clock_.AlignTimes(record);
   Hold(record.start_ns, record.end_ns, ++order_, record);
 }
 
 absl::Status ProcessTimeline::AddHostRecords(const v1::Batch& batch) {
-  absl::Status status = model::ForEachLaunch(batch, [this](const model::LaunchRecord& r) {
-    launches_.Add({.time_ns = clock_.Align(clock_.Launch(r.correlation, r.time_ns)),
+  absl::Status status = Read<model::LaunchRecord>(batch, [this](const model::LaunchRecord& r) {
+    launches_.Add({.time_ns = r.time_ns,
                    .correlation = r.correlation,
                    .thread = r.thread,
                    .graph = r.graph,
@@ -118,53 +124,30 @@ absl::Status ProcessTimeline::AddHostRecords(const v1::Batch& batch) {
                   });
   });
   if (!status.ok()) return status;
-  status = model::ForEachPlan(batch, [this](const model::PlanRecord& r) { calls_.Add(r); });
+  status = Read<model::PlanRecord>(batch, [this](const model::PlanRecord& r) { calls_.Add(r); });
   if (!status.ok()) return status;
-  status = model::ForEachRange(batch, [this](model::RangeRecord r) {
-    const uint64_t start_ns = clock_.Range(r.id, r.start_ns);
-    r.end_ns = clock_.Align(r.end_ns + (start_ns - r.start_ns));
-    r.start_ns = clock_.Align(start_ns);
-    Hold(r.start_ns, r.end_ns, r.id, r);
-  });
+  status = Read<model::RangeRecord>(
+      batch, [this](const model::RangeRecord& r) { Hold(r.start_ns, r.end_ns, r.id, r); });
   if (!status.ok()) return status;
-  status = model::ForEachCollective(batch, [this](model::CollectiveRecord r) {
-    const uint64_t by_ns = clock_.Host(Kind::kCall, r.thread, r.issue_ns) - r.issue_ns;
-    r.issue_ns = clock_.Align(r.issue_ns + by_ns);
-    r.return_ns = clock_.Align(r.return_ns + by_ns);
+  status = Read<model::CollectiveRecord>(batch, [this](const model::CollectiveRecord& r) {
     calls_.Add(r);
     Hold(r.issue_ns, r.return_ns, ++order_, r);
   });
   if (!status.ok()) return status;
-  return model::ForEachSync(batch, [this](model::SyncRecord r) {
-    const uint64_t by_ns = clock_.Host(Kind::kSync, 0, r.end_ns) - r.end_ns;
-    r.start_ns = clock_.Align(r.start_ns + by_ns);
-    r.end_ns = clock_.Align(r.end_ns + by_ns);
-    Hold(r.start_ns, r.end_ns, ++order_, r);
-  });
+  return Read<model::SyncRecord>(
+      batch, [this](const model::SyncRecord& r) { Hold(r.start_ns, r.end_ns, ++order_, r); });
 }
 
 absl::Status ProcessTimeline::AddMemoryRecords(const v1::Batch& batch) {
-  absl::Status status = model::ForEachAllocation(batch, [this](model::AllocationRecord r) {
-    r.time_ns = clock_.Align(clock_.Host(Kind::kAllocation, r.thread, r.time_ns));
-    Hold(r.time_ns, r.time_ns, ++order_, r);
-  });
+  const auto hold = [this](const auto& r) { Hold(r.time_ns, r.time_ns, ++order_, r); };
+  absl::Status status = Read<model::AllocationRecord>(batch, hold);
   if (!status.ok()) return status;
-  status = model::ForEachSmallAllocations(batch, [this](model::SmallAllocationsRecord r) {
-    const uint64_t by_ns = clock_.Host(Kind::kSmallAllocation, 0, r.end_ns) - r.end_ns;
-    r.highest_ns = clock_.Align(r.highest_ns + by_ns);
-    r.end_ns = clock_.Align(r.end_ns + by_ns);
-    Hold(r.highest_ns, r.end_ns, ++order_, r);
-  });
+  status = Read<model::SmallAllocationsRecord>(
+      batch, [this](const model::SmallAllocationsRecord& r) { Hold(r.highest_ns, r.end_ns, ++order_, r); });
   if (!status.ok()) return status;
-  status = model::ForEachAllocatorLevel(batch, [this](model::AllocatorLevelRecord r) {
-    r.time_ns = clock_.Align(clock_.Host(Kind::kLevel, 0, r.time_ns));
-    Hold(r.time_ns, r.time_ns, ++order_, r);
-  });
+  status = Read<model::AllocatorLevelRecord>(batch, hold);
   if (!status.ok()) return status;
-  return model::ForEachPoolLevel(batch, [this](model::PoolLevelRecord r) {
-    r.time_ns = clock_.Align(clock_.Host(Kind::kPool, 0, r.time_ns));
-    Hold(r.time_ns, r.time_ns, ++order_, r);
-  });
+  return Read<model::PoolLevelRecord>(batch, hold);
 }
 
 absl::Status ProcessTimeline::AddDeviceRecords(const v1::Batch& batch) {
@@ -173,18 +156,16 @@ absl::Status ProcessTimeline::AddDeviceRecords(const v1::Batch& batch) {
     if (site == nullptr) {
       ++left_out_;
     } else {
-      HoldWork(uint64_t{site->geometry.stream()} << 2, r);
+      HoldWork(site->geometry.stream(), r);
     }
   });
   if (!status.ok()) return status;
-  status = model::ForEachCopy(
-      batch, [this](const model::CopyRecord& r) { HoldWork(uint64_t{r.stream} << 2 | 1, r); });
+  const auto hold = [this](const auto& r) { HoldWork(r.stream, r); };
+  status = model::ForEachCopy(batch, hold);
   if (!status.ok()) return status;
-  status = model::ForEachMemset(
-      batch, [this](const model::MemsetRecord& r) { HoldWork(uint64_t{r.stream} << 2 | 2, r); });
+  status = model::ForEachMemset(batch, hold);
   if (!status.ok()) return status;
-  return model::ForEachGraphRun(
-      batch, [this](const model::GraphRunRecord& r) { HoldWork(uint64_t{r.stream} << 2 | 3, r); });
+  return model::ForEachGraphRun(batch, hold);
 }
 
 bool ProcessTimeline::Wants(uint64_t start_ns, uint64_t end_ns) {

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "collector/model/graph_runs.h"
 #include "collector/model/records.h"
 #include "collector/model/steps/step_record.h"
 #include "collector/timeline/call_table.h"
@@ -74,8 +73,11 @@ class ProcessTimeline {
   absl::Status AddDeviceRecords(const v1::Batch& batch);
   template <typename T>
   void Hold(uint64_t start_ns, uint64_t end_ns, uint64_t order, const T& record);
+  // Hands each row of a batch to visit(record), with its times on the reference rank's clock.
+  template <typename Record, typename Visitor>
+  absl::Status Read(const v1::Batch& batch, const Visitor& visit);
   template <typename T>
-  void HoldWork(uint64_t stream, T record);
+  void HoldWork(uint32_t stream, T record);
 
   // Records as they come out of the window, with times on the reference rank's clock.
   void Show(const model::KernelRecord& r);

@@ -260,7 +260,7 @@ void StepGate::TellTimes() noexcept {
   }
 }
 
-void StepGate::ReportSteps(bool final, void (*report)(void* to, const RecordedStepRow& step) noexcept,
+void StepGate::ReportSteps(bool final, void (*report)(void* to, const wire::RecordedStepRow& step) noexcept,
                            void* to) noexcept {
   if (final) {
     End();

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "gpuprobe/v1/wire_rows.h"
 #include "injector/base/settings.h"
 
 namespace gpuprobe::injector {
@@ -51,12 +52,6 @@ bool ParseStepMarker(std::string_view text, StepRule* rule) noexcept;
 // From GPUPROBE_STEP_MARKER, GPUPROBE_START_STEP, GPUPROBE_STOP_STEP and GPUPROBE_EVERY_STEPS; rejects what
 // cannot be used, steps without a marker included. Without steps to leave out the marker is kNone.
 StepRule ChooseSteps(Settings* settings) noexcept;
-
-// A recorded step that is over.
-struct RecordedStepRow {
-  uint64_t begin_ns, end_ns, index;
-  uint64_t earlier_end_ns, earlier_launch_ns, wait_start_ns, wait_end_ns;
-};
 
 class StepGate {
  public:
@@ -93,7 +88,7 @@ class StepGate {
   void TellTimes() noexcept;
   // Reports the steps that were already over at the last call: the device's work before them has been
   // recorded since. `final`: reports all, including the current one.
-  void ReportSteps(bool final, void (*report)(void* to, const RecordedStepRow& step) noexcept,
+  void ReportSteps(bool final, void (*report)(void* to, const wire::RecordedStepRow& step) noexcept,
                    void* to) noexcept;
   // Time of the latest launch that was not recorded; 0: none.
   uint64_t left_out_until_ns() const noexcept;

@@ -2,6 +2,7 @@
 
 #include "injector/base/losses.h"
 #include "injector/core/recording.h"
+#include "injector/ledgers/event_rows.h"
 
 namespace gpuprobe::injector {
 
@@ -46,7 +47,7 @@ void AllocationLedger::Record(const AllocationEvent& event, uint32_t thread) noe
     if (told.began_ns >= before_call_ns_) told.began_ns = 0;  // beside parts of its own call at most
     small_run_.Add(told, last_ns_);
   } else {
-    builder_->AddAllocation(told, thread);
+    builder_->Add(RowOf(told, thread));
   }
   if (event.time_ns < last_ns_) return;
   last_ns_ = event.time_ns;
@@ -65,7 +66,7 @@ uint64_t AllocationLedger::TellingTime(uint64_t time_ns, bool small) noexcept {
 
 void AllocationLedger::EndSmallRun() noexcept {
   if (small_run_.empty()) return;
-  builder_->AddSmallAllocations(small_run_);
+  builder_->Add(RowOf(small_run_));
   small_run_ = {};
 }
 
@@ -162,7 +163,7 @@ void AllocationLedger::Released(const AllocationEvent& event, uint32_t thread) n
 void AllocationLedger::Unknown(const AllocationEvent& event, uint32_t thread) noexcept {
   CountLoss(wire::LossReason::kLossAllocationUnknown);
   EndSmallRun();
-  builder_->AddAllocation(event, thread);
+  builder_->Add(RowOf(event, thread));
 }
 
 void AllocationLedger::Park(uint64_t key, const AllocationEvent& event, uint32_t thread) noexcept {

@@ -15,6 +15,7 @@
 #include "injector/core/recording.h"
 #include "injector/core/self_report.h"
 #include "injector/core/step_gate.h"
+#include "injector/ledgers/event_rows.h"
 
 namespace gpuprobe::injector {
 
@@ -222,7 +223,7 @@ void EventDrain::TakeLaunches(int slot, EventRing& ring, uint64_t until_ns, Curs
 void EventDrain::Launched(LaunchEvent event, uint32_t thread) noexcept {
   if (!recording.HoldsLaunch(event.time_ns)) return CountLeftOut(event.time_ns);
   if (!recording.Wants(kRecordNvtx)) event.range_id = event.fallback_range_id = 0;
-  builder_->AddLaunch(thread, event);
+  builder_->Add(RowOf(event, thread));
 }
 
 void EventDrain::Advance(Cursor* cursor, uint64_t until_ns) noexcept {
@@ -299,11 +300,11 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
     case EventType::kPhysicalMemory:
       return allocations_.Take(Payload<PhysicalMemoryEvent>(header), thread);
     case EventType::kAllocatorLevel:
-      return builder_->AddAllocatorLevel(Payload<AllocatorLevelEvent>(header));
+      return builder_->Add(RowOf(Payload<AllocatorLevelEvent>(header)));
     case EventType::kAllocatorRefusal:
-      return builder_->AddAllocatorRefusal(Payload<AllocatorRefusalEvent>(header));
+      return builder_->Add(RowOf(Payload<AllocatorRefusalEvent>(header)));
     case EventType::kTensor:
-      return builder_->AddTensor(Payload<TensorEvent>(header));
+      return builder_->Add(RowOf(Payload<TensorEvent>(header)));
     case EventType::kContextEnd:
       return allocations_.ContextEnded(Payload<ContextEndEvent>(header), thread);
     case EventType::kCollective:
@@ -348,12 +349,12 @@ uint32_t EventDrain::DomainName(uint64_t handle) noexcept {
   return builder_->String({name, length < sizeof(name) ? length : sizeof(name)});
 }
 
-void EventDrain::AddRange(const RangeRow& row) noexcept {
+void EventDrain::AddRange(const wire::RangeRow& row) noexcept {
   if (!recording.Overlaps(row.start_ns, row.end_ns) ||
       (step_gate.in_use() && !step_gate.Overlaps(row.start_ns, row.end_ns))) {
     return CountSelf(SelfCounter::kOutsideWindow);
   }
-  builder_->AddRange(row);
+  builder_->Add(row);
 }
 
 void EventDrain::OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept {
@@ -378,21 +379,21 @@ void EventDrain::OpenedRange(const RangeOpenEvent& event, std::string_view name,
   ClosedRange(close);
 }
 
-RangeRow EventDrain::RowOf(uint64_t id, const OpenRange& range, uint64_t end_ns,
-                           bool unclosed) const noexcept {
+wire::RangeRow EventDrain::RangeOf(uint64_t id, const OpenRange& range, uint64_t end_ns,
+                                   bool unclosed) const noexcept {
   return {.start_ns = range.start_ns,
           .end_ns = end_ns > range.start_ns ? end_ns : range.start_ns,
           .id = id,
-          .parent_id = range.parent_id,
+          .parent = range.parent_id,
           .name = range.name,
           .domain = range.domain,
           .thread = range.thread,
-          .category = range.category,
           .kind = static_cast<wire::RangeKind>(range.kind),
           .unclosed = unclosed,
+          .category = range.category,
           .color = range.color,
           .payload = range.payload,
-          .payload_kind = range.payload_kind};
+          .payload_kind = static_cast<wire::PayloadKind>(range.payload_kind)};
 }
 
 void EventDrain::ClosedRange(const RangeCloseEvent& event) noexcept {
@@ -403,7 +404,7 @@ void EventDrain::ClosedRange(const RangeCloseEvent& event) noexcept {
       CountLoss(wire::LossReason::kLossDefinitionsFull);
     return;
   }
-  AddRange(RowOf(event.id, *range, event.time_ns, false));
+  AddRange(RangeOf(event.id, *range, event.time_ns, false));
   open_ranges_.Erase(event.id);
 }
 
@@ -413,16 +414,16 @@ void EventDrain::Marked(const MarkEvent& event, std::string_view name, uint32_t 
   AddRange({.start_ns = event.time_ns,
             .end_ns = event.time_ns,
             .id = event.id,
-            .parent_id = event.parent_id,
+            .parent = event.parent_id,
             .name = name_id,
             .domain = domain,
             .thread = thread,
-            .category = event.category,
             .kind = wire::RangeKind::kRangeKindMark,
             .unclosed = false,
+            .category = event.category,
             .color = event.color,
             .payload = event.payload,
-            .payload_kind = event.payload_kind});
+            .payload_kind = static_cast<wire::PayloadKind>(event.payload_kind)});
 }
 
 void EventDrain::TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept {
@@ -433,14 +434,18 @@ void EventDrain::TookPayload(const RangePayloadEvent& event, std::string_view by
   uint32_t kind = 0;
   for (size_t field = 0; event_names.payload_field(event.schema, field, bytes, &name, &value, &kind);
        ++field) {
-    if (kind != 0) builder_->AddRangePayload({event.range_id, value, builder_->String(name), kind});
+    if (kind != 0)
+      builder_->Add(wire::RangePayloadRow{.range = event.range_id,
+                                          .field = builder_->String(name),
+                                          .value = value,
+                                          .kind = static_cast<wire::PayloadKind>(kind)});
   }
 }
 
 void EventDrain::OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept {
   // From its next launch on.
   const auto carries = [&](uint64_t node, uint64_t plan, uint32_t copy) noexcept {
-    builder_->AddPlanLaunch({plan, 0, event.exec_number, node, copy, 0}, event.correlation);
+    builder_->Add(RowOf(PlanLaunchEvent{plan, 0, event.exec_number, node, copy, 0}, event.correlation));
   };
   switch (static_cast<GraphCall>(event.call)) {
     case GraphCall::kInstantiated:
@@ -483,11 +488,11 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
                ? 0
                : builder_->String(event_names.collective_how(number));
   };
-  const BatchBuilder::CollectiveNames names{.op = op == nullptr ? 0 : builder_->String(op),
-                                            .datatype = datatype == nullptr ? 0 : builder_->String(datatype),
-                                            .algorithm = how(event.algorithm),
-                                            .protocol = how(event.protocol)};
-  builder_->AddCollective(event, names, event.thread == 0 ? thread : KnownThread(event.thread, thread));
+  const CollectiveNames names{.op = op == nullptr ? 0 : builder_->String(op),
+                              .datatype = datatype == nullptr ? 0 : builder_->String(datatype),
+                              .algorithm = how(event.algorithm),
+                              .protocol = how(event.protocol)};
+  builder_->Add(RowOf(event, names, event.thread == 0 ? thread : KnownThread(event.thread, thread)));
 }
 
 void EventDrain::Communicator(const CommunicatorEvent& event) noexcept {
@@ -499,7 +504,7 @@ void EventDrain::Communicator(const CommunicatorEvent& event) noexcept {
 
 void EventDrain::PlanLaunched(const PlanLaunchEvent& event) noexcept {
   if (step_gate.in_use() && event.correlation != 0 && !step_gate.IsRecorded(event.correlation)) return;
-  builder_->AddPlanLaunch(event);
+  builder_->Add(RowOf(event));
 }
 
 void EventDrain::NoteHostState() noexcept {
@@ -523,7 +528,7 @@ void EventDrain::NoteHostState() noexcept {
 
 void EventDrain::CloseOpenRanges(uint64_t now_ns) noexcept {
   open_ranges_.ForEach(
-      [this, now_ns](uint64_t id, const OpenRange& range) { AddRange(RowOf(id, range, now_ns, true)); });
+      [this, now_ns](uint64_t id, const OpenRange& range) { AddRange(RangeOf(id, range, now_ns, true)); });
   open_ranges_.Clear();
 }
 

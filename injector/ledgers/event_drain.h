@@ -44,7 +44,7 @@ class EventDrain {
     uint32_t payload_kind;
     uint16_t kind;
   };
-  RangeRow RowOf(uint64_t id, const OpenRange& range, uint64_t end_ns, bool unclosed) const noexcept;
+  wire::RangeRow RangeOf(uint64_t id, const OpenRange& range, uint64_t end_ns, bool unclosed) const noexcept;
   static constexpr size_t kMaxThreadNameBytes = 64;
   struct GivenName {  // by the program, to one of its threads
     uint32_t tid;     // 0: free
@@ -78,7 +78,7 @@ class EventDrain {
   void Advance(Cursor* cursor, uint64_t until_ns) noexcept;
   void Merge(Cursor* cursors, int count) noexcept;
   void Take(const EventHeader& header, uint32_t thread) noexcept;
-  void AddRange(const RangeRow& row) noexcept;
+  void AddRange(const wire::RangeRow& row) noexcept;
   void OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept;
   void ClosedRange(const RangeCloseEvent& event) noexcept;
   void Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept;

@@ -366,8 +366,8 @@ void ProbeThread::Collect(bool final) noexcept {
   if (step_gate.in_use())
     step_gate.ReportSteps(
         final,
-        [](void* builder, const RecordedStepRow& step) noexcept {
-          static_cast<BatchBuilder*>(builder)->AddRecordedStep(step);
+        [](void* builder, const wire::RecordedStepRow& step) noexcept {
+          static_cast<BatchBuilder*>(builder)->Add(step);
         },
         &stream_->builder);
   if (final) stream_->drain.CloseOpenRanges(NowNs());

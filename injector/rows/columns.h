@@ -1,14 +1,14 @@
 // Columns of varints, and tables of them: a columnar message before it is sealed.
 //
-// Every record kind is one such table. Thread: whoever holds the builder's lock. Allocation: none; the
-// builder carves all columns out of one mapping, large enough for the most rows that a batch may have, so
-// that writing a value needs no check.
+// Every record kind is one such table, whose columns wire.proto describes (proto/columns.h). Thread: whoever
+// holds the builder's lock. Allocation: none; row_tables.h carves all columns out of one mapping, large
+// enough for the most rows that a batch may have, so that writing a value needs no check.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "gpuprobe/v1/wire_tags.h"
+#include "gpuprobe/v1/wire_rows.h"
 #include "injector/rows/varints.h"
 #include "injector/rows/wire_writer.h"
 
@@ -40,20 +40,20 @@ struct Column {
   size_t size() const noexcept { return static_cast<size_t>(end - begin); }
 };
 
-// The columns of one message; a column's place is its field number less the first one's.
-template <typename Tag>
-struct ColumnTable {
-  static constexpr int kFirstTag = wire::ColumnsOf<Tag>::kFirst;
-  static constexpr int kCount = wire::ColumnsOf<Tag>::kCount;
+// The table of one row type; a column's place is its field number less the first one's.
+template <typename Row>
+class ColumnTable {
+ public:
+  using Of = wire::TableOf<Row>;
+  using Tag = typename Of::Tag;
+  static constexpr size_t kBytes = Of::kPlaces * kColumnBytes;
 
-  Column columns[kCount];
-  uint32_t rows = 0;
-  uint64_t previous_time_ns = 0;
-
-  Column& operator[](Tag tag) noexcept { return columns[static_cast<int>(tag) - kFirstTag]; }
+  uint32_t rows() const noexcept { return rows_; }
+  // Whether it takes `row`, or has to be sealed before.
+  bool Admits(const Row& /*row*/) noexcept { return rows_ < kMaxRows; }
 
   char* Carve(char* memory) noexcept {
-    for (Column& column : columns) {
+    for (Column& column : columns_) {
       column.begin = column.end = memory;
       memory += kColumnBytes;
     }
@@ -61,37 +61,94 @@ struct ColumnTable {
   }
 
   void Clear(uint64_t base_ns) noexcept {
-    for (Column& column : columns) column.Clear();
-    rows = 0;
-    previous_time_ns = base_ns;
+    for (Column& column : columns_) column.Clear();
+    rows_ = 0;
+    previous_time_ns_ = base_ns;
   }
 
-  // Start relative to the previous end, and the duration.
-  void PutInterval(Tag start, Tag duration, uint64_t start_ns, uint64_t end_ns) noexcept {
-    (*this)[start].PutSigned(static_cast<int64_t>(start_ns - previous_time_ns));
-    (*this)[duration].Put(end_ns - start_ns);
-    previous_time_ns = end_ns;
+  void Put(const Row& row) noexcept {
+    PutColumns(row, typename Of::Columns{});
+    if constexpr (Of::kPrevious != nullptr) previous_time_ns_ = row.*Of::kPrevious;
+    ++rows_;
   }
-  // A point in time relative to the previous one.
-  void PutTime(Tag time, uint64_t time_ns) noexcept {
-    (*this)[time].PutSigned(static_cast<int64_t>(time_ns - previous_time_ns));
-    previous_time_ns = time_ns;
+
+  // For a kind that has an encoder of its own.
+  Column& operator[](Tag tag) noexcept { return columns_[static_cast<int>(tag) - Of::kFirst]; }
+  uint64_t previous_time_ns() const noexcept { return previous_time_ns_; }
+  void AddRows(uint32_t rows, uint64_t last_time_ns) noexcept {
+    rows_ += rows;
+    previous_time_ns_ = last_time_ns;
   }
 
   size_t MaxEncodedBytes() const noexcept {
     size_t bytes = kFieldOverhead;
-    for (const Column& column : columns) bytes += column.size() + kFieldOverhead;
+    for (const Column& column : columns_) bytes += column.size() + kFieldOverhead;
     return bytes;
   }
 
-  void Encode(WireWriter& message) const noexcept {
-    for (int i = 0; i < kCount; ++i) {
-      const Column& column = columns[i];
-      if (column.any != 0) {
-        message.add_bytes(static_cast<protozero::pbf_tag_type>(i + kFirstTag), column.begin, column.size());
+  void Encode(WireWriter& batch) const noexcept {
+    if (rows_ == 0) return;
+    WireWriter message(batch, Number(Of::kField));
+    EncodeColumns(message);
+  }
+
+  void EncodeColumns(WireWriter& message) const noexcept {
+    for (int place = 0; place < Of::kPlaces; ++place) {
+      const Column& column = columns_[place];
+      // If all values are zero, no column would be left, and readers would see no row: the first one stays.
+      if (column.any != 0 || place == 0) {
+        message.add_bytes(static_cast<protozero::pbf_tag_type>(place + Of::kFirst), column.begin,
+                          column.size());
       }
     }
   }
+
+ private:
+  template <typename... Columns>
+  void PutColumns(const Row& row, wire::ColumnList<Columns...> /*columns*/) noexcept {
+    (PutColumn(Columns{}, row, columns_[Columns::kNumber - Of::kFirst]), ...);
+  }
+
+  template <typename Spec>
+  void PutColumn(Spec /*spec*/, const Row& row, Column& column) noexcept {
+    using wire::Coding;
+    using wire::Role;
+    if constexpr (Spec::kRole == Role::kDelta) {
+      column.PutDelta(row.*Spec::kMember);
+    } else if constexpr (Spec::kRole == Role::kStart || Spec::kRole == Role::kTime) {
+      column.PutSigned(static_cast<int64_t>(row.*Spec::kMember - previous_time_ns_));
+    } else if constexpr (Spec::kRole == Role::kBefore) {
+      PutBefore<Spec>(row, column);
+    } else if constexpr (Spec::kOf != nullptr) {
+      const uint64_t after = row.*Spec::kMember - row.*Spec::kOf;
+      if constexpr (Spec::kCoding == Coding::kZigZag) {
+        column.PutSigned(static_cast<int64_t>(after));
+      } else {
+        column.Put(after);
+      }
+    } else if constexpr (Spec::kCoding == Coding::kZigZag) {
+      column.PutSigned(row.*Spec::kMember);
+    } else if constexpr (Spec::kCoding == Coding::kPlusOne) {
+      column.Put(static_cast<uint32_t>(row.*Spec::kMember + 1));
+    } else {
+      column.Put(static_cast<uint64_t>(row.*Spec::kMember));
+    }
+  }
+
+  template <typename Spec>
+  static void PutBefore(const Row& row, Column& column) noexcept {
+    const uint64_t time_ns = row.*Spec::kMember;
+    const uint64_t before = Spec::kMayBeNone && time_ns == 0 ? 0 : row.*Spec::kOf - time_ns;
+    if constexpr (Spec::kCoding == wire::Coding::kZigZag) {
+      column.PutSigned(static_cast<int64_t>(before));
+    } else {
+      column.Put(time_ns > row.*Spec::kOf ? 0 : before);
+    }
+  }
+
+  Column columns_[Of::kPlaces];
+  uint32_t rows_ = 0;
+  uint64_t previous_time_ns_ = 0;
 };
 
 }  // namespace gpuprobe::injector

@@ -41,7 +41,7 @@ void PutKernels(const KernelBlock& block, KernelTable* table) noexcept {
   const uint32_t rows = block.rows;
   const uint32_t last = rows - 1;
   Column& start = (*table)[Tag::kStartDelta];
-  start.end = WriteVarint(start.end, ZigZag(block.start_ns[0] - table->previous_time_ns));
+  start.end = WriteVarint(start.end, ZigZag(block.start_ns[0] - table->previous_time_ns()));
   start.end = PutColumn(start.end, last, [&block](uint32_t i) noexcept {
     return ZigZag(block.start_ns[i + 1] - block.end_ns[i]);
   });
@@ -58,8 +58,8 @@ void PutKernels(const KernelBlock& block, KernelTable* table) noexcept {
   Column& graph_node = (*table)[Tag::kGraphNodeDelta];
   if ((graph_node.any | block.graph_any) != 0) {
     if (graph_node.any == 0) {
-      std::memset(graph_node.end, 0, table->rows);
-      graph_node.end += table->rows;
+      std::memset(graph_node.end, 0, table->rows());
+      graph_node.end += table->rows();
     }
     graph_node.any |= block.graph_any;
     graph_node.end = PutDeltas(graph_node.end, rows, block.graph_node, graph_node.previous);
@@ -67,8 +67,7 @@ void PutKernels(const KernelBlock& block, KernelTable* table) noexcept {
   }
   // Only the column of graph nodes is ever left out.
   for (Column* column : {&start, &duration, &site, &correlation}) column->any = 1;
-  table->previous_time_ns = block.end_ns[last];
-  table->rows += rows;
+  table->AddRows(rows, block.end_ns[last]);
 }
 
 }  // namespace gpuprobe::injector

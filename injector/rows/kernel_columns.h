@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "gpuprobe/v1/wire_tags.h"
+#include "gpuprobe/v1/wire_rows.h"
 #include "injector/rows/columns.h"
 #include "injector/rows/varints.h"
 
@@ -36,7 +36,7 @@ struct KernelBlock {
   }
 };
 
-using KernelTable = ColumnTable<wire::KernelsTag>;
+using KernelTable = ColumnTable<wire::KernelRow>;
 
 // The table has room for the block's rows.
 void PutKernels(const KernelBlock& block, KernelTable* table) noexcept;

@@ -85,6 +85,19 @@ class OwnCost(harness.EndToEndTest):
         self.assertAlmostEqual(cost["expected_cupti_most"], 3 * cost["expected_cupti_least"], delta=1e-9)
         self.assertAlmostEqual(cost["expected_cupti_least"] * report["conditions"]["duration_ns"], 2000 * 1000, delta=300 * 1000)
 
+    def test_what_cupti_reports_of_itself_is_added_up(self):
+        _, out = self.record("3000", "300", GPUSIM_FAULT="slow_flush_ms=40")
+        happened = [record for record in self.truth() if record["kind"] == "overhead"]
+        cost = self.report(out)["trust"]["cost"]
+        kinds = {record["what"] for record in happened}
+        self.assertEqual(kinds, {"buffer_flush", "function_loading"})
+        self.assertEqual({o["what"]: (o["count"], o["total_ns"]) for o in cost["overheads"]},
+                         {kind: (sum(r["what"] == kind for r in happened), sum(r["end_ns"] - r["start_ns"] for r in happened if r["what"] == kind)) for kind in kinds})
+        self.assertEqual(cost["overheads"][0]["what"], "buffer_flush", "the longest first")
+        self.assertGreater(cost["cupti_overhead_fraction"], 0.01)
+        self.assertRegex(self.headline(out), r"; CUPTI reports \S+ % for its own work, on any thread \(most overhead: buffer flush\)$")
+        self.assertEqual(self.differences(happened, [record for record in self.export(out) if record["kind"] == "overhead"]), [])
+
     def test_it_can_be_forbidden(self):
         _, out = self.record("150000", BUSY_US, GPUPROBE_COMPARE_LAUNCHES="0")
         report = self.report(out)

@@ -75,7 +75,7 @@ class Versions(harness.EndToEndTest):
         trust = self.report(out)["trust"]
         unknown = sum(record["kind"] == "kernel" for record in happened) // 2
         self.assertGreater(unknown, 0)
-        self.assertEqual(trust["unknown_kinds"], {"overhead": unknown})
+        self.assertEqual(trust["unknown_kinds"], {"environment": unknown})
         self.assertEqual(trust["lost"], {"unknown_record": unknown})
 
 

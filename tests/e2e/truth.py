@@ -3,18 +3,21 @@
 Both come as JSON records with the same field names. Everything that happened must have been captured once, with equal values; host times of allocations and
 of calls, which each side takes with its own clock reading, are compared by their order.
 """
+import json
+import os
 from collections import Counter, defaultdict
 
-# The fields that must be equal, by kind.
-COMPARED = {
-    "kernel": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "name", "graph_node", "grid", "block"),
-    "memcpy": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "direction", "bytes", "src_memory", "dst_memory"),
-    "memset": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "bytes"),
-    "sync": ("pid", "rank", "start_ns", "end_ns", "correlation", "what"),
-    "collective": ("pid", "rank", "device", "stream", "start_ns", "end_ns", "correlation", "op", "comm", "seq", "comm_rank", "comm_ranks", "count", "datatype",
-                   "bytes", "root", "peer", "replay", "refused"),
-}
-ALLOCATION = ("kind", "memory", "bytes", "address", "device", "failed")
+# The fields of a line of the export, by kind: generated from proto/gpuprobe/v1/wire.proto.
+with open(os.path.join(os.environ["GPUPROBE_BUILD_DIR"], "proto", "gen", "gpuprobe", "v1", "wire_lines.json"), encoding="utf-8") as file:
+    LINES = json.load(file)
+# The kinds of records that the simulated node writes, and what is not held against its log: names that the program gave, who saw a call, when each side
+# says that it was made, and the number that each side gives a plan (plan_differences) or a replay of a captured call.
+KINDS = ("kernel", "memcpy", "memset", "sync", "overhead", "collective")
+NOT_COMPARED = {"device_name", "stream_name", "source", "issue_ns", "plan", "result", "algorithm", "protocol", "channels", "captured"}
+COMPARED = {kind: ("pid", "rank", *(field for field in LINES[kind] if field not in NOT_COMPARED)) for kind in KINDS}
+COMPARED["collective"] += ("refused",)  # with_refusals
+COMPARED["sync"] = tuple(field for field in COMPARED["sync"] if field != "stream")  # a wait for an event has none; the node logs where the event was
+ALLOCATION = ("kind", *(field for field in LINES["alloc"] if field not in ("time_ns", "by_nccl")))  # compared by their order
 
 
 def frozen(record, fields):

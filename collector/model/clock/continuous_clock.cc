@@ -139,9 +139,9 @@ uint64_t ContinuousClock::Device(uint64_t stream, uint64_t correlation, uint64_t
   return before_ns;
 }
 
-uint64_t ContinuousClock::Host(Kind kind, uint32_t thread, uint64_t time_ns) {
+uint64_t ContinuousClock::Host(uint8_t kind, uint32_t thread, uint64_t time_ns) {
   if (!set_in_batch_) return Now(time_ns);
-  const auto [it, first] = host_.try_emplace(uint64_t{thread} << 8 | static_cast<uint64_t>(kind));
+  const auto [it, first] = host_.try_emplace(uint64_t{thread} << 8 | kind);
   Stream& order = it->second;
   if (first) order.last_ns = sealed_ns_;
   if (time_ns + Tolerance() < order.last_ns) order.after = true;

@@ -25,19 +25,6 @@ class ContinuousClock {
   static constexpr size_t kMax = 64;
   static constexpr size_t kMaxStreams = 1024;  // beyond, the number of a launch alone decides
 
-  // The host's records, each kind from one message of a batch.
-  enum class Kind : uint8_t {
-    kAllocation,
-    kSmallAllocation,
-    kPool,
-    kLevel,
-    kTensor,
-    kRefusal,
-    kCall,
-    kStep,
-    kSync
-  };
-
   bool moved() const { return shift_ns_ != 0; }
   // The clock was set `by_ns` back before this batch was sealed, and after the one before, which was at
   // `sealed_ns`. `device_until_ns`: latest end of any work on the device. Both on the line.
@@ -45,12 +32,13 @@ class ContinuousClock {
   // Before the host's records of every batch.
   void BeginBatch(const v1::Batch& batch, bool set_back);
 
-  // From the clock to the line, for records in their order in the batch.
+  // From the clock to the line, for records in their order in the batch (row_clock.h).
   uint64_t Launch(uint64_t correlation, uint64_t time_ns) const {
     return time_ns + (After(correlation) ? shift_ns_ : shift_ns_ - by_ns_);
   }
   uint64_t Device(uint64_t stream, uint64_t correlation, uint64_t start_ns, uint64_t end_ns);
-  uint64_t Host(Kind kind, uint32_t thread, uint64_t time_ns);
+  // `kind`: the host's records are in order within each.
+  uint64_t Host(uint8_t kind, uint32_t thread, uint64_t time_ns);
   uint64_t Range(uint64_t id, uint64_t start_ns) const {
     return start_ns + (id > last_range_ ? shift_ns_ : shift_ns_ - by_ns_);
   }

@@ -1,13 +1,12 @@
 // Saving a job's model and loading it again: the state outlives the detail of a run whose logs are rotated.
 #include "collector/model/job/job_model.h"
 #include "collector/model/state/archive.h"
-#include "collector/model/state/record_members.h"
 
 namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what a Visit saves.
-constexpr uint32_t kStateVersion = 31;
+constexpr uint32_t kStateVersion = 32;
 
 }  // namespace
 
@@ -19,7 +18,8 @@ void JobModel::VisitNames(Archive& archive) {
                   comparison_.late_steps().IsOf(processes_.size()));
   for (const auto* clocks : {&comparison_.clocks(), &comparison_.pair_clocks()}) {
     for (const auto& [pair, link] : *clocks)
-      archive.Require(pair.first < processes_.size() && pair.second < processes_.size());
+      archive.Require(pair.first < processes_.size() && pair.second < processes_.size() &&
+                      !link.Windows().empty());
   }
   if constexpr (Archive::kReads) {
     archive.Require(!names_.empty());

@@ -42,9 +42,9 @@ void MemoryLedger::AddSmall(const SmallAllocationsRecord& run) {
                 .allocations = run.allocations,
                 .frees = run.frees,
                 .range = run.range,
-                .obtained = run.obtained,
-                .released = run.released,
-                .settles = run.obtained.bytes != 0};
+                .obtained = {run.obtained_bytes, run.obtained_before_bytes, run.obtained_since_ns},
+                .released = {run.released_bytes, run.released_before_bytes, run.released_since_ns},
+                .settles = run.obtained_bytes != 0};
   if (run.rise_bytes != 0) {
     SmallStep highest = end;
     highest.time_ns = run.highest_ns;

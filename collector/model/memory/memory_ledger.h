@@ -130,6 +130,12 @@ class MemoryLedger {
   }
 
  private:
+  // Calls of a run that began before another one ended.
+  struct Overlap {
+    uint64_t bytes;         // the most at one time
+    uint64_t before_bytes;  // of those that began before the run
+    uint64_t since_ns;      // when the first of these began
+  };
   // The effect of small allocations on a level at one moment.
   struct SmallStep {
     uint64_t time_ns;
@@ -139,15 +145,15 @@ class MemoryLedger {
     uint64_t allocations;
     uint64_t frees;
     uint64_t range;
-    SmallAllocationsRecord::Overlap obtained;
-    SmallAllocationsRecord::Overlap released;
+    Overlap obtained;
+    Overlap released;
     bool settles;  // the run is over
 
     template <typename Archive>
     void Visit(Archive& archive) {
       archive.Members(this, Rebuilt(obtained, released), time_ns, kind, device, change_bytes, allocations,
                       frees, range, settles);
-      for (SmallAllocationsRecord::Overlap* overlap : {&obtained, &released})
+      for (Overlap* overlap : {&obtained, &released})
         archive(overlap->bytes, overlap->before_bytes, overlap->since_ns);
       archive.Require(kind < kKinds);
     }

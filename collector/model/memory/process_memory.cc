@@ -32,7 +32,7 @@ void ProcessMemory::On(const AllocatorLevelRecord& r) {
 void ProcessMemory::On(const TensorRecord& r) {
   AllocatorTotals& totals = allocator_[r.device];
   ++totals.tensors_told;
-  totals.tensors.Add(r.time_ns, r.address, r.bytes, r.release);
+  totals.tensors.Add(r.time_ns, r.address, Magnitude(r.change_bytes), r.change_bytes < 0);
 }
 
 void ProcessMemory::On(const AllocatorRefusalRecord& r) {

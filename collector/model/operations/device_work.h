@@ -13,7 +13,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "collector/model/calls/collective_kernels.h"
-#include "collector/model/graph_runs.h"
 #include "collector/model/operations/launch_geometry.h"
 #include "collector/model/operations/operation.h"
 #include "collector/model/process/process_clock.h"

@@ -4,15 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "collector/model/clock/continuous_clock.h"
-#include "collector/model/graph_runs.h"
-#include "collector/model/recorded_steps.h"
+#include "collector/model/clock/row_clock.h"
 #include "collector/model/steps/work_roles.h"
 #include "proto/nccl_operations.h"
 
 namespace gpuprobe::model {
-
-using Kind = ContinuousClock::Kind;
 
 ProcessModel::ProcessModel(v1::Hello hello, ProcessEvents events)
     : events_(std::move(events)),
@@ -86,128 +82,87 @@ absl::Status ProcessModel::ApplyDefinitions(const v1::Batch& batch) {
   return absl::OkStatus();
 }
 
-template <typename Of, typename... Times>
-void ProcessModel::OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others) {
-  if (!clock_.line().moved()) [[likely]]
-    return;
-  const uint64_t by_ns = clock_.line().Host(kind, thread, latest_ns) - latest_ns;
-  latest_ns += by_ns;
-  ((*others += *others == 0 ? 0 : by_ns), ...);
+template <typename Record>
+uint32_t ProcessModel::StreamOf(const Record& r) const {
+  if constexpr (requires { r.stream; }) return r.stream;
+  if constexpr (requires { r.site; }) return devices_.KnowsSite(r.site) ? devices_.StreamOf(r.site) : 0;
+  return 0;
 }
 
-void ProcessModel::OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns) {
-  if (!clock_.line().moved()) [[likely]]
-    return;
-  const uint64_t line_ns = clock_.line().Device(stream, correlation, start_ns, end_ns);
-  end_ns += line_ns - start_ns;
-  start_ns = line_ns;
+// The one place where times of records become times of the model.
+template <typename Record, typename Visitor>
+absl::Status ProcessModel::Read(const v1::Batch& batch, const Visitor& visit) {
+  return ForEachRow<Record>(batch, [&](Record r) {
+    if (clock_.line().moved()) [[unlikely]]
+      MoveToLine(clock_.line(), StreamOf(r), r);
+    visit(r);
+  });
 }
 
 absl::Status ProcessModel::ApplyHostRecords(const v1::Batch& batch) {
-  absl::Status status = ForEachLaunch(batch, [this](LaunchRecord r) {
-    if (clock_.line().moved()) r.time_ns = clock_.line().Launch(r.correlation, r.time_ns);
-    On(r);
-  });
+  absl::Status status = Read<LaunchRecord>(batch, [this](const LaunchRecord& r) { On(r); });
   if (!status.ok()) return status;
-  status = ForEachPlan(batch, [this](const PlanRecord& r) { On(r); });
+  status = Read<PlanRecord>(batch, [this](const PlanRecord& r) { On(r); });
   if (!status.ok()) return status;
   // Before the ranges: the one in which it happened may close in the same batch.
   if (status = ApplyMemoryRecords(batch); !status.ok()) return status;
   if (status = ApplyAllocatorRecords(batch); !status.ok()) return status;
-  status = ForEachRange(batch, [this](RangeRecord r) {
-    if (clock_.line().moved()) {
-      const uint64_t start_ns = clock_.line().Range(r.id, r.start_ns);
-      r.end_ns += start_ns - r.start_ns;
-      r.start_ns = start_ns;
-    }
-    On(r);
-  });
+  status = Read<RangeRecord>(batch, [this](const RangeRecord& r) { On(r); });
   if (!status.ok()) return status;
-  status = ForEachCollective(batch, [this](CollectiveRecord r) {
-    OnLine(Kind::kCall, r.thread, r.issue_ns, &r.return_ns);
-    On(r);
-  });
+  status = Read<CollectiveRecord>(batch, [this](const CollectiveRecord& r) { On(r); });
   if (!status.ok()) return status;
-  status = ForEachRecordedStep(batch, [this](RecordedStep r) {
-    OnLine(Kind::kStep, 0, r.end_ns, &r.begin_ns, &r.earlier_end_ns, &r.earlier_launch_ns, &r.wait_start_ns,
-           &r.wait_end_ns);
-    steps_.AddRecorded(r);
-  });
+  status = Read<RecordedStepRecord>(batch, [this](const RecordedStepRecord& r) { steps_.AddRecorded(r); });
   if (!status.ok()) return status;
-  return ForEachSync(batch, [this](SyncRecord r) {
-    OnLine(Kind::kSync, 0, r.end_ns, &r.start_ns);
-    On(r);
-  });
+  status = Read<OverheadRecord>(batch, [this](const OverheadRecord& r) { On(r); });
+  if (!status.ok()) return status;
+  return Read<SyncRecord>(batch, [this](const SyncRecord& r) { On(r); });
 }
 
 absl::Status ProcessModel::ApplyMemoryRecords(const v1::Batch& batch) {
-  absl::Status status = ForEachAllocation(batch, [this](AllocationRecord r) {
-    OnLine(Kind::kAllocation, r.thread, r.time_ns);
+  absl::Status status = Read<AllocationRecord>(batch, [this](const AllocationRecord& r) {
     ++totals_.records;
     OnMemory(r, r.time_ns, r.time_ns);
   });
   if (!status.ok()) return status;
-  status = ForEachSmallAllocations(batch, [this](SmallAllocationsRecord r) {
-    OnLine(Kind::kSmallAllocation, 0, r.end_ns, &r.highest_ns);
-    OnMemory(r, r.highest_ns, r.end_ns);
-  });
+  status = Read<SmallAllocationsRecord>(
+      batch, [this](const SmallAllocationsRecord& r) { OnMemory(r, r.highest_ns, r.end_ns); });
   if (!status.ok()) return status;
-  return ForEachPoolLevel(batch, [this](PoolLevelRecord r) {
-    OnLine(Kind::kPool, 0, r.time_ns, &r.peak_used_at_ns, &r.peak_reserved_at_ns);
-    memory_.On(r);
-  });
+  return Read<PoolLevelRecord>(batch, [this](const PoolLevelRecord& r) { memory_.On(r); });
 }
 
 absl::Status ProcessModel::ApplyAllocatorRecords(const v1::Batch& batch) {
-  absl::Status status = ForEachAllocatorLevel(batch, [this](AllocatorLevelRecord r) {
-    OnLine(Kind::kLevel, 0, r.time_ns);
+  const auto on = [this](const auto& r) {
     ++totals_.records;
     OnMemory(r, r.time_ns, r.time_ns);
-  });
+  };
+  absl::Status status = Read<AllocatorLevelRecord>(batch, on);
   if (!status.ok()) return status;
-  status = ForEachTensor(batch, [this](TensorRecord r) {
-    OnLine(Kind::kTensor, 0, r.time_ns);
-    ++totals_.records;
-    OnMemory(r, r.time_ns, r.time_ns);
-  });
+  status = Read<TensorRecord>(batch, on);
   if (!status.ok()) return status;
-  return ForEachAllocatorRefusal(batch, [this](AllocatorRefusalRecord r) {
-    OnLine(Kind::kRefusal, 0, r.time_ns);
-    ++totals_.records;
-    OnMemory(r, r.time_ns, r.time_ns);
-  });
+  return Read<AllocatorRefusalRecord>(batch, on);
 }
 
 absl::Status ProcessModel::ApplyDeviceRecords(const v1::Batch& batch) {
   absl::Status bad_site;
-  absl::Status status = ForEachKernel(batch, [&](KernelRecord r) {
+  absl::Status status = Read<KernelRecord>(batch, [&](const KernelRecord& r) {
     ++totals_.records;
     if (!devices_.KnowsSite(r.site)) [[unlikely]] {
       bad_site = absl::InvalidArgumentError(absl::StrCat("kernel site ", r.site, " was not defined"));
       return;
     }
-    OnLine(uint64_t{devices_.StreamOf(r.site)} << 2, r.correlation, r.start_ns, r.end_ns);
     if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
   });
   if (!status.ok()) return status;
   if (!bad_site.ok()) return bad_site;
-  status = ForEachCopy(batch, [this](CopyRecord r) {
+  const auto on = [this](const auto& r) {
     ++totals_.records;
-    OnLine(uint64_t{r.stream} << 2 | 1, r.correlation, r.start_ns, r.end_ns);
     if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
-  });
+  };
+  status = Read<CopyRecord>(batch, on);
   if (!status.ok()) return status;
-  status = ForEachGraphRun(batch, [this](GraphRunRecord r) {
-    ++totals_.records;
-    OnLine(uint64_t{r.stream} << 2 | 2, r.correlation, r.start_ns, r.end_ns);
-    if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
-  });
+  status = Read<GraphRunRecord>(batch, on);
   if (!status.ok()) return status;
-  return ForEachMemset(batch, [this](MemsetRecord r) {
-    ++totals_.records;
-    OnLine(uint64_t{r.stream} << 2 | 3, r.correlation, r.start_ns, r.end_ns);
-    if (totals_.Observe(r.start_ns, r.end_ns)) On(r);
-  });
+  return Read<MemsetRecord>(batch, on);
 }
 
 void ProcessModel::On(const LaunchRecord& r) {
@@ -250,6 +205,16 @@ void ProcessModel::On(const CollectiveRecord& r) {
   CollectiveRecord call = r;
   if (point_to_point && nccl::IsOneSided(String(r.op))) call.peer = -1;  // which does nothing for it
   collectives_.AddCall(call, point_to_point);
+}
+
+// CUPTI's and the driver's work, not the program's: neither counted among its records, nor part of the time
+// that the run takes.
+void ProcessModel::On(const OverheadRecord& r) {
+  if (r.end_ns < r.start_ns) return;
+  const auto what = static_cast<size_t>(r.what);
+  OverheadTotals& totals = totals_.overheads[what < totals_.overheads.size() ? what : 0];
+  ++totals.count;
+  totals.duration_ns += r.end_ns - r.start_ns;
 }
 
 void ProcessModel::On(const SyncRecord& r) {

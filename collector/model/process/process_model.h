@@ -129,17 +129,18 @@ class ProcessModel {
   absl::Status ApplyAllocatorRecords(const v1::Batch& batch);
   absl::Status ApplyDeviceRecords(const v1::Batch& batch);
   void EndBatch(const v1::Batch& batch);
-  // Puts times of the clock on the line: of the host's records in their order, the latest first; of the
-  // device's.
-  template <typename Of, typename... Times>
-  void OnLine(Of kind, uint32_t thread, uint64_t& latest_ns, Times*... others);
-  void OnLine(uint64_t stream, uint64_t correlation, uint64_t& start_ns, uint64_t& end_ns);
+  // Hands each row of a batch to visit(record), with its times on the line.
+  template <typename Record, typename Visitor>
+  absl::Status Read(const v1::Batch& batch, const Visitor& visit);
+  template <typename Record>
+  uint32_t StreamOf(const Record& r) const;
 
   // Rows with their times on the line.
   void On(const LaunchRecord& r);
   void On(const PlanRecord& r);
   void On(const RangeRecord& r);
   void On(const CollectiveRecord& r);
+  void On(const OverheadRecord& r);
   void On(const SyncRecord& r);
   void On(const KernelRecord& r);
   void On(const CopyRecord& r);

@@ -45,6 +45,16 @@ struct SyncTotals {
   }
 };
 
+struct OverheadTotals {
+  uint64_t count = 0;
+  uint64_t duration_ns = 0;
+
+  template <typename Archive>
+  void Visit(Archive& archive) {
+    archive.Members(this, count, duration_ns);
+  }
+};
+
 struct ProcessTotals {
   // A launch costs the host 2 to 5 us: below this the device is likely to run dry between kernels.
   static constexpr uint64_t kShortKernelNs = 10'000;
@@ -72,6 +82,7 @@ struct ProcessTotals {
   int64_t clock_step_ns = 0;         // largest change of REALTIME against MONOTONIC
   std::array<CopyTotals, 6> copies;  // by v1::CopyDirection
   std::array<SyncTotals, 5> syncs;   // by v1::SyncKind
+  std::array<OverheadTotals, v1::OverheadKind_ARRAYSIZE> overheads;  // by v1::OverheadKind
   PageableTotals pageable_h2d;
   PageableTotals pageable_d2h;
   std::map<int, uint64_t> losses;  // by v1::LossReason, cumulative as the process says
@@ -93,7 +104,7 @@ struct ProcessTotals {
     archive.Members(this, records, batches, batches_missing, records_missing, records_elsewhere, wire_bytes,
                     kernels, graph_kernels, short_kernels, short_kernel_ns, reversed_times, launches, marks,
                     ranges_unclosed, memsets, memset_bytes, memset_ns, first_ns, last_ns, last_clock_ns,
-                    clock_step_ns, copies, syncs, pageable_h2d, pageable_d2h, losses, self);
+                    clock_step_ns, copies, syncs, overheads, pageable_h2d, pageable_d2h, losses, self);
   }
 };
 

@@ -19,7 +19,7 @@ void RangeCutter::UseRecorded() {
   source_ = StepSource::kMarker;
 }
 
-void RangeCutter::AddRecorded(const RecordedStep& step) {
+void RangeCutter::AddRecorded(const RecordedStepRecord& step) {
   Keep({.start_ns = step.begin_ns,
         .end_ns = step.end_ns,
         .kind = kRecordedKind,

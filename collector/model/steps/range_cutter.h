@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/functional/function_ref.h"
-#include "collector/model/recorded_steps.h"
+#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/steps/open_operations.h"
 #include "collector/model/steps/step_record.h"
@@ -25,7 +25,7 @@ class RangeCutter {
     uint64_t start_ns = 0;
     uint64_t end_ns = 0;
     std::string kind;
-    // Where only some are recorded, as RecordedStep.
+    // Where only some are recorded, as RecordedStepRecord.
     uint64_t index = 0;
     uint64_t earlier_end_ns = 0;
     uint64_t earlier_launch_ns = 0;
@@ -38,7 +38,7 @@ class RangeCutter {
 
   // Steps are what the probe reports; nothing else counts.
   void UseRecorded();
-  void AddRecorded(const RecordedStep& step);
+  void AddRecorded(const RecordedStepRecord& step);
   // A range of this kind closed, which may be a step.
   void Add(uint64_t start_ns, uint64_t end_ns, const std::string& kind);
   // The same for a range that the user's marker names, whatever it is called.

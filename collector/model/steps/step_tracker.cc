@@ -17,7 +17,7 @@ void StepTracker::RecordsSome() {
   ranges_.UseRecorded();
 }
 
-void StepTracker::AddRecorded(const RecordedStep& step) {
+void StepTracker::AddRecorded(const RecordedStepRecord& step) {
   if (!some_ || step.end_ns < step.begin_ns) return;
   if (step.wait_start_ns != 0 && step.wait_end_ns > step.wait_start_ns)
     AddBlocked(step.wait_start_ns, step.wait_end_ns);

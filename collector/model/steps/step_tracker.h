@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "collector/model/recorded_steps.h"
+#include "collector/model/records.h"
 #include "collector/model/state/members.h"
 #include "collector/model/steps/anchor_cutter.h"
 #include "collector/model/steps/communication_timing.h"
@@ -52,7 +52,7 @@ class StepTracker {
   void SetMarker(const StepMarker& marker);
   // The probe says which steps there are, because it records only some: nothing else counts.
   void RecordsSome();
-  void AddRecorded(const RecordedStep& step);
+  void AddRecorded(const RecordedStepRecord& step);
   // In launch order.
   void Add(const StepOperation& operation);
   // The host was blocked in a synchronising call.

@@ -327,6 +327,9 @@ bool VisitTimed(CUpti_Activity* record, Visit visit) noexcept {
     case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
       visit(*reinterpret_cast<CUpti_ActivityMemoryPool2*>(record));
       return true;
+    case CUPTI_ACTIVITY_KIND_OVERHEAD:
+      visit(*reinterpret_cast<CUpti_ActivityOverhead*>(record));
+      return true;
     default:
       return false;
   }
@@ -335,7 +338,9 @@ bool VisitTimed(CUpti_Activity* record, Visit visit) noexcept {
 // For kinds that both sides may have enabled.
 bool ReadStamps(CUpti_Activity* record, Stamps* stamps) noexcept {
   return VisitTimed(record, [stamps](const auto& row) noexcept {
-    if constexpr (requires { row.start; }) {
+    if constexpr (!requires { row.correlationId; }) {
+      *stamps = {row.start, row.end, 0};
+    } else if constexpr (requires { row.start; }) {
       *stamps = {row.start, row.end, row.correlationId};
     } else {
       *stamps = {row.timestamp, row.timestamp, row.correlationId};

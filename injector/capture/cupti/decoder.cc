@@ -1,5 +1,6 @@
 #include "injector/capture/cupti/decoder.h"
 
+#include <cstdlib>
 #include <cstring>
 
 #include "injector/base/lock.h"
@@ -21,7 +22,9 @@ namespace {
 // given CUPTI such a clock before we came, and CUPTI does not say so.
 constexpr uint64_t kEarliestNs = 1'577'836'800'000'000'000;
 constexpr uint64_t kLatestNs = 4'102'444'800'000'000'000;
-constexpr uint32_t kVersionWithGraphNodes = 13;  // CUDA 11.0: Kernel5, Memcpy3, MemcpyPtoP2, Memset2
+constexpr uint32_t kVersionWithOverheadCalls = 21;    // CUDA 12.3: Overhead2
+constexpr uint32_t kVersionWithOverheadDetails = 22;  // CUDA 12.4: Overhead3
+constexpr uint32_t kVersionWithGraphNodes = 13;       // CUDA 11.0: Kernel5, Memcpy3, MemcpyPtoP2, Memset2
 
 bool ValidTimes(uint64_t start_ns, uint64_t end_ns) noexcept {
   if (start_ns >= kEarliestNs && end_ns >= start_ns && end_ns < kLatestNs) return true;
@@ -107,6 +110,15 @@ wire::SyncKind Sync(uint32_t type) noexcept {
     default:
       return wire::SyncKind::kSyncKindUnknown;
   }
+}
+
+// CUPTI numbers what the compiler takes 1, and everything else from 1 << 16 on, in this order.
+wire::OverheadKind Overhead(uint32_t kind) noexcept {
+  constexpr auto kLast = static_cast<uint32_t>(wire::OverheadKind::kOverheadKindManagedMemory);
+  if (kind == CUPTI_ACTIVITY_OVERHEAD_DRIVER_COMPILER) return wire::OverheadKind::kOverheadKindCompiler;
+  const uint32_t number = (kind >> 16) + 1;
+  const bool known = kind != 0 && (kind & 0xffff) == 0 && number <= kLast;
+  return known ? static_cast<wire::OverheadKind>(number) : wire::OverheadKind::kOverheadKindUnknown;
 }
 
 // CUPTI writes all ones where a wait has no stream or event.
@@ -277,9 +289,12 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
     case CUPTI_ACTIVITY_KIND_MEMORY_POOL:
       DecodePool(record);
       break;
+    case CUPTI_ACTIVITY_KIND_OVERHEAD:
+      DecodeOverhead(record);
+      break;
     default:
       CountLoss(wire::LossReason::kLossUnknownRecord);
-      stream_->builder.CountUnknownKind(static_cast<uint32_t>(record->kind));
+      stream_->builder.unrecorded().UnknownKind(static_cast<uint32_t>(record->kind));
       break;
   }
 }
@@ -302,7 +317,7 @@ void Decoder::CountDamaged(uint8_t* buffer, size_t valid_bytes, const CUpti_Acti
   const size_t records = from < end ? (static_cast<size_t>(end - from) + record_bytes - 1) / record_bytes : 1;
   CountLoss(wire::LossReason::kLossUnknownRecord, records);
   const Lock lock(stream_->mutex);
-  stream_->builder.CountUnknownKind(0);
+  stream_->builder.unrecorded().UnknownKind(0);
 }
 
 void Decoder::Init() noexcept {
@@ -343,66 +358,66 @@ void Decoder::DecodeCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpy>(record);
   if (!Usable(copy.correlationId, copy.start, copy.end)) return;
   if (copy.bytes < recording.min_copy_bytes) {
-    stream_->builder.CountSmallCopy(Direction(copy.copyKind), copy.bytes, copy.end - copy.start);
+    stream_->builder.unrecorded().SmallCopy(Direction(copy.copyKind), copy.bytes, copy.end - copy.start);
     return;
   }
   const uint64_t node = HasGraphNodes() ? As<CUpti_ActivityMemcpy3>(record).graphNodeId : 0;
   if (node != 0 && HasNodeSources())
     sources_.Note(record, NodeSources::kInCopy, node, copy.correlationId, &stream_->builder);
-  stream_->builder.AddCopy({.start_ns = copy.start,
-                            .end_ns = copy.end,
-                            .bytes = copy.bytes,
-                            .graph_node = node,
-                            .direction = Direction(copy.copyKind),
-                            .src_memory = Memory(copy.srcKind),
-                            .dst_memory = Memory(copy.dstKind),
-                            .device = copy.deviceId,
-                            .context = copy.contextId,
-                            .stream = copy.streamId,
-                            .correlation = CorrelationOf(copy.correlationId, node),
-                            .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
-                            .peer_device_plus_one = 0});
+  stream_->builder.Add(wire::CopyRow{.start_ns = copy.start,
+                                     .end_ns = copy.end,
+                                     .bytes = copy.bytes,
+                                     .direction = Direction(copy.copyKind),
+                                     .src_memory = Memory(copy.srcKind),
+                                     .dst_memory = Memory(copy.dstKind),
+                                     .device = copy.deviceId,
+                                     .context = copy.contextId,
+                                     .stream = copy.streamId,
+                                     .correlation = CorrelationOf(copy.correlationId, node),
+                                     .graph_node = node,
+                                     .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
+                                     .peer_device = -1});
 }
 
 void Decoder::DecodePeerCopy(const CUpti_Activity* record) noexcept {
   const auto& copy = As<CUpti_ActivityMemcpyPtoP>(record);
   if (!Usable(copy.correlationId, copy.start, copy.end)) return;
   if (copy.bytes < recording.min_copy_bytes) {
-    stream_->builder.CountSmallCopy(wire::CopyDirection::kCopyDirectionP2p, copy.bytes,
-                                    copy.end - copy.start);
+    stream_->builder.unrecorded().SmallCopy(wire::CopyDirection::kCopyDirectionP2p, copy.bytes,
+                                            copy.end - copy.start);
     return;
   }
   const uint64_t node = HasGraphNodes() ? As<CUpti_ActivityMemcpyPtoP2>(record).graphNodeId : 0;
   const uint32_t peer = copy.deviceId == copy.srcDeviceId ? copy.dstDeviceId : copy.srcDeviceId;
-  stream_->builder.AddCopy({.start_ns = copy.start,
-                            .end_ns = copy.end,
-                            .bytes = copy.bytes,
-                            .graph_node = node,
-                            .direction = wire::CopyDirection::kCopyDirectionP2p,
-                            .src_memory = Memory(copy.srcKind),
-                            .dst_memory = Memory(copy.dstKind),
-                            .device = copy.deviceId,
-                            .context = copy.contextId,
-                            .stream = copy.streamId,
-                            .correlation = CorrelationOf(copy.correlationId, node),
-                            .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
-                            .peer_device_plus_one = peer + 1});
+  stream_->builder.Add(wire::CopyRow{.start_ns = copy.start,
+                                     .end_ns = copy.end,
+                                     .bytes = copy.bytes,
+                                     .direction = wire::CopyDirection::kCopyDirectionP2p,
+                                     .src_memory = Memory(copy.srcKind),
+                                     .dst_memory = Memory(copy.dstKind),
+                                     .device = copy.deviceId,
+                                     .context = copy.contextId,
+                                     .stream = copy.streamId,
+                                     .correlation = CorrelationOf(copy.correlationId, node),
+                                     .graph_node = node,
+                                     .asynchronous = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0,
+                                     .peer_device = static_cast<int32_t>(peer)});
 }
 
 void Decoder::DecodeMemset(const CUpti_Activity* record) noexcept {
   const auto& memset_record = As<CUpti_ActivityMemset>(record);
   if (!Usable(memset_record.correlationId, memset_record.start, memset_record.end)) return;
   const uint64_t node = HasGraphNodes() ? As<CUpti_ActivityMemset2>(record).graphNodeId : 0;
-  stream_->builder.AddMemset({.start_ns = memset_record.start,
-                              .end_ns = memset_record.end,
-                              .bytes = memset_record.bytes,
-                              .graph_node = node,
-                              .value = memset_record.value,
-                              .memory = Memory(memset_record.memoryKind),
-                              .device = memset_record.deviceId,
-                              .context = memset_record.contextId,
-                              .stream = memset_record.streamId,
-                              .correlation = CorrelationOf(memset_record.correlationId, node)});
+  stream_->builder.Add(wire::MemsetRow{.start_ns = memset_record.start,
+                                       .end_ns = memset_record.end,
+                                       .bytes = memset_record.bytes,
+                                       .value = memset_record.value,
+                                       .memory = Memory(memset_record.memoryKind),
+                                       .device = memset_record.deviceId,
+                                       .context = memset_record.contextId,
+                                       .stream = memset_record.streamId,
+                                       .correlation = CorrelationOf(memset_record.correlationId, node),
+                                       .graph_node = node});
 }
 
 void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
@@ -414,25 +429,25 @@ void Decoder::DecodeSync(const CUpti_Activity* record) noexcept {
   } else if (step_gate.in_use() && !step_gate.KeepsWait(sync.start, sync.end) && LeftOut()) {
     return;
   }
-  stream_->builder.AddSync({.start_ns = sync.start,
-                            .end_ns = sync.end,
-                            .what = what,
-                            .context = IdOrZero(sync.contextId),
-                            .stream = IdOrZero(sync.streamId),
-                            .event = IdOrZero(sync.cudaEventId),
-                            .correlation = sync.correlationId});
+  stream_->builder.Add(wire::SyncRow{.start_ns = sync.start,
+                                     .end_ns = sync.end,
+                                     .what = what,
+                                     .context = IdOrZero(sync.contextId),
+                                     .stream = IdOrZero(sync.streamId),
+                                     .event = IdOrZero(sync.cudaEventId),
+                                     .correlation = sync.correlationId});
 }
 
 void Decoder::DecodeGraphRun(const CUpti_Activity* record) noexcept {
   const auto& run = As<CUpti_ActivityGraphTrace>(record);
   if (!Usable(run.correlationId, run.start, run.end)) return;
-  stream_->builder.AddGraphRun({.start_ns = run.start,
-                                .end_ns = run.end,
-                                .graph = run.graphId,
-                                .device = run.deviceId,
-                                .context = run.contextId,
-                                .stream = run.streamId,
-                                .correlation = CorrelationOf(run.correlationId, run.graphId)});
+  stream_->builder.Add(wire::GraphRunRow{.start_ns = run.start,
+                                         .end_ns = run.end,
+                                         .graph = run.graphId,
+                                         .device = run.deviceId,
+                                         .context = run.contextId,
+                                         .stream = run.streamId,
+                                         .correlation = CorrelationOf(run.correlationId, run.graphId)});
 }
 
 // Allocations come from the driver's callbacks (capture/memory/part.cc), which have the ranges around them:
@@ -468,6 +483,27 @@ void Decoder::DecodePool(const CUpti_Activity* record) noexcept {
                              .reserved_bytes = pool.size,
                              .release_threshold_bytes = pool.releaseThreshold,
                              .device = pool.deviceId});
+}
+
+// CUPTI allocates the details of a full command buffer, and leaves it to whoever gets the record to free
+// them.
+void Decoder::DecodeOverhead(const CUpti_Activity* record) noexcept {
+  const auto& overhead = As<CUpti_ActivityOverhead>(record);
+  const bool has_call = api_->version >= kVersionWithOverheadCalls;
+  // cupti_activity.h from 12.4 to 13.5: "Client is responsible for freeing this memory using the free
+  // function". All of these releases take malloc and free from the C library, as we do. Only a full command
+  // buffer has details, and kept, they would grow with every launch that waits for room.
+  if (api_->version >= kVersionWithOverheadDetails &&
+      overhead.overheadKind == CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL) {
+    std::free(As<CUpti_ActivityOverhead3>(record).overheadData);
+  }
+  if (!Usable(recording, overhead.start, overhead.end)) return;
+  if (step_gate.in_use() && !step_gate.Holds(overhead.start) && LeftOut()) return;
+  stream_->builder.Add(
+      wire::OverheadRow{.start_ns = overhead.start,
+                        .end_ns = overhead.end,
+                        .what = Overhead(static_cast<uint32_t>(overhead.overheadKind)),
+                        .correlation = has_call ? As<CUpti_ActivityOverhead2>(record).correlationId : 0});
 }
 
 void Decoder::DecodeDevice(const CUpti_Activity* record) noexcept {

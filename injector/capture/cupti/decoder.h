@@ -61,6 +61,7 @@ class Decoder {
   void DecodeGraphRun(const CUpti_Activity* record) noexcept;
   void DecodeMemory(const CUpti_Activity* record) noexcept;
   void DecodePool(const CUpti_Activity* record) noexcept;
+  void DecodeOverhead(const CUpti_Activity* record) noexcept;
   bool HasGraphNodes() const noexcept;
   bool HasNodeSources() const noexcept { return api_->version >= NodeSources::kSinceVersion; }
   uint32_t CorrelationOf(uint32_t correlation, uint64_t graph_node) const noexcept {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "injector/capture/cupti/broker.h"
 #include "injector/core/recording.h"
 
 namespace gpuprobe::injector {
@@ -23,13 +24,17 @@ inline constexpr RecordedKind kRecordedKinds[] = {
     {CUPTI_ACTIVITY_KIND_DEVICE, kRecordAll},
     {CUPTI_ACTIVITY_KIND_MEMORY2, kRecordMemory},
     {CUPTI_ACTIVITY_KIND_MEMORY_POOL, kRecordMemory},
+    {CUPTI_ACTIVITY_KIND_OVERHEAD, kRecordDeviceWork},
 };
 
 // Size of a kernel record in CUDA 13.0: the estimate for a buffer that may not be read.
 inline constexpr size_t kTypicalRecordBytes = 216;
 
 // Whether we want a record found in one of our buffers; another tool may have enabled its kind (broker.h).
+// Details of overheads belong to whoever gets the record, who has to free them: once another tool records
+// overheads, they are its.
 inline bool IsRecorded(CUpti_ActivityKind kind) noexcept {
+  if (kind == CUPTI_ACTIVITY_KIND_OVERHEAD && IsGuestsKind(kind)) return false;
   if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE) return (recording.kinds & kRecordGraphsWhole) != 0;
   for (const RecordedKind& recorded : kRecordedKinds) {
     if (recorded.kind == kind) return recording.Wants(recorded.wanted_for);

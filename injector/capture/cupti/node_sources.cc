@@ -24,7 +24,8 @@ void NodeSources::Note(const void* record, size_t at, uint64_t node, uint32_t co
   if (graph_node_hooks.carried(node, &plan, &copy)) return;
   if (!graph_node_hooks.carried(source, &plan, &copy) && !place.told) return;
   place.told = true;
-  builder->AddPlanLaunch({plan, 0, 0, node, copy, 0}, correlation);
+  builder->Add(
+      wire::PlanRow{.plan = plan, .graph_node = node, .from_correlation = correlation, .copy = copy});
 }
 
 }  // namespace gpuprobe::injector

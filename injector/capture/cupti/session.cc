@@ -84,14 +84,15 @@ CuptiSession::StartResult CuptiSession::Attach(bool beside_others) noexcept {
     if (subscribed == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED) return StartResult::kOtherProfiler;
     if (!Check(subscribed)) return StartResult::kRefused;
   }
+  beside_others_ = beside_others;
   active_session.store(this, std::memory_order_release);
   SetAttributes();
   bool enabled = Check(api_.ActivityRegisterCallbacks(OnBufferRequested, OnBufferCompleted));
   if (enabled) {
-    for (const auto& [kind, wanted_for] : kRecordedKinds) {
-      if (!recording.Wants(wanted_for)) continue;
-      const bool done = Check(api_.ActivityEnable(kind));
-      if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
+    for (const RecordedKind& recorded : kRecordedKinds) {
+      if (!Records(recorded.kind)) continue;
+      const bool done = Check(api_.ActivityEnable(recorded.kind));
+      if (recorded.kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) enabled = done;
     }
   }
   kinds_enabled_.store(enabled, std::memory_order_relaxed);
@@ -186,7 +187,7 @@ void CuptiSession::EnableCallbacks() noexcept {
 
 bool CuptiSession::NeedsKind(void* self, CUpti_ActivityKind kind) noexcept {
   const auto* session = static_cast<const CuptiSession*>(self);
-  return session->capturing() && IsRecorded(kind) &&
+  return session->capturing() && session->Records(kind) &&
          (session->kinds_enabled_.load(std::memory_order_relaxed) || kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
 }
 
@@ -197,10 +198,17 @@ bool CuptiSession::StaysEnabled(CUpti_ActivityKind kind) const noexcept {
          (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && Avoids(cupti::kKernelsStayEnabled));
 }
 
+// Details of overheads are freed by whoever reads the record (Decoder::DecodeOverhead). The headers do not
+// say who that is where several subscribers get it, so then it is not recorded.
+bool CuptiSession::Records(CUpti_ActivityKind kind) const noexcept {
+  return IsRecorded(kind) && (kind != CUPTI_ACTIVITY_KIND_OVERHEAD || !beside_others_);
+}
+
 void CuptiSession::EnableKinds(bool enable) noexcept {
   if (kinds_enabled_.exchange(enable, std::memory_order_acq_rel) == enable) return;
-  for (const auto& [kind, wanted_for] : kRecordedKinds) {
-    if (!recording.Wants(wanted_for) || (!enable && (StaysEnabled(kind) || GuestNeedsKind(kind)))) continue;
+  for (const RecordedKind& recorded : kRecordedKinds) {
+    const CUpti_ActivityKind kind = recorded.kind;
+    if (!Records(kind) || (!enable && (StaysEnabled(kind) || GuestNeedsKind(kind)))) continue;
     Check(enable ? api_.ActivityEnable(kind) : api_.ActivityDisable(kind));
   }
 }

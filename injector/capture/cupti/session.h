@@ -108,6 +108,7 @@ class CuptiSession {
   void TakePrecautions() noexcept;
   bool Avoids(cupti::Precaution precaution) const noexcept { return (precautions_ & precaution) != 0; }
   bool StaysEnabled(CUpti_ActivityKind kind) const noexcept;
+  bool Records(CUpti_ActivityKind kind) const noexcept;
   void EnableKinds(bool enable) noexcept;
   bool Check(CUptiResult result) noexcept;
   void SetAttributes() noexcept;
@@ -131,6 +132,7 @@ class CuptiSession {
   uint64_t aimed_ns_ = 0;                     // probe's thread only, like the next
   uint64_t half_second_bytes_ = 0;
   std::atomic<bool> kinds_enabled_{false};
+  bool beside_others_ = false;  // CUPTI has several subscribers (many_subscribers.h)
   uint64_t detail_since_ns_ = 0;
   // Since when another profiler has held CUPTI; 0: none. Probe's thread only, after Start.
   uint64_t other_since_ns_ = 0;

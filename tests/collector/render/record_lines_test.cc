@@ -32,12 +32,13 @@ TEST(RecordLines, EveryKindInTheTruthLogsNames) {
   b.Copy(kStart, kStart + 5, 4096, v1::COPY_DIRECTION_H2D, 101);
   b.Memset(kStart + 1, kStart + 2, 64, 102);
   b.Sync(kStart, kStart + 9, v1::SYNC_KIND_STREAM);
+  b.Overhead(kStart + 1, kStart + 8, v1::OVERHEAD_KIND_BUFFER_FLUSH);
   b.Alloc(kStart + 3, 256, 0x7f00, 0).Free(kStart + 4, 256, 0x7f00);
   b.Alloc(kStart + 5, 1 << 20, 0, 0, v1::MEMORY_KIND_PINNED, true);
   b.Range(1, 0, 2, 1, kStart, kStart + 30);
   b.Launch(1, kStart + 2, 100, 1);
   const std::vector<Json> lines = Lines({b.batch()});
-  ASSERT_EQ(lines.size(), 9u);
+  ASSERT_EQ(lines.size(), 10u);
   const Json who = {{"rank", 2}, {"pid", 77}};
   for (const Json& line : lines) {
     EXPECT_EQ(line.at("rank"), 2);
@@ -54,17 +55,19 @@ TEST(RecordLines, EveryKindInTheTruthLogsNames) {
   EXPECT_EQ(lines[2].at("kind"), "memset");
   EXPECT_EQ(lines[2].at("correlation"), 102);
   EXPECT_EQ(lines[3].at("what"), "stream");
-  EXPECT_EQ(lines[4],
+  EXPECT_EQ(lines[4], Json::parse(R"({"kind":"overhead","rank":2,"pid":77,"start_ns":1700000000000000001,
+      "end_ns":1700000000000000008,"correlation":0,"what":"buffer_flush"})"));
+  EXPECT_EQ(lines[5],
             Json::parse(R"({"kind":"alloc","rank":2,"pid":77,"device":0,"memory":"device","bytes":256,
       "address":32512,"time_ns":1700000000000000003})"));
-  EXPECT_EQ(lines[5].at("kind"), "free");
-  EXPECT_EQ(lines[6].at("failed"), true);
-  EXPECT_EQ(lines[7].at("kind"), "range");
-  EXPECT_EQ(lines[7].at("name"), "step \"x\"");
-  EXPECT_EQ(lines[8].at("kind"), "launch");
-  EXPECT_EQ(lines[8].at("tid"), 9001);
-  EXPECT_EQ(lines[8].at("thread"), "python");
-  EXPECT_EQ(lines[8].at("time_ns"), kStart + 2);
+  EXPECT_EQ(lines[6].at("kind"), "free");
+  EXPECT_EQ(lines[7].at("failed"), true);
+  EXPECT_EQ(lines[8].at("kind"), "range");
+  EXPECT_EQ(lines[8].at("name"), "step \"x\"");
+  EXPECT_EQ(lines[9].at("kind"), "launch");
+  EXPECT_EQ(lines[9].at("tid"), 9001);
+  EXPECT_EQ(lines[9].at("thread"), "python");
+  EXPECT_EQ(lines[9].at("time_ns"), kStart + 2);
 }
 
 TEST(RecordLines, ACollectiveGetsTheTimesOfItsPlansKernels) {

@@ -31,7 +31,8 @@ v1::Hello MakeHello(int rank, int world_size, uint32_t pid) {
 BatchBuilder::BatchBuilder(uint64_t sequence, uint64_t base_ns) {
   batch_.set_sequence(sequence);
   batch_.set_base_ns(base_ns);
-  for (Previous* p : {&kernels_, &copies_, &memsets_, &syncs_, &ranges_, &allocations_, &collectives_})
+  for (Previous* p :
+       {&kernels_, &copies_, &memsets_, &syncs_, &overheads_, &ranges_, &allocations_, &collectives_})
     p->end = base_ns;
 }
 
@@ -142,6 +143,17 @@ BatchBuilder& BatchBuilder::Sync(uint64_t start_ns, uint64_t end_ns, v1::SyncKin
   m->add_duration(end_ns - start_ns);
   syncs_.end = end_ns;
   m->add_what(what);
+  return *this;
+}
+
+BatchBuilder& BatchBuilder::Overhead(uint64_t start_ns, uint64_t end_ns, v1::OverheadKind what,
+                                     uint64_t correlation) {
+  v1::Overheads* m = batch_.mutable_overheads();
+  m->add_start_delta(static_cast<int64_t>(start_ns - overheads_.end));
+  m->add_duration(end_ns - start_ns);
+  overheads_.end = end_ns;
+  m->add_what(what);
+  m->add_correlation_delta(Delta(overheads_.correlation, correlation));
   return *this;
 }
 

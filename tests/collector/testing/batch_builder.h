@@ -37,6 +37,7 @@ class BatchBuilder {
                      v1::MemoryKind dst = v1::MEMORY_KIND_DEVICE);
   BatchBuilder& Memset(uint64_t start_ns, uint64_t end_ns, uint64_t bytes, uint64_t correlation = 0);
   BatchBuilder& Sync(uint64_t start_ns, uint64_t end_ns, v1::SyncKind what);
+  BatchBuilder& Overhead(uint64_t start_ns, uint64_t end_ns, v1::OverheadKind what, uint64_t correlation = 0);
   BatchBuilder& Launch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint64_t range = 0,
                        uint64_t fallback = 0);
   BatchBuilder& Range(uint64_t id, uint64_t parent, uint32_t name, uint32_t thread, uint64_t start_ns,
@@ -72,7 +73,8 @@ class BatchBuilder {
   int64_t Delta(uint64_t& previous, uint64_t value);
 
   v1::Batch batch_;
-  Previous kernels_, copies_, memsets_, syncs_, ranges_, allocations_, collectives_, plans_, launches_;
+  Previous kernels_, copies_, memsets_, syncs_, overheads_, ranges_, allocations_, collectives_, plans_,
+      launches_;
   uint32_t launch_thread_ = 0;
   uint64_t launch_fallback_ = 0;
 };

@@ -113,8 +113,8 @@ class StepGateTest : public ::testing::Test {
     step_gate.TellTimes();
     step_gate.ReportSteps(
         final,
-        [](void* builder, const RecordedStepRow& step) noexcept {
-          static_cast<BatchBuilder*>(builder)->AddRecordedStep(step);
+        [](void* builder, const wire::RecordedStepRow& step) noexcept {
+          static_cast<BatchBuilder*>(builder)->Add(step);
         },
         &stream_->builder);
     stream_->builder.Seal();

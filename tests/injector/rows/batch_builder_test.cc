@@ -28,6 +28,20 @@ class BatchBuilderTest : public ::testing::Test {
     ASSERT_TRUE(queue_->Init(queue_bytes));
     ASSERT_TRUE(builder_->Init(queue_.get()));
   }
+  void AddKernel(uint64_t start_ns, uint64_t end_ns, uint32_t site, uint32_t correlation,
+                 uint64_t graph_node) {
+    KernelBlock block;
+    block.Add(start_ns, end_ns, site, correlation, graph_node);
+    builder_->AddKernels(block);
+  }
+  void Launch(uint32_t thread, uint64_t time_ns, uint64_t correlation, uint64_t range,
+              uint64_t fallback_range = 0) {
+    builder_->Add(wire::LaunchRow{.thread = thread,
+                                  .time_ns = time_ns,
+                                  .correlation = correlation,
+                                  .range = range,
+                                  .fallback_range = fallback_range});
+  }
   v1::Batch SealOne() {
     EXPECT_TRUE(builder_->Seal());
     auto batches = TakeBatches(queue_.get());
@@ -51,8 +65,8 @@ TEST_F(BatchBuilderTest, KernelsComeBackAsTheyWentIn) {
                     .dynamic_shared_bytes = 1024,
                     .registers_per_thread = 32};
   const uint32_t site = builder_->Site(key);
-  builder_->AddKernel(now + 100, now + 350, site, 11, 0);
-  builder_->AddKernel(now - 5000, now - 4000, site, 9, 77);  // out of order
+  AddKernel(now + 100, now + 350, site, 11, 0);
+  AddKernel(now - 5000, now - 4000, site, 9, 77);  // out of order
   EXPECT_EQ(builder_->Site(key), site);
 
   const v1::Batch batch = SealOne();
@@ -81,36 +95,36 @@ TEST_F(BatchBuilderTest, KernelsComeBackAsTheyWentIn) {
 
 TEST_F(BatchBuilderTest, CopiesMemsetsAndSyncsKeepEveryField) {
   const uint64_t now = NowNs();
-  builder_->AddCopy({.start_ns = now,
-                     .end_ns = now + 5,
-                     .bytes = uint64_t{5} << 33,
-                     .graph_node = 3,
-                     .direction = wire::CopyDirection::kCopyDirectionP2p,
-                     .src_memory = wire::MemoryKind::kMemoryKindDevice,
-                     .dst_memory = wire::MemoryKind::kMemoryKindManaged,
-                     .device = 2,
-                     .context = 4,
-                     .stream = 6,
-                     .correlation = 8,
-                     .asynchronous = true,
-                     .peer_device_plus_one = 1});
-  builder_->AddMemset({.start_ns = now,
-                       .end_ns = now + 7,
-                       .bytes = 512,
-                       .graph_node = 9,
-                       .value = 0xff,
-                       .memory = wire::MemoryKind::kMemoryKindDevice,
-                       .device = 1,
-                       .context = 3,
-                       .stream = 5,
-                       .correlation = 10});
-  builder_->AddSync({.start_ns = now,
-                     .end_ns = now + 9,
-                     .what = wire::SyncKind::kSyncKindEvent,
-                     .context = 1,
-                     .stream = 2,
-                     .event = 3,
-                     .correlation = 4});
+  builder_->Add(wire::CopyRow{.start_ns = now,
+                              .end_ns = now + 5,
+                              .bytes = uint64_t{5} << 33,
+                              .direction = wire::CopyDirection::kCopyDirectionP2p,
+                              .src_memory = wire::MemoryKind::kMemoryKindDevice,
+                              .dst_memory = wire::MemoryKind::kMemoryKindManaged,
+                              .device = 2,
+                              .context = 4,
+                              .stream = 6,
+                              .correlation = 8,
+                              .graph_node = 3,
+                              .asynchronous = true,
+                              .peer_device = 0});
+  builder_->Add(wire::MemsetRow{.start_ns = now,
+                                .end_ns = now + 7,
+                                .bytes = 512,
+                                .value = 0xff,
+                                .memory = wire::MemoryKind::kMemoryKindDevice,
+                                .device = 1,
+                                .context = 3,
+                                .stream = 5,
+                                .correlation = 10,
+                                .graph_node = 9});
+  builder_->Add(wire::SyncRow{.start_ns = now,
+                              .end_ns = now + 9,
+                              .what = wire::SyncKind::kSyncKindEvent,
+                              .context = 1,
+                              .stream = 2,
+                              .event = 3,
+                              .correlation = 4});
   const v1::Batch batch = SealOne();
   const v1::Copies& copies = batch.copies();
   EXPECT_EQ(copies.bytes(0), uint64_t{5} << 33);
@@ -135,9 +149,9 @@ TEST_F(BatchBuilderTest, CopiesMemsetsAndSyncsKeepEveryField) {
 
 TEST_F(BatchBuilderTest, LaunchesAreGroupedByThreadAndEachGroupStartsAfresh) {
   const uint64_t now = NowNs();
-  for (uint32_t i = 0; i < 3; ++i) builder_->AddLaunch(1, {now + i, 5, 0, 100 + i, 0, 0});
-  for (uint32_t i = 0; i < 2; ++i) builder_->AddLaunch(2, {now + 10 + i, 0, 5, 200 + i, 0, 0});
-  builder_->AddLaunch(1, {now + 50, 0, 0, 300, 0, 0});
+  for (uint32_t i = 0; i < 3; ++i) Launch(1, now + i, 100 + i, 5);
+  for (uint32_t i = 0; i < 2; ++i) Launch(2, now + 10 + i, 200 + i, 0, 5);
+  Launch(1, now + 50, 300, 0);
   const v1::Batch batch = SealOne();
   ASSERT_EQ(batch.launches_size(), 3);
   EXPECT_EQ(batch.launches(0).thread(), 1u);
@@ -152,36 +166,32 @@ TEST_F(BatchBuilderTest, LaunchesAreGroupedByThreadAndEachGroupStartsAfresh) {
 }
 
 TEST_F(BatchBuilderTest, RowsThatAreAllZeroAreStillCounted) {
-  AllocationEvent event{};
-  event.time_ns = 0;
-  builder_->AddAllocation(event, 0);
+  builder_->Add(wire::AllocationRow{});
   const v1::Batch batch = SealOne();
   EXPECT_EQ(batch.allocations().time_delta_size(), 1);
 }
 
 TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
   const uint64_t now = NowNs();
-  CollectiveEvent event{};
-  event.issue_ns = now;
-  event.return_ns = now + 1234;
-  event.seq = 48211;
-  event.count = 6553600;
-  event.plan = 17;
-  event.range_id = 4;
-  event.comm = 2;
-  event.root = -1;
-  event.peer = 3;
-  event.result = -5;
-  event.source = static_cast<uint8_t>(wire::CallSource::kCallSourceInterposed);
-  event.element_bytes = 4;
-  event.channels = 4;
-  builder_->AddCollective(event,
-                          {.op = builder_->String("AllReduce"),
-                           .datatype = builder_->String("float32"),
-                           .algorithm = builder_->String("RING"),
-                           .protocol = builder_->String("LL")},
-                          9);
-  builder_->AddPlanLaunch({17, 555, 0, 0, 0, 0});
+  builder_->Add(wire::CollectiveRow{.issue_ns = now,
+                                    .return_ns = now + 1234,
+                                    .op = builder_->String("AllReduce"),
+                                    .comm = 2,
+                                    .seq = 48211,
+                                    .count = 6553600,
+                                    .datatype = builder_->String("float32"),
+                                    .element_bytes = 4,
+                                    .root = -1,
+                                    .peer = 3,
+                                    .plan = 17,
+                                    .thread = 9,
+                                    .range = 4,
+                                    .source = wire::CallSource::kCallSourceInterposed,
+                                    .result = -5,
+                                    .algorithm = builder_->String("RING"),
+                                    .protocol = builder_->String("LL"),
+                                    .channels = 4});
+  builder_->Add(wire::PlanRow{.plan = 17, .correlation = 555});
   builder_->DefineCommunicator(
       {.time_ns = now,
        .hash = 0xdeadbeefcafef00d,
@@ -217,7 +227,7 @@ TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
 
 TEST_F(BatchBuilderTest, AFullTableSealsByItself) {
   const uint64_t now = NowNs();
-  for (uint32_t i = 0; i < kMaxRows + 1; ++i) builder_->AddKernel(now + i, now + i + 1, 1, i, 0);
+  for (uint32_t i = 0; i < kMaxRows + 1; ++i) AddKernel(now + i, now + i + 1, 1, i, 0);
   builder_->Seal();
   const auto batches = TakeBatches(queue_.get());
   ASSERT_EQ(batches.size(), 2u);
@@ -230,8 +240,7 @@ TEST_F(BatchBuilderTest, AFullTableSealsByItself) {
 TEST_F(BatchBuilderTest, MoreLaunchesThanRowsFromManyThreadsArriveAll) {
   const uint64_t now = NowNs();
   size_t sent = 0;
-  for (uint32_t i = 0; i < 3 * kMaxRows; ++i)
-    builder_->AddLaunch(1 + i % 7, {now + i, uint64_t{1} << 60, 0, i * 7919, 0, 0});
+  for (uint32_t i = 0; i < 3 * kMaxRows; ++i) Launch(1 + i % 7, now + i, i * 7919, uint64_t{1} << 60);
   builder_->Seal();
   for (const v1::Batch& batch : TakeBatches(queue_.get())) {
     for (const v1::Launches& launches : batch.launches())
@@ -244,21 +253,15 @@ TEST_F(BatchBuilderTest, MoreLaunchesThanRowsFromManyThreadsArriveAll) {
 TEST_F(BatchBuilderTest, WhenTheQueueIsFullRecordsAreCountedAndDefinitionsComeLater) {
   Init(8192);
   const uint64_t now = NowNs();
-  const SyncRow sync{.start_ns = now,
-                     .end_ns = now + 1,
-                     .what = {},
-                     .context = 0,
-                     .stream = 0,
-                     .event = 0,
-                     .correlation = 1};
-  builder_->AddSync(sync);
+  const wire::SyncRow sync{.start_ns = now, .end_ns = now + 1, .correlation = 1};
+  builder_->Add(sync);
   ASSERT_TRUE(builder_->Seal());
   EXPECT_EQ(TakeBatches(queue_.get()).size(), 1u);
   ASSERT_NE(queue_->Reserve(4000), nullptr);  // the collector is slow
   queue_->Commit(0, 4000, 0, 1);
   const uint32_t late = builder_->String("late");
-  builder_->AddSync(sync);
-  builder_->AddSync(sync);
+  builder_->Add(sync);
+  builder_->Add(sync);
   ASSERT_FALSE(builder_->Seal());
   EXPECT_EQ(LossCount(wire::LossReason::kLossSendQueueFull), 2u);
   queue_->Pop();

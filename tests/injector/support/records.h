@@ -31,6 +31,8 @@ inline size_t RecordBytes(CUpti_ActivityKind kind) {
       return sizeof(CUpti_ActivityMemoryPool3);
     case CUPTI_ACTIVITY_KIND_OVERHEAD:
       return sizeof(CUpti_ActivityOverhead3);
+    case CUPTI_ACTIVITY_KIND_ENVIRONMENT:
+      return sizeof(CUpti_ActivityEnvironment);
     default:
       return 0;
   }

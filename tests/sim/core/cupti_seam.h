@@ -148,6 +148,9 @@ uint64_t GraphNodeId(void* node);  // CUgraphNode
 // Not from `activity`.
 void SettleFinishedWork();
 
+// Writes to the truth log what CUPTI took time for: `what` is "buffer_flush" or "function_loading".
+void LogOverhead(const char* what, uint64_t start_ns, uint64_t end_ns, uint32_t correlation);
+
 // True if GPUSIM_FAULT="name[=value],..." names this fault; `value` (may be null) is what follows the equals
 // sign.
 bool FaultIs(const char* name, const char** value);

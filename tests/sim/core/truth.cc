@@ -179,6 +179,10 @@ void AppendTruth(const Activity& activity, std::string* lines) {
       line.Unsigned("bytes", activity.bytes);
       line.Text("src_memory", MemoryName(activity.src_memory));
       line.Text("dst_memory", MemoryName(activity.dst_memory));
+      if (activity.graph_node != 0) line.Unsigned("graph_node", activity.graph_node);
+      if (activity.kind == ActivityKind::kPeerCopy)
+        line.Unsigned("peer_device",
+                      activity.device == activity.src_device ? activity.dst_device : activity.src_device);
       break;
     }
     case ActivityKind::kMemset: {
@@ -238,6 +242,19 @@ void LogCommunicator(const CommunicatorTruth& communicator) {
     line.Number("device", communicator.device);
     line.Text("state", communicator.state);
     line.Unsigned("time_ns", NowNs());
+  }
+  WriteTruth(lines);
+}
+
+void LogOverhead(const char* what, uint64_t start_ns, uint64_t end_ns, uint32_t correlation) {
+  if (!TruthWanted()) return;
+  std::string lines;
+  {
+    Line line("overhead", &lines);
+    line.Unsigned("start_ns", start_ns);
+    line.Unsigned("end_ns", end_ns);
+    line.Unsigned("correlation", correlation);
+    line.Text("what", what);
   }
   WriteTruth(lines);
 }

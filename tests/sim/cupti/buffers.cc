@@ -220,6 +220,14 @@ void Buffers::Add(uint32_t correlation, Record record) {
   wake_.notify_all();
 }
 
+bool Buffers::AddIfOpen(const Record& record) {
+  const std::scoped_lock lock(mutex_);
+  const BufferPtr buffer = FindAnyOpen(record.size());
+  if (buffer == nullptr) return false;
+  WriteInto(*buffer, record);
+  return true;
+}
+
 void Buffers::WriteNow() {
   std::unique_lock lock(mutex_);
   WriteFinished(lock, /*may_request=*/false);

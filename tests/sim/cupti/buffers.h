@@ -76,6 +76,8 @@ class Buffers {
   // A finished record, from any thread. Never blocks on the tool. `correlation` 0: belongs to no reserved
   // launch.
   void Add(uint32_t correlation, Record record);
+  // Writes a record of CUPTI's own at once. False: no open buffer has room for it, and it is forgotten.
+  bool AddIfOpen(const Record& record);
   // Writes what has finished without waiting for the worker, as far as there are open buffers.
   void WriteNow();
   void CountDropped(size_t records);

@@ -136,6 +136,7 @@ void ApiExit(ApiCall* call) {
     return;
   }
   ApiRecords(*call, result);
+  if (kind == DriverCall::kKernelLaunch && result == CUDA_SUCCESS) session.Launched(*call);
   if (session.AnyKindEnabled() &&
       (kind != DriverCall::kOther || session.ApiRecordWanted(call->domain, call->cbid))) {
     session.GetBuffers().EnsureBuffer();

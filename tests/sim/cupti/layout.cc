@@ -445,16 +445,25 @@ Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority,
   return Cut(record, kCuda130);
 }
 
-Record OverheadRecord(uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t api_version) {
+// [documented] cupti_activity.h, CUpti_ActivityOverhead3: the correlation id is that of the call that had the
+// overhead, and 0 for flushes. Details are there for a full command buffer only, which the node never has.
+Record OverheadRecord(const OverheadSpan& span, uint32_t pid, uint32_t tid, uint32_t api_version) {
   auto record = Zeroed<CUpti_ActivityOverhead3>();
   record.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
-  record.overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
+  record.overheadKind = static_cast<CUpti_ActivityOverheadKind>(span.what);
   record.objectKind = CUPTI_ACTIVITY_OBJECT_THREAD;
   record.objectId.pt.processId = pid;
   record.objectId.pt.threadId = tid;
-  record.start = start_ns;
-  record.end = end_ns;
+  record.start = span.start_ns;
+  record.end = span.end_ns;
+  record.correlationId = span.correlation;
   return Cut(record, api_version);
+}
+
+Record EmptyRecord(uint32_t kind, uint32_t api_version) {
+  Record bytes(RecordSize(kind, api_version));
+  reinterpret_cast<CUpti_Activity*>(bytes.data())->kind = static_cast<CUpti_ActivityKind>(kind);
+  return bytes;
 }
 
 Record GraphTraceRecord(const GraphRun& run, uint32_t api_version) {

@@ -40,8 +40,16 @@ Record DeviceRecord(const DeviceFacts& facts, uint32_t api_version);
 Record ContextRecord(uint32_t context_uid, uint32_t device, uint32_t null_stream, uint32_t api_version);
 Record StreamRecord(uint32_t context_uid, uint32_t stream_id, uint32_t priority, uint32_t flag,
                     uint32_t correlation);
-// CUPTI's own time, here: flushing buffers on the thread `tid`.
-Record OverheadRecord(uint32_t pid, uint32_t tid, uint64_t start_ns, uint64_t end_ns, uint32_t api_version);
+// Time that CUPTI or the driver took on the thread `tid`. `what` is a CUpti_ActivityOverheadKind.
+struct OverheadSpan {
+  uint32_t what = 0;
+  uint64_t start_ns = 0;
+  uint64_t end_ns = 0;
+  uint32_t correlation = 0;
+};
+Record OverheadRecord(const OverheadSpan& span, uint32_t pid, uint32_t tid, uint32_t api_version);
+// One of a kind that the node has nothing to say in, without a field but its kind.
+Record EmptyRecord(uint32_t kind, uint32_t api_version);
 
 struct GraphRun {
   uint64_t start_ns = 0;

@@ -79,7 +79,8 @@ std::vector<Record> EveryKind(uint32_t version) {
   records.push_back(DeviceRecord(DeviceFacts{}, version));
   records.push_back(ContextRecord(1, 0, 7, version));
   records.push_back(StreamRecord(1, 13, 0, 1, 5));
-  records.push_back(OverheadRecord(1, 2, 3, 4, version));
+  records.push_back(
+      OverheadRecord({.what = 2 << 16, .start_ns = 3, .end_ns = 4, .correlation = 5}, 1, 2, version));
   records.push_back(GraphTraceRecord(GraphRun{}, version));
   return records;
 }
@@ -286,6 +287,8 @@ TEST(LayoutTest, OlderVersionsHaveTheirOwnSizes) {
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, 24), sizeof(CUpti_ActivitySynchronization));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_MEMCPY, 24), sizeof(CUpti_ActivityMemcpy5));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_OVERHEAD, 19), sizeof(CUpti_ActivityOverhead));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_OVERHEAD, 21), sizeof(CUpti_ActivityOverhead2));
+  EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_OVERHEAD, 22), sizeof(CUpti_ActivityOverhead3));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 19), sizeof(CUpti_ActivityGraphTrace));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, 21), sizeof(CUpti_ActivityGraphTrace2));
   EXPECT_EQ(RecordSize(CUPTI_ACTIVITY_KIND_EVENT, 28), 24U);
@@ -304,6 +307,7 @@ TEST(LayoutTest, NewerStructuresBeginWithTheOlderOnes) {
   SAME_PLACE(CUpti_ActivityMemory3, CUpti_ActivityMemory4, memoryPoolConfig);
   SAME_PLACE(CUpti_ActivityMemoryPool2, CUpti_ActivityMemoryPool3, utilizedSize);
   SAME_PLACE(CUpti_ActivityOverhead, CUpti_ActivityOverhead3, end);
+  SAME_PLACE(CUpti_ActivityOverhead2, CUpti_ActivityOverhead3, correlationId);
   SAME_PLACE(CUpti_ActivityContext, CUpti_ActivityContext3, nullStreamId);
   SAME_PLACE(CUpti_ActivityContext2, CUpti_ActivityContext3, numMultiprocessors);
   SAME_PLACE(CUpti_ActivityGraphTrace, CUpti_ActivityGraphTrace2, reserved);

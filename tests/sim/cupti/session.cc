@@ -67,6 +67,9 @@ const Attribute* FindAttribute(int number) {
 constexpr uint32_t kPerThreadBuffersSince = 130000;
 constexpr uint32_t kManySubscribersSince = 130300;
 
+// [documented] cupti_activity_deprecated.h: CUpti_ActivityOverhead, before CUDA 12.3, has no correlation id.
+constexpr uint32_t kOverheadsHaveCallsSince = 21;
+
 // For Defects::clock_zeroes_times and Defects::calls_slow_down.
 constexpr uint64_t kClockZeroesEvery = 8;
 constexpr std::chrono::microseconds kSlowdown(20);
@@ -419,8 +422,7 @@ void Session::Finished(const Activity& activity) {
       session_ended_.load(std::memory_order_relaxed))
     ++record.correlation;
   if (is_kernel && IsNth(knobs_.unasked_kind, &unasked_)) {
-    buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), activity.tid, record.start_ns,
-                                   record.end_ns, knobs_.api_version));
+    buffers_.Add(0, EmptyRecord(CUPTI_ACTIVITY_KIND_ENVIRONMENT, knobs_.api_version));
   }
   if (is_kernel) kernels_recorded_.store(true, std::memory_order_relaxed);
   const uint32_t slot = is_kernel && activity.graph_node == 0 ? activity.correlation : 0;
@@ -507,14 +509,41 @@ CUptiResult Session::Flush(bool forced) {
     std::this_thread::sleep_for(
         std::min(kMostSlowdown, kSlowdown * static_cast<int64_t>(flushes_.fetch_add(1))));
   SettleFinishedWork();
-  if (KindEnabled(CUPTI_ACTIVITY_KIND_OVERHEAD)) {
-    buffers_.Add(0, OverheadRecord(static_cast<uint32_t>(getpid()), ThreadId(), start_ns, NowNs(),
-                                   knobs_.api_version));
-  }
+  AddOverhead("buffer_flush",
+              {.what = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH, .start_ns = start_ns, .end_ns = NowNs()});
   // [documented] cupti_activity.h (13.5), cuptiActivityFlushAll: the buffers of all subscribers.
   buffers_.Flush(forced);
   company_.Flush(forced);
   return CUPTI_SUCCESS;
+}
+
+// [assumed] The first launch of a kernel has an overhead record with the launch's correlation id, from the
+// launch's entry on, and no other launch has one. Probe: it adds up what CUPTI reports, by kind, and relies
+// on no order. Fallback: none is needed.
+void Session::Launched(const ApiCall& call) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (call.symbol_name == nullptr || !loaded_.insert(call.symbol_name).second) return;
+  }
+  AddOverhead("function_loading", {.what = CUPTI_ACTIVITY_OVERHEAD_LAZY_FUNCTION_LOADING,
+                                   .start_ns = call.start_ns,
+                                   .end_ns = NowNs(),
+                                   .correlation = call.correlation});
+}
+
+// [documented] cupti_activity.h, CUPTI_ACTIVITY_KIND_OVERHEAD: overhead added by CUPTI, the compiler, the
+// driver. [assumed] An overhead record is written at once, into a buffer that is open, and otherwise not at
+// all. Probe: a flush of an idle program must not make a batch. Fallback: such batches are left for the next
+// report of the probe about itself.
+void Session::AddOverhead(const char* name, const OverheadSpan& span) {
+  if (!KindEnabled(CUPTI_ACTIVITY_KIND_OVERHEAD)) return;
+  OverheadSpan stamped = span;
+  stamped.start_ns = Stamp(span.start_ns);
+  stamped.end_ns = std::max(Stamp(span.end_ns), stamped.start_ns);
+  if (buffers_.AddIfOpen(
+          OverheadRecord(stamped, static_cast<uint32_t>(getpid()), ThreadId(), knobs_.api_version)))
+    LogOverhead(name, span.start_ns, span.end_ns,
+                knobs_.api_version >= kOverheadsHaveCallsSince ? span.correlation : 0);
 }
 
 uint32_t Session::ThreadId() const {

@@ -96,6 +96,8 @@ class Session {
   // Work that finished; applies the faults.
   void Finished(const Activity& activity);
   CUptiResult Flush(bool forced);
+  // A kernel was launched by this call; its first launch in the process loads it.
+  void Launched(const ApiCall& call);
 
   uint32_t ThreadId() const;
   std::atomic<int>& ThreadIdType() { return thread_id_type_; }
@@ -113,6 +115,8 @@ class Session {
 
  private:
   uint64_t Stamp(uint64_t real_ns);
+  // Records what took time beside the program's work, and writes it to the truth log as `name`.
+  void AddOverhead(const char* name, const OverheadSpan& span);
   bool HasClock();
   // Gives a kernel's record the wrong times that faults and this version's defects ask for.
   void SpoilTimes(Activity* record);
@@ -146,6 +150,7 @@ class Session {
   std::unordered_map<void*, LiveStream> streams_;
   std::unordered_map<uint32_t, GraphRun> graph_runs_;  // by the launch's correlation
   std::unordered_set<uint32_t> made_without_graph_trace_;
+  std::unordered_set<std::string> loaded_;                // kernels
   std::unordered_map<uint32_t, uint64_t> graph_kernels_;  // recorded, by executable graph
   struct ClockReading {
     uint64_t real_ns = 0;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "collector/model/clock/row_clock.h"
 #include "tests/collector/testing/batch_builder.h"
 
 namespace gpuprobe::model {
@@ -34,7 +35,38 @@ TEST(ContinuousClock, LaunchesGoOnWhereTheyWere) {
   EXPECT_EQ(clock.Launch(11, kStart + 211 * kMs - kBack), kStart + 211 * kMs);
   clock.BeginBatch(v1::Batch(), false);
   EXPECT_EQ(clock.Launch(30, kStart + 170 * kMs), kStart + 250 * kMs);
-  EXPECT_EQ(clock.Host(ContinuousClock::Kind::kSync, 0, kStart + 170 * kMs), kStart + 250 * kMs);
+  EXPECT_EQ(clock.Host(1, 0, kStart + 170 * kMs), kStart + 250 * kMs);
+}
+
+TEST(RowClock, AllTimesOfARecordMoveTogetherAndLengthsStay) {
+  ContinuousClock clock;
+  const v1::Batch batch = Launches();
+  clock.SetBack(batch, kBack, kStart + 200 * kMs, kStart + 195 * kMs);
+  clock.BeginBatch(batch, true);
+  clock.BeginBatch(v1::Batch(), false);
+  const uint64_t now = kStart + 300 * kMs;
+  RecordedStepRecord step{
+      .begin_ns = now, .end_ns = now + 9, .wait_start_ns = now - 5, .wait_end_ns = now - 2};
+  MoveToLine(clock, 0, step);
+  EXPECT_EQ(step.begin_ns, now + kBack);
+  EXPECT_EQ(step.end_ns, now + 9 + kBack);
+  EXPECT_EQ(step.earlier_end_ns, 0u) << "there was none";
+  EXPECT_EQ(step.wait_start_ns, now - 5 + kBack);
+  EXPECT_EQ(step.wait_end_ns, now - 2 + kBack);
+  AllocationRecord allocation{.time_ns = now, .thread = 3, .duration_ns = 70};
+  MoveToLine(clock, 0, allocation);
+  EXPECT_EQ(allocation.time_ns, now + kBack);
+  EXPECT_EQ(allocation.duration_ns, 70u);
+  CopyRecord copy{.start_ns = now, .end_ns = now + 100, .correlation = 30};
+  MoveToLine(clock, 7, copy);
+  EXPECT_EQ(copy.start_ns, now + kBack);
+  EXPECT_EQ(copy.end_ns, now + 100 + kBack);
+  RangeRecord early{.start_ns = kStart, .end_ns = kStart + kMs, .id = 0};
+  MoveToLine(clock, 0, early);
+  EXPECT_EQ(early.end_ns, kStart + kMs) << "it was before";
+  PlanRecord plan{.plan = 4, .correlation = 5};
+  MoveToLine(clock, 0, plan);
+  EXPECT_EQ(plan.correlation, 5u) << "nothing of it is a time";
 }
 
 TEST(ContinuousClock, AStreamIsInOrderWhenItsLaunchesWereBefore) {

@@ -137,9 +137,6 @@ TEST(LevelBounds, OneReleaseDuringAnAllocation) {
 LevelBounds BoundsOfRuns(const std::vector<Call>& calls, int64_t smallest) {
   MemoryLedger ledger;
   injector::SmallRun run;
-  const auto as_sent = [](const injector::SmallRun::Overlap& overlap) -> SmallAllocationsRecord::Overlap {
-    return {overlap.bytes, overlap.before_bytes, overlap.since_ns};
-  };
   const auto end_run = [&] {
     if (run.empty()) return;
     ledger.AddSmall({.highest_ns = run.highest_ns(),
@@ -151,8 +148,12 @@ LevelBounds BoundsOfRuns(const std::vector<Call>& calls, int64_t smallest) {
                      .rise_bytes = run.rise_bytes(),
                      .change_bytes = run.change_bytes(),
                      .range = 0,
-                     .obtained = as_sent(run.obtained()),
-                     .released = as_sent(run.released())});
+                     .obtained_bytes = run.obtained().bytes,
+                     .obtained_before_bytes = run.obtained().before_bytes,
+                     .obtained_since_ns = run.obtained().since_ns,
+                     .released_bytes = run.released().bytes,
+                     .released_before_bytes = run.released().before_bytes,
+                     .released_since_ns = run.released().since_ns});
     run = {};
   };
   uint64_t last_ns = 0;

@@ -74,7 +74,7 @@ TEST(MemoryLedger, TheMarkMayBeOffWhereCallsOverlapped) {
   run.allocations = 9;
   run.rise_bytes = 60;
   run.change_bytes = 60;
-  run.obtained = {.bytes = 25, .before_bytes = 0, .since_ns = 0};
+  run.obtained_bytes = 25;
   ledger.AddSmall(run);
   ledger.ApplyUntil(600);
   EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1100u);
@@ -82,8 +82,9 @@ TEST(MemoryLedger, TheMarkMayBeOffWhereCallsOverlapped) {
   run.highest_ns = run.end_ns = 700;
   run.allocations = 1;
   run.rise_bytes = run.change_bytes = 100;
-  run.obtained = {};
-  run.released = {.bytes = 40, .before_bytes = 40, .since_ns = 650};
+  run.obtained_bytes = 0;
+  run.released_bytes = run.released_before_bytes = 40;
+  run.released_since_ns = 650;
   ledger.AddSmall(run);
   ledger.Finish();
   EXPECT_EQ(ledger.kinds()[v1::MEMORY_KIND_DEVICE].high_water_bytes, 1200u);

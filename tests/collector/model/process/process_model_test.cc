@@ -53,6 +53,30 @@ TEST(ProcessModel, KernelsByNameAndBusyByDevice) {
   EXPECT_EQ(model.totals().last_ns, kStart + 300);
 }
 
+TEST(ProcessModel, OverheadsAreAddedUpByKindAndAreNoPartOfTheRun) {
+  ProcessModel model = Model();
+  ASSERT_TRUE(model
+                  .Apply(WithKernels()
+                             .Kernel(kStart + 100, kStart + 200, 1)
+                             .Overhead(kStart, kStart + 40, v1::OVERHEAD_KIND_BUFFER_FLUSH)
+                             .Overhead(kStart + 900, kStart + 910, v1::OVERHEAD_KIND_FUNCTION_LOADING, 7)
+                             .Overhead(kStart + 300, kStart + 305, v1::OVERHEAD_KIND_BUFFER_FLUSH)
+                             .Overhead(kStart + 50, kStart + 40, v1::OVERHEAD_KIND_RESOURCE)
+                             .Overhead(kStart, kStart + 3, static_cast<v1::OverheadKind>(77))
+                             .batch())
+                  .ok());
+  model.Finish();
+  const auto& overheads = model.totals().overheads;
+  EXPECT_EQ(overheads[v1::OVERHEAD_KIND_BUFFER_FLUSH].count, 2u);
+  EXPECT_EQ(overheads[v1::OVERHEAD_KIND_BUFFER_FLUSH].duration_ns, 45u);
+  EXPECT_EQ(overheads[v1::OVERHEAD_KIND_FUNCTION_LOADING].duration_ns, 10u);
+  EXPECT_EQ(overheads[v1::OVERHEAD_KIND_RESOURCE].count, 0u) << "it ends before it starts";
+  EXPECT_EQ(overheads[v1::OVERHEAD_KIND_UNKNOWN].duration_ns, 3u) << "a newer minor version's";
+  EXPECT_EQ(model.totals().records, 1u);
+  EXPECT_EQ(model.totals().first_ns, kStart + 100);
+  EXPECT_EQ(model.totals().last_ns, kStart + 200);
+}
+
 TEST(ProcessModel, CopiesByDirection) {
   ProcessModel model = Model();
   BatchBuilder b;

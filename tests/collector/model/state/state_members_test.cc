@@ -17,7 +17,6 @@
 
 #include "collector/model/job/job_model.h"
 #include "collector/model/state/archive.h"
-#include "collector/model/state/record_members.h"
 
 namespace gpuprobe::model {
 namespace {

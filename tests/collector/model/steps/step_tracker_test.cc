@@ -66,7 +66,7 @@ void AddStep(StepTracker& steps, uint64_t begin_ns, uint64_t start_ns) {
   }
 }
 
-RecordedStep Recorded(uint64_t index, uint64_t begin_ns, uint64_t earlier_end_ns) {
+RecordedStepRecord Recorded(uint64_t index, uint64_t begin_ns, uint64_t earlier_end_ns) {
   return {.begin_ns = begin_ns,
           .end_ns = begin_ns + 50,
           .index = index,

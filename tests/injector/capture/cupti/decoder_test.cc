@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -242,17 +243,48 @@ TEST_F(DecoderTest, ZeroAndBackwardTimesAreCountedNotSent) {
 
 TEST_F(DecoderTest, RecordsThatNobodyAskedForAreCounted) {
   RecordBuffer buffer;
-  CUpti_ActivityOverhead3 overhead{};
-  overhead.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
-  buffer.Add(overhead);
+  CUpti_ActivityEnvironment environment{};
+  environment.kind = CUPTI_ACTIVITY_KIND_ENVIRONMENT;
+  buffer.Add(environment);
   buffer.Add(Kernel("k", now_, now_ + 10, 4));
-  buffer.Add(overhead);
+  buffer.Add(environment);
   const v1::Batch batch = Decode(buffer);
   EXPECT_EQ(batch.kernels().duration_size(), 1);
   EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 2u);
   ASSERT_EQ(batch.self().unknown_kinds_size(), 1);
-  EXPECT_EQ(batch.self().unknown_kinds(0).kind(), uint32_t{CUPTI_ACTIVITY_KIND_OVERHEAD});
+  EXPECT_EQ(batch.self().unknown_kinds(0).kind(), uint32_t{CUPTI_ACTIVITY_KIND_ENVIRONMENT});
   EXPECT_EQ(batch.self().unknown_kinds(0).records(), 2u);
+}
+
+TEST_F(DecoderTest, OverheadsAreRecordedByKindAndTheirDetailsFreed) {
+  RecordBuffer buffer;
+  CUpti_ActivityOverhead3 overhead{};
+  overhead.kind = CUPTI_ACTIVITY_KIND_OVERHEAD;
+  const auto add = [&](uint32_t what, uint32_t correlation) {
+    overhead.overheadKind = static_cast<CUpti_ActivityOverheadKind>(what);
+    overhead.start = now_;
+    overhead.end = now_ + 500;
+    overhead.correlationId = correlation;
+    buffer.Add(overhead);
+  };
+  add(CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH, 0);
+  add(CUPTI_ACTIVITY_OVERHEAD_DRIVER_COMPILER, 11);
+  overhead.overheadData =
+      std::malloc(sizeof(CUpti_ActivityOverheadCommandBufferFullData));  // for the leak checker
+  add(CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL, 12);
+  overhead.overheadData = nullptr;
+  add(CUPTI_ACTIVITY_OVERHEAD_UVM_ACTIVITY_INIT, 13);
+  add(77 << 16, 0);  // a newer CUPTI's
+  add(CUPTI_ACTIVITY_OVERHEAD_UNKNOWN, 0);
+  const v1::Batch batch = Decode(buffer);
+  const v1::Overheads& overheads = batch.overheads();
+  EXPECT_EQ((std::vector<int>(overheads.what().begin(), overheads.what().end())),
+            (std::vector<int>{v1::OVERHEAD_KIND_BUFFER_FLUSH, v1::OVERHEAD_KIND_COMPILER,
+                              v1::OVERHEAD_KIND_COMMAND_BUFFER_FULL, v1::OVERHEAD_KIND_MANAGED_MEMORY,
+                              v1::OVERHEAD_KIND_UNKNOWN, v1::OVERHEAD_KIND_UNKNOWN}));
+  EXPECT_EQ(overheads.duration(0), 500u);
+  EXPECT_EQ(Undelta(overheads.correlation_delta(), 6), (std::vector<uint64_t>{0, 11, 12, 13, 0, 0}));
+  EXPECT_EQ(LossCount(wire::LossReason::kLossUnknownRecord), 0u);
 }
 
 TEST_F(DecoderTest, WhatComesBehindADamagedRecordIsCountedOneByOne) {

@@ -1,0 +1,46 @@
+#include "collector/render/record_line.h"
+
+#include "nlohmann/json.hpp"
+
+namespace gpuprobe::render {
+
+namespace {
+
+constexpr size_t kMaxStringId = size_t{1} << 22;
+
+}  // namespace
+
+Json QuotedText(const std::string& text) {
+  using Value = nlohmann::json;
+  return {Value(text).dump(-1, ' ', false, Value::error_handler_t::replace)};
+}
+
+void QuotedStrings::Define(uint32_t id, const std::string& value) {
+  if (id >= kMaxStringId) return;
+  if (id >= strings_.size()) strings_.resize(id + 1);
+  strings_[id] = QuotedText(value).text;
+}
+
+const std::string& QuotedStrings::Quoted(uint32_t id) const {
+  static const std::string kEmpty = "\"\"";
+  return id < strings_.size() && !strings_[id].empty() ? strings_[id] : kEmpty;
+}
+
+void Line::Put(std::string_view name, v1::CallSource value) {
+  switch (value) {
+    case v1::CALL_SOURCE_INTERPOSED:
+      return Word(name, "interposed");
+    case v1::CALL_SOURCE_RELOCATION:
+      return Word(name, "relocation");
+    case v1::CALL_SOURCE_PLUGIN:
+      return Word(name, "plugin");
+    case v1::CALL_SOURCE_NVTX:
+      return Word(name, "nvtx");
+    case v1::CALL_SOURCE_KERNEL_NAME:
+      return Word(name, "kernel_name");
+    default:
+      return Word(name, "unknown");
+  }
+}
+
+}  // namespace gpuprobe::render

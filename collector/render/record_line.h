@@ -1,0 +1,84 @@
+// One line of the export under construction: a JSON object of a record's fields, in the order in which they
+// are put.
+//
+// wire_lines.h, generated from wire.proto, says which fields a record's line has; this says how a value is
+// printed.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "collector/analysis/names.h"
+#include "gpuprobe/v1/wire.pb.h"
+
+namespace gpuprobe::render {
+
+// A value that is JSON already; empty: there is none.
+struct Json {
+  std::string text;
+};
+Json QuotedText(const std::string& text);
+
+// The names that a log defines, quoted.
+class QuotedStrings {
+ public:
+  void Define(uint32_t id, const std::string& value);
+  // `""` for an id that was not defined.
+  const std::string& Quoted(uint32_t id) const;
+
+ private:
+  std::vector<std::string> strings_;
+};
+
+class Line {
+ public:
+  Line(std::string_view kind, const v1::Identity& who, const QuotedStrings& strings)
+      : strings_(strings), text_("{\"kind\":\"") {
+    text_.append(kind).append("\"");
+    Put("rank", who.rank());
+    Put("pid", who.pid());
+  }
+
+  void Put(std::string_view name, std::integral auto value) { Append(name, std::to_string(value)); }
+  void Put(std::string_view name, bool value) { Append(name, value ? "true" : "false"); }
+  void Put(std::string_view name, const Json& value) { Append(name, value.text); }
+  void Put(std::string_view name, v1::CopyDirection value) { Word(name, analysis::DirectionName(value)); }
+  void Put(std::string_view name, v1::MemoryKind value) { Word(name, analysis::MemoryName(value)); }
+  void Put(std::string_view name, v1::SyncKind value) { Word(name, analysis::SyncName(value)); }
+  void Put(std::string_view name, v1::OverheadKind value) { Word(name, analysis::OverheadName(value)); }
+  void Put(std::string_view name, v1::CallSource value);
+  template <typename T>
+  void Put(std::string_view name, const std::optional<T>& value) {
+    Put(name, *value);
+  }
+  void PutString(std::string_view name, uint32_t id) { Append(name, strings_.Quoted(id)); }
+  // A word needs no quoting.
+  void Word(std::string_view name, std::string_view word) {
+    Append(name, std::string("\"").append(word).append("\""));
+  }
+
+  // Whether a field that may be left out has anything to say.
+  static bool Says(std::integral auto value) { return value != 0; }
+  static bool Says(const Json& value) { return !value.text.empty(); }
+  template <typename T>
+  static bool Says(const std::optional<T>& value) {
+    return value.has_value();
+  }
+
+  std::string End() && { return std::move(text_) + "}"; }
+
+ private:
+  void Append(std::string_view name, std::string_view value) {
+    text_.append(",\"").append(name).append("\":").append(value);
+  }
+
+  const QuotedStrings& strings_;
+  std::string text_;
+};
+
+}  // namespace gpuprobe::render

@@ -1,0 +1,58 @@
+// The fields of a batch that are no rows: what the probe reports about itself, and what the host is doing.
+//
+// Thread: whoever holds the builder's lock. Allocation: none. Failure: none; with too many unknown kinds, the
+// last place counts the rest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpuprobe/v1/wire_tags.h"
+#include "injector/rows/wire_writer.h"
+
+namespace gpuprobe::injector {
+
+// What CUPTI delivered and has no rows. Cumulative.
+class UnrecordedCounts {
+ public:
+  // A record of a CUpti_ActivityKind that nobody decodes.
+  void UnknownKind(uint32_t kind) noexcept;
+  // A copy that is too small for a record of its own.
+  void SmallCopy(wire::CopyDirection direction, uint64_t bytes, uint64_t duration_ns) noexcept;
+
+  void Encode(WireWriter& self) const noexcept;
+
+ private:
+  struct OfKind {
+    uint32_t kind;
+    uint64_t records;
+  };
+  static constexpr size_t kMaxUnknownKinds = 16;
+  OfKind unknown_kinds_[kMaxUnknownKinds] = {};
+  size_t unknown_kind_count_ = 0;
+
+  struct Copies {
+    uint64_t copies;
+    uint64_t bytes;
+    uint64_t duration_ns;
+  };
+  static constexpr size_t kDirections = 6;
+  Copies small_copies_[kDirections] = {};
+};
+
+struct HostStateRow {
+  static constexpr size_t kMaxRanges = 16;
+  uint64_t io_bytes = 0;
+  uint64_t blocked_since_ns = 0;
+  uint64_t last_wait_end_ns = 0;
+  uint32_t blocked_in = 0;  // String
+  size_t open_range_count = 0;
+  uint32_t open_ranges[kMaxRanges] = {};  // Strings, innermost first
+};
+
+// As fields of Batch. `records` and `batches`: with this one, sent and made so far.
+void EncodeSelf(WireWriter& batch, const UnrecordedCounts& counts, uint64_t records,
+                uint64_t batches) noexcept;
+void EncodeHostState(WireWriter& batch, const HostStateRow& state) noexcept;
+
+}  // namespace gpuprobe::injector
