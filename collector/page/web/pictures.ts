@@ -15,7 +15,7 @@ interface Bar { label: string; value: number; words: string; css: string }
 // Horizontal bars to one scale, each with its label before and its value behind.
 function bars(label: string, all: Bar[], labelWidth = 34): SVGSVGElement | null {
   if (all.length === 0) return null;
-  const room = kWidth - labelWidth - 62;
+  const room = kWidth - labelWidth - Math.max(62, 8 + 6.5 * Math.max(...all.map(bar => bar.words.length)));
   const most = Math.max(...all.map(bar => bar.value), 1e-12);
   const children: SVGElement[] = [];
   all.forEach((bar, i) => {
@@ -58,7 +58,7 @@ function stepBar(data: Data, part: string | null, detail: [string, number][] = [
     children.push(rect(x, 16, width, 22, kPartClass[key] + (part !== null && key !== part ? ' faded' : ''),
                        `${kPartWords[key]} ${duration(steps[key].mean)}`));
     if (key === part || (part === null && width > 80))
-      children.push(text(Math.min(Math.max(x + width / 2, 40), kWidth - 40), 11, `${kPartWords[key].replace('communication', 'comm')} ${percent(steps[key].mean / steps.time_ns.mean)}`, 'middle'));
+      children.push(text(Math.min(Math.max(x + width / 2, 60), kWidth - 60), 11, `${kPartWords[key].replace('communication', 'comm')} ${percent(steps[key].mean / steps.time_ns.mean)}`, 'middle'));
     x += width;
   }
   const most = Math.max(...detail.map(([, ns]) => ns), 1);
