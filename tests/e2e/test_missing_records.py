@@ -46,12 +46,15 @@ class MissingRecords(harness.EndToEndTest):
                     **collector.env(), "CUDA_INJECTION64_PATH": LIBRARY, "GPUPROBE_KINDS": "kernels", "GPUSIM_CUPTI_VERSION": version,
                     "GPUSIM_FAULT": "damaged_buffer=2"})
                 self.assertEqual(collector.stop().returncode, 0)
-                happened = sum(record["kind"] == "kernel" for record in self.truth())
-                recorded = sum(record["kind"] == "kernel" for record in self.export(collector.out))
+                happened = Counter(record["kind"] for record in self.truth())
+                missing = happened - Counter(record["kind"] for record in self.export(collector.out))
                 lost = self.lost(self.report(collector.out))
-                self.assertGreater(lost.get("unknown_record", 0), 100)
-                self.assertEqual(lost, {"unknown_record": happened - recorded})
                 self.forget_truth()
+                self.assertEqual(set(lost), {"unknown_record"})
+                self.assertGreater(missing["kernel"], 100)
+                # What cannot be read is counted in kernels; overheads, of which a few are there, are smaller.
+                self.assertGreaterEqual(lost["unknown_record"], missing["kernel"])
+                self.assertLessEqual(lost["unknown_record"], missing["kernel"] + missing["overhead"])
 
     @hazard("CUPTI runs out of device buffers for the nodes of CUDA graphs and delivers wrong times", sees="no difference",
             counted="each of those records is counted as lost (invalid_timestamp)")

@@ -78,6 +78,16 @@ class Versions(harness.EndToEndTest):
         self.assertEqual(trust["unknown_kinds"], {"environment": unknown})
         self.assertEqual(trust["lost"], {"unknown_record": unknown})
 
+    def test_overheads_are_recorded_where_their_details_are_ours_alone_to_free(self):
+        for fault, recorded in ({"GPUSIM_FAULT": "one_subscriber"}, True), ({}, False):
+            with self.subTest(fault=fault):
+                out = self.path(f"run-{recorded}")
+                self.run_well([GPUPROBE, "run", "--out", out, "--", VECTOR_ADD], env={**PATIENT, "GPUSIM_CUPTI_VERSION": "13.5", **fault})
+                happened = self.truth()
+                self.assertEqual(any(record["kind"] == "overhead" for record in happened), recorded)
+                self.assertEqual(self.differences(happened, self.export(out)), [])
+                self.forget_truth()
+
 
 FORCED, DISABLING, WAITS = "cuptiActivityFlushAll may crash", "disabling CONCURRENT_KERNEL may deadlock", "cudaDeviceSynchronize has no synchronisation record"
 WHOLE = "tracing CUDA graphs whole may crash"

@@ -300,17 +300,25 @@ void Decoder::DecodeOther(const CUpti_Activity* record) noexcept {
 }
 
 // CUPTI does not go on behind a record that it cannot read: all that would fit there is lost. Records are as
-// far apart there as before it, or as kernels are.
+// far apart there as before it (but for overheads, which are small and rare), or as kernels are.
 void Decoder::CountDamaged(uint8_t* buffer, size_t valid_bytes, const CUpti_Activity* last) noexcept {
   const uint8_t* from = buffer;
   size_t record_bytes = kTypicalRecordBytes;
   if (last != nullptr) {
     const auto offset = static_cast<size_t>(reinterpret_cast<const uint8_t*>(last) - buffer);
+    size_t bytes = 0;
     size_t before = 0;
+    const CUpti_Activity* previous = nullptr;
     for (CUpti_Activity* record = nullptr;
-         record != last && api_->ActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS;)
-      ++before;
-    if (before > 1) record_bytes = offset / (before - 1);
+         record != last && api_->ActivityGetNextRecord(buffer, valid_bytes, &record) == CUPTI_SUCCESS;) {
+      if (previous != nullptr && previous->kind != CUPTI_ACTIVITY_KIND_OVERHEAD) {
+        bytes += static_cast<size_t>(reinterpret_cast<const uint8_t*>(record) -
+                                     reinterpret_cast<const uint8_t*>(previous));
+        ++before;
+      }
+      previous = record;
+    }
+    if (before > 0) record_bytes = bytes / before;
     from = buffer + offset + record_bytes;
   }
   const uint8_t* const end = buffer + valid_bytes;
