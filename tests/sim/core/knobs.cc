@@ -216,22 +216,23 @@ Pace& CurrentPace() {
 
 namespace {
 
-uint64_t UsualDurationNs(const char* mangled_name) {
+constexpr uint64_t kNoRule = UINT64_MAX;
+
+// What GPUSIM_KERNELS says of this kernel.
+uint64_t RuledDurationNs(const char* mangled_name) {
   static auto* mutex = new std::mutex;
   static auto* known = new std::map<std::string, uint64_t>;
   const std::lock_guard<std::mutex> lock(*mutex);
   const auto found = known->find(mangled_name);
   if (found != known->end()) return found->second;
-  const Knobs& knobs = GetKnobs();
-  uint64_t duration_ns = kDefaultKernelNs;
+  uint64_t duration_ns = kNoRule;
   const std::string name = Demangle(mangled_name);
-  for (const auto& rule : knobs.kernels) {
+  for (const auto& rule : GetKnobs().kernels) {
     if (std::regex_search(name, rule->pattern)) {
       duration_ns = rule->duration_ns;
       break;
     }
   }
-  duration_ns = static_cast<uint64_t>(std::llround(static_cast<double>(duration_ns) * knobs.slow_factor));
   known->emplace(mangled_name, duration_ns);
   return duration_ns;
 }
@@ -239,8 +240,15 @@ uint64_t UsualDurationNs(const char* mangled_name) {
 }  // namespace
 
 uint64_t KernelDurationNs(const char* mangled_name) {
-  const double pace = CurrentPace().kernels.load(std::memory_order_relaxed);
-  return static_cast<uint64_t>(std::llround(static_cast<double>(UsualDurationNs(mangled_name)) * pace));
+  return KernelDurationNs(mangled_name, kDefaultKernelNs);
+}
+
+uint64_t KernelDurationNs(const char* mangled_name, uint64_t usual_ns) {
+  const uint64_t ruled_ns = RuledDurationNs(mangled_name);
+  const double duration_ns = static_cast<double>(ruled_ns == kNoRule ? usual_ns : ruled_ns);
+  const double slowed_ns = std::round(duration_ns * GetKnobs().slow_factor);
+  return static_cast<uint64_t>(
+      std::llround(slowed_ns * CurrentPace().kernels.load(std::memory_order_relaxed)));
 }
 
 uint64_t TransferNs(uint64_t bytes, double bytes_per_s) {

@@ -60,6 +60,8 @@ bool ParseRate(const std::string& text, double* bytes_per_s);
 
 // Duration of one kernel by its mangled name: rule, times this rank's slowness and pace. Remembered by name.
 uint64_t KernelDurationNs(const char* mangled_name);
+// The same for a kernel whose work is known: `usual_ns`, unless a rule names the kernel.
+uint64_t KernelDurationNs(const char* mangled_name, uint64_t usual_ns);
 
 // Nanoseconds that `bytes` take at `bytes_per_s`, rounded up, at least 1.
 uint64_t TransferNs(uint64_t bytes, double bytes_per_s);

@@ -3,13 +3,15 @@
 #include <map>
 #include <mutex>
 
+#include "tests/sim/core/cublas_seam.h"
+#include "tests/sim/core/knobs.h"
 #include "tests/sim/cuda/api.h"
 
 namespace {
 
 const char* NameOf(CUfunction function) { return function != nullptr ? function->name : nullptr; }
 
-CUfunction RendezvousFunction(const char* name) {
+CUfunction FunctionNamed(const char* name) {
   static auto* mutex = new std::mutex;
   static auto* functions = new std::map<const char*, CUfunction>;
   const std::lock_guard<std::mutex> lock(*mutex);
@@ -70,7 +72,7 @@ DRIVER_LAUNCH_API(cuLaunchCooperativeKernel, _ptsz, NameOf(f),
 namespace gpusim {
 
 int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch) {
-  CUfunction function = RendezvousFunction(InternName(launch.kernel_name));
+  CUfunction function = FunctionNamed(InternName(launch.kernel_name));
   CUlaunchConfig config{};
   config.gridDimX = launch.grid;
   config.gridDimY = config.gridDimZ = 1;
@@ -90,6 +92,27 @@ int LaunchRendezvousKernel(void* stream, RendezvousLaunch launch) {
                             GPUSIM_CHECK(RequireContext(&context));
                             work.kind = WorkKind::kRendezvous;
                             work.rendezvous = std::make_shared<const RendezvousLaunch>(std::move(launch));
+                            return Issue(config.hStream, std::move(work), CU_GRAPH_NODE_TYPE_KERNEL, nullptr);
+                          });
+}
+
+int LaunchMatmulKernel(void* stream, const MatmulLaunch& launch) {
+  CUfunction function = FunctionNamed(InternName(launch.kernel_name));
+  CUlaunchConfig config{};
+  config.gridDimX = launch.grid[0];
+  config.gridDimY = launch.grid[1];
+  config.gridDimZ = launch.grid[2];
+  config.blockDimX = launch.block;
+  config.blockDimY = config.blockDimZ = 1;
+  config.hStream = static_cast<CUstream>(stream);
+  const cuLaunchKernelEx_params params{&config, function, nullptr, nullptr};
+  return Traced<CUresult>(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+                          "cuLaunchKernelEx", &params, function->name, [&] {
+                            Work work;
+                            GPUSIM_CHECK(MakeKernelWork(function, ShapeOf(config), &work));
+                            CUctx_st* context = nullptr;
+                            GPUSIM_CHECK(RequireContext(&context));
+                            work.duration_ns = KernelDurationNs(function->name, launch.duration_ns);
                             return Issue(config.hStream, std::move(work), CU_GRAPH_NODE_TYPE_KERNEL, nullptr);
                           });
 }

@@ -117,6 +117,11 @@ GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityDisableContext(CUcontext context, C
   return ContextUid(context) == 0 ? Return(CUPTI_ERROR_INVALID_CONTEXT) : cuptiActivityDisable(kind);
 }
 
+// The times of CUDA events are not simulated: nobody gets records of them.
+GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableCudaEventDeviceTimestamps(uint8_t enable) {
+  return enable == 0 ? CUPTI_SUCCESS : CUPTI_ERROR_NOT_SUPPORTED;
+}
+
 GPUSIM_CUPTI_EXPORT CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable) {
   const ApiLock lock;
   if (Excluded()) return Return(kExcluded);

@@ -1,0 +1,6 @@
+// Functions that PyTorch's loader wants to find, and that nothing simulates.
+#include "tests/sim/absent/absent.h"
+
+ABSENT(cudaGraphDebugDotPrint)
+ABSENT(cudaIpcGetEventHandle)
+ABSENT(cudaIpcOpenEventHandle)
