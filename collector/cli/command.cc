@@ -5,6 +5,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/output.h"
+#include "collector/cli/progress.h"
 
 namespace gpuprobe::cli {
 
@@ -29,6 +30,7 @@ std::span<const Command> Commands() {
 }
 
 int Fail(const std::string& command, const std::string& what, int code) {
+  Progress::Hide();
   std::fprintf(stderr, "gpuprobe: %s: %s\n", command.c_str(), what.c_str());
   return code;
 }

@@ -9,6 +9,7 @@
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/output.h"
+#include "collector/cli/progress.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
@@ -54,6 +55,7 @@ int DiffMain(const Arguments& arguments) {
   color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
+  const Progress progress({a, b});
   const absl::StatusOr<analysis::Run> before = RunOf(a);
   if (!before.ok()) return Fail(kName, before.status(), kFailed);
   const absl::StatusOr<analysis::Run> after = RunOf(b);

@@ -1,10 +1,15 @@
+#include <unistd.h>
+
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/output.h"
+#include "collector/cli/progress.h"
 #include "collector/cli/record_rows.h"
 #include "collector/cli/run_tables.h"
 #include "collector/tables/csv_files.h"
@@ -72,6 +77,9 @@ int ExportMain(const Arguments& arguments) {
                     : absl::StrCat("--format ", options.format, " needs --out"),
                 kUsage);
   }
+  std::optional<Progress> progress;
+  // What is printed on the same terminal says well enough that it goes on.
+  if (!printed || isatty(STDOUT_FILENO) == 0) progress.emplace(std::vector{options.directory});
   const absl::Status status = options.format == "jsonl"    ? ExportLines(options)
                               : options.format == "steps"  ? ExportSteps(options)
                               : options.format == "sqlite" ? ExportDatabase(options)

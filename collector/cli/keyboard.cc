@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/output.h"
+#include "collector/cli/screen.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -35,10 +35,8 @@ constexpr Sequence kSequences[] = {
 }  // namespace
 
 std::unique_ptr<Keyboard> Keyboard::Open() {
-  const char* terminal = std::getenv("TERM");
-  if (terminal == nullptr || *terminal == '\0' || std::string_view(terminal) == "dumb") return nullptr;
   termios before{};
-  if (isatty(STDOUT_FILENO) == 0 || tcgetattr(STDIN_FILENO, &before) != 0) return nullptr;
+  if (!CanRedraw(STDOUT_FILENO) || tcgetattr(STDIN_FILENO, &before) != 0) return nullptr;
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH});
   if (!signals.ok()) return nullptr;
   std::unique_ptr<Keyboard> keyboard(new Keyboard(*std::move(signals), before));

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
+#include "collector/cli/progress.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -21,6 +22,7 @@ void NoteFailure() { output_error = errno != 0 ? errno : EIO; }
 
 void Print(std::string_view text) {
   if (output_error != 0) return;
+  Progress::Hide();
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) NoteFailure();
 }

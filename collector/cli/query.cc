@@ -9,6 +9,7 @@
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/output.h"
+#include "collector/cli/progress.h"
 #include "collector/cli/run_tables.h"
 #include "collector/tables/csv_files.h"
 #include "collector/tables/database.h"
@@ -108,6 +109,7 @@ int QueryMain(const Arguments& arguments) {
   marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
   if (sql.empty() && !schema) return Fail(kName, "needs a SELECT, or --schema", kUsage);
+  const Progress progress({directory});
   marker.TakeFrom(directory);
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create("");
   if (!database.ok()) return Fail(kName, database.status(), kFailed);

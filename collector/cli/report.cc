@@ -11,6 +11,7 @@
 #include "collector/cli/damage_line.h"
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/output.h"
+#include "collector/cli/progress.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
@@ -58,6 +59,7 @@ int ReportMain(const Arguments& arguments) {
   color.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
 
+  const Progress progress({directory});
   marker.TakeFrom(directory);
   model::JobModel job;
   job.SetStepMarker(marker.marker);

@@ -25,9 +25,10 @@ render::Screen ScreenOf(int fd, bool no_color) {
   if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
     screen.width = std::max<size_t>(size.ws_col, render::Screen::kNarrowest);
   // https://no-color.org: any value that is not empty.
-  screen.colors =
-      !no_color && Variable("NO_COLOR").empty() && Variable("TERM") != "dumb" && !Variable("TERM").empty();
+  screen.colors = !no_color && Variable("NO_COLOR").empty() && CanRedraw(fd);
   return screen;
 }
+
+bool CanRedraw(int fd) { return isatty(fd) != 0 && Variable("TERM") != "dumb" && !Variable("TERM").empty(); }
 
 }  // namespace gpuprobe::cli

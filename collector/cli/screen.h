@@ -9,4 +9,7 @@ namespace gpuprobe::cli {
 // `no_color`, NO_COLOR or TERM=dumb says otherwise.
 render::Screen ScreenOf(int fd, bool no_color);
 
+// Whether lines can be erased on `fd`: it is a terminal, and not a dumb one.
+bool CanRedraw(int fd);
+
 }  // namespace gpuprobe::cli

@@ -19,6 +19,7 @@
 #include "collector/cli/damage_line.h"
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
+#include "collector/cli/progress.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/shared_options.h"
 #include "collector/store/run_directory.h"
@@ -288,6 +289,7 @@ void Tell(const Options& options, Run& run, const std::vector<uint32_t>& chosen,
 }
 
 int WriteTrace(const Options& options) {
+  const Progress progress({options.directory});
   Run run;
   if (absl::Status s = ReplayRun(options, run); !s.ok()) return Fail(kName, s, kFailed);
   for (const store::Damage& damage : run.replayed.damages)

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/store/read_progress.h"
 #include "proto/limits.h"
 
 namespace gpuprobe::store {
@@ -56,6 +57,7 @@ bool RunLogReader::LoadChunk() {
   if (ZSTD_isError(size) != 0) return Fail(IsCutOff(size) ? "cut off" : "bad chunk");
   if (!Decompress(rest.substr(0, size))) return false;
   chunk_end_ = chunk_begin_ + size;
+  NoteRead(size);
   decoder_.Append(chunk_);
   return true;
 }

@@ -48,6 +48,21 @@ class Screens(harness.EndToEndTest):
                     # A path is never cut, so that it can be copied.
                     self.assertEqual([line for line in lines if len(line) > columns and RECORDING not in line], [])
 
+    def test_long_reading_says_how_far_it_is_and_leaves_nothing(self):
+        out = self.path("large")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "compute-bound", "--ranks", "8", "--steps", "1500", "--out", out])
+        lines = self.path("lines")
+        command = ["sh", "-c", f"{GPUPROBE} export {out} > {lines}"]
+        shown = self.on_terminal(command, 80)
+        percents = [int(percent) for percent in re.findall(r"\rgpuprobe: reading \S+: (\d+) % of [\d.]+ MiB\x1b\[K", shown)]
+        self.assertTrue(percents, shown)
+        self.assertEqual(percents, sorted(percents))
+        self.assertLessEqual(percents[-1], 100)
+        self.assertEqual(re.sub(r"\r[^\r]*\x1b\[K", "", shown), "")
+        whole = os.path.getsize(lines)
+        self.assertEqual(self.on_terminal(command, 80, terminal="dumb"), "")
+        self.assertEqual(os.path.getsize(lines), whole)
+
     def test_colours_are_for_terminals_that_know_them_and_people_who_want_them(self):
         command = [GPUPROBE, "report", RECORDING]
         colored = self.on_terminal(command, 118)
