@@ -13,7 +13,9 @@
 #include "collector/analysis/units.h"
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
+#include "collector/cli/http_option.h"
 #include "collector/cli/job_recorder.h"
+#include "collector/cli/live_page.h"
 #include "collector/cli/node_collector.h"
 #include "collector/cli/node_limits.h"
 #include "collector/cli/output.h"
@@ -46,6 +48,7 @@ struct Options {
   KeepOption keep;
   RankOptions rank_options;
   StepMarkerOption marker;
+  HttpOption http;
 };
 
 std::string Absolute(const std::string& path) {
@@ -121,7 +124,7 @@ void ServeJobs(ingest::Server& server, JobRecorder& jobs, const bool& stop) {
   }
 }
 
-int Conclude(Recorder& recorder) {
+int Conclude(Recorder& recorder, LivePage& page) {
   if (!recorder.heard_anything()) {
     recorder.RemoveIfEmpty();
     std::fprintf(stderr, "gpuprobe: no process connected; nothing was recorded\n");
@@ -133,6 +136,8 @@ int Conclude(Recorder& recorder) {
       render::TextReport(report, written.ok() ? recorder.directory() + "/report.html" : "",
                          render::Layout(ScreenOf(STDOUT_FILENO, /*no_color=*/false)));
   Print(text);
+  FlushOutput();
+  page.Conclude(recorder, report);
   return written.ok()
              ? kDone
              : Fail(kName, absl::StrCat("could not save the report: ", std::string(written.message())),
@@ -200,6 +205,9 @@ int CollectAutostarted(const Options& options) {
 int CollectOneRun(const Options& options) {
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
   if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
+  absl::StatusOr<std::unique_ptr<http::Server>> listening = options.http.Listen();
+  if (!listening.ok()) return Fail(kName, listening.status(), kFailed);
+  LivePage page(*std::move(listening), {});
   absl::StatusOr<std::unique_ptr<Recorder>> recorder =
       Recorder::CreateOrResume(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
@@ -218,15 +226,17 @@ int CollectOneRun(const Options& options) {
   }
   bool stop = false;
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kName, s, kFailed);
-  std::fprintf(stderr, "gpuprobe: collecting on %s\n", options.socket.c_str());
+  page.Start();
+  std::fprintf(stderr, "gpuprobe: collecting on %s%s\n", options.socket.c_str(), LiveWords(page).c_str());
   while (!stop) {
     (*server)->Poll(milliseconds(200));
     (*recorder)->Tick();
+    page.Tick(**recorder, **server);
   }
   (*server)->Drain(milliseconds(300), milliseconds(3000));
   (*server)->SayEnded();
   server->reset();  // the socket is gone before the report is written: who comes now starts anew
-  return Conclude(**recorder);
+  return Conclude(**recorder, page);
 }
 
 }  // namespace
@@ -263,11 +273,18 @@ int CollectMain(const Arguments& arguments) {
   options.marker.AddTo(app);
   app.add_flag("--autostarted", options.autostarted,
                "exit after the last client disconnects, and print nothing");
+  options.http.AddTo(app, "--http", "serve the page of the run, metrics and a JSON API, while it records,");
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.socket.empty())
     options.socket = options.node ? ingest::kNodeSocketPath : ingest::DefaultSocketPath();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
+  if (options.http.address.has_value() && (options.node || options.autostarted)) {
+    return Fail(kName,
+                "--http serves one run; --node and --autostarted record many (a finished one: gpuprobe report "
+                "DIR --serve)",
+                kUsage);
+  }
   if (options.node) return CollectForNode(options);
   return options.autostarted ? CollectAutostarted(options) : CollectOneRun(options);
 }

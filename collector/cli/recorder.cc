@@ -29,6 +29,7 @@ class Recorder::Sink : public ingest::FrameSink {
     if (process_.Knows(batch)) return absl::OkStatus();  // sent again after a lost connection
     // Frames that contradict the schema are not recorded either: a log must replay.
     if (absl::Status s = process_.Apply(batch); !s.ok()) return s;
+    ++recorder_.changes_;
     recorder_.Note(log_.AppendBatch(batch, raw, MonotonicNs()));
     recorder_.RotateIfDue();
     return absl::OkStatus();
@@ -40,6 +41,7 @@ class Recorder::Sink : public ingest::FrameSink {
   }
   void OnBye(const v1::Bye& bye, std::string_view raw) override {
     process_.ApplyBye(bye);
+    ++recorder_.changes_;
     recorder_.Note(log_.Append(raw, MonotonicNs()));
     recorder_.Note(log_.Flush());
     // The client waits, and its end is ours: what is not written now never is.
@@ -56,6 +58,7 @@ class Recorder::Sink : public ingest::FrameSink {
   }
   void OnClosed(bool cut_off) override {
     if (cut_off) process_.MarkCutOff();
+    ++recorder_.changes_;
     if (cut_off) recorder_.AwaitEnd(process_);
     recorder_.Note(log_.Flush());
     --recorder_.clients_;
@@ -141,6 +144,7 @@ absl::StatusOr<std::unique_ptr<ingest::FrameSink>> Recorder::Open(const v1::Hell
     Note(store::WriteRunSettings(*directory_, settings_));
   }
   model::ProcessModel& process = job_.Join(hello);
+  ++changes_;
   store::RunRecording::Log*& log = logs_[&process];
   if (log != nullptr) {
     Note(log->AppendHello(raw, MonotonicNs()));
@@ -182,6 +186,7 @@ void Recorder::WatchForHangs(const RankOptions& options, HangWatch::Say say, ren
 
 void Recorder::NoteVerdict(const v1::HangVerdict& verdict) {
   job_.ApplyVerdict(verdict);
+  ++changes_;
   const auto log = logs_.find(job_.processes().front().get());
   if (log == logs_.end()) return;
   v1::Frame frame;
@@ -217,6 +222,7 @@ void Recorder::Observe(model::ProcessModel& process, observe::ProcessObserver& o
   std::optional<v1::ProcessObservation> seen = observer.Look(NowNs(), MonotonicNs(), last);
   if (!seen.has_value()) return;
   process.ApplyObservation(*seen);
+  ++changes_;
   *frame.mutable_process_observation() = *std::move(seen);
   if (const auto log = logs_.find(&process); log != logs_.end())
     Note(log->second->Append(frame.SerializeAsString(), MonotonicNs()));
@@ -239,7 +245,7 @@ void Recorder::LookIfDue() {
   status_ = live_watch_.Look(job_, NowNs());
   if (hang_watch_ != nullptr) status_.hangs = hang_watch_->Statements();
   // Where it cannot be written the logs cannot either, and that is said.
-  directory_->WriteFile(kLiveFile, render::LiveJson(status_)).IgnoreError();
+  directory_->WriteFile(kLiveFile, absl::StrCat(render::LiveJson(status_), "\n")).IgnoreError();
 }
 
 analysis::Report Recorder::Finish(const std::vector<std::string>& command_line) {
@@ -272,9 +278,7 @@ analysis::ReportInput Recorder::InputFor(const std::vector<std::string>& command
 
 // report.json comes last: a run that has it is finished.
 absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::Report& report) const {
-  const absl::StatusOr<store::RunFiles> files = store::ListRun(*directory_);
-  absl::Status status =
-      directory_->WriteFile("report.html", page::Page(job, report, files.ok() ? *files : store::RunFiles{}));
+  absl::Status status = directory_->WriteFile("report.html", page::Page(job, report, Files()));
   const render::JsonFiles json = render::JsonReportFiles(report);
   if (json.ranks.empty()) {
     directory_->Remove(render::kRanksFile);
@@ -284,6 +288,23 @@ absl::Status Recorder::WriteReport(const model::JobModel& job, const analysis::R
   status.Update(directory_->WriteFile(render::kSummaryFile, render::SummaryJson(report)));
   status.Update(directory_->WriteFile(render::kReportFile, json.report));
   return status;
+}
+
+store::RunFiles Recorder::Files() const {
+  absl::StatusOr<store::RunFiles> files = store::ListRun(*directory_);
+  return files.ok() ? *std::move(files) : store::RunFiles{};
+}
+
+std::optional<http::DocumentBuilder::Order> Recorder::OrderDocuments(
+    const std::vector<std::string>& command_line) {
+  if (recording_ == nullptr || job_.processes().empty()) return std::nullopt;
+  Note(recording_->FlushIfDue(MonotonicNs()));
+  return http::DocumentBuilder::Order{.state = job_.SaveState(),
+                                      .saving = {},
+                                      .marker = job_.step_marker(),
+                                      .input = InputFor(command_line),
+                                      .files = Files(),
+                                      .changes = changes_};
 }
 
 absl::Status Recorder::WriteReportSoFar() {

@@ -20,10 +20,12 @@
 #include "collector/cli/hang_watch.h"
 #include "collector/cli/health_check.h"
 #include "collector/cli/shared_options.h"
+#include "collector/http/document_builder.h"
 #include "collector/ingest/session.h"
 #include "collector/model/job/job_model.h"
 #include "collector/observe/process_observer.h"
 #include "collector/store/directory.h"
+#include "collector/store/run_files.h"
 #include "collector/store/run_recording.h"
 #include "collector/store/run_resume.h"
 #include "collector/store/run_settings.h"
@@ -64,6 +66,15 @@ class Recorder {
   void NoteChildEnd(pid_t pid, int wait_status);
   // As of the last second.
   const analysis::LiveStatus& status() const { return status_; }
+  const model::JobModel& job() const { return job_; }
+  // Grows whenever something came, or was seen of a process.
+  uint64_t changes() const { return changes_; }
+  // Batches that are counted, and could not be written.
+  uint64_t unrecorded_frames() const { return recording_ == nullptr ? 0 : recording_->unrecorded_frames(); }
+  // What the documents of the run so far are made from; nullopt before the first process.
+  std::optional<http::DocumentBuilder::Order> OrderDocuments(const std::vector<std::string>& command_line);
+  // Of the run's directory; none where it cannot be read.
+  store::RunFiles Files() const;
 
   // Settles the model and writes report.json and report.html, as far as the disk takes them: see
   // report_written. After it no sink may be used. `command_line` is put into the conditions if not empty.
@@ -118,6 +129,7 @@ class Recorder {
   analysis::LiveWatch live_watch_;
   analysis::LiveStatus status_;
   uint64_t next_look_ns_ = 0;
+  uint64_t changes_ = 0;
   std::unique_ptr<HangWatch> hang_watch_;  // null: hangs are not said live
   absl::Status report_written_;
   std::chrono::steady_clock::time_point last_left_ = std::chrono::steady_clock::now();

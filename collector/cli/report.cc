@@ -10,11 +10,14 @@
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
 #include "collector/cli/hang_watch.h"
+#include "collector/cli/http_option.h"
+#include "collector/cli/live_page.h"
 #include "collector/cli/output.h"
 #include "collector/cli/progress.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/screen.h"
 #include "collector/cli/shared_options.h"
+#include "collector/cli/signals.h"
 #include "collector/page/page.h"
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
@@ -30,6 +33,17 @@ std::string HtmlPage(const model::JobModel& job, const analysis::Report& report,
                      const std::string& directory) {
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
   return page::Page(job, report, files.ok() ? *files : store::RunFiles{});
+}
+
+// Until a signal.
+int Serve(http::Server& server, const model::JobModel& job, const analysis::Report& report,
+          const std::string& directory) {
+  const absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
+  if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
+  const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
+  std::fprintf(stderr, "gpuprobe: serving %s on %s, until Ctrl-C\n", directory.c_str(), server.Url().c_str());
+  ServeFinished(server, job, report, files.ok() ? *files : store::RunFiles{}, signals->fd());
+  return kDone;
 }
 
 }  // namespace
@@ -57,8 +71,14 @@ int ReportMain(const Arguments& arguments) {
   work.AddTo(app);
   ColorOption color;
   color.AddTo(app);
+  HttpOption serve;
+  serve.AddTo(app, "--serve", "serve the page, metrics and a JSON API");
   if (const auto code = Parse(app, arguments)) return *code;
 
+  if (serve.address.has_value() && (json || html))
+    return Fail(kName, "--serve prints no report: leave out --json and --html", kUsage);
+  const absl::StatusOr<std::unique_ptr<http::Server>> server = serve.Listen();
+  if (!server.ok()) return Fail(kName, server.status(), kFailed);
   const Progress progress({directory});
   marker.TakeFrom(directory);
   model::JobModel job;
@@ -77,6 +97,7 @@ int ReportMain(const Arguments& arguments) {
     Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
   }
   const analysis::Report report = analysis::BuildReport(job, input);
+  if (*server != nullptr) return Serve(**server, job, report, directory);
   const std::string page_path = directory + "/report.html";
   const bool whole = ranks || steps;
   const std::string text =

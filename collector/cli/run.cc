@@ -19,8 +19,10 @@
 #include "collector/cli/checks.h"
 #include "collector/cli/command.h"
 #include "collector/cli/health_check.h"
+#include "collector/cli/http_option.h"
 #include "collector/cli/launch.h"
 #include "collector/cli/live_display.h"
+#include "collector/cli/live_page.h"
 #include "collector/cli/preload_check.h"
 #include "collector/cli/recorded_steps_option.h"
 #include "collector/cli/recorder.h"
@@ -75,6 +77,7 @@ struct RunOptions {
   ModelWorkOption work;
   StatusOption status;
   ColorOption color;
+  HttpOption http;
   uint64_t check_steps = 0;
   bool json = false;
   bool quiet = false;
@@ -112,12 +115,13 @@ void Say(const std::optional<std::string>& text) {
 }
 
 void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveDisplay& display,
-           Child& child) {
+           LivePage& page, Child& child) {
   Clock::time_point look = Clock::now();
   while (!child.ended) {
     server.Poll(milliseconds(200));
     recorder.Tick();
     display.Tick(recorder.status(), MonotonicNs());
+    page.Tick(recorder, server);
     child.Reap();
     if (Clock::now() < look) continue;
     look = Clock::now() + kCheckEvery;
@@ -129,12 +133,14 @@ void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveD
   while (server.clients() > 0 && !child.interrupted && Clock::now() < end) {
     server.Poll(milliseconds(50));
     recorder.Tick();
+    page.Tick(recorder, server);
   }
   server.Drain(milliseconds(100), milliseconds(1000));
   Say(recorder.Check(check, true));
 }
 
-void PrintReport(Recorder& recorder, const std::vector<std::string>& command, const RunOptions& options) {
+void PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::string>& command,
+                 const RunOptions& options) {
   if (!recorder.heard_anything()) {
     std::fprintf(stderr,
                  "gpuprobe: nothing was recorded: no process of this command initialised CUDA, or none ran "
@@ -143,13 +149,14 @@ void PrintReport(Recorder& recorder, const std::vector<std::string>& command, co
   }
   const analysis::Report report = recorder.Finish(command);
   const absl::Status& written = recorder.report_written();
-  const std::string page = written.ok() ? recorder.directory() + "/report.html" : "";
+  const std::string file = written.ok() ? recorder.directory() + "/report.html" : "";
   const render::Layout layout(ScreenOf(STDERR_FILENO, options.color.no_color));
   const std::string text =
-      options.json ? render::JsonReportFiles(report).report : render::TextReport(report, page, layout);
+      options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
   if (!options.quiet) std::fputs(text.c_str(), stderr);
   if (!written.ok())
     Fail(kName, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
+  page.Conclude(recorder, report);
 }
 
 // False, after a line that says why, for programs that do not start with a preloaded library.
@@ -167,6 +174,9 @@ int ExecFailure(const std::vector<std::string>& command, int error) {
 
 int Supervise(const std::vector<std::string>& command, const std::string& library, const RunOptions& options,
               int* end_signal) {
+  absl::StatusOr<std::unique_ptr<http::Server>> listening = options.http.Listen();
+  if (!listening.ok()) return Fail(kName, listening.status(), kOwnFailure);
+  LivePage page(*std::move(listening), command);
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
   if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
   (*recorder)->WatchForHangs(
@@ -211,10 +221,13 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   HealthCheck check(options.check_steps);
   LiveDisplay display(options.quiet ? 0 : options.status.seconds,
                       ScreenOf(STDERR_FILENO, options.color.no_color));
-  Serve(**server, **recorder, check, display, child);
+  page.Start();
+  if (!page.Url().empty() && !options.quiet)
+    std::fprintf(stderr, "gpuprobe: recording%s\n", LiveWords(page).c_str());
+  Serve(**server, **recorder, check, display, page, child);
   (*server)->SayEnded();
   server->reset();
-  PrintReport(**recorder, command, options);
+  PrintReport(**recorder, page, command, options);
   *end_signal = child.end_signal;
   return child.exit_code;
 }
@@ -232,6 +245,7 @@ int RunMain(const Arguments& arguments) {
   options.steps.AddTo(app);
   options.work.AddTo(app);
   options.status.AddTo(app);
+  options.http.AddTo(app, "--http", "serve the page of the run, metrics and a JSON API, while it runs,");
   options.color.AddTo(app);
   app.add_option("--check", options.check_steps,
                  absl::StrCat("print findings once this many steps after the warm-up are known, then keep "

@@ -58,6 +58,7 @@ class Server {
   // Clients that said Hello and were taken, ever.
   uint64_t greeted() const { return greeted_; }
   uint64_t dropped() const { return dropped_; }
+  uint64_t received_bytes() const { return received_bytes_; }
 
  private:
   struct Client {

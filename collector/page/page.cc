@@ -31,4 +31,23 @@ std::string Page(const model::JobModel& job, const analysis::Report& report, con
       "</script>\n</body></html>\n");
 }
 
+std::string LivePage() {
+  std::string out =
+      "<!doctype html>\n<html lang=\"en\" data-live><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\"><meta name=\"color-scheme\" content=\"light dark\">"
+      "<title>gpuprobe</title><link rel=\"stylesheet\" href=\"/page.css\"></head><body>\n";
+  if (kProgram.empty()) {
+    return absl::StrCat(out,
+                        "<p>This gpuprobe was built without the page (esbuild, node-d3). The report is in <a "
+                        "href=\"/api/report\">/api/report</a>.</p></body></html>\n");
+  }
+  return absl::StrCat(out,
+                      "<noscript>The page needs scripts. The report is in <a "
+                      "href=\"/api/report\">/api/report</a>.</noscript>\n<script "
+                      "src=\"/page.js\"></script>\n</body></html>\n");
+}
+
+std::string_view LiveProgram() { return kProgram; }
+std::string_view LiveStyle() { return kStyle; }
+
 }  // namespace gpuprobe::page

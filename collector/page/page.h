@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "collector/analysis/report.h"
 #include "collector/model/job/job_model.h"
@@ -13,5 +14,11 @@ namespace gpuprobe::page {
 // `files`: of the run, whose logs the timelines are taken from. In a build without the page's program
 // (esbuild, node-d3): the tables alone.
 std::string Page(const model::JobModel& job, const analysis::Report& report, const store::RunFiles& files);
+
+// The same page without its data, for a server that has the data under /api and says when there is new data
+// (collector/http): the page, and its program and styles under /page.js and /page.css.
+std::string LivePage();
+std::string_view LiveProgram();
+std::string_view LiveStyle();
 
 }  // namespace gpuprobe::page

@@ -153,7 +153,7 @@ std::string LiveJson(const LiveStatus& status) {
   Writer writer;
   VisitStatus(writer, status);
   // Names come from the program, in any encoding.
-  return writer.Take().dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return writer.Take().dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 absl::StatusOr<LiveStatus> ParseLiveJson(std::string_view text) {

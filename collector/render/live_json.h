@@ -12,6 +12,7 @@
 
 namespace gpuprobe::render {
 
+// On one line, without its end.
 std::string LiveJson(const analysis::LiveStatus& status);
 // Reads what LiveJson wrote. Anything may stand in the file: what is missing or of another type is 0 or
 // empty.

@@ -47,6 +47,23 @@ void Distribution::MoveSamplesToHistogram() {
   for (const uint64_t sample : samples) AddToHistogram(sample);
 }
 
+void Distribution::AddCumulative(std::span<const uint64_t> bounds, std::span<uint64_t> counts) const {
+  std::vector<size_t> last;  // bucket of each bound
+  last.reserve(bounds.size());
+  for (const uint64_t bound : bounds) last.push_back(BucketOf(bound));
+  std::vector<uint64_t> of_bound(bounds.size());
+  const auto add = [&](size_t bucket, uint64_t samples) {
+    const auto first = std::lower_bound(last.begin(), last.end(), bucket);
+    if (first != last.end()) of_bound[static_cast<size_t>(first - last.begin())] += samples;
+  };
+  for (const uint64_t sample : samples_) add(BucketOf(sample), 1);
+  for (size_t place = 0; place < buckets_.size(); ++place) {
+    if (buckets_[place] > 0) add(first_bucket_ + place, buckets_[place]);
+  }
+  uint64_t sum = 0;
+  for (size_t i = 0; i < bounds.size(); ++i) counts[i] += sum += of_bound[i];
+}
+
 void Distribution::Merge(const Distribution& other) {
   if (other.count_ == 0) return;
   count_ += other.count_;

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/numeric/int128.h"
@@ -62,6 +63,9 @@ class Distribution {
   uint64_t count() const { return count_; }
   uint64_t total() const { return total_; }
   Summary Summarize() const;
+  // Adds to counts[i] the samples that are at most bounds[i], to within a bucket: a count never falls as
+  // samples are added, as Prometheus's histograms need. REQUIRES: bounds ascend, and counts has as many.
+  void AddCumulative(std::span<const uint64_t> bounds, std::span<uint64_t> counts) const;
 
  private:
   static constexpr int kSubBits = 7;

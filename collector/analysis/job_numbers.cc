@@ -1,0 +1,134 @@
+#include "collector/analysis/job_numbers.h"
+
+#include <algorithm>
+#include <climits>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collector/analysis/names.h"
+#include "collector/analysis/process_state.h"
+#include "proto/nccl_operations.h"
+
+namespace gpuprobe::analysis {
+namespace {
+
+constexpr char kSeveral[] = "several";
+
+bool HasRank(const v1::Identity& id) { return id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE; }
+
+// What a client calls an operation may be anything: only NCCL's names become labels.
+std::string OperationLabel(const model::ProcessModel& process, const model::CollectiveSeries& series) {
+  if (series.parts.size() != 1) return kSeveral;
+  const std::string& name = process.String(series.parts.front().op);
+  const bool known = std::any_of(std::begin(nccl::kOperations), std::end(nccl::kOperations),
+                                 [&](const nccl::OperationFacts& facts) { return facts.name == name; });
+  return known ? name : kSeveral;
+}
+
+void AddSteps(const model::ProcessModel& process, RankNumbers& rank, JobNumbers& job) {
+  const model::StepStatistics& s = process.steps().statistics();
+  rank.steps = process.steps().count();
+  rank.measured_steps = s.total_ns.count();
+  rank.step_ns = s.total_ns.total();
+  rank.compute_ns = s.compute_ns.total();
+  rank.exposed_comm_ns = s.exposed_comm_ns.total();
+  rank.copy_ns = s.copy_ns.total();
+  rank.idle_ns = s.idle_ns.total();
+  s.total_ns.AddCumulative(kStepBoundsNs, job.step_counts);
+  job.step_count += s.total_ns.count();
+  job.step_ns += s.total_ns.total();
+}
+
+void AddMemory(const model::ProcessModel& process, RankNumbers& rank) {
+  for (const auto& [ordinal, device] : process.ledger().devices()) {
+    DeviceMemoryNumbers& memory = rank.memory.emplace_back();
+    memory.device = ordinal;
+    memory.live_bytes = device.live_bytes;
+    memory.high_water_bytes = device.high_water_bytes;
+    const auto described = process.devices().find(ordinal);
+    if (described != process.devices().end()) memory.capacity_bytes = described->second.info.memory_bytes();
+  }
+  rank.pinned_bytes = process.ledger().kinds()[v1::MEMORY_KIND_PINNED].live_bytes;
+}
+
+void AddCopies(const model::ProcessTotals& totals, RankNumbers& rank) {
+  for (size_t i = 0; i < totals.copies.size(); ++i) {
+    CopyNumbers copies{.direction = std::string(DirectionName(static_cast<v1::CopyDirection>(i))),
+                       .copies = totals.copies[i].count,
+                       .bytes = totals.copies[i].bytes};
+    for (const v1::SmallCopies& small : totals.self.small_copies()) {
+      if (static_cast<size_t>(small.direction()) != i) continue;
+      copies.copies += small.copies();
+      copies.bytes += small.bytes();
+    }
+    if (copies.copies > 0) rank.copies.push_back(std::move(copies));
+  }
+}
+
+RankNumbers RankOf(const model::JobModel& job, size_t index, uint64_t now_ns, JobNumbers& numbers) {
+  const model::ProcessModel& process = *job.processes()[index];
+  const model::ProcessTotals& totals = process.totals();
+  const v1::Identity& id = process.identity();
+  RankNumbers rank;
+  rank.rank = HasRank(id) ? absl::StrCat(id.rank()) : absl::StrCat("pid ", id.pid());
+  rank.host = id.host();
+  rank.connected = process.end_state() == model::EndState::kConnected;
+  const std::optional<Halt> halt = HaltOf(process, now_ns);
+  rank.halted = halt.has_value() && halt->kind != Halt::Kind::kEnded;
+  rank.records = totals.records;
+  rank.kernels = totals.kernels;
+  for (const auto& kernel : process.kernels()) rank.kernel_ns += kernel->time_ns.total();
+  AddCopies(totals, rank);
+  AddSteps(process, rank, numbers);
+  AddMemory(process, rank);
+  const auto& blame = job.comparison().blame();
+  if (index < blame.size()) {
+    rank.caused_wait_ns = blame[index].caused_mean_ns;
+    rank.waited_ns = blame[index].waited_ns;
+  }
+  rank.probe_host_ns = totals.self.host_ns();
+  rank.probe_cpu_ns = totals.self.background_cpu_ns();
+  return rank;
+}
+
+void AddSums(const model::ProcessModel& process, JobNumbers& numbers) {
+  numbers.records += process.totals().records;
+  numbers.wire_bytes += process.totals().wire_bytes;
+  numbers.world_size = std::max(numbers.world_size, process.identity().world_size());
+  for (const auto& [reason, records] : process.totals().losses) {
+    if (records > 0) numbers.lost[LossName(reason)] += records;
+  }
+  for (const auto& series : process.collectives().series()) {
+    CollectiveNumbers& sums = numbers.collectives[OperationLabel(process, *series)];
+    sums.calls += series->calls;
+    sums.bytes += series->bytes;
+    sums.time_ns += series->time_ns.total();
+  }
+}
+
+}  // namespace
+
+JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns) {
+  JobNumbers numbers;
+  // A rank that was started again is the newer process: its sums start anew, as a scraper expects.
+  std::map<std::tuple<int, std::string, int>, size_t> order;
+  for (size_t i = 0; i < job.processes().size(); ++i) {
+    AddSums(*job.processes()[i], numbers);
+    const v1::Identity& id = job.processes()[i]->identity();
+    const bool ranked = HasRank(id);
+    order[{ranked ? id.rank() : INT_MAX, id.host(), ranked ? 0 : id.pid()}] = i;
+  }
+  std::optional<uint64_t> steps;
+  for (const auto& [key, index] : order) {
+    RankNumbers each = RankOf(job, index, now_ns, numbers);
+    if (each.steps > 0) steps = std::min(steps.value_or(UINT64_MAX), each.steps);
+    if (numbers.ranks.size() < JobNumbers::kMostRanks) numbers.ranks.push_back(std::move(each));
+  }
+  numbers.heard = order.size();
+  numbers.steps = steps.value_or(0);
+  return numbers;
+}
+
+}  // namespace gpuprobe::analysis

@@ -1,0 +1,58 @@
+// Keeps the page of a run that is being recorded up to date: hands snapshots of the recorder to the server.
+//
+// Separate from the recorder, which does not know who looks, and from the server, which knows snapshots only.
+// Used from the thread that records, which it never lets wait.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "collector/cli/recorder.h"
+#include "collector/http/board.h"
+#include "collector/http/document_builder.h"
+#include "collector/http/server.h"
+#include "collector/ingest/server.h"
+
+namespace gpuprobe::cli {
+
+class LivePage {
+ public:
+  // `server` listens, or is null: then nothing here does anything. `command`: of the run, for the page.
+  LivePage(std::unique_ptr<http::Server> server, std::vector<std::string> command)
+      : server_(std::move(server)), command_(std::move(command)) {}
+
+  // Starts threads, so that nothing may be forked afterwards.
+  void Start();
+  // Empty if nothing is served.
+  std::string Url() const { return server_ == nullptr ? "" : server_->Url(); }
+  // Call a few times a second.
+  void Tick(Recorder& recorder, const ingest::Server& ingest);
+  // The run is over, and `recorder` is finished: gives viewers the last documents, and time to fetch them.
+  void Conclude(const Recorder& recorder, const analysis::Report& report);
+
+ private:
+  void PutMoment(const Recorder& recorder, const ingest::Server& ingest);
+
+  std::unique_ptr<http::Server> server_;  // ends before what it reads
+  std::vector<std::string> command_;
+  struct Live {
+    http::Board board;
+    http::DocumentBuilder builder{board};
+  };
+  std::optional<Live> live_;
+  uint64_t moments_ = 0;
+  uint64_t next_moment_ns_ = 0;
+  std::optional<uint64_t> ordered_;  // changes of the recorder when documents were last ordered
+};
+
+// "   live: http://127.0.0.1:9460", for the end of a line; empty if nothing is served.
+std::string LiveWords(const LivePage& page);
+
+// The page of a run that is over, until `stop` is readable.
+void ServeFinished(http::Server& server, const model::JobModel& job, const analysis::Report& report,
+                   const store::RunFiles& files, int stop);
+
+}  // namespace gpuprobe::cli

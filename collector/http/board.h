@@ -1,0 +1,85 @@
+// Where the collector's thread puts snapshots, and where the threads that serve find them.
+//
+// The collector's thread never waits here: it takes a lock that is held for the copy of a pointer. Readers
+// wait for the next snapshot, each for as long as it wants. Nobody looks: nothing is made.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "collector/http/snapshots.h"
+
+namespace gpuprobe::http {
+
+class Board {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // For this long after somebody asked for documents they are kept up to date.
+  static constexpr std::chrono::seconds kInterest{10};
+  // Without a moment for this long the collector is stuck.
+  static constexpr std::chrono::seconds kStuck{10};
+
+  // What a viewer has seen.
+  struct Seen {
+    uint64_t moment = 0;
+    uint64_t documents = 0;
+    bool ended = false;
+  };
+  struct News {
+    std::shared_ptr<const Moment> moment;        // null: no newer one
+    std::shared_ptr<const Documents> documents;  // likewise
+    bool ended = false;                          // the run is over: nothing more comes
+    bool closed = false;                         // nobody is served any more
+  };
+
+  // -- of the collector's thread
+  void Put(std::shared_ptr<const Moment> moment);
+  // Also of the thread that makes documents.
+  void Put(std::shared_ptr<const Documents> documents);
+  // The run is over, or `finished` from the start: what there is stays.
+  void End();
+  // Whether documents are wanted: somebody watches, or asked a moment ago.
+  bool WantsDocuments() const;
+
+  // -- of the threads that serve
+  // Null before the first.
+  std::shared_ptr<const Moment> moment() const;
+  // As they are; null before the first.
+  std::shared_ptr<const Documents> documents() const;
+  // Asks for documents and waits up to `patience` for some that are not older than the moment. Where others
+  // look already, what there is is new enough. Null: there are none yet.
+  std::shared_ptr<const Documents> FreshDocuments(std::chrono::milliseconds patience);
+  // Waits up to `patience` for something that is not in `seen`, and notes it there.
+  News Await(Seen& seen, std::chrono::milliseconds patience);
+  bool ended() const;
+  // The collector's thread shows signs of life, or has ended in order.
+  bool IsAlive() const;
+
+  // Who watches.
+  void Enter();
+  void Leave();
+  size_t viewers() const;
+  // Wakes everybody; from now on Await returns at once.
+  void Close();
+
+ private:
+  bool IsFresh() const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<const Moment> moment_;
+  std::shared_ptr<const Documents> documents_;
+  Clock::time_point moment_at_ = Clock::now();
+  Clock::time_point asked_at_;
+  bool asked_ = false;
+  bool ended_ = false;
+  bool closed_ = false;
+  size_t viewers_ = 0;
+};
+
+}  // namespace gpuprobe::http

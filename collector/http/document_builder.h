@@ -1,0 +1,77 @@
+// Makes documents of a run that is being recorded, on a thread of its own with low priority.
+//
+// The collector's thread gives it the model's saved state, as for a rotation of logs: writing that takes a
+// fraction of what a report takes, and a report needs a model that it can settle. At most one set of
+// documents is made a second, and fewer where one takes long: a thousand ranks must not cost a core.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "collector/analysis/build_report.h"
+#include "collector/http/board.h"
+#include "collector/model/job/job_model.h"
+#include "collector/store/run_files.h"
+
+namespace gpuprobe::http {
+
+// The run's documents. `job` is settled, or what there is of it so far.
+Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report,
+                      const store::RunFiles& files);
+
+class DocumentBuilder {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kLeastInterval{1};
+  // Times as long as the documents took, until the next ones are begun: a fifth of a core at most.
+  static constexpr int kRest = 4;
+  // Times as long as the collector's thread took to save the state: a fiftieth of that thread.
+  static constexpr int kSavingRest = 50;
+
+  struct Order {
+    std::string state;  // of JobModel::SaveState
+    Clock::duration saving{};
+    model::StepMarker marker;
+    analysis::ReportInput input;
+    store::RunFiles files;
+    uint64_t changes = 0;
+  };
+
+  // `board` outlives it.
+  explicit DocumentBuilder(Board& board);
+  ~DocumentBuilder();
+  DocumentBuilder(const DocumentBuilder&) = delete;
+  DocumentBuilder& operator=(const DocumentBuilder&) = delete;
+
+  // Whether an order would be taken now.
+  bool IsDue() const;
+  // REQUIRES: IsDue().
+  void Take(Order order);
+  // Numbers for metrics.
+  uint64_t made() const { return made_; }
+  uint64_t made_ns() const { return made_ns_; }
+
+ private:
+  void Run();
+  void Make(const Order& order);
+
+  Board& board_;
+  mutable std::mutex mutex_;
+  std::condition_variable ordered_;
+  std::optional<Order> order_;
+  bool busy_ = false;
+  bool stop_ = false;
+  Clock::time_point next_;
+  uint64_t version_ = 0;
+  std::atomic<uint64_t> made_ = 0;
+  std::atomic<uint64_t> made_ns_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace gpuprobe::http

@@ -1,0 +1,208 @@
+#include "collector/http/server.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <list>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "collector/http/answers.h"
+#include "collector/http/background.h"
+
+namespace gpuprobe::http {
+namespace {
+
+constexpr size_t kMostRequests = 1000;  // of one connection
+
+// The library's part: it reads a request, asks us, and writes the answer. Connections are ours.
+class Library : public httplib::Server {
+ public:
+  Library() {
+    // Anything but "invalid": it is how the library knows that it is not shutting down.
+    svr_sock_ = 0;
+    set_keep_alive_max_count(kMostRequests);
+    set_payload_max_length(0);
+    set_default_headers({{"Cache-Control", "no-store"},
+                         {"X-Content-Type-Options", "nosniff"},
+                         {"X-Frame-Options", "DENY"},
+                         {"Referrer-Policy", "no-referrer"},
+                         {"Cross-Origin-Opener-Policy", "same-origin"},
+                         {"Cross-Origin-Resource-Policy", "same-origin"}});
+  }
+  ~Library() override { svr_sock_ = INVALID_SOCKET; }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  void Stop() { svr_sock_ = INVALID_SOCKET; }
+
+  // False: the connection is to be closed.
+  bool Process(Connection& connection) {
+    bool has_body = false;
+    bool closed = false;
+    const auto prepare = [&](httplib::Request& request) {
+      // Parts of a document and compressed ones would be made for each reader anew.
+      request.ranges.clear();
+      request.headers.erase("Range");
+      request.headers.erase("Accept-Encoding");
+      // Nobody reads bodies: what follows would be taken for a request.
+      has_body = request.method != "GET" && request.method != "HEAD";
+      has_body |= request.has_header("Transfer-Encoding") || request.get_header_value("Content-Length", 0) > "0";
+      if (has_body) request.set_header("Connection", "close");
+      request.headers.erase("Expect");
+    };
+    const bool went_well = process_request(connection, false, closed, prepare);
+    return went_well && !closed && !has_body;
+  }
+};
+
+// The connection whose request this thread answers: the library hands on the request alone.
+thread_local Connection* current = nullptr;
+
+}  // namespace
+
+class Server::Impl {
+ public:
+  Impl(Listener listener, Access access) : listener_(std::move(listener)), access_(std::move(access)) {}
+  ~Impl() { Stop(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void Start(Board& board, const DocumentBuilder* builder) {
+    board_ = &board;
+    answers_ = std::make_unique<Answers>(access_, board, builder, kMostViewers);
+    library_.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      answers_->Answer(request, response, *current);
+      return httplib::Server::HandlerResponse::Handled;
+    });
+    wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    accepting_ = std::thread([this] { Accept(); });
+  }
+  void Stop() {
+    if (!accepting_.joinable()) return;
+    stop_ = true;
+    library_.Stop();
+    board_->Close();
+    Wake();
+    accepting_.join();
+    for (Client& client : clients_) shutdown(client.fd, SHUT_RDWR);
+    for (Client& client : clients_) client.thread.join();
+    clients_.clear();
+    close(wake_fd_);
+  }
+  const Address& address() const { return listener_.address(); }
+  ServerNumbers numbers() const { return answers_ == nullptr ? ServerNumbers{} : answers_->numbers(); }
+
+ private:
+  struct Client {
+    Client(int its_fd, const ConnectionLimits& limits) : fd(its_fd), connection(its_fd, limits) {}
+    int fd;
+    Connection connection;
+    std::atomic<bool> done = false;
+    std::thread thread;
+  };
+
+  void Wake() const {
+    const uint64_t one = 1;
+    (void)!write(wake_fd_, &one, sizeof(one));
+  }
+  // Closes the connections that are over.
+  void Reap() {
+    clients_.remove_if([](Client& client) {
+      if (!client.done) return false;
+      client.thread.join();
+      return true;
+    });
+  }
+
+  void Accept() {
+    RunInBackground();
+    while (!stop_) {
+      pollfd fds[] = {{.fd = listener_.fd(), .events = POLLIN, .revents = 0},
+                      {.fd = wake_fd_, .events = POLLIN, .revents = 0}};
+      if (poll(fds, 2, -1) < 0 && errno != EINTR) return;
+      uint64_t ignored = 0;
+      (void)!read(wake_fd_, &ignored, sizeof(ignored));
+      Reap();
+      for (size_t n = 0; n < kMostConnections && !stop_; ++n) {
+        const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0) {
+          // No descriptors are left, which recording needs more: whoever waits is looked at again later.
+          if (errno != EAGAIN && errno != EINTR) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          break;
+        }
+        Admit(fd);
+      }
+    }
+  }
+  void Admit(int fd) {
+    if (clients_.size() >= kMostConnections) return TurnAway(fd);
+    Client& client = clients_.emplace_back(fd, ConnectionLimits{});
+    try {
+      client.thread = std::thread([this, &client] { Serve(client); });
+    } catch (const std::system_error&) {  // no threads are left
+      clients_.pop_back();
+    }
+  }
+  void TurnAway(int fd) {
+    constexpr std::string_view kBusy =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    answers_->NoteRefused();
+    (void)!send(fd, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    close(fd);
+  }
+  void Serve(Client& client) {
+    RunInBackground();
+    current = &client.connection;
+    size_t requests = 0;
+    while (!stop_ && requests++ < kMostRequests && client.connection.AwaitRequest()) {
+      if (!library_.Process(client.connection)) break;
+    }
+    shutdown(client.fd, SHUT_RDWR);
+    client.done = true;
+    Wake();
+  }
+
+  Listener listener_;
+  Access access_;
+  Library library_;
+  Board* board_ = nullptr;
+  std::unique_ptr<Answers> answers_;
+  int wake_fd_ = -1;
+  std::atomic<bool> stop_ = false;
+  std::list<Client> clients_;  // of the accepting thread
+  std::thread accepting_;
+};
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() = default;
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const Options& options) {
+  const bool loopback = options.address.IsLoopback();
+  if (!loopback && options.token.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("serving on ", options.address.Text(),
+                     " lets other hosts read this run: give a token (--http-token FILE or "
+                     "GPUPROBE_HTTP_TOKEN), or serve on 127.0.0.1"));
+  }
+  absl::StatusOr<Listener> listener = Listener::Open(options.address);
+  if (!listener.ok()) return listener.status();
+  Access access(options.token, loopback, listener->address().port);
+  return std::unique_ptr<Server>(
+      new Server(std::make_unique<Impl>(*std::move(listener), std::move(access))));
+}
+
+void Server::Start(Board& board, const DocumentBuilder* builder) { impl_->Start(board, builder); }
+
+void Server::Stop() { impl_->Stop(); }
+
+std::string Server::Url() const { return absl::StrCat("http://", impl_->address().Text()); }
+
+ServerNumbers Server::numbers() const { return impl_->numbers(); }
+
+}  // namespace gpuprobe::http

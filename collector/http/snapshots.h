@@ -1,0 +1,59 @@
+// What is handed from the collector's thread to the threads that serve: whole, and never changed afterwards.
+//
+// Two kinds, because they cost differently. The moment (status, numbers) is made every second. The documents
+// (report.json and what the page draws) are made when somebody looks. Text is made once for each snapshot, by
+// the first who asks, and shared by all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "collector/analysis/job_numbers.h"
+#include "collector/analysis/live_status.h"
+
+namespace gpuprobe::http {
+
+// Text that is made when it is first read. Safe from many threads.
+class LazyText {
+ public:
+  const std::string& Get(const std::function<std::string()>& make) const {
+    std::call_once(once_, [&] { text_ = make(); });
+    return text_;
+  }
+
+ private:
+  mutable std::once_flag once_;
+  mutable std::string text_;
+};
+
+// The collector itself.
+struct CollectorNumbers {
+  std::string version;
+  size_t clients = 0;
+  uint64_t clients_dropped = 0;
+  uint64_t received_bytes = 0;
+  uint64_t unwritten_frames = 0;  // counted, and not written: the disk is full
+};
+
+struct Moment {
+  uint64_t number = 0;  // ascends
+  analysis::LiveStatus status;
+  analysis::JobNumbers job;
+  CollectorNumbers collector;
+  uint64_t changes = 0;  // as Documents.changes
+  LazyText status_json;
+  LazyText metrics;
+};
+
+struct Documents {
+  uint64_t version = 0;  // ascends
+  uint64_t changes = 0;  // of the model, which they were made from
+  std::string report;
+  std::string ranks;  // empty: all is in the report
+  std::string summary;
+  std::string page_data;
+};
+
+}  // namespace gpuprobe::http
