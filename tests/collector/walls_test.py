@@ -24,7 +24,8 @@ ROOMS = {
     "timeline": {"analysis", "model"},
     "tables": {"analysis", "model", "render"},
     "page": {"framing", "analysis", "model", "store", "render"},
-    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render", "timeline", "tables", "page"},
+    "http": {"framing", "log", "analysis", "model", "store", "render", "page"},
+    "cli": {"framing", "log", "observe", "model", "simulate", "ingest", "analysis", "store", "render", "timeline", "tables", "page", "http"},
 }
 
 

@@ -152,9 +152,20 @@ export interface Data {
 
 function parse(id: string): any { return JSON.parse(document.getElementById(id)!.textContent!); }
 
-export function load(): Data {
-  const report: Report = parse('report-data');
-  const raw: RawPageData = parse('page-data');
+// Of a page that is a file: the documents are in it.
+export function embedded(): Data { return dataOf(parse('report-data'), parse('page-data')); }
+
+// Of a page that is served: both documents of one version, or null while there are none.
+export async function fetched(): Promise<Data | null> {
+  for (let tries = 0; tries < 3; ++tries) {
+    const [report, page] = await Promise.all([fetch('/api/report'), fetch('/api/page-data')]);
+    if (!report.ok || !page.ok) return null;
+    if (report.headers.get('ETag') === page.headers.get('ETag')) return dataOf(await report.json(), await page.json());
+  }
+  return null;
+}
+
+function dataOf(report: Report, raw: RawPageData): Data {
   const rows = new Map<number, number>();
   report.ranks.forEach((rank, row) => { if (rank.rank !== null && !rows.has(rank.rank)) rows.set(rank.rank, row); });
   return {

@@ -70,7 +70,10 @@ export function button(words: string, press: () => void, label?: string): HTMLBu
   return h('button', {type: 'button', onclick: press, 'aria-label': label ?? null, title: label ?? null}, words);
 }
 
-const redraws: (() => void)[] = [];
+let redraws: (() => void)[] = [];
+
+// The page is built anew: what was drawn before is gone.
+export function forgetDrawings(): void { redraws = []; }
 
 // Calls draw(width) now, whenever the width changes, and on redrawAll.
 export function responsive(element: HTMLElement, draw: (width: number) => void): () => void {

@@ -1,8 +1,8 @@
 // Builds the page from the two documents in it.
 import {bandwidth} from './bandwidth';
 import {conditions} from './conditions';
-import {load} from './data';
-import {append, h, redrawAll} from './dom';
+import {Data, embedded, fetched} from './data';
+import {append, forgetDrawings, h, redrawAll} from './dom';
 import {findings} from './findings';
 import {header} from './header';
 import {heatMap} from './heat_map';
@@ -15,9 +15,13 @@ import {collectives, communicators, phases, ranks} from './tables';
 import {timeline} from './timeline';
 import {installTooltip} from './tooltip';
 
-function build(): void {
-  const data = load();
-  const store = new Store();
+// Builds everything from `data`. What is selected in `store` stays selected; a page that is there already is replaced.
+function build(data: Data, store: Store): void {
+  const before = document.getElementById('main');
+  const place = window.scrollY;
+  const focused = document.activeElement?.id;
+  store.forgetListeners();
+  forgetDrawings();
   const top = header(data, store);
   const sections = [
     findings(data, store), stepsChart(data, store), h('div', {class: 'two'}),
@@ -27,11 +31,49 @@ function build(): void {
   const main = h('main', {id: 'main', tabindex: -1});
   append(main, sections);
   document.title = `${top.querySelector('h1')!.textContent} - gpuprobe`;
-  document.body.prepend(h('a', {href: '#main', class: 'skip'}, 'Skip to the findings'), top, main);
-  installTooltip();
+  if (before === null) {
+    document.body.prepend(h('a', {href: '#main', class: 'skip'}, 'Skip to the findings'), top, main);
+    installTooltip();
+  } else {
+    main.style.minHeight = `${before.offsetHeight}px`;
+    document.querySelector('header')!.replaceWith(top);
+    before.replaceWith(main);
+    window.scrollTo({top: place, behavior: 'instant' as ScrollBehavior});
+    if (focused) document.getElementById(focused)?.focus({preventScroll: true});
+  }
+  store.set({});
+  if (before !== null) return;
   document.addEventListener('themechange', redrawAll);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
   document.documentElement.dataset.ready = 'true';
 }
 
-build();
+// A page that a collector serves: follows its events, and fetches the documents whenever there are new ones.
+function follow(): void {
+  const store = new Store();
+  const waiting = h('p', {role: 'status'}, 'Waiting for the first process ...');
+  document.body.prepend(waiting);
+  let shown: Data | null = null;
+  let busy = false;
+  let again = false;
+  const refresh = async (): Promise<void> => {
+    if (busy) { again = true; return; }
+    busy = true;
+    do {
+      again = false;
+      const data = await fetched();
+      if (data === null) continue;
+      waiting.remove();
+      if (shown !== null) store.carry(shown, data);
+      shown = data;
+      build(data, store);
+    } while (again);
+    busy = false;
+  };
+  const events = new EventSource('/events');
+  events.addEventListener('documents', () => { void refresh(); });
+  events.addEventListener('end', () => { void refresh().then(() => events.close()); });
+}
+
+if (document.documentElement.dataset.live === undefined) build(embedded(), new Store());
+else follow();

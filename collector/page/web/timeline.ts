@@ -59,7 +59,10 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
     choice.querySelector('select')!.value = String(selection.timeline);
     fillList();
   });
-  const median = data.timelines.findIndex(t => t.findings.length > 0);
-  store.set({timeline: median >= 0 ? median : 0});
+  // The first time: one that shows a finding.
+  const telling = data.timelines.findIndex(t => t.findings.length > 0);
+  const fresh = !store.built;
+  store.built = true;
+  store.set({timeline: fresh ? Math.max(telling, 0) : store.value.timeline});
   return root;
 }
