@@ -1,4 +1,5 @@
 """A run over HTTP: while it is recorded, and when it is over. Who may read it, and who cannot harm it."""
+import contextlib
 import http.client
 import json
 import os
@@ -20,10 +21,10 @@ class LivePage(harness.EndToEndTest):
 
     def get(self, port, path, **headers):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        self.addCleanup(connection.close)
-        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
-        response = connection.getresponse()
-        return response.status, response.read(), response
+        with contextlib.closing(connection):
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read(), response
 
     def recorded(self):
         out = self.path("recorded")

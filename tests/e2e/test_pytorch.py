@@ -30,7 +30,7 @@ class PyTorchTest(harness.EndToEndTest):
         self.python = os.path.join(environments()[-1], "bin", "python")
 
     def env(self, extra=None, devices=RANKS, sim_lib=None):
-        return super().env({"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **PATIENT, **(extra or {})}, devices, sim_lib)
+        return super().env({"GPUSIM_DEVICES": str(RANKS), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **PATIENT, **(extra or {})}, devices, sim_lib)
 
 
 class Distributed(PyTorchTest):
