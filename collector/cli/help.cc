@@ -16,6 +16,7 @@
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/shared_options.h"
+#include "collector/http/metrics.h"
 #include "collector/render/report_schema.h"
 #include "proto/settings.h"
 
@@ -119,6 +120,7 @@ constexpr Topic kTopics[] = {
     {"environment", EnvironmentText},
     {"findings", FindingsText},
     {"limits", LimitsMarkdown},
+    {"metrics", http::MetricsMarkdown},
     {"report-schema", render::ReportSchema},
 };
 

@@ -229,10 +229,10 @@ void Answers::Events(const Request& request, Response& response, Connection& con
   }
   connection.LetAnswerGoOn();
   const auto stream = std::make_shared<Stream>(board_, streams_);
-  response.set_chunked_content_provider(
-      "text/event-stream", [stream, &connection](size_t /*offset*/, httplib::DataSink& sink) {
-        return stream->Next(connection, sink);
-      });
+  response.set_chunked_content_provider("text/event-stream",
+                                        [stream, &connection](size_t /*offset*/, httplib::DataSink& sink) {
+                                          return stream->Next(connection, sink);
+                                        });
 }
 
 void Answers::Healthy(const Request&, Response& response, Connection&) {
@@ -242,9 +242,9 @@ void Answers::Healthy(const Request&, Response& response, Connection&) {
 void Answers::Ready(const Request&, Response& response, Connection&) {
   if (board_.moment() != nullptr && board_.IsAlive()) return response.set_content("ready\n", kText);
   response.status = 503;
-  response.set_content(board_.moment() == nullptr
-                           ? "the collector has not begun\n"
-                           : absl::StrCat("the collector has done nothing for ", Board::kStuck.count(), " s\n"),
+  response.set_content(board_.moment() == nullptr ? "the collector has not begun\n"
+                                                  : absl::StrCat("the collector has done nothing for ",
+                                                                 Board::kStuck.count(), " s\n"),
                        kText);
 }
 

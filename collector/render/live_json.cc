@@ -18,10 +18,10 @@ Json StepJson(const std::optional<analysis::LiveStep>& step) {
 }
 
 Json RankJson(const analysis::LiveRank& rank) {
-  return {{"rank", OrNull(rank.rank)},       {"label", rank.label},
-          {"host", rank.host},               {"steps", rank.steps},
-          {"step", StepJson(rank.step)},     {"late_ns", rank.late_ns},
-          {"waited_ns", rank.waited_ns},     {"memory_bytes", rank.memory_bytes},
+  return {{"rank", OrNull(rank.rank)},   {"label", rank.label},
+          {"host", rank.host},           {"steps", rank.steps},
+          {"step", StepJson(rank.step)}, {"late_ns", rank.late_ns},
+          {"waited_ns", rank.waited_ns}, {"memory_bytes", rank.memory_bytes},
           {"trouble", rank.trouble}};
 }
 

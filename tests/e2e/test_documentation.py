@@ -36,6 +36,10 @@ class Documentation(harness.EndToEndTest):
         table = self.run_well([GPUPROBE, "help", "limits"]).stdout.decode()
         self.assertIn(table, text_of("docs/security.md"), "replace the table in docs/security.md with the output of: gpuprobe help limits")
 
+    def test_metrics_are_the_programs(self):
+        table = self.run_well([GPUPROBE, "help", "metrics"]).stdout.decode()
+        self.assertIn(table, text_of("docs/metrics.md"), "replace the table in docs/metrics.md with the output of: gpuprobe help metrics")
+
     def test_subcommands_in_documents_exist(self):
         text = self.run_well([GPUPROBE, "--help"]).stdout.decode()
         known = set(re.findall(r"^  ([a-z]+) {2,}", text, re.MULTILINE))
