@@ -61,7 +61,7 @@ function follow(): void {
     busy = true;
     do {
       again = false;
-      const data = await fetched();
+      const data = await fetched().catch(() => null);  // the collector has gone
       if (data === null) continue;
       waiting.remove();
       if (shown !== null) store.carry(shown, data);
