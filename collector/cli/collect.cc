@@ -280,10 +280,11 @@ int CollectMain(const Arguments& arguments) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
   if (options.http.address.has_value() && (options.node || options.autostarted)) {
-    return Fail(kName,
-                "--http serves one run; --node and --autostarted record many (a finished one: gpuprobe report "
-                "DIR --serve)",
-                kUsage);
+    return Fail(
+        kName,
+        "--http serves one run; --node and --autostarted record many (a finished one: gpuprobe report "
+        "DIR --serve)",
+        kUsage);
   }
   if (options.node) return CollectForNode(options);
   return options.autostarted ? CollectAutostarted(options) : CollectOneRun(options);

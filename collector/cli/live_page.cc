@@ -57,8 +57,8 @@ void LivePage::Conclude(const Recorder& recorder, const analysis::Report& report
   if (!live_.has_value()) return;
   http::Board& board = live_->board;
   if (board.viewers() > 0) {
-    auto documents = std::make_shared<http::Documents>(
-        http::DocumentsOf(recorder.job(), report, recorder.Files()));
+    auto documents =
+        std::make_shared<http::Documents>(http::DocumentsOf(recorder.job(), report, recorder.Files()));
     documents->version = UINT64_MAX;  // nothing comes after it
     documents->changes = UINT64_MAX;
     board.Put(std::shared_ptr<const http::Documents>(std::move(documents)));

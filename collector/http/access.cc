@@ -76,9 +76,9 @@ std::string Access::Cookie() const {
 
 absl::Status CheckToken(std::string_view token) {
   if (token.size() < kLeastTokenBytes || token.size() > kMostTokenBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the token must have ", kLeastTokenBytes, " to ", kMostTokenBytes,
-                     " characters; to make one: openssl rand -hex 32"));
+    return absl::InvalidArgumentError(absl::StrCat("the token must have ", kLeastTokenBytes, " to ",
+                                                   kMostTokenBytes,
+                                                   " characters; to make one: openssl rand -hex 32"));
   }
   const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
     constexpr std::string_view kOthers = "-._~+/";

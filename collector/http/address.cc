@@ -105,8 +105,7 @@ absl::StatusOr<Address> ParseAddress(std::string_view text) {
       std::string(text), "\""));
   Address address;
   const bool port_alone = !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-  const std::optional<HostAndPort> parts =
-      port_alone ? HostAndPort{.host = "", .port = text} : Split(text);
+  const std::optional<HostAndPort> parts = port_alone ? HostAndPort{.host = "", .port = text} : Split(text);
   if (!parts.has_value() || text.empty()) return refused;
   if (!parts->port.empty()) {
     const char* end = parts->port.data() + parts->port.size();

@@ -1,6 +1,8 @@
 #include "collector/http/answers.h"
 
 #include <algorithm>
+#include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +19,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kDocumentsPatience{5000};
 constexpr milliseconds kMomentPatience{3000};
 constexpr milliseconds kHeartbeat{15'000};  // of a stream in which nothing happens
+constexpr milliseconds kLinger{2000};       // after the end of the run, for a page that still fetches
+constexpr milliseconds kLingerPoll{20};
 constexpr size_t kPieceBytes = size_t{256} << 10;
 constexpr char kJson[] = "application/json";
 constexpr char kText[] = "text/plain; charset=utf-8";
@@ -55,6 +59,7 @@ struct Stream {
   std::atomic<size_t>& streams;
   Board::Seen seen;
   bool greeted = false;
+  std::optional<Board::Clock::time_point> hang_up_at;  // it has been told that the run is over
 
   Stream(Board& its_board, std::atomic<size_t>& all) : board(its_board), streams(all) { board.Enter(); }
   ~Stream() {
@@ -66,6 +71,7 @@ struct Stream {
 
   // False: it is over.
   bool Next(const Connection& connection, httplib::DataSink& sink) {
+    if (hang_up_at.has_value()) return Linger(connection, sink);
     const Board::News news = board.Await(seen, kHeartbeat);
     std::string text = greeted ? "" : "retry: 2000\n\n";
     greeted = true;
@@ -76,8 +82,15 @@ struct Stream {
     if (news.ended) absl::StrAppend(&text, "event: end\ndata: {}\n\n");
     if (text.empty()) text = ": nothing new\n\n";
     if (connection.IsGone() || !sink.write(text.data(), text.size())) return false;
-    if (news.ended || news.closed) sink.done();
+    if (news.ended) hang_up_at = Board::Clock::now() + kLinger;
+    if (news.closed) sink.done();
     return true;
+  }
+  // Until the page has fetched the last documents and hangs up.
+  bool Linger(const Connection& connection, httplib::DataSink& sink) const {
+    std::this_thread::sleep_for(kLingerPoll);
+    if (Board::Clock::now() >= *hang_up_at) sink.done();
+    return !connection.IsGone();
   }
 };
 
@@ -229,10 +242,10 @@ void Answers::Events(const Request& request, Response& response, Connection& con
   }
   connection.LetAnswerGoOn();
   const auto stream = std::make_shared<Stream>(board_, streams_);
-  response.set_chunked_content_provider(
-      "text/event-stream", [stream, &connection](size_t /*offset*/, httplib::DataSink& sink) {
-        return stream->Next(connection, sink);
-      });
+  response.set_chunked_content_provider("text/event-stream",
+                                        [stream, &connection](size_t /*offset*/, httplib::DataSink& sink) {
+                                          return stream->Next(connection, sink);
+                                        });
 }
 
 void Answers::Healthy(const Request&, Response& response, Connection&) {
@@ -242,9 +255,9 @@ void Answers::Healthy(const Request&, Response& response, Connection&) {
 void Answers::Ready(const Request&, Response& response, Connection&) {
   if (board_.moment() != nullptr && board_.IsAlive()) return response.set_content("ready\n", kText);
   response.status = 503;
-  response.set_content(board_.moment() == nullptr
-                           ? "the collector has not begun\n"
-                           : absl::StrCat("the collector has done nothing for ", Board::kStuck.count(), " s\n"),
+  response.set_content(board_.moment() == nullptr ? "the collector has not begun\n"
+                                                  : absl::StrCat("the collector has done nothing for ",
+                                                                 Board::kStuck.count(), " s\n"),
                        kText);
 }
 

@@ -15,11 +15,11 @@
 namespace gpuprobe::http {
 
 struct ConnectionLimits {
-  size_t request_bytes = size_t{16} << 10;           // request line and headers
-  std::chrono::milliseconds idle{5000};              // until a request begins
-  std::chrono::milliseconds request{5000};           // from its first byte to its last
-  std::chrono::milliseconds write_stall{5000};       // without a byte taken by the other side
-  std::chrono::milliseconds answer{120'000};         // a whole answer, unless it is a stream of events
+  size_t request_bytes = size_t{16} << 10;      // request line and headers
+  std::chrono::milliseconds idle{5000};         // until a request begins
+  std::chrono::milliseconds request{5000};      // from its first byte to its last
+  std::chrono::milliseconds write_stall{5000};  // without a byte taken by the other side
+  std::chrono::milliseconds answer{120'000};    // a whole answer, unless it is a stream of events
 };
 
 class Connection : public httplib::Stream {

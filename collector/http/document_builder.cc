@@ -64,8 +64,8 @@ void DocumentBuilder::Run() {
     made_ns_ += static_cast<uint64_t>(std::chrono::nanoseconds(ended - began).count());
     lock.lock();
     busy_ = false;
-    next_ = std::max({began + kLeastInterval, ended + kRest * (ended - began),
-                      began + kSavingRest * order.saving});
+    next_ = std::max(
+        {began + kLeastInterval, ended + kRest * (ended - began), began + kSavingRest * order.saving});
   }
 }
 
@@ -75,8 +75,8 @@ void DocumentBuilder::Make(const Order& order) {
   if (absl::Status s = job.LoadState(order.state); !s.ok())
     return log::Warn(absl::StrCat("the page is not updated: ", s.message()));
   job.Finish(/*goes_on=*/true);
-  auto documents = std::make_shared<Documents>(
-      DocumentsOf(job, analysis::BuildReport(job, order.input), order.files));
+  auto documents =
+      std::make_shared<Documents>(DocumentsOf(job, analysis::BuildReport(job, order.input), order.files));
   documents->version = ++version_;
   documents->changes = order.changes;
   board_.Put(std::shared_ptr<const Documents>(std::move(documents)));

@@ -87,8 +87,8 @@ ClientMetric::Histogram StepHistogram(const Moment& m) {
     histogram.bucket.push_back(
         {.cumulative_count = m.job.step_counts[i], .upper_bound = Seconds(analysis::kStepBoundsNs[i])});
   }
-  histogram.bucket.push_back({.cumulative_count = m.job.step_count,
-                              .upper_bound = std::numeric_limits<double>::infinity()});
+  histogram.bucket.push_back(
+      {.cumulative_count = m.job.step_count, .upper_bound = std::numeric_limits<double>::infinity()});
   return histogram;
 }
 
@@ -126,7 +126,9 @@ constexpr char kRank[] = "host, rank";
 
 const Row<Moment> kRows[] = {
     {"gpuprobe_build_info", kGauge, "version", "Always 1; the collector's version.",
-     [](const Moment& m, Family& f) { f.Add({{"version", m.collector.version}}, 1.0); }},
+     [](const Moment& m, Family& f) {
+       f.Add({{"version", m.collector.version}}, 1.0);
+     }},
     {"gpuprobe_job_info", kGauge, "cuda, nccl, devices", "Always 1; what the job runs on.",
      [](const Moment& m, Family& f) {
        f.Add({{"cuda", m.status.cuda}, {"nccl", m.status.nccl}, {"devices", DevicesText(m.status.devices)}},
@@ -207,7 +209,8 @@ const Row<Moment> kRows[] = {
      [](const Moment& m, Family& f) {
        ForRanks(m, f, [](const RankNumbers& r) { return Seconds(r.kernel_ns); });
      }},
-    {"gpuprobe_rank_copies_total", kCounter, "host, rank, kind", "Copies, by direction: h2d, d2h, d2d, h2h, p2p.",
+    {"gpuprobe_rank_copies_total", kCounter, "host, rank, kind",
+     "Copies, by direction: h2d, d2h, d2d, h2h, p2p.",
      [](const Moment& m, Family& f) {
        for (const RankNumbers& r : m.job.ranks) {
          for (const analysis::CopyNumbers& c : r.copies) f.Add(Of(r, "kind", c.direction), c.copies);
@@ -234,9 +237,7 @@ const Row<Moment> kRows[] = {
        ForDevices(m, f, [](const DeviceMemoryNumbers& d) { return d.capacity_bytes; });
      }},
     {"gpuprobe_pinned_memory_bytes", kGauge, kRank, "Pinned host memory that the rank holds.",
-     [](const Moment& m, Family& f) {
-       ForRanks(m, f, [](const RankNumbers& r) { return r.pinned_bytes; });
-     }},
+     [](const Moment& m, Family& f) { ForRanks(m, f, [](const RankNumbers& r) { return r.pinned_bytes; }); }},
 
     {"gpuprobe_records_total", kCounter, kRank, "Records that came.",
      [](const Moment& m, Family& f) { ForRanks(m, f, [](const RankNumbers& r) { return r.records; }); }},
@@ -272,7 +273,8 @@ const Row<ServerNumbers> kServerRows[] = {
      [](const ServerNumbers& s, Family& f) {
        for (size_t i = 2; i < s.answers.size(); ++i) f.Add({{"code", absl::StrCat(i, "xx")}}, s.answers[i]);
      }},
-    {"gpuprobe_http_refused_total", kCounter, "", "Connections that were refused because there were too many.",
+    {"gpuprobe_http_refused_total", kCounter, "",
+     "Connections that were refused because there were too many.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.refused); }},
     {"gpuprobe_page_builds_total", kCounter, "", "Times that the page's documents were made.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.documents_made); }},

@@ -52,7 +52,8 @@ class Library : public httplib::Server {
       request.headers.erase("Accept-Encoding");
       // Nobody reads bodies: what follows would be taken for a request.
       has_body = request.method != "GET" && request.method != "HEAD";
-      has_body |= request.has_header("Transfer-Encoding") || request.get_header_value("Content-Length", 0) > "0";
+      has_body |=
+          request.has_header("Transfer-Encoding") || request.get_header_value("Content-Length", 0) > "0";
       if (has_body) request.set_header("Connection", "close");
       request.headers.erase("Expect");
     };
@@ -151,7 +152,8 @@ class Server::Impl {
   }
   void TurnAway(int fd) {
     constexpr std::string_view kBusy =
-        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nConnection: close\r\nContent-Length: "
+        "0\r\n\r\n";
     answers_->NoteRefused();
     (void)!send(fd, kBusy.data(), kBusy.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     close(fd);
@@ -193,8 +195,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Listen(const Options& options) {
   absl::StatusOr<Listener> listener = Listener::Open(options.address);
   if (!listener.ok()) return listener.status();
   Access access(options.token, loopback, listener->address().port);
-  return std::unique_ptr<Server>(
-      new Server(std::make_unique<Impl>(*std::move(listener), std::move(access))));
+  return std::unique_ptr<Server>(new Server(std::make_unique<Impl>(*std::move(listener), std::move(access))));
 }
 
 void Server::Start(Board& board, const DocumentBuilder* builder) { impl_->Start(board, builder); }

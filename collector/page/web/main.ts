@@ -54,21 +54,24 @@ function follow(): void {
   const waiting = h('p', {role: 'status'}, 'Waiting for the first process ...');
   document.body.prepend(waiting);
   let shown: Data | null = null;
-  let busy = false;
+  let running: Promise<void> | null = null;
   let again = false;
-  const refresh = async (): Promise<void> => {
-    if (busy) { again = true; return; }
-    busy = true;
+  const rebuild = async (): Promise<void> => {
     do {
       again = false;
-      const data = await fetched();
+      const data = await fetched().catch(() => null);  // the collector has gone
       if (data === null) continue;
       waiting.remove();
       if (shown !== null) store.carry(shown, data);
       shown = data;
       build(data, store);
     } while (again);
-    busy = false;
+    running = null;
+  };
+  // Settles when what there is now is shown.
+  const refresh = (): Promise<void> => {
+    again = running !== null;
+    return running ??= rebuild();
   };
   const events = new EventSource('/events');
   events.addEventListener('documents', () => { void refresh(); });
