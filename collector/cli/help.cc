@@ -118,10 +118,10 @@ struct Topic {
 };
 
 constexpr Topic kTopics[] = {
-    {"environment", EnvironmentText},    {"findings", FindingsText},
-    {"limits", LimitsMarkdown},          {"report-schema", render::ReportSchema},
-    {"metrics", http::MetricsMarkdown},
-    {"completion-bash", BashCompletion}, {"completion-zsh", ZshCompletion},
+    {"environment", EnvironmentText},   {"findings", FindingsText},
+    {"limits", LimitsMarkdown},         {"report-schema", render::ReportSchema},
+    {"metrics", http::MetricsMarkdown}, {"completion-bash", BashCompletion},
+    {"completion-zsh", ZshCompletion},
 };
 
 // gpuprobe(1), or that of a subcommand.

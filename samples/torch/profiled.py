@@ -23,6 +23,6 @@ with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_event
     train(4)
 train(2)
 
-on_gpu = Counter(event.name for event in profiler.events() if event.device_type == DeviceType.CUDA)
+on_gpu = Counter(event.name for event in profiler.events() if event.device_type == DeviceType.CUDA and not event.is_user_annotation)
 for name, count in sorted(on_gpu.items()):
     print(f"{count:4} {name}")

@@ -6,6 +6,8 @@ import xml.etree.ElementTree as tree
 results, seconds, root = sys.argv[1:]
 cases = tree.parse(results).getroot().findall("testcase")
 failed = [case.get("name") for case in cases if case.get("status") == "fail"]
+
+
 def reason(case):
     """What a skipped test said: what it lacks, and how to get it."""
     said = case.findtext("system-out") or ""

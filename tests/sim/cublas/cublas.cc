@@ -31,14 +31,14 @@ cublasStatus_t Multiply(cublasHandle_t handle, cublasOperation_t a, cublasOperat
 }
 
 template <typename Member>
-cublasStatus_t Set(cublasHandle_t handle, Member cublasContext::* member, Member value) {
+cublasStatus_t Set(cublasHandle_t handle, Member cublasContext::*member, Member value) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   handle->*member = value;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 template <typename Member>
-cublasStatus_t Get(cublasHandle_t handle, Member cublasContext::* member, Member* value) {
+cublasStatus_t Get(cublasHandle_t handle, Member cublasContext::*member, Member* value) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   *value = handle->*member;
   return CUBLAS_STATUS_SUCCESS;
@@ -82,14 +82,14 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void*, size_t) {
   return handle != nullptr ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;
 }
 
-cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
-                              int n, int k, const float*, const float*, int, const float*, int, const float*,
-                              float*, int) {
+cublasStatus_t cublasSgemm_v2(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+                              int m, int n, int k, const float*, const float*, int, const float*, int,
+                              const float*, float*, int) {
   return Multiply(handle, transa, transb, m, n, k, 1, CUDA_R_32F);
 }
 
-cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb, int m,
-                              int n, int k, const double*, const double*, int, const double*, int,
+cublasStatus_t cublasDgemm_v2(cublasHandle_t handle, cublasOperation_t transa, cublasOperation_t transb,
+                              int m, int n, int k, const double*, const double*, int, const double*, int,
                               const double*, double*, int) {
   return Multiply(handle, transa, transb, m, n, k, 1, CUDA_R_64F);
 }

@@ -1,4 +1,4 @@
-// libcublasLt.so.13 of the simulated node: descriptions of a product, one algorithm for each, and the product.
+// libcublasLt.so.13 of the simulated node: descriptions of a product, one algorithm, and the product itself.
 #include <cublasLt.h>
 
 #include <cstring>
@@ -118,5 +118,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t computeDesc
   product.batch = static_cast<uint64_t>(d.batch);
   product.type = a.type;
   product.tensor_cores = description.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  return gpusim::cublas::Launch(product, stream) == 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+  return gpusim::cublas::Launch(product, stream) == 0 ? CUBLAS_STATUS_SUCCESS
+                                                      : CUBLAS_STATUS_EXECUTION_FAILED;
 }
