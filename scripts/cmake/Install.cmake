@@ -72,6 +72,7 @@ if(TARGET gpuprobe)
 endif()
 install(FILES LICENSE README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md DESTINATION .)
 install(DIRECTORY docs DESTINATION . FILES_MATCHING PATTERN "*.md" PATTERN "*.json" PATTERN "*.png")
+install(DIRECTORY samples/prometheus samples/grafana DESTINATION samples)
 install(FILES samples/report.png DESTINATION samples)
 
 set(CPACK_GENERATOR TGZ)
