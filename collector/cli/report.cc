@@ -2,6 +2,9 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
@@ -79,7 +82,7 @@ int ReportMain(const Arguments& arguments) {
     return Fail(kName, "--serve prints no report: leave out --json and --html", kUsage);
   const absl::StatusOr<std::unique_ptr<http::Server>> server = serve.Listen();
   if (!server.ok()) return Fail(kName, server.status(), kFailed);
-  const Progress progress({directory});
+  std::optional<Progress> progress(std::in_place, std::vector{directory});
   marker.TakeFrom(directory);
   model::JobModel job;
   job.SetStepMarker(marker.marker);
@@ -97,7 +100,10 @@ int ReportMain(const Arguments& arguments) {
     Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
   }
   const analysis::Report report = analysis::BuildReport(job, input);
-  if (*server != nullptr) return Serve(**server, job, report, directory);
+  if (*server != nullptr) {
+    progress.reset();
+    return Serve(**server, job, report, directory);
+  }
   const std::string page_path = directory + "/report.html";
   const bool whole = ranks || steps;
   const std::string text =

@@ -222,8 +222,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   LiveDisplay display(options.quiet ? 0 : options.status.seconds,
                       ScreenOf(STDERR_FILENO, options.color.no_color));
   page.Start();
-  if (!page.Url().empty() && !options.quiet)
-    std::fprintf(stderr, "gpuprobe: recording%s\n", LiveWords(page).c_str());
+  if (!page.Url().empty() && !options.quiet) std::fprintf(stderr, "gpuprobe: live: %s\n", page.Url().c_str());
   Serve(**server, **recorder, check, display, page, child);
   (*server)->SayEnded();
   server->reset();

@@ -69,7 +69,7 @@ bool Connection::IsGone() const {
   return poll(&poll_fd, 1, 0) > 0 && (poll_fd.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
-// Nobody is told apart by address, and the library would put it into the request's headers.
+// Left out: no answer depends on a client's address, and the library would add it to the request's headers.
 void Connection::get_remote_ip_and_port(std::string& ip, int& port) const {
   ip.clear();
   port = 0;
