@@ -228,7 +228,7 @@ int CollectOneRun(const Options& options) {
   if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kName, s, kFailed);
   page.Start();
   std::fprintf(stderr, "gpuprobe: collecting on %s%s\n", options.socket.c_str(), LiveWords(page).c_str());
-  while (!stop) {
+  while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
     (*server)->Poll(milliseconds(200));
     (*recorder)->Tick();
     page.Tick(**recorder, **server);

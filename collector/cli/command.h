@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }
 

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "collector/http/server.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }
 

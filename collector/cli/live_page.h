@@ -18,6 +18,12 @@
 
 namespace gpuprobe::cli {
 
+// What is handed to the server, and who makes the larger part of it.
+struct Live {
+  http::Board board;
+  http::DocumentBuilder builder{board};
+};
+
 class LivePage {
  public:
   // `server` listens, or is null: then nothing here does anything. `command`: of the run, for the page.
@@ -38,10 +44,6 @@ class LivePage {
 
   std::unique_ptr<http::Server> server_;  // ends before what it reads
   std::vector<std::string> command_;
-  struct Live {
-    http::Board board;
-    http::DocumentBuilder builder{board};
-  };
   std::optional<Live> live_;
   uint64_t moments_ = 0;
   uint64_t next_moment_ns_ = 0;

@@ -64,7 +64,7 @@ void Progress::Note(uint64_t bytes) {
   const uint64_t percent = ((done_ - 1) % total_ + 1) * 100 / total_;
   std::string line =
       absl::StrCat("gpuprobe: reading ", what_, reading > 1 ? absl::StrCat(", time ", reading) : "", ": ",
-                   percent, " % of ", analysis::Bytes(static_cast<double>(total_)));
+                   percent, " % of ", analysis::Bytes(total_));
   const size_t width = ScreenOf(STDERR_FILENO, true).width;
   if (line.size() >= width) line = absl::StrCat("gpuprobe: reading: ", percent, " %");
   std::fputs(absl::StrCat("\r", line, "\x1b[K").c_str(), stderr);

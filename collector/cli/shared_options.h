@@ -9,7 +9,7 @@
 #include "collector/analysis/report.h"
 #include "collector/model/steps/step_marker.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): CLI11's
 class App;
 }
 

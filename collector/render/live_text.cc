@@ -1,6 +1,7 @@
 #include "collector/render/live_text.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -35,7 +36,8 @@ std::string Bar(const LiveStep& s, size_t width) {
   for (const auto& [part_ns, mark] : parts) {
     sum_ns += part_ns;
     const double end = s.total_ns > 0 ? std::min(sum_ns / s.total_ns, 1.0) : 0;
-    bar.resize(std::max(bar.size(), static_cast<size_t>(end * static_cast<double>(width) + 0.5)), mark);
+    bar.resize(std::max(bar.size(), static_cast<size_t>(std::lround(end * static_cast<double>(width)))),
+               mark);
   }
   bar.resize(width, '.');
   return absl::StrCat("[", bar, "]");
