@@ -14,7 +14,7 @@
 
 namespace gpuprobe::http {
 
-// Of the server and of what it makes; these change between moments.
+// About the server and what it makes; these change between moments.
 struct ServerNumbers {
   static constexpr size_t kClasses = 6;  // of status codes, by their first digit
   size_t viewers = 0;

@@ -23,7 +23,7 @@ def environments():
 
 
 class PyTorchTest(harness.EndToEndTest):
-    """Of one environment, the newest."""
+    """In one environment, the newest."""
 
     def setUp(self):
         super().setUp()

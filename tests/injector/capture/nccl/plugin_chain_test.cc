@@ -197,7 +197,7 @@ TEST_F(PluginChain, AnOtherWithoutHandlesIsChainedAsWell) {
   EXPECT_EQ(other_.started, (std::vector<uint64_t>{abi::kEventGroup}))
       << "before version 5 a group without handle has no children";
   EXPECT_TRUE(other_.stopped.empty());
-  EXPECT_EQ(Only<CollectiveEvent>(Events()).size(), 1u) << "ours are told all the same";
+  EXPECT_EQ(Only<CollectiveEvent>(Events()).size(), 1u) << "ours are recorded all the same";
 }
 
 TEST_F(PluginChain, StatesOfOurHandlesAreNotTheOthers) {
