@@ -81,11 +81,11 @@ function(gpuprobe_compile_together target)
   endif()
 endfunction()
 
-# What every test program is compiled with. Not optimised: compiling tests takes longer than running them.
+# What every test program is compiled with. Not optimised, and without debug information outside of `dev`: compiling tests takes longer than running them.
 function(_gpuprobe_test_target target)
   gpuprobe_target(${target})
   if(NOT GPUPROBE_SANITIZE)
-    target_compile_options(${target} PRIVATE -O0)
+    target_compile_options(${target} PRIVATE -O0 $<$<NOT:$<CONFIG:Debug>>:-g0>)
   endif()
 endfunction()
 
@@ -149,6 +149,7 @@ function(gpuprobe_fuzzer name)
     gpuprobe_target(${name})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   else()
+    find_package(GTest REQUIRED)
     add_executable(${name} ${ARG_SOURCES} ${ARG_REPLAY})
     _gpuprobe_test_target(${name})
     target_link_libraries(${name} PRIVATE GTest::gtest)  # its headers are among the precompiled ones
