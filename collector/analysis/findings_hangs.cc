@@ -79,8 +79,9 @@ void RankDied(const Report& report, std::vector<Finding>& out) {
       first = &r;
   }
   if (first == nullptr || FollowsHang(report, *first)) return;
+  // A launcher that starts ranks again does so after the death.
   const auto outlived = std::count_if(report.ranks.begin(), report.ranks.end(), [&](const RankReport& r) {
-    return &r != first && Outlived(r, *first);
+    return &r != first && r.start_ns < first->end->since_ns && Outlived(r, *first);
   });
   if (outlived == 0) return;
   const std::string who = first->rank.has_value() ? absl::StrCat("rank ", first->label) : first->label;

@@ -76,11 +76,14 @@ Finding Refused(const RankReport& r) {
   }
   bool fragmented = false;
   for (const PytorchMemoryReport& p : r.pytorch_memory) {
-    if (p.device != last.device || p.reserved_bytes == 0) continue;
-    fragmented = fragmented || static_cast<double>(p.reserved_bytes) >
-                                   thresholds::kFragmentedRatio * static_cast<double>(p.allocated_bytes);
-    absl::StrAppend(&evidence, " PyTorch reserved ", Gib(p.reserved_bytes), " for ", Gib(p.allocated_bytes),
-                    " of tensors.");
+    // A program that catches the error frees tensors, so what it has at the end says nothing.
+    const bool then = p.refusals > 0 && p.last_refused_reserved_bytes > 0;
+    const uint64_t reserved = then ? p.last_refused_reserved_bytes : p.reserved_bytes;
+    const uint64_t allocated = then ? p.last_refused_allocated_bytes : p.allocated_bytes;
+    if (p.device != last.device || reserved == 0) continue;
+    fragmented = fragmented || static_cast<double>(reserved) >
+                                   thresholds::kFragmentedRatio * static_cast<double>(allocated);
+    absl::StrAppend(&evidence, " PyTorch reserved ", Gib(reserved), " for ", Gib(allocated), " of tensors.");
   }
   return {.statement = statement + ".",
           .evidence = evidence,

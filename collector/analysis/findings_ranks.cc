@@ -40,7 +40,9 @@ std::string Who(const Report& report, const Straggler& s) {
         Duration(s.caused.pair_per_step_ns));
   }
   if (s.caused.per_step_ns <= 0) return "";
-  const size_t others = report.ranks.size() - 1;
+  // A rank that was started again has several processes.
+  const size_t heard = static_cast<size_t>(std::max(report.conditions.ranks_heard, 0));
+  const size_t others = (heard > 1 ? heard : report.ranks.size()) - 1;
   const std::string whom = others == 1 ? "other rank" : absl::StrCat("other ", others, " ranks");
   if (s.since_step.has_value()) {
     return absl::StrFormat(

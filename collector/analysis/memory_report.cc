@@ -153,6 +153,8 @@ void FillMemory(const model::ProcessModel& process, RankReport& rank) {
                           .refusals = allocator.refusals,
                           .last_refused_bytes = allocator.last_refusal.asked_bytes,
                           .last_refused_path = process.RangePath(allocator.last_refusal.range),
+                          .last_refused_allocated_bytes = allocator.last_refusal.allocated_bytes,
+                          .last_refused_reserved_bytes = allocator.last_refusal.reserved_bytes,
                           .trend = TrendOf(allocator.allocated, steps, Capacity(process, ordinal)),
                           .by_step = BySteps(PeaksOf(allocator)),
                           .lifetimes = {}};

@@ -96,6 +96,10 @@ Json MemoryJson(const analysis::RankReport& r) {
                        {"refusals", p.refusals},
                        {"last_refused_bytes", p.refusals > 0 ? Json(p.last_refused_bytes) : Json(nullptr)},
                        {"last_refused_path", TextOrNull(p.last_refused_path)},
+                       {"last_refused_allocated_bytes",
+                        p.refusals > 0 ? Json(p.last_refused_allocated_bytes) : Json(nullptr)},
+                       {"last_refused_reserved_bytes",
+                        p.refusals > 0 ? Json(p.last_refused_reserved_bytes) : Json(nullptr)},
                        {"by_step", ByStepOf(p.by_step)},
                        {"lifetimes", LifetimesOf(p.lifetimes)},
                        {"trend", TrendOf(p.trend)}});

@@ -112,6 +112,8 @@ struct PytorchMemoryReport {
   uint64_t refusals = 0;
   uint64_t last_refused_bytes = 0;
   std::string last_refused_path;
+  uint64_t last_refused_allocated_bytes = 0;  // when it was refused
+  uint64_t last_refused_reserved_bytes = 0;
   std::optional<MemoryTrend> trend;      // of the tensors' bytes
   std::optional<MemoryBySteps> by_step;  // of the tensors' bytes
   std::optional<MemoryLifetimesReport> lifetimes;
