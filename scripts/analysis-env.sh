@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the Python environment that tests use to read our output with other people's tools: Perfetto's schema, Holistic Trace Analysis, a JSON
-# Schema validator. Prints its folder.
+# Schema validator, a strict reader of OpenMetrics. Prints its folder.
 #
 # Outside the tree: $GPUPROBE_ANALYSIS_ENV, else ~/.cache/gpuprobe/analysis-env. Tests that need it skip aloud without it. Idempotent.
 set -euo pipefail
@@ -8,7 +8,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 env=${GPUPROBE_ANALYSIS_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/gpuprobe/analysis-env}
-packages=(perfetto==0.59.1 protobuf HolisticTraceAnalysis==0.5.0 jsonschema==4.26.0)
+packages=(perfetto==0.59.1 protobuf HolisticTraceAnalysis==0.5.0 jsonschema==4.26.0 prometheus_client==0.21.1)
 
 stamp=$env/packages.txt
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "${packages[*]}" ]; then

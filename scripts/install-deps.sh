@@ -17,7 +17,7 @@ PACKAGES=(
   zlib1g-dev libsqlite3-dev                                          # timelines, tables
   libcpp-httplib-dev prometheus-cpp-dev                              # the page over HTTP, metrics
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
-  python3 python3-venv openmpi-bin tmux zsh groff-base                # end-to-end tests
+  python3 python3-venv openmpi-bin tmux zsh groff-base debootstrap    # end-to-end tests
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts
   clang-14 clang-format-14 clang-tidy-14                             # fuzzers, lint
 )

@@ -27,8 +27,6 @@
 namespace gpuprobe::analysis {
 namespace {
 
-bool HasRank(const v1::Identity& id) { return id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE; }
-
 std::string Who(const v1::Identity& id) {
   return HasRank(id) ? absl::StrCat("rank ", id.rank(), " (pid ", id.pid(), ")")
                      : absl::StrCat("pid ", id.pid());

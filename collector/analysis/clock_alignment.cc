@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/median.h"
+#include "collector/analysis/names.h"
 #include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
@@ -60,7 +61,7 @@ struct Reachable {
 
 int RankOf(const model::JobModel& job, uint32_t index) {
   const v1::Identity& id = job.processes()[index]->identity();
-  return id.rank_source() != v1::RANK_SOURCE_NONE && id.rank() >= 0 ? id.rank() : INT32_MAX;
+  return HasRank(id) ? id.rank() : INT32_MAX;
 }
 
 Reachable ReachFromReference(const model::JobModel& job) {

@@ -156,10 +156,10 @@ void Absorb(Gathered& into, const Gathered& from) {
   into.transfer_bus_bytes += from.transfer_bus_bytes;
 }
 
-using Key = std::tuple<std::string, std::string, uint64_t, uint32_t>;
+using GroupKey = std::tuple<std::string, std::string, uint64_t, uint32_t>;
 
 // Series that read alike are one entry (several local communicators may carry the same hash).
-std::vector<CollectiveReport> Conclude(const std::map<Key, Gathered>& gathered) {
+std::vector<CollectiveReport> Conclude(const std::map<GroupKey, Gathered>& gathered) {
   std::vector<CollectiveReport> out;
   out.reserve(gathered.size());
   for (const auto& [key, g] : gathered) out.push_back(Conclude(g));
@@ -169,11 +169,11 @@ std::vector<CollectiveReport> Conclude(const std::map<Key, Gathered>& gathered) 
   return out;
 }
 
-void GatherInto(std::map<Key, Gathered>& all, const model::ProcessModel& process, uint32_t index) {
+void GatherInto(std::map<GroupKey, Gathered>& all, const model::ProcessModel& process, uint32_t index) {
   for (const auto& series : process.collectives().series()) {
     Gathered g = Gather(process, *series);
     g.report.members = {index};
-    const Key key{g.report.op, g.report.comm, g.report.size_bytes, g.report.calls_per_plan};
+    const GroupKey key{g.report.op, g.report.comm, g.report.size_bytes, g.report.calls_per_plan};
     const auto found = all.find(key);
     if (found == all.end()) {
       all.emplace(key, std::move(g));
@@ -198,7 +198,7 @@ uint64_t SteadySteps(const model::ProcessModel& process) {
 }  // namespace
 
 std::vector<CollectiveReport> CollectivesOf(const model::ProcessModel& process) {
-  std::map<Key, Gathered> all;
+  std::map<GroupKey, Gathered> all;
   GatherInto(all, process, 0);
   std::vector<CollectiveReport> out = Conclude(all);
   FillSteady(SteadySteps(process), 1, out);
@@ -206,7 +206,7 @@ std::vector<CollectiveReport> CollectivesOf(const model::ProcessModel& process) 
 }
 
 std::vector<CollectiveReport> CollectivesOf(const model::JobModel& job) {
-  std::map<Key, Gathered> all;
+  std::map<GroupKey, Gathered> all;
   uint64_t steps = 0;
   size_t ranks = 0;
   for (uint32_t i = 0; i < job.processes().size(); ++i) {

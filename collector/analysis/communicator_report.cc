@@ -21,7 +21,7 @@ void AddRank(const model::ProcessModel& process, const v1::Communicator& comm, C
   ++report.ranks_heard;
   const v1::Identity& id = process.identity();
   ++report.ranks_of_host[id.host()];
-  if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) report.members.push_back(id.rank());
+  if (HasRank(id)) report.members.push_back(id.rank());
   if (comm.ranks() > 0) report.ranks = comm.ranks();
   if (report.name.empty() && comm.name() != 0) report.name = process.String(comm.name());
   if (report.made_by.empty() && comm.made_by() != 0) report.made_by = process.String(comm.made_by());

@@ -104,12 +104,12 @@ struct Calls {
     series.push_back(&c.transfer_ns);
   }
 };
-using Key = std::pair<std::string, std::vector<int>>;  // name, members; none: of all communicators
+using CallKey = std::pair<std::string, std::vector<int>>;  // name, members; none: of all communicators
 
-std::map<Key, Calls> CallsOf(const Run& run, bool by_members) {
+std::map<CallKey, Calls> CallsOf(const Run& run, bool by_members) {
   std::map<std::string, int> communicators;
   for (const CollectiveSeries& c : run.series.collectives) ++communicators[c.name];
-  std::map<Key, Calls> out;
+  std::map<CallKey, Calls> out;
   for (const CollectiveSeries& c : run.series.collectives) {
     out[{c.name, {}}].Add(c);
     if (!by_members || communicators[c.name] == 1 || c.members.empty()) continue;
@@ -172,18 +172,18 @@ std::vector<ComparedWork> KernelsCompared(const Run& a, const Run& b, bool per_s
 }
 
 std::vector<ComparedWork> CollectivesCompared(const Run& a, const Run& b, bool per_step, bool ranks) {
-  const std::map<Key, Calls> of_a = CallsOf(a, ranks);
-  const std::map<Key, Calls> of_b = CallsOf(b, ranks);
-  std::set<Key> keys;
+  const std::map<CallKey, Calls> of_a = CallsOf(a, ranks);
+  const std::map<CallKey, Calls> of_b = CallsOf(b, ranks);
+  std::set<CallKey> keys;
   for (const auto* calls : {&of_a, &of_b}) {
     for (const auto& [key, of] : *calls) keys.insert(key);
   }
   std::vector<ComparedWork> out;
-  for (const Key& key : keys) {
+  for (const CallKey& key : keys) {
     ComparedWork& w = out.emplace_back();
     std::tie(w.name, w.members) = key;
     Series series[2];
-    const auto set = [&](const std::map<Key, Calls>& calls, Side& side, Series& means) {
+    const auto set = [&](const std::map<CallKey, Calls>& calls, Side& side, Series& means) {
       const auto known = calls.find(key);
       if (known == calls.end()) return;
       means = MeanOf(known->second.series);

@@ -92,7 +92,7 @@ HangRank DescribeRank(const ProcessModel& process, HangRank::State state, uint64
   const v1::Identity& id = process.identity();
   const HostProgress& p = process.progress();
   HangRank r;
-  const bool has_rank = id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE;
+  const bool has_rank = HasRank(id);
   if (has_rank) r.rank = id.rank();
   r.label = has_rank ? absl::StrCat(id.rank()) : absl::StrCat("pid ", id.pid());
   r.host = id.host();

@@ -23,7 +23,7 @@ using model::IssuedCalls;
 using model::ProcessModel;
 
 // A captured send or receive in one executable graph.
-struct Side {
+struct ReplayedTransfer {
   uint32_t process = 0;
   const GraphReplays::Graph* graph = nullptr;
   size_t place = 0;
@@ -34,23 +34,23 @@ struct Side {
 };
 
 // Communicator's hash, sender, receiver, ordinal of the transfer, and whether it is the sender's side.
-using Key = std::tuple<uint64_t, int, int, uint64_t, bool>;
+using TransferKey = std::tuple<uint64_t, int, int, uint64_t, bool>;
 
-Key KeyOf(uint64_t hash, const Side& side, bool sends) {
+TransferKey KeyOf(uint64_t hash, const ReplayedTransfer& side, bool sends) {
   const int peer = side.transfer.peer;
   const bool own = side.sends;
   return {hash, own ? side.rank : peer, own ? peer : side.rank, side.transfer.pair, sends};
 }
 
-class Search {
+class TransferSearch {
  public:
-  Search(const model::JobModel& job, uint64_t until_ns) : job_(job), until_ns_(until_ns) {}
+  TransferSearch(const model::JobModel& job, uint64_t until_ns) : job_(job), until_ns_(until_ns) {}
 
   std::vector<ReplaySuspect> Run() {
     for (uint32_t i = 0; i < job_.processes().size(); ++i) {
       for (const auto& [number, graph] : Of(i).collectives().replays().graphs()) {
         if (!IsOpen(graph, until_ns_)) continue;
-        ForEachSide(i, graph, [&](uint64_t hash, const Side& side) {
+        ForEachSide(i, graph, [&](uint64_t hash, const ReplayedTransfer& side) {
           if (found_.size() < kMaxPairs) Look(hash, side);
         });
       }
@@ -75,13 +75,13 @@ class Search {
         const size_t at = nth++;
         if (transfer.pair == 0 || transfer.peer == comm->rank()) continue;
         if (!seen.insert({transfer.peer, transfer.op}).second) continue;
-        visit(comm->hash(), Side{.process = index,
-                                 .graph = &graph,
-                                 .place = place,
-                                 .nth = at,
-                                 .rank = comm->rank(),
-                                 .transfer = transfer,
-                                 .sends = nccl::IsSend(process.String(transfer.op))});
+        visit(comm->hash(), ReplayedTransfer{.process = index,
+                                             .graph = &graph,
+                                             .place = place,
+                                             .nth = at,
+                                             .rank = comm->rank(),
+                                             .transfer = transfer,
+                                             .sends = nccl::IsSend(process.String(transfer.op))});
       }
     }
   }
@@ -95,10 +95,10 @@ class Search {
   }
 
   // All graphs of the process that carry it.
-  const std::vector<Side>& SidesOf(uint32_t process, const Key& key) {
+  const std::vector<ReplayedTransfer>& SidesOf(uint32_t process, const TransferKey& key) {
     if (collected_.insert(process).second) {
       for (const auto& [number, graph] : Of(process).collectives().replays().graphs()) {
-        ForEachSide(process, graph, [&](uint64_t hash, const Side& side) {
+        ForEachSide(process, graph, [&](uint64_t hash, const ReplayedTransfer& side) {
           sides_[KeyOf(hash, side, side.sends)].push_back(side);
         });
       }
@@ -107,7 +107,7 @@ class Search {
   }
 
   // Captured there, and in no graph that was made executable; every graph that it launched is known.
-  bool CapturedButNotLaunched(uint32_t index, const Key& key) const {
+  bool CapturedButNotLaunched(uint32_t index, const TransferKey& key) const {
     const ProcessModel& process = Of(index);
     if (process.collectives().replays().unknown_launches() != 0) return false;
     bool found = false;
@@ -116,7 +116,7 @@ class Search {
       if (found || comm == nullptr || comm->hash() != std::get<0>(key)) return;
       for (const auto& transfer : process.collectives().TransfersOf(plan)) {
         const bool sends = nccl::IsSend(process.String(transfer.op));
-        const Side side{.rank = comm->rank(), .transfer = transfer, .sends = sends};
+        const ReplayedTransfer side{.rank = comm->rank(), .transfer = transfer, .sends = sends};
         found = found || KeyOf(comm->hash(), side, sends) == key;
       }
     });
@@ -124,7 +124,7 @@ class Search {
   }
 
   // The first launch in which the side is not known to be over.
-  uint64_t FirstOpen(const Side& side) const {
+  uint64_t FirstOpen(const ReplayedTransfer& side) const {
     uint64_t over = LastOver(*side.graph, std::vector<size_t>{side.place});
     for (const GraphReplays::Launch& launch : side.graph->recent) {
       if (!SinceLastWait(Of(side.process), launch.launch_ns)) over = std::max(over, launch.number);
@@ -132,17 +132,17 @@ class Search {
     return over + 1;
   }
 
-  void Look(uint64_t hash, const Side& side) {
+  void Look(uint64_t hash, const ReplayedTransfer& side) {
     const uint64_t number = FirstOpen(side);
     const GraphReplays::Launch* launch = LaunchOfNumber(*side.graph, number);
     if (launch == nullptr || launch->launch_ns > until_ns_) return;
     const uint32_t peer = ProcessOf(hash, side.transfer.peer);
     if (peer == IssuedCalls::kNoProcess || !HeardAllLaunches(Of(side.process))) return;
-    const Key key = KeyOf(hash, side, !side.sends);
-    const std::vector<Side>& others = SidesOf(peer, key);
+    const TransferKey key = KeyOf(hash, side, !side.sends);
+    const std::vector<ReplayedTransfer>& others = SidesOf(peer, key);
     // A graph instantiated twice is launched in turns, in an unknown order.
     if (others.size() > 1 || SidesOf(side.process, KeyOf(hash, side, side.sends)).size() > 1) return;
-    const Side* other = others.empty() ? nullptr : &others.front();
+    const ReplayedTransfer* other = others.empty() ? nullptr : &others.front();
     if (other == nullptr && !CapturedButNotLaunched(peer, key)) return;
     HangSuspect s;
     s.transfer = true;
@@ -168,7 +168,7 @@ class Search {
     found_.push_back({.suspect = std::move(s), .comm = hash});
   }
 
-  Hang Describe(uint64_t hash, const Side& side, uint32_t peer, uint64_t number) const {
+  Hang Describe(uint64_t hash, const ReplayedTransfer& side, uint32_t peer, uint64_t number) const {
     const ProcessModel& process = Of(side.process);
     const GraphReplays::Launch* launch = LaunchOfNumber(*side.graph, number);
     // The graph may have been updated since it was made.
@@ -198,14 +198,14 @@ class Search {
   const model::JobModel& job_;
   const uint64_t until_ns_;
   std::set<uint32_t> collected_;  // processes whose sides are among those below
-  std::map<Key, std::vector<Side>> sides_;
+  std::map<TransferKey, std::vector<ReplayedTransfer>> sides_;
   std::vector<ReplaySuspect> found_;
 };
 
 }  // namespace
 
 std::vector<ReplaySuspect> TransfersInReplays(const model::JobModel& job, uint64_t until_ns) {
-  return Search(job, until_ns).Run();
+  return TransferSearch(job, until_ns).Run();
 }
 
 }  // namespace gpuprobe::analysis

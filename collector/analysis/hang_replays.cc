@@ -33,7 +33,7 @@ struct Captured {
 };
 
 // One communicator's collectives in one graph, as one rank knows them.
-struct Side {
+struct StuckReplay {
   uint32_t process = 0;
   const GraphReplays::Graph* graph = nullptr;  // null: captured, and never made executable
   std::vector<Captured> plans;                 // in the order in which they run, as it was captured
@@ -46,12 +46,12 @@ struct Side {
   }
 };
 // Communicator's hash, sequence of the first call, and which of the rank's graphs that begin so.
-using Key = std::tuple<uint64_t, uint64_t, size_t>;
+using ReplayKey = std::tuple<uint64_t, uint64_t, size_t>;
 
 // The graph's collectives by communicator, as it was when it was made.
-std::map<uint64_t, Side> SidesOf(const ProcessModel& process, uint32_t index,
-                                 const GraphReplays::Graph& graph) {
-  std::map<uint64_t, Side> sides;
+std::map<uint64_t, StuckReplay> SidesOf(const ProcessModel& process, uint32_t index,
+                                        const GraphReplays::Graph& graph) {
+  std::map<uint64_t, StuckReplay> sides;
   bool copies = false;
   for (size_t place = 0; place < graph.places.size(); ++place) {
     const model::CarriedPlan& carried = graph.places[place].first;
@@ -61,7 +61,7 @@ std::map<uint64_t, Side> SidesOf(const ProcessModel& process, uint32_t index,
     if (comm == nullptr || comm->hash() == 0) continue;
     const std::string& op = process.String(calls.op);
     if (nccl::IsTransfer(op)) continue;
-    Side& side = sides[comm->hash()];
+    StuckReplay& side = sides[comm->hash()];
     side.process = index;
     side.graph = &graph;
     if (comm->name() != 0) side.comm_name = process.String(comm->name());
@@ -90,9 +90,9 @@ bool CapturedButNotLaunched(const ProcessModel& process, uint64_t hash, uint64_t
   return found;
 }
 
-class Search {
+class ReplaySearch {
  public:
-  Search(const model::JobModel& job, uint64_t until_ns) : job_(job), until_ns_(until_ns) {}
+  ReplaySearch(const model::JobModel& job, uint64_t until_ns) : job_(job), until_ns_(until_ns) {}
 
   std::vector<HangSuspect> Run() {
     FindWaiting();
@@ -126,9 +126,10 @@ class Search {
   }
 
   // Whether every rank that reports has the graph, and none of their launches was lost.
-  bool Complete(const Key& key, const IssuedCalls::Communicator& comm, std::vector<Side>& sides) const {
+  bool Complete(const ReplayKey& key, const IssuedCalls::Communicator& comm,
+                std::vector<StuckReplay>& sides) const {
     std::set<uint32_t> known;
-    for (const Side& side : sides) known.insert(side.process);
+    for (const StuckReplay& side : sides) known.insert(side.process);
     for (const IssuedCalls::RankState& rank : comm.ranks) {
       if (rank.process == IssuedCalls::kNoProcess) continue;
       if (!HeardAllLaunches(Of(rank.process))) return false;
@@ -142,7 +143,7 @@ class Search {
 
   // The latest launch that is known to be over: its kernels ended on some rank, or the main thread of one has
   // waited for the device since.
-  uint64_t OverOf(const Side& side) const {
+  uint64_t OverOf(const StuckReplay& side) const {
     if (side.graph == nullptr) return 0;
     std::vector<size_t> places;
     for (const Captured& plan : side.plans) places.push_back(plan.place);
@@ -153,19 +154,19 @@ class Search {
     return over;
   }
 
-  void Look(const Key& key, std::vector<Side>& sides) {
+  void Look(const ReplayKey& key, std::vector<StuckReplay>& sides) {
     const auto comm = job_.issued().communicators().find(std::get<0>(key));
     if (comm == job_.issued().communicators().end() || !Complete(key, comm->second, sides)) return;
     uint64_t launched_by_all = UINT64_MAX;
     uint64_t over = 0;
-    for (const Side& side : sides) {
+    for (const StuckReplay& side : sides) {
       launched_by_all = std::min(launched_by_all, side.launches());
       over = std::max(over, OverOf(side));
     }
     // A replay that not all have launched is not over, whatever a thread has waited for.
     const uint64_t number = std::min(over, launched_by_all) + 1;
     HangSuspect s;
-    for (const Side& side : sides) {
+    for (const StuckReplay& side : sides) {
       if (side.launches() < number) {
         s.missing.push_back(side.process);
       } else if (const GraphReplays::Launch* launch = side.Launch(number); launch != nullptr) {
@@ -180,7 +181,7 @@ class Search {
   }
 
   // The graph may have been updated since it was made.
-  Captured InLaunch(const Side& side, Captured plan, uint64_t number) const {
+  Captured InLaunch(const StuckReplay& side, Captured plan, uint64_t number) const {
     const GraphReplays::Launch* launch = side.Launch(number);
     if (launch == nullptr) return plan;
     const auto calls =
@@ -193,11 +194,11 @@ class Search {
     return plan;
   }
 
-  void Describe(const Key& key, const std::vector<Side>& sides, uint64_t number,
+  void Describe(const ReplayKey& key, const std::vector<StuckReplay>& sides, uint64_t number,
                 const IssuedCalls::Communicator& comm, HangSuspect& s) const {
-    const Side* told = nullptr;  // best one that launched it
-    size_t ended = 0;            // in the order of the communicator, which runs them so
-    for (const Side& side : sides) {
+    const StuckReplay* told = nullptr;  // best one that launched it
+    size_t ended = 0;                   // in the order of the communicator, which runs them so
+    for (const StuckReplay& side : sides) {
       if (side.graph == nullptr) continue;
       const GraphReplays::Launch* launch = side.Launch(number);
       const bool better =
@@ -225,7 +226,7 @@ class Search {
     hang.replay = replay;
     s.describe = [hang] { return hang; };
     std::map<uint32_t, const GraphReplays::Graph*> graphs;  // by process
-    for (const Side& side : sides) graphs[side.process] = side.graph;
+    for (const StuckReplay& side : sides) graphs[side.process] = side.graph;
     s.describe_rank = [graphs](uint32_t process, uint64_t now_ns, HangRank& rank) {
       DescribeReplays(graphs.at(process), now_ns, rank);
     };
@@ -302,7 +303,7 @@ class Search {
   const model::JobModel& job_;
   const uint64_t until_ns_;
   std::set<uint64_t> wanted_;  // communicators' hashes
-  std::map<Key, std::vector<Side>> sides_;
+  std::map<ReplayKey, std::vector<StuckReplay>> sides_;
   std::vector<ReplaySuspect> found_;
 };
 
@@ -332,7 +333,7 @@ void DescribeReplays(const GraphReplays::Graph* graph, uint64_t now_ns, HangRank
 }
 
 std::vector<HangSuspect> ReplaysThatWait(const model::JobModel& job, uint64_t until_ns) {
-  return Search(job, until_ns).Run();
+  return ReplaySearch(job, until_ns).Run();
 }
 
 }  // namespace gpuprobe::analysis

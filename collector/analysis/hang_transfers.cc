@@ -17,7 +17,7 @@ using model::ProcessModel;
 using model::Transfers;
 
 // One side of a transfer that is not known to be over.
-struct Side {
+struct OpenTransfer {
   uint32_t process = 0;
   uint64_t hash = 0;
   std::string op;
@@ -26,11 +26,11 @@ struct Side {
   Transfers::Open open;
 };
 
-HangParty PartyOf(const Side& side) {
+HangParty PartyOf(const OpenTransfer& side) {
   return {.process = side.process, .issue_ns = side.open.issue_ns, .launch = {.plan = side.open.plan}};
 }
 
-Hang Describe(const model::JobModel& job, const Side& side, uint32_t other, int waiting) {
+Hang Describe(const model::JobModel& job, const OpenTransfer& side, uint32_t other, int waiting) {
   const ProcessModel& process = *job.processes()[side.process];
   Hang hang;
   hang.comm = CommName(side.hash);
@@ -86,7 +86,7 @@ class Pairs {
   }
 
   // The oldest of the side's transfers that it can be waiting in.
-  void Classify(Side side, const std::deque<Transfers::Open>& all) {
+  void Classify(OpenTransfer side, const std::deque<Transfers::Open>& all) {
     const uint32_t other = ProcessOf(side);
     if (other == IssuedCalls::kNoProcess) return;
     const Transfers::Peer* known = Other(side, other);
@@ -112,7 +112,7 @@ class Pairs {
     both_.emplace_back(std::move(side), party);
   }
 
-  uint32_t ProcessOf(const Side& side) const {
+  uint32_t ProcessOf(const OpenTransfer& side) const {
     const auto comm = job_.issued().communicators().find(side.hash);
     if (comm == job_.issued().communicators().end()) return IssuedCalls::kNoProcess;
     const auto& ranks = comm->second.ranks;
@@ -121,7 +121,7 @@ class Pairs {
   }
 
   // The peer's transfers of the same pair and direction.
-  const Transfers::Peer* Other(const Side& side, uint32_t index) const {
+  const Transfers::Peer* Other(const OpenTransfer& side, uint32_t index) const {
     const ProcessModel& other = *job_.processes()[index];
     const std::string_view wanted = nccl::Counterpart(side.op);
     for (const auto& [key, known] : other.collectives().transfers().peers()) {
@@ -133,21 +133,21 @@ class Pairs {
     return nullptr;
   }
 
-  HangSuspect Missing(uint32_t missing, std::vector<Side>& sides) const {
-    std::sort(sides.begin(), sides.end(), [](const Side& a, const Side& b) {
+  HangSuspect Missing(uint32_t missing, std::vector<OpenTransfer>& sides) const {
+    std::sort(sides.begin(), sides.end(), [](const OpenTransfer& a, const OpenTransfer& b) {
       return std::tuple(a.open.issue_ns, a.process) < std::tuple(b.open.issue_ns, b.process);
     });
     HangSuspect s;
     s.transfer = true;
     s.missing = {missing};
-    for (const Side& side : sides) s.waiting.push_back(PartyOf(side));
+    for (const OpenTransfer& side : sides) s.waiting.push_back(PartyOf(side));
     s.describe = [job = &job_, side = sides.front(), missing, waiting = static_cast<int>(sides.size())] {
       return Describe(*job, side, missing, waiting);
     };
     return s;
   }
 
-  HangSuspect Both(const Side& side, const std::optional<HangParty>& other) const {
+  HangSuspect Both(const OpenTransfer& side, const std::optional<HangParty>& other) const {
     HangSuspect s;
     s.transfer = true;
     s.waiting = {PartyOf(side)};
@@ -158,8 +158,9 @@ class Pairs {
 
   const model::JobModel& job_;
   const uint64_t until_ns_;
-  std::map<std::pair<uint32_t, uint64_t>, std::vector<Side>> waits_for_;  // process, communicator's hash
-  std::vector<std::pair<Side, std::optional<HangParty>>> both_;
+  std::map<std::pair<uint32_t, uint64_t>, std::vector<OpenTransfer>>
+      waits_for_;  // process, communicator's hash
+  std::vector<std::pair<OpenTransfer, std::optional<HangParty>>> both_;
 };
 
 }  // namespace

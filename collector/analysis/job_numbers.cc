@@ -16,8 +16,6 @@ namespace {
 
 constexpr char kSeveral[] = "several";
 
-bool HasRank(const v1::Identity& id) { return id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE; }
-
 // What a client calls an operation may be anything: only NCCL's names become labels.
 std::string OperationLabel(const model::ProcessModel& process, const model::CollectiveSeries& series) {
   if (series.parts.size() != 1) return kSeveral;

@@ -46,7 +46,7 @@ struct RankNumbers {
   uint64_t kernel_ns = 0;
   std::vector<CopyNumbers> copies;
   uint64_t steps = 0;  // since the start
-  // Of the steps that are in the statistics: complete, after the warm-up.
+  // Counts the steps in the statistics: complete ones, after the warm-up.
   uint64_t measured_steps = 0;
   uint64_t step_ns = 0;
   uint64_t compute_ns = 0;
@@ -75,7 +75,7 @@ struct JobNumbers {
   size_t heard = 0;                // all
   int world_size = 0;              // 0: not known
   uint64_t steps = 0;              // that every rank has seen
-  // Of all ranks' steps, as the histogram has them.
+  // All ranks' steps, as the histogram has them.
   std::array<uint64_t, kStepBoundsNs.size()> step_counts{};
   uint64_t step_count = 0;
   uint64_t step_ns = 0;

@@ -81,7 +81,7 @@ LiveRank LiveWatch::LookAt(const model::JobModel& job, size_t index) {
   const model::ProcessModel& process = *job.processes()[index];
   const v1::Identity& id = process.identity();
   LiveRank r;
-  if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) r.rank = id.rank();
+  if (HasRank(id)) r.rank = id.rank();
   r.label = r.rank.has_value() ? absl::StrCat(*r.rank) : absl::StrCat("pid ", id.pid());
   r.host = id.host();
   r.pid = static_cast<int>(id.pid());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collector/analysis/names.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/model/job/job_model.h"
 
@@ -26,7 +27,7 @@ std::optional<LongStepsReport> LongStepsOf(const model::JobModel& job) {
     if (!step.late) continue;
     out.late_by_ns = static_cast<double>(step.late_by_ns);
     const v1::Identity& id = job.processes()[step.process]->identity();
-    if (id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE) out.last_rank = id.rank();
+    if (HasRank(id)) out.last_rank = id.rank();
   }
   const auto all = static_cast<double>(lengths.count);
   report.cost_ns = longer_ns / all;

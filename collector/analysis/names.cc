@@ -13,6 +13,10 @@
 
 namespace gpuprobe::analysis {
 
+bool HasRank(const v1::Identity& identity) {
+  return identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE;
+}
+
 std::string_view DirectionName(v1::CopyDirection direction) {
   switch (direction) {
     case v1::COPY_DIRECTION_H2D:
@@ -83,10 +87,15 @@ std::string_view SyncName(v1::SyncKind kind) {
   }
 }
 
-std::string OverheadName(v1::OverheadKind kind) {
-  const std::string name = v1::OverheadKind_Name(kind);
-  if (name.empty()) return "unknown";  // a newer minor version's
-  return absl::AsciiStrToLower(absl::StripPrefix(absl::string_view(name), "OVERHEAD_KIND_"));
+std::string EnumWord(const google::protobuf::EnumDescriptor& type, int value) {
+  const google::protobuf::EnumValueDescriptor* known = type.FindValueByNumber(value);
+  if (known == nullptr) return "unknown";
+  std::string prefix;
+  for (const char c : type.name()) {
+    if (absl::ascii_isupper(static_cast<unsigned char>(c)) && !prefix.empty()) prefix += '_';
+    prefix += absl::ascii_toupper(static_cast<unsigned char>(c));
+  }
+  return absl::AsciiStrToLower(absl::StripPrefix(absl::string_view(known->name()), prefix + "_"));
 }
 
 std::string LossName(int reason) {

@@ -12,6 +12,9 @@
 
 namespace gpuprobe::analysis {
 
+// Whether a process says which rank it is.
+bool HasRank(const v1::Identity& identity);
+
 // "h2d d2h d2d h2h p2p unknown"
 std::string_view DirectionName(v1::CopyDirection direction);
 // The memory of an allocation or a copy's side: "pageable pinned device managed pool array vmm unknown"
@@ -20,8 +23,13 @@ std::string_view MemoryName(v1::MemoryKind kind);
 std::string_view CommunicatorStateName(v1::CommunicatorState state);
 // "stream device event stream_wait_event unknown"
 std::string_view SyncName(v1::SyncKind kind);
-// "buffer_flush"
-std::string OverheadName(v1::OverheadKind kind);
+// OVERHEAD_KIND_BUFFER_FLUSH -> "buffer_flush": the value's name in lower case without its enum's; "unknown"
+// for a newer minor version's.
+std::string EnumWord(const google::protobuf::EnumDescriptor& type, int value);
+template <typename Enum>
+requires google::protobuf::is_proto_enum<Enum>::value std::string EnumWord(Enum value) {
+  return EnumWord(*google::protobuf::GetEnumDescriptor<Enum>(), value);
+}
 // The enum's name in lower case without its prefix: "send_queue_full"
 std::string LossName(int reason);
 // A CUpti_ActivityKind: "overhead", or "kind_77" for one without a name here; "unreadable" for 0.

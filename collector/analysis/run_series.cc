@@ -23,7 +23,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 int RankOf(const model::ProcessModel& process) {
   const v1::Identity& id = process.identity();
-  return id.rank() >= 0 && id.rank_source() != v1::RANK_SOURCE_NONE ? id.rank() : -1;
+  return HasRank(id) ? id.rank() : -1;
 }
 
 // `behind`: blocks by which this rank's numbers are too small.

@@ -37,7 +37,7 @@ bool IsCommunication(const std::string& mangled) {
          absl::StrContains(mangled, "ncclKernel");
 }
 
-std::vector<RankKernels> Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+std::vector<RankKernels> CollectKernels(const model::JobModel& job, const std::vector<RankReport>& ranks) {
   std::vector<RankKernels> out;
   for (const auto& process : job.processes()) {
     RankKernels kernels;
@@ -118,7 +118,7 @@ Straggler Describe(const RankKernels& slow, const Pace& pace, const std::map<std
 }  // namespace
 
 std::vector<Straggler> SlowRanksOf(const model::JobModel& job, const std::vector<RankReport>& ranks) {
-  const std::vector<RankKernels> compared = Collect(job, ranks);
+  const std::vector<RankKernels> compared = CollectKernels(job, ranks);
   if (compared.size() < thresholds::kComparedRanks) return {};
   const std::map<std::string, double> common = CommonPace(compared);
   std::vector<double> slowdowns;

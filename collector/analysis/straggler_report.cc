@@ -111,7 +111,7 @@ struct Candidates {
   std::vector<const RankReport*> labels;
 };
 
-Candidates Collect(const model::JobModel& job, const std::vector<RankReport>& ranks) {
+Candidates CollectCandidates(const model::JobModel& job, const std::vector<RankReport>& ranks) {
   const std::vector<model::LateSteps::Rank> late_steps = job.comparison().late_steps().Summarize().ranks;
   const std::vector<Lateness> lateness = LatenessOf(late_steps);
   Candidates out;
@@ -222,7 +222,7 @@ std::optional<Straggler> TakeRank(std::vector<Straggler>& slow, int rank) {
 std::vector<Straggler> StragglersOf(const model::JobModel& job, const std::vector<RankReport>& ranks,
                                     const std::optional<Pipeline>& pipeline) {
   std::vector<Straggler> slow = SlowRanksOf(job, ranks);
-  Candidates candidates = Collect(job, ranks);
+  Candidates candidates = CollectCandidates(job, ranks);
   const RankField field(std::move(candidates.evidence));
   std::vector<Straggler> out;
   for (size_t i = 0; i < field.ranks.size(); ++i) {

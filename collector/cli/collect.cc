@@ -34,11 +34,11 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr char kName[] = "collect";
+constexpr char kCollect[] = "collect";
 constexpr milliseconds kFirstWait{15000};          // of a collector that a rank started, for the first one
 constexpr char kNodeRuns[] = "/var/log/gpuprobe";  // where --node records
 
-struct Options {
+struct CollectOptions {
   std::string socket;
   std::string out;
   bool autostarted = false;
@@ -140,14 +140,14 @@ int Conclude(Recorder& recorder, LivePage& page) {
   page.Conclude(recorder, report);
   return written.ok()
              ? kDone
-             : Fail(kName, absl::StrCat("could not save the report: ", std::string(written.message())),
+             : Fail(kCollect, absl::StrCat("could not save the report: ", std::string(written.message())),
                     kFailed);
 }
 
 // Until a signal: the runs of all users, each reported when its last client has gone.
-int CollectForNode(const Options& options) {
+int CollectForNode(const CollectOptions& options) {
   if (geteuid() != 0) {
-    return Fail(kName,
+    return Fail(kCollect,
                 "--node needs root: programs trust only a collector run by their own user or by root; run it "
                 "as root, or drop --node to record your own programs",
                 kFailed);
@@ -161,7 +161,7 @@ int CollectForNode(const Options& options) {
                                         .keep_bytes = options.keep.bytes},
                               .recording = {.ranks = options.rank_options, .marker = options.marker}},
                              say);
-  if (!collector.ok()) return Fail(kName, collector.status(), kFailed);
+  if (!collector.ok()) return Fail(kCollect, collector.status(), kFailed);
   say(absl::StrCat("collecting for all users on ", options.socket));
   (*collector)->Serve();
   if (!(*collector)->served_anybody()) say("no process connected; nothing was recorded");
@@ -173,7 +173,7 @@ absl::Status StopOnSignal(ingest::Server& server, SignalFd& signals, bool& stop)
 }
 
 // For the processes of this user that found no collector: a run for each of their jobs.
-int CollectAutostarted(const Options& options) {
+int CollectAutostarted(const CollectOptions& options) {
   JobRecorder jobs(
       {.ranks = options.rank_options, .marker = options.marker, .processes_tell = true},
       [&](const v1::Hello& hello) -> absl::StatusOr<JobRecorder::Place> {
@@ -187,11 +187,11 @@ int CollectAutostarted(const Options& options) {
       [](const std::string&) {});
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket, [&](const v1::Hello& hello, std::string_view raw) { return jobs.Open(hello, raw); });
-  if (!server.ok()) return Fail(kName, server.status(), kFailed);
+  if (!server.ok()) return Fail(kCollect, server.status(), kFailed);
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
-  if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
+  if (!signals.ok()) return Fail(kCollect, signals.status(), kFailed);
   bool stop = false;
-  if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kName, s, kFailed);
+  if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
   LetGoOfStreams();
   ServeJobs(**server, jobs, stop);
   (*server)->Drain(milliseconds(300), milliseconds(3000));
@@ -202,30 +202,30 @@ int CollectAutostarted(const Options& options) {
 }
 
 // Everything that connects, in one run, until a signal.
-int CollectOneRun(const Options& options) {
+int CollectOneRun(const CollectOptions& options) {
   absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
-  if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
+  if (!signals.ok()) return Fail(kCollect, signals.status(), kFailed);
   absl::StatusOr<std::unique_ptr<http::Server>> listening = options.http.Listen();
-  if (!listening.ok()) return Fail(kName, listening.status(), kFailed);
+  if (!listening.ok()) return Fail(kCollect, listening.status(), kFailed);
   LivePage page(*std::move(listening), {});
   absl::StatusOr<std::unique_ptr<Recorder>> recorder =
       Recorder::CreateOrResume(options.out, options.keep.bytes);
-  if (!recorder.ok()) return Fail(kName, recorder.status(), kFailed);
+  if (!recorder.ok()) return Fail(kCollect, recorder.status(), kFailed);
   (*recorder)->WatchForHangs(options.rank_options,
                              [](const std::string& text) { std::fputs(text.c_str(), stderr); });
   (*recorder)->SetStepMarker(options.marker);
   const absl::Status resumed = (*recorder)->Resume(
       [](const std::string& line) { std::fprintf(stderr, "gpuprobe: %s\n", line.c_str()); });
-  if (!resumed.ok()) return Fail(kName, resumed, kFailed);
+  if (!resumed.ok()) return Fail(kCollect, resumed, kFailed);
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       options.socket,
       [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
   if (!server.ok()) {
     (*recorder)->RemoveIfEmpty();
-    return Fail(kName, server.status(), kFailed);
+    return Fail(kCollect, server.status(), kFailed);
   }
   bool stop = false;
-  if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kName, s, kFailed);
+  if (absl::Status s = StopOnSignal(**server, *signals, stop); !s.ok()) return Fail(kCollect, s, kFailed);
   page.Start();
   std::fprintf(stderr, "gpuprobe: collecting on %s%s\n", options.socket.c_str(), LiveWords(page).c_str());
   while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
@@ -244,7 +244,7 @@ int CollectOneRun(const Options& options) {
 int CollectMain(const Arguments& arguments) {
   CLI::App app("Records every process of this user until SIGTERM or SIGINT, then reports",
                "gpuprobe collect");
-  Options options;
+  CollectOptions options;
   app.add_option("--socket", options.socket,
                  "Unix socket to listen on [$GPUPROBE_SOCKET; else $XDG_RUNTIME_DIR/gpuprobe/collector.sock; "
                  "else /tmp/gpuprobe-$UID/collector.sock]")
@@ -281,7 +281,7 @@ int CollectMain(const Arguments& arguments) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a full disk
   if (options.http.address.has_value() && (options.node || options.autostarted)) {
     return Fail(
-        kName,
+        kCollect,
         "--http serves one run; --node and --autostarted record many (a finished one: gpuprobe report "
         "DIR --serve)",
         kUsage);

@@ -19,7 +19,7 @@
 namespace gpuprobe::cli {
 namespace {
 
-constexpr char kName[] = "diff";
+constexpr char kDiff[] = "diff";
 
 absl::StatusOr<analysis::Run> RunOf(const std::string& directory) {
   StepMarkerOption marker;
@@ -29,7 +29,7 @@ absl::StatusOr<analysis::Run> RunOf(const std::string& directory) {
   const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
   if (!replayed.ok()) return replayed.status();
   for (const store::Damage& damage : replayed->damages)
-    Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+    Fail(kDiff, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
   analysis::ReportInput input;
   input.collector_version = Version();
   input.all_kernels = true;
@@ -57,9 +57,9 @@ int DiffMain(const Arguments& arguments) {
 
   const Progress progress({a, b});
   const absl::StatusOr<analysis::Run> before = RunOf(a);
-  if (!before.ok()) return Fail(kName, before.status(), kFailed);
+  if (!before.ok()) return Fail(kDiff, before.status(), kFailed);
   const absl::StatusOr<analysis::Run> after = RunOf(b);
-  if (!after.ok()) return Fail(kName, after.status(), kFailed);
+  if (!after.ok()) return Fail(kDiff, after.status(), kFailed);
   const analysis::Comparison comparison = analysis::Compare(*before, *after);
   const std::string text =
       json

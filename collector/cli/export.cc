@@ -18,38 +18,38 @@
 namespace gpuprobe::cli {
 namespace {
 
-constexpr char kName[] = "export";
+constexpr char kExport[] = "export";
 
-struct Options {
+struct ExportOptions {
   std::string directory;
   std::string format = "jsonl";
   std::string out;
   StepMarkerOption marker;
 };
 
-absl::Status ExportLines(const Options& options) {
-  return ForEachRecordRow(kName, options.directory, OutputWorks, [](const std::string& row) {
+absl::Status ExportLines(const ExportOptions& options) {
+  return ForEachRecordRow(kExport, options.directory, OutputWorks, [](const std::string& row) {
     Print(row);
     Print("\n");
   });
 }
 
-absl::Status ExportSteps(const Options& options) {
+absl::Status ExportSteps(const ExportOptions& options) {
   ReplayedRun run;
-  absl::Status status = ReplayWithSteps(kName, options.directory, options.marker, run);
+  absl::Status status = ReplayWithSteps(kExport, options.directory, options.marker, run);
   if (status.ok()) PrintStepTimings(run);
   return status;
 }
 
-absl::Status ExportDatabase(const Options& options) {
+absl::Status ExportDatabase(const ExportOptions& options) {
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create(options.out);
   if (!database.ok()) return database.status();
-  return FillTables(kName, options.directory, options.marker, **database);
+  return FillTables(kExport, options.directory, options.marker, **database);
 }
 
-absl::Status ExportCsv(const Options& options) {
+absl::Status ExportCsv(const ExportOptions& options) {
   tables::CsvFiles files(options.out);
-  return FillTables(kName, options.directory, options.marker, files);
+  return FillTables(kExport, options.directory, options.marker, files);
 }
 
 }  // namespace
@@ -57,7 +57,7 @@ absl::Status ExportCsv(const Options& options) {
 int ExportMain(const Arguments& arguments) {
   CLI::App app("Writes a run for other tools: its records, or tables of records, steps and the report",
                "gpuprobe export");
-  Options options;
+  ExportOptions options;
   app.add_option("DIR", options.directory, "run directory")->required();
   app.add_option(
          "--format", options.format,
@@ -71,7 +71,7 @@ int ExportMain(const Arguments& arguments) {
   options.marker.TakeFrom(options.directory);
   const bool printed = options.format == "jsonl" || options.format == "steps";
   if (printed != options.out.empty()) {
-    return Fail(kName,
+    return Fail(kExport,
                 printed
                     ? absl::StrCat("--out: --format ", options.format, " is printed; redirect it into a file")
                     : absl::StrCat("--format ", options.format, " needs --out"),
@@ -84,7 +84,7 @@ int ExportMain(const Arguments& arguments) {
                               : options.format == "steps"  ? ExportSteps(options)
                               : options.format == "sqlite" ? ExportDatabase(options)
                                                            : ExportCsv(options);
-  return status.ok() ? kDone : Fail(kName, status, kFailed);
+  return status.ok() ? kDone : Fail(kExport, status, kFailed);
 }
 
 }  // namespace gpuprobe::cli

@@ -13,7 +13,7 @@
 namespace gpuprobe::cli {
 namespace {
 
-constexpr uint64_t kEveryNs = 1'000'000'000;
+constexpr uint64_t kMomentEveryNs = 1'000'000'000;
 constexpr std::chrono::milliseconds kLastLook{2000};
 
 }  // namespace
@@ -41,7 +41,7 @@ void LivePage::PutMoment(const Recorder& recorder, const ingest::Server& ingest)
 void LivePage::Tick(Recorder& recorder, const ingest::Server& ingest) {
   if (!live_.has_value()) return;
   if (MonotonicNs() >= next_moment_ns_) {
-    next_moment_ns_ = MonotonicNs() + kEveryNs;
+    next_moment_ns_ = MonotonicNs() + kMomentEveryNs;
     PutMoment(recorder, ingest);
   }
   if (ordered_ == recorder.changes() || !live_->board.WantsDocuments() || !live_->builder.IsDue()) return;

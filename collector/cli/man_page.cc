@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "collector/cli/command.h"
 #include "collector/cli/command_line.h"
+#include "collector/cli/examples.h"
 #include "proto/settings.h"
 
 namespace gpuprobe::cli {
@@ -58,6 +59,15 @@ std::string ExitStatus(bool of_command) {
   return out;
 }
 
+std::string ExamplesSection(const std::string& command) {
+  std::string out;
+  for (const Example& example : ExamplesOf(command)) {
+    absl::StrAppend(&out, out.empty() ? ".SH EXAMPLES\n" : "", Roff(example.meaning), ":\n.PP\n.nf\n    ",
+                    Roff(example.line), "\n.fi\n.PP\n");
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string ManPageOf(const CommandDescription& command) {
@@ -69,7 +79,8 @@ std::string ManPageOf(const CommandDescription& command) {
   if (command.takes_command) absl::StrAppend(&out, " \\-\\- \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]");
   absl::StrAppend(&out, "\n.SH DESCRIPTION\n", Roff(command.description), ".\n.SH OPTIONS\n");
   for (const OptionDescription& option : command.options) out += Item(Term(option), option.help);
-  return absl::StrCat(out, ExitStatus(command.takes_command), ".SH SEE ALSO\n.BR gpuprobe (1)\n");
+  return absl::StrCat(out, ExamplesSection(command.name), ExitStatus(command.takes_command),
+                      ".SH SEE ALSO\n.BR gpuprobe (1)\n");
 }
 
 std::string ManPage() {

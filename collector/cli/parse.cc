@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
+#include "collector/cli/examples.h"
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
 
@@ -73,7 +74,8 @@ std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    Print(app.help());
+    const std::string name = app.get_name();  // "gpuprobe run"
+    Print(absl::StrCat(app.help(), ExamplesText(name.substr(name.find(' ') + 1))));
     return kDone;
   } catch (const CLI::ExtrasError&) {
     return RefuseArgument(app, app.remaining());

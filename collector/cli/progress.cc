@@ -18,7 +18,7 @@ namespace gpuprobe::cli {
 namespace {
 
 constexpr uint64_t kFirstNs = 1'000'000'000;
-constexpr uint64_t kEveryNs = 200'000'000;
+constexpr uint64_t kRedrawEveryNs = 200'000'000;
 
 bool shown = false;
 
@@ -58,7 +58,7 @@ void Progress::Note(uint64_t bytes) {
   done_ += bytes;
   const uint64_t now_ns = MonotonicNs();
   if (now_ns < next_ns_) return;
-  next_ns_ = now_ns + kEveryNs;
+  next_ns_ = now_ns + kRedrawEveryNs;
   // Pictures and tables need what the first reading found.
   const uint64_t reading = (done_ - 1) / total_ + 1;
   const uint64_t percent = ((done_ - 1) % total_ + 1) * 100 / total_;

@@ -19,7 +19,7 @@
 namespace gpuprobe::cli {
 namespace {
 
-constexpr char kName[] = "query";
+constexpr char kQuery[] = "query";
 constexpr char kSchema[] =
     "SELECT m.type AS type, m.name AS name, group_concat(c.name, ', ') AS columns FROM sqlite_schema AS m, "
     "pragma_table_info(m.name) AS c WHERE m.type IN ('table', 'view') GROUP BY m.type, m.name ORDER BY "
@@ -108,15 +108,15 @@ int QueryMain(const Arguments& arguments) {
   app.add_flag("--schema", schema, "print the tables, views and their columns")->excludes(statement);
   marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
-  if (sql.empty() && !schema) return Fail(kName, "needs a SELECT, or --schema", kUsage);
+  if (sql.empty() && !schema) return Fail(kQuery, "needs a SELECT, or --schema", kUsage);
   const Progress progress({directory});
   marker.TakeFrom(directory);
   absl::StatusOr<std::unique_ptr<tables::Database>> database = tables::Database::Create("");
-  if (!database.ok()) return Fail(kName, database.status(), kFailed);
-  if (absl::Status s = FillTables(kName, directory, marker, **database); !s.ok())
-    return Fail(kName, s, kFailed);
+  if (!database.ok()) return Fail(kQuery, database.status(), kFailed);
+  if (absl::Status s = FillTables(kQuery, directory, marker, **database); !s.ok())
+    return Fail(kQuery, s, kFailed);
   const absl::Status status = PrintResult(**database, schema ? kSchema : sql, format);
-  return status.ok() ? kDone : Fail(kName, status, kFailed);
+  return status.ok() ? kDone : Fail(kQuery, status, kFailed);
 }
 
 }  // namespace gpuprobe::cli

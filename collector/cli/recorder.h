@@ -73,7 +73,7 @@ class Recorder {
   uint64_t unrecorded_frames() const { return recording_ == nullptr ? 0 : recording_->unrecorded_frames(); }
   // What the documents of the run so far are made from; nullopt before the first process.
   std::optional<http::DocumentBuilder::Order> OrderDocuments(const std::vector<std::string>& command_line);
-  // Of the run's directory; none where it cannot be read.
+  // The run's directory; none where it cannot be read.
   store::RunFiles Files() const;
 
   // Settles the model and writes report.json and report.html, as far as the disk takes them: see

@@ -30,7 +30,7 @@
 namespace gpuprobe::cli {
 namespace {
 
-constexpr char kName[] = "report";
+constexpr char kReport[] = "report";
 
 std::string HtmlPage(const model::JobModel& job, const analysis::Report& report,
                      const std::string& directory) {
@@ -42,7 +42,7 @@ std::string HtmlPage(const model::JobModel& job, const analysis::Report& report,
 int Serve(http::Server& server, const model::JobModel& job, const analysis::Report& report,
           const std::string& directory) {
   const absl::StatusOr<SignalFd> signals = SignalFd::Open({SIGTERM, SIGINT, SIGHUP});
-  if (!signals.ok()) return Fail(kName, signals.status(), kFailed);
+  if (!signals.ok()) return Fail(kReport, signals.status(), kFailed);
   const absl::StatusOr<store::RunFiles> files = store::ListRun(directory);
   std::fprintf(stderr, "gpuprobe: serving %s on %s, until Ctrl-C\n", directory.c_str(), server.Url().c_str());
   ServeFinished(server, job, report, files.ok() ? *files : store::RunFiles{}, signals->fd());
@@ -79,15 +79,15 @@ int ReportMain(const Arguments& arguments) {
   if (const auto code = Parse(app, arguments)) return *code;
 
   if (serve.address.has_value() && (json || html))
-    return Fail(kName, "--serve prints no report: leave out --json and --html", kUsage);
+    return Fail(kReport, "--serve prints no report: leave out --json and --html", kUsage);
   const absl::StatusOr<std::unique_ptr<http::Server>> server = serve.Listen();
-  if (!server.ok()) return Fail(kName, server.status(), kFailed);
+  if (!server.ok()) return Fail(kReport, server.status(), kFailed);
   std::optional<Progress> progress(std::in_place, std::vector{directory});
   marker.TakeFrom(directory);
   model::JobModel job;
   job.SetStepMarker(marker.marker);
   const absl::StatusOr<store::Replayed> replayed = store::Replay(directory, job);
-  if (!replayed.ok()) return Fail(kName, replayed.status(), kFailed);
+  if (!replayed.ok()) return Fail(kReport, replayed.status(), kFailed);
   analysis::ReportInput input;
   input.collector_version = Version();
   input.work = work.work;
@@ -97,7 +97,7 @@ int ReportMain(const Arguments& arguments) {
   input.detail_since_ns = replayed->detail_since_ns;
   for (const store::Damage& damage : replayed->damages) {
     input.damaged_logs.push_back(DamageLine(damage));
-    Fail(kName, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
+    Fail(kReport, absl::StrCat(directory, ": ", DamageLine(damage)), kFailed);
   }
   const analysis::Report report = analysis::BuildReport(job, input);
   if (*server != nullptr) {

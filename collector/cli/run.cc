@@ -41,7 +41,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr char kName[] = "run";
+constexpr char kRun[] = "run";
 // As env, timeout and nohup use them, so that our own failure is not mistaken for the command's.
 constexpr int kOwnFailure = 125;
 constexpr int kNotExecutable = 126;
@@ -155,7 +155,7 @@ void PrintReport(Recorder& recorder, LivePage& page, const std::vector<std::stri
       options.json ? render::JsonReportFiles(report).report : render::TextReport(report, file, layout);
   if (!options.quiet) std::fputs(text.c_str(), stderr);
   if (!written.ok())
-    Fail(kName, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
+    Fail(kRun, absl::StrCat("could not save the report: ", std::string(written.message())), kFailed);
   page.Conclude(recorder, report);
 }
 
@@ -168,17 +168,17 @@ bool MayPreload(const std::vector<std::string>& command, bool unwanted) {
 }
 
 int ExecFailure(const std::vector<std::string>& command, int error) {
-  Fail(kName, absl::StrCat(command.front(), ": ", std::strerror(error)), kFailed);
+  Fail(kRun, absl::StrCat(command.front(), ": ", std::strerror(error)), kFailed);
   return error == ENOENT || error == ENOTDIR ? kNotFound : kNotExecutable;
 }
 
 int Supervise(const std::vector<std::string>& command, const std::string& library, const RunOptions& options,
               int* end_signal) {
   absl::StatusOr<std::unique_ptr<http::Server>> listening = options.http.Listen();
-  if (!listening.ok()) return Fail(kName, listening.status(), kOwnFailure);
+  if (!listening.ok()) return Fail(kRun, listening.status(), kOwnFailure);
   LivePage page(*std::move(listening), command);
   absl::StatusOr<std::unique_ptr<Recorder>> recorder = Recorder::Create(options.out, options.keep.bytes);
-  if (!recorder.ok()) return Fail(kName, recorder.status(), kOwnFailure);
+  if (!recorder.ok()) return Fail(kRun, recorder.status(), kOwnFailure);
   (*recorder)->WatchForHangs(
       options.rank_options, [](const std::string& text) { std::fputs(text.c_str(), stderr); },
       render::Layout(ScreenOf(STDERR_FILENO, options.color.no_color)));
@@ -186,7 +186,7 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   (*recorder)->SetModelWork(options.work.work);
   const auto remove_out = absl::MakeCleanup([&] { (*recorder)->RemoveIfEmpty(); });
   const absl::StatusOr<std::string> folder = MakeSocketDirectory();
-  if (!folder.ok()) return Fail(kName, folder.status(), kOwnFailure);
+  if (!folder.ok()) return Fail(kRun, folder.status(), kOwnFailure);
   const auto remove_folder = absl::MakeCleanup([&] {
     std::error_code ignored;
     std::filesystem::remove_all(*folder, ignored);
@@ -194,10 +194,10 @@ int Supervise(const std::vector<std::string>& command, const std::string& librar
   const std::string socket = *folder + "/collector.sock";
   absl::StatusOr<std::unique_ptr<ingest::Server>> server = ingest::Server::Start(
       socket, [&](const v1::Hello& hello, std::string_view raw) { return (*recorder)->Open(hello, raw); });
-  if (!server.ok()) return Fail(kName, server.status(), kOwnFailure);
+  if (!server.ok()) return Fail(kRun, server.status(), kOwnFailure);
   absl::StatusOr<SignalFd> signals =
       SignalFd::Open({SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2});
-  if (!signals.ok()) return Fail(kName, signals.status(), kOwnFailure);
+  if (!signals.ok()) return Fail(kRun, signals.status(), kOwnFailure);
 
   auto environment = ProbeEnvironment(library, socket, MayPreload(command, options.no_preload));
   environment.insert(environment.end(), options.environment.begin(), options.environment.end());
@@ -268,13 +268,13 @@ int RunMain(const Arguments& arguments) {
   if (dashes != arguments.end())
     command.insert(command.end(), command.empty() ? dashes + 1 : dashes, arguments.end());
   if (command.empty()) {
-    return Fail(kName, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
+    return Fail(kRun, "no command to run: gpuprobe run [OPTIONS] -- COMMAND [ARGUMENTS]", kUsage);
   }
   auto environment = options.steps.Environment(options.marker.marker);
-  if (!environment.ok()) return Fail(kName, std::string(environment.status().message()), kUsage);
+  if (!environment.ok()) return Fail(kRun, std::string(environment.status().message()), kUsage);
   options.environment = *std::move(environment);
   const absl::StatusOr<std::string> library = FindLibrary();
-  if (!library.ok()) return Fail(kName, library.status(), kOwnFailure);
+  if (!library.ok()) return Fail(kRun, library.status(), kOwnFailure);
   int end_signal = 0;
   const int code = Supervise(command, *library, options, &end_signal);
   if (end_signal != 0) EndBySignal(end_signal);

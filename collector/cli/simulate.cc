@@ -34,10 +34,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr char kName[] = "simulate";
+constexpr char kSimulate[] = "simulate";
 constexpr std::chrono::milliseconds kConnectPatience{20'000};
 
-struct Options {
+struct SimulateOptions {
   std::string scenario;
   bool list = false;
   std::optional<int> ranks;
@@ -82,7 +82,7 @@ int List() {
 // Our own `gpuprobe collect` in another process, so that its resources can be distinguished from ours.
 class OwnCollector {
  public:
-  static absl::StatusOr<std::unique_ptr<OwnCollector>> Start(const Options& options) {
+  static absl::StatusOr<std::unique_ptr<OwnCollector>> Start(const SimulateOptions& options) {
     std::string folder = "/tmp/gpuprobe-simulate-XXXXXX";
     if (mkdtemp(folder.data()) == nullptr)
       return absl::UnavailableError(absl::StrCat(folder, ": ", std::strerror(errno)));
@@ -138,7 +138,7 @@ double Seconds(const timeval& time) {
 }
 
 // Another shape than the scenario's.
-void Reshape(const Options& options, simulate::TrainingJob& job) {
+void Reshape(const SimulateOptions& options, simulate::TrainingJob& job) {
   job.ranks = options.ranks.value_or(job.ranks);
   job.steps = options.steps.value_or(job.steps);
   job.layers = options.layers.value_or(job.layers);
@@ -156,7 +156,7 @@ void Reshape(const Options& options, simulate::TrainingJob& job) {
 }
 
 // Another rank at fault than the scenario's, at another time.
-void MoveFault(const Options& options, simulate::TrainingJob& job) {
+void MoveFault(const SimulateOptions& options, simulate::TrainingJob& job) {
   job.slow_rank = options.slow_rank.value_or(job.slow_rank);
   job.slow_from = options.slow_from.value_or(job.slow_from);
   if (job.hang == simulate::HangBy::kNothing) return;
@@ -166,7 +166,7 @@ void MoveFault(const Options& options, simulate::TrainingJob& job) {
 }
 
 // Faults other than the scenario's.
-void Vary(const Options& options, simulate::TrainingJob& job) {
+void Vary(const SimulateOptions& options, simulate::TrainingJob& job) {
   job.slow_factor = options.slow_factor.value_or(job.slow_factor);
   job.slow_every = options.slow_every.value_or(job.slow_every);
   job.slow_for = options.slow_for.value_or(job.slow_for);
@@ -187,7 +187,7 @@ void Vary(const Options& options, simulate::TrainingJob& job) {
   job.network_host = options.network_host.value_or(job.network_host);
 }
 
-simulate::TrainingJob JobOf(const simulate::Scenario& scenario, const Options& options) {
+simulate::TrainingJob JobOf(const simulate::Scenario& scenario, const SimulateOptions& options) {
   simulate::TrainingJob job = scenario.job;
   Reshape(options, job);
   MoveFault(options, job);
@@ -222,14 +222,14 @@ absl::Status Run(simulate::Simulation& simulation, Feed& feed, bool real_time) {
   });
 }
 
-int Simulate(const simulate::Scenario& scenario, const Options& options) {
+int Simulate(const simulate::Scenario& scenario, const SimulateOptions& options) {
   const simulate::TrainingJob job = JobOf(scenario, options);
-  if (absl::Status s = Check(job); !s.ok()) return Fail(kName, std::string(s.message()), kUsage);
+  if (absl::Status s = Check(job); !s.ok()) return Fail(kSimulate, std::string(s.message()), kUsage);
   std::unique_ptr<OwnCollector> own;
   std::string socket = options.socket;
   if (socket.empty()) {
     absl::StatusOr<std::unique_ptr<OwnCollector>> started = OwnCollector::Start(options);
-    if (!started.ok()) return Fail(kName, started.status(), kFailed);
+    if (!started.ok()) return Fail(kSimulate, started.status(), kFailed);
     own = *std::move(started);
     socket = own->socket();
   }
@@ -245,16 +245,16 @@ int Simulate(const simulate::Scenario& scenario, const Options& options) {
   Feed feed(socket);
   const absl::Status connected = feed.Connect(static_cast<size_t>(job.ranks), kConnectPatience,
                                               [&] { return own == nullptr || own->Alive(); });
-  if (!connected.ok()) return Fail(kName, connected, kFailed);
+  if (!connected.ok()) return Fail(kSimulate, connected, kFailed);
   const Clock::time_point begin = Clock::now();
-  if (absl::Status s = Run(simulation, feed, options.real_time); !s.ok()) return Fail(kName, s, kFailed);
+  if (absl::Status s = Run(simulation, feed, options.real_time); !s.ok()) return Fail(kSimulate, s, kFailed);
   feed.AwaitRead();
   if (truth) {
     truth->Finish();
     const absl::StatusOr<store::Directory> folder = store::Directory::Make(options.truth);
-    if (!folder.ok()) return Fail(kName, folder.status(), kFailed);
+    if (!folder.ok()) return Fail(kSimulate, folder.status(), kFailed);
     const absl::Status written = folder->WriteFile("truth.json", truth->Json(scenario, simulation) + "\n");
-    if (!written.ok()) return Fail(kName, written, kFailed);
+    if (!written.ok()) return Fail(kSimulate, written, kFailed);
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   const int code = own == nullptr ? kDone : own->Stop();
@@ -275,7 +275,7 @@ int Simulate(const simulate::Scenario& scenario, const Options& options) {
 
 int SimulateMain(const Arguments& arguments) {
   CLI::App app("Simulates a training job and feeds its records to a real collector", "gpuprobe simulate");
-  Options options;
+  SimulateOptions options;
   const CLI::Range kFactor(0.001, 10'000.0);
   const CLI::Range kRate(0.001, 100'000.0);
   app.add_flag("--list", options.list, "list the scenarios");
@@ -341,13 +341,13 @@ int SimulateMain(const Arguments& arguments) {
   options.keep.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.list) return List();
-  if (options.scenario.empty()) return Fail(kName, "--scenario is required; --list shows them", kUsage);
+  if (options.scenario.empty()) return Fail(kSimulate, "--scenario is required; --list shows them", kUsage);
   const absl::StatusOr<const simulate::Scenario*> scenario = simulate::FindScenario(options.scenario);
   if (!scenario.ok()) {
     std::vector<std::string> names;
     for (const simulate::Scenario& each : simulate::Scenarios()) names.emplace_back(each.name);
     const std::string near = DidYouMean(options.scenario, names);
-    return Fail(kName,
+    return Fail(kSimulate,
                 near.empty() ? std::string(scenario.status().message())
                              : absl::StrCat("no scenario \"", options.scenario, "\"", near),
                 kUsage);

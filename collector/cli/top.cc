@@ -33,7 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kName[] = "top";
+constexpr char kTop[] = "top";
 constexpr char kRuns[] = "gpuprobe-runs";
 constexpr std::chrono::milliseconds kRefresh{1000};
 // A collector writes every second. One that was killed leaves its last state behind.
@@ -200,7 +200,7 @@ class View {
   std::map<Identity, std::deque<std::pair<uint64_t, analysis::LiveRank>>> past_;
 };
 
-struct Options {
+struct TopOptions {
   std::string directory;
   bool once = false;
   bool json = false;
@@ -226,14 +226,14 @@ std::string Over(const std::string& directory) {
 }
 
 // One screen after the other, for what is no terminal or a dumb one.
-int PrintScreens(const Options& options, View& view) {
+int PrintScreens(const TopOptions& options, View& view) {
   while (true) {
     Print(view.Text(ScreenOf(STDOUT_FILENO, options.color.no_color), std::nullopt));
     if (!FlushOutput() || options.once) return kDone;
     Print("\n");
     std::this_thread::sleep_for(kRefresh);
     const absl::StatusOr<bool> live = Look(options.directory, view);
-    if (!live.ok()) return Fail(kName, live.status(), kFailed);
+    if (!live.ok()) return Fail(kTop, live.status(), kFailed);
     if (!*live) break;
   }
   Print(Over(options.directory));
@@ -243,7 +243,7 @@ int PrintScreens(const Options& options, View& view) {
 // What a screen needs beside the ranks' rows: three lines of head, an empty line, the columns, two of help.
 constexpr size_t kOtherRows = 9;
 
-int Watch(const Options& options, View& view, std::unique_ptr<Keyboard> keyboard) {
+int Watch(const TopOptions& options, View& view, std::unique_ptr<Keyboard> keyboard) {
   auto next = std::chrono::steady_clock::now() + kRefresh;
   while (true) {
     const render::Screen screen = ScreenOf(STDOUT_FILENO, options.color.no_color);
@@ -260,7 +260,7 @@ int Watch(const Options& options, View& view, std::unique_ptr<Keyboard> keyboard
     const absl::StatusOr<bool> live = Look(options.directory, view);
     if (live.ok() && *live) continue;
     keyboard.reset();
-    if (!live.ok()) return Fail(kName, live.status(), kFailed);
+    if (!live.ok()) return Fail(kTop, live.status(), kFailed);
     Print(Over(options.directory));
     return kDone;
   }
@@ -274,7 +274,7 @@ int Watch(const Options& options, View& view, std::unique_ptr<Keyboard> keyboard
 
 int TopMain(const Arguments& arguments) {
   CLI::App app("Shows a job while it runs, one row per rank, refreshed every second", "gpuprobe top");
-  Options options;
+  TopOptions options;
   std::vector<std::string> orders;
   for (const auto& [name, order] : render::kLiveOrders) orders.emplace_back(name);
   app.add_option("DIR", options.directory,
@@ -292,20 +292,20 @@ int TopMain(const Arguments& arguments) {
   if (const auto code = Parse(app, arguments)) return *code;
   if (options.directory.empty()) options.directory = NewestRun();
   if (options.directory.empty()) {
-    return Fail(kName, absl::StrCat("no run is being recorded under ", kRuns, "; name the run directory"),
+    return Fail(kTop, absl::StrCat("no run is being recorded under ", kRuns, "; name the run directory"),
                 kFailed);
   }
   const size_t order =
       static_cast<size_t>(std::find(orders.begin(), orders.end(), options.sort) - orders.begin());
   View view(render::kLiveOrders[order].second);
   const absl::StatusOr<bool> live = Look(options.directory, view);
-  if (!live.ok()) return Fail(kName, live.status(), kFailed);
-  if (!*live) return Fail(kName, WhyNotLive(options.directory), kFailed);
+  if (!live.ok()) return Fail(kTop, live.status(), kFailed);
+  if (!*live) return Fail(kTop, WhyNotLive(options.directory), kFailed);
   if (options.rank.has_value() && !view.OpenRank(*options.rank))
-    return Fail(kName, absl::StrCat("there is no rank ", *options.rank, " in ", options.directory), kFailed);
+    return Fail(kTop, absl::StrCat("there is no rank ", *options.rank, " in ", options.directory), kFailed);
   if (options.json) {
     const absl::StatusOr<std::string> text = ReadLiveFile(options.directory);
-    if (!text.ok()) return Fail(kName, text.status(), kFailed);
+    if (!text.ok()) return Fail(kTop, text.status(), kFailed);
     Print(*text);
     return kDone;
   }

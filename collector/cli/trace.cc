@@ -35,13 +35,13 @@
 namespace gpuprobe::cli {
 namespace {
 
-constexpr char kName[] = "trace";
+constexpr char kTrace[] = "trace";
 constexpr uint64_t kDefaultMaxBytes = uint64_t{256} << 20;
 constexpr uint64_t kSmallestMaxBytes = uint64_t{1} << 20;
 // Left free of each file's limit for what compressors hold back.
 constexpr uint64_t kReserveBytes = uint64_t{256} << 10;
 
-struct Options {
+struct TraceOptions {
   std::string directory;
   std::string out;
   std::string format = "perfetto";
@@ -84,7 +84,7 @@ class FileSink : public timeline::ByteSink {
 };
 
 // A replayed run, and what its timeline needs besides the records.
-struct Run {
+struct TracedRun {
   model::JobModel job;
   store::Replayed replayed;
   store::RunFiles files;
@@ -101,7 +101,7 @@ struct Run {
   }
 };
 
-absl::Status ReplayRun(const Options& options, Run& run) {
+absl::Status ReplayRun(const TraceOptions& options, TracedRun& run) {
   run.job.SetStepMarker(options.marker.marker);
   absl::StatusOr<store::Replayed> replayed = store::Replay(
       options.directory, run.job, [&](const model::ProcessModel& process, const v1::Batch& batch) {
@@ -120,7 +120,7 @@ absl::Status ReplayRun(const Options& options, Run& run) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<uint32_t>> ChosenProcesses(const Options& options, const Run& run) {
+absl::StatusOr<std::vector<uint32_t>> ChosenProcesses(const TraceOptions& options, const TracedRun& run) {
   std::vector<uint32_t> chosen;
   if (options.ranks.empty()) {
     for (const timeline::Process& process : run.processes) chosen.push_back(process.index);
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<uint32_t>> ChosenProcesses(const Options& options, co
   return chosen;
 }
 
-absl::StatusOr<timeline::Window> WindowOfFinding(const Options& options, const Run& run,
+absl::StatusOr<timeline::Window> WindowOfFinding(const TraceOptions& options, const TracedRun& run,
                                                  const std::vector<timeline::AlignedStep>& steps) {
   analysis::ReportInput input;
   input.collector_version = Version();
@@ -157,7 +157,7 @@ absl::StatusOr<timeline::Window> WindowOfFinding(const Options& options, const R
   return window;
 }
 
-absl::StatusOr<timeline::Window> ChosenWindow(const Options& options, Run& run,
+absl::StatusOr<timeline::Window> ChosenWindow(const TraceOptions& options, TracedRun& run,
                                               const std::vector<uint32_t>& chosen) {
   if (options.steps.empty() && options.around.empty()) return timeline::Window{};
   std::vector<timeline::AlignedStep> steps;
@@ -188,7 +188,7 @@ struct Written {
 
 // Reads a process's log and writes its events. Damage was reported when the run was replayed: what comes
 // after it is not read.
-void WriteProcess(Run& run, uint32_t index, const timeline::Window& window, timeline::EventSink& sink,
+void WriteProcess(TracedRun& run, uint32_t index, const timeline::Window& window, timeline::EventSink& sink,
                   Written& written) {
   timeline::ProcessTimeline events(run.processes[index], run.groups, run.ClockOf(index), window, sink);
   const std::string& log = run.replayed.logs[run.job.processes()[index].get()];
@@ -210,7 +210,7 @@ void WriteProcess(Run& run, uint32_t index, const timeline::Window& window, time
 }
 
 // Before anything in the timeline.
-uint64_t BeginOf(Run& run, const timeline::Window& window) {
+uint64_t BeginOf(TracedRun& run, const timeline::Window& window) {
   constexpr uint64_t kMarginNs = 1'000'000'000;
   uint64_t begin_ns = UINT64_MAX;
   for (const timeline::Process& process : run.processes) {
@@ -221,8 +221,8 @@ uint64_t BeginOf(Run& run, const timeline::Window& window) {
   return std::max(begin_ns, window.from_ns) - kMarginNs;
 }
 
-absl::StatusOr<Written> WritePerfetto(const Options& options, Run& run, const std::vector<uint32_t>& chosen,
-                                      const timeline::Window& window) {
+absl::StatusOr<Written> WritePerfetto(const TraceOptions& options, TracedRun& run,
+                                      const std::vector<uint32_t>& chosen, const timeline::Window& window) {
   Written written;
   FileSink file(options.out);
   timeline::PerfettoTrace trace(file, BeginOf(run, window));
@@ -245,8 +245,8 @@ std::string FileNameOf(const timeline::Process& process, std::set<std::string>& 
   return name + ".json.gz";
 }
 
-absl::StatusOr<Written> WriteChrome(const Options& options, Run& run, const std::vector<uint32_t>& chosen,
-                                    const timeline::Window& window) {
+absl::StatusOr<Written> WriteChrome(const TraceOptions& options, TracedRun& run,
+                                    const std::vector<uint32_t>& chosen, const timeline::Window& window) {
   std::error_code error;
   std::filesystem::create_directories(options.out, error);
   if (error) return absl::UnavailableError(absl::StrCat(options.out, ": ", error.message()));
@@ -268,10 +268,11 @@ absl::StatusOr<Written> WriteChrome(const Options& options, Run& run, const std:
   return written;
 }
 
-void Tell(const Options& options, Run& run, const std::vector<uint32_t>& chosen, const Written& written) {
+void Tell(const TraceOptions& options, TracedRun& run, const std::vector<uint32_t>& chosen,
+          const Written& written) {
   const uint64_t begin_ns = run.job.processes()[chosen.front()]->totals().first_ns;
   if (written.shortest_until_ns != UINT64_MAX) {
-    Fail(kName,
+    Fail(kTrace,
          absl::StrCat("the limit of ", analysis::Bytes(options.max_bytes),
                       " was reached: of some ranks only the first ",
                       analysis::Duration(static_cast<double>(written.shortest_until_ns - begin_ns)),
@@ -279,7 +280,7 @@ void Tell(const Options& options, Run& run, const std::vector<uint32_t>& chosen,
          kDone);
   }
   if (written.left_out > 0)
-    Fail(kName,
+    Fail(kTrace,
          absl::StrCat(analysis::Count(written.left_out), " records with impossible times were left out"),
          kDone);
   Print(absl::StrCat(options.out, ": ", analysis::Count(written.events), " events of ", chosen.size(),
@@ -288,21 +289,21 @@ void Tell(const Options& options, Run& run, const std::vector<uint32_t>& chosen,
                                       : "; open it at https://ui.perfetto.dev\n"));
 }
 
-int WriteTrace(const Options& options) {
+int WriteTrace(const TraceOptions& options) {
   const Progress progress({options.directory});
-  Run run;
-  if (absl::Status s = ReplayRun(options, run); !s.ok()) return Fail(kName, s, kFailed);
+  TracedRun run;
+  if (absl::Status s = ReplayRun(options, run); !s.ok()) return Fail(kTrace, s, kFailed);
   for (const store::Damage& damage : run.replayed.damages)
-    Fail(kName, absl::StrCat(options.directory, ": ", DamageLine(damage)), kFailed);
+    Fail(kTrace, absl::StrCat(options.directory, ": ", DamageLine(damage)), kFailed);
   const absl::StatusOr<std::vector<uint32_t>> chosen = ChosenProcesses(options, run);
-  if (!chosen.ok()) return Fail(kName, chosen.status(), kFailed);
+  if (!chosen.ok()) return Fail(kTrace, chosen.status(), kFailed);
   if (chosen->empty())
-    return Fail(kName, absl::StrCat(options.directory, ": no process was recorded"), kFailed);
+    return Fail(kTrace, absl::StrCat(options.directory, ": no process was recorded"), kFailed);
   const absl::StatusOr<timeline::Window> window = ChosenWindow(options, run, *chosen);
-  if (!window.ok()) return Fail(kName, window.status(), kFailed);
+  if (!window.ok()) return Fail(kTrace, window.status(), kFailed);
   const absl::StatusOr<Written> written = options.chrome() ? WriteChrome(options, run, *chosen, *window)
                                                            : WritePerfetto(options, run, *chosen, *window);
-  if (!written.ok()) return Fail(kName, written.status(), kFailed);
+  if (!written.ok()) return Fail(kTrace, written.status(), kFailed);
   Tell(options, run, *chosen, *written);
   return kDone;
 }
@@ -316,7 +317,7 @@ CLI::Validator Parses(absl::Status (*parse)(const std::string& text)) {
 int TraceMain(const Arguments& arguments) {
   CLI::App app("Writes a recorded run as a timeline, for Perfetto or for tools that read PyTorch traces",
                "gpuprobe trace");
-  Options options;
+  TraceOptions options;
   app.add_option("DIR", options.directory, "run directory")->required();
   app.add_option("-o,--out", options.out, "file to write; with --format chrome: a folder, one file per rank")
       ->required()

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/http/document_builder.h"
+#include "collector/http/open_metrics.h"
 #include "collector/page/page.h"
 #include "collector/render/live_json.h"
 #include "nlohmann/json.hpp"
@@ -226,11 +227,16 @@ void Answers::Status(const Request&, Response& response, Connection&) {
   Share(response, moment, View(StatusText(*moment)), kJson);
 }
 
-void Answers::Metrics(const Request&, Response& response, Connection&) {
+void Answers::Metrics(const Request& request, Response& response, Connection&) {
   const std::shared_ptr<const Moment> moment = FirstMoment();
   if (moment == nullptr) return Refuse(response, 503, "the collector has not begun");
-  const std::string& text = moment->metrics.Get([&] { return MetricsText(*moment); });
-  response.set_content(absl::StrCat(text, ServerMetricsText(numbers())), kMetricsType);
+  const bool open = PrefersOpenMetrics(request.get_header_value("Accept"));
+  const MetricsFormat format = open ? MetricsFormat::kOpenMetrics : MetricsFormat::kPrometheus;
+  const LazyText& lazy = open ? moment->open_metrics : moment->metrics;
+  const std::string& text = lazy.Get([&] { return MetricsText(*moment, format); });
+  response.set_header("Vary", "Accept");
+  response.set_content(absl::StrCat(text, ServerMetricsText(numbers(), format), open ? kOpenMetricsEnd : ""),
+                       open ? kOpenMetricsType : kMetricsType);
 }
 
 void Answers::Events(const Request& request, Response& response, Connection& connection) {

@@ -1,8 +1,8 @@
 // Makes documents of a run that is being recorded, on a thread of its own with low priority.
 //
 // The collector's thread gives it the model's saved state, as for a rotation of logs: writing that takes a
-// fraction of what a report takes, and a report needs a model that it can settle. At most one set of
-// documents is made a second, and fewer where one takes long: a thousand ranks must not cost a core.
+// fraction of what a report takes, and a report needs a model that it can settle. At most two sets
+// of documents are made a second, and fewer where one takes long: a thousand ranks must not cost a core.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report
 class DocumentBuilder {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kLeastInterval{1};
+  static constexpr std::chrono::milliseconds kLeastInterval{500};
   // Times as long as the documents took, until the next ones are begun: a fifth of a core at most.
   static constexpr int kRest = 4;
   // Times as long as the collector's thread took to save the state: a fiftieth of that thread.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collector/http/open_metrics.h"
 #include "prometheus/metric_family.h"
 #include "prometheus/text_serializer.h"
 
@@ -283,14 +284,15 @@ const Row<ServerNumbers> kServerRows[] = {
 };
 
 template <typename Source, size_t kSize>
-std::string TextOf(const Source& source, const Row<Source> (&rows)[kSize]) {
+std::string TextOf(const Source& source, const Row<Source> (&rows)[kSize], MetricsFormat format) {
   std::vector<MetricFamily> families;
   for (const Row<Source>& row : rows) {
     Family family(row.name, row.help, row.type);
     row.fill(source, family);
     families.push_back(family.Take());
   }
-  return prometheus::TextSerializer().Serialize(families);
+  return format == MetricsFormat::kOpenMetrics ? OpenMetricsText(families)
+                                               : prometheus::TextSerializer().Serialize(families);
 }
 
 template <typename Source, size_t kSize>
@@ -305,9 +307,11 @@ void AppendMarkdown(const Row<Source> (&rows)[kSize], std::string& out) {
 
 }  // namespace
 
-std::string MetricsText(const Moment& moment) { return TextOf(moment, kRows); }
+std::string MetricsText(const Moment& moment, MetricsFormat format) { return TextOf(moment, kRows, format); }
 
-std::string ServerMetricsText(const ServerNumbers& numbers) { return TextOf(numbers, kServerRows); }
+std::string ServerMetricsText(const ServerNumbers& numbers, MetricsFormat format) {
+  return TextOf(numbers, kServerRows, format);
+}
 
 std::string MetricsMarkdown() {
   std::string out = "| metric | kind | labels | meaning |\n|---|---|---|---|\n";

@@ -21,6 +21,8 @@ namespace {
 
 constexpr size_t kMostRequests = 1000;  // of one connection
 
+}  // namespace
+
 // The library's part: it reads a request, asks us, and writes the answer. Connections are ours.
 class Library : public httplib::Server {
  public:
@@ -61,6 +63,8 @@ class Library : public httplib::Server {
     return went_well && !closed && !has_body;
   }
 };
+
+namespace {
 
 // The connection whose request this thread answers: the library hands on the request alone.
 thread_local Connection* current = nullptr;

@@ -21,7 +21,7 @@ class DocumentBuilder;
 class Server {
  public:
   static constexpr size_t kMostConnections = 160;
-  // Of these, streams of events: there is always room for requests.
+  // How many of these may be streams of events: there is always room for requests.
   static constexpr size_t kMostViewers = 100;
 
   struct Options {

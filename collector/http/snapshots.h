@@ -45,6 +45,7 @@ struct Moment {
   uint64_t changes = 0;  // as Documents.changes
   LazyText status_json;
   LazyText metrics;
+  LazyText open_metrics;
 };
 
 struct Documents {

@@ -12,7 +12,7 @@
 namespace gpuprobe::page {
 
 struct MemoryLevels {
-  // Of the lines that a page shows for a rank.
+  // One of the lines that a page shows for a rank.
   static constexpr size_t kMostPoints = 512;
 
   size_t process = 0;

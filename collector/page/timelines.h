@@ -20,7 +20,7 @@ namespace gpuprobe::page {
 
 struct RankTimeline {
   size_t process = 0;
-  // Of the step on this rank, on the reference's clock; 0: it has no such step.
+  // The step on this rank, on the reference's clock; 0: it has no such step.
   uint64_t start_ns = 0;
   uint64_t end_ns = 0;
   RankSlices slices;  // on the reference's clock

@@ -34,7 +34,7 @@ Json CostOf(const analysis::OwnCost& c) {
   Json overheads = Json::array();
   for (const analysis::OwnCost::Overhead& o : c.overheads)
     overheads.push_back(
-        {{"what", analysis::OverheadName(o.what)}, {"count", o.count}, {"total_ns", o.duration_ns}});
+        {{"what", analysis::EnumWord(o.what)}, {"count", o.count}, {"total_ns", o.duration_ns}});
   return {{"own_fraction", OrNull(c.own_fraction)},
           {"own_sampling", c.own_sampling},
           {"launches", c.launches},

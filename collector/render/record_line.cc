@@ -10,7 +10,7 @@ constexpr size_t kMaxStringId = size_t{1} << 22;
 
 }  // namespace
 
-Json QuotedText(const std::string& text) {
+JsonValue QuotedText(const std::string& text) {
   using Value = nlohmann::json;
   return {Value(text).dump(-1, ' ', false, Value::error_handler_t::replace)};
 }

@@ -19,10 +19,10 @@
 namespace gpuprobe::render {
 
 // A value that is JSON already; empty: there is none.
-struct Json {
+struct JsonValue {
   std::string text;
 };
-Json QuotedText(const std::string& text);
+JsonValue QuotedText(const std::string& text);
 
 // The names that a log defines, quoted.
 class QuotedStrings {
@@ -46,12 +46,16 @@ class Line {
 
   void Put(std::string_view name, std::integral auto value) { Append(name, std::to_string(value)); }
   void Put(std::string_view name, bool value) { Append(name, value ? "true" : "false"); }
-  void Put(std::string_view name, const Json& value) { Append(name, value.text); }
+  void Put(std::string_view name, const JsonValue& value) { Append(name, value.text); }
   void Put(std::string_view name, v1::CopyDirection value) { Word(name, analysis::DirectionName(value)); }
   void Put(std::string_view name, v1::MemoryKind value) { Word(name, analysis::MemoryName(value)); }
   void Put(std::string_view name, v1::SyncKind value) { Word(name, analysis::SyncName(value)); }
-  void Put(std::string_view name, v1::OverheadKind value) { Word(name, analysis::OverheadName(value)); }
   void Put(std::string_view name, v1::CallSource value);
+  // Any other enum.
+  template <typename Enum>
+  requires google::protobuf::is_proto_enum<Enum>::value void Put(std::string_view name, Enum value) {
+    Word(name, analysis::EnumWord(value));
+  }
   template <typename T>
   void Put(std::string_view name, const std::optional<T>& value) {
     Put(name, *value);
@@ -64,7 +68,7 @@ class Line {
 
   // Whether a field that may be left out has anything to say.
   static bool Says(std::integral auto value) { return value != 0; }
-  static bool Says(const Json& value) { return !value.text.empty(); }
+  static bool Says(const JsonValue& value) { return !value.text.empty(); }
   template <typename T>
   static bool Says(const std::optional<T>& value) {
     return value.has_value();

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxSiteId = size_t{1} << 22;
 
 // Empty for a kind that has no number.
-Json NumberOf(v1::PayloadKind kind, uint64_t value) {
+JsonValue NumberOf(v1::PayloadKind kind, uint64_t value) {
   switch (kind) {
     case v1::PAYLOAD_KIND_UINT64:
       return {absl::StrCat(value)};
@@ -30,22 +30,22 @@ Json NumberOf(v1::PayloadKind kind, uint64_t value) {
   }
 }
 
-Json Triple(uint32_t x, uint32_t y, uint32_t z) { return {absl::StrCat("[", x, ",", y, ",", z, "]")}; }
+JsonValue Triple(uint32_t x, uint32_t y, uint32_t z) { return {absl::StrCat("[", x, ",", y, ",", z, "]")}; }
 
 // Records with the fields of their lines that have to be found out. Some take the place of an id of the same
 // name.
 template <typename Record>
 struct OnDevice : Record {
-  Json device_name{};
-  Json stream_name{};
+  JsonValue device_name{};
+  JsonValue stream_name{};
 };
 
 struct KernelLine : OnDevice<model::KernelRecord> {
   uint32_t device = 0;
   uint32_t stream = 0;
-  Json name{};
-  Json grid{};
-  Json block{};
+  JsonValue name{};
+  JsonValue grid{};
+  JsonValue block{};
 };
 
 struct SmallAllocationsLine : model::SmallAllocationsRecord {
@@ -62,15 +62,15 @@ struct TensorLine : model::TensorRecord {
 
 struct RangeLine : model::RangeRecord {
   uint32_t tid = 0;
-  Json range{};
-  Json category_name{};
-  Json payload{};
-  Json fields{};
+  JsonValue range{};
+  JsonValue category_name{};
+  JsonValue payload{};
+  JsonValue fields{};
 };
 
 struct LaunchLine : model::LaunchRecord {
   uint32_t tid = 0;
-  Json thread{};
+  JsonValue thread{};
 };
 
 }  // namespace
@@ -82,7 +82,7 @@ struct RecordLines::CollectiveLine : model::CollectiveRecord {
   std::optional<uint64_t> start_ns{};
   std::optional<uint64_t> end_ns{};
   std::optional<uint64_t> correlation{};
-  Json comm{};
+  JsonValue comm{};
   int32_t comm_rank = 0;
   int32_t comm_ranks = 0;
   uint64_t bytes = 0;
@@ -330,7 +330,7 @@ void RecordLines::WriteRanges(const v1::Batch& batch, const Emit& emit) {
 void RecordLines::WriteLaunches(const v1::Batch& batch, const Emit& emit) {
   model::ForEachLaunch(batch, [&](const model::LaunchRecord& r) {
     const auto name = thread_names_.find(r.thread);
-    const Json thread{name == thread_names_.end() ? "\"\"" : name->second};
+    const JsonValue thread{name == thread_names_.end() ? "\"\"" : name->second};
     emit(LineFor<model::LaunchRecord>(LaunchLine{r, thread_ids_[r.thread], thread}));
   }).IgnoreError();
 }

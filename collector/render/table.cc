@@ -259,7 +259,7 @@ namespace {
 std::string OverheadText(const analysis::OwnCost& cost) {
   constexpr double kWorthSaying = 0.01;
   if (cost.cupti_overhead_fraction.value_or(0) < kWorthSaying) return "";
-  std::string name = analysis::OverheadName(cost.overheads.front().what);
+  std::string name = analysis::EnumWord(cost.overheads.front().what);
   std::replace(name.begin(), name.end(), '_', ' ');
   return absl::StrFormat("; CUPTI reports %.2g %% for its own work, on any thread (most overhead: %s)",
                          *cost.cupti_overhead_fraction * 100, name);

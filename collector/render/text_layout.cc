@@ -142,8 +142,8 @@ std::vector<std::vector<size_t>> PartsOf(const std::vector<size_t>& widths, size
   return parts;
 }
 
-std::string LineOf(const Table& table, const Cells& cells, size_t number,
-                   const std::vector<size_t>& columns) {
+std::string TextOfLine(const Table& table, const Cells& cells, size_t number,
+                       const std::vector<size_t>& columns) {
   std::string text;
   for (const size_t column : columns) {
     const std::string& cell = cells.lines[number][column];
@@ -212,7 +212,7 @@ std::string Layout::Lay(const Table& table) const {
     for (size_t i = 0; i < cells.lines.size(); ++i) {
       const bool marked = i > 0 && table.marked.contains(i - 1);
       const Emphasis emphasis = i == 0 ? Emphasis::kQuiet : marked ? Emphasis::kStrong : Emphasis::kNone;
-      absl::StrAppend(&out, In(emphasis, LineOf(table, cells, i, columns)), "\n");
+      absl::StrAppend(&out, In(emphasis, TextOfLine(table, cells, i, columns)), "\n");
     }
   }
   if (!table.note.empty()) absl::StrAppend(&out, Wrap("   (", "    ", table.note + ")", Emphasis::kQuiet));

@@ -8,7 +8,6 @@
 namespace gpuprobe::simulate {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 constexpr int64_t kUs = 1'000;
 constexpr int64_t kMs = 1'000'000;

@@ -18,7 +18,6 @@ constexpr uint8_t kSendForward = 5;
 constexpr uint8_t kReceiveBackward = 6;
 constexpr uint8_t kSendBackward = 7;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kFirstAddress = 0x7f00'0000'0000;
 constexpr int kActivationSegments = 8;
 // Tensors, by kind.

@@ -17,6 +17,8 @@
 
 namespace gpuprobe::simulate {
 
+inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+
 enum class SlowBy : uint8_t { kNothing, kKernels, kLaunches, kInput, kMoreWork, kCopies };
 enum class HangBy : uint8_t { kNothing, kMissingRank, kMismatch, kAllIssued };
 

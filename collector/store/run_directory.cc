@@ -21,7 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kLogSuffix[] = ".gpr";
 constexpr char kDefaultParent[] = "gpuprobe-runs";
 
 std::string Sanitize(const std::string& name) {

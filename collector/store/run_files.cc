@@ -15,7 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kLogSuffix[] = ".gpr";
 constexpr char kTotalsSuffix[] = ".gpt";
 constexpr char kTotalsPrefix[] = "totals-";
 constexpr size_t kPartBytes = size_t{4} << 20;

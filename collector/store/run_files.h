@@ -21,6 +21,8 @@ namespace gpuprobe::store {
 // Gives a model's state to the function it is called with, part by part.
 using StateSource = absl::FunctionRef<void(absl::FunctionRef<void(std::string_view)>)>;
 
+inline constexpr char kLogSuffix[] = ".gpr";
+
 struct Segment {
   std::string path;
   std::string name;  // of the file

@@ -12,8 +12,6 @@
 namespace gpuprobe::tables {
 namespace {
 
-constexpr char kKind[] = "kind";
-
 const char* TypeName(ValueType type) {
   switch (type) {
     case ValueType::kInteger:

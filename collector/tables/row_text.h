@@ -12,6 +12,9 @@
 
 namespace gpuprobe::tables {
 
+// The first field of a row: which kind of record it is, and so which table it goes into.
+inline constexpr char kKind[] = "kind";
+
 enum class ValueType : uint8_t { kNone, kInteger, kReal, kText, kJson };
 
 struct Field {

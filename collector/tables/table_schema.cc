@@ -14,8 +14,6 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
 
-constexpr char kKind[] = "kind";
-
 // Rows of a column: set, not set, and the other sign or a second choice.
 constexpr int kRows[] = {1, 0, 2, -1};
 

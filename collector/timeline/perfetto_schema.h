@@ -69,7 +69,7 @@ inline constexpr Tag kEventCategories = 1;
 inline constexpr Tag kEventNames = 2;
 inline constexpr Tag kDebugAnnotationNames = 3;
 inline constexpr Tag kDebugAnnotationStringValues = 29;
-// Of each entry.
+// For each entry.
 inline constexpr Tag kIid = 1;
 inline constexpr Tag kText = 2;
 }  // namespace interned_data

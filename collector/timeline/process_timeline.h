@@ -124,7 +124,7 @@ class ProcessTimeline {
   uint64_t events_ = 0;
   uint64_t left_out_ = 0;
   uint64_t last_ns_ = 0;
-  // Of the event that is being described.
+  // The arguments of the event being described.
   std::vector<Arg> args_;
   std::vector<Flow> begins_;
   std::vector<Flow> ends_;

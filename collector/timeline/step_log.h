@@ -17,7 +17,7 @@ class StepLog {
   // Once the job is finished: the last steps, what is warm-up, and the numbers that all ranks share.
   void Finish(const model::JobModel& job);
 
-  // Of the process at this place in the job, in order; times are on its line.
+  // The steps of the process at this place in the job, in order; times are on its line.
   const std::vector<model::StepRecord>& Of(uint32_t index) const;
 
  private:

@@ -89,7 +89,7 @@ class AllocationLedger {
   BatchBuilder* builder_;
   FlatMap<LiveMemory> live_{1 << 20};
   FlatMap<uint32_t> owed_{1 << 16};       // releases that were recorded and have not been told yet
-  FlatMap<EarlyRelease> early_{1 << 12};  // that were told before their allocations
+  FlatMap<EarlyRelease> early_{1 << 12};  // reported before their allocations
   FlatMap<uint64_t> ending_{
       1 << 10};  // by thread, which destroys an executable graph: the devices that it has memory on
   FlatMap<EndingContext> ending_contexts_{1 << 10};  // by thread

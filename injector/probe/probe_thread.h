@@ -92,8 +92,8 @@ class ProbeThread {
   bool versions_known_ = false;
   int64_t sealed_ms_ = 0;
   Governor governor_;
-  int32_t nccl_world_size_ = 0;  // that was told last
-  int32_t nccl_seen_size_ = 0;   // that waits to be told
+  int32_t nccl_world_size_ = 0;  // reported last
+  int32_t nccl_seen_size_ = 0;   // waits to be reported
   int64_t nccl_seen_ms_ = 0;     // since when
   bool awaits_place_ = false;    // this process started the collector
   bool said_place_ = false;

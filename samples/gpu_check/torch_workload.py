@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small PyTorch training loop whose work can be counted: eager, compiled, or replayed from a CUDA graph. Its last line is one JSON object.
 
-With --profile torch.profiler counts kernels and copies of the measured steps; without it only step times and PyTorch's own memory marks are told.
+With --profile torch.profiler counts kernels and copies of the measured steps; without it only step times and PyTorch's own memory marks are printed.
 """
 import argparse
 import json

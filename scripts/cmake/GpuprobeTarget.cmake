@@ -2,9 +2,11 @@
 #
 # gpuprobe_target(TARGET [WALLED])      apply to a library or program; one that is walled says itself which folders it can include from
 # gpuprobe_precompile(TARGET HEADERS..)  headers that most sources of a target include: compiled once
+# gpuprobe_compile_together(TARGET [SOURCES n])  compiles up to n (8) sources of a target as one, where the preset wants that
 # gpuprobe_test(NAME SOURCES.. LIBS.. [PRECOMPILED HEADERS])  a GoogleTest program, one ctest test per TEST, with a time limit; ASAN_OPTIONS for preset asan-ubsan
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
-# gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir)  libFuzzer under preset fuzz, else a replayer of its corpus as a test
+# gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir REPLAY objects PRECOMPILED headers)  libFuzzer under preset fuzz, else linked with
+#     what replays its corpus as a test
 
 # The cache is the same for every checkout: paths below the tree are hashed relative to the build folder, and debug information starts at the tree.
 find_program(CCACHE_PROGRAM ccache)
@@ -22,7 +24,9 @@ cmake_path(NORMAL_PATH GPUPROBE_ROOT)
 # The sanitizers of the preset. gpuprobe_target applies them; a program that nvcc links asks for them itself.
 function(gpuprobe_sanitize target)
   if(GPUPROBE_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    target_compile_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+      # GCC loses track of what is initialised in instrumented code (std::optional, <regex>); builds without sanitizers still warn.
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized>)
     target_link_options(${target} PRIVATE -fsanitize=${GPUPROBE_SANITIZE})
   endif()
 endfunction()
@@ -48,6 +52,12 @@ function(gpuprobe_precompile target)
   _gpuprobe_precompiled_options(${target})
 endfunction()
 
+# gpuprobe_precompiled(TARGET OTHER): the headers that gpuprobe_precompile gave to another target with the same options.
+function(gpuprobe_precompiled target other)
+  target_precompile_headers(${target} REUSE_FROM ${other})
+  _gpuprobe_precompiled_options(${target})
+endfunction()
+
 # -fpch-preprocess is for ccache. GCC 12 forgets that headers which it precompiled are the system's, and warns about std::string in them; presets
 # without precompiled headers check our own arrays.
 function(_gpuprobe_precompiled_options target)
@@ -56,11 +66,26 @@ function(_gpuprobe_precompiled_options target)
   endif()
 endfunction()
 
-# What every test program is compiled with. Not optimised: compiling tests takes longer than running them.
+# Most of the time of a compilation goes into headers. The presets that build everything compile several sources as one, in the order in which they
+# are listed, so names in the anonymous namespaces of one target must differ. `dev` compiles file by file, and so does clang-tidy.
+option(GPUPROBE_COMPILE_TOGETHER "several sources in one compilation: faster from scratch" OFF)
+function(gpuprobe_compile_together target)
+  cmake_parse_arguments(ARG "" "SOURCES" "" ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources count)
+  if(GPUPROBE_COMPILE_TOGETHER AND count GREATER 1)
+    if(NOT ARG_SOURCES)
+      set(ARG_SOURCES 8)
+    endif()
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_SOURCES})
+  endif()
+endfunction()
+
+# What every test program is compiled with. Not optimised, and without debug information outside of `dev`: compiling tests takes longer than running them.
 function(_gpuprobe_test_target target)
   gpuprobe_target(${target})
   if(NOT GPUPROBE_SANITIZE)
-    target_compile_options(${target} PRIVATE -O0)
+    target_compile_options(${target} PRIVATE -O0 $<$<NOT:$<CONFIG:Debug>>:-g0>)
   endif()
 endfunction()
 
@@ -90,10 +115,10 @@ function(gpuprobe_test name)
   include(GoogleTest)
   add_executable(${name} ${ARG_SOURCES})
   _gpuprobe_test_target(${name})
+  gpuprobe_compile_together(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   if(ARG_PRECOMPILED)
-    target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
-    _gpuprobe_precompiled_options(${name})
+    gpuprobe_precompiled(${name} ${ARG_PRECOMPILED})
   endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
     PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}" ENVIRONMENT "ASAN_OPTIONS=${ARG_ASAN_OPTIONS}")
@@ -115,18 +140,22 @@ function(gpuprobe_benchmark name)
 endfunction()
 
 function(gpuprobe_fuzzer name)
-  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "" "CORPUS;REPLAY;PRECOMPILED" "SOURCES;LIBS" ${ARGN})
   if(NOT GPUPROBE_BUILD_TESTS)
     return()
   endif()
   if(GPUPROBE_BUILD_FUZZERS)
     add_executable(${name} ${ARG_SOURCES})
+    gpuprobe_target(${name})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   else()
-    add_executable(${name} ${ARG_SOURCES} ${GPUPROBE_ROOT}/tests/fuzz/replay_main.cc)
+    find_package(GTest REQUIRED)
+    add_executable(${name} ${ARG_SOURCES} ${ARG_REPLAY})
+    _gpuprobe_test_target(${name})
+    target_link_libraries(${name} PRIVATE GTest::gtest)  # its headers are among the precompiled ones
     add_test(NAME ${name}.corpus COMMAND ${name} ${ARG_CORPUS})
     set_tests_properties(${name}.corpus PROPERTIES TIMEOUT 60 LABELS "unit;fuzz")
+    gpuprobe_precompiled(${name} ${ARG_PRECOMPILED})
   endif()
-  gpuprobe_target(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS})
 endfunction()

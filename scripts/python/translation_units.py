@@ -2,8 +2,8 @@
 
 translation_units.py COMPILE_COMMANDS ROOT OUT
 
-Also writes OUT/compile_commands.json, the same commands without precompiled headers: clang cannot read GCC's, and a source must include what
-it uses.
+Also writes OUT/compile_commands.json, the same commands without precompiled headers (clang cannot read GCC's) and one for each source where the
+build compiles several together: a source must include what it uses.
 """
 import json
 import os
@@ -13,6 +13,18 @@ import sys
 commands, root, out = sys.argv[1], sys.argv[2] + os.sep, sys.argv[3]
 with open(commands, encoding="utf-8") as file:
     entries = json.load(file)
+
+
+def apart(entry):
+    """The commands of the sources that one command compiles together, which is a file of includes that CMake writes; else the command itself."""
+    if not re.search(r"/Unity/unity_\d+_\w+\.c(xx)?$", entry["file"]):
+        return [entry]
+    with open(entry["file"], encoding="utf-8") as unity:
+        sources = re.findall(r'^#include "(.*)"$', unity.read(), re.MULTILINE)
+    return [dict(entry, file=source, command=entry["command"].replace(entry["file"], source)) for source in sources]
+
+
+entries = [one for entry in entries for one in apart(entry)]
 for entry in entries:
     entry["command"] = re.sub(r" -(Winvalid-pch|fpch-preprocess|include \S*cmake_pch\.hxx)(?= )", "", entry["command"])
 os.makedirs(out, exist_ok=True)

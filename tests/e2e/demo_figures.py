@@ -58,7 +58,7 @@ def union(intervals):
 
 
 def quantile(values, q):
-    """Of a sorted list, between the nearest two."""
+    """A quantile of a sorted list, between the nearest two values."""
     place = q * (len(values) - 1)
     low = int(place)
     high = min(low + 1, len(values) - 1)
@@ -154,7 +154,7 @@ class Truth:
         return {"step": works, "input": works[:forward], "forward": works[forward:backward], "backward": works[backward:optimizer], "optimizer": works[optimizer:]}
 
     def meetings(self):
-        """Of each AllReduce kernel of the steps, by rank: its start, and its end."""
+        """Start and end of each AllReduce kernel of the steps, by rank."""
         calls = defaultdict(dict)
         for number, rank in self.ranks.items():
             reductions = [k for k in sorted(rank["kernel"], key=lambda k: k["start_ns"]) if "AllReduce" in k["short"]]

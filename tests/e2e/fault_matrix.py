@@ -53,7 +53,7 @@ class Run:
         return [f for f in self.report["findings"] if f["severity"] != "info"]
 
     def true_share(self, *parts, since=0):
-        """Of the ranks' steps after the warm-up, and from step `since` on."""
+        """For the ranks' steps after the warm-up, and from step `since` on."""
         first = max(self.truth["warmup_steps"], since)
         steps = [s for rank in self.truth["by_rank"] for s in rank["steps"] if s["step"] >= first]
         return sum(s[part] for s in steps for part in parts) / max(1, sum(s["total_ns"] for s in steps))
@@ -66,7 +66,7 @@ class Run:
         return [step for step, ns in rank["blame_by_step_ns"] if step in length_ns and ns / others >= LEAST_COST * length_ns[step]]
 
     def late_share(self):
-        """Of the steps after the warm-up."""
+        """For the steps after the warm-up."""
         steps = sum(s["step"] >= self.truth["warmup_steps"] for s in self.truth["by_rank"][0]["steps"])
         return len(self.late_steps()) / max(1, steps)
 

@@ -54,7 +54,7 @@ def functions_of(header):
 
 
 def named_like_memory(build):
-    """Of the headers that the build uses."""
+    """From the headers that the build uses."""
     with open(os.path.join(build, "CMakeCache.txt"), encoding="utf-8") as cache:
         folder = re.search(r"^CUDA_HEADERS_cuda_h_DIR:PATH=(.*)$", cache.read(), re.MULTILINE).group(1)
     names = set()

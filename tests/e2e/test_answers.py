@@ -77,7 +77,7 @@ class Parallelism(Simulated):
         return {f["id"]: f for f in report["findings"] if f["severity"] != "info"}
 
     def check_bytes_share(self, report, truth):
-        """Of the operations of the steps; what starts the run (a broadcast) is in the report alone."""
+        """For the operations of the steps; what starts the run (a broadcast) is in the report alone."""
         true = {}
         for c in truth["collectives"]:
             transfer = c["kind"] == "pipeline"
@@ -202,7 +202,7 @@ class Screens(Simulated):
 
 
 class Unheard(Simulated):
-    """Of a job on two hosts each collector hears one."""
+    """In a job on two hosts each collector hears one."""
 
     def split(self, run):
         """Two run directories with the lower and the upper half of the ranks."""

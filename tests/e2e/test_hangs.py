@@ -95,7 +95,7 @@ class Hangs(harness.EndToEndTest):
                 self.assertEqual((culprit["last_call"]["seq"], report["findings"][0]["id"]), (call + 1, "hang-missing-rank"))
 
     def check_transfer(self, what, waits, others):
-        """`waits`: (rank, what it waits for) of which any may be told as the one that has waited longest."""
+        """`waits`: (rank, what it waits for) any of which may be named as the one that has waited longest."""
         said, report = self.hang(what)
         self.check_waiting(said)
         hang, = report["hangs"]

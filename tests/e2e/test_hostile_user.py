@@ -37,7 +37,7 @@ class HostileUser(harness.EndToEndTest):
         return [pid for pid in harness.all_pids() if b"--node" in (line := harness.read_proc(pid, "cmdline")) and self.socket.encode() in line]
 
     def memory_mib(self):
-        """Of all processes of the collector together."""
+        """All processes of the collector together."""
         kib = 0
         for pid in self.processes():
             for line in harness.read_proc(pid, "smaps_rollup").splitlines():

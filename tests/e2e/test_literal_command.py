@@ -74,7 +74,7 @@ class TwoJobs(harness.EndToEndTest):
         self.assertEqual(finished.returncode, 0, str(finished))
         self.assert_nothing_runs()
         lines = [line for line in finished.stderr.decode().splitlines() if line.startswith("gpuprobe: ")]
-        self.assertEqual(len(lines), 1, f"each job is told once where it is recorded: {lines}")
+        self.assertEqual(len(lines), 1, f"each job says once where it is recorded: {lines}")
         self.assertRegex(lines[0], r"^gpuprobe: recording to gpuprobe-runs/\S+; read it with: gpuprobe report gpuprobe-runs/\S+$")
         out = os.path.join(self.path(name), lines[0].split()[3].rstrip(";"))
         self.assertEqual(out, self.only_run_directory(os.path.join(self.path(name), "gpuprobe-runs")))

@@ -1,6 +1,7 @@
 """Metrics as Prometheus sees them: promtool's checks, the alert rules in their scenarios, and every query of the dashboard against a real Prometheus.
 
-scripts/prometheus-env.sh unpacks the programs; they may also be on PATH. Without them everything here is skipped.
+scripts/prometheus-env.sh unpacks the programs; they may also be on PATH. Without them everything here is skipped. OpenMetrics is also read by the strict parser of
+scripts/analysis-env.sh.
 """
 import json
 import os
@@ -21,6 +22,14 @@ SEARCH = f"{os.path.join(FOLDER, 'bin')}:{os.environ['PATH']}"
 PROMTOOL, PROMETHEUS = (shutil.which(name, path=SEARCH) for name in ("promtool", "prometheus"))
 RULES = os.path.join(SOURCE, "samples", "prometheus")
 DASHBOARD = os.path.join(SOURCE, "samples", "grafana", "gpuprobe.json")
+PARSER = os.path.join(os.environ.get("GPUPROBE_ANALYSIS_ENV") or os.path.join(os.path.dirname(FOLDER), "analysis-env"), "bin", "python")
+OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
+# Prints each family's name, type, unit, and how many samples it has; raises where the text is not OpenMetrics.
+PARSE = """
+import json, sys
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as families
+print(json.dumps([[f.name, f.type, f.unit, [[s.name, s.labels, s.value] for s in f.samples]] for f in families(sys.stdin.read())]))
+"""
 SLOW = 5  # the rank at fault in the scenario
 
 
@@ -52,6 +61,10 @@ class Metrics(harness.EndToEndTest):
         job = self.start([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--ranks", "8", "--steps", "1000000", "--real-time", "--socket", collector.socket])
         return collector, port, job
 
+    def end_program(self, program):
+        program.signal(15)
+        program.wait()
+
     def end(self, collector, *programs):
         for program in programs:
             program.signal(15)
@@ -70,6 +83,45 @@ class Metrics(harness.EndToEndTest):
         for alert in alerts:
             self.assertEqual(tests.count(f"alertname: {alert}\n"), scenarios, "each scenario says of each alert whether it fires")
             self.assertEqual(len(re.findall(rf"alertname: {alert}\n        exp_alerts:", tests)), 1)
+
+    def scrape(self, port, accept):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=harness.LIMIT_S) as answer:
+            return answer.headers["Content-Type"], answer.read().decode()
+
+    def test_open_metrics_says_the_same_as_the_text_of_prometheus(self):
+        if subprocess.run([PARSER, "-c", "import prometheus_client"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("no prometheus_client: run scripts/analysis-env.sh")
+        out = self.path("recorded")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--ranks", "8", "--steps", "40", "--out", out])
+        served = self.start([GPUPROBE, "report", out, "--serve", "127.0.0.1:0"])
+        port = int(wait_until(lambda: re.search(rb"http://127\.0\.0\.1:(\d+)", served.so_far()), "address")[1])
+        content_type, plain = self.scrape(port, "text/plain")
+        self.assertEqual(content_type, "text/plain; version=0.0.4; charset=utf-8")
+        content_type, text = self.scrape(port, OPEN_METRICS)
+        self.assertEqual(content_type, OPEN_METRICS + "; charset=utf-8")
+        self.assertTrue(text.endswith("\n# EOF\n"))
+        parsed = subprocess.run([PARSER, "-c", PARSE], input=text, capture_output=True, text=True, timeout=harness.LIMIT_S, check=False)
+        self.assertEqual(parsed.returncode, 0, parsed.stderr[-2000:])
+        families = json.loads(parsed.stdout)
+        for name, kind, unit, samples in families:
+            self.assertEqual(unit, next((u for u in ("seconds", "bytes", "ratio") if name.endswith("_" + u)), ""), name)
+            for sample, _, _ in samples:
+                self.assertTrue(sample == name + "_total" if kind == "counter" else sample.startswith(name), sample)
+        # The same samples as in the other format, but for what moves between two requests.
+        moving = ("gpuprobe_http_", "gpuprobe_collector_cpu", "gpuprobe_collector_resident")
+        ours = {(sample, *sorted(value for key, value in labels.items() if key != "le")): value for _, _, _, samples in families for sample, labels, value in samples
+                if not sample.startswith(moving) and "le" not in labels}
+        theirs = {}
+        for line in plain.splitlines():
+            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if found and not line.startswith(("#", *moving)) and "le=" not in line:
+                theirs[(found[1], *sorted(re.findall(r'="((?:[^"\\]|\\.)*)"', found[2] or "")))] = float(found[3])
+        self.assertGreater(len(ours), 150)
+        self.assertEqual(ours.keys(), theirs.keys())
+        for key, value in ours.items():
+            self.assertAlmostEqual(value, theirs[key], delta=1e-9 * max(1, abs(value)), msg=key)
+        self.end_program(served)
 
     def test_a_real_prometheus_answers_every_query_of_the_dashboard(self):
         collector, port, job = self.recording()

@@ -174,7 +174,7 @@ class NodeCollector(harness.EndToEndTest):
         self.assertEqual(os.listdir(self.path("home")), [])
 
     def processes_of(self, uid):
-        """Of those that this test's collector has started."""
+        """Among those that this test's collector has started."""
         found = []
         for pid in harness.all_pids():
             is_collector = b"--node" in harness.read_proc(pid, "cmdline") and self.socket.encode() in harness.read_proc(pid, "cmdline")

@@ -73,7 +73,7 @@ class Nvtx(harness.EndToEndTest):
         self.assertEqual([report["trust"][key] for key in ("range_pops_without_push", "range_ends_without_start", "ranges_unclosed")], [0, 0, 0])
 
     def test_extended_payloads(self):
-        """Of each layout its numbers, by name: not what pointers lead to, nor what the program did not pass."""
+        """Each layout's numbers, by name: not what pointers lead to, nor what the program did not pass."""
         ranges, _ = self.record([NVTX_PAYLOADS])
         everything = {"comm": 0x1234567890abcdef, "bytes": 4096, "small": -7, "ratio": 0.5, "choice": 2, "point.x": -3, "point.y": 2.25, "last": -1}
         call = {"NCCL communicator ID": 77, "Message size [bytes]": 1 << 20}

@@ -7,6 +7,7 @@ from harness import BUILD, LIBRARY
 EAGER_LAUNCHES = os.path.join(BUILD, "tests", "e2e", "eager_launches")
 SHORT_KERNELS = {"GPUSIM_KERNELS": ".*=100ns"}
 BUSY_US = "10"  # more than the simulated device takes for a launch, so that the program never waits for it
+COSTLY = 0.1  # of the time, from here on there is a finding
 RECORDING_NS = 5000  # what CUPTI takes for a launch whose kernel it records
 
 
@@ -61,7 +62,10 @@ class OwnCost(harness.EndToEndTest):
         self.assertLess(cost["own_fraction"], 0.1)
         self.assertAlmostEqual(trust["overhead_fraction"], cost["own_fraction"] + cost["cupti_fraction"], delta=1e-6)
         found = {finding["id"]: finding for finding in report["findings"]}
-        self.assertIn("launches are ", found["costly-capture"]["evidence"])
+        # What the machine takes from the program's time makes the cost a smaller share of it.
+        self.assertEqual("costly-capture" in found, trust["overhead_fraction"] >= COSTLY)
+        if "costly-capture" in found:
+            self.assertIn("launches are ", found["costly-capture"]["evidence"])
         self.assertIn("(CUPTI's part", self.headline(out))
 
     def test_around_cuda_graphs_recording_is_never_interrupted(self):

@@ -4,64 +4,26 @@ It needs Chromium and the environment of scripts/browser-env.sh, and is skipped 
 """
 import json
 import os
-import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-SKIPPED = 77
-SOURCE = os.environ.get("GPUPROBE_SOURCE_DIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.environ.get("GPUPROBE_BUILD_DIR") or sys.exit("GPUPROBE_BUILD_DIR is not set: run this through ctest")
-GPUPROBE = os.path.join(BUILD, "collector", "gpuprobe")
+import browser
 
-try:
-    from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    if os.environ.get("GPUPROBE_IN_BROWSER_ENV"):
-        sys.exit("the browser environment lacks Playwright")
-    found = subprocess.run([os.path.join(SOURCE, "scripts", "browser-env.sh"), "--check"], capture_output=True, text=True)
-    if found.returncode != 0:
-        print("SKIPPED:", found.stderr.strip())
-        sys.exit(SKIPPED)
-    os.environ["GPUPROBE_IN_BROWSER_ENV"] = "1"
-    os.execv(found.stdout.strip(), [found.stdout.strip(), "-B", *sys.argv])
-
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    print("SKIPPED: no chromium: run scripts/install-deps.sh")
-    sys.exit(SKIPPED)
-
-
-def duration(ns):
-    """As collector/analysis/units.cc writes it."""
-    for unit, size in (("ns", 1), ("us", 1e3), ("ms", 1e6), ("s", 1e9)):
-        if ns < 0.9995 * size * 1000 or unit == "s":
-            value = ns / size
-            return f"{value:.0f} ns" if unit == "ns" else f"{value:.0f} {unit}" if value >= 100 else f"{value:.1f} {unit}" if value >= 10 else f"{value:.2f} {unit}"
-    raise AssertionError
-
-
-def at_path(document, path):
-    for part in path.split("."):
-        document = document[int(part)] if isinstance(document, list) else document[part]
-    return document
+GPUPROBE = os.path.join(os.environ["GPUPROBE_BUILD_DIR"], "collector", "gpuprobe")
 
 
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory(prefix="gpuprobe-page-")
-        cls.playwright = sync_playwright().start()
-        cls.browser = cls.playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        cls.chromium = browser.Chromium()
         cls.late = cls.record("straggler-late", "--ranks", "8", "--steps", "120", "--slow-from", "0.3", "--nvtx")
 
     @classmethod
     def tearDownClass(cls):
-        cls.browser.close()
-        cls.playwright.stop()
+        cls.chromium.close()
         cls.folder.cleanup()
 
     @classmethod
@@ -71,14 +33,7 @@ class Page(unittest.TestCase):
         return out
 
     def open(self, run, width=1360, height=1000, scheme="light"):
-        context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-        self.addCleanup(context.close)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        self.troubles = []
-        page.on("console", lambda message: self.troubles.append(message.text) if message.type in ("error", "warning") else None)
-        page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        page.on("request", lambda request: self.troubles.append("request: " + request.url) if not request.url.startswith("file:") else None)
+        page, self.troubles = self.chromium.page(self, "file:", width, height, scheme)
         page.goto("file://" + os.path.join(run, "report.html"))
         page.wait_for_selector("html[data-ready=true]")
         return page
@@ -89,7 +44,7 @@ class Page(unittest.TestCase):
         self.assertLessEqual(wide, 0, "the page scrolls sideways")
 
     def accessible(self, page):
-        found = Axe().run(page).response["violations"]
+        found = browser.Axe().run(page).response["violations"]
         self.assertEqual([(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in found], [])
 
     def test_says_what_is_wrong_and_selects_the_proof(self):
@@ -112,19 +67,7 @@ class Page(unittest.TestCase):
         page = self.open(self.late)
         with open(os.path.join(self.late, "report.json"), encoding="utf-8") as file:
             report = json.load(file)
-        shown = page.evaluate("[...document.querySelectorAll('[data-path]')].map(e => [e.dataset.path, e.dataset.unit, e.textContent])")
-        self.assertGreater(len(shown), 80)
-        compared = 0
-        for path, unit, words in shown:
-            value = at_path(report, path)
-            if value is None:
-                self.assertEqual(words, "-", path)
-            elif unit == "ns":
-                self.assertEqual(words, duration(value), path)
-                compared += 1
-            elif unit == "count":
-                self.assertEqual(words, f"{value:,}", path)
-        self.assertGreater(compared, 60)
+        self.assertGreater(browser.compare_numbers(self, page.evaluate(browser.SHOWN_NUMBERS), report), 60)
         # The chart's cells are the steps that report.json counts.
         grid = page.evaluate("""() => {
           const raw = JSON.parse(document.getElementById('page-data').textContent).steps;

@@ -83,7 +83,7 @@ class RandomRanges(harness.EndToEndTest):
             if closed_before:
                 self.assertTrue(closed_after - CLOCK_NS <= found["end_ns"] <= closed_before + CLOCK_NS, (found, expected))
         for size, place in told["launches"]:
-            if place >= 0:  # else another thread's may be told
+            if place >= 0:  # else another thread's may be reported
                 self.assertEqual(launches[size].get("range"), ids[place], size)
 
     def check(self, seed, way):

@@ -131,7 +131,7 @@ class RealCupti(unittest.TestCase):
         return int(re.search(r"#define CUPTI_API_VERSION (\d+)", header_of(release, "cupti_version.h")).group(1))
 
     def simulated_sizes(self, release):
-        """Of the node as that release: the newest of its releases that say the number, and are not newer."""
+        """For the node as that release: the newest of its releases that say the number, and are not newer."""
         number, best = str(self.number_of(release)), None
         for name, reported, _, _ in self.facts["size"]:
             if reported == number and key(name)[:2] <= key(release)[:2]:

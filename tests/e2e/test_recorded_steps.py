@@ -11,7 +11,7 @@ WORK = ("kernel", "memcpy", "memset")
 
 
 def steps_of(records):
-    """Of one rank: what the node ran in each training step, in launch order. A step begins with its input's copies and ends with the loss's copy back;
+    """What the node ran for one rank in each training step, in launch order. A step begins with its input's copies and ends with the loss's copy back;
     so does an evaluation, which has no optimizer."""
     work = sorted((r for r in records if r["kind"] in WORK or r["kind"] == "collective"), key=lambda r: (r["correlation"], r["kind"]))
     steps, begun = [], None

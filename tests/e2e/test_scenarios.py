@@ -91,7 +91,7 @@ class Run:
         return [f["id"] for f in self.report["findings"] if f["severity"] != "info"]
 
     def true_steps(self):
-        """Of all ranks, warm-up left out."""
+        """For all ranks, warm-up left out."""
         for rank in self.truth["by_rank"]:
             for step in rank.get("steps", []):
                 if step["step"] >= self.truth["warmup_steps"]:
@@ -250,7 +250,7 @@ def check_overlap_efficiency(test, run):
 
 
 def check_bus_bandwidth(test, run):
-    """Of the transfers alone, per operation and size; the truth's are of steady steps, the report's of all."""
+    """For the transfers alone, per operation and size; the truth's are of steady steps, the report's of all."""
     for true in run.truth["collectives"]:
         gathers = true["op"] in ("AllGather", "ReduceScatter")
         sizes = {true["argument_bytes"], true["argument_bytes"] * true["ranks"] if gathers else true["argument_bytes"]}
@@ -273,7 +273,7 @@ def check_link_model(test, run):
 
 
 def blame_per_step(run):
-    """Of each rank: nanoseconds that each of the others waited for it, a step."""
+    """For each rank: how many nanoseconds each of the others waited for it per step."""
     found = {r["rank"]: r["wait"]["caused_per_step_ns"] for r in run.report["ranks"]}
     others = run.truth["ranks"] - 1
     steps = len({s["step"] for s in run.true_steps()})

@@ -85,7 +85,7 @@ class Steps(harness.EndToEndTest):
 
 
 def device_work(happened):
-    """Of each rank, in the order of launches."""
+    """For each rank, in the order of launches."""
     work = defaultdict(list)
     for record in happened:
         if record["kind"] in ("kernel", "memcpy", "memset"):

@@ -122,12 +122,18 @@ class KnownDefects(harness.EndToEndTest):
     @hazard("CUPTI 13.0 hangs if recording of kernels is disabled", sees="no difference: it stays enabled",
             counted="everything is recorded, nothing lost; the report names the defect")
     def test_kernels_stay_enabled_in_130(self):
-        """To compare launches with and without recording is to disable them."""
-        env = {"GPUSIM_KERNELS": ".*=100ns", "GPUPROBE_FLUSH_MS": "100", "GPUPROBE_COMPARE_LAUNCHES": "1"}
-        _, compared = self.run_under("13.0.1", [EAGER_LAUNCHES, "60000", "10"], env)
+        """To compare launches with and without recording is to disable them. Most of this program's time goes into launches, so that it is worth comparing them
+        whatever else the machine does; whether any falls into the few milliseconds of the comparison is up to the machine."""
+        command = [EAGER_LAUNCHES, "200000", "2"]
+        env = {"GPUSIM_KERNELS": ".*=100ns", "GPUSIM_FAULT": "kernel_recording_ns=5000", "GPUPROBE_FLUSH_MS": "100", "GPUPROBE_COMPARE_LAUNCHES": "1"}
+        for _ in range(5):
+            self.forget_truth()
+            _, compared = self.run_under("13.0.1", command, env)
+            if compared["trust"]["cost"]["unrecorded_launches"] > 0:
+                break
         self.assertGreater(compared["trust"]["cost"]["unrecorded_launches"], 0)
         self.forget_truth()
-        _, report = self.run_under("13.0.0", [EAGER_LAUNCHES, "60000", "10"], env)
+        _, report = self.run_under("13.0.0", command, env)
         self.assert_said(report, [FORCED, DISABLING, WAITS])
         self.assertEqual((report["trust"]["exit_incomplete"], report["trust"]["lost"], report["trust"]["cost"]["unrecorded_launches"]), ([], {}, 0))
         self.assertEqual(sum(rank["kernels"]["count"] for rank in report["ranks"]), sum(record["kind"] == "kernel" for record in self.truth()))

@@ -10,15 +10,15 @@
 namespace gpusim {
 namespace {
 
-constexpr size_t kBytes = 50'000'000;  // 2 ms at 25 GB/s
+constexpr size_t kCopyBytes = 50'000'000;  // 2 ms at 25 GB/s
 constexpr uint64_t kBytesNs = 2'000'000;
 
 class CopyTest : public NodeTest {
  protected:
   void SetUp() override {
     NodeTest::SetUp();
-    ASSERT_CUDA(cudaMalloc(&device_, kBytes));
-    ASSERT_CUDA(cudaHostAlloc(&pinned_, kBytes, cudaHostAllocDefault));
+    ASSERT_CUDA(cudaMalloc(&device_, kCopyBytes));
+    ASSERT_CUDA(cudaHostAlloc(&pinned_, kCopyBytes, cudaHostAllocDefault));
     stream_ = NewStream();
   }
   void TearDown() override {
@@ -40,12 +40,12 @@ class CopyTest : public NodeTest {
 
 TEST_F(CopyTest, APinnedCopyIsAsynchronousAndTakesBytesOverRate) {
   Launch(Slow(), stream_);
-  ASSERT_CUDA(cudaMemcpyAsync(device_, pinned_, kBytes, cudaMemcpyHostToDevice, stream_));
+  ASSERT_CUDA(cudaMemcpyAsync(device_, pinned_, kCopyBytes, cudaMemcpyHostToDevice, stream_));
   EXPECT_EQ(cudaStreamQuery(stream_), cudaErrorNotReady);
   ASSERT_CUDA(cudaStreamSynchronize(stream_));
   const Activity copy = OnlyCopy();
   EXPECT_EQ(copy.end_ns - copy.start_ns, kBytesNs);
-  EXPECT_EQ(copy.bytes, kBytes);
+  EXPECT_EQ(copy.bytes, kCopyBytes);
   EXPECT_EQ(copy.copy_kind, CUPTI_ACTIVITY_MEMCPY_KIND_HTOD);
   EXPECT_EQ(copy.src_memory, CUPTI_ACTIVITY_MEMORY_KIND_PINNED);
   EXPECT_EQ(copy.dst_memory, CUPTI_ACTIVITY_MEMORY_KIND_DEVICE);
@@ -77,8 +77,8 @@ TEST_F(CopyTest, ABatchOfCopiesIsACopyEach) {
 }
 
 TEST_F(CopyTest, APageableCopyBackReturnsWhenItIsDone) {
-  std::vector<char> pageable(kBytes);
-  ASSERT_CUDA(cudaMemcpyAsync(pageable.data(), device_, kBytes, cudaMemcpyDeviceToHost, stream_));
+  std::vector<char> pageable(kCopyBytes);
+  ASSERT_CUDA(cudaMemcpyAsync(pageable.data(), device_, kCopyBytes, cudaMemcpyDeviceToHost, stream_));
   const uint64_t returned_ns = NowNs();
   const Activity copy = OnlyCopy();
   EXPECT_GE(returned_ns, copy.end_ns);
@@ -99,20 +99,20 @@ TEST_F(CopyTest, ASmallPageableSourceIsStagedAndMayChangeAtOnce) {
 }
 
 TEST_F(CopyTest, BytesGoThereAndBack) {
-  std::vector<unsigned char> there(kBytes);
-  for (size_t i = 0; i < kBytes; ++i) there[i] = static_cast<unsigned char>(i * 31);
-  std::vector<unsigned char> back(kBytes);
+  std::vector<unsigned char> there(kCopyBytes);
+  for (size_t i = 0; i < kCopyBytes; ++i) there[i] = static_cast<unsigned char>(i * 31);
+  std::vector<unsigned char> back(kCopyBytes);
   void* other = nullptr;
-  ASSERT_CUDA(cudaMalloc(&other, kBytes));
-  ASSERT_CUDA(cudaMemcpy(device_, there.data(), kBytes, cudaMemcpyHostToDevice));
-  ASSERT_CUDA(cudaMemcpy(other, device_, kBytes, cudaMemcpyDeviceToDevice));
-  ASSERT_CUDA(cudaMemcpy(back.data(), other, kBytes, cudaMemcpyDefault));
+  ASSERT_CUDA(cudaMalloc(&other, kCopyBytes));
+  ASSERT_CUDA(cudaMemcpy(device_, there.data(), kCopyBytes, cudaMemcpyHostToDevice));
+  ASSERT_CUDA(cudaMemcpy(other, device_, kCopyBytes, cudaMemcpyDeviceToDevice));
+  ASSERT_CUDA(cudaMemcpy(back.data(), other, kCopyBytes, cudaMemcpyDefault));
   EXPECT_TRUE(there == back);
   ASSERT_CUDA(cudaFree(other));
   const std::vector<Activity> copies = Activities(ActivityKind::kMemcpy);
   ASSERT_EQ(copies.size(), 3U);
   EXPECT_EQ(copies[1].copy_kind, CUPTI_ACTIVITY_MEMCPY_KIND_DTOD);
-  EXPECT_EQ(copies[1].end_ns - copies[1].start_ns, TransferNs(kBytes, kDeviceCopyBytesPerS));
+  EXPECT_EQ(copies[1].end_ns - copies[1].start_ns, TransferNs(kCopyBytes, kDeviceCopyBytesPerS));
   EXPECT_EQ(copies[2].copy_kind, CUPTI_ACTIVITY_MEMCPY_KIND_DTOH);
 }
 
@@ -153,15 +153,15 @@ TEST_F(CopyTest, ARectangleIsCopiedRowByRow) {
 TEST_F(CopyTest, BetweenDevicesItIsAPeerCopy) {
   void* far = nullptr;
   ASSERT_CUDA(cudaSetDevice(1));
-  ASSERT_CUDA(cudaMalloc(&far, kBytes));
+  ASSERT_CUDA(cudaMalloc(&far, kCopyBytes));
   ASSERT_CUDA(cudaSetDevice(0));
-  ASSERT_CUDA(cudaMemcpyPeerAsync(far, 1, device_, 0, kBytes, stream_));
+  ASSERT_CUDA(cudaMemcpyPeerAsync(far, 1, device_, 0, kCopyBytes, stream_));
   ASSERT_CUDA(cudaStreamSynchronize(stream_));
   const std::vector<Activity> copies = Activities(ActivityKind::kPeerCopy);
   ASSERT_EQ(copies.size(), 1U);
   EXPECT_EQ(copies[0].src_device, 0U);
   EXPECT_EQ(copies[0].dst_device, 1U);
-  EXPECT_EQ(copies[0].end_ns - copies[0].start_ns, TransferNs(kBytes, kPeerBytesPerS));
+  EXPECT_EQ(copies[0].end_ns - copies[0].start_ns, TransferNs(kCopyBytes, kPeerBytesPerS));
   EXPECT_CUDA(cudaFree(far));
 }
 

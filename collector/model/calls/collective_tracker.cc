@@ -7,6 +7,10 @@
 
 namespace gpuprobe::model {
 
+CollectiveTracker::CollectiveTracker(CollectiveEvents events) : events_(std::move(events)) {}
+
+bool CollectiveTracker::IsCaptured(uint64_t plan) const { return captured_.contains(plan); }
+
 CollectiveTracker::Plan& CollectiveTracker::Get(uint64_t plan) {
   const auto [it, added] = waiting_.try_emplace(plan);
   if (!added) return it->second;

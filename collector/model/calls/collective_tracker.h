@@ -137,7 +137,7 @@ class CollectiveTracker {
   // How many of the plans that were settled without a launch are remembered: the latest.
   static constexpr size_t kMaxUnlaunched = 1024;
 
-  explicit CollectiveTracker(CollectiveEvents events) : events_(std::move(events)) {}
+  explicit CollectiveTracker(CollectiveEvents events);
 
   // `point_to_point`: its sequence number says nothing about other ranks; the ranks of a pair are counted.
   void AddCall(const CollectiveRecord& record, bool point_to_point);
@@ -183,7 +183,7 @@ class CollectiveTracker {
     uint64_t bytes = 0;
   };
   std::vector<CapturedTransfer> TransfersOf(uint64_t plan) const;
-  bool IsCaptured(uint64_t plan) const { return captured_.contains(plan); }
+  bool IsCaptured(uint64_t plan) const;
   // visit(plan) for all that were captured, in no order.
   template <typename Visitor>
   void ForEachCaptured(Visitor&& visit) const {

@@ -6,7 +6,6 @@
 // many updates have followed.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -23,40 +22,14 @@ class GraphNodePlans {
   static constexpr size_t kMaxUpdates = 256;  // of a node, kept
 
   // Nodes that carry collectives: a program with a thousand graphs of a thousand layers.
-  explicit GraphNodePlans(size_t max_nodes = size_t{1} << 20, size_t max_updates = kMaxUpdates)
-      : max_nodes_(max_nodes), max_updates_(max_updates) {}
+  explicit GraphNodePlans(size_t max_nodes = size_t{1} << 20, size_t max_updates = kMaxUpdates);
 
   // The node carries the plan (0: one that nobody knows) in launches with this correlation id or a later one.
-  void Set(uint64_t node, CarriedPlan plan, uint64_t from_correlation) {
-    if (plans_.size() >= max_nodes_ && !plans_.contains(node)) return;
-    const auto [it, added] = plans_.try_emplace(node, plan, from_correlation);
-    if (added) return;
-    PlanSince newest{plan, from_correlation};
-    if (from_correlation != 0) {
-      // Told late: launches in between may have been told before.
-      if (from_correlation < it->second.second) std::swap(newest, it->second);
-      auto& before = updated_[node];
-      const auto older = [](const PlanSince& a, const PlanSince& b) { return a.second < b.second; };
-      before.insert(std::upper_bound(before.begin(), before.end(), it->second, older), it->second);
-      if (before.size() > max_updates_) before.pop_front();
-    }
-    it->second = newest;
-  }
-
+  void Set(uint64_t node, CarriedPlan plan, uint64_t from_correlation);
   // In any launch.
-  bool Carries(uint64_t node) const { return plans_.contains(node); }
+  bool Carries(uint64_t node) const;
   // Plan 0: none is known.
-  CarriedPlan PlanOf(uint64_t node, uint64_t correlation) const {
-    const auto found = plans_.find(node);
-    if (found == plans_.end()) return {};
-    if (correlation >= found->second.second) return found->second.first;
-    const auto before = updated_.find(node);
-    if (before == updated_.end()) return {};
-    for (auto it = before->second.rbegin(); it != before->second.rend(); ++it) {
-      if (correlation >= it->second) return it->first;
-    }
-    return {};
-  }
+  CarriedPlan PlanOf(uint64_t node, uint64_t correlation) const;
 
  private:
   using PlanSince = std::pair<CarriedPlan, uint64_t>;  // correlation

@@ -49,7 +49,7 @@ class CallMatcher {
   // Communicator hash, sequence, replay, 0. For a send and its receive: the ordinal of the transfer instead
   // of the sequence, and the sender's rank in the communicator << 32 | the receiver's.
   using Key = std::tuple<uint64_t, uint64_t, uint64_t, uint64_t>;
-  // Of a series: its process, and its place there.
+  // A series is known by its process and its place there.
   using Place = std::pair<uint64_t, uint64_t>;
 
   // Which call a plan is, which of its ranks reports it, and how many it has.

@@ -2,6 +2,8 @@
 
 namespace gpuprobe::model {
 
+JobModel::JobModel() : names_{""}, name_ids_{{"", 0}} {}
+
 ProcessModel* JobModel::Find(const v1::Hello& hello) const {
   const v1::Identity& id = hello.identity();
   for (const std::unique_ptr<ProcessModel>& process : processes_) {

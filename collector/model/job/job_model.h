@@ -25,6 +25,7 @@ namespace gpuprobe::model {
 
 class JobModel {
  public:
+  JobModel();
   // Applies to every process that joins from now on.
   void SetStepMarker(const StepMarker& marker) { step_marker_ = marker; }
   const StepMarker& step_marker() const { return step_marker_; }
@@ -68,8 +69,8 @@ class JobModel {
   IssuedCalls issued_;
   HangVerdicts verdicts_;
   RankComparison comparison_;
-  std::vector<std::string> names_{""};
-  absl::flat_hash_map<std::string, uint32_t> name_ids_{{"", 0}};
+  std::vector<std::string> names_;
+  absl::flat_hash_map<std::string, uint32_t> name_ids_;
 };
 
 }  // namespace gpuprobe::model

@@ -9,6 +9,8 @@
 
 namespace gpuprobe::model {
 
+ProcessMemory::ProcessMemory(const ProcessNames& names) : names_(names) {}
+
 void ProcessMemory::On(const AllocationRecord& r) {
   range_paths_.Watch(r.range);
   ledger_.Add(r);

@@ -43,7 +43,7 @@ struct AllocatorTotals {
 
 class ProcessMemory {
  public:
-  explicit ProcessMemory(const ProcessNames& names) : names_(names) {}
+  explicit ProcessMemory(const ProcessNames& names);
 
   void On(const AllocationRecord& r);
   void On(const SmallAllocationsRecord& r);

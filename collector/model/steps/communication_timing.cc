@@ -44,6 +44,8 @@ class Busy {
 
 }  // namespace
 
+bool CommunicationTiming::Knows(uint32_t token) const { return names_.contains(token); }
+
 void CommunicationTiming::SetName(uint32_t token, const Name& name) {
   if (names_.size() < kMaxNames) names_[token] = name;
 }

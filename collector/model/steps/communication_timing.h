@@ -64,7 +64,7 @@ class CommunicationTiming {
   };
   using Key = std::pair<uint32_t, uint32_t>;
 
-  bool Knows(uint32_t token) const { return names_.contains(token); }
+  bool Knows(uint32_t token) const;
   void SetName(uint32_t token, const Name& name);
   // Adds a complete step. `operations` as in StepWindow, the first `own` are the step's. `index`: of the
   // step, while it is not known whether it is warm-up.

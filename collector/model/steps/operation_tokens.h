@@ -35,11 +35,7 @@ class OperationTokens {
   }
 
  private:
-  uint32_t IdOf(uint64_t hash, uint32_t otherwise) {
-    if (const auto found = ids_.find(hash); found != ids_.end()) return found->second;
-    if (ids_.size() >= kMax) return otherwise;
-    return ids_.emplace(hash, static_cast<uint32_t>(ids_.size()) + 1).first->second;
-  }
+  uint32_t IdOf(uint64_t hash, uint32_t otherwise);
 
   absl::flat_hash_map<uint64_t, uint32_t> ids_;
 

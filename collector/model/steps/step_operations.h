@@ -26,7 +26,7 @@ class StepOperations {
 
  private:
   OperationTokens::Token TokenOfCall(const Operation& operation);
-  // Of a copy or a memset.
+  // For a copy or a memset.
   OperationTokens::Token TokenOfTransfer(const Operation& operation, uint64_t direction);
   // Whether it is the call that the user's marker counts up to.
   bool EndsStep(const Operation& operation);

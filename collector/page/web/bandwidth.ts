@@ -5,6 +5,7 @@ import {line} from 'd3-shape';
 import {bottomAxis, leftAxis} from './chart';
 import {Collective, Data, LinkModel} from './data';
 import {h, responsive, s, section, select, text} from './dom';
+import {Store} from './selection';
 import {bytes, count, duration, plural, rate, shortComm} from './units';
 
 const kHeight = 200;
@@ -83,14 +84,16 @@ function facts(data: Data, group: Group): string {
   return `${calls}; fitted: α ${duration(m.alpha_ns)} ± ${duration(m.alpha_error_ns)}, β ${rate(m.beta_gbytes_per_s)} ± ${rate(m.beta_error_gbytes_per_s)}, R² ${m.r2.toFixed(3)}${limit}.`;
 }
 
-export function bandwidth(data: Data): HTMLElement | null {
+export function bandwidth(data: Data, store: Store): HTMLElement | null {
   const groups = groupsOf(data);
   if (groups.length === 0) return null;
   const {root, controls, body} = section('bandwidth', 'Bus bandwidth by message size');
-  let chosen = groups[0];
+  const view = store.settings.of<{collective: string | null}>('bandwidth', {collective: null});
+  let chosen = groups.find(group => group.key === view.collective) ?? groups[0];
   const note = h('p', {class: 'note'}, facts(data, chosen));
   const plot = h('div', {class: 'plot'});
   controls.append(select('Collective', groups.map((group): [string, string] => [group.key, group.words]), chosen.key, key => {
+    view.collective = key;
     chosen = groups.find(group => group.key === key)!;
     note.textContent = facts(data, chosen);
     redraw();

@@ -2,9 +2,19 @@
 
 export type Colour = 'ink' | 'soft' | 'line' | 'paper' | 'panel' | 'compute' | 'comm' | 'copy' | 'idle' | 'late' | 'range' | 'select';
 
+const known = new Map<Colour, string>();  // of the theme: a timeline asks for each of its slices
+
 export function colour(name: Colour): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  let value = known.get(name);
+  if (value === undefined) {
+    value = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    known.set(name, value);
+  }
+  return value;
 }
+
+// The theme has changed.
+export function forgetColours(): void { known.clear(); }
 
 // [red, green, blue] of "#rrggbb".
 export function rgb(name: Colour): [number, number, number] {

@@ -3,17 +3,18 @@ import {Data} from './data';
 import {h, section} from './dom';
 import {bytes, clock, count, duration, percent, plural} from './units';
 
-type Fact = [string, string | null | undefined | false];
+type Fact = [string, string | Node | null | undefined | false];
 
-function devices(data: Data): string[] {
+// Kinds of devices; each with its UUID is one click away.
+function devices(data: Data): Node {
   const all = data.report.conditions.devices;
-  if (all.length <= 8) return all.map((d: any) => `${d.host}/${d.ordinal}: ${d.name}, ${bytes(d.memory_bytes)}, ${d.uuid}`);
   const kinds = new Map<string, number>();
   for (const d of all) {
     const kind = `${d.name}, ${bytes(d.memory_bytes)}`;
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
-  return [...kinds].map(([kind, n]) => `${count(n)}x ${kind}`);
+  return h('details', {}, h('summary', {}, [...kinds].map(([kind, n]) => `${count(n)}x ${kind}`).join('; ')),
+           ...all.map((d: any) => h('div', {}, `${d.host}/${d.ordinal}: ${d.name}, ${d.uuid}`)));
 }
 
 function hosts(data: Data): string {
@@ -24,7 +25,7 @@ function hosts(data: Data): string {
 function run(data: Data): Fact[] {
   const c = data.report.conditions;
   return [['command', (c.command_line ?? []).join(' ')], ['job', c.job], ['started', clock(c.start_ns)], ['duration', duration(c.duration_ns)], ['hosts', hosts(data)],
-          ...devices(data).map((words): Fact => ['devices', words]), ['differs between ranks', c.differing.join('; ')],
+          ['devices', data.report.conditions.devices.length > 0 && devices(data)], ['differs between ranks', c.differing.join('; ')],
           ['CUDA driver', c.cuda_driver], ['CUDA runtime', c.cuda_runtime], ['CUPTI', c.cupti], ['NCCL', c.nccl],
           ['probe, collector', `${c.probe_version}, ${c.collector_version}`], ['step marker', c.step_marker],
           ['parallelism (inferred)', (data.report.communication.pattern ?? []).join(', ')]];
@@ -51,7 +52,7 @@ function trust(data: Data): Fact[] {
 }
 
 function list(facts: Fact[]): HTMLElement {
-  return h('dl', {}, ...facts.filter(([, value]) => value).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value as string)]));
+  return h('dl', {}, ...facts.filter(([, value]) => value).flatMap(([name, value]) => [h('dt', {}, name), h('dd', {}, value as string | Node)]));
 }
 
 export function conditions(data: Data): HTMLElement {

@@ -113,10 +113,15 @@ export class StepGrid {
     return Math.max(0, Math.min(this.columns - 1, Math.floor((step - this.first) / this.stepsPerColumn)));
   }
   stepOf(column: number): number { return this.first + column * this.stepsPerColumn; }
+  // Those that hold the steps from the first to the last; null: all.
+  columnsOf(steps: [number, number] | null): [number, number] {
+    return steps === null ? [0, this.columns - 1] : [this.columnOf(steps[0]), this.columnOf(steps[1])];
+  }
+  lastStepOf(column: number): number { return this.stepOf(column) + this.stepsPerColumn - 1; }
   // "step 41", "steps 40 to 43"
   name(column: number): string {
     const step = this.stepOf(column);
-    return this.stepsPerColumn === 1 ? `step ${step}` : `steps ${step} to ${step + this.stepsPerColumn - 1}`;
+    return this.stepsPerColumn === 1 ? `step ${step}` : `steps ${step} to ${this.lastStepOf(column)}`;
   }
   part(part: Part, row: number, column: number): number {
     const i = this.at(row, column);
@@ -143,37 +148,43 @@ function unpack(base64: string): Float32Array {
 }
 
 export interface Data {
+  version: string;  // of the documents; empty: of a page that is a file
   report: Report; grid: StepGrid | null; names: string[]; timelines: Timeline[]; memory: MemoryLevels[]; kernels: Kernel[];
   rankName(row: number): string;  // "rank 5", "pid 4711"
   shortName(row: number): string;  // "5"
   place(row: number): string;  // "n1, GPU 5"
   rowOfRank(rank: number): number;  // -1: not heard
+  key(row: number): string;  // the rank's, whatever its row is in newer data
+  rowOfKey(key: string): number;  // -1: there is none
 }
 
 function parse(id: string): any { return JSON.parse(document.getElementById(id)!.textContent!); }
 
 // Of a page that is a file: the documents are in it.
-export function embedded(): Data { return dataOf(parse('report-data'), parse('page-data')); }
+export function embedded(): Data { return dataOf(parse('report-data'), parse('page-data'), ''); }
 
 // Of a page that is served: both documents of one version, or null while there are none.
 export async function fetched(): Promise<Data | null> {
   for (let tries = 0; tries < 3; ++tries) {
     const [report, page] = await Promise.all([fetch('/api/report'), fetch('/api/page-data')]);
     if (!report.ok || !page.ok) return null;
-    if (report.headers.get('ETag') === page.headers.get('ETag')) return dataOf(await report.json(), await page.json());
+    const version = report.headers.get('ETag') ?? '';
+    if (version === page.headers.get('ETag')) return dataOf(await report.json(), await page.json(), version);
   }
   return null;
 }
 
-function dataOf(report: Report, raw: RawPageData): Data {
+function dataOf(report: Report, raw: RawPageData, version: string): Data {
   const rows = new Map<number, number>();
+  const key = (row: number): string => `${report.ranks[row].host}/${report.ranks[row].pid}`;
+  const rowsOfKeys = new Map(report.ranks.map((_, row) => [key(row), row]));
   report.ranks.forEach((rank, row) => { if (rank.rank !== null && !rows.has(rank.rank)) rows.set(rank.rank, row); });
   return {
-    report, names: raw.names, timelines: raw.timelines, memory: raw.memory, kernels: raw.kernels ?? report.top_kernels,
+    version, report, names: raw.names, timelines: raw.timelines, memory: raw.memory, kernels: raw.kernels ?? report.top_kernels,
     grid: raw.steps === null ? null : new StepGrid(raw.steps),
     rankName: row => report.ranks[row].rank === null ? `pid ${report.ranks[row].pid}` : `rank ${report.ranks[row].rank}`,
     shortName: row => String(report.ranks[row].rank ?? report.ranks[row].pid),
     place: row => report.ranks[row].host + (report.ranks[row].device === null ? '' : `, GPU ${report.ranks[row].device}`),
-    rowOfRank: rank => rows.get(rank) ?? -1,
+    rowOfRank: rank => rows.get(rank) ?? -1, key, rowOfKey: wanted => rowsOfKeys.get(wanted) ?? -1,
   };
 }

@@ -1,5 +1,7 @@
 // Makes elements: everything on the page is built with these few functions, and text is never parsed as HTML.
 
+import {forgetColours} from './colours';
+
 type Child = Node | string | number | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | null | undefined | ((event: any) => void)>;
 
@@ -70,24 +72,32 @@ export function button(words: string, press: () => void, label?: string): HTMLBu
   return h('button', {type: 'button', onclick: press, 'aria-label': label ?? null, title: label ?? null}, words);
 }
 
-let redraws: (() => void)[] = [];
+interface Drawing { fit: () => void; redraw: () => void }
+let drawings: Drawing[] = [];
 
 // The page is built anew: what was drawn before is gone.
-export function forgetDrawings(): void { redraws = []; }
+export function forgetDrawings(): void { drawings = []; }
 
-// Calls draw(width) now, whenever the width changes, and on redrawAll.
+// Calls draw(width) whenever the width changes, and on redrawAll. Returns what draws again at the same width.
 export function responsive(element: HTMLElement, draw: (width: number) => void): () => void {
   let width = 0;
   const redraw = () => { if (width > 0) draw(width); };
-  new ResizeObserver(entries => {
-    const now = Math.floor(entries[0].contentRect.width);
+  const fit = (): void => {
+    const now = Math.floor(element.getBoundingClientRect().width);
     if (now === width || now === 0) return;
     width = now;
     draw(width);
-  }).observe(element);
-  redraws.push(redraw);
+  };
+  new ResizeObserver(fit).observe(element);
+  drawings.push({fit, redraw});
   return redraw;
 }
 
+// Draws what has just been put on the page without waiting for its first layout, so that the page has its height.
+export function drawNow(): void { for (const {fit} of drawings) fit(); }
+
 // For colours that a canvas has drawn.
-export function redrawAll(): void { for (const redraw of redraws) redraw(); }
+export function redrawAll(): void {
+  forgetColours();
+  for (const {redraw} of drawings) redraw();
+}

@@ -11,14 +11,13 @@ const kMarks: Record<Finding['severity'], string> = {error: '✖', warning: '▲
 function select(data: Data, store: Store, index: number): void {
   const {about} = data.report.findings[index];
   const rows = about.ranks.map(rank => data.rowOfRank(rank)).filter(row => row >= 0);
-  let columns: [number, number] | null = null;
+  let steps: [number, number] | null = null;
   const grid = data.grid;
   if (grid !== null && (about.first_step !== null || about.last_step !== null)) {
-    columns = [grid.columnOf(about.first_step ?? grid.first),
-               grid.columnOf(about.last_step ?? grid.stepOf(grid.columns - 1))];
+    steps = [about.first_step ?? grid.first, about.last_step ?? Infinity];
   }
   const timeline = data.timelines.findIndex(t => t.findings.includes(index));
-  store.set({finding: index, ranks: new Set(rows), columns, ...(timeline >= 0 ? {timeline} : {})});
+  store.set({finding: index, ranks: new Set(rows), steps, ...(timeline >= 0 ? {timeline} : {})});
 }
 
 function card(data: Data, store: Store, index: number): HTMLElement {
@@ -37,7 +36,7 @@ function card(data: Data, store: Store, index: number): HTMLElement {
                  picture ? h('div', {class: 'picture'}, picture) : null);
   choose.addEventListener('click', () => {
     if (store.value.finding === index) {
-      store.set({finding: null, ranks: new Set(), columns: null});
+      store.set({finding: null, ranks: new Set(), steps: null});
       announce('Selection cleared');
       return;
     }

@@ -52,15 +52,16 @@ function steps(data: Data): string {
 
 function themeButton(): HTMLButtonElement {
   const themes = ['auto', 'light', 'dark'];
-  let at = 0;
+  const {dataset} = document.documentElement;
+  const theme = (): string => dataset.theme ?? 'auto';
   const press = (): void => {
-    at = (at + 1) % themes.length;
-    if (at === 0) delete document.documentElement.dataset.theme;
-    else document.documentElement.dataset.theme = themes[at];
+    const next = themes[(themes.indexOf(theme()) + 1) % themes.length];
+    if (next === 'auto') delete dataset.theme;
+    else dataset.theme = next;
     box.textContent = words();
     document.dispatchEvent(new Event('themechange'));
   };
-  const words = (): string => `Theme: ${themes[at]}`;
+  const words = (): string => `Theme: ${theme()}`;
   const box = button(words(), press);
   box.id = 'theme';
   return box;
@@ -68,25 +69,27 @@ function themeButton(): HTMLButtonElement {
 
 // "rank 5, steps 41 to 199"
 export function selectionWords(data: Data, store: Store): string {
-  const {ranks, columns} = store.value;
+  const {ranks, steps: chosen} = store.value;
   const parts: string[] = [];
   const names = [...ranks].map(row => data.shortName(row));
   if (names.length > 0)
     parts.push(`${names.length === 1 ? 'rank' : 'ranks'} ${names.slice(0, 8).join(', ')}${names.length > 8 ? ' ...' : ''}`);
-  if (columns !== null && data.grid !== null) {
+  if (chosen !== null && data.grid !== null) {
+    const columns = data.grid.columnsOf(chosen);
     const first = data.grid.stepOf(columns[0]);
-    const last = data.grid.stepOf(columns[1]) + data.grid.stepsPerColumn - 1;
+    const last = data.grid.lastStepOf(columns[1]);
     parts.push(first === last ? `step ${first}` : `steps ${first} to ${last}`);
   }
   return parts.join(', ');
 }
 
-export function header(data: Data, store: Store): HTMLElement {
+// `line`: what the job does now; null: it is over.
+export function header(data: Data, store: Store, line: HTMLElement | null): HTMLElement {
   const c = data.report.conditions;
   const hosts = c.hosts.length === 1 ? `on ${c.hosts[0]}` : `on ${plural(c.hosts.length, 'host')}`;
   const versions = [c.cuda_runtime ? `CUDA ${c.cuda_runtime}` : '', c.nccl ? `NCCL ${c.nccl}` : ''];
   const chosen = h('span', {class: 'chosen', hidden: true});
-  const clear = (): void => store.set({finding: null, ranks: new Set(), columns: null});
+  const clear = (): void => store.set({finding: null, ranks: new Set(), steps: null});
   store.follow(() => {
     const words = selectionWords(data, store);
     chosen.hidden = words === '';
@@ -96,5 +99,5 @@ export function header(data: Data, store: Store): HTMLElement {
            h('h1', {}, title(data)),
            h('span', {}, [`${plural(data.report.ranks.length, 'rank')} ${hosts}`, hardware(data), ...versions]
                              .filter(words => words !== '').join(', ')),
-           h('span', {id: 'pace'}, steps(data)), trust(data), chosen, themeButton());
+           h('span', {id: 'pace'}, steps(data)), trust(data), line ?? '', chosen, themeButton());
 }

@@ -13,13 +13,15 @@ const kLeft = 44;
 const kAxis = 18;
 
 // Quantiles of the values of a metric within the columns shown; what is above the highest is drawn alike.
-function scaleOf(grid: StepGrid, metric: Metric, columns: [number, number]): [number, number] {
+function scaleOf(grid: StepGrid, metric: Metric, [from, last]: [number, number], warmup: number): [number, number] {
+  // The warm-up may be a hundred times as long, and would make everything else pale.
+  const first = Math.max(from, Math.min(last, Math.ceil(warmup / grid.stepsPerColumn)));
   const values: number[] = [];
   const cells = metric === 'caused' ? grid.caused : grid.total;
-  const stride = Math.max(1, Math.floor(grid.rows * (columns[1] - columns[0] + 1) / 20000));
+  const stride = Math.max(1, Math.floor(grid.rows * (last - first + 1) / 20000));
   let i = 0;
   for (let row = 0; row < grid.rows; ++row) {
-    for (let column = columns[0]; column <= columns[1]; ++column) {
+    for (let column = first; column <= last; ++column) {
       if (i++ % stride !== 0) continue;
       const value = cells[grid.at(row, column)];
       if (!Number.isNaN(value)) values.push(value);
@@ -34,17 +36,19 @@ function scaleOf(grid: StepGrid, metric: Metric, columns: [number, number]): [nu
   }
   // A share of the step, so that noise stays pale: at least a tenth.
   const total: number[] = [];
-  for (let column = columns[0]; column <= columns[1]; ++column) {
+  for (let column = first; column <= last; ++column) {
     const value = grid.total[grid.at(0, column)];
     if (!Number.isNaN(value)) total.push(value);
   }
   const step = total.sort((a, b) => a - b)[Math.floor(total.length / 2)] ?? 1;
-  return [0, Math.max(values[values.length - 1] * 0.8, step * 0.1)];
+  return [0, Math.max(quantile(0.999) * 0.9, step * 0.1)];
 }
 
+// What the viewer has set: the metric (null: the usual one), and the first and the last rank shown (null: all).
+interface View { metric: Metric | null; ranks: [string, string] | null }
+
 class HeatMap {
-  private metric: Metric = 'caused';
-  private rows: [number, number];  // shown
+  private readonly view: View;
   private readonly grid: StepGrid;
   private readonly canvas = h('canvas', {role: 'img'});
   private readonly frame = h('div', {class: 'plot', tabindex: 0, role: 'group', 'aria-label':
@@ -56,16 +60,15 @@ class HeatMap {
 
   constructor(private readonly data: Data, private readonly store: Store, controls: HTMLElement, body: HTMLElement) {
     this.grid = data.grid!;
-    this.rows = [0, this.grid.rows - 1];
-    if (this.grid.rows < 2) this.metric = 'total';
+    this.view = store.settings.of<View>('heat map', {metric: null, ranks: null});
     const metrics: [string, string][] = [['caused', kMetricWords.caused], ['total', kMetricWords.total]];
-    controls.append(select('Colour', metrics, this.metric, value => {
-      this.metric = value as Metric;
+    controls.append(select('Colour', metrics, this.metric(), value => {
+      this.view.metric = value as Metric;
       this.redraw();
     }));
     if (this.grid.rows > 32) {
       controls.append(button('Fewer ranks', () => this.zoomRows(0.5), 'Zoom in on ranks'),
-                      button('All ranks', () => { this.rows = [0, this.grid.rows - 1]; this.redraw(); }));
+                      button('All ranks', () => { this.view.ranks = null; this.redraw(); }));
     }
     this.frame.append(this.canvas);
     body.append(this.key, this.frame);
@@ -73,47 +76,56 @@ class HeatMap {
     this.listen();
     store.follow((_, changed) => {
       if (changed.has('ranks')) this.reveal();
-      if (changed.has('columns') || changed.has('ranks') || changed.has('cursor')) this.redraw();
+      if (changed.has('steps') || changed.has('ranks') || changed.has('cursor')) this.redraw();
     });
   }
 
-  private columns(): [number, number] { return this.store.value.columns ?? [0, this.grid.columns - 1]; }
+  private metric(): Metric { return this.view.metric ?? (this.grid.rows < 2 ? 'total' : 'caused'); }
+  private rows(): [number, number] {
+    const [from, to] = this.view.ranks?.map(key => this.data.rowOfKey(key)) ?? [-1, -1];
+    return from < 0 || to < from ? [0, this.grid.rows - 1] : [from, to];
+  }
+  private columns(): [number, number] { return this.grid.columnsOf(this.store.value.steps); }
   // All steps are drawn; what is selected is framed, unless it is most of them or few enough to zoom in on.
   private value(row: number, column: number): number {
     const i = this.grid.at(row, column);
-    return this.metric === 'caused' ? this.grid.caused[i] : this.grid.total[i];
+    return this.metric() === 'caused' ? this.grid.caused[i] : this.grid.total[i];
   }
 
   private zoomRows(factor: number): void {
     const chosen = [...this.store.value.ranks];
-    const middle = this.store.value.cursor?.row ?? chosen[0] ?? (this.rows[0] + this.rows[1]) / 2;
-    const size = Math.max(16, Math.round((this.rows[1] - this.rows[0] + 1) * factor));
+    const rows = this.rows();
+    const middle = this.store.value.cursor?.row ?? chosen[0] ?? (rows[0] + rows[1]) / 2;
+    const size = Math.max(16, Math.round((rows[1] - rows[0] + 1) * factor));
     const from = Math.max(0, Math.min(this.grid.rows - size, Math.round(middle - size / 2)));
-    this.rows = [from, Math.min(this.grid.rows - 1, from + size - 1)];
+    this.view.ranks = [this.data.key(from), this.data.key(Math.min(this.grid.rows - 1, from + size - 1))];
     this.redraw();
   }
   private reveal(): void {
-    const chosen = [...this.store.value.ranks];
-    if (chosen.some(row => row < this.rows[0] || row > this.rows[1])) this.rows = [0, this.grid.rows - 1];
+    const [first, last] = this.rows();
+    if ([...this.store.value.ranks].some(row => row < first || row > last)) this.view.ranks = null;
   }
 
+  private shown(): number {
+    const [first, last] = this.rows();
+    return last - first + 1;
+  }
   private rowHeight(): number {
-    const shown = this.rows[1] - this.rows[0] + 1;
-    return shown <= 16 ? 18 : shown <= 32 ? 12 : Math.max(Math.min(360 / shown, 12), 0.05);
+    const shown = this.shown();
+    return shown <= 16 ? Math.max(18, Math.min(34, Math.floor(280 / shown))) : shown <= 32 ? 12 : Math.max(Math.min(360 / shown, 12), 0.05);
   }
 
   private draw(width: number): void {
-    const shown = this.rows[1] - this.rows[0] + 1;
     const ratio = devicePixelRatio || 1;
     this.width = width;
-    this.height = Math.round(this.rowHeight() * shown);
+    this.height = Math.round(this.rowHeight() * this.shown());
     this.canvas.width = width * ratio;
     this.canvas.height = (this.height + kAxis) * ratio;
     this.canvas.style.width = `${width}px`;
     this.canvas.style.height = `${this.height + kAxis}px`;
     const context = this.canvas.getContext('2d')!;
     const columns = this.columns();
-    const range = scaleOf(this.grid, this.metric, columns);
+    const range = scaleOf(this.grid, this.metric(), columns, this.data.report.steps?.warmup_count ?? 0);
     const image = this.paint(columns, range);
     context.imageSmoothingEnabled = false;
     context.drawImage(image, kLeft * ratio, 0, (width - kLeft) * ratio, this.height * ratio);
@@ -124,7 +136,8 @@ class HeatMap {
 
   // One pixel for each cell, or for each group of rows that share a pixel row.
   private paint(columns: [number, number], [low, high]: [number, number]): HTMLCanvasElement {
-    const shown = this.rows[1] - this.rows[0] + 1;
+    const shown = this.shown();
+    const [first] = this.rows();
     const lines = Math.min(shown, Math.max(this.height, 1));
     const across = columns[1] - columns[0] + 1;
     const image = document.createElement('canvas');
@@ -133,11 +146,11 @@ class HeatMap {
     const context = image.getContext('2d')!;
     const pixels = context.createImageData(across, lines);
     const paper = rgb('paper');
-    const full = rgb(this.metric === 'caused' ? 'late' : 'ink');
+    const full = rgb(this.metric() === 'caused' ? 'late' : 'ink');
     const none = rgb('panel');
     for (let line = 0; line < lines; ++line) {
-      const from = this.rows[0] + Math.floor(line * shown / lines);
-      const to = Math.max(from + 1, this.rows[0] + Math.floor((line + 1) * shown / lines));
+      const from = first + Math.floor(line * shown / lines);
+      const to = Math.max(from + 1, first + Math.floor((line + 1) * shown / lines));
       for (let i = 0; i < across; ++i) {
         let most = NaN;
         for (let row = from; row < to; ++row) {
@@ -157,14 +170,15 @@ class HeatMap {
 
   private drawLabels(context: CanvasRenderingContext2D, columns: [number, number]): void {
     const each = this.rowHeight();
+    const [first, last] = this.rows();
     const {ranks, cursor} = this.store.value;
     context.font = '11px system-ui, sans-serif';
     context.textBaseline = 'middle';
     const stride = Math.max(1, Math.ceil(13 / each));
-    for (let row = this.rows[0]; row <= this.rows[1]; ++row) {
+    for (let row = first; row <= last; ++row) {
       const chosen = ranks.has(row);
-      const y = (row - this.rows[0]) * each;
-      if (!chosen && (row - this.rows[0]) % stride !== 0) continue;
+      const y = (row - first) * each;
+      if (!chosen && (row - first) % stride !== 0) continue;
       context.fillStyle = colour(chosen ? 'ink' : 'soft');
       context.font = `${chosen ? 'bold ' : ''}11px system-ui, sans-serif`;
       context.textAlign = 'right';
@@ -181,20 +195,20 @@ class HeatMap {
     context.fillText(this.grid.name(columns[0]), kLeft, this.height + 10);
     context.textAlign = 'right';
     context.fillText(this.grid.name(columns[1]), this.width, this.height + 10);
-    if (cursor === null || cursor.column < columns[0] || cursor.column > columns[1] || cursor.row < this.rows[0] || cursor.row > this.rows[1]) return;
+    if (cursor === null || cursor.column < columns[0] || cursor.column > columns[1] || cursor.row < first || cursor.row > last) return;
     const wide = (this.width - kLeft) / (columns[1] - columns[0] + 1);
     context.strokeStyle = colour('select');
     context.lineWidth = 2;
-    context.strokeRect(kLeft + (cursor.column - columns[0]) * wide - 1, (cursor.row - this.rows[0]) * each - 1,
+    context.strokeRect(kLeft + (cursor.column - columns[0]) * wide - 1, (cursor.row - first) * each - 1,
                        Math.max(wide, 3) + 2, Math.max(each, 3) + 2);
   }
 
   private describe([low, high]: [number, number]): void {
-    const css = this.metric === 'caused' ? 'ramp late-ramp' : 'ramp ink-ramp';
+    const css = this.metric() === 'caused' ? 'ramp late-ramp' : 'ramp ink-ramp';
     this.key.replaceChildren(
-        h('span', {}, `${kMetricWords[this.metric]} `, duration(low), h('i', {class: css}), `${duration(high)} or more`),
+        h('span', {}, `${kMetricWords[this.metric()]} `, duration(low), h('i', {class: css}), `${duration(high)} or more`),
         h('span', {}, h('i', {class: 'none'}), 'not recorded'));
-    this.canvas.setAttribute('aria-label', `${kMetricWords[this.metric]} of ${this.grid.rows} ranks in ${this.grid.columns} columns of steps`);
+    this.canvas.setAttribute('aria-label', `${kMetricWords[this.metric()]} of ${this.grid.rows} ranks in ${this.grid.columns} columns of steps`);
   }
 
   private cellAt(event: MouseEvent): {row: number; column: number} | null {
@@ -202,17 +216,18 @@ class HeatMap {
     const x = event.clientX - box.left - kLeft;
     const y = event.clientY - box.top;
     const columns = this.columns();
-    const shown = this.rows[1] - this.rows[0] + 1;
+    const [top, bottom] = this.rows();
+    const shown = this.shown();
     if (x < 0 || y < 0 || y >= this.height) return null;
     const column = columns[0] + Math.floor(x / (this.width - kLeft) * (columns[1] - columns[0] + 1));
     // Where rows share a pixel: the one that gave it its colour.
-    const first = this.rows[0] + Math.floor(y / this.height * shown);
-    const last = Math.max(first + 1, this.rows[0] + Math.floor((y + 1) / this.height * shown));
+    const first = top + Math.floor(y / this.height * shown);
+    const last = Math.max(first + 1, top + Math.floor((y + 1) / this.height * shown));
     let row = first;
-    for (let other = first; other < last && other <= this.rows[1]; ++other) {
+    for (let other = first; other < last && other <= bottom; ++other) {
       if (this.value(other, column) > this.value(row, column)) row = other;
     }
-    return {row: Math.min(row, this.rows[1]), column: Math.min(column, columns[1])};
+    return {row: Math.min(row, bottom), column: Math.min(column, columns[1])};
   }
 
   private words({row, column}: {row: number; column: number}): string[] {
@@ -248,10 +263,11 @@ class HeatMap {
     this.frame.addEventListener('keydown', event => {
       const moves: Record<string, [number, number]> = {ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0]};
       const columns = this.columns();
-      const cursor = this.store.value.cursor ?? {row: this.rows[0], column: columns[0]};
+      const [first, last] = this.rows();
+      const cursor = this.store.value.cursor ?? {row: first, column: columns[0]};
       if (event.key in moves) {
         const [down, right] = moves[event.key].map(by => by * (event.shiftKey ? 10 : 1));
-        const cell = {row: Math.max(this.rows[0], Math.min(this.rows[1], cursor.row + down)),
+        const cell = {row: Math.max(first, Math.min(last, cursor.row + down)),
                       column: Math.max(columns[0], Math.min(columns[1], cursor.column + right))};
         this.store.set({cursor: cell});
         announce(this.words(cell).join('; '));

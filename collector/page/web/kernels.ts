@@ -1,6 +1,7 @@
 // Kernels: which ones take the time, and what kind of work they do.
 import {Data, Kernel} from './data';
 import {h, section, select} from './dom';
+import {Store} from './selection';
 import {table} from './table';
 import {count, duration, percent} from './units';
 
@@ -26,15 +27,17 @@ function classBar(data: Data): HTMLElement {
            h('p', {class: 'legend'}, ...classes.map(k => h('span', {}, h('i', {class: classCss(k.class)}), `${k.class} ${percent(k.share)}`))));
 }
 
-export function kernels(data: Data): HTMLElement | null {
+export function kernels(data: Data, store: Store): HTMLElement | null {
   const all = data.kernels;
   if (all.length === 0) return null;
   const {root, controls, body} = section('kernels', 'Kernels');
   const most = Math.max(...all.map(kernel => kernel.share));
   const list = h('div', {});
-  const show = (kernelClass: string): void => list.replaceChildren(table<Kernel>({
+  const classes = [...new Set(all.map(kernel => kernel.class))].sort();
+  const view = store.settings.of('kernels', {class: 'all'});
+  const show = (): void => list.replaceChildren(table<Kernel>({
     id: 'kernel-table', label: 'Kernels', sort: 2, most: 20, search: 'Search',
-    rows: kernelClass === 'all' ? all : all.filter(kernel => kernel.class === kernelClass),
+    rows: view.class === 'all' ? all : all.filter(kernel => kernel.class === view.class),
     matches: (kernel, words) => kernel.name.toLowerCase().includes(words) || kernel.class.includes(words),
     columns: [
       {title: 'kernel', text: kernel => h('span', {title: kernel.name}, shortName(kernel.name)), wide: true},
@@ -47,10 +50,12 @@ export function kernels(data: Data): HTMLElement | null {
        text: kernel => kernel.steady ? String(Math.round(kernel.steady.calls_per_step * 10) / 10) : '-'},
       {title: 'mean', number: kernel => kernel.time_ns.mean, text: kernel => duration(kernel.time_ns.mean)},
       {title: 'p50', number: kernel => kernel.time_ns.p50, text: kernel => duration(kernel.time_ns.p50)},
-      {title: 'p99', number: kernel => kernel.time_ns.p99, text: kernel => duration(kernel.time_ns.p99)}]}));
-  const classes = [...new Set(all.map(kernel => kernel.class))].sort();
-  controls.append(select('Class', [['all', 'all'], ...classes.map((name): [string, string] => [name, name])], 'all', show));
+      {title: 'p99', number: kernel => kernel.time_ns.p99, text: kernel => duration(kernel.time_ns.p99)}]}, store.settings));
+  controls.append(select('Class', [['all', 'all'], ...classes.map((name): [string, string] => [name, name])], view.class, chosen => {
+    view.class = chosen;
+    show();
+  }));
   body.append(classBar(data), list);
-  show('all');
+  show();
   return root;
 }

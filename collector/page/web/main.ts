@@ -1,13 +1,16 @@
-// Builds the page from the two documents in it.
+// Builds the page from the two documents in it, or from those that a collector serves.
 import {bandwidth} from './bandwidth';
 import {conditions} from './conditions';
-import {Data, embedded, fetched} from './data';
-import {append, forgetDrawings, h, redrawAll} from './dom';
+import {Data, embedded} from './data';
+import {append, drawNow, forgetDrawings, h, redrawAll} from './dom';
 import {findings} from './findings';
+import {watchHands} from './hands';
 import {header} from './header';
 import {heatMap} from './heat_map';
 import {kernels} from './kernels';
+import {follow} from './live';
 import {memory} from './memory';
+import {placeNow, returnTo} from './place';
 import {Store} from './selection';
 import {stepsChart} from './steps_chart';
 import {stepsTable} from './steps_table';
@@ -15,68 +18,59 @@ import {collectives, communicators, phases, ranks} from './tables';
 import {timeline} from './timeline';
 import {installTooltip} from './tooltip';
 
-// Builds everything from `data`. What is selected in `store` stays selected; a page that is there already is replaced.
-function build(data: Data, store: Store): void {
-  const before = document.getElementById('main');
-  const place = window.scrollY;
-  const focused = document.activeElement?.id;
-  store.forgetListeners();
-  forgetDrawings();
-  const top = header(data, store);
+function mainOf(data: Data, store: Store): HTMLElement {
   const sections = [
     findings(data, store), stepsChart(data, store), h('div', {class: 'two'}),
-    stepsTable(data), h('div', {class: 'two'}), kernels(data), ranks(data, store), collectives(data), phases(data), communicators(data), conditions(data)];
+    stepsTable(data), h('div', {class: 'two'}), kernels(data, store), ranks(data, store), collectives(data, store),
+    phases(data, store), communicators(data, store), conditions(data)];
   append(sections[2]!, [heatMap(data, store), timeline(data, store)]);
-  append(sections[4]!, [bandwidth(data), memory(data, store)]);
+  append(sections[4]!, [bandwidth(data, store), memory(data, store)]);
   const main = h('main', {id: 'main', tabindex: -1});
   append(main, sections);
+  return main;
+}
+
+// Shows `data`. A page that is there already is replaced, and what the viewer did to it stays: `store` has the
+// selection and the settings of each part, and the place on the page is found again. `line`: for the header.
+function show(data: Data, store: Store, line: HTMLElement | null): void {
+  const before = document.getElementById('main');
+  const place = placeNow();
+  store.forgetListeners();
+  forgetDrawings();
+  const top = header(data, store, line);
+  const main = mainOf(data, store);
   document.title = `${top.querySelector('h1')!.textContent} - gpuprobe`;
   if (before === null) {
     document.body.prepend(h('a', {href: '#main', class: 'skip'}, 'Skip to the findings'), top, main);
-    installTooltip();
   } else {
-    main.style.minHeight = `${before.offsetHeight}px`;
     document.querySelector('header')!.replaceWith(top);
     before.replaceWith(main);
-    window.scrollTo({top: place, behavior: 'instant' as ScrollBehavior});
-    if (focused) document.getElementById(focused)?.focus({preventScroll: true});
   }
   store.set({});
-  if (before !== null) return;
-  document.addEventListener('themechange', redrawAll);
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
+  drawNow();
+  if (before !== null) returnTo(place);
+  document.documentElement.dataset.version = data.version;
   document.documentElement.dataset.ready = 'true';
 }
 
-// A page that a collector serves: follows its events, and fetches the documents whenever there are new ones.
-function follow(): void {
+function start(): void {
+  installTooltip();
+  document.addEventListener('themechange', redrawAll);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redrawAll);
   const store = new Store();
-  const waiting = h('p', {role: 'status'}, 'Waiting for the first process ...');
-  document.body.prepend(waiting);
+  if (document.documentElement.dataset.live === undefined) {
+    const data = embedded();
+    store.begin(data);
+    return show(data, store, null);
+  }
+  watchHands();
   let shown: Data | null = null;
-  let running: Promise<void> | null = null;
-  let again = false;
-  const rebuild = async (): Promise<void> => {
-    do {
-      again = false;
-      const data = await fetched().catch(() => null);  // the collector has gone
-      if (data === null) continue;
-      waiting.remove();
-      if (shown !== null) store.carry(shown, data);
-      shown = data;
-      build(data, store);
-    } while (again);
-    running = null;
-  };
-  // Settles when what there is now is shown.
-  const refresh = (): Promise<void> => {
-    again = running !== null;
-    return running ??= rebuild();
-  };
-  const events = new EventSource('/events');
-  events.addEventListener('documents', () => { void refresh(); });
-  events.addEventListener('end', () => { void refresh().then(() => events.close()); });
+  follow((data, line) => {
+    if (shown === null) store.begin(data);
+    else store.carry(shown, data);
+    shown = data;
+    show(data, store, line);
+  });
 }
 
-if (document.documentElement.dataset.live === undefined) build(embedded(), new Store());
-else follow();
+start();

@@ -92,7 +92,9 @@ export function memory(data: Data, store: Store): HTMLElement | null {
   if (rows.length === 0) return null;
   const {root, controls, body} = section('memory', 'Memory over the run');
   const peak = (row: number): number => data.report.ranks[row].device_memory?.[0]?.high_water_bytes ?? 0;
-  let chosen = rows.reduce((best, row) => peak(row) > peak(best) ? row : best, rows[0]);
+  const view = store.settings.of<{rank: string | null}>('memory', {rank: null});
+  const held = view.rank === null ? -1 : data.rowOfKey(view.rank);
+  let chosen = rows.includes(held) ? held : rows.reduce((best, row) => peak(row) > peak(best) ? row : best, rows[0]);
   const plot = h('div', {class: 'plot'});
   const around = h('div', {});
   const show = (row: number): void => {
@@ -100,8 +102,12 @@ export function memory(data: Data, store: Store): HTMLElement | null {
     around.replaceChildren(legend(data, row), plot, details(data, row));
     redraw();
   };
+  const choose = (row: number): void => {
+    view.rank = data.key(row);
+    show(row);
+  };
   const choice = select('Rank', rows.map((row): [string, string] => [String(row), `${data.rankName(row)} (${data.place(row)})`]), String(chosen),
-                        value => show(Number(value)));
+                        value => choose(Number(value)));
   const redraw = responsive(plot, width => plot.replaceChildren(draw(data, chosen, width)));
   controls.append(choice);
   body.append(around);
@@ -110,7 +116,7 @@ export function memory(data: Data, store: Store): HTMLElement | null {
     const row = [...ranks][0];
     if (!changed.has('ranks') || ranks.size !== 1 || !rows.includes(row)) return;
     choice.querySelector('select')!.value = String(row);
-    show(row);
+    choose(row);
   });
   return root;
 }

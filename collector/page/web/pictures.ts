@@ -12,19 +12,21 @@ function svg(height: number, label: string, ...children: (SVGElement | null)[]):
 
 interface Bar { label: string; value: number; words: string; css: string }
 
-// Horizontal bars to one scale, each with its label before and its value behind.
+const kCaption = 16;  // height of the line that says what a picture shows
+
+// Horizontal bars to one scale, each with its label before and its value behind, below what they are.
 function bars(label: string, all: Bar[], labelWidth = 34): SVGSVGElement | null {
   if (all.length === 0) return null;
   const room = kWidth - labelWidth - Math.max(62, 8 + 6.5 * Math.max(...all.map(bar => bar.words.length)));
   const most = Math.max(...all.map(bar => bar.value), 1e-12);
-  const children: SVGElement[] = [];
+  const children: SVGElement[] = [text(0, 11, label)];
   all.forEach((bar, i) => {
-    const y = 2 + i * 15;
+    const y = kCaption + 2 + i * 15;
     const width = bar.value / most * room;
     children.push(text(labelWidth - 6, y + 10, bar.label, 'end'), rect(labelWidth, y + 1, Math.max(width, 1), 11, bar.css),
                   text(labelWidth + width + 5, y + 10, bar.words));
   });
-  return svg(4 + all.length * 15, `${label}: ${all.map(bar => `${bar.label} ${bar.words}`).join(', ')}`, ...children);
+  return svg(kCaption + 4 + all.length * 15, `${label}: ${all.map(bar => `${bar.label} ${bar.words}`).join(', ')}`, ...children);
 }
 
 // The ranks with most of a value, and the named ones whatever they have, in the order of ranks.

@@ -1,46 +1,70 @@
 // What is selected, and who wants to know: charts never call each other, they follow this.
 
-import {Data} from './data';
+import {Data, Timeline} from './data';
+import {Settings} from './settings';
 
 export interface Selection {
   finding: number | null;  // place in report.findings
   ranks: Set<number>;  // rows
-  columns: [number, number] | null;  // of the grid, both inclusive; null: all
+  steps: [number, number] | null;  // the first and the last; null: all
   cursor: {row: number; column: number} | null;  // the cell under the keyboard or the mouse
   timeline: number;  // place in data.timelines
 }
 
 type Listener = (selection: Selection, changed: Set<keyof Selection>) => void;
 
+// The timeline that is shown until the viewer chooses one: one that shows a finding.
+function tellingTimeline(data: Data): number {
+  return Math.max(0, data.timelines.findIndex(timeline => timeline.findings.length > 0));
+}
+
+// `timeline` of `from` as one of `to`, which lacks it: names and rows have other places there.
+function adopted(timeline: Timeline, from: Data, to: Data): Timeline {
+  const names = new Map(to.names.map((name, i) => [name, i]));
+  const nameOf = (name: string): number => {
+    if (!names.has(name)) names.set(name, to.names.push(name) - 1);
+    return names.get(name)!;
+  };
+  const ranks = timeline.ranks.map(rank => ({
+    ...rank, row: to.rowOfKey(from.key(rank.row)), slices: {...rank.slices, name: rank.slices.name.map(name => nameOf(from.names[name]))}}));
+  return {...timeline, slowest: false, median: false, findings: [], column: to.grid?.columnOf(timeline.step) ?? 0, ranks: ranks.filter(rank => rank.row >= 0)};
+}
+
 export class Store {
-  readonly value: Selection = {finding: null, ranks: new Set(), columns: null, cursor: null, timeline: 0};
-  built = false;  // a timeline was shown before
+  readonly value: Selection = {finding: null, ranks: new Set(), steps: null, cursor: null, timeline: 0};
+  readonly settings = new Settings();
+  private timelineChosen = false;
   private listeners: Listener[] = [];
 
   follow(listener: Listener): void { this.listeners.push(listener); }
   forgetListeners(): void { this.listeners = []; }
+  // The viewer looks at the timeline that is shown: newer data must not take it away.
+  holdTimeline(): void { this.timelineChosen = true; }
+
+  begin(data: Data): void { this.value.timeline = tellingTimeline(data); }
   // The page has newer data: the same ranks, steps, finding and timeline stay selected, wherever they are now.
   carry(from: Data, to: Data): void {
-    const rowOf = (row: number): number => {
-      const {host, pid} = from.report.ranks[row];
-      return to.report.ranks.findIndex(rank => rank.host === host && rank.pid === pid);
-    };
-    const columnOf = (column: number): number => to.grid!.columnOf(from.grid!.stepOf(column));
+    const rowOf = (row: number): number => to.rowOfKey(from.key(row));
     const {value} = this;
     const id = value.finding === null ? null : from.report.findings[value.finding].id;
     const finding = to.report.findings.findIndex(other => other.id === id);
     value.finding = finding < 0 ? null : finding;
     value.ranks = new Set([...value.ranks].map(rowOf).filter(row => row >= 0));
-    const grids = from.grid !== null && to.grid !== null;
-    value.columns = value.columns === null || !grids ? null : [columnOf(value.columns[0]), columnOf(value.columns[1])];
     const row = value.cursor === null ? -1 : rowOf(value.cursor.row);
-    value.cursor = value.cursor === null || !grids || row < 0 ? null : {row, column: columnOf(value.cursor.column)};
-    const step = from.timelines[value.timeline]?.step;
-    value.timeline = Math.max(0, to.timelines.findIndex(timeline => timeline.step === step));
+    value.cursor = value.cursor === null || row < 0 || !from.grid || !to.grid ? null : {row, column: to.grid.columnOf(from.grid.stepOf(value.cursor.column))};
+    value.timeline = this.carryTimeline(from, to);
   }
   set(change: Partial<Selection>): void {
     Object.assign(this.value, change);
+    if (change.timeline !== undefined) this.holdTimeline();
     const changed = new Set(Object.keys(change) as (keyof Selection)[]);
     for (const listener of this.listeners) listener(this.value, changed);
+  }
+
+  private carryTimeline(from: Data, to: Data): number {
+    const held = this.timelineChosen ? from.timelines[this.value.timeline] : undefined;
+    if (held === undefined) return tellingTimeline(to);
+    const place = to.timelines.findIndex(timeline => timeline.step === held.step);
+    return place >= 0 ? place : to.timelines.push(adopted(held, from, to)) - 1;
   }
 }

@@ -72,11 +72,14 @@ function barPaths(stack: Record<Part, number>[], first: number, last: number, x:
   return kParts.map(part => s('path', {d: paths[part], class: kPartClass[part]}));
 }
 
+// What the viewer has set: the first and the last step shown (null: all), and the rank (null: all ranks' mean).
+interface View { steps: [number, number] | null; rank: string | null }
+
 class StepsChart {
-  private view: [number, number];  // columns shown
-  private row: number | null = null;
+  private readonly view: View;
   private moving = false;  // the page moves the brush, not a person
   private readonly grid: StepGrid;
+  private readonly stacks = new Map<number | null, Record<Part, number>[]>();  // by row
   private readonly late: {row: number; share: number}[];
   private readonly plot = h('div', {class: 'plot', tabindex: 0, role: 'group', 'aria-label':
       'Steps. Arrow keys move the cursor, Enter selects the step, Escape selects all.'});
@@ -86,24 +89,24 @@ class StepsChart {
 
   constructor(private readonly data: Data, private readonly store: Store, controls: HTMLElement, body: HTMLElement) {
     this.grid = data.grid!;
-    this.view = [0, this.grid.columns - 1];
+    this.view = store.settings.of<View>('steps', {steps: null, rank: null});
     this.late = latest(this.grid, data.report.steps?.warmup_count ?? 0);
     const ranks: [string, string][] = data.report.ranks.map((_, row) => [String(row), `${data.rankName(row)} only`]);
     const typed = (): void => this.choose(this.grid.columnOf(Number(this.from.value)), this.grid.columnOf(Number(this.to.value)));
     this.from.addEventListener('change', typed);
     this.to.addEventListener('change', typed);
     controls.append(
-        select('Show', [['all', 'mean of all ranks'], ...ranks], 'all', value => {
-          this.row = value === 'all' ? null : Number(value);
+        select('Show', [['all', 'mean of all ranks'], ...ranks], String(this.row() ?? 'all'), value => {
+          this.view.rank = value === 'all' ? null : data.key(Number(value));
           this.redraw();
         }),
         h('span', {class: 'range'}, 'steps ', this.from, ' to ', this.to),
-        button('Zoom in', () => this.zoom(this.store.value.columns), 'Show only the selected steps'),
-        button('All steps', () => { this.store.set({columns: null}); this.zoom(null); }));
+        button('Zoom in', () => this.zoom(this.store.value.steps), 'Show only the selected steps'),
+        button('All steps', () => { this.store.set({steps: null}); this.zoom(null); }));
     body.append(this.legend(), this.plot);
     this.redraw = responsive(this.plot, width => this.draw(width));
     this.plot.addEventListener('keydown', event => this.press(event));
-    store.follow((_, changed) => { if (['columns', 'cursor', 'ranks'].some(key => changed.has(key as never))) this.redraw(); });
+    store.follow((_, changed) => { if (['steps', 'cursor', 'ranks'].some(key => changed.has(key as never))) this.redraw(); });
   }
 
   private legend(): HTMLElement {
@@ -114,26 +117,42 @@ class StepsChart {
              h('span', {}, h('i', {class: 'late'}), 'the others wait for a late rank'));
   }
 
-  private zoom(columns: [number, number] | null): void {
-    this.view = columns ?? [0, this.grid.columns - 1];
+  // Columns shown.
+  private shown(): [number, number] {
+    return this.grid.columnsOf(this.view.steps);
+  }
+  private row(): number | null {
+    const row = this.view.rank === null ? -1 : this.data.rowOfKey(this.view.rank);
+    return row < 0 ? null : row;
+  }
+
+  private stack(row: number | null): Record<Part, number>[] {
+    let stack = this.stacks.get(row);
+    if (stack === undefined) this.stacks.set(row, stack = stackOf(this.grid, row));
+    return stack;
+  }
+
+  private zoom(steps: [number, number] | null): void {
+    this.view.steps = steps;
     this.redraw();
   }
   private choose(first: number, last: number): void {
-    this.store.set({columns: [Math.min(first, last), Math.max(first, last)]});
+    this.store.set({steps: [this.grid.stepOf(Math.min(first, last)), this.grid.lastStepOf(Math.max(first, last))]});
   }
 
   private press(event: KeyboardEvent): void {
     const step = event.shiftKey ? 10 : 1;
     const by: Record<string, number> = {ArrowLeft: -step, ArrowRight: step, Home: -this.grid.columns, End: this.grid.columns};
-    const cursor = this.store.value.cursor ?? {row: 0, column: this.view[0]};
+    const [first, last] = this.shown();
+    const cursor = this.store.value.cursor ?? {row: 0, column: first};
     if (event.key in by) {
-      const column = Math.max(this.view[0], Math.min(this.view[1], cursor.column + by[event.key]));
+      const column = Math.max(first, Math.min(last, cursor.column + by[event.key]));
       this.store.set({cursor: {...cursor, column}});
       announce(this.words(column).join('; '));
     } else if (event.key === 'Enter') {
       this.choose(cursor.column, cursor.column);
     } else if (event.key === 'Escape') {
-      this.store.set({columns: null});
+      this.store.set({steps: null});
     } else {
       return;
     }
@@ -141,9 +160,10 @@ class StepsChart {
   }
 
   private words(column: number): string[] {
-    const stack = stackOf(this.grid, this.row)[column];
+    const row = this.row();
+    const stack = this.stack(row)[column];
     const total = kParts.reduce((sum, part) => sum + stack[part], 0);
-    const who = this.row === null ? 'mean of all ranks' : this.data.rankName(this.row);
+    const who = row === null ? 'mean of all ranks' : this.data.rankName(row);
     const lines = [`${this.grid.name(column)}: ${duration(total)}`, who];
     for (const part of kParts) lines.push(`${kPartWords[part]} ${duration(stack[part])}, ${percent(stack[part] / total)}`);
     const late = this.late[column];
@@ -154,34 +174,36 @@ class StepsChart {
   }
 
   private draw(width: number): void {
-    const stack = stackOf(this.grid, this.row);
-    const [first, last] = this.view;
+    const stack = this.stack(this.row());
+    const [first, last] = this.shown();
     const x = scaleLinear([first, last + 1], [kLeft, width - 2]);
     // A warm-up step may be a hundred times as long: it is cut off, and says so.
-    const totals = stack.slice(first, last + 1).map(parts => kParts.reduce((sum, part) => sum + parts[part], 0)).filter(ns => ns > 0);
+    const warmup = Math.ceil((this.data.report.steps?.warmup_count ?? 0) / this.grid.stepsPerColumn);
+    const totals = stack.slice(Math.max(first, Math.min(last, warmup)), last + 1).map(parts => kParts.reduce((sum, part) => sum + parts[part], 0)).filter(ns => ns > 0);
     const sorted = [...totals].sort((a, b) => a - b);
     const usual = sorted[Math.floor(sorted.length / 2)] ?? 1;
-    const top = Math.min(sorted[sorted.length - 1] ?? 1, kMostUsual * usual) * 1.02;
+    const top = Math.min(sorted[sorted.length - 1] ?? 1, kMostUsual * usual) * 1.08;
     const y = scaleLinear([0, top], [kTop + kHeight, kTop]).clamp(true);
     const root = s('svg', {width, height: kTop + kHeight + kLane + kAxis, role: 'img',
                            'aria-label': `Time of ${this.grid.columns * this.grid.stepsPerColumn} steps, stacked by compute, exposed communication, copies and idle`});
     for (const tick of y.ticks(4)) {
       root.append(s('line', {x1: kLeft, x2: width, y1: y(tick), y2: y(tick), class: 'gridline'}),
-                  text(kLeft - 6, y(tick) + 4, duration(tick), 'end'));
+                  text(kLeft - 6, y(tick) + 4, tick === 0 ? '0' : duration(tick), 'end'));
     }
     root.append(...barPaths(stack, first, last, c => x(c), ns => y(ns)), ...this.marks(x, stack, top), ...this.axis(x, width));
     root.append(...this.laneOf(x));
     this.addBrush(root, x, width);
     this.plot.replaceChildren(root);
-    const columns = this.store.value.columns ?? [0, this.grid.columns - 1];
+    const columns = this.grid.columnsOf(this.store.value.steps);
     this.from.value = String(this.grid.stepOf(columns[0]));
-    this.to.value = String(this.grid.stepOf(columns[1]) + this.grid.stepsPerColumn - 1);
+    this.to.value = String(this.grid.lastStepOf(columns[1]));
   }
 
   // One tick for each column in which the others wait for a rank.
   private laneOf(x: (column: number) => number): SVGElement[] {
     let path = '';
-    for (let column = this.view[0]; column <= this.view[1]; ++column) {
+    const [first, last] = this.shown();
+    for (let column = first; column <= last; ++column) {
       if (this.late[column].share > 0)
         path += `M${x(column).toFixed(2)} ${kTop + kHeight + 3}h${Math.max(x(column + 1) - x(column), 1).toFixed(2)}v5h${-Math.max(x(column + 1) - x(column), 1).toFixed(2)}z`;
     }
@@ -190,7 +212,8 @@ class StepsChart {
 
   private marks(x: (column: number) => number, stack: Record<Part, number>[], top: number): SVGElement[] {
     const out: SVGElement[] = [];
-    const inView = (column: number): boolean => column >= this.view[0] && column <= this.view[1];
+    const [first, last] = this.shown();
+    const inView = (column: number): boolean => column >= first && column <= last;
     for (const long of this.data.report.long_steps?.steps ?? []) {
       const column = this.grid.columnOf(long.step);
       if (!inView(column)) continue;
@@ -203,14 +226,14 @@ class StepsChart {
       const at = x(this.grid.columnOf(since));
       const who = finding.about.ranks.length === 1 ? `rank ${finding.about.ranks[0]} late` : 'late';
       out.push(s('line', {x1: at, x2: at, y1: 4, y2: kTop + kHeight, class: 'mark-line'}));
-      const right = at > x(this.view[1]) - 150;
+      const right = at > x(last) - 150;
       out.push(text(right ? at - 5 : at + 5, 12, `${who} from step ${since}`, right ? 'end' : 'start', 'late-words'));
     });
     const cut = stack.findIndex((parts, column) => inView(column) && kParts.reduce((sum, part) => sum + parts[part], 0) > top);
     if (cut >= 0) {
       const total = kParts.reduce((sum, part) => sum + stack[cut][part], 0);
       const at = x(cut + 1);
-      const right = at > x(this.view[1]) - 150;
+      const right = at > x(last) - 150;
       out.push(text(right ? x(cut) - 3 : at + 3, kTop + 10, `${this.grid.name(cut)}: ${duration(total)}, cut off`, right ? 'end' : 'start'));
     }
     const cursor = this.store.value.cursor;
@@ -222,13 +245,15 @@ class StepsChart {
   }
 
   private axis(x: any, width: number): SVGElement[] {
+    const [first] = this.shown();
     return x.ticks(Math.max(2, Math.floor(width / 110))).filter(Number.isInteger).map((column: number) =>
-      text(x(column), kTop + kHeight + kLane + 12, column === this.view[0] ? this.grid.name(column) : String(this.grid.stepOf(column)),
-           column === this.view[0] ? 'start' : x(column) > width - 24 ? 'end' : 'middle'));
+      text(x(column), kTop + kHeight + kLane + 12, column === first ? this.grid.name(column) : String(this.grid.stepOf(column)),
+           column === first ? 'start' : x(column) > width - 24 ? 'end' : 'middle'));
   }
 
   private addBrush(root: SVGSVGElement, x: any, width: number): void {
-    const columnAt = (at: number): number => Math.max(this.view[0], Math.min(this.view[1], Math.floor(x.invert(at))));
+    const [first, last] = this.shown();
+    const columnAt = (at: number): number => Math.max(first, Math.min(last, Math.floor(x.invert(at))));
     const layer = s('g', {class: 'brush'});
     root.append(layer);
     const brush = brushX().extent([[kLeft, kTop], [width - 2, kTop + kHeight]]).on('end', () => {
@@ -243,10 +268,10 @@ class StepsChart {
     });
     const group: any = d3select(layer);
     group.call(brush);
-    const columns = this.store.value.columns;
-    if (columns !== null && columns[1] >= this.view[0] && columns[0] <= this.view[1]) {
+    const columns = this.grid.columnsOf(this.store.value.steps);
+    if (this.store.value.steps !== null && columns[1] >= first && columns[0] <= last) {
       this.moving = true;
-      group.call(brush.move, [x(Math.max(columns[0], this.view[0])), x(Math.min(columns[1], this.view[1]) + 1)]);
+      group.call(brush.move, [x(Math.max(columns[0], first)), x(Math.min(columns[1], last) + 1)]);
       this.moving = false;
     }
     root.addEventListener('mousemove', event => {

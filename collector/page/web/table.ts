@@ -1,5 +1,6 @@
 // A table that sorts by any column, searches, and shows the first rows of many.
 import {button, h} from './dom';
+import {Settings} from './settings';
 import {count} from './units';
 
 export interface Column<Row> {
@@ -25,18 +26,18 @@ export interface TableOptions<Row> {
   chooseWords?: (row: Row) => string;
 }
 
+// What the viewer has set on a table.
+interface View { sort: number | null; down: boolean; words: string; all: boolean }
+
 class Table<Row> {
   readonly root: HTMLElement;
   private readonly body = h('tbody');
   private readonly more = h('p', {class: 'note'});
   private readonly heads: HTMLElement[] = [];
-  private sort: number | null;
-  private down = true;
-  private words = '';
-  private all = false;
+  private readonly view: View;
 
-  constructor(private readonly options: TableOptions<Row>) {
-    this.sort = options.sort ?? null;
+  constructor(private readonly options: TableOptions<Row>, settings: Settings) {
+    this.view = settings.of<View>(options.id, {sort: null, down: true, words: '', all: false});
     const head = h('tr', {}, ...options.columns.map((column, i) => this.head(column, i)));
     const wide = h('div', {class: 'wide', tabindex: 0, role: 'region', 'aria-label': `${options.label}: table`},
                    h('table', {id: options.id}, h('thead', {}, head), this.body));
@@ -47,8 +48,8 @@ class Table<Row> {
   private head(column: Column<Row>, i: number): HTMLElement {
     const cell = h('th', {scope: 'col', class: column.number ? 'number' : 'text', 'aria-sort': 'none'},
                    button(column.title, () => {
-                     this.down = this.sort === i ? !this.down : column.number !== undefined;
-                     this.sort = i;
+                     this.view.down = this.sort() === i ? !this.view.down : column.number !== undefined;
+                     this.view.sort = i;
                      this.fill();
                    }));
     this.heads.push(cell);
@@ -56,15 +57,17 @@ class Table<Row> {
   }
 
   private searchBox(label: string): HTMLElement {
-    const box = h('input', {type: 'search', oninput: () => {
-      this.words = box.value.toLowerCase();
+    const box = h('input', {type: 'search', value: this.view.words, oninput: () => {
+      this.view.words = box.value;
       this.fill();
     }});
     return h('label', {class: 'search'}, h('span', {}, label), box);
   }
 
-  private key(row: Row): number | string {
-    const column = this.options.columns[this.sort!];
+  private sort(): number | null { return this.view.sort ?? this.options.sort ?? null; }
+
+  private key(row: Row, sort: number): number | string {
+    const column = this.options.columns[sort];
     if (column.number) return column.number(row) ?? -Infinity;
     const words = column.text(row);
     return typeof words === 'string' ? words : words.textContent ?? '';
@@ -72,19 +75,22 @@ class Table<Row> {
 
   private fill(): void {
     const {options} = this;
+    const {down, all} = this.view;
+    const sort = this.sort();
+    const words = this.view.words.toLowerCase();
     const matches = options.matches ?? (() => true);
-    let rows = options.rows.map((row, index) => ({row, index})).filter(({row}) => this.words === '' || matches(row, this.words));
-    if (this.sort !== null) {
-      const direction = this.down ? -1 : 1;
-      rows = rows.map(entry => ({entry, key: this.key(entry.row)}))
+    let rows = options.rows.map((row, index) => ({row, index})).filter(({row}) => words === '' || matches(row, words));
+    if (sort !== null) {
+      const direction = down ? -1 : 1;
+      rows = rows.map(entry => ({entry, key: this.key(entry.row, sort)}))
                  .sort((a, b) => direction * (typeof a.key === 'number' && typeof b.key === 'number' ? a.key - b.key : String(a.key).localeCompare(String(b.key))))
                  .map(({entry}) => entry);
     }
-    this.heads.forEach((cell, i) => cell.setAttribute('aria-sort', this.sort !== i ? 'none' : this.down ? 'descending' : 'ascending'));
-    const most = this.all ? rows.length : options.most ?? 50;
+    this.heads.forEach((cell, i) => cell.setAttribute('aria-sort', sort !== i ? 'none' : down ? 'descending' : 'ascending'));
+    const most = all ? rows.length : options.most ?? 50;
     this.body.replaceChildren(...rows.slice(0, most).map(({row, index}) => this.line(row, index)));
     this.more.replaceChildren(rows.length > most
-        ? button(`Show all ${count(rows.length)} rows`, () => { this.all = true; this.fill(); }) : rows.length === 0 ? 'Nothing matches.' : '');
+        ? button(`Show all ${count(rows.length)} rows`, () => { this.view.all = true; this.fill(); }) : rows.length === 0 ? 'Nothing matches.' : '');
   }
 
   private line(row: Row, index: number): HTMLElement {
@@ -102,4 +108,5 @@ class Table<Row> {
   }
 }
 
-export function table<Row>(options: TableOptions<Row>): HTMLElement { return new Table(options).root; }
+// Sorting and search are kept in `settings`, by the table's id.
+export function table<Row>(options: TableOptions<Row>, settings: Settings): HTMLElement { return new Table(options, settings).root; }

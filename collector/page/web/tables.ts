@@ -40,11 +40,11 @@ export function ranks(data: Data, store: Store): HTMLElement {
        path: ({row}) => `ranks.${row}.wait.caused_per_step_ns`, unit: 'ns'},
       {title: 'kernels', number: ({rank}) => rank.kernels.count, text: ({rank}) => count(rank.kernels.count), path: ({row}) => `ranks.${row}.kernels.count`, unit: 'count'},
       {title: 'busy', number: ({rank}) => rank.kernels.busy_ns, text: ({rank}) => duration(rank.kernels.busy_ns), path: ({row}) => `ranks.${row}.kernels.busy_ns`, unit: 'ns'},
-      {title: 'peak memory', number: ({rank}) => peakOf(rank), text: ({rank}) => bytes(peakOf(rank))}]}));
+      {title: 'peak memory', number: ({rank}) => peakOf(rank), text: ({rank}) => bytes(peakOf(rank))}]}, store.settings));
   return root;
 }
 
-export function collectives(data: Data): HTMLElement | null {
+export function collectives(data: Data, store: Store): HTMLElement | null {
   const rows = data.report.collectives.map((call, index) => ({call, index}));
   if (rows.length === 0) return null;
   type Row = typeof rows[number];
@@ -66,11 +66,11 @@ export function collectives(data: Data): HTMLElement | null {
       number('wait', call => call.steady?.wait_ns, duration),
       number('algbw', call => call.algbw_gbytes_per_s, rate, 'algbw_gbytes_per_s', 'rate'),
       number('busbw', call => call.busbw_gbytes_per_s, rate, 'busbw_gbytes_per_s', 'rate'),
-      number('of peak', call => call.peak_share, percent, 'peak_share', 'share')]}));
+      number('of peak', call => call.peak_share, percent, 'peak_share', 'share')]}, store.settings));
   return root;
 }
 
-export function phases(data: Data): HTMLElement | null {
+export function phases(data: Data, store: Store): HTMLElement | null {
   const rows = data.report.phases;
   if (rows.length === 0) return null;
   const {root, body} = section('phases', 'Annotated ranges');
@@ -80,11 +80,11 @@ export function phases(data: Data): HTMLElement | null {
     matches: (phase, words) => phase.path.toLowerCase().includes(words),
     columns: [{title: 'range', text: phase => phase.path, wide: true}, {title: 'instances', number: phase => phase.host_time_ns.count, text: phase => count(phase.host_time_ns.count)},
               time('GPU mean', phase => phase.time_ns.mean), time('p50', phase => phase.time_ns.p50), time('p95', phase => phase.time_ns.p95),
-              time('max', phase => phase.time_ns.max), time('host mean', phase => phase.host_time_ns.mean)]}));
+              time('max', phase => phase.time_ns.max), time('host mean', phase => phase.host_time_ns.mean)]}, store.settings));
   return root;
 }
 
-export function communicators(data: Data): HTMLElement | null {
+export function communicators(data: Data, store: Store): HTMLElement | null {
   const rows = data.report.communicators;
   if (rows.length === 0) return null;
   const {root, body} = section('communicators', 'Communicators');
@@ -98,6 +98,6 @@ export function communicators(data: Data): HTMLElement | null {
               {title: 'members', text: c => c.members.length > 12 ? `${c.members.slice(0, 12).join(', ')} ...` : c.members.join(', ') || '-'},
               {title: 'made by', text: c => c.made_by ?? '-'}, {title: 'ran as', text: c => c.ran_as ?? '-'},
               {title: 'calls', number: c => c.calls, text: c => count(c.calls)}, {title: 'bytes', number: c => c.bytes, text: c => bytes(c.bytes)},
-              {title: 'operations', text: c => Object.entries(c.operations).map(([op, sum]: [string, any]) => `${op} ${count(sum.calls)}`).join(', ') || '-', wide: true}]}));
+              {title: 'operations', text: c => Object.entries(c.operations).map(([op, sum]: [string, any]) => `${op} ${count(sum.calls)}`).join(', ') || '-', wide: true}]}, store.settings));
   return root;
 }

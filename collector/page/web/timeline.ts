@@ -3,6 +3,7 @@
 import {Data, Timeline} from './data';
 import {button, h, section, select} from './dom';
 import {Store} from './selection';
+import {Settings} from './settings';
 import {table} from './table';
 import {TimelineView} from './timeline_view';
 import {duration} from './units';
@@ -18,7 +19,7 @@ export function timelineName(data: Data, timeline: Timeline): string {
   return `step ${timeline.step}${why.length > 0 ? ` (${why.join('; ')})` : ''}, ${duration(timeline.length_ns)}`;
 }
 
-function longest(data: Data, timeline: Timeline): HTMLElement {
+function longest(data: Data, timeline: Timeline, settings: Settings): HTMLElement {
   const rows: {rank: string; name: string; kind: string; length: number; start: number}[] = [];
   for (const rank of timeline.ranks) {
     const {slices} = rank;
@@ -34,7 +35,7 @@ function longest(data: Data, timeline: Timeline): HTMLElement {
     columns: [{title: 'rank', text: row => row.rank}, {title: 'operation', text: row => row.name, wide: true},
               {title: 'kind', text: row => row.kind},
               {title: 'time', number: row => row.length, text: row => duration(row.length)},
-              {title: 'starts after', number: row => row.start, text: row => (row.start < 0 ? '-' : '') + duration(Math.abs(row.start))}]});
+              {title: 'starts after', number: row => row.start, text: row => (row.start < 0 ? '-' : '') + duration(Math.abs(row.start))}]}, settings);
 }
 
 export function timeline(data: Data, store: Store): HTMLElement | null {
@@ -42,14 +43,20 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
   const {root, controls, body} = section('timeline', 'One step on all ranks', 'Streams as tracks, ranges above them. Drag to pan, Ctrl and wheel to zoom.');
   const view = new TimelineView(data, store);
   const names: [string, string][] = data.timelines.map((t, i) => [String(i), timelineName(data, t)]);
-  const choice = select('Step', names, '0', value => store.set({timeline: Number(value)}));
+  const choice = select('Step', names, String(store.value.timeline), value => store.set({timeline: Number(value)}));
   controls.append(choice, button('+', () => view.zoomBy(2), 'Zoom in'), button('−', () => view.zoomBy(0.5), 'Zoom out'),
                   button('Whole step', () => view.reset()));
   const list = h('div', {});
-  const details = h('details', {ontoggle: () => fillList()}, h('summary', {}, 'Longest operations as a table'), list);
+  const opened = store.settings.of('longest operations', {open: false});
   const fillList = (): void => {
-    if (details.open) list.replaceChildren(longest(data, data.timelines[store.value.timeline]));
+    if (opened.open) list.replaceChildren(longest(data, data.timelines[store.value.timeline], store.settings));
   };
+  const details = h('details', {open: opened.open, ontoggle: () => {
+    if (opened.open === details.open) return;
+    opened.open = details.open;
+    fillList();
+  }}, h('summary', {}, 'Longest operations as a table'), list);
+  fillList();
   const shown = data.timelines[0].ranks.length;
   body.append(view.legend(), view.frame,
               shown < data.report.ranks.length ? h('p', {class: 'note'}, `${shown} of ${data.report.ranks.length} ranks: those that findings name, their neighbours, and a sample of the others.`) : '',
@@ -59,10 +66,5 @@ export function timeline(data: Data, store: Store): HTMLElement | null {
     choice.querySelector('select')!.value = String(selection.timeline);
     fillList();
   });
-  // The first time: one that shows a finding.
-  const telling = data.timelines.findIndex(t => t.findings.length > 0);
-  const fresh = !store.built;
-  store.built = true;
-  store.set({timeline: fresh ? Math.max(telling, 0) : store.value.timeline});
   return root;
 }

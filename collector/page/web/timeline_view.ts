@@ -16,6 +16,9 @@ const kAxis = 20;
 const kGap = 7;  // between ranks
 const kMostTracks = 6;
 
+// What the viewer has set: where the picture of `step` is zoomed to.
+interface View { step: number | null; transform: any; reading: number }
+
 interface Lane { rank: number; track: number; y: number; height: number }  // rank: place in timeline.ranks
 
 export class TimelineView {
@@ -24,16 +27,17 @@ export class TimelineView {
   private readonly canvas = h('canvas', {role: 'img'});
   private readonly redraw: () => void;
   private readonly behaviour = zoom().scaleExtent([1, 2000]).filter(() => d3event.type !== 'wheel' || d3event.ctrlKey || d3event.metaKey)
-      .on('zoom', () => { this.transform = d3event.transform; this.redraw(); });
-  private transform = zoomIdentity;
+      .on('zoom', () => this.zoomed());
+  private readonly view: View;
   private width = 0;
   private lanes: Lane[] = [];
-  private reading = -1;
 
   constructor(private readonly data: Data, private readonly store: Store) {
+    this.view = store.settings.of<View>('timeline', {step: null, transform: zoomIdentity, reading: -1});
     this.frame.append(this.canvas);
     this.redraw = responsive(this.frame, width => this.draw(width));
     d3select(this.canvas).call(this.behaviour);
+    d3select(this.canvas).call(this.behaviour.transform, this.view.step === this.timeline().step ? this.view.transform : zoomIdentity);
     this.canvas.addEventListener('mousemove', event => this.point(event));
     this.canvas.addEventListener('mouseleave', hideTooltip);
     this.frame.addEventListener('keydown', event => this.press(event));
@@ -49,6 +53,13 @@ export class TimelineView {
   }
   zoomBy(k: number): void { d3select(this.canvas).call(this.behaviour.scaleBy, k); }
   reset(): void { d3select(this.canvas).call(this.behaviour.transform, zoomIdentity); this.redraw(); }
+
+  private zoomed(): void {
+    this.view.transform = d3event.transform;
+    this.view.step = this.timeline().step;
+    if (d3event.transform.k !== 1) this.store.holdTimeline();
+    this.redraw();
+  }
 
   private timeline(): Timeline { return this.data.timelines[this.store.value.timeline]; }
 
@@ -72,7 +83,7 @@ export class TimelineView {
   private time(): any {
     const timeline = this.timeline();
     const margin = timeline.length_ns / 50;
-    return this.transform.rescaleX(scaleLinear([-margin, timeline.length_ns + margin], [kLeft, this.width]));
+    return this.view.transform.rescaleX(scaleLinear([-margin, timeline.length_ns + margin], [kLeft, this.width]));
   }
 
   private draw(width: number): void {
@@ -187,7 +198,7 @@ export class TimelineView {
   }
 
   private press(event: KeyboardEvent): void {
-    const pan = 0.2 * (this.width - kLeft) / this.transform.k;
+    const pan = 0.2 * (this.width - kLeft) / this.view.transform.k;
     const keys: Record<string, () => void> = {
       '+': () => this.zoomBy(2), '=': () => this.zoomBy(2), '-': () => this.zoomBy(0.5), '0': () => this.reset(),
       ArrowLeft: () => { d3select(this.canvas).call(this.behaviour.translateBy, pan, 0); },
@@ -201,8 +212,8 @@ export class TimelineView {
   // Says what a rank did in the step.
   private read(by: number): void {
     const timeline = this.timeline();
-    this.reading = Math.max(0, Math.min(timeline.ranks.length - 1, this.reading + by));
-    const rank = timeline.ranks[this.reading];
+    this.view.reading = Math.max(0, Math.min(timeline.ranks.length - 1, this.view.reading + by));
+    const rank = timeline.ranks[this.view.reading];
     const busy = [0, 0, 0];
     rank.slices.length_ns.forEach((ns, i) => { if (rank.slices.kind[i] < 3) busy[rank.slices.kind[i]] += ns; });
     const words = busy.map((ns, kind) => `${kKinds[kind].words} ${duration(ns)}, ${percent(ns / timeline.length_ns)}`);

@@ -13,6 +13,7 @@
 #include "collector/analysis/report.h"
 #include "collector/analysis/thresholds.h"
 #include "collector/model/job/late_steps.h"
+#include "tests/collector/testing/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+using gpuprobe::testing::kMiB;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 // Eight ranks, 50 steps of 10 ms, 9 ms of compute.

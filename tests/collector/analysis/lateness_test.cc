@@ -12,7 +12,7 @@ namespace {
 using model::LateSteps;
 using model::StepRecord;
 
-constexpr uint64_t kStepNs = 10'000;
+constexpr uint64_t kShortStepNs = 10'000;
 
 // One step of all ranks, of which one may be late by so much; the step is `longer_ns` longer for it. Hosts
 // begin to launch it `ahead_ns` before their devices do, the late one's at the same time.
@@ -20,9 +20,9 @@ void AddStep(LateSteps& steps, uint64_t step, uint32_t ranks, int late, uint64_t
              uint64_t longer_ns, uint64_t host_idle_ns = 0, uint64_t blocked_ns = 0, uint64_t ahead_ns = 0) {
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     StepRecord r;
-    r.start_ns = kStepNs * 10;
+    r.start_ns = kShortStepNs * 10;
     r.first_launch_ns = r.start_ns - (late >= 0 && static_cast<uint32_t>(late) != rank ? ahead_ns : 0);
-    r.end_ns = r.start_ns + kStepNs + (late >= 0 ? longer_ns : 0);
+    r.end_ns = r.start_ns + kShortStepNs + (late >= 0 ? longer_ns : 0);
     r.exposed_comm_ns = late >= 0 && static_cast<uint32_t>(late) != rank ? 500 + late_by_ns : 500;
     r.input_ns = host_idle_ns;
     r.blocked_ns = blocked_ns;
@@ -143,7 +143,7 @@ TEST(Lateness, TwoOfEightThatAreAlwaysLateAreNot) {
   for (uint64_t step = 0; step < 10; ++step) {
     for (uint32_t rank = 0; rank < 8; ++rank) {
       StepRecord r;
-      r.end_ns = kStepNs;
+      r.end_ns = kShortStepNs;
       r.exposed_comm_ns = rank == 2 || rank == 6 ? 500 : 2500;
       steps.Add(step, rank, r);
     }

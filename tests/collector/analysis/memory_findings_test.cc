@@ -5,11 +5,12 @@
 
 #include "collector/analysis/finding_rules.h"
 #include "collector/analysis/report.h"
+#include "tests/collector/testing/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+using gpuprobe::testing::kMiB;
 
 std::vector<Finding> FindingsOf(uint64_t used_bytes, uint64_t reserved_bytes) {
   Report report;

@@ -7,11 +7,12 @@
 #include "collector/analysis/report/collectives.h"
 #include "collector/analysis/report/memory.h"
 #include "collector/analysis/report/ranks.h"
+#include "tests/collector/testing/units.h"
 
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+using gpuprobe::testing::kMiB;
 
 using Parts = std::map<std::string, uint64_t>;
 
@@ -135,7 +136,7 @@ RankReport RankWith(std::vector<CollectiveReport> collectives) {
   return rank;
 }
 
-CollectiveReport Calls(std::string op, uint64_t calls, uint64_t mib, uint32_t element_bytes = 4) {
+CollectiveReport CallsInAll(std::string op, uint64_t calls, uint64_t mib, uint32_t element_bytes = 4) {
   CollectiveReport c;
   c.op = std::move(op);
   c.comm = "a";
@@ -149,21 +150,24 @@ CollectiveReport Calls(std::string op, uint64_t calls, uint64_t mib, uint32_t el
 
 TEST(MemoryHoldings, GradientsAreWhatIsReducedInEveryStep) {
   // 61 steps began, 60 ended; a loss is reduced now and then, a norm once in a step by another operation.
-  const HoldingEvidence evidence = EvidenceOf(
-      RankWith({Calls("AllReduce", 3 * 61, 4), Calls("AllReduce", 5, 100), Calls("Broadcast", 60, 50)}), {});
+  const HoldingEvidence evidence =
+      EvidenceOf(RankWith({CallsInAll("AllReduce", 3 * 61, 4), CallsInAll("AllReduce", 5, 100),
+                           CallsInAll("Broadcast", 60, 50)}),
+                 {});
   EXPECT_EQ(evidence.gradient_bytes, 12.0 * kMiB);
   EXPECT_EQ(evidence.gradient_element_bytes, 4U);
   EXPECT_EQ(evidence.reduced_by, "AllReduce");
 }
 
 TEST(MemoryHoldings, CallsOfForwardReduceNoGradients) {
-  const HoldingEvidence evidence = EvidenceOf(
-      RankWith({Calls("AllReduce", 60, 4), Calls("AllReduce", 240, 64)}), {{"AllReduce", "a", 64 * kMiB}});
+  const HoldingEvidence evidence =
+      EvidenceOf(RankWith({CallsInAll("AllReduce", 60, 4), CallsInAll("AllReduce", 240, 64)}),
+                 {{"AllReduce", "a", 64 * kMiB}});
   EXPECT_EQ(evidence.gradient_bytes, 4.0 * kMiB);
 }
 
 TEST(MemoryHoldings, SeveralDevicesOfAProcessAreNotToldApart) {
-  RankReport rank = RankWith({Calls("AllReduce", 60, 4)});
+  RankReport rank = RankWith({CallsInAll("AllReduce", 60, 4)});
   rank.devices = {0, 1};
   EXPECT_EQ(EvidenceOf(rank, {}).gradient_bytes, 0);
 }
@@ -183,7 +187,7 @@ TEST(MemoryHoldings, ShardsOfStateGradientsAndWeights) {
 }
 
 TEST(MemoryHoldings, WhereWeightsAreGatheredInForwardEachRankKeepsAShard) {
-  const RankReport rank = RankWith({Calls("ReduceScatter", 60, 3), Calls("AllGather", 60, 12)});
+  const RankReport rank = RankWith({CallsInAll("ReduceScatter", 60, 3), CallsInAll("AllGather", 60, 12)});
   const HoldingEvidence after = EvidenceOf(rank, {});
   EXPECT_EQ(after.gradient_bytes, 12.0 * kMiB);
   EXPECT_EQ(after.state_shards, 4);

@@ -13,7 +13,7 @@
 namespace gpuprobe::analysis {
 namespace {
 
-constexpr double kMs = 1e6;
+constexpr double kNsPerMs = 1e6;
 using Cause = Straggler::Cause;
 
 // Eight ranks with steps of 100 ms, of which 60 ms compute.
@@ -21,10 +21,10 @@ std::vector<RankEvidence> EvenRanks(size_t count = 8) {
   std::vector<RankEvidence> ranks(count);
   for (RankEvidence& rank : ranks) {
     rank.means = {.steps = 100,
-                  .total_ns = 100 * kMs,
-                  .compute_ns = 60 * kMs,
-                  .comm_ns = 20 * kMs,
-                  .exposed_comm_ns = 10 * kMs};
+                  .total_ns = 100 * kNsPerMs,
+                  .compute_ns = 60 * kNsPerMs,
+                  .comm_ns = 20 * kNsPerMs,
+                  .exposed_comm_ns = 10 * kNsPerMs};
     rank.caused.steps = 100;
     rank.threads = 1e6;
     rank.lateness.steps = 100;
@@ -36,10 +36,10 @@ std::vector<RankEvidence> EvenRanks(size_t count = 8) {
 void MakeLateByStep(RankEvidence& rank) {
   rank.lateness.late = 90;
   rank.lateness.by_chance = false;
-  rank.lateness.late_by_ns = 12 * kMs;
-  rank.lateness.longer_by_ns = 10 * kMs;
-  rank.means.compute_ns += 11 * kMs;
-  rank.caused.per_step_ns = 11 * kMs;
+  rank.lateness.late_by_ns = 12 * kNsPerMs;
+  rank.lateness.longer_by_ns = 10 * kNsPerMs;
+  rank.means.compute_ns += 11 * kNsPerMs;
+  rank.caused.per_step_ns = 11 * kNsPerMs;
   rank.caused.steps_blamed = 90;
 }
 
@@ -70,14 +70,14 @@ TEST(JudgeByStep, NeedsLatenessThatIsNotChanceAndCosts) {
       {
           {"as it is", [](auto&) {}, true},
           {"by chance", lateness([](Lateness& l) { l.by_chance = true; }), false},
-          {"steps 2.6 % longer", lateness([](Lateness& l) { l.longer_by_ns = 2.6 * kMs; }), true},
-          {"steps 2.4 % longer", lateness([](Lateness& l) { l.longer_by_ns = 2.4 * kMs; }), false},
+          {"steps 2.6 % longer", lateness([](Lateness& l) { l.longer_by_ns = 2.6 * kNsPerMs; }), true},
+          {"steps 2.4 % longer", lateness([](Lateness& l) { l.longer_by_ns = 2.4 * kNsPerMs; }), false},
           {"6 of 100 steps cost 0.6 %", lateness([](Lateness& l) { l.late = 6; }), true},
           {"4 of 100 steps cost 0.4 %", lateness([](Lateness& l) { l.late = 4; }), false},
           {"the others wait 0.4 % for it",
-           [](std::vector<RankEvidence>& all) { all[3].caused.per_step_ns = 0.4 * kMs; }, false},
+           [](std::vector<RankEvidence>& all) { all[3].caused.per_step_ns = 0.4 * kNsPerMs; }, false},
           {"the others wait 0.6 % for it",
-           [](std::vector<RankEvidence>& all) { all[3].caused.per_step_ns = 0.6 * kMs; }, true},
+           [](std::vector<RankEvidence>& all) { all[3].caused.per_step_ns = 0.6 * kNsPerMs; }, true},
       },
       ranks, [](const auto& field, const auto& rank) { return JudgeByStep(field, rank, false); });
 }
@@ -101,31 +101,32 @@ TEST(JudgeByStep, NamesThePartThatExplainsTheDelay) {
     std::function<void(RankEvidence&)> change;
     Cause cause;
   } cases[] = {
-      {"slower kernels", [](RankEvidence& r) { r.means.compute_ns += 11 * kMs; }, Cause::kSlowKernels},
+      {"slower kernels", [](RankEvidence& r) { r.means.compute_ns += 11 * kNsPerMs; }, Cause::kSlowKernels},
       {"as many more threads as time",
        [](RankEvidence& r) {
-         r.means.compute_ns += 11 * kMs;
+         r.means.compute_ns += 11 * kNsPerMs;
          r.threads *= 71.0 / 60;
        },
        Cause::kMoreWork},
       {"more threads, but less than half of the time",
        [](RankEvidence& r) {
-         r.means.compute_ns += 12 * kMs;
+         r.means.compute_ns += 12 * kNsPerMs;
          r.threads *= 1.09;
        },
        Cause::kSlowKernels},
-      {"its host", [](RankEvidence& r) { r.means.host_bound_ns += 11 * kMs; }, Cause::kLateLaunch},
-      {"its host waits", [](RankEvidence& r) { r.means.sync_ns += 11 * kMs; }, Cause::kLateLaunch},
-      {"input", [](RankEvidence& r) { r.means.input_ns += 11 * kMs; }, Cause::kLateInput},
-      {"copies", [](RankEvidence& r) { r.means.copy_ns += 11 * kMs; }, Cause::kSlowCopies},
-      {"a third of the delay", [](RankEvidence& r) { r.means.copy_ns += 3.6 * kMs; }, Cause::kSlowCopies},
-      {"a quarter of the delay", [](RankEvidence& r) { r.means.copy_ns += 2.7 * kMs; }, Cause::kUnknown},
+      {"its host", [](RankEvidence& r) { r.means.host_bound_ns += 11 * kNsPerMs; }, Cause::kLateLaunch},
+      {"its host waits", [](RankEvidence& r) { r.means.sync_ns += 11 * kNsPerMs; }, Cause::kLateLaunch},
+      {"input", [](RankEvidence& r) { r.means.input_ns += 11 * kNsPerMs; }, Cause::kLateInput},
+      {"copies", [](RankEvidence& r) { r.means.copy_ns += 11 * kNsPerMs; }, Cause::kSlowCopies},
+      {"a third of the delay", [](RankEvidence& r) { r.means.copy_ns += 3.6 * kNsPerMs; },
+       Cause::kSlowCopies},
+      {"a quarter of the delay", [](RankEvidence& r) { r.means.copy_ns += 2.7 * kNsPerMs; }, Cause::kUnknown},
       {"nothing", [](RankEvidence&) {}, Cause::kUnknown},
   };
   for (const auto& each : cases) {
     std::vector<RankEvidence> ranks = EvenRanks();
     MakeLateByStep(ranks[3]);
-    ranks[3].means.compute_ns = 60 * kMs;
+    ranks[3].means.compute_ns = 60 * kNsPerMs;
     each.change(ranks[3]);
     const RankField field(ranks);
     const auto verdict = JudgeByStep(field, field.ranks[3], false);
@@ -138,29 +139,29 @@ TEST(JudgeByStep, LosesWhatStepsAreLongerAndAtMostWhatTheOthersWait) {
   std::vector<RankEvidence> ranks = EvenRanks();
   MakeLateByStep(ranks[3]);
   const RankField longer(ranks);
-  EXPECT_DOUBLE_EQ(JudgeByStep(longer, longer.ranks[3], false)->lost_ns_per_step, 9 * kMs);
-  ranks[3].caused.per_step_ns = 7 * kMs;
+  EXPECT_DOUBLE_EQ(JudgeByStep(longer, longer.ranks[3], false)->lost_ns_per_step, 9 * kNsPerMs);
+  ranks[3].caused.per_step_ns = 7 * kNsPerMs;
   const RankField waited(ranks);
-  EXPECT_DOUBLE_EQ(JudgeByStep(waited, waited.ranks[3], false)->lost_ns_per_step, 7 * kMs);
+  EXPECT_DOUBLE_EQ(JudgeByStep(waited, waited.ranks[3], false)->lost_ns_per_step, 7 * kNsPerMs);
 }
 
 TEST(JudgeByStep, JudgesARankThatIsLateNowAndThenByThoseSteps) {
   std::vector<RankEvidence> ranks = EvenRanks();
   MakeLateByStep(ranks[3]);
-  ranks[3].means.compute_ns = 60 * kMs;
+  ranks[3].means.compute_ns = 60 * kNsPerMs;
   ranks[3].lateness.late = 20;
-  ranks[3].lateness.late_by_ns = 40 * kMs;
-  ranks[3].lateness.longer_by_ns = 38 * kMs;
+  ranks[3].lateness.late_by_ns = 40 * kNsPerMs;
+  ranks[3].lateness.longer_by_ns = 38 * kNsPerMs;
   ranks[3].lateness.stretch = {40, 59};
   ranks[3].caused.steps_blamed = 20;
-  ranks[3].when_late = {.late_ns = 40 * kMs, .input_ns = 39 * kMs};
+  ranks[3].when_late = {.late_ns = 40 * kNsPerMs, .input_ns = 39 * kNsPerMs};
   const RankField field(ranks);
   const auto verdict = JudgeByStep(field, field.ranks[3], false);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_FALSE(verdict->persistent);
   EXPECT_EQ(verdict->stretch, std::pair(uint64_t{40}, uint64_t{59}));
   EXPECT_EQ(verdict->cause, Cause::kLateInput);
-  EXPECT_DOUBLE_EQ(verdict->cause_ns_per_step, 39 * kMs * 0.2) << "over all steps";
+  EXPECT_DOUBLE_EQ(verdict->cause_ns_per_step, 39 * kNsPerMs * 0.2) << "over all steps";
 
   // It is late since step 80, and so all along from there.
   ranks[3].lateness.since_step = 80;
@@ -176,12 +177,12 @@ std::vector<RankEvidence> Uncompared() {
   std::vector<RankEvidence> ranks = EvenRanks();
   for (RankEvidence& rank : ranks) {
     rank.lateness = {};
-    rank.caused.per_step_ns = 0.5 * kMs;
+    rank.caused.per_step_ns = 0.5 * kNsPerMs;
   }
-  ranks[3].caused.per_step_ns = 10 * kMs;
+  ranks[3].caused.per_step_ns = 10 * kNsPerMs;
   ranks[3].caused.steps_blamed = 90;
-  ranks[3].means.compute_ns += 10 * kMs;
-  ranks[3].means.exposed_comm_ns = 2 * kMs;
+  ranks[3].means.compute_ns += 10 * kNsPerMs;
+  ranks[3].means.exposed_comm_ns = 2 * kNsPerMs;
   return ranks;
 }
 
@@ -192,32 +193,32 @@ TEST(JudgeInTotal, NeedsARankThatStandsOutFromTheOthers) {
           {"3.6 % of the step, the others nothing",
            [](auto& all) {
              for (RankEvidence& each : all) each.caused.per_step_ns = 0;
-             all[3].caused.per_step_ns = 3.6 * kMs;
+             all[3].caused.per_step_ns = 3.6 * kNsPerMs;
            },
            true},
           {"3.4 % of the step",
            [](auto& all) {
              for (RankEvidence& each : all) each.caused.per_step_ns = 0;
-             all[3].caused.per_step_ns = 3.4 * kMs;
+             all[3].caused.per_step_ns = 3.4 * kNsPerMs;
            },
            false},
           {"in half of the steps", [](auto& all) { all[3].caused.steps_blamed = 50; }, true},
           {"in fewer", [](auto& all) { all[3].caused.steps_blamed = 49; }, false},
           {"the others cause as much",
            [](auto& all) {
-             for (RankEvidence& each : all) each.caused.per_step_ns = 9 * kMs;
+             for (RankEvidence& each : all) each.caused.per_step_ns = 9 * kNsPerMs;
            },
            false},
           {"above the others by 3.6 % of the step, alike as they are",
            [](auto& all) {
-             for (RankEvidence& each : all) each.caused.per_step_ns = 6.4 * kMs;
-             all[3].caused.per_step_ns = 10 * kMs;
+             for (RankEvidence& each : all) each.caused.per_step_ns = 6.4 * kNsPerMs;
+             all[3].caused.per_step_ns = 10 * kNsPerMs;
            },
            true},
           {"by 3.4 %",
            [](auto& all) {
-             for (RankEvidence& each : all) each.caused.per_step_ns = 6.6 * kMs;
-             all[3].caused.per_step_ns = 10 * kMs;
+             for (RankEvidence& each : all) each.caused.per_step_ns = 6.6 * kNsPerMs;
+             all[3].caused.per_step_ns = 10 * kNsPerMs;
            },
            false},
       },
@@ -228,7 +229,7 @@ TEST(JudgeInTotal, OfTwoRanksTheOneThatCausesThreeTimesTheOthersWaiting) {
   for (const auto& [other_ms, verdict] : {std::pair{3.3, true}, std::pair{3.4, false}}) {
     std::vector<RankEvidence> ranks = Uncompared();
     ranks = {ranks[3], ranks[0]};
-    ranks[1].caused.per_step_ns = other_ms * kMs;
+    ranks[1].caused.per_step_ns = other_ms * kNsPerMs;
     const RankField field(ranks);
     EXPECT_EQ(JudgeInTotal(field, field.ranks[0]).has_value(), verdict) << other_ms;
   }
@@ -237,7 +238,7 @@ TEST(JudgeInTotal, OfTwoRanksTheOneThatCausesThreeTimesTheOthersWaiting) {
 TEST(JudgeInTotal, LosesWhatTheOthersWaitExposed) {
   const RankField field(Uncompared());
   const auto verdict = JudgeInTotal(field, field.ranks[3]);
-  EXPECT_DOUBLE_EQ(verdict->lost_ns_per_step, 8 * kMs);
+  EXPECT_DOUBLE_EQ(verdict->lost_ns_per_step, 8 * kNsPerMs);
   EXPECT_EQ(verdict->cause, Cause::kSlowKernels);
   EXPECT_TRUE(verdict->persistent);
 }
@@ -248,14 +249,14 @@ std::vector<RankEvidence> Stages() {
   for (RankEvidence& rank : ranks) {
     rank.lateness = {};
     rank.caused.pairs = 800;
-    rank.caused.pair_total_ns = 500 * kMs;
-    rank.caused.pair_waited_ns = 600 * kMs;
-    rank.caused.pair_per_step_ns = 5 * kMs;
+    rank.caused.pair_total_ns = 500 * kNsPerMs;
+    rank.caused.pair_waited_ns = 600 * kNsPerMs;
+    rank.caused.pair_per_step_ns = 5 * kNsPerMs;
   }
-  ranks[3].means.compute_ns += 12 * kMs;
-  ranks[3].caused.pair_total_ns = 1200 * kMs;
-  ranks[3].caused.pair_waited_ns = 100 * kMs;
-  ranks[3].caused.pair_per_step_ns = 12 * kMs;
+  ranks[3].means.compute_ns += 12 * kNsPerMs;
+  ranks[3].caused.pair_total_ns = 1200 * kNsPerMs;
+  ranks[3].caused.pair_waited_ns = 100 * kNsPerMs;
+  ranks[3].caused.pair_per_step_ns = 12 * kNsPerMs;
   return ranks;
 }
 
@@ -264,18 +265,19 @@ TEST(JudgeInPipeline, TakesTheStageThatCausesMostBeyondItsOwnWaitingAndTakesLong
       {
           {"as it is", [](auto&) {}, true},
           {"no sends and receives", [](auto& all) { all[3].caused.pairs = 0; }, false},
-          {"takes 5.1 % longer", [](auto& all) { all[3].means.compute_ns = 65.1 * kMs; }, true},
-          {"takes 4.9 % longer", [](auto& all) { all[3].means.compute_ns = 64.9 * kMs; }, false},
-          {"its neighbour causes more", [](auto& all) { all[4].caused.pair_total_ns = 1800 * kMs; }, false},
+          {"takes 5.1 % longer", [](auto& all) { all[3].means.compute_ns = 65.1 * kNsPerMs; }, true},
+          {"takes 4.9 % longer", [](auto& all) { all[3].means.compute_ns = 64.9 * kNsPerMs; }, false},
+          {"its neighbour causes more", [](auto& all) { all[4].caused.pair_total_ns = 1800 * kNsPerMs; },
+           false},
           {"its neighbour causes more, and waits more",
            [](auto& all) {
-             all[4].caused.pair_total_ns = 1800 * kMs;
-             all[4].caused.pair_waited_ns = 1700 * kMs;
+             all[4].caused.pair_total_ns = 1800 * kNsPerMs;
+             all[4].caused.pair_waited_ns = 1700 * kNsPerMs;
            },
            true},
           {"it waits as long as it makes others wait",
-           [](auto& all) { all[3].caused.pair_waited_ns = 1200 * kMs; }, false},
-          {"they wait 3.4 % of the step", [](auto& all) { all[3].caused.pair_per_step_ns = 3.4 * kMs; },
+           [](auto& all) { all[3].caused.pair_waited_ns = 1200 * kNsPerMs; }, false},
+          {"they wait 3.4 % of the step", [](auto& all) { all[3].caused.pair_per_step_ns = 3.4 * kNsPerMs; },
            false},
       },
       Stages(),
@@ -284,15 +286,15 @@ TEST(JudgeInPipeline, TakesTheStageThatCausesMostBeyondItsOwnWaitingAndTakesLong
 
 TEST(JudgeInPipeline, LosesNoMoreThanABalancedPipelineWouldSave) {
   const RankField field(Stages());
-  EXPECT_DOUBLE_EQ(JudgeInPipeline(field, field.ranks[3], std::nullopt)->lost_ns_per_step, 12 * kMs);
+  EXPECT_DOUBLE_EQ(JudgeInPipeline(field, field.ranks[3], std::nullopt)->lost_ns_per_step, 12 * kNsPerMs);
   // Balanced, a step would take 60 ms for the microbatches and 3 / 8 of that for the stages before: 82.5 ms.
   Pipeline pipeline;
   pipeline.stages = 4;
   pipeline.microbatches = 8;
   std::vector<RankEvidence> ranks = Stages();
-  ranks[3].means.total_ns = 90 * kMs;
+  ranks[3].means.total_ns = 90 * kNsPerMs;
   const RankField balanced(ranks);
-  EXPECT_DOUBLE_EQ(JudgeInPipeline(balanced, balanced.ranks[3], pipeline)->lost_ns_per_step, 7.5 * kMs);
+  EXPECT_DOUBLE_EQ(JudgeInPipeline(balanced, balanced.ranks[3], pipeline)->lost_ns_per_step, 7.5 * kNsPerMs);
 }
 
 TEST(Judge, PicksTheJudgeForTheEvidence) {

@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 constexpr uid_t kVictim = 12346;
 constexpr uid_t kAttacker = 12345;
 
-std::string ReadAll(const std::string& path) {
+std::string ReadWhole(const std::string& path) {
   std::ifstream in(path);
   std::ostringstream text;
   text << in.rdbuf();
@@ -86,7 +86,7 @@ TEST(Directory, FilesStayInTheDirectoryThatWasOpened) {
   fs::rename(dir.File("run"), dir.File("moved"));
   fs::create_directory_symlink(dir.File("home"), dir.File("run"));
   ASSERT_TRUE(run->WriteFile("report.json", "{}").ok());
-  EXPECT_EQ(ReadAll(dir.File("moved/report.json")), "{}");
+  EXPECT_EQ(ReadWhole(dir.File("moved/report.json")), "{}");
   EXPECT_TRUE(fs::is_empty(dir.File("home")));
   run->RemoveIfEmpty();
   EXPECT_TRUE(fs::exists(dir.File("run"))) << "not ours under that name";
@@ -99,10 +99,10 @@ TEST(Directory, NothingIsWrittenThroughALink) {
   for (const char* name : {"report.json", "report.json.tmp", "rank-0.gpr"})
     fs::create_symlink(dir.File("precious"), dir.File("run/") + name);
   EXPECT_TRUE(run->WriteFile("report.json", "{}").ok());
-  EXPECT_EQ(ReadAll(dir.File("run/report.json")), "{}");
+  EXPECT_EQ(ReadWhole(dir.File("run/report.json")), "{}");
   EXPECT_FALSE(fs::is_symlink(dir.File("run/report.json")));
   EXPECT_EQ(run->CreateFile("rank-0.gpr").status().code(), absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(ReadAll(dir.File("precious")), "precious");
+  EXPECT_EQ(ReadWhole(dir.File("precious")), "precious");
 }
 
 TEST(Directory, ALinkIsNoRunDirectory) {

@@ -106,8 +106,8 @@ TEST(Identity, ThisProcess) {
   Identity identity;
   FindIdentity(&identity);
   EXPECT_EQ(identity.pid, static_cast<uint32_t>(getpid()));
-  EXPECT_NE(std::string(identity.executable).find("identity_test"), std::string::npos);
-  EXPECT_NE(std::string(identity.command_line).find("identity_test"), std::string::npos);
+  EXPECT_NE(std::string(identity.executable).find("injector_core_test"), std::string::npos);
+  EXPECT_NE(std::string(identity.command_line).find("injector_core_test"), std::string::npos);
   EXPECT_NE(identity.host[0], '\0');
   const auto now = static_cast<uint64_t>(time(nullptr)) * 1'000'000'000u;
   EXPECT_LT(identity.process_start_ns, now + 2'000'000'000u);

@@ -6,7 +6,7 @@
 namespace gpuprobe::injector {
 namespace {
 
-constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kSecondNs = 1'000'000'000;
 
 class LaunchCostTest : public ::testing::Test {
  protected:
@@ -32,26 +32,26 @@ class LaunchCostTest : public ::testing::Test {
   }
 
   LaunchCost cost_;
-  uint64_t now_ns_ = 5 * kSecond;
+  uint64_t now_ns_ = 5 * kSecondNs;
 };
 
 TEST_F(LaunchCostTest, ALoopOfLaunchesIsWorthComparingOnce) {
   EXPECT_FALSE(cost_.WantsComparison(now_ns_));
-  Launch(kSecond, 5'000, 400);  // 8 % of the time
+  Launch(kSecondNs, 5'000, 400);  // 8 % of the time
   EXPECT_TRUE(cost_.WantsComparison(now_ns_ + 5'000));
   Turns(3'000, 2'000);
-  Launch(kSecond, 5'000, 400);
-  EXPECT_FALSE(cost_.WantsComparison(now_ns_ + kSecond));
+  Launch(kSecondNs, 5'000, 400);
+  EXPECT_FALSE(cost_.WantsComparison(now_ns_ + kSecondNs));
 }
 
 TEST_F(LaunchCostTest, FewLaunchesAreNot) {
   EXPECT_FALSE(cost_.WantsComparison(now_ns_));
-  Launch(kSecond, 10'000, 400);  // 4 %
+  Launch(kSecondNs, 10'000, 400);  // 4 %
   EXPECT_FALSE(cost_.WantsComparison(now_ns_ + 10'000));
 }
 
 TEST_F(LaunchCostTest, ALaunchThatWaitsForTheDeviceCountsForLittle) {
-  Launch(kSecond, 1'000'000, 900'000);
+  Launch(kSecondNs, 1'000'000, 900'000);
   EXPECT_EQ(cost_.launches(), 999u);
   EXPECT_EQ(cost_.launch_ns(), 999 * LaunchCost::kMaxLaunchNs);
 }
@@ -63,7 +63,7 @@ TEST_F(LaunchCostTest, OneOfSixteenStandsForSixteen) {
 }
 
 TEST_F(LaunchCostTest, TheDifferenceIsThatOfTheTurns) {
-  Launch(kSecond, 5'000, 400);
+  Launch(kSecondNs, 5'000, 400);
   const uint64_t before = cost_.launches();
   Turns(3'000, 2'000);
   LaunchCost::Pace pace{};

@@ -34,7 +34,7 @@ TEST(Recording, RanksAsListAndRanges) {
     EXPECT_FALSE(ParseRanks(bad, 0, 0, &listed, &count)) << bad;
 }
 
-Recording Choose(const char* const* environment, int32_t rank, Settings* settings) {
+Recording ChosenFrom(const char* const* environment, int32_t rank, Settings* settings) {
   settings->Read(environment);
   Identity identity;
   identity.rank = rank;
@@ -44,7 +44,7 @@ Recording Choose(const char* const* environment, int32_t rank, Settings* setting
 
 TEST(Recording, WithoutSettingsEverythingIsRecorded) {
   Settings settings;
-  const Recording all = Choose(nullptr, 0, &settings);
+  const Recording all = ChosenFrom(nullptr, 0, &settings);
   EXPECT_TRUE(all.this_rank);
   EXPECT_EQ(all.kinds, kRecordAll);
   EXPECT_EQ(all.ranks, 0u);
@@ -55,7 +55,7 @@ TEST(Recording, WithoutSettingsEverythingIsRecorded) {
 TEST(Recording, TheWindowHasABeginAndAnEnd) {
   Settings settings;
   const char* environment[] = {"GPUPROBE_START_AFTER_S=10", "GPUPROBE_STOP_AFTER_S=12", nullptr};
-  const Recording window = Choose(environment, 0, &settings);
+  const Recording window = ChosenFrom(environment, 0, &settings);
   EXPECT_EQ(settings.rejected(), 0);
   EXPECT_FALSE(window.Holds(kNow + 10 * kSecond - 1));
   EXPECT_TRUE(window.Holds(kNow + 10 * kSecond));
@@ -72,12 +72,12 @@ TEST(Recording, TheWindowHasABeginAndAnEnd) {
 TEST(Recording, OneEndOfTheWindowIsEnough) {
   Settings settings;
   const char* start[] = {"GPUPROBE_START_AFTER_S=10", nullptr};
-  const Recording from = Choose(start, 0, &settings);
+  const Recording from = ChosenFrom(start, 0, &settings);
   EXPECT_FALSE(from.Holds(kNow));
   EXPECT_FALSE(from.Holds(1));
   EXPECT_TRUE(from.Holds(kNow + 1000000 * kSecond));
   const char* stop[] = {"GPUPROBE_STOP_AFTER_S=10", nullptr};
-  const Recording until = Choose(stop, 0, &settings);
+  const Recording until = ChosenFrom(stop, 0, &settings);
   EXPECT_TRUE(until.Holds(1));
   EXPECT_FALSE(until.Holds(kNow + 10 * kSecond));
 }
@@ -85,17 +85,17 @@ TEST(Recording, OneEndOfTheWindowIsEnough) {
 TEST(Recording, RanksThatAreNotListedDoNotRecord) {
   Settings settings;
   const char* environment[] = {"GPUPROBE_RANKS=1-2", nullptr};
-  EXPECT_FALSE(Choose(environment, 0, &settings).this_rank);
-  EXPECT_TRUE(Choose(environment, 2, &settings).this_rank);
-  EXPECT_EQ(Choose(environment, 2, &settings).ranks, 2u);
-  EXPECT_TRUE(Choose(environment, -1, &settings).this_rank);
+  EXPECT_FALSE(ChosenFrom(environment, 0, &settings).this_rank);
+  EXPECT_TRUE(ChosenFrom(environment, 2, &settings).this_rank);
+  EXPECT_EQ(ChosenFrom(environment, 2, &settings).ranks, 2u);
+  EXPECT_TRUE(ChosenFrom(environment, -1, &settings).this_rank);
 }
 
 TEST(Recording, WhatCannotBeUsedIsRejectedAndEverythingRecorded) {
   Settings settings;
   const char* environment[] = {"GPUPROBE_KINDS=everything", "GPUPROBE_RANKS=3-1", "GPUPROBE_START_AFTER_S=5",
                                "GPUPROBE_STOP_AFTER_S=5", nullptr};
-  const Recording chosen = Choose(environment, 0, &settings);
+  const Recording chosen = ChosenFrom(environment, 0, &settings);
   EXPECT_EQ(settings.rejected(), 3);
   EXPECT_EQ(settings.first_rejected(), "GPUPROBE_KINDS");
   EXPECT_EQ(chosen.kinds, kRecordAll);

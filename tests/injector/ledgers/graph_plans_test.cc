@@ -14,8 +14,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr uint64_t kGraph = 0x100;
-constexpr uint64_t kExec = 0x200;
+constexpr uint64_t kPlannedGraph = 0x100;
+constexpr uint64_t kPlannedExec = 0x200;
 constexpr uint64_t kOwner = uint64_t{1} << 63;
 
 class GraphPlansTest : public ::testing::Test {
@@ -42,34 +42,37 @@ class GraphPlansTest : public ::testing::Test {
 };
 
 TEST_F(GraphPlansTest, NodesArePairedInTheOrderInWhichTheyWereMade) {
-  Capture(kGraph, {3, 5, 8});
-  Instantiate(kExec, {8, 3, 5});
-  Capture(kGraph + 1, {20, 21, 22});
-  EXPECT_THAT(Update(kExec, kGraph + 1), ElementsAre(Pair(1003, 200), Pair(1005, 210), Pair(1008, 220)));
-  EXPECT_THAT(Update(kExec, kGraph), ElementsAre(Pair(1003, 30), Pair(1005, 50), Pair(1008, 80)));
+  Capture(kPlannedGraph, {3, 5, 8});
+  Instantiate(kPlannedExec, {8, 3, 5});
+  Capture(kPlannedGraph + 1, {20, 21, 22});
+  EXPECT_THAT(Update(kPlannedExec, kPlannedGraph + 1),
+              ElementsAre(Pair(1003, 200), Pair(1005, 210), Pair(1008, 220)));
+  EXPECT_THAT(Update(kPlannedExec, kPlannedGraph),
+              ElementsAre(Pair(1003, 30), Pair(1005, 50), Pair(1008, 80)));
 }
 
 TEST_F(GraphPlansTest, WhatDoesNotPairIsUnknown) {
-  Capture(kGraph, {3, 5});
-  Instantiate(kExec, {3, 5});
-  Capture(kGraph + 1, {20, 21, 22});
-  EXPECT_THAT(Update(kExec, kGraph + 1), ElementsAre(Pair(1003, 0), Pair(1005, 0)));
-  EXPECT_THAT(Update(kExec, kGraph + 7), ElementsAre(Pair(1003, 0), Pair(1005, 0)))
+  Capture(kPlannedGraph, {3, 5});
+  Instantiate(kPlannedExec, {3, 5});
+  Capture(kPlannedGraph + 1, {20, 21, 22});
+  EXPECT_THAT(Update(kPlannedExec, kPlannedGraph + 1), ElementsAre(Pair(1003, 0), Pair(1005, 0)));
+  EXPECT_THAT(Update(kPlannedExec, kPlannedGraph + 7), ElementsAre(Pair(1003, 0), Pair(1005, 0)))
       << "a graph without calls";
-  EXPECT_THAT(Update(kExec + 7, kGraph), IsEmpty());
+  EXPECT_THAT(Update(kPlannedExec + 7, kPlannedGraph), IsEmpty());
 }
 
 TEST_F(GraphPlansTest, AProgramThatCapturesAtEachStepNeedsNoMoreAndMore) {
-  Capture(kGraph, {1, 2});
-  Instantiate(kExec, {1, 2});
+  Capture(kPlannedGraph, {1, 2});
+  Instantiate(kPlannedExec, {1, 2});
   for (uint64_t i = 0; i < 200'000; ++i) {
     const uint64_t node = 10'000 + 2 * i;
-    Capture(kGraph + 1, {node, node + 1});
-    ASSERT_THAT(Update(kExec, kGraph + 1), ElementsAre(Pair(1001, node * 10), Pair(1002, node * 10 + 10)));
-    plans_->GraphEnded(kGraph + 1);
+    Capture(kPlannedGraph + 1, {node, node + 1});
+    ASSERT_THAT(Update(kPlannedExec, kPlannedGraph + 1),
+                ElementsAre(Pair(1001, node * 10), Pair(1002, node * 10 + 10)));
+    plans_->GraphEnded(kPlannedGraph + 1);
   }
-  plans_->ExecEnded(kExec);
-  EXPECT_THAT(Update(kExec, kGraph), IsEmpty());
+  plans_->ExecEnded(kPlannedExec);
+  EXPECT_THAT(Update(kPlannedExec, kPlannedGraph), IsEmpty());
 }
 
 // A child graph that was added to a parent, whose own nodes are before and behind it.
@@ -87,47 +90,48 @@ TEST_F(GraphPlansTest, AChildsNodesAreWhereItWasAdded) {
     Capture(graph, {first + 5});
     plans_->GraphEnded(kChild);
   };
-  parent(kGraph, 1);
-  parent(kGraph + 1, 21);
-  Instantiate(kExec, {6, 5, 4, 3});
-  EXPECT_THAT(Update(kExec, kGraph + 1),
+  parent(kPlannedGraph, 1);
+  parent(kPlannedGraph + 1, 21);
+  Instantiate(kPlannedExec, {6, 5, 4, 3});
+  EXPECT_THAT(Update(kPlannedExec, kPlannedGraph + 1),
               ElementsAre(Pair(1003, 230), Pair(1004, 240), Pair(1005, 250), Pair(1006, 260)));
   // One that is replaced gets its plans alone; one that does not fit leaves nothing known of it alone.
   Capture(kChild, {41, 42});
   std::vector<std::pair<uint64_t, uint64_t>> told;
   const auto put = [&](uint64_t node, uint64_t plan, uint32_t) { told.emplace_back(node, plan); };
-  plans_->ChildReplaced(kExec, kNode, kChild, put);
+  plans_->ChildReplaced(kPlannedExec, kNode, kChild, put);
   EXPECT_THAT(told, ElementsAre(Pair(1004, 410), Pair(1005, 420)));
   told.clear();
   Capture(kChild, {43});
-  plans_->ChildReplaced(kExec, kNode, kChild, put);
+  plans_->ChildReplaced(kPlannedExec, kNode, kChild, put);
   EXPECT_THAT(told, ElementsAre(Pair(1004, 0), Pair(1005, 0)));
 }
 
 TEST_F(GraphPlansTest, AChildThatIsMovedKeepsItsNodes) {
   constexpr uint64_t kChild = 0x300;
   Capture(kChild, {1, 2});
-  Capture(kGraph, {3});
-  plans_->ChildAdded(kGraph, 0x310, kChild);
-  Capture(kGraph + 1, {21});
+  Capture(kPlannedGraph, {3});
+  plans_->ChildAdded(kPlannedGraph, 0x310, kChild);
+  Capture(kPlannedGraph + 1, {21});
   Capture(kChild + 1, {22, 23});
-  plans_->ChildAdded(kGraph + 1, 0x320, kChild + 1);
-  Instantiate(kExec, {1, 2, 3});
-  EXPECT_THAT(Update(kExec, kGraph + 1), ElementsAre(Pair(1003, 210), Pair(1001, 220), Pair(1002, 230)));
+  plans_->ChildAdded(kPlannedGraph + 1, 0x320, kChild + 1);
+  Instantiate(kPlannedExec, {1, 2, 3});
+  EXPECT_THAT(Update(kPlannedExec, kPlannedGraph + 1),
+              ElementsAre(Pair(1003, 210), Pair(1001, 220), Pair(1002, 230)));
 }
 
 TEST_F(GraphPlansTest, OfACloneItIsNotKnownWhichChildIsReplaced) {
   constexpr uint64_t kChild = 0x300;
-  Capture(kGraph, {1});
+  Capture(kPlannedGraph, {1});
   Capture(kChild, {2});
-  plans_->ChildAdded(kGraph, 0x310, kChild);
+  plans_->ChildAdded(kPlannedGraph, 0x310, kChild);
   plans_->NodeMade(kOwner | 5, 11, 1);
   plans_->NodeMade(kOwner | 5, 12, 2);
-  plans_->Cloned(kGraph + 1, kOwner | 5);
-  Instantiate(kExec, {11, 12});
+  plans_->Cloned(kPlannedGraph + 1, kOwner | 5);
+  Instantiate(kPlannedExec, {11, 12});
   Capture(kChild, {21});
   std::vector<std::pair<uint64_t, uint64_t>> told;
-  plans_->ChildReplaced(kExec, 0x330, kChild,
+  plans_->ChildReplaced(kPlannedExec, 0x330, kChild,
                         [&](uint64_t node, uint64_t plan, uint32_t) { told.emplace_back(node, plan); });
   EXPECT_THAT(told, ElementsAre(Pair(1012, 0)));
 }

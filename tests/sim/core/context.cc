@@ -28,7 +28,7 @@ struct Contexts {
 };
 
 // Guarded by the schedule's mutex; never destroyed.
-Contexts& All() {
+Contexts& AllContexts() {
   static auto* contexts = new Contexts;
   return *contexts;
 }
@@ -49,7 +49,7 @@ void LoadInjection() {
 CUctx_st* NewContextLocked(int device, unsigned flags, bool primary) {
   auto* context = new CUctx_st;
   context->device = device;
-  context->uid = All().next_uid++;
+  context->uid = AllContexts().next_uid++;
   context->primary = primary;
   context->flags = flags;
   context->limits = {{CU_LIMIT_STACK_SIZE, 1024},
@@ -59,7 +59,7 @@ CUctx_st* NewContextLocked(int device, unsigned flags, bool primary) {
   context->legacy->context = context;
   context->legacy->id = 7;
   context->legacy->legacy = true;
-  All().live.insert(context);
+  AllContexts().live.insert(context);
   return context;
 }
 
@@ -122,7 +122,7 @@ int CurrentDevice() {
 
 bool IsLive(CUctx_st* context) {
   const Locked locked;
-  return All().live.count(context) != 0;
+  return AllContexts().live.count(context) != 0;
 }
 
 CUresult RequireContext(CUctx_st** context) {
@@ -145,9 +145,9 @@ CUresult RetainPrimary(int device, CUctx_st** context) {
   bool created = false;
   {
     const Locked locked;
-    CUctx_st*& primary = All().primary[device];
+    CUctx_st*& primary = AllContexts().primary[device];
     if (primary == nullptr) {
-      primary = NewContextLocked(device, All().primary_flags[device], true);
+      primary = NewContextLocked(device, AllContexts().primary_flags[device], true);
       created = true;
     }
     ++primary->retained;
@@ -161,7 +161,7 @@ CUresult ReleasePrimary(int device) {
   CUctx_st* ending = nullptr;
   {
     const Locked locked;
-    CUctx_st* primary = All().primary[device];
+    CUctx_st* primary = AllContexts().primary[device];
     if (primary == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
     if (--primary->retained == 0) ending = primary;
   }
@@ -172,21 +172,21 @@ CUresult ResetPrimary(int device) {
   CUctx_st* primary = nullptr;
   {
     const Locked locked;
-    primary = All().primary[device];
+    primary = AllContexts().primary[device];
   }
   return primary != nullptr ? DestroyContext(primary) : CUDA_SUCCESS;
 }
 
 void PrimaryState(int device, unsigned* flags, int* active) {
   const Locked locked;
-  *flags = All().primary_flags[device];
-  *active = All().primary[device] != nullptr ? 1 : 0;
+  *flags = AllContexts().primary_flags[device];
+  *active = AllContexts().primary[device] != nullptr ? 1 : 0;
 }
 
 CUresult SetPrimaryFlags(int device, unsigned flags) {
   const Locked locked;
-  All().primary_flags[device] = flags;
-  if (CUctx_st* primary = All().primary[device]) primary->flags = flags;
+  AllContexts().primary_flags[device] = flags;
+  if (CUctx_st* primary = AllContexts().primary[device]) primary->flags = flags;
   return CUDA_SUCCESS;
 }
 
@@ -196,8 +196,8 @@ CUresult DestroyContext(CUctx_st* context) {
   WaitForContext(context);
   FreeMemoryOfContext(context);
   const Locked locked;
-  All().live.erase(context);
-  for (auto& [device, primary] : All().primary) {
+  AllContexts().live.erase(context);
+  for (auto& [device, primary] : AllContexts().primary) {
     if (primary == context) primary = nullptr;
   }
   context->streams.clear();  // the structures stay: handles may still be in somebody's hands

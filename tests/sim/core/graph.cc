@@ -20,7 +20,7 @@ struct Live {
   std::set<const CUgraphNode_st*> nodes;
 };
 
-Live& All() {
+Live& LiveGraphs() {
   static auto* live = new Live;
   return *live;
 }
@@ -164,7 +164,7 @@ bool AllocatesLocked(const CUgraph_st& graph) {
 CUresult CheckPlaceLocked(CUgraph graph, const CUgraphNode* dependencies, size_t count) {
   if (!IsLive(graph)) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < count; ++i) {
-    if (All().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph)
+    if (LiveGraphs().nodes.count(dependencies[i]) == 0 || dependencies[i]->graph != graph)
       return CUDA_ERROR_INVALID_VALUE;
   }
   return CUDA_SUCCESS;
@@ -192,22 +192,22 @@ void TakeWork(CUgraphNode_st& node, const CUgraphNode_st& from) {
 CUgraph NewGraph() {
   auto* graph = new CUgraph_st;
   graph->id = next_graph_id.fetch_add(1);
-  All().graphs.insert(graph);
+  LiveGraphs().graphs.insert(graph);
   return graph;
 }
 
 void DropGraph(CUgraph graph, const OpPtr& after) {
   for (const auto& node : graph->nodes) {
-    All().nodes.erase(node.get());
+    LiveGraphs().nodes.erase(node.get());
     if (node->child != nullptr) DropGraph(node->child, after);
   }
   ReleaseObjectsLocked(graph, after);
-  All().graphs.erase(graph);
+  LiveGraphs().graphs.erase(graph);
   delete graph;
 }
 
-bool IsLive(CUgraph graph) { return All().graphs.count(graph) != 0; }
-bool IsLive(CUgraphExec exec) { return All().execs.count(exec) != 0; }
+bool IsLive(CUgraph graph) { return LiveGraphs().graphs.count(graph) != 0; }
+bool IsLive(CUgraphExec exec) { return LiveGraphs().execs.count(exec) != 0; }
 
 uint32_t GraphId(void* graph) {
   const Locked locked;
@@ -220,7 +220,7 @@ uint32_t GraphId(void* graph) {
 uint64_t GraphNodeId(void* node) {
   const Locked locked;
   const auto* known = static_cast<const CUgraphNode_st*>(node);
-  return All().nodes.count(known) != 0 ? known->id : 0;
+  return LiveGraphs().nodes.count(known) != 0 ? known->id : 0;
 }
 
 CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work,
@@ -232,7 +232,7 @@ CUgraphNode AddNodeLocked(CUgraph graph, CUgraphNodeType type, Work work,
   node->work = std::move(work);
   node->dependencies = dependencies;
   graph->nodes.push_back(std::move(node));
-  All().nodes.insert(graph->nodes.back().get());
+  LiveGraphs().nodes.insert(graph->nodes.back().get());
   return graph->nodes.back().get();
 }
 
@@ -240,7 +240,7 @@ void NotifyNode(CUgraphNode node) {
   NotifyGraph(ResourceEvent::kGraphNodeCreated, node->graph, nullptr, node);
 }
 
-bool IsLiveNodeLocked(CUgraphNode node) { return All().nodes.count(node) != 0; }
+bool IsLiveNodeLocked(CUgraphNode node) { return LiveGraphs().nodes.count(node) != 0; }
 
 CUresult AddDependencyLocked(CUgraph graph, CUgraphNode from, CUgraphNode to) {
   if (!IsLiveNodeLocked(from) || !IsLiveNodeLocked(to) || from->graph != graph || to->graph != graph)
@@ -341,7 +341,7 @@ CUresult Instantiate(CUgraph graph, unsigned long long flags, CUgraphExec* exec)
     }
     unopened = NewGraph();
     CopyNodesLocked(graph, unopened, false, {});
-    All().execs.insert(created);
+    LiveGraphs().execs.insert(created);
   }
   NotifyInstantiation(created->graph, graph, unopened);
   {
@@ -400,7 +400,7 @@ CUresult NodeIsEnabled(CUgraphExec exec, CUgraphNode original, bool* enabled) {
 CUresult DropExec(CUgraphExec exec) {
   ReturnGraphMemory(exec);
   const Locked locked;
-  if (All().execs.erase(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (LiveGraphs().execs.erase(exec) == 0) return CUDA_ERROR_INVALID_VALUE;
   DropGraph(exec->graph, exec->last);
   delete exec;
   return CUDA_SUCCESS;

@@ -2,7 +2,7 @@
 //
 // An executable graph is a flattened copy: child graphs are opened, every node gets an id of its own, and
 // each launch issues one operation a node under the launch's correlation id. Of the nodes of child graphs
-// CUPTI is told copies that never run.
+// CUPTI hears of copies that never run.
 #pragma once
 
 #include <cuda.h>

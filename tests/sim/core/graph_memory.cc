@@ -46,15 +46,15 @@ struct Obtained {
   CUcontext context = nullptr;
 };
 
-struct State {
+struct GraphMemoryState {
   std::mutex mutex;
   std::map<int, Level> levels;
   std::map<uint64_t, Obtained> left;                 // what launches left, by address
   std::map<CUgraphExec, std::vector<Obtained>> own;  // of those that were launched
 };
 
-State& All() {
-  static auto* state = new State;
+GraphMemoryState& GraphMemory() {
+  static auto* state = new GraphMemoryState;
   return *state;
 }
 
@@ -144,7 +144,7 @@ void Tell(const Part& part, bool is_free, bool failed) {
 }
 
 bool UseLocked(int device, uint64_t bytes) {
-  Level& level = All().levels[device];
+  Level& level = GraphMemory().levels[device];
   const uint64_t needed = Granules(level.used + bytes);
   if (needed > level.reserved) {
     if (!ReserveDeviceMemory(device, needed - level.reserved)) return false;
@@ -157,15 +157,15 @@ bool UseLocked(int device, uint64_t bytes) {
 }
 
 void ReturnLocked(const Part& part) {
-  All().levels[part.device].used -= part.bytes;
+  GraphMemory().levels[part.device].used -= part.bytes;
   Tell(part, true, false);
 }
 
 bool ReleaseLocked(uint64_t address) {
-  const auto left = All().left.find(address);
-  if (left == All().left.end()) return false;
+  const auto left = GraphMemory().left.find(address);
+  if (left == GraphMemory().left.end()) return false;
   const Part part = left->second.part;
-  All().left.erase(left);
+  GraphMemory().left.erase(left);
   ReturnLocked(part);
   return true;
 }
@@ -199,7 +199,7 @@ CUresult ObtainGraphMemory(CUgraphExec exec) {
     frees_itself = (exec->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0;
   }
   if (demand.own.empty() && demand.steps.empty()) return CUDA_SUCCESS;
-  State& all = All();
+  GraphMemoryState& all = GraphMemory();
   const std::lock_guard<std::mutex> lock(all.mutex);
   Part asked;
   std::map<int, uint64_t> more;
@@ -238,7 +238,7 @@ CUresult ObtainGraphMemory(CUgraphExec exec) {
 }
 
 void ReturnGraphMemory(CUgraphExec exec) {
-  State& all = All();
+  GraphMemoryState& all = GraphMemory();
   const std::lock_guard<std::mutex> lock(all.mutex);
   const auto own = all.own.find(exec);
   if (own == all.own.end()) return;
@@ -247,7 +247,7 @@ void ReturnGraphMemory(CUgraphExec exec) {
 }
 
 void ReturnGraphMemoryOfContext(CUcontext context) {
-  State& all = All();
+  GraphMemoryState& all = GraphMemory();
   const std::lock_guard<std::mutex> lock(all.mutex);
   for (auto left = all.left.begin(); left != all.left.end();) {
     const bool ends = left->second.context == context;
@@ -264,21 +264,21 @@ void ReturnGraphMemoryOfContext(CUcontext context) {
 }
 
 bool ReleaseGraphAllocation(uint64_t address) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
+  const std::lock_guard<std::mutex> lock(GraphMemory().mutex);
   return ReleaseLocked(address);
 }
 
 void TrimGraphMemory(int device) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  Level& level = All().levels[device];
+  const std::lock_guard<std::mutex> lock(GraphMemory().mutex);
+  Level& level = GraphMemory().levels[device];
   const uint64_t needed = Granules(level.used);
   ReturnDeviceMemory(device, level.reserved - needed);
   level.reserved = needed;
 }
 
 CUresult GraphMemoryAttribute(int device, CUgraphMem_attribute attribute, uint64_t* value) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  const Level& level = All().levels[device];
+  const std::lock_guard<std::mutex> lock(GraphMemory().mutex);
+  const Level& level = GraphMemory().levels[device];
   switch (attribute) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT:
       *value = level.used;
@@ -298,8 +298,8 @@ CUresult GraphMemoryAttribute(int device, CUgraphMem_attribute attribute, uint64
 }
 
 CUresult ResetGraphMemoryAttribute(int device, CUgraphMem_attribute attribute) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  Level& level = All().levels[device];
+  const std::lock_guard<std::mutex> lock(GraphMemory().mutex);
+  Level& level = GraphMemory().levels[device];
   if (attribute == CU_GRAPH_MEM_ATTR_USED_MEM_HIGH) {
     level.used_high = level.used;
   } else if (attribute == CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH) {

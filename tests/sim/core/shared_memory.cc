@@ -13,7 +13,9 @@
 namespace gpusim {
 namespace {
 
-void* At(uint64_t address) { return reinterpret_cast<void*>(address); }  // NOLINT(performance-no-int-to-ptr)
+void* SharedAt(uint64_t address) {
+  return reinterpret_cast<void*>(address);
+}  // NOLINT(performance-no-int-to-ptr)
 
 // The file that holds the range from now on, or -1.
 int MoveIntoFile(const Range& range) {
@@ -22,12 +24,12 @@ int MoveIntoFile(const Range& range) {
   if (file < 0) return -1;
   bool moved = ftruncate(file, static_cast<off_t>(bytes)) == 0;
   for (uint64_t done = 0; moved && done < bytes;) {
-    const ssize_t wrote = pwrite(file, At(range.base + done), bytes - done, static_cast<off_t>(done));
+    const ssize_t wrote = pwrite(file, SharedAt(range.base + done), bytes - done, static_cast<off_t>(done));
     moved = wrote > 0;
     done += moved ? static_cast<uint64_t>(wrote) : 0;
   }
-  moved = moved &&
-          mmap(At(range.base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) != MAP_FAILED;
+  moved = moved && mmap(SharedAt(range.base), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+                        0) != MAP_FAILED;
   if (moved) return file;
   close(file);
   return -1;

@@ -6,7 +6,7 @@
 namespace gpusim {
 namespace {
 
-std::set<CUuserObject>& All() {
+std::set<CUuserObject>& LiveObjects() {
   static auto* objects = new std::set<CUuserObject>;
   return *objects;
 }
@@ -15,21 +15,22 @@ std::set<CUuserObject>& All() {
 
 CUuserObject NewUserObject(void* object, CUhostFn destroy, unsigned references) {
   auto* created = new CUuserObject_st{object, destroy, references};
-  All().insert(created);
+  LiveObjects().insert(created);
   return created;
 }
 
 CUresult RetainUserObjectLocked(CUuserObject object, uint64_t count) {
-  if (count == 0 || All().count(object) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || LiveObjects().count(object) == 0) return CUDA_ERROR_INVALID_VALUE;
   object->references += count;
   return CUDA_SUCCESS;
 }
 
 CUresult ReleaseUserObjectLocked(CUuserObject object, uint64_t count, const OpPtr& after) {
-  if (count == 0 || All().count(object) == 0 || object->references < count) return CUDA_ERROR_INVALID_VALUE;
+  if (count == 0 || LiveObjects().count(object) == 0 || object->references < count)
+    return CUDA_ERROR_INVALID_VALUE;
   object->references -= count;
   if (object->references != 0) return CUDA_SUCCESS;
-  All().erase(object);
+  LiveObjects().erase(object);
   auto op = std::make_shared<Op>();
   op->work.kind = WorkKind::kHost;
   op->work.host = [destroy = object->destroy, what = object->object] { destroy(what); };
@@ -40,7 +41,7 @@ CUresult ReleaseUserObjectLocked(CUuserObject object, uint64_t count, const OpPt
 }
 
 CUresult RetainInGraphLocked(CUgraph graph, CUuserObject object, unsigned count, bool move) {
-  if (!IsLive(graph) || count == 0 || All().count(object) == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!IsLive(graph) || count == 0 || LiveObjects().count(object) == 0) return CUDA_ERROR_INVALID_VALUE;
   if (!move) object->references += count;
   graph->objects[object] += count;
   return CUDA_SUCCESS;

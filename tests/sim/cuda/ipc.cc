@@ -20,13 +20,13 @@ struct Opened {
   int times = 0;
 };
 
-struct State {
+struct IpcHandles {
   std::mutex mutex;
   std::map<std::pair<int, int>, Opened> opened;  // by process and its file
 };
 
-State& All() {
-  static auto* state = new State;
+IpcHandles& Handles() {
+  static auto* state = new IpcHandles;
   return *state;
 }
 
@@ -50,8 +50,8 @@ DRIVER_API(cuIpcOpenMemHandle_v2, (CUdeviceptr * pdptr, CUipcMemHandle handle, u
   SharedMemory shared;
   std::memcpy(static_cast<void*>(&shared), &handle, sizeof shared);
   if (shared.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  Opened& opened = All().opened[{shared.process, shared.file}];
+  const std::lock_guard<std::mutex> lock(Handles().mutex);
+  Opened& opened = Handles().opened[{shared.process, shared.file}];
   if (opened.times == 0) GPUSIM_CHECK(gpusim::Map(shared, MemoryClass::kOpened, &opened.address));
   ++opened.times;
   *pdptr = opened.address;
@@ -59,11 +59,11 @@ DRIVER_API(cuIpcOpenMemHandle_v2, (CUdeviceptr * pdptr, CUipcMemHandle handle, u
 }
 
 DRIVER_API(cuIpcCloseMemHandle, (CUdeviceptr dptr), (dptr)) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  for (auto it = All().opened.begin(); it != All().opened.end(); ++it) {
+  const std::lock_guard<std::mutex> lock(Handles().mutex);
+  for (auto it = Handles().opened.begin(); it != Handles().opened.end(); ++it) {
     if (it->second.address != dptr || it->second.times == 0) continue;
     if (--it->second.times > 0) return CUDA_SUCCESS;
-    All().opened.erase(it);
+    Handles().opened.erase(it);
     return gpusim::Unmap(MemoryClass::kOpened, dptr);
   }
   return CUDA_ERROR_INVALID_VALUE;

@@ -8,7 +8,7 @@ using gpusim::Range;
 
 namespace {
 
-uint64_t Address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+uint64_t AddressOf(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 CUresult AllocateHost(size_t bytes, unsigned flags, void** pointer) {
   if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -61,7 +61,7 @@ DRIVER_API(cuMemHostAlloc, (void** pp, size_t bytesize, unsigned int Flags), (pp
   return AllocateHost(bytesize, Flags, pp);
 }
 
-DRIVER_API(cuMemFreeHost, (void* p), (p)) { return gpusim::Free(MemoryClass::kPinned, Address(p)); }
+DRIVER_API(cuMemFreeHost, (void* p), (p)) { return gpusim::Free(MemoryClass::kPinned, AddressOf(p)); }
 
 DRIVER_API(cuMemHostRegister_v2, (void* p, size_t bytesize, unsigned int Flags), (p, bytesize, Flags)) {
   return gpusim::RegisterHost(p, bytesize, Flags);
@@ -72,14 +72,14 @@ DRIVER_API(cuMemHostUnregister, (void* p), (p)) { return gpusim::UnregisterHost(
 DRIVER_API(cuMemHostGetDevicePointer_v2, (CUdeviceptr * pdptr, void* p, unsigned int Flags),
            (pdptr, p, Flags)) {
   Range range;
-  if (pdptr == nullptr || !gpusim::FindRange(Address(p), &range)) return CUDA_ERROR_INVALID_VALUE;
-  *pdptr = Address(p);
+  if (pdptr == nullptr || !gpusim::FindRange(AddressOf(p), &range)) return CUDA_ERROR_INVALID_VALUE;
+  *pdptr = AddressOf(p);
   return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuMemHostGetFlags, (unsigned int* pFlags, void* p), (pFlags, p)) {
   Range range;
-  if (pFlags == nullptr || !gpusim::FindRange(Address(p), &range)) return CUDA_ERROR_INVALID_VALUE;
+  if (pFlags == nullptr || !gpusim::FindRange(AddressOf(p), &range)) return CUDA_ERROR_INVALID_VALUE;
   *pFlags = range.host_flags;
   return CUDA_SUCCESS;
 }

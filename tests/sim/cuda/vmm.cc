@@ -67,16 +67,16 @@ using gpusim::DropReference;
 using gpusim::Mapping;
 using gpusim::Physical;
 
-constexpr size_t kGranularity = size_t{2} << 20;
+constexpr size_t kVirtualGranularity = size_t{2} << 20;
 
-gpusim::VirtualMemory& All() { return gpusim::Virtual(); }
+gpusim::VirtualMemory& AllVirtual() { return gpusim::Virtual(); }
 
-void* At(CUdeviceptr address) {
+void* VirtualAt(CUdeviceptr address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
 }
 
 bool GrowLocked(size_t bytes, off_t* offset) {
-  gpusim::VirtualMemory& state = All();
+  gpusim::VirtualMemory& state = AllVirtual();
   if (state.file < 0) state.file = memfd_create("gpusim-vmm", MFD_CLOEXEC);
   if (state.file < 0 || ftruncate(state.file, state.file_bytes + static_cast<off_t>(bytes)) != 0)
     return false;
@@ -113,8 +113,8 @@ bool PhysicalOf(int file, Physical* physical) {
 }
 
 bool IsReservedLocked(CUdeviceptr address, size_t bytes) {
-  auto after = All().reservations.upper_bound(address);
-  if (after == All().reservations.begin()) return false;
+  auto after = AllVirtual().reservations.upper_bound(address);
+  if (after == AllVirtual().reservations.begin()) return false;
   --after;
   return address + bytes <= after->first + after->second;
 }
@@ -125,34 +125,35 @@ DRIVER_API(cuMemGetAllocationGranularity,
            (size_t * granularity, const CUmemAllocationProp* prop, CUmemAllocationGranularity_flags option),
            (granularity, prop, option)) {
   if (granularity == nullptr || prop == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *granularity = kGranularity;
+  *granularity = kVirtualGranularity;
   return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuMemAddressReserve,
            (CUdeviceptr * ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags),
            (ptr, size, alignment, addr, flags)) {
-  if (ptr == nullptr || size == 0 || size % kGranularity != 0 || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (ptr == nullptr || size == 0 || size % kVirtualGranularity != 0 || flags != 0)
+    return CUDA_ERROR_INVALID_VALUE;
   // Room to align by hand; what is too much is given back at once.
-  const size_t align = alignment > kGranularity ? alignment : kGranularity;
+  const size_t align = alignment > kVirtualGranularity ? alignment : kVirtualGranularity;
   void* mapped = mmap(nullptr, size + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   const auto start = reinterpret_cast<CUdeviceptr>(mapped);
   const CUdeviceptr aligned = (start + align - 1) / align * align;
   if (aligned > start) munmap(mapped, aligned - start);
-  if (start + align > aligned) munmap(At(aligned + size), start + align - aligned);
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  All().reservations[aligned] = size;
+  if (start + align > aligned) munmap(VirtualAt(aligned + size), start + align - aligned);
+  const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
+  AllVirtual().reservations[aligned] = size;
   *ptr = aligned;
   return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuMemAddressFree, (CUdeviceptr ptr, size_t size), (ptr, size)) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  const auto found = All().reservations.find(ptr);
-  if (found == All().reservations.end() || found->second != size) return CUDA_ERROR_INVALID_VALUE;
-  munmap(At(ptr), size);
-  All().reservations.erase(found);
+  const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
+  const auto found = AllVirtual().reservations.find(ptr);
+  if (found == AllVirtual().reservations.end() || found->second != size) return CUDA_ERROR_INVALID_VALUE;
+  munmap(VirtualAt(ptr), size);
+  AllVirtual().reservations.erase(found);
   return CUDA_SUCCESS;
 }
 
@@ -160,7 +161,7 @@ DRIVER_API(cuMemCreate,
            (CUmemGenericAllocationHandle * handle, size_t size, const CUmemAllocationProp* prop,
             unsigned long long flags),
            (handle, size, prop, flags)) {
-  if (handle == nullptr || prop == nullptr || size == 0 || size % kGranularity != 0 || flags != 0)
+  if (handle == nullptr || prop == nullptr || size == 0 || size % kVirtualGranularity != 0 || flags != 0)
     return CUDA_ERROR_INVALID_VALUE;
   const bool in_host = prop->location.type == CU_MEM_LOCATION_TYPE_HOST ||
                        prop->location.type == CU_MEM_LOCATION_TYPE_HOST_NUMA ||
@@ -180,10 +181,10 @@ DRIVER_API(cuMemCreate,
   const CUmemGenericAllocationHandle id = gpusim::NewHandle();
   GPUSIM_CHECK(gpusim::AccountVmm(physical.device, size, id, in_host));
   {
-    const std::lock_guard<std::mutex> lock(All().mutex);
+    const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
     if (shareable) physical.file = FileOf(physical);
     if (shareable ? physical.file >= 0 : GrowLocked(size, &physical.offset)) {
-      All().handles[id] = physical;
+      AllVirtual().handles[id] = physical;
       *handle = id;
       return CUDA_SUCCESS;
     }
@@ -195,11 +196,11 @@ DRIVER_API(cuMemCreate,
 DRIVER_API(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle)) { return DropReference(handle); }
 
 DRIVER_API(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle * handle, void* addr), (handle, addr)) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
+  const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
   const Mapping* mapping = gpusim::MappingAtLocked(reinterpret_cast<CUdeviceptr>(addr));
   if (handle == nullptr || mapping == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *handle = mapping->handle;
-  ++All().handles[*handle].references;
+  ++AllVirtual().handles[*handle].references;
   return CUDA_SUCCESS;
 }
 
@@ -208,9 +209,9 @@ DRIVER_API(cuMemExportToShareableHandle,
             unsigned long long flags),
            (shareableHandle, handle, handleType, flags)) {
   if (shareableHandle == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  const auto found = All().handles.find(handle);
-  if (found == All().handles.end() || found->second.file < 0 ||
+  const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
+  const auto found = AllVirtual().handles.find(handle);
+  if (found == AllVirtual().handles.end() || found->second.file < 0 ||
       handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
     return CUDA_ERROR_INVALID_VALUE;
   const int file = fcntl(found->second.file, F_DUPFD_CLOEXEC, 0);
@@ -237,16 +238,16 @@ DRIVER_API(cuMemImportFromShareableHandle,
   physical.file = fcntl(file, F_DUPFD_CLOEXEC, 0);
   if (physical.file < 0) return CUDA_ERROR_OUT_OF_MEMORY;
   *handle = gpusim::NewHandle();
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  All().handles[*handle] = physical;
+  const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
+  AllVirtual().handles[*handle] = physical;
   return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuMemGetAllocationPropertiesFromHandle,
            (CUmemAllocationProp * prop, CUmemGenericAllocationHandle handle), (prop, handle)) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  const auto found = All().handles.find(handle);
-  if (prop == nullptr || found == All().handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
+  const auto found = AllVirtual().handles.find(handle);
+  if (prop == nullptr || found == AllVirtual().handles.end()) return CUDA_ERROR_INVALID_VALUE;
   *prop = found->second.properties;
   return CUDA_SUCCESS;
 }
@@ -257,22 +258,23 @@ DRIVER_API(cuMemMap,
            (ptr, size, offset, handle, flags)) {
   int device = 0;
   {
-    const std::lock_guard<std::mutex> lock(All().mutex);
-    const auto found = All().handles.find(handle);
-    if (found == All().handles.end() || offset + size > found->second.bytes || flags != 0)
+    const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
+    const auto found = AllVirtual().handles.find(handle);
+    if (found == AllVirtual().handles.end() || offset + size > found->second.bytes || flags != 0)
       return CUDA_ERROR_INVALID_VALUE;
-    if (!IsReservedLocked(ptr, size) || All().mappings.count(ptr) != 0) return CUDA_ERROR_INVALID_VALUE;
+    if (!IsReservedLocked(ptr, size) || AllVirtual().mappings.count(ptr) != 0)
+      return CUDA_ERROR_INVALID_VALUE;
     // No access until cuMemSetAccess, as on hardware. What is behind a multicast object, nothing here moves.
     const Physical& physical = found->second;
-    const int file = physical.file >= 0 ? physical.file : All().file;
-    void* mapped =
-        physical.multicast != nullptr
-            ? mmap(At(ptr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
-            : mmap(At(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
-                   physical.offset + static_cast<off_t>(offset));
+    const int file = physical.file >= 0 ? physical.file : AllVirtual().file;
+    void* mapped = physical.multicast != nullptr
+                       ? mmap(VirtualAt(ptr), size, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0)
+                       : mmap(VirtualAt(ptr), size, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
+                              physical.offset + static_cast<off_t>(offset));
     if (mapped == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     ++found->second.references;
-    All().mappings[ptr] = {handle, size};
+    AllVirtual().mappings[ptr] = {handle, size};
     device = found->second.device;
   }
   gpusim::NoteMapping(ptr, size, device);
@@ -286,8 +288,8 @@ std::vector<CUdeviceptr> MappingsLocked(CUdeviceptr begin, size_t bytes) {
   std::vector<CUdeviceptr> found;
   CUdeviceptr reached = begin;
   while (reached < begin + bytes) {
-    const auto mapping = All().mappings.find(reached);
-    if (mapping == All().mappings.end()) return {};
+    const auto mapping = AllVirtual().mappings.find(reached);
+    if (mapping == AllVirtual().mappings.end()) return {};
     found.push_back(reached);
     reached += mapping->second.bytes;
   }
@@ -303,15 +305,15 @@ DRIVER_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size)) {
   std::vector<CUdeviceptr> addresses;
   std::vector<CUmemGenericAllocationHandle> handles;
   {
-    const std::lock_guard<std::mutex> lock(All().mutex);
+    const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
     addresses = MappingsLocked(ptr, size);
     if (addresses.empty()) return CUDA_ERROR_INVALID_VALUE;
     const void* emptied =
-        mmap(At(ptr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        mmap(VirtualAt(ptr), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     if (emptied == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
     for (const CUdeviceptr address : addresses) {
-      handles.push_back(All().mappings.at(address).handle);
-      All().mappings.erase(address);
+      handles.push_back(AllVirtual().mappings.at(address).handle);
+      AllVirtual().mappings.erase(address);
     }
   }
   for (const CUdeviceptr address : addresses) gpusim::ForgetMapping(address);
@@ -322,12 +324,12 @@ DRIVER_API(cuMemUnmap, (CUdeviceptr ptr, size_t size), (ptr, size)) {
 DRIVER_API(cuMemSetAccess, (CUdeviceptr ptr, size_t size, const CUmemAccessDesc* desc, size_t count),
            (ptr, size, desc, count)) {
   if (desc == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
-  const std::lock_guard<std::mutex> lock(All().mutex);
+  const std::lock_guard<std::mutex> lock(AllVirtual().mutex);
   if (!IsReservedLocked(ptr, size)) return CUDA_ERROR_INVALID_VALUE;
   int protection = PROT_NONE;
   for (size_t i = 0; i < count; ++i) {
     if ((desc[i].flags & CU_MEM_ACCESS_FLAGS_PROT_READ) != 0) protection |= PROT_READ;
     if (desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE) protection |= PROT_WRITE;
   }
-  return mprotect(At(ptr), size, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return mprotect(VirtualAt(ptr), size, protection) == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -1,13 +1,13 @@
 // Copies and fills, handed to the driver function that the direction names.
 #include "tests/sim/core/array.h"
 #include "tests/sim/cudart/api.h"
+#include "tests/sim/cudart/descriptors.h"
 
+using gpusim::cudart::Device;
 using gpusim::cudart::FromDriver;
 using gpusim::cudart::Ready;
 
 namespace {
-
-CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 cudaError_t CopyNow(void* dst, const void* src, size_t count, cudaMemcpyKind kind) {
   switch (kind) {

@@ -1,10 +1,19 @@
-// Converts the runtime's array descriptions to the driver's.
+// Converts the runtime's addresses, places and array descriptions to the driver's.
 #pragma once
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
 namespace gpusim::cudart {
+
+inline CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
+
+inline CUmemLocation Location(const cudaMemLocation& location) {
+  CUmemLocation result{};
+  result.type = static_cast<CUmemLocationType>(location.type);
+  result.id = location.id;
+  return result;
+}
 
 inline CUarray_format FormatOf(const cudaChannelFormatDesc& desc) {
   switch (desc.f) {

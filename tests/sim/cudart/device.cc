@@ -40,7 +40,7 @@ struct Primaries {
   std::mutex mutex;
   std::map<int, CUcontext> held;
 };
-Primaries& All() {
+Primaries& AllPrimaries() {
   static auto* primaries = new Primaries;
   return *primaries;
 }
@@ -48,8 +48,8 @@ Primaries& All() {
 cudaError_t UsePrimary(int device) {
   CUcontext context = nullptr;
   {
-    const std::lock_guard<std::mutex> lock(All().mutex);
-    CUcontext& held = All().held[device];
+    const std::lock_guard<std::mutex> lock(AllPrimaries().mutex);
+    CUcontext& held = AllPrimaries().held[device];
     if (held == nullptr || !IsLive(held)) {
       held = nullptr;
       GPUSIM_RETURN_IF(cuDevicePrimaryCtxRetain(&held, device));

@@ -1,13 +1,13 @@
 // Graphs.
 #include "tests/sim/core/array.h"
 #include "tests/sim/cudart/api.h"
+#include "tests/sim/cudart/descriptors.h"
 
+using gpusim::cudart::Device;
 using gpusim::cudart::FromDriver;
 using gpusim::cudart::Ready;
 
 namespace {
-
-CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 CUDA_KERNEL_NODE_PARAMS DriverParams(const cudaKernelNodeParams& runtime) {
   CUDA_KERNEL_NODE_PARAMS params{};

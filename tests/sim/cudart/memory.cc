@@ -6,19 +6,12 @@
 #include "tests/sim/cudart/descriptors.h"
 
 using gpusim::cudart::DescriptorOf;
+using gpusim::cudart::Device;
 using gpusim::cudart::FromDriver;
+using gpusim::cudart::Location;
 using gpusim::cudart::Ready;
 
 namespace {
-
-CUdeviceptr Device(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
-
-CUmemLocation Location(const cudaMemLocation& location) {
-  CUmemLocation result{};
-  result.type = static_cast<CUmemLocationType>(location.type);
-  result.id = location.id;
-  return result;
-}
 
 cudaError_t MakeArray(cudaArray_t* array, const cudaChannelFormatDesc* desc, cudaExtent extent,
                       unsigned flags) {

@@ -29,7 +29,7 @@ struct Registry {
   std::map<const void*, Variable> variables;
 };
 
-Registry& All() {
+Registry& Registered() {
   static auto* registry = new Registry;
   return *registry;
 }
@@ -45,17 +45,17 @@ std::vector<CallConfiguration>& Configurations() { return PerThread<std::vector<
 }  // namespace
 
 CUfunction FunctionOfEntry(const void* entry) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  const auto found = All().kernels.find(entry);
-  if (found != All().kernels.end()) return found->second;
-  if (All().handles.count(entry) == 0) return nullptr;
+  const std::lock_guard<std::mutex> lock(Registered().mutex);
+  const auto found = Registered().kernels.find(entry);
+  if (found != Registered().kernels.end()) return found->second;
+  if (Registered().handles.count(entry) == 0) return nullptr;
   return static_cast<CUfunction>(const_cast<void*>(entry));
 }
 
 bool VariableAddress(const void* symbol, void** address, size_t* bytes) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  const auto found = All().variables.find(symbol);
-  if (found == All().variables.end()) return false;
+  const std::lock_guard<std::mutex> lock(Registered().mutex);
+  const auto found = Registered().variables.find(symbol);
+  if (found == Registered().variables.end()) return false;
   uint64_t& base = found->second.by_device[found->second.managed != nullptr ? 0 : CurrentDeviceOrdinal()];
   if (base == 0) base = AllocateGlobal(CurrentDeviceOrdinal(), found->second.bytes);
   *address = reinterpret_cast<void*>(base);  // NOLINT(performance-no-int-to-ptr)
@@ -65,8 +65,8 @@ bool VariableAddress(const void* symbol, void** address, size_t* bytes) {
 
 }  // namespace gpusim::cudart
 
-using gpusim::cudart::All;
 using gpusim::cudart::Configurations;
+using gpusim::cudart::Registered;
 
 extern "C" void** __cudaRegisterFatBinary(void* fatCubin) {
   return new void*(fatCubin);  // one a module, kept until it unregisters
@@ -85,15 +85,15 @@ extern "C" void __cudaRegisterFunction(void** fatCubinHandle, const char* hostFu
                                        const char* deviceName, int thread_limit, uint3* tid, uint3* bid,
                                        dim3* bDim, dim3* gDim, int* wSize) {
   CUfunction function = gpusim::KernelByName(deviceName, *fatCubinHandle);
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  All().kernels[hostFun] = function;
-  All().handles.insert(function);
+  const std::lock_guard<std::mutex> lock(Registered().mutex);
+  Registered().kernels[hostFun] = function;
+  Registered().handles.insert(function);
 }
 
 extern "C" void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char* deviceAddress,
                                   const char* deviceName, int ext, size_t size, int constant, int global) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  gpusim::cudart::Variable& variable = All().variables[hostVar];
+  const std::lock_guard<std::mutex> lock(Registered().mutex);
+  gpusim::cudart::Variable& variable = Registered().variables[hostVar];
   variable.name = deviceName;
   variable.bytes = size;
 }
@@ -101,8 +101,8 @@ extern "C" void __cudaRegisterVar(void** fatCubinHandle, char* hostVar, char* de
 extern "C" void __cudaRegisterManagedVar(void** fatCubinHandle, void** hostVarPtrAddress, char* deviceAddress,
                                          const char* deviceName, int ext, size_t size, int constant,
                                          int global) {
-  const std::lock_guard<std::mutex> lock(All().mutex);
-  gpusim::cudart::Variable& variable = All().variables[hostVarPtrAddress];
+  const std::lock_guard<std::mutex> lock(Registered().mutex);
+  gpusim::cudart::Variable& variable = Registered().variables[hostVarPtrAddress];
   variable.name = deviceName;
   variable.bytes = size;
   variable.managed = hostVarPtrAddress;

@@ -3,6 +3,7 @@
 #include "tests/sim/cudart/descriptors.h"
 
 using gpusim::cudart::FromDriver;
+using gpusim::cudart::Location;
 using gpusim::cudart::Ready;
 
 namespace {
@@ -10,13 +11,6 @@ namespace {
 CUdeviceptr* Address(void** pointer) { return reinterpret_cast<CUdeviceptr*>(pointer); }
 
 CUexternalMemory Memory(cudaExternalMemory_t memory) { return reinterpret_cast<CUexternalMemory>(memory); }
-
-CUmemLocation Location(const cudaMemLocation& location) {
-  CUmemLocation result{};
-  result.type = static_cast<CUmemLocationType>(location.type);
-  result.id = location.id;
-  return result;
-}
 
 }  // namespace
 

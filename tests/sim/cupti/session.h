@@ -156,6 +156,7 @@ class Session {
     uint64_t real_ns = 0;
     uint64_t ticks = 0;
   };
+  static ClockReading ReadBoth(CUpti_TimestampCallbackFunc function);
   std::mutex clock_mutex_;
   CUpti_TimestampCallbackFunc clock_ = nullptr;
   ClockReading clock_first_;

@@ -19,25 +19,25 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-void Ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
+void IgnoreCall(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
 
 TEST(SubscriptionTest, OneAtATimeAndTheSecondLearnsTheFirstsName) {
   CUpti_SubscriberHandle first = nullptr;
   CUpti_SubscriberParams params{};
   params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
   params.subscriberName = "mine";
-  ASSERT_EQ(cuptiSubscribe_v2(&first, Ignore, nullptr, &params), CUPTI_SUCCESS);
+  ASSERT_EQ(cuptiSubscribe_v2(&first, IgnoreCall, nullptr, &params), CUPTI_SUCCESS);
   CUpti_SubscriberHandle second = nullptr;
   char name[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN] = {};
   params.oldSubscriberName = name;
   params.oldSubscriberSize = sizeof(name);
-  EXPECT_EQ(cuptiSubscribe(&second, Ignore, nullptr), CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
-  EXPECT_EQ(cuptiSubscribe_v2(&second, Ignore, nullptr, &params),
+  EXPECT_EQ(cuptiSubscribe(&second, IgnoreCall, nullptr), CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  EXPECT_EQ(cuptiSubscribe_v2(&second, IgnoreCall, nullptr, &params),
             CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
   EXPECT_STREQ(name, "CUPTI for mine");
   EXPECT_EQ(cuptiUnsubscribe(first), CUPTI_SUCCESS);
   EXPECT_EQ(cuptiUnsubscribe(first), CUPTI_ERROR_INVALID_PARAMETER);
-  EXPECT_EQ(cuptiSubscribe(&second, Ignore, nullptr), CUPTI_SUCCESS);
+  EXPECT_EQ(cuptiSubscribe(&second, IgnoreCall, nullptr), CUPTI_SUCCESS);
   EXPECT_EQ(cuptiEnableCallback(1, first, CUPTI_CB_DOMAIN_DRIVER_API, 1), CUPTI_ERROR_INVALID_PARAMETER);
   EXPECT_EQ(cuptiUnsubscribe(second), CUPTI_SUCCESS);
 }

@@ -14,21 +14,22 @@
 namespace gpusim::nccl {
 namespace {
 
-void* const kBuffer = reinterpret_cast<void*>(uint64_t{0x1000});  // NOLINT(performance-no-int-to-ptr)
-constexpr int kRanks = 3;
+void* const kGraphBuffer = reinterpret_cast<void*>(uint64_t{0x1000});  // NOLINT(performance-no-int-to-ptr)
+constexpr int kGraphRanks = 3;
 constexpr size_t kReplays = 5;
 
 int CaptureAndReplay(int rank, const ncclUniqueId& id) {
   ncclComm_t comm = nullptr;
-  RANK_CHECK(ncclCommInitRank(&comm, kRanks, id, rank) == ncclSuccess);
+  RANK_CHECK(ncclCommInitRank(&comm, kGraphRanks, id, rank) == ncclSuccess);
   CUcontext context = nullptr;
   CUstream stream = nullptr;
   RANK_CHECK(cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
              cuCtxSetCurrent(context) == CUDA_SUCCESS);
   RANK_CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   RANK_CHECK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
-  RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comm, stream) == ncclSuccess);
-  RANK_CHECK(ncclAllGather(kBuffer, kBuffer, 1000, ncclFloat, comm, stream) == ncclSuccess);
+  RANK_CHECK(ncclAllReduce(kGraphBuffer, kGraphBuffer, 1000, ncclFloat, ncclSum, comm, stream) ==
+             ncclSuccess);
+  RANK_CHECK(ncclAllGather(kGraphBuffer, kGraphBuffer, 1000, ncclFloat, comm, stream) == ncclSuccess);
   CUgraph graph = nullptr;
   CUgraphExec exec = nullptr;
   RANK_CHECK(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
@@ -38,7 +39,8 @@ int CaptureAndReplay(int rank, const ncclUniqueId& id) {
     RANK_CHECK(cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
   }
   // Outside of the graph the ranks still agree on what is next.
-  RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1000, ncclFloat, ncclSum, comm, stream) == ncclSuccess);
+  RANK_CHECK(ncclAllReduce(kGraphBuffer, kGraphBuffer, 1000, ncclFloat, ncclSum, comm, stream) ==
+             ncclSuccess);
   RANK_CHECK(cuStreamSynchronize(stream) == CUDA_SUCCESS);
   RANK_CHECK(ncclCommDestroy(comm) == ncclSuccess);
   return 0;
@@ -47,7 +49,7 @@ int CaptureAndReplay(int rank, const ncclUniqueId& id) {
 TEST(NcclGraphTest, RanksMeetAtEveryReplay) {
   ncclUniqueId id;
   ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
-  const RunResult result = RunRanks(kRanks, {}, [&](int rank) { return CaptureAndReplay(rank, id); });
+  const RunResult result = RunRanks(kGraphRanks, {}, [&](int rank) { return CaptureAndReplay(rank, id); });
   EXPECT_THAT(result.codes, testing::Each(0));
   for (const auto& of_rank : result.collectives) {
     ASSERT_EQ(of_rank.size(), 2 * kReplays + 1);

@@ -31,7 +31,7 @@ constexpr double kBeta = 100e9;
 const std::map<std::string, std::string> kLink = {{"GPUSIM_LINK", "alpha=20us,beta=100GB/s"}};
 
 void* Address(uint64_t value) { return reinterpret_cast<void*>(value); }  // NOLINT(performance-no-int-to-ptr)
-void* const kBuffer = Address(0x1000);
+void* const kRanksBuffer = Address(0x1000);
 
 void Pause(int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); }
 
@@ -45,8 +45,8 @@ struct Rank {
     RANK_CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
   }
   void AllReduce(size_t count, ncclDataType_t type = ncclFloat, ncclComm_t on = nullptr) const {
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, count, type, ncclSum, on == nullptr ? comm : on, stream) ==
-               ncclSuccess);
+    RANK_CHECK(ncclAllReduce(kRanksBuffer, kRanksBuffer, count, type, ncclSum, on == nullptr ? comm : on,
+                             stream) == ncclSuccess);
   }
   void Synchronize() const { RANK_CHECK(cuStreamSynchronize(stream) == CUDA_SUCCESS); }
   int End() const {
@@ -94,16 +94,21 @@ TEST_P(RanksTest, CollectivesEndTogetherAndTheirBusBandwidthIsTheLinks) {
     for (const size_t count : {size_t{1}, size_t{1000}, size_t{25} << 18}) {
       Pause(3 * ((number + 1) % ranks));
       rank.AllReduce(count);
-      RANK_CHECK(ncclAllGather(kBuffer, kBuffer, count, ncclBfloat16, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclReduceScatter(kBuffer, kBuffer, count, ncclHalf, ncclMax, rank.comm, rank.stream) ==
+      RANK_CHECK(ncclAllGather(kRanksBuffer, kRanksBuffer, count, ncclBfloat16, rank.comm, rank.stream) ==
                  ncclSuccess);
-      RANK_CHECK(ncclBroadcast(kBuffer, kBuffer, count, ncclInt8, 0, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclBcast(kBuffer, count, ncclInt8, ranks - 1, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclReduce(kBuffer, kBuffer, count, ncclDouble, ncclAvg, 0, rank.comm, rank.stream) ==
+      RANK_CHECK(ncclReduceScatter(kRanksBuffer, kRanksBuffer, count, ncclHalf, ncclMax, rank.comm,
+                                   rank.stream) == ncclSuccess);
+      RANK_CHECK(ncclBroadcast(kRanksBuffer, kRanksBuffer, count, ncclInt8, 0, rank.comm, rank.stream) ==
                  ncclSuccess);
-      RANK_CHECK(ncclAlltoAll(kBuffer, kBuffer, count, ncclFloat, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclGather(kBuffer, kBuffer, count, ncclFloat, 0, rank.comm, rank.stream) == ncclSuccess);
-      RANK_CHECK(ncclScatter(kBuffer, kBuffer, count, ncclFloat, 0, rank.comm, rank.stream) == ncclSuccess);
+      RANK_CHECK(ncclBcast(kRanksBuffer, count, ncclInt8, ranks - 1, rank.comm, rank.stream) == ncclSuccess);
+      RANK_CHECK(ncclReduce(kRanksBuffer, kRanksBuffer, count, ncclDouble, ncclAvg, 0, rank.comm,
+                            rank.stream) == ncclSuccess);
+      RANK_CHECK(ncclAlltoAll(kRanksBuffer, kRanksBuffer, count, ncclFloat, rank.comm, rank.stream) ==
+                 ncclSuccess);
+      RANK_CHECK(ncclGather(kRanksBuffer, kRanksBuffer, count, ncclFloat, 0, rank.comm, rank.stream) ==
+                 ncclSuccess);
+      RANK_CHECK(ncclScatter(kRanksBuffer, kRanksBuffer, count, ncclFloat, 0, rank.comm, rank.stream) ==
+                 ncclSuccess);
     }
     return rank.End();
   });
@@ -174,8 +179,8 @@ TEST(NcclTest, CallsOfOneKindInAGroupShareAKernel) {
     RANK_CHECK(ncclGroupStart() == ncclSuccess);
     rank.AllReduce(500, ncclDouble);
     RANK_CHECK(ncclGroupEnd() == ncclSuccess);
-    RANK_CHECK(ncclSend(kBuffer, 10, ncclFloat, 1 - number, rank.comm, rank.stream) == ncclSuccess);
-    RANK_CHECK(ncclRecv(kBuffer, 10, ncclFloat, 1 - number, rank.comm, rank.stream) == ncclSuccess);
+    RANK_CHECK(ncclSend(kRanksBuffer, 10, ncclFloat, 1 - number, rank.comm, rank.stream) == ncclSuccess);
+    RANK_CHECK(ncclRecv(kRanksBuffer, 10, ncclFloat, 1 - number, rank.comm, rank.stream) == ncclSuccess);
     RANK_CHECK(ncclGroupEnd() == ncclSuccess);
     return rank.End();
   });
@@ -214,10 +219,10 @@ TEST(NcclTest, ARingOfSendsAndReceivesMatchesPairwise) {
         Pause(5 * number);
       }
       RANK_CHECK(ncclGroupStart() == ncclSuccess);
-      RANK_CHECK(ncclSend(kBuffer, 1000, ncclFloat, (number + 1) % kRanks, rank.comm, rank.stream) ==
+      RANK_CHECK(ncclSend(kRanksBuffer, 1000, ncclFloat, (number + 1) % kRanks, rank.comm, rank.stream) ==
                  ncclSuccess);
-      RANK_CHECK(ncclRecv(kBuffer, 1000, ncclFloat, (number + kRanks - 1) % kRanks, rank.comm, rank.stream) ==
-                 ncclSuccess);
+      RANK_CHECK(ncclRecv(kRanksBuffer, 1000, ncclFloat, (number + kRanks - 1) % kRanks, rank.comm,
+                          rank.stream) == ncclSuccess);
       RANK_CHECK(ncclGroupEnd() == ncclSuccess);
     }
     return rank.End();
@@ -438,13 +443,13 @@ TEST(NcclTest, BadArgumentsAreRefused) {
     const Rank rank(0, 1, id);
     ncclComm_t none = nullptr;
     RANK_CHECK(ncclCommInitRank(&none, 2, id, 2) == ncclInvalidArgument);
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, ncclNumTypes, ncclSum, rank.comm, rank.stream) ==
+    RANK_CHECK(ncclAllReduce(kRanksBuffer, kRanksBuffer, 1, ncclNumTypes, ncclSum, rank.comm, rank.stream) ==
                ncclInvalidArgument);
     RANK_CHECK(std::strstr(ncclGetLastError(rank.comm), "ncclAllReduce") != nullptr);
-    RANK_CHECK(ncclBroadcast(kBuffer, kBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) ==
+    RANK_CHECK(ncclBroadcast(kRanksBuffer, kRanksBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) ==
                ncclInvalidArgument);
-    RANK_CHECK(ncclSend(kBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) == ncclInvalidArgument);
-    RANK_CHECK(ncclAllReduce(kBuffer, kBuffer, 1, ncclFloat, ncclSum, nullptr, rank.stream) ==
+    RANK_CHECK(ncclSend(kRanksBuffer, 1, ncclFloat, 1, rank.comm, rank.stream) == ncclInvalidArgument);
+    RANK_CHECK(ncclAllReduce(kRanksBuffer, kRanksBuffer, 1, ncclFloat, ncclSum, nullptr, rank.stream) ==
                ncclInvalidArgument);
     RANK_CHECK(ncclGroupEnd() == ncclInvalidUsage);
     int version = 0;

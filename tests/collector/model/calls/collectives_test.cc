@@ -261,7 +261,7 @@ TEST(CapturedCollectives, EveryReplayIsACallOfItsOwn) {
   }
 }
 
-// As one-sided calls do. Of two copies in a graph one is the program's own.
+// As one-sided calls do. One of the two copies in the graph is the program's own.
 TEST(CapturedCollectives, CopiesCarryCallsToo) {
   for (const bool told_late : {false, true}) {
     JobModel job;

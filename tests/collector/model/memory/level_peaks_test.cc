@@ -5,7 +5,7 @@
 namespace gpuprobe::model {
 namespace {
 
-HostPhases Step(uint64_t begin_ns) {
+HostPhases StepFrom(uint64_t begin_ns) {
   return {.begin_ns = begin_ns,
           .end_ns = begin_ns + 100,
           .changes = {{begin_ns, StepPhase::kForward},
@@ -25,7 +25,7 @@ TEST(LevelPeaks, EachPhaseHasItsOwn) {
     peaks.Add(at + 60, 70);  // in backward
     peaks.Add(at + 85, 30);  // in the optimizer
     peaks.Add(at + 99, 10);
-    peaks.EndStep(Step(at));
+    peaks.EndStep(StepFrom(at));
   }
   EXPECT_EQ(peaks.step_peak_bytes().count(), 3);
   EXPECT_EQ(peaks.step_peak_bytes().Summarize().max, 70);
@@ -38,14 +38,14 @@ TEST(LevelPeaks, EachPhaseHasItsOwn) {
 TEST(LevelPeaks, TheLevelBeforeAStepCounts) {
   LevelPeaks peaks;
   peaks.Add(0, 10);
-  peaks.EndStep(Step(100));
+  peaks.EndStep(StepFrom(100));
   EXPECT_EQ(peaks.step_peak_bytes().Summarize().max, 10);
 }
 
 TEST(LevelPeaks, AStepOfWhichNotAllChangesAreKeptIsLeftOut) {
   LevelPeaks peaks;
   for (uint64_t i = 0; i < LevelPeaks::kMaxChanges + 10; ++i) peaks.Add(100 + i, i);
-  peaks.EndStep(Step(100));
+  peaks.EndStep(StepFrom(100));
   EXPECT_EQ(peaks.step_peak_bytes().count(), 0);
 }
 

@@ -5,20 +5,20 @@
 namespace gpuprobe::model {
 namespace {
 
-constexpr uint64_t kStepNs = 1000;
+constexpr uint64_t kShortStepNs = 1000;
 
 // Forward, backward and optimizer, each of which launches until 10 ns before the next; then nothing for 100
 // ns.
-HostPhases Step(uint64_t index) {
-  const uint64_t begin_ns = (index + 1) * kStepNs;
+HostPhases StepAt(uint64_t index) {
+  const uint64_t begin_ns = (index + 1) * kShortStepNs;
   return {.begin_ns = begin_ns,
-          .end_ns = begin_ns + kStepNs,
+          .end_ns = begin_ns + kShortStepNs,
           .changes = {{begin_ns, StepPhase::kForward},
                       {begin_ns + 300, StepPhase::kBackward},
                       {begin_ns + 600, StepPhase::kOptimizer}},
           .last_launch_ns = begin_ns + 900};
 }
-uint64_t At(uint64_t step, uint64_t ns) { return Step(step).begin_ns + ns; }
+uint64_t At(uint64_t step, uint64_t ns) { return StepAt(step).begin_ns + ns; }
 
 uint64_t PartOf(const MemoryLifetimes& memory, Lifetime lifetime) {
   return memory.peak().parts[static_cast<size_t>(lifetime)];
@@ -26,7 +26,7 @@ uint64_t PartOf(const MemoryLifetimes& memory, Lifetime lifetime) {
 
 // A training program: weights, optimizer states in the first step; in each step activations, gradients and
 // workspaces.
-void Train(MemoryLifetimes& memory, uint64_t steps, uint64_t forgotten_bytes = 0) {
+void TrainFor(MemoryLifetimes& memory, uint64_t steps, uint64_t forgotten_bytes = 0) {
   memory.Add(10, 0x1000, 500, false);
   for (uint64_t i = 0; i < steps; ++i) {
     memory.Add(At(i, 10), 0x2000, 300, false);
@@ -37,13 +37,13 @@ void Train(MemoryLifetimes& memory, uint64_t steps, uint64_t forgotten_bytes = 0
     memory.Add(At(i, 400), 0x2000, 300, true);
     if (i == 0) memory.Add(At(i, 605), 0x5000, 1000, false);
     memory.Add(At(i, 950), 0x4000, 70, true);
-    memory.EndStep(Step(i));
+    memory.EndStep(StepAt(i));
   }
 }
 
 TEST(MemoryLifetimes, TellsWhatTheHighestLevelIsMadeOf) {
   MemoryLifetimes memory;
-  Train(memory, 10);
+  TrainFor(memory, 10);
   EXPECT_EQ(memory.steps(), 9u) << "the last one waits for the next";
   EXPECT_EQ(memory.peak().bytes, 500u + 1000 + 300 + 70);
   EXPECT_EQ(memory.peak().step, 1u);
@@ -61,14 +61,14 @@ TEST(MemoryLifetimes, AWorkspaceIsThatOfItsPhase) {
   for (uint64_t i = 0; i < 3; ++i) {
     memory.Add(At(i, 20), 0x3000, 50, false);
     memory.Add(At(i, 30), 0x3000, 50, true);
-    memory.EndStep(Step(i));
+    memory.EndStep(StepAt(i));
   }
   EXPECT_EQ(PartOf(memory, Lifetime::kWithinPhase), 50u);
 }
 
 TEST(MemoryLifetimes, WhatIsMadeInEveryStepAndNeverFreedIsCountedBySizeAndPhase) {
   MemoryLifetimes memory;
-  Train(memory, 23, 4096);
+  TrainFor(memory, 23, 4096);
   ASSERT_EQ(memory.kept().size(), 1u);
   const auto& [size, kept] = *memory.kept().begin();
   EXPECT_EQ(size, MemoryLifetimes::Size(4096, StepPhase::kForward));
@@ -83,7 +83,7 @@ TEST(MemoryLifetimes, WhatIsFreedSomeStepsLaterDoesNotGrow) {
   for (uint64_t i = 0; i < 40; ++i) {
     memory.Add(At(i, 10), 0x2000 + i, 300, false);
     if (i >= 5) memory.Add(At(i, 20), 0x2000 + i - 5, 300, true);
-    memory.EndStep(Step(i));
+    memory.EndStep(StepAt(i));
   }
   ASSERT_EQ(memory.kept().size(), 1u);
   EXPECT_EQ(memory.kept().begin()->second.allocations, 5u);
@@ -94,7 +94,7 @@ TEST(MemoryLifetimes, AFreeThatWasLostIsNoticedWhenTheAddressIsUsedAgain) {
   for (uint64_t i = 0; i < 10; ++i) {
     memory.Add(At(i, 10), 0x2000, 300, false);
     if (i != 5) memory.Add(At(i, 400), 0x2000, 300, true);
-    memory.EndStep(Step(i));
+    memory.EndStep(StepAt(i));
   }
   EXPECT_EQ(memory.missed_frees(), 1u);
   EXPECT_EQ(memory.peak().bytes, 300u);
@@ -106,7 +106,7 @@ TEST(MemoryLifetimes, EventsOfSeveralThreadsComeInAnyOrder) {
   for (uint64_t i = 0; i < 10; ++i) {
     memory.Add(At(i, 400), 0x2000, 300, true);
     memory.Add(At(i, 10), 0x2000, 300, false);
-    memory.EndStep(Step(i));
+    memory.EndStep(StepAt(i));
   }
   EXPECT_EQ(memory.peak().bytes, 300u);
   EXPECT_EQ(PartOf(memory, Lifetime::kFromForward), 300u);
@@ -122,7 +122,7 @@ TEST(MemoryLifetimes, WithoutStepsMemoryIsBoundedAndWhatLivesIsKnownLater) {
   }
   memory.Add(++time_ns, 0x99, 77, false);
   for (uint64_t i = 0; i < 3; ++i) {
-    HostPhases step = Step(i);
+    HostPhases step = StepAt(i);
     step.begin_ns += time_ns;
     step.end_ns += time_ns;
     step.last_launch_ns += time_ns;

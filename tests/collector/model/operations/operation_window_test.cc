@@ -65,7 +65,7 @@ class OperationWindowTest : public ::testing::Test {
 TEST_F(OperationWindowTest, RecordsThatComeInAnyOrderLeaveInTheOrderOfTheirLaunches) {
   for (const uint64_t c : {1, 2, 3, 4}) Launch(c);
   for (const uint64_t c : {3, 1, 4, 2}) Record(c);
-  EXPECT_THAT(EndBatch(), IsEmpty());  // a launch of another thread may still be told
+  EXPECT_THAT(EndBatch(), IsEmpty());  // a launch of another thread may still be reported
   EXPECT_THAT(EndBatch(), ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(window_.late(), 0);
 }

@@ -85,9 +85,9 @@ CuptiApi Api() {
 constexpr size_t kGuestBytes = 4 * sizeof(CUpti_ActivityKernel10);
 std::map<uint8_t*, std::unique_ptr<uint8_t[]>> lent;  // that CUPTI has, as the guest sees it
 std::vector<uint32_t> received;                       // correlation ids
-int buffers = 0;
+int requested_buffers = 0;
 int forwarded = 0;
-size_t max_records = 0;
+size_t most_records = 0;
 
 void CUPTIAPI GuestRequest(uint8_t** buffer, size_t* bytes, size_t* records) {
   auto made = std::make_unique<uint8_t[]>(kGuestBytes);
@@ -95,8 +95,8 @@ void CUPTIAPI GuestRequest(uint8_t** buffer, size_t* bytes, size_t* records) {
   lent[*buffer] = std::move(made);
   std::memset(*buffer, 0xa5, kGuestBytes);
   *bytes = kGuestBytes;
-  *records = max_records;
-  ++buffers;
+  *records = most_records;
+  ++requested_buffers;
 }
 void CUPTIAPI GuestComplete(CUcontext, uint32_t, uint8_t* buffer, size_t bytes, size_t valid) {
   EXPECT_EQ(bytes, kGuestBytes);
@@ -120,8 +120,8 @@ class Broker : public ::testing::Test {
     played = &played_;
     received.clear();
     lent.clear();
-    buffers = forwarded = 0;
-    max_records = 0;
+    requested_buffers = forwarded = 0;
+    most_records = 0;
     api_ = Api();
     Receive(/*others_allowed=*/false);
     played_.kinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
@@ -206,7 +206,7 @@ TEST_F(Broker, AGuestGetsCopiesOfItsKindsWhileTheyAreEnabledAndNothingElse) {
   Feed(Kernels(30, 3));
   Flush();
   EXPECT_EQ(received.size(), 11u);
-  EXPECT_EQ(buffers, 4);
+  EXPECT_EQ(requested_buffers, 4);
   EXPECT_TRUE(played_.kinds.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) << "ours";
   EXPECT_TRUE(played_.calls.empty()) << "CUPTI's buffer callbacks stay ours";
   EXPECT_FALSE(GuestIsActive());
@@ -215,17 +215,17 @@ TEST_F(Broker, AGuestGetsCopiesOfItsKindsWhileTheyAreEnabledAndNothingElse) {
 TEST_F(Broker, AGuestIsAskedForABufferBeforeThereIsARecord) {
   Register();
   GiveGuestABuffer();
-  EXPECT_EQ(buffers, 0) << "it records nothing";
+  EXPECT_EQ(requested_buffers, 0) << "it records nothing";
   Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   GiveGuestABuffer();
   GiveGuestABuffer();
-  EXPECT_EQ(buffers, 1);
+  EXPECT_EQ(requested_buffers, 1);
   Feed(Kernels(1, 2));
-  EXPECT_EQ(buffers, 1) << "and that is the one that is filled";
+  EXPECT_EQ(requested_buffers, 1) << "and that is the one that is filled";
   Flush();
   EXPECT_EQ(received.size(), 2u);
   GiveGuestABuffer();
-  EXPECT_EQ(buffers, 2);
+  EXPECT_EQ(requested_buffers, 2);
 }
 
 TEST_F(Broker, AKindThatOnlyTheGuestHasIsEnabledAndDisabledForIt) {
@@ -239,11 +239,11 @@ TEST_F(Broker, AKindThatOnlyTheGuestHasIsEnabledAndDisabledForIt) {
 }
 
 TEST_F(Broker, AGuestsLimitOfRecordsIsKept) {
-  max_records = 1;
+  most_records = 1;
   Register();
   Enable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
   Feed(Kernels(1, 3));
-  EXPECT_EQ(buffers, 3);
+  EXPECT_EQ(requested_buffers, 3);
   EXPECT_EQ(received, (std::vector<uint32_t>{1, 2}));
 }
 

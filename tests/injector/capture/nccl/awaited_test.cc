@@ -16,7 +16,7 @@
 namespace gpuprobe::injector::nccl {
 namespace {
 
-constexpr const char* kKernel =
+constexpr const char* kAwaitedKernel =
     "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
 
 class AwaitedCalls : public LiveProbe {
@@ -56,7 +56,7 @@ class AwaitedCalls : public LiveProbe {
       const Guard guard;
       ASSERT_TRUE(guard);
       NoteLaunch(guard.thread(),
-                 {.name = kKernel, .stream = stream, .context = nullptr, .correlation = correlation});
+                 {.name = kAwaitedKernel, .stream = stream, .context = nullptr, .correlation = correlation});
     }).join();
   }
   static void Look(int times) {
@@ -137,9 +137,11 @@ TEST_F(AwaitedCalls, AThreadOfNcclsLaunchesOneGroup) {
   std::thread([this] {
     const Guard guard;
     ASSERT_TRUE(guard);
-    NoteLaunch(guard.thread(), {.name = kKernel, .stream = &first_, .context = nullptr, .correlation = 5});
+    NoteLaunch(guard.thread(),
+               {.name = kAwaitedKernel, .stream = &first_, .context = nullptr, .correlation = 5});
     Leave(Batch(&first_, 2));  // of another communicator on the same stream
-    NoteLaunch(guard.thread(), {.name = kKernel, .stream = &first_, .context = nullptr, .correlation = 6});
+    NoteLaunch(guard.thread(),
+               {.name = kAwaitedKernel, .stream = &first_, .context = nullptr, .correlation = 6});
   }).join();
   LaunchElsewhere(7, &first_);
   Look(2);
@@ -204,7 +206,8 @@ TEST_F(AwaitedCalls, WhatNcclTellsOfALaunchReachesTheCallThatItIsOf) {
   Leave(Batch(&first_));
   std::thread([this] {
     const Guard guard;
-    NoteLaunch(guard.thread(), {.name = kKernel, .stream = &first_, .context = nullptr, .correlation = 7});
+    NoteLaunch(guard.thread(),
+               {.name = kAwaitedKernel, .stream = &first_, .context = nullptr, .correlation = 7});
     TellAwaited(
         guard.thread(),
         [](CallBatch& batch, const void* channels) {

@@ -20,7 +20,7 @@
 namespace gpuprobe::injector {
 namespace {
 
-constexpr const char* kKernel =
+constexpr const char* kPartKernel =
     "_Z38ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
 
 class NcclPart : public LiveProbe {
@@ -38,7 +38,7 @@ class NcclPart : public LiveProbe {
   }
 
   static void Enter(CUpti_CallbackId cbid, const void* params, uint32_t correlation,
-                    const char* kernel = kKernel) {
+                    const char* kernel = kPartKernel) {
     CUpti_CallbackData data = {};
     data.callbackSite = CUPTI_API_ENTER;
     data.functionParams = params;

@@ -18,7 +18,7 @@ namespace {
 
 namespace abi = nccl_plugin;
 
-constexpr const char* kKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
+constexpr const char* kChainedKernel = "ncclDevKernel_AllReduce_Sum_f32_RING_LL";
 
 // What the other plugin sees, and what it answers.
 struct Other {
@@ -117,7 +117,7 @@ class PluginChain : public LiveProbe {
     {
       const Guard guard;
       NoteLaunch(guard.thread(),
-                 {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = correlation});
+                 {.name = kChainedKernel, .stream = nullptr, .context = nullptr, .correlation = correlation});
     }
     const uint64_t told = abi::ToldFor(static_cast<uint64_t>(mask), 4);
     void* group =
@@ -197,7 +197,7 @@ TEST_F(PluginChain, AnOtherWithoutHandlesIsChainedAsWell) {
   EXPECT_EQ(other_.started, (std::vector<uint64_t>{abi::kEventGroup}))
       << "before version 5 a group without handle has no children";
   EXPECT_TRUE(other_.stopped.empty());
-  EXPECT_EQ(Only<CollectiveEvent>(Events()).size(), 1u) << "ours are told all the same";
+  EXPECT_EQ(Only<CollectiveEvent>(Events()).size(), 1u) << "ours are recorded all the same";
 }
 
 TEST_F(PluginChain, StatesOfOurHandlesAreNotTheOthers) {
@@ -258,7 +258,8 @@ TEST_F(PluginChain, GroupsOfTheApplicationAreToldFromVersion5On) {
   });
   {
     const Guard guard;
-    NoteLaunch(guard.thread(), {.name = kKernel, .stream = nullptr, .context = nullptr, .correlation = 7});
+    NoteLaunch(guard.thread(),
+               {.name = kChainedKernel, .stream = nullptr, .context = nullptr, .correlation = 7});
   }
   table->stop_event(call);
   table->stop_event(group);

@@ -32,9 +32,9 @@ enum class Told { kNothing, kLaunches, kCalls };
 
 // NCCL and the program on top of it, on one thread. Each call of the program's goes through the wrappers or
 // past them, as the test says; each has a count of its own.
-class Nccl {
+class TornNccl {
  public:
-  Nccl(Told told, const void* handle) : told_(told), handle_(handle) {
+  TornNccl(Told told, const void* handle) : told_(told), handle_(handle) {
     plugin_ = told == Told::kNothing ? nullptr : OpenPluginCommunicator(0xabc, 1, 4);
   }
 
@@ -153,7 +153,7 @@ class TornGroups : public LiveProbe {
   // nothing.
   std::string Run(std::string_view program, std::string_view seen, Told told) {
     Begin();
-    Nccl nccl(told, &handle_);
+    TornNccl nccl(told, &handle_);
     for (size_t i = 0; i < program.size(); ++i) {
       CallsAreBeingLedToUs();
       nccl.Do(program[i], seen[i] == '1');
@@ -162,7 +162,7 @@ class TornGroups : public LiveProbe {
     return Differences(nccl, told, Events());
   }
 
-  std::string Differences(const Nccl& nccl, Told told, const std::vector<SeenEvent>& events) {
+  std::string Differences(const TornNccl& nccl, Told told, const std::vector<SeenEvent>& events) {
     std::string wrong;
     std::map<uint64_t, CollectiveEvent> recorded;
     std::map<uint32_t, std::set<uint64_t>> numbers;  // by communicator
@@ -201,7 +201,7 @@ class TornGroups : public LiveProbe {
 
   std::vector<CollectiveEvent> Recorded(std::string_view program, std::string_view seen, Told told) {
     Begin();
-    Nccl nccl(told, &handle_);
+    TornNccl nccl(told, &handle_);
     for (size_t i = 0; i < program.size(); ++i) {
       CallsAreBeingLedToUs();
       nccl.Do(program[i], seen[i] == '1');
@@ -254,7 +254,7 @@ TEST_F(TornGroups, AGroupWhoseFirstCallNcclToldIsThePluginsToItsEnd) {
 }
 
 TEST_F(TornGroups, AGroupThatEndedPastUsIsReportedByTheProbesThreadIfNoCallFollows) {
-  Nccl nccl(Told::kLaunches, &handle_);
+  TornNccl nccl(Told::kLaunches, &handle_);
   nccl.Do('S', true);
   nccl.Do('C', true);
   nccl.Do('E', false);
@@ -275,7 +275,7 @@ TEST_F(TornGroups, AGroupThatEndedPastUsIsReportedByTheProbesThreadIfNoCallFollo
 }
 
 TEST_F(TornGroups, WhatIsHeldAtTheEndIsReportedWithItsThread) {
-  Nccl nccl(Told::kNothing, &handle_);
+  TornNccl nccl(Told::kNothing, &handle_);
   nccl.Do('S', false);
   nccl.Do('C', true);
   FlushHeld(CurrentThread());
@@ -289,7 +289,7 @@ TEST_F(TornGroups, WhatIsHeldAtTheEndIsReportedWithItsThread) {
 TEST_F(TornGroups, WhatAThreadLeavesIsReported) {
   std::thread([this] {
     CallsAreBeingLedToUs();
-    Nccl nccl(Told::kNothing, &handle_);
+    TornNccl nccl(Told::kNothing, &handle_);
     nccl.Do('S', false);
     nccl.Do('C', true);
   }).join();

@@ -1,0 +1,50 @@
+#include "collector/cli/examples.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace gpuprobe::cli {
+namespace {
+
+constexpr Example kExamples[] = {
+    {"run", "gpuprobe run -- torchrun --nproc-per-node 8 train.py",
+     "Record a job, and say what is wrong with it when it ends"},
+    {"run", "gpuprobe run --http -- python3 train.py", "Watch it in a browser meanwhile"},
+    {"run", "gpuprobe run --step-marker nvtx:step --start-step 2 --stop-step 4 -- python3 train.py",
+     "Record two steps only, which the program marks with an NVTX range"},
+    {"collect", "gpuprobe collect --out my-run", "Record whatever runs under the library, until Ctrl-C"},
+    {"report", "gpuprobe report DIR", "What stood out, and the tables"},
+    {"report", "gpuprobe report DIR --json", "The same for programs"},
+    {"report", "gpuprobe report DIR --serve", "The page in a browser, with metrics and a JSON API"},
+    {"diff", "gpuprobe diff DIR DIR", "What changed between two runs: before, after"},
+    {"top", "gpuprobe top", "The job that is being recorded below this folder"},
+    {"trace", "gpuprobe trace DIR -o run.pftrace", "A timeline for https://ui.perfetto.dev"},
+    {"trace", "gpuprobe trace DIR -o traces --format chrome --steps 3:5",
+     "Two steps for the tools that read PyTorch's traces"},
+    {"export", "gpuprobe export DIR --format sqlite -o run.sqlite", "All records and tables as a database"},
+    {"export", "gpuprobe export DIR --format steps", "Seconds of each step and phase, one line each"},
+    {"query", "gpuprobe query DIR \"SELECT name, COUNT(*) AS calls FROM kernel GROUP BY name\"",
+     "How often each kernel ran"},
+    {"query", "gpuprobe query DIR --schema", "The tables and views that there are"},
+    {"simulate", "gpuprobe simulate --scenario straggler-kernels --ranks 8 --out my-run",
+     "A run to try the other commands on"},
+};
+
+}  // namespace
+
+std::vector<Example> ExamplesOf(std::string_view command) {
+  std::vector<Example> examples;
+  for (const Example& example : kExamples) {
+    if (command == example.command) examples.push_back(example);
+  }
+  return examples;
+}
+
+std::string ExamplesText(std::string_view command) {
+  std::string out;
+  for (const Example& example : ExamplesOf(command))
+    absl::StrAppend(&out, out.empty() ? "Examples:\n" : "", "  ", example.meaning, ":\n    ", example.line,
+                    "\n");
+  return out;
+}
+
+}  // namespace gpuprobe::cli

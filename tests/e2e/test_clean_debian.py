@@ -1,0 +1,85 @@
+"""The .deb on a new machine: installed by dpkg in a clean Debian 12 (debootstrap), it records the demo's program on the simulated node, and is removed without a trace.
+
+The tree is made by scripts/debian-tree.sh and copied for the test, which enters it as root with a view of the mounts of its own. Without root or the tree this is skipped.
+"""
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import harness
+from harness import BUILD, DDP_TRAIN, LAUNCH_RANKS, SIM_LIB, SMALL_TRAINING, SOURCE
+
+SKIPPED = 77
+# What dpkg and the C library themselves write whatever is installed.
+BOOKKEEPING = ("var/lib/dpkg/", "var/log/", "var/cache/ldconfig/", "etc/ld.so.cache", "var/lib/systemd/")
+
+
+def files_under(tree):
+    return {os.path.relpath(os.path.join(parent, name), tree) for parent, folders, names in os.walk(tree) for name in folders + names}
+
+
+def needed_libraries(program, folder):
+    """Paths of what the program is linked with, but the C library: the tree has its own."""
+    listing = subprocess.run(["ldd", program], check=True, capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": folder}).stdout
+    paths = [line.split("=>")[1].split()[0] for line in listing.splitlines() if "=> /" in line]
+    with_c = subprocess.run(["dpkg", "-L", "libc6"], capture_output=True, text=True).stdout.split()
+    own = {os.path.basename(path) for path in with_c}
+    return [path for path in paths if os.path.basename(path) not in own]
+
+
+class CleanDebian(harness.EndToEndTest):
+
+    def inside(self, command, **variables):
+        """Runs it in the tree, with /proc, /dev and /dev/shm, which are gone afterwards."""
+        script = 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && tree=$0 && exec chroot "$tree" "$@"'
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", "E2E_MARK": self.mark, **variables}
+        done = subprocess.run(["unshare", "--mount", "bash", "-c", script, self.tree, *command], env=environment, capture_output=True, text=True, timeout=harness.LIMIT_S)
+        self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def bring_node(self):
+        """The simulated node and the demo's program, in a folder of the tree."""
+        node = os.path.join(self.tree, "node")
+        shutil.copytree(SIM_LIB, os.path.join(node, "lib"))
+        for program in (DDP_TRAIN, LAUNCH_RANKS):
+            shutil.copy(program, node)
+        for library in needed_libraries(DDP_TRAIN, SIM_LIB):
+            if not os.path.exists(os.path.join(node, "lib", os.path.basename(library))):
+                shutil.copy(library, os.path.join(node, "lib"))
+
+    def test_it_records_and_leaves_nothing(self):
+        self.tree = self.path("debian")
+        subprocess.run(["cp", "-a", "--reflink=auto", TREE, self.tree], check=True)
+        subprocess.run([os.path.join(SOURCE, "scripts", "package.sh"), "--build", BUILD, "--out", self.path("packages")], check=True, stdout=subprocess.DEVNULL)
+        package, = glob.glob(self.path("packages", "*.deb"))
+        self.bring_node()
+        shutil.copy(package, os.path.join(self.tree, "node"))
+        before = files_under(self.tree)
+        self.assertEqual(self.inside(["bash", "-c", "command -v gcc cmake python3 || true"]), "", "there are no build tools")
+
+        self.inside(["dpkg", "--install", "/node/" + os.path.basename(package)])
+        self.assertIn("gpuprobe", self.inside(["gpuprobe", "version"]))
+        self.inside(["gpuprobe", "run", "--quiet", "--out", "/node/run", "--", "/node/launch_ranks.sh", "2", "/node/ddp_train", *SMALL_TRAINING],
+                    LD_LIBRARY_PATH="/node/lib", GPUSIM_DEVICES="2", GPUPROBE_COMPARE_LAUNCHES="0", TMPDIR="/tmp")
+        with open(os.path.join(self.tree, "node", "run", "report.json"), encoding="utf-8") as file:
+            report = json.load(file)
+        self.assertEqual(len(report["ranks"]), 2)
+        self.assert_no_loss(report)
+        self.assertGreater(report["steps"]["count"], 0)
+        shutil.rmtree(os.path.join(self.tree, "node", "run"))
+
+        self.inside(["dpkg", "--purge", "gpuprobe"])
+        self.assertEqual(sorted(name for name in files_under(self.tree) - before if not name.startswith(BOOKKEEPING)), [])
+        self.assertEqual(self.inside(["bash", "-c", "command -v gpuprobe || true"]), "")
+
+
+if __name__ == "__main__":
+    found = subprocess.run([os.path.join(SOURCE, "scripts", "debian-tree.sh"), "--check"], capture_output=True, text=True)
+    if found.returncode != 0 or os.geteuid() != 0:
+        print("skipped:", found.stderr.strip() or "only root may enter another tree")
+        sys.exit(SKIPPED)
+    TREE = found.stdout.strip()
+    harness.main()

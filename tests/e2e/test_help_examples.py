@@ -1,0 +1,76 @@
+"""Every example that --help shows is run as it stands: with a recorded run for DIR, a small training job for the reader's program, and a free port."""
+import os
+import re
+import shlex
+import signal
+
+import harness
+from harness import DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SMALL_TRAINING, wait_until
+
+# Runs until it is stopped: what it says when it is ready.
+UNTIL_STOPPED = {"collect": b"collecting on", "report DIR --serve": b"serving", "top": None}
+
+
+def examples(text):
+    """The commands under "Examples:"."""
+    _, _, shown = text.partition("Examples:\n")
+    return re.findall(r"^    (gpuprobe .*)$", shown, re.M)
+
+
+class HelpExamples(harness.EndToEndTest):
+
+    def setUp(self):
+        super().setUp()
+        self.recorded = self.path("recorded")
+        self.run_well([GPUPROBE, "simulate", "--scenario", "straggler-kernels", "--steps", "30", "--out", self.recorded])
+
+    def command(self, example, cwd):
+        line, dashes, _ = example.partition(" -- ")
+        words = [GPUPROBE if i == 0 else self.recorded if word == "DIR" else word for i, word in enumerate(shlex.split(line))]
+        if words[1] == "run":
+            words[2:2] = ["--out", os.path.join(cwd, "out")]
+        for option in ("--http", "--serve"):
+            if option in words:
+                words.insert(words.index(option) + 1, "127.0.0.1:0")
+        return words + (["--", LAUNCH_RANKS, "2", DDP_TRAIN, *SMALL_TRAINING] if dashes else [])
+
+    def run_example(self, command, line, cwd):
+        words = self.command(line, cwd)
+        ready = next((said for beginning, said in UNTIL_STOPPED.items() if line.startswith("gpuprobe " + beginning)), b"")
+        if ready is None:  # `top` finds the job that is being recorded below its folder
+            recording = self.start([GPUPROBE, "collect", "--socket", self.path("s.sock"), "--out", os.path.join(cwd, "gpuprobe-runs", "now")], cwd=cwd)
+            job = self.start([GPUPROBE, "simulate", "--scenario", "healthy", "--ranks", "2", "--steps", "1000000", "--real-time", "--socket", self.path("s.sock")])
+            wait_until(lambda: os.path.exists(os.path.join(cwd, "gpuprobe-runs", "now", "live.json")), "live run")
+            self.run_well([*words, "--once"], cwd=cwd)
+            job.signal(signal.SIGTERM)
+            job.wait()
+            recording.signal(signal.SIGTERM)
+            recording.wait()
+            return
+        if not ready:
+            self.run_well(words, cwd=cwd, devices=2)
+            return
+        program = self.start(words, cwd=cwd)
+        wait_until(lambda: ready in program.so_far() or not program.alive(), f"{ready} of {line}")
+        program.signal(signal.SIGTERM)
+        self.assertEqual(program.wait().returncode, 0, program.finished())
+
+    def test_each_runs(self):
+        ran = 0
+        commands = re.findall(r"^  (\w+) +\S", self.run_well([GPUPROBE, "help"]).stdout.decode().partition("Subcommands")[2].partition("Environment")[0], re.M)
+        for command in commands:
+            shown = examples(self.run_well([GPUPROBE, command, "--help"]).stdout.decode())
+            self.assertTrue(shown or command in ("help", "version"), f"{command} --help has no example")
+            manual = self.run_well([GPUPROBE, "help", command, "--man"]).stdout.decode().replace("\\-", "-")
+            for i, line in enumerate(shown):
+                with self.subTest(line):
+                    self.assertIn(line.replace("\\", "\\e"), manual)
+                    cwd = self.path(f"{command}-{i}")
+                    os.mkdir(cwd)
+                    self.run_example(command, line, cwd)
+                    ran += 1
+        self.assertGreaterEqual(ran, 15)
+
+
+if __name__ == "__main__":
+    harness.main()
