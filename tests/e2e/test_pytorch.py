@@ -11,7 +11,7 @@ from harness import GPUPROBE, LIBRARY
 from pytorch import SAMPLES, PyTorchTest, main
 
 RANKS = 4
-STEPS = 6
+STEPS = 8
 
 
 class Distributed(PyTorchTest):
