@@ -48,6 +48,8 @@ done
 find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
 # The newest version of the C library that a file needs: where it is older, the packages do not start.
+# On Debian 12 it is 2.36: the distribution's libstdc++ needs arc4random of that version, and its libgcc_s _dl_find_object of 2.35. Of our own code
+# only hypot is newer than 2.34.
 glibc=$(find "$tree" -type f \( -path '*/lib/*' -o -path '*/bin/*' \) -exec objdump -T {} + 2>/dev/null |
   grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1)
 

@@ -19,6 +19,7 @@ constexpr std::string_view kNames[model::kLifetimes] = {
     "before_steps", "first_steps",   "first_steps_backward",
     "from_forward", "from_backward", "within_phase",
     "kept",         "other",         "nccl",
+    "workspace",
 };
 constexpr size_t kMostGrowth = 8;
 

@@ -50,6 +50,7 @@ std::string_view RestOf(std::string_view lifetime) {
   if (lifetime == "within_phase") return "temporary, within one phase";
   if (lifetime == "kept") return "growth, kept from later steps";
   if (lifetime == "nccl") return "NCCL's buffers";
+  if (lifetime == "workspace") return "cuBLAS workspace";
   return "other";
 }
 
@@ -103,6 +104,9 @@ class Breakdown {
         rest.evidence = "allocated in forward, freed later in the step";
       } else if (lifetime == "nccl") {
         rest.evidence = "allocated during calls into NCCL, by the caller or by NCCL's threads";
+      } else if (lifetime == "workspace") {
+        rest.inferred = true;
+        rest.evidence = "of its usual size, allocated in the first forward and the first backward";
       }
       holdings_.push_back(std::move(rest));
     }
@@ -179,6 +183,23 @@ void TakeGradients(const HoldingEvidence& evidence, const std::string& reduced, 
   parts.Take("before_steps", evidence.gradient_bytes, "gradients", reduced);
 }
 
+// PyTorch's data parallelism reduces copies of the gradients, in buckets made before the first step, and made
+// anew once the first step has shown the order of the gradients. What is left there, and is as large, is
+// them.
+void TakeBuckets(const HoldingEvidence& evidence, const std::string& size, Breakdown& parts) {
+  // The allocator rounds large blocks up, to 2 MiB each.
+  constexpr double kRounding = 2 << 20;
+  if (evidence.buckets == 0) return;
+  const double most = (1 + kAgree) * evidence.gradient_bytes + kRounding * evidence.buckets;
+  for (const char* lifetime : {"before_steps", "first_steps"}) {
+    const auto left = static_cast<double>(parts.Left(lifetime));
+    if (left < (1 - kAgree) * evidence.gradient_bytes || left > most) continue;
+    parts.TakeUpTo(lifetime, left, "gradient buckets (DDP)",
+                   absl::StrCat("as large as the gradients, ", size, ", that PyTorch reduces"));
+    return;
+  }
+}
+
 }  // namespace
 
 std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const HoldingEvidence& evidence) {
@@ -191,6 +212,7 @@ std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const Ho
   TakeState(evidence, parts);
   const std::string reduced = absl::StrCat(evidence.reduced_by, " reduces ", size, " per step");
   TakeGradients(evidence, reduced, static_cast<double>(lifetimes.from_backward_bytes_per_step), parts);
+  TakeBuckets(evidence, size, parts);
   return parts.Conclude();
 }
 
@@ -211,6 +233,7 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
   const auto steps = static_cast<double>(rank.steps->count);
   struct Reduced {
     double bytes = 0;
+    double calls = 0;  // per step
     int ranks = 1;
     uint32_t element_bytes = 0;
     bool mixed = false;
@@ -231,6 +254,7 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
     const double per_call = static_cast<double>(c.bytes) / static_cast<double>(c.calls);
     Reduced& sum = by_operation[{c.op, c.comm}];
     sum.bytes += per_call * (as_often ? whole : calls);
+    sum.calls += as_often ? whole : calls;
     sum.mixed =
         sum.mixed || c.element_bytes == 0 || (sum.element_bytes != 0 && sum.element_bytes != c.element_bytes);
     sum.element_bytes = c.element_bytes;
@@ -241,6 +265,8 @@ HoldingEvidence EvidenceOf(const RankReport& rank, const std::set<CallSize>& in_
                        [](const auto& a, const auto& b) { return a.second.bytes < b.second.bytes; });
   if (most == by_operation.end()) return evidence;
   evidence.gradient_bytes = most->second.bytes;
+  if (!rank.pytorch_memory.empty() && nccl::OperationOf(most->first.first) == nccl::Operation::kAllReduce)
+    evidence.buckets = most->second.calls;
   if (nccl::OperationOf(most->first.first) == nccl::Operation::kReduceScatter) {
     const std::string& comm = most->first.second;
     evidence.gradient_bytes *= most->second.ranks;

@@ -31,6 +31,7 @@ struct HoldingEvidence {
   int weight_shards = 1;                // ranks that share the weights (FSDP, ZeRO stage 3)
   uint32_t gradient_element_bytes = 0;  // 0: several kinds
   std::string reduced_by;               // "AllReduce"
+  double buckets = 0;                   // calls per step of PyTorch's that reduce gradients; 0: none
   std::string optimizer;                // as RankReport.optimizer
 };
 

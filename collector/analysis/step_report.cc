@@ -94,7 +94,8 @@ void Fill(const model::StepStatistics& statistics, const OverlapSums& sums, Step
   if (r.incomplete_count > 0) r.errors = ErrorsOf(r);
   for (size_t i = 0; i < model::kStepPhases; ++i) {
     r.phases.push_back({.name = std::string(PhaseName(static_cast<model::StepPhase>(i))),
-                        .time_ns = statistics.phase_ns[i].Summarize()});
+                        .time_ns = statistics.phase_ns[i].Summarize(),
+                        .idle_ns = statistics.phase_idle_ns[i].Summarize()});
   }
   r.phase_source = statistics.nvtx_phases == 0                             ? "inferred"
                    : statistics.nvtx_phases == statistics.total_ns.count() ? "nvtx"

@@ -6,6 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/report.h"
 #include "collector/cli/command.h"
+#include "collector/model/job/job_model.h"
+#include "collector/observe/proc_text.h"
+#include "collector/observe/small_file.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -15,12 +18,48 @@ const std::string& JobOf(const v1::Identity& identity) {
   return identity.run().empty() ? identity.job() : identity.run();
 }
 
+bool HasRank(const v1::Identity& identity) {
+  return identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE;
+}
+
+// The parent of a process of our PID namespace; 0: not known.
+uint32_t ParentOf(uint32_t pid) {
+  const std::optional<std::string> text = observe::ReadSmallFile(absl::StrCat("/proc/", pid, "/status"));
+  const std::optional<observe::ProcStatus> status =
+      text.has_value() ? observe::ParseStatus(*text) : std::nullopt;
+  const bool ours = status.has_value() && status->pids.size() == 1 && status->pids.front() == pid;
+  return ours ? status->parent : 0;
+}
+
+bool IsChildOf(const v1::Identity& child, const v1::Identity& parent) {
+  return child.host() == parent.host() && parent.pid() != 0 && ParentOf(child.pid()) == parent.pid();
+}
+
 }  // namespace
+
+Recorder* JobRecorder::OfFamily(const v1::Identity& identity) {
+  for (const auto& [job, run] : runs_) {
+    const auto& processes = run->job().processes();
+    const auto any = [&](auto holds) { return std::any_of(processes.begin(), processes.end(), holds); };
+    // A launcher that starts one job after the other shares the first one's run only.
+    const bool family = HasRank(identity) ? !any([](const auto& p) {
+      return HasRank(p->identity());
+    }) && any([&](const auto& p) { return p->totals().launches == 0 && IsChildOf(identity, p->identity()); })
+                                          : any([&](const auto& p) {
+                                              return HasRank(p->identity()) &&
+                                                     IsChildOf(p->identity(), identity);
+                                            });
+    if (family) return run.get();
+  }
+  return nullptr;
+}
 
 absl::StatusOr<Recorder*> JobRecorder::Join(const v1::Hello& hello) {
   const std::string& job = JobOf(hello.identity());
   const auto found = runs_.find(job);
   if (found != runs_.end()) return found->second.get();
+  if (const auto joined = joined_.find(job); joined != joined_.end()) return joined->second;
+  if (Recorder* family = OfFamily(hello.identity()); family != nullptr) return joined_[job] = family;
   absl::StatusOr<Place> place = find_place_(hello);
   if (!place.ok()) return place.status();
   auto recorder =
@@ -60,12 +99,14 @@ void JobRecorder::Tick() {
       continue;
     }
     Conclude(recorder);
+    std::erase_if(joined_, [&](const auto& joined) { return joined.second == &recorder; });
     it = runs_.erase(it);
   }
 }
 
 void JobRecorder::Finish() {
   for (auto& [job, recorder] : runs_) Conclude(*recorder);
+  joined_.clear();
   runs_.clear();
 }
 

@@ -2,7 +2,9 @@
 //
 // Processes of one job (Identity.run) share a run, from the first process until kGoneWait after the last.
 // Then the run is reported. Two trainings that were started in two terminals are two runs, the ranks of one
-// torchrun are one. Used from the server's thread only. Must outlive the server whose sinks it makes.
+// torchrun are one. A launcher that initialises CUDA and leaves the work to its children shares their run:
+// torchrun asks the driver how many GPUs there are, so it connects before its ranks, and without a rank. Used
+// from the server's thread only. Must outlive the server whose sinks it makes.
 #pragma once
 
 #include <chrono>
@@ -57,12 +59,15 @@ class JobRecorder {
 
  private:
   absl::StatusOr<Recorder*> Join(const v1::Hello& hello);
+  // The run of the launcher that started this rank, or of the ranks that this launcher started; null: none.
+  Recorder* OfFamily(const v1::Identity& identity);
   void Conclude(Recorder& recorder);
 
   Options options_;
   FindPlace find_place_;
   Say say_;
-  std::map<std::string, std::unique_ptr<Recorder>> runs_;  // by job
+  std::map<std::string, std::unique_ptr<Recorder>> runs_;  // by the job of its first process
+  std::map<std::string, Recorder*> joined_;                // runs of other jobs' processes, by job
 };
 
 }  // namespace gpuprobe::cli

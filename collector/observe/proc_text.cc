@@ -88,6 +88,7 @@ std::optional<ProcStatus> ParseStatus(std::string_view text) {
     const Fields values = Words(line.substr(colon + 1));
     if (values.empty()) continue;
     if (name == "Pid" && !pid.has_value()) pid = Number<uint32_t>(values[0]);
+    if (name == "PPid") status.parent = Number<uint32_t>(values[0]).value_or(0);
     if (name == "TracerPid") status.tracer = Number<uint32_t>(values[0]).value_or(0);
     if (name == "VmSwap") status.swapped_bytes = Number<uint32_t>(values[0]).value_or(0) * uint64_t{1024};
     if (name != "NSpid") continue;

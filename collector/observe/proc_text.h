@@ -34,6 +34,7 @@ std::optional<SchedStat> ParseSchedStat(std::string_view text);
 // /proc/PID/status
 struct ProcStatus {
   std::vector<uint32_t> pids;  // in each namespace, from /proc's to the process's own
+  uint32_t parent = 0;         // in /proc's namespace; 0: not known, or outside it
   uint32_t tracer = 0;         // 0: nobody
   uint64_t swapped_bytes = 0;
 };

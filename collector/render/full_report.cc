@@ -64,7 +64,7 @@ analysis::StepsReport FullSteps() {
   s.errors = analysis::StepErrors{.overlap_efficiency = 0.5};
   s.source = s.phase_source = kText;
   s.overlap_efficiency = s.hidden_comm_share = 0.5;
-  s.phases = {{.name = kText, .time_ns = {}}};
+  s.phases = {{.name = kText, .time_ns = {}, .idle_ns = {}}};
   s.records = {model::StepRecord{}};
   return s;
 }

@@ -39,13 +39,16 @@ std::string IdleWords(const StepsReport& s) {
   return absl::StrJoin(parts, ", ");
 }
 
+// "forward 5.06 ms +-80.1 us, backward 12.0 ms (24.0 % idle)".
 std::string PhaseWords(const StepsReport& s) {
+  constexpr double kLeastIdle = 0.01;
   std::vector<std::string> parts;
   for (const StepsReport::Phase& phase : s.phases) {
-    if (phase.time_ns.mean > 0)
-      parts.push_back(
-          absl::StrCat(phase.name, " ", Duration(phase.time_ns.mean),
-                       phase.time_ns.std > 0.5 ? absl::StrCat(" +-", Duration(phase.time_ns.std)) : ""));
+    if (phase.time_ns.mean <= 0) continue;
+    std::string& part = parts.emplace_back(absl::StrCat(phase.name, " ", Duration(phase.time_ns.mean)));
+    if (phase.time_ns.std > 0.5) absl::StrAppend(&part, " +-", Duration(phase.time_ns.std));
+    const double idle = phase.idle_ns.mean / phase.time_ns.mean;
+    if (idle >= kLeastIdle && idle < 1) absl::StrAppend(&part, " (", Percent(idle), " idle)");
   }
   return absl::StrCat("phases (", s.phase_source, "): ", absl::StrJoin(parts, ", "));
 }
@@ -84,8 +87,10 @@ Json ErrorsJson(const std::optional<analysis::StepErrors>& errors) {
 Json PhasesJson(const StepsReport& s) {
   Json phases = Json::array();
   for (const StepsReport::Phase& phase : s.phases) {
-    phases.push_back(
-        {{"name", phase.name}, {"source", s.phase_source}, {"time_ns", StatisticsJson(phase.time_ns)}});
+    phases.push_back({{"name", phase.name},
+                      {"source", s.phase_source},
+                      {"time_ns", StatisticsJson(phase.time_ns)},
+                      {"idle_ns", StatisticsJson(phase.idle_ns)}});
   }
   return phases;
 }

@@ -14,7 +14,7 @@
 
 namespace gpuprobe::simulate {
 
-// The purpose of the work; the truth of a step's phases.
+// The purpose of the work; the truth of a step's phases. A collective has the phase in which it is issued.
 enum class Phase : uint8_t {
   kOther,
   kInput,
@@ -116,7 +116,6 @@ class Program {
   // `bytes` is count x element size, the API's arguments.
   void Collective(CollectiveOp op, uint8_t comm, uint64_t bytes, uint8_t stream, int32_t peer = -1) {
     Instruction& i = Add(Instruction::Op::kCollective);
-    i.phase = Phase::kCommunication;
     i.collective = op;
     i.comm = comm;
     i.bytes = bytes;

@@ -14,6 +14,14 @@ constexpr const char* kPhases[] = {"other",    "input",     "h2d",          "for
 
 constexpr size_t Index(Phase phase) { return static_cast<size_t>(phase); }
 
+// The phase of idle time that ends with work of this phase. The copy of a step's input belongs to forward,
+// but where ranges say what does, and is in none.
+Phase WaitingFor(Phase work, bool annotated) {
+  if (work == Phase::kCopyIn && !annotated) return Phase::kForward;
+  const bool computes = work == Phase::kForward || work == Phase::kBackward || work == Phase::kOptimizer;
+  return computes ? work : Phase::kOther;
+}
+
 bool IsCompute(const DeviceWork& work) {
   return work.kind == DeviceWork::Kind::kCompute || work.kind == DeviceWork::Kind::kMemset;
 }
@@ -139,7 +147,7 @@ void Truth::Measure(Rank& rank) {
           .Length();
   step.phase_ns[Index(Phase::kCopyIn)] += copied_in;
   step.phase_ns[Index(Phase::kInput)] += step.input_ns;
-  step.phase_ns[Index(Phase::kOther)] += step.copy_ns - copied_in + step.idle_ns - step.input_ns;
+  step.phase_ns[Index(Phase::kOther)] += step.copy_ns - copied_in;
 
   if (step.step >= job_.warmup_steps) MeasureCalls(segment, compute, step);
   rank.end_ns = step.end_ns;
@@ -172,7 +180,11 @@ void Truth::MeasureCalls(const Segment& segment, const Intervals& compute, const
     place.time_ns += data[i]->end_ns - data[i]->start_ns;
     place.hidden_ns += hidden(*data[i]);
   }
-  forward_compute_ns_ += step.phase_ns[Index(Phase::kForward)];
+  forward_compute_ns_ +=
+      IntervalsOf(segment.work,
+                  [](const DeviceWork& w) { return IsCompute(w) && w.phase == Phase::kForward; })
+          .Within(Intervals({{step.start_ns, step.end_ns}}))
+          .Length();
   for (const DeviceWork& w : segment.work) {
     if (w.kind == DeviceWork::Kind::kCollective && w.launch_ns < backward->launch_ns)
       forward_exposed_ns_ += w.end_ns - w.start_ns - hidden(w);
@@ -181,14 +193,17 @@ void Truth::MeasureCalls(const Segment& segment, const Intervals& compute, const
 
 void Truth::MeasureIdle(const Rank& rank, const Intervals& idle, const std::vector<DeviceWork>& work,
                         Step& step) const {
-  std::vector<std::pair<int64_t, int64_t>> launches;  // by start of the work
+  std::vector<std::tuple<int64_t, int64_t, Phase>> launches;  // by start of the work
   launches.reserve(work.size());
-  for (const DeviceWork& w : work) launches.emplace_back(w.start_ns, w.launch_ns);
+  for (const DeviceWork& w : work) launches.emplace_back(w.start_ns, w.launch_ns, w.phase);
   std::sort(launches.begin(), launches.end());
   for (const auto& [start, end] : idle.parts()) {
     const auto next =
-        std::lower_bound(launches.begin(), launches.end(), std::pair<int64_t, int64_t>(end, INT64_MIN));
-    const int64_t launch = next == launches.end() ? end : std::clamp(next->second, start, end);
+        std::lower_bound(launches.begin(), launches.end(), std::tuple(end, INT64_MIN, Phase::kOther));
+    const int64_t launch = next == launches.end() ? end : std::clamp(std::get<1>(*next), start, end);
+    int64_t& awaited = step.phase_ns[Index(
+        next == launches.end() ? Phase::kOther : WaitingFor(std::get<2>(*next), job_.nvtx))];
+    awaited += end - start;
     step.launch_gap_ns += end - launch;
     if (launch == start) continue;
     bool blocked = false;
@@ -198,9 +213,9 @@ void Truth::MeasureIdle(const Rank& rank, const Intervals& idle, const std::vect
       if (host.cause == HostCause::kInput) waiting.emplace_back(host.start_ns, host.end_ns);
     }
     const int64_t input = Intervals(std::move(waiting)).Within(Intervals({{start, launch}})).Length();
-    (2 * input > launch - start ? step.input_ns
-     : blocked                  ? step.sync_ns
-                                : step.host_bound_ns) += launch - start;
+    const bool is_input = 2 * input > launch - start;
+    (is_input ? step.input_ns : blocked ? step.sync_ns : step.host_bound_ns) += launch - start;
+    if (is_input) awaited -= launch - start;
   }
 }
 

@@ -143,8 +143,8 @@ class Demo(harness.EndToEndTest):
         text = " ".join(screen.split())
         for phase in demo_figures.PHASES:
             by_rank = [fmean(step[phase] for step in steps) for steps in self.figures.steps().values()]
-            mean, unit = re.search(rf"phases \(nvtx\): .*?{phase} {TIME} ", text).groups()
-            self.near(nanoseconds(mean, unit), fmean(by_rank), share=0.01)
+            mean, unit, idle = re.search(rf"phases \(nvtx\): .*?{phase} {TIME}(?: \+-{TIME.replace('(', '(?:')})?(?: \(([\d.]+) % idle\))?", text).groups()
+            self.near(nanoseconds(mean, unit) * (1 - float(idle or 0) / 100), fmean(by_rank), share=0.01)
         peaks = re.search(r"peaks by host phase: forward ([\d.]+) MiB, backward ([\d.]+) MiB, optimizer ([\d.]+) MiB", text).groups()
         for peak in peaks:
             self.near(float(peak) * BYTES["MiB"], self.figures.memory_peak(0))

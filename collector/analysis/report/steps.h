@@ -51,6 +51,7 @@ struct StepsReport {
   struct Phase {
     std::string name;  // "input h2d forward backward optimizer communication other"
     model::Summary time_ns;
+    model::Summary idle_ns;  // the part in which nothing ran, and the device waited for this phase's work
   };
   std::vector<Phase> phases;
   std::string phase_source;  // "nvtx", "inferred", or "mixed"

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
+#include <utility>
 
 namespace gpuprobe::model {
 namespace {
@@ -109,11 +111,23 @@ void MemoryLifetimes::ClassStep(const HostPhases& step, const HostPhases& next) 
   ++classed_;
 }
 
-Lifetime MemoryLifetimes::LifetimeOf(const Event& event, const HostPhases& step,
-                                     const HostPhases& next) const {
+bool MemoryLifetimes::IsWorkspace(uint64_t bytes, StepPhase phase) {
+  // What cuBLAS recommends, and PyTorch makes for it: on Hopper and later, and before.
+  constexpr uint64_t kSizes[] = {32 << 20, 8320 << 10};
+  if (std::find(std::begin(kSizes), std::end(kSizes), bytes) == std::end(kSizes)) return false;
+  if (phase == StepPhase::kForward && workspace_bytes_ == 0) {
+    workspace_bytes_ = bytes;
+    return true;
+  }
+  return phase == StepPhase::kBackward && bytes == workspace_bytes_ &&
+         !std::exchange(backward_workspace_, true);
+}
+
+Lifetime MemoryLifetimes::LifetimeOf(const Event& event, const HostPhases& step, const HostPhases& next) {
   const StepPhase phase = PhaseAt(step, event.time_ns);
   if (event.freed_ns > next.last_launch_ns) {
     if (classed_ >= kFirst) return Lifetime::kKept;
+    if (IsWorkspace(event.bytes, phase)) return Lifetime::kWorkspace;
     return phase == StepPhase::kBackward ? Lifetime::kFirstStepsBackward : Lifetime::kFirstSteps;
   }
   const bool in_step = event.freed_ns < step.end_ns;

@@ -33,8 +33,9 @@ enum class Lifetime : uint8_t {
   kKept,                // made in a later step, and not freed by the end of the one after it
   kOther,               // made elsewhere in a step and freed by the end of the next one, or not followed
   kNccl,                // made by NCCL for itself, whenever that was
+  kWorkspace,           // cuBLAS's, by its size and when it was made
 };
-inline constexpr size_t kLifetimes = 9;
+inline constexpr size_t kLifetimes = 10;
 
 class MemoryLifetimes {
  public:
@@ -125,7 +126,11 @@ class MemoryLifetimes {
   // Puts what happened up to `time_ns` into order.
   void Take(uint64_t time_ns);
   void ClassStep(const HostPhases& step, const HostPhases& next);
-  Lifetime LifetimeOf(const Event& event, const HostPhases& step, const HostPhases& next) const;
+  Lifetime LifetimeOf(const Event& event, const HostPhases& step, const HostPhases& next);
+  // Whether what is kept from the first steps is a workspace for matrix products. One is made for each thread
+  // that launches them, before its first one: in forward, where nothing else is made to be kept, and then in
+  // backward, where a gradient may have the same size, so that only the first one counts.
+  bool IsWorkspace(uint64_t bytes, StepPhase phase);
   void Made(const Event& event, Lifetime lifetime, StepPhase phase);
   void Freed(uint64_t address);
   void Removed(const Live& live);
@@ -142,6 +147,8 @@ class MemoryLifetimes {
   Peak peak_;
   std::map<Size, Kept> kept_;
   uint64_t classed_ = 0;
+  uint64_t workspace_bytes_ = 0;  // of forward's workspace; 0: none was seen
+  bool backward_workspace_ = false;
   uint64_t from_backward_bytes_ = 0;  // of the steps after the first ones
   uint64_t allocations_ = 0;
   uint64_t unknown_frees_ = 0;
@@ -153,8 +160,8 @@ class MemoryLifetimes {
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, arrived_, waiting_, taken_, open_, steps_, live_, live_bytes_, by_lifetime_, peak_,
-                    kept_, classed_, from_backward_bytes_, allocations_, unknown_frees_, missed_frees_,
-                    not_followed_, step_peaks_);
+                    kept_, classed_, workspace_bytes_, backward_workspace_, from_backward_bytes_,
+                    allocations_, unknown_frees_, missed_frees_, not_followed_, step_peaks_);
     for (const auto& [address, position] : open_)
       archive.Require(position >= taken_ && position - taken_ < waiting_.size());
     if (!archive.ok()) open_.clear();

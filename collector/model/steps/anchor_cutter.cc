@@ -180,22 +180,60 @@ uint64_t AnchorCutter::BeginOfStep(const Work& work, uint64_t segment, uint64_t 
   return BeginOfUnusual(work, segment, end);
 }
 
+namespace {
+
+// The operation from `first` to `last` before which the host paused longest.
+uint64_t AfterPause(const OpenOperations& open, uint64_t first, uint64_t last) {
+  const auto pause_ns = [&](uint64_t at) {
+    const uint64_t launch_ns = open.At(at).launch_ns;
+    return at > open.Begin() ? launch_ns - std::min(launch_ns, open.At(at - 1).launch_ns) : 0;
+  };
+  uint64_t longest = first;
+  for (uint64_t at = first + 1; at <= last; ++at) {
+    if (pause_ns(at) > pause_ns(longest)) longest = at;
+  }
+  return longest;
+}
+
+}  // namespace
+
 uint64_t AnchorCutter::BeginOfUnusual(const Work& work, uint64_t segment, uint64_t end) const {
   const uint64_t usual = definition_->operations;
   const uint64_t begin = end - usual;
   // What is much longer holds something else before it.
   constexpr double kLongest = 1.25;
   const auto length = static_cast<double>(end - segment);
-  if (length <= kLongest * static_cast<double>(usual)) return segment;
+  // The first step of all may do more than the others, and what initialises comes before it.
+  const bool first = !cut_ && segment == work.open.Begin();
+  if (!first && length <= kLongest * static_cast<double>(usual)) return segment;
+  const auto is_head = [&](uint64_t at) { return work.open.At(at).coarse == definition_->head; };
+  // Copies of a batch's parts are equal, and so are those of a model before the first batch: the next step
+  // shows how many belong to a step at most, and the host pauses before the first of these.
+  uint64_t heads = 0;
+  while (end + heads < work.open.End() && is_head(end + heads)) ++heads;
+  uint64_t opening = 0;
+  while (segment + opening < end && is_head(segment + opening)) ++opening;
+  if (first && opening > 0 && opening <= heads && length <= kLongest * static_cast<double>(usual))
+    return segment;  // nothing initialises
   uint64_t best = segment;
   uint64_t distance = usual / 2;
+  uint64_t run = 0;  // of heads, up to here
   for (uint64_t at = segment; at < end && definition_->head != 0; ++at) {
-    if (work.open.At(at).coarse != definition_->head || work.open.At(at).same_launch) continue;
-    if (at > work.open.Begin() && at > segment && work.open.At(at - 1).coarse == definition_->head)
-      continue;  // of a pair, the first
-    const uint64_t off = at > begin ? at - begin : begin - at;
+    run = is_head(at) ? run + 1 : 0;
+    if (run == 0 || work.open.At(at).same_launch) continue;
+    const bool goes_on = at + 1 < end && is_head(at + 1);
+    uint64_t from = at;
+    if (heads == 0 || run <= heads) {
+      if (run > 1) continue;  // the first of a few
+    } else if (goes_on) {
+      continue;
+    } else {
+      from = AfterPause(work.open, at + 1 - heads, at);
+      if (first) return from;
+    }
+    const uint64_t off = from > begin ? from - begin : begin - from;
     if (off <= distance) {
-      best = at;
+      best = from;
       distance = off;
     }
   }

@@ -63,9 +63,7 @@ void CommunicationTiming::AddStep(std::span<const StepOperation> operations, siz
     compute.emplace_back(o.start_ns, o.end_ns);
     if (i < own && phases[i] == StepPhase::kBackward && !backward_ns.has_value()) backward_ns = o.start_ns;
   }
-  Sums step{.steps = 1,
-            .forward_compute_ns = record.phase_ns[static_cast<size_t>(StepPhase::kForward)],
-            .calls = {}};
+  Sums step{.steps = 1, .forward_compute_ns = record.phase_busy_ns(StepPhase::kForward), .calls = {}};
   const Busy busy(any ? std::move(compute) : std::vector<std::pair<uint64_t, uint64_t>>());
   absl::flat_hash_map<uint32_t, uint32_t> seen;
   for (size_t i = 0; i < own; ++i) {

@@ -6,9 +6,14 @@ namespace gpuprobe::model {
 namespace {
 
 // Phases by threads: `last_autograd` is the place of the last operation that an autograd thread launched.
-StepPhase ByThread(const StepOperation& operation, size_t i, size_t last_autograd) {
+// `next`: the operation after it, null after the last one.
+StepPhase ByThread(const StepOperation& operation, const StepOperation* next, size_t i,
+                   size_t last_autograd) {
   if ((operation.roles & kRoleOptimizer) != 0) return StepPhase::kOptimizer;
   if ((operation.roles & kRoleAutogradThread) != 0) return StepPhase::kBackward;
+  // backward() itself fills the gradient that it begins with, a one, and then wakes the thread.
+  const bool wakes_autograd = next != nullptr && (next->roles & kRoleAutogradThread) != 0;
+  if (wakes_autograd && (operation.roles & kRoleMemset) != 0) return StepPhase::kBackward;
   return i < last_autograd ? StepPhase::kForward : StepPhase::kOptimizer;
 }
 
@@ -73,7 +78,8 @@ std::vector<StepPhase> PhasesOf(std::span<const StepOperation> operations, size_
     if ((operations[i].roles & kRoleAutogradThread) != 0) last_autograd = i;
   }
   if (last_autograd < own) {
-    for (size_t i = 0; i < own; ++i) phases[i] = ByThread(operations[i], i, last_autograd);
+    for (size_t i = 0; i < own; ++i)
+      phases[i] = ByThread(operations[i], i + 1 < own ? &operations[i + 1] : nullptr, i, last_autograd);
   } else {
     ByNames(operations.subspan(0, own), phases);
   }

@@ -4,7 +4,7 @@
 // by interval algebra over all streams of the process's devices, and add up to the nanosecond:
 //   compute + exposed_comm + copy + idle == end - start, less what the clock was set by meanwhile
 //   host_bound + input + sync + launch_gap + unknown == idle
-//   sum of phase_ns == the same
+//   sum of phase_ns == the same; phase_idle_ns is the part of each phase in which nothing ran
 #pragma once
 
 #include <array>
@@ -16,7 +16,8 @@
 namespace gpuprobe::model {
 
 // The phase of an instant: that in which the running compute was launched; else communication; else the
-// running copy; else, when idle, input wait or other.
+// running copy; else, when idle, input wait, or the phase of the work that the device waits for. Example: the
+// host launches backward's kernels slowly, and the device is idle between them: that time is backward's.
 enum class StepPhase : uint8_t { kInput, kH2d, kForward, kBackward, kOptimizer, kCommunication, kOther };
 inline constexpr size_t kStepPhases = 7;
 
@@ -44,6 +45,7 @@ struct StepRecord {
   uint64_t unknown_ns = 0;     // the launch of the work that ended it was not seen
   uint64_t blocked_ns = 0;     // the host was blocked in a synchronising call during the step; in no sum
   std::array<uint64_t, kStepPhases> phase_ns{};
+  std::array<uint64_t, kStepPhases> phase_idle_ns{};
   uint32_t operations = 0;
   uint32_t lost = 0;          // operations whose records never came; taken from the usual step if it has them
   int64_t clock_step_ns = 0;  // by which the clock was set in it: part of end - start, and of nothing else
@@ -53,12 +55,15 @@ struct StepRecord {
 
   uint64_t total_ns() const { return end_ns - start_ns - static_cast<uint64_t>(clock_step_ns); }
   uint64_t overlapped_comm_ns() const { return comm_ns - exposed_comm_ns; }
+  uint64_t phase_busy_ns(StepPhase phase) const {
+    return phase_ns[static_cast<size_t>(phase)] - phase_idle_ns[static_cast<size_t>(phase)];
+  }
 
   template <typename Archive>
   void Visit(Archive& archive) {
     archive.Members(this, index, start_ns, end_ns, first_launch_ns, compute_ns, comm_ns, exposed_comm_ns,
                     copy_ns, idle_ns, host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, blocked_ns,
-                    phase_ns, operations, lost, error_ns, clock_step_ns, warmup, incomplete);
+                    phase_ns, phase_idle_ns, operations, lost, error_ns, clock_step_ns, warmup, incomplete);
   }
 };
 

@@ -2,7 +2,10 @@
 
 namespace gpuprobe::model {
 
-StepStatistics::StepStatistics() { phase_ns.fill(Distribution(kExactLimit)); }
+StepStatistics::StepStatistics() {
+  phase_ns.fill(Distribution(kExactLimit));
+  phase_idle_ns.fill(Distribution(kExactLimit));
+}
 
 void StepStatistics::Add(const StepRecord& record, bool nvtx_phases_known) {
   total_ns.Add(record.total_ns());
@@ -17,7 +20,10 @@ void StepStatistics::Add(const StepRecord& record, bool nvtx_phases_known) {
   sync_ns.Add(record.sync_ns);
   launch_gap_ns.Add(record.launch_gap_ns);
   unknown_ns.Add(record.unknown_ns);
-  for (size_t i = 0; i < kStepPhases; ++i) phase_ns[i].Add(record.phase_ns[i]);
+  for (size_t i = 0; i < kStepPhases; ++i) {
+    phase_ns[i].Add(record.phase_ns[i]);
+    phase_idle_ns[i].Add(record.phase_idle_ns[i]);
+  }
   nvtx_phases += nvtx_phases_known ? 1 : 0;
 }
 
@@ -34,7 +40,10 @@ void StepStatistics::Merge(const StepStatistics& other) {
   sync_ns.Merge(other.sync_ns);
   launch_gap_ns.Merge(other.launch_gap_ns);
   unknown_ns.Merge(other.unknown_ns);
-  for (size_t i = 0; i < kStepPhases; ++i) phase_ns[i].Merge(other.phase_ns[i]);
+  for (size_t i = 0; i < kStepPhases; ++i) {
+    phase_ns[i].Merge(other.phase_ns[i]);
+    phase_idle_ns[i].Merge(other.phase_idle_ns[i]);
+  }
   incomplete += other.incomplete;
   nvtx_phases += other.nvtx_phases;
   estimated = estimated || other.estimated;

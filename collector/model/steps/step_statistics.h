@@ -27,6 +27,7 @@ struct StepStatistics {
   Distribution launch_gap_ns{kExactLimit};
   Distribution unknown_ns{kExactLimit};
   std::array<Distribution, kStepPhases> phase_ns;
+  std::array<Distribution, kStepPhases> phase_idle_ns;  // the part of each in which nothing ran
   uint64_t incomplete = 0;  // steps in which records were lost; not in the distributions
   bool estimated = false;
   uint64_t nvtx_phases = 0;  // steps whose phases come from annotations
@@ -39,7 +40,7 @@ struct StepStatistics {
   void Visit(Archive& archive) {
     archive.Members(this, total_ns, compute_ns, comm_ns, exposed_comm_ns, overlapped_comm_ns, copy_ns,
                     idle_ns, host_bound_ns, input_ns, sync_ns, launch_gap_ns, unknown_ns, phase_ns,
-                    incomplete, estimated, nvtx_phases);
+                    phase_idle_ns, incomplete, estimated, nvtx_phases);
   }
 };
 

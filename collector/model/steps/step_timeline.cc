@@ -81,7 +81,8 @@ uint64_t LaunchPace(std::span<const StepOperation> own) {
 
 class Sweep {
  public:
-  Sweep(const StepWindow& window, StepRecord& record) : window_(window), record_(record) {
+  Sweep(const StepWindow& window, std::span<const StepPhase> phases, StepRecord& record)
+      : window_(window), phases_(phases), record_(record) {
     until_.fill(window.start_ns);
     record.start_ns = window.start_ns;
     record.end_ns = window.end_ns;
@@ -99,7 +100,7 @@ class Sweep {
     }
   }
 
-  void Run(std::span<const StepPhase> phases) {
+  void Run() {
     std::vector<std::pair<uint64_t, size_t>> by_start;
     by_start.reserve(window_.operations.size());
     for (size_t i = 0; i < window_.operations.size(); ++i) {
@@ -114,7 +115,7 @@ class Sweep {
       if (idle_from_ns < start_ns) Idle(idle_from_ns, start_ns, i);
       at_ns = start_ns;
       const StepOperation& operation = window_.operations[i];
-      uint64_t& until_ns = until_[LayerOf(operation, phases[i])];
+      uint64_t& until_ns = until_[LayerOf(operation, phases_[i])];
       until_ns = std::max(until_ns, std::min(operation.end_ns, window_.end_ns));
     }
     const uint64_t idle_from_ns = Advance(at_ns, window_.end_ns);
@@ -122,12 +123,16 @@ class Sweep {
     if (idle_from_ns < window_.end_ns) {
       record_.idle_ns += window_.end_ns - idle_from_ns;
       record_.unknown_ns += window_.end_ns - idle_from_ns;
-      Phase(StepPhase::kOther) += window_.end_ns - idle_from_ns;
+      IdleIn(StepPhase::kOther, window_.end_ns - idle_from_ns);
     }
   }
 
  private:
   uint64_t& Phase(StepPhase phase) { return record_.phase_ns[static_cast<size_t>(phase)]; }
+  void IdleIn(StepPhase phase, uint64_t length_ns) {
+    Phase(phase) += length_ns;
+    record_.phase_idle_ns[static_cast<size_t>(phase)] += length_ns;
+  }
 
   // Accounts for [from, to), in which nothing new starts, as far as something runs. Returns where that ends.
   uint64_t Advance(uint64_t from_ns, uint64_t to_ns) {
@@ -188,7 +193,7 @@ class Sweep {
     record_.idle_ns += length_ns;
     if (!next.launched) {
       record_.unknown_ns += length_ns;
-      Phase(StepPhase::kOther) += length_ns;
+      IdleIn(StepPhase::kOther, length_ns);
       return;
     }
     const uint64_t launch_ns = std::clamp(next.launch_ns, from_ns, to_ns);
@@ -207,11 +212,12 @@ class Sweep {
       record_.input_ns += input_ns;
       (blocked_until_ns > 0 ? record_.sync_ns : record_.host_bound_ns) += late_ns - input_ns;
     }
-    Phase(StepPhase::kInput) += input_ns;
-    Phase(StepPhase::kOther) += length_ns - input_ns;
+    IdleIn(StepPhase::kInput, input_ns);
+    IdleIn(phases_[i], length_ns - input_ns);
   }
 
   const StepWindow& window_;
+  std::span<const StepPhase> phases_;
   StepRecord& record_;
   std::array<uint64_t, kLayers> until_{};  // of each layer, when what has started ends
   uint64_t input_pace_ns_ = 0;
@@ -222,7 +228,7 @@ class Sweep {
 
 StepRecord MeasureStep(const StepWindow& window, std::span<const StepPhase> phases) {
   StepRecord record;
-  Sweep(window, record).Run(phases);
+  Sweep(window, phases, record).Run();
   uint64_t from_ns = window.start_ns;
   for (const BlockedInterval& blocked : window.blocked) {
     const uint64_t begin_ns = std::max(blocked.start_ns, from_ns);

@@ -13,10 +13,15 @@ namespace {
 constexpr std::string_view kOptimizerNames[] = {
     "multi_tensor_apply", "multitensorapply", "adam", "sgd", "optimizer", "lamb_", "adagrad", "rmsprop",
     "adafactor"};
+// Of PyTorch's functions for lists of tensors, those that optimizers share with others: FSDP copies its
+// shards before a gather, zero_grad sets gradients to zero.
+constexpr std::string_view kSharedNames[] = {"copyfunctor", "zerofunctor"};
 constexpr std::string_view kBackwardNames[] = {"backward", "bwd",        "dgrad",
                                                "wgrad",    "grad_input", "gradinput"};
 constexpr std::string_view kLossNames[] = {"cross_entropy", "crossentropy", "nll_loss", "nllloss",
                                            "mse_loss",      "mseloss",      "_loss"};
+// PyTorch's kernels that do what a memset does, for any value and type.
+constexpr std::string_view kFillNames[] = {"fillfunctor"};
 constexpr std::string_view kStepKinds[] = {"step",
                                            "trainstep",
                                            "trainingstep",
@@ -55,9 +60,10 @@ bool ContainsAny(const std::string& text, const std::string_view (&words)[n]) {
 uint8_t RolesOfKernel(std::string_view name) {
   const std::string lower = Lower(name);
   uint8_t roles = 0;
-  if (ContainsAny(lower, kOptimizerNames)) roles |= kRoleOptimizer;
+  if (ContainsAny(lower, kOptimizerNames) && !ContainsAny(lower, kSharedNames)) roles |= kRoleOptimizer;
   if (ContainsAny(lower, kBackwardNames)) roles |= kRoleBackwardName;
   if (ContainsAny(lower, kLossNames)) roles |= kRoleLossName;
+  if (ContainsAny(lower, kFillNames)) roles |= kRoleMemset;
   return roles;
 }
 

@@ -9,7 +9,7 @@ export interface Steps {
   copy_ns: Summary; idle_ns: Summary;
   idle: Record<string, Summary>;
   overlap_efficiency: number | null; hidden_comm_share: number | null;
-  phases: {name: string; source: string; time_ns: Summary}[];
+  phases: {name: string; source: string; time_ns: Summary; idle_ns: Summary}[];
 }
 export interface Finding {
   id: string; severity: 'info' | 'warning' | 'error'; statement: string; evidence: string; advice: string;

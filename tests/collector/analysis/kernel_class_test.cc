@@ -56,8 +56,17 @@ constexpr Named kNamed[] = {
     {"", KernelClass::kOther},
 };
 
+constexpr Named kOfPytorch[] = {
+#include "tests/collector/analysis/pytorch_kernels.inc"
+};
+
 TEST(KernelClass, IsToldFromTheName) {
   for (const Named& named : kNamed)
+    EXPECT_EQ(KernelClassName(KernelClassOf(named.kernel)), KernelClassName(named.is)) << named.kernel;
+}
+
+TEST(KernelClass, IsToldOfPytorchsKernels) {
+  for (const Named& named : kOfPytorch)
     EXPECT_EQ(KernelClassName(KernelClassOf(named.kernel)), KernelClassName(named.is)) << named.kernel;
 }
 

@@ -105,6 +105,27 @@ TEST(MemoryHoldings, WorkspacesOfBackwardAreNoGradients) {
   EXPECT_EQ(held.at("other, kept from the first backward"), 1U);
 }
 
+TEST(MemoryHoldings, PytorchReducesCopiesOfTheGradientsInBuckets) {
+  HoldingEvidence evidence = Reduces(12);
+  evidence.buckets = 2;
+  // Made anew in the first steps, each rounded up to 2 MiB.
+  const MemoryLifetimesReport later = Lifetimes(
+      {{"before_steps", 12}, {"first_steps", 24 + 14}, {"from_backward", 12}, {"workspace", 64}}, 12);
+  EXPECT_EQ(Held(later, evidence), (Parts{{"weights", 12},
+                                          {"optimizer state (Adam)", 24},
+                                          {"gradients", 12},
+                                          {"gradient buckets (DDP)", 14},
+                                          {"cuBLAS workspace", 64}}));
+  const MemoryLifetimesReport before =
+      Lifetimes({{"before_steps", 24}, {"first_steps", 24}, {"from_backward", 12}}, 12);
+  EXPECT_EQ(Held(before, evidence).at("gradient buckets (DDP)"), 12U);
+  // What is larger may be anything, and so may it be elsewhere than in PyTorch.
+  const MemoryLifetimesReport more =
+      Lifetimes({{"before_steps", 12 + 30}, {"first_steps", 24}, {"from_backward", 12}}, 12);
+  EXPECT_FALSE(Held(more, evidence).contains("gradient buckets (DDP)"));
+  EXPECT_FALSE(Held(before, Reduces(12)).contains("gradient buckets (DDP)"));
+}
+
 TEST(MemoryHoldings, HalfPrecisionGradientsShowTheirStateByItsSize) {
   const auto state = [](uint64_t mib) {
     const Parts held =

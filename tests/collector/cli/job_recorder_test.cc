@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <thread>
@@ -99,6 +102,62 @@ TEST_F(JobRecorderTest, ProcessesOfOneJobShareARunAndJobsDoNot) {
   EXPECT_THAT(said_, UnorderedElementsAre("2 ranks, " + dir_.File("run-1"), "1 rank, " + dir_.File("run-2")));
   for (const char* run : {"run-1", "run-2"})
     EXPECT_TRUE(std::filesystem::exists(dir_.File(run) + "/report.json")) << run;
+}
+
+// A process that this one, the launcher, has started.
+class Child {
+ public:
+  Child() : pid_(fork()) {
+    if (pid_ != 0) return;
+    for (;;) pause();
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  v1::Hello HelloOf(const std::string& run, int rank) const {
+    v1::Hello hello = MakeHello(rank, 2, static_cast<uint32_t>(pid_));
+    hello.mutable_identity()->set_run(run);
+    return hello;
+  }
+
+ private:
+  pid_t pid_;
+};
+
+v1::Hello LauncherHello(const std::string& run) {
+  v1::Hello hello = MakeHello(-1, 0, static_cast<uint32_t>(getpid()));
+  hello.mutable_identity()->set_run(run);
+  return hello;
+}
+
+TEST_F(JobRecorderTest, ALauncherSharesTheRunOfItsRanks) {
+  const Child first;
+  const Child second;
+  JobRecorder recorder = Make();
+  Sink launcher = Opened(recorder, LauncherHello("terminal"));
+  Sink ranks[] = {Opened(recorder, first.HelloOf("job", 0)), Opened(recorder, second.HelloOf("job", 1))};
+  EXPECT_EQ(recorder.runs(), 1u);
+  EXPECT_EQ(recorder.processes(), 3u);
+  // The next job of the same launcher is a run of its own, and so is a rank that somebody else started.
+  Sink next = Opened(recorder, first.HelloOf("next job", 0));
+  Sink other = Opened(recorder, HelloOf("elsewhere", 0));
+  EXPECT_THAT(asked_, ElementsAre("terminal", "next job", "elsewhere"));
+  for (Sink* sink : {&launcher, &ranks[0], &ranks[1], &next, &other}) Leave(*sink);
+  recorder.Finish();
+  EXPECT_THAT(said_, ::testing::Contains("2 ranks, " + dir_.File("run-1")));
+}
+
+TEST_F(JobRecorderTest, ALauncherThatConnectsAfterItsRanksJoinsThem) {
+  const Child child;
+  JobRecorder recorder = Make();
+  Sink rank = Opened(recorder, child.HelloOf("job", 0));
+  Sink launcher = Opened(recorder, LauncherHello("terminal"));
+  EXPECT_EQ(recorder.runs(), 1u);
+  for (Sink* sink : {&rank, &launcher}) Leave(*sink);
 }
 
 TEST_F(JobRecorderTest, OlderProbesAreToldApartByTheirLaunchersJob) {

@@ -14,8 +14,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kShort{20};  // runs out in a test
-constexpr milliseconds kLong{60'000};
+constexpr milliseconds kSoon{20};  // runs out in a test
+constexpr milliseconds kNever{60'000};
 
 struct Pair {
   explicit Pair(const ConnectionLimits& limits) : fds(Make()), connection(fds[0], limits) {}
@@ -53,7 +53,7 @@ struct Pair {
 };
 
 ConnectionLimits Patient() {
-  return {.request_bytes = 64, .idle = kLong, .request = kLong, .write_stall = kLong, .answer = kLong};
+  return {.request_bytes = 64, .idle = kNever, .request = kNever, .write_stall = kNever, .answer = kNever};
 }
 
 TEST(Connection, ReadsWhatComes) {
@@ -77,11 +77,11 @@ TEST(Connection, EndsARequestThatIsTooLarge) {
 
 TEST(Connection, DoesNotWaitForeverForARequestToBeginOrToEnd) {
   ConnectionLimits limits = Patient();
-  limits.idle = kShort;
+  limits.idle = kSoon;
   Pair idle(limits);
   EXPECT_FALSE(idle.connection.AwaitRequest());
   limits = Patient();
-  limits.request = kShort;
+  limits.request = kSoon;
   Pair slow(limits);
   slow.Send("GET");
   ASSERT_TRUE(slow.connection.AwaitRequest());
@@ -90,7 +90,7 @@ TEST(Connection, DoesNotWaitForeverForARequestToBeginOrToEnd) {
 
 TEST(Connection, DoesNotWaitForeverForWhoDoesNotRead) {
   ConnectionLimits limits = Patient();
-  limits.write_stall = kShort;
+  limits.write_stall = kSoon;
   Pair pair(limits);
   pair.Send("x");
   ASSERT_TRUE(pair.connection.AwaitRequest());

@@ -54,11 +54,12 @@ TEST(ProcTextTest, WhatIsNoStatIsRefused) {
 }
 
 TEST(ProcTextTest, TheInnermostPidIsTheLast) {
-  const auto status =
-      ParseStatus("Name:\tNSpid: 9\nPid:\t4711\nTracerPid:\t12\nNSpid:\t4711\t12\t1\nVmSwap:\t 2048 kB\n");
+  const auto status = ParseStatus(
+      "Name:\tNSpid: 9\nPid:\t4711\nPPid:\t1\nTracerPid:\t12\nNSpid:\t4711\t12\t1\nVmSwap:\t 2048 kB\n");
   ASSERT_TRUE(status.has_value());
   EXPECT_EQ(status->pids, (std::vector<uint32_t>{4711, 12, 1}));
   EXPECT_EQ(status->tracer, 12u);
+  EXPECT_EQ(status->parent, 1u);
   EXPECT_EQ(status->swapped_bytes, uint64_t{2} << 20);
 }
 

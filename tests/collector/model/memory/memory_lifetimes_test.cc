@@ -66,6 +66,31 @@ TEST(MemoryLifetimes, AWorkspaceIsThatOfItsPhase) {
   EXPECT_EQ(PartOf(memory, Lifetime::kWithinPhase), 50u);
 }
 
+TEST(MemoryLifetimes, WorkspacesOfMatrixProductsAreKnownBySizeAndTime) {
+  constexpr uint64_t kWorkspace = 32 << 20;
+  MemoryLifetimes memory;
+  // A weight of that size, the workspaces of the two threads, and a gradient and an optimizer's state of that
+  // size.
+  memory.Add(10, 0x1000, kWorkspace, false);
+  memory.Add(At(0, 20), 0x2000, kWorkspace, false);
+  memory.Add(At(0, 310), 0x3000, kWorkspace, false);
+  memory.Add(At(0, 400), 0x4000, kWorkspace, false);
+  memory.Add(At(0, 620), 0x5000, kWorkspace, false);
+  for (uint64_t i = 0; i < 4; ++i) memory.EndStep(Step(i));
+  EXPECT_EQ(PartOf(memory, Lifetime::kBeforeSteps), kWorkspace);
+  EXPECT_EQ(PartOf(memory, Lifetime::kWorkspace), 2 * kWorkspace);
+  EXPECT_EQ(PartOf(memory, Lifetime::kFirstStepsBackward), kWorkspace);
+  EXPECT_EQ(PartOf(memory, Lifetime::kFirstSteps), kWorkspace);
+}
+
+TEST(MemoryLifetimes, OnlyForwardShowsThatASizeIsThatOfWorkspaces) {
+  constexpr uint64_t kWorkspace = 32 << 20;
+  MemoryLifetimes memory;
+  memory.Add(At(0, 310), 0x3000, kWorkspace, false);
+  for (uint64_t i = 0; i < 4; ++i) memory.EndStep(Step(i));
+  EXPECT_EQ(PartOf(memory, Lifetime::kWorkspace), 0u);
+}
+
 TEST(MemoryLifetimes, WhatIsMadeInEveryStepAndNeverFreedIsCountedBySizeAndPhase) {
   MemoryLifetimes memory;
   TrainFor(memory, 23, 4096);

@@ -61,6 +61,23 @@ TEST_F(StepTimelineTest, CommunicationIsExposedWhereNoComputeRuns) {
   EXPECT_EQ(Phase(r, StepPhase::kH2d), 10 * kUs);
 }
 
+TEST_F(StepTimelineTest, IdleTimeBelongsToThePhaseThatTheDeviceWaitsFor) {
+  operations_ = {Compute(0, 0, 10), Compute(30, 34, 50), Of(WorkClass::kCommunication, 60, 64, 70)};
+  const std::vector<StepPhase> phases = {StepPhase::kForward, StepPhase::kBackward, StepPhase::kBackward};
+  const StepRecord r = MeasureStep({.start_ns = 0,
+                                    .end_ns = 70 * kUs,
+                                    .operations = operations_,
+                                    .own = 3,
+                                    .previous_launch_ns = 0,
+                                    .blocked = blocked_},
+                                   phases);
+  EXPECT_EQ(Phase(r, StepPhase::kForward), 10 * kUs);
+  EXPECT_EQ(Phase(r, StepPhase::kBackward), (16 + 24 + 14) * kUs);
+  EXPECT_EQ(r.phase_busy_ns(StepPhase::kBackward), 16 * kUs);
+  EXPECT_EQ(Phase(r, StepPhase::kCommunication), 6 * kUs);
+  EXPECT_EQ(Phase(r, StepPhase::kOther), 0);
+}
+
 TEST_F(StepTimelineTest, KernelsOnSeveralStreamsCountOnce) {
   operations_ = {Compute(0, 0, 40), Compute(1, 10, 30), Compute(2, 20, 60)};
   EXPECT_EQ(Measure(0, 60).compute_ns, 60 * kUs);

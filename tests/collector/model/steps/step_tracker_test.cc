@@ -46,9 +46,9 @@ TEST(StepTracker, AnnotatedRangesThatLookLikeStepsAreSteps) {
     EXPECT_EQ(step.comm_ns, 1'500'000);
     EXPECT_EQ(step.exposed_comm_ns, 500'000);
     EXPECT_EQ(step.copy_ns, 40'000);
-    EXPECT_EQ(step.phase_ns[static_cast<size_t>(StepPhase::kForward)], 1'900'000);
-    EXPECT_EQ(step.phase_ns[static_cast<size_t>(StepPhase::kBackward)], 2'900'000);
-    EXPECT_EQ(step.phase_ns[static_cast<size_t>(StepPhase::kOptimizer)], 900'000);
+    EXPECT_EQ(step.phase_busy_ns(StepPhase::kForward), 1'900'000);
+    EXPECT_EQ(step.phase_busy_ns(StepPhase::kBackward), 2'900'000);
+    EXPECT_EQ(step.phase_busy_ns(StepPhase::kOptimizer), 900'000);
     EXPECT_EQ(steps.StepAt(t), i);
   }
   EXPECT_EQ(steps.StepAt(kStart), std::nullopt);
@@ -96,6 +96,49 @@ TEST(StepTracker, StepsThatTheProbeTellsKeepTheirNumbersAndBeginWhereOtherWorkEn
     found.emplace_back(step.index, step.start_ns, step.end_ns, step.idle_ns);
   EXPECT_THAT(found, ::testing::ElementsAre(std::tuple(2, 1900, 2200, 100), std::tuple(3, 2250, 2500, 50),
                                             std::tuple(10, 91'000, 91'200, 0)));
+}
+
+// Each takes 10 ns, one after the other.
+class Launcher {
+ public:
+  explicit Launcher(StepTracker& steps) : steps_(steps) {}
+  void Launch(uint32_t token, WorkClass work = WorkClass::kCompute, uint8_t roles = 0) {
+    at_ns_ += 20;
+    steps_.Add({.start_ns = at_ns_ + 5,
+                .end_ns = at_ns_ + 15,
+                .launch_ns = at_ns_,
+                .token = token,
+                .coarse = token,
+                .work = work,
+                .roles = roles,
+                .launched = true});
+  }
+  uint64_t next_launch_ns() const { return at_ns_ + 20; }
+
+ private:
+  StepTracker& steps_;
+  uint64_t at_ns_ = 1000;
+};
+
+TEST(StepTracker, TheModelThatIsLoadedBeforeTheFirstStepIsNoPartOfIt) {
+  constexpr uint32_t kCopy = 1;
+  constexpr uint32_t kOptimizer = 100;
+  StepTracker steps;
+  Launcher host(steps);
+  for (int i = 0; i < 3; ++i) host.Launch(kCopy, WorkClass::kCopyToDevice);
+  const uint64_t first_ns = host.next_launch_ns();
+  for (uint32_t step = 0; step < 8; ++step) {
+    host.Launch(kCopy, WorkClass::kCopyToDevice);
+    for (uint32_t kernel = 0; kernel < 20; ++kernel) host.Launch(10 + kernel);
+    // The first step does more than the others, as PyTorch's data parallelism does.
+    for (uint32_t more = 0; step == 0 && more < 2; ++more) host.Launch(50 + more);
+    host.Launch(kOptimizer, WorkClass::kCompute, kRoleOptimizer);
+  }
+  steps.Finish();
+  ASSERT_EQ(steps.steps().size(), 8);
+  EXPECT_EQ(steps.steps()[0].first_launch_ns, first_ns);
+  EXPECT_EQ(steps.steps()[0].operations, 24);
+  EXPECT_EQ(steps.steps()[1].operations, 22);
 }
 
 }  // namespace

@@ -1,0 +1,37 @@
+#include "collector/model/steps/work_roles.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "collector/model/steps/step_operation.h"
+
+namespace gpuprobe::model {
+namespace {
+
+// As PyTorch's library registers them.
+constexpr std::string_view kList = "_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernel";
+
+TEST(WorkRoles, OfPytorchsFunctionsForListsOfTensorsOptimizersAreThoseThatCalculate) {
+  for (const char* functor : {"FusedAdamMathFunctorIfLi4EL", "BinaryOpScalarFunctorIfLi2ELi1ELi1EEE",
+                              "TernaryOpScalarFunctorIfLi3ELi3ELi0EEE", "LpNormFunctorIfL"})
+    EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), kRoleOptimizer) << functor;
+  for (const char* functor : {"CopyFunctorIffLi2ELi1ELi1EEE", "ZeroFunctorIfLi1ELi1ELi0EEE"})
+    EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), 0) << functor;
+}
+
+TEST(WorkRoles, AKernelThatFillsDoesWhatAMemsetDoes) {
+  EXPECT_EQ(RolesOfKernel("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEviT0_T1_"),
+            kRoleMemset);
+}
+
+TEST(WorkRoles, LossesAndBackwardAreKnownByName) {
+  EXPECT_EQ(RolesOfKernel("void at::native::nll_loss_forward_reduce_cuda_kernel_2d<float>(float*)"),
+            kRoleLossName);
+  EXPECT_EQ(RolesOfKernel("void softmax_warp_backward<float>(float*)"), kRoleBackwardName);
+  EXPECT_EQ(RolesOfKernel("void at::native::vectorized_gather_kernel<16>(char*)"), 0);
+}
+
+}  // namespace
+}  // namespace gpuprobe::model

@@ -1,0 +1,97 @@
+"""Steps and phases of tests/e2e/programs/torch/phases.py, computed from its marks and the records, by the definition in docs/report-json.md.
+
+The program surrounds each turn of its loop, and the parts of a turn, with ranges whose names say nothing. From them and the kernels' times follows what a report must say
+that is inferred from threads and kernel names.
+"""
+import bisect
+import json
+import os
+import sys
+from collections import defaultdict
+
+import harness
+from harness import GPUPROBE
+
+PROGRAM = os.path.join(harness.SOURCE, "tests", "e2e", "programs", "torch", "phases.py")
+# Where gradients are set to zero in place, the first turn has none, and begins unlike the others.
+UNLIKE_OTHERS = {"zeroed": 1}
+LOOPS = ("plain", "clipped", "zeroed", "accumulated", "checkpointed", "mixed", "sgd", "fused", "alone")
+PARTS = {"a": "forward", "b": "backward", "c": "optimizer"}
+KINDS = ("kernel", "memcpy", "memset")
+
+
+class Rank:
+    """What one rank's records say."""
+
+    def __init__(self, records):
+        ranges = [r for r in records if r["kind"] == "range"]
+        self.turns = sorted(r["start_ns"] for r in ranges if r["name"] == "turn")
+        self.parts = sorted((r["start_ns"], r["end_ns"], PARTS[r["name"]]) for r in ranges if r["name"] in PARTS)
+        launches = {r["correlation"]: r["time_ns"] for r in records if r["kind"] == "launch"}
+        self.operations = sorted(((launches[r["correlation"]], r) for r in records if r["kind"] in KINDS), key=lambda pair: pair[0])
+        self.launches = sorted(time for time, _ in self.operations)
+
+    def part_of(self, launch):
+        """That in which the launch was; else the next one, which it prepares; after the last, none."""
+        turn = bisect.bisect_right(self.turns, launch)
+        end = self.turns[turn] if turn < len(self.turns) else sys.maxsize
+        for start, stop, name in self.parts:
+            if start > end:
+                break
+            if launch < stop:
+                return name
+        return "optimizer"
+
+    def first_launches(self):
+        return [self.launches[bisect.bisect_left(self.launches, turn)] for turn in self.turns]
+
+    def phases(self, start, end):
+        """Lengths by phase within [start, end): by the compute that runs, else communication, else a copy, else by what the device waits for."""
+        changes = {start, end}
+        inside = []
+        for launch, record in self.operations:
+            if record["start_ns"] < end and record["end_ns"] > start:
+                inside.append((record["start_ns"], record["end_ns"], record, self.part_of(launch)))
+                changes |= {max(record["start_ns"], start), min(record["end_ns"], end)}
+        inside.sort(key=lambda entry: entry[0])
+        lengths = defaultdict(int)
+        times = sorted(changes)
+        for begin, stop in zip(times, times[1:]):
+            running = [(record, part) for s, e, record, part in inside if s <= begin and e >= stop]
+            compute = [part for record, part in running if record["kind"] != "memcpy" and "nccl" not in record.get("name", "")]
+            if compute:
+                phase = min(compute, key=list(PARTS.values()).index)
+            elif running:
+                phase = "communication" if any("nccl" in record.get("name", "") for record, _ in running) else "copy"
+            else:
+                phase = next(part for s, _, _, part in inside if s >= stop)
+            lengths[phase] += stop - begin
+        return lengths
+
+
+def check_run(test, out, turns, unlike_others=0):
+    """Each turn of the loop is a step, which begins with the turn's first launch, and its phases are as long as the marks say, within 2 % of the step.
+
+    `unlike_others`: the first turns, that begin otherwise than the later ones.
+    """
+    records = test.export(out)
+    report = json.loads(test.run_well([GPUPROBE, "report", out, "--json", "--steps"]).stdout)
+    test.assert_no_loss(report)
+    test.assertEqual({phase["source"] for phase in report["steps"]["phases"]}, {"inferred"})
+    for process in report["ranks"]:
+        rank = Rank([r for r in records if r["pid"] == process["pid"]])
+        first = rank.first_launches()
+        steps = process["steps"]["records"]
+        test.assertEqual(len(first), turns)
+        test.assertEqual(len(steps), turns)
+        begins = [first.index(step["first_launch_ns"]) if step["first_launch_ns"] in first else step["first_launch_ns"] for step in steps]
+        test.assertEqual(begins[unlike_others:], list(range(unlike_others, turns)))
+        # A host that is silent during the warm-up compiles, and does not wait for input: that is "other".
+        for step in (step for step in steps[1:] if not step["warmup"]):
+            true = rank.phases(step["start_ns"], step["end_ns"])
+            total = step["end_ns"] - step["start_ns"]
+            for phase in PARTS.values():
+                # What the host waits for input, or copies, before the first kernel of forward is told apart.
+                own = step["phases"][phase] + (step["phases"]["input"] if phase == "forward" else 0)
+                test.assertAlmostEqual(own, true[phase], delta=0.02 * total, msg=f"{phase} of rank {process['rank']}, step {step['index']}: {step['phases']}, true {dict(true)}")
+    return report

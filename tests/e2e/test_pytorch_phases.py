@@ -1,0 +1,52 @@
+"""Unannotated PyTorch programs: the steps and phases that the probe infers, against the program's own marks (pytorch_phases.py), and torchrun's place in the run.
+
+`PYTORCH_LOOPS=all` before this file runs every loop of the program. tests/data/pytorch has a recording of each for machines without PyTorch (test_pytorch_recordings.py).
+"""
+import os
+
+import harness
+import pytorch_phases
+from harness import GPUPROBE
+from pytorch import PyTorchTest, main
+
+LOOPS = ("plain", "checkpointed", "alone")
+STEPS = 12
+RANKS = 2
+
+
+class OnTwoDevices(PyTorchTest):
+
+    def env(self, extra=None, devices=RANKS, sim_lib=None):
+        return super().env(extra, devices, sim_lib)
+
+
+class Phases(OnTwoDevices):
+
+    def test_of_loops_as_users_write_them(self):
+        for loop in pytorch_phases.LOOPS if os.environ.get("PYTORCH_LOOPS") == "all" else LOOPS:
+            with self.subTest(loop):
+                out = self.path(loop)
+                launcher = [self.python] if loop == "alone" else [self.python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
+                self.run_well([GPUPROBE, "run", "--out", out, "--", *launcher, pytorch_phases.PROGRAM, "--loop", loop, "--steps", str(STEPS), "--marks"])
+                self.assert_nothing_runs()
+                pytorch_phases.check_run(self, out, STEPS, pytorch_phases.UNLIKE_OTHERS.get(loop, 0))
+
+
+class Launcher(OnTwoDevices):
+
+    def test_torchrun_is_in_the_run_of_its_ranks(self):
+        """By injection alone, with nothing else set up: one directory, one line, and the launcher is no rank."""
+        finished = self.run_well([self.python, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), pytorch_phases.PROGRAM, "--steps", "4"],
+                                 env={"CUDA_INJECTION64_PATH": harness.LIBRARY})
+        self.assert_nothing_runs()
+        self.assertEqual(finished.stderr.count(b"gpuprobe: recording to"), 1, finished.stderr)
+        run = self.only_run_directory()
+        self.assertEqual(len([name for name in os.listdir(run) if name.startswith("pid-")]), 1, "the launcher's log")
+        report = self.report(run)
+        self.assert_no_loss(report)
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], list(range(RANKS)))
+        self.assertEqual(report["steps"]["count"], 4)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Recordings of PyTorch programs on the simulated node (tests/data/pytorch): steps, phases and memory, without PyTorch.
+
+scripts/record-pytorch.sh made them. What is expected follows from the program's marks in them (pytorch_phases.py) and from the program itself.
+"""
+import os
+import shutil
+
+import harness
+import pytorch_phases
+from harness import SOURCE
+
+DATA = os.path.join(SOURCE, "tests", "data", "pytorch")
+TURNS = 10
+MIB = 1 << 20
+
+
+class Recordings(harness.EndToEndTest):
+
+    def check(self, loop):
+        """The report of a recording."""
+        run = self.path(loop)
+        shutil.copytree(os.path.join(DATA, loop), run)
+        return pytorch_phases.check_run(self, run, TURNS, pytorch_phases.UNLIKE_OTHERS.get(loop, 0))
+
+    def held(self, report):
+        memory, = report["ranks"][0]["memory"]["pytorch"]
+        return {holding["what"]: holding["bytes"] for holding in memory["lifetimes"]["holdings"]}
+
+    def test_steps_and_phases(self):
+        for loop in sorted(name for name in os.listdir(DATA) if name in pytorch_phases.LOOPS):
+            with self.subTest(loop):
+                self.check(loop)
+
+    def test_memory_of_data_parallel_training(self):
+        held = self.held(self.check("plain"))
+        width, words = 128, 1000
+        block = 2 * width + 4 * width * width + 4 * width + 4 * width * width + width
+        weights = 4 * (words * width + 4 * block + words * width + words)
+        self.assertAlmostEqual(held["weights"], weights, delta=0.05 * weights)
+        self.assertAlmostEqual(held["optimizer state (Adam)"], 2 * weights, delta=0.1 * weights)
+        self.assertEqual(held["cuBLAS workspace"], 2 * 32 * MIB, "one of the main thread, one of autograd's")
+        other = sum(size for what, size in held.items() if what.startswith("other"))
+        self.assertLess(other, 0.05 * sum(held.values()))
+
+
+if __name__ == "__main__":
+    harness.main()
