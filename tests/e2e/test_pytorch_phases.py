@@ -3,19 +3,24 @@
 `PYTORCH_LOOPS=all` before this file runs every loop of the program. tests/data/pytorch has a recording of each for machines without PyTorch (test_pytorch_recordings.py).
 """
 import os
-import sys
 
 import harness
 import pytorch_phases
-import test_pytorch
 from harness import GPUPROBE
-from test_pytorch import RANKS
+from pytorch import PyTorchTest, main
 
 LOOPS = ("plain", "checkpointed", "alone")
 STEPS = 12
+RANKS = 2
 
 
-class Phases(test_pytorch.PyTorchTest):
+class OnTwoDevices(PyTorchTest):
+
+    def env(self, extra=None, devices=RANKS, sim_lib=None):
+        return super().env(extra, devices, sim_lib)
+
+
+class Phases(OnTwoDevices):
 
     def test_of_loops_as_users_write_them(self):
         for loop in pytorch_phases.LOOPS if os.environ.get("PYTORCH_LOOPS") == "all" else LOOPS:
@@ -27,7 +32,7 @@ class Phases(test_pytorch.PyTorchTest):
                 pytorch_phases.check_run(self, out, STEPS, pytorch_phases.UNLIKE_OTHERS.get(loop, 0))
 
 
-class Launcher(test_pytorch.PyTorchTest):
+class Launcher(OnTwoDevices):
 
     def test_torchrun_is_in_the_run_of_its_ranks(self):
         """By injection alone, with nothing else set up: one directory, one line, and the launcher is no rank."""
@@ -44,7 +49,4 @@ class Launcher(test_pytorch.PyTorchTest):
 
 
 if __name__ == "__main__":
-    if not test_pytorch.environments():
-        print(f"skipped: no PyTorch in {test_pytorch.FOLDER}; scripts/pytorch-env.sh makes it")
-        sys.exit(test_pytorch.SKIPPED)
-    harness.main()
+    main()

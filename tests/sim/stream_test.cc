@@ -41,6 +41,24 @@ TEST_F(StreamTest, ASynchronisationEndsOnTheWallClockAfterTheWork) {
   EXPECT_CUDA(cudaStreamDestroy(stream));
 }
 
+TEST_F(StreamTest, AValueIsWrittenWhenTheStreamComesToItAndHasNoRecord) {
+  cudaStream_t stream = NewStream();
+  uint32_t* word = nullptr;
+  ASSERT_CUDA(cudaMallocHost(reinterpret_cast<void**>(&word), sizeof *word));
+  *word = 1;
+  const auto address = reinterpret_cast<CUdeviceptr>(word);
+  Launch(Slow(), stream);
+  ASSERT_EQ(cuStreamWriteValue32(stream, address, 7, CU_STREAM_WRITE_VALUE_DEFAULT), CUDA_SUCCESS);
+  ASSERT_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(*word, 7U);
+  EXPECT_EQ(Activities(ActivityKind::kKernel).size(), 1U);
+  EXPECT_TRUE(Activities(ActivityKind::kMemset).empty());
+  EXPECT_EQ(cuStreamWriteValue32(stream, address + 1, 7, CU_STREAM_WRITE_VALUE_DEFAULT),
+            CUDA_ERROR_INVALID_VALUE);
+  EXPECT_CUDA(cudaFreeHost(word));
+  EXPECT_CUDA(cudaStreamDestroy(stream));
+}
+
 TEST_F(StreamTest, TwoStreamsOverlap) {
   cudaStream_t a = NewStream();
   cudaStream_t b = NewStream();

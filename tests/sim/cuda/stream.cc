@@ -1,4 +1,6 @@
 // Streams, capture, host functions.
+#include <cstring>
+
 #include "tests/sim/core/graph.h"
 #include "tests/sim/cuda/api.h"
 
@@ -110,6 +112,18 @@ DRIVER_STREAM_API(cuStreamAddCallback, _ptsz,
   work.kind = WorkKind::kHost;
   work.host = [hStream, callback, userData] { callback(hStream, CUDA_SUCCESS, userData); };
   return gpusim::Issue(hStream, std::move(work), CU_GRAPH_NODE_TYPE_HOST, nullptr);
+}
+
+// A value written when the stream comes to it. CUPTI has no record of it, so neither has the truth log.
+DRIVER_STREAM_API(cuStreamWriteValue32_v2, _ptsz,
+                  (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags),
+                  (stream, addr, value, flags)) {
+  if (addr == 0 || addr % sizeof value != 0 || flags > CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  Work work;
+  work.effect = [addr, value] { std::memcpy(reinterpret_cast<void*>(addr), &value, sizeof value); };
+  return gpusim::Issue(stream, std::move(work), CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, nullptr);
 }
 
 DRIVER_STREAM_API(cuStreamBeginCapture_v2, _ptsz, (CUstream hStream, CUstreamCaptureMode mode),

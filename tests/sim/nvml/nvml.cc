@@ -1,16 +1,21 @@
-// libnvidia-ml.so.1 of the simulated node: as much of NVML as a real NCCL asks for when it looks at the node.
+// libnvidia-ml.so.1 of the simulated node: as much of NVML as a real NCCL asks for when it looks at the node,
+// and PyTorch when memory runs out.
 //
 // The toolkit of the build machine may lack nvml.h, so the few types are written out here, as NVML's
 // reference manual has them. No NVLink, no fabric, no confidential computing: what is absent is not exported,
 // and NCCL takes that for an answer.
+#include <cuda.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstring>
 
 #include "tests/sim/core/cupti_seam.h"
+#include "tests/sim/core/memory.h"
 
 namespace {
 
-enum Result { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6 };
+enum Result { kSuccess = 0, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7 };
 
 // nvmlPciInfo_t, as of nvmlDeviceGetPciInfo_v3
 struct PciInfo {
@@ -34,6 +39,12 @@ struct PciInfoExt {
   unsigned base_class;
   unsigned sub_class;
   char bus_id[32];
+};
+
+// nvmlProcessInfo_v1_t
+struct ProcessInfo {
+  unsigned pid;
+  unsigned long long used_bytes;
 };
 
 constexpr unsigned kDeviceId = 0x233010de;  // an H100, NVIDIA's number below
@@ -76,6 +87,32 @@ NVML_API(nvmlDeviceGetHandleByPciBusId, const char* bus_id, Device* device) {
   *device = HandleOf(bus - 1);
   return kSuccess;
 }
+
+NVML_API(nvmlDeviceGetHandleByPciBusId_v2, const char* bus_id, Device* device) {
+  return nvmlDeviceGetHandleByPciBusId(bus_id, device);
+}
+
+// Only of this process: the node counts memory by process.
+NVML_API(nvmlDeviceGetComputeRunningProcesses, Device device, unsigned* count, ProcessInfo* processes) {
+  unsigned ordinal = 0;
+  if (!OrdinalOf(device, &ordinal) || count == nullptr) return kInvalidArgument;
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  gpusim::MemoryInfo(static_cast<int>(ordinal), &free_bytes, &total_bytes);
+  const unsigned room = *count;
+  *count = free_bytes < total_bytes ? 1 : 0;
+  if (*count > room) return kInsufficientSize;
+  if (*count > 0) *processes = {static_cast<unsigned>(getpid()), total_bytes - free_bytes};
+  return kSuccess;
+}
+
+NVML_API(nvmlSystemGetCudaDriverVersion_v2, int* version) {
+  return cuDriverGetVersion(version) == CUDA_SUCCESS ? kSuccess : kInvalidArgument;
+}
+
+// No NVLink.
+NVML_API(nvmlDeviceGetNvLinkRemoteDeviceType, Device, unsigned, int*) { return kNotSupported; }
+NVML_API(nvmlDeviceGetNvLinkRemotePciInfo_v2, Device, unsigned, PciInfo*) { return kNotSupported; }
 
 NVML_API(nvmlDeviceGetIndex, Device device, unsigned* index) {
   return OrdinalOf(device, index) ? kSuccess : kInvalidArgument;
@@ -155,6 +192,8 @@ extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(in
       return "Not Supported";
     case kNotFound:
       return "Not Found";
+    case kInsufficientSize:
+      return "Insufficient Size";
     default:
       return "Unknown Error";
   }

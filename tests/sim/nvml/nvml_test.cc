@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 
@@ -47,6 +48,37 @@ TEST(Nvml, KnowsTheDevicesThatCudaKnows) {
   void* none = nullptr;
   EXPECT_NE(by_bus("0000:77:00.0", &none), 0);
   EXPECT_NE(by_index(3, &none), 0);
+}
+
+TEST(Nvml, ReportsTheMemoryThatThisProcessHolds) {
+  struct Process {
+    unsigned pid;
+    unsigned long long used_bytes;
+  };
+  void* library = dlopen(GPUSIM_NVML, RTLD_NOW);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto by_index =
+      reinterpret_cast<int (*)(unsigned, void**)>(dlsym(library, "nvmlDeviceGetHandleByIndex"));
+  const auto processes_on = reinterpret_cast<int (*)(void*, unsigned*, Process*)>(
+      dlsym(library, "nvmlDeviceGetComputeRunningProcesses"));
+  ASSERT_TRUE(by_index != nullptr && processes_on != nullptr);
+  void* device = nullptr;
+  ASSERT_EQ(by_index(0, &device), 0);
+  Process process = {};
+  unsigned count = 1;
+  ASSERT_EQ(processes_on(device, &count, &process), 0);
+  EXPECT_EQ(count, 0U);
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, 4 << 20), cudaSuccess);
+  count = 1;
+  ASSERT_EQ(processes_on(device, &count, &process), 0);
+  ASSERT_EQ(count, 1U);
+  EXPECT_EQ(process.pid, static_cast<unsigned>(getpid()));
+  EXPECT_EQ(process.used_bytes, 4ULL << 20);
+  count = 0;
+  EXPECT_EQ(processes_on(device, &count, nullptr), 7) << "there is no room for one";
+  EXPECT_EQ(count, 1U);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
 }
 
 }  // namespace

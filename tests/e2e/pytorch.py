@@ -1,0 +1,96 @@
+"""What the tests of PyTorch's own wheels on the simulated node share: the environments that scripts/pytorch-env.sh makes, and programs run with and without the probe.
+
+GPUPROBE_TEST_PYTORCH names another folder with the same contents. NVIDIA's own libraries are not in it: the node's take their place. Kernels compute nothing,
+so the programs' control flow must not depend on values.
+"""
+import glob
+import os
+import re
+import sys
+
+import harness
+from harness import LIBRARY, PATIENT, SIM_LIB
+
+SKIPPED = 77
+FOLDER = os.environ.get("GPUPROBE_TEST_PYTORCH") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "gpuprobe", "pytorch")
+SAMPLES = os.path.join(harness.SOURCE, "samples")
+
+
+def release_of(environment):
+    return tuple(int(part) for part in os.path.basename(environment).removeprefix("torch-").split("."))
+
+
+def environments():
+    """One folder for each release of PyTorch, the newest last."""
+    return sorted((os.path.dirname(path) for path in glob.glob(os.path.join(FOLDER, "torch-*", "complete"))), key=release_of)
+
+
+def main():
+    if not environments():
+        print(f"skipped: no PyTorch in {FOLDER}; scripts/pytorch-env.sh makes it")
+        sys.exit(SKIPPED)
+    harness.main()
+
+
+class PyTorchTest(harness.EndToEndTest):
+    """Runs the newest release; of_each_release runs them all."""
+
+    def setUp(self):
+        super().setUp()
+        self.environment = environments()[-1]
+
+    @property
+    def python(self):
+        return os.path.join(self.environment, "bin", "python")
+
+    @property
+    def node(self):
+        """The node's libraries. PyTorch 2.15 asks for functions that NCCL has had since 2.29."""
+        return f"{SIM_LIB}_nccl_2_29:{SIM_LIB}" if release_of(self.environment) >= (2, 15) else SIM_LIB
+
+    def of_each_release(self):
+        for self.environment in environments():
+            yield
+
+    def env(self, extra=None, devices=1, sim_lib=None):
+        return super().env({"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **PATIENT, **(extra or {})}, devices, sim_lib or self.node)
+
+    def torchrun(self, ranks, *arguments):
+        return [self.python, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *arguments]
+
+    def sample(self, name, ranks=1, arguments=(), launcher=()):
+        """The command that runs a program of samples/torch."""
+        program = [os.path.join(SAMPLES, "torch", f"{name}.py"), *arguments]
+        return self.torchrun(ranks, *launcher, *program) if ranks > 1 else [self.python, *program]
+
+    def said(self, finished):
+        """The lines of standard output, sorted: ranks share the stream, and Python may write a line and its end apart."""
+        return sorted(filter(None, re.split(rb"\n|(?=rank \d+:)", finished.stdout)))
+
+    def record(self, command, ranks=1, env=None, status=0):
+        """Runs a program without the probe and with it, which must look the same from outside, and returns its report.
+
+        Everything that the ranks did on their GPUs is in the records. torchrun's own process, which does nothing on a GPU, is left out."""
+        plain = self.run_program(command, env=env, devices=ranks)
+        self.assertEqual(plain.returncode, status, str(plain))
+        self.forget_truth()
+        out = self.path("out")
+        collector = harness.Collector(self, out)
+        probed = self.run_program(command, env={**(env or {}), **collector.env(), "CUDA_INJECTION64_PATH": LIBRARY}, devices=ranks)
+        self.assertEqual(collector.stop().returncode, 0)
+        self.assert_nothing_runs()
+        self.assertEqual(probed.returncode, status, str(probed))
+        self.assertEqual(self.said(probed), self.said(plain))
+        self.plain, self.probed = plain, probed
+        return self.report(out)
+
+    def assert_equals_truth(self):
+        """Of a program whose processes all ended well."""
+        truth, captured = self.truth(), self.export(self.path("out"))
+        launcher = {record["pid"] for record in truth} - {record["pid"] for record in truth if record["kind"] == "kernel"}
+        happened, captured = ([record for record in records if record.get("pid") not in launcher] for records in (truth, captured))
+        self.assertTrue(happened)
+        self.assertEqual(self.differences(happened, captured), [])
+
+    def finding_ids(self, report):
+        return [finding["id"] for finding in report["findings"]]

@@ -1,0 +1,67 @@
+"""PyTorch programs that go wrong: they fail as they would without the probe, and the report says why first."""
+import os
+import signal
+
+import harness
+from harness import GPUPROBE, wait_until
+from pytorch import PyTorchTest, main
+
+RANKS = 2
+
+
+class Failures(PyTorchTest):
+
+    def test_out_of_memory(self):
+        report = self.record(self.sample("out_of_memory"), env={"GPUSIM_MEMORY_GIB": "1"}, status=1)
+        for finished in (self.plain, self.probed):
+            self.assertIn(b"torch.OutOfMemoryError: CUDA out of memory.", finished.stderr)
+        self.assertEqual(self.finding_ids(report)[0], "out-of-memory")
+        self.assert_no_loss(report)
+        self.assert_equals_truth()
+
+    def restarted(self, *arguments):
+        """The ranks of the first attempt and of the second."""
+        checkpoint = self.path("checkpoint")
+        command = self.sample("elastic", RANKS, [checkpoint, *arguments], ["--standalone", "--max-restarts", "1"])
+        out = self.path("out")
+        finished = self.run_well([GPUPROBE, "run", "--out", out, "--", *command], env={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}, devices=RANKS, limit=60)
+        self.assert_nothing_runs()
+        self.assertEqual(self.said(finished), [b"rank 0: 9 steps", b"rank 0: goes on from step 11", b"rank 1: 9 steps", b"rank 1: goes on from step 11"])
+        report = self.report(out)
+        died = [finding for finding in report["findings"] if finding["id"] == "rank-died"]
+        self.assertEqual(report["findings"][0], died[0])
+        self.assertRegex(died[0]["statement"], "^Rank 1 ")
+        return died[0]
+
+    def test_a_rank_that_raises_and_is_started_again(self):
+        self.assertIn("exited with code 1", self.restarted()["statement"])
+
+    def test_a_rank_that_is_killed_and_started_again(self):
+        self.assertIn("SIGKILL", self.restarted("--kill")["statement"])
+
+    def ranks_of(self, script):
+        """The processes of ours that torchrun started, which are in sessions of their own."""
+        ours = [pid for pid in harness.all_pids() if self.mark.encode() in harness.read_proc(pid, "environ")]
+        return [pid for pid in ours if b"LOCAL_RANK=" in harness.read_proc(pid, "environ") and script.encode() in harness.read_proc(pid, "cmdline")]
+
+    def test_a_rank_that_leaves_the_loop(self):
+        out = self.path("out")
+        command = [GPUPROBE, "run", "--out", out, "--hang-after", "3", "--", *self.sample("hang", RANKS)]
+        program = self.start(command, devices=RANKS)
+        wait_until(lambda: b"HANG" in program.so_far() or not program.alive(), "word of the hang")
+        self.assertTrue(program.alive(), program.so_far().decode(errors="replace"))
+        os.kill(self.ranks_of("hang.py")[-1], signal.SIGKILL)  # torchrun ends the other
+        self.assertNotEqual(program.wait().returncode, 0)
+        self.assert_nothing_runs()
+        report = self.report(out)
+        self.assertEqual([(hang["kind"], [rank["rank"] for rank in hang["ranks"]]) for hang in report["hangs"]], [("missing_rank", [RANKS - 1])])
+
+    def test_a_rank_with_more_to_compute(self):
+        report = self.record(self.sample("slow_rank", RANKS), RANKS)
+        self.assert_no_loss(report)
+        self.assertEqual(self.finding_ids(report)[0], "straggler-more-work")
+        self.assertIn("The other rank waits for rank 1,", report["findings"][0]["statement"])
+
+
+if __name__ == "__main__":
+    main()
