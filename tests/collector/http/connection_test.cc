@@ -15,7 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kShort{20};  // runs out in a test
-constexpr milliseconds kLong{60'000};
+constexpr milliseconds kLongWait{60'000};
 
 struct Pair {
   explicit Pair(const ConnectionLimits& limits) : fds(Make()), connection(fds[0], limits) {}
@@ -53,7 +53,11 @@ struct Pair {
 };
 
 ConnectionLimits Patient() {
-  return {.request_bytes = 64, .idle = kLong, .request = kLong, .write_stall = kLong, .answer = kLong};
+  return {.request_bytes = 64,
+          .idle = kLongWait,
+          .request = kLongWait,
+          .write_stall = kLongWait,
+          .answer = kLongWait};
 }
 
 TEST(Connection, ReadsWhatComes) {
