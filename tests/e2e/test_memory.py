@@ -315,7 +315,8 @@ class Memory(harness.EndToEndTest):
                 self.assertEqual(found, {
                     "device": 0, "allocated_bytes": allocated, "reserved_bytes": reserved, "peak_allocated_bytes": peak_allocated,
                     "peak_reserved_bytes": peak_reserved, "fragmentation_bytes": peak_reserved - peak_allocated, "refusals": 1,
-                    "last_refused_bytes": 1 << 40, "last_refused_path": "too much", "last_refused_allocated_bytes": None, "last_refused_reserved_bytes": None, "by_step": None, "lifetimes": None, "trend": None})
+                    "last_refused_bytes": 1 << 40, "last_refused_path": "too much", "last_refused_allocated_bytes": allocated,
+                    "last_refused_reserved_bytes": reserved, "by_step": None, "lifetimes": None, "trend": None})
                 # 50 times 20 are handed out and taken back, and one is kept.
                 told = self.export(out)
                 handed, taken = ([r["bytes"] for r in told if r["kind"] == kind] for kind in ("tensor", "tensor_free"))
