@@ -163,7 +163,8 @@ std::optional<StragglerVerdict> JudgeByStep(const RankField& field, const RankEv
 
 std::optional<StragglerVerdict> JudgeInPipeline(const RankField& field, const RankEvidence& rank,
                                                 const std::optional<Pipeline>& pipeline) {
-  if (rank.caused.pairs == 0) return std::nullopt;
+  // Weights that are sent around before the first step make no pipeline.
+  if (rank.caused.pairs == 0 || rank.caused.pair_per_step_ns <= 0) return std::nullopt;
   // One of several ranks of a stage makes the others of that stage wait, too.
   if (!StandsOutInTotal(field, rank) && !CausesMostInPipeline(field, rank)) return std::nullopt;
   StragglerVerdict verdict{.slow_stage = true};

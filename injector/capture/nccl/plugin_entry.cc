@@ -41,7 +41,8 @@ int Open(void** context, int* mask, uint64_t hash, int rank, int ranks) noexcept
   *context = OpenPluginCommunicator(hash, rank, ranks);
   // One mask serves all communicators: a place that was not to be had must not silence the others.
   const bool live = CurrentLifecycle() == LifecycleState::kLive;
-  *mask = live ? kPluginMask : 0;
+  // NCCL's threads read it while others make communicators.
+  __atomic_store_n(mask, live ? kPluginMask : 0, __ATOMIC_RELAXED);
   return kSuccess;
 }
 

@@ -293,6 +293,13 @@ TEST(RankDiedTest, ExitCodesCrashesAndOutOfMemory) {
               HasSubstr("Rank 0 ended without notice"));
 }
 
+TEST(RankDiedTest, RanksThatAreStartedAgainDidNotOutliveIt) {
+  Report report = Ended({Signalled(SIGTERM, kSecond + kMs), Exited(1, kSecond), Exited(0, 9 * kSecond),
+                         Exited(0, 9 * kSecond)});
+  for (size_t i = 2; i < 4; ++i) report.ranks[i].start_ns = kStart + 2 * kSecond;
+  EXPECT_THAT(Died(report), HasSubstr("while 1 other rank was running"));
+}
+
 TEST(RankDiedTest, RanksThatAreEndedTogetherSayNothing) {
   EXPECT_EQ(Died(Ended({Signalled(SIGTERM, kSecond), Signalled(SIGTERM, kSecond + 300 * kMs)})), "");
   EXPECT_EQ(Died(Ended({Signalled(SIGINT, kSecond), Exited(130, kSecond + 300 * kMs)})), "");

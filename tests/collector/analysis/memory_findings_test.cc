@@ -40,6 +40,29 @@ TEST(PoolFootprintFinding, NeitherASmallShareNorAFewGranulesAreWorthSaying) {
   EXPECT_TRUE(FindingsOf(0, 2048 * kMiB).empty()) << "its allocations were not seen";
 }
 
+// A program that catches the error has freed its tensors by the end.
+TEST(OutOfMemoryFinding, SaysWhatTensorsHadWhenMemoryWasRefused) {
+  Report report;
+  RankReport& rank = report.ranks.emplace_back();
+  rank.rank = 4;
+  rank.memory["device"].failed = 1;
+  RefusalReport& refusal = rank.out_of_memory.emplace_back();
+  refusal.memory = "device";
+  refusal.live = {{"device", 2048 * kMiB}};
+  PytorchMemoryReport& pytorch = rank.pytorch_memory.emplace_back();
+  pytorch.allocated_bytes = 100 * kMiB;
+  pytorch.reserved_bytes = 2048 * kMiB;
+  pytorch.refusals = 1;
+  pytorch.last_refused_allocated_bytes = 1792 * kMiB;
+  pytorch.last_refused_reserved_bytes = 2048 * kMiB;
+  std::vector<Finding> findings;
+  OutOfMemory(report, findings);
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NE(findings[0].evidence.find("PyTorch reserved 2.0 GiB for 1.8 GiB of tensors."), std::string::npos)
+      << findings[0].evidence;
+  EXPECT_EQ(findings[0].advice.find("expandable_segments"), std::string::npos);
+}
+
 // What fills the device within a day comes before what costs time.
 TEST(MemoryLeakFinding, SaysWhenTheDeviceIsFullAndIsUrgentWithinADay) {
   Report report;

@@ -279,6 +279,13 @@ TEST(JudgeInPipeline, TakesTheStageThatCausesMostBeyondItsOwnWaitingAndTakesLong
            [](auto& all) { all[3].caused.pair_waited_ns = 1200 * kNsPerMs; }, false},
           {"they wait 3.4 % of the step", [](auto& all) { all[3].caused.pair_per_step_ns = 3.4 * kNsPerMs; },
            false},
+          {"they wait in collectives, and in sends and receives before the first step alone",
+           [](auto& all) {
+             all[3].caused.per_step_ns = 12 * kNsPerMs;
+             all[3].caused.steps = all[3].caused.steps_blamed = 100;
+             all[3].caused.pair_per_step_ns = 0;
+           },
+           false},
       },
       Stages(),
       [](const auto& field, const auto& rank) { return JudgeInPipeline(field, rank, std::nullopt); });

@@ -76,7 +76,7 @@ TEST(MemoryLifetimes, WorkspacesOfMatrixProductsAreKnownBySizeAndTime) {
   memory.Add(At(0, 310), 0x3000, kWorkspace, false);
   memory.Add(At(0, 400), 0x4000, kWorkspace, false);
   memory.Add(At(0, 620), 0x5000, kWorkspace, false);
-  for (uint64_t i = 0; i < 4; ++i) memory.EndStep(Step(i));
+  for (uint64_t i = 0; i < 4; ++i) memory.EndStep(StepAt(i));
   EXPECT_EQ(PartOf(memory, Lifetime::kBeforeSteps), kWorkspace);
   EXPECT_EQ(PartOf(memory, Lifetime::kWorkspace), 2 * kWorkspace);
   EXPECT_EQ(PartOf(memory, Lifetime::kFirstStepsBackward), kWorkspace);
@@ -87,7 +87,7 @@ TEST(MemoryLifetimes, OnlyForwardShowsThatASizeIsThatOfWorkspaces) {
   constexpr uint64_t kWorkspace = 32 << 20;
   MemoryLifetimes memory;
   memory.Add(At(0, 310), 0x3000, kWorkspace, false);
-  for (uint64_t i = 0; i < 4; ++i) memory.EndStep(Step(i));
+  for (uint64_t i = 0; i < 4; ++i) memory.EndStep(StepAt(i));
   EXPECT_EQ(PartOf(memory, Lifetime::kWorkspace), 0u);
 }
 
