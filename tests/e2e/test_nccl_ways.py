@@ -427,9 +427,9 @@ class LateModule(NcclWays):
 
     def without_exchanges(self, happened, captured):
         """A parent and its child that meet in a group before either was used alone may have each other's kernels (docs/real-nccl.md), and which call is the first
-        that the probe sees is the machine's matter here. Where exactly two kernels of a process are exchanged, their calls are left out."""
+        that the probe sees is the machine's matter here. Where kernels of a process are exchanged between two communicators, their calls are left out."""
         fields = truth.COMPARED["collective"]
-        sides = [[record for record in records if record["kind"] == "collective"] for records in (happened, captured)]
+        sides = [[record for record in records if record["kind"] == "collective" and record.get("start_ns") is not None] for records in (happened, captured)]
         found = [Counter(truth.frozen(record, fields) for record in side) for side in sides]
         odd = [[record for record in side if truth.frozen(record, fields) not in other] for side, other in zip(sides, reversed(found))]
         exchanged = set()
@@ -437,7 +437,7 @@ class LateModule(NcclWays):
             places, calls, communicators = (
                 [Counter(truth.frozen(record, of) for record in side if record["pid"] == pid) for side in odd]
                 for of in (("start_ns", "end_ns", "correlation"), [field for field in fields if field not in ("start_ns", "end_ns", "correlation")], ("comm",)))
-            if set(places[0]) == set(places[1]) and len(places[0]) == 2 and calls[0] == calls[1] and len(communicators[0]) == 2:
+            if set(places[0]) == set(places[1]) and calls[0] == calls[1] and len(communicators[0]) == 2:
                 exchanged |= {(pid, *place) for place in places[0]}
         return [[record for record in records if (record["pid"], record.get("start_ns"), record.get("end_ns"), record.get("correlation")) not in exchanged or
                  record["kind"] != "collective"] for records in (happened, captured)]

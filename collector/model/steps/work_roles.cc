@@ -15,7 +15,8 @@ constexpr std::string_view kOptimizerNames[] = {
     "adafactor"};
 // Of PyTorch's functions for lists of tensors, those that optimizers share with others: FSDP copies its
 // shards before a gather, zero_grad sets gradients to zero.
-constexpr std::string_view kSharedNames[] = {"copyfunctor", "zerofunctor"};
+constexpr std::string_view kSharedNames[] = {"copyfunctor", "zerofunctor", "native4copyi", "ns0_4copyi",
+                                             "native::copy<"};
 constexpr std::string_view kBackwardNames[] = {"backward", "bwd",        "dgrad",
                                                "wgrad",    "grad_input", "gradinput"};
 constexpr std::string_view kLossNames[] = {"cross_entropy", "crossentropy", "nll_loss", "nllloss",

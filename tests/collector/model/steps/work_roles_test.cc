@@ -17,7 +17,9 @@ TEST(WorkRoles, OfPytorchsFunctionsForListsOfTensorsOptimizersAreThoseThatCalcul
   for (const char* functor : {"FusedAdamMathFunctorIfLi4EL", "BinaryOpScalarFunctorIfLi2ELi1ELi1EEE",
                               "TernaryOpScalarFunctorIfLi3ELi3ELi0EEE", "LpNormFunctorIfL"})
     EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), kRoleOptimizer) << functor;
-  for (const char* functor : {"CopyFunctorIffLi2ELi1ELi1EEE", "ZeroFunctorIfLi1ELi1ELi0EEE"})
+  for (const char* functor :
+       {"CopyFunctorIffLi2ELi1ELi1EEE", "ZeroFunctorIfLi1ELi1ELi0EEE",
+        "INS1_14UnaryOpFunctorIN3c108BFloat16ELi2ELi1ELi1EEEJNS0_4CopyIS7_S7_EEEEEvT_T0_DpT1_"})
     EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), 0) << functor;
 }
 
