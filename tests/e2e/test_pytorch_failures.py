@@ -1,5 +1,6 @@
 """PyTorch programs that go wrong: they fail as they would without the probe, and the report says why first."""
 import os
+import re
 import signal
 
 import harness
@@ -16,6 +17,9 @@ class Failures(PyTorchTest):
         for finished in (self.plain, self.probed):
             self.assertIn(b"torch.OutOfMemoryError: CUDA out of memory.", finished.stderr)
         self.assertEqual(self.finding_ids(report)[0], "out-of-memory")
+        allocated, = re.findall(rb"([\d.]+) (?:MiB|GiB) is allocated by PyTorch", self.probed.stderr)
+        memory, = report["ranks"][0]["memory"]["pytorch"]
+        self.assertIn(allocated, (b"%.2f" % (memory["last_refused_allocated_bytes"] / unit) for unit in (1 << 20, 1 << 30)))
         self.assert_no_loss(report)
         self.assert_equals_truth()
 
@@ -30,7 +34,7 @@ class Failures(PyTorchTest):
         report = self.report(out)
         died = [finding for finding in report["findings"] if finding["id"] == "rank-died"]
         self.assertEqual(report["findings"][0], died[0])
-        self.assertRegex(died[0]["statement"], "^Rank 1 ")
+        self.assertRegex(died[0]["statement"], "^Rank 1 .* while 1 other rank was running.$")
         return died[0]
 
     def test_a_rank_that_raises_and_is_started_again(self):

@@ -14,7 +14,8 @@ class Parallelism(PyTorchTest):
 
     def test_parameters_sharded_over_the_ranks(self):
         report = self.check("fsdp")
-        self.assertRegex(" ".join(report["communication"]["pattern"]), "sharded")
+        self.assertEqual(report["communication"]["pattern"], ["fully sharded data parallel (FSDP, ZeRO stage 3)"])
+        self.assertEqual(report["steps"]["count"], 12)
 
     def test_heads_and_mlps_divided_among_the_ranks(self):
         self.assertEqual(self.check("tensor_parallel")["communication"]["pattern"], ["tensor parallel"])

@@ -31,6 +31,19 @@ class Recordings(harness.EndToEndTest):
             with self.subTest(loop):
                 self.check(loop)
 
+    def sharing(self, program):
+        """How the report says that the ranks of a program of samples/torch share the work, and the number of steps."""
+        run = self.path(program)
+        shutil.copytree(os.path.join(DATA, program), run)
+        report = self.report(run)
+        self.assert_no_loss(report)
+        return report["communication"]["pattern"], report["steps"]["count"]
+
+    def test_how_ranks_share_the_work(self):
+        self.assertEqual(self.sharing("fsdp"), (["fully sharded data parallel (FSDP, ZeRO stage 3)"], 12))
+        self.assertEqual(self.sharing("tensor_parallel"), (["tensor parallel"], 12))
+        self.assertEqual(self.sharing("pipeline")[0], ["pipeline"])
+
     def test_memory_of_data_parallel_training(self):
         held = self.held(self.check("plain"))
         width, words = 128, 1000
