@@ -204,13 +204,14 @@ uint64_t AnchorCutter::BeginOfUnusual(const Work& work, uint64_t segment, uint64
   constexpr double kLongest = 1.25;
   const auto length = static_cast<double>(end - segment);
   // The first step of all may do more than the others, and what initialises comes before it.
-  const bool first = !cut_ && segment == work.open.Begin();
+  // Where records were lost, some of what begins steps was, too: nothing is to be had by counting it.
+  const bool first = !cut_ && segment == work.open.Begin() && !work.lossy;
   if (!first && length <= kLongest * static_cast<double>(usual)) return segment;
   const auto is_head = [&](uint64_t at) { return work.open.At(at).coarse == definition_->head; };
   // Copies of a batch's parts are equal, and so are those of a model before the first batch: the next step
   // shows how many belong to a step at most, and the host pauses before the first of these.
   uint64_t heads = 0;
-  while (end + heads < work.open.End() && is_head(end + heads)) ++heads;
+  while (!work.lossy && end + heads < work.open.End() && is_head(end + heads)) ++heads;
   uint64_t opening = 0;
   while (segment + opening < end && is_head(segment + opening)) ++opening;
   if (first && opening > 0 && opening <= heads && length <= kLongest * static_cast<double>(usual))

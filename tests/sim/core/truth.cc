@@ -291,8 +291,8 @@ void WriteTruth(const std::string& lines) {
   if (lines.empty()) return;
   static const int kFile = OpenTruth();
   if (kFile < 0) return;
-  static auto* mutex = new std::mutex;  // a write may be cut short; its rest must follow at once
-  const std::lock_guard<std::mutex> lock(*mutex);
+  static constinit std::mutex mutex;  // a write may be cut short; its rest must follow at once
+  const std::lock_guard<std::mutex> lock(mutex);
   size_t done = 0;
   while (done < lines.size()) {
     const ssize_t written = write(kFile, lines.data() + done, lines.size() - done);
