@@ -17,7 +17,7 @@ RANKS = 2
 class OnTwoDevices(PyTorchTest):
 
     def env(self, extra=None, devices=RANKS, sim_lib=None):
-        return super().env(extra, devices, sim_lib)
+        return super().env(extra, RANKS, sim_lib)
 
 
 class Phases(OnTwoDevices):
