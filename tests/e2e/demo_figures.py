@@ -18,7 +18,7 @@ FIGURES = [
     ("step", "p50, p95, p99, max of compute; p50 of total and exposed comm", "Quantiles of the same values."),
     ("step", "communication, hidden, overlap efficiency", "Communication is the union of NCCL's kernels, and hidden the part of it that they do not add to compute. "
      "The efficiency is that part again, because compute takes longer than communication."),
-    ("step", "phases: forward, backward, optimizer", "The union of each phase's kernels, told apart by name; on the screen, the time without its idle share."),
+    ("step", "phases: forward, backward, optimizer", "The union of each phase's kernels, which are known by name. The screen's time less its idle share."),
     ("rank", "kernels, busy, h2d, d2h, memory peak", "Kernels of the rank, the union of their times, bytes over time of its copies, and the highest sum of its device allocations."),
     ("rank", "step, compute, exposed comm, caused wait, clock", "As for the steps, of one rank. In each AllReduce, the time from each rank's start to the last rank's start is booked to the last rank; "
      "the mean is per other rank and step. There is one clock, so +0 ns."),

@@ -91,7 +91,7 @@ def check_run(test, out, turns, unlike_others=0):
             true = rank.phases(step["start_ns"], step["end_ns"])
             total = step["end_ns"] - step["start_ns"]
             for phase in PARTS.values():
-                # What the host waits for input, or copies, before the first kernel of forward is told apart.
+                # Waiting for input and copying it, before forward's first kernel, are phases of their own.
                 own = step["phases"][phase] + (step["phases"]["input"] if phase == "forward" else 0)
                 test.assertAlmostEqual(own, true[phase], delta=0.02 * total, msg=f"{phase} of rank {process['rank']}, step {step['index']}: {step['phases']}, true {dict(true)}")
     return report
