@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/names.h"
 #include "collector/analysis/report.h"
 #include "collector/cli/command.h"
 #include "collector/model/job/job_model.h"
@@ -16,10 +17,6 @@ namespace {
 // Older probes say their launcher's id only.
 const std::string& JobOf(const v1::Identity& identity) {
   return identity.run().empty() ? identity.job() : identity.run();
-}
-
-bool HasRank(const v1::Identity& identity) {
-  return identity.rank() >= 0 && identity.rank_source() != v1::RANK_SOURCE_NONE;
 }
 
 // The parent of a process of our PID namespace; 0: not known.
@@ -42,13 +39,13 @@ Recorder* JobRecorder::OfFamily(const v1::Identity& identity) {
     const auto& processes = run->job().processes();
     const auto any = [&](auto holds) { return std::any_of(processes.begin(), processes.end(), holds); };
     // A launcher that starts one job after the other shares the first one's run only.
-    const bool family = HasRank(identity) ? !any([](const auto& p) {
-      return HasRank(p->identity());
+    const bool family = analysis::HasRank(identity) ? !any([](const auto& p) {
+      return analysis::HasRank(p->identity());
     }) && any([&](const auto& p) { return p->totals().launches == 0 && IsChildOf(identity, p->identity()); })
-                                          : any([&](const auto& p) {
-                                              return HasRank(p->identity()) &&
-                                                     IsChildOf(p->identity(), identity);
-                                            });
+                                                    : any([&](const auto& p) {
+                                                        return analysis::HasRank(p->identity()) &&
+                                                               IsChildOf(p->identity(), identity);
+                                                      });
     if (family) return run.get();
   }
   return nullptr;
