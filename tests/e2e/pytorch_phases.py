@@ -6,6 +6,7 @@ that is inferred from threads and kernel names.
 import bisect
 import json
 import os
+import statistics
 import sys
 from collections import defaultdict
 
@@ -95,3 +96,21 @@ def check_run(test, out, turns, unlike_others=0):
                 own = step["phases"][phase] + (step["phases"]["input"] if phase == "forward" else 0)
                 test.assertAlmostEqual(own, true[phase], delta=0.02 * total, msg=f"{phase} of rank {process['rank']}, step {step['index']}: {step['phases']}, true {dict(true)}")
     return report
+
+
+def profiled_phases(path):
+    """From torch.profiler's trace of the program's loop without DDP: by phase, the median over the turns of the time that its kernels took.
+
+    The trace has no launches; it has where on the GPU a record_function's kernels lie, of those that its own thread launched. There is one stream, so that it ran
+    them in order: autograd's thread launches what is between backward's first kernel and the optimizer's."""
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    marks = sorted((e["ts"], e["ts"] + e["dur"], e["name"].partition("#")[0]) for e in events if e.get("cat") == "gpu_user_annotation")
+    kernels = [(e["ts"] + e["dur"] / 2, e["dur"]) for e in events if e.get("cat") == "kernel"]  # the middle: times are rounded
+    lengths = defaultdict(list)
+    for forward, backward, optimizer in zip(marks, marks[1:], marks[2:]):
+        if [name for _, _, name in (forward, backward, optimizer)] != ["forward", "backward", "Optimizer.step"]:
+            continue
+        for phase, start, end in (("forward", *forward[:2]), ("backward", backward[0], optimizer[0]), ("optimizer", *optimizer[:2])):
+            lengths[phase].append(sum(length for middle, length in kernels if start <= middle < end))
+    return {phase: 1000 * statistics.median(values) for phase, values in lengths.items()}, min(map(len, lengths.values()), default=0)

@@ -2,7 +2,9 @@
 
 `PYTORCH_LOOPS=all` before this file runs every loop of the program. tests/data/pytorch has a recording of each for machines without PyTorch (test_pytorch_recordings.py).
 """
+import json
 import os
+import statistics
 
 import harness
 import pytorch_phases
@@ -30,6 +32,28 @@ class Phases(OnTwoDevices):
                 self.run_well([GPUPROBE, "run", "--out", out, "--", *launcher, pytorch_phases.PROGRAM, "--loop", loop, "--steps", str(STEPS), "--marks"])
                 self.assert_nothing_runs()
                 pytorch_phases.check_run(self, out, STEPS, pytorch_phases.UNLIKE_OTHERS.get(loop, 0))
+
+
+class SecondRun(PyTorchTest):
+
+    def test_phases_take_as_long_as_record_function_says_in_another_run(self):
+        """One run under the probe, without annotations, and one without it, in torch.profiler. Kernels are so long that the GPU never waits for the host, whose pace differs."""
+        kernels = {"GPUSIM_KERNELS": ".*=400us"}
+        program = [self.python, pytorch_phases.PROGRAM, "--loop", "resident", "--steps", str(STEPS)]
+        out, trace = self.path("out"), self.path("trace.json")
+        self.run_well([GPUPROBE, "run", "--out", out, "--", *program], env=kernels)
+        self.assert_nothing_runs()
+        self.run_well([*program, "--profile", trace], env=kernels)
+        true, turns = pytorch_phases.profiled_phases(trace)
+        self.assertGreaterEqual(turns, STEPS - 2, "turns with all three marks in torch.profiler's trace")
+        report = json.loads(self.run_well([GPUPROBE, "report", out, "--json", "--steps"]).stdout)
+        self.assert_no_loss(report)
+        self.assertEqual({phase["source"] for phase in report["steps"]["phases"]}, {"inferred"})
+        steps = report["ranks"][0]["steps"]["records"]
+        self.assertEqual(len(steps), STEPS)
+        for phase, length_ns in true.items():
+            inferred_ns = statistics.median(step["phases"][phase] for step in steps[2:])
+            self.assertAlmostEqual(inferred_ns, length_ns, delta=0.02 * length_ns, msg=f"{phase}; torch.profiler: {true}, inferred: {[step['phases'] for step in steps]}")
 
 
 class Launcher(OnTwoDevices):
