@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <list>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,13 +25,15 @@ class EnvironmentTest : public ::testing::Test {
     ForgetPublicationsForTest();
     environ = before_;
   }
-  // The arrays stay, as those that a C library may free may not be looked at either way.
-  char** Use(const std::vector<const char*>& entries) {
-    auto* array = new std::vector<char*>;
-    for (const char* entry : entries) array->push_back(const_cast<char*>(entry));
-    array->push_back(nullptr);
-    array->push_back(nullptr);
-    environ = array->data();
+  // The arrays stay until the program ends, as those that a C library may free may not be looked at either
+  // way.
+  static char** Use(const std::vector<const char*>& entries) {
+    static auto* const kArrays = new std::list<std::vector<char*>>;
+    std::vector<char*>& array = kArrays->emplace_back();
+    for (const char* entry : entries) array.push_back(const_cast<char*>(entry));
+    array.push_back(nullptr);
+    array.push_back(nullptr);
+    environ = array.data();
     return environ;
   }
   static std::string Get(const char* name) {
