@@ -49,6 +49,7 @@ class Session {
   void UnsubscribeCurrent();
   // Of the first subscriber; the others are in the company.
   bool IsCurrent(CUpti_SubscriberHandle handle) const;
+  bool KernelsKeepNames() const { return knobs_.defects.kernels_keep_names; }
   Company& GetCompany() { return company_; }
   // A subscriber is here that allows others.
   bool ManyAllowed() const { return many_allowed_.load(std::memory_order_relaxed); }
