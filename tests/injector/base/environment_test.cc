@@ -137,8 +137,10 @@ TEST_F(EnvironmentTest, AnEnvironmentThatIsNewIsLeftAlone) {
 
 TEST_F(EnvironmentTest, ManyVariablesFitAndAreAllKept) {
   std::vector<std::string> texts;
+  texts.reserve(3000);
   for (int i = 0; i < 3000; ++i) texts.push_back("VARIABLE_" + std::to_string(i) + "=" + std::to_string(i));
   std::vector<const char*> entries;
+  entries.reserve(texts.size());
   for (const std::string& text : texts) entries.push_back(text.c_str());
   Use(entries);
   EXPECT_TRUE(PublishVariable("OURS", "value"));
@@ -153,6 +155,7 @@ TEST_F(EnvironmentTest, SettingVariablesMeanwhileLosesNone) {
     std::atomic<bool> stop{false};
     std::string last[kThreads];
     std::vector<std::thread> threads;
+    threads.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] {
         const std::string name = "PROGRAM_" + std::to_string(i);
