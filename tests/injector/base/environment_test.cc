@@ -149,6 +149,10 @@ TEST_F(EnvironmentTest, ManyVariablesFitAndAreAllKept) {
 }
 
 TEST_F(EnvironmentTest, SettingVariablesMeanwhileLosesNone) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP()
+      << "setenv() locks in a way that ThreadSanitizer does not see, and races with getenv() by design";
+#endif
   constexpr int kThreads = 3;
   for (int round = 0; round < 30; ++round) {
     ForgetPublicationsForTest();
