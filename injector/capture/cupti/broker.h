@@ -26,14 +26,13 @@
 // subscription fails as it does beside any other profiler.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "injector/capture/cupti/function_table.h"
 
 namespace gpuprobe::injector {
 
-// What the session tells the broker of itself.
+// What the session tells the broker about itself.
 struct BrokerHost {
   const CuptiApi* api = nullptr;  // acts on our subscription
   CuptiApi bound;                 // CUPTI's own functions
