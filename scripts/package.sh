@@ -47,11 +47,13 @@ for library in "$tree"/lib/*.so.*; do
 done
 find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
-# The newest version of the C library that a file needs: where it is older, the packages do not start.
-# On Debian 12 it is 2.36: the distribution's libstdc++ needs arc4random of that version, and its libgcc_s _dl_find_object of 2.35. Of our own code
-# only hypot is newer than 2.34.
-glibc=$(find "$tree" -type f \( -path '*/lib/*' -o -path '*/bin/*' \) -exec objdump -T {} + 2>/dev/null |
-  grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1)
+# The packages run on this C library and newer ones: Ubuntu 22.04, Red Hat 9, Debian 12. What a file of theirs needs of a newer one is named.
+glibc=2.34
+too_new=$(find "$tree" -type f \( -path '*/lib/*' -o -path '*/bin/*' \) -exec objdump -T {} + 2>/dev/null | awk -v most="$glibc" '
+  $2 == "file" { file = $1; sub(/:$/, "", file); sub(/.*\//, "", file) }
+  match($0, /GLIBC_2\.[0-9]+/) && substr($0, RSTART + 8, RLENGTH - 8) + 0 > substr(most, 3) + 0 { print "  " file, $NF, substr($0, RSTART, RLENGTH) }' | sort -u)
+[ -z "$too_new" ] || die "these files need a C library newer than $glibc, see collector/runtime:
+$too_new"
 
 tarball=$out/gpuprobe-$version-linux-x86_64.tar.gz
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$work" -cf - gpuprobe | gzip -n -9 >"$tarball"
@@ -73,7 +75,7 @@ Version: $version
 Architecture: amd64
 Maintainer: The gpuprobe authors <gpuprobe@localhost>
 Installed-Size: $(du -sk --exclude=DEBIAN "$deb" | cut -f1)
-Depends: libc6 (>= $glibc)
+Depends: libc6 (>= $glibc), libgcc-s1
 Section: devel
 Priority: optional
 Description: profiles distributed GPU training without changing the program
