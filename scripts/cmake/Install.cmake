@@ -1,7 +1,7 @@
 # `cmake --install build/release` makes build/dist, a tree that works when it is copied elsewhere:
 #   bin/gpuprobe            finds lib/libgpuprobe.so beside itself, and its shared libraries by $ORIGIN/../lib
 #   lib/                    the injector, and every shared library that the program needs and the C library does not bring; libstdc++
-#                           is linked anew for older C libraries (collector/runtime), libgcc_s is the system's
+#                           is linked anew for older C libraries (scripts/cmake/libstdcxx), libgcc_s is the system's
 #   share/                  manual pages, and completions for bash and zsh
 #   samples/                programs to run under the probe
 #   README.md, docs/        with every page that they link to
@@ -28,6 +28,7 @@ if(TARGET gpuprobe_program)
   ]])
 endif()
 # In place of the distribution's libstdc++, which the lines above have brought.
+add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/libstdcxx ${CMAKE_BINARY_DIR}/libstdcxx)
 if(TARGET gpuprobe_libstdcxx)
   install(TARGETS gpuprobe_libstdcxx LIBRARY DESTINATION lib NAMELINK_SKIP)
 endif()
