@@ -279,7 +279,7 @@ const Row<ServerNumbers> kServerRows[] = {
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.refused); }},
     {"gpuprobe_page_builds_total", kCounter, "", "Times that the page's documents were made.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.documents_made); }},
-    {"gpuprobe_page_build_seconds_total", kCounter, "", "Time that making them took.",
+    {"gpuprobe_page_build_seconds_total", kCounter, "", "Processor time that making them took.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, Seconds(s.documents_ns)); }},
 };
 

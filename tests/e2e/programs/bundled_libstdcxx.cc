@@ -1,5 +1,7 @@
-// Uses what the bundled libstdc++ does not share with the distribution's: random numbers from the system, and exceptions that
-// the system's libgcc unwinds, on several threads at once. Exits with 0 if all of it works.
+// Uses what the bundled libstdc++ does not share with the distribution's: random numbers from the system, and
+// exceptions that the system's libgcc unwinds, on several threads at once. Exits with 0 if all of it works.
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <random>
 #include <set>
@@ -7,8 +9,6 @@
 #include <string>
 #include <thread>
 #include <vector>
-
-#include <dlfcn.h>
 
 namespace {
 
