@@ -279,7 +279,7 @@ const Row<ServerNumbers> kServerRows[] = {
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.refused); }},
     {"gpuprobe_page_builds_total", kCounter, "", "How often the page was built.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.documents_made); }},
-    {"gpuprobe_page_build_seconds_total", kCounter, "", "Time spent building it.",
+    {"gpuprobe_page_build_seconds_total", kCounter, "", "Processor time spent building it.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, Seconds(s.documents_ns)); }},
 };
 

@@ -130,9 +130,9 @@ class CuptiSession {
   std::atomic<bool> driver_up_{false};
   std::atomic<bool> module_unloaded_{false};  // at least once
   std::atomic<bool> names_uncertain_{false};  // a module was loaded after that
-  std::atomic<bool> declined_{false};      // a buffer, since records were last counted as dropped
-  std::atomic<bool> flush_called_{false};  // because buffers ran short
-  std::atomic<bool> flushed_{false};       // at least once
+  std::atomic<bool> declined_{false};         // a buffer, since records were last counted as dropped
+  std::atomic<bool> flush_called_{false};     // because buffers ran short
+  std::atomic<bool> flushed_{false};          // at least once
   std::atomic<uint64_t> completion_ns_{0};
   std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
   uint64_t aimed_ns_ = 0;                     // probe's thread only, like the next
