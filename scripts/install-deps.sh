@@ -16,6 +16,7 @@ PACKAGES=(
   esbuild node-d3 node-typescript chromium pngquant                  # report.html, its tests, and pictures of it
   zlib1g-dev libsqlite3-dev                                          # timelines, tables
   libcpp-httplib-dev prometheus-cpp-dev                              # the page over HTTP, metrics
+  libstdc++-12-pic                                                   # packages: a libstdc++ for older C libraries
   libgtest-dev libgmock-dev libbenchmark-dev                         # unit tests, benchmarks
   python3 python3-venv openmpi-bin tmux zsh groff-base debootstrap    # end-to-end tests
   musl-tools libjemalloc2 libtcmalloc-minimal4 valgrind libc6-dbg gdb # end-to-end tests of odd hosts

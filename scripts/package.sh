@@ -3,16 +3,35 @@
 # bytes: names are sorted, times are the commit's, owners are root.
 #
 # package.sh [--build DIR] [--out DIR]     --build: a tree that is built already (build/release is built if it is not named)
+# package.sh --check TREE                  only looks whether everything in an installed tree runs on the C library that packages are for
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+# The packages run on this C library and newer ones: Red Hat 9, Ubuntu 22.04, Debian 12.
+glibc=2.34
+
+# check_glibc TREE: fails with the names of what its files need of a newer one.
+check_glibc() {
+  local too_new  # objdump complains about scripts
+  too_new=$({ find "$1" -type f \( -path '*/lib/*' -o -path '*/bin/*' -o -path '*/samples/*' \) -exec objdump -T {} + 2>/dev/null || true; } | awk -v most="${glibc#2.}" '
+    $2 == "file" { file = $1; sub(/:$/, "", file); sub(/.*\//, "", file) }
+    match($0, /GLIBC_2\.[0-9]+/) && substr($0, RSTART + 8, RLENGTH - 8) + 0 > most + 0 { print "  " file, $NF, substr($0, RSTART, RLENGTH) }' | sort -u)
+  [ -z "$too_new" ] || die "these files need a C library newer than $glibc (scripts/cmake/libstdcxx says how others avoid that):
+$too_new"
+}
+
 build=
 out=$ROOT/build/packages
+if [ "${1:-}" = --check ]; then
+  [ $# -eq 2 ] || die "--check needs a folder"
+  check_glibc "$2"
+  exit
+fi
 while [ $# -gt 0 ]; do
   case "$1" in
     --build | --out) [ $# -ge 2 ] || die "$1 needs a folder" ;;
-    *) die "unknown option $1 (there are --build DIR and --out DIR)" ;;
+    *) die "unknown option $1 (there are --build DIR, --out DIR and --check TREE)" ;;
   esac
   [ "$1" = --build ] && build=$2 || out=$2
   shift 2
@@ -47,11 +66,7 @@ for library in "$tree"/lib/*.so.*; do
 done
 find "$tree" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
 
-# The newest version of the C library that a file needs: where it is older, the packages do not start.
-# On Debian 12 it is 2.36: the distribution's libstdc++ needs arc4random of that version, and its libgcc_s _dl_find_object of 2.35. Of our own code
-# only hypot is newer than 2.34.
-glibc=$(find "$tree" -type f \( -path '*/lib/*' -o -path '*/bin/*' \) -exec objdump -T {} + 2>/dev/null |
-  grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1)
+check_glibc "$tree"
 
 tarball=$out/gpuprobe-$version-linux-x86_64.tar.gz
 tar --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" -C "$work" -cf - gpuprobe | gzip -n -9 >"$tarball"
@@ -73,7 +88,7 @@ Version: $version
 Architecture: amd64
 Maintainer: The gpuprobe authors <gpuprobe@localhost>
 Installed-Size: $(du -sk --exclude=DEBIAN "$deb" | cut -f1)
-Depends: libc6 (>= $glibc)
+Depends: libc6 (>= $glibc), libgcc-s1
 Section: devel
 Priority: optional
 Description: profiles distributed GPU training without changing the program

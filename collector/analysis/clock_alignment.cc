@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "collector/analysis/median.h"
 #include "collector/analysis/names.h"
+#include "collector/analysis/root_of_squares.h"
 #include "collector/model/statistics/whole_number.h"
 
 namespace gpuprobe::analysis {
@@ -103,7 +104,7 @@ Reachable ReachFromReference(const model::JobModel& job) {
       const double sign = forward ? 1 : -1;
       line.ahead_ns = from.line.ahead_ns + sign * line.ahead_ns;
       line.drift = from.line.drift + sign * line.drift;
-      line.residual_ns = std::hypot(from.line.residual_ns, line.residual_ns);
+      line.residual_ns = RootOfSquares(from.line.residual_ns, line.residual_ns);
       place[next] = reached.size();
       reached.push_back({.process = next,
                          .line = line,

@@ -1,9 +1,9 @@
 #include "collector/analysis/step_report.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "collector/analysis/report.h"
+#include "collector/analysis/root_of_squares.h"
 #include "collector/model/job/job_model.h"
 
 namespace gpuprobe::analysis {
@@ -67,7 +67,7 @@ StepErrors ErrorsOf(const StepsReport& r) {
     };
     const model::Summary& hideable = r.comm_ns.mean < r.compute_ns.mean ? r.comm_ns : r.compute_ns;
     errors.overlap_efficiency =
-        *r.overlap_efficiency * std::hypot(relative(r.overlapped_comm_ns), relative(hideable));
+        *r.overlap_efficiency * RootOfSquares(relative(r.overlapped_comm_ns), relative(hideable));
   }
   return errors;
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "collector/analysis/lateness.h"
+#include "collector/analysis/root_of_squares.h"
 #include "collector/analysis/slow_ranks.h"
 #include "collector/analysis/straggler_verdict.h"
 #include "collector/analysis/thresholds.h"
@@ -56,7 +57,7 @@ void ScaleUp(const std::vector<model::RankComparison::Blame>& all, const model::
   // Calls that were estimated err alike within a step, too.
   const double estimates = std::sqrt(static_cast<double>(blame.estimated_variance) * calls_per_step) * scale;
   wait.per_step_error_ns =
-      1.96 * std::hypot(call_error_ns * calls, estimates) / static_cast<double>(wait.steps);
+      1.96 * RootOfSquares(call_error_ns * calls, estimates) / static_cast<double>(wait.steps);
 }
 
 // Per step in which it was late.

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "collector/cli/command.h"
+#include "collector/http/background.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -45,10 +46,10 @@ void LivePage::Tick(Recorder& recorder, const ingest::Server& ingest) {
     PutMoment(recorder, ingest);
   }
   if (ordered_ == recorder.changes() || !live_->board.WantsDocuments() || !live_->builder.IsDue()) return;
-  const http::DocumentBuilder::Clock::time_point began = http::DocumentBuilder::Clock::now();
+  const std::chrono::nanoseconds used = http::ThreadTime();
   std::optional<http::DocumentBuilder::Order> order = recorder.OrderDocuments(command_);
   if (!order.has_value()) return;
-  order->saving = http::DocumentBuilder::Clock::now() - began;
+  order->saving = http::ThreadTime() - used;
   ordered_ = recorder.changes();
   live_->builder.Take(*std::move(order));
 }

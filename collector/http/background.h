@@ -1,8 +1,12 @@
-// The priority of threads that nobody waits for: recording goes first where processors are short.
+// Threads that nobody waits for: their priority, since recording goes first where processors are short, and
+// what work costs.
 #pragma once
 
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include <chrono>
+#include <ctime>
 
 namespace gpuprobe::http {
 
@@ -10,6 +14,14 @@ namespace gpuprobe::http {
 inline void RunInBackground() {
   constexpr int kNice = 10;
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
+}
+
+// What the calling thread has used of a processor. Unlike the clock it does not count what others made it
+// wait.
+inline std::chrono::nanoseconds ThreadTime() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
 }  // namespace gpuprobe::http

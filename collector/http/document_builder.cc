@@ -58,14 +58,15 @@ void DocumentBuilder::Run() {
     busy_ = true;
     lock.unlock();
     const Clock::time_point began = Clock::now();
+    const std::chrono::nanoseconds used = ThreadTime();
     Make(order);
-    const Clock::time_point ended = Clock::now();
+    const std::chrono::nanoseconds making = ThreadTime() - used;
     ++made_;
-    made_ns_ += static_cast<uint64_t>(std::chrono::nanoseconds(ended - began).count());
+    made_ns_ += static_cast<uint64_t>(making.count());
     lock.lock();
     busy_ = false;
-    next_ = std::max(
-        {began + kLeastInterval, ended + kRest * (ended - began), began + kSavingRest * order.saving});
+    next_ = began + std::max<Clock::duration>(
+                        {kLeastInterval, kMakingInterval * making, kSavingInterval * order.saving});
   }
 }
 

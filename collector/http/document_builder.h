@@ -1,8 +1,9 @@
 // Makes documents of a run that is being recorded, on a thread of its own with low priority.
 //
 // The collector's thread gives it the model's saved state, as for a rotation of logs: writing that takes a
-// fraction of what a report takes, and a report needs a model that it can settle. At most two sets
-// of documents are made a second, and fewer where one takes long: a thousand ranks must not cost a core.
+// fraction of what a report takes, and a report needs a model that it can settle. How often that happens
+// follows from what it costs: at most four times a second, and more seldom where it costs more, so that a
+// thousand ranks do not take a core.
 #pragma once
 
 #include <atomic>
@@ -28,15 +29,17 @@ Documents DocumentsOf(const model::JobModel& job, const analysis::Report& report
 class DocumentBuilder {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kLeastInterval{500};
-  // Times as long as the documents took, until the next ones are begun: a fifth of a core at most.
-  static constexpr int kRest = 4;
-  // Times as long as the collector's thread took to save the state: a fiftieth of that thread.
-  static constexpr int kSavingRest = 50;
+  static constexpr std::chrono::milliseconds kLeastInterval{250};
+  // The interval is at least so many times the processor time of the last documents: a fifth of a core at
+  // most.
+  static constexpr int kMakingInterval = 5;
+  // And so many times what saving the state took of the collector's thread: a twentieth of that thread at
+  // most.
+  static constexpr int kSavingInterval = 20;
 
   struct Order {
-    std::string state;  // of JobModel::SaveState
-    Clock::duration saving{};
+    std::string state;                  // of JobModel::SaveState
+    std::chrono::nanoseconds saving{};  // processor time
     model::StepMarker marker;
     analysis::ReportInput input;
     store::RunFiles files;

@@ -1,6 +1,7 @@
 # `cmake --install build/release` makes build/dist, a tree that works when it is copied elsewhere:
 #   bin/gpuprobe            finds lib/libgpuprobe.so beside itself, and its shared libraries by $ORIGIN/../lib
-#   lib/                    the injector, and every shared library that the program needs and the libc does not bring
+#   lib/                    the injector, and every shared library that the program needs and the C library does not bring; libstdc++
+#                           is linked anew for older C libraries (scripts/cmake/libstdcxx), libgcc_s is the system's
 #   share/                  manual pages, and completions for bash and zsh
 #   samples/                programs to run under the probe
 #   README.md, docs/        with every page that they link to
@@ -17,7 +18,7 @@ if(TARGET gpuprobe_program)
   install(CODE [[
     file(GET_RUNTIME_DEPENDENCIES EXECUTABLES "${GPUPROBE_PROGRAM}" RESOLVED_DEPENDENCIES_VAR _libraries
       UNRESOLVED_DEPENDENCIES_VAR _unresolved
-      PRE_EXCLUDE_REGEXES "^ld-linux.*" "^lib(c|m|dl|pthread|rt|resolv)\\.so")
+      PRE_EXCLUDE_REGEXES "^ld-linux.*" "^lib(c|m|dl|pthread|rt|resolv|gcc_s)\\.so")
     if(_unresolved)
       message(FATAL_ERROR "gpuprobe: libraries that the program needs were not found: ${_unresolved}")
     endif()
@@ -25,6 +26,11 @@ if(TARGET gpuprobe_program)
       file(INSTALL "${_library}" DESTINATION "${CMAKE_INSTALL_PREFIX}/lib" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN)
     endforeach()
   ]])
+endif()
+# In place of the distribution's libstdc++, which the lines above have brought.
+add_subdirectory(${CMAKE_CURRENT_LIST_DIR}/libstdcxx ${CMAKE_BINARY_DIR}/libstdcxx)
+if(TARGET gpuprobe_libstdcxx)
+  install(TARGETS gpuprobe_libstdcxx LIBRARY DESTINATION lib NAMELINK_SKIP)
 endif()
 
 # Manual pages and completions are what the program itself says.
@@ -66,6 +72,12 @@ function(gpuprobe_split_debug target folder)
 endfunction()
 if(TARGET gpuprobe_program)
   gpuprobe_split_debug(gpuprobe_program bin)
+endif()
+if(TARGET gpuprobe_libstdcxx)
+  install(CODE "set(_library \"$<TARGET_FILE_NAME:gpuprobe_libstdcxx>\")\nset(_strip \"${CMAKE_STRIP}\")")
+  install(CODE [[
+    execute_process(COMMAND "${_strip}" --strip-unneeded "${CMAKE_INSTALL_PREFIX}/lib/${_library}" COMMAND_ERROR_IS_FATAL ANY)
+  ]])
 endif()
 if(TARGET gpuprobe)
   gpuprobe_split_debug(gpuprobe ${CMAKE_INSTALL_LIBDIR})

@@ -81,10 +81,10 @@ class LiveViewer(harness.EndToEndTest):
         cls.addClassCleanup(cls.chromium.close)
 
     def watched(self, width=1360):
-        """A collector, a job of 4 ranks that runs as slowly as a real one, and the page that follows it."""
+        """A collector, a job of 8 ranks that runs as slowly as a real one, and the page that follows it."""
         collector = harness.Collector(self, arguments=["--http", "127.0.0.1:0"])
         address = wait_until(lambda: re.search(rb"http://127\.0\.0\.1:\d+", collector.program.so_far()), "address")[0].decode()
-        job = self.start([GPUPROBE, "simulate", "--scenario", "straggler-late", "--slow-from", "0.00002", "--ranks", "4", "--layers", "32", "--steps", "100000", "--real-time",
+        job = self.start([GPUPROBE, "simulate", "--scenario", "straggler-late", "--slow-from", "0.00002", "--ranks", "8", "--layers", "32", "--steps", "100000", "--real-time",
                           "--nvtx", "--socket", collector.socket])
         page, self.troubles = self.chromium.page(self, address, width=width, height=900)
         page.goto(address)

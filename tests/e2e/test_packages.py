@@ -2,6 +2,7 @@
 import glob
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import harness
 from harness import BUILD, DDP_TRAIN, LAUNCH_RANKS, SMALL_TRAINING, SOURCE
 
 SIZE_LIMIT_BYTES = 15 << 20
+OLDEST_GLIBC = (2, 34)  # Ubuntu 22.04 has 2.35, Red Hat 9 2.34
 
 
 def pack(folder):
@@ -58,6 +60,36 @@ class Packages(harness.EndToEndTest):
         for library, of in (("libprotobuf.so", "libprotobuf"), ("libzstd.so", "libzstd1"), ("libabsl_base.so", "libabsl")):
             self.assertTrue(any(library in name for name in listing), library)
             self.assertTrue(any(name.startswith("gpuprobe/licenses/" + of) for name in listing), of)
+
+    def test_each_runs_on_older_c_libraries(self):
+        subprocess.run(["tar", "-C", self.folder, "-xf", self.package("*.tar.gz")], check=True)
+        binaries = [self.path("gpuprobe", folder, name) for folder in ("bin", "lib", "samples") for name in os.listdir(self.path("gpuprobe", folder))]
+        binaries = [path for path in binaries if os.path.isfile(path) and harness.read_file(path).startswith(b"\x7fELF")]
+        self.assertGreater(len(binaries), 20)
+        for path in binaries:
+            symbols = subprocess.run(["objdump", "-T", path], check=True, capture_output=True, text=True).stdout
+            newer = [symbol for version, symbol in re.findall(r"GLIBC_([0-9.]+)\)?\s+(\S+)", symbols) if tuple(map(int, version.split("."))) > OLDEST_GLIBC]
+            self.assertEqual(newer, [], path)
+            # The system's libgcc_s may be as old as its C library.
+            self.assertEqual([version for version in re.findall(r"GCC_([0-9.]+)", symbols) if int(version.split(".")[0]) > 11], [], path)
+        self.assertTrue(self.package("*.whl").endswith("-py3-none-manylinux_2_34_x86_64.whl"))
+        self.assertIn("libc6 (>= 2.34)", subprocess.run(["dpkg-deb", "--field", self.package("*.deb"), "Depends"], check=True, capture_output=True, text=True).stdout)
+
+    def test_its_own_libstdcxx_works(self):
+        subprocess.run(["tar", "-C", self.folder, "-xf", self.package("*.tar.gz")], check=True)
+        lib = self.path("gpuprobe", "lib")
+        self.run_well([os.path.join(BUILD, "tests", "e2e", "bundled_libstdcxx"), lib], env={"LD_LIBRARY_PATH": lib})
+
+    def test_a_file_that_needs_a_newer_c_library_is_refused(self):
+        newer = self.path("newer.c")
+        with open(newer, "w", encoding="utf-8") as file:
+            file.write("#include <math.h>\n#include <stdlib.h>\nint main(int n, char** words) { return (int)hypot(n, atof(words[0])); }\n")
+        tree = self.path("tree", "bin")
+        os.makedirs(tree)
+        subprocess.run(["cc", "-O2", newer, "-lm", "-o", os.path.join(tree, "newer")], check=True)
+        found = subprocess.run([os.path.join(SOURCE, "scripts", "package.sh"), "--check", self.path("tree")], capture_output=True, text=True)
+        self.assertEqual(found.returncode, 1, found)
+        self.assertIn("newer hypot GLIBC_2.35", found.stderr)
 
     def test_tarball(self):
         subprocess.run(["tar", "-C", self.folder, "-xf", self.package("*.tar.gz")], check=True)

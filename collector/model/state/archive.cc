@@ -1,10 +1,15 @@
 #include "collector/model/state/archive.h"
 
+#include <algorithm>
+
 namespace gpuprobe::model {
 
 void StateWriter::PutNumber(uint64_t value) {
-  for (; value >= 0x80; value >>= 7) bytes_.push_back(static_cast<char>(value | 0x80));
-  bytes_.push_back(static_cast<char>(value));
+  char digits[10];
+  size_t size = 0;
+  for (; value >= 0x80; value >>= 7) digits[size++] = static_cast<char>(value | 0x80);
+  digits[size++] = static_cast<char>(value);
+  bytes_.append(digits, size);
 }
 
 void StateWriter::Put(const std::string& text) {
@@ -19,11 +24,13 @@ void StateReader::Fail() {
 
 uint64_t StateReader::GetNumber() {
   uint64_t value = 0;
-  for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-    const auto byte = static_cast<uint8_t>(rest_.front());
-    rest_.remove_prefix(1);
-    value |= static_cast<uint64_t>(byte & 0x7f) << shift;
-    if (byte < 0x80) return value;
+  const size_t most = std::min<size_t>(rest_.size(), 10);
+  for (size_t i = 0; i < most; ++i) {
+    const auto byte = static_cast<uint8_t>(rest_[i]);
+    value |= static_cast<uint64_t>(byte & 0x7f) << (7 * i);
+    if (byte >= 0x80) continue;
+    rest_.remove_prefix(i + 1);
+    return value;
   }
   Fail();
   return 0;
