@@ -18,6 +18,7 @@ enum Precaution : uint32_t {
   kGraphsNodeByNode = 1 << 2,
   kNoDeviceWaits = 1 << 3,
   kGraphWorkUnjoined = 1 << 4,
+  kNamesUncertain = 1 << 5,
 };
 
 struct KnownDefect {
@@ -48,6 +49,9 @@ inline constexpr KnownDefect kKnownDefects[] = {
      "correlation ids of graph launches are wrong after another profiler's session",
      "work in CUDA graphs is not matched with the launches of these graphs",
      "CUPTI 13.1 Update 1, resolved issues"},
+    {0, 130401, kNamesUncertain, "kernels may keep the names of modules that were unloaded",
+     "the program loaded modules after it unloaded others: kernels in them may have an earlier kernel's name",
+     "CUPTI 13.4 Update 1, resolved issues"},
 };
 
 constexpr uint32_t PrecautionsFor(uint32_t version) noexcept {

@@ -4,6 +4,8 @@
 # `bench.sh [REGEX]` runs the benchmarks whose name matches. Times are CPU times, the median of 5 runs.
 # `bench.sh --scale [STEPS]` feeds simulated jobs of 64, 256 and 1,024 ranks (100 steps each) to a collector and prints what each took, and
 # whether that grows with the number of ranks: the last two columns are the same in every row if it is linear.
+# `bench.sh --pytorch [ROUNDS [STEPS]]` trains with PyTorch (scripts/pytorch-env.sh) on the simulated node: bare, under the probe, and in
+# torch.profiler, in turn.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -21,6 +23,14 @@ if [ "${1:-}" = --scale ]; then
     rm -rf "$out/run"
   done
   exit
+fi
+
+if [ "${1:-}" = --pytorch ]; then
+  folder=${GPUPROBE_TEST_PYTORCH:-${XDG_CACHE_HOME:-$HOME/.cache}/gpuprobe/pytorch}
+  python=$(find -L "$folder" -maxdepth 2 -name complete -printf '%h/bin/python\n' | sort -V | tail -1)
+  [ -x "$python" ] || die "no PyTorch in $folder. Remedy: scripts/pytorch-env.sh"
+  build_preset release gpuprobe gpuprobe_program gpusim_pytorch gpusim_nccl_2_29 >&2
+  exec python3 "$ROOT/scripts/python/bench_pytorch.py" "$ROOT/build/release" "$python" "${2:-7}" "${3:-200}"
 fi
 
 build_preset bench benchmarks >&2

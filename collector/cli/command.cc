@@ -18,7 +18,7 @@ std::span<const Command> Commands() {
       {"top", "show a job while it runs", TopMain},
       {"trace", "write a timeline of a run, for Perfetto or PyTorch's tools", TraceMain},
       {"export", "write the records or tables of a run, for other tools", ExportMain},
-      {"query", "answer a question about a run in SQL", QueryMain},
+      {"query", "answer questions about a run in SQL", QueryMain},
       {"simulate", "simulate a job and feed its records to a collector", SimulateMain},
       {"help",
        "show this help; also: help SUBCOMMAND, help environment (GPUPROBE_* variables), help findings (what "

@@ -24,7 +24,7 @@ constexpr Example kExamples[] = {
     {"export", "gpuprobe export DIR --format steps", "Seconds of each step and phase, one line each"},
     {"query", "gpuprobe query DIR \"SELECT name, COUNT(*) AS calls FROM kernel GROUP BY name\"",
      "How often each kernel ran"},
-    {"query", "gpuprobe query DIR --schema", "The tables and views that there are"},
+    {"query", "gpuprobe query DIR --schema", "List the tables and views"},
     {"simulate", "gpuprobe simulate --scenario straggler-kernels --ranks 8 --out my-run",
      "A run to try the other commands on"},
 };

@@ -95,7 +95,7 @@ absl::Status PrintResult(tables::Database& database, const std::string& sql, con
 }  // namespace
 
 int QueryMain(const Arguments& arguments) {
-  CLI::App app("Answers a question about a recorded run in SQL (docs/sql.md has the tables, and examples)",
+  CLI::App app("Answers questions about a recorded run in SQL (docs/sql.md describes the tables and has examples)",
                "gpuprobe query");
   std::string directory;
   std::string sql;

@@ -79,7 +79,7 @@ void ModelWorkOption::AddTo(CLI::App& app) {
 
 void ColorOption::AddTo(CLI::App& app) {
   app.add_flag("--no-color", no_color,
-               "no colors, not even on a terminal; so does the environment variable NO_COLOR");
+               "no colors, even on a terminal; the environment variable NO_COLOR does the same");
 }
 
 void StatusOption::AddTo(CLI::App& app) {

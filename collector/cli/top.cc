@@ -284,7 +284,7 @@ int TopMain(const Arguments& arguments) {
   app.add_option("--sort", options.sort,
                  "order of the ranks: rank, or late, step, waited or memory, largest first [rank]")
       ->check(OneOf(orders));
-  app.add_option("--rank", options.rank, "only this rank: what it does now, and its last minute")
+  app.add_option("--rank", options.rank, "only this rank: what it is doing now, and its last minute")
       ->check(WholeNumber(0, INT32_MAX))
       ->option_text("N");
   app.add_flag("--json", options.json, "with --once: print JSON for tools")->needs("--once");

@@ -333,7 +333,7 @@ int TraceMain(const Arguments& arguments) {
   app.add_option("--around", options.around,
                  "only the steps that this finding is about (its id in the report)")
       ->excludes(steps);
-  app.add_option("--max-size", options.max_bytes, "stop at this size, all files together (default 256MiB)")
+  app.add_option("--max-size", options.max_bytes, "stop at this size, all files together [256MiB]")
       ->transform(Size(kSmallestMaxBytes, UINT64_MAX));
   options.marker.AddTo(app);
   if (const auto code = Parse(app, arguments)) return *code;

@@ -178,7 +178,7 @@ const Row<Moment> kRows[] = {
     {"gpuprobe_rank_steps_total", kCounter, kRank, "Steps of the rank.",
      [](const Moment& m, Family& f) { ForRanks(m, f, [](const RankNumbers& r) { return r.steps; }); }},
     {"gpuprobe_rank_measured_steps_total", kCounter, kRank,
-     "Steps that the times below are of: complete, after the warm-up.",
+     "Steps that the times below cover: complete ones after the warm-up.",
      [](const Moment& m, Family& f) {
        ForRanks(m, f, [](const RankNumbers& r) { return r.measured_steps; });
      }},
@@ -240,7 +240,7 @@ const Row<Moment> kRows[] = {
     {"gpuprobe_pinned_memory_bytes", kGauge, kRank, "Pinned host memory that the rank holds.",
      [](const Moment& m, Family& f) { ForRanks(m, f, [](const RankNumbers& r) { return r.pinned_bytes; }); }},
 
-    {"gpuprobe_records_total", kCounter, kRank, "Records that came.",
+    {"gpuprobe_records_total", kCounter, kRank, "Records received.",
      [](const Moment& m, Family& f) { ForRanks(m, f, [](const RankNumbers& r) { return r.records; }); }},
     {"gpuprobe_probe_host_seconds_total", kCounter, kRank,
      "Time of the probe on the program's threads, estimated from a sample.",
@@ -256,10 +256,10 @@ const Row<Moment> kRows[] = {
     {"gpuprobe_collector_clients_dropped_total", kCounter, "",
      "Processes that were turned away because they broke the protocol.",
      [](const Moment& m, Family& f) { f.Add({}, m.collector.clients_dropped); }},
-    {"gpuprobe_collector_received_bytes_total", kCounter, "", "Bytes that came from processes.",
+    {"gpuprobe_collector_received_bytes_total", kCounter, "", "Bytes received from processes.",
      [](const Moment& m, Family& f) { f.Add({}, m.collector.received_bytes); }},
     {"gpuprobe_collector_unwritten_frames_total", kCounter, "",
-     "Batches that are counted and could not be written: the disk is full or gone.",
+     "Batches that were counted but could not be written: the disk is full or gone.",
      [](const Moment& m, Family& f) { f.Add({}, m.collector.unwritten_frames); }},
     {"gpuprobe_collector_cpu_seconds_total", kCounter, "", "CPU time of the collector.",
      [](const Moment&, Family& f) { f.Add({}, CpuSeconds()); }},
@@ -277,9 +277,9 @@ const Row<ServerNumbers> kServerRows[] = {
     {"gpuprobe_http_refused_total", kCounter, "",
      "Connections that were refused because there were too many.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.refused); }},
-    {"gpuprobe_page_builds_total", kCounter, "", "Times that the page's documents were made.",
+    {"gpuprobe_page_builds_total", kCounter, "", "How often the page was built.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, s.documents_made); }},
-    {"gpuprobe_page_build_seconds_total", kCounter, "", "Processor time that making them took.",
+    {"gpuprobe_page_build_seconds_total", kCounter, "", "Processor time spent building it.",
      [](const ServerNumbers& s, Family& f) { f.Add({}, Seconds(s.documents_ns)); }},
 };
 

@@ -8,7 +8,6 @@ namespace gpuprobe::injector {
 
 namespace {
 
-constexpr uint64_t kNever = UINT64_MAX;
 // How long a thread may be kept from reporting an allocation while another one releases it.
 constexpr uint64_t kEarlyNs = 1'000'000'000;
 

@@ -24,6 +24,8 @@
 
 namespace gpuprobe::injector {
 
+constexpr uint64_t kNever = UINT64_MAX;  // a time
+
 class AllocationLedger {
  public:
   explicit AllocationLedger(BatchBuilder* builder) noexcept : builder_(builder) {}

@@ -21,8 +21,6 @@ namespace gpuprobe::injector {
 
 namespace {
 
-constexpr uint64_t kNever = UINT64_MAX;
-
 template <typename Event>
 Event Payload(const EventHeader& header) noexcept {
   Event event;

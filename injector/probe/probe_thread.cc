@@ -402,18 +402,23 @@ void ProbeThread::FinalFlush() noexcept {
 void ProbeThread::RefreshVersions() noexcept {
   if (!session_->driver_is_up()) return;
   const int32_t nccl = NcclVersion();
-  if (versions_known_ && versions_.nccl == nccl && versions_.cuda_runtime != 0) return;
+  const uint32_t precautions = session_->felt_precautions();
+  if (versions_known_ && versions_.nccl == nccl && versions_.cuda_runtime != 0 &&
+      versions_.cupti_precautions == precautions)
+    return;
   VersionsRow now;
   now.cupti = session_->api().version;
   now.cupti_path = session_->api().path;
-  now.cupti_precautions = session_->felt_precautions();
+  now.cupti_precautions = precautions;
   now.nccl = nccl;
   now.cuda_driver =
       versions_known_ ? versions_.cuda_driver : AskVersion("libcuda.so.1", "cuDriverGetVersion");
   for (const char* runtime : {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
     if (now.cuda_runtime == 0) now.cuda_runtime = AskVersion(runtime, "cudaRuntimeGetVersion");
   }
-  if (versions_known_ && now.nccl == versions_.nccl && now.cuda_runtime == versions_.cuda_runtime) return;
+  if (versions_known_ && now.nccl == versions_.nccl && now.cuda_runtime == versions_.cuda_runtime &&
+      now.cupti_precautions == versions_.cupti_precautions)
+    return;
   versions_ = now;
   versions_known_ = true;
   const Lock lock(stream_->mutex);

@@ -1,20 +1,14 @@
 #include "injector/probe/sender.h"
 
-#include <ctime>
 #include <utility>
 
+#include "injector/base/futex.h"
 #include "injector/base/losses.h"
 #include "injector/core/self_report.h"
 
 namespace gpuprobe::injector {
 
 namespace {
-
-int64_t MonotonicMs() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1'000'000;
-}
 
 // A reader of the little that comes back; protozero's would throw.
 struct Cursor {

@@ -3,7 +3,8 @@
 # gpuprobe_target(TARGET [WALLED])      apply to a library or program; one that is walled says itself which folders it can include from
 # gpuprobe_precompile(TARGET HEADERS..)  headers that most sources of a target include: compiled once
 # gpuprobe_compile_together(TARGET [SOURCES n])  compiles up to n (8) sources of a target as one, where the preset wants that
-# gpuprobe_test(NAME SOURCES.. LIBS.. [PRECOMPILED HEADERS])  a GoogleTest program, one ctest test per TEST, with a time limit; ASAN_OPTIONS for preset asan-ubsan
+# gpuprobe_test(NAME SOURCES.. LIBS.. [PRECOMPILED HEADERS])  a GoogleTest program, one ctest test per TEST, with a time limit; SANITIZER_OPTIONS for presets
+#     asan-ubsan and tsan
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
 # gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir REPLAY objects PRECOMPILED headers)  libFuzzer under preset fuzz, else linked with
 #     what replays its corpus as a test
@@ -17,6 +18,9 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${_launcher})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${_launcher})
 endif()
+
+# GCC looks for garbage whenever its heap has grown past 128 MiB; up to 1 GiB it is faster to leave it there.
+add_compile_options("$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:SHELL:--param ggc-min-heapsize=1000000>")
 
 set(GPUPROBE_ROOT ${CMAKE_CURRENT_LIST_DIR}/../..)
 cmake_path(NORMAL_PATH GPUPROBE_ROOT)
@@ -104,7 +108,7 @@ function(gpuprobe_test_headers name)
 endfunction()
 
 function(gpuprobe_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT;ASAN_OPTIONS;PRECOMPILED" "SOURCES;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;SANITIZER_OPTIONS;PRECOMPILED" "SOURCES;LIBS;LABELS" ${ARGN})
   if(NOT GPUPROBE_BUILD_TESTS)
     return()
   endif()
@@ -120,8 +124,12 @@ function(gpuprobe_test name)
   if(ARG_PRECOMPILED)
     gpuprobe_precompiled(${name} ${ARG_PRECOMPILED})
   endif()
+  set(sanitizer ASAN)
+  if(GPUPROBE_SANITIZE STREQUAL "thread")
+    set(sanitizer TSAN)
+  endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}" ENVIRONMENT "ASAN_OPTIONS=${ARG_ASAN_OPTIONS}")
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}" ENVIRONMENT "${sanitizer}_OPTIONS=${ARG_SANITIZER_OPTIONS}")
 endfunction()
 
 function(gpuprobe_benchmark name)

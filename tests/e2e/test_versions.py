@@ -10,6 +10,7 @@ from hazards import hazard
 
 # What cuptiGetVersion says in these releases: those with layouts of their own, and the newest.
 VERSIONS = {"11.8": "18", "12.0": "18", "12.4": "22", "12.6": "24", "12.9": "27", "13.0": "130001", "13.2": "130200", "13.5": "130500"}
+MODULE_RELOAD = os.path.join(harness.BUILD, "tests", "e2e", "module_reload")
 EAGER_LAUNCHES = os.path.join(harness.BUILD, "tests", "e2e", "eager_launches")
 
 
@@ -91,6 +92,7 @@ class Versions(harness.EndToEndTest):
 
 FORCED, DISABLING, WAITS = "cuptiActivityFlushAll may crash", "disabling CONCURRENT_KERNEL may deadlock", "cudaDeviceSynchronize has no synchronisation record"
 WHOLE = "tracing CUDA graphs whole may crash"
+NAMES = "kernels may keep the names of modules that were unloaded"
 
 
 class KnownDefects(harness.EndToEndTest):
@@ -155,6 +157,21 @@ class KnownDefects(harness.EndToEndTest):
         out, report = self.run_under("12.6", command, {"GPUPROBE_KINDS": "graphs"}, devices=2)
         self.assert_said(report, [])
         self.assertGreater(Counter(record["kind"] for record in self.export(out))["graph_run"], 0)
+
+    def test_names_are_called_uncertain_where_modules_come_after_others_went(self):
+        """Before 13.4 Update 1 CUPTI gives the second module's kernel the first one's name. It cannot be told from the record, so it is said."""
+        command = [MODULE_RELOAD, "3", "10"]
+        out, report = self.run_under("13.4", command)
+        self.assert_said(report, [NAMES])
+        self.assertEqual(Counter(record["name"] for record in self.export(out) if record["kind"] == "kernel"), {"kernel_of_module_0": 30}, "the node's CUPTI is wrong so that this test means something")
+        self.forget_truth()
+        out, report = self.run_under("13.4.1", command)
+        self.assert_said(report, [])
+        self.assertEqual(self.differences(self.truth(), self.export(out)), [])
+        self.forget_truth()
+        out, report = self.run_under("13.3.1", [MODULE_RELOAD, "1", "10"])
+        self.assert_said(report, [])
+        self.assertEqual(self.differences(self.truth(), self.export(out)), [])
 
     def test_a_precaution_that_nobody_feels_is_not_mentioned(self):
         _, report = self.run_under("12.5", [VECTOR_ADD])

@@ -16,20 +16,23 @@
 // older CUPTI or driver, a tool that wants company gets the answer that it would get beside any other tool,
 // and may then ask as a tool of the old kind does.
 //
+// This header leads a tool's calls to us. What answers them has a file for each subject: guest_callbacks.h
+// (its subscription), guest_records.h (which records are its), guest_buffers.h (how they reach it) and
+// guest_clock.h (its clock).
+//
 // Thread: the guest's own for its calls; for callbacks and records whichever CUPTI picks, as it would be
 // without us. The guest's functions are called with no lock of ours held and outside our guard. Allocation:
 // none. Failure: a tool with a newer CUPTI of its own, or a statically linked one, is not served; its
 // subscription fails as it does beside any other profiler.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "injector/capture/cupti/function_table.h"
 
 namespace gpuprobe::injector {
 
-// What the session tells the broker of itself.
+// What the session tells the broker about itself.
 struct BrokerHost {
   const CuptiApi* api = nullptr;  // acts on our subscription
   CuptiApi bound;                 // CUPTI's own functions
@@ -57,34 +60,6 @@ void* BrokerReplacement(const char* symbol, const void* value) noexcept;
 // The same for an answer of dlsym. A tool that brings its own libcupti gets the functions of ours if ours is
 // as new or newer, because the driver serves one copy: each record starts with the older record's members.
 void* BrokerAnswer(void* handle, const char* symbol, const void* value) noexcept;
-
-// A callback that CUPTI made to us: the guest's, if it enabled it.
-void ForwardToGuest(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, const void* data) noexcept;
-
-// On the program's threads, in any callback: asks a guest that records for its first buffer.
-void GiveGuestABuffer() noexcept;
-
-// A buffer that completed, before anybody changes it: the guest gets copies of its records.
-void FeedGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t valid_bytes) noexcept;
-
-// The times of our kinds' records are CLOCK_REALTIME afterwards, whatever clock a guest gave CUPTI.
-void RestoreTimes(uint8_t* buffer, size_t valid_bytes) noexcept;
-// Now and then, so that a guest's clock can be converted at any time: a few microseconds.
-void ReadGuestClock() noexcept;
-
-// A tool is known whose buffers those may be that are not ours.
-bool GuestHasBuffers() noexcept;
-// Such a buffer goes back to it, with the records of its kinds only.
-void CompleteForGuest(CUcontext context, uint32_t stream_id, uint8_t* buffer, size_t bytes,
-                      size_t valid_bytes) noexcept;
-
-bool GuestNeedsKind(CUpti_ActivityKind kind) noexcept;
-// A guest has, or had, it enabled.
-bool IsGuestsKind(CUpti_ActivityKind kind) noexcept;
-// A guest records, or has callbacks.
-bool GuestIsActive() noexcept;
-// Records that it would have had.
-void NoteGuestDropped(size_t records) noexcept;
 
 void ForgetGuestsForTest() noexcept;
 

@@ -6,15 +6,15 @@ namespace gpuprobe::injector {
 
 namespace {
 
-struct Place {
+struct HookPlace {
   ApiHook hooks[2][kHooksPerSite];  // [CUPTI_API_ENTER, CUPTI_API_EXIT]
 };
 
-constinit Place driver_places[kMaxCallbackId] = {};
-constinit Place runtime_places[kMaxCallbackId] = {};
+constinit HookPlace driver_places[kMaxCallbackId] = {};
+constinit HookPlace runtime_places[kMaxCallbackId] = {};
 constinit std::atomic<uint32_t> refused_hooks{0};
 
-Place* PlaceOf(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
+HookPlace* PlaceOf(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
   if (cbid >= kMaxCallbackId) return nullptr;
   if (domain == CUPTI_CB_DOMAIN_DRIVER_API) return &driver_places[cbid];
   if (domain == CUPTI_CB_DOMAIN_RUNTIME_API) return &runtime_places[cbid];
@@ -25,7 +25,7 @@ Place* PlaceOf(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
 
 bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCallbackSite site,
                 ApiHook hook) noexcept {
-  Place* place = PlaceOf(domain, cbid);
+  HookPlace* place = PlaceOf(domain, cbid);
   if (place != nullptr && (site == CUPTI_API_ENTER || site == CUPTI_API_EXIT)) {
     for (ApiHook& slot : place->hooks[site]) {
       if (slot == hook) return true;
@@ -41,13 +41,13 @@ bool AddApiHook(CUpti_CallbackDomain domain, CUpti_CallbackId cbid, CUpti_ApiCal
 uint32_t RefusedApiHooks() noexcept { return refused_hooks.load(std::memory_order_relaxed); }
 
 bool WantsApi(CUpti_CallbackDomain domain, CUpti_CallbackId cbid) noexcept {
-  const Place* place = PlaceOf(domain, cbid);
+  const HookPlace* place = PlaceOf(domain, cbid);
   return place != nullptr && (place->hooks[0][0] != nullptr || place->hooks[1][0] != nullptr);
 }
 
 void DispatchApi(ThreadState& thread, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                  const CUpti_CallbackData& data) noexcept {
-  const Place* place = PlaceOf(domain, cbid);
+  const HookPlace* place = PlaceOf(domain, cbid);
   if (place == nullptr) return;
   const int site = data.callbackSite == CUPTI_API_ENTER ? CUPTI_API_ENTER : CUPTI_API_EXIT;
   for (const ApiHook hook : place->hooks[site]) {
@@ -63,8 +63,8 @@ void ClearApiHooksForTest() noexcept {
   graph_node_hooks = {};
   new_library_hook = nullptr;
   refused_hooks.store(0);
-  for (Place& place : driver_places) place = {};
-  for (Place& place : runtime_places) place = {};
+  for (HookPlace& place : driver_places) place = {};
+  for (HookPlace& place : runtime_places) place = {};
 }
 
 }  // namespace gpuprobe::injector

@@ -5,7 +5,7 @@
 
 #include "injector/base/lock.h"
 #include "injector/base/losses.h"
-#include "injector/capture/cupti/broker.h"
+#include "injector/capture/cupti/guest_records.h"
 #include "injector/capture/cupti/kinds.h"
 #include "injector/core/event_ring.h"
 #include "injector/core/recording.h"

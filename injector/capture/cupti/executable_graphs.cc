@@ -9,37 +9,37 @@ namespace gpuprobe::injector {
 
 namespace {
 
-struct Place {
+struct GraphPlace {
   std::atomic<uintptr_t> address{0};
   std::atomic<uint32_t> number{0};  // 0: free; kUnseenGraph: being written
 };
 
-constinit Place table[kGraphSets][kGraphWays] = {};
+constinit GraphPlace table[kGraphSets][kGraphWays] = {};
 constinit std::atomic<uint32_t> last_number{0};
 
-Place (&SetOf(uintptr_t address) noexcept)[kGraphWays] {
+GraphPlace (&SetOf(uintptr_t address) noexcept)[kGraphWays] {
   return table[(address * 0x9e37'79b9'7f4a'7c15u) >> 54];
 }
 static_assert(kGraphSets == 1u << 10);
 
-Place* Find(uintptr_t address) noexcept {
-  for (Place& place : SetOf(address)) {
+GraphPlace* Find(uintptr_t address) noexcept {
+  for (GraphPlace& place : SetOf(address)) {
     if (place.address.load(std::memory_order_acquire) == address) return &place;
   }
   return nullptr;
 }
 
 // Only who has changed the number to kUnseenGraph writes here.
-bool Take(Place& place) noexcept {
+bool Take(GraphPlace& place) noexcept {
   uint32_t number = place.number.load(std::memory_order_relaxed);
   return number != kUnseenGraph && place.number.compare_exchange_strong(number, kUnseenGraph);
 }
 
 // Two threads that make graphs at once may want the same place: then one of the two was not seen.
 void Remember(uintptr_t address, uint32_t number) noexcept {
-  Place* place = Find(address);
+  GraphPlace* place = Find(address);
   if (place == nullptr) {
-    for (Place& candidate : SetOf(address)) {
+    for (GraphPlace& candidate : SetOf(address)) {
       if (place == nullptr ||
           candidate.number.load(std::memory_order_relaxed) < place->number.load(std::memory_order_relaxed))
         place = &candidate;
@@ -58,7 +58,8 @@ void OnInstantiating(ThreadState& thread, const CUpti_CallbackData& /*data*/,
     thread.instantiating_graph = last_number.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-void OnInstantiated(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
+void OnExecutableMade(ThreadState& thread, const CUpti_CallbackData& data,
+                      CUpti_CallbackId /*cbid*/) noexcept {
   const uint32_t number = thread.instantiating_graph;
   thread.instantiating_graph = 0;
   if (number == 0 || number == kUnseenGraph || data.functionParams == nullptr) return;
@@ -73,7 +74,7 @@ void OnDestroying(ThreadState& /*thread*/, const CUpti_CallbackData& data,
                   CUpti_CallbackId /*cbid*/) noexcept {
   const auto* arguments = static_cast<const cuGraphExecDestroy_params*>(data.functionParams);
   if (arguments == nullptr) return;
-  Place* place = Find(reinterpret_cast<uintptr_t>(arguments->hGraphExec));
+  GraphPlace* place = Find(reinterpret_cast<uintptr_t>(arguments->hGraphExec));
   if (place == nullptr || !Take(*place)) return;
   place->address.store(0, std::memory_order_relaxed);
   place->number.store(0, std::memory_order_release);
@@ -83,7 +84,7 @@ void OnDestroying(ThreadState& /*thread*/, const CUpti_CallbackData& data,
 
 uint32_t NumberOfGraph(const void* executable) noexcept {
   const auto address = reinterpret_cast<uintptr_t>(executable);
-  const Place* place = address == 0 ? nullptr : Find(address);
+  const GraphPlace* place = address == 0 ? nullptr : Find(address);
   const uint32_t number = place == nullptr ? 0 : place->number.load(std::memory_order_acquire);
   const bool same = place != nullptr && place->address.load(std::memory_order_relaxed) == address;
   return number == 0 || !same ? kUnseenGraph : number;
@@ -92,7 +93,7 @@ uint32_t NumberOfGraph(const void* executable) noexcept {
 void AddExecutableGraphHooks() noexcept {
   for (const auto cbid : kGraphInstantiations) {
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnInstantiating);
-    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnInstantiated);
+    AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnExecutableMade);
   }
   AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphExecDestroy, CUPTI_API_ENTER,
              OnDestroying);

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "injector/capture/cupti/broker.h"
+#include "injector/capture/cupti/guest_records.h"
 #include "injector/core/recording.h"
 
 namespace gpuprobe::injector {
@@ -30,7 +30,7 @@ inline constexpr RecordedKind kRecordedKinds[] = {
 // Size of a kernel record in CUDA 13.0: the estimate for a buffer that may not be read.
 inline constexpr size_t kTypicalRecordBytes = 216;
 
-// Whether we want a record found in one of our buffers; another tool may have enabled its kind (broker.h).
+// Whether we want a record found in one of our buffers; another tool may have enabled its kind (guest_records.h).
 // Details of overheads belong to whoever gets the record, who has to free them: once another tool records
 // overheads, they are its.
 inline bool IsRecorded(CUpti_ActivityKind kind) noexcept {

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
+
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/core/guard.h"
 #include "injector/core/host_state.h"
@@ -19,9 +22,10 @@ constexpr CUpti_driver_api_trace_cbid kWaits[] = {
     CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize_ptsz,
 };
 
+constinit std::atomic<uint32_t> main_thread_id{0};
+
 bool IsMainThread(const ThreadState& thread) noexcept {
-  static const auto kProcess = static_cast<uint32_t>(getpid());
-  return thread.tid == kProcess;
+  return thread.tid == main_thread_id.load(std::memory_order_relaxed);
 }
 
 void OnWaitBegin(ThreadState& thread, const CUpti_CallbackData& data, CUpti_CallbackId /*cbid*/) noexcept {
@@ -39,6 +43,7 @@ void OnWaitEnd(ThreadState& thread, const CUpti_CallbackData& /*data*/, CUpti_Ca
 }  // namespace
 
 void AddWaitHooks() noexcept {
+  main_thread_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
   for (const auto cbid : kWaits) {
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_ENTER, OnWaitBegin);
     AddApiHook(CUPTI_CB_DOMAIN_DRIVER_API, cbid, CUPTI_API_EXIT, OnWaitEnd);

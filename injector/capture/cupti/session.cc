@@ -9,6 +9,11 @@
 #include "injector/capture/cupti/callback_cost.h"
 #include "injector/capture/cupti/callbacks.h"
 #include "injector/capture/cupti/context_devices.h"
+#include "injector/capture/cupti/guest.h"
+#include "injector/capture/cupti/guest_buffers.h"
+#include "injector/capture/cupti/guest_callbacks.h"
+#include "injector/capture/cupti/guest_clock.h"
+#include "injector/capture/cupti/guest_records.h"
 #include "injector/capture/cupti/kinds.h"
 #include "injector/capture/cupti/launches.h"
 #include "injector/capture/cupti/stream_ids.h"
@@ -137,6 +142,7 @@ void CuptiSession::TakePrecautions() noexcept {
   if (!recording.Wants(kRecordSyncs)) not_felt(cupti::kNoDeviceWaits);
   if (!recording.Wants(kRecordGraphsWhole)) not_felt(cupti::kGraphsNodeByNode);
   not_felt(cupti::kGraphWorkUnjoined);  // unless another profiler was first
+  not_felt(cupti::kNamesUncertain);     // unless modules come after others went
   if (Avoids(cupti::kGraphsNodeByNode)) recording.kinds &= ~uint32_t{kRecordGraphsWhole};
 }
 
@@ -163,9 +169,9 @@ bool CuptiSession::NeedsCallback(CUpti_CallbackDomain domain, CUpti_CallbackId c
     case CUPTI_CBID_RESOURCE_CONTEXT_CREATED:
     case CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING:
     case CUPTI_CBID_RESOURCE_STREAM_CREATED:
-      return true;
     case CUPTI_CBID_RESOURCE_MODULE_LOADED:
-      return new_library_hook != nullptr;
+    case CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING:
+      return true;
     case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING:
     case CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED:
     case CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED:
@@ -364,10 +370,20 @@ void CUPTIAPI CuptiSession::OnCallback(void* self, CUpti_CallbackDomain domain, 
   ForwardToGuest(domain, cbid, data);
 }
 
+// A kernel of a module that was loaded after another was unloaded may have that one's place, and its name.
+void CuptiSession::NoteModules(CUpti_CallbackId cbid) noexcept {
+  if (cbid == CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING) {
+    module_unloaded_.store(true, std::memory_order_relaxed);
+  } else if (cbid == CUPTI_CBID_RESOURCE_MODULE_LOADED && module_unloaded_.load(std::memory_order_relaxed)) {
+    names_uncertain_.store(true, std::memory_order_relaxed);
+  }
+}
+
 void CuptiSession::TakeCallback(void* self, CUpti_CallbackDomain domain, CUpti_CallbackId cbid,
                                 const void* data) noexcept {
   if (domain == CUPTI_CB_DOMAIN_RESOURCE) {
     auto* session = static_cast<CuptiSession*>(self);
+    session->NoteModules(cbid);
     const bool cloned = cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED;
     const bool starting = cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATE_STARTING;
     if (starting || cloned || cbid == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {

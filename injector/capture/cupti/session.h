@@ -76,11 +76,15 @@ class CuptiSession {
   bool driver_is_up() const noexcept { return driver_up_.load(std::memory_order_acquire); }
   const CuptiApi& api() const noexcept { return api_; }
   // Precautions against this CUPTI's defects that affect what is recorded (proto/cupti_versions.h).
-  uint32_t felt_precautions() const noexcept { return felt_precautions_; }
+  uint32_t felt_precautions() const noexcept {
+    const bool uncertain = names_uncertain_.load(std::memory_order_relaxed) && Avoids(cupti::kNamesUncertain);
+    return felt_precautions_ | (uncertain ? uint32_t{cupti::kNamesUncertain} : 0);
+  }
   const BufferPool& pool() const noexcept { return pool_; }
 
  private:
   void NoteContext(CUcontext context) const noexcept;
+  void NoteModules(CUpti_CallbackId cbid) noexcept;
   void NoteStreamIds(CUcontext context, CUstream stream) const noexcept;
   static void NoteGraphNodeType(const CUpti_GraphData& graph) noexcept;
   void NoteGraphNode(const CUpti_GraphData& graph, bool cloned) const noexcept;
@@ -124,9 +128,11 @@ class CuptiSession {
   uint32_t felt_precautions_ = 0;
   std::atomic<bool> capturing_{false};
   std::atomic<bool> driver_up_{false};
-  std::atomic<bool> declined_{false};      // a buffer, since records were last counted as dropped
-  std::atomic<bool> flush_called_{false};  // because buffers ran short
-  std::atomic<bool> flushed_{false};       // at least once
+  std::atomic<bool> module_unloaded_{false};  // at least once
+  std::atomic<bool> names_uncertain_{false};  // a module was loaded after that
+  std::atomic<bool> declined_{false};         // a buffer, since records were last counted as dropped
+  std::atomic<bool> flush_called_{false};     // because buffers ran short
+  std::atomic<bool> flushed_{false};          // at least once
   std::atomic<uint64_t> completion_ns_{0};
   std::atomic<uint64_t> completed_bytes_{0};  // since AimBuffers
   uint64_t aimed_ns_ = 0;                     // probe's thread only, like the next

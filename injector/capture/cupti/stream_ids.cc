@@ -8,12 +8,12 @@ namespace {
 
 constexpr size_t kProbes = 16;
 
-struct Place {
+struct StreamPlace {
   std::atomic<uintptr_t> handle;
   std::atomic<uint64_t> ids;  // context above, stream below
 };
 
-constinit Place places[kMaxStreams] = {};
+constinit StreamPlace places[kMaxStreams] = {};
 
 size_t PlaceOf(uintptr_t handle, size_t probe) noexcept {
   return (handle / alignof(max_align_t) + probe) % kMaxStreams;
@@ -24,9 +24,9 @@ size_t PlaceOf(uintptr_t handle, size_t probe) noexcept {
 void NoteStream(const void* handle, StreamIds ids) noexcept {
   const auto wanted = reinterpret_cast<uintptr_t>(handle);
   if (wanted == 0) return;
-  Place* place = nullptr;
+  StreamPlace* place = nullptr;
   for (size_t i = 0; i < kProbes && place == nullptr; ++i) {
-    Place& candidate = places[PlaceOf(wanted, i)];
+    StreamPlace& candidate = places[PlaceOf(wanted, i)];
     uintptr_t there = 0;
     if (candidate.handle.compare_exchange_strong(there, wanted, std::memory_order_relaxed) || there == wanted)
       place = &candidate;
@@ -43,7 +43,7 @@ bool FindStream(const void* handle, StreamIds* ids) noexcept {
   const auto wanted = reinterpret_cast<uintptr_t>(handle);
   if (wanted == 0) return false;
   for (size_t i = 0; i < kProbes; ++i) {
-    const Place& place = places[PlaceOf(wanted, i)];
+    const StreamPlace& place = places[PlaceOf(wanted, i)];
     if (place.handle.load(std::memory_order_relaxed) != wanted) continue;
     const uint64_t found = place.ids.load(std::memory_order_acquire);
     *ids = {static_cast<uint32_t>(found >> 32), static_cast<uint32_t>(found)};
@@ -53,7 +53,7 @@ bool FindStream(const void* handle, StreamIds* ids) noexcept {
 }
 
 void ClearStreamsForTest() noexcept {
-  for (Place& place : places) {
+  for (StreamPlace& place : places) {
     place.handle.store(0);
     place.ids.store(0);
   }

@@ -65,7 +65,8 @@ CallBatch* Take(Awaited& place, const uint64_t* left) noexcept {
 void Free(Awaited& place) noexcept { place.claimed.store(false, std::memory_order_release); }
 
 bool Names(const CallBatch& batch, const void* handle) noexcept {
-  for (uint32_t i = 0; i < batch.call_count; ++i) {
+  const uint32_t count = CallCount(batch);
+  for (uint32_t i = 0; i < count; ++i) {
     if (batch.calls[i].handle == handle) return true;
   }
   return false;
@@ -83,7 +84,8 @@ struct Match {
 Match Matching(const CallBatch& batch, const SeenLaunch& launch) noexcept {
   bool names_stream = false;
   const PendingCall* by_op = nullptr;
-  for (uint32_t i = 0; i < batch.call_count; ++i) {
+  const uint32_t count = CallCount(batch);
+  for (uint32_t i = 0; i < count; ++i) {
     const PendingCall& call = batch.calls[i];
     // The default streams of several devices have one name.
     if (PlaceOf(call.context, call.device, launch) == Place::kOther) continue;

@@ -117,6 +117,15 @@ struct CallBatch {
   bool copies_carry_all = false;
 };
 
+// A batch may be awaited (awaited.h) while its thread still adds calls: the others see only calls that are
+// complete.
+inline void CountCall(CallBatch& batch) noexcept {
+  __atomic_store_n(&batch.call_count, batch.call_count + 1, __ATOMIC_RELEASE);
+}
+inline uint32_t CallCount(const CallBatch& batch) noexcept {
+  return __atomic_load_n(&batch.call_count, __ATOMIC_ACQUIRE);
+}
+
 // A batch of one call, for the wrapper's frame. Only Reset() initialises it, and only what is needed.
 struct SingleBatch {
   CallBatch batch;

@@ -8,25 +8,27 @@ namespace {
 
 constexpr uint64_t kBusy = UINT64_MAX;
 
-struct Place {
+struct CapturedNode {
   std::atomic<uint64_t> node;  // 0: free; kBusy: being written
   std::atomic<uint64_t> plan;
   std::atomic<uint32_t> copy;
 };
 
-constinit Place table[kCapturedSets][kCapturedWays] = {};
+constinit CapturedNode table[kCapturedSets][kCapturedWays] = {};
 constinit std::atomic<bool> any{false};
 
-Place (&SetOf(uint64_t node) noexcept)[kCapturedWays] { return table[(node * 0x9e37'79b9'7f4a'7c15u) >> 52]; }
+CapturedNode (&SetOf(uint64_t node) noexcept)[kCapturedWays] {
+  return table[(node * 0x9e37'79b9'7f4a'7c15u) >> 52];
+}
 static_assert(kCapturedSets == 1u << 12);
 
 }  // namespace
 
 void RememberCaptured(uint64_t node, CapturedPlan carried) noexcept {
   if (node == 0 || node == kBusy) return;
-  Place* oldest = nullptr;
+  CapturedNode* oldest = nullptr;
   uint64_t oldest_node = kBusy;
-  for (Place& place : SetOf(node)) {
+  for (CapturedNode& place : SetOf(node)) {
     const uint64_t seen = place.node.load(std::memory_order_relaxed);
     if (seen >= oldest_node) continue;  // a free place is the oldest of all
     oldest = &place;
@@ -42,7 +44,7 @@ void RememberCaptured(uint64_t node, CapturedPlan carried) noexcept {
 
 CapturedPlan PlanOfCaptured(uint64_t node) noexcept {
   if (node == 0 || node == kBusy) return {};
-  for (const Place& place : SetOf(node)) {
+  for (const CapturedNode& place : SetOf(node)) {
     if (place.node.load(std::memory_order_acquire) != node) continue;
     const CapturedPlan carried{.plan = place.plan.load(std::memory_order_acquire),
                                .copy = place.copy.load(std::memory_order_acquire)};
@@ -63,7 +65,7 @@ bool AnyCaptured() noexcept { return any.load(std::memory_order_relaxed); }
 
 void ClearCapturedForTest() noexcept {
   for (auto& set : table) {
-    for (Place& place : set) place.node.store(0);
+    for (CapturedNode& place : set) place.node.store(0);
   }
   any.store(false);
 }

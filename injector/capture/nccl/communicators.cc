@@ -5,12 +5,12 @@ namespace gpuprobe::injector::nccl {
 namespace {
 
 constexpr uintptr_t kEmpty = 0;
-constexpr uintptr_t kFreed = 1;  // was used: a search goes on behind it
-constexpr uintptr_t kBusy = 2;   // being filled
+constexpr uintptr_t kFreed = 1;        // was used: a search goes on behind it
+constexpr uintptr_t kBeingFilled = 2;  // being filled
 constexpr uint32_t kProbes = 128;
 constexpr size_t kUniqueIdBytes = 128;
 
-constinit Communicator table[kMaxCommunicators] = {};
+constinit Communicator communicators[kMaxCommunicators] = {};
 constinit std::atomic<uint32_t> last_id{0};
 
 uint64_t Mix(uint64_t value) noexcept {
@@ -39,19 +39,20 @@ void Fill(Communicator& place, const CommunicatorFacts& facts, uint32_t id) noex
   place.blocking.store(Blocking::kUnknown, std::memory_order_relaxed);
 }
 
-// A place of its own for `handle`, in state kBusy; the one it has already if it is there. Null when all are
-// taken.
+// A place of its own for `handle`, in state kBeingFilled; the one it has already if it is there. Null when
+// all are taken.
 Communicator* Claim(const void* handle) noexcept {
   const auto key = reinterpret_cast<uintptr_t>(handle);
   if (Communicator* known = Find(handle); known != nullptr) {
     uintptr_t expected = key;
-    if (known->key.compare_exchange_strong(expected, kBusy, std::memory_order_acquire)) return known;
+    if (known->key.compare_exchange_strong(expected, kBeingFilled, std::memory_order_acquire)) return known;
   }
   uint32_t at = FirstPlace(key);
   for (uint32_t i = 0; i < kProbes; ++i, at = (at + 1) % kMaxCommunicators) {
-    uintptr_t seen = table[at].key.load(std::memory_order_relaxed);
+    uintptr_t seen = communicators[at].key.load(std::memory_order_relaxed);
     if (seen != kEmpty && seen != kFreed) continue;
-    if (table[at].key.compare_exchange_strong(seen, kBusy, std::memory_order_acquire)) return &table[at];
+    if (communicators[at].key.compare_exchange_strong(seen, kBeingFilled, std::memory_order_acquire))
+      return &communicators[at];
   }
   return nullptr;
 }
@@ -60,7 +61,7 @@ Communicator* Claim(const void* handle) noexcept {
 
 Communicator* Register(const void* handle, const CommunicatorFacts& facts) noexcept {
   const auto key = reinterpret_cast<uintptr_t>(handle);
-  if (key <= kBusy) return nullptr;
+  if (key <= kBeingFilled) return nullptr;
   Communicator* place = Claim(handle);
   if (place == nullptr) return nullptr;
   Fill(*place, facts, last_id.fetch_add(1, std::memory_order_relaxed) + 1);
@@ -70,11 +71,11 @@ Communicator* Register(const void* handle, const CommunicatorFacts& facts) noexc
 
 Communicator* Find(const void* handle) noexcept {
   const auto key = reinterpret_cast<uintptr_t>(handle);
-  if (key <= kBusy) return nullptr;
+  if (key <= kBeingFilled) return nullptr;
   uint32_t at = FirstPlace(key);
   for (uint32_t i = 0; i < kProbes; ++i, at = (at + 1) % kMaxCommunicators) {
-    const uintptr_t seen = table[at].key.load(std::memory_order_acquire);
-    if (seen == key) return &table[at];
+    const uintptr_t seen = communicators[at].key.load(std::memory_order_acquire);
+    if (seen == key) return &communicators[at];
     if (seen == kEmpty) return nullptr;
   }
   return nullptr;
@@ -82,9 +83,9 @@ Communicator* Find(const void* handle) noexcept {
 
 Communicator* FindByHash(uint64_t hash, int32_t rank, const void* but) noexcept {
   if (hash == 0) return nullptr;
-  for (Communicator& place : table) {
+  for (Communicator& place : communicators) {
     const uintptr_t key = place.key.load(std::memory_order_acquire);
-    if (key > kBusy && key != reinterpret_cast<uintptr_t>(but) &&
+    if (key > kBeingFilled && key != reinterpret_cast<uintptr_t>(but) &&
         place.hash.load(std::memory_order_relaxed) == hash &&
         place.rank.load(std::memory_order_relaxed) == rank) {
       return &place;
@@ -111,7 +112,7 @@ CommunicatorState StateOf(const Communicator& comm) noexcept {
 
 void Restore(const void* handle, const CommunicatorFacts& facts, const CommunicatorState& state) noexcept {
   const auto key = reinterpret_cast<uintptr_t>(handle);
-  if (key <= kBusy) return;
+  if (key <= kBeingFilled) return;
   Communicator* place = Claim(handle);
   if (place == nullptr) return;
   Fill(*place, facts, state.id);
@@ -125,7 +126,7 @@ void Restore(const void* handle, const CommunicatorFacts& facts, const Communica
 }
 
 void ClearCommunicatorsForTest() noexcept {
-  for (Communicator& place : table) {
+  for (Communicator& place : communicators) {
     Fill(place, {}, 0);
     place.key.store(kEmpty, std::memory_order_release);
   }

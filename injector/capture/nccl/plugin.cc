@@ -452,7 +452,7 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
     CountLoss(wire::LossReason::kLossEventRingFull);
     return;
   }
-  PendingCall& pending = batch->calls[batch->call_count++];
+  PendingCall& pending = batch->calls[batch->call_count];
   CollectiveEvent& event = pending.event;
   event = {};
   event.issue_ns = event.return_ns = NowNs();
@@ -471,6 +471,7 @@ void NoteApiCall(PluginCommunicator* comm, const PluginApiCall& call) noexcept {
   pending.handle = key;
   pending.told = false;
   pending.ranks = known->ranks.load(std::memory_order_relaxed);
+  CountCall(*batch);
   if (!open && !Hold(thread, *batch)) EmitBatch(thread, *batch);
 }
 

@@ -23,10 +23,10 @@ constexpr std::string_view kPlugin = "Plugin_v";
 
 constexpr uint32_t kImporters = 8;  // distinct ones; each has the name in its own string table
 
-enum class Place : uint8_t { kFree, kTaken, kNamed };
+enum class FunctionState : uint8_t { kFree, kTaken, kNamed };
 
 struct Function {
-  std::atomic<Place> state;
+  std::atomic<FunctionState> state;
   std::atomic<uint32_t> imports;
   std::atomic<const char*> importers[kImporters];
   char name[48];
@@ -89,16 +89,16 @@ void NoteUnknownFunction(const char* symbol) noexcept {
   const std::string_view name = WithoutPrefix(symbol);
   if (name.size() >= sizeof(functions[0].name)) return CountOther(name);
   for (Function& function : functions) {
-    Place state = function.state.load(std::memory_order_acquire);
-    if (state == Place::kFree &&
-        function.state.compare_exchange_strong(state, Place::kTaken, std::memory_order_acquire)) {
+    FunctionState state = function.state.load(std::memory_order_acquire);
+    if (state == FunctionState::kFree &&
+        function.state.compare_exchange_strong(state, FunctionState::kTaken, std::memory_order_acquire)) {
       std::memcpy(function.name, name.data(), name.size());
       function.name[name.size()] = '\0';
       CountImport(function, symbol);
-      function.state.store(Place::kNamed, std::memory_order_release);
+      function.state.store(FunctionState::kNamed, std::memory_order_release);
       return;
     }
-    if (state == Place::kNamed && name == function.name) return CountImport(function, symbol);
+    if (state == FunctionState::kNamed && name == function.name) return CountImport(function, symbol);
   }
   CountOther(name);
 }
@@ -112,14 +112,14 @@ uint32_t OtherUnknownFunctions() noexcept {
 const char* UnknownFunction(size_t place, uint32_t* imports) noexcept {
   if (place >= kUnknownFunctions) return "";
   const Function& function = functions[place];
-  if (function.state.load(std::memory_order_acquire) != Place::kNamed) return "";
+  if (function.state.load(std::memory_order_acquire) != FunctionState::kNamed) return "";
   *imports = function.imports.load(std::memory_order_relaxed);
   return function.name;
 }
 
 void ForgetUnknownFunctionsForTest() noexcept {
   for (Function& function : functions) {
-    function.state.store(Place::kFree);
+    function.state.store(FunctionState::kFree);
     for (auto& importer : function.importers) importer.store(nullptr);
   }
   for (std::atomic<uint64_t>& other : others) other.store(0);

@@ -15,11 +15,11 @@ namespace gpuprobe::injector::nvtx {
 
 namespace {
 
-enum class Place : uint32_t { kFree, kBusy, kWaiting };
+enum class EarlyNameState : uint32_t { kFree, kBusy, kWaiting };
 enum class Named : uint32_t { kThread, kCategory, kDevice };
 
 struct EarlyName {
-  std::atomic<Place> place;
+  std::atomic<EarlyNameState> place;
   Named what;
   uint32_t number;  // tid or category
   uint32_t bytes;
@@ -59,9 +59,9 @@ bool MayGoLive() noexcept {
 
 void Keep(Named what, uint32_t number, uint64_t domain, std::string_view name) noexcept {
   for (EarlyName& place : early) {
-    Place free = Place::kFree;
+    EarlyNameState free = EarlyNameState::kFree;
     if (place.place.load(std::memory_order_relaxed) != free ||
-        !place.place.compare_exchange_strong(free, Place::kBusy, std::memory_order_acquire)) {
+        !place.place.compare_exchange_strong(free, EarlyNameState::kBusy, std::memory_order_acquire)) {
       continue;
     }
     place.what = what;
@@ -69,7 +69,7 @@ void Keep(Named what, uint32_t number, uint64_t domain, std::string_view name) n
     place.domain = domain;
     place.bytes = static_cast<uint32_t>(std::min(name.size(), kEarlyNameBytes));
     std::copy_n(name.data(), place.bytes, place.text);
-    place.place.store(Place::kWaiting, std::memory_order_release);
+    place.place.store(EarlyNameState::kWaiting, std::memory_order_release);
     waiting.fetch_add(1, std::memory_order_release);
     return;
   }
@@ -106,17 +106,17 @@ void NameDevice(uint32_t ordinal, std::string_view name) noexcept { Name(Named::
 void TellNames() noexcept {
   if (waiting.load(std::memory_order_acquire) == 0 || CurrentLifecycle() != LifecycleState::kLive) return;
   for (EarlyName& place : early) {
-    if (place.place.load(std::memory_order_acquire) != Place::kWaiting) continue;
+    if (place.place.load(std::memory_order_acquire) != EarlyNameState::kWaiting) continue;
     EmitName(CurrentThread(), kBeforeAllEvents, place.what, place.number, place.domain,
              {place.text, place.bytes});
     waiting.fetch_sub(1, std::memory_order_relaxed);
-    place.place.store(Place::kFree, std::memory_order_release);
+    place.place.store(EarlyNameState::kFree, std::memory_order_release);
   }
 }
 
 void ForgetNamesForTest() noexcept {
   waiting.store(0);
-  for (EarlyName& place : early) place.place.store(Place::kFree);
+  for (EarlyName& place : early) place.place.store(EarlyNameState::kFree);
 }
 
 }  // namespace gpuprobe::injector::nvtx

@@ -217,6 +217,10 @@ TEST_F(ServerTest, MoreClientsThanItServesAreToldSo) {
 }
 
 TEST_F(ServerTest, WithoutDescriptorsItWaitsWithoutSpinning) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP()
+      << "UBSan opens a pipe to find out whether it can read an object, and takes a failure for a bad object";
+#endif
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   Client client(socket_);

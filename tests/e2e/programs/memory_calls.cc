@@ -1,18 +1,17 @@
 /* Obtains and releases memory by every call of the runtime and the driver that the simulated node has, in
- * annotated ranges, so that what was captured can be held against the node's own ledger. `memory_calls
- * refused` asks for more than there is, `memory_calls pools` fills and empties pools, `memory_calls small`
- * makes small allocations between large ones, `memory_calls devices` uses two devices, `memory_calls handles`
- * has thousands of pieces of physical memory. */
+ * annotated ranges, so that what was captured can be held against the node's own ledger. With an argument it
+ * does something else: memory_situations.h. */
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "memory_checks.h"
+#include "memory_graphs.h"
 #include "memory_places.h"
+#include "memory_situations.h"
 
 namespace {
 
@@ -181,262 +180,6 @@ void VirtualMemory() {
   EXPECT(cuMemCreate(&first, 12345, &properties, 0) != CUDA_SUCCESS);  // not a multiple of the granularity
 }
 
-cudaGraphExec_t Instantiate(cudaGraph_t graph, unsigned long long flags = 0) {
-  cudaGraphExec_t exec = nullptr;
-  CHECK(cudaGraphInstantiate(&exec, graph, flags));
-  return exec;
-}
-
-uint64_t GraphMemory(cudaGraphMemAttributeType attribute) {
-  uint64_t bytes = 0;
-  CHECK(cudaDeviceGetGraphMemAttribute(0, attribute, &bytes));
-  return bytes;
-}
-
-// Captures three allocations: one gets another's address, and one outlives the launch.
-void CapturedMemory(cudaStream_t stream) {
-  void* first = nullptr;
-  void* lasting = nullptr;
-  void* again = nullptr;
-  cudaGraph_t graph = nullptr;
-  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  CHECK(cudaMallocAsync(&first, kMiB + 1, stream));
-  CHECK(cudaMallocAsync(&lasting, 2 * kMiB, stream));
-  CHECK(cudaFreeAsync(first, stream));
-  CHECK(cuMemAllocAsync(reinterpret_cast<CUdeviceptr*>(&again), kMiB, stream));
-  CHECK(cudaMemsetAsync(again, 1, kMiB, stream));
-  CHECK(cuMemFreeAsync(Device(again), stream));
-  CHECK(cudaStreamEndCapture(stream, &graph));
-  EXPECT(again == first);
-  cudaGraphExec_t exec = Instantiate(graph);
-  CHECK(cudaGraphDestroy(graph));
-  for (int i = 0; i < 3; ++i) {
-    CHECK(cudaGraphLaunch(exec, stream));
-    if (i == 1) EXPECT(cudaGraphLaunch(exec, stream) != cudaSuccess);  // what it left is still there
-    CHECK(i == 2 ? cudaFree(lasting) : cudaFreeAsync(lasting, stream));
-  }
-  CHECK(cudaStreamSynchronize(stream));
-  CHECK(cudaGraphExecDestroy(exec));
-}
-
-cudaGraphNode_t AddAllocation(cudaGraph_t graph, size_t bytes, void** address) {
-  cudaMemAllocNodeParams params{};
-  params.poolProps.allocType = cudaMemAllocationTypePinned;
-  params.poolProps.location = {cudaMemLocationTypeDevice, 0};
-  params.bytesize = bytes;
-  cudaGraphNode_t node = nullptr;
-  CHECK(cudaGraphAddMemAllocNode(&node, graph, nullptr, 0, &params));
-  *address = params.dptr;
-  return node;
-}
-
-// A graph that has its memory for itself; one that replaces what it left; one that releases what another
-// left.
-void HandMadeGraphs(cudaStream_t stream) {
-  void* address = nullptr;
-  void* handed_on = nullptr;
-  cudaGraph_t graphs[4] = {};
-  for (cudaGraph_t& graph : graphs) CHECK(cudaGraphCreate(&graph, 0));
-  cudaGraphNode_t node = AddAllocation(graphs[0], 5 * kMiB + 3, &address);
-  cudaGraphNode_t release = nullptr;
-  CHECK(cudaGraphAddMemFreeNode(&release, graphs[0], &node, 1, address));
-  AddAllocation(graphs[1], 3 * kMiB, &address);
-  AddAllocation(graphs[2], 7 * kMiB, &handed_on);
-  CHECK(cudaGraphAddMemFreeNode(&release, graphs[3], nullptr, 0, handed_on));
-  cudaGraphExec_t own = Instantiate(graphs[0]);
-  cudaGraphExec_t replacing = Instantiate(graphs[1], cudaGraphInstantiateFlagAutoFreeOnLaunch);
-  cudaGraphExec_t giving = Instantiate(graphs[2]);
-  cudaGraphExec_t taking = Instantiate(graphs[3]);
-  for (int i = 0; i < 2; ++i) {
-    for (cudaGraphExec_t exec : {own, replacing, giving, taking}) CHECK(cudaGraphLaunch(exec, stream));
-  }
-  CHECK(cudaStreamSynchronize(stream));
-  EXPECT(GraphMemory(cudaGraphMemAttrUsedMemCurrent) == 8 * kMiB + 3);
-  EXPECT(GraphMemory(cudaGraphMemAttrReservedMemCurrent) == 16 * kMiB);
-  CHECK(cudaFree(address));
-  for (cudaGraphExec_t exec : {own, replacing, giving, taking}) CHECK(cudaGraphExecDestroy(exec));
-  for (cudaGraph_t graph : graphs) CHECK(cudaGraphDestroy(graph));
-  CHECK(cudaDeviceGraphMemTrim(0));
-  EXPECT(GraphMemory(cudaGraphMemAttrReservedMemCurrent) == 0);
-}
-
-// The same by the call that adds nodes of any kind.
-void NodesOfAnyKind(cudaStream_t stream) {
-  cudaGraph_t graph = nullptr;
-  CHECK(cudaGraphCreate(&graph, 0));
-  cudaGraphNode_t nodes[4] = {};
-  cudaGraphNodeParams allocation{};
-  allocation.type = cudaGraphNodeTypeMemAlloc;
-  allocation.alloc.poolProps.allocType = cudaMemAllocationTypePinned;
-  allocation.alloc.poolProps.location = {cudaMemLocationTypeDevice, 0};
-  allocation.alloc.bytesize = 3 * kMiB + 1;
-  CHECK(cudaGraphAddNode(&nodes[0], graph, nullptr, nullptr, 0, &allocation));
-  cudaGraphNodeParams release{};
-  release.type = cudaGraphNodeTypeMemFree;
-  release.free.dptr = allocation.alloc.dptr;
-  CHECK(cudaGraphAddNode(&nodes[1], graph, &nodes[0], nullptr, 1, &release));
-  CUgraphNodeParams lasting{};
-  lasting.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC;
-  lasting.alloc.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
-  lasting.alloc.poolProps.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
-  lasting.alloc.bytesize = 2 * kMiB;
-  CHECK(cuGraphAddNode(&nodes[2], graph, nullptr, nullptr, 0, &lasting));
-  CUgraphNodeParams nothing{};
-  nothing.type = CU_GRAPH_NODE_TYPE_EMPTY;
-  CHECK(cuGraphAddNode(&nodes[3], graph, nullptr, nullptr, 0, &nothing));
-  cudaGraphExec_t exec = Instantiate(graph);
-  CHECK(cudaGraphLaunch(exec, stream));
-  CHECK(cudaStreamSynchronize(stream));
-  CHECK(cuMemFree(lasting.alloc.dptr));
-  CHECK(cudaGraphExecDestroy(exec));
-  CHECK(cudaGraphDestroy(graph));
-}
-
-// The child, two deep, has memory for itself, some that its parent releases, and releases what its parent
-// allocated; the outermost graph leaves some. A graph that allocates can only be moved into another.
-void ChildGraphs(cudaStream_t stream) {
-  cudaGraph_t graphs[3] = {};
-  void* own = nullptr;
-  void* handed_up = nullptr;
-  void* handed_down = nullptr;
-  void* lasting = nullptr;
-  for (cudaGraph_t& graph : graphs) CHECK(cudaGraphCreate(&graph, 0));
-  const auto move = [](cudaGraph_t parent, cudaGraphNode_t after, cudaGraph_t child) {
-    cudaGraphNodeParams params{};
-    params.type = cudaGraphNodeTypeGraph;
-    params.graph.graph = child;
-    cudaGraphNode_t node = nullptr;
-    EXPECT(cudaGraphAddNode(&node, parent, &after, nullptr, 1, &params) != cudaSuccess);
-    EXPECT(cudaGraphAddChildGraphNode(&node, parent, &after, 1, child) != cudaSuccess);
-    params.graph.ownership = cudaGraphChildGraphOwnershipMove;
-    CHECK(cudaGraphAddNode(&node, parent, &after, nullptr, 1, &params));
-    return node;
-  };
-  cudaGraphNode_t release = nullptr;
-  cudaGraphNode_t given = AddAllocation(graphs[0], 6 * kMiB + 1, &handed_down);
-  cudaGraphNode_t first = AddAllocation(graphs[2], 4 * kMiB + 5, &own);
-  CHECK(cudaGraphAddMemFreeNode(&release, graphs[2], &first, 1, own));
-  CHECK(cudaGraphAddMemFreeNode(&release, graphs[2], &release, 1, handed_down));
-  AddAllocation(graphs[2], 2 * kMiB + 9, &handed_up);
-  cudaGraphNode_t start = AddAllocation(graphs[1], kMiB, &lasting);
-  cudaGraphNode_t held = move(graphs[1], start, graphs[2]);
-  CHECK(cudaGraphAddMemFreeNode(&release, graphs[1], &held, 1, handed_up));
-  move(graphs[0], given, graphs[1]);
-  cudaGraph_t clone = nullptr;
-  EXPECT(cudaGraphClone(&clone, graphs[0]) != cudaSuccess);
-  cudaGraphExec_t none = nullptr;
-  EXPECT(cudaGraphInstantiate(&none, graphs[1], 0) != cudaSuccess);
-  cudaGraphExec_t exec = Instantiate(graphs[0]);
-  for (int i = 0; i < 3; ++i) {
-    CHECK(cudaGraphLaunch(exec, stream));
-    CHECK(cudaFreeAsync(lasting, stream));
-  }
-  CHECK(cudaStreamSynchronize(stream));
-  CHECK(cudaGraphExecDestroy(exec));
-  CHECK(cudaGraphDestroy(graphs[0]));
-}
-
-// More than there is: the launch is refused.
-void GraphThatIsRefused(cudaStream_t stream) {
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-  void* address = nullptr;
-  cudaGraph_t graph = nullptr;
-  CHECK(cudaGraphCreate(&graph, 0));
-  AddAllocation(graph, 2 * total_bytes, &address);
-  cudaGraphExec_t exec = Instantiate(graph);
-  EXPECT(cudaGraphLaunch(exec, stream) == cudaErrorMemoryAllocation);
-  CHECK(cudaGraphExecDestroy(exec));
-  CHECK(cudaGraphDestroy(graph));
-}
-
-void Graphs() {
-  cudaStream_t stream = nullptr;
-  CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  CapturedMemory(stream);
-  HandMadeGraphs(stream);
-  NodesOfAnyKind(stream);
-  ChildGraphs(stream);
-  GraphThatIsRefused(stream);
-  CHECK(cudaStreamDestroy(stream));
-}
-
-// Memory of one device while another one is current, by pools and by physical memory; what a reset takes
-// along.
-void Devices() {
-  cudaMemPool_t others = nullptr;
-  cudaMemPool_t made = nullptr;
-  cudaMemPool_t current = nullptr;
-  void* pieces[4] = {};
-  CHECK(cudaDeviceGetDefaultMemPool(&others, 1));
-  cudaMemPoolProps properties{};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {cudaMemLocationTypeDevice, 1};
-  CHECK(cudaMemPoolCreate(&made, &properties));
-  CHECK(cudaMallocFromPoolAsync(&pieces[0], 3 * kMiB, others, nullptr));
-  CHECK(cuMemAllocFromPoolAsync(reinterpret_cast<CUdeviceptr*>(&pieces[1]), 5 * kMiB, made, nullptr));
-  CHECK(cuDeviceSetMemPool(1, made));
-  CHECK(cudaSetDevice(1));
-  CHECK(cudaDeviceGetMemPool(&current, 1));
-  EXPECT(current == made);
-  CHECK(cudaMallocAsync(&pieces[2], 7 * kMiB, nullptr));
-  CHECK(cudaMalloc(&pieces[3], kMiB));
-  CHECK(cudaSetDevice(0));
-  for (void* piece : pieces) CHECK(cudaFree(piece));
-  CUmemAllocationProp physical{};
-  physical.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  physical.location = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
-  CUmemGenericAllocationHandle handle = 0;
-  CHECK(cuMemCreate(&handle, 6 * kMiB, &physical, 0));
-  CHECK(cuMemRelease(handle));
-  CHECK(cudaMalloc(&pieces[0], 11 * kMiB));
-  CHECK(cudaMallocAsync(&pieces[1], 12 * kMiB, nullptr));
-  CHECK(cudaMallocHost(&pieces[2], 13 * kMiB));
-  CHECK(cuDevicePrimaryCtxReset(0));
-  CHECK(cudaSetDevice(0));
-  CHECK(cudaMalloc(&pieces[0], 2 * kMiB));
-  CHECK(cudaFree(pieces[0]));
-}
-
-// A driver takes longer for physical memory than the node does, which would fill the rings of a probe that a
-// busy machine does not let run.
-void PauseAtTimes(size_t i) {
-  if (i % 500 == 499) usleep(10'000);
-}
-
-// More physical memory at once than a program of today has: a caching allocator of 80 GiB in its smallest
-// pieces.
-void ManyHandles() {
-  constexpr size_t kHandles = 20'000;
-  constexpr size_t kGranule = 2 * kMiB;
-  CUmemAllocationProp physical{};
-  physical.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  physical.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  std::vector<CUmemGenericAllocationHandle> handles(kHandles);
-  CUdeviceptr address = 0;
-  CHECK(cuMemAddressReserve(&address, kHandles * kGranule, 0, 0, 0));
-  for (size_t i = 0; i < kHandles; ++i) {
-    CHECK(cuMemCreate(&handles[i], kGranule, &physical, 0));
-    if (i % 8 == 0) CHECK(cuMemMap(address + i * kGranule, kGranule, 0, handles[i], 0));
-    CHECK(i % 8 == 0 ? cuMemRelease(handles[i]) : CUDA_SUCCESS);
-    PauseAtTimes(i);
-  }
-  for (size_t i = 0; i < kHandles; ++i) {
-    CHECK(i % 8 == 0 ? cuMemUnmap(address + i * kGranule, kGranule) : cuMemRelease(handles[i]));
-    PauseAtTimes(i);
-  }
-  for (size_t i = 0; i < kHandles / 2; ++i) {
-    CHECK(cuMemCreate(&handles[i], kGranule, &physical, 0));
-    PauseAtTimes(i);
-  }
-  for (size_t i = 0; i < kHandles / 2; ++i) {
-    CHECK(cuMemRelease(handles[i]));
-    PauseAtTimes(i);
-  }
-  CHECK(cuMemAddressFree(address, kHandles * kGranule));
-}
-
 // Everything is left to the end of the context; what comes after starts from nothing.
 void Contexts() {
   void* pointer = nullptr;
@@ -458,128 +201,28 @@ void Contexts() {
   CHECK(cudaFree(pointer));
 }
 
-void Refused() {
-  size_t free_bytes = 0;
-  size_t total_bytes = 0;
-  CHECK(cudaMemGetInfo(&free_bytes, &total_bytes));
-  void* held[3] = {};
-  nvtxRangePushA("setup");
-  CHECK(cudaMalloc(&held[0], total_bytes / 2));
-  nvtxRangePushA("weights");
-  CHECK(cudaMallocAsync(&held[1], total_bytes / 8, nullptr));
-  nvtxRangePop();
-  CHECK(cudaMallocManaged(&held[2], total_bytes / 16, cudaMemAttachGlobal));
-  nvtxRangePop();
-  nvtxRangePushA("step");
-  nvtxRangePushA("activations");
-  void* more = nullptr;
-  EXPECT(cudaMalloc(&more, total_bytes / 2) == cudaErrorMemoryAllocation);
-  CUdeviceptr address = 0;
-  EXPECT(cuMemAllocManaged(&address, total_bytes, CU_MEM_ATTACH_GLOBAL) == CUDA_ERROR_OUT_OF_MEMORY);
-  EXPECT(cudaMallocAsync(&more, total_bytes / 2 + 1, nullptr) == cudaErrorMemoryAllocation);
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  CUmemGenericAllocationHandle handle = 0;
-  EXPECT(cuMemCreate(&handle, total_bytes, &properties, 0) == CUDA_ERROR_OUT_OF_MEMORY);
-  CUarray array = nullptr;
-  const CUDA_ARRAY_DESCRIPTOR wide{total_bytes / 4096, 4096, CU_AD_FORMAT_UNSIGNED_INT8, 1};
-  EXPECT(cuArrayCreate(&array, &wide) == CUDA_ERROR_OUT_OF_MEMORY);
-  CHECK(cudaMalloc(&more, 4096));  // what fits is still given
-  CHECK(cudaFree(more));
-  nvtxRangePop();
-  nvtxRangePop();
-  for (void* pointer : held) CHECK(cudaFree(pointer));
-}
+struct Part {
+  const char* name;
+  void (*run)();
+};
 
-// Pools that grow, keep what they may, are trimmed and destroyed; the first of them is the device's own.
-void PoolLevels() {
-  cudaStream_t stream = nullptr;
-  cudaMemPool_t pools[3] = {};
-  CHECK(cudaStreamCreate(&stream));
-  CHECK(cudaDeviceGetDefaultMemPool(&pools[0], 0));
-  cudaMemPoolProps properties{};
-  properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {cudaMemLocationTypeDevice, 0};
-  CHECK(cudaMemPoolCreate(&pools[1], &properties));
-  CHECK(cudaMemPoolCreate(&pools[2], &properties));
-  uint64_t threshold = 64 * kMiB;
-  CHECK(cudaMemPoolSetAttribute(pools[0], cudaMemPoolAttrReleaseThreshold, &threshold));
-  void* pieces[12] = {};
-  for (int round = 0; round < 3; ++round) {
-    for (size_t i = 0; i < 12; ++i) {
-      const size_t bytes = (i + 1 + static_cast<size_t>(round)) * 700'001;
-      CHECK(cudaMallocFromPoolAsync(&pieces[i], bytes, pools[i % 3], stream));
-    }
-    for (size_t i = 0; i < 12; i += round == 1 ? 2 : 1) CHECK(cudaFreeAsync(pieces[i], stream));
-    if (round == 1) CHECK(cudaStreamSynchronize(stream));
-    for (size_t i = 1; i < 12; i += 2) {
-      if (round == 1) CHECK(cudaFree(pieces[i]));
-    }
-    CHECK(cudaMemPoolTrimTo(pools[1], 3 * kMiB));
-    if (round == 0) CHECK(cudaDeviceSynchronize());
-  }
-  CHECK(cudaStreamSynchronize(stream));
-  CHECK(cudaMallocFromPoolAsync(&pieces[0], 5 * kMiB, pools[2], stream));
-  CHECK(cudaMemPoolDestroy(pools[2]));
-  CHECK(cudaFreeAsync(pieces[0], stream));
-  CHECK(cudaMallocAsync(&pieces[1], 9 * kMiB, stream));
-  CHECK(cudaStreamSynchronize(stream));
-  CHECK(cudaStreamDestroy(stream));
-}
-
-// The level is highest now in small allocations, now in large ones, and of two kinds.
-void Small() {
-  std::vector<void*> small(400);
-  void* large[6] = {};
-  for (size_t round = 0; round < 6; ++round) {
-    for (size_t i = 0; i < 50; ++i) CHECK(cudaMalloc(&small[round * 50 + i], 100 + i * round));
-    for (size_t i = 0; i < 50; i += 3) CHECK(cudaFree(small[round * 50 + i]));
-    if (round == 4) CHECK(cudaFree(large[1]));
-    CHECK(cudaMalloc(&large[round], kMiB + round));
-    for (size_t i = 300; i < 400; ++i) CHECK(cudaMallocHost(&small[i], 64 + i));
-    if (round == 3) CHECK(cudaFree(large[0]));
-    for (size_t i = 300; i < 400; ++i) CHECK(cudaFreeHost(small[i]));
-  }
-  void* highest[40] = {};
-  nvtxRangePushA("highest");
-  for (void*& pointer : highest) CHECK(cudaMalloc(&pointer, 50'000));
-  nvtxRangePop();
-  for (void* pointer : highest) CHECK(cudaFree(pointer));
-  for (size_t i = 0; i < 300; ++i) {
-    if (i % 50 % 3 != 0) CHECK(cudaFree(small[i]));
-  }
-  for (size_t round = 2; round < 6; ++round) CHECK(cudaFree(large[round]));
-}
+// What runs alone if it is named.
+constexpr Part kSituations[] = {{"refused", Refused},
+                                {"pools", PoolLevels},
+                                {"small", Small},
+                                {"devices", Devices},
+                                {"handles", ManyHandles}};
 
 }  // namespace
 
 int main(int argc, char** argv) {
   CHECK(cudaSetDevice(0));
-  if (argc > 1 && std::strcmp(argv[1], "refused") == 0) {
-    Refused();
-    return 0;
+  for (const Part& situation : kSituations) {
+    if (argc > 1 && std::strcmp(argv[1], situation.name) == 0) {
+      situation.run();
+      return 0;
+    }
   }
-  if (argc > 1 && std::strcmp(argv[1], "pools") == 0) {
-    PoolLevels();
-    return 0;
-  }
-  if (argc > 1 && std::strcmp(argv[1], "small") == 0) {
-    Small();
-    return 0;
-  }
-  if (argc > 1 && std::strcmp(argv[1], "devices") == 0) {
-    Devices();
-    return 0;
-  }
-  if (argc > 1 && std::strcmp(argv[1], "handles") == 0) {
-    ManyHandles();
-    return 0;
-  }
-  struct Part {
-    const char* name;
-    void (*run)();
-  };
   constexpr Part kParts[] = {{"runtime linear", RuntimeLinear},
                              {"driver linear", DriverLinear},
                              {"host", Host},

@@ -47,7 +47,8 @@ struct Activity {
   uint32_t graph = 0;
   uint32_t graph_parts = 0;  // activities of this launch of the graph
   // kernel
-  const char* name = nullptr;  // mangled; lives as long as the process
+  const char* name = nullptr;      // mangled; lives as long as the process
+  const void* function = nullptr;  // CUfunction; a later module's may be at an earlier one's address
   uint32_t grid[3] = {1, 1, 1};
   uint32_t block[3] = {1, 1, 1};
   uint32_t static_shared_bytes = 0;
@@ -81,6 +82,7 @@ enum class ResourceEvent {
   kStreamCreated,
   kStreamDestroyStarting,
   kModuleLoaded,
+  kModuleUnloadStarting,
   kGraphNodeCreated,
   kGraphNodeCloned,
   kGraphCloned,

@@ -5,6 +5,10 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "tests/sim/core/knobs.h"
 #include "tests/sim/core/objects.h"
@@ -52,11 +56,41 @@ const char* InternName(const std::string& name) {
   return names->insert(name).first->c_str();
 }
 
+namespace {
+
+// The handles of unloaded modules. They live as long as the process, for queued work may have them.
+struct Retired {
+  std::mutex mutex;
+  std::vector<CUkern_st*> kernels;
+};
+
+Retired& RetiredKernels() {
+  static auto* retired = new Retired;
+  return *retired;
+}
+
+CUkern_st* NewHandle() {
+  Retired& retired = RetiredKernels();
+  const std::lock_guard<std::mutex> lock(retired.mutex);
+  if (retired.kernels.empty()) return new CUkern_st;
+  CUkern_st* kernel = retired.kernels.back();
+  retired.kernels.pop_back();
+  *kernel = CUkern_st{};
+  return kernel;
+}
+
+}  // namespace
+
 CUfunction KernelByName(const std::string& name, const void* module) {
-  auto* kernel = new CUkern_st;  // handles live as long as the process
+  CUkern_st* kernel = NewHandle();
   kernel->name = InternName(name);
   kernel->module = module;
   return kernel;
+}
+
+void RetireKernel(CUfunction function) {
+  const std::lock_guard<std::mutex> lock(RetiredKernels().mutex);
+  RetiredKernels().kernels.push_back(static_cast<CUkern_st*>(function));
 }
 
 CUresult MakeKernelWork(CUfunction function, const KernelShape& shape, Work* work) {
@@ -73,6 +107,7 @@ CUresult MakeKernelWork(CUfunction function, const KernelShape& shape, Work* wor
   work->reported = true;
   work->activity.kind = ActivityKind::kKernel;
   work->activity.name = function->name;
+  work->activity.function = function;
   work->activity.dynamic_shared_bytes = shape.shared_bytes;
   work->activity.registers_per_thread = kRegistersPerThread;
   return CUDA_SUCCESS;

@@ -172,6 +172,8 @@ CUresult StreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 // kernel.cc
 const char* InternName(const std::string& name);
 CUfunction KernelByName(const std::string& name, const void* module);
+// Its module is unloaded: the next kernel may have its handle.
+void RetireKernel(CUfunction function);
 struct KernelShape {
   uint32_t grid[3];
   uint32_t block[3];

@@ -129,8 +129,18 @@ DRIVER_API(cuModuleLoad, (CUmodule * module, const char* fname), (module, fname)
 }
 
 DRIVER_API(cuModuleUnload, (CUmodule hmod), (hmod)) {
-  // Its functions may be queued: the structure stays.
-  return hmod != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  if (hmod == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  CUctx_st* context = nullptr;
+  GPUSIM_CHECK(gpusim::RequireContext(&context));
+  gpusim::NotifyResource(gpusim::ResourceEvent::kModuleUnloadStarting, context, nullptr);
+  {
+    const gpusim::Locked locked;
+    context->loaded_modules.erase(hmod);
+  }
+  const std::lock_guard<std::mutex> lock(ModulesMutex());
+  for (const auto& [name, function] : hmod->functions) gpusim::RetireKernel(function);
+  hmod->functions.clear();  // the structure stays: handles to it may be about
+  return CUDA_SUCCESS;
 }
 
 DRIVER_API(cuModuleGetLoadingMode, (CUmoduleLoadingMode * mode), (mode)) {

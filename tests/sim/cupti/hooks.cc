@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <map>
+
 #include "tests/sim/core/cupti_seam.h"
 #include "tests/sim/cupti/names.h"
 #include "tests/sim/cupti/session.h"
@@ -157,6 +160,8 @@ uint32_t CallbackOf(ResourceEvent event) {
       return CUPTI_CBID_RESOURCE_STREAM_DESTROY_STARTING;
     case ResourceEvent::kModuleLoaded:
       return CUPTI_CBID_RESOURCE_MODULE_LOADED;
+    case ResourceEvent::kModuleUnloadStarting:
+      return CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING;
     case ResourceEvent::kGraphNodeCreated:
       return CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED;
     case ResourceEvent::kGraphNodeCloned:
@@ -265,11 +270,20 @@ void OnResource(const Resource& resource) {
   }
 }
 
+// A kernel with the name that its handle was first recorded with. Only the scheduler's thread comes here.
+Activity WithKeptName(const Activity& activity) {
+  static auto* names = new std::map<const void*, const char*>;
+  Activity kept = activity;
+  kept.name = names->emplace(activity.function, activity.name).first->second;
+  return kept;
+}
+
 void OnActivity(const Activity& activity) {
   Session& session = TheSession();
   session.GetCompany().Finished(activity);
   if (session.AnyKindEnabled()) {
-    session.Finished(activity);
+    const bool keeps = session.KernelsKeepNames() && activity.kind == ActivityKind::kKernel;
+    session.Finished(keeps ? WithKeptName(activity) : activity);
   } else {
     session.GetBuffers().Unreserve(activity.correlation);
   }

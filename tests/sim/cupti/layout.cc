@@ -4,6 +4,7 @@
 #include <cupti_activity_deprecated.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -343,6 +344,13 @@ Record PoolRecord(const Activity& activity, uint32_t pid, uint32_t api_version) 
   return Cut(record, api_version);
 }
 
+// A damaged record's kind may be no value of the enumeration.
+uint32_t KindAt(const uint8_t* record) {
+  uint32_t kind = 0;
+  std::memcpy(&kind, record + offsetof(CUpti_Activity, kind), sizeof(kind));
+  return kind;
+}
+
 }  // namespace
 
 size_t RecordSize(uint32_t kind, uint32_t api_version) {
@@ -490,12 +498,11 @@ Record GraphTraceRecord(const GraphRun& run, uint32_t api_version) {
 CUptiResult NextRecord(uint8_t* buffer, size_t valid_size, CUpti_Activity** record, uint32_t api_version) {
   uint8_t* next = buffer;
   if (*record != nullptr) {
-    next =
-        reinterpret_cast<uint8_t*>(*record) + RecordSize(static_cast<uint32_t>((*record)->kind), api_version);
+    next = reinterpret_cast<uint8_t*>(*record);
+    next += RecordSize(KindAt(next), api_version);
   }
   if (next + sizeof(CUpti_Activity) > buffer + valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
-  const size_t size =
-      RecordSize(static_cast<uint32_t>(reinterpret_cast<CUpti_Activity*>(next)->kind), api_version);
+  const size_t size = RecordSize(KindAt(next), api_version);
   if (size == 0) return api_version < kCuda124 ? CUPTI_ERROR_UNKNOWN : CUPTI_ERROR_INVALID_KIND;
   if (next + size > buffer + valid_size) return CUPTI_ERROR_MAX_LIMIT_REACHED;
   *record = reinterpret_cast<CUpti_Activity*>(next);

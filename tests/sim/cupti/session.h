@@ -1,5 +1,6 @@
-// The state behind the CUPTI functions: the first subscriber, what it enabled, the attributes, and its
-// buffers. Others, where CUPTI has several, are in company.h.
+// The state behind the CUPTI functions: the first subscriber, what it enabled, and its buffers. Others, where
+// CUPTI has several, are in company.h. session.cc is about who listens to what, finished_work.cc about what
+// becomes a record.
 //
 // Separate from the exported functions, which only check their arguments, and from the hooks, through which
 // the driver reports. One object a process, never destroyed: worker and application threads may still use it
@@ -18,9 +19,13 @@
 #include <unordered_set>
 #include <vector>
 
+#include "tests/sim/cupti/attributes.h"
 #include "tests/sim/cupti/buffers.h"
 #include "tests/sim/cupti/company.h"
 #include "tests/sim/cupti/knobs.h"
+#include "tests/sim/cupti/layout.h"
+#include "tests/sim/cupti/live_objects.h"
+#include "tests/sim/cupti/record_clock.h"
 #include "tests/sim/cupti/v2.h"
 
 namespace gpusim::cupti {
@@ -31,13 +36,6 @@ struct Subscriber {
   std::atomic<CUpti_CallbackFunc> callback{nullptr};
   std::atomic<void*> userdata{nullptr};
   std::string name;
-};
-
-// A live stream or context, for EnableAndDump.
-struct LiveStream {
-  void* context = nullptr;
-  uint32_t context_uid = 0;
-  uint32_t stream_id = 0;
 };
 
 class Session {
@@ -51,6 +49,7 @@ class Session {
   void UnsubscribeCurrent();
   // Of the first subscriber; the others are in the company.
   bool IsCurrent(CUpti_SubscriberHandle handle) const;
+  bool KernelsKeepNames() const { return knobs_.defects.kernels_keep_names; }
   Company& GetCompany() { return company_; }
   // A subscriber is here that allows others.
   bool ManyAllowed() const { return many_allowed_.load(std::memory_order_relaxed); }
@@ -81,14 +80,20 @@ class Session {
   bool ApiRecordWanted(int domain, uint32_t cbid) const;
 
   // Records about what exists: the device, context and stream kinds.
-  void Dump(uint32_t kind);
-  void ContextCreated(void* context);
-  void ContextDestroyed(void* context);
-  void StreamCreated(void* context, void* stream, uint32_t correlation);
-  void StreamDestroyed(void* stream);
+  void Dump(uint32_t kind) { objects_.Dump(kind); }
+  void ContextCreated(void* context) {
+    objects_.ContextCreated(context, KindEnabled(CUPTI_ACTIVITY_KIND_CONTEXT));
+  }
+  void ContextDestroyed(void* context) {
+    objects_.ContextDestroyed(context);
+    buffers_.UnreserveAll();
+  }
+  void StreamCreated(void* context, void* stream, uint32_t correlation) {
+    objects_.StreamCreated(context, stream, correlation, KindEnabled(CUPTI_ACTIVITY_KIND_STREAM));
+  }
+  void StreamDestroyed(void* stream) { objects_.StreamDestroyed(stream); }
 
-  // For good, and for everybody.
-  CUptiResult RegisterClock(CUpti_TimestampCallbackFunc function);
+  CUptiResult RegisterClock(CUpti_TimestampCallbackFunc function) { return clock_.Register(function); }
 
   // An executable graph was made: whether launches as a whole were recorded then decides what may follow.
   void ExecutableMade(uint32_t graph);
@@ -103,9 +108,10 @@ class Session {
   std::atomic<int>& ThreadIdType() { return thread_id_type_; }
   Buffers& GetBuffers() { return buffers_; }
   const Knobs& GetKnobs() const { return knobs_; }
-  // Attributes by number; the value's size comes with it.
   CUptiResult SetAttribute(int attribute, size_t* size, const void* value);
-  CUptiResult GetAttribute(int attribute, size_t* size, void* value);
+  CUptiResult GetAttribute(int attribute, size_t* size, void* value) {
+    return attributes_.Get(attribute, size, value);
+  }
 
   // Per-thread stacks of external correlation ids.
   std::map<uint32_t, std::vector<uint64_t>>& ExternalIds();
@@ -114,10 +120,8 @@ class Session {
   std::recursive_mutex& ApiMutex() { return api_mutex_; }
 
  private:
-  uint64_t Stamp(uint64_t real_ns);
   // Records what took time beside the program's work, and writes it to the truth log as `name`.
   void AddOverhead(const char* name, const OverheadSpan& span);
-  bool HasClock();
   // Gives a kernel's record the wrong times that faults and this version's defects ask for.
   void SpoilTimes(Activity* record);
   // Counts a kernel of an executable graph; true when there is no device buffer left for it.
@@ -129,6 +133,8 @@ class Session {
 
   const Knobs& knobs_;
   Buffers buffers_;
+  LiveObjects objects_;
+  RecordClock clock_;
   Company company_;
   std::atomic<bool> many_allowed_{false};
   std::recursive_mutex api_mutex_;
@@ -143,26 +149,16 @@ class Session {
   std::atomic<int> kinds_enabled_{0};
   std::array<std::unordered_map<uint32_t, bool>, 3> api_filter_;
   std::atomic<bool> has_api_filter_{false};
-  std::map<int, std::vector<uint8_t>> attributes_;
+  Attributes attributes_;
   std::atomic<int> thread_id_type_{CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT};
 
-  std::unordered_map<void*, uint32_t> contexts_;  // to uid
-  std::unordered_map<void*, LiveStream> streams_;
   std::unordered_map<uint32_t, GraphRun> graph_runs_;  // by the launch's correlation
   std::unordered_set<uint32_t> made_without_graph_trace_;
   std::unordered_set<std::string> loaded_;                // kernels
   std::unordered_map<uint32_t, uint64_t> graph_kernels_;  // recorded, by executable graph
-  struct ClockReading {
-    uint64_t real_ns = 0;
-    uint64_t ticks = 0;
-  };
-  static ClockReading ReadBoth(CUpti_TimestampCallbackFunc function);
-  std::mutex clock_mutex_;
-  CUpti_TimestampCallbackFunc clock_ = nullptr;
-  ClockReading clock_first_;
-  std::atomic<bool> kernels_ever_{false};      // enabled
-  std::atomic<bool> kernels_recorded_{false};  // at least one
-  std::atomic<bool> session_ended_{false};     // at least once
+  std::atomic<bool> kernels_ever_{false};                 // enabled
+  std::atomic<bool> kernels_recorded_{false};             // at least one
+  std::atomic<bool> session_ended_{false};                // at least once
   std::atomic<uint64_t> flushes_{0};
   std::atomic<uint64_t> clocked_{0};
   std::atomic<uint64_t> zeroed_{0};

@@ -28,6 +28,7 @@ constexpr uint32_t kCuda130 = 130000;
 constexpr uint32_t kCuda131Update1 = 130101;
 constexpr uint32_t kCuda132 = 130200;
 constexpr uint32_t kCuda133 = 130300;
+constexpr uint32_t kCuda134Update1 = 130401;
 
 }  // namespace
 
@@ -86,6 +87,12 @@ Defects DefectsOf(uint32_t version) {
   // everything down, not which ones. (CUPTI 13.4 Update 1 mends a growing use of the processor in long
   // traces.) Probe: it flushes from a thread of its own only, twice a second. Fallback: GPUPROBE_FLUSH_MS.
   defects.calls_slow_down = version >= kCuda132 && version < kCuda133;
+  // [documented] CUPTI 13.4 Update 1, resolved issues: stale kernel names in records after modules are loaded
+  // again.
+  // [assumed] Before that, a kernel whose handle was an unloaded module's has the name that the handle was
+  // first recorded with. Probe: it says that names may be wrong once a module was loaded after another was
+  // unloaded (proto/cupti_versions.h), and corrects none. Fallback: times and counts are right either way.
+  defects.kernels_keep_names = version < kCuda134Update1;
   return defects;
 }
 

@@ -29,6 +29,7 @@ struct Defects {
   bool later_sessions_misnumber_graphs = false;
   bool clock_zeroes_times = false;
   bool calls_slow_down = false;
+  bool kernels_keep_names = false;
 };
 Defects DefectsOf(uint32_t api_version);
 

@@ -12,6 +12,11 @@
 #include <vector>
 
 #include "injector/base/losses.h"
+#include "injector/capture/cupti/guest.h"
+#include "injector/capture/cupti/guest_buffers.h"
+#include "injector/capture/cupti/guest_callbacks.h"
+#include "injector/capture/cupti/guest_clock.h"
+#include "injector/capture/cupti/guest_records.h"
 #include "tests/injector/support/records.h"
 
 namespace gpuprobe::injector {

@@ -1,0 +1,160 @@
+#include "injector/capture/cupti/guest_buffers.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "injector/base/lifecycle.h"
+#include "injector/base/lock.h"
+#include "injector/capture/cupti/guest.h"
+#include "injector/capture/cupti/guest_records.h"
+#include "proto/cupti_versions.h"
+
+namespace gpuprobe::injector {
+namespace guest {
+namespace {
+
+constinit std::atomic<CUpti_BuffersCallbackRequestFunc> request{nullptr};
+constinit std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
+constinit std::atomic<size_t> dropped_records{0};  // since the guest asked last
+
+constinit pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+constinit Buffer open_buffer;
+// The guest records, and has no buffer yet.
+constinit std::atomic<bool> buffer_due{false};
+
+// Makes room for a record of `bytes`; false when the guest provides no buffer.
+bool MakeRoom(Buffer* buffer, size_t bytes) noexcept {
+  const bool full =
+      buffer->data != nullptr && (buffer->used + bytes > buffer->bytes ||
+                                  (buffer->max_records != 0 && buffer->records == buffer->max_records));
+  if (full) Complete(std::exchange(*buffer, Buffer{}));
+  if (buffer->data != nullptr) return true;
+  const auto function = request.load(std::memory_order_acquire);
+  if (function == nullptr) return false;
+  function(&buffer->data, &buffer->bytes, &buffer->max_records);
+  return buffer->data != nullptr && bytes <= buffer->bytes;
+}
+
+// CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, which headers before 13.0 do not have.
+constexpr auto kPerThreadBuffers = static_cast<CUpti_ActivityAttribute>(9);
+
+}  // namespace
+
+void Complete(const Buffer& buffer) noexcept {
+  const auto function = complete.load(std::memory_order_acquire);
+  if (buffer.data != nullptr && function != nullptr)
+    function(buffer.context, buffer.stream_id, buffer.data, buffer.bytes, buffer.used);
+}
+
+Buffer TakeOpenBuffer() noexcept {
+  const Lock lock(open_mutex);
+  return std::exchange(open_buffer, Buffer{});
+}
+
+// Two threads may complete buffers at once: the second one's goes to the guest as it is.
+void PutOpenBuffer(const Buffer& buffer) noexcept {
+  {
+    const Lock lock(open_mutex);
+    if (open_buffer.data == nullptr) {
+      open_buffer = buffer;
+      return;
+    }
+  }
+  Complete(buffer);
+}
+
+void HandOver() noexcept {
+  const Buffer buffer = TakeOpenBuffer();
+  if (buffer.used != 0) {
+    Complete(buffer);
+    if (RecordsAnything()) AskForBuffer();
+  } else if (buffer.data != nullptr) {
+    PutOpenBuffer(buffer);
+  }
+}
+
+void Append(const CUpti_Activity* record, size_t bytes, const Buffer& from, Buffer* to) noexcept {
+  if (!MakeRoom(to, bytes)) return NoteGuestDropped(1);
+  std::memcpy(to->data + to->used, record, bytes);
+  to->used += bytes;
+  ++to->records;
+  to->context = from.context;
+  to->stream_id = from.stream_id;
+}
+
+void AskForBuffer() noexcept { buffer_due.store(true, std::memory_order_release); }
+
+CUptiResult CUPTIAPI RegisterCallbacks(CUpti_BuffersCallbackRequestFunc requested,
+                                       CUpti_BuffersCallbackCompleteFunc completed) {
+  if (!Receiving()) {
+    const CUptiResult result = host.api->ActivityRegisterCallbacks(requested, completed);
+    if (result == CUPTI_SUCCESS) {
+      request.store(requested, std::memory_order_release);
+      complete.store(completed, std::memory_order_release);
+    }
+    return result;
+  }
+  if (requested == nullptr || completed == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  HandOver();
+  // What is left is an empty buffer, and of no use to anybody else than the tool that gave it.
+  if (requested != request.load(std::memory_order_acquire)) static_cast<void>(TakeOpenBuffer());
+  request.store(requested, std::memory_order_release);
+  complete.store(completed, std::memory_order_release);
+  if (RecordsAnything()) AskForBuffer();
+  return CUPTI_SUCCESS;
+}
+
+CUptiResult CUPTIAPI FlushAll(uint32_t flags) {
+  if ((host.precautions & cupti::kNoForcedFlush) != 0)
+    flags &= ~static_cast<uint32_t>(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  const CUptiResult result = host.api->ActivityFlushAll(flags);
+  if (Receiving()) HandOver();
+  return result;
+}
+
+// CUPTI's buffers are ours: that they are zeroed, and whether each thread has its own, is not the guest's to
+// say.
+CUptiResult CUPTIAPI SetAttribute(CUpti_ActivityAttribute attribute, size_t* bytes, void* value) {
+  const bool of_buffers =
+      attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER || attribute == kPerThreadBuffers;
+  if (of_buffers && Receiving()) return CUPTI_SUCCESS;
+  return host.api->ActivitySetAttribute(attribute, bytes, value);
+}
+
+// CUPTI's own count is reset by reading, and ours.
+CUptiResult CUPTIAPI NumDropped(CUcontext context, uint32_t stream_id, size_t* dropped) {
+  if (!Receiving()) return host.api->ActivityGetNumDroppedRecords(context, stream_id, dropped);
+  if (dropped == nullptr) return CUPTI_ERROR_INVALID_PARAMETER;
+  *dropped = dropped_records.exchange(0, std::memory_order_relaxed);
+  return CUPTI_SUCCESS;
+}
+
+void ForgetBuffersForTest() noexcept {
+  request.store(nullptr);
+  complete.store(nullptr);
+  dropped_records.store(0);
+  open_buffer = {};
+  buffer_due.store(false);
+}
+
+}  // namespace guest
+
+void GiveGuestABuffer() noexcept {
+  if (!guest::buffer_due.load(std::memory_order_relaxed) ||
+      guest::request.load(std::memory_order_acquire) == nullptr || InForkedChild() ||
+      !guest::buffer_due.exchange(false))
+    return;
+  guest::Buffer buffer = guest::TakeOpenBuffer();
+  if (guest::MakeRoom(&buffer, 0)) guest::PutOpenBuffer(buffer);
+}
+
+bool GuestHasBuffers() noexcept { return guest::complete.load(std::memory_order_acquire) != nullptr; }
+
+void NoteGuestDropped(size_t records) noexcept {
+  if (guest::RecordsAnything()) guest::dropped_records.fetch_add(records, std::memory_order_relaxed);
+}
+
+}  // namespace gpuprobe::injector
