@@ -95,8 +95,9 @@ absl::Status PrintResult(tables::Database& database, const std::string& sql, con
 }  // namespace
 
 int QueryMain(const Arguments& arguments) {
-  CLI::App app("Answers questions about a recorded run in SQL (docs/sql.md describes the tables and has examples)",
-               "gpuprobe query");
+  CLI::App app(
+      "Answers questions about a recorded run in SQL (docs/sql.md describes the tables and has examples)",
+      "gpuprobe query");
   std::string directory;
   std::string sql;
   std::string format = "table";

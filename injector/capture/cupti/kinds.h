@@ -30,9 +30,9 @@ inline constexpr RecordedKind kRecordedKinds[] = {
 // Size of a kernel record in CUDA 13.0: the estimate for a buffer that may not be read.
 inline constexpr size_t kTypicalRecordBytes = 216;
 
-// Whether we want a record found in one of our buffers; another tool may have enabled its kind (guest_records.h).
-// Details of overheads belong to whoever gets the record, who has to free them: once another tool records
-// overheads, they are its.
+// Whether we want a record found in one of our buffers; another tool may have enabled its kind
+// (guest_records.h). Details of overheads belong to whoever gets the record, who has to free them: once
+// another tool records overheads, they are its.
 inline bool IsRecorded(CUpti_ActivityKind kind) noexcept {
   if (kind == CUPTI_ACTIVITY_KIND_OVERHEAD && IsGuestsKind(kind)) return false;
   if (kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE) return (recording.kinds & kRecordGraphsWhole) != 0;
