@@ -1,7 +1,7 @@
 // What was measured, with what, and how far the numbers can be believed.
 import {Data} from './data';
 import {h, section} from './dom';
-import {bytes, clock, count, duration, percent, plural} from './units';
+import {bytes, clock, count, duration, kTimingWords, percent, plural} from './units';
 
 type Fact = [string, string | Node | null | undefined | false];
 
@@ -36,7 +36,7 @@ function trust(data: Data): Fact[] {
   const lost = Object.entries(t.lost as Record<string, number>);
   const cost = t.cost;
   return [['records', count(t.records)], ['lost', lost.length === 0 ? 'none' : lost.map(([reason, n]) => `${reason}: ${count(n)}`).join('; ')],
-          ['coverage', t.coverage === null ? null : percent(t.coverage)], ['GPU times from', t.timing_source],
+          ['coverage', t.coverage === null ? null : percent(t.coverage)], ['GPU times from', kTimingWords[t.timing_source]],
           ['cost of profiling', t.overhead_fraction === null ? 'not known' : `at least ${percent(t.overhead_fraction)} of the processes' time`],
           ["CUPTI's part (estimated)", cost.expected_cupti_least !== null && cost.cupti_fraction === null ? `${percent(cost.expected_cupti_least)} to ${percent(cost.expected_cupti_most)}, from H100 figures` : null],
           ["CUPTI's part (measured)", cost.cupti_fraction !== null && cost.cupti_fraction !== undefined && `${percent(cost.cupti_fraction)} ± ${percent(cost.cupti_error)}`],

@@ -2,7 +2,7 @@
 import {button, h} from './dom';
 import {Data} from './data';
 import {Store} from './selection';
-import {count, duration, percent, plural} from './units';
+import {count, duration, kTimingWords, percent, plural} from './units';
 
 function hardware(data: Data): string {
   const kinds = new Map<string, number>();
@@ -24,7 +24,7 @@ function doubts(data: Data): string[] {
   const out: string[] = [];
   const lost = Object.values(t.lost as Record<string, number>).reduce((sum, n) => sum + n, 0);
   if (lost > 0) out.push(`${plural(lost, 'record')} lost, coverage ${percent(t.coverage ?? 1)}`);
-  if (t.timing_source !== 'cupti_activity') out.push(`GPU times: ${t.timing_source}`);
+  if (t.timing_source !== 'cupti_activity') out.push(`GPU times: ${kTimingWords[t.timing_source]}`);
   if (t.cut_off.length > 0) out.push(`${plural(t.cut_off.length, 'process', 'processes')} exited uncleanly`);
   if (t.damaged_logs.length > 0) out.push(plural(t.damaged_logs.length, 'damaged log'));
   if (t.outside_window > 0) out.push(`${count(t.outside_window)} records left out on request`);

@@ -46,3 +46,10 @@ export function clock(ns: number): string {
 
 // A round number of at least `value` for the top of an axis.
 export function ceilingNs(value: number): number { return value > 0 ? value * 1.04 : 1; }
+
+// Where the times of kernels and copies are from (trust.timing_source).
+export const kTimingWords: Record<string, string> = {
+  cupti_activity: "CUPTI's records",
+  mixed: "CUPTI's records, on some ranks only",
+  none: 'none',
+};
