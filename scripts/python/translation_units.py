@@ -26,7 +26,7 @@ def apart(entry):
 
 entries = [one for entry in entries for one in apart(entry)]
 for entry in entries:
-    entry["command"] = re.sub(r" -(Winvalid-pch|fpch-preprocess|include \S*cmake_pch\.hxx)(?= )", "", entry["command"])
+    entry["command"] = re.sub(r" -(Winvalid-pch|fpch-preprocess|-param \S+|include \S*cmake_pch\.hxx)(?= )", "", entry["command"])
 os.makedirs(out, exist_ok=True)
 with open(os.path.join(out, "compile_commands.json"), "w", encoding="utf-8") as file:
     json.dump(entries, file)
