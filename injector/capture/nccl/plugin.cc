@@ -219,7 +219,7 @@ void AddUnseen(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
     }
     seq = seen.seq++;
   }
-  PendingCall& pending = batch.calls[batch.call_count++];
+  PendingCall& pending = batch.calls[batch.call_count];
   CollectiveEvent& event = pending.event;
   event = {};
   event.issue_ns = event.return_ns = Stamp();
@@ -239,6 +239,7 @@ void AddUnseen(ThreadState& thread, CallBatch& batch, PluginCommunicator& comm,
   pending.handle = PointerTo<void>(known->key.load(std::memory_order_relaxed));
   pending.told = true;
   pending.ranks = known->ranks.load(std::memory_order_relaxed);
+  CountCall(batch);
 }
 
 // Matches a call with those that the wrappers saw for this launch.
