@@ -22,9 +22,10 @@ class LiveLine {
     this.say(hangs.length > 0 ? 'stuck' : 'running', `Live: ${words.join(', ') || 'no steps yet'}`);
   }
   lost(): void { if (!this.over) this.say('stuck', 'The collector does not answer; trying again ...'); }
+  // Nothing but the end is news from now on.
+  hush(): void { this.over = true; }
   // Of a run that was over from the start nothing needs to be said.
   end(seenRunning: boolean): void {
-    this.over = true;
     if (seenRunning) this.say('over', 'The run is over');
   }
   private say(css: string, words: string): void {
@@ -68,7 +69,10 @@ export function follow(show: (data: Data, line: HTMLElement) => void): void {
   events.addEventListener('documents', () => { void refresh(); });
   events.addEventListener('error', () => line.lost());
   events.addEventListener('end', () => {
-    line.end(live);
-    void refresh().then(() => events.close());
+    line.hush();
+    void refresh().then(() => {  // the last numbers first
+      line.end(live);
+      events.close();
+    });
   });
 }
