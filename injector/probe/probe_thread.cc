@@ -403,9 +403,8 @@ void ProbeThread::RefreshVersions() noexcept {
   if (!session_->driver_is_up()) return;
   const int32_t nccl = NcclVersion();
   const uint32_t precautions = session_->felt_precautions();
-  if (versions_known_ && versions_.nccl == nccl && versions_.cuda_runtime != 0 &&
-      versions_.cupti_precautions == precautions)
-    return;
+  const bool same = versions_known_ && versions_.nccl == nccl && versions_.cupti_precautions == precautions;
+  if (same && versions_.cuda_runtime != 0) return;
   VersionsRow now;
   now.cupti = session_->api().version;
   now.cupti_path = session_->api().path;
@@ -416,9 +415,7 @@ void ProbeThread::RefreshVersions() noexcept {
   for (const char* runtime : {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
     if (now.cuda_runtime == 0) now.cuda_runtime = AskVersion(runtime, "cudaRuntimeGetVersion");
   }
-  if (versions_known_ && now.nccl == versions_.nccl && now.cuda_runtime == versions_.cuda_runtime &&
-      now.cupti_precautions == versions_.cupti_precautions)
-    return;
+  if (same && now.cuda_runtime == versions_.cuda_runtime) return;
   versions_ = now;
   versions_known_ = true;
   const Lock lock(stream_->mutex);

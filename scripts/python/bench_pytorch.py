@@ -57,7 +57,7 @@ def main():
                 own.append(report["trust"]["cost"]["own_fraction"] * report["conditions"]["duration_ns"] / 1e6 / (STEPS + OUTSIDE))
             print(f"round {number + 1} of {ROUNDS}, {way}: {times}", file=sys.stderr)
     print(f"{kernels:.0f} kernels a step; medians of {ROUNDS} rounds of {STEPS} steps (least to most), in seconds for 1,000 steps:\n")
-    print("| the program | " + " | ".join(TIMES.values()) + " |\n|---|---|---|---|")
+    print("| the program | " + " | ".join(TIMES.values()) + " |\n" + "|---" * (1 + len(TIMES)) + "|")
     for way in WAYS:
         cells = []
         for time in TIMES:
