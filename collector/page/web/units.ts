@@ -49,7 +49,7 @@ export function ceilingNs(value: number): number { return value > 0 ? value * 1.
 
 // Where the times of kernels and copies are from (trust.timing_source).
 export const kTimingWords: Record<string, string> = {
-  cupti_activity: "CUPTI's records",
-  mixed: "CUPTI's records, on some ranks only",
+  cupti_activity: 'CUPTI activity',
+  mixed: 'CUPTI activity, on some ranks only',
   none: 'none',
 };
