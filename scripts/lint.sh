@@ -3,8 +3,8 @@
 # `--fix` rewrites the format in place.
 #
 # Changed is what differs from the branch that the change goes into: from origin/main or main, on main itself from the commit before. Sources
-# count, headers are checked with them; LINT_LIMIT (8) bounds how many, for the sake of the time. clang-tidy needs a configured tree:
-# build/release, or the folder in $BUILD_DIR.
+# count, headers are checked with them; LINT_LIMIT (8) bounds how many, for the sake of the time. Everything is checked as the build compiles it, several
+# sources as one. clang-tidy needs a configured tree: build/release, or the folder in $BUILD_DIR.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -42,7 +42,9 @@ printf '%s\n' "${sources[@]}" | xargs -P "$JOBS" -n 32 "$(tool clang-format)" --
 
 BUILD_DIR=${BUILD_DIR:-$ROOT/build/release}
 [ -e "$BUILD_DIR/compile_commands.json" ] || cmake --preset release >/dev/null
-mapfile -t units < <(python3 scripts/python/translation_units.py "$BUILD_DIR/compile_commands.json" "$ROOT" "$BUILD_DIR/lint")
+# units [together]: what clang-tidy can check, one a line
+units() { python3 scripts/python/translation_units.py "$BUILD_DIR/compile_commands.json" "$ROOT" "$BUILD_DIR/lint" "$@"; }
+tidy=("$(tool clang-tidy)" -p "$BUILD_DIR/lint" --quiet --extra-arg=-Wno-unknown-warning-option)
 if [ "$what" = --changed ]; then
   base=$(changed_since)
   if [ -z "$base" ]; then
@@ -50,7 +52,7 @@ if [ "$what" = --changed ]; then
     exit
   fi
   mapfile -t changed < <({ git diff --name-only --diff-filter=d "$base" && git ls-files --others --exclude-standard; } | sed "s#^#$ROOT/#" | sort -u)
-  mapfile -t units < <(comm -12 <(printf '%s\n' "${units[@]}" | sort) <(printf '%s\n' "${changed[@]}"))
+  mapfile -t units < <(comm -12 <(units | sort) <(printf '%s\n' "${changed[@]}"))
   limit=${LINT_LIMIT:-8}
   if [ ${#units[@]} -gt "$limit" ]; then
     echo "${#units[@]} sources changed since ${base:0:9}; clang-tidy checks the first $limit (LINT_LIMIT). Check all of them with: scripts/lint.sh"
@@ -60,6 +62,10 @@ if [ "$what" = --changed ]; then
     say "clang-tidy: no source has changed since ${base:0:9}"
     exit
   fi
+else
+  mapfile -t units < <(units together)
+  # A source that another one includes is checked like a header.
+  tidy+=(--checks=-bugprone-suspicious-include "--header-filter=$ROOT/(injector|collector|proto|tests|samples)/")
 fi
 say "clang-tidy over ${#units[@]} translation units"
-printf '%s\n' "${units[@]}" | xargs -P "$JOBS" -n 4 "$(tool clang-tidy)" -p "$BUILD_DIR/lint" --quiet --extra-arg=-Wno-unknown-warning-option
+printf '%s\n' "${units[@]}" | xargs -P "$JOBS" -n 4 "${tidy[@]}"
