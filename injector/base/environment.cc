@@ -314,14 +314,12 @@ void Repair(Publication& publication) noexcept {
 
 bool PublishVariable(const char* name, const char* value) noexcept {
   if (IsSet(name)) return true;
-  const size_t name_size = std::strlen(name);
-  const size_t value_size = std::strlen(value);
-  const size_t bytes = name_size + value_size + 2;
+  const size_t bytes = std::strlen(name) + std::strlen(value) + sizeof("=");
   auto* entry = static_cast<char*>(MapMemory(bytes));
   if (entry == nullptr) return false;
-  std::memcpy(entry, name, name_size);
-  entry[name_size] = '=';
-  std::memcpy(entry + name_size + 1, value, value_size);
+  char* const equals = stpcpy(entry, name);
+  *equals = '=';
+  stpcpy(equals + 1, value);
   if (Replace(nullptr, nullptr, entry, true)) return true;
   UnmapMemory(entry, bytes);
   return false;

@@ -9,7 +9,6 @@
 namespace gpuprobe::injector {
 
 constinit std::atomic<uint64_t> main_thread_range{0};
-constinit std::atomic<int32_t> threads_in_nccl{0};
 constinit thread_local ThreadState* current_thread __attribute__((tls_model("initial-exec"))) = nullptr;
 
 namespace {
@@ -27,8 +26,7 @@ void ReleaseThread(void* value) noexcept {
   auto* state = static_cast<ThreadState*>(value);
   current_thread = nullptr;
   if (state->ring != nullptr) ReleaseRing(*state->ring);
-  if (state->nccl_call_depth > 0)
-    threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);  // it left by exiting
+  state->nccl_call_depth = 0;  // it may have left by exiting
   // A group that nobody ended: the probe's thread reports what was seen of it.
   if (state->nccl_ended.load(std::memory_order_relaxed) == nullptr)
     state->nccl_ended.store(state->nccl_held.exchange(nullptr), std::memory_order_release);
@@ -107,6 +105,13 @@ ThreadState& ClaimThreadState() noexcept {
 
 int UsedThreads() noexcept { return highest_used.load(std::memory_order_relaxed); }
 ThreadState& ThreadAt(int index) noexcept { return pool[index]; }
+
+bool AnyThreadInNccl() noexcept {
+  for (int i = 0; i < UsedThreads(); ++i) {
+    if (pool[i].nccl_call_depth > 0) return true;
+  }
+  return false;
+}
 
 HostCost TotalHostCost() noexcept {
   HostCost total;

@@ -25,6 +25,21 @@ inline constexpr uint32_t kHostCostSampling = 64;  // one guarded event in this 
 // More than any event takes; a longer one means the thread was interrupted, which is not our cost.
 inline constexpr uint64_t kMaxJudgedNs = 10'000;
 
+// A count that only its thread changes and others read, so that no instruction has to lock the bus.
+class OwnersCount {
+ public:
+  OwnersCount& operator=(int value) noexcept {
+    value_.store(value, std::memory_order_relaxed);
+    return *this;
+  }
+  OwnersCount& operator++() noexcept { return *this = *this + 1; }
+  OwnersCount& operator--() noexcept { return *this = *this - 1; }
+  operator int() const noexcept { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int> value_{0};
+};
+
 struct ThreadState {
   int guard_depth = 0;            // > 0: our own code runs on this thread
   bool ring_refused = false;      // no ring was free: LOSS_THREAD_SLOTS_FULL is counted for each event
@@ -39,7 +54,7 @@ struct ThreadState {
 
   // NCCL: depth of group calls, and where calls and launches are noted while an NCCL call or group of the
   // application runs.
-  int nccl_call_depth = 0;             // inside an intercepted nccl* function
+  OwnersCount nccl_call_depth;         // inside an intercepted nccl* function
   bool works_for_application = false;  // it has called NCCL, or launched a kernel that is not NCCL's
   int nccl_group_depth = 0;            // GroupStart minus GroupEnd, as the application called them
   nccl::CallBatch* nccl_batch = nullptr;
@@ -120,21 +135,20 @@ inline uint64_t InnermostRange(const ThreadState& state) noexcept {
 // Innermost range of the process's main thread; other threads' launches outside any range belong to it.
 extern std::atomic<uint64_t> main_thread_range;
 
-// Number of threads inside an NCCL function, which may wait for NCCL's own threads.
-extern std::atomic<int32_t> threads_in_nccl;
+// Calls visit for every state that was ever used, also those whose threads have ended.
+template <typename Visit>
+void ForEachThread(Visit visit) noexcept {
+  for (int i = 0; i < UsedThreads(); ++i) visit(ThreadAt(i));
+}
+
+// Whether some thread is inside an NCCL function, and may wait for NCCL's own threads there.
+bool AnyThreadInNccl() noexcept;
 
 // Whether this thread now allocates on NCCL's behalf: inside an application's NCCL call, or on an NCCL thread
 // that works for one. An NCCL thread has never called NCCL nor launched anybody else's kernel; an application
 // thread that allocates before it has done either, while another one is in NCCL, is mistaken for one.
 inline bool AllocatesForNccl(const ThreadState& state) noexcept {
-  return state.nccl_call_depth > 0 ||
-         (!state.works_for_application && threads_in_nccl.load(std::memory_order_relaxed) > 0);
-}
-
-// Calls visit for every state that was ever used, also those whose threads have ended.
-template <typename Visit>
-void ForEachThread(Visit visit) noexcept {
-  for (int i = 0; i < UsedThreads(); ++i) visit(ThreadAt(i));
+  return state.nccl_call_depth > 0 || (!state.works_for_application && AnyThreadInNccl());
 }
 
 // Sums over all threads that are or were.

@@ -230,7 +230,7 @@ void ProcessModel::On(const SyncRecord& r) {
 void ProcessModel::On(const KernelRecord& r) {
   Operation operation = devices_.On(r);
   if (operation.op != 0) joiner_.AddCollectiveKernel(r, operation.op);
-  Join(operation);
+  Join(std::move(operation));
 }
 
 void ProcessModel::On(const CopyRecord& r) {
@@ -245,7 +245,7 @@ void ProcessModel::On(const GraphRunRecord& r) {
 
 void ProcessModel::On(const MemsetRecord& r) { Join(devices_.On(r)); }
 
-void ProcessModel::Join(Operation operation) {
+void ProcessModel::Join(Operation&& operation) {
   progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, operation.end_ns);
   joiner_.Add(operation);
 }

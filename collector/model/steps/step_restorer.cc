@@ -40,6 +40,7 @@ void StepRestorer::Restore(OpenOperations& open, std::deque<PendingStep>& pendin
       std::any_of(pending.begin(), pending.end(), [](const PendingStep& each) { return each.left > 0; });
   if (!wanted || !usual_.known()) return;
   std::vector<RestoredStep> steps;
+  steps.reserve(pending.size());
   for (const PendingStep& each : pending) {
     steps.push_back({.begin = static_cast<size_t>(each.begin - open.Begin()),
                      .end = static_cast<size_t>(each.end - open.Begin()),

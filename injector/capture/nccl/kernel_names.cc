@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "injector/base/text.h"
@@ -58,6 +59,8 @@ constexpr TypeToken kTypeTokens[] = {
     {"f16", 0x040}, {"f32", 0x080}, {"f64", 0x100}, {"bf16", 0x200}, {"f8e4m3", 0x400}, {"f8e5m2", 0x800},
 };
 
+constexpr std::string_view kDeviceKernel = "ncclDevKernel_";
+
 // Skips "_Z<length>" of a mangled function name.
 std::string_view StripMangling(std::string_view name) noexcept {
   if (!StartsWith(name, "_Z")) return name;
@@ -82,27 +85,28 @@ std::string_view NextToken(std::string_view* rest) noexcept {
 }  // namespace
 
 KernelTraits ParseKernelName(const char* name) noexcept {
-  constexpr KernelTraits kNone{0, 0};
+  constexpr KernelTraits kNone{};
   if (name == nullptr) return kNone;
   std::string_view rest = StripMangling(std::string_view(name, strnlen(name, 256)));
-  bool ours = false;
-  for (const std::string_view prefix :
-       {"ncclDevKernel_", "ncclSymkDevKernel_", "ncclSymDevKernel_", "ncclKernel_"}) {
-    if (!StartsWith(rest, prefix)) continue;
-    rest.remove_prefix(prefix.size());
-    ours = true;
-    break;
-  }
-  if (!ours) return kNone;
-  KernelTraits traits{kAnyOp, kAnyDataType};
+  constexpr std::string_view kPrefixes[] = {kDeviceKernel, "ncclSymkDevKernel_", "ncclSymDevKernel_",
+                                            "ncclKernel_"};
+  const auto* prefix = std::begin(kPrefixes);
+  while (prefix != std::end(kPrefixes) && !StartsWith(rest, *prefix)) ++prefix;
+  if (prefix == std::end(kPrefixes)) return kNone;
+  rest.remove_prefix(prefix->size());
+  KernelTraits traits{kAnyOp, kAnyDataType, *prefix == kDeviceKernel};
   const std::string_view op = NextToken(&rest);
   for (const OpToken& known : kOpTokens) {
-    if (known.token == op && !op.empty()) traits.ops = known.ops;
+    if (known.token != op || op.empty()) continue;
+    traits.ops = known.ops;
+    break;
   }
   while (!rest.empty()) {
     const std::string_view token = NextToken(&rest);
     for (const TypeToken& known : kTypeTokens) {
-      if (known.token == token) traits.datatypes = known.datatypes;
+      if (known.token != token) continue;
+      traits.datatypes = known.datatypes;
+      return traits;
     }
   }
   return traits;

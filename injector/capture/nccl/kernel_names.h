@@ -13,6 +13,9 @@ namespace gpuprobe::injector::nccl {
 struct KernelTraits {
   uint16_t ops;        // bit per EntryPoint; 0: no kernel of NCCL's
   uint16_t datatypes;  // bit per ncclDataType_t
+  // Its first argument is its communicator on the device. Kernels have it since NCCL 2.19, when they got this
+  // name, except those of symmetric memory, which get it by value.
+  bool takes_communicator;
 };
 
 inline constexpr uint16_t kAnyOp = 0xffff;
@@ -27,12 +30,6 @@ inline bool IsNcclKernel(const char* name) noexcept {
     while (*name >= '0' && *name <= '9') ++name;
   }
   return std::strncmp(name, "nccl", 4) == 0;
-}
-
-// Whether a kernel's first argument is its communicator on the device: of those with the name that they have
-// since NCCL 2.19, except of symmetric memory, which get it by value.
-inline bool TakesCommunicator(const char* name) noexcept {
-  return name != nullptr && std::strstr(name, "ncclDevKernel") != nullptr;
 }
 
 // `name` as CUPTI gives it: mangled or plain, may be null.

@@ -76,9 +76,8 @@ void LearnFromLaunches(const CallBatch& batch) noexcept {
   comm->blocking.compare_exchange_strong(unknown, Blocking::kYes, std::memory_order_relaxed);
 }
 
-// Only compared, never followed: what NCCL keeps there is its own.
+// The kernel's first argument. Only compared, never followed: what NCCL keeps there is its own.
 uint64_t OnDevice(const KernelLaunch& kernel) noexcept {
-  if (!TakesCommunicator(kernel.name)) return 0;
   const void* arguments = kernel.each != nullptr ? kernel.each[0] : nullptr;
   for (void* const* entry = kernel.extra;
        arguments == nullptr && entry != nullptr && *entry != CU_LAUNCH_PARAM_END; entry += 2) {
@@ -293,15 +292,13 @@ bool Scope::Enter() noexcept {
   ThreadState& thread = CurrentThread();
   // The state that threads beyond the limit share has no thread id; nothing may be kept in it.
   thread_ = thread.tid != 0 ? &thread : nullptr;
-  if (thread_ == nullptr || thread_->nccl_call_depth++ != 0) return false;
+  if (thread_ == nullptr || ++thread_->nccl_call_depth != 1) return false;
   thread_->works_for_application = true;
-  threads_in_nccl.fetch_add(1, std::memory_order_relaxed);
   return true;
 }
 
 void Scope::Leave() noexcept {
-  if (thread_ != nullptr && --thread_->nccl_call_depth == 0)
-    threads_in_nccl.fetch_sub(1, std::memory_order_relaxed);
+  if (thread_ != nullptr) --thread_->nccl_call_depth;
 }
 
 void CallScope::Begin(size_t count, ncclDataType_t datatype, int root, int peer, const void* comm,
@@ -501,7 +498,7 @@ SeenLaunch SeenLaunchOf(const KernelLaunch& kernel) noexcept {
           0,
           0,
           DeviceOfContext(kernel.context),
-          OnDevice(kernel)};
+          traits.takes_communicator ? OnDevice(kernel) : 0};
 }
 
 bool WantsGraphNode(const ThreadState& thread, bool cloned, bool copies) noexcept {

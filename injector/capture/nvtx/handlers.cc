@@ -94,6 +94,7 @@ void ReadPayload(const nvtxEventAttributes_t& attributes, RangeText* what) noexc
   }
   if (static_cast<int32_t>(attributes.payloadType) != abi::kPayloadTypeExtended || attributes.reserved0 <= 0)
     return;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): NVTX passes the address as a number
   what->extended = reinterpret_cast<const abi::PayloadData*>(attributes.payload.ullValue);
   what->extended_count = static_cast<size_t>(attributes.reserved0);
 }
@@ -205,6 +206,7 @@ void NameResource(int32_t type, uint64_t identifier, std::string_view name) noex
   switch (type) {
     case NVTX_RESOURCE_TYPE_CUDA_STREAM:
     case NVTX_RESOURCE_TYPE_CUDART_STREAM:
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): likewise
       return NameStream(reinterpret_cast<const void*>(identifier), name);
     case NVTX_RESOURCE_TYPE_CUDA_DEVICE:
     case NVTX_RESOURCE_TYPE_CUDART_DEVICE:
