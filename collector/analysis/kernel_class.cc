@@ -97,6 +97,8 @@ constexpr Word kWords[] = {
     {KernelClass::kElementwise, In::kFunction, "interpolat"},
     {KernelClass::kElementwise, In::kFunction, "jagged"},
     {KernelClass::kElementwise, In::kFunction, "unpooling"},
+    {KernelClass::kReduction, In::kFunction, "dot_kernel"},
+    {KernelClass::kReduction, In::kFunction, "reduce_1block_kernel"},
     {KernelClass::kGemm, In::kWholeName, "gemm"},
     {KernelClass::kGemm, In::kWholeName, "gemv"},
     {KernelClass::kGemm, In::kFunction, "matmul"},

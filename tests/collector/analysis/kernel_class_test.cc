@@ -18,6 +18,13 @@ constexpr Named kNamed[] = {
      KernelClass::kGemm},
     {"nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNN", KernelClass::kGemm},
     {"void splitKreduce_kernel<32, 16, int, float>(cublasSplitKParams<float>)", KernelClass::kGemm},
+    {"void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensor<float const>, cublasGemvTensor<float> "
+     "> >(...)",
+     KernelClass::kReduction},
+    {"void reduce_1Block_kernel<float, 128, 7, cublasGemvTensor<float>, cublasGemvTensor<float> >(...)",
+     KernelClass::kReduction},
+    {"void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false, ...>(...)",
+     KernelClass::kGemm},
     {"triton_mm", KernelClass::kGemm},
     {"sm80_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x32",
      KernelClass::kConvolution},
