@@ -59,6 +59,11 @@ class Recordings(harness.EndToEndTest):
         classes = {entry["class"]: entry["calls"] for entry in report["compute"]["classes"]}
         self.assertEqual(set(classes), {"gemm", "reduction", "elementwise", "normalisation", "optimizer"})
         self.assertEqual(classes["gemm"], 60 * 4 * 24, "each step: 4 blocks of 8 products, forward and twice backward")
+        width = 256
+        weights = 4 * 4 * (2 * 2 * width + 4 * (width * width + width) + 2 * 4 * width * width + 5 * width)
+        held = self.held(report)
+        self.assertAlmostEqual(held["weights"], weights, delta=0.05 * weights)
+        self.assertAlmostEqual(held["optimizer state (Adam)"], 2 * weights, delta=0.05 * 2 * weights)
 
     def test_memory_of_data_parallel_training(self):
         held = self.held(self.check("plain"))
