@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "collector/analysis/bucket_advice.h"
+#include "collector/analysis/bystander.h"
 #include "collector/analysis/call_timing.h"
 #include "collector/analysis/clock_alignment.h"
 #include "collector/analysis/collective_report.h"
@@ -70,16 +71,6 @@ void FillCopies(const model::ProcessModel& process, RankReport& r) {
     c.busy_ns += small.duration_ns();
     c.small += small.copies();
   }
-}
-
-// A launcher that initialises CUDA and uses no device, as torchrun does: no rank, where others are.
-bool IsBystander(const model::ProcessModel& process, const model::JobModel& job) {
-  if (HasRank(process.identity())) return false;
-  const bool idle = process.totals().launches == 0 && process.totals().kernels == 0 &&
-                    std::all_of(process.ledger().kinds().begin(), process.ledger().kinds().end(),
-                                [](const auto& kind) { return kind.high_water_bytes == 0; });
-  return idle && std::any_of(job.processes().begin(), job.processes().end(),
-                             [](const auto& other) { return HasRank(other->identity()); });
 }
 
 RankReport RankOf(const model::ProcessModel& process, const ReportInput& input) {
@@ -321,7 +312,7 @@ void FillTrust(const model::JobModel& job, const ReportInput& input, Trust& t) {
     t.range_pops_without_push += totals.self.range_pop_without_push();
     t.range_ends_without_start += totals.self.range_end_without_start();
     t.ranges_unclosed += totals.ranges_unclosed;
-    if (process->end_state() == model::EndState::kCutOff) {
+    if (process->end_state() == model::EndState::kCutOff && !IsBystander(*process, job)) {
       t.cut_off.push_back({.who = Who(process->identity()), .last_data_ns = LastNs(*process)});
     }
     if (process->end_state() == model::EndState::kSaidByeIncomplete) {

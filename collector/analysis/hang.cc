@@ -146,7 +146,8 @@ std::string WhoIsHalted(const Hang& hang) {
 
 std::string WhereItIs(const Hang& hang) {
   std::string where = absl::StrCat("communicator ", ShortComm(hang.comm), " (");
-  if (!hang.comm_name.empty()) absl::StrAppend(&where, hang.comm_name, ", ");
+  const std::string name = TellingName(hang.comm_name);
+  if (!name.empty()) absl::StrAppend(&where, name, ", ");
   return absl::StrCat(where, hang.comm_ranks, " ranks)");
 }
 

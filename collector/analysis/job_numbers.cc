@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "collector/analysis/bystander.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/process_state.h"
 #include "proto/nccl_operations.h"
@@ -114,6 +115,7 @@ JobNumbers NumbersOf(const model::JobModel& job, uint64_t now_ns) {
   std::map<std::tuple<int, std::string, int>, size_t> order;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     AddSums(*job.processes()[i], numbers);
+    if (IsBystander(*job.processes()[i], job)) continue;
     const v1::Identity& id = job.processes()[i]->identity();
     const bool ranked = HasRank(id);
     order[{ranked ? id.rank() : INT_MAX, id.host(), ranked ? 0 : id.pid()}] = i;

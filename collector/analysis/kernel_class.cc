@@ -1,6 +1,7 @@
 #include "collector/analysis/kernel_class.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -32,6 +33,7 @@ constexpr Word kWords[] = {
     {KernelClass::kCopy, In::kWholeName, "copyfunctor"},
     {KernelClass::kElementwise, In::kWholeName, "zerofunctor"},
     {KernelClass::kOptimizer, In::kFunction, "multi_tensor_apply"},
+    {KernelClass::kOptimizer, In::kFunction, "triton_for"},
     {KernelClass::kOptimizer, In::kFunction, "lpnorm_cleanup"},
     {KernelClass::kOptimizer, In::kFunction, "lpmax_cleanup"},
     {KernelClass::kOptimizer, In::kFunction, "amp_update_scale"},
@@ -95,6 +97,8 @@ constexpr Word kWords[] = {
     {KernelClass::kElementwise, In::kFunction, "interpolat"},
     {KernelClass::kElementwise, In::kFunction, "jagged"},
     {KernelClass::kElementwise, In::kFunction, "unpooling"},
+    {KernelClass::kReduction, In::kFunction, "dot_kernel"},
+    {KernelClass::kReduction, In::kFunction, "reduce_1block_kernel"},
     {KernelClass::kGemm, In::kWholeName, "gemm"},
     {KernelClass::kGemm, In::kWholeName, "gemv"},
     {KernelClass::kGemm, In::kFunction, "matmul"},
@@ -113,6 +117,7 @@ constexpr Word kWords[] = {
     {KernelClass::kReduction, In::kFunction, "reduce"},
     {KernelClass::kReduction, In::kFunction, "triton_red"},
     {KernelClass::kReduction, In::kFunction, "triton_per"},
+    {KernelClass::kReduction, In::kFunction, "triton_spl"},
     {KernelClass::kReduction, In::kFunction, "argmax"},
     {KernelClass::kReduction, In::kFunction, "topk"},
     {KernelClass::kReduction, In::kFunction, "sort"},
@@ -165,6 +170,20 @@ constexpr Word kWords[] = {
     {KernelClass::kElementwise, In::kFunction, "vector_add"},
 };
 
+// Inductor (torch.compile) names a fused kernel after its kind and the operators it took over:
+// triton_poi_fused_convolution_relu_0 adds a convolution's bias and convolves nothing.
+bool IsFusedByInductor(std::string_view function) {
+  constexpr std::string_view kKinds[] = {"triton_poi_", "triton_red_", "triton_per_", "triton_for_",
+                                         "triton_spl_"};
+  return std::any_of(std::begin(kKinds), std::end(kKinds),
+                     [&](std::string_view kind) { return function.substr(0, kind.size()) == kind; });
+}
+
+bool IsLibraryWork(KernelClass kernel_class) {
+  return kernel_class == KernelClass::kGemm || kernel_class == KernelClass::kConvolution ||
+         kernel_class == KernelClass::kAttention;
+}
+
 }  // namespace
 
 std::string_view KernelClassName(KernelClass kernel_class) {
@@ -180,7 +199,9 @@ KernelClass KernelClassOf(std::string_view demangled) {
   size_t end = whole.find('<');
   if (end == std::string::npos) end = whole.rfind('(');
   const std::string_view function = std::string_view(whole).substr(0, end);
+  const bool fused = IsFusedByInductor(function);
   for (const Word& word : kWords) {
+    if (fused && IsLibraryWork(word.kernel_class)) continue;
     const std::string_view text = word.where == In::kFunction ? function : std::string_view(whole);
     if (text.find(word.text) != std::string_view::npos) return word.kernel_class;
   }

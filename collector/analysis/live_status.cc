@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "collector/analysis/bystander.h"
 #include "collector/analysis/names.h"
 #include "collector/analysis/process_state.h"
 
@@ -131,6 +132,7 @@ LiveStatus LiveWatch::Look(const model::JobModel& job, uint64_t now_ns) {
   std::set<std::pair<std::string, std::string>> devices;
   for (size_t i = 0; i < job.processes().size(); ++i) {
     Describe(*job.processes()[i], status, hosts, devices);
+    if (IsBystander(*job.processes()[i], job)) continue;
     status.ranks.push_back(LookAt(job, i));
     status.ranks.back().trouble = TroubleOf(*job.processes()[i], now_ns);
     DescribeHost(*job.processes()[i], now_ns, status.ranks.back());

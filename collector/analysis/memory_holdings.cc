@@ -200,12 +200,39 @@ void TakeBuckets(const HoldingEvidence& evidence, const std::string& size, Break
   }
 }
 
+// Where nothing is reduced: what Adam keeps from the first steps is twice the weights, which are then all
+// that was allocated before, and each of them has a gradient. Where anything else of some size was allocated
+// there, the two figures disagree and nothing is named.
+void TakeByAdam(const HoldingEvidence& evidence, double freed_per_step, Breakdown& parts) {
+  if (evidence.optimizer != "Adam") return;
+  const auto weights = static_cast<double>(parts.Left("before_steps"));
+  const double state = 2 * weights;
+  const auto first = static_cast<double>(parts.Left("first_steps"));
+  const auto backward = static_cast<double>(parts.Left("first_steps_backward"));
+  const bool kept = Agree(backward, weights);  // gradients that are set to zero in place
+  if (weights <= 0 || !Agree(first, state) || !(kept || backward < kAgree * weights)) return;
+  const std::string size = Bytes(parts.Left("before_steps"));
+  parts.Take("first_steps", state, "optimizer state (Adam)",
+             absl::StrCat("twice what was allocated before the first step, ", size,
+                          "; Adam keeps two values for each weight"));
+  parts.Take("before_steps", weights, "weights", "half of what Adam keeps from the first steps");
+  const std::string why = absl::StrCat("as large as the weights, ", size);
+  if (kept) {
+    parts.Take("first_steps_backward", weights, "gradients", why);
+  } else if (freed_per_step >= (1 - kAgree) * weights) {
+    parts.TakeUpTo("from_backward", weights, "gradients", why);
+  }
+}
+
 }  // namespace
 
 std::vector<Holding> HoldingsOf(const MemoryLifetimesReport& lifetimes, const HoldingEvidence& evidence) {
   Breakdown parts(lifetimes);
   const double gradients = evidence.gradient_bytes;
-  if (gradients <= 0) return parts.Conclude();
+  if (gradients <= 0) {
+    TakeByAdam(evidence, static_cast<double>(lifetimes.from_backward_bytes_per_step), parts);
+    return parts.Conclude();
+  }
   const std::string size = Bytes(model::WholeNumber(gradients));
   parts.Take("before_steps", gradients / evidence.weight_shards, "weights",
              absl::StrCat("as large as the gradients, ", size, SharedBy(evidence.weight_shards)));

@@ -6,7 +6,10 @@
 // where a second fact agrees. Example: 51.5 MiB are allocated before the first step. AllReduce reduces 12 MiB
 // a step in backward, so there are 12 MiB of gradients and as much of weights; an Adam kernel runs in every
 // step, and Adam keeps two values for each weight, so 24 MiB are its state. The other 3.5 MiB are "other,
-// allocated before the first step". Nothing is named that the part cannot hold. Pure.
+// allocated before the first step". Nothing is named that the part cannot hold.
+//
+// A program that reduces nothing, alone on its GPU, has one such fact: an Adam kernel in every step, and
+// twice as much kept from the first steps on as was allocated before them. Pure.
 #pragma once
 
 #include <set>

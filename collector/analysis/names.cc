@@ -2,6 +2,7 @@
 
 #include <cxxabi.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iterator>
 #include <memory>
@@ -179,6 +180,14 @@ std::string ShortComm(const std::string& comm) {
 }
 
 std::string CommName(uint64_t hash) { return absl::StrFormat("%016x", hash); }
+
+std::string TellingName(std::string_view comm_name) {
+  constexpr size_t kShortestHash = 16;
+  const auto all = [comm_name](auto holds) { return std::all_of(comm_name.begin(), comm_name.end(), holds); };
+  const bool number = all([](char c) { return absl::ascii_isdigit(c); });
+  const bool hash = comm_name.size() >= kShortestHash && all([](char c) { return absl::ascii_isxdigit(c); });
+  return number || hash ? std::string() : std::string(comm_name);
+}
 
 std::string CudaVersionName(int version) {
   return version <= 0 ? "" : absl::StrCat(version / 1000, ".", version % 1000 / 10);

@@ -41,6 +41,9 @@ std::string CommName(uint64_t hash);
 // The first eight of these digits after leading zeros: hashes that count up from a small number would all
 // begin alike.
 std::string ShortComm(const std::string& comm);
+// The name that a program gave a communicator, for people: empty for one that a framework made up, such as
+// PyTorch's "0" and its 40 hex digits for the dimension of a mesh.
+std::string TellingName(std::string_view comm_name);
 // 13000 -> "13.0", as cuDriverGetVersion counts; empty for 0.
 std::string CudaVersionName(int version);
 // 22809 -> "2.28.9", as ncclGetVersion counts; empty for 0.

@@ -27,7 +27,8 @@ using Role = std::vector<const CollectiveReport*>;
 
 bool SameKind(const CollectiveReport& a, const CollectiveReport& b) {
   return a.op == b.op && a.size_bytes == b.size_bytes && a.comm_ranks == b.comm_ranks && a.comm_ranks > 0 &&
-         a.calls_per_plan == b.calls_per_plan && a.comm_name == b.comm_name;
+         a.calls_per_plan == b.calls_per_plan &&
+         analysis::TellingName(a.comm_name) == analysis::TellingName(b.comm_name);
 }
 
 using Value = std::function<std::optional<double>(const CollectiveReport&)>;

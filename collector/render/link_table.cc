@@ -140,10 +140,10 @@ Table CommunicatorsTable(const analysis::Report& report) {
       calls += sum.calls;
       bytes += sum.bytes;
     }
-    const std::vector<std::string> what{c.name.empty() ? "-" : analysis::Shorten(c.name, 24),
-                                        c.ranks.has_value() ? absl::StrCat(*c.ranks) : "?", HostsText(c),
-                                        c.made_by.empty() ? "-" : c.made_by,
-                                        c.ran_as.empty() ? "-" : c.ran_as};
+    const std::string name = analysis::TellingName(c.name);
+    const std::vector<std::string> what{
+        name.empty() ? "-" : analysis::Shorten(name, 24), c.ranks.has_value() ? absl::StrCat(*c.ranks) : "?",
+        HostsText(c), c.made_by.empty() ? "-" : c.made_by, c.ran_as.empty() ? "-" : c.ran_as};
     const auto [at, added] = alike.try_emplace(what);
     if (added) order.push_back(what);
     ++at->second.count;

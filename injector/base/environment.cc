@@ -1,10 +1,6 @@
 #include "injector/base/environment.h"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cerrno>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
@@ -12,6 +8,7 @@
 #include <utility>
 
 #include "injector/base/mapping.h"
+#include "injector/base/own_memory.h"
 
 namespace gpuprobe::injector {
 
@@ -33,17 +30,6 @@ char** Environment() noexcept { return __atomic_load_n(&environ, __ATOMIC_ACQUIR
 
 bool Exchange(char** from, char** to) noexcept {
   return __atomic_compare_exchange_n(&environ, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
-
-enum class ReadResult { kRead, kGone, kUnsupported };
-
-// Copies memory that somebody may be about to free. Some sandboxes do not allow it.
-ReadResult ReadMemory(const void* from, void* to, size_t bytes) noexcept {
-  const iovec source{const_cast<void*>(from), bytes};
-  const iovec target{to, bytes};
-  const ssize_t got = process_vm_readv(getpid(), &target, 1, &source, 1, 0);
-  if (got == static_cast<ssize_t>(bytes)) return ReadResult::kRead;
-  return got >= 0 || errno == EFAULT ? ReadResult::kGone : ReadResult::kUnsupported;
 }
 
 // The pointers of an array of variables, as they were at one moment.

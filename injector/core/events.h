@@ -317,6 +317,7 @@ struct GraphCallEvent {
   uint8_t reserved[6];
 };
 
+// Its name follows as text, if it has one.
 struct CommunicatorEvent {
   static constexpr EventType kType = EventType::kCommunicator;
   uint64_t time_ns;

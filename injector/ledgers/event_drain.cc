@@ -335,7 +335,7 @@ void EventDrain::Take(const EventHeader& header, uint32_t thread) noexcept {
       return builder_->DefineObjectName(event, builder_->String(Text<ObjectNameEvent>(header)));
     }
     case EventType::kCommunicator:
-      return Communicator(Payload<CommunicatorEvent>(header));
+      return Communicator(Payload<CommunicatorEvent>(header), Text<CommunicatorEvent>(header));
   }
   CountLoss(wire::LossReason::kLossUnknownRecord);
 }
@@ -493,11 +493,12 @@ void EventDrain::Collective(const CollectiveEvent& event, uint32_t thread) noexc
   builder_->Add(RowOf(event, names, event.thread == 0 ? thread : KnownThread(event.thread, thread)));
 }
 
-void EventDrain::Communicator(const CommunicatorEvent& event) noexcept {
+void EventDrain::Communicator(const CommunicatorEvent& event, std::string_view name) noexcept {
   const char* made_by = event.made_by == 0 || event_names.collective_op == nullptr
                             ? nullptr
                             : event_names.collective_op(static_cast<uint16_t>(event.made_by - 1));
-  builder_->DefineCommunicator(event, made_by == nullptr ? 0 : builder_->String(made_by));
+  builder_->DefineCommunicator(event, name.empty() ? 0 : builder_->String(name),
+                               made_by == nullptr ? 0 : builder_->String(made_by));
 }
 
 void EventDrain::PlanLaunched(const PlanLaunchEvent& event) noexcept {

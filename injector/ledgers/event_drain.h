@@ -85,7 +85,7 @@ class EventDrain {
   void OnGraphCall(const GraphCallEvent& event, uint32_t thread) noexcept;
   void Collective(const CollectiveEvent& event, uint32_t thread) noexcept;
   void TookPayload(const RangePayloadEvent& event, std::string_view bytes) noexcept;
-  void Communicator(const CommunicatorEvent& event) noexcept;
+  void Communicator(const CommunicatorEvent& event, std::string_view name) noexcept;
   void PlanLaunched(const PlanLaunchEvent& event) noexcept;
   uint32_t DomainName(uint64_t handle) noexcept;
 

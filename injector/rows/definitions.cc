@@ -137,7 +137,8 @@ void Definitions::DefineVersions(const VersionsRow& versions) noexcept {
          });
 }
 
-void Definitions::DefineCommunicator(const CommunicatorEvent& event, uint32_t made_by) noexcept {
+void Definitions::DefineCommunicator(const CommunicatorEvent& event, uint32_t name,
+                                     uint32_t made_by) noexcept {
   using Tag = wire::CommunicatorTag;
   Define(wire::BatchTag::kCommunicators, 11 * kFieldOverhead, [&](WireWriter& def) noexcept {
     def.add_uint32(Number(Tag::kId), event.id);
@@ -148,6 +149,7 @@ void Definitions::DefineCommunicator(const CommunicatorEvent& event, uint32_t ma
     def.add_int32(Number(Tag::kDevice), event.device);
     def.add_enum(Number(Tag::kState), event.state);
     def.add_fixed64(Number(Tag::kTimeNs), event.time_ns);
+    if (name != 0) def.add_uint32(Number(Tag::kName), name);
     if (made_by != 0) def.add_uint32(Number(Tag::kMadeBy), made_by);
   });
 }

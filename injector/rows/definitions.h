@@ -51,7 +51,7 @@ class Definitions {
                     std::string_view given_name = {}) noexcept;
   void DefineDevice(const DeviceRow& device) noexcept;
   void DefineVersions(const VersionsRow& versions) noexcept;
-  void DefineCommunicator(const CommunicatorEvent& event, uint32_t made_by) noexcept;
+  void DefineCommunicator(const CommunicatorEvent& event, uint32_t name, uint32_t made_by) noexcept;
   void DefineNcclIdentity(int32_t rank, int32_t world_size) noexcept;
   // `domain` and `name` are String's answers.
   void DefineCategory(uint32_t domain, uint32_t category, uint32_t name) noexcept;

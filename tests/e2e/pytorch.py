@@ -67,16 +67,18 @@ class PyTorchTest(harness.EndToEndTest):
         """The lines of standard output, sorted: ranks share the stream, and Python may write a line and its end apart."""
         return sorted(filter(None, re.split(rb"\n|(?=rank \d+:)", finished.stdout)))
 
-    def record(self, command, ranks=1, env=None, status=0):
-        """Runs a program without the probe and with it, which must look the same from outside, and returns its report.
+    def record(self, command, ranks=1, env=None, status=0, folders=(), limit=harness.LIMIT_S):
+        """Runs a program without the probe and with it, which must look the same from outside, and returns its report. Each of the two has folders of its own under
+        the names of `folders` in its environment.
 
         Everything that the ranks did on their GPUs is in the records. torchrun's own process, which does nothing on a GPU, is left out."""
-        plain = self.run_program(command, env=env, devices=ranks)
+        own = {run: {name: self.path(f"{run}-{name}") for name in folders} for run in ("plain", "probed")}
+        plain = self.run_program(command, env={**(env or {}), **own["plain"]}, devices=ranks, limit=limit)
         self.assertEqual(plain.returncode, status, str(plain))
         self.forget_truth()
         out = self.path("out")
         collector = harness.Collector(self, out)
-        probed = self.run_program(command, env={**(env or {}), **collector.env(), "CUDA_INJECTION64_PATH": LIBRARY}, devices=ranks)
+        probed = self.run_program(command, env={**(env or {}), **own["probed"], **collector.env(), "CUDA_INJECTION64_PATH": LIBRARY}, devices=ranks, limit=limit)
         self.assertEqual(collector.stop().returncode, 0)
         self.assert_nothing_runs()
         self.assertEqual(probed.returncode, status, str(probed))

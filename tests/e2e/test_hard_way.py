@@ -43,6 +43,7 @@ WAYS = {
     "static_eight_devices": (program("hard_way_static", "devices"), 8),
     "static_nonblocking": (program("hard_way_static", "nonblocking"), 2),
     "several_ids": (program("communicators", "scalable"), 4),
+    "names": (program("communicators", "named"), 2),
     "split": (program("communicators", "split"), 4),
     "split_in_groups": (program("communicators", "split_in_groups"), 4),
     "split_without_blocking": (program("communicators", "split_without_blocking"), 4),

@@ -1,4 +1,8 @@
 """Programs of samples/torch, each under the probe: they end and print as without it, every record equals the node's truth, and the report says how the work is shared out."""
+import os
+from collections import Counter
+
+import harness
 from pytorch import PyTorchTest, main
 
 RANKS = 2
@@ -42,6 +46,20 @@ class OneGpu(PyTorchTest):
         self.check("graphed_inference")
         replays = {record["correlation"] for record in self.truth() if record["kind"] == "kernel" and record.get("graph_node")}
         self.assertEqual(len(replays), 50)
+
+    def test_products_of_every_kind(self):
+        self.record([self.python, os.path.join(harness.SOURCE, "tests", "e2e", "programs", "torch", "products.py")])
+        self.assert_equals_truth()
+        launched = Counter(record["name"].split("_n_tilesize")[0] for record in self.truth() if record["kind"] == "kernel")
+        expected = Counter()
+        for gemm, element in (("cutlass_80_simt_sgemm", "float"), ("cutlass_80_tensorop_d884gemm", "double"), ("cutlass_80_simt_cgemm", "float2"),
+                              ("cutlass_80_tensorop_z884gemm", "double2")):
+            expected.update([f"dot_kernel<{element}>", f"gemv2N_kernel<{element}>", f"{gemm}_nt", f"{gemm}_tn", f"{gemm}_nn"])
+        for gemm, element in (("sm90_xmma_gemm_bf16bf16_bf16f32_f32", "__nv_bfloat16"), ("sm90_xmma_gemm_f16f16_f16f32_f32", "__half")):
+            # PyTorch multiplies a matrix and a vector of halves as matrices.
+            expected.update([f"dot_kernel<{element}>", f"{gemm}_nt", f"{gemm}_nt", f"{gemm}_tn", f"{gemm}_nn"])
+        expected.update(["dot_kernel<float2>", "dot_kernel<double2>"])  # vdot
+        self.assertEqual(launched, expected)
 
     def test_a_data_loader_that_is_too_slow(self):
         report = self.check("data_loader")

@@ -31,18 +31,39 @@ class Recordings(harness.EndToEndTest):
             with self.subTest(loop):
                 self.check(loop)
 
-    def sharing(self, program):
-        """How the report says that the ranks of a program of samples/torch share the work, and the number of steps."""
+    def report_of(self, program):
+        """The report of a program of samples/torch."""
         run = self.path(program)
         shutil.copytree(os.path.join(DATA, program), run)
         report = self.report(run)
         self.assert_no_loss(report)
+        return report
+
+    def sharing(self, program):
+        """How the report says that the ranks of a program share the work, and the number of steps."""
+        report = self.report_of(program)
         return report["communication"]["pattern"], report["steps"]["count"]
 
     def test_how_ranks_share_the_work(self):
         self.assertEqual(self.sharing("fsdp"), (["fully sharded data parallel (FSDP, ZeRO stage 3)"], 12))
         self.assertEqual(self.sharing("tensor_parallel"), (["tensor parallel"], 12))
         self.assertEqual(self.sharing("pipeline")[0], ["pipeline"])
+
+    def test_a_compiled_model(self):
+        """Thousands of kernels are tried in the first step; a second process compiles and uses no device."""
+        report = self.report_of("compiled")
+        self.assertEqual(len(os.listdir(self.path("compiled"))), 2, "the recording has both processes")
+        self.assertEqual(len(report["ranks"]), 1)
+        self.assertEqual((report["steps"]["count"], report["steps"]["warmup_count"]), (60, 1))
+        self.assertEqual([finding["id"] for finding in report["findings"]], ["healthy", "warmup-dominated"])
+        classes = {entry["class"]: entry["calls"] for entry in report["compute"]["classes"]}
+        self.assertEqual(set(classes), {"gemm", "reduction", "elementwise", "normalisation", "optimizer"})
+        self.assertEqual(classes["gemm"], 60 * 4 * 24, "each step: 4 blocks of 8 products, forward and twice backward")
+        width = 256
+        weights = 4 * 4 * (2 * 2 * width + 4 * (width * width + width) + 2 * 4 * width * width + 5 * width)
+        held = self.held(report)
+        self.assertAlmostEqual(held["weights"], weights, delta=0.05 * weights)
+        self.assertAlmostEqual(held["optimizer state (Adam)"], 2 * weights, delta=0.05 * 2 * weights)
 
     def test_memory_of_data_parallel_training(self):
         held = self.held(self.check("plain"))

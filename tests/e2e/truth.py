@@ -113,7 +113,7 @@ def launched_nothing(call):
     return call.get("start_ns") is None
 
 
-COMMUNICATOR = ("pid", "rank", "comm", "parent", "comm_rank", "comm_ranks", "device", "state")
+COMMUNICATOR = ("pid", "rank", "comm", "parent", "comm_name", "comm_rank", "comm_ranks", "device", "state")
 
 
 def communicator_differences(truth, captured):

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "injector/capture/nccl/communicator_name.h"
 #include "injector/capture/nccl/communicators.h"
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/core/events.h"
@@ -76,6 +77,7 @@ struct PendingInit {
   int32_t ranks;
   int32_t device;
   EntryPoint made_by;
+  CommunicatorName name;
 };
 
 inline constexpr uint32_t kGroupCalls = 4096;  // an all-to-all over 1024 ranks is 2048 sends and receives

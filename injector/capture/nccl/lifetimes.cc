@@ -90,7 +90,7 @@ uint64_t HashOfInitAll() noexcept {
 }  // namespace
 
 void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state,
-                        EntryPoint made_by) noexcept {
+                        EntryPoint made_by, std::string_view name) noexcept {
   CommunicatorEvent event{};
   event.time_ns = NowNs();
   event.hash = comm.hash.load(std::memory_order_relaxed);
@@ -101,7 +101,7 @@ void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::Com
   event.device = comm.device.load(std::memory_order_relaxed);
   event.state = static_cast<uint8_t>(state);
   event.made_by = made_by == EntryPoint::kCount ? 0 : static_cast<uint16_t>(static_cast<int>(made_by) + 1);
-  Emit(thread, event);
+  Emit(thread, event, name);
 }
 
 bool MadeWithoutBlocking() noexcept { return made_without_blocking.load(std::memory_order_relaxed); }
@@ -135,7 +135,8 @@ void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool
   if (ready) AskNccl(*comm, handle, way);
   LearnNcclVersion(way);
   NoteIdentity(*comm);
-  ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated, init.made_by);
+  ReportCommunicator(thread, *comm, wire::CommunicatorState::kCommunicatorStateCreated, init.made_by,
+                     init.name.text());
 }
 
 bool IdentityFromNccl(NcclIdentity* identity) noexcept {
@@ -162,10 +163,12 @@ void AddOrDefer(ThreadState& thread, const PendingInit& init, int way, ncclResul
 
 }  // namespace
 
-void InitRankScope::Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id, int rank) noexcept {
+void InitRankScope::Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id, int rank,
+                          const ncclConfig_t* config) noexcept {
   ours_ = Enter() && newcomm != nullptr && id != nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), HashUniqueId(id), 0, rank, ranks, -1, origin_.entry_point};
+  init_ = {reinterpret_cast<void**>(newcomm), HashUniqueId(id), 0, rank, ranks, -1, origin_.entry_point, {}};
+  ReadCommunicatorName(config, &init_.name);
 }
 
 void InitRankScope::End(ncclResult_t result) noexcept {
@@ -191,16 +194,18 @@ void InitAllScope::End(ncclResult_t result) noexcept {
   for (int i = 0; i < devices_; ++i) {
     const int32_t device = device_list_ != nullptr ? device_list_[i] : i;
     AddOrDefer(*thread_,
-               {reinterpret_cast<void**>(&comms_[i]), hash_, 0, i, devices_, device, origin_.entry_point},
+               {reinterpret_cast<void**>(&comms_[i]), hash_, 0, i, devices_, device, origin_.entry_point, {}},
                origin_.way, result);
   }
 }
 
-void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color) noexcept {
+void ChildScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int color,
+                       const ncclConfig_t* config) noexcept {
   ours_ = Enter() && newcomm != nullptr;
   parent_ = nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1, origin_.entry_point};
+  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, -1, 0, -1, origin_.entry_point, {}};
+  ReadCommunicatorName(config, &init_.name);
   Guard guard;
   if (!guard) return;
   Communicator* known = KnownCommunicator(*thread_, parent, origin_.way);
@@ -223,10 +228,12 @@ void ChildScope::End(ncclResult_t result) noexcept {
   if (guard) AddOrDefer(*thread_, init_, origin_.way, result);
 }
 
-void GrowScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int rank) noexcept {
+void GrowScope::Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int rank,
+                      const ncclConfig_t* config) noexcept {
   ours_ = Enter() && newcomm != nullptr;
   if (!ours_) return;
-  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, rank, ranks, -1, origin_.entry_point};
+  init_ = {reinterpret_cast<void**>(newcomm), 0, 0, rank, ranks, -1, origin_.entry_point, {}};
+  ReadCommunicatorName(config, &init_.name);
   Guard guard;
   const Communicator* known =
       guard && parent != nullptr ? KnownCommunicator(*thread_, parent, origin_.way) : nullptr;

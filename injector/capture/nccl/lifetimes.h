@@ -6,6 +6,8 @@
 // what NCCL does not answer stays unknown.
 #pragma once
 
+#include <string_view>
+
 #include "injector/capture/nccl/calls.h"
 #include "injector/capture/nccl/communicators.h"
 #include "injector/core/thread_state.h"
@@ -21,9 +23,10 @@ Communicator* KnownCommunicator(ThreadState& thread, const void* handle, int way
 // asked about it.
 void AddCommunicator(ThreadState& thread, const PendingInit& init, int way, bool ready) noexcept;
 
-// The event about a communicator as it is known now. `made_by`: where it has just been made.
+// The event about a communicator as it is known now. `made_by`: where it has just been made. `name`: empty if
+// it has none, or was reported with it before.
 void ReportCommunicator(ThreadState& thread, const Communicator& comm, wire::CommunicatorState state,
-                        EntryPoint made_by = EntryPoint::kCount) noexcept;
+                        EntryPoint made_by = EntryPoint::kCount, std::string_view name = {}) noexcept;
 
 // True once a non-blocking communicator was made through us (NCCL goes on in the background): its kernels are
 // launched from NCCL's own threads.

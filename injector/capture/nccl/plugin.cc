@@ -38,6 +38,7 @@ struct PluginCommunicator {
   uint64_t hash;
   int32_t rank;
   int32_t ranks;
+  CommunicatorName name;
 };
 
 namespace {
@@ -73,7 +74,8 @@ bool OursAlready(ThreadState& thread, PluginCommunicator& comm) noexcept {
   if (wrapped) return false;
   if (const Communicator* known = Register(&comm, {comm.hash, 0, comm.rank, comm.ranks, -1});
       known != nullptr)
-    ReportCommunicator(thread, *known, wire::CommunicatorState::kCommunicatorStateCreated);
+    ReportCommunicator(thread, *known, wire::CommunicatorState::kCommunicatorStateCreated, EntryPoint::kCount,
+                       comm.name.text());
   return true;
 }
 
@@ -142,7 +144,8 @@ void TellWrapper(ThreadState& thread, CallBatch* batch, PluginCommunicator& comm
     if (CallBatch* held = thread.nccl_held.load(std::memory_order_relaxed); held != nullptr)
       Rename(*held, &comm, handle, *wrapped);
   }
-  ReportCommunicator(thread, *wrapped, wire::CommunicatorState::kCommunicatorStateCreated);
+  ReportCommunicator(thread, *wrapped, wire::CommunicatorState::kCommunicatorStateCreated, EntryPoint::kCount,
+                     comm.name.text());
 }
 
 void SetHow(CollectiveEvent& event, const PluginCall& call) noexcept {
@@ -330,7 +333,8 @@ bool IsSet(const char* variable) noexcept {
 
 }  // namespace
 
-PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t ranks) noexcept {
+PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t ranks,
+                                           const char* name) noexcept {
   const Guard guard;
   if (!guard) return nullptr;
   for (PluginCommunicator& comm : communicators) {
@@ -342,6 +346,7 @@ PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t 
     comm.hash = hash;
     comm.rank = rank;
     comm.ranks = ranks;
+    CopyCommunicatorName(name, &comm.name);
     comm.handle.store(nullptr, std::memory_order_relaxed);
     const bool wrapped = InsideInterceptedCall(guard.thread());
     comm.owner.store(wrapped ? Owner::kWrapper : Owner::kUndecided, std::memory_order_release);

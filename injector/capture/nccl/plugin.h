@@ -48,9 +48,10 @@ struct PluginCall {
   uint8_t channels = 0;
 };
 
-// A communicator is made. Null when the probe is off or has no place for it. `ranks` 0 and `rank` -1: not
-// known.
-PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t ranks) noexcept;
+// A communicator is made. Null when the probe is off or has no place for it. `ranks` 0, `rank` -1 and `name`
+// null: not known.
+PluginCommunicator* OpenPluginCommunicator(uint64_t hash, int32_t rank, int32_t ranks,
+                                           const char* name) noexcept;
 void ClosePluginCommunicator(PluginCommunicator* comm) noexcept;
 
 void NotePluginCall(PluginCommunicator* comm, const PluginCall& call) noexcept;

@@ -195,7 +195,8 @@ struct Chain {
 
   // `init` calls the other plugin's with the context that it is given.
   template <typename Init>
-  static int Open(void** context, int* mask_place, uint64_t hash, int rank, int ranks, Init init) {
+  static int Open(void** context, int* mask_place, uint64_t hash, int rank, int ranks, const char* name,
+                  Init init) {
     Mask* mask = MaskAt(mask_place);
     // The other plugin finds what it left there.
     if (mask != nullptr && mask->written.load(std::memory_order_relaxed) != 0)
@@ -208,7 +209,7 @@ struct Chain {
     if (known != nullptr) {
       known->others = *context;
       known->mask = mask;
-      known->ours = OpenPluginCommunicator(hash, rank, ranks);
+      known->ours = OpenPluginCommunicator(hash, rank, ranks, name);
       *context = known;
     }
     // NCCL keeps reporting our communicators, too.
@@ -220,17 +221,17 @@ struct Chain {
   }
 
   static int Init1(void** context, int* mask) {
-    return Open(context, mask, 0, -1, 0, [&](void** theirs) { return Other().init(theirs, mask); });
+    return Open(context, mask, 0, -1, 0, nullptr, [&](void** theirs) { return Other().init(theirs, mask); });
   }
   static int Init4(void** context, int* mask, const char* name, uint64_t hash, int nodes, int ranks, int rank,
                    abi::LogFunction log) {
-    return Open(context, mask, hash, rank, ranks, [&](void** theirs) {
+    return Open(context, mask, hash, rank, ranks, name, [&](void** theirs) {
       return Other().init(theirs, mask, name, hash, nodes, ranks, rank, log);
     });
   }
   static int Init5(void** context, uint64_t hash, int* mask, const char* name, int nodes, int ranks, int rank,
                    abi::LogFunction log) {
-    return Open(context, mask, hash, rank, ranks, [&](void** theirs) {
+    return Open(context, mask, hash, rank, ranks, name, [&](void** theirs) {
       return Other().init(theirs, hash, mask, name, nodes, ranks, rank, log);
     });
   }

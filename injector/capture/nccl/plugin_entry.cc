@@ -37,8 +37,8 @@ int Finalize(void* context) noexcept {
   return kSuccess;
 }
 
-int Open(void** context, int* mask, uint64_t hash, int rank, int ranks) noexcept {
-  *context = OpenPluginCommunicator(hash, rank, ranks);
+int Open(void** context, int* mask, uint64_t hash, int rank, int ranks, const char* name) noexcept {
+  *context = OpenPluginCommunicator(hash, rank, ranks, name);
   // One mask serves all communicators: a place that was not to be had must not silence the others.
   const bool live = CurrentLifecycle() == LifecycleState::kLive;
   // NCCL's threads read it while others make communicators.
@@ -46,16 +46,16 @@ int Open(void** context, int* mask, uint64_t hash, int rank, int ranks) noexcept
   return kSuccess;
 }
 
-int OpenVersion1(void** context, int* mask) noexcept { return Open(context, mask, 0, -1, 0); }
+int OpenVersion1(void** context, int* mask) noexcept { return Open(context, mask, 0, -1, 0, nullptr); }
 
-int OpenVersion4(void** context, int* mask, const char* /*name*/, uint64_t hash, int /*nodes*/, int ranks,
+int OpenVersion4(void** context, int* mask, const char* name, uint64_t hash, int /*nodes*/, int ranks,
                  int rank, abi::LogFunction /*log*/) noexcept {
-  return Open(context, mask, hash, rank, ranks);
+  return Open(context, mask, hash, rank, ranks, name);
 }
 
-int OpenVersion5(void** context, uint64_t hash, int* mask, const char* /*name*/, int /*nodes*/, int ranks,
+int OpenVersion5(void** context, uint64_t hash, int* mask, const char* name, int /*nodes*/, int ranks,
                  int rank, abi::LogFunction /*log*/) noexcept {
-  return Open(context, mask, hash, rank, ranks);
+  return Open(context, mask, hash, rank, ranks, name);
 }
 
 template <typename ProfilerType, typename Descriptor, typename Init>

@@ -111,7 +111,8 @@ class GroupSimulateEndScope : private GroupEndScope {
 class InitRankScope : private Scope {
  public:
   using Scope::Scope;
-  void Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id, int rank) noexcept;
+  void Begin(ncclComm_t* newcomm, int ranks, const ncclUniqueId* id, int rank,
+             const ncclConfig_t* config) noexcept;
   void End(ncclResult_t result) noexcept;
 
  private:
@@ -136,7 +137,7 @@ class InitAllScope : private Scope {
 class ChildScope : private Scope {
  public:
   using Scope::Scope;
-  void Begin(ncclComm_t* newcomm, ncclComm_t parent, int color) noexcept;
+  void Begin(ncclComm_t* newcomm, ncclComm_t parent, int color, const ncclConfig_t* config) noexcept;
   void End(ncclResult_t result) noexcept;
 
  private:
@@ -150,7 +151,8 @@ class ChildScope : private Scope {
 class GrowScope : private Scope {
  public:
   using Scope::Scope;
-  void Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int rank) noexcept;
+  void Begin(ncclComm_t* newcomm, ncclComm_t parent, int ranks, int rank,
+             const ncclConfig_t* config) noexcept;
   void End(ncclResult_t result) noexcept;
 
  private:

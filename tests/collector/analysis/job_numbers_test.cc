@@ -60,6 +60,18 @@ TEST(JobNumbers, ARankThatStartedAgainIsTheNewerProcess) {
   EXPECT_GT(numbers.records, numbers.ranks[0].records) << "the job's sums only grow";
 }
 
+TEST(JobNumbers, AWorkerThatARankStartedIsNotTheRank) {
+  model::JobModel job;
+  Work(job, 0, 10, 5);
+  v1::Hello worker = MakeHello(0, 2, 20);
+  worker.mutable_clock()->set_realtime_ns(kStart + kMs);
+  job.Join(worker);
+  const JobNumbers numbers = NumbersOf(job, kStart + 2 * kMs);
+  ASSERT_EQ(numbers.ranks.size(), 1U);
+  EXPECT_EQ(numbers.ranks[0].kernels, 5U);
+  EXPECT_EQ(numbers.heard, 1U);
+}
+
 TEST(JobNumbers, OnlyKnownOperationsBecomeLabels) {
   model::JobModel job;
   model::ProcessModel& process = job.Join(MakeHello(0, 1, 10));

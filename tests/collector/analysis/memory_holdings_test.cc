@@ -65,6 +65,39 @@ TEST(MemoryHoldings, WithoutASecondFactNothingIsNamed) {
             (Parts{{"weights", 12}, {"gradients", 12}, {"other, allocated before the first step", 28}}));
 }
 
+HoldingEvidence RunsAdam() { return {.reduced_by = "", .optimizer = "Adam"}; }
+
+TEST(MemoryHoldings, WithoutReductionsAdamsStateIsTwiceTheWeights) {
+  EXPECT_EQ(
+      Held(Lifetimes({{"before_steps", 100}, {"first_steps", 201}, {"from_backward", 40}}, 110), RunsAdam()),
+      (Parts{{"weights", 100}, {"optimizer state (Adam)", 201}, {"gradients", 40}}));
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 100}, {"first_steps", 200}, {"first_steps_backward", 99}}),
+                 RunsAdam()),
+            (Parts{{"weights", 100}, {"optimizer state (Adam)", 200}, {"gradients", 99}}))
+      << "gradients that are set to zero in place are kept";
+}
+
+TEST(MemoryHoldings, WithoutReductionsOtherSizesAreNoEvidence) {
+  const Parts other{{"other, allocated before the first step", 100},
+                    {"other, kept from the first steps", 180}};
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 100}, {"first_steps", 180}}), RunsAdam()), other);
+  EXPECT_EQ(
+      Held(Lifetimes({{"before_steps", 100}, {"first_steps", 200}}), {}),
+      (Parts{{"other, allocated before the first step", 100}, {"other, kept from the first steps", 200}}))
+      << "another optimizer may keep anything";
+  EXPECT_EQ(Held(Lifetimes({{"before_steps", 100}, {"first_steps", 200}, {"first_steps_backward", 50}}),
+                 RunsAdam()),
+            (Parts{{"other, allocated before the first step", 100},
+                   {"other, kept from the first steps", 200},
+                   {"other, kept from the first backward", 50}}));
+  EXPECT_EQ(
+      Held(Lifetimes({{"before_steps", 100}, {"first_steps", 200}, {"from_backward", 40}}, 60), RunsAdam()),
+      (Parts{{"weights", 100},
+             {"optimizer state (Adam)", 200},
+             {"other, allocated in backward, freed later", 40}}))
+      << "backward frees less than there are gradients";
+}
+
 TEST(MemoryHoldings, WhatAPartCannotHoldIsNotInIt) {
   EXPECT_EQ(Held(Lifetimes({{"before_steps", 11}}), Reduces(12)),
             (Parts{{"other, allocated before the first step", 11}}));

@@ -4,6 +4,7 @@
 // usage: communicators SCENARIO [CALLS]
 // Says "<scenario>: <N> calls" and how many collectives, sends and receives it issued, refused ones included.
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <functional>
@@ -65,6 +66,42 @@ void Scalable() {
     r.Synchronize();
     CHECK(ncclCommFinalize(comm));
     CHECK(ncclCommDestroy(comm));
+  });
+}
+
+// Names: of a communicator and its children, gone when the call returns; of a configuration that is too old
+// to have one; none.
+void Named() {
+  constexpr unsigned kWithoutNames = NCCL_VERSION(2, 26, 0);
+  ncclUniqueId id;
+  CHECK(ncclGetUniqueId(&id));
+  const auto named = [](const std::string& name, unsigned version, const auto& make) {
+    std::vector<char> text(name.begin(), name.end());
+    text.push_back('\0');
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.version = version;
+    config.commName = text.data();
+    CHECK(make(&config));
+    std::fill(text.begin(), text.end(), '?');
+  };
+  OnThreads(2, [&](const Rank& r, int number) {
+    ncclComm_t all = nullptr;
+    ncclComm_t mesh = nullptr;
+    ncclComm_t old = nullptr;
+    ncclComm_t unnamed = nullptr;
+    CHECK(ncclGroupStart());
+    named("the whole job", NCCL_VERSION_CODE,
+          [&](ncclConfig_t* config) { return ncclCommInitRankConfig(&all, 2, id, number, config); });
+    CHECK(ncclGroupEnd());
+    named("mesh \"dp\"", NCCL_VERSION_CODE,
+          [&](ncclConfig_t* config) { return ncclCommSplit(all, 0, number, &mesh, config); });
+    named("old", kWithoutNames,
+          [&](ncclConfig_t* config) { return ncclCommSplit(all, 0, number, &old, config); });
+    CHECK(ncclCommSplit(all, 0, number, &unnamed, nullptr));
+    size_t count = 10;
+    for (ncclComm_t comm : {all, mesh, old, unnamed}) AllReduce(r, comm, count++);
+    r.Synchronize();
+    for (ncclComm_t comm : {unnamed, old, mesh, all}) CHECK(ncclCommDestroy(comm));
   });
 }
 
@@ -322,6 +359,8 @@ int Run(int argc, char** argv) {
   CHECK(cudaSetDevice(0));
   if (scenario == "scalable") {
     Scalable();
+  } else if (scenario == "named") {
+    Named();
   } else if (scenario == "split") {
     Split();
   } else if (scenario == "split_in_groups") {

@@ -203,7 +203,7 @@ TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
        .state = static_cast<uint8_t>(wire::CommunicatorState::kCommunicatorStateAborted),
        .reserved = 0,
        .made_by = 0},
-      builder_->String("CommSplit"));
+      builder_->String("tensor parallel"), builder_->String("CommSplit"));
   const v1::Batch batch = SealOne();
   const v1::Collectives& calls = batch.collectives();
   EXPECT_EQ(batch.base_ns() + static_cast<uint64_t>(calls.issue_delta(0)), now);
@@ -222,6 +222,7 @@ TEST_F(BatchBuilderTest, CollectivesPlansAndCommunicatorsKeepEveryField) {
   ASSERT_EQ(batch.communicators_size(), 1);
   EXPECT_EQ(batch.communicators(0).hash(), 0xdeadbeefcafef00d);
   EXPECT_EQ(batch.communicators(0).device(), -1);
+  EXPECT_EQ(testing::Text({batch}, batch.communicators(0).name()), "tensor parallel");
   EXPECT_EQ(batch.communicators(0).state(), v1::COMMUNICATOR_STATE_ABORTED);
 }
 

@@ -63,6 +63,7 @@ void LogCallWithoutKernel(const CollectiveTruth& call, int result);
 struct CommunicatorTruth {
   std::string comm;
   std::string parent;  // empty: none
+  std::string name;    // as the program's configuration gives it; empty: it does not
   int comm_rank = 0;
   int comm_ranks = 0;
   int device = 0;

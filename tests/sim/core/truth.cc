@@ -237,6 +237,7 @@ void LogCommunicator(const CommunicatorTruth& communicator) {
     Line line("communicator", &lines);
     line.Text("comm", communicator.comm.c_str());
     if (!communicator.parent.empty()) line.Text("parent", communicator.parent.c_str());
+    if (!communicator.name.empty()) line.Text("comm_name", communicator.name.c_str());
     line.Number("comm_rank", communicator.comm_rank);
     line.Number("comm_ranks", communicator.comm_ranks);
     line.Number("device", communicator.device);

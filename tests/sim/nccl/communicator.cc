@@ -145,7 +145,7 @@ std::string Communicator::HashText() const {
 }
 
 void Communicator::Log(const char* state) const {
-  LogCommunicator({HashText(), parent_, rank_, ranks_, device_, state});
+  LogCommunicator({HashText(), parent_, name_, rank_, ranks_, device_, state});
 }
 
 bool Communicator::LostRank() const {

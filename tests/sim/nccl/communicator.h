@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/nccl/segment.h"
@@ -57,6 +58,8 @@ class Communicator {
   uint64_t Hash() const { return hash_; }
   std::string HashText() const;
   void SetParent(const Communicator& parent) { parent_ = parent.HashText(); }
+  const std::string& Name() const { return name_; }
+  void SetName(std::string name) { name_ = std::move(name); }
   // Into the truth, with what became of it.
   void Log(const char* state) const;
   const Segment& Shared() const { return *segment_; }
@@ -105,6 +108,7 @@ class Communicator {
   const CUcontext context_;
   uint64_t hash_;
   std::string parent_;  // its hash; empty: none
+  std::string name_;    // as the configuration gives it
   bool blocking_ = true;
   void* profiler_ = nullptr;
   CUdeviceptr buffers_ = 0;

@@ -1,6 +1,7 @@
 // The exported functions that make, ask, register with and end communicators.
 
 #include <atomic>
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,14 @@ bool IsBlocking(const ncclConfig_t* config) {
 
 bool IsValid(const ncclConfig_t* config) { return config == nullptr || config->magic == kConfigMagic; }
 
+// Configurations of versions before 2.27 have none.
+std::string NameOf(const ncclConfig_t* config) {
+  const bool has = config != nullptr && config->version >= NCCL_VERSION(2, 27, 0) &&
+                   config->size >= offsetof(ncclConfig_t, commName) + sizeof config->commName &&
+                   config->commName != nullptr;
+  return has ? config->commName : "";
+}
+
 // The device's primary context: what the runtime, and so the application, uses.
 ncclResult_t ContextOf(int device, CUcontext* context) {
   if (cuInit(0) != CUDA_SUCCESS) {
@@ -59,9 +68,10 @@ ncclResult_t ContextOf(int device, CUcontext* context) {
 }
 
 // The handle is the caller's from here on, and usable when the communicator's state is ncclSuccess.
-ncclResult_t Start(std::unique_ptr<Creation> creation, bool blocking, ncclComm_t* newcomm) {
+ncclResult_t Start(std::unique_ptr<Creation> creation, bool blocking, std::string name, ncclComm_t* newcomm) {
   const CommunicatorPtr communicator = creation->Target();
   communicator->SetBlocking(blocking);
+  communicator->SetName(std::move(name));
   *newcomm = new ncclComm{communicator};
   const ncclResult_t result = Submit(PendingCreation{std::move(creation), *newcomm});
   if (result != ncclSuccess && result != ncclInProgress) {
@@ -72,14 +82,14 @@ ncclResult_t Start(std::unique_ptr<Creation> creation, bool blocking, ncclComm_t
 }
 
 ncclResult_t InitRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id, int rank, int device,
-                      uint64_t hash, bool blocking) {
+                      uint64_t hash, const ncclConfig_t* config) {
   CUcontext context = nullptr;
   const ncclResult_t found = ContextOf(device, &context);
   if (found != ncclSuccess) {
     return found;
   }
-  return Start(CreateFromId(std::make_shared<Communicator>(rank, ranks, device, context, hash), id), blocking,
-               newcomm);
+  return Start(CreateFromId(std::make_shared<Communicator>(rank, ranks, device, context, hash), id),
+               IsBlocking(config), NameOf(config), newcomm);
 }
 
 ncclResult_t InitOwnRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id, int rank,
@@ -88,7 +98,7 @@ ncclResult_t InitOwnRank(ncclComm_t* newcomm, int ranks, const ncclUniqueId& id,
     return ncclInvalidArgument;
   }
   *newcomm = nullptr;
-  return InitRank(newcomm, ranks, id, rank, CurrentDevice(), HashUniqueId(id), IsBlocking(config));
+  return InitRank(newcomm, ranks, id, rank, CurrentDevice(), HashUniqueId(id), config);
 }
 
 ncclResult_t InitAll(ncclComm_t* comms, int count, const int* devices) {
@@ -101,7 +111,8 @@ ncclResult_t InitAll(ncclComm_t* comms, int count, const int* devices) {
   GroupStart();
   ncclResult_t result = ncclSuccess;
   for (int rank = 0; rank < count && result == ncclSuccess; ++rank) {
-    result = InitRank(&comms[rank], count, id, rank, devices == nullptr ? rank : devices[rank], hash, true);
+    result =
+        InitRank(&comms[rank], count, id, rank, devices == nullptr ? rank : devices[rank], hash, nullptr);
   }
   if (result != ncclSuccess) {
     float ignored = 0;
@@ -180,8 +191,8 @@ NCCL_API(ncclResult_t, ncclCommSplit, ncclComm_t comm, int color, int key, ncclC
     return Return(ncclInvalidArgument, __func__);
   }
   ncclComm_t handle = nullptr;
-  const ncclResult_t result =
-      Start(CreateBySplit(ChildOf(*parent), parent, color, key), BlockingOf(config, *parent), &handle);
+  const ncclResult_t result = Start(CreateBySplit(ChildOf(*parent), parent, color, key),
+                                    BlockingOf(config, *parent), NameOf(config), &handle);
   *newcomm = handle;
   if (color == NCCL_SPLIT_NOCOLOR) {
     delete handle;
@@ -206,9 +217,9 @@ NCCL_API(ncclResult_t, ncclCommShrink, ncclComm_t comm, int* excludeRanksList, i
   if ((shrinkFlags & NCCL_SHRINK_ABORT) != 0) {
     parent->Abort();
   }
-  return Return(
-      Start(CreateByShrink(ChildOf(*parent), parent, excluded), BlockingOf(config, *parent), newcomm),
-      __func__);
+  return Return(Start(CreateByShrink(ChildOf(*parent), parent, excluded), BlockingOf(config, *parent),
+                      NameOf(config), newcomm),
+                __func__);
 }
 
 // What was issued stays in its streams; there is nothing else to flush.

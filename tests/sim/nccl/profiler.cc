@@ -86,7 +86,7 @@ void FillHow(Part& part, const Event& event) {
 }
 template <typename Part>
 void FillCommunicator(Part& part, const Communicator& communicator) {
-  part.comm_name = "";
+  part.comm_name = communicator.Name().c_str();
   part.comm_hash = communicator.Hash();
 }
 void Fill(abi::Collective1& part, const Event& event, const Communicator& communicator) {
@@ -130,12 +130,12 @@ void Fill(abi::PointToPoint4& part, const Event& event, const Communicator&) {
 
 int Init(abi::Init1 init, void** context, int* wanted, const Communicator&) { return init(context, wanted); }
 int Init(abi::Init4 init, void** context, int* wanted, const Communicator& communicator) {
-  return init(context, wanted, "", communicator.Hash(), 1, communicator.Ranks(), communicator.Rank(),
-              nullptr);
+  return init(context, wanted, communicator.Name().c_str(), communicator.Hash(), 1, communicator.Ranks(),
+              communicator.Rank(), nullptr);
 }
 int Init(abi::Init5 init, void** context, int* wanted, const Communicator& communicator) {
-  return init(context, communicator.Hash(), wanted, "", 1, communicator.Ranks(), communicator.Rank(),
-              nullptr);
+  return init(context, communicator.Hash(), wanted, communicator.Name().c_str(), 1, communicator.Ranks(),
+              communicator.Rank(), nullptr);
 }
 
 // The real descriptors go on after the fields that the probe reads: what a plugin should not touch.

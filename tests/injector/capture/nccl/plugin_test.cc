@@ -31,7 +31,7 @@ class Plugin : public LiveProbe {
 };
 
 TEST_F(Plugin, CallsBelongToTheKernelThatWasLaunchedBefore) {
-  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4, "tensor parallel");
   ASSERT_NE(comm, nullptr);
   EXPECT_TRUE(Events().empty()) << "a communicator is reported with its first call";
   Launch(11);
@@ -47,6 +47,7 @@ TEST_F(Plugin, CallsBelongToTheKernelThatWasLaunchedBefore) {
   EXPECT_EQ(communicators[0].hash, 0xabcu);
   EXPECT_EQ(communicators[0].rank, 1);
   EXPECT_EQ(communicators[0].ranks, 4);
+  EXPECT_EQ(events[0].text, "tensor parallel");
   const auto calls = Only<CollectiveEvent>(events);
   const auto launches = Only<PlanLaunchEvent>(events);
   ASSERT_EQ(calls.size(), 3u);
@@ -70,7 +71,7 @@ TEST_F(Plugin, CallsBelongToTheKernelThatWasLaunchedBefore) {
 }
 
 TEST_F(Plugin, AReplayThatNoLaunchOfThisThreadExplainsIsNotACall) {
-  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   NotePluginCall(comm, kAllReduce);
   Launch(11);
   EndPluginGroup();
@@ -79,7 +80,7 @@ TEST_F(Plugin, AReplayThatNoLaunchOfThisThreadExplainsIsNotACall) {
 }
 
 TEST_F(Plugin, OldVersionsTellTheCommunicatorWithTheCall) {
-  PluginCommunicator* comm = OpenPluginCommunicator(0, -1, 0);
+  PluginCommunicator* comm = OpenPluginCommunicator(0, -1, 0, nullptr);
   Launch(11);
   NotePluginCall(comm, {EntryPoint::kAllReduce, 7, -1, -1, 100, 0xdef, 3});
   const auto communicators = Only<CommunicatorEvent>(Events());
@@ -92,7 +93,7 @@ TEST_F(Plugin, OldVersionsTellTheCommunicatorWithTheCall) {
 TEST_F(Plugin, ACallThatAWrapperSeesIsTheWrappers) {
   int handle = 0;
   Register(&handle, {.hash = 0xabc, .rank = 1, .ranks = 4, .device = 0});
-  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   CallScope call(Origin{kFirstProviderWay, EntryPoint::kAllReduce});
   call.Begin(100, ncclFloat32, -1, -1, &handle, nullptr);
   NotePluginCall(comm, kAllReduce);
@@ -109,7 +110,7 @@ TEST_F(Plugin, ACallPastTheWrapperOnItsCommunicatorIsRecordedUnderThatOne) {
   int handle = 0;
   Communicator* wrapped = Register(&handle, {.hash = 0xabc, .rank = 1, .ranks = 4, .device = 0});
   wrapped->blocking.store(Blocking::kYes);
-  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   CallScope call(Origin{kFirstProviderWay, EntryPoint::kAllReduce});
   call.Begin(100, ncclFloat32, -1, -1, &handle, nullptr);
   NotePluginCall(comm, kAllReduce);
@@ -126,7 +127,7 @@ TEST_F(Plugin, ACallPastTheWrapperOnItsCommunicatorIsRecordedUnderThatOne) {
 }
 
 TEST_F(Plugin, ACommunicatorThatAWrapperMeetsLaterIsKnownByThePlugin) {
-  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   Launch(11);
   NotePluginCall(comm, kAllReduce);
   EndPluginGroup();
@@ -151,7 +152,7 @@ TEST_F(Plugin, ACommunicatorThatAWrapperMeetsLaterIsKnownByThePlugin) {
 }
 
 TEST_F(Plugin, ACommunicatorWithCallsThatNobodyCountedIsNotNamed) {
-  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* comm = OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   Launch(11);  // captured: nothing is reported
   Launch(12);
   NotePluginCall(comm, kAllReduce);
@@ -166,9 +167,9 @@ TEST_F(Plugin, ACommunicatorWithCallsThatNobodyCountedIsNotNamed) {
 }
 
 TEST_F(Plugin, InAGroupTheCommunicatorIsTheOneThatFits) {
-  PluginCommunicator* four = OpenPluginCommunicator(0x44, 1, 4);
-  PluginCommunicator* two = OpenPluginCommunicator(0x22, 1, 2);
-  PluginCommunicator* other_two = OpenPluginCommunicator(0x23, 1, 2);
+  PluginCommunicator* four = OpenPluginCommunicator(0x44, 1, 4, nullptr);
+  PluginCommunicator* two = OpenPluginCommunicator(0x22, 1, 2, nullptr);
+  PluginCommunicator* other_two = OpenPluginCommunicator(0x23, 1, 2, nullptr);
   int handles[3] = {};
   const int32_t ranks[3] = {4, 2, 2};
   for (int i = 0; i < 3; ++i) Register(&handles[i], {.hash = 0, .rank = 1, .ranks = ranks[i], .device = 0});
@@ -194,18 +195,19 @@ TEST_F(Plugin, InAGroupTheCommunicatorIsTheOneThatFits) {
 
 TEST_F(Plugin, MoreCommunicatorsThanPlacesAreCounted) {
   std::vector<PluginCommunicator*> all;
-  for (uint32_t i = 0; i < kPluginCommunicators; ++i) all.push_back(OpenPluginCommunicator(i + 1, 0, 2));
+  for (uint32_t i = 0; i < kPluginCommunicators; ++i)
+    all.push_back(OpenPluginCommunicator(i + 1, 0, 2, nullptr));
   EXPECT_NE(all.back(), nullptr);
-  EXPECT_EQ(OpenPluginCommunicator(7777, 0, 2), nullptr);
+  EXPECT_EQ(OpenPluginCommunicator(7777, 0, 2, nullptr), nullptr);
   NotePluginCall(nullptr, kAllReduce);
   ClosePluginCommunicator(nullptr);
   ClosePluginCommunicator(all.front());
-  EXPECT_NE(OpenPluginCommunicator(7777, 0, 2), nullptr);
+  EXPECT_NE(OpenPluginCommunicator(7777, 0, 2, nullptr), nullptr);
 }
 
 TEST_F(Plugin, NothingIsKeptWhileTheProbeIsOff) {
   Switch(false);
-  EXPECT_EQ(OpenPluginCommunicator(1, 0, 2), nullptr);
+  EXPECT_EQ(OpenPluginCommunicator(1, 0, 2, nullptr), nullptr);
   Switch(true);
 }
 

@@ -364,6 +364,50 @@ TEST_F(Scopes, ChildrenCarryAHashFromTheirParent) {
   EXPECT_EQ(made[0].ranks, 2);
 }
 
+TEST_F(Scopes, TheProgramsNameIsCopiedFromItsConfiguration) {
+  char text[] = "tensor parallel";
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.commName = text;
+  ncclComm_t comm = nullptr;
+  ncclComm_t child = nullptr;
+  Nccl::GroupStart();
+  Nccl::CommInitRankConfig(&comm, 4, id_, 1, &config);
+  text[0] = '?';  // only the call may read it
+  Nccl::GroupEnd();
+  config.commName = nullptr;
+  Nccl::CommSplit(comm, 0, 1, &child, &config);
+  const auto made = Events();
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_EQ(made[0].text, "tensor parallel");
+  EXPECT_EQ(made[1].text, "") << "a child has its own name or none";
+}
+
+TEST_F(Scopes, ALongNameIsCut) {
+  const std::string text(100, 'n');
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.commName = text.c_str();
+  ncclComm_t comm = nullptr;
+  Nccl::CommInitRankConfig(&comm, 4, id_, 1, &config);
+  EXPECT_EQ(Events().at(0).text, text.substr(0, kCommunicatorNameBytes));
+}
+
+TEST_F(Scopes, ConfigurationsWithoutTheFieldHaveNoName) {
+  const ncclConfig_t whole = NCCL_CONFIG_INITIALIZER;
+  ncclConfig_t older = whole;
+  older.version = NCCL_VERSION(2, 26, 5);
+  ncclConfig_t shorter = whole;
+  shorter.size = offsetof(ncclConfig_t, commName);
+  ncclConfig_t foreign = whole;
+  foreign.magic = 7;
+  ncclConfig_t unreadable = whole;
+  for (ncclConfig_t* config : {&older, &shorter, &foreign, &unreadable}) {
+    config->commName = reinterpret_cast<const char*>(0x10);  // nobody may follow it
+    ncclComm_t comm = nullptr;
+    Nccl::CommInitRankConfig(&comm, 4, id_, 1, config);
+    EXPECT_EQ(Events().at(0).text, "");
+  }
+}
+
 TEST_F(Scopes, AGrownCommunicatorHasNoNameOfOurs) {
   const ncclComm_t parent = Make(1, 4);
   ncclComm_t of_old = nullptr;

@@ -35,7 +35,7 @@ enum class Told { kNothing, kLaunches, kCalls };
 class TornNccl {
  public:
   TornNccl(Told told, const void* handle) : told_(told), handle_(handle) {
-    plugin_ = told == Told::kNothing ? nullptr : OpenPluginCommunicator(0xabc, 1, 4);
+    plugin_ = told == Told::kNothing ? nullptr : OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   }
 
   // 'S' GroupStart, 'C' a collective, 'Z' one of no elements, 'E' GroupEnd.
@@ -266,7 +266,7 @@ TEST_F(TornGroups, AGroupThatEndedPastUsIsReportedByTheProbesThreadIfNoCallFollo
   const auto events = Events();
   EXPECT_EQ(Differences(nccl, Told::kLaunches, events), "");
   // NCCL tells very late: the call has been reported.
-  PluginCommunicator* plugin = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* plugin = OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   NotePluginCall(plugin, {EntryPoint::kAllReduce, 7, -1, -1, 1, 0, 1});
   nccl.Do('C', true);
   const auto later = Only<CollectiveEvent>(Events());
@@ -318,7 +318,7 @@ TEST_F(TornGroups, KernelsOfCallsThatNobodySawAreLeftToTheirNames) {
 // NCCL reports an all-to-all as sends and receives, even the smallest one; they are not the application's
 // calls.
 TEST_F(TornGroups, SendsOfAnAllToAllAreNoCalls) {
-  PluginCommunicator* plugin = OpenPluginCommunicator(0xabc, 1, 4);
+  PluginCommunicator* plugin = OpenPluginCommunicator(0xabc, 1, 4, nullptr);
   CallScope call(Origin{kFirstProviderWay, EntryPoint::kAlltoAll});
   call.Begin(64, ncclFloat32, -1, -1, &handle_, nullptr);
   call.End(ncclSuccess);

@@ -1,0 +1,19 @@
+// Tells processes that only stand by from the ranks of a job.
+//
+// A launcher such as torchrun initialises CUDA to count GPUs, and torch.compile's workers do so to ask for
+// their properties. Both load the probe and then use no device. A worker even inherits RANK from the rank
+// that started it: two processes say that they are rank 0. Pure.
+#pragma once
+
+#include "collector/model/job/job_model.h"
+#include "collector/model/process/process_model.h"
+
+namespace gpuprobe::analysis {
+
+// True for a process of the job that launched nothing and obtained no memory, if
+// - it has no rank and others have one, or
+// - a process on its host was at work when it started: one with the same rank, or any if it has no rank.
+// A rank that died before its first launch and was started again is none: nobody was at work then.
+bool IsBystander(const model::ProcessModel& process, const model::JobModel& job);
+
+}  // namespace gpuprobe::analysis

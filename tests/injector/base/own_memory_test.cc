@@ -1,0 +1,73 @@
+// Reading what may not be there.
+#include "injector/base/own_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+namespace gpuprobe::injector {
+namespace {
+
+// Two pages, of which the second cannot be read.
+class OwnMemory : public ::testing::Test {
+ protected:
+  OwnMemory() {
+    memory_ = static_cast<char*>(
+        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(memory_ + kPage, kPage, PROT_NONE);
+  }
+  ~OwnMemory() override { munmap(memory_, 2 * kPage); }
+  // The end of the first page.
+  char* Before(size_t bytes) const { return memory_ + kPage - bytes; }
+  static std::string TextAt(const char* from) {
+    char to[16];
+    return {to, ReadText(from, to, sizeof to)};
+  }
+
+  const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  char* memory_;
+};
+
+TEST_F(OwnMemory, IsReadWhereItIsThere) {
+  char to[4];
+  std::memcpy(Before(4), "abcd", 4);
+  EXPECT_EQ(ReadMemory(Before(4), to, 4), ReadResult::kRead);
+  EXPECT_EQ(std::string(to, 4), "abcd");
+}
+
+TEST_F(OwnMemory, IsGoneWhereItIsNot) {
+  char to[4];
+  errno = ENOENT;
+  EXPECT_EQ(ReadMemory(memory_ + kPage, to, 4), ReadResult::kGone);
+  EXPECT_EQ(ReadMemory(nullptr, to, 4), ReadResult::kGone);
+  EXPECT_EQ(errno, ENOENT) << "the program's";
+}
+
+TEST_F(OwnMemory, ATextEndsAtItsZero) {
+  EXPECT_EQ(TextAt("default_pg"), "default_pg");
+  EXPECT_EQ(TextAt(""), "");
+  EXPECT_EQ(TextAt(nullptr), "");
+}
+
+TEST_F(OwnMemory, ALongTextIsCut) { EXPECT_EQ(TextAt("0123456789abcdefghij"), "0123456789abcdef"); }
+
+TEST_F(OwnMemory, ATextMayEndWithThePage) {
+  std::memcpy(Before(5), "pipe", 5);
+  EXPECT_EQ(TextAt(Before(5)), "pipe") << "nothing behind it is touched";
+  std::memset(Before(4), 'x', 4);
+  EXPECT_EQ(TextAt(Before(4)), "") << "it goes on where nothing can be read";
+  EXPECT_EQ(TextAt(memory_ + kPage), "");
+}
+
+TEST_F(OwnMemory, ATextMayReachIntoTheNextPage) {
+  mprotect(memory_ + kPage, kPage, PROT_READ | PROT_WRITE);
+  std::memcpy(Before(3), "tensor", 7);
+  EXPECT_EQ(TextAt(Before(3)), "tensor");
+}
+
+}  // namespace
+}  // namespace gpuprobe::injector
