@@ -229,7 +229,7 @@ int CollectOneRun(const CollectOptions& options) {
   page.Start();
   std::fprintf(stderr, "gpuprobe: collecting on %s%s\n", options.socket.c_str(), LiveWords(page).c_str());
   while (!stop) {  // NOLINT(bugprone-infinite-loop): a signal sets it
-    (*server)->Poll(milliseconds(200));
+    (*server)->Poll(page.Patience(**recorder));
     (*recorder)->Tick();
     page.Tick(**recorder, **server);
   }

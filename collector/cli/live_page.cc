@@ -16,6 +16,12 @@ namespace {
 
 constexpr uint64_t kMomentEveryNs = 1'000'000'000;
 constexpr std::chrono::milliseconds kLastLook{2000};
+// The ranks of a job often send at the same time. Documents that are made from the first of them would lack
+// the newest steps, which need all ranks, until the next documents.
+constexpr std::chrono::milliseconds kQuiet{15};
+constexpr uint64_t kQuietNs = std::chrono::nanoseconds(kQuiet).count();
+constexpr uint64_t kLongestNs = 100'000'000;
+constexpr std::chrono::milliseconds kPatience{200};
 
 }  // namespace
 
@@ -39,18 +45,34 @@ void LivePage::PutMoment(const Recorder& recorder, const ingest::Server& ingest)
   live_->board.Put(std::shared_ptr<const http::Moment>(std::move(moment)));
 }
 
+bool LivePage::HasSettled(const Recorder& recorder) {
+  const uint64_t now_ns = MonotonicNs();
+  if (seen_ != recorder.changes()) {
+    seen_ = recorder.changes();
+    changed_ns_ = now_ns;
+  }
+  if (!news_ns_.has_value()) news_ns_ = now_ns;
+  return now_ns - changed_ns_ >= kQuietNs || now_ns - *news_ns_ >= kLongestNs;
+}
+
+std::chrono::milliseconds LivePage::Patience(const Recorder& recorder) const {
+  return HasNews(recorder) && live_->board.WantsDocuments() ? kQuiet : kPatience;
+}
+
 void LivePage::Tick(Recorder& recorder, const ingest::Server& ingest) {
   if (!live_.has_value()) return;
   if (MonotonicNs() >= next_moment_ns_) {
     next_moment_ns_ = MonotonicNs() + kMomentEveryNs;
     PutMoment(recorder, ingest);
   }
-  if (ordered_ == recorder.changes() || !live_->board.WantsDocuments() || !live_->builder.IsDue()) return;
+  if (!HasNews(recorder) || !live_->board.WantsDocuments()) return;
+  if (!HasSettled(recorder) || !live_->builder.IsDue()) return;
   const std::chrono::nanoseconds used = http::ThreadTime();
   std::optional<http::DocumentBuilder::Order> order = recorder.OrderDocuments(command_);
   if (!order.has_value()) return;
   order->saving = http::ThreadTime() - used;
   ordered_ = recorder.changes();
+  news_ns_.reset();
   live_->builder.Take(*std::move(order));
 }
 

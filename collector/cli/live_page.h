@@ -4,6 +4,7 @@
 // Used from the thread that records, which it never lets wait.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -34,20 +35,28 @@ class LivePage {
   void Start();
   // Empty if nothing is served.
   std::string Url() const { return server_ == nullptr ? "" : server_->Url(); }
-  // Call a few times a second.
+  // Call a few times a second, and when records have come.
   void Tick(Recorder& recorder, const ingest::Server& ingest);
+  // For how long records may be waited for before the next Tick.
+  std::chrono::milliseconds Patience(const Recorder& recorder) const;
   // The run is over, and `recorder` is finished: gives viewers the last documents, and time to fetch them.
   void Conclude(const Recorder& recorder, const analysis::Report& report);
 
  private:
   void PutMoment(const Recorder& recorder, const ingest::Server& ingest);
+  bool HasNews(const Recorder& recorder) const { return live_.has_value() && ordered_ != recorder.changes(); }
+  // Whether nothing has come for a moment, or something has long been waiting.
+  bool HasSettled(const Recorder& recorder);
 
   std::unique_ptr<http::Server> server_;  // ends before what it reads
   std::vector<std::string> command_;
   std::optional<Live> live_;
   uint64_t moments_ = 0;
   uint64_t next_moment_ns_ = 0;
-  std::optional<uint64_t> ordered_;  // changes of the recorder when documents were last ordered
+  uint64_t ordered_ = 0;             // changes of the recorder when documents were last ordered
+  uint64_t seen_ = 0;                // changes at the last Tick
+  uint64_t changed_ns_ = 0;          // when they were new
+  std::optional<uint64_t> news_ns_;  // since when there are changes that no documents were ordered for
 };
 
 // "   live: http://127.0.0.1:9460", for the end of a line; empty if nothing is served.

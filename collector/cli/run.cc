@@ -118,7 +118,7 @@ void Serve(ingest::Server& server, Recorder& recorder, HealthCheck& check, LiveD
            LivePage& page, Child& child) {
   Clock::time_point look = Clock::now();
   while (!child.ended) {
-    server.Poll(milliseconds(200));
+    server.Poll(page.Patience(recorder));
     recorder.Tick();
     display.Tick(recorder.status(), MonotonicNs());
     page.Tick(recorder, server);

@@ -30,9 +30,9 @@ class DocumentBuilder {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLeastInterval{250};
-  // The interval is at least so many times the processor time of the last documents: a fifth of a core at
-  // most.
-  static constexpr int kMakingInterval = 5;
+  // The interval is at least so many times the processor time of the last documents: a third of a core at
+  // most, while somebody watches.
+  static constexpr int kMakingInterval = 3;
   // And so many times what saving the state took of the collector's thread: a twentieth of that thread at
   // most.
   static constexpr int kSavingInterval = 20;

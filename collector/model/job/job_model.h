@@ -23,6 +23,8 @@
 
 namespace gpuprobe::model {
 
+class StateWriter;
+
 class JobModel {
  public:
   JobModel();
@@ -60,6 +62,7 @@ class JobModel {
   ProcessModel& AddProcess(const v1::Hello& hello);
   template <typename Archive>
   void VisitNames(Archive& archive);
+  void Save(StateWriter& archive, absl::FunctionRef<void()> after_process);
   void OnIssued(const ProcessModel& process, const CollectiveRecord& call);
   uint32_t Intern(const std::string& name);
 
@@ -71,6 +74,7 @@ class JobModel {
   RankComparison comparison_;
   std::vector<std::string> names_;
   absl::flat_hash_map<std::string, uint32_t> name_ids_;
+  size_t state_bytes_ = 0;  // of SaveState, the last time
 };
 
 }  // namespace gpuprobe::model

@@ -6,7 +6,7 @@ namespace gpuprobe::model {
 namespace {
 
 // Raised with every change to what a Visit saves.
-constexpr uint32_t kStateVersion = 33;
+constexpr uint32_t kStateVersion = 34;
 
 }  // namespace
 
@@ -45,25 +45,32 @@ void JobModel::VisitNames(Archive& archive) {
 }
 
 std::string JobModel::SaveState() {
-  std::string bytes;
-  SaveState([&bytes](std::string_view part) { bytes += part; });
-  return bytes;
+  StateWriter archive(state_bytes_ + state_bytes_ / 8);
+  Save(archive, [] {});
+  state_bytes_ = archive.size();
+  return archive.Take();
 }
 
 void JobModel::SaveState(absl::FunctionRef<void(std::string_view)> part) {
   constexpr size_t kPartBytes = size_t{1} << 20;
   StateWriter archive;
+  Save(archive, [&] {
+    if (archive.size() >= kPartBytes) part(archive.Take());
+  });
+  part(archive.Take());
+}
+
+void JobModel::Save(StateWriter& archive, absl::FunctionRef<void()> after_process) {
   uint32_t version = kStateVersion;
   uint64_t count = processes_.size();
   archive(version, count);
   for (const auto& process : processes_) {
     v1::Hello hello = process->hello();
     archive(hello, *process);
-    if (archive.size() >= kPartBytes) part(archive.Take());
+    after_process();
   }
   VisitNames(archive);
   calls_.Visit(archive, processes_);
-  part(archive.Take());
 }
 
 absl::Status JobModel::LoadState(std::string_view bytes) {

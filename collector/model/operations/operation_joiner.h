@@ -7,6 +7,7 @@
 // batches and what waits. Not thread-safe: one owner.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -77,6 +78,9 @@ class OperationJoiner {
   void DescribeCollective(Operation& operation) const;
 
   const Totals& totals() const { return totals_; }
+  // At the end of a batch: launches before this time have their records, or will get none. 0: this process
+  // reports no launches.
+  uint64_t SettledUntilNs() const { return std::min(told_until_ns_, window_.OldestOpenNs(told_until_ns_)); }
   // The latest launches, and whether anything of them has ended.
   const CorrelationRing& launches() const { return ring_; }
 

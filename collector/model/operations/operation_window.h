@@ -95,6 +95,11 @@ class OperationWindow {
   }
 
   uint64_t late() const { return late_; }
+  // When the oldest launch was made that still waits for its record; `none` if there is none. Valid at the
+  // end of a batch.
+  uint64_t OldestOpenNs(uint64_t none) const {
+    return launches_.empty() ? none : launches_.front().launch_ns;
+  }
   size_t held() const { return held_count_; }
 
  private:

@@ -59,6 +59,7 @@ void ProcessModel::EndBatch(const v1::Batch& batch) {
   memory_.ApplyUntil(has_clock ? totals_.last_clock_ns : UINT64_MAX);
   EndSteps();
   memory_.ResolveRanges(ranges_);
+  ranges_.Advance(joiner_.SettledUntilNs());
   progress_.OnBatch(batch, clock_.line(), totals_.self.records_outside_window());
   delivery_.EndBatch(batch, hello_.instance() != 0);
   const ProcessClock::Forward forward = clock_.EndBatch(batch);

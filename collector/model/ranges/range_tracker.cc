@@ -28,7 +28,7 @@ RangeTracker::Instance& RangeTracker::Get(uint64_t id) {
     instance = std::make_unique<Instance>();
     last_ = instance.get();
     last_id_ = id;
-    if (live_.size() > waiting_.size() + kMaxOpen) DropOldestOpen();
+    if (live_.size() > waiting() + kMaxOpen) DropOldestOpen();
   }
   last_ = instance.get();
   last_id_ = id;
@@ -68,11 +68,55 @@ void RangeTracker::Close(const RangeRecord& record, bool main_thread) {
   instance.name = {record.domain, record.name};
   if (main_thread) main_by_start_.emplace(instance.start_ns, record.id);
   waiting_.emplace(instance.end_ns, ~instance.start_ns, ~record.id);
-  if (waiting_.size() > kMaxWaiting) {
-    const uint64_t id = ~std::get<2>(waiting_.top());
-    waiting_.pop();
+  if (waiting() <= kMaxWaiting) return;
+  if (waiting_.empty()) {
+    const uint64_t id = std::get<2>(*aside_.begin());
+    aside_.erase(aside_.begin());
+    Settle(id);
+  } else {
+    SettleFirst();
+  }
+}
+
+void RangeTracker::Advance(uint64_t launches_ns) {
+  // Against the batch before: what a batch says about a range may come with the next one.
+  const uint64_t settled_ns = advanced_ns_ > kSettleAfterNs ? advanced_ns_ - kSettleAfterNs : 0;
+  advanced_ns_ = std::max(advanced_ns_, launches_ns);
+  while (!waiting_.empty() && std::get<0>(waiting_.top()) < settled_ns) {
+    if (!SetAside()) SettleFirst();
+  }
+}
+
+bool RangeTracker::SetAside() {
+  const uint64_t id = ~std::get<2>(waiting_.top());
+  const auto found = live_.find(id);
+  if (found == live_.end()) return false;
+  const Instance& instance = *found->second;
+  if (instance.parent != 0 || instance.main_thread || EnclosingOnMainThread(instance) != 0) return false;
+  waiting_.pop();
+  aside_.emplace(instance.start_ns, instance.end_ns, id);
+  return true;
+}
+
+void RangeTracker::SettleInside(const Instance& around) {
+  auto it = aside_.lower_bound({around.start_ns, 0, 0});
+  while (it != aside_.end() && std::get<0>(*it) <= around.end_ns) {
+    if (std::get<1>(*it) > around.end_ns) {
+      ++it;
+      continue;
+    }
+    const uint64_t id = std::get<2>(*it);
+    it = aside_.erase(it);
     Settle(id);
   }
+}
+
+void RangeTracker::SettleFirst() {
+  const uint64_t id = ~std::get<2>(waiting_.top());
+  waiting_.pop();
+  const auto found = live_.find(id);
+  if (found != live_.end() && found->second->main_thread) SettleInside(*found->second);
+  Settle(id);
 }
 
 uint64_t RangeTracker::EnclosingOnMainThread(const Instance& instance) const {
@@ -130,11 +174,8 @@ void RangeTracker::Settle(uint64_t id) {
 }
 
 void RangeTracker::Finish() {
-  while (!waiting_.empty()) {
-    const uint64_t id = ~std::get<2>(waiting_.top());
-    waiting_.pop();
-    Settle(id);
-  }
+  while (!waiting_.empty()) SettleFirst();
+  for (const Waiting& aside : std::exchange(aside_, {})) Settle(std::get<2>(aside));
   for (auto& [id, instance] : live_) {
     unnamed_gpu_ns_ += instance->gpu.TotalNs();
     root_.Merge(std::move(instance->settled_children));

@@ -4,17 +4,32 @@
 
 namespace gpuprobe::model {
 
+// Where the next bytes go, of which there may be so many. Numbers are written there at once: appending each
+// would take most of the time.
+char* StateWriter::Room(size_t bytes) {
+  constexpr size_t kLeast = 4096;
+  if (bytes_.size() - size_ < bytes) bytes_.resize(std::max({kLeast, 2 * bytes_.size(), size_ + bytes}));
+  return bytes_.data() + size_;
+}
+
+std::string StateWriter::Take() {
+  bytes_.resize(std::exchange(size_, 0));
+  return std::exchange(bytes_, {});
+}
+
 void StateWriter::PutNumber(uint64_t value) {
-  char digits[10];
-  size_t size = 0;
-  for (; value >= 0x80; value >>= 7) digits[size++] = static_cast<char>(value | 0x80);
-  digits[size++] = static_cast<char>(value);
-  bytes_.append(digits, size);
+  constexpr size_t kMost = 10;
+  char* const begin = Room(kMost);
+  char* at = begin;
+  for (; value >= 0x80; value >>= 7) *at++ = static_cast<char>(value | 0x80);
+  *at++ = static_cast<char>(value);
+  size_ += static_cast<size_t>(at - begin);
 }
 
 void StateWriter::Put(const std::string& text) {
   PutNumber(text.size());
-  bytes_ += text;
+  text.copy(Room(text.size()), text.size());
+  size_ += text.size();
 }
 
 void StateReader::Fail() {

@@ -51,13 +51,16 @@ class StateWriter : public MemberArchive<StateWriter> {
  public:
   static constexpr bool kReads = false;
 
+  // `expected`: bytes, about; growing costs copies.
+  explicit StateWriter(size_t expected = 0) : bytes_(expected, '\0') {}
+
   template <typename... T>
   void operator()(T&... values) {
     (Put(values), ...);
   }
-  size_t size() const { return bytes_.size(); }
+  size_t size() const { return size_; }
   // The bytes written since the last time.
-  std::string Take() { return std::exchange(bytes_, {}); }
+  std::string Take();
   bool ok() const { return true; }
   void Require(bool) {}
 
@@ -65,6 +68,7 @@ class StateWriter : public MemberArchive<StateWriter> {
   // Not inline, like what the reader's values begin with: inlined for each of thousands of members they would
   // double the time that a build from scratch needs for the state.
   void PutNumber(uint64_t value);
+  char* Room(size_t bytes);
   template <Scalar T>
   void Put(const T& value) {
     PutNumber(static_cast<uint64_t>(value));
@@ -142,7 +146,8 @@ class StateWriter : public MemberArchive<StateWriter> {
     PutMap(map);
   }
 
-  std::string bytes_;
+  std::string bytes_;  // the first size_ of them are written
+  size_t size_ = 0;
 };
 
 class StateReader : public MemberArchive<StateReader> {

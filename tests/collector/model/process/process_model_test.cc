@@ -224,6 +224,62 @@ TEST(ProcessModel, ManyInstancesStayBoundedAndExact) {
   EXPECT_EQ(outer->gpu_ns.total(), rounded * 30);
 }
 
+// Applies a batch a second in which one kernel is launched outside of any range.
+void Pass(ProcessModel& model, uint64_t from_s, uint64_t until_s) {
+  for (uint64_t s = from_s; s < until_s; ++s) {
+    const uint64_t t = kStart + s * 1'000'000'000;
+    ASSERT_TRUE(
+        model
+            .Apply(
+                BatchBuilder(1000 + s).Launch(1, t, 1000 + s, 0).Kernel(t + 10, t + 20, 1, 1000 + s).batch())
+            .ok());
+  }
+}
+
+TEST(ProcessModel, ARangeIsSettledOnceItsWorkIsKnown) {
+  ProcessModel model = Model();
+  BatchBuilder b = WithKernels();
+  b.String(10, "step")
+      .Launch(1, kStart + 1, 5, 1)
+      .Launch(1, kStart + 2, 6, 1)
+      .Kernel(kStart + 10, kStart + 40, 1, 5);
+  b.Range(1, 0, 10, 1, kStart, kStart + 50);
+  ASSERT_TRUE(model.Apply(b.batch()).ok());
+  Pass(model, 1, 8);
+  EXPECT_EQ(Child(model.ranges().root(), 10), nullptr) << "a record of it is still to come";
+  ASSERT_TRUE(model.Apply(BatchBuilder(2000).Kernel(kStart + 50, kStart + 60, 1, 6).batch()).ok());
+  Pass(model, 8, 11);
+  ASSERT_NE(Child(model.ranges().root(), 10), nullptr) << "long before the run is over";
+  EXPECT_EQ(Child(model.ranges().root(), 10)->gpu_ns.total(), 40u);
+  model.Finish();
+  EXPECT_EQ(Child(model.ranges().root(), 10)->gpu_ns.count(), 1u);
+}
+
+TEST(ProcessModel, ARangeOfAnotherThreadWaitsForALongRangeAroundIt) {
+  ProcessModel model = Model();
+  BatchBuilder b = WithKernels();
+  b.String(10, "epoch").String(11, "load").String(12, "step").Thread(1, true).Thread(2, false);
+  b.Launch(2, kStart + 11, 5, 3).Kernel(kStart + 20, kStart + 50, 1, 5);
+  b.Range(3, 0, 11, 2, kStart + 10, kStart + 60);
+  b.Launch(1, kStart + 71, 6, 4).Kernel(kStart + 75, kStart + 80, 1, 6);
+  b.Range(4, 1, 12, 1, kStart + 70, kStart + 90);
+  ASSERT_TRUE(model.Apply(b.batch()).ok());
+  Pass(model, 1, 30);
+  EXPECT_TRUE(model.ranges().root().children.empty()) << "it is not known yet what they belong to";
+  const uint64_t end = kStart + 30'000'000'000;
+  ASSERT_TRUE(model.Apply(BatchBuilder(5000).Range(1, 0, 10, 1, kStart, end).batch()).ok());
+  Pass(model, 31, 50);
+  const PhaseNode* epoch = Child(model.ranges().root(), 10);
+  ASSERT_NE(epoch, nullptr);
+  EXPECT_EQ(epoch->gpu_ns.total(), 35u);
+  ASSERT_NE(Child(*epoch, 11), nullptr);
+  EXPECT_EQ(Child(*epoch, 11)->gpu_ns.total(), 30u);
+  ASSERT_NE(Child(*epoch, 12), nullptr);
+  EXPECT_EQ(model.ranges().root().children.size(), 1u);
+  model.Finish();
+  EXPECT_EQ(epoch->gpu_ns.total(), 35u);
+}
+
 TEST(ProcessModel, HighWaterMarkWithTimeAndRange) {
   ProcessModel model = Model();
   BatchBuilder b;
