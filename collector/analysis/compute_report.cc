@@ -151,8 +151,9 @@ std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessMod
     k.kernel_class = KernelClassName(KernelClassOf(k.name));
     k.share = all > 0 ? static_cast<double>(total) / all : 0;
     k.time_ns = by_name.at(*name).Summarize();
-    if (ranks > 0) {
-      const SteadySum& sum = steady[*name];
+    const SteadySum& sum = steady[*name];
+    // Kernels of collectives are counted per step as what they carry (collectives[].steady).
+    if (ranks > 0 && (sum.calls > 0 || k.kernel_class != KernelClassName(KernelClass::kCollective))) {
       k.steady = {.steps = steps,
                   .calls = sum.calls / ranks,
                   .time_ns = sum.time_ns / ranks,

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdio>
 #include <string>
 #include <utility>
@@ -17,6 +19,7 @@
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/shared_options.h"
+#include "collector/cli/wrapped_help.h"
 #include "collector/http/metrics.h"
 #include "collector/render/report_schema.h"
 #include "proto/settings.h"
@@ -115,12 +118,16 @@ using TextOf = std::string (*)();
 struct Topic {
   const char* name;
   TextOf text;
+  bool for_people = false;  // else programs read it, line by line
 };
 
 constexpr Topic kTopics[] = {
-    {"environment", EnvironmentText},   {"findings", FindingsText},
-    {"limits", LimitsMarkdown},         {"report-schema", render::ReportSchema},
-    {"metrics", http::MetricsMarkdown}, {"completion-bash", BashCompletion},
+    {"environment", EnvironmentText, true},
+    {"findings", FindingsText, true},
+    {"limits", LimitsMarkdown},
+    {"report-schema", render::ReportSchema},
+    {"metrics", http::MetricsMarkdown},
+    {"completion-bash", BashCompletion},
     {"completion-zsh", ZshCompletion},
 };
 
@@ -162,11 +169,12 @@ int HelpMain(const Arguments& arguments) {
   }
   for (const Topic& each : kTopics) {
     if (topic == each.name) {
-      Print(markdown ? EnvironmentMarkdown() : each.text());
+      const std::string text = markdown ? EnvironmentMarkdown() : each.text();
+      Print(each.for_people && !markdown ? WrappedFor(STDOUT_FILENO, text) : text);
       return kDone;
     }
   }
-  Print(HelpText());
+  Print(WrappedFor(STDOUT_FILENO, HelpText()));
   return kDone;
 }
 

@@ -12,6 +12,7 @@
 #include "collector/cli/help_text.h"
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
+#include "collector/cli/wrapped_help.h"
 #include "google/protobuf/stubs/logging.h"
 
 namespace gpuprobe::cli {
@@ -65,7 +66,7 @@ int Dispatch(const Arguments& arguments) {
   const std::string& first = arguments.front();
   if (first == "--version" || first == "-V") return VersionMain({});
   if (first == "--help" || first == "-h") {
-    Print(HelpText());
+    Print(WrappedFor(STDOUT_FILENO, HelpText()));
     return kDone;
   }
   for (const Command& command : Commands()) {
@@ -77,7 +78,7 @@ int Dispatch(const Arguments& arguments) {
 int Main(const Arguments& arguments) {
   HoldStandardStreams();
   if (arguments.empty()) {
-    std::fputs(ShortHelpText().c_str(), stderr);
+    std::fputs(WrappedFor(STDERR_FILENO, ShortHelpText()).c_str(), stderr);
     return kUsage;
   }
   return FinishOutput(arguments.front(), Dispatch(arguments));

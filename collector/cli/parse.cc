@@ -1,4 +1,6 @@
 // The command line of one subcommand: parsed by CLI11, refused in our words.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -10,6 +12,7 @@
 #include "collector/cli/examples.h"
 #include "collector/cli/near_word.h"
 #include "collector/cli/output.h"
+#include "collector/cli/wrapped_help.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -75,7 +78,7 @@ std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
     const std::string name = app.get_name();  // "gpuprobe run"
-    Print(absl::StrCat(app.help(), ExamplesText(name.substr(name.find(' ') + 1))));
+    Print(WrappedFor(STDOUT_FILENO, absl::StrCat(app.help(), ExamplesText(name.substr(name.find(' ') + 1)))));
     return kDone;
   } catch (const CLI::ExtrasError&) {
     return RefuseArgument(app, app.remaining());

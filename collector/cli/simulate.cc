@@ -24,6 +24,7 @@
 #include "collector/cli/output.h"
 #include "collector/cli/recorder.h"
 #include "collector/cli/shared_options.h"
+#include "collector/cli/wrapped_help.h"
 #include "collector/simulate/scenarios.h"
 #include "collector/simulate/simulation.h"
 #include "collector/simulate/truth.h"
@@ -73,9 +74,10 @@ struct SimulateOptions {
 };
 
 int List() {
-  for (const simulate::Scenario& scenario : simulate::Scenarios()) {
-    Print(absl::StrFormat("%-24s %s\n", std::string(scenario.name), std::string(scenario.summary)));
-  }
+  std::string text;
+  for (const simulate::Scenario& scenario : simulate::Scenarios())
+    absl::StrAppendFormat(&text, "%-24s %s\n", std::string(scenario.name), std::string(scenario.summary));
+  Print(WrappedFor(STDOUT_FILENO, text));
   return kDone;
 }
 

@@ -14,6 +14,23 @@ import browser
 GPUPROBE = os.path.join(os.environ["GPUPROBE_BUILD_DIR"], "collector", "gpuprobe")
 
 
+# Pairs of words in one chart that lie on each other.
+OVERLAPS = """() => [...document.querySelectorAll('section svg')].flatMap(svg => {
+  const all = [...svg.querySelectorAll('text')].map(e => [e.textContent, e.getBoundingClientRect()]).filter(([words, box]) => words !== '' && box.width > 0);
+  return all.flatMap(([words, a], i) => all.slice(i + 1).filter(([, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3)
+    .map(([other]) => `${svg.closest('section').id}: ${words} / ${other}`));
+})"""
+# What is cut off at the edge of a chart.
+CUT = """() => [...document.querySelectorAll('section svg')].flatMap(svg => {
+  const frame = svg.getBoundingClientRect();
+  return [...svg.querySelectorAll('text')].filter(e => {
+    const box = e.getBoundingClientRect();
+    return box.width > 0 && (box.left < frame.left - 1 || box.right > frame.right + 1);
+  }).map(e => `${svg.closest('section').id}: ${e.textContent}`);
+})"""
+
+
 class Page(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -146,6 +163,43 @@ class Page(unittest.TestCase):
                 for choose in page.locator(".finding .choose").all():
                     choose.click()
                 self.check(page)
+
+    def test_words_in_charts_can_be_read(self):
+        for scenario in ("memory-leak", "hang-missing-rank", "pipeline", "straggler-kernels"):
+            run = self.record(scenario, "--nvtx")
+            for width in (360, 720, 1360):
+                with self.subTest(scenario=scenario, width=width):
+                    page = self.open(run, width=width)
+                    self.assertEqual(page.evaluate(OVERLAPS), [])
+                    self.assertEqual(page.evaluate(CUT), [])
+
+    def test_it_can_be_printed(self):
+        page = self.open(self.late, width=800, scheme="dark")
+        page.emulate_media(media="print")
+        self.assertEqual(page.evaluate("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
+        self.assertFalse(page.locator("#steps .controls").is_visible(), "nothing can be pressed on paper")
+        devices = page.locator("#conditions summary")
+        self.assertTrue(devices.is_visible())
+        self.assertIn("H100", devices.inner_text())
+        broken = page.evaluate("""() => [...document.querySelectorAll('td.number, td:not([class])')].filter(e => e.getClientRects().length > 0 && /^[\\d.,]+ \\w+$/.test(e.textContent))
+          .filter(e => { const range = document.createRange(); range.selectNodeContents(e); return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1; })
+          .map(e => e.textContent)""")
+        self.assertEqual(broken, [], "a number stays with its unit")
+        wide = page.evaluate("[...document.querySelectorAll('table')].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(e => e.id)")
+        self.assertEqual(wide, [], "tables fit on the paper")
+        self.assertGreater(len(page.pdf(format="A4")), 10_000)
+
+    def test_kernels_of_collectives_say_nothing_of_calls_a_step(self):
+        """They are counted by what they carry: a zero here would be wrong."""
+        with open(os.path.join(self.late, "report.json"), encoding="utf-8") as file:
+            kernels = json.load(file)["top_kernels"]
+        collectives = [kernel for kernel in kernels if kernel["class"] == "collective"]
+        self.assertTrue(collectives)
+        self.assertEqual([kernel["steady"] for kernel in collectives], [None] * len(collectives))
+        self.assertTrue(all(kernel["steady"]["calls_per_step"] > 0 for kernel in kernels if kernel["class"] == "gemm"))
+        page = self.open(self.late)
+        row = page.locator("#kernel-table tbody tr", has_text="AllReduce")
+        self.assertEqual(row.locator("td").nth(4).inner_text(), "-")
 
     def test_opens_soon(self):
         for ranks, steps in ((8, 1000), (64, 250)):

@@ -48,6 +48,42 @@ class Screens(harness.EndToEndTest):
                     # A path is never cut, so that it can be copied.
                     self.assertEqual([line for line in lines if len(line) > columns and RECORDING not in line], [])
 
+    def test_every_line_fits_of_jobs_with_many_ranks(self):
+        """With a screen for each subject: late ranks, a hang, memory, pipelines, several communicators; wherever and however it is read."""
+        for scenario in ("straggler-kernels", "hang-missing-rank", "memory-leak", "pipeline-hosts", "grid"):
+            out = self.path(scenario)
+            self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--nvtx", "--out", out])
+            words = None
+            for columns in (60, 80, 100, 160):
+                for terminal in ("xterm-256color", "dumb"):
+                    for language in ("C", "C.UTF-8"):
+                        with self.subTest(scenario=scenario, columns=columns, terminal=terminal, language=language):
+                            shown = self.on_terminal([GPUPROBE, "report", out], columns, terminal, LANG=language, LC_ALL=language)
+                            lines = COLOR.sub("", shown).splitlines()
+                            self.assertEqual([line for line in lines if len(line) > columns and out not in line], [])
+                            self.assertNotRegex(shown, r"[^\x00-\x7f]")
+                            # A width changes where lines end, and never what the first finding says.
+                            said = re.search(r"\n 1  (.*?)\n    >", COLOR.sub("", shown), re.DOTALL)[1].split()
+                            words = words or said
+                            self.assertEqual(said, words)
+
+    def test_help_fits(self):
+        commands = re.findall(r"^  (\w+) +\S", self.piped([GPUPROBE, "help"]).partition("Subcommands")[2].partition("Environment")[0], re.M)
+        self.assertGreater(len(commands), 9)
+        screens = [["help"], ["--help"], ["help", "environment"], ["help", "findings"], ["simulate", "--list"], *([command, "--help"] for command in commands)]
+        for words in screens:
+            whole = self.piped([GPUPROBE, *words])
+            examples = [line for line in whole.splitlines() if line.startswith("    gpuprobe ")]
+            for columns in (60, 80, 100, 160):
+                for terminal in ("xterm-256color", "dumb"):
+                    with self.subTest(words=words, columns=columns, terminal=terminal):
+                        shown = self.on_terminal([GPUPROBE, *words], columns, terminal, LANG="C")
+                        lines = shown.splitlines()
+                        # A command is never cut, so that it can be copied.
+                        self.assertEqual([line for line in lines if len(line) > columns and line not in examples], [])
+                        self.assertLessEqual(set(examples), set(lines))
+                        self.assertEqual(shown.split(), whole.split(), "it says the same")
+
     def test_long_reading_says_how_far_it_is_and_leaves_nothing(self):
         out = self.path("large")
         self.run_well([GPUPROBE, "simulate", "--scenario", "compute-bound", "--ranks", "8", "--steps", "1500", "--out", out])
@@ -95,6 +131,10 @@ class Screens(harness.EndToEndTest):
         lines = finished.stderr.decode().splitlines()
         self.assertEqual([line.split()[:2] for line in lines if line.startswith("  gpuprobe ")], [["gpuprobe", "run"], ["gpuprobe", "top"], ["gpuprobe", "report"]])
         self.assertLess(len(lines), 10)
+        for columns in (60, 80, 100, 160):
+            shown = self.on_terminal(["sh", "-c", f"{GPUPROBE} || test $? = 2"], columns)
+            self.assertLessEqual(max(len(line) for line in shown.splitlines()), columns)
+            self.assertEqual(shown.split(), finished.stderr.decode().split())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,22 @@ export function leftAxis(y: Scale, left: number, right: number, words: (value: n
   return out;
 }
 
+const kLetterWidth = 6.5;  // of the charts' font, about
+
+// The first and the last are always shown; of those between, what has room.
 export function bottomAxis(values: number[], x: (value: number) => number, y: number, words: (value: number) => string): SVGElement[] {
-  return values.map((value, i) =>
-    text(x(value), y, label(value, words), i === 0 ? 'start' : i === values.length - 1 ? 'end' : 'middle'));
+  const labels = values.map((value, i) => {
+    const shown = label(value, words), width = shown.length * kLetterWidth;
+    const anchor: 'start' | 'middle' | 'end' = i === 0 ? 'start' : i === values.length - 1 ? 'end' : 'middle';
+    const from = x(value) - (anchor === 'start' ? 0 : anchor === 'end' ? width : width / 2);
+    return {value, shown, anchor, from, to: from + width};
+  });
+  const last = labels[labels.length - 1]!;
+  let free = -Infinity;
+  const kept = labels.filter(each => {
+    if (each !== last && (each.from < free || (each !== labels[0] && each.to + kLetterWidth > last.from))) return false;
+    free = each.to + kLetterWidth;
+    return true;
+  });
+  return kept.map(each => text(x(each.value), y, each.shown, each.anchor));
 }
