@@ -20,10 +20,14 @@ void LiveDisplay::Tick(const analysis::LiveStatus& status, uint64_t monotonic_ns
   if (next_ns_ == 0) next_ns_ = monotonic_ns + interval_ns_;
   if (monotonic_ns < next_ns_) return;
   next_ns_ = monotonic_ns + interval_ns_;
+  const render::Layout layout(screen_);
+  const std::string name = "gpuprobe: ";
   std::string text;
-  if (!introduced_) absl::StrAppend(&text, "gpuprobe: ", render::LiveIntroduction(status), "\n");
+  if (!introduced_) text = layout.FirstLine("  ", name + render::LiveIntroduction(status));
   introduced_ = true;
-  absl::StrAppend(&text, "gpuprobe: ", render::LiveLine(status, screen_), "\n");
+  const std::string line = render::LiveLineWithin(status, screen_, screen_.width - name.size());
+  text += name.size() + line.size() <= screen_.width ? absl::StrCat(name, line, "\n")
+                                                     : layout.FirstLine("  ", name + line);
   // In one piece: the program writes to the same terminal.
   std::fputs(text.c_str(), stderr);
   std::fflush(stderr);

@@ -83,33 +83,78 @@ std::string LiveIntroduction(const analysis::LiveStatus& status) {
   return Printable(text);
 }
 
-std::string LiveLine(const analysis::LiveStatus& status, const Screen& screen) {
+namespace {
+
+// What a line about the job consists of. The higher `spare`, the sooner it is left out where it does not fit;
+// 0: never.
+struct Piece {
+  std::string text;
+  int spare = 0;
+  const char* before = "  ";
+};
+
+void AddStep(const analysis::LiveStatus& status, const Screen& screen, std::vector<Piece>& pieces) {
   constexpr size_t kBar = 24;
-  std::string line;
+  const LiveStep& s = *status.step;
+  const auto share = [&](const char* what, double ns, int spare) {
+    pieces.push_back({absl::StrCat(what, " ", Share(ns, s.total_ns)), spare});
+  };
+  pieces.push_back({absl::StrCat("step ", Count(status.steps)), 0, ""});
+  pieces.push_back({Duration(s.total_ns)});
+  if (screen.width > Screen::kReadable) pieces.push_back({Bar(s, kBar), 8});
+  share("compute", s.compute_ns, 1);
+  share("exposed comm", s.exposed_comm_ns, 2);
+  share("copy", s.copy_ns, 6);
+  share("idle", s.idle_ns, 3);
+  if (status.ranks.size() > 1) pieces.push_back({absl::StrCat("wait ", Share(status.wait_share, 1)), 5});
+  if (!status.slowest.has_value()) return;
+  const LiveRank& slowest = status.ranks[*status.slowest];
+  pieces.push_back({absl::StrCat(Name(slowest), " late by ", Duration(slowest.late_ns)), 0, "   "});
+}
+
+std::vector<Piece> PiecesOf(const analysis::LiveStatus& status, const Screen& screen) {
+  std::vector<Piece> pieces;
   if (status.step.has_value()) {
-    const LiveStep& s = *status.step;
-    line =
-        absl::StrCat("step ", Count(status.steps), "  ", Duration(s.total_ns), "  ",
-                     screen.width > Screen::kReadable ? Bar(s, kBar) + "  " : "", "compute ",
-                     Share(s.compute_ns, s.total_ns), "  exposed comm ", Share(s.exposed_comm_ns, s.total_ns),
-                     "  copy ", Share(s.copy_ns, s.total_ns), "  idle ", Share(s.idle_ns, s.total_ns));
-    if (status.ranks.size() > 1) absl::StrAppend(&line, "  wait ", Share(status.wait_share, 1));
-    if (status.slowest.has_value()) {
-      const LiveRank& slowest = status.ranks[*status.slowest];
-      absl::StrAppend(&line, "   ", Name(slowest), " late by ", Duration(slowest.late_ns));
-    }
+    AddStep(status, screen, pieces);
   } else {
-    line = absl::StrCat("no complete step yet  ", Count(status.records), " records");
+    pieces.push_back({"no complete step yet", 0, ""});
+    pieces.push_back({absl::StrCat(Count(status.records), " records"), 1});
   }
   if (status.idle_ns > 0)
-    absl::StrAppend(&line, "   no GPU work for ", Duration(static_cast<double>(status.idle_ns)));
+    pieces.push_back(
+        {absl::StrCat("no GPU work for ", Duration(static_cast<double>(status.idle_ns))), 0, "   "});
   for (const LiveRank& r : status.ranks) {
     if (r.trouble.empty()) continue;
-    absl::StrAppend(&line, "   ", Name(r), " ", r.trouble);
+    pieces.push_back({absl::StrCat(Name(r), " ", r.trouble), 0, "   "});
     break;
   }
-  if (status.memory_bytes > 0) absl::StrAppend(&line, "   memory ", Bytes(status.memory_bytes));
-  return Printable(absl::StrCat(line, "   lost ", Count(status.lost)));
+  if (status.memory_bytes > 0)
+    pieces.push_back({absl::StrCat("memory ", Bytes(status.memory_bytes)), 7, "   "});
+  pieces.push_back({absl::StrCat("lost ", Count(status.lost)), status.lost == 0 ? 4 : 0, "   "});
+  return pieces;
+}
+
+std::string Join(const std::vector<Piece>& pieces) {
+  std::string line;
+  for (const Piece& piece : pieces) absl::StrAppend(&line, piece.before, piece.text);
+  return Printable(line);
+}
+
+}  // namespace
+
+std::string LiveLine(const analysis::LiveStatus& status, const Screen& screen) {
+  return Join(PiecesOf(status, screen));
+}
+
+std::string LiveLineWithin(const analysis::LiveStatus& status, const Screen& screen, size_t columns) {
+  std::vector<Piece> pieces = PiecesOf(status, screen);
+  while (Join(pieces).size() > columns) {
+    const auto least = std::max_element(pieces.begin(), pieces.end(),
+                                        [](const Piece& a, const Piece& b) { return a.spare < b.spare; });
+    if (least->spare == 0) break;
+    pieces.erase(least);
+  }
+  return Join(pieces);
 }
 
 std::vector<size_t> OrderOf(const analysis::LiveStatus& status, LiveOrder order) {

@@ -19,6 +19,9 @@ namespace gpuprobe::render {
 std::string LiveIntroduction(const analysis::LiveStatus& status);
 // "step 118  412 ms  compute 61%  ...", without an end of line.
 std::string LiveLine(const analysis::LiveStatus& status, const Screen& screen = {});
+// The same in so many columns, if what must be said fits: leaves out what is least needed, and never who is
+// late, in trouble or without work, or what was lost.
+std::string LiveLineWithin(const analysis::LiveStatus& status, const Screen& screen, size_t columns);
 
 // Orders of the ranks' table; by kRank or by what is worst first.
 enum class LiveOrder { kRank, kLate, kStep, kWaited, kMemory };

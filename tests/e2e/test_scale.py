@@ -39,6 +39,7 @@ class Scale(EndToEndTest):
         run = Run(self, SCENARIO, ("--ranks", "1024", "--steps", "12"))
         shown = subprocess.run([GPUPROBE, "report", os.path.join(run.folder, "run"), "--json", "--ranks"], check=True, capture_output=True, text=True, timeout=120)
         again = json.loads(shown.stdout)
+        self.assertLess(os.path.getsize(os.path.join(run.folder, "run", "report.html")), 20e6)
         for part in ("steps", "ranks", "stragglers", "communication", "findings"):
             self.assertEqual(again[part], run.report[part], part)
 

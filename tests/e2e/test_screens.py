@@ -8,9 +8,10 @@ import subprocess
 import termios
 
 import harness
-from harness import CUDA_SCRIPT, GPUPROBE, SOURCE
+from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SOURCE, wait_until
 
 RECORDING = os.path.join(SOURCE, "tests", "data", "real", "torch_ddp")
+WIDTHS = (60, 80, 100, 160)
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -40,7 +41,7 @@ class Screens(harness.EndToEndTest):
         return self.run_well(command, env=variables).stdout.decode()
 
     def test_every_line_fits(self):
-        for columns in (60, 80, 100, 160):
+        for columns in WIDTHS:
             for name, command in (("report", [GPUPROBE, "report", RECORDING]), ("diff", [GPUPROBE, "diff", RECORDING, RECORDING])):
                 with self.subTest(columns=columns, name=name):
                     lines = COLOR.sub("", self.on_terminal(command, columns)).splitlines()
@@ -54,7 +55,7 @@ class Screens(harness.EndToEndTest):
             out = self.path(scenario)
             self.run_well([GPUPROBE, "simulate", "--scenario", scenario, "--nvtx", "--out", out])
             words = None
-            for columns in (60, 80, 100, 160):
+            for columns in WIDTHS:
                 for terminal in ("xterm-256color", "dumb"):
                     for language in ("C", "C.UTF-8"):
                         with self.subTest(scenario=scenario, columns=columns, terminal=terminal, language=language):
@@ -67,6 +68,40 @@ class Screens(harness.EndToEndTest):
                             words = words or said
                             self.assertEqual(said, words)
 
+    def test_the_live_line_fits(self):
+        training = [LAUNCH_RANKS, "2", DDP_TRAIN, "--steps", "120", "--layers", "4", "--width", "64", "--batch", "16"]
+        for columns in WIDTHS:
+            for terminal in ("xterm-256color", "dumb"):
+                with self.subTest(columns=columns, terminal=terminal):
+                    command = [GPUPROBE, "run", "--status", "1", "--out", self.path(f"live-{columns}-{terminal}"), "--", *training]
+                    shown = self.on_terminal(command, columns, terminal, LANG="C", GPUSIM_KERNELS=".*=2ms", GPUSIM_DEVICES="2")
+                    # What is drawn over is a line of its own.
+                    drawn = COLOR.sub("", re.sub(r"\x1b\[K", "", shown)).replace("\r", "\n").splitlines()
+                    live = [line for line in drawn if re.match(r"(gpuprobe: )?step \d+ ", line)]
+                    self.assertTrue(live, shown)
+                    self.assertLessEqual(max(len(line) for line in live), columns, live)
+                    if terminal == "dumb":
+                        self.assertNotIn("\x1b", shown)
+
+    def test_top_fits(self):
+        collector = harness.Collector(self, arguments=["--hang-after", "2"])
+        job = self.start([GPUPROBE, "simulate", "--scenario", "hang-missing-rank", "--real-time", "--socket", collector.socket])
+        wait_until(lambda: b"HANG" in self.run_program([GPUPROBE, "top", "--once", collector.out]).stdout, "hang")
+        for columns in WIDTHS:
+            for terminal in ("xterm-256color", "dumb"):
+                for choice in ([], ["--rank", "5"]):
+                    with self.subTest(columns=columns, terminal=terminal, choice=choice):
+                        shown = self.on_terminal([GPUPROBE, "top", "--once", *choice, collector.out], columns, terminal, LANG="C", LC_ALL="C")
+                        lines = COLOR.sub("", shown).splitlines()
+                        self.assertLessEqual(max(len(line) for line in lines), columns, shown)
+                        if not choice:
+                            self.assertRegex(" ".join(COLOR.sub("", shown).split()), r"HANG AllReduce .* rank 5 did not issue it")
+                            self.assertEqual("\x1b[1;31mHANG" in shown, terminal != "dumb", "red, where there are colours")
+                        self.assertNotRegex(shown, r"[^\x00-\x7f]")
+        for program in (job, collector.program):
+            program.signal(15)
+            program.wait()
+
     def test_help_fits(self):
         commands = re.findall(r"^  (\w+) +\S", self.piped([GPUPROBE, "help"]).partition("Subcommands")[2].partition("Environment")[0], re.M)
         self.assertGreater(len(commands), 9)
@@ -74,7 +109,7 @@ class Screens(harness.EndToEndTest):
         for words in screens:
             whole = self.piped([GPUPROBE, *words])
             examples = [line for line in whole.splitlines() if line.startswith("    gpuprobe ")]
-            for columns in (60, 80, 100, 160):
+            for columns in WIDTHS:
                 for terminal in ("xterm-256color", "dumb"):
                     with self.subTest(words=words, columns=columns, terminal=terminal):
                         shown = self.on_terminal([GPUPROBE, *words], columns, terminal, LANG="C")
@@ -100,6 +135,13 @@ class Screens(harness.EndToEndTest):
         whole = os.path.getsize(lines)
         self.assertEqual(self.on_terminal(command, 80, terminal="dumb"), "")
         self.assertEqual(os.path.getsize(lines), whole)
+        for words in (["report", out, "--json"], ["diff", out, out], ["query", out, "SELECT COUNT(*) FROM kernel"], ["trace", out, "-o", self.path("run.pftrace")]):
+            for columns in (60, 160):
+                with self.subTest(words=words, columns=columns):
+                    shown = self.on_terminal(["sh", "-c", f'"$@" > {lines}', "sh", GPUPROBE, *words], columns)
+                    drawn = re.findall(r"\r(gpuprobe: reading[^\r]*)\x1b\[K", shown)
+                    self.assertTrue(drawn, shown)
+                    self.assertLess(max(len(line) for line in drawn), columns, drawn)
 
     def test_colours_are_for_terminals_that_know_them_and_people_who_want_them(self):
         command = [GPUPROBE, "report", RECORDING]
@@ -131,7 +173,7 @@ class Screens(harness.EndToEndTest):
         lines = finished.stderr.decode().splitlines()
         self.assertEqual([line.split()[:2] for line in lines if line.startswith("  gpuprobe ")], [["gpuprobe", "run"], ["gpuprobe", "top"], ["gpuprobe", "report"]])
         self.assertLess(len(lines), 10)
-        for columns in (60, 80, 100, 160):
+        for columns in WIDTHS:
             shown = self.on_terminal(["sh", "-c", f"{GPUPROBE} || test $? = 2"], columns)
             self.assertLessEqual(max(len(line) for line in shown.splitlines()), columns)
             self.assertEqual(shown.split(), finished.stderr.decode().split())

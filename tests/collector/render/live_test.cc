@@ -15,6 +15,7 @@ namespace {
 using analysis::LiveRank;
 using analysis::LiveStatus;
 using analysis::LiveStep;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -119,6 +120,25 @@ TEST(LiveScreen, ASelectionScrolls) {
   EXPECT_THAT(screen, HasSubstr("3 of 8 ranks, from the 4. on"));
   EXPECT_THAT(screen, Not(HasSubstr("n1/2 ")));
   EXPECT_THAT(screen, Not(HasSubstr("n1/6 ")));
+}
+
+TEST(LiveLine, LeavesOutWhatIsLeastNeeded) {
+  analysis::LiveStatus status = Job(4);
+  status.ranks.back().trouble.clear();
+  status.idle_ns = 0;
+  status.lost = 0;
+  const std::string whole = LiveLine(status, {.width = 200});
+  EXPECT_EQ(LiveLineWithin(status, {.width = 200}, whole.size()), whole);
+  size_t before = whole.size() + 1;
+  for (size_t columns = whole.size(); columns >= 50; --columns) {
+    const std::string line = LiveLineWithin(status, {.width = 200}, columns);
+    EXPECT_LE(line.size(), columns) << line;
+    EXPECT_LE(line.size(), before);
+    before = line.size();
+    EXPECT_THAT(line, AllOf(HasSubstr("step "), HasSubstr(" late by ")));
+  }
+  status.lost = 7;
+  EXPECT_THAT(LiveLineWithin(status, {.width = 200}, 10), AllOf(HasSubstr(" late by "), HasSubstr("lost 7")));
 }
 
 TEST(LiveScreen, HangsAreRedOnlyWhereThereAreColours) {
