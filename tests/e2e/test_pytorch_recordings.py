@@ -65,6 +65,45 @@ class Recordings(harness.EndToEndTest):
         self.assertAlmostEqual(held["weights"], weights, delta=0.05 * weights)
         self.assertAlmostEqual(held["optimizer state (Adam)"], 2 * weights, delta=0.05 * 2 * weights)
 
+    def assert_first_finding(self, program, expected):
+        """What the program was written for comes first, by its logs alone."""
+        run = self.path(program)
+        shutil.copytree(os.path.join(DATA, program), run)
+        report = self.report(run)
+        self.assertEqual(report["findings"][0]["id"], expected)
+        return report
+
+    def test_a_loop_that_waits_for_its_data(self):
+        report = self.assert_first_finding("data_loader", "input-bound")
+        self.assertEqual(report["steps"]["count"], 40)
+        self.assert_no_loss(report)
+
+    def test_a_rank_with_more_to_compute(self):
+        report = self.assert_first_finding("slow_rank", "straggler-more-work")
+        self.assertIn("waits for rank 1,", report["findings"][0]["statement"])
+        self.assert_no_loss(report)
+
+    def test_graphs_and_a_profiler_inside(self):
+        for program, steps in (("graphed_training", 20), ("profiled", 8)):
+            with self.subTest(program):
+                self.assertEqual(self.report_of(program)["steps"]["count"], steps)
+        self.report_of("graphed_inference")
+        replays = {record["correlation"] for record in self.export(self.path("graphed_inference")) if record.get("graph_node")}
+        self.assertEqual(len(replays), 50)
+
+    def test_memory_that_runs_out(self):
+        report = self.assert_first_finding("out_of_memory", "out-of-memory")
+        memory, = report["ranks"][0]["memory"]["pytorch"]
+        self.assertEqual(round(memory["last_refused_allocated_bytes"] / MIB, 2), 800.08, "MiB that PyTorch's message names")
+
+    def test_a_rank_that_leaves_the_loop(self):
+        report = self.assert_first_finding("hang", "hang-missing-rank")
+        self.assertEqual([(hang["kind"], [rank["rank"] for rank in hang["ranks"]]) for hang in report["hangs"]], [("missing_rank", [1])])
+
+    def test_ranks_that_are_started_again(self):
+        report = self.assert_first_finding("elastic", "rank-died")
+        self.assertRegex(report["findings"][0]["statement"], "^Rank 1 exited with code 1 .* while 1 other rank was running.$")
+
     def test_memory_of_data_parallel_training(self):
         held = self.held(self.check("plain"))
         width, words = 128, 1000
