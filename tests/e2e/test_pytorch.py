@@ -58,31 +58,24 @@ class Distributed(PyTorchTest):
         ranks = {rank["rank"]: rank["memory"]["pytorch"][0] for rank in report["ranks"] if rank["rank"] in range(RANKS)}
         self.assertEqual({rank: (memory["peak_allocated_bytes"], memory["peak_reserved_bytes"]) for rank, memory in ranks.items()}, self.peaks(finished))
 
-    def without_probe(self):
-        self.plain = self.run_well(self.command(), devices=RANKS)
-        self.assertEqual(len(self.peaks(self.plain)), RANKS)
-        self.forget_truth()
-
-    def injected(self):
-        """By the driver alone, as `CUDA_INJECTION64_PATH=libgpuprobe.so torchrun train.py` does."""
-        self.without_probe()
-        self.check(self.run_program(self.command(), env={"CUDA_INJECTION64_PATH": "libgpuprobe.so", "LD_LIBRARY_PATH": f"{self.node}:{os.path.dirname(LIBRARY)}"},
-                                    devices=RANKS), None)
-        shutil.rmtree(os.path.join(self.cwd, "gpuprobe-runs"))
-        self.forget_truth()
-
-    def test_injected_by_the_driver_with_each_release(self):
-        for _ in self.of_each_release():
-            self.injected()
-
-    def test_preloaded(self):
-        self.without_probe()
-        self.check(self.run_program(self.command(), env={"LD_PRELOAD": LIBRARY}, devices=RANKS), None)
-
-    def test_gpuprobe_run(self):
-        self.without_probe()
+    def ways(self):
+        """How the probe comes into the program: extra variables, what stands before the command, and the run's directory if the command names it."""
         out = self.path("out")
-        self.check(self.run_program([GPUPROBE, "run", "--out", out, "--", *self.command()], devices=RANKS), out)
+        yield "by the driver alone", {"CUDA_INJECTION64_PATH": "libgpuprobe.so", "LD_LIBRARY_PATH": f"{self.node}:{os.path.dirname(LIBRARY)}"}, [], None
+        yield "preloaded", {"LD_PRELOAD": LIBRARY}, [], None
+        yield "gpuprobe run", {}, [GPUPROBE, "run", "--out", out, "--"], out
+
+    def test_in_every_way_with_each_release(self):
+        for _ in self.of_each_release():
+            self.plain = self.run_well(self.command(), devices=RANKS)
+            self.assertEqual(len(self.peaks(self.plain)), RANKS)
+            for way, env, before, out in self.ways():
+                with self.subTest(os.path.basename(self.environment) + " " + way):
+                    self.forget_truth()
+                    self.check(self.run_program([*before, *self.command()], env=env, devices=RANKS), out)
+                for folder in (os.path.join(self.cwd, "gpuprobe-runs"), self.path("out")):
+                    shutil.rmtree(folder, ignore_errors=True)
+            self.forget_truth()
 
 
 class Profiler(PyTorchTest):
