@@ -38,7 +38,7 @@ int Refuse(const CLI::App& app, const std::string& what) {
 std::string MissingValue(const CLI::App& app, const Arguments& arguments) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) {
-      const std::string dashed = "--" + name;
+      std::string dashed = "--" + name;
       const bool last = !arguments.empty() && arguments.back() == dashed;
       const bool empty = std::find(arguments.begin(), arguments.end(), dashed + "=") != arguments.end();
       if ((last || empty) && option->get_items_expected_min() > 0) return dashed;
@@ -77,7 +77,7 @@ std::optional<int> Parse(CLI::App& app, const Arguments& arguments) {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    const std::string name = app.get_name();  // "gpuprobe run"
+    const std::string& name = app.get_name();  // "gpuprobe run"
     Print(WrappedFor(STDOUT_FILENO, absl::StrCat(app.help(), ExamplesText(name.substr(name.find(' ') + 1)))));
     return kDone;
   } catch (const CLI::ExtrasError&) {

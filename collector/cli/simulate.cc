@@ -278,8 +278,8 @@ int Simulate(const simulate::Scenario& scenario, const SimulateOptions& options)
 int SimulateMain(const Arguments& arguments) {
   CLI::App app("Simulates a training job and feeds its records to a real collector", "gpuprobe simulate");
   SimulateOptions options;
-  const CLI::Range kFactor(0.001, 10'000.0);
-  const CLI::Range kRate(0.001, 100'000.0);
+  const CLI::Range factor_range(0.001, 10'000.0);
+  const CLI::Range rate_range(0.001, 100'000.0);
   app.add_flag("--list", options.list, "list the scenarios");
   app.add_option("--scenario", options.scenario, "name of the scenario (see --list)");
   app.add_option("--ranks", options.ranks, "number of ranks [the scenario's]")->check(WholeNumber(1, 16384));
@@ -289,7 +289,7 @@ int SimulateMain(const Arguments& arguments) {
       ->check(WholeNumber(1, 10'000));
   app.add_option("--ranks-per-host", options.ranks_per_host, "ranks per host [the scenario's]")
       ->check(WholeNumber(1, 16384));
-  app.add_option("--work", options.work, "factor on the duration of every kernel [1]")->check(kFactor);
+  app.add_option("--work", options.work, "factor on the duration of every kernel [1]")->check(factor_range);
   app.add_option("--tensor", options.tensor,
                  "ranks that share each layer (tensor parallelism) [the scenario's]")
       ->check(WholeNumber(1, 16384));
@@ -301,11 +301,11 @@ int SimulateMain(const Arguments& arguments) {
   app.add_flag("--graph", options.graph, "run the step as a replayed CUDA graph");
   app.add_flag("--nvtx", options.nvtx, "annotate steps and phases with NVTX");
   app.add_option("--noise", options.noise, "factor on the variation of kernels, launches and transfers [1]")
-      ->check(kFactor);
+      ->check(factor_range);
   app.add_option("--slow-rank", options.slow_rank, "the rank at fault [the scenario's]")
       ->check(WholeNumber(0, 16383));
   app.add_option("--slow-factor", options.slow_factor, "slowdown factor of that rank [the scenario's]")
-      ->check(kFactor);
+      ->check(factor_range);
   app.add_option("--slow-from", options.slow_from,
                  "fraction of the steps before the fault begins, 0 to 1 [the scenario's]")
       ->check(CLI::Range(0.0, 1.0));
@@ -319,12 +319,12 @@ int SimulateMain(const Arguments& arguments) {
   app.add_option("--bucket", options.bucket_mib, "bucket size for reducing gradients, MiB [the scenario's]")
       ->check(WholeNumber(1, 65536));
   app.add_option("--link", options.link, "bandwidth between ranks of a host, GB/s [the scenario's]")
-      ->check(kRate);
+      ->check(rate_range);
   app.add_option("--network", options.network, "bandwidth of communicators that span hosts, GB/s [as --link]")
-      ->check(kRate);
+      ->check(rate_range);
   app.add_option("--network-slowdown", options.network_slowdown,
                  "slowdown factor of the network between hosts [1]")
-      ->check(kFactor);
+      ->check(factor_range);
   app.add_option("--network-from", options.network_from,
                  "fraction of the steps before that slowdown begins [0]")
       ->check(CLI::Range(0.0, 1.0));

@@ -11,7 +11,6 @@ namespace gpuprobe::simulate {
 namespace {
 
 constexpr uint8_t kCompute = 0;
-constexpr uint8_t kDataStream = 1;
 constexpr uint8_t kTensorStream = 3;
 constexpr uint8_t kReceiveForward = 4;
 constexpr uint8_t kSendForward = 5;

@@ -18,6 +18,8 @@
 namespace gpuprobe::simulate {
 
 inline constexpr uint64_t kMiB = uint64_t{1} << 20;
+// The stream of a rank on which ranks with the same weights share gradients.
+inline constexpr uint8_t kDataStream = 1;
 
 enum class SlowBy : uint8_t { kNothing, kKernels, kLaunches, kInput, kMoreWork, kCopies };
 enum class HangBy : uint8_t { kNothing, kMissingRank, kMismatch, kAllIssued };

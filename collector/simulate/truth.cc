@@ -157,7 +157,6 @@ void Truth::Measure(Rank& rank) {
 }
 
 void Truth::MeasureCalls(const Segment& segment, const Intervals& compute, const Step& step) {
-  constexpr uint8_t kDataStream = 1;
   const DeviceWork* backward = nullptr;
   std::vector<const DeviceWork*> data;
   for (const DeviceWork& w : segment.work) {

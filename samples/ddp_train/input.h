@@ -30,7 +30,7 @@ class InputPipeline {
   // is done.
   void Release(cudaStream_t compute);
 
-  size_t DeviceBytes() const { return kSlots * 2 * values_ * sizeof(float); }
+  size_t DeviceBytes() const { return sizeof(float) * kSlots * 2 * values_; }
 
  private:
   static constexpr int kSlots = 2;
