@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 from common import finish, joined, transformer
 
 STEPS = 20
-BATCH, LENGTH, WIDTH = 32, 256, 512
+BATCH, LENGTH, WIDTH = 32, 256, 1024
 
 with joined() as (rank, ranks):
     model = DistributedDataParallel(transformer(4, WIDTH).cuda(), init_sync=False)
