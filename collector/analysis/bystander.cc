@@ -28,12 +28,14 @@ bool WasThereAt(const ProcessModel& process, uint64_t time_ns) {
 
 bool IsBystander(const ProcessModel& process, const model::JobModel& job) {
   if (!UsedNoDevice(process)) return false;
+  // It may have used a device, and died before it could say so.
+  const bool unheard = process.totals().batches == 0 && process.end_state() == model::EndState::kCutOff;
   const v1::Identity& id = process.identity();
   const bool ranked = HasRank(id);
   return std::any_of(job.processes().begin(), job.processes().end(), [&](const auto& other) {
     const v1::Identity& its = other->identity();
     if (!ranked && HasRank(its)) return true;
-    if (ranked && (!HasRank(its) || its.rank() != id.rank())) return false;
+    if (ranked ? !HasRank(its) || its.rank() != id.rank() : unheard) return false;
     return its.host() == id.host() && WasThereAt(*other, StartNs(process)) && !UsedNoDevice(*other);
   });
 }

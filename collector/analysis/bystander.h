@@ -12,7 +12,8 @@ namespace gpuprobe::analysis {
 
 // True for a process of the job that launched nothing and obtained no memory, if
 // - it has no rank and others have one, or
-// - a process on its host was at work when it started: one with the same rank, or any if it has no rank.
+// - a process on its host was at work when it started: one with the same rank, or any if it has no rank and
+//   was heard of before it ended.
 // A rank that died before its first launch and was started again is none: nobody was at work then.
 bool IsBystander(const model::ProcessModel& process, const model::JobModel& job);
 

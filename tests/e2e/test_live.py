@@ -53,6 +53,7 @@ class Live(harness.EndToEndTest):
 
     def test_lines_on_a_terminal(self):
         ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 160, 0, 0))
         os.set_blocking(ours, False)
         self.addCleanup(os.close, ours)
         program = self.begin("--status", "1", stderr=theirs)

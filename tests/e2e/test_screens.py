@@ -5,6 +5,7 @@ import pty
 import re
 import struct
 import subprocess
+import sys
 import termios
 
 import harness
@@ -13,6 +14,19 @@ from harness import CUDA_SCRIPT, DDP_TRAIN, GPUPROBE, LAUNCH_RANKS, SOURCE, wait
 RECORDING = os.path.join(SOURCE, "tests", "data", "real", "torch_ddp")
 WIDTHS = (60, 80, 100, 160)
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
+# Runs a command whose output goes into a file, and stops it for more than a second while it reads a run, so that it takes long on any machine.
+HELD_UP = """
+import signal, subprocess, sys, time
+run, output, *command = sys.argv[1:]
+program = subprocess.Popen(command, stdout=open(output, "wb"))
+while program.poll() is None and run not in open(f"/proc/{program.pid}/maps").read():
+    time.sleep(0.001)
+program.send_signal(signal.SIGSTOP)
+time.sleep(1.2)
+program.send_signal(signal.SIGCONT)
+sys.exit(program.wait())
+"""
 
 
 class Screens(harness.EndToEndTest):
@@ -138,7 +152,7 @@ class Screens(harness.EndToEndTest):
         for words in (["report", out, "--json"], ["diff", out, out], ["query", out, "SELECT COUNT(*) FROM kernel"], ["trace", out, "-o", self.path("run.pftrace")]):
             for columns in (60, 160):
                 with self.subTest(words=words, columns=columns):
-                    shown = self.on_terminal(["sh", "-c", f'"$@" > {lines}', "sh", GPUPROBE, *words], columns)
+                    shown = self.on_terminal([sys.executable, "-c", HELD_UP, out, lines, GPUPROBE, *words], columns)
                     drawn = re.findall(r"\r(gpuprobe: reading[^\r]*)\x1b\[K", shown)
                     self.assertTrue(drawn, shown)
                     self.assertLess(max(len(line) for line in drawn), columns, drawn)

@@ -53,6 +53,13 @@ TEST_F(BystanderTest, AWorkerOfAProgramWithoutRanks) {
   EXPECT_FALSE(StandsBy(program));
 }
 
+TEST_F(BystanderTest, AWorkerThatDiedBeforeItWasHeard) {
+  Busy(kNoRank, 0, 2 * kSecond);
+  auto& worker = Idle(kNoRank, kSecond);
+  worker.MarkCutOff();
+  EXPECT_FALSE(StandsBy(worker)) << "nobody knows what it did";
+}
+
 TEST_F(BystanderTest, AWorkerThatInheritedItsRank) {
   const auto& rank = Busy(0, 0, 2 * kSecond);
   const auto& other = Busy(1, 0, 2 * kSecond);

@@ -16,7 +16,7 @@ def work(number, results):
         errors.append(runtime.cudaMemcpy(memory, host, ctypes.c_size_t(4096), 1))
     errors.append(runtime.cudaDeviceSynchronize())
     results.put((number, errors.count(0)))
-    time.sleep(0.3)  # a worker leaves by _exit: what the probe has not sent by then is lost
+    time.sleep(1)  # a worker leaves by _exit: what the probe has not sent by then is lost
 
 
 if __name__ == "__main__":
