@@ -16,6 +16,7 @@
 #include "injector/core/self_report.h"
 #include "injector/core/step_gate.h"
 #include "injector/ledgers/event_rows.h"
+#include "injector/ledgers/operator_name.h"
 
 namespace gpuprobe::injector {
 
@@ -358,7 +359,7 @@ void EventDrain::AddRange(const wire::RangeRow& row) noexcept {
 void EventDrain::OpenedRange(const RangeOpenEvent& event, std::string_view name, uint32_t thread) noexcept {
   const OpenRange range{.start_ns = event.time_ns,
                         .parent_id = event.parent_id,
-                        .name = builder_->String(name),
+                        .name = builder_->String(OperatorName(name)),
                         .domain = DomainName(event.domain),
                         .thread = thread,
                         .category = event.category,
@@ -407,7 +408,7 @@ void EventDrain::ClosedRange(const RangeCloseEvent& event) noexcept {
 }
 
 void EventDrain::Marked(const MarkEvent& event, std::string_view name, uint32_t thread) noexcept {
-  const uint32_t name_id = builder_->String(name);
+  const uint32_t name_id = builder_->String(OperatorName(name));
   const uint32_t domain = DomainName(event.domain);
   AddRange({.start_ns = event.time_ns,
             .end_ns = event.time_ns,

@@ -61,6 +61,20 @@ class OneGpu(PyTorchTest):
         expected.update(["dot_kernel<float2>", "dot_kernel<double2>"])  # vdot
         self.assertEqual(launched, expected)
 
+    def test_operators_that_pytorch_annotates(self):
+        """emit_nvtx numbers each operator's range: they are known by the operator's name, and steps have the phases that they have without it."""
+        report = self.check("operators")
+        self.assertEqual(report["steps"]["count"], 40)
+        self.assertEqual({phase["source"] for phase in report["steps"]["phases"]}, {"inferred"})
+        times = {phase["name"]: phase["time_ns"]["mean"] for phase in report["steps"]["phases"]}
+        for name in ("forward", "backward", "optimizer"):
+            self.assertGreater(times[name], 0, name)
+        paths = [phase["path"] for phase in report["phases"]]
+        self.assertFalse([path for path in paths if "op_id" in str(path)])
+        self.assertNotIn("(other ranges)", str(paths))
+        layers = [phase for phase in report["phases"] if phase["name"] == "aten::layer_norm"]
+        self.assertEqual(sum(phase["time_ns"]["count"] for phase in layers), 40 * 2 * 2, "two in each of two blocks")
+
     def test_a_data_loader_that_is_too_slow(self):
         report = self.check("data_loader")
         self.assertEqual(self.finding_ids(report)[0], "input-bound")

@@ -4,7 +4,8 @@
 
 namespace gpuprobe::model {
 
-void PhaseNode::Merge(PhaseNode&& other) {
+size_t PhaseNode::Merge(PhaseNode&& other) {
+  size_t absorbed = 0;
   gpu_ns.Merge(other.gpu_ns);
   host_ns.Merge(other.host_ns);
   unclosed += other.unclosed;
@@ -15,10 +16,11 @@ void PhaseNode::Merge(PhaseNode&& other) {
     if (ours == nullptr) {
       ours = std::move(child);
     } else {
-      ours->Merge(std::move(*child));
+      absorbed += 1 + ours->Merge(std::move(*child));
     }
   }
   other.children.clear();
+  return absorbed;
 }
 
 RangeTracker::Instance& RangeTracker::Get(uint64_t id) {
@@ -45,7 +47,7 @@ void RangeTracker::DropOldestOpen() {
   const std::unique_ptr<Instance> instance = std::move(found->second);
   live_.erase(found);
   unnamed_gpu_ns_ += instance->gpu.TotalNs();
-  root_.Merge(std::move(instance->settled_children));
+  phases_ -= root_.Merge(std::move(instance->settled_children));
 }
 
 void RangeTracker::AddGpuWork(uint64_t range, uint64_t start_ns, uint64_t end_ns) {
@@ -169,7 +171,7 @@ void RangeTracker::Settle(uint64_t id) {
   node.gpu_records += instance->gpu_records;
   node.first_start_ns = std::min(node.first_start_ns, instance->start_ns);
   instance->settled_children.gpu_records = 0;
-  node.Merge(std::move(instance->settled_children));
+  phases_ -= node.Merge(std::move(instance->settled_children));
   if (parent != nullptr) parent->gpu.Merge(instance->gpu);
 }
 
@@ -178,7 +180,7 @@ void RangeTracker::Finish() {
   for (const Waiting& aside : std::exchange(aside_, {})) Settle(std::get<2>(aside));
   for (auto& [id, instance] : live_) {
     unnamed_gpu_ns_ += instance->gpu.TotalNs();
-    root_.Merge(std::move(instance->settled_children));
+    phases_ -= root_.Merge(std::move(instance->settled_children));
   }
   live_.clear();
   main_by_start_.clear();

@@ -41,7 +41,8 @@ struct PhaseNode {
   using Key = std::pair<uint32_t, uint32_t>;  // StringDefs of domain and name
   std::map<Key, std::unique_ptr<PhaseNode>> children;
 
-  void Merge(PhaseNode&& other);
+  // The number of phases of `other` that were here already.
+  size_t Merge(PhaseNode&& other);
 
   template <typename Archive>
   void Visit(Archive& archive) {

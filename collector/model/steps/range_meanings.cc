@@ -15,7 +15,7 @@ RangeMeanings::Meaning RangeMeanings::Of(uint32_t name_id, std::string_view name
     const bool step = !steps_known && (marker.kind() == StepMarker::Kind::kNvtx
                                            ? marker.Matches(name)
                                            : marker.kind() == StepMarker::Kind::kNone && LooksLikeStep(kind));
-    const std::optional<StepPhase> phase = PhaseOfRange(kind);
+    const std::optional<StepPhase> phase = IsOperatorRange(name) ? std::nullopt : PhaseOfRange(kind);
     meaning = step                ? kStep
               : phase.has_value() ? static_cast<uint8_t>(1 + static_cast<int>(*phase))
                                   : kNothing;

@@ -90,6 +90,18 @@ bool IsLibraryDomain(std::string_view domain) {
   return std::find(std::begin(kDomains), std::end(kDomains), domain) != std::end(kDomains);
 }
 
+bool IsOperatorRange(std::string_view name) {
+  constexpr std::string_view kNamespaces[] = {
+      "aten::", "c10d::", "prim::", "autograd::", "torch::autograd::"};
+  for (const std::string_view space : kNamespaces) {
+    if (name.starts_with(space)) return true;
+  }
+  if (name.starts_with("Optimizer.")) return name.find('#') != std::string_view::npos;
+  const size_t last = name.find_last_not_of("0123456789");
+  return last + 1 < name.size() && name.substr(0, last + 1).ends_with("Backward") &&
+         name.find(' ') == std::string_view::npos;
+}
+
 bool LooksLikeStep(std::string_view kind) {
   return std::find(std::begin(kStepKinds), std::end(kStepKinds), kind) != std::end(kStepKinds);
 }

@@ -22,6 +22,10 @@ uint8_t RolesOfThread(std::string_view name);
 std::string KindOfRange(std::string_view name);
 // Whether a library marks its own work in this NVTX domain. Its ranges mark neither steps nor phases.
 bool IsLibraryDomain(std::string_view domain);
+// Whether PyTorch opens this range itself, around an operator (emit_nvtx): "aten::mm", "MmBackward0",
+// "Optimizer.step#AdamW.step". Such ranges say nothing about phases that kernels and threads do not say
+// better: nobody opens one around forward.
+bool IsOperatorRange(std::string_view name);
 // Ranges of this kind look like steps.
 bool LooksLikeStep(std::string_view kind);
 // The phase that a range of this kind annotates.

@@ -224,6 +224,26 @@ TEST(ProcessModel, ManyInstancesStayBoundedAndExact) {
   EXPECT_EQ(outer->gpu_ns.total(), rounded * 30);
 }
 
+TEST(ProcessModel, ALongRunHasNoMorePhasesThanNames) {
+  ProcessModel model = Model();
+  constexpr uint64_t kSteps = RangeTracker::kMaxPhases + 1000;
+  ASSERT_TRUE(model.Apply(WithKernels().String(10, "step").String(11, "forward").batch()).ok());
+  for (uint64_t i = 0; i < kSteps; ++i) {
+    const uint64_t t = kStart + i * 100;
+    const uint64_t id = 2 * i + 1;
+    BatchBuilder b(2 + i);
+    b.Launch(1, t + 1, i + 1, id + 1).Kernel(t + 10, t + 40, 1, i + 1);
+    b.Range(id + 1, id, 11, 1, t, t + 50).Range(id, 0, 10, 1, t, t + 60);
+    ASSERT_TRUE(model.Apply(b.batch()).ok());
+  }
+  model.Finish();
+  const PhaseNode* step = Child(model.ranges().root(), 10);
+  ASSERT_NE(step, nullptr);
+  EXPECT_EQ(step->gpu_ns.count(), kSteps);
+  ASSERT_EQ(step->children.size(), 1u) << "one name, however many instances";
+  EXPECT_EQ(Child(*step, 11)->gpu_ns.count(), kSteps);
+}
+
 // Applies a batch a second in which one kernel is launched outside of any range.
 void Pass(ProcessModel& model, uint64_t from_s, uint64_t until_s) {
   for (uint64_t s = from_s; s < until_s; ++s) {

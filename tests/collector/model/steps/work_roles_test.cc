@@ -23,6 +23,16 @@ TEST(WorkRoles, OfPytorchsFunctionsForListsOfTensorsOptimizersAreThoseThatCalcul
     EXPECT_EQ(RolesOfKernel(std::string(kList) + functor), 0) << functor;
 }
 
+TEST(WorkRoles, RangesThatPyTorchOpensAroundOperators) {
+  for (const char* name : {"aten::mm", "autograd::engine::evaluate_function: MmBackward0", "MmBackward0",
+                           "ViewBackward1", "torch::autograd::AccumulateGrad", "Optimizer.step#AdamW.step"}) {
+    EXPECT_TRUE(IsOperatorRange(name)) << name;
+  }
+  for (const char* name :
+       {"backward", "Backward", "my Backward0", "forward", "Optimizer.step", "step 3", "17", ""})
+    EXPECT_FALSE(IsOperatorRange(name)) << name;
+}
+
 TEST(WorkRoles, AKernelThatFillsDoesWhatAMemsetDoes) {
   EXPECT_EQ(RolesOfKernel("_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_11FillFunctorIfEEEEviT0_T1_"),
             kRoleMemset);
