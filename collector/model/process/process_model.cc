@@ -231,12 +231,13 @@ void ProcessModel::On(const SyncRecord& r) {
 void ProcessModel::On(const KernelRecord& r) {
   Operation operation = devices_.On(r);
   if (operation.op != 0) joiner_.AddCollectiveKernel(r, operation.op);
-  Join(std::move(operation));
+  Join(operation);
 }
 
 void ProcessModel::On(const CopyRecord& r) {
   if (r.graph_node != 0) joiner_.AddCopyInGraph(r);
-  Join(devices_.On(r));
+  Operation operation = devices_.On(r);
+  Join(operation);
 }
 
 void ProcessModel::On(const GraphRunRecord& r) {
@@ -244,9 +245,12 @@ void ProcessModel::On(const GraphRunRecord& r) {
   collectives_.EndGraphLaunch(r.correlation);
 }
 
-void ProcessModel::On(const MemsetRecord& r) { Join(devices_.On(r)); }
+void ProcessModel::On(const MemsetRecord& r) {
+  Operation operation = devices_.On(r);
+  Join(operation);
+}
 
-void ProcessModel::Join(Operation&& operation) {
+void ProcessModel::Join(Operation& operation) {
   progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, operation.end_ns);
   joiner_.Add(operation);
 }

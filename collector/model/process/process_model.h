@@ -150,7 +150,7 @@ class ProcessModel {
   template <typename Record>
   void OnMemory(const Record& r, uint64_t start_ns, uint64_t end_ns);
 
-  void Join(Operation&& operation);
+  void Join(Operation& operation);
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);
