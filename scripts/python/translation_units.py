@@ -4,7 +4,7 @@ translation_units.py COMPILE_COMMANDS ROOT OUT [together]
 
 Also writes OUT/compile_commands.json, the same commands without precompiled headers, since clang cannot read GCC's. Where the build compiles several
 sources as one, each has its own line and command, so that a source is found out that does not include what it uses. With `together` they stay one, and
-the headers that they share are checked once: a fifth of the time over the whole tree.
+the headers that they share are checked once: a third as many units over the whole tree.
 """
 import json
 import os

@@ -206,7 +206,7 @@ void NameResource(int32_t type, uint64_t identifier, std::string_view name) noex
   switch (type) {
     case NVTX_RESOURCE_TYPE_CUDA_STREAM:
     case NVTX_RESOURCE_TYPE_CUDART_STREAM:
-      // NOLINTNEXTLINE(performance-no-int-to-ptr): likewise
+      // NOLINTNEXTLINE(performance-no-int-to-ptr): NVTX passes handles as numbers
       return NameStream(reinterpret_cast<const void*>(identifier), name);
     case NVTX_RESOURCE_TYPE_CUDA_DEVICE:
     case NVTX_RESOURCE_TYPE_CUDART_DEVICE:
