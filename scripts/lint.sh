@@ -68,8 +68,13 @@ else
   tidy+=(--checks=-bugprone-suspicious-include "--header-filter=$ROOT/(injector|collector|proto|tests|samples)/")
 fi
 say "clang-tidy over ${#units[@]} translation units"
-# The settings of tests/ hold in the build's files of several sources, too, which are elsewhere.
+product=() tests=()
+for unit in "${units[@]}"; do
+  case "$unit" in */tests/*) tests+=("$unit") ;; *) product+=("$unit") ;; esac
+done
 status=0
-printf '%s\n' "${units[@]}" | grep -v /tests/ | xargs -r -P "$JOBS" -n 4 "${tidy[@]}" || status=$?
-printf '%s\n' "${units[@]}" | grep /tests/ | xargs -r -P "$JOBS" -n 4 "${tidy[@]}" --config-file="$ROOT/tests/.clang-tidy" || status=$?
+run_tidy() { xargs -0 -P "$JOBS" -n 4 "${tidy[@]}" "$@" || status=$?; }
+[ ${#product[@]} -eq 0 ] || run_tidy < <(printf '%s\0' "${product[@]}")
+# The settings of tests/ hold in the build's files of several sources, too, which are elsewhere.
+[ ${#tests[@]} -eq 0 ] || run_tidy "--config-file=$ROOT/tests/.clang-tidy" < <(printf '%s\0' "${tests[@]}")
 exit "$status"
