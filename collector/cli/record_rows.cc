@@ -10,9 +10,9 @@
 #include "absl/time/time.h"
 #include "collector/cli/command.h"
 #include "collector/cli/damage_line.h"
-#include "collector/render/record_lines.h"
 #include "collector/store/run_files.h"
 #include "collector/store/run_log_reader.h"
+#include "collector/tables/record_lines.h"
 
 namespace gpuprobe::cli {
 namespace {
@@ -40,7 +40,7 @@ absl::Status ReadLog(const char* command, const std::string& directory,
                      std::span<const store::Segment> segments, const EmitRow& emit) {
   std::vector<std::unique_ptr<store::MappedFile>> files;
   std::vector<uint64_t> good_batches;
-  render::RecordLines lines;
+  tables::RecordLines lines;
   for (const store::Segment& segment : segments) {
     absl::StatusOr<std::unique_ptr<store::MappedFile>> file = store::MappedFile::Open(segment.path);
     if (!file.ok()) return file.status();

@@ -177,22 +177,22 @@ std::string Printable(std::string_view text) {
 std::string Layout::Wrap(const std::string& lead, const std::string& indent, const std::string& text,
                          Emphasis emphasis) const {
   const size_t width = std::min(screen_.width, Screen::kReadable);
-  struct Line {
+  struct WrappedLine {
     size_t width = 0;
     std::vector<std::string> pieces;
   };
-  std::vector<Line> lines{{.width = lead.size(), .pieces = {}}};
+  std::vector<WrappedLine> lines{{.width = lead.size(), .pieces = {}}};
   for (std::string& piece : Pieces(Printable(text))) {
     if (!lines.back().pieces.empty() && lines.back().width + 1 + piece.size() > width)
       lines.push_back({.width = indent.size(), .pieces = {}});
-    Line& line = lines.back();
+    WrappedLine& line = lines.back();
     line.width += (line.pieces.empty() ? 0 : 1) + piece.size();
     line.pieces.push_back(std::move(piece));
   }
   // No last line of one word: the line before it can spare one.
   if (lines.size() > 1 && lines.back().pieces.size() == 1) {
-    Line& last = lines.back();
-    Line& before = lines[lines.size() - 2];
+    WrappedLine& last = lines.back();
+    WrappedLine& before = lines[lines.size() - 2];
     if (before.pieces.size() > 2 && last.width + 1 + before.pieces.back().size() <= width) {
       last.pieces.insert(last.pieces.begin(), std::move(before.pieces.back()));
       before.pieces.pop_back();

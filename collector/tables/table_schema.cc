@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
-#include "collector/render/record_lines.h"
+#include "collector/tables/record_lines.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 
@@ -118,7 +118,7 @@ void Widen(std::string_view row, std::vector<Table>& tables) {
 
 std::vector<Table> RecordTables() {
   std::vector<Table> tables;
-  render::RecordLines lines;
+  RecordLines lines;
   v1::Hello hello;
   hello.mutable_identity()->set_rank(0);
   lines.LearnHello(hello);

@@ -18,7 +18,7 @@ void WriteField(const LineField& field, Printer& out) {
 
 void WriteLines(const std::vector<TableSpec>& tables, Printer& out) {
   out.Print(
-      "#pragma once\n\n#include \"gpuprobe/v1/wire_records.h\"\n\nnamespace gpuprobe::render {\n\n"
+      "#pragma once\n\n#include \"gpuprobe/v1/wire_records.h\"\n\nnamespace gpuprobe::tables {\n\n"
       "// The line of a record: its kind, and its fields, put into `line` one after the other. `r` is the "
       "record, or a struct "
       "derived\n// from it that has the fields which had to be found out.\ntemplate <typename "
@@ -33,7 +33,7 @@ void WriteLines(const std::vector<TableSpec>& tables, Printer& out) {
     for (const LineField& field : table.line) WriteField(field, out);
     out.Print("  }\n};\n");
   }
-  out.Print("\n}  // namespace gpuprobe::render\n");
+  out.Print("\n}  // namespace gpuprobe::tables\n");
 }
 
 void WriteLinesJson(const std::vector<TableSpec>& tables, Printer& out) {

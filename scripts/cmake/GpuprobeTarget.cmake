@@ -2,13 +2,10 @@
 #
 # gpuprobe_target(TARGET [WALLED])      apply to a library or program; one that is walled says itself which folders it can include from
 # gpuprobe_precompile(TARGET HEADERS..)  headers that most sources of a target include: compiled once
-# gpuprobe_compile_together(TARGET [SOURCES n])  compiles up to n (8) sources of a target as one, where the preset wants that
-# gpuprobe_compile_quickly(TARGET)  -O1 instead of -O2, for code whose speed nobody would notice
+# gpuprobe_compile_together(TARGET [SOURCES n])  compiles up to n (16) sources of a target as one, where the preset wants that
 # gpuprobe_test(NAME SOURCES.. LIBS.. [PRECOMPILED HEADERS])  a GoogleTest program, one ctest test per TEST, with a time limit; SANITIZER_OPTIONS for presets
 #     asan-ubsan and tsan
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
-# gpuprobe_fuzzer(NAME SOURCES.. LIBS.. CORPUS dir REPLAY objects PRECOMPILED headers)  libFuzzer under preset fuzz, else linked with
-#     what replays its corpus as a test
 
 # The cache is the same for every checkout: paths below the tree are hashed relative to the build folder, and debug information starts at the tree.
 find_program(CCACHE_PROGRAM ccache)
@@ -80,20 +77,16 @@ function(gpuprobe_compile_together target)
   list(LENGTH sources count)
   if(GPUPROBE_COMPILE_TOGETHER AND count GREATER 1)
     if(NOT ARG_SOURCES)
-      set(ARG_SOURCES 8)
+      set(ARG_SOURCES 16)
     endif()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_SOURCES})
   endif()
 endfunction()
 
-# -O1 takes a quarter less time to compile than -O2.
-function(gpuprobe_compile_quickly target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo,Release>:-O1>)
-endfunction()
-
 find_program(GPUPROBE_GOLD ld.gold)
-# What every test program is compiled with. Not optimised, and without debug information outside of `dev`: compiling tests takes longer than running them.
-function(_gpuprobe_test_target target)
+# gpuprobe_test_target(TARGET): what every test program is compiled with. Not optimised, and without debug information outside of `dev`: compiling
+# tests takes longer than running them.
+function(gpuprobe_test_target target)
   gpuprobe_target(${target})
   if(GPUPROBE_GOLD AND NOT GPUPROBE_SANITIZE)  # links in half the time
     target_link_options(${target} PRIVATE -fuse-ld=gold)
@@ -112,7 +105,7 @@ function(gpuprobe_test_headers name)
   find_package(GTest REQUIRED)
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc CONTENT "int main() {}\n")
   add_executable(${name} ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)  # a program, since what is compiled for a library has other options
-  _gpuprobe_test_target(${name})
+  gpuprobe_test_target(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest)
   gpuprobe_precompile(${name} ${ARG_HEADERS})
 endfunction()
@@ -128,7 +121,7 @@ function(gpuprobe_test name)
   find_package(GTest REQUIRED)
   include(GoogleTest)
   add_executable(${name} ${ARG_SOURCES})
-  _gpuprobe_test_target(${name})
+  gpuprobe_test_target(${name})
   gpuprobe_compile_together(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LIBS} GTest::gmock GTest::gtest_main)
   if(ARG_PRECOMPILED)
@@ -155,25 +148,4 @@ function(gpuprobe_benchmark name)
     add_custom_target(benchmarks)  # all of them: what scripts/bench.sh builds
   endif()
   add_dependencies(benchmarks ${name})
-endfunction()
-
-function(gpuprobe_fuzzer name)
-  cmake_parse_arguments(ARG "" "CORPUS;REPLAY;PRECOMPILED" "SOURCES;LIBS" ${ARGN})
-  if(NOT GPUPROBE_BUILD_TESTS)
-    return()
-  endif()
-  if(GPUPROBE_BUILD_FUZZERS)
-    add_executable(${name} ${ARG_SOURCES})
-    gpuprobe_target(${name})
-    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  else()
-    find_package(GTest REQUIRED)
-    add_executable(${name} ${ARG_SOURCES} ${ARG_REPLAY})
-    _gpuprobe_test_target(${name})
-    target_link_libraries(${name} PRIVATE GTest::gtest)  # its headers are among the precompiled ones
-    add_test(NAME ${name}.corpus COMMAND ${name} ${ARG_CORPUS})
-    set_tests_properties(${name}.corpus PROPERTIES TIMEOUT 60 LABELS "unit;fuzz")
-    gpuprobe_precompiled(${name} ${ARG_PRECOMPILED})
-  endif()
-  target_link_libraries(${name} PRIVATE ${ARG_LIBS})
 endfunction()

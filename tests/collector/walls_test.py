@@ -39,8 +39,6 @@ def commands():
             file = pathlib.Path(re.search(r'^#include "(.*)"$', file.read_text(), re.MULTILINE)[1])
         if ROOT / "collector" not in file.parents or file.name == "main.cc":
             continue
-        if "gpuprobe_options" in entry["command"]:  # a part of cli that sees less
-            continue
         words = shlex.split(entry["command"])
         words = words[: words.index("-o")]
         if "-include" in words:

@@ -10,8 +10,9 @@
 #include "collector/render/json_report.h"
 #include "collector/render/text_report.h"
 #include "tests/fuzz/messages.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+GPUPROBE_FUZZ_TARGET(batches)(const uint8_t* data, size_t size) {
   using namespace gpuprobe;
   constexpr int kMaxFrames = 24;
   fuzz::Choices choices(data, size);

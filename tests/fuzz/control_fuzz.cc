@@ -13,6 +13,7 @@
 #include "injector/send/connection.h"
 #include "injector/send/send_queue.h"
 #include "tests/fuzz/messages.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -45,7 +46,7 @@ std::string WhatItSays(Choices& choices) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+GPUPROBE_FUZZ_TARGET(control)(const uint8_t* data, size_t size) {
   using namespace gpuprobe::injector;
   Choices choices(data, size);
   int ends[2];

@@ -7,6 +7,7 @@
 
 #include "collector/ingest/session.h"
 #include "collector/model/job/job_model.h"
+#include "tests/fuzz/target.h"
 
 namespace gpuprobe {
 namespace {
@@ -25,7 +26,7 @@ class ModelSink : public ingest::FrameSink {
 }  // namespace
 }  // namespace gpuprobe
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+GPUPROBE_FUZZ_TARGET(frame_decoder)(const uint8_t* data, size_t size) {
   gpuprobe::model::JobModel job;
   const gpuprobe::ingest::SinkFactory factory =
       [&](const gpuprobe::v1::Hello& hello,

@@ -18,6 +18,7 @@
 #include "collector/store/directory.h"
 #include "collector/store/run_directory.h"
 #include "tests/fuzz/messages.h"
+#include "tests/fuzz/target.h"
 
 namespace gpuprobe {
 namespace {
@@ -50,7 +51,7 @@ void RequireFileName(const std::string& name) {
 }  // namespace
 }  // namespace gpuprobe
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+GPUPROBE_FUZZ_TARGET(hello)(const uint8_t* data, size_t size) {
   using namespace gpuprobe;
   fuzz::Choices choices(data, size);
   const bool show = choices.Rarely(8);  // most of the time would go into writing JSON

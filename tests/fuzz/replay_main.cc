@@ -1,5 +1,6 @@
-// Runs a fuzz target without libFuzzer: every file of its corpus, then inputs made by changing those files,
-// for GPUPROBE_FUZZ_SECONDS (default 2). Changes are a fixed sequence, so a failure comes again.
+// Runs a fuzz target without libFuzzer, fuzz_replay TARGET CORPUS: every file of its corpus, then inputs made
+// by changing those files, for GPUPROBE_FUZZ_SECONDS (default 2). Changes are a fixed sequence, so a failure
+// comes again.
 //
 // An input that kills the process is left in the working directory as crash-<target>, and its name is
 // printed.
@@ -19,7 +20,15 @@
 #include <string>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/target.h"
+
+namespace gpuprobe::fuzz {
+
+// Targets register before main, in any order.
+std::vector<Target>& Targets() {
+  static std::vector<Target> targets;
+  return targets;
+}
 
 namespace {
 
@@ -45,10 +54,10 @@ void KeepInput(int signal) {
   raise(signal);
 }
 
-void Run(std::string input) {
+void Run(const Target& target, std::string input) {
   current = std::move(input);
   alarm(kHangSeconds);
-  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(current.data()), current.size());
+  target.run(reinterpret_cast<const uint8_t*>(current.data()), current.size());
   alarm(0);
 }
 
@@ -109,23 +118,34 @@ uint64_t Setting(const char* name, uint64_t otherwise) {
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: %s CORPUS\n", argv[0]);
-    return 2;
-  }
-  crash_path = "crash-" + fs::path(argv[0]).filename().string();
+int Replay(const Target& target, const char* folder) {
+  crash_path = std::string("crash-") + target.name;
   for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM}) std::signal(signal, KeepInput);
-  const std::vector<std::string> corpus = ReadCorpus(argv[1]);
-  for (const std::string& input : corpus) Run(input);
+  const std::vector<std::string> corpus = ReadCorpus(folder);
+  for (const std::string& input : corpus) Run(target, input);
   const uint64_t inputs = Setting("GPUPROBE_FUZZ_INPUTS", UINT64_MAX);
   const auto end = Clock::now() + std::chrono::seconds(Setting("GPUPROBE_FUZZ_SECONDS", 2));
   uint64_t changed = 0;
   if (!corpus.empty()) {
-    for (Changer changer(corpus); changed < inputs && Clock::now() < end; ++changed) Run(changer.Next());
+    for (Changer changer(corpus); changed < inputs && Clock::now() < end; ++changed)
+      Run(target, changer.Next());
   }
   std::printf("%zu inputs, %llu changed ones\n", corpus.size(), static_cast<unsigned long long>(changed));
   return corpus.empty() ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace gpuprobe::fuzz
+
+int main(int argc, char** argv) {
+  if (argc == 3) {
+    for (const gpuprobe::fuzz::Target& target : gpuprobe::fuzz::Targets()) {
+      if (std::string(argv[1]) == target.name) return gpuprobe::fuzz::Replay(target, argv[2]);
+    }
+  }
+  std::fprintf(stderr, "usage: %s TARGET CORPUS\ntargets:", argv[0]);
+  for (const gpuprobe::fuzz::Target& target : gpuprobe::fuzz::Targets())
+    std::fprintf(stderr, " %s", target.name);
+  std::fprintf(stderr, "\n");
+  return 2;
 }

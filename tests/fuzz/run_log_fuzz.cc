@@ -7,16 +7,17 @@
 #include "collector/model/job/job_model.h"
 #include "collector/render/html_report.h"
 #include "collector/render/json_report.h"
-#include "collector/render/record_lines.h"
 #include "collector/render/text_report.h"
 #include "collector/store/run_log_reader.h"
+#include "collector/tables/record_lines.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+GPUPROBE_FUZZ_TARGET(run_log)(const uint8_t* data, size_t size) {
   using namespace gpuprobe;
   store::RunLogReader reader("fuzz.gpr", {reinterpret_cast<const char*>(data), size});
   model::JobModel job;
   model::ProcessModel* process = nullptr;
-  render::RecordLines lines;
+  tables::RecordLines lines;
   v1::Frame frame;
   std::string_view raw;
   size_t characters = 0;

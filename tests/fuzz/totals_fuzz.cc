@@ -10,6 +10,7 @@
 #include "collector/model/job/job_model.h"
 #include "collector/render/json_report.h"
 #include "tests/fuzz/messages.h"
+#include "tests/fuzz/target.h"
 
 namespace gpuprobe {
 namespace {
@@ -66,7 +67,7 @@ void Change(fuzz::Choices& choices, std::string& bytes) {
 }  // namespace
 }  // namespace gpuprobe
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+GPUPROBE_FUZZ_TARGET(totals)(const uint8_t* data, size_t size) {
   using namespace gpuprobe;
   constexpr int kMaxChanges = 16;
   fuzz::Choices choices(data, size);

@@ -15,7 +15,7 @@ OTHERS = ("collector/analysis/names.",)
 PLACES = {
     "proto/gpuprobe/v1/wire.proto",  # two edits: the message, and the field of a batch
     "tests/proto/wire_v1.txt",
-    "collector/render/record_lines",
+    "collector/tables/record_lines",
     "tests/sim/core/truth",
     "tests/e2e/truth.py",
     "tests/collector/testing/batch_builder",

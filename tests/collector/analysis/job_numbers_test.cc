@@ -16,7 +16,7 @@ using testing::kStart;
 using testing::MakeHello;
 
 // A rank of two: `kernels` of 1 ms, one copy, and a level of memory.
-void Work(model::JobModel& job, int rank, uint32_t pid, uint64_t kernels) {
+void AddRank(model::JobModel& job, int rank, uint32_t pid, uint64_t kernels) {
   model::ProcessModel& process = job.Join(MakeHello(rank, 2, pid));
   BatchBuilder batch;
   batch.String(1, "gemm").Site(1, 1);
@@ -30,8 +30,8 @@ void Work(model::JobModel& job, int rank, uint32_t pid, uint64_t kernels) {
 
 TEST(JobNumbers, AreSumsAndLevelsByRank) {
   model::JobModel job;
-  Work(job, 1, 11, 3);
-  Work(job, 0, 10, 5);
+  AddRank(job, 1, 11, 3);
+  AddRank(job, 0, 10, 5);
   const JobNumbers numbers = NumbersOf(job, kStart);
   ASSERT_EQ(numbers.ranks.size(), 2U);
   EXPECT_EQ(numbers.heard, 2U);
@@ -52,8 +52,8 @@ TEST(JobNumbers, AreSumsAndLevelsByRank) {
 
 TEST(JobNumbers, ARankThatStartedAgainIsTheNewerProcess) {
   model::JobModel job;
-  Work(job, 0, 10, 5);
-  Work(job, 0, 20, 2);
+  AddRank(job, 0, 10, 5);
+  AddRank(job, 0, 20, 2);
   const JobNumbers numbers = NumbersOf(job, kStart);
   ASSERT_EQ(numbers.ranks.size(), 1U);
   EXPECT_EQ(numbers.ranks[0].kernels, 2U);
@@ -62,7 +62,7 @@ TEST(JobNumbers, ARankThatStartedAgainIsTheNewerProcess) {
 
 TEST(JobNumbers, AWorkerThatARankStartedIsNotTheRank) {
   model::JobModel job;
-  Work(job, 0, 10, 5);
+  AddRank(job, 0, 10, 5);
   v1::Hello worker = MakeHello(0, 2, 20);
   worker.mutable_clock()->set_realtime_ns(kStart + kMs);
   job.Join(worker);

@@ -35,33 +35,33 @@ struct Other {
   const void* context_seen = nullptr;
   char handles[64] = {};
 };
-Other* other = nullptr;
+Other* other_plugin = nullptr;
 
 template <typename Descriptor>
 int Start(void* context, void** handle, Descriptor* descriptor) {
-  other->context_seen = context;
-  other->started.push_back(descriptor->type);
-  other->parents.push_back(descriptor->parent);
-  *handle = other->gives_handles ? &other->handles[other->next_handle++] : nullptr;
+  other_plugin->context_seen = context;
+  other_plugin->started.push_back(descriptor->type);
+  other_plugin->parents.push_back(descriptor->parent);
+  *handle = other_plugin->gives_handles ? &other_plugin->handles[other_plugin->next_handle++] : nullptr;
   return 0;
 }
 int Stop(void* handle) {
-  other->stopped.push_back(handle);
+  other_plugin->stopped.push_back(handle);
   return 0;
 }
 int State(void* handle, int /*state*/, void* /*arguments*/) {
-  other->stated.push_back(handle);
+  other_plugin->stated.push_back(handle);
   return 0;
 }
 int Finalize(void* context) {
-  other->context_seen = context;
-  ++other->finalized;
+  other_plugin->context_seen = context;
+  ++other_plugin->finalized;
   return 0;
 }
 int Init(void** context, int* mask) {
-  *context = &other->context;
-  *mask = other->mask;
-  return other->init_result;
+  *context = &other_plugin->context;
+  *mask = other_plugin->mask;
+  return other_plugin->init_result;
 }
 int Init1(void** context, int* mask) { return Init(context, mask); }
 int Init4(void** context, int* mask, const char*, uint64_t, int, int, int, abi::LogFunction) {
@@ -82,7 +82,7 @@ class PluginChain : public LiveProbe {
     ClearChainsForTest();
     ClearPluginForTest();
     ClearCommunicatorsForTest();
-    other = &other_;
+    other_plugin = &other_;
   }
   void TearDown() override {
     ClearChainsForTest();
@@ -94,7 +94,7 @@ class PluginChain : public LiveProbe {
   }
   static void* Open4(const abi::Profiler4& table, int* mask) {
     void* context = nullptr;
-    EXPECT_EQ(table.init(&context, mask, "", 0xabc, 1, 4, 1, nullptr), other->init_result);
+    EXPECT_EQ(table.init(&context, mask, "", 0xabc, 1, 4, 1, nullptr), other_plugin->init_result);
     return context;
   }
   static void* Event4(const abi::Profiler4& table, void* context, uint64_t type, void* parent) {

@@ -1,4 +1,4 @@
-#include "collector/render/record_lines.h"
+#include "collector/tables/record_lines.h"
 
 #include <algorithm>
 #include <bit>
@@ -10,7 +10,7 @@
 #include "gpuprobe/v1/wire_lines.h"
 #include "nlohmann/json.hpp"
 
-namespace gpuprobe::render {
+namespace gpuprobe::tables {
 
 namespace {
 
@@ -423,4 +423,4 @@ void RecordLines::WriteReplays(const model::CollectiveRecord& call, const Replay
   }
 }
 
-}  // namespace gpuprobe::render
+}  // namespace gpuprobe::tables

@@ -16,7 +16,7 @@
 #include "collector/analysis/names.h"
 #include "gpuprobe/v1/wire.pb.h"
 
-namespace gpuprobe::render {
+namespace gpuprobe::tables {
 
 // A value that is JSON already; empty: there is none.
 struct JsonValue {
@@ -85,4 +85,4 @@ class Line {
   std::string text_;
 };
 
-}  // namespace gpuprobe::render
+}  // namespace gpuprobe::tables

@@ -27,10 +27,10 @@
 #include "absl/status/status.h"
 #include "collector/model/calls/graph_node_plans.h"
 #include "collector/model/records.h"
-#include "collector/render/record_line.h"
+#include "collector/tables/record_line.h"
 #include "gpuprobe/v1/wire.pb.h"
 
-namespace gpuprobe::render {
+namespace gpuprobe::tables {
 
 // One process's log.
 class RecordLines {
@@ -118,4 +118,4 @@ class RecordLines {
   absl::flat_hash_map<uint64_t, uint64_t> launch_ns_;  // by correlation, once something was captured
 };
 
-}  // namespace gpuprobe::render
+}  // namespace gpuprobe::tables

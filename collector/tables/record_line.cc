@@ -1,8 +1,8 @@
-#include "collector/render/record_line.h"
+#include "collector/tables/record_line.h"
 
 #include "nlohmann/json.hpp"
 
-namespace gpuprobe::render {
+namespace gpuprobe::tables {
 
 namespace {
 
@@ -43,4 +43,4 @@ void Line::Put(std::string_view name, v1::CallSource value) {
   }
 }
 
-}  // namespace gpuprobe::render
+}  // namespace gpuprobe::tables

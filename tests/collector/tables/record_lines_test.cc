@@ -1,4 +1,4 @@
-#include "collector/render/record_lines.h"
+#include "collector/tables/record_lines.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/collector/testing/batch_builder.h"
 
-namespace gpuprobe::render {
+namespace gpuprobe::tables {
 namespace {
 
 using gpuprobe::testing::BatchBuilder;
@@ -176,4 +176,4 @@ TEST(RecordLines, RefusesARaggedBatch) {
 }
 
 }  // namespace
-}  // namespace gpuprobe::render
+}  // namespace gpuprobe::tables
