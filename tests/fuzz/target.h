@@ -2,8 +2,8 @@
 //
 //   GPUPROBE_FUZZ_TARGET(batches)(const uint8_t* data, size_t size) {
 //
-// libFuzzer calls one function of a fixed name, so there each target is a program. Without libFuzzer all are
-// in one program, which is told the target's name (replay_main.cc): they compile and link in half the time.
+// libFuzzer calls one function of a fixed name, so each target is a program of its own there. Otherwise they
+// all go into one program (replay_main.cc), which takes the target's name as an argument.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +22,10 @@ std::vector<Target>& Targets();
 
 }  // namespace gpuprobe::fuzz
 
-#define GPUPROBE_FUZZ_TARGET(name)                                                             \
-  static int RunTarget_##name(const uint8_t* data, size_t size);                               \
-  [[maybe_unused]] static const auto& known_target_##name =                                    \
-      gpuprobe::fuzz::Targets().emplace_back(gpuprobe::fuzz::Target{#name, RunTarget_##name}); \
+#define GPUPROBE_FUZZ_TARGET(name)                                            \
+  static int RunTarget_##name(const uint8_t* data, size_t size);              \
+  [[maybe_unused]] static const bool known_target_##name =                    \
+      (gpuprobe::fuzz::Targets().push_back({#name, RunTarget_##name}), true); \
   static int RunTarget_##name
 #else
 #define GPUPROBE_FUZZ_TARGET(name) extern "C" int LLVMFuzzerTestOneInput
