@@ -1,5 +1,6 @@
 #include "collector/framing/frame_decoder.h"
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,8 @@ constexpr size_t kWorthKeeping = size_t{4} << 10;
 constexpr size_t kLargestSpare = size_t{512} << 10;
 
 // Room for a burst that no decoder of this thread uses: they take turns with it.
-std::string& SpareRoom() {
-  static thread_local std::string spare;
+std::vector<char>& SpareRoom() {
+  static thread_local std::vector<char> spare;
   return spare;
 }
 
@@ -23,16 +24,24 @@ std::string& SpareRoom() {
 
 void FrameDecoder::Append(std::string_view bytes) {
   if (position_ > 0 && (position_ == buffer_.size() || position_ >= buffer_.size() / 2)) {
-    buffer_.erase(0, position_);
-    position_ = 0;
+    EraseTaken();
   }
   if (buffer_.empty() && bytes.size() > buffer_.capacity()) buffer_.swap(SpareRoom());
-  buffer_.append(bytes);
+  const size_t needed = buffer_.size() + bytes.size();
+  if (needed > buffer_.capacity()) {
+    const size_t ahead = 2 * buffer_.capacity();
+    buffer_.reserve(std::max(needed, awaited_ == 0 ? ahead : std::min(ahead, position_ + awaited_)));
+  }
+  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+}
+
+void FrameDecoder::EraseTaken() {
+  buffer_.erase(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(position_));
+  position_ = 0;
 }
 
 void FrameDecoder::Shrink() {
-  buffer_.erase(0, position_);
-  position_ = 0;
+  EraseTaken();
   buffer_.shrink_to_fit();
 }
 
@@ -43,8 +52,9 @@ absl::StatusOr<FrameDecoder::Next> FrameDecoder::Take() {
     buffer_.clear();
     if (buffer_.capacity() > SpareRoom().capacity() && buffer_.capacity() <= kLargestSpare)
       buffer_.swap(SpareRoom());
-    std::string().swap(buffer_);
+    std::vector<char>().swap(buffer_);
   }
+  awaited_ = 0;
   uint64_t length = 0;
   size_t at = position_;
   for (int i = 0;; ++i, ++at) {
@@ -59,7 +69,10 @@ absl::StatusOr<FrameDecoder::Next> FrameDecoder::Take() {
     if ((byte & 0x80) == 0) break;
   }
   ++at;
-  if (buffer_.size() - at < length) return Next{};
+  if (buffer_.size() - at < length) {
+    awaited_ = at - position_ + length;
+    return Next{};
+  }
   const std::string_view frame(buffer_.data() + at, length);
   position_ = at + length;
   return Next{.has_frame = true, .frame = frame};

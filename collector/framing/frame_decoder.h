@@ -2,13 +2,15 @@
 //
 // Separate from sockets so that it can be tested and fuzzed alone; the run log reads its chunks with it too.
 // A length above wire::kMaxFrameBytes or a varint that does not end is refused as soon as it is seen, before
-// anything is allocated for it; memory grows with what has arrived, never with what was claimed.
+// anything is allocated for it; memory grows with what has arrived, and never beyond the frame that is
+// claimed.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "proto/limits.h"
@@ -38,8 +40,11 @@ class FrameDecoder {
   void Shrink();
 
  private:
-  std::string buffer_;
+  void EraseTaken();
+
+  std::vector<char> buffer_;  // not a string, which takes twice as much as it is asked to reserve
   size_t position_ = 0;
+  size_t awaited_ = 0;  // bytes from position_ on that the frame takes there, if that is known
   size_t largest_frame_ = wire::kMaxFrameBytes;
 };
 

@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "injector/base/losses.h"
 
 namespace gpuprobe::injector {
@@ -55,6 +57,7 @@ bool MapRings(size_t part) noexcept {
   for (int i = 0; i < kRingSlots; ++i) {
     rings[i].data_ = data;
     rings[i].bytes_ = (i < kLargeRings ? kRingBytes : kSmallRingBytes) / part;
+    rings[i].wake_bytes_ = std::min<uint64_t>(kWakeBytes, rings[i].bytes_ / 2);
     data += rings[i].bytes_;
   }
   mapping.store(static_cast<char*>(memory), std::memory_order_release);
@@ -121,10 +124,10 @@ bool EventRing::Push(EventType type, const void* event, size_t event_bytes, std:
   const uint64_t to_end = bytes_ - (head & (bytes_ - 1));
   const uint64_t needed = total <= to_end ? total : to_end + total;
   uint64_t used = head - known_tail_;
-  if (used + needed > bytes_ / 2) {
+  if (used + needed > wake_bytes_) {
     known_tail_ = tail_.load(std::memory_order_acquire);
     used = head - known_tail_;
-    if (used + needed <= bytes_ / 2) {
+    if (used + needed <= wake_bytes_) {
       woke_ = false;
     } else if (!woke_) {
       woke_ = true;

@@ -22,9 +22,13 @@
 namespace gpuprobe::injector {
 
 inline constexpr int kRingSlots = 512;
-inline constexpr size_t kRingBytes = size_t{1} << 20;  // 26,000 launches; the consumer is woken at half
+// 43,000 launches. A thread may say 35,000 things a second (PyTorch, where it annotates each operator), and
+// on a busy machine the consumer may get no processor for half of one.
+inline constexpr size_t kRingBytes = size_t{2} << 20;
+// The consumer is woken when a ring holds this much, or is half full.
+inline constexpr size_t kWakeBytes = size_t{1} << 19;
 // Beyond these, rings are smaller: who has that many threads has little to say in each.
-inline constexpr int kLargeRings = 128;
+inline constexpr int kLargeRings = 64;
 inline constexpr size_t kSmallRingBytes = size_t{1} << 17;
 
 // Precedes each event in the ring. Events start at multiples of 8.
@@ -42,14 +46,15 @@ class EventRing {
 
   // Producer. `event` is copied, then `text`, which is cut at kMaxNameBytes. False when there was no room.
   bool Push(EventType type, const void* event, size_t event_bytes, std::string_view text) noexcept;
-  // The same where nothing is in the way: not the ring's end, nor half of it full. False: nothing was done.
+  // The same where nothing is in the way: not the ring's end, nor so much in it that the consumer is to be
+  // woken. False: nothing was done.
   template <typename Event>
   bool PushFast(const Event& event, std::string_view text) noexcept {
     if (text.size() > kMaxNameBytes) return false;
     const size_t total = (sizeof(EventHeader) + sizeof(Event) + text.size() + 7) & ~size_t{7};
     const uint64_t head = head_.load(std::memory_order_relaxed);
     const uint64_t at = head & (bytes_ - 1);
-    if (at + total > bytes_ || head + total - known_tail_ > bytes_ / 2) return false;
+    if (at + total > bytes_ || head + total - known_tail_ > wake_bytes_) return false;
     const EventHeader header{static_cast<uint32_t>(total), static_cast<uint16_t>(Event::kType),
                              static_cast<uint16_t>(text.size())};
     char* out = data_ + at;
@@ -83,9 +88,10 @@ class EventRing {
   alignas(64) std::atomic<uint64_t> head_{0};  // producer's
   uint64_t known_tail_ = 0;                    // producer's copy of tail_, refreshed when the ring looks full
   char* data_ = nullptr;
-  uint64_t bytes_ = 0;  // a power of two
+  uint64_t bytes_ = 0;       // a power of two
+  uint64_t wake_bytes_ = 0;  // kWakeBytes, or half
   uint32_t thread_id_ = 0;
-  bool woke_ = false;  // producer asked for a drain since the ring was last below half
+  bool woke_ = false;  // producer asked for a drain since the ring last held less than wake_bytes_
   alignas(64) std::atomic<uint64_t> tail_{0};  // consumer's
   std::atomic<uint32_t> slot_{0};
 };
@@ -93,7 +99,7 @@ class EventRing {
 // Maps the memory of all rings once; false when the kernel refuses. Until then no ring can be claimed.
 // `part` is a power of two up to kSmallestRingPart: where address space is limited, rings are that much
 // shorter.
-inline constexpr size_t kSmallestRingPart = 32;  // 32 and 4 KiB, 5.5 MiB in all
+inline constexpr size_t kSmallestRingPart = 32;  // 64 and 4 KiB, 5.8 MiB in all
 bool MapRings(size_t part = 1) noexcept;
 // Undoes MapRings as long as no thread has a ring.
 void UnmapRings() noexcept;
@@ -114,9 +120,9 @@ extern std::atomic<uint32_t> rings_given_back;
 // All slots, for the consumer.
 EventRing& RingAt(int slot) noexcept;
 
-// Bumped by producers whose ring passed half, and by whoever wants the probe's thread to act; it sleeps on
-// this word (futex). The low half counts calls for a flush, the high half calls for a look at new objects
-// (Part::look), which costs much less.
+// Bumped by producers whose ring has passed wake_bytes_, and by whoever wants the probe's thread to act; it
+// sleeps on this word (futex). The low half counts calls for a flush, the high half calls for a look at new
+// objects (Part::look), which costs much less.
 extern std::atomic<uint32_t> wake_word;
 inline constexpr uint32_t kLookStep = 1u << 16;
 inline bool AsksForFlush(uint32_t now, uint32_t seen) noexcept { return (now ^ seen) % kLookStep != 0; }

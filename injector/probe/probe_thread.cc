@@ -347,7 +347,7 @@ void ProbeThread::RestUntil(int64_t deadline_ms, uint32_t seen) noexcept {
 }
 
 // Sends in slices, so that a collector that reads slowly does not keep the rings from being drained when one
-// is half full.
+// fills up.
 void ProbeThread::PumpUntil(int64_t deadline_ms, uint32_t seen) noexcept {
   bool sent = false;
   while (!sent && !sender_.ended() && !sender_.broken()) {

@@ -59,6 +59,22 @@ TEST(FrameDecoder, RefusesAClaimOf4GiBWithoutTakingMemoryForIt) {
   EXPECT_LT(mallinfo2().uordblks + mallinfo2().hblkhd, before + 65536);
 }
 
+// Whoever bounds the memory of unfinished frames can add up their lengths, however their bytes arrive.
+TEST(FrameDecoder, HoldsNoMoreThanTheFrameThatItWaitsFor) {
+  std::string bytes;
+  AppendDelimited(std::string(1'000'000, 'x'), bytes);
+  for (const size_t part : {997u, 65'536u, 212'992u, 262'144u, 700'000u}) {
+    FrameDecoder decoder;
+    for (size_t at = 0; at < bytes.size(); at += part) {
+      decoder.Append(std::string_view(bytes).substr(at, part));
+      const auto next = decoder.Take();
+      ASSERT_TRUE(next.ok());
+      EXPECT_EQ(next->has_frame, at + part >= bytes.size()) << part;
+      EXPECT_LE(decoder.held(), bytes.size()) << part << " at " << at;
+    }
+  }
+}
+
 TEST(FrameDecoder, RefusesAnythingAboveTheLimitAndAcceptsTheLimitItself) {
   std::string at_limit;
   AppendDelimited(std::string(wire::kMaxFrameBytes, 'x'), at_limit);

@@ -20,7 +20,7 @@ void GoLive() {
   Transition(LifecycleState::kStarting, LifecycleState::kLive);
 }
 
-// The consumer's side is not measured: the ring is emptied in one store when it is half full.
+// The consumer's side is not measured: the ring is emptied in one store, about when it is in the probe.
 void EmptyRing(EventRing* ring, uint64_t events) {
   if (ring != nullptr && events % 8192 == 0) ring->Consume(ring->PublishedEnd());
 }

@@ -78,9 +78,14 @@ TEST_F(EventRingTest, AFullRingRefusesAndTakesAgainAfterConsume) {
   EXPECT_TRUE(ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {}));
 }
 
-TEST_F(EventRingTest, PassingHalfWakesTheConsumerOnce) {
+// What a consumer that gets no processor for a while needs is room after it was woken.
+TEST_F(EventRingTest, AQuarterOfItWakesTheConsumerOnce) {
   const uint32_t before = wake_word.load();
   const LaunchEvent launch = Launch(1);
+  size_t pushed = 0;
+  while (wake_word.load() == before && ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {})) ++pushed;
+  constexpr size_t kFitInAQuarter = kRingBytes / 4 / (sizeof(EventHeader) + sizeof(LaunchEvent));
+  EXPECT_EQ(pushed, kFitInAQuarter + 1);
   while (ring_->Push(EventType::kLaunch, &launch, sizeof(launch), {})) {
   }
   EXPECT_EQ(wake_word.load(), before + 1);
