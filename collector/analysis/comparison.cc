@@ -1,7 +1,6 @@
 #include "collector/analysis/comparison.h"
 
 #include <algorithm>
-#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <numbers>
 
@@ -10,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "collector/analysis/comparison_changes.h"
 #include "collector/analysis/comparison_work.h"
+#include "collector/analysis/distributions.h"
 #include "collector/analysis/median.h"
 #include "collector/analysis/units.h"
 
@@ -76,7 +76,7 @@ bool GoTogether(const Run& a, const Run& b) {
   const double degrees = static_cast<double>(x.size()) - 2;
   if (r >= 1) return true;
   const double t = r * std::sqrt(degrees / (1 - r * r));
-  return boost::math::cdf(boost::math::complement(boost::math::students_t(degrees), t)) < kPairedChance;
+  return ChanceAbove(t, degrees) < kPairedChance;
 }
 
 void Fill(const SeriesTest& t, Compared& out) {
@@ -126,12 +126,8 @@ std::vector<ComparedRank> RanksOf(const Run& a, const Run& b, bool paired, std::
         odd_chances.push_back(0);
         continue;
       }
-      const boost::math::students_t distribution(r.test->degrees);
-      constexpr double kTail = 0.025;
-      const double error =
-          reach / boost::math::quantile(boost::math::complement(distribution, kTail)) * wider;
-      odd_chances.push_back(
-          2 * boost::math::cdf(boost::math::complement(distribution, std::abs(r.beyond_others_ns) / error)));
+      const double error = reach / Reach95(r.test->degrees) * wider;
+      odd_chances.push_back(2 * ChanceAbove(std::abs(r.beyond_others_ns) / error, r.test->degrees));
     }
   }
   return out;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <boost/math/distributions/binomial.hpp>
 
+#include "collector/analysis/distributions.h"
 #include "collector/analysis/thresholds.h"
 
 namespace gpuprobe::analysis {
@@ -45,8 +45,7 @@ bool ByChance(const LateSteps::Rank& rank, const LateSteps::Level& level, const 
   const double left =
       (static_cast<double>(level.others_late) + 0.5) / (static_cast<double>(rank.steps - level.late) + 1);
   const double share = left / (others + left);
-  const boost::math::binomial chance(static_cast<double>(rank.steps), std::min(std::max(rate, share), 1.0));
-  const double one = boost::math::cdf(boost::math::complement(chance, static_cast<double>(level.late) - 1));
+  const double one = ChanceOfAtLeast(level.late, rank.steps, std::min(std::max(rate, share), 1.0));
   return one * static_cast<double>(all.ranks * LateSteps::kLevels) > thresholds::kLatePValue;
 }
 

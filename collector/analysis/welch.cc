@@ -1,10 +1,11 @@
 #include "collector/analysis/welch.h"
 
 #include <algorithm>
-#include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "collector/analysis/distributions.h"
 
 namespace gpuprobe::analysis {
 namespace {
@@ -53,11 +54,9 @@ WelchResult ResultOf(double difference, double variance, double degrees, double 
     w.p_value = difference == 0 ? 1 : 0;
     return w;
   }
-  const boost::math::students_t distribution(degrees);
   const double error = std::sqrt(variance);
-  w.p_value = 2 * boost::math::cdf(boost::math::complement(distribution, std::abs(difference) / error));
-  constexpr double kTail = 0.025;
-  const double reach = boost::math::quantile(boost::math::complement(distribution, kTail)) * error;
+  w.p_value = 2 * ChanceAbove(std::abs(difference) / error, degrees);
+  const double reach = Reach95(degrees) * error;
   w.low = difference - reach;
   w.high = difference + reach;
   w.effect_size = spread > 0 ? difference / spread : 0;

@@ -14,10 +14,11 @@ if(NOT GPUPROBE_NVCC)
   return()
 endif()
 
-# Every architecture of the list that this nvcc knows, as machine code, and the newest as PTX for devices to come.
+# Every architecture of the list that this nvcc knows, as machine code, and the newest as PTX for devices to come. Devices of 8.6 and 8.9 run
+# machine code for 8.0.
 execute_process(COMMAND ${GPUPROBE_NVCC} --list-gpu-arch OUTPUT_VARIABLE _known OUTPUT_STRIP_TRAILING_WHITESPACE)
 set(_architectures)
-foreach(_architecture 75 80 86 89 90 100 120)
+foreach(_architecture 75 80 90 100 120)
   if(_known MATCHES "compute_${_architecture}(\n|$)")
     list(APPEND _architectures ${_architecture}-real)
     set(_newest ${_architecture})

@@ -2,7 +2,7 @@
 #
 # gpuprobe_target(TARGET [WALLED])      apply to a library or program; one that is walled says itself which folders it can include from
 # gpuprobe_precompile(TARGET HEADERS..)  headers that most sources of a target include: compiled once
-# gpuprobe_compile_together(TARGET [SOURCES n])  compiles up to n (16) sources of a target as one, where the preset wants that
+# gpuprobe_compile_together(TARGET [SOURCES n])  compiles up to n (22) sources of a target as one, where the preset wants that
 # gpuprobe_test(NAME SOURCES.. LIBS.. [PRECOMPILED HEADERS])  a GoogleTest program, one ctest test per TEST, with a time limit; SANITIZER_OPTIONS for presets
 #     asan-ubsan and tsan
 # gpuprobe_benchmark(NAME SOURCES.. LIBS..)  a Google Benchmark program (preset bench)
@@ -77,7 +77,7 @@ function(gpuprobe_compile_together target)
   list(LENGTH sources count)
   if(GPUPROBE_COMPILE_TOGETHER AND count GREATER 1)
     if(NOT ARG_SOURCES)
-      set(ARG_SOURCES 16)
+      set(ARG_SOURCES 22)
     endif()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${ARG_SOURCES})
   endif()
