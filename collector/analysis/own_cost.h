@@ -13,6 +13,8 @@
 #include <span>
 #include <vector>
 
+#include "gpuprobe/v1/wire.pb.h"
+
 namespace gpuprobe::model {
 class JobModel;
 }

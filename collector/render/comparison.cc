@@ -18,7 +18,7 @@ using analysis::Duration;
 using Json = nlohmann::ordered_json;
 
 constexpr int kComparisonSchemaVersion = 3;
-constexpr size_t kMaxRows = 12;
+constexpr size_t kMostCompared = 12;
 constexpr size_t kMaxMembers = 4;
 
 // A change as a person reads it: a percentage, or a factor ("12x").
@@ -40,7 +40,7 @@ std::string Interval(double low, double high) {
 
 // The changes left out of a table, which has only so many rows.
 void NoteRest(size_t rows, Table& t) {
-  if (rows > kMaxRows) absl::StrAppend(&t.note, "; ", rows - kMaxRows, " more with --json");
+  if (rows > kMostCompared) absl::StrAppend(&t.note, "; ", rows - kMostCompared, " more with --json");
 }
 
 std::string Chance(double p) { return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p); }
@@ -95,7 +95,7 @@ Table Ranks(const analysis::Comparison& c) {
           .left = {false, true, false, false, false, false, false},
           .rows = {},
           .note = "per step; significant after Holm's adjustment"};
-  for (size_t i = 0; i < std::min(c.ranks.size(), kMaxRows); ++i) {
+  for (size_t i = 0; i < std::min(c.ranks.size(), kMostCompared); ++i) {
     const analysis::ComparedRank& r = c.ranks[i];
     const auto [before, after] = analysis::Durations(r.a.mean, r.b.mean);
     const bool known = r.a.mean > 0;
@@ -138,7 +138,7 @@ Table Kernels(const analysis::Comparison& c) {
           .rows = {},
           .note = WhatIsCounted(c)};
   std::vector<std::string> names;
-  for (size_t i = 0; i < std::min(c.kernels.size(), kMaxRows); ++i) names.push_back(c.kernels[i].name);
+  for (size_t i = 0; i < std::min(c.kernels.size(), kMostCompared); ++i) names.push_back(c.kernels[i].name);
   names = analysis::KernelNames(names, 48);
   for (size_t i = 0; i < names.size(); ++i) {
     const analysis::ComparedWork& w = c.kernels[i];
@@ -157,7 +157,7 @@ Table Collectives(const analysis::Comparison& c) {
           .rows = {},
           .note = absl::StrCat("transfer: excludes waiting for late ranks, which is listed as wait; ",
                                WhatIsCounted(c))};
-  for (size_t i = 0; i < std::min(c.collectives.size(), kMaxRows); ++i) {
+  for (size_t i = 0; i < std::min(c.collectives.size(), kMostCompared); ++i) {
     const analysis::ComparedWork& w = c.collectives[i];
     const std::string name =
         w.members.empty() ? w.name : absl::StrCat(w.name, " ", analysis::RankList(w.members, kMaxMembers));
@@ -175,7 +175,7 @@ Table Findings(const analysis::Comparison& c) {
           .rows = {},
           .note = "reported for only one of the runs"};
   constexpr size_t kWidth = 72;
-  for (size_t i = 0; i < std::min(c.findings.size(), kMaxRows); ++i) {
+  for (size_t i = 0; i < std::min(c.findings.size(), kMostCompared); ++i) {
     const analysis::ComparedFinding& f = c.findings[i];
     t.rows.push_back({f.in_a ? "A" : "B", f.id, analysis::Shorten(f.statement, kWidth)});
   }

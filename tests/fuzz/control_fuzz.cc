@@ -53,8 +53,8 @@ GPUPROBE_FUZZ_TARGET(control)(const uint8_t* data, size_t size) {
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return 0;
   {
     static SendQueue queue;
-    static const bool ready = queue.Init(size_t{1} << 16);
-    if (!ready) std::abort();
+    static const bool kReady = queue.Init(size_t{1} << 16);
+    if (!kReady) std::abort();
     Connection connection;
     connection.Adopt(ends[0]);
     DefinitionHistory history;

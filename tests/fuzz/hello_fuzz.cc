@@ -83,9 +83,9 @@ GPUPROBE_FUZZ_TARGET(hello)(const uint8_t* data, size_t size) {
   constexpr std::string_view kParent = "gpuprobe-runs/";
   Require(run.compare(0, kParent.size(), kParent) == 0);
   RequireFileName(run.substr(kParent.size()));
-  static const store::Directory place =
+  static const store::Directory kPlace =
       store::Directory::Adopt(open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC), "/");
-  RequireFileName(store::LogName(place, identity));
+  RequireFileName(store::LogName(kPlace, identity));
   job.Finish();
   const analysis::Report report = analysis::BuildReport(job, {});
   RequirePrintable(render::TextReport(report, ""));

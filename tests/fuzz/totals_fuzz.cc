@@ -35,8 +35,8 @@ std::string StateOf(uint32_t seed) {
 }
 
 const std::string& State(uint32_t which) {
-  static const std::array<std::string, kStates> states = {StateOf(1), StateOf(2), StateOf(3), StateOf(4)};
-  return states[which];
+  static const std::array<std::string, kStates> kEach = {StateOf(1), StateOf(2), StateOf(3), StateOf(4)};
+  return kEach[which];
 }
 
 void Change(fuzz::Choices& choices, std::string& bytes) {

@@ -45,8 +45,8 @@ void PhaseRanges::Add(uint64_t id, uint64_t parent, uint64_t end_ns, uint8_t pha
 }
 
 uint8_t PhaseRanges::PhaseOf(uint64_t range) const {
-  constexpr int kMaxDepth = 64;
-  for (int depth = 0; range != 0 && depth < kMaxDepth; ++depth) {
+  constexpr int kMostParents = 64;
+  for (int depth = 0; range != 0 && depth < kMostParents; ++depth) {
     const auto found = ranges_.find(range);
     if (found == ranges_.end()) return kNone;
     if (found->second.phase != kNone) return found->second.phase;

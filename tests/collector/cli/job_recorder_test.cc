@@ -32,7 +32,7 @@ class JobRecorderTest : public ::testing::Test {
   using Sink = std::unique_ptr<ingest::FrameSink>;
 
   static v1::Hello HelloOf(const std::string& run, int rank = 0) {
-    v1::Hello hello = MakeHello(rank, 4, kNoPid + next_pid_++);
+    v1::Hello hello = MakeHello(rank, 4, kNoPid + next_pid++);
     hello.mutable_identity()->set_run(run);
     return hello;
   }
@@ -80,7 +80,7 @@ class JobRecorderTest : public ::testing::Test {
   bool may_resume_ = false;
   std::vector<std::string> asked_;
   std::vector<std::string> said_;
-  static inline uint32_t next_pid_ = 1;
+  static inline uint32_t next_pid = 1;
 };
 
 TEST_F(JobRecorderTest, ProcessesOfOneJobShareARunAndJobsDoNot) {

@@ -214,7 +214,7 @@ TEST(ElfFacts, CountsThatLieAreNotBelieved) {
 class PreloadCheckTest : public ::testing::Test {
  protected:
   std::string Program(const std::string& name, const std::string& bytes, mode_t mode = 0755) {
-    const std::string path = dir_.File(name);
+    std::string path = dir_.File(name);
     std::ofstream(path, std::ios::binary) << bytes;
     chmod(path.c_str(), mode);
     return path;

@@ -55,7 +55,7 @@ class SessionTest : public ::testing::Test {
   // Everything to one session, then the connection ends.
   absl::Status Converse(const std::string& bytes) {
     Session session(factory_);
-    const absl::Status status = session.Receive(bytes, reply_);
+    absl::Status status = session.Receive(bytes, reply_);
     name_ = session.name();
     return status;
   }

@@ -150,7 +150,7 @@ TEST(JsonReport, NamesThatAreNoUtf8DoNotBreakIt) {
              }(),
              BatchBuilder().String(1, "bad \xff\xfe name").Site(1, 1).Kernel(kStart, kStart + 5, 1).Frame()});
   job.Finish();
-  EXPECT_NO_THROW(Json::parse(JsonReport(analysis::BuildReport(job, {}))));
+  EXPECT_FALSE(Json::parse(JsonReport(analysis::BuildReport(job, {}))).empty());
 }
 
 TEST(Findings, NothingWrongIsSaid) {

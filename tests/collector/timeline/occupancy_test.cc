@@ -5,12 +5,12 @@
 namespace gpuprobe::timeline {
 namespace {
 
-constexpr Process::Device kH100{.ordinal = 0,
-                                .name = {},
-                                .memory_bytes = 0,
-                                .multiprocessors = 132,
-                                .compute_major = 9,
-                                .compute_minor = 0};
+const Process::Device kH100{.ordinal = 0,
+                            .name = {},
+                            .memory_bytes = 0,
+                            .multiprocessors = 132,
+                            .compute_major = 9,
+                            .compute_minor = 0};
 
 v1::KernelSite SiteOf(uint32_t grid, uint32_t block, uint32_t registers, uint32_t shared) {
   v1::KernelSite site;

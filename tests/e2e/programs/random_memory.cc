@@ -196,9 +196,9 @@ void Ordered(Worker& worker) {
 void OwnPool(Worker& worker) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
-  properties.location = {cudaMemLocationTypeDevice, {worker.device}};
+  properties.location = {cudaMemLocationTypeDevice, worker.device};
   const size_t kind = worker.random.Below(5);
-  if (kind == 0) properties.location = {cudaMemLocationTypeHost, {0}};
+  if (kind == 0) properties.location = {cudaMemLocationTypeHost, 0};
   if (kind == 1) properties.allocType = cudaMemAllocationTypeManaged;
   if (kind == 2) properties.handleTypes = cudaMemHandleTypePosixFileDescriptor;
   cudaMemPool_t pool = nullptr;
@@ -271,7 +271,7 @@ void InVain(Worker& worker) {
   CUmemGenericAllocationHandle handle = 0;
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {worker.device}};
+  properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, worker.device};
   cudaPitchedPtr volume{};
   size_t pitch = 0;
   int on_stack = 0;
@@ -393,7 +393,7 @@ void Prepare(Worker& worker) {
     worker.pools[static_cast<size_t>(device)].push_back(pool);
     cudaMemPoolProps properties{};
     properties.allocType = cudaMemAllocationTypePinned;
-    properties.location = {cudaMemLocationTypeDevice, {device}};
+    properties.location = {cudaMemLocationTypeDevice, device};
     CHECK(cudaMemPoolCreate(&pool, &properties));
     worker.pools[static_cast<size_t>(device)].push_back(pool);
     if (worker.self == 0 && worker.random.One(3)) CHECK(cudaDeviceSetMemPool(device, pool));

@@ -11,7 +11,7 @@ CUmemAllocationProp PropertiesOn(int device, bool shareable = false) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.location = {device < 0 ? CU_MEM_LOCATION_TYPE_HOST_NUMA : CU_MEM_LOCATION_TYPE_DEVICE,
-                         {device < 0 ? 0 : device}};
+                         device < 0 ? 0 : device};
   if (shareable) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   return properties;
 }
@@ -190,7 +190,7 @@ void* AddAllocation(Worker& worker, cudaGraph_t graph, cudaGraphNode_t* node) {
   if (worker.random.One(2)) {
     cudaMemAllocNodeParams params{};
     params.poolProps.allocType = cudaMemAllocationTypePinned;
-    params.poolProps.location = {cudaMemLocationTypeDevice, {worker.device}};
+    params.poolProps.location = {cudaMemLocationTypeDevice, worker.device};
     params.bytesize = worker.Bytes();
     CHECK(cudaGraphAddMemAllocNode(node, graph, after.data(), after.size(), &params));
     address = params.dptr;
@@ -198,7 +198,7 @@ void* AddAllocation(Worker& worker, cudaGraph_t graph, cudaGraphNode_t* node) {
     cudaGraphNodeParams params{};
     params.type = cudaGraphNodeTypeMemAlloc;
     params.alloc.poolProps.allocType = cudaMemAllocationTypePinned;
-    params.alloc.poolProps.location = {cudaMemLocationTypeDevice, {worker.device}};
+    params.alloc.poolProps.location = {cudaMemLocationTypeDevice, worker.device};
     params.alloc.bytesize = worker.Bytes();
     CHECK(cudaGraphAddNode(node, graph, after.data(), nullptr, after.size(), &params));
     address = params.alloc.dptr;

@@ -17,18 +17,18 @@ class OwnMemory : public ::testing::Test {
  protected:
   OwnMemory() {
     memory_ = static_cast<char*>(
-        mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(memory_ + kPage, kPage, PROT_NONE);
+        mmap(nullptr, 2 * page_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(memory_ + page_, page_, PROT_NONE);
   }
-  ~OwnMemory() override { munmap(memory_, 2 * kPage); }
+  ~OwnMemory() override { munmap(memory_, 2 * page_); }
   // The end of the first page.
-  char* Before(size_t bytes) const { return memory_ + kPage - bytes; }
+  char* Before(size_t bytes) const { return memory_ + page_ - bytes; }
   static std::string TextAt(const char* from) {
     char to[16];
     return {to, ReadText(from, to, sizeof to)};
   }
 
-  const size_t kPage = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   char* memory_;
 };
 
@@ -42,7 +42,7 @@ TEST_F(OwnMemory, IsReadWhereItIsThere) {
 TEST_F(OwnMemory, IsGoneWhereItIsNot) {
   char to[4];
   errno = ENOENT;
-  EXPECT_EQ(ReadMemory(memory_ + kPage, to, 4), ReadResult::kGone);
+  EXPECT_EQ(ReadMemory(memory_ + page_, to, 4), ReadResult::kGone);
   EXPECT_EQ(ReadMemory(nullptr, to, 4), ReadResult::kGone);
   EXPECT_EQ(errno, ENOENT) << "the program's";
 }
@@ -60,11 +60,11 @@ TEST_F(OwnMemory, ATextMayEndWithThePage) {
   EXPECT_EQ(TextAt(Before(5)), "pipe") << "nothing behind it is touched";
   std::memset(Before(4), 'x', 4);
   EXPECT_EQ(TextAt(Before(4)), "") << "it goes on where nothing can be read";
-  EXPECT_EQ(TextAt(memory_ + kPage), "");
+  EXPECT_EQ(TextAt(memory_ + page_), "");
 }
 
 TEST_F(OwnMemory, ATextMayReachIntoTheNextPage) {
-  mprotect(memory_ + kPage, kPage, PROT_READ | PROT_WRITE);
+  mprotect(memory_ + page_, page_, PROT_READ | PROT_WRITE);
   std::memcpy(Before(3), "tensor", 7);
   EXPECT_EQ(TextAt(Before(3)), "tensor");
 }
