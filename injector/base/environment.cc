@@ -135,21 +135,6 @@ Publication& PublicationAt(int index) noexcept {
   return *std::launder(reinterpret_cast<Publication*>(publication_storage[index]));
 }
 
-bool IsVariable(const char* entry, const char* name, size_t length) noexcept {
-  return std::strncmp(entry, name, length) == 0 && entry[length] == '=';
-}
-
-bool IsSet(const char* name) noexcept {
-  const size_t length = std::strlen(name);
-  char** array = Environment();
-  for (size_t i = 0; array != nullptr; ++i) {
-    const char* entry = __atomic_load_n(array + i, __ATOMIC_RELAXED);
-    if (entry == nullptr) return false;
-    if (IsVariable(entry, name, length)) return true;
-  }
-  return false;
-}
-
 // The new array: what `base` has without `without`, then `first` and `second` unless they are null.
 char** MakeArray(const Snapshot& base, const char* without, char* first, char* second) noexcept {
   auto* array = static_cast<char**>(MapMemory((base.count() + 3) * sizeof(char*)));
@@ -230,6 +215,23 @@ bool SameName(const char* a, const char* b) noexcept {
   return size != 0 && size == ReadName(b, name_b) && std::memcmp(name_a, name_b, size) == 0;
 }
 
+// Both the array and its entries may be gone by the time that they are looked at: the C library frees the
+// one, and the program the other.
+bool IsSet(const char* name) noexcept {
+  Snapshot now;
+  if (!now.Take(Environment(), true)) return false;
+  const size_t length = std::strlen(name);
+  char read[kMaxNameBytes];
+  const bool directly = ReadMemory(name, read, 1) == ReadResult::kUnsupported;  // as getenv() does
+  for (size_t i = 0; i < now.count(); ++i) {
+    const char* entry = now.At(i);
+    if (directly ? std::strncmp(entry, name, length) == 0 && entry[length] == '='
+                 : ReadName(entry, read) == length && std::memcmp(read, name, length) == 0)
+      return true;
+  }
+  return false;
+}
+
 // What stands in the current array for what the old one had there. Gone: the program has newer plans.
 void ReplaceEntry(char* from, char* to) noexcept {
   char** array = Environment();
@@ -293,7 +295,8 @@ void Repair(Publication& publication) noexcept {
   for (size_t i = 0; i < now.count(); ++i) {
     if (ReadName(now.At(i), name) != 0 && SameName(now.At(i), ours)) return;
   }
-  Replace(nullptr, nullptr, ours, false);
+  // Next time, if the program keeps changing its array.
+  if (!Replace(nullptr, nullptr, ours, false)) publication.ours = ours;
 }
 
 }  // namespace
@@ -306,7 +309,11 @@ bool PublishVariable(const char* name, const char* value) noexcept {
   char* const equals = stpcpy(entry, name);
   *equals = '=';
   stpcpy(equals + 1, value);
-  if (Replace(nullptr, nullptr, entry, true)) return true;
+  if (Replace(nullptr, nullptr, entry, true)) {
+    // What the program stored into the old array meanwhile is lost if it makes another one before this.
+    RepairEnvironment();
+    return true;
+  }
   UnmapMemory(entry, bytes);
   return false;
 }

@@ -11,8 +11,10 @@
 //   array with our copy and carry over what changed.
 // - It published an array of its own right after ours, made from the old one, so that our variable is gone.
 //   We add it again.
-// The program's value always wins. Later changes by the program are safe: C libraries (glibc 2.31 to 2.41,
-// musl) never free an array that they did not allocate, and copy ours when they need room.
+// The program's value always wins, but for one that was stored into the old array before the program made an
+// array from ours, both before we looked; so we look at once, and then again and again for a second. Later
+// changes by the program are safe: C libraries (glibc 2.31 to 2.41, musl) never free an array that they did
+// not allocate, and copy ours when they need room.
 //
 // Thread: PublishVariable in the loader and on the starting thread, RepairEnvironment on the probe's own,
 // which reads the program's arrays through the kernel so that freed memory is an error, not a crash.
