@@ -1,5 +1,7 @@
 #include "injector/base/environment.h"
 
+#include <sys/single_threaded.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -215,19 +217,29 @@ bool SameName(const char* a, const char* b) noexcept {
   return size != 0 && size == ReadName(b, name_b) && std::memcmp(name_a, name_b, size) == 0;
 }
 
-// Both the array and its entries may be gone by the time that they are looked at: the C library frees the
-// one, and the program the other.
+bool IsVariable(const char* entry, const char* name, size_t length) noexcept {
+  return std::strncmp(entry, name, length) == 0 && entry[length] == '=';
+}
+
+// Without other threads, as getenv() does. With them, the array and its entries may be gone by the time that
+// they are looked at: the C library frees the one, and the program the other.
 bool IsSet(const char* name) noexcept {
-  Snapshot now;
-  if (!now.Take(Environment(), true)) return false;
   const size_t length = std::strlen(name);
   char read[kMaxNameBytes];
-  const bool directly = ReadMemory(name, read, 1) == ReadResult::kUnsupported;  // as getenv() does
+  const bool directly = __libc_single_threaded != 0 || ReadMemory(name, read, 1) == ReadResult::kUnsupported;
+  if (directly) {
+    char** array = Environment();
+    for (size_t i = 0; array != nullptr; ++i) {
+      const char* entry = __atomic_load_n(array + i, __ATOMIC_RELAXED);
+      if (entry == nullptr) return false;
+      if (IsVariable(entry, name, length)) return true;
+    }
+    return false;
+  }
+  Snapshot now;
+  if (!now.Take(Environment(), true)) return false;
   for (size_t i = 0; i < now.count(); ++i) {
-    const char* entry = now.At(i);
-    if (directly ? std::strncmp(entry, name, length) == 0 && entry[length] == '='
-                 : ReadName(entry, read) == length && std::memcmp(read, name, length) == 0)
-      return true;
+    if (ReadName(now.At(i), read) == length && std::memcmp(read, name, length) == 0) return true;
   }
   return false;
 }
@@ -311,7 +323,7 @@ bool PublishVariable(const char* name, const char* value) noexcept {
   stpcpy(equals + 1, value);
   if (Replace(nullptr, nullptr, entry, true)) {
     // What the program stored into the old array meanwhile is lost if it makes another one before this.
-    RepairEnvironment();
+    if (__libc_single_threaded == 0) RepairEnvironment();
     return true;
   }
   UnmapMemory(entry, bytes);
