@@ -23,7 +23,7 @@ namespace gpuprobe::injector {
 
 inline constexpr int kRingSlots = 512;
 // 43,000 launches. A thread may say 35,000 things a second (PyTorch, where it annotates each operator), and
-// on a busy machine the consumer may get no processor for half of one.
+// the consumer of a busy machine has come too late for half of this.
 inline constexpr size_t kRingBytes = size_t{2} << 20;
 // The consumer is woken when a ring holds this much, or is half full.
 inline constexpr size_t kWakeBytes = size_t{1} << 19;
