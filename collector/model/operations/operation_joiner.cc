@@ -70,11 +70,11 @@ bool OperationJoiner::TryJoin(Operation& operation) {
   slot->start_ns = slot->end_ns == 0 ? operation.start_ns : std::min(slot->start_ns, operation.start_ns);
   slot->end_ns = std::max(slot->end_ns, operation.end_ns);
   if (slot->range != 0) ranges_.AddGpuWork(slot->range, operation.start_ns, operation.end_ns);
-  operation.launched = true;
-  operation.launch_ns = slot->launch_ns;
-  operation.range = slot->range;
-  operation.thread = slot->thread;
-  window_.Add(operation);
+  Operation& held = window_.Add(operation);
+  held.launched = true;
+  held.launch_ns = slot->launch_ns;
+  held.range = slot->range;
+  held.thread = slot->thread;
   window_.Saw(slot->thread, slot->launch_ns);
   ++totals_.joined;
   return true;
@@ -82,8 +82,7 @@ bool OperationJoiner::TryJoin(Operation& operation) {
 
 void OperationJoiner::Abandon(Operation& operation) {
   ++totals_.unattributed;
-  operation.launch_ns = operation.start_ns;
-  window_.Add(operation);
+  window_.Add(operation).launch_ns = operation.start_ns;
 }
 
 void OperationJoiner::AbandonAll() {

@@ -46,11 +46,12 @@ class OperationWindow {
     if (thread != seen_thread_ || seen_ns_ == nullptr) FindThread(thread);
     if (seen_ns_ != nullptr && launch_ns > *seen_ns_) *seen_ns_ = launch_ns;
   }
-  void Add(const Operation& operation) {
+  // Returns what is held of it.
+  Operation& Add(const Operation& operation) {
     if (held_.empty() || held_.back()->count == kBlock) AddBlock();
     Block& block = *held_.back();
-    block.operations[block.count++] = operation;
     ++held_count_;
+    return block.operations[block.count++] = operation;
   }
 
   // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
