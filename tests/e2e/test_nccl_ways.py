@@ -484,18 +484,33 @@ class LateModule(NcclWays):
                           if record["kind"] == "collective" and record["count"] != 100)
         self.assertEqual(calls(self.export(out)), calls(self.truth()))
 
+    def assert_first_kernels_exchanged(self, happened, found, expected, fields):
+        """What was found and did not happen: calls that happened, each once, in another one of the first kernels of their process."""
+        def without_time(counter):
+            times = ("start_ns", "end_ns", "correlation")
+            return sum((Counter({tuple(value for field, value in zip(fields, record) if field not in times): count})
+                                      for record, count in counter.items()), Counter())
+        self.assertEqual(without_time(found) - without_time(expected), Counter(), "each once, and nothing that did not happen")
+        pid, correlation = fields.index("pid"), fields.index("correlation")
+        for process in {record[pid] for record in found}:
+            exchanged = {record[correlation] for record in found if record[pid] == process}
+            first = sorted({record["correlation"] for record in happened if record["pid"] == process})[:len(exchanged)]
+            self.assertLessEqual(len(exchanged), 2)
+            self.assertEqual(sorted(exchanged), first)
+
     def test_every_call_without_the_plugin(self):
         """The making of the first communicator may have been missed, and with it the hash and the number of the first call that is seen.
 
         Of a group that was in progress when its calls were led to the probe, the first ones may have been missed: nobody tells of them. The kernel that they
-        share with others is recorded with those.
+        share with others is recorded with those. And if that group has several communicators, the order of their kernels follows from what was missed, so
+        that they may be exchanged: these are the first kernels of their process.
         """
         out = self.record(self.COMMAND, {"CUDA_INJECTION64_PATH": LIBRARY, "NCCL_PROFILER_PLUGIN": "/somebody/elses.so"}, 4)
         fields = tuple(field for field in truth.COMPARED["collective"] if field not in ("comm", "seq"))
         of = [[record for record in records if record["kind"] == "collective" and not record.get("captured") and record["comm_ranks"] > 1]
               for records in self.without_kernels_by_name(self.truth(), self.export(out))]
         expected, found = (Counter(truth.frozen(record, fields) for record in records) for records in of)
-        self.assertEqual(found - expected, Counter(), "each once, and nothing that did not happen")
+        self.assert_first_kernels_exchanged(of[0], found - expected, expected - found, fields)
         kernels = {(record["pid"], record["correlation"]) for record in of[1]}
         seen = {truth.frozen(record, fields) for record in of[1]}
         for record in of[0]:
