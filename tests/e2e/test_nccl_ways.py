@@ -489,12 +489,12 @@ class LateModule(NcclWays):
         def without_time(counter):
             times = ("start_ns", "end_ns", "correlation")
             return sum((Counter({tuple(value for field, value in zip(fields, record) if field not in times): count})
-                                      for record, count in counter.items()), Counter())
+                        for record, count in counter.items()), Counter())
         self.assertEqual(without_time(found) - without_time(expected), Counter(), "each once, and nothing that did not happen")
         pid, device, correlation = (fields.index(field) for field in ("pid", "device", "correlation"))
-        found -= expected
-        for rank in {(record[pid], record[device]) for record in found}:
-            exchanged = {record[correlation] for record in found if (record[pid], record[device]) == rank}
+        elsewhere = found - expected
+        for rank in {(record[pid], record[device]) for record in elsewhere}:
+            exchanged = {record[correlation] for record in elsewhere if (record[pid], record[device]) == rank}
             first = sorted({record["correlation"] for record in happened if (record["pid"], record["device"]) == rank})[:8]
             self.assertLessEqual(exchanged, set(first))
 
