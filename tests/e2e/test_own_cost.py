@@ -30,7 +30,7 @@ class OwnCost(harness.EndToEndTest):
         return self.run_well([harness.GPUPROBE, "report", out]).stdout.decode().splitlines()[0]
 
     def test_what_cupti_adds_to_launches_is_told(self):
-        """Against what the simulated CUPTI was told to take. Where the machine is busy with other things the report says how sure it is. It is tried again
+        """Held against the time that the simulated CUPTI was told to take. On a busy machine the report says how sure it is, so this tries again
         until it is sure and right, and more often so than sure and wrong: its error is a standard error, of twelve turns of 2 ms."""
         launches, right, wrong = 150_000, 0, []
         for _ in range(7):
