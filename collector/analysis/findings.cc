@@ -61,8 +61,8 @@ std::vector<FindingRule> MemoryRules() {
   return {
       {"memory-leak", Severity::kWarning,
        absl::StrFormat("memory held between steps keeps growing: a rising trend by the Mann-Kendall test (z "
-                       "> %g), up to the end of the run, by %s or more",
-                       t::kLeakZScore, Share(t::kLeakLevelShare)),
+                       "> %g), in %d rises or more, up to the end of the run, by %s or more",
+                       t::kLeakZScore, t::kLeakRises, Share(t::kLeakLevelShare)),
        MemoryLeak},
       {"memory-pressure", Severity::kWarning,
        absl::StrCat("at most ", Share(t::kMemoryLeftShare),

@@ -38,6 +38,17 @@ double RisingScore(const std::vector<double>& values) {
   return s > 0 ? (s - 1) / std::sqrt(variance) : 0;
 }
 
+// How many are greater than all before them.
+size_t Rises(const std::vector<double>& values) {
+  size_t rises = 0;
+  double greatest = values.front();
+  for (const double value : values) {
+    rises += value > greatest ? 1 : 0;
+    greatest = std::max(greatest, value);
+  }
+  return rises;
+}
+
 }  // namespace
 
 std::optional<MemoryTrend> TrendOf(const model::LevelHistory& history,
@@ -71,7 +82,7 @@ std::optional<MemoryTrend> TrendOf(const model::LevelHistory& history,
   const double slope = Slope(floors);
   const std::vector<double> last(floors.end() - static_cast<ptrdiff_t>(windows / 3 + 1), floors.end());
   const double rise = slope * static_cast<double>(windows);
-  if (RisingScore(floors) < thresholds::kLeakZScore ||
+  if (RisingScore(floors) < thresholds::kLeakZScore || Rises(floors) < thresholds::kLeakRises ||
       Slope(last) < thresholds::kLeakStillRisingSlopeShare * slope ||
       rise < thresholds::kLeakLevelShare * floors.back()) {
     return trend;

@@ -19,8 +19,8 @@ inline constexpr size_t kLeastStepsForTrend = 10;
 // `step_starts_ns`: when the host began each step, in order, on the clock of the levels; it may be many
 // launches ahead of the device. nullopt with fewer than kLeastStepsForTrend steps, or without levels. Growth:
 // the slope of the least level of equal groups of steps, by Theil and Sen; it counts as growth only if
-// Mann and Kendall's test finds the levels rising (z > 3), the last third still rises, and the rise is at
-// least 1 % of the level.
+// Mann and Kendall's test finds the levels rising (z > 3), they rose at least six times, the last third still
+// rises, and the rise is at least 1 % of the level.
 std::optional<MemoryTrend> TrendOf(const model::LevelHistory& history,
                                    const std::vector<uint64_t>& step_starts_ns,
                                    std::optional<uint64_t> capacity_bytes);

@@ -53,6 +53,10 @@ inline constexpr double kLeakLevelShare = 0.01;
 inline constexpr double kLeakStillRisingSlopeShare = 0.25;
 // Fewer windows have no trend.
 inline constexpr size_t kLeakWindows = 8;
+// Windows whose level is higher than any before. The z-score takes levels to be independent, but an allocator
+// that settles takes a block and keeps it: of three blocks taken at random, one case in three passes the
+// rest.
+inline constexpr size_t kLeakRises = 6;
 // Ranks that grow at this share of the worst rank's rate grow alike.
 inline constexpr double kLeakAlikeShare = 0.9;
 // A device that is full sooner than this comes first in the report.

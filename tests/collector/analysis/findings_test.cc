@@ -481,7 +481,7 @@ TEST(FindingRules, TheHelpNamesTheThresholdsThatDecide) {
       {"out-of-memory", {Seconds(t::kEndedByRefusalNs)}},
       {"rank-died", {Seconds(t::kEndedTogetherNs)}},
       {"rank-stopped", {Seconds(t::kStopNs)}},
-      {"memory-leak", {t::kLeakZScore, Percents(t::kLeakLevelShare)}},
+      {"memory-leak", {t::kLeakZScore, t::kLeakRises, Percents(t::kLeakLevelShare)}},
       {"memory-pressure", {Percents(t::kMemoryLeftShare)}},
       {"fragmentation", {t::kFragmentedRatio, Mebibytes(t::kFragmentedBytes)}},
       {"pool-footprint", {t::kPoolRatio, Mebibytes(t::kPoolBytes)}},

@@ -100,6 +100,20 @@ TEST(MemoryTrend, WhatGrowsAtFirstAndThenStaysIsNoLeak) {
   EXPECT_FALSE(TrendOf(shape)->growth_bytes_per_step.has_value());
 }
 
+// What the driver sees of an allocator that takes a block now and then, and keeps it.
+TEST(MemoryTrend, AFewBlocksAreNoLeakAndManyAre) {
+  const auto grows = [](uint64_t steps_per_block) {
+    model::LevelHistory history;
+    for (uint64_t step = 0; step < 60; ++step)
+      history.Add(kStart + step * kStepNs, (258 + 20 * (step / steps_per_block)) * kMib);
+    return analysis::TrendOf(history, Starts(60), {})->growth_bytes_per_step.has_value();
+  };
+  EXPECT_FALSE(grows(20));  // 2 blocks
+  EXPECT_FALSE(grows(15));  // 3
+  EXPECT_FALSE(grows(10));  // 5
+  EXPECT_TRUE(grows(6));    // 9
+}
+
 TEST(MemoryTrend, NoiseIsNoLeak) {
   for (unsigned seed = 0; seed < 40; ++seed) {
     std::mt19937_64 random(seed);
