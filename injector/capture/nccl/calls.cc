@@ -21,15 +21,6 @@ constinit GroupBatch group_batches[kGroupBatches] = {};
 
 }  // namespace
 
-void SetPlace(PendingCall& call, const Communicator* comm) noexcept {
-  call.context = comm == nullptr ? 0 : comm->context.load(std::memory_order_relaxed);
-  call.device = comm == nullptr ? -1 : comm->device.load(std::memory_order_relaxed);
-  call.on_device = comm == nullptr ? 0 : comm->on_device.load(std::memory_order_relaxed);
-  // That of another communicator's child is NCCL's own.
-  const bool has_order = comm != nullptr && comm->parent.load(std::memory_order_relaxed) == 0;
-  call.order = has_order ? comm->hash.load(std::memory_order_relaxed) : 0;
-}
-
 CallBatch* ClaimGroupBatch() noexcept {
   for (GroupBatch& group : group_batches) {
     bool expected = false;

@@ -150,7 +150,14 @@ struct SingleBatch {
 };
 
 // Where the call's communicator launches, as far as that is known; `comm` may be null.
-void SetPlace(PendingCall& call, const Communicator* comm) noexcept;
+inline void SetPlace(PendingCall& call, const Communicator* comm) noexcept {
+  call.context = comm == nullptr ? 0 : comm->context.load(std::memory_order_relaxed);
+  call.device = comm == nullptr ? -1 : comm->device.load(std::memory_order_relaxed);
+  call.on_device = comm == nullptr ? 0 : comm->on_device.load(std::memory_order_relaxed);
+  // That of another communicator's child is NCCL's own.
+  const bool has_order = comm != nullptr && comm->parent.load(std::memory_order_relaxed) == 0;
+  call.order = has_order ? comm->hash.load(std::memory_order_relaxed) : 0;
+}
 
 // An empty batch for a group, null when all are in use.
 CallBatch* ClaimGroupBatch() noexcept;

@@ -1,6 +1,8 @@
 #include "injector/capture/nccl/plans.h"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 #include "injector/capture/nccl/entry_points.h"
 #include "injector/capture/nccl/kernel_names.h"
@@ -36,6 +38,20 @@ struct CommPart {
   KernelClass classes[kClasses];
   uint32_t class_count;
   uint64_t plan_without_kernels;
+
+  // Nobody reads streams and classes beyond their counts.
+  void Begin(uint32_t of) noexcept {
+    comm = of;
+    context = 0;
+    device = -1;
+    on_device = 0;
+    order = 0;
+    stream_count = 0;
+    any_stream = false;
+    std::fill(std::begin(datatypes_of), std::end(datatypes_of), uint16_t{0});
+    class_count = 0;
+    plan_without_kernels = 0;
+  }
 };
 
 uint16_t OpBit(const PendingCall& call) noexcept {
@@ -102,9 +118,7 @@ class Batch {
       if (parts_[last_].comm == comm) return parts_[last_];
     }
     if (part_count_ == kPlanComms) return parts_[last_ = kPlanComms - 1];
-    parts_[last_] = CommPart{};
-    parts_[last_].comm = comm;
-    parts_[last_].device = -1;
+    parts_[last_].Begin(comm);
     return parts_[part_count_++];
   }
 
