@@ -79,6 +79,9 @@ class DeviceWork {
   bool KnowsSite(uint32_t site) const { return site < sites_.size() && sites_[site].kernel != nullptr; }
   // REQUIRES: KnowsSite(site).
   uint32_t StreamOf(uint32_t site) const { return sites_[site].stream; }
+  // The operation of NCCL's that the kernel's name says, 0 if it is another kernel. REQUIRES: its site is
+  // known.
+  uint32_t CollectiveOpOf(const KernelRecord& r) const { return sites_[r.site].collective_op; }
   // Count a record, and say what operation it is. REQUIRES: its times are in order; of a kernel, that its
   // site is known.
   Operation On(const KernelRecord& r);

@@ -34,16 +34,15 @@ void OperationJoiner::AddPlan(const PlanRecord& record) {
   if (slot.matched) collectives_.AddKernel(record.plan, slot.start_ns, slot.end_ns, true);
 }
 
-void OperationJoiner::Add(Operation& operation) {
-  operation.batch = batch_;
-  DescribeCollective(operation);
-  if (TryJoin(operation)) return;
-  if (waiting_count_ >= kMaxWaiting) return Abandon(operation);
+Operation& OperationJoiner::NextWaiting() {
   if (waiting_.empty() || waiting_.back().batch != batch_) waiting_.emplace_back().batch = batch_;
+  return waiting_.back().operations.Next();
+}
+
+void OperationJoiner::Wait(const Operation& operation) {
   Waiting& waiting = waiting_.back();
   waiting.lowest = std::min(waiting.lowest, operation.correlation);
   waiting.latest_start_ns = std::max(waiting.latest_start_ns, operation.start_ns);
-  waiting.operations.push_back(operation);
   ++waiting_count_;
 }
 
@@ -53,42 +52,47 @@ void OperationJoiner::Match(CorrelationRing::Slot& slot) {
   slot.matched = true;
 }
 
-bool OperationJoiner::TryJoin(Operation& operation) {
+void OperationJoiner::Join(Operation& operation, CorrelationRing::Slot& slot) {
+  const bool kernel =
+      operation.kind == OperationKind::kKernel || operation.kind == OperationKind::kCollectiveKernel;
+  if (kernel && operation.graph_node == 0 && operation.start_ns >= slot.launch_ns) {
+    totals_.launch_delay_ns.Add(operation.start_ns - slot.launch_ns);
+  }
+  Match(slot);
+  slot.start_ns = slot.end_ns == 0 ? operation.start_ns : std::min(slot.start_ns, operation.start_ns);
+  slot.end_ns = std::max(slot.end_ns, operation.end_ns);
+  if (slot.range != 0) ranges_.AddGpuWork(slot.range, operation.start_ns, operation.end_ns);
+  operation.launched = true;
+  operation.launch_ns = slot.launch_ns;
+  operation.range = slot.range;
+  operation.thread = slot.thread;
+  window_.Saw(slot.thread, slot.launch_ns);
+  ++totals_.joined;
+}
+
+void OperationJoiner::GoWithout(Operation& operation) {
+  ++totals_.unattributed;
+  operation.launch_ns = operation.start_ns;
+}
+
+void OperationJoiner::GoWithout(OperationBlocks& operations) {
+  operations.ForEach([this](Operation& operation) { GoWithout(operation); });
+  window_.Take(operations);
+}
+
+bool OperationJoiner::TryJoin(const Operation& operation) {
   CorrelationRing::Slot* slot = ring_.Find(operation.correlation);
   if (slot == nullptr) return false;
-  // A plan's time is a hull: telling it of the same kernel twice changes nothing.
   if (slot->plan != 0) {
     collectives_.AddKernel(slot->plan, operation.start_ns, operation.end_ns, slot->launched);
   }
   if (!slot->launched) return false;
-  const bool kernel =
-      operation.kind == OperationKind::kKernel || operation.kind == OperationKind::kCollectiveKernel;
-  if (kernel && operation.graph_node == 0 && operation.start_ns >= slot->launch_ns) {
-    totals_.launch_delay_ns.Add(operation.start_ns - slot->launch_ns);
-  }
-  Match(*slot);
-  slot->start_ns = slot->end_ns == 0 ? operation.start_ns : std::min(slot->start_ns, operation.start_ns);
-  slot->end_ns = std::max(slot->end_ns, operation.end_ns);
-  if (slot->range != 0) ranges_.AddGpuWork(slot->range, operation.start_ns, operation.end_ns);
-  Operation& held = window_.Add(operation);
-  held.launched = true;
-  held.launch_ns = slot->launch_ns;
-  held.range = slot->range;
-  held.thread = slot->thread;
-  window_.Saw(slot->thread, slot->launch_ns);
-  ++totals_.joined;
+  Join(window_.Add(operation), *slot);
   return true;
 }
 
-void OperationJoiner::Abandon(Operation& operation) {
-  ++totals_.unattributed;
-  window_.Add(operation).launch_ns = operation.start_ns;
-}
-
 void OperationJoiner::AbandonAll() {
-  for (Waiting& waiting : waiting_) {
-    for (Operation& operation : waiting.operations) Abandon(operation);
-  }
+  for (Waiting& waiting : waiting_) GoWithout(waiting.operations);
   waiting_.clear();
   waiting_count_ = 0;
 }
@@ -96,19 +100,21 @@ void OperationJoiner::AbandonAll() {
 void OperationJoiner::RetryWaiting() {
   // Without anything new, nothing has changed for those that wait.
   if (std::exchange(told_, false)) {
+    waiting_count_ = 0;
     for (Waiting& waiting : waiting_) {
       waiting.lowest = UINT64_MAX;
-      waiting_count_ -= std::erase_if(waiting.operations, [&](Operation& operation) {
+      waiting.operations.EraseIf([&](const Operation& operation) {
         if (TryJoin(operation)) return true;
         waiting.lowest = std::min(waiting.lowest, operation.correlation);
         return false;
       });
+      waiting_count_ += waiting.operations.size();
     }
     std::erase_if(waiting_, [](const Waiting& waiting) { return waiting.operations.empty(); });
   }
   while (!waiting_.empty() && WaitedEnough(waiting_.front().batch, waiting_.front().latest_start_ns)) {
-    for (Operation& operation : waiting_.front().operations) Abandon(operation);
     waiting_count_ -= waiting_.front().operations.size();
+    GoWithout(waiting_.front().operations);
     waiting_.pop_front();
   }
 }
@@ -166,10 +172,9 @@ namespace {
 template <typename Waitings, typename Kernel>
 bool IsWaiting(const Waitings& waiting, const Kernel& kernel) {
   return std::any_of(waiting.begin(), waiting.end(), [&](const auto& of_batch) {
-    return of_batch.batch == kernel.batch &&
-           std::any_of(
-               of_batch.operations.begin(), of_batch.operations.end(),
-               [&](const Operation& operation) { return operation.correlation == kernel.correlation; });
+    return of_batch.batch == kernel.batch && of_batch.operations.Any([&](const Operation& operation) {
+      return operation.correlation == kernel.correlation;
+    });
   });
 }
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "collector/model/calls/graph_node_plans.h"
 #include "collector/model/operations/correlation_ring.h"
 #include "collector/model/operations/operation.h"
+#include "collector/model/operations/operation_blocks.h"
 #include "collector/model/operations/operation_window.h"
 #include "collector/model/ranges/range_tracker.h"
 #include "collector/model/records.h"
@@ -57,7 +59,10 @@ class OperationJoiner {
   void BeginBatch(uint32_t batch) { batch_ = batch; }
   void AddLaunch(const LaunchRecord& launch);
   void AddPlan(const PlanRecord& record);
-  void Add(Operation& operation);
+  // The operation that `make()` returns; it is made where it is kept, for there is one for each record of a
+  // run, and one that is copied as soon as it is written waits for these writes.
+  template <typename Maker>
+  void Add(uint64_t correlation, Maker make);
   // A kernel of NCCL's whose name says `op`; called besides Add. Looks for its calls.
   void AddCollectiveKernel(const KernelRecord& kernel, uint32_t op);
   // The copy may belong to a one-sided call: what it carries is known once its launch is reported.
@@ -90,7 +95,7 @@ class OperationJoiner {
     uint32_t batch = 0;
     uint64_t lowest = UINT64_MAX;  // correlation
     uint64_t latest_start_ns = 0;
-    std::vector<Operation> operations;
+    OperationBlocks operations;
 
     template <typename Archive>
     void Visit(Archive& archive) {
@@ -113,11 +118,17 @@ class OperationJoiner {
     }
   };
 
-  bool TryJoin(Operation& operation);
+  // The last of those that wait: room for one more.
+  Operation& NextWaiting();
+  void Wait(const Operation& operation);
+  // Its launch was reported.
+  void Join(Operation& operation, CorrelationRing::Slot& slot);
+  // Its launch will not be reported any more.
+  void GoWithout(Operation& operation);
+  void GoWithout(OperationBlocks& operations);
+  bool TryJoin(const Operation& operation);
   // Its record is there, or will never be needed.
   void Match(CorrelationRing::Slot& slot);
-  // Its launch will not be reported any more.
-  void Abandon(Operation& operation);
   void AbandonAll();
   void RetryWaiting();
   // `last_word`: nothing more will be reported about its launch.
@@ -156,6 +167,21 @@ class OperationJoiner {
     for (const Waiting& waiting : waiting_) waiting_count_ += waiting.operations.size();
   }
 };
+
+template <typename Maker>
+void OperationJoiner::Add(uint64_t correlation, Maker make) {
+  CorrelationRing::Slot* slot = ring_.Find(correlation);
+  const bool launched = slot != nullptr && slot->launched;
+  const bool waits = !launched && waiting_count_ < kMaxWaiting;
+  Operation& operation = *new (waits ? &NextWaiting() : &window_.Next()) Operation(make());
+  operation.batch = batch_;
+  DescribeCollective(operation);
+  // A plan's time is a hull: telling it of the same kernel twice changes nothing.
+  if (slot != nullptr && slot->plan != 0)
+    collectives_.AddKernel(slot->plan, operation.start_ns, operation.end_ns, launched);
+  if (waits) return Wait(operation);
+  launched ? Join(operation, *slot) : GoWithout(operation);
+}
 
 template <typename HandOn>
 void OperationJoiner::EndBatch(HandOn hand_on) {

@@ -8,8 +8,6 @@ namespace {
 constexpr uint64_t kWrap = uint64_t{1} << 31;
 // Launches whose room is worth keeping between batches.
 constexpr size_t kKeep = 512;
-// Free blocks kept by a thread: more than a batch has.
-constexpr size_t kMaxFreeBlocks = 512;
 
 template <typename T>
 void ShrinkIfLarge(std::vector<T>& vector) {
@@ -17,21 +15,6 @@ void ShrinkIfLarge(std::vector<T>& vector) {
 }
 
 }  // namespace
-
-void OperationWindow::AddBlock() {
-  std::vector<std::unique_ptr<Block>>& free = FreeBlocks();
-  if (free.empty()) {
-    held_.push_back(std::make_unique<Block>());
-    return;
-  }
-  held_.push_back(std::move(free.back()));
-  free.pop_back();
-}
-
-std::vector<std::unique_ptr<OperationWindow::Block>>& OperationWindow::FreeBlocks() {
-  static thread_local std::vector<std::unique_ptr<Block>> free;
-  return free;
-}
 
 void OperationWindow::SortLaunches() {
   sorted_ = std::min(sorted_, launches_.size());
@@ -55,7 +38,7 @@ void OperationWindow::SortLaunches() {
 }
 
 bool OperationWindow::WaitedEnough(const Launch& launch, uint32_t batch) const {
-  return batch >= launch.batch + kPatience && (held_count_ > kMaxHeld || SawMuchLater(launch));
+  return batch >= launch.batch + kPatience && (held_.size() > kMaxHeld || SawMuchLater(launch));
 }
 
 bool OperationWindow::SawMuchLater(const Launch& launch) const {
@@ -72,13 +55,11 @@ bool OperationWindow::SawLater(const Launch& launch) const {
 
 uint64_t OperationWindow::ToldBefore(uint32_t batch) const {
   uint64_t told = told_before_ + 1;
-  for (const std::unique_ptr<Block>& block : held_) {
-    for (uint32_t i = 0; i < block->count; ++i) {
-      const Operation& operation = block->operations[i];
-      if (batch < operation.batch + kPatience) return told;
-      if (!operation.launched) told = std::max(told, operation.correlation + 1);
-    }
-  }
+  held_.Any([&](const Operation& operation) {
+    if (batch < operation.batch + kPatience) return true;
+    if (!operation.launched) told = std::max(told, operation.correlation + 1);
+    return false;
+  });
   return told;
 }
 
@@ -100,20 +81,18 @@ std::span<const uint32_t> OperationWindow::OrderBefore(uint64_t bound) {
   uint64_t lowest = UINT64_MAX;
   uint64_t highest = 0;
   bool sorted = true;
-  for (size_t b = 0; b < held_.size(); ++b) {
-    for (uint32_t i = 0; i < held_[b]->count; ++i) {
-      const uint64_t correlation = held_[b]->operations[i].correlation;
-      if (correlation >= bound && bound != UINT64_MAX) continue;
-      sorted = sorted && correlation > highest;
-      lowest = std::min(lowest, correlation);
-      highest = std::max(highest, correlation);
-      order.push_back(static_cast<uint32_t>(b) * kBlock + i);
-    }
-  }
+  held_.ForEachPlace([&](uint32_t place, const Operation& operation) {
+    const uint64_t correlation = operation.correlation;
+    if (correlation >= bound && bound != UINT64_MAX) return;
+    sorted = sorted && correlation > highest;
+    lowest = std::min(lowest, correlation);
+    highest = std::max(highest, correlation);
+    order.push_back(place);
+  });
   if (sorted || OrderByPlace(lowest, highest, order)) return order;
   std::sort(order.begin(), order.end(), [this](uint32_t a, uint32_t b) {
-    const Operation& x = At(a);
-    const Operation& y = At(b);
+    const Operation& x = held_.At(a);
+    const Operation& y = held_.At(b);
     if (x.correlation != y.correlation) return x.correlation < y.correlation;
     if (x.graph_node != y.graph_node) return x.graph_node < y.graph_node;
     return x.start_ns < y.start_ns;
@@ -128,7 +107,7 @@ bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest, std::vecto
   static thread_local std::vector<uint32_t> table;
   table.assign(static_cast<size_t>(highest - lowest) + 1, 0);
   for (const uint32_t place : order) {
-    uint32_t& entry = table[static_cast<size_t>(At(place).correlation - lowest)];
+    uint32_t& entry = table[static_cast<size_t>(held_.At(place).correlation - lowest)];
     if (entry != 0) return false;
     entry = place + 1;
   }
@@ -140,20 +119,11 @@ bool OperationWindow::OrderByPlace(uint64_t lowest, uint64_t highest, std::vecto
 }
 
 void OperationWindow::ForgetBefore(uint64_t bound) {
-  std::vector<std::unique_ptr<Block>>& free = FreeBlocks();
-  held_count_ = 0;
-  std::erase_if(held_, [&](std::unique_ptr<Block>& block) {
-    const auto first = block->operations.begin();
-    const auto last = bound == UINT64_MAX
-                          ? first
-                          : std::remove_if(first, first + block->count,
-                                           [bound](const Operation& o) { return o.correlation < bound; });
-    block->count = static_cast<uint32_t>(last - first);
-    held_count_ += block->count;
-    if (block->count != 0) return false;
-    if (free.size() < kMaxFreeBlocks) free.push_back(std::move(block));
-    return true;
-  });
+  if (bound == UINT64_MAX) {
+    held_.Clear();
+  } else {
+    held_.EraseIf([bound](const Operation& operation) { return operation.correlation < bound; });
+  }
   ShrinkIfLarge(launches_);
 }
 

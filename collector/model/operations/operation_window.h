@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "collector/model/operations/operation.h"
+#include "collector/model/operations/operation_blocks.h"
 #include "collector/model/state/members.h"
 
 namespace gpuprobe::model {
@@ -46,13 +47,11 @@ class OperationWindow {
     if (thread != seen_thread_ || seen_ns_ == nullptr) FindThread(thread);
     if (seen_ns_ != nullptr && launch_ns > *seen_ns_) *seen_ns_ = launch_ns;
   }
+  // Room for one more, which the caller fills.
+  Operation& Next() { return held_.Next(); }
   // Returns what is held of it.
-  Operation& Add(const Operation& operation) {
-    if (held_.empty() || held_.back()->count == kBlock) AddBlock();
-    Block& block = *held_.back();
-    ++held_count_;
-    return block.operations[block.count++] = operation;
-  }
+  Operation& Add(const Operation& operation) { return Next() = operation; }
+  void Take(OperationBlocks& operations) { held_.Take(operations); }
 
   // At the end of a batch. `matched(correlation)`: the launch has its record (or is forgotten).
   // `give_up(correlation)`: its record will not come; may Add a replacement.
@@ -63,7 +62,7 @@ class OperationWindow {
     uint64_t bound = std::min(OldestOpenLaunch(batch, matched, give_up), oldest_orphan);
     bound = std::min(bound, ToldBefore(batch));
     told_before_ = told_;
-    Release(held_count_ > 2 * kMaxHeld ? UINT64_MAX : bound, hand_on);
+    Release(held_.size() > 2 * kMaxHeld ? UINT64_MAX : bound, hand_on);
   }
   // Everything that is left.
   template <typename Matched, typename GiveUp, typename HandOn>
@@ -101,7 +100,7 @@ class OperationWindow {
   uint64_t OldestOpenNs(uint64_t none) const {
     return launches_.empty() ? none : launches_.front().launch_ns;
   }
-  size_t held() const { return held_count_; }
+  size_t held() const { return held_.size(); }
 
  private:
   struct Launch {
@@ -114,12 +113,6 @@ class OperationWindow {
     void Visit(Archive& archive) {
       archive.Members(this, correlation, launch_ns, thread, batch);
     }
-  };
-  // Blocks go from window to window: a thousand ranks keep what waits and little more, and nothing is moved.
-  static constexpr uint32_t kBlock = 128;
-  struct Block {
-    uint32_t count = 0;
-    std::array<Operation, kBlock> operations;
   };
   template <typename Matched, typename GiveUp>
   uint64_t OldestOpenLaunch(uint32_t batch, Matched matched, GiveUp give_up) {
@@ -139,7 +132,7 @@ class OperationWindow {
   template <typename HandOn>
   void Release(uint64_t bound, HandOn hand_on) {
     for (const uint32_t place : OrderBefore(bound)) {
-      Operation& operation = At(place);
+      Operation& operation = held_.At(place);
       if (operation.correlation < released_) {
         ++late_;
       } else {
@@ -149,10 +142,6 @@ class OperationWindow {
     }
     ForgetBefore(bound);
   }
-  Operation& At(uint32_t place) { return held_[place / kBlock]->operations[place % kBlock]; }
-  void AddBlock();
-  // The calling thread's free blocks.
-  static std::vector<std::unique_ptr<Block>>& FreeBlocks();
   void SortLaunches();
   bool WaitedEnough(const Launch& launch, uint32_t batch) const;
   // Records arrived for launches long after it; for a later launch of its own thread.
@@ -161,14 +150,13 @@ class OperationWindow {
   // Launches before this one have been reported; with what came without any.
   uint64_t ToldBefore(uint32_t batch) const;
   void FindThread(uint32_t thread);
-  // Places (for At) of the operations below `bound`, in launch order; valid until the next call on any window
-  // of this thread.
+  // Places (in held_) of the operations below `bound`, in launch order; valid until the next call on any
+  // window of this thread.
   std::span<const uint32_t> OrderBefore(uint64_t bound);
   bool OrderByPlace(uint64_t lowest, uint64_t highest, std::vector<uint32_t>& order);
   void ForgetBefore(uint64_t bound);
 
-  std::vector<std::unique_ptr<Block>> held_;  // as they came; no block is empty
-  size_t held_count_ = 0;
+  OperationBlocks held_;
   std::vector<Launch> launches_;  // those before sorted_ by correlation
   size_t sorted_ = 0;
   uint64_t told_ = 0;         // highest correlation of a launch
@@ -183,18 +171,8 @@ class OperationWindow {
   friend StateAccess;
   template <typename Archive>
   void Visit(Archive& archive) {
-    std::vector<Operation> held;
-    for (const std::unique_ptr<Block>& block : held_) {
-      held.insert(held.end(), block->operations.begin(), block->operations.begin() + block->count);
-    }
-    archive(held);
-    archive.Members(this, Rebuilt(held_, held_count_, seen_thread_, seen_ns_), launches_, sorted_, told_,
-                    told_before_, released_, late_, latest_ns_, latest_of_thread_);
-    if constexpr (Archive::kReads) {
-      held_.clear();
-      held_count_ = 0;
-      for (const Operation& operation : held) Add(operation);
-    }
+    archive.Members(this, Rebuilt(seen_thread_, seen_ns_), held_, launches_, sorted_, told_, told_before_,
+                    released_, late_, latest_ns_, latest_of_thread_);
   }
 };
 

@@ -228,16 +228,20 @@ void ProcessModel::On(const SyncRecord& r) {
   if (r.what != v1::SYNC_KIND_STREAM_WAIT_EVENT) steps_.AddBlocked(r.start_ns, r.end_ns);
 }
 
+template <typename Record>
+void ProcessModel::Join(const Record& r) {
+  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, r.end_ns);
+  joiner_.Add(r.correlation, [&] { return devices_.On(r); });
+}
+
 void ProcessModel::On(const KernelRecord& r) {
-  Operation operation = devices_.On(r);
-  if (operation.op != 0) joiner_.AddCollectiveKernel(r, operation.op);
-  Join(operation);
+  if (const uint32_t op = devices_.CollectiveOpOf(r); op != 0) joiner_.AddCollectiveKernel(r, op);
+  Join(r);
 }
 
 void ProcessModel::On(const CopyRecord& r) {
   if (r.graph_node != 0) joiner_.AddCopyInGraph(r);
-  Operation operation = devices_.On(r);
-  Join(operation);
+  Join(r);
 }
 
 void ProcessModel::On(const GraphRunRecord& r) {
@@ -245,15 +249,7 @@ void ProcessModel::On(const GraphRunRecord& r) {
   collectives_.EndGraphLaunch(r.correlation);
 }
 
-void ProcessModel::On(const MemsetRecord& r) {
-  Operation operation = devices_.On(r);
-  Join(operation);
-}
-
-void ProcessModel::Join(Operation& operation) {
-  progress_.last_device_end_ns = std::max(progress_.last_device_end_ns, operation.end_ns);
-  joiner_.Add(operation);
-}
+void ProcessModel::On(const MemsetRecord& r) { Join(r); }
 
 void ProcessModel::OnOperation(Operation& operation) {
   joiner_.DescribeCollective(operation);  // its calls may have come after its kernel

@@ -150,7 +150,8 @@ class ProcessModel {
   template <typename Record>
   void OnMemory(const Record& r, uint64_t start_ns, uint64_t end_ns);
 
-  void Join(Operation& operation);
+  template <typename Record>
+  void Join(const Record& r);
   // Everything that reads operations in launch order gets them here.
   void OnOperation(Operation& operation);
   void Finished(uint32_t comm, uint64_t seq, uint64_t end_ns);

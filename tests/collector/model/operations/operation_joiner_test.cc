@@ -24,8 +24,9 @@ class OperationJoinerTest : public ::testing::Test {
                        .graph = 0});
   }
   void Kernel(uint64_t correlation, uint64_t start_ns = 150) {
-    Operation operation{.correlation = correlation, .start_ns = start_ns, .end_ns = start_ns + 10};
-    joiner_.Add(operation);
+    joiner_.Add(correlation, [=] {
+      return Operation{.correlation = correlation, .start_ns = start_ns, .end_ns = start_ns + 10};
+    });
   }
   auto Into(std::vector<uint64_t>& out) {
     return [this, &out](const Operation& operation) {

@@ -172,6 +172,13 @@ class Filler : public MemberArchive<Filler> {
     ring.Claim(7).launched = true;
     if (first) Check(ring);
   }
+  void Fill(OperationBlocks& operations) {
+    const bool first = seen_.insert(typeid(OperationBlocks).name()).second;
+    Operation operation;
+    Fill(operation);
+    operations.Next() = operation;
+    if (first) Check(operations);
+  }
 
   // What a class requires of objects that it holds.
   template <typename T>
