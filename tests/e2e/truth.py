@@ -71,14 +71,18 @@ def without_array_addresses(records):
 
 
 def allocation_differences(truth, captured):
-    """Allocations and frees of each process on each device, in their order. Threads on several devices have no common one."""
+    """Allocations and frees of each process on each device, in their order. Threads on several devices have no common one, and neither has a thread that pins
+    the host's memory beside them."""
+    def place(record):
+        return record["pid"], record["device"], record["memory"] == "pinned"
+
     lines = []
-    for pid, device in sorted({(record["pid"], record["device"]) for record in truth + captured}):
+    for pid, device, pinned in sorted({place(record) for record in truth + captured}):
         expected, found = ([frozen(r, ALLOCATION) for r in in_order(without_array_addresses(sorted(
-            (r for r in side if (r["pid"], r["device"]) == (pid, device)), key=lambda r: r["time_ns"])))] for side in (truth, captured))
+            (r for r in side if place(r) == (pid, device, pinned)), key=lambda r: r["time_ns"])))] for side in (truth, captured))
         if expected == found:
             continue
-        lines.append(f"allocations of process {pid} on device {device}: {len(expected)} happened, {len(found)} captured")
+        lines.append(f"allocations of process {pid} on device {device}{', pinned' if pinned else ''}: {len(expected)} happened, {len(found)} captured")
         for i in range(max(len(expected), len(found))):
             pair = (expected[i] if i < len(expected) else None, found[i] if i < len(found) else None)
             if pair[0] != pair[1]:
