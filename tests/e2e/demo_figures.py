@@ -74,9 +74,10 @@ def demangled(names):
 
 
 class Truth:
-    """What the node did in the demo."""
+    """What the node did in the demo, whose first `warmup_steps` are left out of what is said of steps."""
 
-    def __init__(self, records):
+    def __init__(self, records, warmup_steps):
+        self.warmup_steps = warmup_steps
         self.ranks = defaultdict(lambda: defaultdict(list))
         for record in records:
             self.ranks[record["rank"]][record["kind"]].append(record)
@@ -105,16 +106,15 @@ class Truth:
         """By rank, what each of its steps consists of."""
         return {number: self._steps_of(rank) for number, rank in self.ranks.items()}
 
-    @staticmethod
-    def _steps_of(rank):
+    def _steps_of(self, rank):
         kernels = sorted(rank["kernel"], key=lambda k: k["start_ns"])
-        ends, before = [], None
+        ends, before = [next(k["start_ns"] for k in kernels if k["short"] == "LinearForward")], None
         for kernel in (k for k in kernels if not k["short"].startswith("nccl")):  # the optimizer's last kernel of each step
             if before is not None and before["short"] == "AdamStep" and kernel["short"] != "AdamStep":
                 ends.append(before["end_ns"])
             before = kernel
         steps = []
-        for start, end in zip(ends, ends[1:]):
+        for start, end in list(zip(ends, ends[1:]))[self.warmup_steps:]:
             inside = [k for k in kernels if start <= k["start_ns"] < end]
             names = Counter(k["short"] for k in inside)
             if names["LinearForward"] != names["LinearBackwardWeight"]:
@@ -162,13 +162,18 @@ class Truth:
                 calls[place][number] = (kernel["start_ns"], kernel["end_ns"])
         return list(calls.values())
 
-    def caused_wait(self, warmup_calls, steps):
+    def meetings_after_warmup(self, steps):
+        """Those of a run of this many steps."""
+        meetings = self.meetings()
+        return meetings[len(meetings) // steps * self.warmup_steps:]
+
+    def caused_wait(self, steps):
         """By rank, how long each other one waited for it in a step."""
         caused = Counter()
-        for starts in ({rank: start for rank, (start, _) in call.items()} for call in self.meetings()[warmup_calls:]):
+        for starts in ({rank: start for rank, (start, _) in call.items()} for call in self.meetings_after_warmup(steps)):
             last = max(starts, key=starts.get)
             caused[last] += sum(starts[last] - start for start in starts.values())
-        return {rank: caused[rank] / (len(self.ranks) - 1) / steps for rank in self.ranks}
+        return {rank: caused[rank] / (len(self.ranks) - 1) / (steps - self.warmup_steps) for rank in self.ranks}
 
     def memory_peak(self, rank):
         level, peak = 0, 0

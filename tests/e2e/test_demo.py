@@ -37,12 +37,14 @@ class Demo(harness.EndToEndTest):
         self.assertNotRegex(screen, r"\bnan\b|\binf\b|%[dsf]\b")
         out = os.path.join(SOURCE, re.search(r"gpuprobe-runs/[0-9TZ]+-demo", screen).group(0))
         self.addCleanup(shutil.rmtree, out)
-        self.assertTrue(os.path.exists(os.path.join(out, "report.json")))
+        # Zero or one as a rule: on a busy machine the first step is less than twice as long as the rest.
+        warmup_steps = harness.read_report(out)["steps"]["warmup_count"]
+        self.assertLess(warmup_steps, 4)
         records = []
         for name in os.listdir(truth_folder):
             with open(os.path.join(truth_folder, name), encoding="utf-8") as file:
                 records += [json.loads(line) for line in file]
-        self.figures = demo_figures.Truth(records)
+        self.figures = demo_figures.Truth(records, warmup_steps)
         for check in (self.check_slow_rank, self.check_memory, self.check_kernels, self.check_classes, self.check_ranks, self.check_collectives, self.check_steps, self.check_spread, self.check_phases, self.check_ranges,
                       self.check_rank_steps, self.check_loss, self.check_waiting, self.check_bandwidth, self.check_optimizer):
             with self.subTest(check.__name__):
@@ -165,8 +167,7 @@ class Demo(harness.EndToEndTest):
 
     def check_rank_steps(self, screen):
         table = screen[screen.index("\n rank     step "):screen.index("\n memory at its peak")]
-        calls_a_step = len(self.figures.meetings()) // STEPS
-        caused = self.figures.caused_wait(calls_a_step, STEPS - 1)
+        caused = self.figures.caused_wait(STEPS)
         for rank, steps in self.figures.steps().items():
             found = self.row(table, rf"{rank} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} +{TIME} +\+0 ns")
             total, compute, exposed, copy, _, wait = (nanoseconds(*pair) for pair in zip(found[::2], found[1::2]))
@@ -189,8 +190,7 @@ class Demo(harness.EndToEndTest):
         self.near(nanoseconds(others, others_unit), mean(False))
 
     def check_waiting(self, screen):
-        meetings = self.figures.meetings()
-        after_warmup = meetings[len(meetings) // STEPS:]
+        after_warmup = self.figures.meetings_after_warmup(STEPS)
         last = lambda call: max(start for start, _ in call.values())
         transfer, unit, wait, wait_unit = self.row(screen[screen.index("\n collective "):], rf"AllReduce .* {TIME} / {TIME}$")
         self.near(nanoseconds(transfer, unit), fmean(end - last(call) for call in after_warmup for _, end in call.values()))

@@ -59,8 +59,8 @@ class OperationJoiner {
   void BeginBatch(uint32_t batch) { batch_ = batch; }
   void AddLaunch(const LaunchRecord& launch);
   void AddPlan(const PlanRecord& record);
-  // The operation that `make()` returns; it is made where it is kept, for there is one for each record of a
-  // run, and one that is copied as soon as it is written waits for these writes.
+  // Adds the operation that `make()` returns. It is made where it is kept: copying it right after it was
+  // written would wait for these writes, once for each record of a run.
   template <typename Maker>
   void Add(uint64_t correlation, Maker make);
   // A kernel of NCCL's whose name says `op`; called besides Add. Looks for its calls.
@@ -118,7 +118,7 @@ class OperationJoiner {
     }
   };
 
-  // The last of those that wait: room for one more.
+  // Room for one more at the end of those that wait.
   Operation& NextWaiting();
   void Wait(const Operation& operation);
   // Its launch was reported.
