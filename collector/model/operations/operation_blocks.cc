@@ -29,7 +29,7 @@ void OperationBlocks::AddBlock() {
 }
 
 void OperationBlocks::Free(std::unique_ptr<Block> block) {
-  constexpr size_t kMost = 512;  // more than a batch has
+  constexpr size_t kMost = 2048;  // more than a batch has
   std::vector<std::unique_ptr<Block>>& free = FreeBlocks();
   if (free.size() == kMost) return;
   block->count = 0;

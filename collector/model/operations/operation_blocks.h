@@ -69,7 +69,8 @@ class OperationBlocks {
   void Clear();
 
  private:
-  static constexpr uint32_t kBlock = 128;
+  // Small, because the operations of each batch that wait begin a block of their own.
+  static constexpr uint32_t kBlock = 32;
   struct Block {
     uint32_t count = 0;
     std::array<Operation, kBlock> operations;
