@@ -31,11 +31,18 @@ std::string Slurp(const fs::path& path) {
   return text.str();
 }
 
-// Waits until `path` has content that ends with a line.
-std::string WaitFor(const fs::path& path) {
+size_t Ends(const std::string& text) {
+  size_t ends = 0;
+  for (size_t at = text.find("end\n"); at != std::string::npos; at = text.find("end\n", at + 1)) ++ends;
+  return ends;
+}
+
+// Waits until `processes` have written their last line to `path`: who still writes would do so into a folder that is
+// being removed.
+std::string WaitFor(const fs::path& path, size_t processes = 1) {
   for (int i = 0; i < 1000; ++i) {
     std::string text = Slurp(path);
-    if (text.find("end\n") != std::string::npos) return text;
+    if (Ends(text) >= processes) return text;
     usleep(10000);
   }
   return Slurp(path);
@@ -165,8 +172,7 @@ TEST_F(AutostartTest, TheProgramBesideTheLibraryIsStartedWithSocketAndFolder) {
 }
 
 TEST_F(AutostartTest, OnlyOneOfManyStartsIt) {
-  Script(folder_ / "bin" / "gpuprobe", "echo x >> " + (folder_ / "count").string() + "; echo end >> " +
-                                           (folder_ / "count").string() + "\n");
+  Script(folder_ / "bin" / "gpuprobe", "sleep 0.1; echo end >> " + (folder_ / "count").string() + "\n");
   const char* environment[] = {nullptr};
   Autostart first;
   Autostart second;
@@ -179,7 +185,7 @@ TEST_F(AutostartTest, OnlyOneOfManyStartsIt) {
   EXPECT_EQ(second.TryStart(), Autostart::Result::kByAnother);
   first.ReleaseLock();
   EXPECT_EQ(second.TryStart(), Autostart::Result::kStarted) << "who started first may have failed";
-  WaitFor(folder_ / "count");
+  EXPECT_EQ(Ends(WaitFor(folder_ / "count", 2)), 2u);
 }
 
 TEST_F(AutostartTest, ByDefaultTheRunIsNamedAfterTheTimeAndTheProgram) {
