@@ -22,8 +22,10 @@ void Guard::EndSample() noexcept {
   const uint64_t judged = spent < kMaxJudgedNs ? spent : kMaxJudgedNs;
   state_->host_judged_ns.store(state_->host_judged_ns.load(std::memory_order_relaxed) + judged,
                                std::memory_order_relaxed);
-  state_->host_sampled_ns.store(state_->host_sampled_ns.load(std::memory_order_relaxed) + spent,
-                                std::memory_order_relaxed);
+  if (spent == judged) return;
+  state_->host_interrupted_ns.store(
+      state_->host_interrupted_ns.load(std::memory_order_relaxed) + spent - judged,
+      std::memory_order_relaxed);
 }
 
 uint64_t NowNs() noexcept {

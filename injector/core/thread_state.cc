@@ -117,8 +117,8 @@ HostCost TotalHostCost() noexcept {
   HostCost total;
   ForEachThread([&total](const ThreadState& thread) noexcept {
     total.events += thread.host_events.load(std::memory_order_relaxed);
-    total.sampled_ns += thread.host_sampled_ns.load(std::memory_order_relaxed);
     total.judged_ns += thread.host_judged_ns.load(std::memory_order_relaxed);
+    total.interrupted_ns += thread.host_interrupted_ns.load(std::memory_order_relaxed);
   });
   return total;
 }

@@ -104,9 +104,9 @@ struct ThreadState {
   // Own cost on this thread, written by the guard, read by the probe's thread. They outlive the thread: the
   // pool's next owner adds to them.
   std::atomic<uint64_t> host_events{0};
-  std::atomic<uint64_t> host_sampled_ns{0};  // of one event in kHostCostSampling
-  std::atomic<uint64_t> host_judged_ns{0};   // likewise, at most kMaxJudgedNs of each
-  uint64_t sample_start_ns = 0;              // monotonic; 0: this event is not timed
+  std::atomic<uint64_t> host_judged_ns{0};  // of one event in kHostCostSampling, at most kMaxJudgedNs of each
+  std::atomic<uint64_t> host_interrupted_ns{0};  // what these took beyond that
+  uint64_t sample_start_ns = 0;                  // monotonic; 0: this event is not timed
 
   std::atomic<bool> in_use{false};  // of the pool
 };
@@ -154,8 +154,13 @@ inline bool AllocatesForNccl(const ThreadState& state) noexcept {
 // Sums over all threads that are or were.
 struct HostCost {
   uint64_t events = 0;
-  uint64_t sampled_ns = 0;
-  uint64_t judged_ns = 0;  // what the budget is held against
+  uint64_t judged_ns = 0;       // of the timed events
+  uint64_t interrupted_ns = 0;  // likewise
+
+  // What the budget is held against: how long a thread loses the processor is not up to us.
+  uint64_t budgeted_ns() const noexcept { return judged_ns * kHostCostSampling; }
+  // An interruption was seen once and counts once: one in a timed event says nothing about the others.
+  uint64_t estimated_ns() const noexcept { return budgeted_ns() + interrupted_ns; }
 };
 HostCost TotalHostCost() noexcept;
 

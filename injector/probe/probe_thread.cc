@@ -425,7 +425,7 @@ void ProbeThread::RefreshVersions() noexcept {
 // What the probe has cost decides how much of the device's work is recorded from now on.
 void ProbeThread::HoldBudget() noexcept {
   const uint64_t now_ns = MonotonicNs();
-  uint64_t cost_ns = TotalHostCost().judged_ns * kHostCostSampling + session_->completion_ns();
+  uint64_t cost_ns = TotalHostCost().budgeted_ns() + session_->completion_ns();
   {
     const Lock lock(stream_->mutex);
     launch_cost.SetRecorded(session_->records_kernels());

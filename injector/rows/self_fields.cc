@@ -92,7 +92,7 @@ void EncodeSelf(WireWriter& batch, const UnrecordedCounts& counts, uint64_t reco
   using Tag = wire::SelfReportTag;
   const HostCost cost = TotalHostCost();
   WireWriter self(batch, Number(wire::BatchTag::kSelf));
-  self.add_uint64(Number(Tag::kHostNs), cost.sampled_ns * kHostCostSampling);
+  self.add_uint64(Number(Tag::kHostNs), cost.estimated_ns());
   self.add_uint32(Number(Tag::kHostSampling), kHostCostSampling);
   self.add_uint64(Number(Tag::kHostEvents), cost.events);
   self.add_uint64(Number(Tag::kBackgroundCpuNs), BackgroundCpuNs());

@@ -73,7 +73,23 @@ TEST_F(GuardTest, EventsAreCountedAndSomeAreTimed) {
   }
   const HostCost after = TotalHostCost();
   EXPECT_EQ(after.events - before.events, 1000u);
-  EXPECT_GT(after.sampled_ns - before.sampled_ns, 15u * 1000u);
+  EXPECT_GT(after.judged_ns - before.judged_ns, 15u * 1000u);
+}
+
+// A thread that lost the processor did not cost 64 times as much.
+TEST_F(GuardTest, AnInterruptionOfATimedEventCountsOnce) {
+  GoLive();
+  const HostCost before = TotalHostCost();
+  for (uint32_t i = 0; i < kHostCostSampling; ++i) {
+    const Guard guard;
+    usleep(2000);
+  }
+  const HostCost after = TotalHostCost();
+  EXPECT_EQ(after.judged_ns - before.judged_ns, kMaxJudgedNs);
+  EXPECT_GE(after.interrupted_ns - before.interrupted_ns, 2'000'000u - kMaxJudgedNs);
+  EXPECT_EQ(after.budgeted_ns() - before.budgeted_ns(), kMaxJudgedNs * kHostCostSampling);
+  EXPECT_EQ(after.estimated_ns() - before.estimated_ns(),
+            after.budgeted_ns() - before.budgeted_ns() + after.interrupted_ns - before.interrupted_ns);
 }
 
 // Whatever way the child is made, fork handlers or not.
