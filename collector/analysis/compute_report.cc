@@ -172,16 +172,26 @@ std::vector<KernelReport> TopKernelsOf(const std::vector<const model::ProcessMod
 
 ComputeReport ComputeOf(const model::JobModel& job) {
   ComputeReport c;
-  std::map<std::string, KernelClass> classes;  // by mangled name: ranks share their kernels
+  struct Named {
+    KernelClass kernel_class;
+    bool compiled;
+  };
+  std::map<std::string, Named> names;  // mangled: ranks share their kernels
   std::array<KernelClassReport, kKernelClasses> sums;
   for (const auto& process : job.processes()) {
     c.short_kernels += process->totals().short_kernels;
     c.short_kernel_ns += process->totals().short_kernel_ns;
+    c.graph_kernels += process->totals().graph_kernels;
     for (const auto& kernel : process->kernels()) {
       if (kernel->time_ns.count() == 0) continue;
-      const auto [known, added] = classes.try_emplace(std::string(process->String(kernel->name)));
-      if (added) known->second = KernelClassOf(Demangle(known->first));
-      KernelClassReport& sum = sums[static_cast<size_t>(known->second)];
+      const auto [known, added] = names.try_emplace(std::string(process->String(kernel->name)));
+      if (added) {
+        const std::string name = Demangle(known->first);
+        known->second = {KernelClassOf(name), IsCompiledByInductor(name)};
+        c.fused_optimizer |= IsFusedOptimizer(name);
+      }
+      KernelClassReport& sum = sums[static_cast<size_t>(known->second.kernel_class)];
+      if (known->second.compiled) c.compiled_kernels += kernel->time_ns.count();
       sum.calls += kernel->time_ns.count();
       sum.total_ns += kernel->time_ns.total();
       c.kernels += kernel->time_ns.count();

@@ -45,6 +45,37 @@ double KernelsPerStep(const Report& report) {
          static_cast<double>(std::max<size_t>(report.ranks.size(), 1));
 }
 
+double OfKernels(const ComputeReport& compute, uint64_t kernels) {
+  return static_cast<double>(kernels) / static_cast<double>(compute.kernels);
+}
+
+// How kernels are launched already, if not one by one.
+std::string LaunchedAlready(const ComputeReport& compute) {
+  std::string text;
+  if (compute.graph_kernels > 0)
+    absl::StrAppend(&text, " CUDA graphs launch ", Percent(OfKernels(compute, compute.graph_kernels)),
+                    " of them.");
+  if (compute.compiled_kernels > 0)
+    absl::StrAppend(&text, " torch.compile made ", Percent(OfKernels(compute, compute.compiled_kernels)),
+                    " of them.");
+  return text;
+}
+
+// Nobody is told to do what the program does already.
+std::string LaunchAdvice(const ComputeReport& compute) {
+  const std::string fewer = compute.fused_optimizer
+                                ? "larger batches need fewer launches."
+                                : "fused optimizers and larger batches need fewer launches.";
+  if (OfKernels(compute, compute.graph_kernels) >= thresholds::kMostKernels)
+    return absl::StrCat("Make fewer and longer graphs, with the optimizer inside; ", fewer);
+  if (compute.graph_kernels > 0)
+    return absl::StrCat("Move the kernels that are launched one by one into CUDA graphs, too; ", fewer);
+  if (compute.compiled_kernels > 0)
+    return absl::StrCat("torch.compile(mode=\"reduce-overhead\") launches what is compiled as CUDA graphs; ",
+                        fewer);
+  return absl::StrCat("CUDA graphs or torch.compile launch many kernels at once; ", fewer);
+}
+
 }  // namespace
 
 void InputBound(const Report& report, std::vector<Finding>& out) {
@@ -73,12 +104,11 @@ void LaunchBound(const Report& report, std::vector<Finding>& out) {
            "The host launches too slowly: the GPUs run out of work for %s per step (%s of the step).",
            Duration(host_ns), OfTheStep(report, host_ns)),
        .evidence = absl::StrFormat(
-           "%.0f kernels per step and rank, %s each on average; %s of them are shorter than %s.",
+           "%.0f kernels per step and rank, %s each on average; %s of them are shorter than %s.%s",
            KernelsPerStep(report), Duration(mean_ns),
            Percent(static_cast<double>(c.short_kernels) / static_cast<double>(c.kernels)),
-           Duration(static_cast<double>(model::ProcessModel::kShortKernelNs))),
-       .advice = "CUDA graphs or torch.compile launch many kernels at once; fused optimizers and larger "
-                 "batches need fewer launches.",
+           Duration(static_cast<double>(model::ProcessModel::kShortKernelNs)), LaunchedAlready(c)),
+       .advice = LaunchAdvice(c),
        .cost_ns_per_step = host_ns});
 }
 

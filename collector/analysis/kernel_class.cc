@@ -208,4 +208,14 @@ KernelClass KernelClassOf(std::string_view demangled) {
   return KernelClass::kOther;
 }
 
+bool IsCompiledByInductor(std::string_view demangled) { return demangled.starts_with("triton_"); }
+
+bool IsFusedOptimizer(std::string_view demangled) {
+  const auto has = [&](std::string_view text) { return demangled.find(text) != std::string_view::npos; };
+  if (!has("multi_tensor_apply")) return false;
+  constexpr std::string_view kSteps[] = {"Fused",     "AdamFunctor", "AdamCapturable",
+                                         "LAMBStage", "NovoGrad",    "SGDFunctor"};
+  return std::any_of(std::begin(kSteps), std::end(kSteps), has);
+}
+
 }  // namespace gpuprobe::analysis

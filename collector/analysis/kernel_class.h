@@ -30,4 +30,10 @@ std::string_view KernelClassName(KernelClass kernel_class);
 // `demangled`: as a person would write it; a name that is not mangled is one, too.
 KernelClass KernelClassOf(std::string_view demangled);
 
+// Whether torch.compile made it.
+bool IsCompiledByInductor(std::string_view demangled);
+
+// Whether it updates many parameters at once, as PyTorch's fused optimizers and Apex's do.
+bool IsFusedOptimizer(std::string_view demangled);
+
 }  // namespace gpuprobe::analysis

@@ -19,6 +19,8 @@ inline constexpr uint64_t kSteadySteps = 5;
 inline constexpr double kInputStepShare = 0.10;
 // A tenth of the step is worth CUDA graphs or fused kernels.
 inline constexpr double kLaunchStepShare = 0.10;
+// Where graphs launch nearly all kernels, moving the rest into them gains little.
+inline constexpr double kMostKernels = 0.9;
 // Synchronising calls are easy to remove, so less of the step is enough.
 inline constexpr double kSyncStepShare = 0.05;
 // Pinning memory is a one-line change.

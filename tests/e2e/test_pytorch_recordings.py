@@ -91,6 +91,14 @@ class Recordings(harness.EndToEndTest):
         replays = {record["correlation"] for record in self.export(self.path("graphed_inference")) if record.get("graph_node")}
         self.assertEqual(len(replays), 50)
 
+    def test_who_has_graphs_is_not_told_to_use_them(self):
+        report = self.report_of("graphed_training")
+        ranks = report["ranks"]
+        share = sum(rank["kernels"]["from_graphs"] for rank in ranks) / sum(rank["kernels"]["count"] for rank in ranks)
+        finding, = [finding for finding in report["findings"] if finding["id"] == "launch-bound"]
+        self.assertIn(f"CUDA graphs launch {100 * share:.1f} % of them.", finding["evidence"])
+        self.assertRegex(finding["advice"], "^Move the kernels that are launched one by one into CUDA graphs, too;")
+
     def test_memory_that_runs_out(self):
         report = self.assert_first_finding("out_of_memory", "out-of-memory")
         memory, = report["ranks"][0]["memory"]["pytorch"]

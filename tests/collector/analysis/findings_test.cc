@@ -18,8 +18,10 @@
 namespace gpuprobe::analysis {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 using gpuprobe::testing::kMiB;
 constexpr uint64_t kGiB = uint64_t{1} << 30;
@@ -336,6 +338,29 @@ TEST(LaunchBoundFinding, NeedsFiveStepsOfARankAndNotOfAll) {
   r.steps->warmup_count = 0;
   r.steps->time_ns.count = 16;
   EXPECT_TRUE(Of(LaunchBound, r).empty());
+}
+
+TEST(LaunchBoundFinding, AdvisesNothingThatTheProgramDoesAlready) {
+  Report r = Steady();
+  for (RankReport& rank : r.ranks) {
+    rank.steps.emplace();
+    rank.steps->host_bound_ns.mean = 4e6;
+  }
+  r.compute.kernels = 100 * r.steps->count * r.ranks.size();
+  const auto said = [&] { return Of(LaunchBound, r)[0]; };
+  EXPECT_THAT(said().evidence, Not(HasSubstr("of them.")));
+  EXPECT_THAT(said().advice, StartsWith("CUDA graphs or torch.compile"));
+  EXPECT_THAT(said().advice, HasSubstr("fused optimizers"));
+  r.compute.fused_optimizer = true;
+  EXPECT_THAT(said().advice, Not(HasSubstr("fused optimizers")));
+  r.compute.compiled_kernels = r.compute.kernels / 4;
+  EXPECT_THAT(said().evidence, EndsWith(" torch.compile made 25.0 % of them."));
+  EXPECT_THAT(said().advice, HasSubstr("reduce-overhead"));
+  r.compute.graph_kernels = r.compute.kernels / 2;
+  EXPECT_THAT(said().evidence, HasSubstr(" CUDA graphs launch 50.0 % of them."));
+  EXPECT_THAT(said().advice, StartsWith("Move the kernels that are launched one by one"));
+  r.compute.graph_kernels = r.compute.kernels;
+  EXPECT_THAT(said().advice, StartsWith("Make fewer and longer graphs"));
 }
 
 TEST(LaunchBoundFinding, IsNotSaidOfAProgramThatLaunchesNoKernels) {

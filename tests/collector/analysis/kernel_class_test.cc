@@ -88,5 +88,24 @@ TEST(KernelClass, IsToldOfPytorchsKernels) {
     EXPECT_EQ(KernelClassName(KernelClassOf(named.kernel)), KernelClassName(named.is)) << named.kernel;
 }
 
+TEST(KernelClass, WhatTorchCompileMadeIsTold) {
+  EXPECT_TRUE(IsCompiledByInductor("triton_poi_fused_convolution_relu_0"));
+  EXPECT_TRUE(IsCompiledByInductor("triton_tem_fused_mm_1"));
+  EXPECT_FALSE(IsCompiledByInductor("my_triton_kernel")) << "written by hand, launched by hand";
+}
+
+TEST(KernelClass, FusedOptimizersAreToldFromThoseWithAKernelForEachOperation) {
+  constexpr std::string_view kApply = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<";
+  const auto applied = [&](std::string_view functor) {
+    return IsFusedOptimizer(std::string(kApply).append(functor));
+  };
+  EXPECT_TRUE(applied("FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4> >(...)"));
+  EXPECT_TRUE(applied("FusedOptimizerTensorListMetadata<3>, FusedSgdMathFunctor<float, 3> >(...)"));
+  EXPECT_TRUE(applied("TensorListMetadata<4>, AdamFunctor<float, float, int> >(...)")) << "Apex's";
+  EXPECT_FALSE(
+      applied("TensorListMetadata<2>, BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float> >(...)"));
+  EXPECT_FALSE(IsFusedOptimizer("void layer_norm_fused(float*)"));
+}
+
 }  // namespace
 }  // namespace gpuprobe::analysis
