@@ -37,8 +37,8 @@ size_t Ends(const std::string& text) {
   return ends;
 }
 
-// Waits until `processes` have written their last line to `path`: who still writes would do so into a folder that is
-// being removed.
+// Waits until `processes` have written their last line to `path`: who still writes would do so into a folder
+// that is being removed.
 std::string WaitFor(const fs::path& path, size_t processes = 1) {
   for (int i = 0; i < 1000; ++i) {
     std::string text = Slurp(path);
