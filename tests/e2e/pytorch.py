@@ -3,9 +3,12 @@
 GPUPROBE_TEST_PYTORCH names another folder with the same contents. NVIDIA's own libraries are not in it: the node's take their place. Kernels compute nothing,
 so the programs' control flow must not depend on values.
 """
+import contextlib
 import glob
 import os
+import random
 import re
+import socket
 import sys
 
 import harness
@@ -23,6 +26,15 @@ def release_of(environment):
 def environments():
     """One folder for each release of PyTorch, the newest last."""
     return sorted((os.path.dirname(path) for path in glob.glob(os.path.join(FOLDER, "torch-*", "complete"))), key=release_of)
+
+
+def free_port():
+    """Below those that the system gives to whoever asks for any, so that it is still free when it is needed."""
+    while True:
+        port = random.randrange(10000, 29000)
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.bind(("", port))
+            return port
 
 
 def main():
@@ -53,7 +65,9 @@ class PyTorchTest(harness.EndToEndTest):
             yield
 
     def env(self, extra=None, devices=1, sim_lib=None):
-        return super().env({"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **PATIENT, **(extra or {})}, devices, sim_lib or self.node)
+        """torchrun without options listens on port 29500 unless this variable names another; other tests run at the same time."""
+        return super().env({"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PET_MASTER_PORT": str(free_port()), **PATIENT, **(extra or {})}, devices,
+                           sim_lib or self.node)
 
     def torchrun(self, ranks, *arguments):
         return [self.python, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), *arguments]
