@@ -1,5 +1,5 @@
-"""The .deb on a new machine: installed by dpkg in a clean Debian 12 and in a clean Ubuntu 22.04, whose C library is older (debootstrap), it records the demo's program on
-the simulated node, and is removed without a trace.
+"""The packages on a new machine: in a clean Debian 12 and in a clean Ubuntu 22.04, whose C library is older (debootstrap), each records the demo's program on the
+simulated node. The .deb is installed by dpkg, and removed without a trace.
 
 The trees are made by scripts/debian-tree.sh and copied for the test, which enters them as root with a view of the mounts of its own. Without root or a tree this is skipped.
 """
@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 
 import harness
 from harness import BUILD, DDP_TRAIN, LAUNCH_RANKS, SIM_LIB, SMALL_TRAINING, SOURCE
@@ -52,25 +53,9 @@ class CleanDebian(harness.EndToEndTest):
             if not os.path.exists(os.path.join(node, "lib", os.path.basename(library))) and not os.path.basename(library).startswith("libstdc++"):
                 shutil.copy(library, os.path.join(node, "lib"))
 
-    def test_it_records_and_leaves_nothing(self):
-        subprocess.run([os.path.join(SOURCE, "scripts", "package.sh"), "--build", BUILD, "--out", self.path("packages")], check=True, stdout=subprocess.DEVNULL)
-        package, = glob.glob(self.path("packages", "*.deb"))
-        for tree in TREES:
-            with self.subTest(tree):
-                self.tree = self.path(os.path.basename(tree))
-                subprocess.run(["cp", "-a", "--reflink=auto", tree, self.tree], check=True)
-                self.install_and_remove(package)
-
-    def install_and_remove(self, package):
-        self.bring_node()
-        shutil.copy(package, os.path.join(self.tree, "node"))
-        before = files_under(self.tree)
-        self.assertEqual(self.inside(["bash", "-c", "command -v gcc cmake python3 || true"]), "", "there are no build tools")
-
-        self.inside(["dpkg", "--install", "/node/" + os.path.basename(package)])
-        self.assertIn("gpuprobe", self.inside(["gpuprobe", "version"]))
-        own_libraries = os.path.dirname(self.inside(["bash", "-c", "dpkg -L gpuprobe | grep -m1 libstdc++.so.6"]).strip())
-        self.inside(["gpuprobe", "run", "--quiet", "--out", "/node/run", "--", "/node/launch_ranks.sh", "2", "/node/ddp_train", *SMALL_TRAINING],
+    def records_with(self, gpuprobe, own_libraries):
+        """Records the demo's program. Its C++ library is the package's: the tree has none."""
+        self.inside([gpuprobe, "run", "--quiet", "--out", "/node/run", "--", "/node/launch_ranks.sh", "2", "/node/ddp_train", *SMALL_TRAINING],
                     LD_LIBRARY_PATH=f"/node/lib:{own_libraries}", GPUSIM_DEVICES="2", GPUPROBE_COMPARE_LAUNCHES="0", TMPDIR="/tmp")
         with open(os.path.join(self.tree, "node", "run", "report.json"), encoding="utf-8") as file:
             report = json.load(file)
@@ -78,6 +63,33 @@ class CleanDebian(harness.EndToEndTest):
         self.assert_no_loss(report)
         self.assertGreater(report["steps"]["count"], 0)
         shutil.rmtree(os.path.join(self.tree, "node", "run"))
+
+    def test_each_records_and_the_deb_leaves_nothing(self):
+        subprocess.run([os.path.join(SOURCE, "scripts", "package.sh"), "--build", BUILD, "--out", self.path("packages")], check=True, stdout=subprocess.DEVNULL)
+        deb, tarball, wheel = (glob.glob(self.path("packages", pattern))[0] for pattern in ("*.deb", "*.tar.gz", "*.whl"))
+        for tree in TREES:
+            with self.subTest(tree):
+                self.tree = self.path(os.path.basename(tree))
+                subprocess.run(["cp", "-a", "--reflink=auto", tree, self.tree], check=True)
+                self.bring_node()
+                self.assertEqual(self.inside(["bash", "-c", "command -v gcc cmake python3 || true"]), "", "there are no build tools")
+                self.install_and_remove(deb)
+                subprocess.run(["tar", "-C", os.path.join(self.tree, "node"), "-xf", tarball], check=True)
+                self.records_with("/node/gpuprobe/bin/gpuprobe", "/node/gpuprobe/lib")
+                # The tree has no Python: the files are laid out as pip does, and the program is started without the wheel's entry point.
+                with zipfile.ZipFile(wheel) as archive:
+                    for entry in archive.infolist():
+                        os.chmod(archive.extract(entry, os.path.join(self.tree, "node", "wheel")), entry.external_attr >> 16)
+                self.records_with("/node/wheel/gpuprobe/tree/bin/gpuprobe", "/node/wheel/gpuprobe/tree/lib")
+
+    def install_and_remove(self, package):
+        shutil.copy(package, os.path.join(self.tree, "node"))
+        before = files_under(self.tree)
+
+        self.inside(["dpkg", "--install", "/node/" + os.path.basename(package)])
+        self.assertIn("gpuprobe", self.inside(["gpuprobe", "version"]))
+        own_libraries = os.path.dirname(self.inside(["bash", "-c", "dpkg -L gpuprobe | grep -m1 libstdc++.so.6"]).strip())
+        self.records_with("gpuprobe", own_libraries)
 
         self.inside(["dpkg", "--purge", "gpuprobe"])
         self.assertEqual(sorted(name for name in files_under(self.tree) - before if not name.startswith(BOOKKEEPING)), [])
