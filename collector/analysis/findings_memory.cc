@@ -15,12 +15,6 @@
 namespace gpuprobe::analysis {
 namespace {
 
-std::string Gib(uint64_t bytes) {
-  constexpr double kMib = 1024.0 * 1024;
-  const double mib = static_cast<double>(bytes) / kMib;
-  return mib >= 100 ? absl::StrFormat("%.1f GiB", mib / 1024) : absl::StrFormat("%.1f MiB", mib);
-}
-
 std::string WhoOf(const RankReport& r) {
   return r.rank.has_value() ? absl::StrCat("Rank ", *r.rank) : absl::StrCat("Process ", r.pid);
 }
@@ -44,7 +38,7 @@ Finding RefusedByHost(const RankReport& r, const RefusalReport& last) {
   const auto live = last.live.find(last.memory);
   std::string statement =
       absl::StrFormat("%s ran out of pinned host memory: requested %s with %s in use", WhoOf(r),
-                      Gib(last.asked_bytes), Gib(live != last.live.end() ? live->second : 0));
+                      Bytes(last.asked_bytes), Bytes(live != last.live.end() ? live->second : 0));
   if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
   return {
       .statement = statement + ".",
@@ -60,18 +54,19 @@ Finding Refused(const RankReport& r) {
   if (last.memory == "host_pinned" && r.memory.count(last.memory) != 0) return RefusedByHost(r, last);
   uint64_t refused = 0;
   for (const auto& [kind, m] : r.memory) refused += m.failed;
-  std::string statement = absl::StrFormat("%s ran out of memory: requested %s (%s) with %s", WhoOf(r),
-                                          Gib(last.asked_bytes), last.memory, Gib(last.device_live_bytes));
-  if (last.capacity_bytes.has_value()) absl::StrAppend(&statement, " of ", Gib(*last.capacity_bytes));
+  std::string statement =
+      absl::StrFormat("%s ran out of memory: requested %s (%s) with %s", WhoOf(r), Bytes(last.asked_bytes),
+                      last.memory, Bytes(last.device_live_bytes));
+  if (last.capacity_bytes.has_value()) absl::StrAppend(&statement, " of ", Bytes(*last.capacity_bytes));
   statement += " in use";
   if (!last.path.empty()) absl::StrAppend(&statement, ", in range ", last.path);
   std::vector<std::string> live;
-  for (const auto& [kind, bytes] : last.live) live.push_back(absl::StrCat(kind, " ", Gib(bytes)));
+  for (const auto& [kind, bytes] : last.live) live.push_back(absl::StrCat(kind, " ", Bytes(bytes)));
   std::string evidence = absl::StrCat(
       refused, refused == 1 ? " request" : " requests",
       " failed. In use at the time: ", live.empty() ? "nothing" : absl::StrJoin(live, ", "), ".");
   if (last.free_at_most_bytes.has_value()) {
-    absl::StrAppend(&evidence, " At most ", Gib(*last.free_at_most_bytes),
+    absl::StrAppend(&evidence, " At most ", Bytes(*last.free_at_most_bytes),
                     " was free, less what the context, loaded modules and other processes take.");
   }
   bool fragmented = false;
@@ -83,7 +78,8 @@ Finding Refused(const RankReport& r) {
     if (p.device != last.device || reserved == 0) continue;
     fragmented = fragmented || static_cast<double>(reserved) >
                                    thresholds::kFragmentedRatio * static_cast<double>(allocated);
-    absl::StrAppend(&evidence, " PyTorch reserved ", Gib(reserved), " for ", Gib(allocated), " of tensors.");
+    absl::StrAppend(&evidence, " PyTorch reserved ", Bytes(reserved), " for ", Bytes(allocated),
+                    " of tensors.");
   }
   return {.statement = statement + ".",
           .evidence = evidence,
@@ -179,7 +175,7 @@ void MemoryLeak(const Report& report, std::vector<Finding>& out) {
        .evidence = absl::StrFormat(
            "%s%sThe lowest level of %s between steps kept rising, to %s; each step temporarily adds %s.",
            kept, kept.empty() ? "" : " ", worst.tensors ? "PyTorch's tensors" : "device memory",
-           Gib(worst.trend->held_bytes), Gib(worst.trend->within_step_bytes)),
+           Bytes(worst.trend->held_bytes), Bytes(worst.trend->within_step_bytes)),
        .advice = "Look for objects kept from step to step: losses that still hold their graph (use .item() "
                  "or .detach()), growing lists, unbounded caches.",
        .ends_job = soon,
@@ -212,7 +208,7 @@ void MemoryPressure(const Report& report, std::vector<Finding>& out) {
   out.push_back({.statement = absl::StrFormat("%s came within %s of %s capacity: %s of %s%s.",
                                               WhoAlike(report, *whose, alike), Percent(widest),
                                               Plural(report, alike) ? "their GPUs'" : "its GPU's",
-                                              Gib(worst->high_water_bytes), Gib(*worst->capacity_bytes),
+                                              Bytes(worst->high_water_bytes), Bytes(*worst->capacity_bytes),
                                               alike > 1 ? absl::StrCat(" on rank ", whose->label) : ""),
                  .evidence = "High-water mark of driver allocations; the context, loaded modules and the "
                              "probe's own buffers come on top.",
@@ -243,8 +239,8 @@ void Fragmentation(const Report& report, std::vector<Finding>& out) {
       {.statement = absl::StrFormat("PyTorch's allocator on rank %s reserves %.1fx the peak of its tensors.",
                                     whose->label, most),
        .evidence = absl::StrFormat("Peak reserved %s, peak allocated %s: %s is lost to fragmentation.",
-                                   Gib(worst->peak_reserved_bytes), Gib(worst->peak_allocated_bytes),
-                                   Gib(worst->fragmentation_bytes.value_or(0))),
+                                   Bytes(worst->peak_reserved_bytes), Bytes(worst->peak_allocated_bytes),
+                                   Bytes(worst->fragmentation_bytes.value_or(0))),
        .advice = "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True; check whether tensor sizes change "
                  "from step to step.",
        .about = About(*whose)});
@@ -268,13 +264,13 @@ void PoolFootprint(const Report& report, std::vector<Finding>& out) {
   }
   if (worst == nullptr) return;
   out.push_back(
-      {.statement = absl::StrFormat("%s's memory pool %d on device %d reserved %s for %s of allocations.",
-                                    WhoOf(*whose), worst->pool, worst->device,
-                                    Gib(worst->reserved_high_water_bytes), Gib(worst->used_high_water_bytes)),
+      {.statement = absl::StrFormat(
+           "%s's memory pool %d on device %d reserved %s for %s of allocations.", WhoOf(*whose), worst->pool,
+           worst->device, Bytes(worst->reserved_high_water_bytes), Bytes(worst->used_high_water_bytes)),
        .evidence = absl::StrFormat(
            "High-water marks of the pool's reserved and used memory. After its last operation: %s reserved, "
            "%s in use; it keeps up to %s (release threshold).",
-           Gib(worst->reserved_bytes), Gib(worst->used_bytes), Gib(worst->release_threshold_bytes)),
+           Bytes(worst->reserved_bytes), Bytes(worst->used_bytes), Bytes(worst->release_threshold_bytes)),
        .advice = "Memory freed on one stream cannot be reused on another until the streams synchronise: "
                  "allocate and free on the same stream, or make the other stream wait for the free. A lower "
                  "release threshold, or cudaMemPoolTrimTo at a quiet moment, returns the rest.",

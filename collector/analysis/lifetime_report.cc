@@ -94,12 +94,14 @@ std::optional<MemoryLifetimesReport> DriverLifetimesOf(const model::MemoryLifeti
 std::string GrowthText(const MemoryLifetimesReport& report) {
   if (report.growth.empty()) return {};
   const MemoryLifetimesReport::Growth& most = report.growth.front();
+  const std::string count = absl::StrFormat("%.3g", most.allocations_per_step);
+  const bool one = most.size_bytes != 0 && count == "1";
   const std::string what =
       most.size_bytes == 0
           ? std::string("Allocations of many sizes")
-          : absl::StrFormat("%.3g allocations of %s", most.allocations_per_step, Bytes(most.size_bytes));
-  return absl::StrFormat("%s made in %s of each step are never freed: %s per step.", what, most.phase,
-                         Bytes(model::WholeNumber(most.bytes_per_step)));
+          : absl::StrCat(count, one ? " allocation of " : " allocations of ", Bytes(most.size_bytes));
+  return absl::StrFormat("%s made in %s of each step %s never freed: %s per step.", what, most.phase,
+                         one ? "is" : "are", Bytes(model::WholeNumber(most.bytes_per_step)));
 }
 
 }  // namespace gpuprobe::analysis

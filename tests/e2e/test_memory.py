@@ -85,7 +85,7 @@ class Memory(harness.EndToEndTest):
             self.assertEqual((event["capacity_bytes"], event["device_live_bytes"]), (gib, gib // 2 + gib // 8))
             self.assertEqual(event["free_at_most_bytes"], gib - gib // 2 - gib // 8)
         finding, = (f for f in report["findings"] if f["id"] == "out-of-memory")
-        self.assertEqual(finding["statement"], "Process %d ran out of memory: requested 1.0 GiB (array) with 0.6 GiB of 1.0 GiB in use, in range step/activations."
+        self.assertEqual(finding["statement"], "Process %d ran out of memory: requested 1.00 GiB (array) with 640 MiB of 1.00 GiB in use, in range step/activations."
                          % report["ranks"][0]["pid"])
         shown = " ".join(self.run_well([GPUPROBE, "report", out]).stdout.decode().split())
         self.assertIn("ran out of memory: requested", shown)

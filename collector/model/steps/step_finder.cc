@@ -48,8 +48,9 @@ struct Cut {
   Level level = Level::kLength;
   double coverage = 0;
   size_t usual = 0;      // segments that end with the usual one
+  size_t follow = 0;     // of these, those that are it, and directly after another one
   double novelty = 0;    // share of operations between equal segments that occur in none
-  size_t usual_end = 0;  // end of one usual segment
+  size_t usual_end = 0;  // end of a usual segment: of the first, where they are equal
 };
 
 class History {
@@ -85,8 +86,8 @@ Cut MeasureEqual(const History& history, std::vector<size_t> ends, Level level) 
   for (size_t i = 1; i < cut.ends.size(); ++i) {
     const size_t length = cut.ends[i] - cut.ends[i - 1];
     auto& [operations, end] = kinds[{length, history.Sum(level, cut.ends[i - 1], cut.ends[i])}];
+    if (operations == 0) end = cut.ends[i];
     operations += length;
-    end = cut.ends[i];
   }
   size_t most = 0;
   for (const auto& [kind, seen] : kinds) {
@@ -102,12 +103,16 @@ Cut MeasureEqual(const History& history, std::vector<size_t> ends, Level level) 
   size_t other = 0;
   size_t between = 0;
   size_t novel = 0;
+  bool after_usual = false;
   for (size_t i = 1; i < cut.ends.size(); ++i) {
     const size_t begin = cut.ends[i - 1];
     const size_t end = cut.ends[i];
+    const bool was_usual = std::exchange(after_usual, false);
     // An evaluation, or what initialises, comes before the step.
     if (end - begin >= cut.operations && history.Sum(level, end - cut.operations, end) == cut.sum) {
       ++cut.usual;
+      after_usual = true;
+      cut.follow += was_usual && end - begin == cut.operations ? 1 : 0;
       covered += cut.operations;
       between += end - begin - cut.operations;
       for (size_t at = begin; at < end - cut.operations; ++at) {
@@ -240,10 +245,14 @@ bool MayBeSteps(const History& history, const Cut& cut, bool named) {
   }
   if (named) return true;
   if (cut.novelty > kMostNovelty) return false;
+  // An evaluation comes after some steps. What comes after each belongs to it, like the layers before the
+  // rest.
+  if (cut.follow * 2 + 1 < cut.usual) return false;
   const auto usual = history.operations().subspan(cut.usual_end - cut.operations, cut.operations);
-  // Copies alone are a model that is moved to the device, layer by layer.
+  // Copies alone are a model that is moved to the device, layer by layer; with memsets, a communicator that
+  // is set up, channel by channel.
   const bool computes = std::any_of(usual.begin(), usual.end(), [](const StepOperation& o) {
-    return o.work == WorkClass::kCompute || o.work == WorkClass::kUnseen;
+    return (o.work == WorkClass::kCompute && (o.roles & kRoleMemset) == 0) || o.work == WorkClass::kUnseen;
   });
   if (!computes) return false;
   return std::any_of(usual.begin(), usual.end(),

@@ -31,7 +31,7 @@ TEST(PoolFootprintFinding, APoolThatHoldsFarMoreThanItGivesOut) {
   const auto findings = FindingsOf(1024 * kMiB, 2048 * kMiB);
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].statement,
-            "Rank 4's memory pool 2 on device 0 reserved 2.0 GiB for 1.0 GiB of allocations.");
+            "Rank 4's memory pool 2 on device 0 reserved 2.00 GiB for 1.00 GiB of allocations.");
 }
 
 TEST(PoolFootprintFinding, NeitherASmallShareNorAFewGranulesAreWorthSaying) {
@@ -58,7 +58,7 @@ TEST(OutOfMemoryFinding, SaysWhatTensorsHadWhenMemoryWasRefused) {
   std::vector<Finding> findings;
   OutOfMemory(report, findings);
   ASSERT_EQ(findings.size(), 1u);
-  EXPECT_NE(findings[0].evidence.find("PyTorch reserved 2.0 GiB for 1.8 GiB of tensors."), std::string::npos)
+  EXPECT_NE(findings[0].evidence.find("PyTorch reserved 2.00 GiB for 1.75 GiB of tensors."), std::string::npos)
       << findings[0].evidence;
   EXPECT_EQ(findings[0].advice.find("expandable_segments"), std::string::npos);
 }

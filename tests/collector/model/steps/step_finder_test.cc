@@ -25,7 +25,7 @@ class Program {
     for (uint32_t i = 0; i < count; ++i) Kernel(first + i, variant);
   }
   void Collective(uint32_t size) { Launch(WorkClass::kCommunication, 900, size, 0); }
-  void CopyIn() { Launch(WorkClass::kCopyToDevice, 901, 0, 0); }
+  void CopyIn(uint32_t size = 0) { Launch(WorkClass::kCopyToDevice, 901, size, 0); }
   void CopyOut() { Launch(WorkClass::kCopyFromDevice, 902, 0, 0); }
   void Pause(uint64_t us) { now_ns_ += us * 1000; }
   void Begin() { begins_launch_ns_.push_back(now_ns_ + kLaunchNs); }
@@ -106,6 +106,22 @@ TEST(StepFinder, APeriodOfKernelsWithoutAnyName) {
   p.Kernels(500, 40);  // initialisation
   for (int i = 0; i < 40; ++i) Train(p);
   ExpectExact(p, StepSource::kKernels);
+}
+
+// NCCL clears and fills what it keeps for each of its channels and ranks, when a communicator is made.
+TEST(StepFinder, ACommunicatorThatIsSetUpIsNoStep) {
+  for (const uint32_t channels : {6u, 12u, 24u}) {
+    SCOPED_TRACE(channels);
+    Program p;
+    for (uint32_t channel = 0; channel < channels; ++channel) {
+      p.Kernel(700, 0, kRoleMemset);
+      p.Kernel(701, 0, kRoleMemset);
+      for (int rank = 0; rank < 8; ++rank) p.CopyIn(1);
+      p.Kernel(702, 0, kRoleMemset);
+    }
+    for (int i = 0; i < 40; ++i) Train(p, 0, true);
+    ExpectExact(p, StepSource::kCollectives);
+  }
 }
 
 TEST(StepFinder, APeriodOfCollectives) {
